@@ -1,0 +1,222 @@
+# Counterpoint's build. 'make help' lists what it can do.
+#
+# The configuration is in variables: CC, ARCH (a folder of arch/), SANITIZE (address,undefined or thread) and DEBUG=1
+# (asserts the lock order and more). The default one is built into build/, any other into a folder of its own there.
+# 'make V=1' shows the commands.
+
+VERSION = 0.1.0
+SONAME = libcounterpoint.so.0
+
+host_arch := $(if $(filter x86_64,$(shell uname -m)),amd64,generic)
+ifeq ($(origin CC),default)
+CC = gcc
+endif
+ARCH = $(host_arch)
+SANITIZE =
+DEBUG =
+CFLAGS = -O2 -g
+LDFLAGS =
+PREFIX = /usr/local
+LIBDIR = $(PREFIX)/lib
+DESTDIR =
+T =
+
+empty =
+space = $(empty) $(empty)
+comma = ,
+differs = $(filter-out gcc,$(notdir $(CC))) $(filter-out $(host_arch),$(ARCH)) $(subst $(comma),+,$(SANITIZE)) \
+          $(if $(DEBUG),debug)
+B := build$(addprefix /,$(subst $(space),-,$(strip $(differs))))
+
+# ---- Packages: what a Debian machine needs, checked before anything is built for one of these goals -------------
+
+packages += gcc libc6-dev                   # the compiler
+packages += libprotobuf-c-dev               # writes profiles ...
+packages += protobuf-c-compiler             # ... by pprof/profile.proto
+packages += zlib1g-dev                      # compresses them
+packages += libdw-dev libelf-dev            # reads symbols, lines and inlining
+packages += libunwind-dev                   # tests: the reference for stacks
+packages += golang-go                       # tests and demo: go tool pprof reads the profiles
+packages += golang-github-google-pprof-dev  # tests: the format's own profile.proto ...
+packages += protobuf-compiler               # ... and the decoder that reads profiles by it
+packages += pkgconf                         # tests: what was installed can be found
+packages += $(if $(filter clang%,$(notdir $(CC))),clang libclang-rt-14-dev)
+packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
+
+before := $(if $(filter deps check test test-% demo bench,$(MAKECMDGOALS)),deps)
+
+# ---- Sources ----------------------------------------------------------------------------------------------------
+
+layers = arch/$(ARCH) runtime pprof
+public_headers = $(wildcard runtime/atomic.h runtime/runtime.h runtime/sched.h pprof/pprof.h)
+
+gen = $(B)/gen/pprof/profile.pb-c
+generated := $(if $(wildcard pprof/profile.proto),$(gen).c)
+sources := $(foreach d,$(layers),$(sort $(wildcard $(d)/*.c $(d)/*.S)))
+lib_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sources))) $(if $(generated),pprof/profile.pb-c.o))
+
+example_names := $(patsubst examples/%.c,%,$(filter-out examples/common.c,$(sort $(wildcard examples/*.c))))
+test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
+bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
+
+lib_a = $(B)/lib/libcounterpoint.a
+lib_so = $(B)/lib/libcounterpoint.so
+examples := $(addprefix $(B)/examples/,$(example_names))
+tests := $(addprefix $(B)/tests/,$(test_names))
+benches := $(addprefix $(B)/bench/,$(bench_names))
+objects := $(lib_objects) $(B)/obj/examples/common.o $(B)/obj/tests/test.o \
+           $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(tests) $(benches))
+
+# ---- Flags ------------------------------------------------------------------------------------------------------
+
+warnings = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual \
+           -Wwrite-strings -Wundef -Werror
+sanitizer = $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all)
+# gcc's ThreadSanitizer does not see fences and says so; there is nothing to be done about it at a use of one.
+ifneq ($(and $(findstring thread,$(SANITIZE)),$(findstring gcc,$(CC))),)
+warnings += -Wno-tsan
+endif
+
+# -iquote and not -I: a header of ours must not stand in for a system header of that name.
+# -fno-plt and initial-exec: a call out of the signal handler, and its first look at a thread's variable, must not end
+# up in the dynamic linker, in whatever way a program links the library.
+cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fPIC -fno-plt \
+         -ftls-model=initial-exec -pthread $(warnings) $(sanitizer) $(if $(DEBUG),-DCP_DEBUG) \
+         $(addprefix -iquote ,. $(layers) $(B)/gen $(B)/gen/pprof) $(CFLAGS)
+ldflags = -pthread $(sanitizer) $(LDFLAGS)
+libs = -lprotobuf-c -lz -ldw -lelf -ldl -lrt
+# Only for the test that needs it: it brings a backtrace() of its own.
+LIBS_unwind_test = -lunwind
+
+Q = $(if $(V),,@)
+say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
+
+# ---- Goals ------------------------------------------------------------------------------------------------------
+
+.PHONY: all lib deps demo test bench check format install clean help FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: lib $(examples)            ## the library and the examples
+lib: $(lib_a) $(lib_so)         ## build/lib/libcounterpoint.a and .so
+
+demo: lib $(examples)           ## both example programs under every event, measured and expected shares side by side
+	$(Q)tests/demo $(B)
+
+test: all $(tests)              ## all tests, or those that T names: make test T="sched pprof/one_test_of_it"
+	$(Q)tests/run $(B) $(T)
+
+test-%: all $(tests)            ## one test program: make test-sched
+	$(Q)tests/run $(B) $*
+
+bench: lib $(benches)           ## all benchmarks
+	$(Q)set -e; for bench in $(benches); do $$bench; done
+
+check: | $(before)              ## the sources' form: format, includes, sizes
+	$(Q)tests/check
+
+format:                         ## brings the sources into that format
+	clang-format-14 -i $$(git ls-files -co --exclude-standard '*.c' '*.h')
+
+clean:                          ## takes build/ away
+	rm -rf build
+
+help:                           ## this list
+	@awk -F ':.*##' '/^[a-z%-]+:.*##/ { printf "  make %-10s%s\n", $$1, $$2 }' Makefile
+	@echo '  make deps      installs the Debian packages that the others need (they do it themselves)'
+
+# Nothing is fetched where everything is there, and nothing is done where there is no dpkg.
+deps:
+	@command -v dpkg-query >/dev/null || { echo "Not a Debian system: needs what these hold: $(strip $(packages))"; exit 0; }; \
+	missing=$$(for p in $(packages); do \
+	    dpkg-query -W -f '$${db:Status-Status}\n' $$p 2>/dev/null | grep -qx installed || echo $$p; done); \
+	[ -n "$$missing" ] || exit 0; \
+	[ "$$(id -u)" = 0 ] && root= || root=$$(command -v sudo) || \
+	    { echo "Missing packages; as root: apt-get install" $$missing; exit 1; }; \
+	echo "Installing" $$missing; \
+	$$root apt-get update -q && \
+	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing
+
+# ---- Rules ------------------------------------------------------------------------------------------------------
+
+# What others are built from but make cannot see: the flags, and which objects the library is made of.
+$(B)/flags: text = $(CC) $(cflags) $(ldflags) $(libs)
+$(B)/objects: text = $(lib_objects)
+$(B)/flags $(B)/objects: FORCE | $(before)
+	@mkdir -p $(@D)
+	@echo '$(text)' | cmp -s - $@ || echo '$(text)' > $@
+
+$(gen).c: pprof/profile.proto | $(before)
+	$(call say,PROTOC,$<)
+	@mkdir -p $(B)/gen
+	$(Q)protoc-c --c_out=$(B)/gen $<
+
+$(B)/obj/%.o: %.c $(B)/flags | $(generated) $(before)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(cflags) -MMD -MP -c -o $@ $<
+
+$(B)/obj/%.o: %.S $(B)/flags | $(before)
+	$(call say,AS,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(cflags) -MMD -MP -c -o $@ $<
+
+$(B)/obj/pprof/profile.pb-c.o: $(generated) $(B)/flags
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(cflags) -MMD -MP -c -o $@ $<
+
+$(lib_a): $(lib_objects) $(B)/objects
+	$(call say,AR,$@)
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && ar rcs $@ $(lib_objects)
+
+# Only cp_* is exported, less cp__*. It stays loaded: a SIGPROF may be on its way to the handler in it.
+$(lib_so): $(lib_objects) $(B)/objects
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	@echo '{ global: cp_[!_]*; local: *; };' > $(B)/lib/exports.map
+	$(Q)$(CC) $(ldflags) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=$(B)/lib/exports.map \
+	    -Wl,-z,now,-z,nodelete $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) -o $@.$(VERSION) $(lib_objects) $(libs)
+	@ln -sf $(@F).$(VERSION) $(@D)/$(SONAME) && ln -sf $(SONAME) $@
+
+link = $(Q)$(CC) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o %.a,$^) $(LIBS_$(@F)) $(libs)
+
+$(B)/examples/%: $(B)/obj/examples/%.o $(B)/obj/examples/common.o $(lib_a)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(link)
+
+$(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(lib_a)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(link)
+
+$(B)/bench/%: $(B)/obj/bench/%.o $(lib_a)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(link)
+
+define pkg_config
+prefix=$(PREFIX)
+libdir=$(LIBDIR)
+includedir=$${prefix}/include
+
+Name: counterpoint
+Description: CPU profiler for green-thread runtimes and pthread programs
+Version: $(VERSION)
+Cflags: -I$${includedir}
+Libs: -L$${libdir} -lcounterpoint
+Libs.private: $(libs) -pthread
+endef
+export pkg_config
+
+install: lib                    ## into PREFIX (/usr/local), below DESTDIR
+	install -d $(DESTDIR)$(PREFIX)/include/counterpoint $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -m 644 $(public_headers) $(DESTDIR)$(PREFIX)/include/counterpoint
+	install -m 644 $(lib_a) $(DESTDIR)$(LIBDIR)
+	install -m 755 $(lib_so).$(VERSION) $(DESTDIR)$(LIBDIR)
+	cp -P $(lib_so) $(B)/lib/$(SONAME) $(DESTDIR)$(LIBDIR)
+	@printf '%s\n' "$$pkg_config" > $(DESTDIR)$(LIBDIR)/pkgconfig/counterpoint.pc
+
+-include $(objects:.o=.d)
