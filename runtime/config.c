@@ -1,0 +1,87 @@
+/* The proposal's calls that start and stop one event at a time. */
+#include <errno.h>
+
+#include "error.h"
+#include "lock.h"
+#include "runtime.h"
+
+/* The slot of each event, numbered from 1; 0: none. A stopped one is kept until it has been read. Under
+ * configs_lock. */
+static struct {
+    int slot;
+    bool stopped;
+} running[CP_CPUPROF_EVENT_COUNT];
+static struct cp__lock configs_lock = CP__LOCK_INIT(CP__RANK_CONFIGS);
+
+static void stop(enum cp_cpu_event event)
+{
+    int slot = running[event].slot - 1;
+
+    if (running[event].slot == 0 || running[event].stopped)
+        return;
+    cp_slots_stop(&slot, 1);
+    running[event].stopped = true;
+}
+
+static void release(enum cp_cpu_event event)
+{
+    int slot = running[event].slot - 1;
+
+    if (running[event].slot != 0)
+        cp_slots_release(&slot, 1);
+    running[event].slot = 0;
+}
+
+static int replace(enum cp_cpu_event event, const struct cp_cpu_profile_config *config, struct cp_error *err)
+{
+    const struct cp_slot_request request = {.event = event, .config = *config};
+    int slot;
+    int result = cp_slots_start(&request, 1, &slot, err);
+
+    if (result < 0)
+        return result;
+    stop(event);
+    release(event);
+    running[event].slot = slot + 1;
+    running[event].stopped = false;
+    return 0;
+}
+
+int cp_set_cpu_profile_config(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
+                              struct cp_error *err)
+{
+    int result = 0;
+
+    if ((unsigned)event >= CP_CPUPROF_EVENT_COUNT)
+        return cp__error(err, -EINVAL, "There is no event number %d.", (int)event);
+    cp__lock(&configs_lock);
+    if (config != NULL)
+        result = replace(event, config, err);
+    else
+        stop(event);
+    cp__unlock(&configs_lock);
+    return result;
+}
+
+int cp_set_cpu_profile_rate(int hz, struct cp_error *err)
+{
+    const struct cp_cpu_profile_config config = {.size = sizeof config, .hz = hz < 0 ? 0 : (uint64_t)hz};
+
+    return cp_set_cpu_profile_config(CP_CPUPROF_OS_TIMER, hz == 0 ? NULL : &config, err);
+}
+
+int cp_cpu_profile_read(enum cp_cpu_event event, cp_sample_fn *fn, void *context)
+{
+    int n = -ESRCH;
+
+    if ((unsigned)event >= CP_CPUPROF_EVENT_COUNT)
+        return n;
+    cp__lock(&configs_lock);
+    if (running[event].slot != 0) {
+        n = cp_slots_read(running[event].slot - 1, fn, context);
+        if (running[event].stopped)
+            release(event);
+    }
+    cp__unlock(&configs_lock);
+    return n;
+}

@@ -1,0 +1,169 @@
+#include "configure.h"
+
+#include <errno.h>
+
+#include "slot.h"
+
+/* xorshift64*: where in its period a timer starts is all that hangs on it. */
+static uint64_t random_from_handler(struct cp__m *m)
+{
+    m->random ^= m->random >> 12;
+    m->random ^= m->random << 25;
+    m->random ^= m->random >> 27;
+    return m->random * 0x2545f4914f6cdd1du;
+}
+
+/* ---- Timers ---------------------------------------------------------------------------------- */
+
+/* The first expiry is uniform in (0, period], so that threads shorter than a period are sampled in
+ * proportion. */
+static int start_timer_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
+{
+    struct cp__handle *handle = &m->handles[slot];
+
+    handle->period = 1000000000u / config->config.hz;
+    handle->cpu_ns = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
+    return cp__os_timer_start_from_handler(&handle->fd, config->seq,
+                                           1 + random_from_handler(m) % handle->period, handle->period);
+}
+
+static void stop_timer_from_handler(struct cp__m *m, int slot)
+{
+    struct cp__handle *handle = &m->handles[slot];
+    uint64_t now = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
+
+    cp__os_timer_stop_from_handler(handle->fd);
+    cp_store_relaxed(&m->stats[slot].count, now - handle->cpu_ns);
+}
+
+/* ---- One slot -------------------------------------------------------------------------------- */
+
+/* The readers look at seq first and trust the rest only where it is theirs. */
+static void reset_stats_from_handler(struct cp__m *m, int slot, uint64_t seq)
+{
+    struct cp__m_stats *stats = &m->stats[slot];
+    uint64_t *words = (uint64_t *)stats;
+
+    for (size_t i = 0; i < sizeof *stats / sizeof *words; i++)
+        cp_store_relaxed(&words[i], 0); /* relaxed: ordered by the release below */
+    cp_store_relaxed(&stats->foreign, m->foreign);
+    cp_store_release(&stats->seq, seq); /* pairs with the acquire in add_m(), stats.c */
+}
+
+static void start_from_handler(struct cp__m *m, int slot)
+{
+    struct cp__handle *handle = &m->handles[slot];
+    struct cp__slot_config config;
+    int result;
+
+    if (!cp__slot_config_from_handler(slot, &config))
+        return;
+    reset_stats_from_handler(m, slot, config.seq);
+    *handle = (struct cp__handle){.seq = config.seq,
+                                  .fd = -1,
+                                  .kind = cp_event_kind((enum cp_cpu_event)config.event),
+                                  .period = config.config.period};
+    cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of configuring */
+    if (handle->kind == CP_EVENT_TIMER)
+        result = start_timer_from_handler(m, slot, &config);
+    else
+        result = cp__set_thread_pmu_profiler(m, slot, &config, NULL);
+    if (result < 0)
+        cp_store_relaxed(&m->stats[slot].refused, result);
+}
+
+/* The handle keeps its seq until what this brought to light has been recorded. */
+static void stop_from_handler(struct cp__m *m, int slot, struct cp__tally *tally)
+{
+    if (m->handles[slot].fd < 0)
+        return; /* it was refused */
+    if (m->handles[slot].kind == CP_EVENT_TIMER)
+        stop_timer_from_handler(m, slot);
+    else
+        cp__set_thread_pmu_profiler(m, slot, NULL, tally);
+}
+
+/* ---- All of them ----------------------------------------------------------------------------- */
+
+/* A signal that was raised before its source went away is pending now. It must not outlive the handle: its
+ * descriptor's number may be somebody else's tomorrow, and the handler may be. */
+static void take_pending_from_handler(struct cp__m *m, struct cp__tally *tally)
+{
+    siginfo_t info;
+
+    while (cp__os_take_pending_from_handler(&info)) {
+        if (!cp__classify_from_handler(m, &info, tally)) {
+            cp_add_single_writer(&m->foreign, -1); /* the handler will count it */
+            cp__os_requeue_from_handler(&info);
+            return;
+        }
+    }
+}
+
+static bool is_wanted(const struct cp__m *m, int slot)
+{
+    return !m->exiting && cp__slot_seq_from_handler(slot) == m->handles[slot].seq;
+}
+
+static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registers *regs,
+                                       unsigned sample_flags)
+{
+    struct cp__tally tally = {.any = false};
+    uint32_t stopped = 0;
+
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (m->handles[slot].seq != 0 && !is_wanted(m, slot)) {
+            stop_from_handler(m, slot, &tally);
+            stopped |= 1u << slot;
+        }
+    }
+    if (stopped == 0)
+        return;
+    take_pending_from_handler(m, &tally);
+    if (tally.any)
+        cp__record_from_handler(m, regs, &tally, sample_flags);
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if ((stopped >> slot & 1) != 0)
+            m->handles[slot] = (struct cp__handle){.seq = 0};
+    }
+    cp_store_relaxed(&m->armed, m->armed & ~stopped); /* relaxed: ordered by the release of configuring */
+}
+
+void cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, unsigned sample_flags)
+{
+    uint64_t generation;
+
+    cp_store_seq_cst(&m->configuring, 1); /* pairs with the fence in is_settled(), slot.c: store, then look */
+    cp_fence_seq_cst();
+    generation = cp_load_acquire(&cp_generation); /* pairs with the release in publish(), slot.c */
+    stop_unwanted_from_handler(m, regs, sample_flags);
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (m->handles[slot].seq == 0 && !m->exiting)
+            start_from_handler(m, slot);
+    }
+    cp_store_release(&m->head.generation, generation); /* pairs with the acquire in is_behind(), slot.c */
+    cp_store_release(&m->configuring, 0);              /* pairs with the acquire in is_settled(), slot.c */
+}
+
+/* What is recorded here has the stack of this call: that is where the M was. Only where the thread had
+ * SIGPROF blocked by itself may it be older. */
+__attribute__((noinline)) void cp__configure(struct cp__m *m, uint64_t mask)
+{
+    struct cp__registers regs = {.pc = (uintptr_t)__builtin_return_address(0),
+                                 .sp = (uintptr_t)__builtin_frame_address(0),
+                                 .fp = (uintptr_t)__builtin_frame_address(0)};
+    const struct cp__registers caller = {
+        .pc = regs.pc, .sp = regs.sp + 2 * sizeof(uintptr_t), .fp = *(const uintptr_t *)regs.fp};
+
+    cp__configure_from_handler(m, &caller, (mask >> (SIGPROF - 1) & 1) != 0 ? CP_SAMPLE_UNDELIVERED : 0);
+}
+
+void cp_execute_slow(struct cp_m *head)
+{
+    int saved_errno = errno;
+    uint64_t mask = cp__os_block_from_handler();
+
+    cp__configure((struct cp__m *)head, mask);
+    cp__os_unblock_from_handler(mask);
+    errno = saved_errno;
+}

@@ -1,0 +1,25 @@
+/* Bringing an M's handles in line with the slots, and recording samples: what runs on the M itself. */
+#ifndef COUNTERPOINT_RUNTIME_CONFIGURE_H
+#define COUNTERPOINT_RUNTIME_CONFIGURE_H
+
+#include "m.h"
+#include "os.h"
+
+/* Stops what is no longer wanted, starts what is newly wanted. What was counted but not yet delivered is
+ * recorded with the stack of regs. SIGPROF is blocked on the calling thread, which is m's. */
+void cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, unsigned sample_flags);
+
+/* The same outside the handler; mask is what cp__os_block_from_handler() returned. */
+void cp__configure(struct cp__m *m, uint64_t mask);
+
+/* Records tally with the stack of regs. */
+void cp__record_from_handler(struct cp__m *m, const struct cp__registers *regs, const struct cp__tally *tally,
+                             unsigned sample_flags);
+
+/* Adds what a SIGPROF stands for to tally; false where it is not ours. */
+bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally);
+
+/* The handler of SIGPROF. */
+void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext);
+
+#endif

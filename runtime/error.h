@@ -1,0 +1,10 @@
+/* Filling struct cp_error, for this layer and those above. */
+#ifndef COUNTERPOINT_RUNTIME_ERROR_H
+#define COUNTERPOINT_RUNTIME_ERROR_H
+
+#include "runtime.h"
+
+/* Writes code and the sentence to err, which may be NULL; returns code. Keeps errno. */
+int cp__error(struct cp_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

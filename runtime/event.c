@@ -1,0 +1,204 @@
+#include "event.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "os.h"
+
+#define MAX_HZ 1000000
+#define NS_PER_SECOND 1000000000u
+
+/*
+ * Periods below min_period are refused: a clock faster than 10 us is what the kernel itself rounds up (and
+ * less than a sample costs); a PMU event that comes every cycle or so, at a period under 1000, would leave
+ * time for nothing else. Presets are the prototype's (uber-dev/go, pmu_pprof) for the PMU and 100 Hz for
+ * clocks. How often a program faults or switches differs by orders of magnitude, so those events have no
+ * preset.
+ */
+#define HARDWARE(c, preset, name, alias)                                                                     \
+    {                                                                                                        \
+        name, alias, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE, PERF_COUNT_HW_##c, preset, 1000,                 \
+            CP__KERNEL_NEVER                                                                                 \
+    }
+#define CLOCK(c, name, alias)                                                                                \
+    {                                                                                                        \
+        name, alias, CP_EVENT_CLOCK, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_##c, 10000000, 10000,                 \
+            CP__KERNEL_PREFERRED                                                                             \
+    }
+#define SOFTWARE(c, kernel, name, alias)                                                                     \
+    {                                                                                                        \
+        name, alias, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_##c, 0, 1, kernel                  \
+    }
+
+static const struct cp__event events[CP_CPUPROF_EVENT_COUNT] = {
+    [CP_CPUPROF_OS_TIMER] = {"timer", "timer", CP_EVENT_TIMER, 0, 0, 10000000, NS_PER_SECOND / MAX_HZ,
+                             CP__KERNEL_PREFERRED},
+    [CP_CPUPROF_HW_CPU_CYCLES] = HARDWARE(CPU_CYCLES, 10000000, "cycles", "cpu-cycles"),
+    [CP_CPUPROF_HW_INSTRUCTIONS] = HARDWARE(INSTRUCTIONS, 1000000, "instructions", "instructions"),
+    [CP_CPUPROF_HW_CACHE_REFERENCES] =
+        HARDWARE(CACHE_REFERENCES, 100000, "cacheReferences", "cache-references"),
+    [CP_CPUPROF_HW_CACHE_MISSES] = HARDWARE(CACHE_MISSES, 10000, "cacheMisses", "cache-misses"),
+    [CP_CPUPROF_HW_BRANCH_INSTRUCTIONS] =
+        HARDWARE(BRANCH_INSTRUCTIONS, 100000, "branches", "branchInstructions"),
+    [CP_CPUPROF_HW_BRANCH_MISSES] = HARDWARE(BRANCH_MISSES, 10000, "branchMisses", "branch-misses"),
+    [CP_CPUPROF_HW_RAW] = {"raw", "raw", CP_EVENT_HARDWARE, PERF_TYPE_RAW, 0, 100000, 1000, CP__KERNEL_NEVER},
+    [CP_CPUPROF_SW_TASK_CLOCK] = CLOCK(TASK_CLOCK, "taskClock", "task-clock"),
+    [CP_CPUPROF_SW_CPU_CLOCK] = CLOCK(CPU_CLOCK, "cpuClock", "cpu-clock"),
+    [CP_CPUPROF_SW_PAGE_FAULTS] = SOFTWARE(PAGE_FAULTS, CP__KERNEL_PREFERRED, "pageFaults", "page-faults"),
+    [CP_CPUPROF_SW_CONTEXT_SWITCHES] =
+        SOFTWARE(CONTEXT_SWITCHES, CP__KERNEL_REQUIRED, "contextSwitches", "context-switches"),
+    [CP_CPUPROF_SW_CPU_MIGRATIONS] =
+        SOFTWARE(CPU_MIGRATIONS, CP__KERNEL_REQUIRED, "cpuMigrations", "cpu-migrations"),
+};
+
+const struct cp__event *cp__event(enum cp_cpu_event event)
+{
+    return (unsigned)event < CP_CPUPROF_EVENT_COUNT ? &events[event] : NULL;
+}
+
+const char *cp_event_name(enum cp_cpu_event event)
+{
+    const struct cp__event *row = cp__event(event);
+
+    return row == NULL ? NULL : row->name;
+}
+
+enum cp_event_kind cp_event_kind(enum cp_cpu_event event)
+{
+    return events[event].kind;
+}
+
+uint64_t cp_event_preset_period(enum cp_cpu_event event)
+{
+    const struct cp__event *row = cp__event(event);
+
+    return row == NULL ? 0 : row->preset_period;
+}
+
+/* "r" and 1 to 16 hexadecimal digits. */
+static bool parse_raw(const char *name, uint64_t *raw)
+{
+    size_t digits = strspn(name + 1, "0123456789abcdefABCDEF");
+
+    if (name[0] != 'r' || digits == 0 || digits > 16 || name[1 + digits] != '\0')
+        return false;
+    *raw = strtoull(name + 1, NULL, 16);
+    return true;
+}
+
+static int unknown(const char *name, struct cp_error *err)
+{
+    char list[256] = "";
+    size_t used = 0;
+
+    for (int i = 0; i < CP_CPUPROF_EVENT_COUNT; i++) {
+        if (i != CP_CPUPROF_HW_RAW)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", events[i].name);
+    }
+    return cp__error(
+        err, -EINVAL,
+        "There is no event named \"%.40s\". Use one of %sor rHEX for the processor's own event number.", name,
+        list);
+}
+
+int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err)
+{
+    uint64_t raw = 0;
+    int i;
+
+    if (name == NULL || name[0] == '\0')
+        return unknown("", err);
+    if (parse_raw(name, &raw)) {
+        i = CP_CPUPROF_HW_RAW;
+    } else {
+        for (i = 0; i < CP_CPUPROF_EVENT_COUNT; i++) {
+            if (i != CP_CPUPROF_HW_RAW &&
+                (strcmp(name, events[i].name) == 0 || strcmp(name, events[i].alias) == 0))
+                break;
+        }
+        if (i == CP_CPUPROF_EVENT_COUNT)
+            return unknown(name, err);
+    }
+    *spec = (struct cp_event_spec){.event = (enum cp_cpu_event)i, .raw_event = raw};
+    if (i == CP_CPUPROF_HW_RAW)
+        snprintf(spec->name, sizeof spec->name, "r%" PRIx64, raw);
+    else
+        snprintf(spec->name, sizeof spec->name, "%s", events[i].name);
+    return 0;
+}
+
+static int check_period(const struct cp__event *row, uint64_t period, struct cp_error *err)
+{
+    bool ns = row->kind == CP_EVENT_CLOCK || row->kind == CP_EVENT_TIMER;
+
+    if (period == 0)
+        return cp__error(
+            err, -EINVAL,
+            "The event %s has no preset period, since programs differ too much in it. Give one: 1 samples "
+            "every occurrence, 100 every hundredth.",
+            row->name);
+    if (period < row->min_period)
+        return cp__error(err, -EINVAL,
+                         "A period of %" PRIu64 " is too small for %s: the smallest is %" PRIu64 "%s%s.",
+                         period, row->name, row->min_period, ns ? " ns" : "",
+                         row->preset_period != 0 ? ", and 0 takes the preset" : "");
+    if (period > INT64_MAX)
+        return cp__error(err, -EINVAL,
+                         "A period of %" PRIu64 " is too large for %s: the largest is %" PRId64 ".", period,
+                         row->name, INT64_MAX);
+    return 0;
+}
+
+int cp__config_check(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
+                     struct cp_error *err)
+{
+    const struct cp__event *row = cp__event(event);
+
+    if (row == NULL)
+        return cp__error(err, -EINVAL, "There is no event number %d.", (int)event);
+    if (config->size != sizeof *config)
+        return cp__error(err, -EINVAL,
+                         "The config for %s says it is %zu bytes long, this library's is %zu. Set size to "
+                         "sizeof(struct cp_cpu_profile_config), and build against the library's own header.",
+                         row->name, config->size, sizeof *config);
+    if (config->precise_ip > CP_CPUPROF_IP_NO_SKID)
+        return cp__error(err, -EINVAL, "The precision level %d for %s is not one of 0 to %d.",
+                         (int)config->precise_ip, row->name, CP_CPUPROF_IP_NO_SKID);
+    if (row->kind != CP_EVENT_TIMER)
+        return check_period(row, config->period, err);
+    if (config->hz == 0 || config->hz > MAX_HZ)
+        return cp__error(err, -EINVAL, "A rate of %" PRIu64 " Hz is not one that the timer has: 1 to %d.",
+                         config->hz, MAX_HZ);
+    return 0;
+}
+
+int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
+                               uint64_t period, struct cp_error *err)
+{
+    const struct cp__event *row = cp__event(spec->event);
+    int result;
+
+    if (row == NULL)
+        return cp__error(err, -EINVAL, "There is no event number %d.", (int)spec->event);
+    if (period == 0)
+        period = row->preset_period;
+    result = check_period(row, period, err);
+    if (result < 0)
+        return result;
+    *config = (struct cp_cpu_profile_config){
+        .size = sizeof *config,
+        .period = period,
+        .raw_event = spec->raw_event,
+        .is_sample_ip_included = true,
+        .is_kernel_included = row->kernel_mode == CP__KERNEL_REQUIRED ||
+                              (row->kernel_mode == CP__KERNEL_PREFERRED && cp__os_may_count_kernel()),
+    };
+    if (row->kind == CP_EVENT_TIMER)
+        config->hz = period >= NS_PER_SECOND ? 1 : NS_PER_SECOND / period;
+    return 0;
+}

@@ -1,0 +1,15 @@
+/* Reaching Ms that have not looked at the slots since these changed. */
+#ifndef COUNTERPOINT_RUNTIME_KICK_H
+#define COUNTERPOINT_RUNTIME_KICK_H
+
+#include "m.h"
+
+/* Kicks the Ms that have run since they were first found behind; how many Ms are behind. Under the runtime
+ * lock. */
+unsigned cp__kick_stale(void);
+
+/* Kicks until every M that runs has looked at the slots. Ms that sleep are left alone. Not under the runtime
+ * lock. */
+void cp__kick_until_settled(void);
+
+#endif

@@ -1,0 +1,131 @@
+#include "label.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t cp_labels_count(const struct cp_labels *labels)
+{
+    return labels == NULL ? 0 : labels->count;
+}
+
+const char *cp_labels_key(const struct cp_labels *labels, size_t i)
+{
+    return labels->items[i].key;
+}
+
+const char *cp_labels_value(const struct cp_labels *labels, size_t i)
+{
+    return labels->items[i].value;
+}
+
+struct cp_labels *cp_labels_ref(struct cp_labels *labels)
+{
+    return cp__labels_ref_from_handler(labels);
+}
+
+void cp_labels_unref(struct cp_labels *labels)
+{
+    /* acq_rel: pairs with itself; whoever frees has seen every other holder's last use */
+    if (labels != NULL && cp_fetch_sub_acq_rel(&labels->refs, 1u) == 1)
+        free(labels);
+}
+
+static size_t strings_size(const struct cp_label *label)
+{
+    return strlen(label->key) + strlen(label->value) + 2;
+}
+
+static void append(struct cp_labels *to, char **strings, const struct cp_label *label)
+{
+    struct cp_label *item = &to->items[to->count++];
+    size_t key_size = strlen(label->key) + 1;
+    size_t value_size = strlen(label->value) + 1;
+
+    item->key = memcpy(*strings, label->key, key_size);
+    item->value = memcpy(*strings + key_size, label->value, value_size);
+    *strings += key_size + value_size;
+}
+
+/* A set like old, with key set to value, or without key where value is NULL. The empty set is NULL. */
+static int with(const struct cp_labels *old, const char *key, const char *value, struct cp_labels **out)
+{
+    const struct cp_label added = {key, value};
+    size_t n = cp_labels_count(old);
+    size_t count = value != NULL;
+    size_t bytes = value != NULL ? strings_size(&added) : 0;
+    struct cp_labels *set;
+    char *strings;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        if (strcmp(old->items[i].key, key) != 0) {
+            bytes += strings_size(&old->items[i]);
+            count++;
+        }
+    }
+    *out = NULL;
+    if (count == 0)
+        return 0;
+    set = malloc(sizeof *set + count * sizeof set->items[0] + bytes);
+    if (set == NULL)
+        return -ENOMEM;
+    set->refs = 1;
+    set->count = 0;
+    strings = (char *)&set->items[count];
+    for (i = 0; i < n && strcmp(old->items[i].key, key) < 0; i++)
+        append(set, &strings, &old->items[i]);
+    if (value != NULL)
+        append(set, &strings, &added);
+    for (; i < n; i++)
+        if (strcmp(old->items[i].key, key) != 0)
+            append(set, &strings, &old->items[i]);
+    *out = set;
+    return 0;
+}
+
+/* The handler on this thread sees the old set or the new one, and either is still referred to by g. */
+static void replace(struct cp_g *g, struct cp_labels *labels)
+{
+    struct cp_labels *old = g->labels;
+
+    cp_store_relaxed(&g->labels, labels); /* relaxed: read by this thread and its handler only */
+    cp_fence_signal();
+    cp_labels_unref(old);
+}
+
+static int set(struct cp_g *g, const char *key, const char *value)
+{
+    struct cp_labels *labels;
+    int result;
+
+    if (g == NULL)
+        return -ESRCH;
+    if (key == NULL || key[0] == '\0' || strncmp(key, "pprof::", 7) == 0)
+        return -EINVAL;
+    result = with(g->labels, key, value, &labels);
+    if (result == 0)
+        replace(g, labels);
+    return result;
+}
+
+int cp_label_set(const char *key, const char *value)
+{
+    return set(cp_g_self(), key, value);
+}
+
+struct cp_label_scope cp_label_begin(const char *key, const char *value)
+{
+    struct cp_g *g = cp_g_self();
+    struct cp_label_scope scope = {.g = g, .outer = g == NULL ? NULL : cp_labels_ref(g->labels)};
+
+    scope.error = set(g, key, value);
+    return scope;
+}
+
+void cp_label_end(struct cp_label_scope *scope)
+{
+    if (scope->g != NULL)
+        replace(scope->g, scope->outer); /* hands the scope's reference over */
+    scope->g = NULL;
+}

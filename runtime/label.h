@@ -1,0 +1,26 @@
+/* What the signal handler may do with labels. */
+#ifndef COUNTERPOINT_RUNTIME_LABEL_H
+#define COUNTERPOINT_RUNTIME_LABEL_H
+
+#include "runtime.h"
+
+/* A set holds a reference for each G and each unread sample that names it. */
+struct cp_labels {
+    uint64_t refs;
+    size_t count;
+    struct cp_label {
+        const char *key;
+        const char *value;
+    } items[]; /* in order of key; the strings follow */
+};
+
+/* One reference more, from the handler of the M whose current G holds one: it cannot drop to zero meanwhile.
+ */
+static inline struct cp_labels *cp__labels_ref_from_handler(struct cp_labels *labels)
+{
+    if (labels != NULL)
+        cp_fetch_add_relaxed(&labels->refs, 1u); /* relaxed: the reference it is taken from orders it */
+    return labels;
+}
+
+#endif

@@ -1,0 +1,213 @@
+#include "m.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "configure.h"
+#include "error.h"
+#include "fork.h"
+#include "os.h"
+#include "slot.h"
+
+struct cp__lock cp__runtime_lock = CP__LOCK_INIT(CP__RANK_RUNTIME);
+struct cp__m *cp__ms;
+_Thread_local struct cp__m *cp__m_current;
+
+static uint64_t next_g_id; /* shared, atomic */
+static pthread_key_t exit_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* ---- Gs -------------------------------------------------------------------------------------- */
+
+static uint64_t new_g_id(void)
+{
+    return cp_fetch_add_relaxed(&next_g_id, 1u) + 1; /* relaxed: only uniqueness counts */
+}
+
+void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g *parent)
+{
+    *g = (struct cp_g){.id = new_g_id(),
+                       .parent_id = parent == NULL ? 0 : parent->id,
+                       .stack_lo = (uintptr_t)stack_lo,
+                       .stack_hi = (uintptr_t)stack_hi,
+                       .labels = parent == NULL ? NULL : cp_labels_ref(parent->labels)};
+}
+
+void cp_g_fini(struct cp_g *g)
+{
+    cp_labels_unref(g->labels);
+    g->labels = NULL;
+}
+
+/* ---- Attach ---------------------------------------------------------------------------------- */
+
+static void detach_at_exit(void *m)
+{
+    cp_m_detach(&((struct cp__m *)m)->head);
+}
+
+static void start_once(void)
+{
+    pthread_key_create(&exit_key, detach_at_exit);
+    cp__os_start();
+    cp__fork_prepare();
+}
+
+static struct cp__m *new_m(struct cp_error *err)
+{
+    struct cp__m *m = calloc(1, sizeof *m);
+
+    if (m == NULL) {
+        cp__error(err, -ENOMEM, "There is no memory for another M (%zu bytes).", sizeof *m);
+        return NULL;
+    }
+    m->tid = cp__os_tid();
+    m->cpu_clock = cp__os_thread_clock(m->tid);
+    m->stack = cp__os_thread_stack();
+    m->self = (struct cp_g){.stack_lo = m->stack.lo, .stack_hi = m->stack.hi};
+    m->random = (uint64_t)m->tid * 0x9e3779b97f4a7c15u ^ cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
+    return m;
+}
+
+/* Makes m known to those who start and stop profiling; -ENOMEM where what runs now has no room for its
+ * samples. */
+static int link_m(struct cp__m *m)
+{
+    uint32_t running = 0;
+    int result;
+
+    cp__lock(&cp__runtime_lock);
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (cp__slot_seq_from_handler(slot) != 0)
+            running |= 1u << slot;
+    }
+    result = cp__m_make_buffers(m, running);
+    if (result == 0) {
+        m->next = cp__ms;
+        cp__ms = m;
+    }
+    cp__unlock(&cp__runtime_lock);
+    return result;
+}
+
+static void free_m(struct cp__m *m)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++)
+        cp__samplebuf_free(&m->buffers[slot]);
+    cp_g_fini(&m->self);
+    free(m);
+}
+
+int cp_m_attach(struct cp_m **out, struct cp_error *err)
+{
+    struct cp__m *m = cp__m_current;
+    int result;
+
+    if (m != NULL) {
+        *out = &m->head;
+        return 0;
+    }
+    pthread_once(&once, start_once);
+    m = new_m(err);
+    if (m == NULL)
+        return -ENOMEM;
+    result = cp__os_altstack_make(&m->altstack, err);
+    if (result == 0) {
+        result = link_m(m);
+        if (result < 0) {
+            cp__os_altstack_free(m->altstack);
+            cp__error(err, result, "There is no memory for the sample buffers of another M (%zu bytes each).",
+                      (size_t)CP__SAMPLEBUF_WORDS * sizeof(uint64_t));
+        }
+    }
+    if (result < 0) {
+        free_m(m);
+        return result;
+    }
+    pthread_setspecific(exit_key, m);
+    cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
+    cp_fence_signal();
+    *out = &m->head;
+    cp_execute_slow(&m->head);
+    return 0;
+}
+
+void cp_m_detach(struct cp_m *head)
+{
+    struct cp__m *m = (struct cp__m *)head;
+    uint64_t mask = cp__os_block_from_handler();
+
+    pthread_setspecific(exit_key, NULL);
+    m->exiting = true;
+    cp__configure(m, mask);
+    cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
+    cp_fence_signal();
+    cp__os_unblock_from_handler(mask);
+    cp__os_altstack_free(m->altstack);
+
+    cp__lock(&cp__runtime_lock);
+    m->exited = true;
+    m->undrained = cp__slots_with_reader();
+    cp__m_sweep();
+    cp__slots_settle();
+    cp__unlock(&cp__runtime_lock);
+}
+
+struct cp_m *cp_m_self(void)
+{
+    struct cp__m *m = cp__m_current;
+
+    return m == NULL ? NULL : &m->head;
+}
+
+struct cp_g *cp_g_self(void)
+{
+    struct cp__m *m = cp__m_current;
+
+    if (m == NULL)
+        return NULL;
+    return m->head.g != NULL ? m->head.g : &m->self;
+}
+
+/* ---- Registry -------------------------------------------------------------------------------- */
+
+int cp__m_make_buffers(struct cp__m *m, uint32_t slots)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if ((slots >> slot & 1) != 0 && cp__samplebuf_make(&m->buffers[slot]) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+void cp__m_sweep(void)
+{
+    struct cp__m **link = &cp__ms;
+
+    while (*link != NULL) {
+        struct cp__m *m = *link;
+
+        if (m->exited && m->undrained == 0 && m->refs == 0) {
+            *link = m->next;
+            free_m(m);
+        } else {
+            link = &m->next;
+        }
+    }
+}
+
+struct cp__m *cp__m_next(struct cp__m *m)
+{
+    struct cp__m *next;
+
+    cp__lock(&cp__runtime_lock);
+    next = m == NULL ? cp__ms : m->next;
+    if (next != NULL)
+        next->refs++;
+    if (m != NULL && --m->refs == 0 && m->exited)
+        cp__m_sweep();
+    cp__unlock(&cp__runtime_lock);
+    return next;
+}

@@ -1,0 +1,111 @@
+/*
+ * The M, and the registry of all of them.
+ *
+ * Fields are grouped by owner. "The M" is its thread and its own SIGPROF handler on that thread. The handler
+ * leaves the handles alone while configuring is set by the thread, and the thread has SIGPROF blocked while
+ * it changes them.
+ */
+#ifndef COUNTERPOINT_RUNTIME_M_H
+#define COUNTERPOINT_RUNTIME_M_H
+
+#include <sys/types.h>
+#include <time.h>
+
+#include "lock.h"
+#include "runtime.h"
+#include "samplebuf.h"
+#include "unwind.h"
+
+/* Guards the slots, the registry and the signal's disposition. */
+extern struct cp__lock cp__runtime_lock;
+
+/* An M's resources for one slot. */
+struct cp__handle {
+    uint64_t seq;         /* of the config that it belongs to; 0: none */
+    uint64_t period;      /* ns or events */
+    uint64_t accounted;   /* of the event's count, what samples and losses stand for */
+    uint64_t perf_id;     /* names the event in ring records */
+    uint32_t read_offset; /* of the count in a ring record */
+    int fd;               /* perf event or timer id; -1: the M was refused */
+    enum cp_event_kind kind;
+    uint64_t cpu_ns; /* timer: the thread's CPU clock when armed */
+};
+
+/* An M's ring, as perf_event_open(2) lays it out: one page of control, then data. */
+struct cp__ring {
+    void *page; /* NULL: none */
+    int fd;     /* the event that it belongs to, which counts nothing */
+    int users;  /* handles that write to it */
+};
+
+/* What happened to one slot on one M; written by the M with relaxed stores, read by anybody. 64-bit words
+ * only. */
+struct cp__m_stats {
+    uint64_t seq; /* of the config that it is about; stored last, with release */
+    uint64_t samples;
+    uint64_t signals;
+    uint64_t dropped;
+    uint64_t lost;
+    uint64_t undelivered;
+    uint64_t truncated;
+    uint64_t throttled;
+    uint64_t overruns;
+    uint64_t count;
+    uint64_t time_enabled;
+    uint64_t time_running;
+    uint64_t foreign;  /* m->foreign when the slot was armed */
+    uint64_t ringless; /* 1: a signal is a sample */
+    int64_t refused;   /* a negative errno value */
+};
+
+struct cp__m {
+    struct cp_m head; /* first: what cp_execute() knows. Owned by the M; others read generation. */
+
+    /* Immutable from attach on. */
+    pid_t tid;
+    clockid_t cpu_clock;
+    struct cp__stack stack; /* the thread's own */
+    void *altstack;         /* NULL: the thread had one */
+
+    /* Owned by the M. */
+    struct cp_g self; /* the G that stands for the thread */
+    struct cp__handle handles[CP_EV_MAX];
+    struct cp__ring ring;
+    uint64_t random;
+    bool exiting; /* arms nothing any more */
+
+    /* Written by the M, read by others. */
+    uint32_t configuring; /* it may be arming what it saw in the slots: see cp__m_is_quiet */
+    uint32_t armed;       /* a bit for each slot that it holds a handle for */
+    uint64_t foreign;     /* SIGPROFs that were not ours */
+    struct cp__m_stats stats[CP_EV_MAX];
+    /* Shared, single producer and single consumer; see samplebuf.h. */
+    struct cp__samplebuf buffers[CP_EV_MAX];
+
+    /* Written by the kicker, cleared by the M: a kick is on its way. */
+    uint32_t kicked;
+
+    /* Guarded by the runtime lock. */
+    struct cp__m *next;
+    bool exited;          /* its thread is gone */
+    unsigned refs;        /* readers that look at it */
+    uint32_t undrained;   /* slots whose reader has not seen it since it exited */
+    uint64_t seen_cpu_ns; /* its CPU clock when the kicker first found it behind seen_generation */
+    uint64_t seen_generation;
+};
+
+/* The calling thread's M. The initial-exec model: reading it calls nothing. */
+extern _Thread_local struct cp__m *cp__m_current __attribute__((tls_model("initial-exec")));
+
+/* All Ms, newest first; under the runtime lock. */
+extern struct cp__m *cp__ms;
+
+/* Iterates over the Ms without holding the runtime lock while one is looked at: start with NULL, end at NULL.
+ */
+struct cp__m *cp__m_next(struct cp__m *m);
+/* Maps m's buffer for each slot of the mask; -ENOMEM. Under the runtime lock. */
+int cp__m_make_buffers(struct cp__m *m, uint32_t slots);
+/* Frees what exited Ms nobody needs any more. Under the runtime lock. */
+void cp__m_sweep(void);
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * What the profiler core asks of the operating system. os_linux.c and perf_linux.c answer; a port brings
+ * files of its own beside them.
+ *
+ * The proposal's two hooks, setThreadPMUProfilerFunc and sigprofPMUHandlerFunc, are
+ * cp__set_thread_pmu_profiler and cp__sigprof_pmu_handler: a platform with perf events registers them in
+ * cp__os_start(). While they are NULL, every event but the timer is refused.
+ */
+#ifndef COUNTERPOINT_RUNTIME_OS_H
+#define COUNTERPOINT_RUNTIME_OS_H
+
+#include <signal.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "m.h"
+#include "runtime.h"
+#include "slot.h"
+
+/* ---- Hooks ----------------------------------------------------------------------------------- */
+
+/* Periods to be recorded with one stack, for each slot. */
+struct cp__tally {
+    uint64_t weight[CP_EV_MAX];
+    bool any;
+};
+
+static inline void cp__tally_add_from_handler(struct cp__tally *tally, int slot, uint64_t weight)
+{
+    tally->weight[slot] += weight;
+    tally->any = true;
+}
+
+/*
+ * On the calling M, with SIGPROF blocked: opens and arms the event of config in slot, or with config NULL
+ * disables and closes it, adding to tally what the ring still held, for any slot. 0 or a negative errno
+ * value.
+ */
+typedef int cp__set_thread_pmu_profiler_fn(struct cp__m *m, int slot, const struct cp__slot_config *config,
+                                           struct cp__tally *tally);
+/* On the calling M: adds to tally what its ring holds, and the signal itself where that is all there is to
+ * count. True where the signal is of one of the M's events. */
+typedef bool cp__sigprof_pmu_handler_fn(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally);
+
+extern cp__set_thread_pmu_profiler_fn *cp__set_thread_pmu_profiler;
+extern cp__sigprof_pmu_handler_fn *cp__sigprof_pmu_handler;
+
+/* Registers the platform's hooks; called once, before the first M. */
+void cp__os_start(void);
+
+/* Opens the events on the calling thread as an M would, all at once, and closes them; the reason where one
+ * fails. */
+int cp__perf_probe(const struct cp_slot_request *requests, size_t n, struct cp_error *err);
+/* In the child of a fork: closes m's descriptors, touching neither the events nor the ring behind them. */
+void cp__perf_forget(struct cp__m *m);
+
+/* ---- Threads and clocks ---------------------------------------------------------------------- */
+
+/* Whether perf_event_paranoid and this process's capabilities let events count in kernel mode. */
+bool cp__os_may_count_kernel(void);
+
+pid_t cp__os_tid(void);
+/* The CPU clock of a thread of this process; usable from every thread of it. */
+clockid_t cp__os_thread_clock(pid_t tid);
+uint64_t cp__os_clock_ns_from_handler(clockid_t clock);
+/* Whether the thread runs or waits for a CPU; true where that cannot be told. */
+bool cp__os_thread_is_runnable(pid_t tid);
+/* Where the calling thread's stack is. */
+struct cp__stack cp__os_thread_stack(void);
+/* Sees to it that the calling thread has an alternate signal stack; what it mapped for that, or NULL in
+ * *mapped. */
+int cp__os_altstack_make(void **mapped, struct cp_error *err);
+void cp__os_altstack_free(void *mapped);
+
+void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms);
+void cp__os_futex_wake_from_handler(uint32_t *word);
+
+/* ---- The M's own timer ----------------------------------------------------------------------- */
+
+/* Creates and arms a timer on the calling thread's CPU clock whose SIGPROFs carry value. */
+int cp__os_timer_start_from_handler(int *timer, uint64_t value, uint64_t first_ns, uint64_t period_ns);
+void cp__os_timer_stop_from_handler(int timer);
+/* Whether such a timer can be had; the reason where not. */
+int cp__os_timer_probe(struct cp_error *err);
+
+/* ---- SIGPROF --------------------------------------------------------------------------------- */
+
+/* Installs the handler; under the runtime lock. */
+int cp__os_signal_install(void (*handler)(int, siginfo_t *, void *), struct cp_error *err);
+/* Puts back what was there before. Under the runtime lock, when no SIGPROF of ours can come any more. */
+void cp__os_signal_restore(void);
+/* Whether ours is the handler that is in place. */
+bool cp__os_signal_is_ours(void);
+/* Hands a SIGPROF that is not ours to the handler that was there before, if any. */
+void cp__os_signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext);
+
+/* SIGPROF kept from the calling thread; returns what to pass to cp__os_unblock_from_handler. */
+uint64_t cp__os_block_from_handler(void);
+void cp__os_unblock_from_handler(uint64_t old);
+/* Takes a pending SIGPROF off the calling thread, which has it blocked; false where none is pending. */
+bool cp__os_take_pending_from_handler(siginfo_t *info);
+/* Makes it pending again. */
+void cp__os_requeue_from_handler(siginfo_t *info);
+
+/* Sends the kick that cp__os_is_kick_from_handler knows; 0 or a negative errno value. */
+int cp__os_kick(pid_t tid);
+bool cp__os_is_kick_from_handler(const siginfo_t *info);
+
+#endif

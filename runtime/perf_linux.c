@@ -1,0 +1,442 @@
+/*
+ * Events through perf_event_open(2).
+ *
+ * All events of an M write to one ring, which belongs to an event of its own that counts nothing
+ * (PERF_COUNT_SW_DUMMY), so that any of the others can come and go. Each record names its event
+ * (PERF_SAMPLE_IDENTIFIER) and carries the event's count (PERF_SAMPLE_READ). An M that the system gives no
+ * ring memory runs without: a signal is a sample.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "event.h"
+#include "os.h"
+#include "perf_linux.h"
+
+/* Of perf_event_mlock_kb's 516 KiB a CPU, 8 KiB an M: 64 Ms a CPU. The handler empties it at each signal, so
+ * that its 85 records matter only while a thread keeps SIGPROF blocked. */
+#define RING_DATA_PAGES 1
+
+struct count {
+    uint64_t value;
+    uint64_t time_enabled;
+    uint64_t time_running;
+};
+#define READ_FORMAT (PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING)
+
+static size_t page_size; /* set once, before the first M */
+
+/* ---- Opening --------------------------------------------------------------------------------- */
+
+/* The soft limit is for programs that put descriptors into fd_sets; this one needs the hard one only when it
+ * gets there. Whether anything was gained. */
+static bool raise_descriptor_limit_from_handler(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= limit.rlim_max)
+        return false;
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+static int open_from_handler(const struct perf_event_attr *attr)
+{
+    int fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+
+    if (fd < 0 && errno == EMFILE && raise_descriptor_limit_from_handler())
+        fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static struct perf_event_attr attr_from_handler(enum cp_cpu_event event,
+                                                const struct cp_cpu_profile_config *config)
+{
+    const struct cp__event *row = cp__event(event);
+
+    return (struct perf_event_attr){
+        .size = sizeof(struct perf_event_attr),
+        .type = row->perf_type,
+        .config = event == CP_CPUPROF_HW_RAW ? config->raw_event : row->perf_config,
+        .sample_period = config->period,
+        .sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ |
+                       (config->is_sample_ip_included ? PERF_SAMPLE_IP : 0) |
+                       (config->is_sample_addr_included ? PERF_SAMPLE_ADDR : 0) |
+                       (config->is_sample_callchain_included ? PERF_SAMPLE_CALLCHAIN : 0),
+        .read_format = READ_FORMAT,
+        .disabled = 1,
+        .exclude_kernel = !config->is_kernel_included,
+        .exclude_hv = !config->is_hv_included,
+        .exclude_idle = !config->is_idle_included,
+        .exclude_callchain_kernel = !config->is_callchain_kernel_included,
+        .exclude_callchain_user = !config->is_callchain_user_included,
+        .precise_ip = config->precise_ip,
+        .wakeup_events = 1,
+    };
+}
+
+/* A record's words before the count: header, identifier, and those two. */
+static uint32_t read_offset_from_handler(const struct cp_cpu_profile_config *config)
+{
+    return 2u + config->is_sample_ip_included + config->is_sample_addr_included;
+}
+
+/* SIGPROF to this very thread. Before the event is enabled, for every one: a member of the ring without
+ * O_ASYNC would record and never signal. */
+static int route_from_handler(int fd)
+{
+    const struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = cp__os_tid()};
+
+    if (fcntl(fd, F_SETOWN_EX, &owner) < 0 || fcntl(fd, F_SETSIG, SIGPROF) < 0 ||
+        fcntl(fd, F_SETFL, O_ASYNC) < 0)
+        return -errno;
+    return 0;
+}
+
+/* ---- The ring -------------------------------------------------------------------------------- */
+
+static size_t ring_size(void)
+{
+    return (1 + RING_DATA_PAGES) * page_size;
+}
+
+static int make_ring_from_handler(struct cp__ring *ring)
+{
+    const struct perf_event_attr attr = {.size = sizeof attr,
+                                         .type = PERF_TYPE_SOFTWARE,
+                                         .config = PERF_COUNT_SW_DUMMY,
+                                         .sample_type = PERF_SAMPLE_IDENTIFIER,
+                                         .disabled = 1,
+                                         .exclude_kernel = 1,
+                                         .exclude_hv = 1};
+    int fd = open_from_handler(&attr);
+    void *page;
+
+    if (fd < 0)
+        return fd;
+    page = mmap(NULL, ring_size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) {
+        int result = -errno;
+
+        close(fd);
+        return result;
+    }
+    *ring = (struct cp__ring){.page = page, .fd = fd};
+    return 0;
+}
+
+/* munmap before close: the other order lets signals come that carry a number which the next open() may be
+ * given. */
+static void leave_ring_from_handler(struct cp__ring *ring)
+{
+    if (ring->page == NULL || --ring->users > 0)
+        return;
+    munmap(ring->page, ring_size());
+    close(ring->fd);
+    ring->page = NULL;
+}
+
+static int join_ring_from_handler(struct cp__m *m, int fd)
+{
+    int result = 0;
+
+    if (m->ring.page == NULL)
+        result = make_ring_from_handler(&m->ring);
+    if (result < 0)
+        return result;
+    m->ring.users++;
+    if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, m->ring.fd) < 0) {
+        result = -errno;
+        leave_ring_from_handler(&m->ring);
+    }
+    return result;
+}
+
+/* ---- Records --------------------------------------------------------------------------------- */
+
+static void note_count_from_handler(struct cp__m_stats *stats, const struct count *count)
+{
+    cp_store_relaxed(&stats->count, count->value);
+    cp_store_relaxed(&stats->time_enabled, count->time_enabled);
+    cp_store_relaxed(&stats->time_running, count->time_running);
+}
+
+static int slot_of_from_handler(const struct cp__m *m, uint64_t perf_id)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        const struct cp__handle *handle = &m->handles[slot];
+
+        if (handle->seq != 0 && handle->kind != CP_EVENT_TIMER && handle->perf_id == perf_id)
+            return slot;
+    }
+    return -1;
+}
+
+/* The words of the ring's data by position, modulo its size. Records are whole words, so none is torn. */
+struct record {
+    const uint64_t *data;
+    uint64_t at; /* of the header */
+};
+
+static uint64_t word_from_handler(const struct record *record, uint64_t i)
+{
+    return record->data[(record->at + i) % (RING_DATA_PAGES * page_size / sizeof(uint64_t))];
+}
+
+/*
+ * How many periods a record stands for. The kernel's clocks skip those that pass while their timer interrupt
+ * is held up (interrupts off, a virtual CPU that does not run): one record comes late, and the count it
+ * carries tells how late. The program stood still at that very place, so the skipped periods belong to this
+ * sample, as a POSIX timer's overruns do. A quarter of a period is allowed for what lies between the
+ * interrupt and the reading of the count.
+ */
+static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
+{
+    uint64_t ahead = count + handle->period / 4;
+    uint64_t periods = 1;
+
+    if (handle->kind == CP_EVENT_CLOCK && ahead > handle->accounted + handle->period)
+        periods = (ahead - handle->accounted) / handle->period;
+    handle->accounted += periods * handle->period;
+    return periods;
+}
+
+static void sample_from_handler(struct cp__m *m, const struct record *record, struct cp__tally *tally)
+{
+    int slot = slot_of_from_handler(m, word_from_handler(record, 1));
+    struct cp__m_stats *stats;
+    struct count count;
+    uint64_t periods;
+    uint32_t at;
+
+    if (slot < 0)
+        return; /* of a handle that is gone */
+    stats = &m->stats[slot];
+    at = m->handles[slot].read_offset;
+    count = (struct count){.value = word_from_handler(record, at),
+                           .time_enabled = word_from_handler(record, at + 1),
+                           .time_running = word_from_handler(record, at + 2)};
+    note_count_from_handler(stats, &count);
+    periods = periods_from_handler(&m->handles[slot], count.value);
+    cp_add_single_writer(&stats->overruns, periods - 1);
+    cp__tally_add_from_handler(tally, slot, periods);
+}
+
+/* Periods that are told as lost are not to be found again in the next record's count. */
+static void lost_from_handler(struct cp__m *m, int slot, uint64_t n)
+{
+    cp_add_single_writer(&m->stats[slot].lost, n);
+    m->handles[slot].accounted += n * m->handles[slot].period;
+}
+
+static void record_from_handler(struct cp__m *m, const struct record *record, uint32_t type,
+                                struct cp__tally *tally)
+{
+    int slot;
+
+    switch (type) {
+    case PERF_RECORD_SAMPLE:
+        sample_from_handler(m, record, tally);
+        break;
+    case PERF_RECORD_LOST: /* header, id, how many */
+        slot = slot_of_from_handler(m, word_from_handler(record, 1));
+        if (slot >= 0)
+            lost_from_handler(m, slot, word_from_handler(record, 2));
+        break;
+    case PERF_RECORD_THROTTLE: /* header, time, id, stream id */
+        slot = slot_of_from_handler(m, word_from_handler(record, 2));
+        if (slot >= 0)
+            cp_add_single_writer(&m->stats[slot].throttled, 1);
+        break;
+    default:
+        break;
+    }
+}
+
+static void drain_ring_from_handler(struct cp__m *m, struct cp__tally *tally)
+{
+    struct perf_event_mmap_page *page = m->ring.page;
+    uint64_t head;
+    uint64_t tail;
+
+    if (page == NULL)
+        return;
+    head =
+        cp_load_acquire(&page->data_head); /* pairs with the kernel's barrier in perf_output_put_handle() */
+    tail = page->data_tail;
+    while (tail != head) {
+        struct record record = {.data = (const uint64_t *)((const char *)page + page_size),
+                                .at = tail / sizeof(uint64_t)};
+        struct perf_event_header header;
+        uint64_t word = word_from_handler(&record, 0);
+
+        memcpy(&header, &word, sizeof header);
+        if (header.size == 0)
+            break;
+        record_from_handler(m, &record, header.type, tally);
+        tail += header.size;
+    }
+    cp_store_release(&page->data_tail, tail); /* pairs with the kernel's reading of it before it writes */
+}
+
+/* ---- The hooks ------------------------------------------------------------------------------- */
+
+static bool is_poll(const siginfo_t *info)
+{
+    return info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
+}
+
+static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally)
+{
+    bool ours = false;
+
+    for (int slot = 0; slot < CP_EV_MAX && is_poll(info); slot++) {
+        const struct cp__handle *handle = &m->handles[slot];
+
+        if (handle->seq == 0 || handle->kind == CP_EVENT_TIMER || handle->fd != info->si_fd)
+            continue;
+        ours = true;
+        if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
+            cp__tally_add_from_handler(tally, slot, 1);
+    }
+    drain_ring_from_handler(m, tally);
+    return ours;
+}
+
+/* Opens the event of config as a member of m's ring; disabled. What was wrong with the ring, or 0, in *ring.
+ */
+static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event event,
+                                const struct cp_cpu_profile_config *config, int *ring)
+{
+    struct cp__handle *handle = &m->handles[slot];
+    struct perf_event_attr attr = attr_from_handler(event, config);
+    int fd = open_from_handler(&attr);
+    int result;
+
+    if (fd < 0)
+        return fd;
+    handle->read_offset = read_offset_from_handler(config);
+    result = ioctl(fd, PERF_EVENT_IOC_ID, &handle->perf_id) < 0 ? -errno : route_from_handler(fd);
+    if (result < 0) {
+        close(fd);
+        return result;
+    }
+    handle->fd = fd;
+    *ring = join_ring_from_handler(m, fd);
+    return 0;
+}
+
+static void close_from_handler(struct cp__m *m, int slot)
+{
+    if (cp_load_relaxed(&m->stats[slot].ringless) == 0)
+        leave_ring_from_handler(&m->ring);
+    close(m->handles[slot].fd);
+}
+
+static void stop_from_handler(struct cp__m *m, int slot, struct cp__tally *tally)
+{
+    struct cp__handle *handle = &m->handles[slot];
+    struct count count;
+
+    ioctl(handle->fd, PERF_EVENT_IOC_DISABLE, 0);
+    drain_ring_from_handler(m, tally);
+    if (read(handle->fd, &count, sizeof count) == sizeof count)
+        note_count_from_handler(&m->stats[slot], &count);
+    close_from_handler(m, slot);
+}
+
+static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
+                                                const struct cp__slot_config *config, struct cp__tally *tally)
+{
+    int ring = 0;
+    int result;
+
+    if (config == NULL) {
+        stop_from_handler(m, slot, tally);
+        return 0;
+    }
+    result = prepare_from_handler(m, slot, (enum cp_cpu_event)config->event, &config->config, &ring);
+    if (result < 0)
+        return result;
+    cp_store_relaxed(&m->stats[slot].ringless, ring < 0);
+    if (ioctl(m->handles[slot].fd, PERF_EVENT_IOC_ENABLE, 0) < 0) {
+        result = -errno;
+        close_from_handler(m, slot);
+        m->handles[slot].fd = -1;
+    }
+    return result;
+}
+
+/* ---- Outside the handler --------------------------------------------------------------------- */
+
+void cp__os_start(void)
+{
+    page_size = (size_t)sysconf(_SC_PAGESIZE);
+    cp__set_thread_pmu_profiler = set_thread_pmu_profiler_from_handler;
+    cp__sigprof_pmu_handler = on_signal_from_handler;
+}
+
+bool cp__os_may_count_kernel(void)
+{
+    const struct cp_cpu_profile_config config = {.period = 1000000000, .is_kernel_included = true};
+    const struct perf_event_attr attr = attr_from_handler(CP_CPUPROF_SW_TASK_CLOCK, &config);
+    int fd = open_from_handler(&attr);
+
+    if (fd < 0)
+        return false;
+    close(fd);
+    return true;
+}
+
+/* An M that is none: the events of a start are opened into it, on the calling thread, all at once. */
+int cp__perf_probe(const struct cp_slot_request *requests, size_t n, struct cp_error *err)
+{
+    struct cp__m *m = calloc(1, sizeof *m);
+    int result = 0;
+    int ring = 0;
+    size_t i;
+
+    if (m == NULL)
+        return cp__error(err, -ENOMEM, "There is no memory to try the events with.");
+    for (i = 0; i < n && result == 0; i++) {
+        m->handles[i].fd = -1;
+        if (cp_event_kind(requests[i].event) == CP_EVENT_TIMER)
+            continue;
+        result = prepare_from_handler(m, (int)i, requests[i].event, &requests[i].config, &ring);
+        if (result < 0) {
+            cp__perf_explain(result, &requests[i], err);
+        } else if (ring < 0) {
+            m->stats[i].ringless = 1;
+            result = cp__perf_explain_ring(ring, err);
+        }
+    }
+    while (i-- > 0) {
+        if (m->handles[i].fd >= 0)
+            close_from_handler(m, (int)i);
+    }
+    free(m);
+    return result;
+}
+
+/* The ring is not mapped in the child (VM_DONTCOPY), the descriptors share the parent's events. */
+void cp__perf_forget(struct cp__m *m)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        const struct cp__handle *handle = &m->handles[slot];
+
+        if (handle->seq != 0 && handle->kind != CP_EVENT_TIMER && handle->fd >= 0)
+            close(handle->fd);
+    }
+    if (m->ring.page != NULL)
+        close(m->ring.fd);
+    m->ring = (struct cp__ring){.page = NULL};
+}

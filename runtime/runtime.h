@@ -1,0 +1,311 @@
+/*
+ * counterpoint/runtime.h: the profiler core, for whoever schedules threads of control.
+ *
+ * An M is an OS thread that the runtime knows; a G is a green thread; cp_execute() is the scheduling point,
+ * where an M says which G it runs next. The words, the types and the calls are those of the Go proposal
+ * "hardware performance counters for CPU profiling" (golang.org/issue/36821), section 4.2. A plain pthread
+ * program attaches its threads with cp_m_attach() and never mentions a G.
+ *
+ * Errors: calls that can fail return 0 or a negative errno value. Those whose reason a person must act on
+ * also fill a struct cp_error, which may be NULL. Threads and signals: every call may be made from any
+ * thread, none from a signal handler, unless said otherwise.
+ */
+#ifndef COUNTERPOINT_RUNTIME_H
+#define COUNTERPOINT_RUNTIME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "atomic.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What failed, why, and what to do about it, in whole sentences. */
+struct cp_error {
+    int code; /* the negative errno value that the call returned; 0 where nothing failed */
+    char message[508];
+};
+
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+/* What can trigger samples: the proposal's constants in its order, then the kernel's software events. */
+enum cp_cpu_event {
+    CP_CPUPROF_OS_TIMER,
+    CP_CPUPROF_FIRST_EVENT = CP_CPUPROF_OS_TIMER,
+    CP_CPUPROF_HW_CPU_CYCLES,
+    CP_CPUPROF_FIRST_PMU_EVENT = CP_CPUPROF_HW_CPU_CYCLES,
+    CP_CPUPROF_HW_INSTRUCTIONS,
+    CP_CPUPROF_HW_CACHE_REFERENCES,
+    CP_CPUPROF_HW_CACHE_MISSES,
+    CP_CPUPROF_HW_BRANCH_INSTRUCTIONS,
+    CP_CPUPROF_HW_BRANCH_MISSES,
+    CP_CPUPROF_HW_RAW,
+    CP_CPUPROF_EVENTS_MAX, /* how many events run at once in one process, the proposal's EV_MAX */
+    CP_CPUPROF_LAST_EVENT = CP_CPUPROF_EVENTS_MAX - 1,
+    CP_CPUPROF_SW_TASK_CLOCK = CP_CPUPROF_EVENTS_MAX,
+    CP_CPUPROF_SW_CPU_CLOCK,
+    CP_CPUPROF_SW_PAGE_FAULTS,
+    CP_CPUPROF_SW_CONTEXT_SWITCHES,
+    CP_CPUPROF_SW_CPU_MIGRATIONS,
+    CP_CPUPROF_EVENT_COUNT
+};
+#define CP_EV_MAX CP_CPUPROF_EVENTS_MAX
+
+/* How near the sampled program counter must be to the instruction that overflowed the counter. */
+enum cp_profile_pc_precision {
+    CP_CPUPROF_IP_ARBITRARY_SKID,
+    CP_CPUPROF_IP_CONSTANT_SKID,
+    CP_CPUPROF_IP_SUGGEST_NO_SKID,
+    CP_CPUPROF_IP_NO_SKID,
+};
+
+/* The proposal's cpuProfileConfig. The runtime copies what it is given. */
+struct cp_cpu_profile_config {
+    size_t size;        /* sizeof(struct cp_cpu_profile_config) as the caller compiled it */
+    uint64_t hz;        /* samples a second of CPU time; CP_CPUPROF_OS_TIMER only, 1 to 1 000 000 */
+    uint64_t period;    /* events between two samples, ns for the clocks; every event but the timer */
+    uint64_t raw_event; /* the processor's own event number; CP_CPUPROF_HW_RAW only */
+    enum cp_profile_pc_precision precise_ip;
+    bool is_sample_ip_included;        /* should the kernel's record hold the program counter? */
+    bool is_sample_addr_included;      /* should it hold the data address involved? */
+    bool is_kernel_included;           /* should events in kernel mode count? */
+    bool is_hv_included;               /* should events in the hypervisor count? */
+    bool is_idle_included;             /* should events of the idle task count? */
+    bool is_sample_callchain_included; /* should the record hold a call chain? */
+    bool is_callchain_kernel_included; /* should the chain hold kernel frames? */
+    bool is_callchain_user_included;   /* should the chain hold user frames? */
+};
+
+/* How samples of an event are valued and when it can run; a row of the table in event.c. */
+enum cp_event_kind {
+    CP_EVENT_TIMER,    /* a POSIX timer on each M's CPU clock; period in ns */
+    CP_EVENT_CLOCK,    /* a kernel clock through perf_event_open; period in ns */
+    CP_EVENT_SOFTWARE, /* a kernel software event through perf_event_open; period in events */
+    CP_EVENT_HARDWARE, /* a PMU event through perf_event_open; period in events */
+};
+
+/* An event that a name stands for. */
+struct cp_event_spec {
+    enum cp_cpu_event event;
+    uint64_t raw_event; /* CP_CPUPROF_HW_RAW only */
+    char name[24];      /* the name under which it is reported, "r1c2" for a raw event */
+};
+
+/*
+ * Finds the event that a name stands for: "timer", "cycles", "taskClock", "rHEX", ... (cp_event_name lists
+ * them) or perf's spelling of one ("task-clock"). -EINVAL where there is none.
+ */
+int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err);
+
+/* The name of an event, such as "cacheMisses"; "raw" for CP_CPUPROF_HW_RAW; NULL past CP_CPUPROF_EVENT_COUNT.
+ */
+const char *cp_event_name(enum cp_cpu_event event);
+enum cp_event_kind cp_event_kind(enum cp_cpu_event event);
+/* The period that 0 stands for, in the event's unit; 0 where an event has no sensible one. */
+uint64_t cp_event_preset_period(enum cp_cpu_event event);
+
+/*
+ * The config that cp_event_*() and the pprof layer use: user mode only for PMU events; for clocks and
+ * software events kernel mode too, where perf_event_paranoid lets this process (architecture: time inside
+ * system calls counts). A period of 0 takes the preset; -EINVAL where there is none or the period is absurd.
+ */
+int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
+                               uint64_t period, struct cp_error *err);
+
+/* ---- Labels ---------------------------------------------------------------------------------- */
+
+/* An immutable set of key/value strings, shared by reference count between Gs and samples. */
+struct cp_labels;
+
+/*
+ * Sets a label of the G that runs on the calling M (of the thread itself, where it runs none): later samples
+ * carry it, and so do the Gs that it starts from then on. A NULL value takes the key away. Keys that begin
+ * with "pprof::" are reserved. -EINVAL for a bad key, -ENOMEM, -ESRCH where the calling thread is no M.
+ */
+int cp_label_set(const char *key, const char *value);
+
+/* The labels before a scope was entered; opaque. */
+struct cp_label_scope {
+    struct cp_g *g;
+    struct cp_labels *outer;
+    int error; /* what cp_label_set() would have returned */
+};
+/* Sets a label until cp_label_end(), on the same G; scopes nest. */
+struct cp_label_scope cp_label_begin(const char *key, const char *value);
+void cp_label_end(struct cp_label_scope *scope);
+/* A label for the rest of the enclosing block. */
+#define CP_LABEL_SCOPE(key, value)                                                                           \
+    struct cp_label_scope CP_LABEL_NAME(cp_label_scope_, __LINE__)                                           \
+        __attribute__((cleanup(cp_label_end), unused)) = cp_label_begin((key), (value))
+#define CP_LABEL_NAME(a, b) CP_LABEL_NAME_(a, b)
+#define CP_LABEL_NAME_(a, b) a##b
+
+/* The labels in order of key: the number of them, and the i-th. The strings live as long as the set. */
+size_t cp_labels_count(const struct cp_labels *labels);
+const char *cp_labels_key(const struct cp_labels *labels, size_t i);
+const char *cp_labels_value(const struct cp_labels *labels, size_t i);
+/* One reference more, one fewer; NULL is the empty set. Not in a signal handler. */
+struct cp_labels *cp_labels_ref(struct cp_labels *labels);
+void cp_labels_unref(struct cp_labels *labels);
+
+/* ---- Gs and Ms ------------------------------------------------------------------------------- */
+
+/*
+ * What the profiler knows of a green thread. An embedder places it in an object of its own and fills it with
+ * cp_g_init(). The signal handler of the M that runs the G reads it: while a G runs, only the G itself may
+ * change it.
+ */
+struct cp_g {
+    uint64_t id;        /* unique in the process, from 1 */
+    uint64_t parent_id; /* the G that created it; 0 where a plain thread did */
+    uintptr_t stack_lo; /* lowest address of its stack */
+    uintptr_t stack_hi; /* one past the highest; unwinding reads nothing outside */
+    struct cp_labels *labels;
+};
+
+/* Gives g an id, its stack's bounds, and the labels and id of the parent (NULL: none). */
+void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g *parent);
+/* Lets go of what g refers to. It must not be any M's current G any more. */
+void cp_g_fini(struct cp_g *g);
+
+/* The part of an M that cp_execute() touches; the rest is private. Owned by the M's thread. */
+struct cp_m {
+    struct cp_g *g;      /* the G that runs here; NULL: the thread itself */
+    uint64_t generation; /* of the slots, when this M last looked at them */
+};
+
+/* Moves whenever what the slots hold changes. Read-only to embedders. */
+extern uint64_t cp_generation;
+
+/*
+ * Makes the calling thread an M (its second call returns the M it already is). From then on it is profiled
+ * whenever profiling runs. The thread gets an alternate signal stack where it has none of 32 KiB or more. An
+ * M detaches by itself when its thread exits. -ENOMEM, or what sigaltstack or mmap said. A session that
+ * cannot be armed on this M is no error here: the profile counts the M as refused.
+ */
+int cp_m_attach(struct cp_m **m, struct cp_error *err);
+/* Ends that; m must be the calling thread's. What was sampled on it stays in the profiles. */
+void cp_m_detach(struct cp_m *m);
+/* The calling thread's M, NULL where it has none. May be called in a signal handler. */
+struct cp_m *cp_m_self(void);
+/* The G that runs on the calling M, or the one that stands for its thread; NULL where the thread is no M. */
+struct cp_g *cp_g_self(void);
+
+/* For cp_execute() only: looks at the slots and reconfigures the M's handles. */
+void cp_execute_slow(struct cp_m *m);
+
+/*
+ * The scheduling point, the proposal's execute(): m, the calling thread's, is about to run g (NULL: its own
+ * code). Call it on the M's stack, before switching to g's. With nothing changed it costs a store, a load and
+ * a compare.
+ */
+static inline void cp_execute(struct cp_m *m, struct cp_g *g)
+{
+    cp_store_relaxed(&m->g, g); /* relaxed: read by this thread's own signal handler only */
+    cp_fence_signal();
+    /* acquire: pairs with the release in publish(), slot.c; what the slots hold is visible after it */
+    if (__builtin_expect(cp_load_acquire(&cp_generation) != m->generation, 0))
+        cp_execute_slow(m);
+}
+
+/* ---- Profiling, the proposal's calls --------------------------------------------------------- */
+
+/*
+ * The proposal's runtime_pprof_setCPUProfileConfig: starts sampling by event, or with config NULL stops it.
+ * One config an event at a time; a second start of a running event replaces it. Samples are read with
+ * cp_cpu_profile_read(). Errors as cp_slots_start().
+ */
+int cp_set_cpu_profile_config(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
+                              struct cp_error *err);
+/* The legacy SetCPUProfileRate: the OS timer at hz samples a second of CPU time, 0 stops. */
+int cp_set_cpu_profile_rate(int hz, struct cp_error *err);
+
+/* One sample, as its reader sees it; valid during the call only. */
+struct cp_sample {
+    uint64_t weight; /* how many periods it stands for; at least 1 */
+    uint64_t g_id;   /* 0: the M itself */
+    struct cp_labels *labels;
+    unsigned flags;          /* CP_SAMPLE_... */
+    unsigned depth;          /* number of frames; 0 only where flags says why */
+    const uintptr_t *frames; /* [0] the interrupted instruction, then return addresses, innermost first */
+};
+#define CP_SAMPLE_TRUNCATED 1u   /* more frames than CP_MAX_FRAMES */
+#define CP_SAMPLE_FOREIGN_SP 2u  /* the stack pointer was in no stack that the M knows: frames[0] only */
+#define CP_SAMPLE_UNDELIVERED 4u /* recorded by the kernel, but its signal came too late for a stack */
+#define CP_MAX_FRAMES 256
+
+typedef void cp_sample_fn(void *context, const struct cp_sample *sample);
+
+/* Hands over what was sampled for an event that cp_set_cpu_profile_config() started, since the last call,
+ * also after its stop; the number of samples, or -ESRCH where it never ran. */
+int cp_cpu_profile_read(enum cp_cpu_event event, cp_sample_fn *fn, void *context);
+
+/* ---- Profiling, slots: what sessions stand on ------------------------------------------------ */
+
+struct cp_slot_request {
+    enum cp_cpu_event event;
+    struct cp_cpu_profile_config config;
+};
+
+/*
+ * Starts n events, one to CP_EV_MAX, all or none. slots[i] is the place of requests[i]. Before anything is
+ * armed, each event is opened on the calling thread, so that what the system refuses is refused here: -EINVAL
+ * bad config; -EBUSY no slot free; -ENOENT, -ENODEV, -EOPNOTSUPP no such event here; -EACCES, -EPERM not
+ * allowed; -EMFILE, -ENFILE, -ENOMEM no descriptors, no ring memory.
+ * Ms arm themselves at their next scheduling point; those that reach none are kicked by cp_slots_read()'s
+ * caller.
+ */
+int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots, struct cp_error *err);
+
+/*
+ * Hands what Ms have sampled for a slot to fn; the number of samples. One thread at a time for a slot. It
+ * also kicks Ms that run but have not looked at the slots since they last changed, so call it at least every
+ * 100 ms.
+ */
+int cp_slots_read(int slot, cp_sample_fn *fn, void *context);
+
+/*
+ * For the thread that reads: waits until a sample buffer has become half full since token was taken,
+ * cp_slots_wake() was called since then, Ms need kicking, or timeout_ms have passed. Take the token before
+ * reading.
+ */
+uint32_t cp_slots_token(void);
+void cp_slots_wait(uint32_t token, int timeout_ms);
+void cp_slots_wake(void);
+
+/* Stops n slots and waits until every M that runs has let go; Ms that are blocked let go when they wake. What
+ * was sampled can still be read. */
+void cp_slots_stop(const int *slots, size_t n);
+
+/* Frees n stopped slots; what was not read is gone. */
+void cp_slots_release(const int *slots, size_t n);
+
+/* What happened in a slot since its start, summed over all Ms. */
+struct cp_slot_stats {
+    uint64_t samples;      /* periods recorded, the sum of all weights */
+    uint64_t signals;      /* signals that brought them */
+    uint64_t dropped;      /* periods lost because a sample buffer was full */
+    uint64_t lost;         /* records lost because the perf ring was full */
+    uint64_t undelivered;  /* records read after their signal could no longer be taken; counted in samples */
+    uint64_t truncated;    /* samples of more than CP_MAX_FRAMES frames */
+    uint64_t throttled;    /* times the kernel throttled the event */
+    uint64_t overruns;     /* periods of a timer or clock folded into a later sample; counted in samples */
+    uint64_t count;        /* the event's own count (ns for clocks); CPU ns for the timer */
+    uint64_t time_enabled; /* ns; with time_running tells how long the event shared a counter */
+    uint64_t time_running; /* ns */
+    uint64_t foreign;      /* SIGPROFs on Ms from elsewhere, while this slot ran */
+    uint32_t ms;           /* Ms that were armed */
+    uint32_t ms_ringless;  /* of them without a perf ring: a signal is a sample */
+    uint32_t ms_refused;   /* Ms that the system refused */
+    int refused_errno;     /* the negative errno of the last refusal */
+    bool handler_replaced; /* at its stop somebody else's SIGPROF handler stood in place of this library's */
+};
+void cp_slots_stats(int slot, struct cp_slot_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,94 @@
+#include "samplebuf.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "label.h"
+
+int cp__samplebuf_make(struct cp__samplebuf *buf)
+{
+    void *words;
+
+    if (buf->words != NULL)
+        return 0;
+    words = mmap(NULL, CP__SAMPLEBUF_WORDS * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (words == MAP_FAILED)
+        return -ENOMEM;
+    cp_store_release(&buf->words, words); /* pairs with the acquire in cp__samplebuf_append_from_handler */
+    return 0;
+}
+
+static void ignore(void *context, const struct cp_sample *sample)
+{
+    (void)context;
+    (void)sample;
+}
+
+void cp__samplebuf_free(struct cp__samplebuf *buf)
+{
+    if (buf->words == NULL)
+        return;
+    cp__samplebuf_read(buf, 0, ignore, NULL);
+    munmap(buf->words, CP__SAMPLEBUF_WORDS * sizeof(uint64_t));
+    buf->words = NULL;
+}
+
+static uint64_t *word(uint64_t *words, uint64_t i)
+{
+    return &words[i % CP__SAMPLEBUF_WORDS];
+}
+
+bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
+                                       const struct cp_sample *sample, bool *half)
+{
+    uint64_t *words = cp_load_acquire(&buf->words);     /* pairs with the release in cp__samplebuf_make */
+    uint64_t head = cp_load_relaxed(&buf->head);        /* relaxed: this M is the only writer */
+    uint64_t used = head - cp_load_acquire(&buf->tail); /* pairs with the release in cp__samplebuf_read */
+    uint64_t size = CP__SAMPLE_HEADER_WORDS + sample->depth;
+    unsigned i;
+
+    *half = used < CP__SAMPLEBUF_WORDS / 2 && used + size >= CP__SAMPLEBUF_WORDS / 2;
+    if (words == NULL || size > CP__SAMPLEBUF_WORDS - used)
+        return false;
+    *word(words, head) = size << 32 | (uint64_t)sample->flags << 16 | sample->depth;
+    *word(words, head + 1) = seq;
+    *word(words, head + 2) = sample->weight;
+    *word(words, head + 3) = sample->g_id;
+    *word(words, head + 4) = (uintptr_t)cp__labels_ref_from_handler(sample->labels);
+    for (i = 0; i < sample->depth; i++)
+        *word(words, head + CP__SAMPLE_HEADER_WORDS + i) = sample->frames[i];
+    cp_store_release(&buf->head, head + size); /* pairs with the acquire in cp__samplebuf_read */
+    return true;
+}
+
+int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn, void *context)
+{
+    uint64_t head =
+        cp_load_acquire(&buf->head); /* pairs with the release in cp__samplebuf_append_from_handler */
+    uint64_t tail = cp_load_relaxed(&buf->tail); /* relaxed: the consumer is its only writer */
+    uint64_t *words = buf->words;
+    uintptr_t frames[CP_MAX_FRAMES];
+    int n = 0;
+
+    while (tail != head) {
+        uint64_t header = *word(words, tail);
+        struct cp_sample sample = {.weight = *word(words, tail + 2),
+                                   .g_id = *word(words, tail + 3),
+                                   .labels = (struct cp_labels *)(uintptr_t)*word(words, tail + 4),
+                                   .flags = header >> 16 & 0xffff,
+                                   .depth = header & 0xffff,
+                                   .frames = frames};
+
+        for (unsigned i = 0; i < sample.depth; i++)
+            frames[i] = *word(words, tail + CP__SAMPLE_HEADER_WORDS + i);
+        if (*word(words, tail + 1) == seq) {
+            fn(context, &sample);
+            n++;
+        }
+        cp_labels_unref(sample.labels);
+        tail += header >> 32;
+        cp_store_release(&buf->tail, tail); /* pairs with the acquire in cp__samplebuf_append_from_handler */
+    }
+    return n;
+}

@@ -1,0 +1,47 @@
+/*
+ * The buffer between an M and the thread that reads a slot's samples: one for each (M, slot).
+ *
+ * A ring of 64-bit words. head and tail count words since the buffer was made and never wrap (2^64 words);
+ * word i stands at words[i mod CP__SAMPLEBUF_WORDS], so a sample may run over the end and go on at the start.
+ * A sample is
+ *
+ *     [0] words in all << 32 | flags << 16 | number of frames
+ *     [1] sequence number of the config it was taken under   [2] weight   [3] G id   [4] labels (a reference)
+ *     [5...] frames
+ *
+ * The producer is the M (its handler, or its own code with SIGPROF blocked): it alone writes head and the
+ * words from head to tail + CP__SAMPLEBUF_WORDS. The consumer is whoever holds the slot: it alone writes
+ * tail. Both publish with release and read the other's with acquire. A sample that finds no room is counted
+ * and dropped; nothing waits. Samples of an earlier config that a late M left behind are recognised by [1]
+ * and thrown away by the consumer.
+ *
+ * Size: 2^15 words, 256 KiB of address space, resident as far as used. At 10 000 samples a second of 25
+ * frames, 30 words each, that is 109 ms; readers are woken when half of it is full.
+ */
+#ifndef COUNTERPOINT_RUNTIME_SAMPLEBUF_H
+#define COUNTERPOINT_RUNTIME_SAMPLEBUF_H
+
+#include "runtime.h"
+
+#define CP__SAMPLEBUF_WORDS ((uint64_t)1 << 15)
+#define CP__SAMPLE_HEADER_WORDS 5
+
+struct cp__samplebuf {
+    uint64_t *words; /* set once, under the runtime lock; see cp__samplebuf_ready_from_handler */
+    uint64_t head;   /* shared: written by the M */
+    uint64_t tail;   /* shared: written by the consumer */
+};
+
+/* Maps the words where there are none yet; 0 or -ENOMEM. Under the runtime lock. */
+int cp__samplebuf_make(struct cp__samplebuf *buf);
+/* Releases the labels that unread samples hold, and the memory. No producer or consumer may be left. */
+void cp__samplebuf_free(struct cp__samplebuf *buf);
+
+/* Appends a sample; false where there is no room. *half tells that the buffer has just become half full. */
+bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
+                                       const struct cp_sample *sample, bool *half);
+
+/* Hands the samples of config seq to fn, the others to nobody; returns how many fn got. */
+int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn, void *context);
+
+#endif

@@ -1,0 +1,359 @@
+#include "slot.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "configure.h"
+#include "error.h"
+#include "event.h"
+#include "kick.h"
+#include "m.h"
+#include "os.h"
+
+#define WORDS (sizeof(struct cp__slot_config) / sizeof(uint64_t))
+_Static_assert(sizeof(struct cp__slot_config) % sizeof(uint64_t) == 0, "a config is copied in words");
+#define KICK_INTERVAL_MS 10
+
+enum state {
+    FREE,
+    RUNNING,
+    STOPPED, /* its reader may still come */
+};
+
+static struct slot {
+    /* Shared: written under the runtime lock, read by Ms; see slot.h. */
+    uint64_t seq;
+    uint64_t words[WORDS];
+
+    /* Under the runtime lock. */
+    enum state state;
+    uint64_t run;              /* the config that was started last */
+    struct cp_slot_stats kept; /* of Ms that are gone */
+} slots[CP_EV_MAX];
+
+uint64_t cp_generation;    /* shared; written under the runtime lock */
+static uint64_t last_seq;  /* under the runtime lock */
+static uint64_t seq_tag;   /* set under the runtime lock before the first config is published */
+static bool installed;     /* the handler; under the runtime lock */
+static uint32_t wake_word; /* shared, atomic */
+
+/* ---- What Ms read ---------------------------------------------------------------------------- */
+
+uint64_t cp__slot_seq_from_handler(int slot)
+{
+    return cp_load_acquire(&slots[slot].seq); /* pairs with the release in publish() */
+}
+
+bool cp__slot_config_from_handler(int slot, struct cp__slot_config *config)
+{
+    uint64_t seq = cp__slot_seq_from_handler(slot);
+    uint64_t words[WORDS];
+
+    if (seq == 0)
+        return false;
+    for (size_t i = 0; i < WORDS; i++)
+        words[i] = cp_load_relaxed(&slots[slot].words[i]); /* relaxed: validated below */
+    cp_fence_acquire();                                    /* pairs with the release fence in publish() */
+    memcpy(config, words, sizeof *config);
+    return cp_load_relaxed(&slots[slot].seq) == seq;
+}
+
+bool cp__slot_is_seq_from_handler(uint64_t seq)
+{
+    uint64_t tag = cp_load_relaxed(&seq_tag); /* relaxed: set before any signal of ours was possible */
+
+    return tag != 0 && seq >> CP__SEQ_BITS == tag >> CP__SEQ_BITS;
+}
+
+void cp__slots_wake_from_handler(void)
+{
+    cp_fetch_add_acq_rel(&wake_word, 1u); /* pairs with the acquire in cp_slots_token() */
+    cp__os_futex_wake_from_handler(&wake_word);
+}
+
+uint32_t cp_slots_token(void)
+{
+    return cp_load_acquire(&wake_word); /* pairs with the release in cp__slots_wake_from_handler() */
+}
+
+void cp_slots_wake(void)
+{
+    cp__slots_wake_from_handler();
+}
+
+/* ---- Publishing ------------------------------------------------------------------------------ */
+
+/* The upper bits come from the clock, so that they are no value a program's own timers carry. */
+static uint64_t new_seq(void)
+{
+    if (seq_tag == 0)
+        cp_store_relaxed(&seq_tag, (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) | 1) << CP__SEQ_BITS);
+    return seq_tag | ++last_seq;
+}
+
+static void publish(struct slot *slot, const struct cp_slot_request *request)
+{
+    struct cp__slot_config config = {.seq = new_seq(), .event = request->event, .config = request->config};
+    uint64_t words[WORDS];
+
+    memcpy(words, &config, sizeof config);
+    cp_fence_release(); /* pairs with the acquire fence in cp__slot_config_from_handler(): seq has been 0
+                           since */
+    for (size_t i = 0; i < WORDS; i++)
+        cp_store_relaxed(&slot->words[i], words[i]); /* relaxed: ordered by the release below */
+    slot->state = RUNNING;
+    slot->run = config.seq;
+    memset(&slot->kept, 0, sizeof slot->kept);
+    cp_store_release(&slot->seq, config.seq); /* pairs with the acquire in cp__slot_seq_from_handler() */
+}
+
+/* What changed in the slots is seen by whoever sees the new number. */
+static void next_generation(void)
+{
+    cp_store_release(&cp_generation,
+                     cp_generation + 1); /* pairs with the acquires in cp_execute() and on Ms */
+}
+
+/* ---- Start ----------------------------------------------------------------------------------- */
+
+static int find_free(size_t n, int *found, struct cp_error *err)
+{
+    size_t i = 0;
+
+    for (int slot = 0; slot < CP_EV_MAX && i < n; slot++) {
+        if (slots[slot].state == FREE)
+            found[i++] = slot;
+    }
+    if (i == n)
+        return 0;
+    return cp__error(
+        err, -EBUSY,
+        "%zu events cannot start: %zu of the %d that this process can sample at once are free. Stop another "
+        "session first.",
+        n, i, CP_EV_MAX);
+}
+
+static int check(const struct cp_slot_request *requests, size_t n, struct cp_error *err)
+{
+    if (n == 0 || n > CP_EV_MAX)
+        return cp__error(err, -EINVAL, "%zu events were given: a start takes 1 to %d.", n, CP_EV_MAX);
+    for (size_t i = 0; i < n; i++) {
+        int result = cp__config_check(requests[i].event, &requests[i].config, err);
+
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
+static int make_buffers(size_t n, const int *found, struct cp_error *err)
+{
+    uint32_t mask = 0;
+
+    for (size_t i = 0; i < n; i++)
+        mask |= 1u << found[i];
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+        if (cp__m_make_buffers(m, mask) < 0)
+            return cp__error(err, -ENOMEM,
+                             "There is no memory for the sample buffers (%zu KiB for an event and M).",
+                             (size_t)CP__SAMPLEBUF_WORDS * sizeof(uint64_t) / 1024);
+    }
+    return 0;
+}
+
+static int install_handler(struct cp_error *err)
+{
+    int result = 0;
+
+    if (!installed)
+        result = cp__os_signal_install(cp__on_sigprof_from_handler, err);
+    installed = result == 0;
+    return result;
+}
+
+static int probe(const struct cp_slot_request *requests, size_t n, struct cp_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (cp_event_kind(requests[i].event) == CP_EVENT_TIMER) {
+            int result = cp__os_timer_probe(err);
+
+            if (result < 0)
+                return result;
+        }
+    }
+    return cp__perf_probe(requests, n, err);
+}
+
+/* Everything that can fail comes before the first config is published. */
+static int start(const struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
+{
+    int result = find_free(n, found, err);
+
+    if (result == 0)
+        result = probe(requests, n, err);
+    if (result == 0)
+        result = make_buffers(n, found, err);
+    if (result == 0)
+        result = install_handler(err);
+    if (result < 0)
+        return result;
+    for (size_t i = 0; i < n; i++)
+        publish(&slots[found[i]], &requests[i]);
+    next_generation();
+    return 0;
+}
+
+int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
+{
+    int result = check(requests, n, err);
+
+    if (result < 0)
+        return result;
+    cp__lock(&cp__runtime_lock);
+    result = start(requests, n, found, err);
+    cp__slots_settle();
+    cp__unlock(&cp__runtime_lock);
+    if (result == 0 && cp__m_current != NULL)
+        cp_execute_slow(&cp__m_current->head);
+    return result;
+}
+
+/* ---- Read ------------------------------------------------------------------------------------ */
+
+static int read_m(struct cp__m *m, int slot, uint64_t run, cp_sample_fn *fn, void *context)
+{
+    bool last; /* whether nothing can come after what is read now */
+    int n;
+
+    cp__lock(&cp__runtime_lock);
+    last = m->exited && (m->undrained >> slot & 1) != 0;
+    cp__unlock(&cp__runtime_lock);
+    n = cp__samplebuf_read(&m->buffers[slot], run, fn, context);
+    if (last) {
+        cp__lock(&cp__runtime_lock);
+        cp__slot_keep_stats(slot, m);
+        m->undrained &= ~(1u << slot);
+        cp__unlock(&cp__runtime_lock);
+    }
+    return n;
+}
+
+int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
+{
+    uint64_t run;
+    int n = 0;
+
+    cp__lock(&cp__runtime_lock);
+    run = slots[slot].run;
+    if (slots[slot].state == RUNNING)
+        cp__kick_stale();
+    cp__unlock(&cp__runtime_lock);
+    for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m))
+        n += read_m(m, slot, run, fn, context);
+    return n;
+}
+
+void cp_slots_wait(uint32_t token, int timeout_ms)
+{
+    bool behind;
+
+    cp__lock(&cp__runtime_lock);
+    behind = cp__kick_stale() > 0;
+    cp__unlock(&cp__runtime_lock);
+    if (behind && timeout_ms > KICK_INTERVAL_MS)
+        timeout_ms = KICK_INTERVAL_MS;
+    cp__os_futex_wait(&wake_word, token, timeout_ms);
+}
+
+/* ---- Stop ------------------------------------------------------------------------------------ */
+
+void cp_slots_stop(const int *stopped, size_t n)
+{
+    cp__lock(&cp__runtime_lock);
+    for (size_t i = 0; i < n; i++) {
+        slots[stopped[i]].state = STOPPED;
+        slots[stopped[i]].kept.handler_replaced = !cp__os_signal_is_ours();
+        cp_store_release(&slots[stopped[i]].seq,
+                         0); /* pairs with the acquire in cp__slot_seq_from_handler() */
+    }
+    next_generation();
+    cp__unlock(&cp__runtime_lock);
+    if (cp__m_current != NULL)
+        cp_execute_slow(&cp__m_current->head);
+    cp__kick_until_settled();
+}
+
+void cp_slots_release(const int *released, size_t n)
+{
+    cp__lock(&cp__runtime_lock);
+    for (size_t i = 0; i < n; i++) {
+        slots[released[i]].state = FREE;
+        slots[released[i]].run = 0;
+        for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
+            m->undrained &= ~(1u << released[i]);
+    }
+    cp__m_sweep();
+    cp__slots_settle();
+    cp__unlock(&cp__runtime_lock);
+}
+
+uint32_t cp__slots_with_reader(void)
+{
+    uint32_t mask = 0;
+
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (slots[slot].state != FREE)
+            mask |= 1u << slot;
+    }
+    return mask;
+}
+
+uint64_t cp__slot_run(int slot)
+{
+    return slots[slot].run;
+}
+
+struct cp_slot_stats *cp__slot_kept_stats(int slot)
+{
+    return &slots[slot].kept;
+}
+
+/* Whether no SIGPROF of ours can reach m any more: it holds no handle, is not about to arm one from what it
+ * saw in the slots before they emptied, and has no kick under way. */
+static bool is_settled(const struct cp__m *m)
+{
+    if (m->exited)
+        return true;
+    /* acquire, both: pair with the releases in cp__configure_from_handler() and cp__classify_from_handler()
+     */
+    return cp_load_acquire(&m->configuring) == 0 && cp_load_acquire(&m->kicked) == 0 &&
+           cp_load_relaxed(&m->armed) == 0; /* relaxed: ordered by the acquire of configuring */
+}
+
+void cp__slots_settle(void)
+{
+    if (!installed)
+        return;
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (slots[slot].state == RUNNING)
+            return;
+    }
+    cp_fence_seq_cst(); /* pairs with the fence in cp__configure_from_handler(): the slots are empty, then
+                           look */
+    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+        if (!is_settled(m))
+            return;
+    }
+    cp__os_signal_restore();
+    installed = false;
+}
+
+void cp__slots_forget(void)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        cp_store_release(&slots[slot].seq, 0); /* pairs with the acquire in cp__slot_seq_from_handler() */
+        slots[slot].state = FREE;
+        slots[slot].run = 0;
+    }
+    next_generation();
+}
