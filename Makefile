@@ -1,8 +1,8 @@
 # Counterpoint's build. 'make help' lists what it can do.
 #
-# The configuration is in variables: CC, ARCH (a folder of arch/), SANITIZE (address,undefined or thread) and DEBUG=1
-# (asserts the lock order and more). The default one is built into build/, any other into a folder of its own there.
-# 'make V=1' shows the commands.
+# The configuration is in variables: CC, ARCH (a folder of arch/), SANITIZE (address,undefined or thread) and
+# DEBUG=1 (asserts the order of locks). The default one is built into build/, any other into a folder of its
+# own there. 'make V=1' shows the commands.
 
 VERSION = 0.1.0
 SONAME = libcounterpoint.so.0
@@ -24,11 +24,11 @@ T =
 empty =
 space = $(empty) $(empty)
 comma = ,
-differs = $(filter-out gcc,$(notdir $(CC))) $(filter-out $(host_arch),$(ARCH)) $(subst $(comma),+,$(SANITIZE)) \
-          $(if $(DEBUG),debug)
+differs = $(filter-out gcc,$(notdir $(CC))) $(filter-out $(host_arch),$(ARCH)) \
+          $(subst $(comma),+,$(SANITIZE)) $(if $(DEBUG),debug)
 B := build$(addprefix /,$(subst $(space),-,$(strip $(differs))))
 
-# ---- Packages: what a Debian machine needs, checked before anything is built for one of these goals -------------
+# ---- Debian packages -----------------------------------------------------------------------------
 
 packages += gcc libc6-dev                   # the compiler
 packages += libprotobuf-c-dev               # writes profiles ...
@@ -43,17 +43,17 @@ packages += pkgconf                         # tests: what was installed can be f
 packages += $(if $(filter clang%,$(notdir $(CC))),clang libclang-rt-14-dev)
 packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 
+# For these goals they are looked for before anything is built.
 before := $(if $(filter deps check test test-% demo bench,$(MAKECMDGOALS)),deps)
 
-# ---- Sources ----------------------------------------------------------------------------------------------------
+# ---- Sources -------------------------------------------------------------------------------------
 
 layers = arch/$(ARCH) runtime pprof
-public_headers = $(wildcard runtime/atomic.h runtime/runtime.h runtime/sched.h pprof/pprof.h)
+public_headers = runtime/atomic.h runtime/runtime.h runtime/sched.h pprof/pprof.h
 
 gen = $(B)/gen/pprof/profile.pb-c
-generated := $(if $(wildcard pprof/profile.proto),$(gen).c)
 sources := $(foreach d,$(layers),$(sort $(wildcard $(d)/*.c $(d)/*.S)))
-lib_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sources))) $(if $(generated),pprof/profile.pb-c.o))
+lib_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sources)) pprof/profile.pb-c))
 
 example_names := $(patsubst examples/%.c,%,$(filter-out examples/common.c,$(sort $(wildcard examples/*.c))))
 test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
@@ -67,31 +67,30 @@ benches := $(addprefix $(B)/bench/,$(bench_names))
 objects := $(lib_objects) $(B)/obj/examples/common.o $(B)/obj/tests/test.o \
            $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(tests) $(benches))
 
-# ---- Flags ------------------------------------------------------------------------------------------------------
+# ---- Flags ---------------------------------------------------------------------------------------
 
 warnings = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual \
            -Wwrite-strings -Wundef -Werror
 sanitizer = $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all)
-# gcc's ThreadSanitizer does not see fences and says so; there is nothing to be done about it at a use of one.
-ifneq ($(and $(findstring thread,$(SANITIZE)),$(findstring gcc,$(CC))),)
-warnings += -Wno-tsan
-endif
+# gcc says at each fence that ThreadSanitizer does not see it; nothing can be done about that there.
+warnings += $(if $(findstring thread,$(SANITIZE)),$(if $(findstring clang,$(CC)),,-Wno-tsan))
 
 # -iquote and not -I: a header of ours must not stand in for a system header of that name.
-# -fno-plt and initial-exec: a call out of the signal handler, and its first look at a thread's variable, must not end
-# up in the dynamic linker, in whatever way a program links the library.
+# -fno-plt and initial-exec: a call out of the signal handler, and its first look at a thread's variable, must
+# not end up in the dynamic linker, in whatever way a program links the library.
 cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fPIC -fno-plt \
          -ftls-model=initial-exec -pthread $(warnings) $(sanitizer) $(if $(DEBUG),-DCP_DEBUG) \
          $(addprefix -iquote ,. $(layers) $(B)/gen $(B)/gen/pprof) $(CFLAGS)
 ldflags = -pthread $(sanitizer) $(LDFLAGS)
 libs = -lprotobuf-c -lz -ldw -lelf -ldl -lrt
-# Only for the test that needs it: it brings a backtrace() of its own.
+# Only for the tests that need it: it brings a backtrace() of its own.
+LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
 
 Q = $(if $(V),,@)
 say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
-# ---- Goals ------------------------------------------------------------------------------------------------------
+# ---- Goals ---------------------------------------------------------------------------------------
 
 .PHONY: all lib deps demo test bench check format install clean help FORCE
 .DELETE_ON_ERROR:
@@ -100,7 +99,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 all: lib $(examples)            ## the library and the examples
 lib: $(lib_a) $(lib_so)         ## build/lib/libcounterpoint.a and .so
 
-demo: lib $(examples)           ## both example programs under every event, measured and expected shares side by side
+demo: lib $(examples)           ## runs the two examples; measured and expected shares side by side
 	$(Q)tests/demo $(B)
 
 test: all $(tests)              ## all tests, or those that T names: make test T="sched pprof/one_test_of_it"
@@ -123,21 +122,21 @@ clean:                          ## takes build/ away
 
 help:                           ## this list
 	@awk -F ':.*##' '/^[a-z%-]+:.*##/ { printf "  make %-10s%s\n", $$1, $$2 }' Makefile
-	@echo '  make deps      installs the Debian packages that the others need (they do it themselves)'
 
 # Nothing is fetched where everything is there, and nothing is done where there is no dpkg.
-deps:
-	@command -v dpkg-query >/dev/null || { echo "Not a Debian system: needs what these hold: $(strip $(packages))"; exit 0; }; \
+deps:                           ## installs missing Debian packages; test, demo, bench and check do it themselves
+	@command -v dpkg-query > /dev/null || \
+	    { echo "This is no Debian system; needed is what Debian has in: $(strip $(packages))"; exit 0; }; \
 	missing=$$(for p in $(packages); do \
-	    dpkg-query -W -f '$${db:Status-Status}\n' $$p 2>/dev/null | grep -qx installed || echo $$p; done); \
+	    dpkg-query -W -f '$${db:Status-Status}\n' $$p 2> /dev/null | grep -qx installed || echo $$p; done); \
 	[ -n "$$missing" ] || exit 0; \
 	[ "$$(id -u)" = 0 ] && root= || root=$$(command -v sudo) || \
-	    { echo "Missing packages; as root: apt-get install" $$missing; exit 1; }; \
+	    { echo "Packages are missing. As root: apt-get install" $$missing; exit 1; }; \
 	echo "Installing" $$missing; \
-	$$root apt-get update -q && \
-	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing
+	$$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -qqy --no-install-recommends $$missing > /dev/null
 
-# ---- Rules ------------------------------------------------------------------------------------------------------
+# ---- Rules ---------------------------------------------------------------------------------------
 
 # What others are built from but make cannot see: the flags, and which objects the library is made of.
 $(B)/flags: text = $(CC) $(cflags) $(ldflags) $(libs)
@@ -151,7 +150,7 @@ $(gen).c: pprof/profile.proto | $(before)
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c --c_out=$(B)/gen $<
 
-$(B)/obj/%.o: %.c $(B)/flags | $(generated) $(before)
+$(B)/obj/%.o: %.c $(B)/flags | $(gen).c $(before)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(cflags) -MMD -MP -c -o $@ $<
@@ -161,7 +160,7 @@ $(B)/obj/%.o: %.S $(B)/flags | $(before)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(cflags) -MMD -MP -c -o $@ $<
 
-$(B)/obj/pprof/profile.pb-c.o: $(generated) $(B)/flags
+$(B)/obj/pprof/profile.pb-c.o: $(gen).c $(B)/flags
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(cflags) -MMD -MP -c -o $@ $<
@@ -177,7 +176,8 @@ $(lib_so): $(lib_objects) $(B)/objects
 	@mkdir -p $(@D)
 	@echo '{ global: cp_[!_]*; local: *; };' > $(B)/lib/exports.map
 	$(Q)$(CC) $(ldflags) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=$(B)/lib/exports.map \
-	    -Wl,-z,now,-z,nodelete $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) -o $@.$(VERSION) $(lib_objects) $(libs)
+	    -Wl,-z,now,-z,nodelete $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
+	    -o $@.$(VERSION) $(lib_objects) $(libs)
 	@ln -sf $(@F).$(VERSION) $(@D)/$(SONAME) && ln -sf $(SONAME) $@
 
 link = $(Q)$(CC) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o %.a,$^) $(LIBS_$(@F)) $(libs)

@@ -87,7 +87,7 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__tally *tally
 
 /* A signal that was raised before its source went away is pending now. It must not outlive the handle: its
  * descriptor's number may be somebody else's tomorrow, and the handler may be. */
-static void take_pending_from_handler(struct cp__m *m, struct cp__tally *tally)
+void cp__take_pending_from_handler(struct cp__m *m, struct cp__tally *tally)
 {
     siginfo_t info;
 
@@ -119,7 +119,7 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
     }
     if (stopped == 0)
         return;
-    take_pending_from_handler(m, &tally);
+    cp__take_pending_from_handler(m, &tally);
     if (tally.any)
         cp__record_from_handler(m, regs, &tally, sample_flags);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
@@ -165,5 +165,10 @@ void cp_execute_slow(struct cp_m *head)
 
     cp__configure((struct cp__m *)head, mask);
     cp__os_unblock_from_handler(mask);
+    if (cp_load_relaxed(&((struct cp__m *)head)->armed) == 0) { /* relaxed: stored by this thread */
+        cp__lock(&cp__runtime_lock);
+        cp__slots_settle();
+        cp__unlock(&cp__runtime_lock);
+    }
     errno = saved_errno;
 }

@@ -36,7 +36,7 @@ static void forget(struct cp__m *m)
     cp__perf_forget(m);
     memset(m->handles, 0, sizeof m->handles);
     cp_store_relaxed(&m->armed, 0); /* relaxed: this is the only thread */
-    cp_store_relaxed(&m->kicked, 0);
+    cp_store_relaxed(&m->kick_taken, m->kick_sent);
     cp_store_relaxed(&m->configuring, 0);
     m->refs = 0;
     m->undrained = 0;

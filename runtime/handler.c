@@ -31,6 +31,7 @@ static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, 
 bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally)
 {
     bool ours = false;
+    uint32_t kick;
 
     if (cp__sigprof_pmu_handler != NULL)
         ours = cp__sigprof_pmu_handler(m, info, tally); /* on every signal: SIGPROF does not queue */
@@ -41,8 +42,8 @@ bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp
             timer_from_handler(m, seq, (unsigned)info->si_overrun, tally);
             ours = true;
         }
-    } else if (cp__os_is_kick_from_handler(info)) {
-        cp_store_release(&m->kicked, 0); /* pairs with the acquire in is_settled(), slot.c, and in kick() */
+    } else if (cp__os_is_kick_from_handler(info, &kick)) {
+        cp_store_release(&m->kick_taken, kick); /* pairs with the acquire in cp__kick_is_under_way() */
         ours = true;
     }
     if (!ours)
@@ -116,6 +117,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
     int saved_errno = errno;
     struct cp__m *m = cp_load_relaxed(&cp__m_current); /* relaxed: stored by this thread */
     struct cp__tally tally = {.any = false};
+    uint32_t kick;
     bool ours;
 
     if (m != NULL) {
@@ -129,7 +131,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
             cp__configure_from_handler(m, &regs, 0);
     } else {
         ours =
-            cp__os_is_kick_from_handler(info) ||
+            cp__os_is_kick_from_handler(info, &kick) ||
             (info->si_code == SI_TIMER && cp__slot_is_seq_from_handler((uintptr_t)info->si_value.sival_ptr));
     }
     if (!ours)

@@ -3,15 +3,27 @@
 #include <time.h>
 
 #include "os.h"
+#include "slot.h"
 
 /* How long a stop waits for an M that has work to do and gets no CPU, or keeps SIGPROF blocked. */
 #define LONGEST_WAIT_NS 2000000000u
 #define LOOK_AGAIN_NS 500000
+/* A signal has arrived when the thread has had the CPU for so long; unless it is blocked. */
+#define ARRIVED_NS 1000000
 
+/* Whether m holds handles, or is just taking some. */
+static bool may_hold(const struct cp__m *m)
+{
+    /* acquire: pairs with the release in cp__configure_from_handler(), configure.c */
+    return cp_load_acquire(&m->configuring) != 0 || cp_load_relaxed(&m->armed) != 0;
+}
+
+/* Whether m has not seen that there is something to take or to let go. */
 static bool is_behind(const struct cp__m *m)
 {
     /* acquire: pairs with the release in cp__configure_from_handler(), configure.c */
-    return !m->exited && cp_load_acquire(&m->head.generation) != cp_load_relaxed(&cp_generation);
+    return !m->exited && cp_load_acquire(&m->head.generation) != cp_load_relaxed(&cp_generation) &&
+           (cp__slots_running() || may_hold(m));
 }
 
 /* Whether m has had the CPU since it was first found behind; says no the first time. */
@@ -28,40 +40,52 @@ static bool has_run(struct cp__m *m)
     return now != m->seen_cpu_ns;
 }
 
+bool cp__kick_is_under_way(const struct cp__m *m)
+{
+    return cp_load_acquire(&m->kick_taken) != m->kick_sent; /* pairs with the release in cp__classify_from_handler() */
+}
+
+/*
+ * SIGPROF does not queue: where one is pending, a kick is dropped, and that one does the kick's work. Only that no kick
+ * is under way any more is not known then. So where the last has not arrived although the M has run, there is another.
+ */
 static void kick(struct cp__m *m)
 {
-    if (cp_load_acquire(&m->kicked) != 0) /* pairs with the release in cp__classify_from_handler() */
+    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
+    uint32_t last = m->kick_sent;
+
+    if (!cp__slots_have_handler() || (cp__kick_is_under_way(m) && now - m->kick_cpu_ns < ARRIVED_NS))
         return;
-    cp_store_relaxed(&m->kicked, 1); /* relaxed: sending the signal orders it before the handler */
-    if (cp__os_kick(m->tid) < 0)
-        cp_store_relaxed(&m->kicked, 0);
+    m->kick_sent = (last + 1) % CP__OS_KICKS;
+    m->kick_cpu_ns = now;
+    if (cp__os_kick(m->tid, m->kick_sent) < 0)
+        m->kick_sent = last;
 }
 
-unsigned cp__kick_stale(void)
+/* Whether m runs, up to date, and a kick of it is missing. */
+static bool misses_kick(const struct cp__m *m)
 {
-    unsigned behind = 0;
+    return !m->exited && !is_behind(m) && cp__kick_is_under_way(m) && cp__os_thread_is_runnable(m->tid);
+}
 
+void cp__kick_stale(void)
+{
     for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
-        if (!is_behind(m) || m == cp__m_current)
-            continue;
-        behind++;
-        if (has_run(m))
+        if (m != cp__m_current && (is_behind(m) ? has_run(m) : misses_kick(m)))
             kick(m);
     }
-    return behind;
 }
 
-/* Whether some M is behind that a stop should wait for: one that has run, or wants to. */
+/* Whether there is an M that a stop should wait for: one that runs or wants to, and is behind or misses a kick. */
 static bool is_waited_for(void)
 {
     bool waited_for = false;
 
     cp__lock(&cp__runtime_lock);
-    if (cp__kick_stale() > 0) {
-        for (struct cp__m *m = cp__ms; m != NULL && !waited_for; m = m->next) {
-            if (is_behind(m) && m != cp__m_current && cp_load_relaxed(&m->armed) != 0)
-                waited_for = has_run(m) || cp__os_thread_is_runnable(m->tid);
-        }
+    cp__kick_stale();
+    for (struct cp__m *m = cp__ms; m != NULL && !waited_for; m = m->next) {
+        if (m != cp__m_current)
+            waited_for = is_behind(m) ? may_hold(m) && cp__os_thread_is_runnable(m->tid) : misses_kick(m);
     }
     cp__unlock(&cp__runtime_lock);
     return waited_for;

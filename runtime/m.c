@@ -55,6 +55,11 @@ static void start_once(void)
     cp__fork_prepare();
 }
 
+void cp__m_prepare(void)
+{
+    pthread_once(&once, start_once);
+}
+
 static struct cp__m *new_m(struct cp_error *err)
 {
     struct cp__m *m = calloc(1, sizeof *m);
@@ -109,7 +114,7 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
         *out = &m->head;
         return 0;
     }
-    pthread_once(&once, start_once);
+    cp__m_prepare();
     m = new_m(err);
     if (m == NULL)
         return -ENOMEM;
@@ -137,22 +142,24 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
 void cp_m_detach(struct cp_m *head)
 {
     struct cp__m *m = (struct cp__m *)head;
+    struct cp__tally none = {.any = false};
+    void *altstack = m->altstack;
     uint64_t mask = cp__os_block_from_handler();
 
     pthread_setspecific(exit_key, NULL);
     m->exiting = true;
     cp__configure(m, mask);
-    cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
-    cp_fence_signal();
-    cp__os_unblock_from_handler(mask);
-    cp__os_altstack_free(m->altstack);
 
     cp__lock(&cp__runtime_lock);
-    m->exited = true;
+    m->exited = true; /* from here on nobody kicks it */
     m->undrained = cp__slots_with_reader();
+    cp__take_pending_from_handler(m, &none);
+    cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     cp__m_sweep();
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
+    cp__os_unblock_from_handler(mask);
+    cp__os_altstack_free(altstack);
 }
 
 struct cp_m *cp_m_self(void)

@@ -24,6 +24,7 @@ struct cp__handle {
     uint64_t seq;         /* of the config that it belongs to; 0: none */
     uint64_t period;      /* ns or events */
     uint64_t accounted;   /* of the event's count, what samples and losses stand for */
+    bool folds;           /* clock: a record stands for the periods before it that had none */
     uint64_t perf_id;     /* names the event in ring records */
     uint32_t read_offset; /* of the count in a ring record */
     int fd;               /* perf event or timer id; -1: the M was refused */
@@ -82,8 +83,9 @@ struct cp__m {
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];
 
-    /* Written by the kicker, cleared by the M: a kick is on its way. */
-    uint32_t kicked;
+    /* The kick that came last; written by the M. While it is not the one that was sent last, a kick is on its way,
+     * or has been swallowed by another SIGPROF that was pending. */
+    uint32_t kick_taken;
 
     /* Guarded by the runtime lock. */
     struct cp__m *next;
@@ -92,6 +94,8 @@ struct cp__m {
     uint32_t undrained;   /* slots whose reader has not seen it since it exited */
     uint64_t seen_cpu_ns; /* its CPU clock when the kicker first found it behind seen_generation */
     uint64_t seen_generation;
+    uint32_t kick_sent;    /* number of the last kick */
+    uint64_t kick_cpu_ns;  /* its CPU clock at that time */
 };
 
 /* The calling thread's M. The initial-exec model: reading it calls nothing. */
@@ -100,6 +104,8 @@ extern _Thread_local struct cp__m *cp__m_current __attribute__((tls_model("initi
 /* All Ms, newest first; under the runtime lock. */
 extern struct cp__m *cp__ms;
 
+/* What is done once in a process: before the first M, and before a start, which may come first. */
+void cp__m_prepare(void);
 /* Iterates over the Ms without holding the runtime lock while one is looked at: start with NULL, end at NULL.
  */
 struct cp__m *cp__m_next(struct cp__m *m);

@@ -57,21 +57,6 @@ bool cp__os_thread_is_runnable(pid_t tid)
     return end == NULL || strncmp(end, ") R", 3) == 0;
 }
 
-struct cp__stack cp__os_thread_stack(void)
-{
-    struct cp__stack stack = {0, 0};
-    pthread_attr_t attributes;
-    void *lo;
-    size_t size;
-
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
-        return stack;
-    if (pthread_attr_getstack(&attributes, &lo, &size) == 0)
-        stack = (struct cp__stack){(uintptr_t)lo, (uintptr_t)lo + size};
-    pthread_attr_destroy(&attributes);
-    return stack;
-}
-
 void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms)
 {
     struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
@@ -194,7 +179,7 @@ int cp__os_timer_probe(struct cp_error *err)
 
 static struct sigaction previous; /* under the runtime lock; immutable while ours is installed */
 static void (*installed)(int, siginfo_t *, void *);
-static char kick_cookie; /* its address marks a kick */
+static char kick_cookies[CP__OS_KICKS]; /* their addresses mark kicks */
 
 int cp__os_signal_install(void (*handler)(int, siginfo_t *, void *), struct cp_error *err)
 {
@@ -222,14 +207,24 @@ void cp__os_signal_restore(void)
         sigaction(SIGPROF, &previous, NULL);
 }
 
+/* A handler that was put over ours, and stayed when ours went, is the one before at the next start, and hands on
+ * to ours in its turn. */
 void cp__os_signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
+    static _Thread_local bool chaining __attribute__((tls_model("initial-exec")));
+
+    if (chaining)
+        return;
+    chaining = true;
+    cp_fence_signal();
     if ((previous.sa_flags & SA_SIGINFO) != 0) {
         if (previous.sa_sigaction != installed)
             previous.sa_sigaction(signal, info, ucontext);
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
         previous.sa_handler(signal);
     }
+    cp_fence_signal();
+    chaining = false;
 }
 
 static const uint64_t sigprof_mask = (uint64_t)1 << (SIGPROF - 1);
@@ -262,7 +257,7 @@ void cp__os_requeue_from_handler(siginfo_t *info)
     syscall(SYS_rt_tgsigqueueinfo, getpid(), cp__os_tid(), SIGPROF, info);
 }
 
-int cp__os_kick(pid_t tid)
+int cp__os_kick(pid_t tid, uint32_t number)
 {
     siginfo_t info;
 
@@ -270,11 +265,14 @@ int cp__os_kick(pid_t tid)
     info.si_code = SI_QUEUE;
     info.si_pid = getpid();
     info.si_uid = getuid();
-    info.si_value.sival_ptr = &kick_cookie;
+    info.si_value.sival_ptr = &kick_cookies[number];
     return syscall(SYS_rt_tgsigqueueinfo, info.si_pid, tid, SIGPROF, &info) < 0 ? -errno : 0;
 }
 
-bool cp__os_is_kick_from_handler(const siginfo_t *info)
+bool cp__os_is_kick_from_handler(const siginfo_t *info, uint32_t *number)
 {
-    return info->si_code == SI_QUEUE && info->si_value.sival_ptr == &kick_cookie;
+    uintptr_t cookie = (uintptr_t)info->si_value.sival_ptr - (uintptr_t)kick_cookies;
+
+    *number = (uint32_t)cookie;
+    return info->si_code == SI_QUEUE && cookie < CP__OS_KICKS;
 }

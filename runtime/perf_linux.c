@@ -23,17 +23,18 @@
 #include "perf_linux.h"
 
 /* Of perf_event_mlock_kb's 516 KiB a CPU, 8 KiB an M: 64 Ms a CPU. The handler empties it at each signal, so
- * that its 85 records matter only while a thread keeps SIGPROF blocked. */
+ * that its 73 records matter only while a thread keeps SIGPROF blocked. */
 #define RING_DATA_PAGES 1
 
 struct count {
     uint64_t value;
     uint64_t time_enabled;
     uint64_t time_running;
+    uint64_t lost; /* records of this event that found the ring full; where the kernel tells */
 };
-#define READ_FORMAT (PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING)
 
-static size_t page_size; /* set once, before the first M */
+static size_t page_size;    /* set once, before the first M */
+static bool has_lost_count; /* the same; Linux 6.0 and later */
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
@@ -72,7 +73,8 @@ static struct perf_event_attr attr_from_handler(enum cp_cpu_event event,
                        (config->is_sample_ip_included ? PERF_SAMPLE_IP : 0) |
                        (config->is_sample_addr_included ? PERF_SAMPLE_ADDR : 0) |
                        (config->is_sample_callchain_included ? PERF_SAMPLE_CALLCHAIN : 0),
-        .read_format = READ_FORMAT,
+        .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING |
+                       (has_lost_count ? PERF_FORMAT_LOST : 0),
         .disabled = 1,
         .exclude_kernel = !config->is_kernel_included,
         .exclude_hv = !config->is_hv_included,
@@ -163,11 +165,24 @@ static int join_ring_from_handler(struct cp__m *m, int fd)
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-static void note_count_from_handler(struct cp__m_stats *stats, const struct count *count)
+/* So many periods have been lost since the start. They are not to be found again in the next record's count. */
+static void note_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
 {
+    uint64_t more = lost - cp_load_relaxed(&m->stats[slot].lost);
+
+    cp_store_relaxed(&m->stats[slot].lost, lost);
+    m->handles[slot].accounted += more * m->handles[slot].period;
+}
+
+static void note_count_from_handler(struct cp__m *m, int slot, const struct count *count)
+{
+    struct cp__m_stats *stats = &m->stats[slot];
+
     cp_store_relaxed(&stats->count, count->value);
     cp_store_relaxed(&stats->time_enabled, count->time_enabled);
     cp_store_relaxed(&stats->time_running, count->time_running);
+    if (has_lost_count)
+        note_lost_from_handler(m, slot, count->lost);
 }
 
 static int slot_of_from_handler(const struct cp__m *m, uint64_t perf_id)
@@ -197,14 +212,15 @@ static uint64_t word_from_handler(const struct record *record, uint64_t i)
  * is held up (interrupts off, a virtual CPU that does not run): one record comes late, and the count it
  * carries tells how late. The program stood still at that very place, so the skipped periods belong to this
  * sample, as a POSIX timer's overruns do. A quarter of a period is allowed for what lies between the
- * interrupt and the reading of the count.
+ * interrupt and the reading of the count. Where the kernel is excluded, periods that end in it have no record
+ * either, though the count runs on: there a record is one period.
  */
 static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
 {
     uint64_t ahead = count + handle->period / 4;
     uint64_t periods = 1;
 
-    if (handle->kind == CP_EVENT_CLOCK && ahead > handle->accounted + handle->period)
+    if (handle->folds && ahead > handle->accounted + handle->period)
         periods = (ahead - handle->accounted) / handle->period;
     handle->accounted += periods * handle->period;
     return periods;
@@ -213,29 +229,30 @@ static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
 static void sample_from_handler(struct cp__m *m, const struct record *record, struct cp__tally *tally)
 {
     int slot = slot_of_from_handler(m, word_from_handler(record, 1));
-    struct cp__m_stats *stats;
     struct count count;
     uint64_t periods;
     uint32_t at;
 
     if (slot < 0)
         return; /* of a handle that is gone */
-    stats = &m->stats[slot];
     at = m->handles[slot].read_offset;
     count = (struct count){.value = word_from_handler(record, at),
                            .time_enabled = word_from_handler(record, at + 1),
-                           .time_running = word_from_handler(record, at + 2)};
-    note_count_from_handler(stats, &count);
+                           .time_running = word_from_handler(record, at + 2),
+                           .lost = has_lost_count ? word_from_handler(record, at + 3) : 0};
+    note_count_from_handler(m, slot, &count);
     periods = periods_from_handler(&m->handles[slot], count.value);
-    cp_add_single_writer(&stats->overruns, periods - 1);
+    cp_add_single_writer(&m->stats[slot].overruns, periods - 1);
     cp__tally_add_from_handler(tally, slot, periods);
 }
 
-/* Periods that are told as lost are not to be found again in the next record's count. */
-static void lost_from_handler(struct cp__m *m, int slot, uint64_t n)
+/* The kernel counts such losses for the ring as a whole, and names whichever event writes to it next. */
+static void lost_from_handler(struct cp__m *m, const struct record *record)
 {
-    cp_add_single_writer(&m->stats[slot].lost, n);
-    m->handles[slot].accounted += n * m->handles[slot].period;
+    int slot = slot_of_from_handler(m, word_from_handler(record, 1));
+
+    if (slot >= 0 && !has_lost_count)
+        note_lost_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].lost) + word_from_handler(record, 2));
 }
 
 static void record_from_handler(struct cp__m *m, const struct record *record, uint32_t type,
@@ -248,9 +265,7 @@ static void record_from_handler(struct cp__m *m, const struct record *record, ui
         sample_from_handler(m, record, tally);
         break;
     case PERF_RECORD_LOST: /* header, id, how many */
-        slot = slot_of_from_handler(m, word_from_handler(record, 1));
-        if (slot >= 0)
-            lost_from_handler(m, slot, word_from_handler(record, 2));
+        lost_from_handler(m, record);
         break;
     case PERF_RECORD_THROTTLE: /* header, time, id, stream id */
         slot = slot_of_from_handler(m, word_from_handler(record, 2));
@@ -325,6 +340,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
     if (fd < 0)
         return fd;
     handle->read_offset = read_offset_from_handler(config);
+    handle->folds = cp_event_kind(event) == CP_EVENT_CLOCK && config->is_kernel_included;
     result = ioctl(fd, PERF_EVENT_IOC_ID, &handle->perf_id) < 0 ? -errno : route_from_handler(fd);
     if (result < 0) {
         close(fd);
@@ -349,8 +365,8 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__tally *tally
 
     ioctl(handle->fd, PERF_EVENT_IOC_DISABLE, 0);
     drain_ring_from_handler(m, tally);
-    if (read(handle->fd, &count, sizeof count) == sizeof count)
-        note_count_from_handler(&m->stats[slot], &count);
+    if (read(handle->fd, &count, sizeof count) > 0)
+        note_count_from_handler(m, slot, &count);
     close_from_handler(m, slot);
 }
 
@@ -378,9 +394,27 @@ static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
 
 /* ---- Outside the handler --------------------------------------------------------------------- */
 
+/* Only a kernel that does not know the flag says EINVAL. */
+static bool knows_lost_count(void)
+{
+    const struct perf_event_attr attr = {.size = sizeof attr,
+                                         .type = PERF_TYPE_SOFTWARE,
+                                         .config = PERF_COUNT_SW_DUMMY,
+                                         .read_format = PERF_FORMAT_LOST,
+                                         .disabled = 1,
+                                         .exclude_kernel = 1,
+                                         .exclude_hv = 1};
+    int fd = open_from_handler(&attr);
+
+    if (fd >= 0)
+        close(fd);
+    return fd != -EINVAL;
+}
+
 void cp__os_start(void)
 {
     page_size = (size_t)sysconf(_SC_PAGESIZE);
+    has_lost_count = knows_lost_count();
     cp__set_thread_pmu_profiler = set_thread_pmu_profiler_from_handler;
     cp__sigprof_pmu_handler = on_signal_from_handler;
 }

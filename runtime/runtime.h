@@ -268,9 +268,8 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots,
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context);
 
 /*
- * For the thread that reads: waits until a sample buffer has become half full since token was taken,
- * cp_slots_wake() was called since then, Ms need kicking, or timeout_ms have passed. Take the token before
- * reading.
+ * For the thread that reads: waits until a sample buffer has become half full, or cp_slots_wake() was called,
+ * since token was taken, or timeout_ms have passed. Take the token before reading.
  */
 uint32_t cp_slots_token(void);
 void cp_slots_wait(uint32_t token, int timeout_ms);

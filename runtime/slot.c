@@ -12,7 +12,6 @@
 
 #define WORDS (sizeof(struct cp__slot_config) / sizeof(uint64_t))
 _Static_assert(sizeof(struct cp__slot_config) % sizeof(uint64_t) == 0, "a config is copied in words");
-#define KICK_INTERVAL_MS 10
 
 enum state {
     FREE,
@@ -114,6 +113,13 @@ static void next_generation(void)
                      cp_generation + 1); /* pairs with the acquires in cp_execute() and on Ms */
 }
 
+/* Where the calling thread is an M, it is one that nobody else needs to kick. */
+static void look_at_slots(void)
+{
+    if (cp__m_current != NULL)
+        cp_execute(&cp__m_current->head, cp__m_current->head.g);
+}
+
 /* ---- Start ----------------------------------------------------------------------------------- */
 
 static int find_free(size_t n, int *found, struct cp_error *err)
@@ -200,6 +206,7 @@ static int start(const struct cp_slot_request *requests, size_t n, int *found, s
     for (size_t i = 0; i < n; i++)
         publish(&slots[found[i]], &requests[i]);
     next_generation();
+    cp__kick_stale(); /* notes where each M's CPU clock stands; the reader kicks those that go on from there */
     return 0;
 }
 
@@ -209,12 +216,12 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
 
     if (result < 0)
         return result;
+    cp__m_prepare();
     cp__lock(&cp__runtime_lock);
     result = start(requests, n, found, err);
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
-    if (result == 0 && cp__m_current != NULL)
-        cp_execute_slow(&cp__m_current->head);
+    look_at_slots();
     return result;
 }
 
@@ -243,6 +250,7 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
     uint64_t run;
     int n = 0;
 
+    look_at_slots();
     cp__lock(&cp__runtime_lock);
     run = slots[slot].run;
     if (slots[slot].state == RUNNING)
@@ -255,13 +263,6 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 
 void cp_slots_wait(uint32_t token, int timeout_ms)
 {
-    bool behind;
-
-    cp__lock(&cp__runtime_lock);
-    behind = cp__kick_stale() > 0;
-    cp__unlock(&cp__runtime_lock);
-    if (behind && timeout_ms > KICK_INTERVAL_MS)
-        timeout_ms = KICK_INTERVAL_MS;
     cp__os_futex_wait(&wake_word, token, timeout_ms);
 }
 
@@ -278,9 +279,11 @@ void cp_slots_stop(const int *stopped, size_t n)
     }
     next_generation();
     cp__unlock(&cp__runtime_lock);
-    if (cp__m_current != NULL)
-        cp_execute_slow(&cp__m_current->head);
+    look_at_slots();
     cp__kick_until_settled();
+    cp__lock(&cp__runtime_lock);
+    cp__slots_settle();
+    cp__unlock(&cp__runtime_lock);
 }
 
 void cp_slots_release(const int *released, size_t n)
@@ -295,6 +298,20 @@ void cp_slots_release(const int *released, size_t n)
     cp__m_sweep();
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
+}
+
+bool cp__slots_running(void)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (slots[slot].state == RUNNING)
+            return true;
+    }
+    return false;
+}
+
+bool cp__slots_have_handler(void)
+{
+    return installed;
 }
 
 uint32_t cp__slots_with_reader(void)
@@ -324,20 +341,15 @@ static bool is_settled(const struct cp__m *m)
 {
     if (m->exited)
         return true;
-    /* acquire, both: pair with the releases in cp__configure_from_handler() and cp__classify_from_handler()
-     */
-    return cp_load_acquire(&m->configuring) == 0 && cp_load_acquire(&m->kicked) == 0 &&
+    /* acquire: pairs with the release in cp__configure_from_handler() */
+    return cp_load_acquire(&m->configuring) == 0 && !cp__kick_is_under_way(m) &&
            cp_load_relaxed(&m->armed) == 0; /* relaxed: ordered by the acquire of configuring */
 }
 
 void cp__slots_settle(void)
 {
-    if (!installed)
+    if (!installed || cp__slots_running())
         return;
-    for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        if (slots[slot].state == RUNNING)
-            return;
-    }
     cp_fence_seq_cst(); /* pairs with the fence in cp__configure_from_handler(): the slots are empty, then
                            look */
     for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {

@@ -38,6 +38,9 @@ struct cp__m;
 
 /* The rest: under the runtime lock. */
 
+/* Whether any slot runs; whether the handler is in place. */
+bool cp__slots_running(void);
+bool cp__slots_have_handler(void);
 /* The slots that run, or have been stopped and not released: their readers want what Ms leave behind. */
 uint32_t cp__slots_with_reader(void);
 /* The config that was started in slot last, until its release; 0: none. */

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- Samples --------------------------------------------------------------------------------------------- */
+/* ---- Samples --------------------------------------------------------------------------------- */
 
 static void sample_passes(void)
 {
@@ -141,7 +141,7 @@ static void expect_failure(const char *sample, const char *words)
     free(output);
 }
 
-/* ---- Tests ----------------------------------------------------------------------------------------------- */
+/* ---- Tests ----------------------------------------------------------------------------------- */
 
 CP_TEST(failed_checks_say_where_and_why)
 {
@@ -215,8 +215,8 @@ CP_TEST(in_process_means_in_this_process)
 {
     int status;
     char *build = strdup(test_build_dir());
-    char *output =
-        test_command(&status, "export HARNESS_SAMPLES=1; echo pid $$; exec %s/tests/harness_test -i sample_pid", build);
+    char *output = test_command(
+        &status, "export HARNESS_SAMPLES=1; echo pid $$; exec %s/tests/harness_test -i sample_pid", build);
     CHECK_EQ(status, 0);
     char *second = strchr(output, '\n') + 1;
     CHECKF(strncmp(output, second, (size_t)(second - output)) == 0, "%s", output);
@@ -272,9 +272,9 @@ CP_TEST(commands_give_status_and_both_outputs)
 /* Writes a test program that prints these lines, for tests/run to run. */
 static void write_program(const char *name, const char *lines)
 {
-    free(test_command(NULL,
-                      "mkdir -p %s/tests && cd %s/tests && printf '#!/bin/sh\\necho \"%s\"\\n' > %s && chmod +x %s",
-                      test_dir(), test_dir(), lines, name, name));
+    free(test_command(
+        NULL, "mkdir -p %s/tests && cd %s/tests && printf '#!/bin/sh\\necho \"%s\"\\n' > %s && chmod +x %s",
+        test_dir(), test_dir(), lines, name, name));
 }
 
 CP_TEST(the_driver_sums_up)

@@ -43,7 +43,7 @@ static struct test_case *find(const char *name)
     exit(2);
 }
 
-/* ---- In the test's process ------------------------------------------------------------------------------- */
+/* ---- In the test's process ------------------------------------------------------------------- */
 
 /* Ends the test from whatever thread and stack it is on; in-process a failure stops in the debugger. */
 static _Noreturn void end(int status)
@@ -126,7 +126,7 @@ static _Noreturn void run_forked(struct test_case *test, int output)
     run_here(test);
 }
 
-/* ---- Surroundings ---------------------------------------------------------------------------------------- */
+/* ---- Surroundings ---------------------------------------------------------------------------- */
 
 static void name_directory(const struct test_case *test)
 {
@@ -204,7 +204,7 @@ char *test_command(int *status, const char *format, ...)
     return output;
 }
 
-/* ---- In the parent --------------------------------------------------------------------------------------- */
+/* ---- In the parent --------------------------------------------------------------------------- */
 
 static double now(void)
 {

@@ -1,7 +1,8 @@
 /*
- * The test harness. A test is a function; each runs in a process of its own, in a process group of its own, with a
- * time limit. It passes when it returns, fails where a check does, where it dies of a signal or where its time is
- * over, and is skipped by SKIP(). What it printed is shown only where it did not pass (or with -v).
+ * The test harness. A test is a function; each runs in a process of its own, in a process group of its own,
+ * with a time limit. It passes when it returns, fails where a check does, where it dies of a signal or where
+ * its time is over, and is skipped by SKIP(). What it printed is shown only where it did not pass (or with
+ * -v).
  *
  *     build/tests/NAME              all tests
  *     build/tests/NAME test ...     these
@@ -27,54 +28,56 @@ void test_add(struct test_case *test);
 
 /* CP_TEST(name) { ... } is a test of 30 seconds at most; sanitizer builds get TEST_SLOWDOWN times as long. */
 #define CP_TEST(name) CP_TEST_TIMEOUT(name, 30)
-#define CP_TEST_TIMEOUT(name_, seconds)                                                                                \
-    static void test_##name_(void);                                                                                    \
-    __attribute__((constructor)) static void test_add_##name_(void)                                                    \
-    {                                                                                                                  \
-        static struct test_case test = {.name = #name_, .limit_s = (seconds), .run = test_##name_};                    \
-        test_add(&test);                                                                                               \
-    }                                                                                                                  \
+#define CP_TEST_TIMEOUT(name_, seconds)                                                                      \
+    static void test_##name_(void);                                                                          \
+    __attribute__((constructor)) static void test_add_##name_(void)                                          \
+    {                                                                                                        \
+        static struct test_case test = {.name = #name_, .limit_s = (seconds), .run = test_##name_};          \
+        test_add(&test);                                                                                     \
+    }                                                                                                        \
     static void test_##name_(void)
 
-/* ---- Checks ---------------------------------------------------------------------------------------------- */
+/* ---- Checks ---------------------------------------------------------------------------------- */
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            test_fail(__FILE__, __LINE__, "%s", #condition);                                                           \
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition))                                                                                    \
+            test_fail(__FILE__, __LINE__, "%s", #condition);                                                 \
     } while (0)
 
 /* A check that says more; the format is printf's. */
-#define CHECKF(condition, ...)                                                                                         \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            test_fail_because(__FILE__, __LINE__, #condition, __VA_ARGS__);                                            \
+#define CHECKF(condition, ...)                                                                               \
+    do {                                                                                                     \
+        if (!(condition))                                                                                    \
+            test_fail_because(__FILE__, __LINE__, #condition, __VA_ARGS__);                                  \
     } while (0)
 
 /* Two integers are equal. */
-#define CHECK_EQ(a, b)                                                                                                 \
-    do {                                                                                                               \
-        long long test_a_ = (long long)(a), test_b_ = (long long)(b);                                                  \
-        if (test_a_ != test_b_)                                                                                        \
-            test_fail(__FILE__, __LINE__, "%s == %s: %lld and %lld", #a, #b, test_a_, test_b_);                        \
+#define CHECK_EQ(a, b)                                                                                       \
+    do {                                                                                                     \
+        long long test_a_ = (long long)(a), test_b_ = (long long)(b);                                        \
+        if (test_a_ != test_b_)                                                                              \
+            test_fail(__FILE__, __LINE__, "%s == %s: %lld and %lld", #a, #b, test_a_, test_b_);              \
     } while (0)
 
 /* Two strings are equal; NULL equals NULL. */
 #define CHECK_STR(a, b) test_check_str(__FILE__, __LINE__, #a " is " #b, (a), (b))
 /* The second string stands somewhere in the first. */
-#define CHECK_CONTAINS(text, part) test_check_contains(__FILE__, __LINE__, #text " contains " #part, (text), (part))
+#define CHECK_CONTAINS(text, part)                                                                           \
+    test_check_contains(__FILE__, __LINE__, #text " contains " #part, (text), (part))
 
 /* Ends the test, which counts as skipped; the reason is shown. */
 #define SKIP(...) test_skip(__VA_ARGS__)
 
-_Noreturn void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+_Noreturn void test_fail(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 _Noreturn void test_fail_because(const char *file, int line, const char *what, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void test_check_str(const char *file, int line, const char *what, const char *a, const char *b);
 void test_check_contains(const char *file, int line, const char *what, const char *text, const char *part);
 _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- Surroundings ---------------------------------------------------------------------------------------- */
+/* ---- Surroundings ---------------------------------------------------------------------------- */
 
 /* A directory for this test's files, made by the first call and removed after the test. */
 const char *test_dir(void);
@@ -82,9 +85,9 @@ const char *test_dir(void);
 const char *test_build_dir(void);
 
 /*
- * Runs a shell command, made as by printf, and returns what it wrote to both of its outputs, with a terminating
- * zero; free() it. *status is its exit status, or 128 + the number of the signal that ended it. NULL: the command
- * must succeed, or the test fails and shows what it wrote.
+ * Runs a shell command, made as by printf, and returns what it wrote to both of its outputs, with a
+ * terminating zero; free() it. *status is its exit status, or 128 + the number of the signal that ended it.
+ * NULL: the command must succeed, or the test fails and shows what it wrote.
  */
 char *test_command(int *status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

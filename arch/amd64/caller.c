@@ -1,0 +1,310 @@
+/*
+ * Finding the caller of interrupted code where the frame pointer cannot tell: in a function's first and last
+ * instructions, and in functions that have no frame at all (gcc gives leaf functions none, whatever the flags).
+ *
+ * The code ahead knows where the return address is: the program will come to a ret, and that is where its stack
+ * pointer will be then. So this reads on, instruction by instruction, and keeps account of the stack pointer and of the
+ * frame pointer. Which way the program will take does not matter: all of them give back the same stack. It comes to
+ * one of three things:
+ *
+ *     ret              The return address, and the caller's frame pointer, are what the stack holds there.
+ *     mov %rsp,%rbp    Where it makes a frame of a function, with the caller's frame pointer on top of the stack: the
+ *                      return address lies above that.
+ *     something that it cannot follow: a call or a system call (which may never come back), an indirect jump, a stack
+ *                      pointer from elsewhere. Then it goes back to the last conditional jump that it passed, and
+ *                      takes it; and so it does where a loop closes.
+ *
+ * When there is no other way, or after STEPS instructions, nothing is known; but in code that keeps frame pointers the
+ * function has its frame by then, since calls are made with one.
+ *
+ * By the ABI a function gives rbp back as it got it, by pop, leave or mov out of memory; what else it does with rbp in
+ * between is of no interest.
+ */
+#include "arch/arch.h"
+#include "decode.h"
+
+/* Enough for the way out of most functions that call nothing; about 2 ns each. */
+#define STEPS 96
+#define FORKS 8
+#define LOWEST_CODE 4096
+#define WORD sizeof(uintptr_t)
+
+/* A place on the way, with what the registers will be there. */
+struct state {
+    uintptr_t pc;
+    uintptr_t sp;
+    uintptr_t fp;
+    uintptr_t pushed_at; /* where the frame pointer will have been pushed, and what it was; 0: nowhere */
+    uintptr_t pushed;
+};
+
+struct fork {
+    uintptr_t passed; /* behind the conditional jump */
+    bool is_taken;
+    struct state state; /* at its target */
+};
+
+struct walk {
+    struct state at;
+    uintptr_t floor; /* what will have been pushed below it is not there yet */
+    uintptr_t hi;
+    struct cp__registers *caller;
+    unsigned fork_count;
+    struct fork forks[FORKS];
+};
+
+enum outcome { GOES_ON, FOUND, LOST };
+
+/* The stack is other functions' frames, maybe such that a sanitizer has fenced. */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static uintptr_t read_word(uintptr_t address)
+{
+    return *(const uintptr_t *)address;
+}
+
+/* What will lie at an address of the stack. */
+static bool load(const struct walk *walk, uintptr_t address, uintptr_t *value)
+{
+    if (address == walk->at.pushed_at) {
+        *value = walk->at.pushed;
+        return address != 0;
+    }
+    if (address < walk->floor || address % WORD != 0 || address > walk->hi - WORD)
+        return false;
+    *value = read_word(address);
+    return true;
+}
+
+/* ---- Instructions ---------------------------------------------------------------------------------------- */
+
+static enum outcome finish(struct walk *walk)
+{
+    *walk->caller = (struct cp__registers){.sp = walk->at.sp + WORD, .fp = walk->at.fp};
+    return load(walk, walk->at.sp, &walk->caller->pc) ? FOUND : LOST;
+}
+
+static enum outcome make_frame(struct walk *walk)
+{
+    uintptr_t saved;
+
+    if (!load(walk, walk->at.sp, &saved) || saved != walk->at.fp) {
+        walk->at.fp = walk->at.sp; /* no frame, just a copy */
+        return GOES_ON;
+    }
+    *walk->caller = (struct cp__registers){.sp = walk->at.sp + 2 * WORD, .fp = saved};
+    return load(walk, walk->at.sp + WORD, &walk->caller->pc) ? FOUND : LOST;
+}
+
+static enum outcome leave_frame(struct walk *walk)
+{
+    walk->at.sp = walk->at.fp + WORD;
+    return load(walk, walk->at.fp, &walk->at.fp) ? GOES_ON : LOST;
+}
+
+static enum outcome push(struct walk *walk, unsigned reg)
+{
+    walk->at.sp -= WORD;
+    if (reg == CP__FP) {
+        walk->at.pushed_at = walk->at.sp;
+        walk->at.pushed = walk->at.fp;
+    }
+    return GOES_ON;
+}
+
+static enum outcome pop(struct walk *walk, unsigned reg)
+{
+    walk->at.sp += WORD;
+    if (reg == CP__FP)
+        return load(walk, walk->at.sp - WORD, &walk->at.fp) ? GOES_ON : LOST;
+    return reg == CP__SP ? LOST : GOES_ON;
+}
+
+/* add, sub, cmp and their like, with a constant. */
+static enum outcome add_constant(struct walk *walk, const struct cp__instruction *in)
+{
+    uintptr_t constant = (uintptr_t)(intptr_t)in->immediate;
+
+    if (in->mod != 3 || in->rm != CP__SP || in->group == 7)
+        return GOES_ON;
+    if ((in->rex & CP__REX_W) == 0 || (in->group != 0 && in->group != 5))
+        return LOST;
+    walk->at.sp += in->group == 0 ? constant : -constant;
+    return GOES_ON;
+}
+
+static enum outcome load_address(struct walk *walk, const struct cp__instruction *in)
+{
+    uintptr_t address = (in->base == CP__SP ? walk->at.sp : walk->at.fp) + (uintptr_t)(intptr_t)in->disp;
+
+    if (in->base != CP__SP && in->base != CP__FP)
+        return in->reg == CP__SP ? LOST : GOES_ON;
+    if (in->reg == CP__SP)
+        walk->at.sp = address;
+    if (in->reg == CP__FP)
+        walk->at.fp = address;
+    return GOES_ON;
+}
+
+static enum outcome move(struct walk *walk, unsigned to, unsigned from)
+{
+    if (to == CP__FP && from == CP__SP)
+        return make_frame(walk);
+    if (to != CP__SP)
+        return GOES_ON;
+    walk->at.sp = walk->at.fp;
+    return from == CP__FP ? GOES_ON : LOST;
+}
+
+static enum outcome move_from_memory(struct walk *walk, const struct cp__instruction *in)
+{
+    if (in->reg == CP__FP && in->base == CP__SP)
+        return load(walk, walk->at.sp + (uintptr_t)(intptr_t)in->disp, &walk->at.fp) ? GOES_ON : LOST;
+    return in->reg == CP__SP ? LOST : GOES_ON;
+}
+
+/* All that is not looked at more closely: whether it sets the stack pointer. Opcodes are odd for operands of more than
+ * 8 bits. */
+static enum outcome other(const struct cp__instruction *in)
+{
+    bool rm_is_sp = in->mod == 3 && in->rm == CP__SP;
+
+    switch (in->opcode) {
+    case 0x39: /* cmp, test */
+    case 0x3b:
+    case 0x85:
+        return GOES_ON;
+    case 0x63: /* movslq, imul */
+    case 0x69:
+    case 0x6b:
+        return in->reg == CP__SP ? LOST : GOES_ON;
+    case 0x87: /* xchg */
+        return in->reg == CP__SP || rm_is_sp ? LOST : GOES_ON;
+    case 0x94: /* xchg with rax, mov of a constant */
+    case 0xbc:
+        return rm_is_sp ? LOST : GOES_ON;
+    default:
+        if (in->opcode < 0x40 && in->opcode % 8 == 3) /* add and its like, into reg */
+            return in->reg == CP__SP ? LOST : GOES_ON;
+        return in->opcode < 0x100 && in->opcode % 2 == 1 && rm_is_sp ? LOST : GOES_ON;
+    }
+}
+
+/* ---- Ways ------------------------------------------------------------------------------------------------ */
+
+/* Remembers the other way, once. */
+static enum outcome pass_jump(struct walk *walk, const struct cp__instruction *in)
+{
+    for (unsigned i = 0; i < walk->fork_count; i++) {
+        if (walk->forks[i].passed == walk->at.pc)
+            return GOES_ON;
+    }
+    if (walk->fork_count < FORKS) {
+        struct fork *fork = &walk->forks[walk->fork_count++];
+
+        *fork = (struct fork){.passed = walk->at.pc, .state = walk->at};
+        fork->state.pc += (uintptr_t)(intptr_t)in->immediate;
+    }
+    return GOES_ON;
+}
+
+/* Goes back to the last fork whose other way has not been taken. */
+static bool take_fork(struct walk *walk)
+{
+    for (unsigned i = walk->fork_count; i-- > 0;) {
+        if (!walk->forks[i].is_taken) {
+            walk->forks[i].is_taken = true;
+            walk->at = walk->forks[i].state;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum outcome jump(struct walk *walk, const struct cp__instruction *in)
+{
+    if (in->immediate < 0 && take_fork(walk))
+        return GOES_ON;
+    walk->at.pc += (uintptr_t)(intptr_t)in->immediate;
+    return GOES_ON;
+}
+
+/* Through a pointer in memory, as calls of a shared library's functions go: only where it is certain that the program
+ * comes here, since the pointer may be good for nothing otherwise. */
+static enum outcome jump_indirect(struct walk *walk, const struct cp__instruction *in)
+{
+    uintptr_t from = walk->at.pc + (uintptr_t)(intptr_t)in->disp;
+
+    if (!in->is_rip_relative || walk->fork_count > 0)
+        return LOST;
+    walk->at.pc = read_word(from);
+    return walk->at.pc >= LOWEST_CODE && (intptr_t)walk->at.pc > 0 ? GOES_ON : LOST;
+}
+
+static enum outcome step(struct walk *walk, const struct cp__instruction *in)
+{
+    walk->at.pc = (uintptr_t)in->end;
+    switch (in->opcode) {
+    case 0x50 ... 0x57:
+        return in->has_operand_size ? LOST : push(walk, in->rm);
+    case 0x58 ... 0x5f:
+        return in->has_operand_size ? LOST : pop(walk, in->rm);
+    case 0x68: /* push of a constant, of the flags */
+    case 0x6a:
+    case 0x9c:
+        return push(walk, CP__NO_REGISTER);
+    case 0x9d:
+        return pop(walk, CP__NO_REGISTER);
+    case 0x70 ... 0x7f:
+    case 0x0f80 ... 0x0f8f:
+    case 0xe0 ... 0xe3:
+        return pass_jump(walk, in);
+    case 0x81:
+    case 0x83:
+        return add_constant(walk, in);
+    case 0x89:
+        return in->mod == 3 ? move(walk, in->rm, in->reg) : GOES_ON;
+    case 0x8b:
+        return in->mod == 3 ? move(walk, in->reg, in->rm) : move_from_memory(walk, in);
+    case 0x8d:
+        return load_address(walk, in);
+    case 0x8f: /* pop to memory, call */
+    case 0xe8:
+        return LOST;
+    case 0xc2:
+    case 0xc3:
+        return finish(walk);
+    case 0xc6: /* mov of a constant; transactions */
+    case 0xc7:
+        return in->group != 0 ? LOST : other(in);
+    case 0xc9:
+        return leave_frame(walk);
+    case 0xe9:
+    case 0xeb:
+        return jump(walk, in);
+    case 0xff: /* inc and dec; call and jmp; push */
+        if (in->group == 4)
+            return jump_indirect(walk, in);
+        return in->group == 6 ? push(walk, CP__NO_REGISTER) : in->group > 1 ? LOST : other(in);
+    default:
+        return other(in);
+    }
+}
+
+bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller)
+{
+    struct walk walk;
+    enum outcome outcome = GOES_ON;
+
+    walk.at = (struct state){.pc = regs->pc, .sp = regs->sp, .fp = regs->fp};
+    walk.floor = regs->sp;
+    walk.hi = hi;
+    walk.caller = caller;
+    walk.fork_count = 0;
+    for (int steps = 0; outcome == GOES_ON && steps < STEPS; steps++) {
+        struct cp__instruction in;
+
+        outcome = cp__decode_from_handler((const uint8_t *)walk.at.pc, &in) ? step(&walk, &in) : LOST;
+        if (outcome == LOST && take_fork(&walk))
+            outcome = GOES_ON;
+    }
+    return outcome == FOUND;
+}

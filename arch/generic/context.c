@@ -1,0 +1,72 @@
+#include "context.h"
+
+#include <stdlib.h>
+
+/* What a new context needs until it begins; lies at the top of its stack. */
+struct beginning {
+    ucontext_t machine;
+    void (*entry)(void *);
+    void *arg;
+};
+
+/* From here on the function has no caller, says its unwind information. */
+#if defined(__x86_64__)
+#define END_UNWINDING() __asm__ volatile(".cfi_undefined %rip")
+#elif defined(__aarch64__)
+#define END_UNWINDING() __asm__ volatile(".cfi_undefined x30")
+#endif
+
+/* The outermost function of a context; makecontext() hands over ints, so the pointer comes in two halves. */
+static void begin(unsigned high, unsigned low)
+{
+    const struct beginning *beginning = (const struct beginning *)((uintptr_t)high << 32 | low);
+
+    END_UNWINDING();
+    beginning->entry(beginning->arg);
+    abort();
+}
+
+/* Takes the frame pointer out, and the address that begin() would return to: the chain of frame pointers ends there. */
+static void end_chains(ucontext_t *machine)
+{
+#if defined(__x86_64__)
+    machine->uc_mcontext.gregs[REG_RBP] = 0;
+    *(uintptr_t *)machine->uc_mcontext.gregs[REG_RSP] = 0;
+#elif defined(__aarch64__)
+    machine->uc_mcontext.regs[29] = 0;
+    machine->uc_mcontext.regs[30] = 0;
+#endif
+}
+
+void cp__context_init(struct cp__context *context, void *stack_lo, void *stack_hi, void (*entry)(void *),
+                      void *arg)
+{
+    uintptr_t place = ((uintptr_t)stack_hi - sizeof(struct beginning)) & ~(uintptr_t)63;
+    struct beginning *beginning = (struct beginning *)place;
+
+    if (getcontext(&beginning->machine) < 0)
+        abort(); /* documented to be impossible */
+    beginning->machine.uc_stack.ss_sp = stack_lo;
+    beginning->machine.uc_stack.ss_size = place - (uintptr_t)stack_lo;
+    beginning->machine.uc_link = NULL;
+    beginning->entry = entry;
+    beginning->arg = arg;
+    makecontext(&beginning->machine, (void (*)(void))begin, 2, (unsigned)(place >> 32), (unsigned)place);
+    end_chains(&beginning->machine);
+    context->saved = &beginning->machine;
+    /* Past its first byte, as a return address is, so that unwinding a context that has not begun finds it. */
+    context->caller = (struct cp__registers){.pc = (uintptr_t)begin + 1, .sp = place};
+}
+
+void cp__context_switch(struct cp__context *from, struct cp__context *to)
+{
+    const uintptr_t *frame =
+        __builtin_frame_address(0); /* the caller's frame pointer, and where it goes on */
+    ucontext_t here;
+
+    here.uc_stack = (stack_t){.ss_flags = 0}; /* AddressSanitizer looks at it */
+    from->saved = &here;
+    from->caller = (struct cp__registers){.pc = frame[1], .sp = (uintptr_t)(frame + 2), .fp = frame[0]};
+    if (swapcontext(&here, to->saved) < 0)
+        abort(); /* the signal mask could not be set: not a valid context */
+}

@@ -1,0 +1,346 @@
+/* The scheduler: its Ms, the life of a G, yielding and parking. */
+#include "sched.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sched_internal.h"
+
+/*
+ * Now and then an M looks at the global queue and the poller before its own queue, and now and then a G that yields
+ * goes to the global queue: so Gs move between Ms that are all busy, and those on a longer queue, or on an M that gets
+ * less of a CPU, do not progress less for ever. How often varies, not to hit the same G each time.
+ */
+#define INTERVAL_MIN 8u
+#define INTERVAL_SPREAD 16u
+
+struct cp__sched cp__sched = {.lock = CP__LOCK_INIT(CP__RANK_SCHED)};
+
+static _Thread_local struct cp__worker *self;
+
+__attribute__((noinline)) struct cp__worker *cp__worker_self(void)
+{
+    __asm__ volatile(""); /* the compiler must not see that the answer is often the same */
+    return self;
+}
+
+struct cp_task *cp_task_self(void)
+{
+    struct cp__worker *w = cp__worker_self();
+
+    return w == NULL ? NULL : w->current;
+}
+
+/* ---- Waiting and waking ---------------------------------------------------------------------------------- */
+
+bool cp__task_wake(struct cp_task *task, enum cp__wake bit)
+{
+    const uint32_t awaits = (uint32_t)bit << CP__AWAITS;
+    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
+
+    /* The exchange pairs with the one in suspend(), and with the one in cp__task_await() or cp_park(). */
+    do {
+        new = (old & awaits) != 0 ? old & ~awaits : old | bit;
+    } while (!cp_compare_exchange(&task->state, &old, new));
+    return (old & awaits) != 0;
+}
+
+/* Takes the bit where it has come already. */
+static bool take_wake(struct cp_task *task, enum cp__wake bit)
+{
+    uint32_t old = cp_load_relaxed(&task->state); /* relaxed: checked by the exchange */
+
+    do {
+        if ((old & bit) == 0)
+            return false;
+    } while (!cp_compare_exchange(&task->state, &old, old & ~(uint32_t)bit));
+    return true;
+}
+
+/* On the M's stack: task waits for the bit from now on; false where it has come while the G was leaving. */
+static bool suspend(struct cp_task *task, enum cp__wake bit)
+{
+    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
+
+    /* With the exchange the task may run elsewhere: its context is in place before it. Pairs with cp__task_wake(). */
+    do {
+        new = (old & bit) != 0 ? old & ~(uint32_t)bit : old | (uint32_t)bit << CP__AWAITS;
+    } while (!cp_compare_exchange(&task->state, &old, new));
+    return (old & bit) == 0;
+}
+
+void cp__task_enqueue(struct cp_task *task)
+{
+    struct cp__worker *w = cp__worker_self();
+
+    if (w == NULL)
+        cp__global_append(task, task, 1);
+    else
+        cp__queue_push(w, task);
+    cp__idle_wake();
+}
+
+const char *cp__task_state_name(const struct cp_task *task)
+{
+    const uint32_t awaits = (uint32_t)(CP__WAKE_PERMIT | CP__WAKE_EVENT) << CP__AWAITS;
+
+    /* relaxed, all: a snapshot */
+    if ((cp_load_relaxed(&task->state) & awaits) != 0)
+        return cp_load_relaxed(&task->waits_for);
+    return cp_load_relaxed(&task->running) != 0 ? "running" : "runnable";
+}
+
+/* ---- On a G's stack -------------------------------------------------------------------------------------- */
+
+/* Gives the M back. Returns, unless the G ends, when the G goes on, maybe on another M. */
+static void leave(struct cp_task *task, enum cp__after after)
+{
+    struct cp__worker *w = cp__worker_self();
+
+    w->after = after;
+    cp__fiber_leave(&task->fiber, &w->fiber, after == CP__AFTER_END);
+    cp__context_switch(&task->context, &w->context);
+    cp__fiber_arrive(&task->fiber, &cp__worker_self()->fiber);
+}
+
+/* The outermost function of every G but for the trampoline that calls it. */
+static void cp__task_entry(void *arg)
+{
+    struct cp_task *task = arg;
+
+    cp__fiber_arrive(&task->fiber, &cp__worker_self()->fiber);
+    task->fn(task->arg);
+    leave(task, CP__AFTER_END);
+    abort();
+}
+
+void cp__task_await(const char *waits_for)
+{
+    struct cp_task *task = cp_task_self();
+
+    if (take_wake(task, CP__WAKE_EVENT))
+        return;
+    cp_store_relaxed(&task->waits_for, waits_for); /* relaxed: for cp__task_state_name() only */
+    leave(task, CP__AFTER_WAIT);
+}
+
+void cp_yield(void)
+{
+    struct cp_task *task = cp_task_self();
+
+    if (task != NULL)
+        leave(task, CP__AFTER_YIELD);
+}
+
+int cp_park(void)
+{
+    struct cp_task *task = cp_task_self();
+
+    if (task == NULL)
+        return -ESRCH;
+    if (take_wake(task, CP__WAKE_PERMIT))
+        return 0;
+    cp_store_relaxed(&task->waits_for, "park"); /* relaxed: as in cp__task_await() */
+    leave(task, CP__AFTER_PARK);
+    return 0;
+}
+
+void cp_ready(struct cp_task *task)
+{
+    if (cp__task_wake(task, CP__WAKE_PERMIT))
+        cp__task_enqueue(task);
+}
+
+/* ---- Birth and death ------------------------------------------------------------------------------------- */
+
+static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *arg)
+{
+    struct cp_task *task = cp__task_alloc(w);
+
+    if (task == NULL)
+        return NULL;
+    task->fn = fn;
+    task->arg = arg;
+    cp_store_relaxed(&task->state, 0u); /* relaxed: nobody knows it yet */
+    cp_g_init(&task->g, task->stack_lo, task->stack_hi, cp_g_self());
+    cp__fiber_init(&task->fiber, task->stack_lo, (size_t)(task->stack_hi - task->stack_lo));
+    cp__context_init(&task->context, task->stack_lo, task->stack_hi, cp__task_entry, task);
+    return task;
+}
+
+/* Counts one more G; false where there is none, because the scheduler has not begun or is about to end. */
+static bool count_live(void)
+{
+    uint64_t live = cp_load_relaxed(&cp__sched.live); /* relaxed: checked by the exchange */
+
+    do {
+        if (live == 0)
+            return false;
+    } while (!cp_compare_exchange(&cp__sched.live, &live, live + 1));
+    return true;
+}
+
+static void uncount_live(void)
+{
+    if (cp_fetch_sub_acq_rel(&cp__sched.live, 1) ==
+        1) /* pairs with itself: the last one sees what all have done */
+        cp__idle_stop();
+}
+
+static int start_task(void (*fn)(void *), void *arg)
+{
+    struct cp_task *task = new_task(cp__worker_self(), fn, arg);
+
+    if (task == NULL) {
+        uncount_live();
+        return -ENOMEM;
+    }
+    cp__task_enqueue(task);
+    return 0;
+}
+
+int cp_go(void (*fn)(void *), void *arg)
+{
+    return count_live() ? start_task(fn, arg) : -ESRCH;
+}
+
+int cp__go_first(void (*fn)(void *), void *arg)
+{
+    cp_store_relaxed(&cp__sched.live, 1u); /* relaxed: the queue orders it */
+    return start_task(fn, arg);
+}
+
+static void end_task(struct cp__worker *w, struct cp_task *task)
+{
+    cp__fiber_fini(&task->fiber);
+    cp_g_fini(&task->g);
+    cp__task_free(w, task);
+    uncount_live();
+}
+
+/* ---- On an M's stack ------------------------------------------------------------------------------------- */
+
+static unsigned interval(struct cp__worker *w)
+{
+    return INTERVAL_MIN + cp__worker_random(w, INTERVAL_SPREAD);
+}
+
+/* Whether w should give a task that yields to the others. With one M, so long as there are some in their queue. */
+static bool must_give(struct cp__worker *w)
+{
+    if (w->until_give-- > 0)
+        return false;
+    w->until_give = interval(w);
+    return cp__sched.worker_count > 1 || cp_load_relaxed(&cp__sched.global_count) > 0; /* relaxed: a hint */
+}
+
+static void requeue(struct cp__worker *w, struct cp_task *task)
+{
+    if (must_give(w))
+        cp__global_append(task, task, 1);
+    else
+        cp__queue_push(w, task);
+}
+
+static void after(struct cp__worker *w, struct cp_task *task)
+{
+    switch (w->after) {
+    case CP__AFTER_YIELD:
+        requeue(w, task);
+        break;
+    case CP__AFTER_PARK:
+        if (!suspend(task, CP__WAKE_PERMIT))
+            cp__queue_push(w, task);
+        break;
+    case CP__AFTER_WAIT:
+        if (!suspend(task, CP__WAKE_EVENT))
+            cp__queue_push(w, task);
+        break;
+    case CP__AFTER_END:
+        end_task(w, task);
+        break;
+    }
+}
+
+/*
+ * Runs task until it gives the M back. The signal handler finds out by the stack pointer whether the G or the M is
+ * interrupted; m->g says which G, from before the first instruction on its stack until after the last.
+ */
+static void run(struct cp__worker *w, struct cp_task *task)
+{
+    w->current = task;
+    cp_store_relaxed(&task->running, 1u); /* relaxed, both: for cp__task_state_name() only */
+    cp_execute(w->m, &task->g);
+    cp__fiber_leave(&w->fiber, &task->fiber, false);
+    cp__context_switch(&w->context, &task->context);
+    cp__fiber_arrive(&w->fiber, NULL);
+    cp_execute(w->m, NULL);
+    cp_store_relaxed(&task->running, 0u);
+    w->current = NULL;
+    after(w, task);
+}
+
+static unsigned poll_in_passing(struct cp__worker *w)
+{
+    /* relaxed: a hint; while an M sleeps in the poller there is no need to look */
+    if (cp_load_relaxed(&cp__sched.polling) != 0 || !cp__wait_is_needed())
+        return 0;
+    return cp__wait_poll(w, 0);
+}
+
+/* What comes before w's own queue now and then. */
+static struct cp_task *look_around(struct cp__worker *w)
+{
+    unsigned polled = poll_in_passing(w);
+    struct cp_task *task = cp__global_pop();
+
+    w->until_look = interval(w);
+    if (polled > 0)
+        cp__idle_wake();
+    return task;
+}
+
+static struct cp_task *look(struct cp__worker *w)
+{
+    struct cp_task *task = NULL;
+
+    if (w->until_look-- == 0)
+        task = look_around(w);
+    if (task == NULL)
+        task = cp__queue_pop(w);
+    if (task == NULL)
+        task = cp__global_grab(w);
+    if (task == NULL && poll_in_passing(w) > 0) {
+        task = cp__queue_pop(w);
+        cp__idle_wake();
+    }
+    return task;
+}
+
+/* NULL: all Gs have ended. */
+static struct cp_task *next_task(struct cp__worker *w)
+{
+    do {
+        struct cp_task *task = look(w);
+
+        if (task == NULL)
+            task = cp__idle_search(w);
+        if (task != NULL) {
+            if (w->searching)
+                cp__idle_found(w);
+            return task;
+        }
+    } while (cp__idle_sleep(w));
+    return NULL;
+}
+
+void cp__worker_run(struct cp__worker *w)
+{
+    struct cp_task *task;
+
+    self = w;
+    cp__fiber_init_thread(&w->fiber);
+    while ((task = next_task(w)) != NULL)
+        run(w, task);
+    self = NULL;
+}

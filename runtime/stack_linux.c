@@ -1,0 +1,140 @@
+/*
+ * Where a thread's stack is, for unwinding.
+ *
+ * A chain of frame pointers does not end by itself. The C library's code that calls a thread's function, or main, keeps
+ * no frame pointer: what the function saves as its caller's may be anything, an address of this very stack too, and the
+ * chain would go on there. So the stack is taken to end where the outermost frame of the program does. The unwinder of
+ * the compiler's library finds that frame, by call-frame information; nothing of it is needed in the signal handler.
+ */
+#include <link.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <unwind.h>
+
+#include "os.h"
+
+/* ---- The C library --------------------------------------------------------------------------------------- */
+
+static struct cp__stack c_library; /* its code and data, set once; empty where it is part of the program */
+static uintptr_t entry;            /* the program's first instruction: _start, which is the C library's too */
+
+static bool contains(const struct cp__stack *range, uintptr_t address)
+{
+    return address >= range->lo && address < range->hi;
+}
+
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+
+static struct cp__stack extent_of(const struct dl_phdr_info *object)
+{
+    struct cp__stack extent = {UINTPTR_MAX, 0};
+
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        uintptr_t lo = object->dlpi_addr + header->p_vaddr;
+
+        if (header->p_type != PT_LOAD)
+            continue;
+        extent.lo = lo < extent.lo ? lo : extent.lo;
+        extent.hi = lo + header->p_memsz > extent.hi ? lo + header->p_memsz : extent.hi;
+    }
+    return extent;
+}
+
+/* A string of the C library's own tells which object it is; functions of its may be somebody else's by now. */
+static int find_c_library(struct dl_phdr_info *object, size_t size, void *arg)
+{
+    struct cp__stack extent = extent_of(object);
+
+    (void)size;
+    (void)arg;
+    if (!contains(&extent, (uintptr_t)gnu_get_libc_version()))
+        return 0;
+    if (!contains(&extent, entry))
+        c_library = extent;
+    return 1;
+}
+#else
+static int find_c_library(struct dl_phdr_info *object, size_t size, void *arg)
+{
+    (void)object;
+    (void)size;
+    (void)arg;
+    return 1;
+}
+#endif
+
+static void find_once(void)
+{
+    entry = getauxval(AT_ENTRY);
+    dl_iterate_phdr(find_c_library, NULL);
+}
+
+/* ---- The outermost frame --------------------------------------------------------------------------------- */
+
+struct search {
+    uintptr_t end;  /* of the program's outermost frame so far; 0 while the last frame seen is the program's */
+    bool is_at_end; /* there are no more frames */
+};
+
+/* A frame, innermost first. What the unwinder calls its CFA is its stack pointer: where the frame that it called ends. */
+static _Unwind_Reason_Code look_at(struct _Unwind_Context *context, void *arg)
+{
+    struct search *search = arg;
+    uintptr_t pc = _Unwind_GetIP(context);
+
+    if (pc == 0) {
+        search->is_at_end = true;
+        return _URC_END_OF_STACK;
+    }
+    if (!contains(&c_library, pc) && _Unwind_GetRegionStart(context) != entry)
+        search->end = 0;
+    else if (search->end == 0)
+        search->end = _Unwind_GetCFA(context);
+    return _URC_NO_REASON;
+}
+
+/* Where the program's outermost frame on this thread ends; 0 where that cannot be told. */
+static uintptr_t find_outermost(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct search search = {0, false};
+
+    pthread_once(&once, find_once);
+    if (c_library.hi == 0)
+        return 0;
+    _Unwind_Backtrace(look_at, &search);
+    return search.is_at_end ? search.end : 0;
+}
+
+/* ---- The stack ------------------------------------------------------------------------------------------- */
+
+static struct cp__stack whole_stack(void)
+{
+    struct cp__stack stack = {0, 0};
+    pthread_attr_t attributes;
+    void *lo;
+    size_t size;
+
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return stack;
+    if (pthread_attr_getstack(&attributes, &lo, &size) == 0)
+        stack = (struct cp__stack){(uintptr_t)lo, (uintptr_t)lo + size};
+    pthread_attr_destroy(&attributes);
+    return stack;
+}
+
+struct cp__stack cp__os_thread_stack(void)
+{
+    struct cp__stack stack = whole_stack();
+    uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t end;
+
+    if (!cp__stack_holds(&stack, sp))
+        return stack; /* called on a stack of somebody's own making */
+    end = find_outermost();
+    if (end > sp && cp__stack_holds(&stack, end))
+        stack.hi = end;
+    return stack;
+}
