@@ -1,0 +1,352 @@
+/*
+ * The file: a gzip stream of one Profile message, written as many small ones. A message's repeated fields
+ * may come in pieces (protocol buffers: concatenated messages merge), so that no more than one sample has to
+ * be in memory twice.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "profile.pb-c.h"
+#include "profile_data.h"
+#include "runtime/error.h"
+#include "writer.h"
+
+/* Where packed messages go: gathered, compressed, written. */
+struct stream {
+    ProtobufCBuffer base;
+    struct cp_writer *w;
+    z_stream z;
+    int error; /* the first; nothing more is written after it */
+    size_t gathered;
+    unsigned char raw[16384];
+    unsigned char packed[16384];
+};
+
+static void compress_gathered(struct stream *s, int flush)
+{
+    size_t n;
+
+    s->z.next_in = s->raw;
+    s->z.avail_in = (uInt)s->gathered;
+    s->gathered = 0;
+    s->z.avail_out = 0;
+    while (s->error == 0 && s->z.avail_out == 0) {
+        s->z.next_out = s->packed;
+        s->z.avail_out = sizeof s->packed;
+        deflate(&s->z, flush); /* says nothing that avail_out does not */
+        n = sizeof s->packed - s->z.avail_out;
+        if (n > 0)
+            s->error = cp__write_all(s->w, s->packed, n);
+    }
+}
+
+static void gather(ProtobufCBuffer *buffer, size_t size, const uint8_t *data)
+{
+    struct stream *s = (struct stream *)buffer;
+    size_t n;
+
+    for (; size > 0 && s->error == 0; size -= n, data += n) {
+        if (s->gathered == sizeof s->raw)
+            compress_gathered(s, Z_NO_FLUSH);
+        n = sizeof s->raw - s->gathered < size ? sizeof s->raw - s->gathered : size;
+        memcpy(s->raw + s->gathered, data, n);
+        s->gathered += n;
+    }
+}
+
+static void put(struct stream *s, const Cp__Proto__Profile *piece)
+{
+    cp__proto__profile__pack_to_buffer(piece, &s->base);
+}
+
+/* ---- Samples ------------------------------------------------------------------------------- */
+
+/* Values are signed in the file. */
+static int64_t clamp(uint64_t value)
+{
+    return value > INT64_MAX ? INT64_MAX : (int64_t)value;
+}
+
+static int64_t multiply(uint64_t weight, uint64_t period)
+{
+    uint64_t product;
+
+    return __builtin_mul_overflow(weight, period, &product) ? INT64_MAX : clamp(product);
+}
+
+/* Arrays that messages of varying size point to, as long as the longest one needs. */
+struct scratch {
+    uint64_t *ids;
+    Cp__Proto__Line *lines;
+    Cp__Proto__Line **line_pointers;
+    Cp__Proto__Label *labels;
+    Cp__Proto__Label **label_pointers;
+};
+
+static size_t count_labels(const struct cp__profile *p, size_t set)
+{
+    return cp_labels_count(p->label_sets[set].labels);
+}
+
+static int scratch_new(struct scratch *scratch, const struct cp__profile *p)
+{
+    size_t n_ids = 1, n_lines = 1, n_labels = 1;
+    size_t i;
+
+    for (i = 0; i < p->n_stacks; i++)
+        n_ids = p->stacks[i].depth > n_ids ? p->stacks[i].depth : n_ids;
+    for (i = 0; i < p->n_frames; i++)
+        n_lines = p->frames[i].n_lines > n_lines ? p->frames[i].n_lines : n_lines;
+    for (i = 0; i < p->n_label_sets; i++)
+        n_labels = count_labels(p, i) > n_labels ? count_labels(p, i) : n_labels;
+    scratch->ids = calloc(n_ids, sizeof *scratch->ids);
+    scratch->lines = calloc(n_lines, sizeof *scratch->lines);
+    scratch->line_pointers = calloc(n_lines, sizeof *scratch->line_pointers);
+    scratch->labels = calloc(n_labels, sizeof *scratch->labels);
+    scratch->label_pointers = calloc(n_labels, sizeof *scratch->label_pointers);
+    if (scratch->ids == NULL || scratch->lines == NULL || scratch->line_pointers == NULL ||
+        scratch->labels == NULL || scratch->label_pointers == NULL)
+        return -ENOMEM;
+    for (i = 0; i < n_lines; i++)
+        scratch->line_pointers[i] = &scratch->lines[i];
+    for (i = 0; i < n_labels; i++)
+        scratch->label_pointers[i] = &scratch->labels[i];
+    return 0;
+}
+
+static void scratch_free(struct scratch *scratch)
+{
+    free(scratch->ids);
+    free(scratch->lines);
+    free(scratch->line_pointers);
+    free(scratch->labels);
+    free(scratch->label_pointers);
+}
+
+static size_t fill_labels(const struct cp__profile *p, const struct cp__stack *stack, struct scratch *scratch)
+{
+    const uint32_t *strings;
+    size_t n, i;
+
+    if (stack->labels == 0)
+        return 0;
+    strings = p->label_strings + p->label_sets[stack->labels - 1].first_string;
+    n = count_labels(p, stack->labels - 1);
+    for (i = 0; i < n; i++) {
+        cp__proto__label__init(&scratch->labels[i]);
+        scratch->labels[i].key = strings[2 * i];
+        scratch->labels[i].str = strings[2 * i + 1];
+    }
+    return n;
+}
+
+static void put_samples(struct stream *s, const struct cp__profile *p, uint64_t period,
+                        struct scratch *scratch)
+{
+    size_t n;
+    uint32_t i;
+
+    for (n = 0; n < p->n_stacks && s->error == 0; n++) {
+        const struct cp__stack *stack = &p->stacks[n];
+        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+        Cp__Proto__Sample sample = CP__PROTO__SAMPLE__INIT;
+        int64_t values[] = {clamp(stack->weight), multiply(stack->weight, period)};
+
+        for (i = 0; i < stack->depth; i++)
+            scratch->ids[i] = (uint64_t)p->stack_frames[stack->first + i] + 1;
+        sample.n_location_id = stack->depth;
+        sample.location_id = scratch->ids;
+        sample.n_value = 2;
+        sample.value = values;
+        sample.n_label = fill_labels(p, stack, scratch);
+        sample.label = scratch->label_pointers;
+        piece.n_sample = 1;
+        piece.sample = &(Cp__Proto__Sample *){&sample};
+        put(s, &piece);
+    }
+}
+
+/* ---- What samples refer to ----------------------------------------------------------------- */
+
+static void put_mappings(struct stream *s, const struct cp__profile *p)
+{
+    const struct cp__mapping_use *use;
+    size_t i;
+
+    for (i = 0; i < p->mappings.n; i++) {
+        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+        Cp__Proto__Mapping mapping = CP__PROTO__MAPPING__INIT;
+
+        use = &p->uses[i];
+        if (use->id == 0)
+            continue;
+        mapping.id = use->id;
+        mapping.memory_start = p->mappings.items[i].start;
+        mapping.memory_limit = p->mappings.items[i].limit;
+        mapping.file_offset = p->mappings.items[i].offset;
+        mapping.filename = use->file;
+        mapping.build_id = use->build_id;
+        mapping.has_functions = use->has_functions;
+        mapping.has_filenames = use->has_files;
+        mapping.has_line_numbers = use->has_lines;
+        mapping.has_inline_frames = use->has_inlining;
+        piece.n_mapping = 1;
+        piece.mapping = &(Cp__Proto__Mapping *){&mapping};
+        put(s, &piece);
+    }
+}
+
+static void put_locations(struct stream *s, const struct cp__profile *p, struct scratch *scratch)
+{
+    size_t n;
+    uint32_t i;
+
+    for (n = 0; n < p->n_frames && s->error == 0; n++) {
+        const struct cp__frame *frame = &p->frames[n];
+        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+        Cp__Proto__Location location = CP__PROTO__LOCATION__INIT;
+
+        for (i = 0; i < frame->n_lines; i++) {
+            cp__proto__line__init(&scratch->lines[i]);
+            scratch->lines[i].function_id = (uint64_t)p->lines[frame->first_line + i].function + 1;
+            scratch->lines[i].line = p->lines[frame->first_line + i].line;
+        }
+        location.id = n + 1;
+        location.mapping_id = frame->mapping == 0 ? 0 : p->uses[frame->mapping - 1].id;
+        location.address = frame->address;
+        location.n_line = frame->n_lines;
+        location.line = scratch->line_pointers;
+        piece.n_location = 1;
+        piece.location = &(Cp__Proto__Location *){&location};
+        put(s, &piece);
+    }
+}
+
+static void put_functions(struct stream *s, const struct cp__profile *p)
+{
+    size_t i;
+
+    for (i = 0; i < p->n_functions && s->error == 0; i++) {
+        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+        Cp__Proto__Function function = CP__PROTO__FUNCTION__INIT;
+
+        function.id = i + 1;
+        function.name = p->functions[i].name;
+        function.system_name = p->functions[i].name; /* readers translate names of C++ and Rust themselves */
+        function.filename = p->functions[i].file;
+        function.start_line = p->functions[i].start_line;
+        piece.n_function = 1;
+        piece.function = &(Cp__Proto__Function *){&function};
+        put(s, &piece);
+    }
+}
+
+/* ---- The whole ----------------------------------------------------------------------------- */
+
+/* protobuf-c's messages point to strings that may be written to, though packing them does not. */
+static char *writable(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
+
+static void put_string(struct stream *s, const char *text)
+{
+    Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+
+    piece.n_string_table = 1;
+    piece.string_table = &(char *){writable(text)};
+    put(s, &piece);
+}
+
+/* The strings of meta stand in the table behind those of the profile, in this order, and then the
+ * comments. */
+enum { SAMPLES, COUNT, TYPE, UNIT, FIRST_COMMENT };
+
+static void put_strings(struct stream *s, const struct cp__profile *p, const struct cp__profile_meta *meta)
+{
+    size_t i;
+
+    for (i = 0; i < p->strings.n && s->error == 0; i++)
+        put_string(s, cp__strings_get(&p->strings, (uint32_t)i));
+    put_string(s, "samples");
+    put_string(s, "count");
+    put_string(s, meta->sample_type);
+    put_string(s, meta->sample_unit);
+    for (i = 0; i < meta->n_comments; i++)
+        put_string(s, meta->comments[i]);
+}
+
+static void put_meta(struct stream *s, const struct cp__profile *p, const struct cp__profile_meta *meta)
+{
+    Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+    Cp__Proto__ValueType samples = CP__PROTO__VALUE_TYPE__INIT;
+    Cp__Proto__ValueType event = CP__PROTO__VALUE_TYPE__INIT;
+    int64_t first = (int64_t)p->strings.n;
+    int64_t comment;
+    size_t i;
+
+    samples.type = first + SAMPLES;
+    samples.unit = first + COUNT;
+    event.type = first + TYPE;
+    event.unit = first + UNIT;
+    piece.n_sample_type = 2;
+    piece.sample_type = (Cp__Proto__ValueType *[]){&samples, &event};
+    piece.default_sample_type = event.type;
+    piece.period_type = &event;
+    piece.period = clamp(meta->period);
+    piece.time_nanos = meta->time_ns;
+    piece.duration_nanos = meta->duration_ns;
+    put(s, &piece);
+    for (i = 0; i < meta->n_comments; i++) {
+        Cp__Proto__Profile more = CP__PROTO__PROFILE__INIT;
+
+        comment = first + FIRST_COMMENT + (int64_t)i;
+        more.n_comment = 1;
+        more.comment = &comment;
+        put(s, &more);
+    }
+}
+
+static int encode(struct stream *s, const struct cp__profile *p, const struct cp__profile_meta *meta)
+{
+    const int gzip = 15 + 16, memory = 8; /* zlib's largest window in gzip's format, its default memory */
+    struct scratch scratch = {0};
+
+    /* The default level takes a third more time for a file that is 2 to 6 % smaller. */
+    if (deflateInit2(&s->z, Z_BEST_SPEED, Z_DEFLATED, gzip, memory, Z_DEFAULT_STRATEGY) != Z_OK)
+        return -ENOMEM;
+    s->error = scratch_new(&scratch, p);
+    if (s->error == 0) {
+        put_meta(s, p, meta);
+        put_samples(s, p, meta->period, &scratch);
+        put_mappings(s, p);
+        put_locations(s, p, &scratch);
+        put_functions(s, p);
+        put_strings(s, p, meta);
+        compress_gathered(s, Z_FINISH);
+    }
+    scratch_free(&scratch);
+    deflateEnd(&s->z);
+    return s->error;
+}
+
+int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w,
+                       struct cp_error *err)
+{
+    struct stream *s = calloc(1, sizeof *s);
+    int result = -ENOMEM;
+
+    if (s != NULL) {
+        s->base.append = gather;
+        s->w = w;
+        result = encode(s, p, meta);
+        free(s);
+    }
+    if (result < 0)
+        cp__error(err, result,
+                  "The profile could not be written to the %s: %s. It is kept, and can be written again.",
+                  w->ops->what, strerror(-result));
+    return result;
+}

@@ -1,0 +1,153 @@
+/*
+ * counterpoint/pprof.h: CPU profiles in pprof's format, by any of the events of runtime.h.
+ *
+ *     struct cp_error err;
+ *     if (cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path("cpu.pb.gz"), "taskClock", 100000))
+ * < 0) fprintf(stderr, "%s\n", err.message);
+ *     ...
+ *     if (cp_stop_cpu_profile(&err) < 0)
+ *         fprintf(stderr, "%s\n", err.message);
+ *
+ * The option calls are those of the Go proposal (golang.org/issue/36821, section 4.3). Threads are profiled
+ * once they are Ms (cp_m_attach in runtime.h).
+ *
+ * Errors: 0 or a negative errno value, with the reason in a struct cp_error, which may be NULL.
+ * Every call may be made from any thread, none from a signal handler.
+ */
+#ifndef COUNTERPOINT_PPROF_H
+#define COUNTERPOINT_PPROF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Writers --------------------------------------------------------------------------------- */
+
+/* Where a profile goes; made by one of the constructors below and passed by value. What it refers to must
+ * live until the session has been stopped. */
+struct cp_writer {
+    const struct cp_writer_ops *ops;
+    ssize_t (*write)(void *context, const void *data, size_t size);
+    void *context;
+    int fd;
+    bool created; /* a file that was not there before */
+};
+
+/* Takes up to size bytes and returns how many it took, at least 1, or a negative errno value. */
+typedef ssize_t cp_write_fn(void *context, const void *data, size_t size);
+
+/* A callback, called from the session's profile-writer thread while cp_*_stop*() waits for it. */
+struct cp_writer cp_writer_callback(cp_write_fn *write, void *context);
+/* A file, created (mode 0666 less the umask) or replaced. It is opened when the session starts, so that a
+ * path that cannot be written is an error there, and keeps its old contents until there is a profile to
+ * write. The string must live until the stop. */
+struct cp_writer cp_writer_path(const char *path);
+/* A stream, flushed at the stop and left open. */
+struct cp_writer cp_writer_file(FILE *file);
+/* A descriptor, left open. One that does not block: a full pipe is an error. A pipe without a reader is
+ * -EPIPE, and no SIGPIPE. */
+struct cp_writer cp_writer_fd(int fd);
+
+/* A growing buffer; zero it before use, free() data afterwards. */
+struct cp_memory {
+    unsigned char *data;
+    size_t size;
+    size_t capacity;
+};
+struct cp_writer cp_writer_memory(struct cp_memory *memory);
+
+/* ---- Options --------------------------------------------------------------------------------- */
+
+/* The proposal's ProfilingOption: one event, and where its profile goes. */
+struct cp_profiling_option {
+    struct cp_writer writer;
+    enum cp_cpu_event event;
+    uint64_t raw_event;
+    uint64_t period;
+    const char *name; /* cp_event(): the event by name; NULL: by event and raw_event */
+};
+
+/* Samples by each M's CPU timer, 100 a second of CPU time. */
+struct cp_profiling_option cp_os_timer(struct cp_writer w);
+/* Samples by an event of the PMU, one every period events; 0 takes the preset. */
+struct cp_profiling_option cp_cpu_cycles(struct cp_writer w, uint64_t period);
+struct cp_profiling_option cp_cpu_instructions(struct cp_writer w, uint64_t period);
+struct cp_profiling_option cp_cpu_cache_references(struct cp_writer w, uint64_t period);
+struct cp_profiling_option cp_cpu_cache_misses(struct cp_writer w, uint64_t period);
+struct cp_profiling_option cp_cpu_branch_instructions(struct cp_writer w, uint64_t period);
+struct cp_profiling_option cp_cpu_branch_misses(struct cp_writer w, uint64_t period);
+/* Samples by the event that the processor's manual gives this number. */
+struct cp_profiling_option cp_cpu_raw_event(struct cp_writer w, uint64_t period, uint64_t hex);
+/* Samples by any event by name, as cp_event_parse() reads it; period in events, or ns for "timer" and the
+ * clocks. The name must live until the start has returned. */
+struct cp_profiling_option cp_event(struct cp_writer w, const char *name, uint64_t period);
+
+/* ---- The default session, the proposal's API ------------------------------------------------- */
+
+/* cp_start_cpu_profile_with_config(err, cp_os_timer(w)). */
+int cp_start_cpu_profile(struct cp_writer w, struct cp_error *err);
+
+/*
+ * Starts one profile for each option, all or none:
+ *
+ *     cp_start_cpu_profile_with_config(&err, cp_cpu_cycles(w1, 0), cp_cpu_cache_misses(w2, 0));
+ *
+ * More than one needs CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES=true in the environment (else -EPERM). -EBUSY
+ * where the default session runs already; otherwise as cp_session_start().
+ */
+#define cp_start_cpu_profile_with_config(err, ...)                                                           \
+    cp_start_cpu_profile_with_options((const struct cp_profiling_option[]){__VA_ARGS__},                     \
+                                      sizeof((const struct cp_profiling_option[]){__VA_ARGS__}) /            \
+                                          sizeof(struct cp_profiling_option),                                \
+                                      (err))
+int cp_start_cpu_profile_with_options(const struct cp_profiling_option *options, size_t n,
+                                      struct cp_error *err);
+
+/*
+ * Stops it and writes each event's profile to its writer. -ESRCH where none runs. Where a writer fails, its
+ * error is returned, the others are still written, and the profile is kept: call again to retry, or see
+ * cp_default_session().
+ */
+int cp_stop_cpu_profile(struct cp_error *err);
+
+/* The default session while it runs or holds an unwritten profile, for the cp_session_*() calls; else NULL.
+ */
+struct cp_session *cp_default_session(void);
+
+/* ---- Sessions -------------------------------------------------------------------------------- */
+
+/* One start and stop of profiling. Sessions are independent of each other as long as slots (CP_EV_MAX) are
+ * free. */
+struct cp_session;
+
+/*
+ * Starts a session. Events and writers must differ from one another. When it fails nothing has been armed and
+ * no file has changed: -EINVAL unknown event, bad period, repeated event or writer, none or too many options;
+ * -EBUSY no slot free; what opening a path said; what cp_slots_start() returns.
+ */
+int cp_session_start(struct cp_session **session, const struct cp_profiling_option *options, size_t n,
+                     struct cp_error *err);
+/* Stops it (once) and writes each profile that is not written yet, to its own writer. Returns the first
+ * error, with the profile kept: call again to retry, or cp_session_write() elsewhere. -ECHILD in a child of
+ * the process that started the session; there it can only be closed. */
+int cp_session_stop(struct cp_session *session, struct cp_error *err);
+/* Writes the profile of option i of a stopped session to another writer, any number of times. -EBUSY where
+ * the session still runs, -EINVAL where there is no option i. */
+int cp_session_write(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err);
+/* What happened to option i so far; see runtime.h. */
+int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats *stats);
+/* Frees the session, and what it has not written; stops it first where it runs. NULL does nothing. */
+void cp_session_close(struct cp_session *session);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,309 @@
+#include "profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "profile_data.h"
+#include "runtime/error.h"
+
+/* A sample as it is stored: what may stand at its outer end has a name and no address. */
+enum { MAX_NAMED = 3, MAX_DEPTH = CP_MAX_FRAMES + MAX_NAMED };
+struct key {
+    struct cp__frame_key {
+        uint64_t address;
+        uint32_t name; /* number plus 1 */
+    } frames[MAX_DEPTH];
+    uint32_t depth;
+    uint32_t labels; /* number plus 1 */
+};
+
+/* Mappings are noted again for an address in none of them, this often at most: code that is not an
+ * object's, a just in time compiler's for instance, brings new ones all the time. */
+enum { NOTE_INTERVAL_NS = 100000000 };
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* Without memory, or without /proc, what is known stays as it is. */
+static int note_mappings(struct cp__profile *profile)
+{
+    profile->noted_ns = now_ns();
+    return cp__mappings_note(&profile->mappings) == -ENOMEM ? -ENOMEM : 0;
+}
+
+int cp__profile_new(struct cp__profile **profile)
+{
+    struct cp__profile *p = calloc(1, sizeof *p);
+    uint32_t empty;
+
+    if (p == NULL)
+        return -ENOMEM;
+    if (note_mappings(p) < 0 || cp__strings_add(&p->strings, "", &empty) < 0) {
+        cp__profile_free(p);
+        return -ENOMEM;
+    }
+    *profile = p;
+    return 0;
+}
+
+void cp__profile_free(struct cp__profile *p)
+{
+    size_t i;
+
+    if (p == NULL)
+        return;
+    for (i = 0; i < p->n_label_sets; i++)
+        cp_labels_unref(p->label_sets[i].labels);
+    for (i = 0; i < p->n_names; i++)
+        free(p->names[i]);
+    cp__mappings_free(&p->mappings);
+    cp__strings_free(&p->strings);
+    cp__table_free(&p->stack_table);
+    cp__table_free(&p->frame_table);
+    cp__table_free(&p->label_table);
+    cp__table_free(&p->function_table);
+    free(p->stacks);
+    free(p->stack_frames);
+    free(p->frames);
+    free(p->names);
+    free(p->label_sets);
+    free(p->lines);
+    free(p->functions);
+    free(p->label_strings);
+    free(p->uses);
+    free(p);
+}
+
+/* ---- Labels -------------------------------------------------------------------------------- */
+
+static uint32_t hash_labels(const struct cp_labels *labels)
+{
+    size_t n = cp_labels_count(labels);
+    uint64_t hash = n;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        hash = cp__hash_add_string(hash, cp_labels_key(labels, i));
+        hash = cp__hash_add_string(hash, cp_labels_value(labels, i));
+    }
+    return cp__hash_end(hash);
+}
+
+static bool same_labels(const struct cp_labels *a, const struct cp_labels *b)
+{
+    size_t n = cp_labels_count(a);
+    size_t i;
+
+    if (n != cp_labels_count(b))
+        return false;
+    for (i = 0; i < n; i++)
+        if (strcmp(cp_labels_key(a, i), cp_labels_key(b, i)) != 0 ||
+            strcmp(cp_labels_value(a, i), cp_labels_value(b, i)) != 0)
+            return false;
+    return true;
+}
+
+/* The number, plus 1, of the set of equal labels; where there is none, the number that the next one gets. */
+static uint32_t find_labels(const struct cp__profile *p, const struct cp_labels *labels)
+{
+    uint32_t hash, number;
+    size_t at;
+
+    if (cp_labels_count(labels) == 0)
+        return 0;
+    if (p->last_labels != 0 && p->label_sets[p->last_labels - 1].labels == labels)
+        return p->last_labels;
+    hash = hash_labels(labels);
+    at = hash;
+    while (cp__table_next(&p->label_table, hash, &at, &number))
+        if (same_labels(p->label_sets[number].labels, labels))
+            return number + 1;
+    return (uint32_t)p->n_label_sets + 1;
+}
+
+static int reserve_labels(struct cp__profile *p)
+{
+    if (CP__RESERVE(p->label_sets, p->label_sets_capacity, p->n_label_sets + 1) < 0)
+        return -ENOMEM;
+    return cp__table_reserve(&p->label_table, 1);
+}
+
+/* Adds a set for which there is room. */
+static void add_labels(struct cp__profile *p, struct cp_labels *labels)
+{
+    cp__table_insert(&p->label_table, hash_labels(labels), (uint32_t)p->n_label_sets);
+    p->label_sets[p->n_label_sets++] = (struct cp__label_set){.labels = cp_labels_ref(labels)};
+}
+
+/* ---- Frames -------------------------------------------------------------------------------- */
+
+static uint64_t hash_frame(uint64_t hash, const struct cp__frame_key *key)
+{
+    return cp__hash_add(hash, key->address ^ (uint64_t)key->name << 48);
+}
+
+static bool same_frame(const struct cp__frame *frame, const struct cp__frame_key *key)
+{
+    return frame->address == key->address && frame->name == key->name;
+}
+
+/* Finds the frame, or adds it to where there is room for it; its number. */
+static uint32_t find_frame(struct cp__profile *p, const struct cp__frame_key *key)
+{
+    uint32_t hash = cp__hash_end(hash_frame(0, key));
+    size_t at = hash;
+    uint32_t number;
+
+    while (cp__table_next(&p->frame_table, hash, &at, &number))
+        if (same_frame(&p->frames[number], key))
+            return number;
+    if (key->name == 0 && cp__mappings_find(&p->mappings, key->address) == p->mappings.n &&
+        now_ns() - p->noted_ns >= NOTE_INTERVAL_NS)
+        note_mappings(p); /* it will be tried again when the profile is written */
+    number = (uint32_t)p->n_frames++;
+    p->frames[number] = (struct cp__frame){.address = key->address, .name = key->name};
+    cp__table_insert(&p->frame_table, hash, number);
+    return number;
+}
+
+/* Finds or adds the name that stands in for a frame; *number is its number plus 1. There are few of them. */
+static int find_name(struct cp__profile *p, const char *text, uint32_t *number)
+{
+    size_t i;
+    char *copy;
+
+    for (i = 0; i < p->n_names; i++) {
+        if (strcmp(p->names[i], text) == 0) {
+            *number = (uint32_t)i + 1;
+            return 0;
+        }
+    }
+    if (CP__RESERVE(p->names, p->names_capacity, p->n_names + 1) < 0)
+        return -ENOMEM;
+    copy = strdup(text);
+    if (copy == NULL)
+        return -ENOMEM;
+    p->names[p->n_names++] = copy;
+    *number = (uint32_t)p->n_names;
+    return 0;
+}
+
+/* ---- Stacks -------------------------------------------------------------------------------- */
+
+static bool same_stack(const struct cp__profile *p, const struct cp__stack *stack, const struct key *key)
+{
+    uint32_t i;
+
+    if (stack->depth != key->depth || stack->labels != key->labels)
+        return false;
+    for (i = 0; i < key->depth; i++)
+        if (!same_frame(&p->frames[p->stack_frames[stack->first + i]], &key->frames[i]))
+            return false;
+    return true;
+}
+
+static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash, uint64_t weight)
+{
+    struct cp__stack stack = {weight, p->n_stack_frames, key->depth, key->labels};
+    uint32_t i;
+
+    if (CP__RESERVE(p->stacks, p->stacks_capacity, p->n_stacks + 1) < 0 ||
+        CP__RESERVE(p->stack_frames, p->stack_frames_capacity, p->n_stack_frames + key->depth) < 0 ||
+        CP__RESERVE(p->frames, p->frames_capacity, p->n_frames + key->depth) < 0 ||
+        cp__table_reserve(&p->frame_table, key->depth) < 0 || cp__table_reserve(&p->stack_table, 1) < 0)
+        return -ENOMEM;
+    for (i = 0; i < key->depth; i++)
+        p->stack_frames[p->n_stack_frames++] = find_frame(p, &key->frames[i]);
+    cp__table_insert(&p->stack_table, hash, (uint32_t)p->n_stacks);
+    p->stacks[p->n_stacks++] = stack;
+    return 0;
+}
+
+static int fold(struct cp__profile *p, const struct key *key, uint64_t weight)
+{
+    uint64_t mixed = key->labels;
+    uint32_t hash, number, i;
+    size_t at;
+
+    for (i = 0; i < key->depth; i++)
+        mixed = hash_frame(mixed, &key->frames[i]);
+    hash = cp__hash_end(mixed);
+    at = hash;
+    while (cp__table_next(&p->stack_table, hash, &at, &number)) {
+        if (same_stack(p, &p->stacks[number], key)) {
+            p->stacks[number].weight += weight;
+            return 0;
+        }
+    }
+    return add_stack(p, key, hash, weight);
+}
+
+static int append_name(struct cp__profile *p, struct key *key, const char *text)
+{
+    struct cp__frame_key *frame = &key->frames[key->depth++];
+
+    frame->address = 0;
+    return find_name(p, text, &frame->name);
+}
+
+/* What the flags say stands where the callers would that are not known. */
+static int append_flags(struct cp__profile *p, struct key *key, const struct cp_sample *sample)
+{
+    int result = 0;
+
+    if ((sample->flags & CP_SAMPLE_UNDELIVERED) != 0)
+        result = append_name(p, key, "[signal undelivered]");
+    if (result == 0 && (sample->flags & CP_SAMPLE_TRUNCATED) != 0)
+        result = append_name(p, key, "[truncated: more than 256 frames]");
+    if (result == 0 && ((sample->flags & CP_SAMPLE_FOREIGN_SP) != 0 || key->depth == 0))
+        result = append_name(p, key, "[unknown stack]");
+    return result;
+}
+
+int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
+{
+    struct key key;
+    bool is_new;
+    uint32_t i;
+
+    key.depth = sample->depth < CP_MAX_FRAMES ? sample->depth : CP_MAX_FRAMES;
+    for (i = 0; i < key.depth; i++)
+        key.frames[i] = (struct cp__frame_key){.address = sample->frames[i] - (i > 0)};
+    key.labels = find_labels(p, sample->labels);
+    is_new = key.labels > p->n_label_sets;
+    if (append_flags(p, &key, sample) < 0 || (is_new && reserve_labels(p) < 0) ||
+        fold(p, &key, sample->weight) < 0)
+        return -ENOMEM;
+    if (is_new)
+        add_labels(p, sample->labels);
+    p->last_labels = key.labels;
+    return 0;
+}
+
+int cp__profile_add_named(struct cp__profile *p, const char *frame, uint64_t weight)
+{
+    struct key key = {.depth = 0};
+
+    if (append_name(p, &key, frame) < 0)
+        return -ENOMEM;
+    return fold(p, &key, weight);
+}
+
+/* ---- Writing ------------------------------------------------------------------------------- */
+
+int cp__profile_write(struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
+                      struct cp_error *err)
+{
+    if (note_mappings(profile) < 0 || cp__profile_resolve(profile) < 0)
+        return cp__error(
+            err, -ENOMEM,
+            "The profile could not be written: not enough memory to look up function names. It is "
+            "kept, and can be written when memory is free.");
+    return cp__profile_encode(profile, meta, w, err);
+}

@@ -1,0 +1,38 @@
+/*
+ * A profile being built: samples folded together while they come in, symbolised and encoded once at the end.
+ * One thread at a time.
+ */
+#ifndef COUNTERPOINT_PPROF_PROFILE_H
+#define COUNTERPOINT_PPROF_PROFILE_H
+
+#include "pprof.h"
+
+struct cp__profile;
+
+/* What stands in the file beside the samples. */
+struct cp__profile_meta {
+    const char *sample_type; /* second sample type: "cpu" for timer and clocks, else the event's name */
+    const char *sample_unit; /* "nanoseconds" or "count" */
+    uint64_t period;         /* in sample_unit; a sample's second value is its weight times this */
+    int64_t time_ns;         /* wall clock at the start */
+    int64_t duration_ns;
+    const char *const *comments;
+    size_t n_comments;
+};
+
+/* -ENOMEM or 0. Notes the mappings of the process as they are now; so does cp__profile_write(). */
+int cp__profile_new(struct cp__profile **profile);
+void cp__profile_free(struct cp__profile *profile);
+
+/* Folds a sample in; takes its own reference of the labels. -ENOMEM leaves the profile as it was. */
+int cp__profile_add(struct cp__profile *profile, const struct cp_sample *sample);
+/* Adds weight to a sample of a single frame that stands for no address: "[dropped: sample buffer full]".
+ * Readers take (...) and <...> in a name for C++ and cut them out. */
+int cp__profile_add_named(struct cp__profile *profile, const char *frame, uint64_t weight);
+
+/* Encodes the profile, gzipped, to w (ops->write only). May be called more than once; without samples in
+ * between it writes the same bytes again. Errors: the writer's, -ENOMEM; nothing is lost then. */
+int cp__profile_write(struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
+                      struct cp_error *err);
+
+#endif

@@ -1,0 +1,100 @@
+/* What a profile holds: profile.c folds samples into it, resolve.c finds out what the frames are,
+ * encode.c writes it. */
+#ifndef COUNTERPOINT_PPROF_PROFILE_DATA_H
+#define COUNTERPOINT_PPROF_PROFILE_DATA_H
+
+#include "mapping.h"
+#include "profile.h"
+#include "table.h"
+
+/* An instruction that samples were taken in or called from, or a name that stands in for one: a Location. */
+struct cp__frame {
+    uint64_t address; /* for a return address: the byte before it, the last one of the call; 0: a name */
+    uint32_t name;    /* number in names, plus 1; 0: an address */
+
+    /* what resolve.c found out */
+    bool is_resolved;
+    uint32_t mapping; /* number in mappings, plus 1; 0: in none */
+    uint32_t n_lines;
+    size_t first_line; /* number in lines */
+};
+
+struct cp__line {
+    uint32_t function; /* number in functions */
+    uint32_t line;
+};
+
+struct cp__function {
+    uint32_t name; /* numbers in strings */
+    uint32_t file;
+    uint32_t start_line;
+};
+
+/* A distinct stack under distinct labels, and the weight of its samples. */
+struct cp__stack {
+    uint64_t weight;
+    size_t first; /* frame number in stack_frames, leaf first */
+    uint32_t depth;
+    uint32_t labels; /* number in label_sets, plus 1; 0: none */
+};
+
+struct cp__label_set {
+    struct cp_labels *labels; /* with a reference of its own */
+    size_t first_string;      /* of key, value, key, value ... in label_strings; set when all are resolved */
+};
+
+/* Each kind of thing once: an array (items, n, capacity) and a table that finds an item by what it holds. */
+struct cp__profile {
+    struct cp__stack *stacks;
+    size_t n_stacks, stacks_capacity;
+    struct cp__table stack_table;
+    uint32_t *stack_frames;
+    size_t n_stack_frames, stack_frames_capacity;
+
+    struct cp__frame *frames;
+    size_t n_frames, frames_capacity;
+    struct cp__table frame_table;
+    char **names;
+    size_t n_names, names_capacity;
+
+    struct cp__label_set *label_sets;
+    size_t n_label_sets, label_sets_capacity;
+    struct cp__table label_table;
+    uint32_t last_labels; /* plus 1: those of the last sample */
+
+    struct cp__mappings mappings;
+    int64_t noted_ns; /* when the mappings were noted last, CLOCK_MONOTONIC */
+
+    /* what resolve.c found out */
+    struct cp__line *lines;
+    size_t n_lines, lines_capacity;
+    struct cp__function *functions;
+    size_t n_functions, functions_capacity;
+    struct cp__table function_table;
+    uint32_t *label_strings;
+    size_t n_label_strings, label_strings_capacity;
+    size_t n_resolved_label_sets;
+    struct cp__mapping_use *uses; /* one for each mapping */
+    size_t uses_capacity;
+    struct cp__strings strings; /* the first is "" */
+};
+
+/* What the file says of a mapping. */
+struct cp__mapping_use {
+    uint32_t id; /* in the file; 0: not in it */
+    uint32_t file;
+    uint32_t build_id;
+    bool has_functions; /* some frames have; the format's own symboliser sets these in the same way */
+    bool has_files;
+    bool has_lines;
+    bool has_inlining;
+};
+
+/* Resolves what was not resolved before. -ENOMEM or 0. */
+int cp__profile_resolve(struct cp__profile *profile);
+
+/* Writes a resolved profile, with a fixed amount of memory. Errors as cp__profile_write(). */
+int cp__profile_encode(const struct cp__profile *profile, const struct cp__profile_meta *meta,
+                       struct cp_writer *w, struct cp_error *err);
+
+#endif

@@ -1,0 +1,184 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/error.h"
+#include "session.h"
+#include "writer.h"
+
+/* ---- Losses ---------------------------------------------------------------------------------- */
+
+int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats)
+{
+    const struct {
+        const char *frame;
+        uint64_t periods;
+    } losses[] = {
+        {"[dropped: sample buffer full]", stats->dropped},
+        {"[lost: perf ring full]", stats->lost},
+        {"[lost: no memory to fold samples]", part->unfolded},
+    };
+    int result = 0;
+
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0] && result == 0; i++) {
+        if (losses[i].periods != 0)
+            result = cp__profile_add_named(part->profile, losses[i].frame, losses[i].periods);
+    }
+    return result;
+}
+
+/* ---- Comments -------------------------------------------------------------------------------- */
+
+#define MAX_COMMENTS 16
+
+struct comments {
+    char text[MAX_COMMENTS][256];
+    const char *list[MAX_COMMENTS];
+    size_t n;
+};
+
+static void __attribute__((format(printf, 2, 3))) say(struct comments *comments, const char *format, ...)
+{
+    va_list arguments;
+
+    if (comments->n == MAX_COMMENTS)
+        return;
+    va_start(arguments, format);
+    vsnprintf(comments->text[comments->n], sizeof comments->text[0], format, arguments);
+    va_end(arguments);
+    comments->list[comments->n] = comments->text[comments->n];
+    comments->n++;
+}
+
+static bool is_time(const struct cp__part *part)
+{
+    enum cp_event_kind kind = cp_event_kind(part->event.event);
+
+    return kind == CP_EVENT_TIMER || kind == CP_EVENT_CLOCK;
+}
+
+uint64_t cp__part_period(const struct cp__part *part)
+{
+    if (cp_event_kind(part->event.event) == CP_EVENT_TIMER)
+        return 1000000000u / part->config.hz;
+    return part->config.period;
+}
+
+static void say_engine(struct comments *comments, const struct cp__part *part,
+                       const struct cp_slot_stats *stats)
+{
+    if (cp_event_kind(part->event.event) == CP_EVENT_TIMER)
+        say(comments, "engine: timer, a POSIX timer on the CPU clock of each thread, SIGPROF to that thread");
+    else
+        say(comments, "engine: %s through perf_event_open on each thread, %s mode, SIGPROF to that thread",
+            part->event.name, part->config.is_kernel_included ? "user and kernel" : "user");
+    say(comments,
+        "threads: %" PRIu32 " sampled, %" PRIu32
+        " without a perf ring (signals counted, not records), %" PRIu32 " refused%s%s",
+        stats->ms, stats->ms_ringless, stats->ms_refused, stats->ms_refused != 0 ? ": " : "",
+        stats->ms_refused != 0 ? strerror(-stats->refused_errno) : "");
+}
+
+static void say_rate(struct comments *comments, const struct cp__part *part,
+                     const struct cp_slot_stats *stats)
+{
+    double period = (double)cp__part_period(part);
+    double count = (double)stats->count;
+
+    if (stats->count == 0)
+        return;
+    if (is_time(part))
+        say(comments,
+            "rate: asked %.6g samples a CPU second, delivered %.6g in %.6g signals, over %.3f CPU seconds",
+            1e9 / period, (double)stats->samples / count * 1e9, (double)stats->signals / count * 1e9,
+            count / 1e9);
+    else
+        say(comments, "rate: asked a sample every %.0f, delivered one every %.1f, of %" PRIu64 " counted",
+            period, stats->samples == 0 ? 0 : count / (double)stats->samples, stats->count);
+    say(comments, "coverage: %" PRIu64 " samples, %.2f %% of the event's own count", stats->samples,
+        100.0 * (double)stats->samples * period / count);
+    if (stats->time_running < stats->time_enabled)
+        say(comments, "multiplexed: the event had a counter for %.1f %% of the time",
+            100.0 * (double)stats->time_running / (double)stats->time_enabled);
+}
+
+static void say_losses(struct comments *comments, const struct cp__part *part,
+                       const struct cp_slot_stats *stats)
+{
+    const struct {
+        const char *what;
+        uint64_t n;
+    } counts[] = {
+        {"dropped (sample buffer full)", stats->dropped},
+        {"lost (perf ring full)", stats->lost},
+        {"unfolded (no memory)", part->unfolded},
+        {"throttled by the kernel", stats->throttled},
+        {"undelivered (SIGPROF blocked too long)", stats->undelivered},
+        {"truncated stacks", stats->truncated},
+        {"periods folded into a later sample", stats->overruns},
+        {"foreign SIGPROFs", stats->foreign},
+    };
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        if (counts[i].n != 0)
+            say(comments, "%s: %" PRIu64, counts[i].what, counts[i].n);
+        any = any || (i < 3 && counts[i].n != 0);
+    }
+    if (!any && stats->ms_refused == 0)
+        say(comments, "losses: none");
+    if (stats->handler_replaced)
+        say(comments, "incomplete: another SIGPROF handler was installed while this profile was taken");
+}
+
+/* ---- Writing --------------------------------------------------------------------------------- */
+
+/* A write to a pipe that nobody reads is an error to report, not a reason to kill the program. */
+static int write_without_sigpipe(struct cp__profile *profile, const struct cp__profile_meta *meta,
+                                 struct cp_writer *w, struct cp_error *err)
+{
+    const struct timespec now = {0, 0};
+    sigset_t pipe_only;
+    int result;
+
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE); /* blocked on this thread, as all are: see cp__thread_start() */
+    result = w->ops->begin == NULL ? 0 : w->ops->begin(w);
+    if (result == 0)
+        result = cp__profile_write(profile, meta, w, err);
+    if (w->ops->end != NULL && (w->fd >= 0 || w->ops->begin == NULL)) {
+        int ended = w->ops->end(w);
+
+        result = result < 0 ? result : ended;
+    }
+    sigtimedwait(&pipe_only, NULL, &now);
+    if (result < 0)
+        cp__error(err, result,
+                  "The profile could not be written to its %s: %s. It is kept and can be written again.",
+                  w->ops->what, strerror(-result));
+    return result;
+}
+
+int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, struct cp_error *err)
+{
+    struct cp__part *part = &session->parts[i];
+    const struct cp_slot_stats *stats = &session->stats[i];
+    struct comments comments = {.n = 0};
+    const bool time = is_time(part);
+    struct cp__profile_meta meta = {.sample_type = time ? "cpu" : part->event.name,
+                                    .sample_unit = time ? "nanoseconds" : "count",
+                                    .period = cp__part_period(part),
+                                    .time_ns = session->time_ns,
+                                    .duration_ns = session->duration_ns,
+                                    .comments = comments.list};
+
+    say_engine(&comments, part, stats);
+    say_rate(&comments, part, stats);
+    say_losses(&comments, part, stats);
+    meta.n_comments = comments.n;
+    return write_without_sigpipe(part->profile, &meta, w, err);
+}

@@ -1,0 +1,234 @@
+/* Finding out what frames are: once for each, also where the profile is written several times. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "profile_data.h"
+#include "symbol.h"
+
+/* ---- Lines and functions ------------------------------------------------------------------- */
+
+static int add_function(struct cp__profile *p, const struct cp__function *function, uint32_t hash,
+                        uint32_t *number)
+{
+    if (CP__RESERVE(p->functions, p->functions_capacity, p->n_functions + 1) < 0 ||
+        cp__table_reserve(&p->function_table, 1) < 0)
+        return -ENOMEM;
+    *number = (uint32_t)p->n_functions;
+    cp__table_insert(&p->function_table, hash, *number);
+    p->functions[p->n_functions++] = *function;
+    return 0;
+}
+
+static int find_function(struct cp__profile *p, const struct cp__symbol_line *line, uint32_t *number)
+{
+    struct cp__function f = {.start_line = line->start_line}, *known;
+    uint32_t hash;
+    size_t at;
+
+    if ((line->function != NULL && cp__strings_add(&p->strings, line->function, &f.name) < 0) ||
+        (line->file != NULL && cp__strings_add(&p->strings, line->file, &f.file) < 0))
+        return -ENOMEM;
+    hash = cp__hash_end(cp__hash_add(cp__hash_add(f.name, f.file), f.start_line));
+    at = hash;
+    while (cp__table_next(&p->function_table, hash, &at, number)) {
+        known = &p->functions[*number];
+        if (known->name == f.name && known->file == f.file && known->start_line == f.start_line)
+            return 0;
+    }
+    return add_function(p, &f, hash, number);
+}
+
+/* Appends a frame's lines; where memory ends on the way they belong to nobody. */
+static int add_lines(struct cp__profile *p, struct cp__frame *frame, const struct cp__symbol_line *lines,
+                     size_t n)
+{
+    size_t first = p->n_lines;
+    struct cp__line line;
+    size_t i;
+
+    if (CP__RESERVE(p->lines, p->lines_capacity, p->n_lines + n) < 0)
+        return -ENOMEM;
+    for (i = 0; i < n; i++) {
+        if (find_function(p, &lines[i], &line.function) < 0)
+            return -ENOMEM;
+        line.line = lines[i].line;
+        p->lines[p->n_lines++] = line;
+    }
+    frame->first_line = first;
+    frame->n_lines = (uint32_t)n;
+    return 0;
+}
+
+static int resolve_name(struct cp__profile *p, struct cp__frame *frame)
+{
+    struct cp__symbol_line line = {.function = p->names[frame->name - 1]};
+
+    if (add_lines(p, frame, &line, 1) < 0)
+        return -ENOMEM;
+    frame->is_resolved = true;
+    return 0;
+}
+
+/* ---- One mapping --------------------------------------------------------------------------- */
+
+/* Frames that lie in one mapping, in order of address. */
+struct batch {
+    struct cp__profile *profile;
+    struct cp__mapping_use *use;
+    struct unresolved {
+        uint64_t address;
+        uint32_t mapping;
+        uint32_t frame;
+    } * frames;
+};
+
+static int take_answer(void *context, size_t i, const struct cp__symbol_line *lines, size_t n,
+                       bool is_inlining_known)
+{
+    struct batch *batch = context;
+    struct cp__mapping_use *use = batch->use;
+    size_t j;
+
+    for (j = 0; j < n; j++) {
+        use->has_functions |= lines[j].function != NULL;
+        use->has_files |= lines[j].file != NULL;
+        use->has_lines |= lines[j].line != 0;
+    }
+    use->has_inlining |= is_inlining_known;
+    return add_lines(batch->profile, &batch->profile->frames[batch->frames[i].frame], lines, n);
+}
+
+static int resolve_batch(struct batch *batch, size_t n)
+{
+    struct cp__profile *p = batch->profile;
+    uint64_t *addresses = malloc(n * sizeof *addresses);
+    uint32_t mapping = batch->frames[0].mapping;
+    int result;
+    size_t i;
+
+    if (addresses == NULL)
+        return -ENOMEM;
+    for (i = 0; i < n; i++)
+        addresses[i] = batch->frames[i].address;
+    batch->use = &p->uses[mapping];
+    result = cp__symbolise(&p->mappings.items[mapping], addresses, n, take_answer, batch);
+    for (i = 0; i < n && result == 0; i++) {
+        p->frames[batch->frames[i].frame].is_resolved = true;
+        p->frames[batch->frames[i].frame].mapping = mapping + 1;
+    }
+    free(addresses);
+    return result;
+}
+
+/* ---- All of them --------------------------------------------------------------------------- */
+
+static int compare(const void *left, const void *right)
+{
+    const struct unresolved *a = left, *b = right;
+
+    if (a->mapping != b->mapping)
+        return a->mapping < b->mapping ? -1 : 1;
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+/* Lists the frames that lie in a mapping and are not resolved yet; the others are made do with here. */
+static int list_unresolved(struct cp__profile *p, struct unresolved *list, size_t *n)
+{
+    struct cp__frame *frame;
+    size_t mapping;
+    size_t i;
+
+    *n = 0;
+    for (i = 0; i < p->n_frames; i++) {
+        frame = &p->frames[i];
+        if (frame->is_resolved)
+            continue;
+        if (frame->name != 0) {
+            if (resolve_name(p, frame) < 0)
+                return -ENOMEM;
+            continue;
+        }
+        mapping = cp__mappings_find(&p->mappings, frame->address);
+        if (mapping < p->mappings.n)
+            list[(*n)++] = (struct unresolved){frame->address, (uint32_t)mapping, (uint32_t)i};
+    }
+    qsort(list, *n, sizeof *list, compare);
+    return 0;
+}
+
+static int resolve_frames(struct cp__profile *p)
+{
+    struct unresolved *list = malloc((p->n_frames + 1) * sizeof *list);
+    size_t n, first, end;
+    int result;
+
+    if (list == NULL)
+        return -ENOMEM;
+    result = list_unresolved(p, list, &n);
+    for (first = 0; first < n && result == 0; first = end) {
+        for (end = first; end < n && list[end].mapping == list[first].mapping; end++)
+            ;
+        result = resolve_batch(&(struct batch){.profile = p, .frames = list + first}, end - first);
+    }
+    free(list);
+    return result;
+}
+
+static int resolve_labels(struct cp__profile *p)
+{
+    const struct cp_labels *labels;
+    size_t first, n, i;
+
+    for (; p->n_resolved_label_sets < p->n_label_sets; p->n_resolved_label_sets++) {
+        labels = p->label_sets[p->n_resolved_label_sets].labels;
+        n = cp_labels_count(labels);
+        first = p->n_label_strings;
+        if (CP__RESERVE(p->label_strings, p->label_strings_capacity, first + 2 * n) < 0)
+            return -ENOMEM;
+        for (i = 0; i < n; i++)
+            if (cp__strings_add(&p->strings, cp_labels_key(labels, i), &p->label_strings[first + 2 * i]) <
+                    0 ||
+                cp__strings_add(&p->strings, cp_labels_value(labels, i),
+                                &p->label_strings[first + 2 * i + 1]) < 0)
+                return -ENOMEM;
+        p->label_sets[p->n_resolved_label_sets].first_string = first;
+        p->n_label_strings += 2 * n;
+    }
+    return 0;
+}
+
+/* Numbers the mappings that the file needs: the program's, which readers expect first, and those with
+ * frames. */
+static int number_mappings(struct cp__profile *p)
+{
+    struct cp__mapping_use *use;
+    uint32_t id = 0;
+    size_t i;
+
+    for (i = 0; i < p->n_frames; i++)
+        if (p->frames[i].mapping != 0)
+            p->uses[p->frames[i].mapping - 1].id = 1;
+    for (i = 0; i < p->mappings.n; i++) {
+        use = &p->uses[i];
+        if (i > 0 && use->id == 0)
+            continue;
+        use->id = ++id;
+        if (cp__strings_add(&p->strings, p->mappings.items[i].file, &use->file) < 0 ||
+            (p->mappings.items[i].build_id != NULL &&
+             cp__strings_add(&p->strings, p->mappings.items[i].build_id, &use->build_id) < 0))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+int cp__profile_resolve(struct cp__profile *p)
+{
+    size_t known = p->uses_capacity;
+
+    if (CP__RESERVE(p->uses, p->uses_capacity, p->mappings.n) < 0)
+        return -ENOMEM;
+    memset(p->uses + known, 0, (p->uses_capacity - known) * sizeof *p->uses);
+    if (resolve_frames(p) < 0 || resolve_labels(p) < 0 || number_mappings(p) < 0)
+        return -ENOMEM;
+    return 0;
+}

@@ -1,0 +1,242 @@
+#include "session.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/error.h"
+#include "writer.h"
+
+#define READ_INTERVAL_MS 50
+#define THREAD_STACK_SIZE ((size_t)2 << 20) /* libdw's parsers recurse */
+
+int64_t cp__now_ns(int clock)
+{
+    struct timespec ts = {0, 0};
+
+    clock_gettime(clock, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+int cp__thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
+{
+    pthread_attr_t attributes;
+    sigset_t all;
+    sigset_t old;
+    int result;
+
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, THREAD_STACK_SIZE);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    result = pthread_create(thread, &attributes, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
+    return -result;
+}
+
+/* ---- The profile-writer thread --------------------------------------------------------------- */
+
+static void fold(void *context, const struct cp_sample *sample)
+{
+    struct cp__part *part = context;
+
+    if (cp__profile_add(part->profile, sample) < 0)
+        part->unfolded += sample->weight;
+}
+
+static void read_all(struct cp_session *session)
+{
+    for (size_t i = 0; i < session->n; i++)
+        cp_slots_read(session->slots[i], fold, &session->parts[i]);
+}
+
+static void *collect(void *arg)
+{
+    struct cp_session *session = arg;
+
+    for (;;) {
+        uint32_t token = cp_slots_token();
+        /* acquire: pairs with the release in stop(); the slots have stopped, so this is the last round */
+        bool last = cp_load_acquire(&session->stopping) != 0;
+
+        read_all(session);
+        if (last)
+            return NULL;
+        cp_slots_wait(token, READ_INTERVAL_MS);
+    }
+}
+
+int cp__session_collect(struct cp_session *session)
+{
+    return cp__thread_start(&session->thread, collect, session);
+}
+
+/* ---- Stop ------------------------------------------------------------------------------------ */
+
+/* Under the session's lock. */
+static void stop(struct cp_session *session)
+{
+    cp_slots_stop(session->slots, session->n);
+    session->duration_ns = cp__now_ns(CLOCK_MONOTONIC) - session->started_ns;
+    cp_store_release(&session->stopping, 1); /* pairs with the acquire in collect() */
+    cp_slots_wake();
+    pthread_join(session->thread, NULL);
+    for (size_t i = 0; i < session->n; i++) {
+        struct cp__part *part = &session->parts[i];
+
+        cp_slots_stats(session->slots[i], &session->stats[i]);
+        if (cp__report_losses(part, &session->stats[i]) < 0)
+            part->unfolded++; /* the comment tells at least that something is missing */
+    }
+    cp_slots_release(session->slots, session->n);
+    session->running = false;
+}
+
+static void *write_parts(void *arg)
+{
+    struct cp_session *session = arg;
+
+    for (size_t i = 0; i < session->n; i++) {
+        struct cp__part *part = &session->parts[i];
+
+        if (part->written)
+            continue;
+        part->result = cp__report_write(session, i, &part->writer, &part->error);
+        part->written = part->result == 0;
+    }
+    return NULL;
+}
+
+static int run(void *(*fn)(void *), void *arg, struct cp_error *err)
+{
+    pthread_t thread;
+    int result = cp__thread_start(&thread, fn, arg);
+
+    if (result < 0)
+        return cp__error(err, result,
+                         "No thread could be started to write the profile: %s. It is kept; try again.",
+                         strerror(-result));
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+static int check_process(const struct cp_session *session, struct cp_error *err)
+{
+    if (session->pid == getpid())
+        return 0;
+    return cp__error(
+        err, -ECHILD,
+        "This profiling session belongs to process %d, from which this one was forked; it goes on there. "
+        "Start one of your own here.",
+        (int)session->pid);
+}
+
+int cp_session_stop(struct cp_session *session, struct cp_error *err)
+{
+    int result = check_process(session, err);
+
+    if (result < 0)
+        return result;
+    cp__lock(&session->lock);
+    if (session->running)
+        stop(session);
+    result = run(write_parts, session, err);
+    for (size_t i = 0; i < session->n && result == 0; i++) {
+        if (!session->parts[i].written) {
+            result = session->parts[i].result;
+            if (err != NULL)
+                *err = session->parts[i].error;
+        }
+    }
+    cp__unlock(&session->lock);
+    return result;
+}
+
+/* ---- Write, stats, close --------------------------------------------------------------------- */
+
+struct write_job {
+    struct cp_session *session;
+    size_t i;
+    struct cp_writer writer;
+    struct cp_error *err;
+    int result;
+};
+
+static void *write_elsewhere(void *arg)
+{
+    struct write_job *job = arg;
+
+    job->result = job->writer.ops->open == NULL ? 0 : job->writer.ops->open(&job->writer, job->err);
+    if (job->result < 0)
+        return NULL;
+    job->result = cp__report_write(job->session, job->i, &job->writer, job->err);
+    if (job->writer.ops->close != NULL)
+        job->writer.ops->close(&job->writer);
+    return NULL;
+}
+
+int cp_session_write(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err)
+{
+    struct write_job job = {.session = session, .i = i, .writer = w, .err = err};
+    int result = check_process(session, err);
+
+    if (result < 0)
+        return result;
+    if (i >= session->n)
+        return cp__error(err, -EINVAL, "The session has no option %zu: it was started with %zu.", i,
+                         session->n);
+    cp__lock(&session->lock);
+    if (session->running)
+        result = cp__error(err, -EBUSY,
+                           "The session still runs. Stop it before its profile is written elsewhere.");
+    else
+        result = run(write_elsewhere, &job, err);
+    if (result == 0) {
+        result = job.result;
+        if (result == 0)
+            session->parts[i].written = true;
+    }
+    cp__unlock(&session->lock);
+    return result;
+}
+
+bool cp__session_is_running(struct cp_session *session)
+{
+    bool running;
+
+    cp__lock(&session->lock);
+    running = session->running;
+    cp__unlock(&session->lock);
+    return running;
+}
+
+int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats *stats)
+{
+    if (i >= session->n)
+        return -EINVAL;
+    cp__lock(&session->lock);
+    if (session->running && session->pid == getpid())
+        cp_slots_stats(session->slots[i], stats);
+    else
+        *stats = session->stats[i];
+    cp__unlock(&session->lock);
+    return 0;
+}
+
+void cp_session_close(struct cp_session *session)
+{
+    if (session == NULL)
+        return;
+    cp__default_forget(session);
+    if (session->pid == getpid()) {
+        cp__lock(&session->lock);
+        if (session->running)
+            stop(session);
+        cp__unlock(&session->lock);
+    }
+    cp__session_free(session);
+}

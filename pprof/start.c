@@ -1,0 +1,168 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/error.h"
+#include "session.h"
+#include "writer.h"
+
+/* ---- Checks ---------------------------------------------------------------------------------- */
+
+static int check_count(size_t n, struct cp_error *err)
+{
+    if (n == 0)
+        return cp__error(err, -EINVAL, "No event was given: a session takes 1 to %d options.", CP_EV_MAX);
+    if (n > CP_EV_MAX)
+        return cp__error(err, -EINVAL, "%zu events were given: a session takes 1 to %d options.", n,
+                         CP_EV_MAX);
+    return 0;
+}
+
+static int name_event(const struct cp_profiling_option *option, struct cp_event_spec *spec,
+                      struct cp_error *err)
+{
+    char name[24];
+
+    if (option->name != NULL)
+        return cp_event_parse(option->name, spec, err);
+    if (option->event != CP_CPUPROF_HW_RAW)
+        return cp_event_parse(cp_event_name(option->event), spec, err);
+    snprintf(name, sizeof name, "r%llx", (unsigned long long)option->raw_event);
+    return cp_event_parse(name, spec, err);
+}
+
+static int take_option(struct cp__part *part, const struct cp_profiling_option *option, struct cp_error *err)
+{
+    int result = name_event(option, &part->event, err);
+
+    if (result < 0)
+        return result;
+    part->writer = option->writer;
+    if (part->writer.ops == NULL)
+        return cp__error(err, -EINVAL,
+                         "The option for %s has no writer. Make one with cp_writer_path() or its like.",
+                         part->event.name);
+    return cp_cpu_profile_config_init(&part->config, &part->event, option->period, err);
+}
+
+static int check_unique_events(const struct cp_session *session, struct cp_error *err)
+{
+    for (size_t i = 0; i < session->n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(session->parts[i].event.name, session->parts[j].event.name) == 0)
+                return cp__error(err, -EINVAL,
+                                 "The event %s was given twice. Give each event once in a session.",
+                                 session->parts[i].event.name);
+        }
+    }
+    return 0;
+}
+
+static int check_unique_writers(const struct cp_session *session, struct cp_error *err)
+{
+    for (size_t i = 0; i < session->n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            const struct cp__part *a = &session->parts[i];
+            const struct cp__part *b = &session->parts[j];
+
+            if (a->writer.ops->same(&a->writer, &b->writer) || b->writer.ops->same(&b->writer, &a->writer))
+                return cp__error(
+                    err, -EINVAL,
+                    "The events %s and %s were given the same %s. Each profile is a file of its own: give "
+                    "each event its own writer.",
+                    b->event.name, a->event.name, a->writer.ops->what);
+        }
+    }
+    return 0;
+}
+
+/* ---- Start ----------------------------------------------------------------------------------- */
+
+static int open_part(struct cp__part *part, struct cp_error *err)
+{
+    int result = part->writer.ops->open == NULL ? 0 : part->writer.ops->open(&part->writer, err);
+
+    if (result < 0)
+        return result;
+    part->opened = true;
+    if (cp__profile_new(&part->profile) < 0)
+        return cp__error(err, -ENOMEM, "There is no memory to build a profile in.");
+    return 0;
+}
+
+static int arm(struct cp_session *session, struct cp_error *err)
+{
+    struct cp_slot_request requests[CP_EV_MAX];
+    int result;
+
+    for (size_t i = 0; i < session->n; i++)
+        requests[i] = (struct cp_slot_request){.event = session->parts[i].event.event,
+                                               .config = session->parts[i].config};
+    session->time_ns = cp__now_ns(CLOCK_REALTIME);
+    session->started_ns = cp__now_ns(CLOCK_MONOTONIC);
+    result = cp_slots_start(requests, session->n, session->slots, err);
+    if (result < 0)
+        return result;
+    result = cp__session_collect(session);
+    if (result < 0) {
+        cp_slots_stop(session->slots, session->n);
+        cp_slots_release(session->slots, session->n);
+        return cp__error(err, result, "The profile-writer thread could not be started: %s.",
+                         strerror(-result));
+    }
+    session->running = true;
+    return 0;
+}
+
+static int start(struct cp_session *session, const struct cp_profiling_option *options, struct cp_error *err)
+{
+    int result = 0;
+
+    for (size_t i = 0; i < session->n && result == 0; i++)
+        result = take_option(&session->parts[i], &options[i], err);
+    if (result == 0)
+        result = check_unique_events(session, err);
+    for (size_t i = 0; i < session->n && result == 0; i++)
+        result = open_part(&session->parts[i], err);
+    if (result == 0)
+        result = check_unique_writers(session, err);
+    return result < 0 ? result : arm(session, err);
+}
+
+void cp__session_free(struct cp_session *session)
+{
+    for (size_t i = session->n; i-- > 0;) {
+        struct cp__part *part = &session->parts[i];
+
+        if (session->pid != getpid())
+            part->writer.created = false; /* the file is the parent's to take away */
+        if (part->opened && part->writer.ops->close != NULL)
+            part->writer.ops->close(&part->writer);
+        cp__profile_free(part->profile);
+    }
+    free(session);
+}
+
+int cp_session_start(struct cp_session **out, const struct cp_profiling_option *options, size_t n,
+                     struct cp_error *err)
+{
+    struct cp_session *session;
+    int result = check_count(n, err);
+
+    if (result < 0)
+        return result;
+    session = calloc(1, sizeof *session);
+    if (session == NULL)
+        return cp__error(err, -ENOMEM, "There is no memory for a profiling session.");
+    session->lock = (struct cp__lock)CP__LOCK_INIT(CP__RANK_SESSION);
+    session->pid = getpid();
+    session->n = n;
+    result = start(session, options, err);
+    if (result < 0)
+        cp__session_free(session);
+    else
+        *out = session;
+    return result;
+}

@@ -1,0 +1,144 @@
+#include "table.h"
+
+#include <string.h>
+
+void *cp__grown(void *array, size_t *capacity, size_t n, size_t element_size)
+{
+    size_t doubled = *capacity < 8 ? 16 : 2 * *capacity;
+    size_t wanted = n > doubled ? n : doubled;
+    size_t bytes;
+
+    if (n <= *capacity && array != NULL)
+        return array;
+    if (__builtin_mul_overflow(wanted, element_size, &bytes))
+        return NULL;
+    array = realloc(array, bytes);
+    if (array != NULL)
+        *capacity = wanted;
+    return array;
+}
+
+static void put(struct cp__table *table, uint32_t hash, uint32_t number_plus_1)
+{
+    size_t at = hash;
+
+    while (table->slots[at & (table->capacity - 1)].number != 0)
+        at++;
+    table->slots[at & (table->capacity - 1)] = (struct cp__table_slot){hash, number_plus_1};
+}
+
+int cp__table_reserve(struct cp__table *table, size_t n)
+{
+    struct cp__table old = *table;
+    size_t needed = old.used + n;
+    size_t i;
+
+    if (needed <= old.capacity / 4 * 3)
+        return 0;
+    if (needed >= UINT32_MAX)
+        return -ENOMEM;
+    table->capacity = old.capacity == 0 ? 16 : old.capacity;
+    while (needed > table->capacity / 4 * 3)
+        table->capacity *= 2;
+    table->slots = calloc(table->capacity, sizeof *table->slots);
+    if (table->slots == NULL) {
+        *table = old;
+        return -ENOMEM;
+    }
+    for (i = 0; i < old.capacity; i++)
+        if (old.slots[i].number != 0)
+            put(table, old.slots[i].hash, old.slots[i].number);
+    free(old.slots);
+    return 0;
+}
+
+void cp__table_insert(struct cp__table *table, uint32_t hash, uint32_t number)
+{
+    put(table, hash, number + 1);
+    table->used++;
+}
+
+void cp__table_free(struct cp__table *table)
+{
+    free(table->slots);
+    *table = (struct cp__table){0};
+}
+
+uint64_t cp__hash_add_string(uint64_t hash, const char *text)
+{
+    size_t size = strlen(text);
+    size_t at, n;
+    uint64_t word;
+
+    hash = cp__hash_add(hash, size);
+    for (at = 0; at < size; at += n) {
+        word = 0;
+        n = size - at < sizeof word ? size - at : sizeof word;
+        memcpy(&word, text + at, n);
+        hash = cp__hash_add(hash, word);
+    }
+    return hash;
+}
+
+/* How many bytes the character takes in UTF-8; 0 where there is none. */
+static size_t utf8_size(const unsigned char *s)
+{
+    size_t size = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    uint32_t code = s[0] & (0x7fu >> size);
+    size_t i;
+
+    for (i = 1; i < size; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (s[i] & 0x3f);
+    }
+    if (size == 3 && (code < 0x800 || (code >= 0xd800 && code < 0xe000)))
+        return 0;
+    return size == 4 && (code < 0x10000 || code > 0x10ffff) ? 0 : size;
+}
+
+static void make_utf8(char *text)
+{
+    unsigned char *s = (unsigned char *)text;
+    size_t size;
+
+    for (; *s != '\0'; s += size) {
+        size = utf8_size(s);
+        if (size == 0) {
+            *s = '?';
+            size = 1;
+        }
+    }
+}
+
+int cp__strings_add(struct cp__strings *strings, const char *text, uint32_t *number)
+{
+    size_t size = strlen(text) + 1;
+    uint32_t hash;
+    char *copy;
+    size_t at;
+
+    if (CP__RESERVE(strings->bytes, strings->bytes_capacity, strings->n_bytes + size) < 0 ||
+        CP__RESERVE(strings->offsets, strings->capacity, strings->n + 1) < 0 ||
+        cp__table_reserve(&strings->table, 1) < 0)
+        return -ENOMEM;
+    copy = memcpy(strings->bytes + strings->n_bytes, text, size);
+    make_utf8(copy);
+    hash = cp__hash_end(cp__hash_add_string(0, copy));
+    at = hash;
+    while (cp__table_next(&strings->table, hash, &at, number))
+        if (strcmp(cp__strings_get(strings, *number), copy) == 0)
+            return 0; /* the copy belongs to nobody */
+    strings->offsets[strings->n] = strings->n_bytes;
+    strings->n_bytes += size;
+    *number = (uint32_t)strings->n++;
+    cp__table_insert(&strings->table, hash, *number);
+    return 0;
+}
+
+void cp__strings_free(struct cp__strings *strings)
+{
+    free(strings->bytes);
+    free(strings->offsets);
+    cp__table_free(&strings->table);
+}

@@ -1,0 +1,97 @@
+/* Growing arrays, tables that find an array's elements by what they hold, and strings kept once each. */
+#ifndef COUNTERPOINT_PPROF_TABLE_H
+#define COUNTERPOINT_PPROF_TABLE_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/* Makes room for n elements in all; 0, or -ENOMEM and nothing has changed. */
+#define CP__RESERVE(array, capacity, n)                                                                      \
+    ({                                                                                                       \
+        size_t capacity_ = (capacity);                                                                       \
+        void *array_ = cp__grown((array), &capacity_, (n), sizeof *(array));                                 \
+        if (array_ != NULL) {                                                                                \
+            (array) = array_;                                                                                \
+            (capacity) = capacity_;                                                                          \
+        }                                                                                                    \
+        array_ != NULL ? 0 : -ENOMEM;                                                                        \
+    })
+/* The array, moved where it had to grow; NULL where it could not. */
+void *cp__grown(void *array, size_t *capacity, size_t n, size_t element_size);
+
+/*
+ * An index of elements that have a number: open addressing, at most three quarters full. It knows their
+ * hashes and numbers only; whoever looks one up compares the elements. Zero is an empty one.
+ */
+struct cp__table {
+    struct cp__table_slot {
+        uint32_t hash;
+        uint32_t number; /* plus 1; 0: free */
+    } * slots;
+    size_t capacity; /* a power of 2, or 0 */
+    size_t used;
+};
+
+/* Makes room for n elements more; 0, or -ENOMEM and nothing has changed. */
+int cp__table_reserve(struct cp__table *table, size_t n);
+/* Adds an element that is not there yet, for which there is room. */
+void cp__table_insert(struct cp__table *table, uint32_t hash, uint32_t number);
+void cp__table_free(struct cp__table *table);
+
+/*
+ * Goes through the elements of one hash:
+ *
+ *     size_t at = hash;
+ *     while (cp__table_next(table, hash, &at, &number))
+ */
+static inline bool cp__table_next(const struct cp__table *table, uint32_t hash, size_t *at, uint32_t *number)
+{
+    const struct cp__table_slot *slot;
+
+    if (table->capacity == 0)
+        return false;
+    do {
+        slot = &table->slots[(*at)++ & (table->capacity - 1)];
+        if (slot->number == 0)
+            return false;
+    } while (slot->hash != hash);
+    *number = slot->number - 1;
+    return true;
+}
+
+/* Mixes a word into a hash; cp__hash_end() makes 32 bits of it. */
+static inline uint64_t cp__hash_add(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u; /* 2^64 by the golden ratio */
+    return hash ^ hash >> 29;
+}
+static inline uint32_t cp__hash_end(uint64_t hash)
+{
+    return (uint32_t)(cp__hash_add(hash, 0) >> 32);
+}
+uint64_t cp__hash_add_string(uint64_t hash, const char *text);
+
+/* Strings, each once, numbered in the order in which they came. Zero is an empty set. */
+struct cp__strings {
+    char *bytes;
+    size_t n_bytes;
+    size_t bytes_capacity;
+    size_t *offsets; /* of each string in bytes */
+    size_t n;
+    size_t capacity;
+    struct cp__table table;
+};
+
+/* The number of a string, added where it is new, with "?" for each byte that is not UTF-8: readers of
+ * protocol buffers refuse others. -ENOMEM and nothing has changed, or 0. */
+int cp__strings_add(struct cp__strings *strings, const char *text, uint32_t *number);
+void cp__strings_free(struct cp__strings *strings);
+static inline char *cp__strings_get(const struct cp__strings *strings, uint32_t number)
+{
+    return strings->bytes + strings->offsets[number];
+}
+
+#endif

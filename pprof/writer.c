@@ -1,0 +1,212 @@
+#include "writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/error.h"
+
+int cp__write_all(struct cp_writer *w, const void *data, size_t size)
+{
+    const char *from = data;
+
+    while (size > 0) {
+        ssize_t n = w->ops->write(w, from, size);
+
+        if (n == -EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
+        from += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+static bool same_context(const struct cp_writer *a, const struct cp_writer *b)
+{
+    return a->ops == b->ops && a->context == b->context;
+}
+
+/* ---- Callback -------------------------------------------------------------------------------- */
+
+static ssize_t callback_write(struct cp_writer *w, const void *data, size_t size)
+{
+    ssize_t n = w->write(w->context, data, size);
+
+    return n > (ssize_t)size ? -EIO : n;
+}
+
+static bool same_callback(const struct cp_writer *a, const struct cp_writer *b)
+{
+    return same_context(a, b) && a->write == b->write;
+}
+
+static const struct cp_writer_ops callback_ops = {
+    .what = "callback", .write = callback_write, .same = same_callback};
+
+struct cp_writer cp_writer_callback(cp_write_fn *write_fn, void *context)
+{
+    return (struct cp_writer){.ops = &callback_ops, .write = write_fn, .context = context, .fd = -1};
+}
+
+/* ---- Descriptor and path --------------------------------------------------------------------- */
+
+static ssize_t fd_write(struct cp_writer *w, const void *data, size_t size)
+{
+    ssize_t n = write(w->fd, data, size);
+
+    return n < 0 ? -errno : n;
+}
+
+/* Two descriptors of one regular file would overwrite each other. */
+static bool same_file(const struct cp_writer *a, const struct cp_writer *b)
+{
+    struct stat sa;
+    struct stat sb;
+
+    if (a->fd < 0 || b->fd < 0)
+        return false;
+    if (a->fd == b->fd)
+        return true;
+    return fstat(a->fd, &sa) == 0 && fstat(b->fd, &sb) == 0 && S_ISREG(sa.st_mode) &&
+           sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
+static int fd_open(struct cp_writer *w, struct cp_error *err)
+{
+    int flags = fcntl(w->fd, F_GETFL);
+
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+        return cp__error(err, -EBADF,
+                         "The descriptor %d is not open for writing, so no profile can go there.", w->fd);
+    return 0;
+}
+
+static const struct cp_writer_ops fd_ops = {
+    .what = "descriptor", .open = fd_open, .write = fd_write, .same = same_file};
+
+struct cp_writer cp_writer_fd(int fd)
+{
+    return (struct cp_writer){.ops = &fd_ops, .fd = fd};
+}
+
+static int path_open(struct cp_writer *w, struct cp_error *err)
+{
+    const char *path = w->context;
+
+    w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    w->created = w->fd >= 0;
+    if (w->fd < 0 && errno == EEXIST)
+        w->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (w->fd < 0)
+        return cp__error(err, -errno, "The profile's file \"%.200s\" cannot be written: %s.", path,
+                         strerror(errno));
+    return 0;
+}
+
+static int path_begin(struct cp_writer *w)
+{
+    if (w->fd < 0)
+        w->fd = open(w->context, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (w->fd < 0)
+        return -errno;
+    w->created = false;
+    if (lseek(w->fd, 0, SEEK_SET) == 0 && ftruncate(w->fd, 0) < 0 && errno != EINVAL)
+        return -errno; /* EINVAL: a device */
+    return 0;
+}
+
+/* Some file systems tell of a full disk only now. */
+static int path_end(struct cp_writer *w)
+{
+    int result = close(w->fd) < 0 && errno != EINTR ? -errno : 0;
+
+    w->fd = -1;
+    return result;
+}
+
+static void path_close(struct cp_writer *w)
+{
+    if (w->created)
+        unlink(w->context);
+    if (w->fd >= 0)
+        close(w->fd);
+    w->fd = -1;
+}
+
+static const struct cp_writer_ops path_ops = {.what = "file",
+                                              .open = path_open,
+                                              .begin = path_begin,
+                                              .write = fd_write,
+                                              .end = path_end,
+                                              .close = path_close,
+                                              .same = same_file};
+
+struct cp_writer cp_writer_path(const char *path)
+{
+    return (struct cp_writer){.ops = &path_ops, .context = (void *)(uintptr_t)path, .fd = -1};
+}
+
+/* ---- Stream ---------------------------------------------------------------------------------- */
+
+static ssize_t file_write(struct cp_writer *w, const void *data, size_t size)
+{
+    size_t n;
+
+    errno = 0;
+    n = fwrite(data, 1, size, w->context);
+    if (n == 0)
+        return errno != 0 ? -errno : -EIO;
+    return (ssize_t)n;
+}
+
+static int file_end(struct cp_writer *w)
+{
+    return fflush(w->context) != 0 ? -errno : 0;
+}
+
+static const struct cp_writer_ops file_ops = {
+    .what = "stream", .write = file_write, .end = file_end, .same = same_context};
+
+struct cp_writer cp_writer_file(FILE *file)
+{
+    return (struct cp_writer){.ops = &file_ops, .context = file, .fd = -1};
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+static int memory_begin(struct cp_writer *w)
+{
+    ((struct cp_memory *)w->context)->size = 0;
+    return 0;
+}
+
+static ssize_t memory_write(struct cp_writer *w, const void *data, size_t size)
+{
+    struct cp_memory *memory = w->context;
+
+    if (size > memory->capacity - memory->size) {
+        size_t capacity = (memory->size + size) * 2;
+        unsigned char *grown = realloc(memory->data, capacity);
+
+        if (grown == NULL)
+            return -ENOMEM;
+        memory->data = grown;
+        memory->capacity = capacity;
+    }
+    memcpy(memory->data + memory->size, data, size);
+    memory->size += size;
+    return (ssize_t)size;
+}
+
+static const struct cp_writer_ops memory_ops = {
+    .what = "buffer", .begin = memory_begin, .write = memory_write, .same = same_context};
+
+struct cp_writer cp_writer_memory(struct cp_memory *memory)
+{
+    return (struct cp_writer){.ops = &memory_ops, .context = memory, .fd = -1};
+}

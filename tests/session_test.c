@@ -1,0 +1,290 @@
+/* Sessions: what the option API accepts, that they are independent, and what stands in their profiles. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "session_tools.h"
+
+/* ---- Bad input ------------------------------------------------------------------------------- */
+
+CP_TEST(bad_options_are_refused_in_words)
+{
+    struct cp_memory a = {0};
+    struct cp_memory b = {0};
+    const struct {
+        struct cp_profiling_option option;
+        const char *part;
+    } bad[] = {
+        {cp_event(cp_writer_memory(&a), "bogus", 0), "no event named \"bogus\""},
+        {cp_event(cp_writer_memory(&a), "", 0), "no event named"},
+        {cp_event(cp_writer_memory(&a), NULL, 0), "no event named"},
+        {cp_event(cp_writer_memory(&a), "rxyz", 0), "no event named"},
+        {cp_event(cp_writer_memory(&a), "taskClock", 9999), "smallest is 10000 ns"},
+        {cp_event(cp_writer_memory(&a), "cycles", 1), "smallest is 1000"},
+        {cp_event(cp_writer_memory(&a), "contextSwitches", 0), "no preset"},
+        {cp_event(cp_writer_memory(&a), "taskClock", UINT64_MAX), "too large"},
+        {cp_event((struct cp_writer){.ops = NULL}, "taskClock", 0), "no writer"},
+        {{.writer = cp_writer_memory(&a), .event = (enum cp_cpu_event)99}, "no event named"},
+    };
+    struct state before;
+    struct cp_error err;
+
+    attach();
+    before = state_now();
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        memset(&err, 0, sizeof err);
+        check_refused(cp_start_cpu_profile_with_config(&err, bad[i].option), -EINVAL, &err, bad[i].part,
+                      &before);
+        CHECK_EQ(cp_start_cpu_profile_with_config(NULL, bad[i].option), -EINVAL);
+    }
+    setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
+    check_refused(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_memory(&a), "taskClock", 0),
+                                                   cp_event(cp_writer_memory(&b), "task-clock", 0)),
+                  -EINVAL, &err, "taskClock was given twice", &before);
+    check_refused(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_memory(&a), "taskClock", 0),
+                                                   cp_event(cp_writer_memory(&a), "cpuClock", 0)),
+                  -EINVAL, &err, "the same buffer", &before);
+    check_refused(cp_start_cpu_profile_with_options(NULL, 0, &err), -EINVAL, &err, "No event was given",
+                  &before);
+}
+
+CP_TEST(nine_events_are_refused)
+{
+    struct cp_profiling_option options[CP_EV_MAX + 1];
+    struct cp_memory memory[CP_EV_MAX + 1];
+    struct cp_error err;
+    struct state before;
+
+    attach();
+    before = state_now();
+    setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
+    for (int i = 0; i <= CP_EV_MAX; i++)
+        options[i] = cp_cpu_raw_event(cp_writer_memory(&memory[i]), 0, (uint64_t)i);
+    check_refused(cp_start_cpu_profile_with_options(options, CP_EV_MAX + 1, &err), -EINVAL, &err,
+                  "9 events were given", &before);
+}
+
+CP_TEST(several_events_need_the_environment)
+{
+    struct cp_memory a = {0};
+    struct cp_memory b = {0};
+    struct cp_error err;
+    struct state before;
+
+    attach();
+    before = state_now();
+    unsetenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES");
+    check_refused(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_memory(&a), "taskClock", 0),
+                                                   cp_event(cp_writer_memory(&b), "cpuClock", 0)),
+                  -EPERM, &err, "CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES=true", &before);
+    setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
+    CHECK_EQ(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_memory(&a), "taskClock", 0),
+                                              cp_event(cp_writer_memory(&b), "cpuClock", 0)),
+             0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    CHECK(a.size > 0 && b.size > 0);
+    free(a.data);
+    free(b.data);
+}
+
+CP_TEST(a_second_start_and_a_stop_without_start)
+{
+    struct cp_memory a = {0};
+    struct cp_memory b = {0};
+    struct cp_error err;
+    struct state before;
+
+    attach();
+    before = state_now();
+    check_refused(cp_stop_cpu_profile(&err), -ESRCH, &err, "No CPU profile is being taken", &before);
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&a), &err), 0);
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&b), &err), -EBUSY);
+    CHECK_CONTAINS(err.message, "cp_stop_cpu_profile()");
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    check_refused(cp_stop_cpu_profile(&err), -ESRCH, &err, "No CPU profile is being taken", &before);
+    CHECK(a.size > 0);
+    CHECK_EQ(b.size, 0);
+    free(a.data);
+}
+
+CP_TEST(a_refused_event_undoes_the_others)
+{
+    struct cp_memory memory = {0};
+    char path[512];
+    struct cp_error err;
+    struct state before;
+    int result;
+
+    attach();
+    before = state_now();
+    setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
+    snprintf(path, sizeof path, "%s", file_in_dir("new.pb.gz"));
+    result = cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), "taskClock", 0),
+                                              cp_cpu_cycles(cp_writer_memory(&memory), 0));
+    if (result == 0) {
+        cp_stop_cpu_profile(NULL);
+        free(memory.data);
+        SKIP("this machine has a PMU, so cycles is not refused");
+    }
+    check_refused(result, -ENOENT, &err, "cycles", &before);
+    CHECK_EQ(access(path, F_OK), -1);
+}
+
+/* ---- Sessions side by side ------------------------------------------------------------------- */
+
+CP_TEST_TIMEOUT(sessions_are_independent, 90)
+{
+    struct cp_memory memory[3] = {0};
+    struct cp_session *sessions[3];
+    const char *events[3] = {"timer", "taskClock", "taskClock"};
+    struct cp_slot_stats stats[3];
+    struct cp_error err;
+
+    attach();
+    for (int i = 0; i < 3; i++) {
+        struct cp_profiling_option option =
+            cp_event(cp_writer_memory(&memory[i]), events[i], i == 0 ? 0 : 100000);
+
+        CHECKF(cp_session_start(&sessions[i], &option, 1, &err) == 0, "%s", err.message);
+        burn_here(100000000);
+    }
+    for (int i = 2; i >= 0; i--) {
+        CHECK_EQ(cp_session_stop(sessions[i], &err), 0);
+        CHECK_EQ(cp_session_stats(sessions[i], 0, &stats[i]), 0);
+        save(&memory[i], file_in_dir("side.pb.gz"));
+        check_names_burn(file_in_dir("side.pb.gz"));
+        cp_session_close(sessions[i]);
+        free(memory[i].data);
+    }
+    if (!TEST_TSAN) {
+        CHECKF(stats[1].samples >= 1990 && stats[2].samples >= 990, "%llu %llu",
+               (unsigned long long)stats[1].samples, (unsigned long long)stats[2].samples);
+        CHECK(stats[2].samples < stats[1].samples);
+        CHECK(stats[0].samples >= 20);
+    }
+}
+
+static int start_timer(struct cp_session **session, struct cp_memory *memory, struct cp_error *err)
+{
+    const struct cp_profiling_option option = cp_os_timer(cp_writer_memory(memory));
+
+    return cp_session_start(session, &option, 1, err);
+}
+
+CP_TEST(sessions_share_eight_slots)
+{
+    struct cp_session *sessions[CP_EV_MAX + 1];
+    struct cp_memory memory[CP_EV_MAX + 1] = {0};
+    struct cp_error err;
+
+    attach();
+    for (int i = 0; i < CP_EV_MAX; i++)
+        CHECKF(start_timer(&sessions[i], &memory[i], &err) == 0, "%s", err.message);
+    CHECK_EQ(start_timer(&sessions[CP_EV_MAX], &memory[CP_EV_MAX], &err), -EBUSY);
+    CHECK_CONTAINS(err.message, "Stop another session");
+    cp_session_close(sessions[3]); /* unwritten */
+    CHECK_EQ(memory[3].size, 0);
+    CHECK_EQ(start_timer(&sessions[3], &memory[3], &err), 0);
+    for (int i = 0; i < CP_EV_MAX; i++) {
+        CHECK_EQ(cp_session_stop(sessions[i], &err), 0);
+        cp_session_close(sessions[i]);
+        CHECK(memory[i].size > 0);
+        free(memory[i].data);
+    }
+}
+
+/* ---- What stands in a profile ---------------------------------------------------------------- */
+
+static bool counts_kernel(void)
+{
+    const struct cp_event_spec task_clock = {.event = CP_CPUPROF_SW_TASK_CLOCK, .name = "taskClock"};
+    struct cp_cpu_profile_config config;
+
+    CHECK_EQ(cp_cpu_profile_config_init(&config, &task_clock, 0, NULL), 0);
+    return config.is_kernel_included;
+}
+
+CP_TEST_TIMEOUT(a_profile_says_how_it_was_measured, 90)
+{
+    const char *path = file_in_dir("said.pb.gz");
+    char *text;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late, so that most samples are lost");
+    attach();
+    CHECK_EQ(cp_label_set("route", "/index"), 0);
+    profile_to(cp_writer_path(path));
+    text = pprof("-raw", path);
+    CHECK_CONTAINS(text, "PeriodType: cpu nanoseconds");
+    CHECK_CONTAINS(text, "Period: 100000");
+    CHECK_CONTAINS(text, "samples/count cpu/nanoseconds[dflt]");
+    CHECK_CONTAINS(text, "route:[/index]");
+    CHECK_CONTAINS(text, "session_test.c");
+    free(text);
+    text = pprof("-comments", path);
+    CHECK_CONTAINS(text, counts_kernel()
+                             ? "engine: taskClock through perf_event_open on each thread, user and kernel"
+                             : "engine: taskClock through perf_event_open on each thread, user mode");
+    CHECK_CONTAINS(text, "threads: 1 sampled, 0 without a perf ring");
+    CHECK_CONTAINS(text, "rate: asked 10000 samples a CPU second, delivered ");
+    CHECK_CONTAINS(text, "coverage: ");
+    CHECK_CONTAINS(text, "losses: none");
+    free(text);
+    text = pprof("-traces", path);
+    CHECK_CONTAINS(text, "burn_here");
+    CHECK_CONTAINS(text, "profile_to");
+    free(text);
+}
+
+CP_TEST_TIMEOUT(an_event_is_counted_in_its_own_unit, 60)
+{
+    const char *path = file_in_dir("faults.pb.gz");
+    struct cp_error err;
+    char *text;
+
+    attach();
+    CHECK_EQ(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), "pageFaults", 1)), 0);
+    for (int i = 0; i < 200; i++) {
+        char *block = malloc(1 << 20);
+
+        memset(block, i, 1 << 20);
+        free(block);
+    }
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    text = pprof("-raw", path);
+    CHECK_CONTAINS(text, "PeriodType: pageFaults count");
+    CHECK_CONTAINS(text, "samples/count pageFaults/count[dflt]");
+    free(text);
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------ */
+
+CP_TEST_TIMEOUT(a_child_has_no_session_and_may_start_one, 60)
+{
+    struct cp_memory memory = {0};
+    const char *path = file_in_dir("parent.pb.gz");
+    struct cp_session *parents;
+    struct cp_error err;
+    int status;
+    pid_t pid;
+
+    attach();
+    CHECK_EQ(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), "taskClock", 100000)), 0);
+    parents = cp_default_session();
+    pid = fork();
+    if (pid == 0) {
+        CHECK_EQ(cp_session_stop(parents, &err), -ECHILD);
+        CHECK_EQ(cp_stop_cpu_profile(&err), -ESRCH);
+        profile_to(cp_writer_memory(&memory));
+        CHECK(memory.size > 0);
+        _exit(0);
+    }
+    burn_here(50000000);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(access(path, F_OK), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    check_names_burn(path);
+}

@@ -1,0 +1,226 @@
+/* Writers: every kind gets a profile that others read, and one that fails loses nothing. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "session_tools.h"
+
+static ssize_t one_byte_at_a_time(void *context, const void *data, size_t size)
+{
+    static int calls;
+    struct cp_memory *memory = context;
+    (void)size;
+    if (++calls % 3 == 0)
+        return -EINTR;
+    if (memory->size == memory->capacity) {
+        memory->capacity = memory->capacity * 2 + 64;
+        memory->data = realloc(memory->data, memory->capacity);
+    }
+    memory->data[memory->size++] = *(const unsigned char *)data;
+    return 1;
+}
+
+CP_TEST_TIMEOUT(every_writer_gets_a_profile_that_pprof_reads, 90)
+{
+    struct cp_memory memory = {0};
+    const char *path = file_in_dir("x.pb.gz");
+    struct stat st;
+    FILE *file;
+    int fd;
+
+    attach();
+    profile_to(cp_writer_path(path));
+    check_names_burn(path);
+    profile_to(cp_writer_path(path)); /* replaces it */
+    check_names_burn(path);
+    CHECK_EQ(stat(path, &st), 0);
+
+    file = fopen(path, "w");
+    profile_to(cp_writer_file(file));
+    check_names_burn(path); /* flushed, not closed */
+    CHECK_EQ(fclose(file), 0);
+
+    fd = open(path, O_RDWR | O_TRUNC);
+    profile_to(cp_writer_fd(fd));
+    check_names_burn(path);
+    CHECK_EQ(close(fd), 0);
+
+    profile_to(cp_writer_memory(&memory));
+    save(&memory, path);
+    check_names_burn(path);
+    free(memory.data);
+
+    memset(&memory, 0, sizeof memory);
+    profile_to(cp_writer_callback(one_byte_at_a_time, &memory));
+    save(&memory, path);
+    check_names_burn(path);
+    free(memory.data);
+}
+
+CP_TEST(a_path_is_checked_at_the_start_and_changed_at_the_stop)
+{
+    const char *path = file_in_dir("old.pb.gz");
+    char other[600];
+    struct cp_error err;
+    struct cp_memory memory = {0};
+    FILE *file = fopen(path, "w");
+    char *text;
+    struct state before;
+
+    fputs("old contents\n", file);
+    fclose(file);
+    attach();
+    before = state_now();
+    check_refused(cp_start_cpu_profile(cp_writer_path("/nonexistent/x.pb.gz"), &err), -ENOENT, &err,
+                  "/nonexistent/x.pb.gz", &before);
+    /* one file by two names */
+    setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
+    snprintf(other, sizeof other, "%s/./old.pb.gz", test_dir());
+    check_refused(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), "taskClock", 0),
+                                                   cp_event(cp_writer_path(other), "cpuClock", 0)),
+                  -EINVAL, &err, "the same file", &before);
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_path(path), &err), 0);
+    text = test_command(NULL, "cat %s", path);
+    CHECK_STR(text, "old contents\n");
+    free(text);
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&memory), &err), -EBUSY);
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    text = test_command(NULL, "gzip -t %s && echo whole", path);
+    CHECK_STR(text, "whole\n");
+    free(text);
+}
+
+/* Takes some bytes, then fails with a given error. */
+struct failing {
+    size_t takes;
+    int error;
+    struct cp_memory memory;
+};
+
+static ssize_t fail_later(void *context, const void *data, size_t size)
+{
+    struct failing *failing = context;
+
+    (void)data;
+    if (failing->takes == 0)
+        return failing->error;
+    if (size > failing->takes)
+        size = failing->takes;
+    failing->takes -= size;
+    return (ssize_t)size;
+}
+
+CP_TEST_TIMEOUT(a_failing_writer_loses_nothing, 90)
+{
+    struct failing failing = {.takes = 100, .error = -ENOSPC};
+    struct cp_memory memory = {0};
+    struct cp_memory again = {0};
+    const char *path = file_in_dir("kept.pb.gz");
+    struct cp_error err;
+
+    attach();
+    CHECK_EQ(cp_start_cpu_profile_with_config(
+                 &err, cp_event(cp_writer_callback(fail_later, &failing), "taskClock", 100000)),
+             0);
+    burn_here(50000000);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -ENOSPC);
+    CHECK_CONTAINS(err.message, "No space left on device");
+    CHECK_CONTAINS(err.message, "kept");
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&again), &err), -EBUSY);
+    CHECK_CONTAINS(err.message, "kept");
+
+    CHECK_EQ(cp_session_write(cp_default_session(), 0, cp_writer_memory(&memory), &err), 0);
+    CHECK_EQ(cp_session_write(cp_default_session(), 0, cp_writer_memory(&again), &err), 0);
+    CHECK_EQ(memory.size, again.size);
+    CHECK(memcmp(memory.data, again.data, memory.size) == 0);
+    CHECK_EQ(cp_session_write(cp_default_session(), 1, cp_writer_memory(&again), &err), -EINVAL);
+    save(&memory, path);
+    check_names_burn(path);
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0); /* it is written: nothing is left to do */
+    CHECK(cp_default_session() == NULL);
+    free(memory.data);
+    free(again.data);
+}
+
+CP_TEST(a_stop_can_be_retried)
+{
+    struct failing failing = {.takes = 0, .error = -EIO};
+    struct cp_error err;
+
+    attach();
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_callback(fail_later, &failing), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -EIO);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -EIO);
+    failing.takes = SIZE_MAX;
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -ESRCH);
+}
+
+CP_TEST(a_kept_profile_can_be_dropped)
+{
+    struct failing failing = {.takes = 0, .error = 0}; /* takes nothing and names no error */
+    struct cp_memory memory = {0};
+    struct cp_error err;
+
+    attach();
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_callback(fail_later, &failing), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -EIO);
+    cp_session_close(cp_default_session());
+    CHECK(cp_default_session() == NULL);
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&memory), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    free(memory.data);
+}
+
+CP_TEST(a_full_disk_and_a_pipe_without_reader)
+{
+    struct cp_error err;
+    int pipe_fds[2];
+    int full = open("/dev/full", O_WRONLY);
+    FILE *stream = fopen("/dev/full", "w");
+
+    attach();
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_fd(full), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -ENOSPC);
+    cp_session_close(cp_default_session());
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_path("/dev/full"), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -ENOSPC);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -ENOSPC);
+    cp_session_close(cp_default_session());
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_file(stream), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -ENOSPC);
+    cp_session_close(cp_default_session());
+
+    CHECK_EQ(pipe(pipe_fds), 0);
+    close(pipe_fds[0]);
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_fd(pipe_fds[1]), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -EPIPE); /* and the process lives */
+    CHECK_CONTAINS(err.message, "Broken pipe");
+    cp_session_close(cp_default_session());
+
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_fd(-1), &err), -EBADF);
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_fd(open("/dev/null", O_RDONLY)), &err), -EBADF);
+}
+
+CP_TEST_TIMEOUT(one_writer_of_two_fails, 60)
+{
+    struct failing failing = {.takes = 10, .error = -ENOSPC};
+    struct cp_profiling_option options[2];
+    struct cp_memory memory = {0};
+    struct cp_session *session;
+    struct cp_error err;
+
+    attach();
+    options[0] = cp_event(cp_writer_callback(fail_later, &failing), "taskClock", 100000);
+    options[1] = cp_event(cp_writer_memory(&memory), "cpuClock", 100000);
+    CHECK_EQ(cp_session_start(&session, options, 2, &err), 0);
+    burn_here(20000000);
+    CHECK_EQ(cp_session_write(session, 0, cp_writer_memory(&memory), &err), -EBUSY);
+    CHECK_EQ(cp_session_stop(session, &err), -ENOSPC);
+    CHECK(memory.size > 0);
+    failing.takes = SIZE_MAX;
+    CHECK_EQ(cp_session_stop(session, &err), 0);
+    cp_session_close(session);
+    free(memory.data);
+}
