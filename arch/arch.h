@@ -22,10 +22,10 @@ struct cp__registers {
 #include "registers.h" // IWYU pragma: export
 
 /*
- * What the registers will be when the function that regs are in has returned, where its code tells: needed where the
- * function has no frame, not yet or not any more. False where it does not; in code that keeps frame pointers the frame
- * pointer is then the function's own. Of the stack it reads [regs->sp, hi) only, and of the code what the processor is
- * about to fetch: regs->pc must have been reached by running.
+ * What the registers will be when the function that regs are in has returned, where its code tells: needed
+ * where the function has no frame, not yet or not any more. False where it does not; in code that keeps frame
+ * pointers the frame pointer is then the function's own. Of the stack it reads [regs->sp, hi) only, and of
+ * the code what the processor is about to fetch: regs->pc must have been reached by running.
  */
 bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller);
 

@@ -1,5 +1,8 @@
 /* The proposal's calls that start and stop one event at a time. */
+#include "config.h"
+
 #include <errno.h>
+#include <string.h>
 
 #include "error.h"
 #include "lock.h"
@@ -53,7 +56,8 @@ int cp_set_cpu_profile_config(enum cp_cpu_event event, const struct cp_cpu_profi
     int result = 0;
 
     if ((unsigned)event >= CP_CPUPROF_EVENT_COUNT)
-        return cp__error(err, -EINVAL, "There is no event number %d.", (int)event);
+        return cp__error(err, -EINVAL, "There is no event number %d. Use one of enum cp_cpu_event, 0 to %d.",
+                         (int)event, CP_CPUPROF_EVENT_COUNT - 1);
     cp__lock(&configs_lock);
     if (config != NULL)
         result = replace(event, config, err);
@@ -84,4 +88,16 @@ int cp_cpu_profile_read(enum cp_cpu_event event, cp_sample_fn *fn, void *context
     }
     cp__unlock(&configs_lock);
     return n;
+}
+
+void cp__configs_before_fork(void)
+{
+    cp__lock(&configs_lock);
+}
+
+void cp__configs_after_fork(bool in_child)
+{
+    if (in_child)
+        memset(running, 0, sizeof running);
+    cp__unlock(&configs_lock);
 }

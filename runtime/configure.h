@@ -19,7 +19,8 @@ void cp__record_from_handler(struct cp__m *m, const struct cp__registers *regs, 
 /* Adds what a SIGPROF stands for to tally; false where it is not ours. */
 bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally);
 
-/* Takes the SIGPROFs that are pending on the calling thread, which is m's and has it blocked; foreign ones are left. */
+/* Takes the SIGPROFs that are pending on the calling thread, which is m's and has it blocked; foreign ones
+ * are left. */
 void cp__take_pending_from_handler(struct cp__m *m, struct cp__tally *tally);
 
 /* The handler of SIGPROF. */

@@ -132,10 +132,22 @@ int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error
     return 0;
 }
 
+static int no_event(enum cp_cpu_event event, struct cp_error *err)
+{
+    return cp__error(err, -EINVAL, "There is no event number %d. Use one of enum cp_cpu_event, 0 to %d.",
+                     (int)event, CP_CPUPROF_EVENT_COUNT - 1);
+}
+
 static int check_period(const struct cp__event *row, uint64_t period, struct cp_error *err)
 {
     bool ns = row->kind == CP_EVENT_CLOCK || row->kind == CP_EVENT_TIMER;
 
+    if (period == 0 && row->preset_period != 0)
+        return cp__error(
+            err, -EINVAL,
+            "The config for %s has a period of 0. Set one; cp_cpu_profile_config_init() takes the "
+            "preset, %" PRIu64 "%s.",
+            row->name, row->preset_period, ns ? " ns" : "");
     if (period == 0)
         return cp__error(
             err, -EINVAL,
@@ -160,7 +172,7 @@ int cp__config_check(enum cp_cpu_event event, const struct cp_cpu_profile_config
     const struct cp__event *row = cp__event(event);
 
     if (row == NULL)
-        return cp__error(err, -EINVAL, "There is no event number %d.", (int)event);
+        return no_event(event, err);
     if (config->size != sizeof *config)
         return cp__error(err, -EINVAL,
                          "The config for %s says it is %zu bytes long, this library's is %zu. Set size to "
@@ -169,6 +181,11 @@ int cp__config_check(enum cp_cpu_event event, const struct cp_cpu_profile_config
     if (config->precise_ip > CP_CPUPROF_IP_NO_SKID)
         return cp__error(err, -EINVAL, "The precision level %d for %s is not one of 0 to %d.",
                          (int)config->precise_ip, row->name, CP_CPUPROF_IP_NO_SKID);
+    if (row->kernel_mode == CP__KERNEL_REQUIRED && !config->is_kernel_included)
+        return cp__error(err, -EINVAL,
+                         "The event %s happens in the kernel only, and the config leaves the kernel out. Set "
+                         "is_kernel_included.",
+                         row->name);
     if (row->kind != CP_EVENT_TIMER)
         return check_period(row, config->period, err);
     if (config->hz == 0 || config->hz > MAX_HZ)
@@ -184,7 +201,7 @@ int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struc
     int result;
 
     if (row == NULL)
-        return cp__error(err, -EINVAL, "There is no event number %d.", (int)spec->event);
+        return no_event(spec->event, err);
     if (period == 0)
         period = row->preset_period;
     result = check_period(row, period, err);

@@ -1,13 +1,14 @@
 /*
  * A child starts unprofiled: its perf descriptors lead to the parent's events, its ring is not mapped, its
  * timers and all threads but one are gone. It lets go of all that, touching nothing that it shares, and can
- * start afresh. The lock is held over the fork, so that the child finds the registry whole.
+ * start afresh. The locks are held over the fork, so that the child finds the registry whole.
  */
 #include "fork.h"
 
 #include <pthread.h>
 #include <string.h>
 
+#include "config.h"
 #include "m.h"
 #include "os.h"
 #include "slot.h"
@@ -19,6 +20,7 @@ static void before(void)
 {
     uint64_t old = cp__os_block_from_handler();
 
+    cp__configs_before_fork();
     cp__lock(&cp__runtime_lock);
     mask = old;
 }
@@ -28,6 +30,7 @@ static void after_in_parent(void)
     uint64_t old = mask;
 
     cp__unlock(&cp__runtime_lock);
+    cp__configs_after_fork(false);
     cp__os_unblock_from_handler(old);
 }
 
@@ -58,6 +61,7 @@ static void after_in_child(void)
     }
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
+    cp__configs_after_fork(true);
     cp__os_unblock_from_handler(old);
 }
 

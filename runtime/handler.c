@@ -53,6 +53,9 @@ bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp
 
 /* ---- Recording ------------------------------------------------------------------------------- */
 
+/* Above a G's first frame there may be some words of its entry. */
+#define G_SLACK 512
+
 /* The stack that sp is in: the current G's, or the thread's own while the M runs its scheduler or switches.
  * The stack pointer decides, so that a signal in the middle of a switch is never put down to the wrong G. */
 static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t sp, struct cp__stack *stack)
@@ -60,13 +63,13 @@ static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t 
     const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
 
     if (g != NULL && sp >= g->stack_lo && sp < g->stack_hi) {
-        *stack = (struct cp__stack){g->stack_lo, g->stack_hi};
+        *stack = (struct cp__stack){.lo = g->stack_lo, .hi = g->stack_hi, .slack = G_SLACK};
         return g;
     }
     *stack = m->stack;
     if (cp__stack_holds(stack, sp))
         return &m->self;
-    *stack = (struct cp__stack){0, 0};
+    *stack = (struct cp__stack){.lo = 0, .hi = 0};
     return g != NULL ? g : &m->self;
 }
 
@@ -83,6 +86,8 @@ static void append_from_handler(struct cp__m *m, int slot, const struct cp_sampl
     cp_add_single_writer(&stats->signals, 1);
     if ((sample->flags & CP_SAMPLE_TRUNCATED) != 0)
         cp_add_single_writer(&stats->truncated, 1);
+    if ((sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
+        cp_add_single_writer(&stats->incomplete, 1);
     if ((sample->flags & CP_SAMPLE_UNDELIVERED) != 0)
         cp_add_single_writer(&stats->undelivered, sample->weight);
     if (half)
@@ -96,11 +101,10 @@ void cp__record_from_handler(struct cp__m *m, const struct cp__registers *regs, 
     struct cp__stack stack;
     const struct cp_g *g = running_from_handler(m, regs->sp, &stack);
     struct cp_sample sample = {.g_id = g->id, .labels = g->labels, .flags = sample_flags, .frames = frames};
-    bool truncated;
+    unsigned chain_flags;
 
-    sample.depth = cp__unwind_from_handler(regs, &stack, frames, CP_MAX_FRAMES, &truncated);
-    if (truncated)
-        sample.flags |= CP_SAMPLE_TRUNCATED;
+    sample.depth = cp__unwind_from_handler(regs, &stack, frames, CP_MAX_FRAMES, &chain_flags);
+    sample.flags |= chain_flags;
     if (stack.hi == 0)
         sample.flags |= CP_SAMPLE_FOREIGN_SP;
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
@@ -111,6 +115,15 @@ void cp__record_from_handler(struct cp__m *m, const struct cp__registers *regs, 
 }
 
 /* ---- The handler ----------------------------------------------------------------------------- */
+
+/* Where nothing runs any more, it is left to the M's next scheduling point to see whether SIGPROF can be put
+ * back to what it was: that takes a lock. The M goes on as one that has not looked. */
+static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers *regs)
+{
+    cp__configure_from_handler(m, regs, 0);
+    if (cp_load_relaxed(&m->armed) == 0)          /* relaxed: stored by this thread */
+        cp_store_relaxed(&m->head.generation, 0); /* relaxed: is_behind(), kick.c, may see it late */
+}
 
 void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
@@ -128,7 +141,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
             cp__record_from_handler(m, &regs, &tally, 0);
         /* acquire: pairs with the release in publish(), slot.c */
         if (cp_load_acquire(&cp_generation) != m->head.generation)
-            cp__configure_from_handler(m, &regs, 0);
+            reconfigure_from_handler(m, &regs);
     } else {
         ours =
             cp__os_is_kick_from_handler(info, &kick) ||

@@ -42,12 +42,14 @@ static bool has_run(struct cp__m *m)
 
 bool cp__kick_is_under_way(const struct cp__m *m)
 {
-    return cp_load_acquire(&m->kick_taken) != m->kick_sent; /* pairs with the release in cp__classify_from_handler() */
+    return cp_load_acquire(&m->kick_taken) !=
+           m->kick_sent; /* pairs with the release in cp__classify_from_handler() */
 }
 
 /*
- * SIGPROF does not queue: where one is pending, a kick is dropped, and that one does the kick's work. Only that no kick
- * is under way any more is not known then. So where the last has not arrived although the M has run, there is another.
+ * SIGPROF does not queue: where one is pending, a kick is dropped, and that one does the kick's work. Only
+ * that no kick is under way any more is not known then. So where the last has not arrived although the M has
+ * run, there is another.
  */
 static void kick(struct cp__m *m)
 {
@@ -76,16 +78,24 @@ void cp__kick_stale(void)
     }
 }
 
-/* Whether there is an M that a stop should wait for: one that runs or wants to, and is behind or misses a kick. */
-static bool is_waited_for(void)
+/* Whether a stop should wait for m: it is just letting go, though it may have to wait for the kernel there,
+ * or runs with what it holds, or misses a kick. */
+static bool is_waited_for(const struct cp__m *m)
+{
+    /* acquire: pairs with the release in cp__configure_from_handler(), configure.c */
+    if (!m->exited && cp_load_acquire(&m->configuring) != 0)
+        return true;
+    return is_behind(m) ? may_hold(m) && cp__os_thread_is_runnable(m->tid) : misses_kick(m);
+}
+
+static bool is_any_waited_for(void)
 {
     bool waited_for = false;
 
     cp__lock(&cp__runtime_lock);
     cp__kick_stale();
     for (struct cp__m *m = cp__ms; m != NULL && !waited_for; m = m->next) {
-        if (m != cp__m_current)
-            waited_for = is_behind(m) ? may_hold(m) && cp__os_thread_is_runnable(m->tid) : misses_kick(m);
+        waited_for = m != cp__m_current && is_waited_for(m);
     }
     cp__unlock(&cp__runtime_lock);
     return waited_for;
@@ -96,6 +106,6 @@ void cp__kick_until_settled(void)
     const struct timespec pause = {.tv_nsec = LOOK_AGAIN_NS};
     uint64_t deadline = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + LONGEST_WAIT_NS;
 
-    while (is_waited_for() && cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < deadline)
+    while (is_any_waited_for() && cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < deadline)
         nanosleep(&pause, NULL);
 }

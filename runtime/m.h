@@ -49,6 +49,7 @@ struct cp__m_stats {
     uint64_t lost;
     uint64_t undelivered;
     uint64_t truncated;
+    uint64_t incomplete;
     uint64_t throttled;
     uint64_t overruns;
     uint64_t count;
@@ -83,8 +84,8 @@ struct cp__m {
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];
 
-    /* The kick that came last; written by the M. While it is not the one that was sent last, a kick is on its way,
-     * or has been swallowed by another SIGPROF that was pending. */
+    /* The kick that came last; written by the M. While it is not the one that was sent last, a kick is on its
+     * way, or has been swallowed by another SIGPROF that was pending. */
     uint32_t kick_taken;
 
     /* Guarded by the runtime lock. */
@@ -94,8 +95,8 @@ struct cp__m {
     uint32_t undrained;   /* slots whose reader has not seen it since it exited */
     uint64_t seen_cpu_ns; /* its CPU clock when the kicker first found it behind seen_generation */
     uint64_t seen_generation;
-    uint32_t kick_sent;    /* number of the last kick */
-    uint64_t kick_cpu_ns;  /* its CPU clock at that time */
+    uint32_t kick_sent;   /* number of the last kick */
+    uint64_t kick_cpu_ns; /* its CPU clock at that time */
 };
 
 /* The calling thread's M. The initial-exec model: reading it calls nothing. */

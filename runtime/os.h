@@ -104,7 +104,8 @@ void cp__os_requeue_from_handler(siginfo_t *info);
 
 /* Kicks are numbered modulo this. */
 #define CP__OS_KICKS 256
-/* Sends a kick, which cp__os_is_kick_from_handler() knows and tells the number of; 0 or a negative errno value. */
+/* Sends a kick, which cp__os_is_kick_from_handler() knows and tells the number of; 0 or a negative errno
+ * value. */
 int cp__os_kick(pid_t tid, uint32_t number);
 bool cp__os_is_kick_from_handler(const siginfo_t *info, uint32_t *number);
 

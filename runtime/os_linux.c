@@ -76,11 +76,17 @@ void cp__os_futex_wake_from_handler(uint32_t *word)
 #define ALTSTACK_ENOUGH ((size_t)32 << 10)
 #define ALTSTACK_SIZE ((size_t)64 << 10)
 
+/* At the end of a stack of ours: what the thread had before. */
+static stack_t *before_of(char *lo)
+{
+    return (stack_t *)(void *)(lo + ALTSTACK_SIZE) - 1;
+}
+
 int cp__os_altstack_make(void **mapped, struct cp_error *err)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     stack_t old;
-    stack_t stack = {.ss_size = ALTSTACK_SIZE};
+    stack_t stack = {.ss_size = ALTSTACK_SIZE - sizeof old};
     char *memory;
 
     *mapped = NULL;
@@ -93,6 +99,7 @@ int cp__os_altstack_make(void **mapped, struct cp_error *err)
                          ALTSTACK_SIZE);
     mprotect(memory, page, PROT_NONE);
     stack.ss_sp = memory + page;
+    *before_of(memory + page) = old;
     if (sigaltstack(&stack, NULL) < 0) {
         int result = -errno;
 
@@ -113,11 +120,8 @@ void cp__os_altstack_free(void *mapped)
 
     if (mapped == NULL)
         return;
-    if (sigaltstack(NULL, &current) == 0 && current.ss_sp == (char *)mapped + page) {
-        stack_t none = {.ss_flags = SS_DISABLE};
-
-        sigaltstack(&none, NULL);
-    }
+    if (sigaltstack(NULL, &current) == 0 && current.ss_sp == (char *)mapped + page)
+        sigaltstack(before_of(current.ss_sp), NULL);
     munmap(mapped, page + ALTSTACK_SIZE);
 }
 
@@ -166,11 +170,11 @@ int cp__os_timer_probe(struct cp_error *err)
     int result = timer_create_from_handler(&timer, 0);
 
     if (result < 0)
-        return cp__error(
-            err, result,
-            "The event timer cannot run: timer_create says %s. EAGAIN means that the user has used up the "
-            "limit of pending signals (ulimit -i).",
-            strerror(-result));
+        return cp__error(err, result,
+                         "The event timer cannot run: timer_create says %s. Where that is EAGAIN, the user "
+                         "has used up the "
+                         "limit of pending signals: raise it with ulimit -i, or use taskClock.",
+                         strerror(-result));
     syscall(SYS_timer_delete, timer);
     return 0;
 }
@@ -207,8 +211,8 @@ void cp__os_signal_restore(void)
         sigaction(SIGPROF, &previous, NULL);
 }
 
-/* A handler that was put over ours, and stayed when ours went, is the one before at the next start, and hands on
- * to ours in its turn. */
+/* A handler that was put over ours, and stayed when ours went, is the one before at the next start, and hands
+ * on to ours in its turn. */
 void cp__os_signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
     static _Thread_local bool chaining __attribute__((tls_model("initial-exec")));

@@ -58,20 +58,22 @@ static int explain_absent(int code, const char *name, enum cp_event_kind kind, s
         name, strerror(-code));
 }
 
-static int explain_denied(int code, const char *name, bool kernel, struct cp_error *err)
+static int explain_denied(int code, const char *name, const struct cp_slot_request *request,
+                          struct cp_error *err)
 {
     long paranoid = read_number(PARANOID, -9);
+    bool required = cp__event(request->event)->kernel_mode == CP__KERNEL_REQUIRED;
 
     if (paranoid == -9)
         return cp__error(err, code, "The event %s may not run here: perf_event_open says %s. Use timer.",
                          name, strerror(-code));
-    if (kernel && paranoid == 2)
+    if (request->config.is_kernel_included && paranoid == 2)
         return cp__error(
             err, code,
             "The event %s counts in the kernel, and kernel.perf_event_paranoid=2 lets only privileged "
             "processes do that. Set kernel.perf_event_paranoid=1 with sysctl, give this process "
-            "CAP_PERFMON, or leave the kernel out (is_kernel_included).",
-            name);
+            "CAP_PERFMON, or %s.",
+            name, required ? "use taskClock or timer" : "leave the kernel out (is_kernel_included)");
     return cp__error(
         err, code,
         "The event %s may not run here: perf_event_open says %s with kernel.perf_event_paranoid=%ld. Set it "
@@ -91,23 +93,34 @@ static int explain_descriptors(int code, const char *name, struct cp_error *err)
         name, strerror(-code), (unsigned long long)limit.rlim_cur);
 }
 
-int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err)
+struct name {
+    char text[24];
+};
+
+static struct name name_of(const struct cp_slot_request *request)
 {
-    const struct cp__event *row = cp__event(request->event);
-    char name[24];
+    struct name name;
 
     if (request->event == CP_CPUPROF_HW_RAW)
-        snprintf(name, sizeof name, "r%llx", (unsigned long long)request->config.raw_event);
+        snprintf(name.text, sizeof name.text, "r%llx", (unsigned long long)request->config.raw_event);
     else
-        snprintf(name, sizeof name, "%s", row->name);
+        snprintf(name.text, sizeof name.text, "%s", cp_event_name(request->event));
+    return name;
+}
+
+int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err)
+{
+    struct name full_name = name_of(request);
+    const char *name = full_name.text;
+
     switch (-code) {
     case ENOENT:
     case ENODEV:
     case ENXIO:
     case EOPNOTSUPP:
-        return explain_absent(code, name, row->kind, err);
+        return explain_absent(code, name, cp_event_kind(request->event), err);
     case EACCES:
-        return explain_denied(code, name, request->config.is_kernel_included, err);
+        return explain_denied(code, name, request, err);
     case EPERM:
         return cp__error(
             err, code,
@@ -137,16 +150,21 @@ int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_
     }
 }
 
-int cp__perf_explain_ring(int code, struct cp_error *err)
+int cp__perf_explain_ring(int code, const struct cp_slot_request *request, struct cp_error *err)
 {
+    struct name name = name_of(request);
+
+    if (code == -EMFILE || code == -ENFILE)
+        return explain_descriptors(code, name.text, err);
     if (code == -EPERM)
         return cp__error(
             err, code,
-            "There is no ring memory left for perf events: this user's processes already map what "
-            "kernel.perf_event_mlock_kb (%ld KiB a CPU) and ulimit -l allow. End other profilers, raise "
+            "The event %s cannot run: there is no ring memory left for it. This user's processes already map "
+            "what kernel.perf_event_mlock_kb (%ld KiB a CPU) and ulimit -l allow. End other profilers, raise "
             "either, give this process CAP_IPC_LOCK, or use timer.",
-            read_number("/proc/sys/kernel/perf_event_mlock_kb", 516));
-    return cp__error(err, code,
-                     "There is no ring memory for perf events: %s. Free some memory, or use timer.",
-                     strerror(-code));
+            name.text, read_number("/proc/sys/kernel/perf_event_mlock_kb", 516));
+    return cp__error(
+        err, code,
+        "The event %s cannot run: there is no ring memory for it (%s). Free some memory, or use timer.",
+        name.text, strerror(-code));
 }

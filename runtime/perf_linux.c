@@ -165,7 +165,8 @@ static int join_ring_from_handler(struct cp__m *m, int fd)
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* So many periods have been lost since the start. They are not to be found again in the next record's count. */
+/* So many periods have been lost since the start. They are not to be found again in the next record's count.
+ */
 static void note_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
 {
     uint64_t more = lost - cp_load_relaxed(&m->stats[slot].lost);
@@ -310,6 +311,22 @@ static bool is_poll(const siginfo_t *info)
     return info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
 }
 
+/* The signal is the sample. */
+static void ringless_from_handler(struct cp__m *m, int slot, struct cp__tally *tally)
+{
+    m->handles[slot].accounted += m->handles[slot].period;
+    cp__tally_add_from_handler(tally, slot, 1);
+}
+
+/* Signals that came while another was pending: the count tells how many. */
+static void lost_signals_from_handler(struct cp__m *m, int slot, uint64_t count)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+
+    if ((handle->kind != CP_EVENT_CLOCK || handle->folds) && count > handle->accounted)
+        note_lost_from_handler(m, slot, (count - handle->accounted) / handle->period);
+}
+
 static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally)
 {
     bool ours = false;
@@ -321,7 +338,7 @@ static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struc
             continue;
         ours = true;
         if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
-            cp__tally_add_from_handler(tally, slot, 1);
+            ringless_from_handler(m, slot, tally);
     }
     drain_ring_from_handler(m, tally);
     return ours;
@@ -367,6 +384,8 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__tally *tally
     drain_ring_from_handler(m, tally);
     if (read(handle->fd, &count, sizeof count) > 0)
         note_count_from_handler(m, slot, &count);
+    if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
+        lost_signals_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].count));
     close_from_handler(m, slot);
 }
 
@@ -421,8 +440,8 @@ void cp__os_start(void)
 
 bool cp__os_may_count_kernel(void)
 {
-    const struct cp_cpu_profile_config config = {.period = 1000000000, .is_kernel_included = true};
-    const struct perf_event_attr attr = attr_from_handler(CP_CPUPROF_SW_TASK_CLOCK, &config);
+    const struct perf_event_attr attr = {
+        .size = sizeof attr, .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK, .disabled = 1};
     int fd = open_from_handler(&attr);
 
     if (fd < 0)
@@ -450,7 +469,7 @@ int cp__perf_probe(const struct cp_slot_request *requests, size_t n, struct cp_e
             cp__perf_explain(result, &requests[i], err);
         } else if (ring < 0) {
             m->stats[i].ringless = 1;
-            result = cp__perf_explain_ring(ring, err);
+            result = cp__perf_explain_ring(ring, &requests[i], err);
         }
     }
     while (i-- > 0) {

@@ -6,6 +6,6 @@
 
 /* Each fills err and returns the code it was given. */
 int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err);
-int cp__perf_explain_ring(int code, struct cp_error *err);
+int cp__perf_explain_ring(int code, const struct cp_slot_request *request, struct cp_error *err);
 
 #endif

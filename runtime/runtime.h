@@ -48,7 +48,7 @@ enum cp_cpu_event {
     CP_CPUPROF_SW_TASK_CLOCK = CP_CPUPROF_EVENTS_MAX,
     CP_CPUPROF_SW_CPU_CLOCK,
     CP_CPUPROF_SW_PAGE_FAULTS,
-    CP_CPUPROF_SW_CONTEXT_SWITCHES,
+    CP_CPUPROF_SW_CONTEXT_SWITCHES, /* a sampled switch cuts the sleep short that it begins (EINTR) */
     CP_CPUPROF_SW_CPU_MIGRATIONS,
     CP_CPUPROF_EVENT_COUNT
 };
@@ -162,7 +162,8 @@ struct cp_g {
     uint64_t id;        /* unique in the process, from 1 */
     uint64_t parent_id; /* the G that created it; 0 where a plain thread did */
     uintptr_t stack_lo; /* lowest address of its stack */
-    uintptr_t stack_hi; /* one past the highest; unwinding reads nothing outside */
+    uintptr_t stack_hi; /* one past the highest, where its first frame begins: unwinding reads nothing
+                         * outside, and marks stacks that do not lead up to there as incomplete */
     struct cp_labels *labels;
 };
 
@@ -187,7 +188,11 @@ extern uint64_t cp_generation;
  * cannot be armed on this M is no error here: the profile counts the M as refused.
  */
 int cp_m_attach(struct cp_m **m, struct cp_error *err);
-/* Ends that; m must be the calling thread's. What was sampled on it stays in the profiles. */
+/*
+ * Ends that; m must be the calling thread's. What was sampled on it stays in the profiles. A thread does it
+ * before execve(): a SIGPROF that is raised in that call is pending still when the new program runs, and ends
+ * it. (Children of fork(), vfork() and posix_spawn() are not profiled, and may do as they please.)
+ */
 void cp_m_detach(struct cp_m *m);
 /* The calling thread's M, NULL where it has none. May be called in a signal handler. */
 struct cp_m *cp_m_self(void);
@@ -235,6 +240,7 @@ struct cp_sample {
 #define CP_SAMPLE_TRUNCATED 1u   /* more frames than CP_MAX_FRAMES */
 #define CP_SAMPLE_FOREIGN_SP 2u  /* the stack pointer was in no stack that the M knows: frames[0] only */
 #define CP_SAMPLE_UNDELIVERED 4u /* recorded by the kernel, but its signal came too late for a stack */
+#define CP_SAMPLE_INCOMPLETE 8u  /* the chain of frames broke off: code without frame pointers */
 #define CP_MAX_FRAMES 256
 
 typedef void cp_sample_fn(void *context, const struct cp_sample *sample);
@@ -287,9 +293,10 @@ struct cp_slot_stats {
     uint64_t samples;      /* periods recorded, the sum of all weights */
     uint64_t signals;      /* signals that brought them */
     uint64_t dropped;      /* periods lost because a sample buffer was full */
-    uint64_t lost;         /* records lost because the perf ring was full */
+    uint64_t lost;         /* records lost because the ring was full, or signals where there is no ring */
     uint64_t undelivered;  /* records read after their signal could no longer be taken; counted in samples */
     uint64_t truncated;    /* samples of more than CP_MAX_FRAMES frames */
+    uint64_t incomplete;   /* samples whose stack broke off before its first frame */
     uint64_t throttled;    /* times the kernel throttled the event */
     uint64_t overruns;     /* periods of a timer or clock folded into a later sample; counted in samples */
     uint64_t count;        /* the event's own count (ns for clocks); CPU ns for the timer */

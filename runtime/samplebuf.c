@@ -66,8 +66,8 @@ int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn
 {
     uint64_t head =
         cp_load_acquire(&buf->head); /* pairs with the release in cp__samplebuf_append_from_handler */
-    uint64_t tail = cp_load_relaxed(&buf->tail); /* relaxed: the consumer is its only writer */
-    uint64_t *words = buf->words;
+    uint64_t tail = cp_load_relaxed(&buf->tail);    /* relaxed: the consumer is its only writer */
+    uint64_t *words = cp_load_relaxed(&buf->words); /* relaxed: ordered by the acquire of head */
     uintptr_t frames[CP_MAX_FRAMES];
     int n = 0;
 

@@ -27,7 +27,7 @@
 #define CP__SAMPLE_HEADER_WORDS 5
 
 struct cp__samplebuf {
-    uint64_t *words; /* set once, under the runtime lock; see cp__samplebuf_ready_from_handler */
+    uint64_t *words; /* shared: set once, under the runtime lock */
     uint64_t head;   /* shared: written by the M */
     uint64_t tail;   /* shared: written by the consumer */
 };
@@ -37,7 +37,8 @@ int cp__samplebuf_make(struct cp__samplebuf *buf);
 /* Releases the labels that unread samples hold, and the memory. No producer or consumer may be left. */
 void cp__samplebuf_free(struct cp__samplebuf *buf);
 
-/* Appends a sample; false where there is no room. *half tells that the buffer has just become half full. */
+/* Appends a sample, with a reference to its labels; false where there is no room. *half tells that the buffer
+ * has just become half full. */
 bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
                                        const struct cp_sample *sample, bool *half);
 

@@ -7,9 +7,10 @@
 #include "sched_internal.h"
 
 /*
- * Now and then an M looks at the global queue and the poller before its own queue, and now and then a G that yields
- * goes to the global queue: so Gs move between Ms that are all busy, and those on a longer queue, or on an M that gets
- * less of a CPU, do not progress less for ever. How often varies, not to hit the same G each time.
+ * Now and then an M looks at the global queue and the poller before its own queue, and now and then a G that
+ * yields goes to the global queue: so Gs move between Ms that are all busy, and those on a longer queue, or
+ * on an M that gets less of a CPU, do not progress less for ever. How often varies, not to hit the same G
+ * each time.
  */
 #define INTERVAL_MIN 8u
 #define INTERVAL_SPREAD 16u
@@ -31,29 +32,30 @@ struct cp_task *cp_task_self(void)
     return w == NULL ? NULL : w->current;
 }
 
-/* ---- Waiting and waking ---------------------------------------------------------------------------------- */
+/* ---- Waiting and waking ---------------------------------------------------------------------- */
 
 bool cp__task_wake(struct cp_task *task, enum cp__wake bit)
 {
     const uint32_t awaits = (uint32_t)bit << CP__AWAITS;
     uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
 
-    /* The exchange pairs with the one in suspend(), and with the one in cp__task_await() or cp_park(). */
+    /* The exchange pairs with those in suspend() and take_permit(). */
     do {
         new = (old & awaits) != 0 ? old & ~awaits : old | bit;
     } while (!cp_compare_exchange(&task->state, &old, new));
     return (old & awaits) != 0;
 }
 
-/* Takes the bit where it has come already. */
-static bool take_wake(struct cp_task *task, enum cp__wake bit)
+static bool take_permit(struct cp_task *task)
 {
-    uint32_t old = cp_load_relaxed(&task->state); /* relaxed: checked by the exchange */
+    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
 
+    /* The exchange pairs with the one in cp__task_wake(). */
     do {
-        if ((old & bit) == 0)
+        if ((old & CP__WAKE_PERMIT) == 0)
             return false;
-    } while (!cp_compare_exchange(&task->state, &old, old & ~(uint32_t)bit));
+        new = old & ~(uint32_t)CP__WAKE_PERMIT;
+    } while (!cp_compare_exchange(&task->state, &old, new));
     return true;
 }
 
@@ -62,7 +64,8 @@ static bool suspend(struct cp_task *task, enum cp__wake bit)
 {
     uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
 
-    /* With the exchange the task may run elsewhere: its context is in place before it. Pairs with cp__task_wake(). */
+    /* With the exchange the task may run elsewhere: its context is in place before it. Pairs with
+     * cp__task_wake(). */
     do {
         new = (old & bit) != 0 ? old & ~(uint32_t)bit : old | (uint32_t)bit << CP__AWAITS;
     } while (!cp_compare_exchange(&task->state, &old, new));
@@ -90,7 +93,7 @@ const char *cp__task_state_name(const struct cp_task *task)
     return cp_load_relaxed(&task->running) != 0 ? "running" : "runnable";
 }
 
-/* ---- On a G's stack -------------------------------------------------------------------------------------- */
+/* ---- On a G's stack -------------------------------------------------------------------------- */
 
 /* Gives the M back. Returns, unless the G ends, when the G goes on, maybe on another M. */
 static void leave(struct cp_task *task, enum cp__after after)
@@ -118,8 +121,6 @@ void cp__task_await(const char *waits_for)
 {
     struct cp_task *task = cp_task_self();
 
-    if (take_wake(task, CP__WAKE_EVENT))
-        return;
     cp_store_relaxed(&task->waits_for, waits_for); /* relaxed: for cp__task_state_name() only */
     leave(task, CP__AFTER_WAIT);
 }
@@ -138,7 +139,7 @@ int cp_park(void)
 
     if (task == NULL)
         return -ESRCH;
-    if (take_wake(task, CP__WAKE_PERMIT))
+    if (take_permit(task))
         return 0;
     cp_store_relaxed(&task->waits_for, "park"); /* relaxed: as in cp__task_await() */
     leave(task, CP__AFTER_PARK);
@@ -151,7 +152,7 @@ void cp_ready(struct cp_task *task)
         cp__task_enqueue(task);
 }
 
-/* ---- Birth and death ------------------------------------------------------------------------------------- */
+/* ---- Birth and death ------------------------------------------------------------------------- */
 
 static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *arg)
 {
@@ -182,8 +183,8 @@ static bool count_live(void)
 
 static void uncount_live(void)
 {
-    if (cp_fetch_sub_acq_rel(&cp__sched.live, 1) ==
-        1) /* pairs with itself: the last one sees what all have done */
+    /* pairs with itself: the last one sees what all have done */
+    if (cp_fetch_sub_acq_rel(&cp__sched.live, 1) == 1)
         cp__idle_stop();
 }
 
@@ -218,14 +219,14 @@ static void end_task(struct cp__worker *w, struct cp_task *task)
     uncount_live();
 }
 
-/* ---- On an M's stack ------------------------------------------------------------------------------------- */
+/* ---- On an M's stack ------------------------------------------------------------------------- */
 
 static unsigned interval(struct cp__worker *w)
 {
     return INTERVAL_MIN + cp__worker_random(w, INTERVAL_SPREAD);
 }
 
-/* Whether w should give a task that yields to the others. With one M, so long as there are some in their queue. */
+/* Whether a task that yields goes to the global queue; with one M, only while others wait there. */
 static bool must_give(struct cp__worker *w)
 {
     if (w->until_give-- > 0)
@@ -263,8 +264,8 @@ static void after(struct cp__worker *w, struct cp_task *task)
 }
 
 /*
- * Runs task until it gives the M back. The signal handler finds out by the stack pointer whether the G or the M is
- * interrupted; m->g says which G, from before the first instruction on its stack until after the last.
+ * Runs task until it gives the M back. The signal handler finds out by the stack pointer whether the G or the
+ * M is interrupted; m->g says which G, from before the first instruction on its stack until after the last.
  */
 static void run(struct cp__worker *w, struct cp_task *task)
 {

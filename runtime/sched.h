@@ -10,15 +10,16 @@
  *     if (cp_sched_run(&options, hello, "world", &err) < 0)
  *         fprintf(stderr, "%s\n", err.message);
  *
- * Gs run on Ms, which are threads; a G that waits leaves its M to others, and may go on with another M. Scheduling is
- * cooperative: a G keeps its M until it waits, yields or ends. The profiler core does not know of any of this; every
- * M is attached to it, and each switch is a scheduling point (cp_execute() in runtime.h).
+ * Gs run on Ms, which are threads; a G that waits leaves its M to others, and may go on with another M.
+ * Scheduling is cooperative: a G keeps its M until it waits, yields or ends. The profiler core does not know
+ * of any of this; every M is attached to it, and each switch is a scheduling point (cp_execute() in
+ * runtime.h).
  *
  * Where: calls marked "G" may be made by Gs only and return -ESRCH elsewhere; the others by any thread, while
  * cp_sched_run() runs. None may be made in a signal handler.
- * Threads: a G may change its M in every call marked "G". What belongs to a thread does not come along, errno above
- * all, and compilers keep its address: look at errno in a function of its own, not in the loop that waits. A mutex of
- * pthreads must not be held across such a call.
+ * Threads: a G may change its M in every call marked "G". What belongs to a thread does not come along, errno
+ * above all, and compilers keep its address: look at errno in a function of its own, not in the loop that
+ * waits. A mutex of pthreads must not be held across such a call.
  */
 #ifndef COUNTERPOINT_SCHED_H
 #define COUNTERPOINT_SCHED_H
@@ -32,7 +33,7 @@
 extern "C" {
 #endif
 
-/* ---- Running --------------------------------------------------------------------------------------------- */
+/* ---- Running --------------------------------------------------------------------------------- */
 
 struct cp_sched_options {
     size_t size;       /* sizeof(struct cp_sched_options) as the caller compiled it */
@@ -41,14 +42,15 @@ struct cp_sched_options {
 };
 #define CP_SCHED_THREADS_MAX 1024
 #define CP_SCHED_STACK_MIN 16384
-/* Memory is taken as a stack grows, a page at a time. Below it lies a guard: a G that needs more gets SIGSEGV. */
+/* Memory is taken as a stack grows, a page at a time. Below it lies a guard: a G that needs more gets
+ * SIGSEGV. */
 #define CP_SCHED_STACK_SIZE 65536
 
 /*
- * Runs fn(arg) as the first G, with the calling thread as one of the Ms, and returns when all Gs have ended, not only
- * the first one. Gs that wait for what never comes keep it from returning. One at a time in a process.
- * options may be NULL. -EBUSY one runs already; -EINVAL bad options; -EAGAIN, -ENOMEM, -EMFILE and others where the
- * system refuses a thread, memory or a descriptor; then fn has not been called.
+ * Runs fn(arg) as the first G, with the calling thread as one of the Ms, and returns when all Gs have ended,
+ * not only the first one. Gs that wait for what never comes keep it from returning. One at a time in a
+ * process. options may be NULL. -EBUSY one runs already; -EINVAL bad options; -EAGAIN, -ENOMEM, -EMFILE and
+ * others where the system refuses a thread, memory or a descriptor; then fn has not been called.
  */
 int cp_sched_run(const struct cp_sched_options *options, void (*fn)(void *), void *arg, struct cp_error *err);
 
@@ -59,7 +61,7 @@ int cp_go(void (*fn)(void *), void *arg);
 /* G. Lets the other Gs that can run do so first. Does nothing elsewhere. */
 void cp_yield(void);
 
-/* ---- Parking --------------------------------------------------------------------------------------------- */
+/* ---- Parking --------------------------------------------------------------------------------- */
 
 /* A G, as the scheduler sees it. Valid until it ends. */
 struct cp_task;
@@ -70,26 +72,26 @@ struct cp_task *cp_task_self(void);
 /*
  * Each G has one permit, which it does not have at first.
  * cp_park (G) takes the permit where it is there, and otherwise waits until cp_ready() comes.
- * cp_ready ends the park of a parked G; where the G is not parked it gives it the permit, so that its next park
- * returns at once. A wake-up is never lost, but two of them before a park are one, and one that was meant for an
- * earlier park may end a later one: park in a loop that looks at what is waited for. Sleeping, waiting for a
- * descriptor, a channel or a group neither takes the permit nor ends by it.
- * What was written before cp_ready() is visible after the cp_park() that it ends.
+ * cp_ready ends the park of a parked G; where the G is not parked it gives it the permit, so that its next
+ * park returns at once. A wake-up is never lost, but two of them before a park are one, and one that was
+ * meant for an earlier park may end a later one: park in a loop that looks at what is waited for. Sleeping,
+ * waiting for a descriptor, a channel or a group neither takes the permit nor ends by it. What was written
+ * before cp_ready() is visible after the cp_park() that it ends.
  */
 int cp_park(void);
 void cp_ready(struct cp_task *task);
 
-/* ---- Waiting --------------------------------------------------------------------------------------------- */
+/* ---- Waiting --------------------------------------------------------------------------------- */
 
 /* G. Waits for at least ns nanoseconds. */
 int cp_sleep(uint64_t ns);
 
 /*
- * G. Waits until one of events (EPOLLIN, EPOLLOUT, ... of epoll(7)) can be had from fd, for at most timeout_ns
- * nanoseconds; without limit where that is negative. Several Gs may wait for one fd. Returns those of the events that
- * came, with EPOLLERR and EPOLLHUP (at least one); -ETIMEDOUT; -EBADF; -ENOMEM, -ENOSPC where the system has no room.
- * Files that are always ready return at once. An event may be gone by the time of a read or write: use O_NONBLOCK.
- * fd must not be closed while a G waits for it.
+ * G. Waits until one of events (EPOLLIN, EPOLLOUT, ... of epoll(7)) can be had from fd, for at most
+ * timeout_ns nanoseconds; without limit where that is negative. Several Gs may wait for one fd. Returns those
+ * of the events that came, with EPOLLERR and EPOLLHUP (at least one); -ETIMEDOUT; -EBADF; -ENOMEM, -ENOSPC
+ * where the system has no room. Files that are always ready return at once. An event may be gone by the time
+ * of a read or write: use O_NONBLOCK. fd must not be closed while a G waits for it.
  */
 int cp_wait_fd(int fd, uint32_t events, int64_t timeout_ns);
 
@@ -105,13 +107,13 @@ void cp_wait_group_done(struct cp_wait_group *group);
 int cp_wait_group_wait(struct cp_wait_group *group);
 void cp_wait_group_free(struct cp_wait_group *group);
 
-/* ---- Channels -------------------------------------------------------------------------------------------- */
+/* ---- Channels -------------------------------------------------------------------------------- */
 
 /*
- * A queue of elements of one size between any number of senders and receivers. With capacity 0 a sender waits until a
- * receiver has taken its element; otherwise while capacity elements are in the queue. Elements arrive in the order in
- * which they were sent, each once; waiting senders, and waiting receivers, are served in the order in which they came.
- * What was written before a send is visible after the receive of its element.
+ * A queue of elements of one size between any number of senders and receivers. With capacity 0 a sender waits
+ * until a receiver has taken its element; otherwise while capacity elements are in the queue. Elements arrive
+ * in the order in which they were sent, each once; waiting senders, and waiting receivers, are served in the
+ * order in which they came. What was written before a send is visible after the receive of its element.
  * Threads that are no Gs may send and receive too, but get -EAGAIN where a G would wait.
  */
 struct cp_chan;

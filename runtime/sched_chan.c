@@ -1,6 +1,7 @@
 /*
- * Channels. A G that waits has a struct waiter on its stack, in one of the channel's two lists. Whoever takes it out,
- * under the lock, has moved the element, or closed the channel, and wakes the G once the lock is free.
+ * Channels. A G that waits has a struct waiter on its stack, in one of the channel's two lists. Whoever takes
+ * it out, under the lock, has moved the element, or closed the channel, and wakes the G once the lock is
+ * free.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ struct cp_chan {
     size_t capacity;
 
     struct cp__lock lock;
-    /* Guarded by the lock. Where receivers wait the queue is empty and no sender waits; where senders wait it is full. */
+    /* Guarded by the lock. Where receivers wait the queue is empty and no sender waits; where senders wait it
+     * is full. */
     struct list senders;
     struct list receivers;
     size_t count; /* elements in the queue */
@@ -36,7 +38,7 @@ struct cp_chan {
     unsigned char elems[];
 };
 
-/* ---- Lists ----------------------------------------------------------------------------------------------- */
+/* ---- Lists ----------------------------------------------------------------------------------- */
 
 static void append(struct list *list, struct waiter *w)
 {
@@ -88,7 +90,7 @@ static int served(struct cp_chan *chan, struct waiter *w)
     return 0;
 }
 
-/* ---- Elements; under the lock ---------------------------------------------------------------------------- */
+/* ---- Elements; under the lock ---------------------------------------------------------------- */
 
 static void copy(const struct cp_chan *chan, void *to, const void *from)
 {
@@ -109,7 +111,7 @@ static void take(struct cp_chan *chan, void *elem)
     chan->count--;
 }
 
-/* ---- Calls ----------------------------------------------------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------------------------- */
 
 struct cp_chan *cp_chan_new(size_t elem_size, size_t capacity)
 {

@@ -1,4 +1,5 @@
-/* Tells the sanitizers that the stack is about to be, or has been, switched. Nothing at all in other builds. */
+/* Tells the sanitizers that the stack is about to be, or has been, switched. Nothing at all in other builds.
+ */
 #ifndef COUNTERPOINT_RUNTIME_SCHED_FIBER_H
 #define COUNTERPOINT_RUNTIME_SCHED_FIBER_H
 

@@ -1,22 +1,25 @@
 /*
  * Ms that have nothing to run.
  *
- * Such an M first searches the queues of the others, and then sleeps: the first one in epoll_wait, where it waits for
- * deadlines and descriptors too (the poller), the others on a futex each. Two things must not happen.
+ * Such an M first searches the queues of the others, and then sleeps: the first one in epoll_wait, where it
+ * waits for deadlines and descriptors too (the poller), the others on a futex each. Two things must not
+ * happen.
  *
- * A task in a queue while an M that could run it sleeps. Who has put a task into a queue therefore wakes a sleeper,
- * unless an M is searching, which will find the task. The hint wake_wanted says "one sleeps and none searches":
+ * A task in a queue while an M that could run it sleeps. Who has put a task into a queue therefore wakes a
+ * sleeper, unless an M is searching, which will find the task. The hint wake_wanted says "one sleeps and none
+ * searches":
  *
  *     puts the task into a queue            stops searching: sets wake_wanted
  *     fence                                 fence
  *     looks at wake_wanted                  looks at the queues again
  *
- * One of the two looks sees what the other has written. The second column is gone through before an M sleeps, and
- * when a search ends with a task (there may be more of them; then another M is woken, and so on until all are busy).
+ * One of the two looks sees what the other has written. The second column is gone through before an M sleeps,
+ * and when a search ends with a task (there may be more of them; then another M is woken, and so on until all
+ * are busy).
  *
- * A deadline or descriptor waited for while Ms sleep and none of them is the poller. Who adds one, and the poller when
- * it leaves to run a G, therefore wakes a sleeper, which becomes the poller if it finds nothing else. Where no M is
- * idle, they all look now and then (sched.c).
+ * A deadline or descriptor waited for while Ms sleep and none of them is the poller. Who adds one, and the
+ * poller when it leaves to run a G, therefore wakes a sleeper, which becomes the poller if it finds nothing
+ * else. Where no M is idle, they all look now and then (sched.c).
  */
 #include "sched_internal.h"
 
@@ -36,7 +39,7 @@ static void relax(void)
 #endif
 }
 
-/* ---- Futexes --------------------------------------------------------------------------------------------- */
+/* ---- Futexes --------------------------------------------------------------------------------- */
 
 static void futex_sleep(struct cp__worker *w)
 {
@@ -46,7 +49,8 @@ static void futex_sleep(struct cp__worker *w)
     cp_store_relaxed(&w->notified, 0u); /* relaxed: the next to set it has found w idle, under the lock */
 }
 
-/* w may be NULL. It may have woken before the system call, and its memory be gone: the kernel is told, not asked. */
+/* w may be NULL. It may have woken before the system call, and its memory be gone: the kernel is told, not
+ * asked. */
 static void futex_wake(struct cp__worker *w)
 {
     if (w == NULL)
@@ -55,7 +59,7 @@ static void futex_wake(struct cp__worker *w)
     syscall(SYS_futex, &w->notified, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* ---- Who is idle; all under the lock --------------------------------------------------------------------- */
+/* ---- Who is idle; all under the lock --------------------------------------------------------- */
 
 /* Brings the hints up to date. */
 static void publish(void)
@@ -77,8 +81,8 @@ static void set_searching(struct cp__worker *w, bool searching)
 }
 
 /*
- * Takes an M out of its sleep to search, unless one searches already. Returns the M whose futex must be woken after
- * the lock has been left. The poller comes last, because another would have to take its place.
+ * Takes an M out of its sleep to search, unless one searches already. Returns the M whose futex must be woken
+ * after the lock has been left. The poller comes last, because another would have to take its place.
  */
 static struct cp__worker *choose(void)
 {
@@ -103,7 +107,7 @@ static bool poller_is_missing(void)
     return cp__sched.poller == NULL && cp__sched.idle != NULL && cp__wait_is_needed();
 }
 
-/* ---- Waking ---------------------------------------------------------------------------------------------- */
+/* ---- Waking ---------------------------------------------------------------------------------- */
 
 static void wake_one(void)
 {
@@ -155,7 +159,7 @@ void cp__idle_stop(void)
     }
 }
 
-/* ---- Searching ------------------------------------------------------------------------------------------- */
+/* ---- Searching ------------------------------------------------------------------------------- */
 
 /* Whether there is something in any queue, after the caller has published that it searches no more. */
 static bool work_is_left(void)
@@ -215,7 +219,7 @@ void cp__idle_found(struct cp__worker *w)
         cp__idle_wake();
 }
 
-/* ---- Sleeping -------------------------------------------------------------------------------------------- */
+/* ---- Sleeping -------------------------------------------------------------------------------- */
 
 enum joined { JOINED_STOP, JOINED_WORK, JOINED_IDLE, JOINED_POLLER };
 

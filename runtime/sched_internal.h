@@ -11,7 +11,8 @@
  *   sched_chan.c, sched_group.c  channels and wait groups
  *
  * A task, from cp_go() on, is in exactly one place: the queue of an M, the global queue, running on an M, or
- * waiting; who takes it out of one owns it until it is in the next. While it waits, cp__task_wake() decides who that is.
+ * waiting; who takes it out of one owns it until it is in the next. While it waits, cp__task_wake() decides
+ * who that is.
  */
 #ifndef COUNTERPOINT_RUNTIME_SCHED_INTERNAL_H
 #define COUNTERPOINT_RUNTIME_SCHED_INTERNAL_H
@@ -25,11 +26,12 @@
 #include "sched.h"
 #include "sched_fiber.h"
 
-/* ---- Tasks ----------------------------------------------------------------------------------------------- */
+/* ---- Tasks ----------------------------------------------------------------------------------- */
 
 /*
- * What can end a wait: cp_ready(), or whoever the G waits for inside the scheduler. Each is a bit in a task's state:
- * it has come already; the same bit shifted by CP__AWAITS says that the G is off its stack and waits for it.
+ * What can end a wait: cp_ready(), or whoever the G waits for inside the scheduler. Each is a bit in a task's
+ * state: it has come already; the same bit shifted by CP__AWAITS says that the G is off its stack and waits
+ * for it.
  */
 enum cp__wake {
     CP__WAKE_PERMIT = 1,
@@ -57,15 +59,16 @@ struct cp_task {
     char *stack_hi;
 };
 
-/* ---- Ms -------------------------------------------------------------------------------------------------- */
+/* ---- Ms -------------------------------------------------------------------------------------- */
 
 #define CP__QUEUE_SIZE 256u /* a power of two */
 
 /*
- * The tasks that can run on one M, oldest first, in slots[head % size] to slots[(tail - 1) % size]; both only grow
- * and wrap around at 2^32. The owner alone puts in, at tail; the owner and thieves take out by moving head with a
- * compare-and-exchange after they have read the slots, so a slot is written again only when its reader has won or
- * lost. A thief that sleeps between the two while exactly 2^32 tasks pass is not provided for.
+ * The tasks that can run on one M, oldest first, in slots[head % size] to slots[(tail - 1) % size]; both only
+ * grow and wrap around at 2^32. The owner alone puts in, at tail; the owner and thieves take out by moving
+ * head with a compare-and-exchange after they have read the slots, so a slot is written again only when its
+ * reader has won or lost. A thief that sleeps between the two while exactly 2^32 tasks pass is not provided
+ * for.
  */
 struct cp__queue {
     uint32_t head;
@@ -110,8 +113,8 @@ struct cp__sched {
     struct cp_task *global_first; /* the global queue, oldest first */
     struct cp_task **global_last;
     struct cp__worker *idle; /* Ms that sleep on their futexes */
-    /* The M that sleeps in epoll_wait, the first to be idle. It alone takes interrupts back, so it keeps the place
-     * until it is out of there, also after it has been called. */
+    /* The M that sleeps in epoll_wait, the first to be idle. It alone takes interrupts back, so it keeps the
+     * place until it is out of there, also after it has been called. */
     struct cp__worker *poller;
     bool poller_is_called; /* it has been made to search */
     uint64_t poller_until; /* when it wakes by itself */
@@ -151,7 +154,7 @@ void cp__worker_run(struct cp__worker *w);
 /* cp_go() for the G that is there first. */
 int cp__go_first(void (*fn)(void *), void *arg);
 
-/* ---- Waiting and waking (sched.c) ------------------------------------------------------------------------ */
+/* ---- Waiting and waking (sched.c) ------------------------------------------------------------ */
 
 /* The calling G waits for CP__WAKE_EVENT, which must come exactly once, maybe before this call. */
 void cp__task_await(const char *waits_for);
@@ -162,7 +165,7 @@ void cp__task_enqueue(struct cp_task *task);
 /* "running", "runnable" or what the G waits for; a snapshot. */
 const char *cp__task_state_name(const struct cp_task *task);
 
-/* ---- Queues (sched_queue.c) ------------------------------------------------------------------------------ */
+/* ---- Queues (sched_queue.c) ------------------------------------------------------------------ */
 
 /* Appends to w's own queue; half of a full one goes to the global queue. */
 void cp__queue_push(struct cp__worker *w, struct cp_task *task);
@@ -178,7 +181,7 @@ struct cp_task *cp__global_pop(void);
 /* Takes w's share of it: one to return, the others into w's queue. */
 struct cp_task *cp__global_grab(struct cp__worker *w);
 
-/* ---- Idle Ms (sched_idle.c) ------------------------------------------------------------------------------ */
+/* ---- Idle Ms (sched_idle.c) ------------------------------------------------------------------ */
 
 /* Looks for tasks in the queues of others. On NULL w is searching still, and cp__idle_sleep() comes next. */
 struct cp_task *cp__idle_search(struct cp__worker *w);
@@ -188,12 +191,13 @@ void cp__idle_found(struct cp__worker *w);
 bool cp__idle_sleep(struct cp__worker *w);
 /* Wakes an M if one sleeps and none searches. Comes after a task has been put into a queue. */
 void cp__idle_wake(void);
-/* Somebody must be in epoll_wait until when at the latest (UINT64_MAX: for descriptors only), if any M is idle. */
+/* Somebody must be in epoll_wait until when at the latest (UINT64_MAX: for descriptors only), if any M is
+ * idle. */
 void cp__idle_need_poller(uint64_t when);
 /* All Gs have ended: wakes all Ms, for the last time. */
 void cp__idle_stop(void);
 
-/* ---- Stacks (sched_stack.c) ------------------------------------------------------------------------------ */
+/* ---- Stacks (sched_stack.c) ------------------------------------------------------------------ */
 
 int cp__stacks_start(size_t stack_size, struct cp_error *err);
 void cp__stacks_stop(void);
@@ -201,25 +205,27 @@ void cp__stacks_stop(void);
 struct cp_task *cp__task_alloc(struct cp__worker *w);
 void cp__task_free(struct cp__worker *w, struct cp_task *task);
 
-/* ---- The poller (sched_wait.c) --------------------------------------------------------------------------- */
+/* ---- The poller (sched_wait.c) --------------------------------------------------------------- */
 
 int cp__wait_start(struct cp_error *err);
 void cp__wait_stop(void);
 /*
- * Makes Gs runnable whose time or descriptor has come, into w's queue; returns how many. Waits for the first one until
- * that time on the scheduler's clock; not at all for 0. May return before that with none.
+ * Makes Gs runnable whose time or descriptor has come, into w's queue; returns how many. Waits for the first
+ * one until that time on the scheduler's clock; not at all for 0. May return before that with none.
  */
 unsigned cp__wait_poll(struct cp__worker *w, uint64_t until);
 /* The earliest deadline; UINT64_MAX: none. */
 uint64_t cp__wait_deadline(void);
 /* Whether anybody waits for a deadline or a descriptor. */
 bool cp__wait_is_needed(void);
-/* Makes the M return that is in cp__wait_poll(), or about to be, and may wait there. Under the scheduler's lock. */
+/* Makes the M return that is in cp__wait_poll(), or about to be, and may wait there. Under the scheduler's
+ * lock. */
 void cp__wait_interrupt(void);
 
-/* ---- Deadlines (sched_timer.c) --------------------------------------------------------------------------- */
+/* ---- Deadlines (sched_timer.c) --------------------------------------------------------------- */
 
-/* Owned by the queue while it is in one. The queue is a pairing heap: a tree in which no node is before its parent. */
+/* Owned by the queue while it is in one. The queue is a pairing heap: a tree in which no node is before its
+ * parent. */
 struct cp__timer {
     uint64_t when;            /* CLOCK_MONOTONIC, ns */
     uint64_t seq;             /* equal ones in the order in which they were added */

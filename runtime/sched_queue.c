@@ -1,7 +1,8 @@
-/* The queues of tasks that can run: one for each M, and a global one for what comes from elsewhere or overflows. */
+/* The queues of tasks that can run: one for each M, and a global one for what comes from elsewhere or
+ * overflows. */
 #include "sched_internal.h"
 
-/* ---- The queue of an M ----------------------------------------------------------------------------------- */
+/* ---- The queue of an M ----------------------------------------------------------------------- */
 
 static struct cp_task *slot_load(const struct cp__queue *q, uint32_t i)
 {
@@ -37,7 +38,8 @@ void cp__queue_push(struct cp__worker *w, struct cp_task *task)
     uint32_t tail = cp_load_relaxed(&q->tail); /* relaxed: its own */
 
     for (;;) {
-        /* acquire: pairs with the compare-and-exchanges of those who take, who have read the slots before it */
+        /* acquire: pairs with the compare-and-exchanges of those who take, who have read the slots before it
+         */
         uint32_t head = cp_load_acquire(&q->head);
 
         if (tail - head < CP__QUEUE_SIZE)
@@ -81,7 +83,8 @@ struct cp_task *cp__queue_steal(struct cp__worker *w, struct cp__worker *victim)
         cp_load_acquire(&from->head); /* pairs with the exchange of others: tail is read after it */
 
     for (;;) {
-        /* acquire: pairs with the release in cp__queue_push(); the slots and the tasks are visible after it */
+        /* acquire: pairs with the release in cp__queue_push(); the slots and the tasks are visible after it
+         */
         uint32_t n = cp_load_acquire(&from->tail) - head;
 
         n -= n / 2;
@@ -99,7 +102,7 @@ struct cp_task *cp__queue_steal(struct cp__worker *w, struct cp__worker *victim)
     }
 }
 
-/* ---- The global queue ------------------------------------------------------------------------------------ */
+/* ---- The global queue ------------------------------------------------------------------------ */
 
 void cp__global_append(struct cp_task *first, struct cp_task *last, uint32_t n)
 {

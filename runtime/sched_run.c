@@ -45,7 +45,7 @@ static int read_options(struct cp_sched_options *options, const struct cp_sched_
     return 0;
 }
 
-/* ---- Ms -------------------------------------------------------------------------------------------------- */
+/* ---- Ms -------------------------------------------------------------------------------------- */
 
 static int make_workers(unsigned n, struct cp_error *err)
 {
@@ -150,7 +150,7 @@ static int run_as_m(void (*fn)(void *), void *arg, struct cp_error *err)
     return result;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------------------------------- */
 
 static bool claim(void)
 {

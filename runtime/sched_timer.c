@@ -1,6 +1,6 @@
 /*
- * The queue of deadlines: a pairing heap, because it needs no memory but the timers' own, and takes any of them out.
- * Adding takes constant time, the rest O(log n) amortised.
+ * The queue of deadlines: a pairing heap, because it needs no memory but the timers' own, and takes any of
+ * them out. Adding takes constant time, the rest O(log n) amortised.
  */
 #include "sched_internal.h"
 
@@ -26,7 +26,8 @@ static struct cp__timer *meld(struct cp__timer *a, struct cp__timer *b)
     return root;
 }
 
-/* Makes one root of a list of siblings: melds them by twos from the front, then all of these from the back. */
+/* Makes one root of a list of siblings: melds them by twos from the front, then all of these from the back.
+ */
 static struct cp__timer *meld_all(struct cp__timer *list)
 {
     struct cp__timer *pairs = NULL, *root = NULL;

@@ -1,9 +1,10 @@
 /*
  * Waiting for a time or for a descriptor.
  *
- * Who waits has a struct waiter on its stack, in the queue of deadlines, in the list of its descriptor, or in both.
- * Whoever takes it out of them, under the lock, decides the result and wakes the G, exactly once. A descriptor is in
- * the epoll set from the first wait on, and armed (EPOLLONESHOT) for what its waiters want. Closing it takes it out.
+ * Who waits has a struct waiter on its stack, in the queue of deadlines, in the list of its descriptor, or in
+ * both. Whoever takes it out of them, under the lock, decides the result and wakes the G, exactly once. A
+ * descriptor is in the epoll set from the first wait on, and armed (EPOLLONESHOT) for what its waiters want.
+ * Closing it takes it out.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static uint64_t now_ns(void)
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* ---- Start and stop -------------------------------------------------------------------------------------- */
+/* ---- Start and stop -------------------------------------------------------------------------- */
 
 int cp__wait_start(struct cp_error *err)
 {
@@ -91,7 +92,8 @@ void cp__wait_stop(void)
     waits.fd_limit = 0;
 }
 
-/* The counter is read back by the one M that waits, so that another's look in passing does not take it away. */
+/* The counter is read back by the one M that waits, so that another's look in passing does not take it away.
+ */
 void cp__wait_interrupt(void)
 {
     uint64_t one = 1;
@@ -120,7 +122,7 @@ bool cp__wait_is_needed(void)
     return cp_load_relaxed(&waits.deadline) != UINT64_MAX || cp_load_relaxed(&waits.fd_waiters) > 0;
 }
 
-/* ---- Deadlines; under the lock --------------------------------------------------------------------------- */
+/* ---- Deadlines; under the lock --------------------------------------------------------------- */
 
 static void publish_deadline(void)
 {
@@ -146,7 +148,7 @@ static void remove_timer(struct waiter *w)
     publish_deadline();
 }
 
-/* ---- Descriptors; under the lock ------------------------------------------------------------------------- */
+/* ---- Descriptors; under the lock ------------------------------------------------------------- */
 
 static int make_room(int fd)
 {
@@ -175,9 +177,8 @@ static int arm(int fd)
         event.events |= w->events;
     if (epoll_ctl(waits.epoll, EPOLL_CTL_MOD, fd, &event) == 0)
         return 0;
-    if (errno != ENOENT || epoll_ctl(waits.epoll, EPOLL_CTL_ADD, fd, &event) < 0)
-        return -errno;
-    return 0;
+    /* Not in the set; anything else that is wrong is so for both calls. */
+    return epoll_ctl(waits.epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
 static void unlink_fd(struct waiter *w)
@@ -208,7 +209,7 @@ static int link_fd(struct waiter *w)
     return result;
 }
 
-/* ---- Waking ---------------------------------------------------------------------------------------------- */
+/* ---- Waking ---------------------------------------------------------------------------------- */
 
 /* Takes w out of wherever it waits; under the lock. */
 static void finish(struct waiter *w, int result, struct waiter ***ready)
@@ -265,7 +266,7 @@ static unsigned wake(struct cp__worker *m, struct waiter *ready)
     return n;
 }
 
-/* ---- The poller ------------------------------------------------------------------------------------------ */
+/* ---- The poller ------------------------------------------------------------------------------ */
 
 /* epoll_wait until a time; to the nanosecond where the kernel has epoll_pwait2 (Linux 5.11). */
 static int wait_for_events(struct epoll_event *events, uint64_t until)
@@ -316,7 +317,7 @@ unsigned cp__wait_poll(struct cp__worker *m, uint64_t until)
     return wake(m, ready);
 }
 
-/* ---- Calls ----------------------------------------------------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------------------------- */
 
 int cp_sleep(uint64_t ns)
 {

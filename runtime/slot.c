@@ -160,9 +160,11 @@ static int make_buffers(size_t n, const int *found, struct cp_error *err)
         mask |= 1u << found[i];
     for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
         if (cp__m_make_buffers(m, mask) < 0)
-            return cp__error(err, -ENOMEM,
-                             "There is no memory for the sample buffers (%zu KiB for an event and M).",
-                             (size_t)CP__SAMPLEBUF_WORDS * sizeof(uint64_t) / 1024);
+            return cp__error(
+                err, -ENOMEM,
+                "There is no memory for the sample buffers, %zu KiB for an event and M. Free some, or sample "
+                "fewer events.",
+                (size_t)CP__SAMPLEBUF_WORDS * sizeof(uint64_t) / 1024);
     }
     return 0;
 }
@@ -206,7 +208,8 @@ static int start(const struct cp_slot_request *requests, size_t n, int *found, s
     for (size_t i = 0; i < n; i++)
         publish(&slots[found[i]], &requests[i]);
     next_generation();
-    cp__kick_stale(); /* notes where each M's CPU clock stands; the reader kicks those that go on from there */
+    cp__kick_stale(); /* notes where each M's CPU clock stands; the reader kicks those that go on from there
+                       */
     return 0;
 }
 

@@ -1,10 +1,11 @@
 /*
  * Where a thread's stack is, for unwinding.
  *
- * A chain of frame pointers does not end by itself. The C library's code that calls a thread's function, or main, keeps
- * no frame pointer: what the function saves as its caller's may be anything, an address of this very stack too, and the
- * chain would go on there. So the stack is taken to end where the outermost frame of the program does. The unwinder of
- * the compiler's library finds that frame, by call-frame information; nothing of it is needed in the signal handler.
+ * A chain of frame pointers does not end by itself. The C library's code that calls a thread's function, or
+ * main, keeps no frame pointer: what the function saves as its caller's may be anything, an address of this
+ * very stack too, and the chain would go on there. So the stack is taken to end where the outermost frame of
+ * the program does. The unwinder of the compiler's library finds that frame, by call-frame information;
+ * nothing of it is needed in the signal handler.
  */
 #include <link.h>
 #include <pthread.h>
@@ -13,12 +14,16 @@
 
 #include "os.h"
 
-/* ---- The C library --------------------------------------------------------------------------------------- */
+/* ---- The C library --------------------------------------------------------------------------- */
 
-static struct cp__stack c_library; /* its code and data, set once; empty where it is part of the program */
-static uintptr_t entry;            /* the program's first instruction: _start, which is the C library's too */
+struct range {
+    uintptr_t lo;
+    uintptr_t hi;
+};
+static struct range c_library; /* set once; empty where it is part of the program or unknown */
+static uintptr_t entry;        /* of the program: _start, which is the C library's too */
 
-static bool contains(const struct cp__stack *range, uintptr_t address)
+static bool holds(const struct range *range, uintptr_t address)
 {
     return address >= range->lo && address < range->hi;
 }
@@ -26,9 +31,9 @@ static bool contains(const struct cp__stack *range, uintptr_t address)
 #ifdef __GLIBC__
 #include <gnu/libc-version.h>
 
-static struct cp__stack extent_of(const struct dl_phdr_info *object)
+static struct range extent_of(const struct dl_phdr_info *object)
 {
-    struct cp__stack extent = {UINTPTR_MAX, 0};
+    struct range extent = {UINTPTR_MAX, 0};
 
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &object->dlpi_phdr[i];
@@ -42,16 +47,17 @@ static struct cp__stack extent_of(const struct dl_phdr_info *object)
     return extent;
 }
 
-/* A string of the C library's own tells which object it is; functions of its may be somebody else's by now. */
+/* A string of the C library's own tells which object it is; functions of its may be somebody else's by now.
+ */
 static int find_c_library(struct dl_phdr_info *object, size_t size, void *arg)
 {
-    struct cp__stack extent = extent_of(object);
+    struct range extent = extent_of(object);
 
     (void)size;
     (void)arg;
-    if (!contains(&extent, (uintptr_t)gnu_get_libc_version()))
+    if (!holds(&extent, (uintptr_t)gnu_get_libc_version()))
         return 0;
-    if (!contains(&extent, entry))
+    if (!holds(&extent, entry))
         c_library = extent;
     return 1;
 }
@@ -71,48 +77,42 @@ static void find_once(void)
     dl_iterate_phdr(find_c_library, NULL);
 }
 
-/* ---- The outermost frame --------------------------------------------------------------------------------- */
+/* ---- The outermost frame --------------------------------------------------------------------- */
 
-struct search {
-    uintptr_t end;  /* of the program's outermost frame so far; 0 while the last frame seen is the program's */
-    bool is_at_end; /* there are no more frames */
-};
-
-/* A frame, innermost first. What the unwinder calls its CFA is its stack pointer: where the frame that it called ends. */
+/* Looks at a frame, innermost first. *end is where the program's outermost frame ends, 0 while the last one
+ * seen is the program's. What the unwinder calls a frame's CFA is its stack pointer: where the frame that it
+ * called ends. */
 static _Unwind_Reason_Code look_at(struct _Unwind_Context *context, void *arg)
 {
-    struct search *search = arg;
+    uintptr_t *end = arg;
     uintptr_t pc = _Unwind_GetIP(context);
 
-    if (pc == 0) {
-        search->is_at_end = true;
-        return _URC_END_OF_STACK;
-    }
-    if (!contains(&c_library, pc) && _Unwind_GetRegionStart(context) != entry)
-        search->end = 0;
-    else if (search->end == 0)
-        search->end = _Unwind_GetCFA(context);
+    if (pc == 0)
+        return _URC_NO_REASON; /* behind the last one */
+    if (!holds(&c_library, pc) && _Unwind_GetRegionStart(context) != entry)
+        *end = 0;
+    else if (*end == 0)
+        *end = _Unwind_GetCFA(context);
     return _URC_NO_REASON;
 }
 
 /* Where the program's outermost frame on this thread ends; 0 where that cannot be told. */
-static uintptr_t find_outermost(void)
+static uintptr_t find_end(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct search search = {0, false};
+    uintptr_t end = 0;
 
     pthread_once(&once, find_once);
-    if (c_library.hi == 0)
+    if (c_library.hi == 0 || _Unwind_Backtrace(look_at, &end) != _URC_END_OF_STACK)
         return 0;
-    _Unwind_Backtrace(look_at, &search);
-    return search.is_at_end ? search.end : 0;
+    return end;
 }
 
-/* ---- The stack ------------------------------------------------------------------------------------------- */
+/* ---- The stack ------------------------------------------------------------------------------- */
 
 static struct cp__stack whole_stack(void)
 {
-    struct cp__stack stack = {0, 0};
+    struct cp__stack stack = {.slack = UINTPTR_MAX};
     pthread_attr_t attributes;
     void *lo;
     size_t size;
@@ -120,10 +120,13 @@ static struct cp__stack whole_stack(void)
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
         return stack;
     if (pthread_attr_getstack(&attributes, &lo, &size) == 0)
-        stack = (struct cp__stack){(uintptr_t)lo, (uintptr_t)lo + size};
+        stack = (struct cp__stack){.lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size, .slack = UINTPTR_MAX};
     pthread_attr_destroy(&attributes);
     return stack;
 }
+
+/* A function that aligns its stack has its frame's two words this much below the frame's end, at most. */
+#define REALIGNMENT 128
 
 struct cp__stack cp__os_thread_stack(void)
 {
@@ -133,8 +136,8 @@ struct cp__stack cp__os_thread_stack(void)
 
     if (!cp__stack_holds(&stack, sp))
         return stack; /* called on a stack of somebody's own making */
-    end = find_outermost();
+    end = find_end();
     if (end > sp && cp__stack_holds(&stack, end))
-        stack.hi = end;
+        stack = (struct cp__stack){.lo = stack.lo, .hi = end, .slack = REALIGNMENT};
     return stack;
 }

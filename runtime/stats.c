@@ -20,6 +20,7 @@ static void add_m(struct cp_slot_stats *stats, int slot, uint64_t run, const str
     stats->lost += cp_load_relaxed(&from->lost);
     stats->undelivered += cp_load_relaxed(&from->undelivered);
     stats->truncated += cp_load_relaxed(&from->truncated);
+    stats->incomplete += cp_load_relaxed(&from->incomplete);
     stats->throttled += cp_load_relaxed(&from->throttled);
     stats->overruns += cp_load_relaxed(&from->overruns);
     stats->count += cp_load_relaxed(&from->count);

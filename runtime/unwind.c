@@ -8,8 +8,8 @@ struct frame {
 
 #define LOWEST_CODE 4096 /* nothing is mapped below; a pc there has already faulted */
 
-/* A word that is no address of code of this process is no return address: the chain has left the frames. The upper half
- * of the address space is the kernel's. */
+/* A word that is no address of code is no return address: the chain has left the frames. The upper half of
+ * the address space is the kernel's. */
 static bool is_code(uintptr_t pc, const struct cp__stack *stack)
 {
     return pc >= LOWEST_CODE && (intptr_t)pc > 0 && !cp__stack_holds(stack, pc);
@@ -18,38 +18,52 @@ static bool is_code(uintptr_t pc, const struct cp__stack *stack)
 /* The frame at fp, where it lies whole between floor and the stack's end. */
 static const struct frame *frame_at(uintptr_t fp, uintptr_t floor, const struct cp__stack *stack)
 {
-    if (fp < floor || fp % sizeof(uintptr_t) != 0 || fp > stack->hi - sizeof(struct frame))
+    if (fp < floor || fp % sizeof(uintptr_t) != 0 || fp >= stack->hi || stack->hi - fp < sizeof(struct frame))
         return NULL;
     return (const struct frame *)fp;
+}
+
+/* Whether a chain that led up to top has come to the stack's first frame. A frame pointer of 0 would not
+ * tell: code that uses the register otherwise leaves zeros there too. */
+static bool is_at_end(const struct cp__stack *stack, uintptr_t top)
+{
+    return stack->hi - top <= stack->slack;
 }
 
 /* The stack is other functions' frames, maybe such that a sanitizer has fenced. */
 __attribute__((no_sanitize("address", "thread", "undefined"))) unsigned
 cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack, uintptr_t *frames,
-                        unsigned max, bool *truncated)
+                        unsigned max, unsigned *flags)
 {
-    struct cp__registers caller = *regs;
+    struct cp__registers caller;
     const struct frame *frame;
+    uintptr_t top;
     unsigned n = 0;
 
-    *truncated = false;
+    *flags = 0;
     frames[n++] = regs->pc;
-    if (!cp__stack_holds(stack, regs->sp) || !is_code(regs->pc, stack))
+    if (!cp__stack_holds(stack, regs->sp))
         return n;
-    if (cp__caller_from_handler(regs, stack->hi, &caller)) {
-        if (!is_code(caller.pc, stack))
-            return n;
-        frames[n++] = caller.pc;
-    } else {
+    *flags = CP_SAMPLE_INCOMPLETE;
+    if (!is_code(regs->pc, stack))
+        return n;
+    if (!cp__caller_from_handler(regs, stack->hi, &caller))
         caller = *regs;
-    }
-    for (frame = frame_at(caller.fp, caller.sp, stack); frame != NULL && is_code(frame->pc, stack);
-         frame = frame_at(frame->fp, (uintptr_t)(frame + 1), stack)) {
+    else if (is_code(caller.pc, stack))
+        frames[n++] = caller.pc;
+    else
+        return n;
+    top = caller.sp;
+    for (frame = frame_at(caller.fp, top, stack); frame != NULL && is_code(frame->pc, stack);
+         frame = frame_at(frame->fp, top, stack)) {
         if (n == max) {
-            *truncated = true;
-            break;
+            *flags = CP_SAMPLE_TRUNCATED;
+            return n;
         }
         frames[n++] = frame->pc;
+        top = (uintptr_t)(frame + 1);
     }
+    if (is_at_end(stack, top))
+        *flags = 0;
     return n;
 }

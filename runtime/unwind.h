@@ -5,10 +5,11 @@
 #include "arch/arch.h"
 #include "runtime.h"
 
-/* The stack that the interrupted code ran on: [lo, hi). */
+/* The stack that the interrupted code ran on: [lo, hi). Its first frame ends at most slack below hi. */
 struct cp__stack {
     uintptr_t lo;
     uintptr_t hi;
+    uintptr_t slack;
 };
 
 static inline bool cp__stack_holds(const struct cp__stack *stack, uintptr_t address)
@@ -17,12 +18,14 @@ static inline bool cp__stack_holds(const struct cp__stack *stack, uintptr_t addr
 }
 
 /*
- * Writes the chain to frames: the interrupted instruction, then return addresses, innermost first. Follows
- * frame pointers, each checked to lie above the last one and inside the stack, so that no memory is read
- * outside [regs->sp, stack->hi); code without them costs frames, never a fault. Returns how many frames there
- * are, at least 1 and at most max; *truncated where the chain goes on.
+ * Writes the chain to frames: the interrupted instruction, then return addresses, innermost first. The first
+ * caller is found by the code that was interrupted where that tells (arch/arch.h), the others by frame
+ * pointers, each checked to lie above the last one and inside the stack: no memory is read outside [regs->sp,
+ * stack->hi), and code without frame pointers costs frames, never a fault. Returns how many frames there are,
+ * from 1 to max, which is at least 2. *flags is CP_SAMPLE_TRUNCATED where the chain goes on,
+ * CP_SAMPLE_INCOMPLETE where it broke off before the stack's first frame, else 0.
  */
 unsigned cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack,
-                                 uintptr_t *frames, unsigned max, bool *truncated);
+                                 uintptr_t *frames, unsigned max, unsigned *flags);
 
 #endif

@@ -1,24 +1,24 @@
 /*
  * Finding the caller of interrupted code where the frame pointer cannot tell: in a function's first and last
- * instructions, and in functions that have no frame at all (gcc gives leaf functions none, whatever the flags).
+ * instructions, and in functions that have no frame at all (gcc gives leaf functions none, whatever the
+ * flags).
  *
- * The code ahead knows where the return address is: the program will come to a ret, and that is where its stack
- * pointer will be then. So this reads on, instruction by instruction, and keeps account of the stack pointer and of the
- * frame pointer. Which way the program will take does not matter: all of them give back the same stack. It comes to
- * one of three things:
+ * The code ahead knows where the return address is: the program will come to a ret, and that is where its
+ * stack pointer will be then. So this reads on, instruction by instruction, and keeps account of the stack
+ * pointer and of the frame pointer. Which way the program will take does not matter: all of them give back
+ * the same stack. It comes to one of three things:
  *
  *     ret              The return address, and the caller's frame pointer, are what the stack holds there.
- *     mov %rsp,%rbp    Where it makes a frame of a function, with the caller's frame pointer on top of the stack: the
- *                      return address lies above that.
- *     something that it cannot follow: a call or a system call (which may never come back), an indirect jump, a stack
- *                      pointer from elsewhere. Then it goes back to the last conditional jump that it passed, and
- *                      takes it; and so it does where a loop closes.
+ *     mov %rsp,%rbp    Where it makes a frame of a function, with the caller's frame pointer on top of the
+ * stack: the return address lies above that. something that it cannot follow: a call or a system call (which
+ * may never come back), an indirect jump, a stack pointer from elsewhere. Then it goes back to the last
+ * conditional jump that it passed, and takes it; and so it does where a loop closes.
  *
- * When there is no other way, or after STEPS instructions, nothing is known; but in code that keeps frame pointers the
- * function has its frame by then, since calls are made with one.
+ * When there is no other way, or after STEPS instructions, nothing is known; but in code that keeps frame
+ * pointers the function has its frame by then, since calls are made with one.
  *
- * By the ABI a function gives rbp back as it got it, by pop, leave or mov out of memory; what else it does with rbp in
- * between is of no interest.
+ * By the ABI a function gives rbp back as it got it, by pop, leave or mov out of memory; what else it does
+ * with rbp in between is of no interest.
  */
 #include "arch/arch.h"
 #include "decode.h"
@@ -26,7 +26,6 @@
 /* Enough for the way out of most functions that call nothing; about 2 ns each. */
 #define STEPS 96
 #define FORKS 8
-#define LOWEST_CODE 4096
 #define WORD sizeof(uintptr_t)
 
 /* A place on the way, with what the registers will be there. */
@@ -68,13 +67,13 @@ static bool load(const struct walk *walk, uintptr_t address, uintptr_t *value)
         *value = walk->at.pushed;
         return address != 0;
     }
-    if (address < walk->floor || address % WORD != 0 || address > walk->hi - WORD)
+    if (address < walk->floor || address % WORD != 0 || address >= walk->hi || walk->hi - address < WORD)
         return false;
     *value = read_word(address);
     return true;
 }
 
-/* ---- Instructions ---------------------------------------------------------------------------------------- */
+/* ---- Instructions ---------------------------------------------------------------------------- */
 
 static enum outcome finish(struct walk *walk)
 {
@@ -161,8 +160,8 @@ static enum outcome move_from_memory(struct walk *walk, const struct cp__instruc
     return in->reg == CP__SP ? LOST : GOES_ON;
 }
 
-/* All that is not looked at more closely: whether it sets the stack pointer. Opcodes are odd for operands of more than
- * 8 bits. */
+/* All that is not looked at more closely: whether it sets the stack pointer. Opcodes are odd for operands of
+ * more than 8 bits. */
 static enum outcome other(const struct cp__instruction *in)
 {
     bool rm_is_sp = in->mod == 3 && in->rm == CP__SP;
@@ -188,7 +187,7 @@ static enum outcome other(const struct cp__instruction *in)
     }
 }
 
-/* ---- Ways ------------------------------------------------------------------------------------------------ */
+/* ---- Ways ------------------------------------------------------------------------------------ */
 
 /* Remembers the other way, once. */
 static enum outcome pass_jump(struct walk *walk, const struct cp__instruction *in)
@@ -227,16 +226,30 @@ static enum outcome jump(struct walk *walk, const struct cp__instruction *in)
     return GOES_ON;
 }
 
-/* Through a pointer in memory, as calls of a shared library's functions go: only where it is certain that the program
- * comes here, since the pointer may be good for nothing otherwise. */
+/*
+ * Whether a jump through a pointer is a linker's stub, by which functions of other objects are called. It is
+ * alone in its block of 16 bytes, which has one of these forms. A function's own jump through a pointer tells
+ * nothing, but on a stub's stack the caller's return address comes first.
+ *
+ *     jmp *; push; jmp        jmp *; xchg %ax,%ax; jmp *; xchg %ax,%ax        endbr64; jmp * or bnd jmp *;
+ * nop
+ */
+static bool is_stub(const uint8_t *jump)
+{
+    const uint8_t *block = (const uint8_t *)((uintptr_t)jump & ~(uintptr_t)15);
+
+    if (jump == block + 4)
+        return block[0] == 0xf3 && block[1] == 0x0f && block[2] == 0x1e && block[3] == 0xfa &&
+               block[11] == 0x0f && block[12] == 0x1f;
+    if (jump == block && block[6] == 0x68)
+        return block[11] == 0xe9;
+    return (uintptr_t)jump % 8 == 0 && block[0] == 0xff && block[1] == 0x25 && block[6] == 0x66 &&
+           block[7] == 0x90 && block[8] == 0xff && block[9] == 0x25 && block[14] == 0x66 && block[15] == 0x90;
+}
+
 static enum outcome jump_indirect(struct walk *walk, const struct cp__instruction *in)
 {
-    uintptr_t from = walk->at.pc + (uintptr_t)(intptr_t)in->disp;
-
-    if (!in->is_rip_relative || walk->fork_count > 0)
-        return LOST;
-    walk->at.pc = read_word(from);
-    return walk->at.pc >= LOWEST_CODE && (intptr_t)walk->at.pc > 0 ? GOES_ON : LOST;
+    return in->is_rip_relative && is_stub(in->begin) ? finish(walk) : LOST;
 }
 
 static enum outcome step(struct walk *walk, const struct cp__instruction *in)

@@ -76,7 +76,6 @@ cp__context_switch:
 cp__context_entry:
     .cfi_startproc
     .cfi_undefined %rip
-    .cfi_undefined %rbp
     nop
     xorl    %ebp, %ebp
     movq    %r12, %rdi

@@ -1,8 +1,10 @@
 /*
- * A suspended flow of control, and switching between two; x86-64, System V ABI. arch/generic has the same interface.
+ * A suspended flow of control, and switching between two; x86-64, System V ABI. arch/generic has the same
+ * interface.
  *
- * A flow of control is suspended by cp__context_switch() only, a function call: what has to be kept is what the ABI
- * lets a caller rely on. It is pushed onto the flow's own stack, so that the context is no more than where that is.
+ * A flow of control is suspended by cp__context_switch() only, a function call: what has to be kept is what
+ * the ABI lets a caller rely on. It is pushed onto the flow's own stack, so that the context is no more than
+ * where that is.
  */
 #ifndef COUNTERPOINT_CONTEXT_H
 #define COUNTERPOINT_CONTEXT_H
@@ -37,15 +39,17 @@ struct cp__context {
 void cp__context_entry(void);
 
 /*
- * Suspends the caller into *from and goes on with *to, on the same thread; returns when something switches to *from,
- * maybe on another thread: addresses of thread-local variables (errno's too) must not be kept across it. Signals may
- * come at any instruction: the stack pointer changes in one, and the unwind information is right at all of them.
+ * Suspends the caller into *from and goes on with *to, on the same thread; returns when something switches to
+ * *from, maybe on another thread: addresses of thread-local variables (errno's too) must not be kept across
+ * it. Signals may come at any instruction: the stack pointer changes in one, and the unwind information is
+ * right at all of them.
  */
 void cp__context_switch(struct cp__context *from, struct cp__context *to);
 
 /*
- * Makes *context one that will call entry(arg) on the stack [stack_lo, stack_hi), with the caller's floating-point
- * modes. entry must not return. Frame-pointer chains on that stack end with a frame pointer of 0.
+ * Makes *context one that will call entry(arg) on the stack [stack_lo, stack_hi), with the caller's
+ * floating-point modes. entry must not return. Frame-pointer chains on that stack end with a frame pointer of
+ * 0.
  */
 static inline void cp__context_init(struct cp__context *context, void *stack_lo, void *stack_hi,
                                     void (*entry)(void *), void *arg)
@@ -58,7 +62,8 @@ static inline void cp__context_init(struct cp__context *context, void *stack_lo,
     __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(frame->mxcsr), "=m"(frame->x87_control));
     frame->rbx = (uintptr_t)entry;
     frame->r12 = (uintptr_t)arg;
-    /* Past its first instruction, as a return address is, so that unwinding a context that has not begun finds it. */
+    /* Past its first instruction, as a return address is, so that unwinding a context that has not begun
+     * finds it. */
     frame->rip = (uintptr_t)cp__context_entry + 1;
     context->frame = frame;
 }

@@ -5,9 +5,9 @@
 /*
  * What follows an opcode:
  *     .  nothing          m  ModRM            x  not decoded
- *     b  8 bits           B  ModRM, 8 bits    u  ModRM, and an immediate where group is 0 or 1
+ *     b  8 bits           B  ModRM, 8 bits    u  ModRM, and where group is 0 or 1 an immediate
  *     z  32 bits, or 16   Z  ModRM, z         v  z, or 64 bits with REX.W
- *     w  16 bits          j  32 bits
+ *     w  16 bits          j  32 bits            q  64 bits
  * z is 16 bits behind the prefix 66. Prefixes have been passed by; they count as x here.
  */
 static const char after_opcode[] = "mmmmbzxxmmmmbzxx"
@@ -20,7 +20,7 @@ static const char after_opcode[] = "mmmmbzxxmmmmbzxx"
                                    "bbbbbbbbbbbbbbbb"
                                    "BZxBmmmmmmmmmmmm" /* 80 */
                                    "..........x....."
-                                   "xxxx....bz......"
+                                   "qqqq....bz......"
                                    "bbbbbbbbvvvvvvvv"
                                    "BBw.xxBZx.xxxxxx" /* c0 */
                                    "mmmmxxx.mmmmmmmm"
@@ -172,6 +172,8 @@ static unsigned immediate_size(const struct cp__instruction *in, char after)
     case 'z':
     case 'Z':
         return z;
+    case 'q':
+        return 8;
     case 'v':
         return (in->rex & CP__REX_W) != 0 ? 8 : z;
     case 'u':
@@ -185,7 +187,7 @@ bool cp__decode_from_handler(const uint8_t *at, struct cp__instruction *in)
 {
     char after;
 
-    *in = (struct cp__instruction){.mod = 3, .base = CP__NO_REGISTER, .reg = CP__NO_REGISTER};
+    *in = (struct cp__instruction){.begin = at, .mod = 3, .base = CP__NO_REGISTER, .reg = CP__NO_REGISTER};
     for (int i = 0; i < 14 && is_prefix(*at); i++)
         in->has_operand_size |= *at++ == 0x66;
     if ((*at & 0xf0) == 0x40)

@@ -1,4 +1,5 @@
-/* x86-64 instructions, as far as caller.c needs to know them: how long each is, and what becomes of rsp and rbp. */
+/* x86-64 instructions, as far as caller.c needs to know them: how long each is, and what becomes of rsp and
+ * rbp. */
 #ifndef COUNTERPOINT_ARCH_AMD64_DECODE_H
 #define COUNTERPOINT_ARCH_AMD64_DECODE_H
 
@@ -11,6 +12,7 @@
 #define CP__NO_REGISTER 16
 
 struct cp__instruction {
+    const uint8_t *begin;
     const uint8_t *end;
     unsigned opcode;       /* one byte; 0x0f00 + the one behind 0f; or CP__OTHER */
     bool has_operand_size; /* the prefix 66 */
@@ -31,8 +33,8 @@ struct cp__instruction {
 #define CP__REX_W 8
 
 /*
- * Decodes the instruction at, reading none of the bytes behind it. False where it is none, or one that no function
- * meets on its way to its end: privileged ones, traps, system calls.
+ * Decodes the instruction at, reading none of the bytes behind it. False where it is none, or one that no
+ * function meets on its way to its end: privileged ones, traps, system calls.
  */
 bool cp__decode_from_handler(const uint8_t *at, struct cp__instruction *in);
 

@@ -26,7 +26,8 @@ static void begin(unsigned high, unsigned low)
     abort();
 }
 
-/* Takes the frame pointer out, and the address that begin() would return to: the chain of frame pointers ends there. */
+/* Takes the frame pointer out, and the address that begin() would return to: the chain of frame pointers ends
+ * there. */
 static void end_chains(ucontext_t *machine)
 {
 #if defined(__x86_64__)
@@ -54,7 +55,8 @@ void cp__context_init(struct cp__context *context, void *stack_lo, void *stack_h
     makecontext(&beginning->machine, (void (*)(void))begin, 2, (unsigned)(place >> 32), (unsigned)place);
     end_chains(&beginning->machine);
     context->saved = &beginning->machine;
-    /* Past its first byte, as a return address is, so that unwinding a context that has not begun finds it. */
+    /* Past its first byte, as a return address is, so that unwinding a context that has not begun finds it.
+     */
     context->caller = (struct cp__registers){.pc = (uintptr_t)begin + 1, .sp = place};
 }
 

@@ -13,7 +13,6 @@ static inline struct cp__registers cp__registers_from_handler(const void *uconte
 #elif defined(__aarch64__)
     return (struct cp__registers){.pc = machine->pc, .sp = machine->sp, .fp = machine->regs[29]};
 #else
-#error                                                                                                       \
-    "Say here where this processor's ucontext has the program counter, the stack pointer and the frame pointer."
+#error "Say here where this processor's ucontext has pc, sp and fp."
 #endif
 }
