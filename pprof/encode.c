@@ -61,7 +61,7 @@ static void put(struct stream *s, const Cp__Proto__Profile *piece)
     cp__proto__profile__pack_to_buffer(piece, &s->base);
 }
 
-/* ---- Samples ------------------------------------------------------------------------------- */
+/* ---- Samples --------------------------------------------------------------------------------- */
 
 /* Values are signed in the file. */
 static int64_t clamp(uint64_t value)
@@ -168,7 +168,7 @@ static void put_samples(struct stream *s, const struct cp__profile *p, uint64_t 
     }
 }
 
-/* ---- What samples refer to ----------------------------------------------------------------- */
+/* ---- What samples refer to ------------------------------------------------------------------- */
 
 static void put_mappings(struct stream *s, const struct cp__profile *p)
 {
@@ -243,7 +243,7 @@ static void put_functions(struct stream *s, const struct cp__profile *p)
     }
 }
 
-/* ---- The whole ----------------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------------------------------- */
 
 /* protobuf-c's messages point to strings that may be written to, though packing them does not. */
 static char *writable(const char *text)

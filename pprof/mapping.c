@@ -34,7 +34,7 @@ size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address)
     return i;
 }
 
-/* ---- What the kernel says ------------------------------------------------------------------ */
+/* ---- What the kernel says -------------------------------------------------------------------- */
 
 /* Reads a line of /proc/self/maps; 1 where it is about executable memory, 0 where not, -ENOMEM. */
 static int parse_line(char *line, struct cp__mapping *mapping)
@@ -92,7 +92,7 @@ static int read_maps(struct cp__mappings *mappings)
     return result;
 }
 
-/* ---- What the dynamic linker says ---------------------------------------------------------- */
+/* ---- What the dynamic linker says ------------------------------------------------------------ */
 
 /* Its notes can be read: they lie in what was loaded, and the linker keeps it loaded meanwhile. */
 static bool is_loaded(const struct dl_phdr_info *object, const ElfW(Phdr) * part)
@@ -188,35 +188,41 @@ static int name_object(struct dl_phdr_info *object, size_t size, void *context)
     return 0;
 }
 
-/* ---- Both ---------------------------------------------------------------------------------- */
+/* ---- Both ------------------------------------------------------------------------------------ */
 
 static bool same_text(const char *a, const char *b)
 {
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-static bool is_known(const struct cp__mappings *mappings, const struct cp__mapping *mapping)
+static struct cp__mapping *find_known(const struct cp__mappings *mappings, const struct cp__mapping *mapping)
 {
-    const struct cp__mapping *m;
+    struct cp__mapping *m;
     size_t i;
 
     for (i = 0; i < mappings->n; i++) {
         m = &mappings->items[i];
         if (m->start == mapping->start && m->limit == mapping->limit && m->offset == mapping->offset &&
             strcmp(m->file, mapping->file) == 0 && same_text(m->build_id, mapping->build_id))
-            return true;
+            return m;
     }
-    return false;
+    return NULL;
 }
 
 /* Moves what is new from one set to the other. */
 static int merge(struct cp__mappings *known, struct cp__mappings *now, bool main)
 {
+    struct cp__mapping *same;
     size_t i;
 
     for (i = 0; i < now->n; i++) {
-        if (now->items[i].main != main || is_known(known, &now->items[i]))
+        if (now->items[i].main != main)
             continue;
+        same = find_known(known, &now->items[i]);
+        if (same != NULL) {
+            same->deleted = same->deleted || now->items[i].deleted;
+            continue;
+        }
         if (append(known, &now->items[i]) < 0)
             return -ENOMEM;
         now->items[i] = (struct cp__mapping){.main = main};

@@ -8,7 +8,7 @@
 #include "runtime/error.h"
 
 /* A sample as it is stored: what may stand at its outer end has a name and no address. */
-enum { MAX_NAMED = 3, MAX_DEPTH = CP_MAX_FRAMES + MAX_NAMED };
+enum { MAX_NAMED = 4, MAX_DEPTH = CP_MAX_FRAMES + MAX_NAMED };
 struct key {
     struct cp__frame_key {
         uint64_t address;
@@ -80,7 +80,7 @@ void cp__profile_free(struct cp__profile *p)
     free(p);
 }
 
-/* ---- Labels -------------------------------------------------------------------------------- */
+/* ---- Labels ---------------------------------------------------------------------------------- */
 
 static uint32_t hash_labels(const struct cp_labels *labels)
 {
@@ -141,7 +141,7 @@ static void add_labels(struct cp__profile *p, struct cp_labels *labels)
     p->label_sets[p->n_label_sets++] = (struct cp__label_set){.labels = cp_labels_ref(labels)};
 }
 
-/* ---- Frames -------------------------------------------------------------------------------- */
+/* ---- Frames ---------------------------------------------------------------------------------- */
 
 static uint64_t hash_frame(uint64_t hash, const struct cp__frame_key *key)
 {
@@ -194,7 +194,7 @@ static int find_name(struct cp__profile *p, const char *text, uint32_t *number)
     return 0;
 }
 
-/* ---- Stacks -------------------------------------------------------------------------------- */
+/* ---- Stacks ---------------------------------------------------------------------------------- */
 
 static bool same_stack(const struct cp__profile *p, const struct cp__stack *stack, const struct key *key)
 {
@@ -261,6 +261,8 @@ static int append_flags(struct cp__profile *p, struct key *key, const struct cp_
         result = append_name(p, key, "[signal undelivered]");
     if (result == 0 && (sample->flags & CP_SAMPLE_TRUNCATED) != 0)
         result = append_name(p, key, "[truncated: more than 256 frames]");
+    if (result == 0 && (sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
+        result = append_name(p, key, "[incomplete stack]");
     if (result == 0 && ((sample->flags & CP_SAMPLE_FOREIGN_SP) != 0 || key->depth == 0))
         result = append_name(p, key, "[unknown stack]");
     return result;
@@ -295,7 +297,7 @@ int cp__profile_add_named(struct cp__profile *p, const char *frame, uint64_t wei
     return fold(p, &key, weight);
 }
 
-/* ---- Writing ------------------------------------------------------------------------------- */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 int cp__profile_write(struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
                       struct cp_error *err)

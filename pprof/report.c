@@ -119,6 +119,7 @@ static void say_losses(struct comments *comments, const struct cp__part *part,
         {"throttled by the kernel", stats->throttled},
         {"undelivered (SIGPROF blocked too long)", stats->undelivered},
         {"truncated stacks", stats->truncated},
+        {"incomplete stacks (code without frame pointers)", stats->incomplete},
         {"periods folded into a later sample", stats->overruns},
         {"foreign SIGPROFs", stats->foreign},
     };

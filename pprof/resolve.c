@@ -5,7 +5,7 @@
 #include "profile_data.h"
 #include "symbol.h"
 
-/* ---- Lines and functions ------------------------------------------------------------------- */
+/* ---- Lines and functions --------------------------------------------------------------------- */
 
 static int add_function(struct cp__profile *p, const struct cp__function *function, uint32_t hash,
                         uint32_t *number)
@@ -69,7 +69,7 @@ static int resolve_name(struct cp__profile *p, struct cp__frame *frame)
     return 0;
 }
 
-/* ---- One mapping --------------------------------------------------------------------------- */
+/* ---- One mapping ----------------------------------------------------------------------------- */
 
 /* Frames that lie in one mapping, in order of address. */
 struct batch {
@@ -120,7 +120,7 @@ static int resolve_batch(struct batch *batch, size_t n)
     return result;
 }
 
-/* ---- All of them --------------------------------------------------------------------------- */
+/* ---- All of them ----------------------------------------------------------------------------- */
 
 static int compare(const void *left, const void *right)
 {

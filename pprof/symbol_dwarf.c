@@ -57,7 +57,7 @@ static bool is_empty(struct slice slice)
     return slice.first >= slice.end;
 }
 
-/* ---- Scopes -------------------------------------------------------------------------------- */
+/* ---- Scopes ---------------------------------------------------------------------------------- */
 
 /* Names of C++ and Rust as the linker has them, which readers translate in full; the source's are
  * without scopes and types. In C the linker's are no better: "__GI___libc_malloc" for "__libc_malloc". */
@@ -171,7 +171,7 @@ static int visit_children(struct walk *walk, Dwarf_Die *parent, struct slice sli
     return result;
 }
 
-/* ---- Units --------------------------------------------------------------------------------- */
+/* ---- Units ----------------------------------------------------------------------------------- */
 
 static void find_lines(const struct walk *walk, Dwarf_Die *unit, struct slice slice)
 {

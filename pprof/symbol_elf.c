@@ -50,26 +50,14 @@ static bool read_symbol(Dwfl_Module *module, int i, struct cp__elf_symbol *symbo
         .is_local = GELF_ST_BIND(sym.st_info) == STB_LOCAL,
         .is_endless = sym.st_size == 0,
     };
-    return symbol->end > symbol->start;
+    return true;
 }
 
-/* Which of two names for one place should be shown: a C library has "__libc_write", "__write" and "write". */
-static int compare_names(const char *a, const char *b)
-{
-    size_t a_underscores = strspn(a, "_"), b_underscores = strspn(b, "_");
-    size_t a_length = strlen(a), b_length = strlen(b);
-
-    if (a_underscores != b_underscores)
-        return a_underscores < b_underscores ? 1 : -1;
-    if (a_length != b_length)
-        return a_length < b_length ? 1 : -1;
-    return strcmp(b, a);
-}
-
-/* By address, the best one for an address last. */
+/* By address, the best one for an address last: a C library has "__libc_write", "__write" and "write". */
 static int compare(const void *left, const void *right)
 {
     const struct cp__elf_symbol *a = left, *b = right;
+    size_t a_length, b_length;
 
     if (a->start != b->start)
         return a->start < b->start ? -1 : 1;
@@ -77,7 +65,11 @@ static int compare(const void *left, const void *right)
         return a->is_endless ? -1 : 1;
     if (a->is_local != b->is_local)
         return a->is_local ? -1 : 1;
-    return compare_names(a->name, b->name);
+    a_length = strlen(a->name);
+    b_length = strlen(b->name);
+    if (a_length != b_length)
+        return a_length > b_length ? -1 : 1;
+    return strcmp(a->name, b->name);
 }
 
 /* Ends symbols without a size at the next one. */

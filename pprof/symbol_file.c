@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* ---- Separate debug files ------------------------------------------------------------------ */
+/* ---- Separate debug files -------------------------------------------------------------------- */
 
 static bool has_checksum(int fd, GElf_Word wanted)
 {
@@ -79,7 +79,7 @@ static int find_no_elf(Dwfl_Module *module, void **user_data, const char *module
     return -1;
 }
 
-/* ---- Objects ------------------------------------------------------------------------------- */
+/* ---- Objects --------------------------------------------------------------------------------- */
 
 /* The virtual dynamic shared object has no file, but is whole in memory. */
 static int copy_vdso(const struct cp__mapping *mapping)
@@ -115,17 +115,18 @@ static bool find_bias(int fd, const struct cp__mapping *mapping, GElf_Addr *bias
     return found;
 }
 
-/* Is it the object whose build id was seen in memory? */
-static bool is_same(Dwfl_Module *module, const struct cp__mapping *mapping)
+/* Is it the object whose build id was seen in memory? Where none was seen, its name has to do, unless another
+ * file may have that now; and the program, unless that has one. */
+static bool is_same(Dwfl_Module *module, const struct cp__mapping *mapping, bool is_program)
 {
     const unsigned char *id;
     GElf_Addr address;
     char byte[3];
-    int size, i;
+    int size = dwfl_module_build_id(module, &id, &address);
+    int i;
 
     if (mapping->build_id == NULL)
-        return !mapping->deleted;
-    size = dwfl_module_build_id(module, &id, &address);
+        return is_program ? size <= 0 : !mapping->deleted;
     if (size <= 0 || strlen(mapping->build_id) != 2 * (size_t)size)
         return false;
     for (i = 0; i < size; i++) {
@@ -136,7 +137,7 @@ static bool is_same(Dwfl_Module *module, const struct cp__mapping *mapping)
     return true;
 }
 
-static Dwfl_Module *report(Dwfl *dwfl, const struct cp__mapping *mapping, int fd)
+static Dwfl_Module *report(Dwfl *dwfl, const struct cp__mapping *mapping, int fd, bool is_program)
 {
     Dwfl_Module *module = NULL;
     GElf_Addr bias;
@@ -149,7 +150,7 @@ static Dwfl_Module *report(Dwfl *dwfl, const struct cp__mapping *mapping, int fd
     if (module == NULL)
         close(fd);
     dwfl_report_end(dwfl, NULL, NULL);
-    return module != NULL && is_same(module, mapping) ? module : NULL;
+    return module != NULL && is_same(module, mapping, is_program) ? module : NULL;
 }
 
 Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl)
@@ -166,11 +167,11 @@ Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl)
     if (*dwfl == NULL)
         return NULL;
     if (strcmp(mapping->file, "[vdso]") == 0)
-        module = report(*dwfl, mapping, copy_vdso(mapping));
+        module = report(*dwfl, mapping, copy_vdso(mapping), false);
     else if (mapping->main) /* also where its file has been replaced */
-        module = report(*dwfl, mapping, open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+        module = report(*dwfl, mapping, open("/proc/self/exe", O_RDONLY | O_CLOEXEC), true);
     if (module == NULL && mapping->file[0] == '/' && mapping->file[1] != '/')
-        module = report(*dwfl, mapping, open(mapping->file, O_RDONLY | O_CLOEXEC));
+        module = report(*dwfl, mapping, open(mapping->file, O_RDONLY | O_CLOEXEC), false);
     if (module == NULL) {
         dwfl_end(*dwfl);
         *dwfl = NULL;

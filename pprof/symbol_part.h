@@ -8,13 +8,13 @@
 
 #include "mapping.h"
 
-/* ---- symbol_file.c ------------------------------------------------------------------------- */
+/* ---- symbol_file.c --------------------------------------------------------------------------- */
 
 /* The object that is mapped there, as the only one of a Dwfl of its own (dwfl_end() it); NULL where it
  * cannot be read, or is not the one that was mapped. */
 Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl);
 
-/* ---- symbol_dwarf.c ------------------------------------------------------------------------ */
+/* ---- symbol_dwarf.c -------------------------------------------------------------------------- */
 
 /* A function that some of the addresses are in, inlined or not. */
 struct cp__dwarf_scope {
@@ -44,7 +44,7 @@ struct cp__dwarf {
 int cp__dwarf_find(struct cp__dwarf *dwarf, Dwfl_Module *module, const uint64_t *addresses, size_t n);
 void cp__dwarf_free(struct cp__dwarf *dwarf);
 
-/* ---- symbol_elf.c -------------------------------------------------------------------------- */
+/* ---- symbol_elf.c ---------------------------------------------------------------------------- */
 
 /* The code that symbol tables name, in order of address. */
 struct cp__elf_symbols {
