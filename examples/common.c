@@ -134,7 +134,7 @@ static void must(int result, const struct cp_error *err)
 
 void example_profile(struct example *e, void (*fn)(void *))
 {
-    struct cp_profiling_option options[CP_EV_MAX + 1]; /* one too many is for the library to refuse */
+    static struct cp_profiling_option options[CP_EV_MAX + 1]; /* one too many is for the library to refuse */
     struct cp_sched_options sched = {.size = sizeof(sched), .threads = e->threads};
     struct cp_error err;
     if (e->profile)

@@ -270,6 +270,8 @@ CP_TEST_TIMEOUT(a_child_has_no_session_and_may_start_one, 60)
     int status;
     pid_t pid;
 
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer does not support new threads in a child of a process with threads");
     attach();
     CHECK_EQ(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), "taskClock", 100000)), 0);
     parents = cp_default_session();

@@ -1,0 +1,332 @@
+/*
+ * Busy work whose code stands at known addresses, threads that are Ms, and profiles of slots that a thread
+ * reads: what the tests of the sampling core have in common.
+ */
+#ifndef COUNTERPOINT_TESTS_BURN_H
+#define COUNTERPOINT_TESTS_BURN_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/runtime.h"
+#include "test.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define MS ((uint64_t)1000000)
+/* A test uses some of what stands here. */
+#define BURN_API __attribute__((unused)) static
+
+/* ---- Clocks ---------------------------------------------------------------------------------- */
+
+BURN_API uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+BURN_API uint64_t wall_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+/* The CPU time of the calling thread. */
+BURN_API uint64_t cpu_ns(void)
+{
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/* Signals do not shorten it. */
+BURN_API void sleep_ms(unsigned ms)
+{
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+
+    while (nanosleep(&left, &left) < 0 && errno == EINTR)
+        continue;
+}
+
+/* Waits until a number that another thread raises has got there. */
+BURN_API void await(const int *number, int wanted)
+{
+    while (cp_load_acquire(number) < wanted) /* pairs with the release in whoever changes it */
+        usleep(200);
+}
+
+/* ---- Work ------------------------------------------------------------------------------------ */
+
+/* A function that CODE() marks has a section of its own, so that a program counter can be told to be in it.
+ */
+#define CODE(name) __attribute__((noinline, used, section("code_" #name))) static
+enum code { IN_A, IN_B, IN_C, CODES };
+
+extern const char __start_code_a[], __stop_code_a[];
+extern const char __start_code_b[], __stop_code_b[];
+extern const char __start_code_c[], __stop_code_c[];
+
+BURN_API bool is_in(enum code code, uintptr_t pc)
+{
+    const char *const bounds[CODES][2] = {
+        [IN_A] = {__start_code_a, __stop_code_a},
+        [IN_B] = {__start_code_b, __stop_code_b},
+        [IN_C] = {__start_code_c, __stop_code_c},
+    };
+
+    return pc >= (uintptr_t)bounds[code][0] && pc < (uintptr_t)bounds[code][1];
+}
+
+/* Far longer than reading the clock takes, which is not in the function any more. */
+#define SPIN()                                                                                               \
+    for (unsigned spin_ = 0; spin_ < 100000; spin_++)                                                        \
+    __asm__ volatile("" ::: "memory")
+
+CODE(a) void burn_a(uint64_t ns)
+{
+    for (uint64_t end = cpu_ns() + ns; cpu_ns() < end;)
+        SPIN();
+}
+
+CODE(b) void burn_b(uint64_t ns)
+{
+    for (uint64_t end = cpu_ns() + ns; cpu_ns() < end;)
+        SPIN();
+}
+
+/* Until *stop, without a system call. */
+CODE(c) void burn_c(const int *stop)
+{
+    while (cp_load_acquire(stop) == 0) /* pairs with the release in stop_worker() */
+        SPIN();
+}
+
+/* ---- Threads that are Ms --------------------------------------------------------------------- */
+
+struct worker {
+    void (*body)(struct worker *worker);
+    void *arg;
+    pthread_t thread;
+    struct cp_m *m;
+    pid_t tid;
+    int running; /* 1: it is an M */
+    int stop;
+    uint64_t cpu; /* CPU time of the body */
+};
+
+BURN_API void attach(struct worker *worker)
+{
+    struct cp_error err = {0};
+    int result = cp_m_attach(&worker->m, &err);
+
+    CHECKF(result == 0, "%s", err.message);
+    worker->tid = (pid_t)syscall(SYS_gettid);
+    cp_store_release(&worker->running, 1); /* pairs with the acquire in await() */
+}
+
+BURN_API void *run_worker(void *arg)
+{
+    struct worker *worker = arg;
+    uint64_t start;
+
+    attach(worker);
+    start = cpu_ns();
+    worker->body(worker);
+    worker->cpu = cpu_ns() - start;
+    cp_m_detach(worker->m);
+    return NULL;
+}
+
+/* Starts a thread that is an M while it runs body; returns when it is one. */
+BURN_API void start_worker(struct worker *worker, void (*body)(struct worker *), void *arg)
+{
+    int result;
+
+    *worker = (struct worker){.body = body, .arg = arg};
+    result = pthread_create(&worker->thread, NULL, run_worker, worker);
+    CHECKF(result == 0, "pthread_create: %s", strerror(result));
+    await(&worker->running, 1);
+}
+
+BURN_API void join_worker(struct worker *worker)
+{
+    pthread_join(worker->thread, NULL);
+}
+
+BURN_API void stop_worker(struct worker *worker)
+{
+    cp_store_release(&worker->stop, 1); /* pairs with the acquire in burn_c() */
+    join_worker(worker);
+}
+
+/* Runs body on a thread that is an M. */
+BURN_API void run_attached(struct worker *worker, void (*body)(struct worker *), void *arg)
+{
+    start_worker(worker, body, arg);
+    join_worker(worker);
+}
+
+/* Bodies: arg points to how many ns of CPU time to burn; or until stop. */
+BURN_API void body_a(struct worker *worker)
+{
+    burn_a(*(const uint64_t *)worker->arg);
+}
+
+BURN_API void body_b(struct worker *worker)
+{
+    burn_b(*(const uint64_t *)worker->arg);
+}
+
+BURN_API void body_c(struct worker *worker)
+{
+    burn_c(&worker->stop);
+}
+
+/* ---- Profiles -------------------------------------------------------------------------------- */
+
+/* What was read from one slot; all but samples are weights. */
+struct seen {
+    uint64_t samples;
+    uint64_t weight;
+    uint64_t in[CODES];   /* with a frame there */
+    uint64_t leaf[CODES]; /* interrupted there */
+    uint64_t truncated;
+    uint64_t foreign_sp;
+    uint64_t undelivered;
+};
+
+struct profile {
+    size_t n;
+    int slots[CP_EV_MAX];
+    struct seen seen[CP_EV_MAX];
+    struct cp_slot_stats stats[CP_EV_MAX];
+    cp_sample_fn *look; /* gets each sample too, with context; may be NULL */
+    void *context;
+    struct profile_part {
+        struct profile *profile;
+        size_t i;
+    } parts[CP_EV_MAX];
+    pthread_t reader;
+    bool is_read;
+    int ending;
+};
+
+/* The config that everybody gets for an event, by name. */
+BURN_API struct cp_slot_request request(const char *name, uint64_t period)
+{
+    struct cp_slot_request request = {.event = CP_CPUPROF_OS_TIMER};
+    struct cp_event_spec spec;
+    struct cp_error err = {0};
+
+    CHECKF(cp_event_parse(name, &spec, &err) == 0, "%s", err.message);
+    request.event = spec.event;
+    CHECKF(cp_cpu_profile_config_init(&request.config, &spec, period, &err) == 0, "%s", err.message);
+    return request;
+}
+
+/* A request for an event that only counts in kernel mode, or where kernel mode matters; skips where it may
+ * not. */
+BURN_API struct cp_slot_request kernel_request(const char *name, uint64_t period)
+{
+    struct cp_slot_request made = request(name, period);
+    struct cp_slot_request clock = request("taskClock", 1000 * MS);
+
+    if (!clock.config.is_kernel_included)
+        SKIP("perf_event_paranoid lets this user count in user mode only");
+    return made;
+}
+
+BURN_API void see(void *context, const struct cp_sample *sample)
+{
+    const struct profile_part *part = context;
+    struct seen *seen = &part->profile->seen[part->i];
+
+    CHECK(sample->weight >= 1 && sample->depth >= 1 && sample->depth <= CP_MAX_FRAMES);
+    seen->samples++;
+    seen->weight += sample->weight;
+    for (enum code code = 0; code < CODES; code++) {
+        bool found = false;
+
+        for (unsigned i = 0; i < sample->depth && !found; i++)
+            found = is_in(code, sample->frames[i]);
+        seen->in[code] += found ? sample->weight : 0;
+        seen->leaf[code] += is_in(code, sample->frames[0]) ? sample->weight : 0;
+    }
+    seen->truncated += (sample->flags & CP_SAMPLE_TRUNCATED) != 0 ? sample->weight : 0;
+    seen->foreign_sp += (sample->flags & CP_SAMPLE_FOREIGN_SP) != 0 ? sample->weight : 0;
+    seen->undelivered += (sample->flags & CP_SAMPLE_UNDELIVERED) != 0 ? sample->weight : 0;
+    if (part->profile->look != NULL)
+        part->profile->look(part->profile->context, sample);
+}
+
+BURN_API void read_profile(struct profile *profile)
+{
+    for (size_t i = 0; i < profile->n; i++) {
+        profile->parts[i] = (struct profile_part){profile, i};
+        cp_slots_read(profile->slots[i], see, &profile->parts[i]);
+    }
+}
+
+/* Signals to the process are to reach the threads that the test is about. */
+BURN_API void *keep_reading(void *arg)
+{
+    struct profile *profile = arg;
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    while (cp_load_acquire(&profile->ending) == 0) { /* pairs with the release in stop_profile() */
+        uint32_t token = cp_slots_token();
+
+        read_profile(profile);
+        cp_slots_wait(token, 20);
+    }
+    return NULL;
+}
+
+/* Starts n events; nobody reads them yet. */
+BURN_API void start_unread(struct profile *profile, const struct cp_slot_request *requests, size_t n)
+{
+    struct cp_error err = {0};
+    int result;
+
+    profile->n = n;
+    result = cp_slots_start(requests, n, profile->slots, &err);
+    CHECKF(result == 0, "%d: %s", result, err.message);
+}
+
+/* Starts n events and a thread that reads them. */
+BURN_API void start_profile(struct profile *profile, const struct cp_slot_request *requests, size_t n)
+{
+    start_unread(profile, requests, n);
+    profile->is_read = true;
+    CHECK_EQ(pthread_create(&profile->reader, NULL, keep_reading, profile), 0);
+}
+
+/* Stops, reads what is left, takes the figures, and frees the slots. */
+BURN_API void stop_profile(struct profile *profile)
+{
+    cp_slots_stop(profile->slots, profile->n);
+    if (profile->is_read) {
+        cp_store_release(&profile->ending, 1); /* pairs with the acquire in keep_reading() */
+        cp_slots_wake();
+        pthread_join(profile->reader, NULL);
+    }
+    read_profile(profile);
+    for (size_t i = 0; i < profile->n; i++)
+        cp_slots_stats(profile->slots[i], &profile->stats[i]);
+    cp_slots_release(profile->slots, profile->n);
+}
+
+/* How many periods a slot's event had, by its own count. */
+BURN_API double periods_of(const struct profile *profile, size_t i, uint64_t period)
+{
+    return (double)profile->stats[i].count / (double)period;
+}
+
+#endif

@@ -1,0 +1,113 @@
+/* Ways to be refused: seccomp filters, limits, another user. Each holds for the rest of the process. */
+#ifndef COUNTERPOINT_TESTS_REFUSE_H
+#define COUNTERPOINT_TESTS_REFUSE_H
+
+#include <errno.h>
+#include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "resources.h"
+#include "test.h"
+
+#define REFUSE_API __attribute__((unused)) static
+
+/* ---- System calls ---------------------------------------------------------------------------- */
+
+#define LOAD(offset) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (offset))
+#define LOAD_ARGUMENT(i) LOAD((unsigned)offsetof(struct seccomp_data, args[i]))
+#define REFUSE(error) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned)(error)&SECCOMP_RET_DATA))
+#define ALLOW() BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+/* For the calling thread and those that it starts; for good. */
+REFUSE_API void install_filter(struct sock_filter *filter, size_t n)
+{
+    struct sock_fprog program = {.len = (unsigned short)n, .filter = filter};
+
+    CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        SKIP("seccomp filters cannot be installed here: %s", strerror(errno));
+}
+
+REFUSE_API void refuse_call(int number, int error)
+{
+    struct sock_filter filter[] = {
+        LOAD(offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 1),
+        REFUSE(error),
+        ALLOW(),
+    };
+
+    install_filter(filter, sizeof filter / sizeof filter[0]);
+}
+
+/* mmap(..., PROT_READ | PROT_WRITE, MAP_SHARED, a descriptor, ...): nothing else here maps so. */
+REFUSE_API void refuse_rings(int error)
+{
+    struct sock_filter filter[] = {
+        LOAD(offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 7),
+        LOAD_ARGUMENT(2),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PROT_READ | PROT_WRITE, 0, 5),
+        LOAD_ARGUMENT(3),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_SHARED, 0, 3),
+        LOAD_ARGUMENT(4),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 1, 0),
+        REFUSE(error),
+        ALLOW(),
+    };
+
+    install_filter(filter, sizeof filter / sizeof filter[0]);
+}
+
+/* ---- Limits and users ------------------------------------------------------------------------ */
+
+REFUSE_API void limit_descriptors(rlim_t soft, rlim_t hard)
+{
+    const struct rlimit limit = {soft, hard};
+
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* The lowest descriptor that is free; all below it are in use. */
+REFUSE_API rlim_t fill_descriptors(void)
+{
+    int fd;
+
+    do {
+        fd = dup(STDIN_FILENO);
+    } while (fd >= 0 && fd < 40);
+    CHECK_EQ(fd, 40);
+    close(fd);
+    return (rlim_t)fd;
+}
+
+/* Some are free again, for what comes after the test. */
+REFUSE_API void free_descriptors(void)
+{
+    for (int fd = 30; fd < 40; fd++)
+        close(fd);
+}
+
+/* Becomes nobody, for good; 2 is what most systems are set to. */
+REFUSE_API long become_nobody(void)
+{
+    long paranoid = number_in("/proc/sys/kernel/perf_event_paranoid", "");
+
+    if (geteuid() != 0)
+        SKIP("needs root to become somebody else");
+    setgroups(0, NULL);
+    CHECK_EQ(setresgid(65534, 65534, 65534), 0);
+    CHECK_EQ(setresuid(65534, 65534, 65534), 0);
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* /proc/self is its own again */
+    return paranoid;
+}
+
+#endif

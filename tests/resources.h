@@ -1,0 +1,110 @@
+/* What this process holds of the system, for tests that nothing is left behind. */
+#ifndef COUNTERPOINT_TESTS_RESOURCES_H
+#define COUNTERPOINT_TESTS_RESOURCES_H
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "test.h"
+
+#define RESOURCES_API __attribute__((unused)) static
+
+struct resources {
+    int fds;
+    int perf_fds; /* of them */
+    int mappings;
+    int timers;
+    int threads;
+    long rss_kib;
+};
+
+/* Lines of a file that begin with start. */
+RESOURCES_API int count_lines(const char *path, const char *start)
+{
+    FILE *file = fopen(path, "re");
+    char line[1024];
+    int n = 0;
+
+    CHECKF(file != NULL, "%s", path);
+    while (fgets(line, sizeof line, file) != NULL)
+        n += strncmp(line, start, strlen(start)) == 0;
+    fclose(file);
+    return n;
+}
+
+/* The number that follows start in a file. */
+RESOURCES_API long number_in(const char *path, const char *start)
+{
+    FILE *file = fopen(path, "re");
+    char line[1024];
+    long number = -1;
+
+    CHECKF(file != NULL, "%s", path);
+    while (number < 0 && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, start, strlen(start)) == 0)
+            sscanf(line + strlen(start), "%ld", &number);
+    fclose(file);
+    CHECKF(number >= 0, "no %s in %s", start, path);
+    return number;
+}
+
+RESOURCES_API void count_descriptors(struct resources *resources)
+{
+    DIR *directory = opendir("/proc/self/fd");
+    const struct dirent *entry;
+
+    CHECK(directory != NULL);
+    resources->fds = -1; /* the directory's own */
+    while ((entry = readdir(directory)) != NULL) {
+        char target[64] = "";
+
+        if (entry->d_name[0] == '.')
+            continue;
+        resources->fds++;
+        if (readlinkat(dirfd(directory), entry->d_name, target, sizeof target - 1) > 0)
+            resources->perf_fds += strcmp(target, "anon_inode:[perf_event]") == 0;
+    }
+    closedir(directory);
+}
+
+RESOURCES_API struct resources resources_now(void)
+{
+    struct resources resources = {
+        .mappings = count_lines("/proc/self/maps", ""),
+        .timers = access("/proc/self/timers", R_OK) == 0 ? count_lines("/proc/self/timers", "ID: ") : 0,
+        .threads = (int)number_in("/proc/self/status", "Threads:"),
+        .rss_kib = number_in("/proc/self/status", "VmRSS:"),
+    };
+
+    count_descriptors(&resources);
+    return resources;
+}
+
+/* All but the memory in use, which is for the caller to judge; mappings may be a few more or less, since the
+ * C library makes and drops arenas and stacks. */
+RESOURCES_API void check_resources(const struct resources *now, const struct resources *then, int mappings)
+{
+    printf("descriptors %d (%d), mappings %d (%d), timers %d (%d), threads %d (%d), resident %ld (%ld) KiB\n",
+           now->fds, then->fds, now->mappings, then->mappings, now->timers, then->timers, now->threads,
+           then->threads, now->rss_kib, then->rss_kib);
+    CHECK_EQ(now->fds, then->fds);
+    CHECK_EQ(now->perf_fds, then->perf_fds);
+    CHECK_EQ(now->timers, then->timers);
+    CHECK_EQ(now->threads, then->threads);
+    if (!TEST_ASAN && !TEST_TSAN) /* which map as they please */
+        CHECK(now->mappings <= then->mappings + mappings && now->mappings >= then->mappings - mappings);
+}
+
+/* Whether SIGPROF is handled by handler (or SIG_DFL, SIG_IGN). */
+RESOURCES_API bool sigprof_is(void (*handler)(int))
+{
+    struct sigaction action;
+
+    return sigaction(SIGPROF, NULL, &action) == 0 && action.sa_handler == handler;
+}
+
+#endif

@@ -1,0 +1,676 @@
+/*
+ * Call chains against libunwind's, which finds them by call-frame information: at every instruction of code
+ * that keeps frame pointers, at random moments in code that does not, and at the outer end of threads and Gs.
+ */
+#define UNW_LOCAL_ONLY
+#include <dlfcn.h>
+#include <libunwind.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/os.h"
+#include "runtime/sched.h"
+#include "runtime/unwind.h"
+#include "test.h"
+
+/* Whether this processor's code tells where a function's caller is: see arch/arch.h. */
+#if __has_include("decode.h")
+#define KNOWS_CODE 1
+#else
+#define KNOWS_CODE 0
+#endif
+
+#define MAX_DEPTH 400
+
+struct chain {
+    unsigned n;
+    uintptr_t frames[MAX_DEPTH];
+};
+
+/* ---- Two chains ------------------------------------------------------------------------------ */
+
+static void find_ours(const void *ucontext, const struct cp__stack *stack, struct chain *chain)
+{
+    struct cp__registers regs = cp__registers_from_handler(ucontext);
+    unsigned flags;
+
+    chain->n = cp__unwind_from_handler(&regs, stack, chain->frames, CP_MAX_FRAMES, &flags);
+}
+
+static void find_reference(void *ucontext, struct chain *chain)
+{
+    unw_cursor_t cursor;
+    unw_word_t pc;
+
+    chain->n = 0;
+    if (unw_init_local2(&cursor, ucontext, UNW_INIT_SIGNAL_FRAME) < 0)
+        return;
+    do {
+        if (unw_get_reg(&cursor, UNW_REG_IP, &pc) < 0 || pc == 0)
+            break;
+        chain->frames[chain->n++] = pc;
+    } while (chain->n < MAX_DEPTH && unw_step(&cursor) > 0);
+}
+
+enum verdict { EXACT, SHORT, WRONG, VERDICTS };
+
+/* A run of comparisons on one thread. */
+struct run {
+    struct cp__stack stack;
+    struct cp__stack
+        own[2]; /* where code of ours is, built with frame pointers: the program and the target */
+    struct cp__stack maps[64]; /* executable memory */
+    unsigned map_count;
+    long in_own[VERDICTS];    /* where all frames of the program are own code */
+    long in_others[VERDICTS]; /* where not */
+    long called_right;        /* of these: where the interrupted function's caller is right */
+    long wrong_in_code;       /* of the wrong ones: where all frames lie in executable memory */
+    struct chain bad;         /* the first that is not exact in own code */
+    struct chain bad_reference;
+};
+static struct run run;
+
+static bool is_own(uintptr_t pc)
+{
+    return cp__stack_holds(&run.own[0], pc) || cp__stack_holds(&run.own[1], pc);
+}
+
+/* How many frames ours must have: one more than up to the outermost one of own code. The last frame of all,
+ * where the system starts a thread or the program, does not count: it is not reached. */
+static unsigned needed_depth(const struct chain *reference)
+{
+    unsigned n = reference->n - 1;
+
+    while (n > 0 && !is_own(reference->frames[n - 1]))
+        n--;
+    return n + 1;
+}
+
+/* EXACT: ours begins as the reference does, and has all frames that it must; SHORT: some are missing; WRONG:
+ * it has one that the reference has not, or in another place. */
+static enum verdict compare(const struct chain *ours, const struct chain *reference)
+{
+    unsigned found = 0;
+
+    for (unsigned i = 0; i < reference->n && found < ours->n; i++)
+        found += ours->frames[found] == reference->frames[i];
+    if (found < ours->n)
+        return WRONG;
+    return ours->n >= needed_depth(reference) && ours->frames[ours->n - 1] == reference->frames[ours->n - 1]
+               ? EXACT
+               : SHORT;
+}
+
+static bool is_in_code(const struct chain *chain)
+{
+    for (unsigned i = 0; i < chain->n; i++) {
+        unsigned map = 0;
+
+        while (map < run.map_count && !cp__stack_holds(&run.maps[map], chain->frames[i]))
+            map++;
+        if (map == run.map_count)
+            return false;
+    }
+    return true;
+}
+
+static bool is_all_own(const struct chain *reference)
+{
+    for (unsigned i = 0; i + 1 < needed_depth(reference); i++)
+        if (!is_own(reference->frames[i]))
+            return false;
+    return true;
+}
+
+/* In a signal handler. */
+static void look(void *ucontext)
+{
+    struct chain ours, reference;
+    enum verdict verdict;
+
+    find_ours(ucontext, &run.stack, &ours);
+    find_reference(ucontext, &reference);
+    verdict = compare(&ours, &reference);
+    if (!is_all_own(&reference)) {
+        run.in_others[verdict]++;
+        run.called_right += ours.n > 1 && ours.frames[1] == reference.frames[1];
+        run.wrong_in_code += verdict == WRONG && is_in_code(&ours);
+        return;
+    }
+    run.in_own[verdict]++;
+    if (verdict != EXACT && run.bad.n == 0) {
+        run.bad = ours;
+        run.bad_reference = reference;
+    }
+}
+
+static long sum(const long *counts)
+{
+    return counts[EXACT] + counts[SHORT] + counts[WRONG];
+}
+
+static void print_chain(const char *title, const struct chain *chain)
+{
+    printf("%s:", title);
+    for (unsigned i = 0; i < chain->n; i++)
+        for (unsigned j = 0; j < 2; j++)
+            if (cp__stack_holds(&run.own[j], chain->frames[i]))
+                printf(" %s+%#lx", j == 0 ? "program" : "target", chain->frames[i] - run.own[j].lo);
+            else if (j == 1 && !is_own(chain->frames[i]))
+                printf(" %#lx", chain->frames[i]);
+    printf("\n");
+}
+
+static void print_run(const char *title)
+{
+    printf("%s: own code %ld: %ld exact, %ld short, %ld wrong; ", title, sum(run.in_own), run.in_own[EXACT],
+           run.in_own[SHORT], run.in_own[WRONG]);
+    printf("others %ld: %ld exact, %ld short (caller right in %ld of all), %ld wrong (all in code in %ld)\n",
+           sum(run.in_others), run.in_others[EXACT], run.in_others[SHORT], run.called_right,
+           run.in_others[WRONG], run.wrong_in_code);
+    if (run.bad.n != 0) {
+        print_chain("ours", &run.bad);
+        print_chain("libunwind's", &run.bad_reference);
+    }
+}
+
+/* ---- Targets --------------------------------------------------------------------------------- */
+
+static long (*target)(int);
+static int rounds;
+
+static struct cp__stack extent_of(const struct dl_phdr_info *object)
+{
+    struct cp__stack extent = {.lo = UINTPTR_MAX, .hi = 0};
+
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        uintptr_t lo = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr;
+
+        if (object->dlpi_phdr[i].p_type != PT_LOAD)
+            continue;
+        extent.lo = lo < extent.lo ? lo : extent.lo;
+        extent.hi = lo + object->dlpi_phdr[i].p_memsz;
+    }
+    return extent;
+}
+
+/* The program comes first. */
+static int note_object(struct dl_phdr_info *object, size_t size, void *name)
+{
+    (void)size;
+    if (run.own[0].hi == 0)
+        run.own[0] = extent_of(object);
+    if (name != NULL && strcmp(object->dlpi_name, name) == 0)
+        run.own[1] = extent_of(object);
+    return 0;
+}
+
+static void note_maps(void)
+{
+    FILE *file = fopen("/proc/self/maps", "re");
+    char line[512];
+
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL) {
+        unsigned long lo, hi;
+        char mode[5];
+
+        if (sscanf(line, "%lx-%lx %4s", &lo, &hi, mode) == 3 && mode[2] == 'x' && run.map_count < 64)
+            run.maps[run.map_count++] = (struct cp__stack){.lo = lo, .hi = hi};
+    }
+    fclose(file);
+}
+
+/* Builds the target with a compiler and its options, and loads it; symbol is what to call in it. */
+static void load_target(const char *compiler, const char *symbol)
+{
+    static int number;
+    char path[200];
+    void *object;
+
+    snprintf(path, sizeof path, "%s/target%d.so", test_dir(), number++);
+    free(test_command(NULL,
+                      "%s -g -D_GNU_SOURCE -fPIC -shared -fno-builtin -fno-omit-frame-pointer"
+                      " -mno-omit-leaf-frame-pointer -o %s tests/unwind_target.c -lm",
+                      compiler, path));
+    object = dlopen(path, RTLD_NOW);
+    CHECKF(object != NULL, "%s", dlerror());
+    memset(&run, 0, sizeof run);
+    dl_iterate_phdr(note_object, path);
+    CHECK(run.own[1].hi != 0);
+    note_maps();
+    *(void **)&target = dlsym(object, symbol);
+    CHECK(target != NULL);
+}
+
+static bool is_there(const char *compiler)
+{
+    int status;
+
+    free(test_command(&status, "command -v %s", compiler));
+    return status == 0;
+}
+
+static void handle(int signal, void (*handler)(int, siginfo_t *, void *))
+{
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+
+    CHECK_EQ(sigaction(signal, &action, NULL), 0);
+}
+
+/* Runs fn with an alternate signal stack: a chain that goes astray must not find the handler's frames. */
+static void *with_alternate_stack(void *fn)
+{
+    struct cp_error err = {0};
+    void *mapped;
+
+    CHECKF(cp__os_altstack_make(&mapped, &err) == 0, "%s", err.message);
+    (*(void (**)(void))fn)();
+    cp__os_altstack_free(mapped);
+    return NULL;
+}
+
+static void on_thread(void (*fn)(void))
+{
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, with_alternate_stack, &fn), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+/* AddressSanitizer's functions may be part of the program, and keep no frame pointers. */
+static void check_own_code(void)
+{
+    CHECK_EQ(run.in_own[WRONG], 0);
+    if (KNOWS_CODE && !TEST_ASAN)
+        CHECK_EQ(run.in_own[SHORT], 0);
+}
+
+/* ---- Every instruction ----------------------------------------------------------------------- */
+
+#ifdef __x86_64__
+static void on_trap(int signal, siginfo_t *info, void *ucontext)
+{
+    (void)signal;
+    (void)info;
+    look(ucontext);
+}
+
+/* The trap flag of EFLAGS raises SIGTRAP behind each instruction. The red zone is left alone. */
+static void step_through(void)
+{
+    run.stack = cp__os_thread_stack();
+    __asm__ volatile(
+        "leaq -128(%%rsp), %%rsp\n\tpushfq\n\torq $0x100, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp"
+        :
+        :
+        : "memory", "cc");
+    target(rounds);
+    __asm__ volatile(
+        "leaq -128(%%rsp), %%rsp\n\tpushfq\n\tandq $~0x100, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp"
+        :
+        :
+        : "memory", "cc");
+}
+
+static void step_target(const char *compiler, const char *symbol, int n)
+{
+    load_target(compiler, symbol);
+    handle(SIGTRAP, on_trap);
+    rounds = n;
+    on_thread(step_through);
+    print_run(compiler);
+}
+
+static void check_every_instruction(const char *compiler)
+{
+    step_target(compiler, "unwind_target", 8);
+    CHECK(sum(run.in_own) > 3000);
+    CHECK_EQ(run.in_others[WRONG], 0);
+    check_own_code();
+}
+#else
+static void step_target(const char *compiler, const char *symbol, int n)
+{
+    (void)compiler, (void)symbol, (void)n;
+    SKIP("How this processor is made to run one instruction at a time, this test does not know.");
+}
+static void check_every_instruction(const char *compiler)
+{
+    step_target(compiler, "", 0);
+}
+#endif
+
+static void skip_under_tsan(void)
+{
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late, in a place of its own.");
+}
+
+CP_TEST_TIMEOUT(every_instruction_of_gcc, 60)
+{
+    skip_under_tsan();
+    check_every_instruction("gcc -O0");
+    check_every_instruction("gcc -O1");
+    check_every_instruction("gcc -O2");
+    check_every_instruction("gcc -O3");
+    check_every_instruction("gcc -Os");
+    check_every_instruction("gcc -Og");
+    check_every_instruction("gcc -O2 -fcf-protection=full");
+    check_every_instruction("gcc -O2 -fstack-protector-all");
+    check_every_instruction("gcc -O2 -fno-plt");
+    check_every_instruction("gcc -O2 -fno-shrink-wrap -fno-schedule-insns2");
+    check_every_instruction("gcc -O2 -fno-optimize-sibling-calls -mno-red-zone");
+}
+
+CP_TEST_TIMEOUT(every_instruction_of_clang, 60)
+{
+    skip_under_tsan();
+    if (!is_there("clang-14"))
+        SKIP("There is no clang-14 here.");
+    check_every_instruction("clang-14 -O0");
+    check_every_instruction("clang-14 -O1");
+    check_every_instruction("clang-14 -O2");
+    check_every_instruction("clang-14 -O3");
+    check_every_instruction("clang-14 -Os");
+    check_every_instruction("clang-14 -O2 -fcf-protection=full");
+    check_every_instruction("clang-14 -O2 -fno-plt");
+}
+
+static void check_share(const char *what, long count, double least, double most)
+{
+    double share = (double)count / (double)sum(run.in_others);
+
+    CHECKF(share >= least && share <= most, "%s: %.4f of %ld, not %.4f to %.4f", what, share,
+           sum(run.in_others), least, most);
+}
+
+/* The C library keeps no frame pointers. Where a function of its uses the register for something else, a
+ * chain may go on with what that is; nearly none of it is an address of code, and whoever writes a profile
+ * can tell. */
+CP_TEST_TIMEOUT(every_instruction_of_libraries, 60)
+{
+    skip_under_tsan();
+    step_target("gcc -O2", "unwind_target_libraries", 4);
+    CHECK(sum(run.in_others) > 20000);
+    check_own_code();
+    if (!KNOWS_CODE)
+        return;
+    check_share("caller right", run.called_right, 0.5, 1);
+    check_share("wrong", run.in_others[WRONG], 0, 0.04);
+    check_share("wrong, in code", run.wrong_in_code, 0, 0.004);
+}
+
+/* ---- Random moments -------------------------------------------------------------------------- */
+
+static volatile bool is_sampling;
+
+static void on_timer(int signal, siginfo_t *info, void *ucontext)
+{
+    (void)signal;
+    (void)info;
+    if (is_sampling)
+        look(ucontext);
+}
+
+static timer_t start_timer(void)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
+    struct itimerspec every = {.it_value.tv_nsec = 37000, .it_interval.tv_nsec = 37000};
+    timer_t timer;
+
+    event._sigev_un._tid = (int)syscall(SYS_gettid);
+    CHECK_EQ(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+    CHECK_EQ(timer_settime(timer, 0, &every, NULL), 0);
+    return timer;
+}
+
+/* As long as it takes to see enough. */
+static void sample(void)
+{
+    timer_t timer;
+
+    run.stack = cp__os_thread_stack();
+    timer = start_timer();
+    while (sum(run.in_own) + sum(run.in_others) < 20000) {
+        is_sampling = true;
+        target(20);
+        is_sampling = false;
+    }
+    timer_delete(timer);
+}
+
+CP_TEST_TIMEOUT(random_moments, 60)
+{
+    skip_under_tsan();
+    handle(SIGUSR1, on_timer);
+    load_target("gcc -O2", "unwind_target");
+    on_thread(sample);
+    print_run("own code");
+    check_own_code();
+    load_target("gcc -O2", "unwind_target_libraries");
+    on_thread(sample);
+    print_run("libraries");
+    check_own_code();
+    if (!KNOWS_CODE)
+        return;
+    check_share("caller right", run.called_right, 0.4, 1);
+    check_share("wrong", run.in_others[WRONG], 0, 0.06);
+    check_share("wrong, in code", run.wrong_in_code, 0, 0.01);
+}
+
+/* ---- The outer end --------------------------------------------------------------------------- */
+
+static struct chain interrupted; /* here */
+static struct chain interrupted_reference;
+static struct cp__stack looked_at;
+
+static void on_interrupt(int signal, siginfo_t *info, void *ucontext)
+{
+    (void)signal;
+    (void)info;
+    find_ours(ucontext, &looked_at, &interrupted);
+    find_reference(ucontext, &interrupted_reference);
+}
+
+/* Fills interrupted with the chain of the calling function, as of a signal there. */
+static inline __attribute__((always_inline)) void interrupt(struct cp__stack stack)
+{
+    looked_at = stack;
+#ifdef __x86_64__
+    __asm__ volatile("int3" ::: "memory");
+#else
+    raise(SIGTRAP);
+#endif
+}
+
+static struct cp__stack whole_stack(void)
+{
+    pthread_attr_t attributes;
+    void *lo;
+    size_t size;
+
+    CHECK_EQ(pthread_getattr_np(pthread_self(), &attributes), 0);
+    CHECK_EQ(pthread_attr_getstack(&attributes, &lo, &size), 0);
+    pthread_attr_destroy(&attributes);
+    return (struct cp__stack){.lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size};
+}
+
+static bool has_frame(uintptr_t pc)
+{
+    for (unsigned i = 0; i < interrupted.n; i++)
+        if (interrupted.frames[i] == pc)
+            return true;
+    return false;
+}
+
+/* What was interrupted last is all of the program's frames, and at most one more. */
+static void check_end(void)
+{
+    unsigned needed = needed_depth(&interrupted_reference);
+
+    print_chain("ours", &interrupted);
+    print_chain("libunwind's", &interrupted_reference);
+    CHECK_EQ(compare(&interrupted, &interrupted_reference), EXACT);
+    if (!TEST_ASAN) /* which puts frames of its own there */
+        CHECK_EQ(interrupted.n, needed);
+}
+
+static void end_of_thread(void)
+{
+    interrupt(cp__os_thread_stack());
+    check_end();
+}
+
+static int from_callback(const void *a, const void *b)
+{
+    (void)a;
+    (void)b;
+    looked_at = cp__os_thread_stack();
+    return 0;
+}
+
+/* What is found deep in callbacks of the C library is the same. */
+static void end_from_callback(void)
+{
+    struct cp__stack stack = cp__os_thread_stack();
+    int numbers[2] = {2, 1};
+
+    looked_at = (struct cp__stack){.lo = 0, .hi = 0};
+    qsort(numbers, 2, sizeof numbers[0], from_callback);
+    CHECK_EQ(looked_at.lo, stack.lo);
+    CHECK_EQ(looked_at.hi, stack.hi);
+    CHECK(looked_at.hi < whole_stack().hi);
+}
+
+CP_TEST(chains_end_on_threads)
+{
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    handle(SIGTRAP, on_interrupt);
+    on_thread(end_of_thread);
+    on_thread(end_from_callback);
+    end_of_thread(); /* the main thread */
+    end_from_callback();
+}
+
+/* ---- The outer end, with garbage in the frame pointer ---------------------------------------- */
+
+/* A chain of frame pointers that leads to a word in the outer part of the stack, which the C library holds,
+ * is followed there unless it is known that the program's frames end before. */
+static void check_garbage(uintptr_t garbage)
+{
+    struct cp__stack found = cp__os_thread_stack();
+
+    interrupt(whole_stack());
+    print_chain("unbounded", &interrupted);
+    CHECK(has_frame(garbage));
+    interrupt(found);
+    print_chain("bounded", &interrupted);
+    CHECK(!has_frame(garbage));
+    CHECK_EQ(compare(&interrupted, &interrupted_reference), EXACT);
+}
+
+#ifdef __x86_64__
+/* A thread's control block has its own address and another one in its first words, and lies on the thread's
+ * stack. */
+__attribute__((noinline, used)) static void thread_with_garbage(void)
+{
+    uintptr_t garbage;
+
+    __asm__("movq %%fs:8, %0" : "=r"(garbage));
+    check_garbage(garbage);
+    pthread_exit(NULL); /* the C library's frame pointer is lost */
+}
+
+__attribute__((naked)) static void *start_with_garbage(void *arg __attribute__((unused)))
+{
+    __asm__("movq %fs:0, %rbp\n\tjmp thread_with_garbage");
+}
+
+CP_TEST(garbage_from_the_start_of_a_thread)
+{
+    pthread_t thread;
+
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    handle(SIGTRAP, on_interrupt);
+    CHECK_EQ(pthread_create(&thread, NULL, start_with_garbage, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+#endif
+
+/* Above main's frame lies that of the C library's function that called it; here it never returns there. */
+CP_TEST(garbage_from_the_start_of_the_program)
+{
+    static const uintptr_t planted[2] = {0, 0x123456789abc};
+    uintptr_t hi = cp__os_thread_stack().hi;
+    uintptr_t place = hi + 32;
+    uintptr_t *frame = __builtin_frame_address(0);
+
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    handle(SIGTRAP, on_interrupt);
+    while (frame[0] > (uintptr_t)frame && frame[0] < hi)
+        frame = (uintptr_t *)frame[0];
+    CHECK_EQ((uintptr_t)(frame + 2), hi); /* main's */
+    CHECK(place + sizeof planted <= whole_stack().hi);
+    memcpy((void *)place, planted, sizeof planted);
+    frame[0] = place;
+    check_garbage(planted[1]);
+}
+
+/* ---- Gs -------------------------------------------------------------------------------------- */
+
+static int checked;
+
+static void deep(int depth)
+{
+    struct cp_g *g = cp_g_self();
+
+    if (depth > 0) {
+        deep(depth - 1);
+        __asm__ volatile("");
+        return;
+    }
+    interrupt((struct cp__stack){.lo = g->stack_lo, .hi = g->stack_hi});
+    CHECK_EQ(compare(&interrupted, &interrupted_reference), EXACT);
+    CHECK_EQ(interrupted.n, interrupted_reference.n);
+    checked++;
+}
+
+static void run_g(void *depth)
+{
+    for (int i = 0; i < 10; i++) {
+        deep((int)(uintptr_t)depth);
+        cp_yield();
+    }
+}
+
+static void run_gs(void *arg)
+{
+    for (uintptr_t i = 0; i < 20; i++)
+        CHECK_EQ(cp_go(run_g, (void *)i), 0);
+    run_g(arg);
+}
+
+/* To the last frame, the same as libunwind's; so are those of the M that runs them. */
+CP_TEST(chains_end_on_gs)
+{
+    struct cp_sched_options options = {.size = sizeof options, .threads = 1};
+    struct cp_error err = {0};
+
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    handle(SIGTRAP, on_interrupt);
+    CHECKF(cp_sched_run(&options, run_gs, NULL, &err) == 0, "%s", err.message);
+    CHECK_EQ(checked, 210);
+}
