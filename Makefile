@@ -35,13 +35,16 @@ packages += libprotobuf-c-dev               # writes profiles ...
 packages += protobuf-c-compiler             # ... by pprof/profile.proto
 packages += zlib1g-dev                      # compresses them
 packages += libdw-dev libelf-dev            # reads symbols, lines and inlining
-packages += libunwind-dev                   # tests: the reference for stacks
-packages += golang-go                       # tests and demo: go tool pprof reads the profiles
-packages += golang-github-google-pprof-dev  # tests: the format's own profile.proto ...
-packages += protobuf-compiler               # ... and the decoder that reads profiles by it
-packages += pkgconf                         # tests: what was installed can be found
+packages += golang-go                       # demo and tests: go tool pprof reads the profiles
 packages += $(if $(filter clang%,$(notdir $(CC))),clang libclang-rt-14-dev)
 packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
+
+# Only the tests need these: the reference for stacks; the format's own profile.proto and the decoder that reads
+# profiles by it; pkg-config, to find what was installed; other compilers and linkers, whose programs are looked
+# at, and the reference for what stands in them; xz, which distributions pack symbols with.
+test_packages = libunwind-dev golang-github-google-pprof-dev protobuf-compiler pkgconf \
+                g++ clang-14 lld-14 llvm-14 xz-utils
+packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
 
 # For these goals they are looked for before anything is built.
 before := $(if $(filter deps check test test-% demo bench,$(MAKECMDGOALS)),deps)
