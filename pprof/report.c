@@ -101,6 +101,12 @@ static void say_rate(struct comments *comments, const struct cp__part *part,
             period, stats->samples == 0 ? 0 : count / (double)stats->samples, stats->count);
     say(comments, "coverage: %" PRIu64 " samples, %.2f %% of the event's own count", stats->samples,
         100.0 * (double)stats->samples * period / count);
+    if (stats->stalled != 0)
+        say(comments,
+            "stalls: %.3f of these CPU seconds passed in gaps of over 2 ms, while the machine ran something "
+            "else; "
+            "not in the profile",
+            (double)stats->stalled * period / 1e9);
     if (stats->time_running < stats->time_enabled)
         say(comments, "multiplexed: the event had a counter for %.1f %% of the time",
             100.0 * (double)stats->time_running / (double)stats->time_enabled);

@@ -44,6 +44,8 @@ static void fold(void *context, const struct cp_sample *sample)
 {
     struct cp__part *part = context;
 
+    if ((sample->flags & CP_SAMPLE_STALLED) != 0)
+        return; /* a comment tells how much: see report.c */
     if (cp__profile_add(part->profile, sample) < 0)
         part->unfolded += sample->weight;
 }

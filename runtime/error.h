@@ -4,7 +4,8 @@
 
 #include "runtime.h"
 
-/* Writes code and the sentence to err, which may be NULL; returns code. Keeps errno. */
+/* Writes code and the sentence to err, which may be NULL, with '?' for control characters; returns code.
+ * Keeps errno. */
 int cp__error(struct cp_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

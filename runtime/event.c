@@ -44,7 +44,7 @@ static const struct cp__event events[CP_CPUPROF_EVENT_COUNT] = {
         HARDWARE(CACHE_REFERENCES, 100000, "cacheReferences", "cache-references"),
     [CP_CPUPROF_HW_CACHE_MISSES] = HARDWARE(CACHE_MISSES, 10000, "cacheMisses", "cache-misses"),
     [CP_CPUPROF_HW_BRANCH_INSTRUCTIONS] =
-        HARDWARE(BRANCH_INSTRUCTIONS, 100000, "branches", "branchInstructions"),
+        HARDWARE(BRANCH_INSTRUCTIONS, 100000, "branches", "branch-instructions"),
     [CP_CPUPROF_HW_BRANCH_MISSES] = HARDWARE(BRANCH_MISSES, 10000, "branchMisses", "branch-misses"),
     [CP_CPUPROF_HW_RAW] = {"raw", "raw", CP_EVENT_HARDWARE, PERF_TYPE_RAW, 0, 100000, 1000, CP__KERNEL_NEVER},
     [CP_CPUPROF_SW_TASK_CLOCK] = CLOCK(TASK_CLOCK, "taskClock", "task-clock"),
@@ -70,7 +70,9 @@ const char *cp_event_name(enum cp_cpu_event event)
 
 enum cp_event_kind cp_event_kind(enum cp_cpu_event event)
 {
-    return events[event].kind;
+    const struct cp__event *row = cp__event(event);
+
+    return row == NULL ? CP_EVENT_SOFTWARE : row->kind;
 }
 
 uint64_t cp_event_preset_period(enum cp_cpu_event event)
@@ -102,8 +104,18 @@ static int unknown(const char *name, struct cp_error *err)
     }
     return cp__error(
         err, -EINVAL,
-        "There is no event named \"%.40s\". Use one of %sor rHEX for the processor's own event number.", name,
-        list);
+        "There is no event named \"%.40s%s\". Use one of %sor rHEX for the processor's own event "
+        "number, of 1 to 16 hexadecimal digits.",
+        name, strlen(name) > 40 ? "..." : "", list);
+}
+
+/* The name of an event, which tells raw events apart. */
+static void spell(enum cp_cpu_event event, uint64_t raw, char *name, size_t size)
+{
+    if (event == CP_CPUPROF_HW_RAW)
+        snprintf(name, size, "r%" PRIx64, raw);
+    else
+        snprintf(name, size, "%s", events[event].name);
 }
 
 int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err)
@@ -125,10 +137,7 @@ int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error
             return unknown(name, err);
     }
     *spec = (struct cp_event_spec){.event = (enum cp_cpu_event)i, .raw_event = raw};
-    if (i == CP_CPUPROF_HW_RAW)
-        snprintf(spec->name, sizeof spec->name, "r%" PRIx64, raw);
-    else
-        snprintf(spec->name, sizeof spec->name, "%s", events[i].name);
+    spell(spec->event, raw, spec->name, sizeof spec->name);
     return 0;
 }
 
@@ -138,56 +147,66 @@ static int no_event(enum cp_cpu_event event, struct cp_error *err)
                      (int)event, CP_CPUPROF_EVENT_COUNT - 1);
 }
 
-static int check_period(const struct cp__event *row, uint64_t period, struct cp_error *err)
+static int check_period(const struct cp__event *row, const char *name, uint64_t period, struct cp_error *err)
 {
-    bool ns = row->kind == CP_EVENT_CLOCK || row->kind == CP_EVENT_TIMER;
+    const char *unit = row->kind == CP_EVENT_CLOCK || row->kind == CP_EVENT_TIMER ? " ns" : "";
 
     if (period == 0 && row->preset_period != 0)
         return cp__error(
             err, -EINVAL,
             "The config for %s has a period of 0. Set one; cp_cpu_profile_config_init() takes the "
             "preset, %" PRIu64 "%s.",
-            row->name, row->preset_period, ns ? " ns" : "");
+            name, row->preset_period, unit);
     if (period == 0)
         return cp__error(
             err, -EINVAL,
-            "The event %s has no preset period, since programs differ too much in it. Give one: 1 samples "
-            "every occurrence, 100 every hundredth.",
-            row->name);
+            "The event %s has no preset period, since programs differ too much in it. Give one: 1 "
+            "samples every occurrence, 100 every hundredth.",
+            name);
     if (period < row->min_period)
         return cp__error(err, -EINVAL,
-                         "A period of %" PRIu64 " is too small for %s: the smallest is %" PRIu64 "%s%s.",
-                         period, row->name, row->min_period, ns ? " ns" : "",
+                         "A period of %" PRIu64 "%s is too small for %s: the smallest is %" PRIu64 "%s%s.",
+                         period, unit, name, row->min_period, unit,
                          row->preset_period != 0 ? ", and 0 takes the preset" : "");
     if (period > INT64_MAX)
         return cp__error(err, -EINVAL,
-                         "A period of %" PRIu64 " is too large for %s: the largest is %" PRId64 ".", period,
-                         row->name, INT64_MAX);
+                         "A period of %" PRIu64 "%s is too large for %s: the largest is %" PRId64 "%s.",
+                         period, unit, name, INT64_MAX, unit);
     return 0;
+}
+
+/* Whether a config of ours lets an event count in the kernel. A thread's CPU clock always does. */
+static bool counts_kernel(const struct cp__event *row)
+{
+    if (row->kernel_mode == CP__KERNEL_PREFERRED)
+        return row->kind == CP_EVENT_TIMER || cp__os_may_count_kernel();
+    return row->kernel_mode == CP__KERNEL_REQUIRED;
 }
 
 int cp__config_check(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
                      struct cp_error *err)
 {
     const struct cp__event *row = cp__event(event);
+    char name[24];
 
     if (row == NULL)
         return no_event(event, err);
+    spell(event, config->raw_event, name, sizeof name);
     if (config->size != sizeof *config)
         return cp__error(err, -EINVAL,
                          "The config for %s says it is %zu bytes long, this library's is %zu. Set size to "
                          "sizeof(struct cp_cpu_profile_config), and build against the library's own header.",
-                         row->name, config->size, sizeof *config);
+                         name, config->size, sizeof *config);
     if (config->precise_ip > CP_CPUPROF_IP_NO_SKID)
         return cp__error(err, -EINVAL, "The precision level %d for %s is not one of 0 to %d.",
-                         (int)config->precise_ip, row->name, CP_CPUPROF_IP_NO_SKID);
+                         (int)config->precise_ip, name, CP_CPUPROF_IP_NO_SKID);
     if (row->kernel_mode == CP__KERNEL_REQUIRED && !config->is_kernel_included)
         return cp__error(err, -EINVAL,
                          "The event %s happens in the kernel only, and the config leaves the kernel out. Set "
                          "is_kernel_included.",
-                         row->name);
+                         name);
     if (row->kind != CP_EVENT_TIMER)
-        return check_period(row, config->period, err);
+        return check_period(row, name, config->period, err);
     if (config->hz == 0 || config->hz > MAX_HZ)
         return cp__error(err, -EINVAL, "A rate of %" PRIu64 " Hz is not one that the timer has: 1 to %d.",
                          config->hz, MAX_HZ);
@@ -198,13 +217,15 @@ int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struc
                                uint64_t period, struct cp_error *err)
 {
     const struct cp__event *row = cp__event(spec->event);
+    char name[24];
     int result;
 
     if (row == NULL)
         return no_event(spec->event, err);
+    spell(spec->event, spec->raw_event, name, sizeof name);
     if (period == 0)
         period = row->preset_period;
-    result = check_period(row, period, err);
+    result = check_period(row, name, period, err);
     if (result < 0)
         return result;
     *config = (struct cp_cpu_profile_config){
@@ -212,8 +233,7 @@ int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struc
         .period = period,
         .raw_event = spec->raw_event,
         .is_sample_ip_included = true,
-        .is_kernel_included = row->kernel_mode == CP__KERNEL_REQUIRED ||
-                              (row->kernel_mode == CP__KERNEL_PREFERRED && cp__os_may_count_kernel()),
+        .is_kernel_included = counts_kernel(row),
     };
     if (row->kind == CP_EVENT_TIMER)
         config->hz = period >= NS_PER_SECOND ? 1 : NS_PER_SECOND / period;

@@ -22,7 +22,7 @@ struct cp__event {
     enum cp__kernel_mode kernel_mode;
 };
 
-/* The row of an event; NULL past CP_CPUPROF_EVENT_COUNT and for the gap. */
+/* The row of an event; NULL where there is no such event. */
 const struct cp__event *cp__event(enum cp_cpu_event event);
 
 /* Whether a config can be run at all; -EINVAL and the reason where not. */

@@ -73,6 +73,22 @@ static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t 
     return g != NULL ? g : &m->self;
 }
 
+static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample *sample)
+{
+    cp_add_single_writer(&stats->samples, sample->weight);
+    if ((sample->flags & CP_SAMPLE_STALLED) != 0) {
+        cp_add_single_writer(&stats->stalled, sample->weight);
+        return; /* another sample of this signal counts the rest */
+    }
+    cp_add_single_writer(&stats->signals, 1);
+    if ((sample->flags & CP_SAMPLE_TRUNCATED) != 0)
+        cp_add_single_writer(&stats->truncated, 1);
+    if ((sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
+        cp_add_single_writer(&stats->incomplete, 1);
+    if ((sample->flags & CP_SAMPLE_UNDELIVERED) != 0)
+        cp_add_single_writer(&stats->undelivered, sample->weight);
+}
+
 static void append_from_handler(struct cp__m *m, int slot, const struct cp_sample *sample)
 {
     struct cp__m_stats *stats = &m->stats[slot];
@@ -82,14 +98,7 @@ static void append_from_handler(struct cp__m *m, int slot, const struct cp_sampl
         cp_add_single_writer(&stats->dropped, sample->weight);
         return;
     }
-    cp_add_single_writer(&stats->samples, sample->weight);
-    cp_add_single_writer(&stats->signals, 1);
-    if ((sample->flags & CP_SAMPLE_TRUNCATED) != 0)
-        cp_add_single_writer(&stats->truncated, 1);
-    if ((sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
-        cp_add_single_writer(&stats->incomplete, 1);
-    if ((sample->flags & CP_SAMPLE_UNDELIVERED) != 0)
-        cp_add_single_writer(&stats->undelivered, sample->weight);
+    note_from_handler(stats, sample);
     if (half)
         cp__slots_wake_from_handler();
 }
@@ -109,6 +118,12 @@ void cp__record_from_handler(struct cp__m *m, const struct cp__registers *regs, 
         sample.flags |= CP_SAMPLE_FOREIGN_SP;
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         sample.weight = tally->weight[slot];
+        if (sample.weight != 0)
+            append_from_handler(m, slot, &sample);
+    }
+    sample.flags |= CP_SAMPLE_STALLED;
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        sample.weight = tally->stalled[slot];
         if (sample.weight != 0)
             append_from_handler(m, slot, &sample);
     }

@@ -52,6 +52,7 @@ struct cp__m_stats {
     uint64_t incomplete;
     uint64_t throttled;
     uint64_t overruns;
+    uint64_t stalled;
     uint64_t count;
     uint64_t time_enabled;
     uint64_t time_running;

@@ -22,6 +22,7 @@
 /* Periods to be recorded with one stack, for each slot. */
 struct cp__tally {
     uint64_t weight[CP_EV_MAX];
+    uint64_t stalled[CP_EV_MAX]; /* periods that passed before, in a gap too long to be the program's */
     bool any;
 };
 

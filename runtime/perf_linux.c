@@ -208,13 +208,18 @@ static uint64_t word_from_handler(const struct record *record, uint64_t i)
     return record->data[(record->at + i) % (RING_DATA_PAGES * page_size / sizeof(uint64_t))];
 }
 
+/* Nothing of the program's or the kernel's holds an interrupt up for so long: the machine under a virtual CPU
+ * ran something else meanwhile. Such time is no function's. */
+#define STALL_NS 2000000
+
 /*
  * How many periods a record stands for. The kernel's clocks skip those that pass while their timer interrupt
  * is held up (interrupts off, a virtual CPU that does not run): one record comes late, and the count it
  * carries tells how late. The program stood still at that very place, so the skipped periods belong to this
- * sample, as a POSIX timer's overruns do. A quarter of a period is allowed for what lies between the
- * interrupt and the reading of the count. Where the kernel is excluded, periods that end in it have no record
- * either, though the count runs on: there a record is one period.
+ * sample, as a POSIX timer's overruns do; unless the gap is longer than STALL_NS (see there). A quarter of a
+ * period is allowed for what lies between the interrupt and the reading of the count. Where the kernel is
+ * excluded, periods that end in it have no record either, though the count runs on: there a record is one
+ * period.
  */
 static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
 {
@@ -244,6 +249,10 @@ static void sample_from_handler(struct cp__m *m, const struct record *record, st
     note_count_from_handler(m, slot, &count);
     periods = periods_from_handler(&m->handles[slot], count.value);
     cp_add_single_writer(&m->stats[slot].overruns, periods - 1);
+    if ((periods - 1) * m->handles[slot].period > STALL_NS) {
+        tally->stalled[slot] += periods - 1;
+        periods = 1;
+    }
     cp__tally_add_from_handler(tally, slot, periods);
 }
 

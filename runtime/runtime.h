@@ -241,6 +241,9 @@ struct cp_sample {
 #define CP_SAMPLE_FOREIGN_SP 2u  /* the stack pointer was in no stack that the M knows: frames[0] only */
 #define CP_SAMPLE_UNDELIVERED 4u /* recorded by the kernel, but its signal came too late for a stack */
 #define CP_SAMPLE_INCOMPLETE 8u  /* the chain of frames broke off: code without frame pointers */
+#define CP_SAMPLE_STALLED                                                                                    \
+    16u /* periods of a clock that passed while the machine under it stood still: no                         \
+         * time of the program's, whatever its clock says */
 #define CP_MAX_FRAMES 256
 
 typedef void cp_sample_fn(void *context, const struct cp_sample *sample);
@@ -299,6 +302,7 @@ struct cp_slot_stats {
     uint64_t incomplete;   /* samples whose stack broke off before its first frame */
     uint64_t throttled;    /* times the kernel throttled the event */
     uint64_t overruns;     /* periods of a timer or clock folded into a later sample; counted in samples */
+    uint64_t stalled;      /* of them, those of CP_SAMPLE_STALLED samples */
     uint64_t count;        /* the event's own count (ns for clocks); CPU ns for the timer */
     uint64_t time_enabled; /* ns; with time_running tells how long the event shared a counter */
     uint64_t time_running; /* ns */

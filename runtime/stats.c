@@ -23,6 +23,7 @@ static void add_m(struct cp_slot_stats *stats, int slot, uint64_t run, const str
     stats->incomplete += cp_load_relaxed(&from->incomplete);
     stats->throttled += cp_load_relaxed(&from->throttled);
     stats->overruns += cp_load_relaxed(&from->overruns);
+    stats->stalled += cp_load_relaxed(&from->stalled);
     stats->count += cp_load_relaxed(&from->count);
     stats->time_enabled += cp_load_relaxed(&from->time_enabled);
     stats->time_running += cp_load_relaxed(&from->time_running);

@@ -1,29 +1,31 @@
 /*
- * Finding the caller of interrupted code where the frame pointer cannot tell: in a function's first and last
- * instructions, and in functions that have no frame at all (gcc gives leaf functions none, whatever the
- * flags).
+ * Finding the caller of interrupted code where the frame pointer cannot tell: in a function's first
+ * and last instructions, and in functions that have no frame at all (gcc gives leaf functions none,
+ * whatever the flags).
  *
- * The code ahead knows where the return address is: the program will come to a ret, and that is where its
- * stack pointer will be then. So this reads on, instruction by instruction, and keeps account of the stack
- * pointer and of the frame pointer. Which way the program will take does not matter: all of them give back
- * the same stack. It comes to one of three things:
+ * The code ahead knows where the return address is: the program will come to a ret, and that is where
+ * its stack pointer will be then. So this reads on, instruction by instruction, and keeps account of
+ * the stack pointer and of the frame pointer. Which way the program will take does not matter: all of
+ * them give back the same stack. It comes to one of these:
  *
- *     ret              The return address, and the caller's frame pointer, are what the stack holds there.
- *     mov %rsp,%rbp    Where it makes a frame of a function, with the caller's frame pointer on top of the
- * stack: the return address lies above that. something that it cannot follow: a call or a system call (which
- * may never come back), an indirect jump, a stack pointer from elsewhere. Then it goes back to the last
- * conditional jump that it passed, and takes it; and so it does where a loop closes.
+ *     ret              The return address lies on top of the stack, and what the frame pointer is by then
+ *                      is the caller's.
+ *     mov %rsp,%rbp    Where it makes a frame, that is with the caller's frame pointer on top of the stack:
+ *                      the return address lies above that.
+ *     what it cannot   A call or a system call, which may never come back; an indirect jump; a stack
+ *     follow           pointer from elsewhere. It goes back to the last conditional jump that it passed,
+ *                      and takes it. It does so too where a loop closes.
  *
- * When there is no other way, or after STEPS instructions, nothing is known; but in code that keeps frame
- * pointers the function has its frame by then, since calls are made with one.
+ * When there is no other way, or after STEPS instructions, nothing is known. In code that keeps frame
+ * pointers the function has its frame then, since calls are made with one.
  *
- * By the ABI a function gives rbp back as it got it, by pop, leave or mov out of memory; what else it does
- * with rbp in between is of no interest.
+ * By the ABI a function gives rbp back as it got it, by pop, leave or mov out of memory; what else it
+ * does with rbp in between is of no interest.
  */
 #include "arch/arch.h"
 #include "decode.h"
 
-/* Enough for the way out of most functions that call nothing; about 2 ns each. */
+/* Enough for the way out of most functions that call nothing; a few ns each. */
 #define STEPS 96
 #define FORKS 8
 #define WORD sizeof(uintptr_t)
@@ -228,11 +230,14 @@ static enum outcome jump(struct walk *walk, const struct cp__instruction *in)
 
 /*
  * Whether a jump through a pointer is a linker's stub, by which functions of other objects are called. It is
- * alone in its block of 16 bytes, which has one of these forms. A function's own jump through a pointer tells
- * nothing, but on a stub's stack the caller's return address comes first.
+ * alone in its block of 16 bytes, which has one of the forms
  *
- *     jmp *; push; jmp        jmp *; xchg %ax,%ax; jmp *; xchg %ax,%ax        endbr64; jmp * or bnd jmp *;
- * nop
+ *     jmp *; push; jmp
+ *     jmp *; xchg %ax,%ax; jmp *; xchg %ax,%ax
+ *     endbr64; jmp *, or bnd jmp *; nop
+ *
+ * A function's own jump through a pointer tells nothing, but on a stub's stack the return address comes
+ * first.
  */
 static bool is_stub(const uint8_t *jump)
 {
