@@ -86,9 +86,10 @@ cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-p
          $(addprefix -iquote ,. $(layers) $(B)/gen $(B)/gen/pprof) $(CFLAGS)
 ldflags = -pthread $(sanitizer) $(LDFLAGS)
 libs = -lprotobuf-c -lz -ldw -lelf -ldl -lrt
-# Only for the tests that need it: it brings a backtrace() of its own.
+# Only for the programs that need it: it brings a backtrace() of its own.
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
+LIBS_handler = -lunwind
 
 Q = $(if $(V),,@)
 say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))

@@ -176,7 +176,6 @@ CP_TEST(an_m_that_reads_profiles_itself)
         burn_a(5 * MS);
     } while (samples_of(&profile, 1) == 0 && wall_ns() - start < 5000 * MS);
     stop_profile(&profile);
-    CHECK(samples_of(&profile, 1) > 0);
     if (!TEST_TSAN) /* it holds signals back until the next call that waits */
         CHECK(profile.seen[0].in[IN_A] > 0 && profile.seen[1].in[IN_A] > 0);
 }

@@ -462,6 +462,33 @@ CP_TEST_TIMEOUT(a_slot_never_mixes_its_configs, 60)
     stop_worker(&workers[1]);
 }
 
+/* An M that slept over the end of one profile and the start of the next, in the same slot. */
+CP_TEST(a_sleeper_wakes_into_the_profile_that_runs_then)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 50000), request("taskClock", 400000)};
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+    struct profile first = {.n = 0}, second = {.n = 0};
+    struct worker worker;
+    uint64_t token = 2;
+
+    need_prompt_signals();
+    start_profile(&first, &requests[0], 1);
+    start_worker(&worker, body_burn_sleep_burn, &fd);
+    await(&worker.running, 2);
+    sleep_ms(5);
+    stop_profile(&first);
+    start_profile(&second, &requests[1], 1);
+    CHECK_EQ(first.slots[0], second.slots[0]);
+    CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
+    join_worker(&worker);
+    stop_profile(&second);
+    printf("%llu samples, then %llu of %.1f periods\n", (unsigned long long)first.stats[0].samples,
+           (unsigned long long)second.stats[0].samples, periods_of(&second, 0, 400000));
+    CHECK_EQ(second.stats[0].ms, 1);
+    CHECK(second.stats[0].count > 30 * MS && second.stats[0].samples > 70 && second.stats[0].samples < 120);
+    close(fd);
+}
+
 /* ---- The end of the process ------------------------------------------------------------------ */
 
 static void start_everything(struct worker workers[5])
