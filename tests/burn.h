@@ -247,7 +247,7 @@ BURN_API void see(void *context, const struct cp_sample *sample)
     struct seen *seen = &part->profile->seen[part->i];
 
     CHECK(sample->weight >= 1 && sample->depth >= 1 && sample->depth <= CP_MAX_FRAMES);
-    seen->samples++;
+    seen->samples += (sample->flags & CP_SAMPLE_STALLED) == 0; /* what stood still has no signal of its own */
     seen->weight += sample->weight;
     for (enum code code = 0; code < CODES; code++) {
         bool found = false;

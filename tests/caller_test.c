@@ -181,6 +181,7 @@ CP_TEST(half_a_prologue)
 /* Nothing below the stack pointer counts, nor what lies at the end. */
 CP_TEST(return_addresses_outside)
 {
+    struct cp__registers caller;
     const struct piece inside = PIECE("pop; ret", "\x58\xc3", WORDS - 1, SAME);
     const struct piece outside = PIECE("pop; pop; ret", "\x58\x58\xc3", LOST, SAME);
     const struct piece below = PIECE("sub $8,%rsp; ret", "\x48\x83\xec\x08\xc3", LOST, SAME);
@@ -198,6 +199,10 @@ CP_TEST(return_addresses_outside)
     check_piece(&leave, regs);
     regs.fp = UINTPTR_MAX - 7;
     check_piece(&leave, regs);
+    regs.sp = (uintptr_t)&stack[WORDS - 1];
+    regs.pc = (uintptr_t)(code_end - 1); /* of every piece the last instruction: ret */
+    CHECK(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller));
+    CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS] - 4, &caller)); /* half a word is none */
     regs.sp += 1;
     check_piece(&leave, regs);
     check_piece(&misaligned, regs);

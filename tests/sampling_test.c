@@ -340,18 +340,20 @@ CP_TEST(a_timers_first_expiry_is_uniform)
 
 /* Each period of threads that live for less than two is found as often as it passes, but for half a tick at
  * the end. */
-CP_TEST(short_threads_are_sampled_in_proportion)
+enum { SHORT_THREADS = 100 };
+
+/* Runs that many threads of 15 ms each under a timer of 10 ms; how far the samples are from what their CPU
+ * time says. */
+static double short_threads_error(void)
 {
-    enum { THREADS = 100 };
     struct cp_slot_request requests[] = {request("timer", 10 * MS)};
     struct profile profile = {.n = 0};
     uint64_t ns = 15 * MS;
     uint64_t cpu = 0;
     double expected;
 
-    need_prompt_signals();
     start_profile(&profile, requests, 1);
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < SHORT_THREADS; i++) {
         struct worker worker;
 
         run_attached(&worker, body_a, &ns);
@@ -359,11 +361,21 @@ CP_TEST(short_threads_are_sampled_in_proportion)
     }
     stop_profile(&profile);
     check_books(&profile, 0);
-    expected = ((double)cpu - THREADS * (double)tick_ns() / 2) / (10 * MS);
+    CHECK_EQ(profile.stats[0].ms, SHORT_THREADS);
+    expected = ((double)cpu - SHORT_THREADS * (double)tick_ns() / 2) / (10 * MS);
     printf("%llu samples, %.1f expected\n", (unsigned long long)profile.stats[0].samples, expected);
-    /* a thread has one or two: the standard deviation is at most 0.5 * sqrt(THREADS) */
-    CHECK(fabs((double)profile.stats[0].samples - expected) < 5 * 0.5 * sqrt(THREADS));
-    CHECK_EQ(profile.stats[0].ms, THREADS);
+    return fabs((double)profile.stats[0].samples - expected);
+}
+
+/* A thread has one or two samples: the standard deviation is at most 0.5 * sqrt(SHORT_THREADS). Where the
+ * machine stands still, CPU clocks go on and timers do not: so it may try again. */
+CP_TEST_TIMEOUT(short_threads_are_sampled_in_proportion, 60)
+{
+    int tries = 0;
+
+    need_prompt_signals();
+    while (short_threads_error() >= 5 * 0.5 * sqrt(SHORT_THREADS))
+        CHECKF(++tries < 6, "again and again");
 }
 
 /* ---- System calls ---------------------------------------------------------------------------- */

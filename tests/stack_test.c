@@ -279,7 +279,7 @@ static void note_depth(void *context, const struct cp_sample *sample)
 {
     struct depths *depths = context;
 
-    if (!is_in(IN_A, sample->frames[0]))
+    if (!is_in(IN_A, sample->frames[0]) || (sample->flags & CP_SAMPLE_STALLED) != 0)
         return;
     if (sample->depth < depths->least || depths->samples == 0)
         depths->least = sample->depth;
