@@ -7,10 +7,12 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -58,6 +60,17 @@ BURN_API void await(const int *number, int wanted)
 {
     while (cp_load_acquire(number) < wanted) /* pairs with the release in whoever changes it */
         usleep(200);
+}
+
+/*
+ * Lets the calling thread have its CPU for itself; false where that is not allowed. POSIX CPU timers look at
+ * the time at ticks only, and a thread that shares its CPU with others may go without any for long.
+ */
+BURN_API bool run_undisturbed(void)
+{
+    const struct sched_param lowest = {.sched_priority = 1};
+
+    return sched_setscheduler(0, SCHED_FIFO, &lowest) == 0;
 }
 
 /* ---- Work ------------------------------------------------------------------------------------ */
@@ -116,7 +129,9 @@ struct worker {
     pid_t tid;
     int running; /* 1: it is an M */
     int stop;
-    uint64_t cpu; /* CPU time of the body */
+    uint64_t cpu;       /* CPU time of the body */
+    uint64_t preempted; /* how often something else took the CPU from it */
+    bool undisturbed;   /* it called run_undisturbed() with success */
 };
 
 BURN_API void attach(struct worker *worker)
@@ -129,17 +144,34 @@ BURN_API void attach(struct worker *worker)
     cp_store_release(&worker->running, 1); /* pairs with the acquire in await() */
 }
 
+BURN_API uint64_t preemptions(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_THREAD, &usage);
+    return (uint64_t)usage.ru_nivcsw;
+}
+
 BURN_API void *run_worker(void *arg)
 {
     struct worker *worker = arg;
     uint64_t start;
 
     attach(worker);
+    worker->preempted = preemptions();
     start = cpu_ns();
     worker->body(worker);
     worker->cpu = cpu_ns() - start;
+    worker->preempted = preemptions() - worker->preempted;
     cp_m_detach(worker->m);
     return NULL;
+}
+
+/* For what a timer counted on a thread. */
+BURN_API void need_undisturbed(const struct worker *worker)
+{
+    if (!worker->undisturbed && worker->preempted > 5 + worker->cpu / (100 * MS))
+        SKIP("others use this thread's CPU, and a real-time priority is not allowed");
 }
 
 /* Starts a thread that is an M while it runs body; returns when it is one. */
@@ -182,6 +214,12 @@ BURN_API void body_b(struct worker *worker)
     burn_b(*(const uint64_t *)worker->arg);
 }
 
+BURN_API void body_undisturbed(struct worker *worker)
+{
+    worker->undisturbed = run_undisturbed();
+    burn_a(*(const uint64_t *)worker->arg);
+}
+
 BURN_API void body_c(struct worker *worker)
 {
     burn_c(&worker->stop);
@@ -198,6 +236,7 @@ struct seen {
     uint64_t truncated;
     uint64_t foreign_sp;
     uint64_t undelivered;
+    uint64_t stalled;
 };
 
 struct profile {
@@ -257,6 +296,7 @@ BURN_API void see(void *context, const struct cp_sample *sample)
         seen->in[code] += found ? sample->weight : 0;
         seen->leaf[code] += is_in(code, sample->frames[0]) ? sample->weight : 0;
     }
+    seen->stalled += (sample->flags & CP_SAMPLE_STALLED) != 0 ? sample->weight : 0;
     seen->truncated += (sample->flags & CP_SAMPLE_TRUNCATED) != 0 ? sample->weight : 0;
     seen->foreign_sp += (sample->flags & CP_SAMPLE_FOREIGN_SP) != 0 ? sample->weight : 0;
     seen->undelivered += (sample->flags & CP_SAMPLE_UNDELIVERED) != 0 ? sample->weight : 0;

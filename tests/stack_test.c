@@ -214,9 +214,8 @@ CP_TEST(a_stack_that_nobody_told_of_gives_the_leaf_only)
     start_profile(&profile, requests, 1);
     run_attached(&worker, body_untold, NULL);
     stop_profile(&profile);
-    CHECKF(profile.seen[0].foreign_sp > 900 && profile.seen[0].foreign_sp < 1100, "%llu samples",
-           (unsigned long long)profile.seen[0].foreign_sp);
-    CHECK(profile.seen[0].leaf[IN_A] > 900);
+    CHECKF(profile.seen[0].foreign_sp > 500, "%llu samples", (unsigned long long)profile.seen[0].foreign_sp);
+    CHECK(profile.seen[0].leaf[IN_A] > 500);
 }
 
 static void on_usr1(int signal)
@@ -247,8 +246,7 @@ CP_TEST(a_handler_on_the_alternate_stack_is_sampled_too)
     start_profile(&profile, requests, 1);
     run_attached(&worker, body_on_altstack, NULL);
     stop_profile(&profile);
-    CHECKF(profile.seen[0].foreign_sp > 900 && profile.seen[0].foreign_sp < 1100, "%llu samples",
-           (unsigned long long)profile.seen[0].foreign_sp);
+    CHECKF(profile.seen[0].foreign_sp > 500, "%llu samples", (unsigned long long)profile.seen[0].foreign_sp);
 }
 
 /* ---- Depth ----------------------------------------------------------------------------------- */
