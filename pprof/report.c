@@ -56,14 +56,12 @@ static void __attribute__((format(printf, 2, 3))) say(struct comments *comments,
 
 static bool is_time(const struct cp__part *part)
 {
-    enum cp_event_kind kind = cp_event_kind(part->event.event);
-
-    return kind == CP_EVENT_TIMER || kind == CP_EVENT_CLOCK;
+    return part->event.kind == CP_EVENT_TIMER || part->event.kind == CP_EVENT_CLOCK;
 }
 
 uint64_t cp__part_period(const struct cp__part *part)
 {
-    if (cp_event_kind(part->event.event) == CP_EVENT_TIMER)
+    if (part->event.kind == CP_EVENT_TIMER)
         return 1000000000u / part->config.hz;
     return part->config.period;
 }
@@ -71,7 +69,7 @@ uint64_t cp__part_period(const struct cp__part *part)
 static void say_engine(struct comments *comments, const struct cp__part *part,
                        const struct cp_slot_stats *stats)
 {
-    if (cp_event_kind(part->event.event) == CP_EVENT_TIMER)
+    if (part->event.kind == CP_EVENT_TIMER)
         say(comments, "engine: timer, a POSIX timer on the CPU clock of each thread, SIGPROF to that thread");
     else
         say(comments, "engine: %s through perf_event_open on each thread, %s mode, SIGPROF to that thread",

@@ -99,7 +99,8 @@ static int arm(struct cp_session *session, struct cp_error *err)
 
     for (size_t i = 0; i < session->n; i++)
         requests[i] = (struct cp_slot_request){.event = session->parts[i].event.event,
-                                               .config = session->parts[i].config};
+                                               .config = session->parts[i].config,
+                                               .name = session->parts[i].event.name};
     session->time_ns = cp__now_ns(CLOCK_REALTIME);
     session->started_ns = cp__now_ns(CLOCK_MONOTONIC);
     result = cp_slots_start(requests, session->n, session->slots, err);

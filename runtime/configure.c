@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "event.h"
 #include "slot.h"
 
 /* xorshift64*: where in its period a timer starts is all that hangs on it. */
@@ -59,10 +60,11 @@ static void start_from_handler(struct cp__m *m, int slot)
     if (!cp__slot_config_from_handler(slot, &config))
         return;
     reset_stats_from_handler(m, slot, config.seq);
-    *handle = (struct cp__handle){.seq = config.seq,
-                                  .fd = -1,
-                                  .kind = cp_event_kind((enum cp_cpu_event)config.event),
-                                  .period = config.config.period};
+    *handle =
+        (struct cp__handle){.seq = config.seq,
+                            .fd = -1,
+                            .kind = cp__config_event((enum cp_cpu_event)config.event, &config.config)->kind,
+                            .period = config.config.period};
     cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of configuring */
     if (handle->kind == CP_EVENT_TIMER)
         result = start_timer_from_handler(m, slot, &config);

@@ -35,6 +35,11 @@
         name, alias, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_##c, 0, 1, kernel                  \
     }
 
+#define NAMED(kind, preset, min, kernel)                                                                     \
+    {                                                                                                        \
+        "named", "named", CP_EVENT_##kind, 0, 0, preset, min, kernel                                         \
+    }
+
 static const struct cp__event events[CP_CPUPROF_EVENT_COUNT] = {
     [CP_CPUPROF_OS_TIMER] = {"timer", "timer", CP_EVENT_TIMER, 0, 0, 10000000, NS_PER_SECOND / MAX_HZ,
                              CP__KERNEL_PREFERRED},
@@ -54,32 +59,35 @@ static const struct cp__event events[CP_CPUPROF_EVENT_COUNT] = {
         SOFTWARE(CONTEXT_SWITCHES, CP__KERNEL_REQUIRED, "contextSwitches", "context-switches"),
     [CP_CPUPROF_SW_CPU_MIGRATIONS] =
         SOFTWARE(CPU_MIGRATIONS, CP__KERNEL_REQUIRED, "cpuMigrations", "cpu-migrations"),
+    [CP_CPUPROF_NAMED] = NAMED(HARDWARE, 100000, 1000, CP__KERNEL_NEVER),
 };
 
-const struct cp__event *cp__event(enum cp_cpu_event event)
+/* What an encoding's type says of an event that has no row. */
+static const struct cp__event named_software = NAMED(SOFTWARE, 0, 1, CP__KERNEL_PREFERRED);
+static const struct cp__event named_tracepoint = NAMED(TRACEPOINT, 1, 1, CP__KERNEL_REQUIRED);
+static const struct cp__event named_watchpoint = NAMED(WATCHPOINT, 1, 1, CP__KERNEL_NEVER);
+
+const struct cp__event *cp__event(enum cp_cpu_event event, const struct cp_event_encoding *encoding)
 {
-    return (unsigned)event < CP_CPUPROF_EVENT_COUNT ? &events[event] : NULL;
+    if ((unsigned)event >= CP_CPUPROF_EVENT_COUNT)
+        return NULL;
+    if (event != CP_CPUPROF_NAMED)
+        return &events[event];
+    switch (encoding->type) {
+    case PERF_TYPE_SOFTWARE:
+        return &named_software;
+    case PERF_TYPE_TRACEPOINT:
+        return &named_tracepoint;
+    case PERF_TYPE_BREAKPOINT:
+        return &named_watchpoint;
+    default:
+        return &events[event];
+    }
 }
 
 const char *cp_event_name(enum cp_cpu_event event)
 {
-    const struct cp__event *row = cp__event(event);
-
-    return row == NULL ? NULL : row->name;
-}
-
-enum cp_event_kind cp_event_kind(enum cp_cpu_event event)
-{
-    const struct cp__event *row = cp__event(event);
-
-    return row == NULL ? CP_EVENT_SOFTWARE : row->kind;
-}
-
-uint64_t cp_event_preset_period(enum cp_cpu_event event)
-{
-    const struct cp__event *row = cp__event(event);
-
-    return row == NULL ? 0 : row->preset_period;
+    return (unsigned)event < CP_CPUPROF_EVENT_COUNT ? events[event].name : NULL;
 }
 
 /* "r" and 1 to 16 hexadecimal digits. */
@@ -99,7 +107,7 @@ static int unknown(const char *name, struct cp_error *err)
     size_t used = 0;
 
     for (int i = 0; i < CP_CPUPROF_EVENT_COUNT; i++) {
-        if (i != CP_CPUPROF_HW_RAW)
+        if (i != CP_CPUPROF_HW_RAW && i != CP_CPUPROF_NAMED)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", events[i].name);
     }
     return cp__error(
@@ -129,14 +137,17 @@ int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error
         i = CP_CPUPROF_HW_RAW;
     } else {
         for (i = 0; i < CP_CPUPROF_EVENT_COUNT; i++) {
-            if (i != CP_CPUPROF_HW_RAW &&
+            if (i != CP_CPUPROF_HW_RAW && i != CP_CPUPROF_NAMED &&
                 (strcmp(name, events[i].name) == 0 || strcmp(name, events[i].alias) == 0))
                 break;
         }
         if (i == CP_CPUPROF_EVENT_COUNT)
             return unknown(name, err);
     }
-    *spec = (struct cp_event_spec){.event = (enum cp_cpu_event)i, .raw_event = raw};
+    *spec = (struct cp_event_spec){.event = (enum cp_cpu_event)i,
+                                   .kind = events[i].kind,
+                                   .raw_event = raw,
+                                   .preset_period = events[i].preset_period};
     spell(spec->event, raw, spec->name, sizeof spec->name);
     return 0;
 }
@@ -183,15 +194,27 @@ static bool counts_kernel(const struct cp__event *row)
     return row->kernel_mode == CP__KERNEL_REQUIRED;
 }
 
-int cp__config_check(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
-                     struct cp_error *err)
+struct cp__event_text cp__request_name(const struct cp_slot_request *request)
 {
-    const struct cp__event *row = cp__event(event);
-    char name[24];
+    struct cp__event_text name;
+
+    if (request->name != NULL)
+        snprintf(name.text, sizeof name.text, "%s", request->name);
+    else
+        spell(request->event, request->config.raw_event, name.text, sizeof name.text);
+    return name;
+}
+
+int cp__request_check(const struct cp_slot_request *request, struct cp_error *err)
+{
+    const struct cp_cpu_profile_config *config = &request->config;
+    const struct cp__event *row = cp__config_event(request->event, config);
+    struct cp__event_text text;
+    const char *name = text.text;
 
     if (row == NULL)
-        return no_event(event, err);
-    spell(event, config->raw_event, name, sizeof name);
+        return no_event(request->event, err);
+    text = cp__request_name(request);
     if (config->size != sizeof *config)
         return cp__error(err, -EINVAL,
                          "The config for %s says it is %zu bytes long, this library's is %zu. Set size to "
@@ -200,6 +223,11 @@ int cp__config_check(enum cp_cpu_event event, const struct cp_cpu_profile_config
     if (config->precise_ip > CP_CPUPROF_IP_NO_SKID)
         return cp__error(err, -EINVAL, "The precision level %d for %s is not one of 0 to %d.",
                          (int)config->precise_ip, name, CP_CPUPROF_IP_NO_SKID);
+    if (config->is_user_excluded && !config->is_kernel_included && !config->is_hv_included)
+        return cp__error(err, -EINVAL,
+                         "The config for %s lets no mode count: user mode is excluded, kernel and hypervisor "
+                         "are not included.",
+                         name);
     if (row->kernel_mode == CP__KERNEL_REQUIRED && !config->is_kernel_included)
         return cp__error(err, -EINVAL,
                          "The event %s happens in the kernel only, and the config leaves the kernel out. Set "
@@ -216,24 +244,30 @@ int cp__config_check(enum cp_cpu_event event, const struct cp_cpu_profile_config
 int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
                                uint64_t period, struct cp_error *err)
 {
-    const struct cp__event *row = cp__event(spec->event);
-    char name[24];
+    const struct cp__event *row = cp__event(spec->event, &spec->encoding);
+    bool in_kernel;
     int result;
 
     if (row == NULL)
         return no_event(spec->event, err);
-    spell(spec->event, spec->raw_event, name, sizeof name);
     if (period == 0)
-        period = row->preset_period;
-    result = check_period(row, name, period, err);
+        period = spec->preset_period != 0 ? spec->preset_period : row->preset_period;
+    result = check_period(row, spec->name, period, err);
     if (result < 0)
         return result;
+    in_kernel = spec->modes != 0 ? (spec->modes & CP_EVENT_KERNEL) != 0 : counts_kernel(row);
     *config = (struct cp_cpu_profile_config){
         .size = sizeof *config,
         .period = period,
         .raw_event = spec->raw_event,
+        .precise_ip = spec->precise_ip,
         .is_sample_ip_included = true,
-        .is_kernel_included = counts_kernel(row),
+        .is_kernel_included = in_kernel,
+        .is_hv_included = (spec->modes & CP_EVENT_HV) != 0,
+        .is_sample_callchain_included = (spec->modes & CP_EVENT_KERNEL) != 0,
+        .is_callchain_kernel_included = (spec->modes & CP_EVENT_KERNEL) != 0,
+        .is_user_excluded = spec->modes != 0 && (spec->modes & CP_EVENT_USER) == 0,
+        .encoding = spec->encoding,
     };
     if (row->kind == CP_EVENT_TIMER)
         config->hz = period >= NS_PER_SECOND ? 1 : NS_PER_SECOND / period;

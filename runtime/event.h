@@ -22,11 +22,22 @@ struct cp__event {
     enum cp__kernel_mode kernel_mode;
 };
 
-/* The row of an event; NULL where there is no such event. */
-const struct cp__event *cp__event(enum cp_cpu_event event);
+/* The row of an event; NULL where there is no such event. For CP_CPUPROF_NAMED what its encoding's type
+ * says: it has no name, and its type and config are the encoding's. */
+const struct cp__event *cp__event(enum cp_cpu_event event, const struct cp_event_encoding *encoding);
+static inline const struct cp__event *cp__config_event(enum cp_cpu_event event,
+                                                       const struct cp_cpu_profile_config *config)
+{
+    return cp__event(event, &config->encoding);
+}
+
+/* The name of what is asked for, for messages. */
+struct cp__event_text {
+    char text[104];
+};
+struct cp__event_text cp__request_name(const struct cp_slot_request *request);
 
 /* Whether a config can be run at all; -EINVAL and the reason where not. */
-int cp__config_check(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
-                     struct cp_error *err);
+int cp__request_check(const struct cp_slot_request *request, struct cp_error *err);
 
 #endif

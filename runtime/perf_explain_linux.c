@@ -62,7 +62,7 @@ static int explain_denied(int code, const char *name, const struct cp_slot_reque
                           struct cp_error *err)
 {
     long paranoid = read_number(PARANOID, -9);
-    bool required = cp__event(request->event)->kernel_mode == CP__KERNEL_REQUIRED;
+    bool required = cp__config_event(request->event, &request->config)->kernel_mode == CP__KERNEL_REQUIRED;
 
     if (paranoid == -9)
         return cp__error(err, code, "The event %s may not run here: perf_event_open says %s. Use timer.",
@@ -93,24 +93,9 @@ static int explain_descriptors(int code, const char *name, struct cp_error *err)
         name, strerror(-code), (unsigned long long)limit.rlim_cur);
 }
 
-struct name {
-    char text[24];
-};
-
-static struct name name_of(const struct cp_slot_request *request)
-{
-    struct name name;
-
-    if (request->event == CP_CPUPROF_HW_RAW)
-        snprintf(name.text, sizeof name.text, "r%llx", (unsigned long long)request->config.raw_event);
-    else
-        snprintf(name.text, sizeof name.text, "%s", cp_event_name(request->event));
-    return name;
-}
-
 int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err)
 {
-    struct name full_name = name_of(request);
+    struct cp__event_text full_name = cp__request_name(request);
     const char *name = full_name.text;
 
     switch (-code) {
@@ -118,7 +103,7 @@ int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_
     case ENODEV:
     case ENXIO:
     case EOPNOTSUPP:
-        return explain_absent(code, name, cp_event_kind(request->event), err);
+        return explain_absent(code, name, cp__config_event(request->event, &request->config)->kind, err);
     case EACCES:
         return explain_denied(code, name, request, err);
     case EPERM:
@@ -152,7 +137,7 @@ int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_
 
 int cp__perf_explain_ring(int code, const struct cp_slot_request *request, struct cp_error *err)
 {
-    struct name name = name_of(request);
+    struct cp__event_text name = cp__request_name(request);
 
     if (code == -EMFILE || code == -ENFILE)
         return explain_descriptors(code, name.text, err);

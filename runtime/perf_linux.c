@@ -62,12 +62,18 @@ static int open_from_handler(const struct perf_event_attr *attr)
 static struct perf_event_attr attr_from_handler(enum cp_cpu_event event,
                                                 const struct cp_cpu_profile_config *config)
 {
-    const struct cp__event *row = cp__event(event);
+    const struct cp__event *row = cp__config_event(event, config);
+    const struct cp_event_encoding *encoding = &config->encoding;
+    bool is_named = event == CP_CPUPROF_NAMED;
 
     return (struct perf_event_attr){
         .size = sizeof(struct perf_event_attr),
-        .type = row->perf_type,
-        .config = event == CP_CPUPROF_HW_RAW ? config->raw_event : row->perf_config,
+        .type = is_named ? encoding->type : row->perf_type,
+        .config =
+            is_named ? encoding->config : (event == CP_CPUPROF_HW_RAW ? config->raw_event : row->perf_config),
+        .bp_type = is_named ? encoding->bp_type : 0,
+        .config1 = is_named ? encoding->config1 : 0,
+        .config2 = is_named ? encoding->config2 : 0,
         .sample_period = config->period,
         .sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ |
                        (config->is_sample_ip_included ? PERF_SAMPLE_IP : 0) |
@@ -76,6 +82,7 @@ static struct perf_event_attr attr_from_handler(enum cp_cpu_event event,
         .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING |
                        (has_lost_count ? PERF_FORMAT_LOST : 0),
         .disabled = 1,
+        .exclude_user = config->is_user_excluded,
         .exclude_kernel = !config->is_kernel_included,
         .exclude_hv = !config->is_hv_included,
         .exclude_idle = !config->is_idle_included,
@@ -366,7 +373,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
     if (fd < 0)
         return fd;
     handle->read_offset = read_offset_from_handler(config);
-    handle->folds = cp_event_kind(event) == CP_EVENT_CLOCK && config->is_kernel_included;
+    handle->folds = cp__config_event(event, config)->kind == CP_EVENT_CLOCK && config->is_kernel_included;
     result = ioctl(fd, PERF_EVENT_IOC_ID, &handle->perf_id) < 0 ? -errno : route_from_handler(fd);
     if (result < 0) {
         close(fd);
@@ -471,7 +478,7 @@ int cp__perf_probe(const struct cp_slot_request *requests, size_t n, struct cp_e
         return cp__error(err, -ENOMEM, "There is no memory to try the events with.");
     for (i = 0; i < n && result == 0; i++) {
         m->handles[i].fd = -1;
-        if (cp_event_kind(requests[i].event) == CP_EVENT_TIMER)
+        if (requests[i].event == CP_CPUPROF_OS_TIMER)
             continue;
         result = prepare_from_handler(m, (int)i, requests[i].event, &requests[i].config, &ring);
         if (result < 0) {

@@ -50,6 +50,7 @@ enum cp_cpu_event {
     CP_CPUPROF_SW_PAGE_FAULTS,
     CP_CPUPROF_SW_CONTEXT_SWITCHES, /* a sampled switch cuts the sleep short that it begins (EINTR) */
     CP_CPUPROF_SW_CPU_MIGRATIONS,
+    CP_CPUPROF_NAMED, /* any other that perf_event_open(2) knows, by its encoding */
     CP_CPUPROF_EVENT_COUNT
 };
 #define CP_EV_MAX CP_CPUPROF_EVENTS_MAX
@@ -62,7 +63,16 @@ enum cp_profile_pc_precision {
     CP_CPUPROF_IP_NO_SKID,
 };
 
-/* The proposal's cpuProfileConfig. The runtime copies what it is given. */
+/* How perf_event_open(2) is asked for an event: the members of perf_event_attr of the same names. */
+struct cp_event_encoding {
+    uint32_t type;
+    uint32_t bp_type; /* a watchpoint's HW_BREAKPOINT_...; else 0 */
+    uint64_t config;
+    uint64_t config1; /* a watchpoint's address */
+    uint64_t config2; /* a watchpoint's length */
+};
+
+/* The proposal's cpuProfileConfig, and what it has no words for. The runtime copies what it is given. */
 struct cp_cpu_profile_config {
     size_t size;        /* sizeof(struct cp_cpu_profile_config) as the caller compiled it */
     uint64_t hz;        /* samples a second of CPU time; CP_CPUPROF_OS_TIMER only, 1 to 1 000 000 */
@@ -77,21 +87,36 @@ struct cp_cpu_profile_config {
     bool is_sample_callchain_included; /* should the record hold a call chain? */
     bool is_callchain_kernel_included; /* should the chain hold kernel frames? */
     bool is_callchain_user_included;   /* should the chain hold user frames? */
+    /* beyond the proposal's twelve */
+    bool is_user_excluded;             /* should events in user mode not count? */
+    struct cp_event_encoding encoding; /* CP_CPUPROF_NAMED only */
 };
 
 /* How samples of an event are valued and when it can run; a row of the table in event.c. */
 enum cp_event_kind {
-    CP_EVENT_TIMER,    /* a POSIX timer on each M's CPU clock; period in ns */
-    CP_EVENT_CLOCK,    /* a kernel clock through perf_event_open; period in ns */
-    CP_EVENT_SOFTWARE, /* a kernel software event through perf_event_open; period in events */
-    CP_EVENT_HARDWARE, /* a PMU event through perf_event_open; period in events */
+    CP_EVENT_TIMER,      /* a POSIX timer on each M's CPU clock; period in ns */
+    CP_EVENT_CLOCK,      /* a kernel clock through perf_event_open, as all that follow; period in ns */
+    CP_EVENT_SOFTWARE,   /* a kernel software event; period in events, as of all that follow */
+    CP_EVENT_HARDWARE,   /* a PMU event */
+    CP_EVENT_TRACEPOINT, /* a place in the kernel's code */
+    CP_EVENT_WATCHPOINT, /* an access to an address, by the processor's debug registers */
 };
+
+/* The modes that an event's suffix names: what counts instead of what its kind would. */
+#define CP_EVENT_USER 1u   /* ":u" */
+#define CP_EVENT_KERNEL 2u /* ":k"; its samples carry kernel frames too */
+#define CP_EVENT_HV 4u     /* ":h" */
 
 /* An event that a name stands for. */
 struct cp_event_spec {
     enum cp_cpu_event event;
-    uint64_t raw_event; /* CP_CPUPROF_HW_RAW only */
-    char name[24];      /* the name under which it is reported, "r1c2" for a raw event */
+    enum cp_event_kind kind;
+    uint64_t raw_event;                /* CP_CPUPROF_HW_RAW only */
+    struct cp_event_encoding encoding; /* CP_CPUPROF_NAMED only */
+    uint64_t preset_period;            /* what a period of 0 stands for; 0 where there is no sensible one */
+    unsigned modes;                    /* CP_EVENT_...; 0: those of its kind */
+    enum cp_profile_pc_precision precise_ip;
+    char name[104]; /* under which it is reported, "r1c2:u" for a raw event in user mode */
 };
 
 /*
@@ -100,12 +125,29 @@ struct cp_event_spec {
  */
 int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err);
 
-/* The name of an event, such as "cacheMisses"; "raw" for CP_CPUPROF_HW_RAW; NULL past CP_CPUPROF_EVENT_COUNT.
+/* What there is to sample by, as a list shows it; the strings are valid during the call only. */
+struct cp_event_info {
+    const char *name;  /* as cp_event_parse() takes it */
+    const char *alias; /* perf's name where it is another; NULL: none */
+    const char
+        *group; /* "presets", "software", "cache", "PMU NAME", "tracepoints": the heading it stands under */
+    const char *description; /* what it counts, a phrase; NULL: unknown */
+};
+typedef int cp_event_list_fn(void *context, const struct cp_event_info *info);
+/*
+ * Hands every event that can be enumerated to fn: the named ones, the hardware cache events, those of the
+ * processor's PMUs by the kernel's and by libpfm4's names, and tracepoints where tracefs can be read. Whether
+ * one works here is for cp_event_probe() to say. Ends where fn returns other than 0, and returns that.
  */
+int cp_event_list(cp_event_list_fn *fn, void *context);
+/* Whether the event can be sampled by on the calling thread, with the config that
+ * cp_cpu_profile_config_init() makes: 0, or what cp_slots_start() would return and say. Nothing is left
+ * running. */
+int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err);
+
+/* The name of an event, such as "cacheMisses"; "raw" for CP_CPUPROF_HW_RAW, "named" for CP_CPUPROF_NAMED;
+ * NULL past CP_CPUPROF_EVENT_COUNT. */
 const char *cp_event_name(enum cp_cpu_event event);
-enum cp_event_kind cp_event_kind(enum cp_cpu_event event);
-/* The period that 0 stands for, in the event's unit; 0 where an event has no sensible one. */
-uint64_t cp_event_preset_period(enum cp_cpu_event event);
 
 /*
  * The config that cp_event_*() and the pprof layer use: user mode only for PMU events; for clocks and
@@ -235,7 +277,11 @@ struct cp_sample {
     struct cp_labels *labels;
     unsigned flags;          /* CP_SAMPLE_... */
     unsigned depth;          /* number of frames; 0 only where flags says why */
-    const uintptr_t *frames; /* [0] the interrupted instruction, then return addresses, innermost first */
+    unsigned kernel_depth;   /* so many of them, at the beginning, are the kernel's */
+    const uintptr_t *frames; /* innermost first. The kernel's: [0] an instruction, then return addresses;
+                              * the program's: the interrupted instruction, then return addresses */
+    uint64_t ip;   /* the instruction that caused it, by the precise_ip that was reached; 0: none asked for */
+    uint64_t addr; /* the data address involved; 0: none asked for, or none known */
 };
 #define CP_SAMPLE_TRUNCATED 1u   /* more frames than CP_MAX_FRAMES */
 #define CP_SAMPLE_FOREIGN_SP 2u  /* the stack pointer was in no stack that the M knows: frames[0] only */
@@ -257,6 +303,7 @@ int cp_cpu_profile_read(enum cp_cpu_event event, cp_sample_fn *fn, void *context
 struct cp_slot_request {
     enum cp_cpu_event event;
     struct cp_cpu_profile_config config;
+    const char *name; /* for messages; NULL: the event's own */
 };
 
 /*
@@ -311,6 +358,7 @@ struct cp_slot_stats {
     uint32_t ms_ringless;  /* of them without a perf ring: a signal is a sample */
     uint32_t ms_refused;   /* Ms that the system refused */
     int refused_errno;     /* the negative errno of the last refusal */
+    uint32_t precise_ip;   /* the level reached, at most the config's */
     bool handler_replaced; /* at its stop somebody else's SIGPROF handler stood in place of this library's */
 };
 void cp_slots_stats(int slot, struct cp_slot_stats *stats);

@@ -51,11 +51,14 @@ bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
     *half = used < CP__SAMPLEBUF_WORDS / 2 && used + size >= CP__SAMPLEBUF_WORDS / 2;
     if (words == NULL || size > CP__SAMPLEBUF_WORDS - used)
         return false;
-    *word(words, head) = size << 32 | (uint64_t)sample->flags << 16 | sample->depth;
+    *word(words, head) =
+        size << 48 | (uint64_t)sample->flags << 32 | (uint64_t)sample->kernel_depth << 16 | sample->depth;
     *word(words, head + 1) = seq;
     *word(words, head + 2) = sample->weight;
     *word(words, head + 3) = sample->g_id;
     *word(words, head + 4) = (uintptr_t)cp__labels_ref_from_handler(sample->labels);
+    *word(words, head + 5) = sample->ip;
+    *word(words, head + 6) = sample->addr;
     for (i = 0; i < sample->depth; i++)
         *word(words, head + CP__SAMPLE_HEADER_WORDS + i) = sample->frames[i];
     cp_store_release(&buf->head, head + size); /* pairs with the acquire in cp__samplebuf_read */
@@ -76,8 +79,11 @@ int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn
         struct cp_sample sample = {.weight = *word(words, tail + 2),
                                    .g_id = *word(words, tail + 3),
                                    .labels = (struct cp_labels *)(uintptr_t)*word(words, tail + 4),
-                                   .flags = header >> 16 & 0xffff,
+                                   .flags = header >> 32 & 0xffff,
                                    .depth = header & 0xffff,
+                                   .kernel_depth = header >> 16 & 0xffff,
+                                   .ip = *word(words, tail + 5),
+                                   .addr = *word(words, tail + 6),
                                    .frames = frames};
 
         for (unsigned i = 0; i < sample.depth; i++)
@@ -87,7 +93,7 @@ int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn
             n++;
         }
         cp_labels_unref(sample.labels);
-        tail += header >> 32;
+        tail += header >> 48;
         cp_store_release(&buf->tail, tail); /* pairs with the acquire in cp__samplebuf_append_from_handler */
     }
     return n;

@@ -5,9 +5,9 @@
  * word i stands at words[i mod CP__SAMPLEBUF_WORDS], so a sample may run over the end and go on at the start.
  * A sample is
  *
- *     [0] words in all << 32 | flags << 16 | number of frames
+ *     [0] words in all << 48 | flags << 32 | number of kernel frames << 16 | number of frames
  *     [1] sequence number of the config it was taken under   [2] weight   [3] G id   [4] labels (a reference)
- *     [5...] frames
+ *     [5] ip   [6] data address   [7...] frames
  *
  * The producer is the M (its handler, or its own code with SIGPROF blocked): it alone writes head and the
  * words from head to tail + CP__SAMPLEBUF_WORDS. The consumer is whoever holds the slot: it alone writes
@@ -16,7 +16,7 @@
  * and thrown away by the consumer.
  *
  * Size: 2^15 words, 256 KiB of address space, resident as far as used. At 10 000 samples a second of 25
- * frames, 30 words each, that is 109 ms; readers are woken when half of it is full.
+ * frames, 32 words each, that is 102 ms; readers are woken when half of it is full.
  */
 #ifndef COUNTERPOINT_RUNTIME_SAMPLEBUF_H
 #define COUNTERPOINT_RUNTIME_SAMPLEBUF_H
@@ -24,7 +24,7 @@
 #include "runtime.h"
 
 #define CP__SAMPLEBUF_WORDS ((uint64_t)1 << 15)
-#define CP__SAMPLE_HEADER_WORDS 5
+#define CP__SAMPLE_HEADER_WORDS 7
 
 struct cp__samplebuf {
     uint64_t *words; /* shared: set once, under the runtime lock */

@@ -144,7 +144,7 @@ static int check(const struct cp_slot_request *requests, size_t n, struct cp_err
     if (n == 0 || n > CP_EV_MAX)
         return cp__error(err, -EINVAL, "%zu events were given: a start takes 1 to %d.", n, CP_EV_MAX);
     for (size_t i = 0; i < n; i++) {
-        int result = cp__config_check(requests[i].event, &requests[i].config, err);
+        int result = cp__request_check(&requests[i], err);
 
         if (result < 0)
             return result;
@@ -182,7 +182,7 @@ static int install_handler(struct cp_error *err)
 static int probe(const struct cp_slot_request *requests, size_t n, struct cp_error *err)
 {
     for (size_t i = 0; i < n; i++) {
-        if (cp_event_kind(requests[i].event) == CP_EVENT_TIMER) {
+        if (requests[i].event == CP_CPUPROF_OS_TIMER) {
             int result = cp__os_timer_probe(err);
 
             if (result < 0)

@@ -31,7 +31,8 @@ _Static_assert(CP_CPUPROF_SW_TASK_CLOCK == 8, "");
 _Static_assert(CP_CPUPROF_SW_CPU_CLOCK == 9, "");
 _Static_assert(CP_CPUPROF_SW_PAGE_FAULTS == 10, "");
 _Static_assert(CP_CPUPROF_SW_CONTEXT_SWITCHES == 11, "");
-_Static_assert(CP_CPUPROF_SW_CPU_MIGRATIONS == 12 && CP_CPUPROF_EVENT_COUNT == 13, "");
+_Static_assert(CP_CPUPROF_SW_CPU_MIGRATIONS == 12 && CP_CPUPROF_NAMED == 13, "");
+_Static_assert(CP_CPUPROF_EVENT_COUNT == 14, "");
 _Static_assert(CP_CPUPROF_IP_ARBITRARY_SKID == 0 && CP_CPUPROF_IP_CONSTANT_SKID == 1 &&
                    CP_CPUPROF_IP_SUGGEST_NO_SKID == 2 && CP_CPUPROF_IP_NO_SKID == 3,
                "the kernel's precise_ip");
@@ -85,7 +86,7 @@ static struct cp_event_spec parse(const char *name)
 
 CP_TEST(names)
 {
-    CHECK_EQ(ARRAY_SIZE(table), CP_CPUPROF_EVENT_COUNT - 1); /* all but the raw one */
+    CHECK_EQ(ARRAY_SIZE(table), CP_CPUPROF_EVENT_COUNT - 2); /* all but the raw and the named one */
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
         const char *const spellings[] = {table[i].name, table[i].perf_name};
 
@@ -105,20 +106,21 @@ CP_TEST(names)
 
 CP_TEST(what_events_are)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-        const struct cp__event *row = cp__event(table[i].event);
+    const struct cp_event_encoding none = {.type = 0};
 
-        CHECK_EQ(cp_event_kind(table[i].event), table[i].kind);
-        CHECK_EQ(cp_event_preset_period(table[i].event), table[i].preset);
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+        const struct cp__event *row = cp__event(table[i].event, &none);
+        struct cp_event_spec spec = parse(table[i].name);
+
+        CHECK_EQ(spec.kind, table[i].kind);
+        CHECK_EQ(spec.preset_period, table[i].preset);
         CHECK_EQ(row->perf_type, table[i].type);
         CHECK_EQ(row->perf_config, table[i].config);
     }
-    CHECK_EQ(cp_event_kind(CP_CPUPROF_HW_RAW), CP_EVENT_HARDWARE);
-    CHECK(cp_event_preset_period(CP_CPUPROF_HW_RAW) != 0);
-    CHECK_EQ(cp_event_preset_period(CP_CPUPROF_EVENT_COUNT), 0);
-    cp_event_kind(CP_CPUPROF_EVENT_COUNT); /* no fault */
-    cp_event_kind((enum cp_cpu_event) - 1);
-    CHECK(cp__event(CP_CPUPROF_EVENT_COUNT) == NULL);
+    CHECK_EQ(parse("r1").kind, CP_EVENT_HARDWARE);
+    CHECK(parse("r1").preset_period != 0);
+    CHECK(cp__event(CP_CPUPROF_EVENT_COUNT, &none) == NULL);
+    CHECK(cp__event((enum cp_cpu_event) - 1, &none) == NULL);
 }
 
 CP_TEST(raw_events)
@@ -228,6 +230,13 @@ CP_TEST(names_of_any_length)
 
 /* ---- Configs --------------------------------------------------------------------------------- */
 
+static int check(enum cp_cpu_event event, const struct cp_cpu_profile_config *config, struct cp_error *err)
+{
+    const struct cp_slot_request request = {.event = event, .config = *config};
+
+    return cp__request_check(&request, err);
+}
+
 static struct cp_cpu_profile_config config_of(const char *name, uint64_t period)
 {
     struct cp_cpu_profile_config config;
@@ -236,7 +245,7 @@ static struct cp_cpu_profile_config config_of(const char *name, uint64_t period)
 
     memset(&config, 0xff, sizeof config);
     CHECKF(cp_cpu_profile_config_init(&config, &spec, period, &err) == 0, "%s: %s", name, err.message);
-    CHECKF(cp__config_check(spec.event, &config, &err) == 0, "%s: %s", name, err.message);
+    CHECKF(check(spec.event, &config, &err) == 0, "%s: %s", name, err.message);
     CHECK_EQ(config.size, sizeof config);
     return config;
 }
@@ -269,7 +278,7 @@ CP_TEST(preset_periods)
             CHECK_EQ(config_of(table[i].name, 1).period, 1);
     }
     CHECK_EQ(config_of("timer", 0).hz, 100);
-    CHECK_EQ(config_of("r1c2", 0).period, cp_event_preset_period(CP_CPUPROF_HW_RAW));
+    CHECK_EQ(config_of("r1c2", 0).period, 100000);
 }
 
 CP_TEST(rates_of_the_timer)
@@ -330,7 +339,7 @@ static void refuse_config(enum cp_cpu_event event, const struct cp_cpu_profile_c
 {
     struct cp_error err = {0};
 
-    CHECK_EQ(cp__config_check(event, config, &err), -EINVAL);
+    CHECK_EQ(check(event, config, &err), -EINVAL);
     CHECK_EQ(err.code, -EINVAL);
     check_message(&err);
     CHECK_CONTAINS(err.message, said);
@@ -351,7 +360,7 @@ CP_TEST(configs_that_are_refused)
     refuse_config(CP_CPUPROF_HW_RAW, &config, "r1c2");
     config = config_of("cycles", 0);
     config.precise_ip = CP_CPUPROF_IP_NO_SKID;
-    CHECK_EQ(cp__config_check(CP_CPUPROF_HW_CPU_CYCLES, &config, NULL), 0);
+    CHECK_EQ(check(CP_CPUPROF_HW_CPU_CYCLES, &config, NULL), 0);
     config.precise_ip = (enum cp_profile_pc_precision)4;
     refuse_config(CP_CPUPROF_HW_CPU_CYCLES, &config, "cycles is not one of 0 to 3");
     config = config_of("contextSwitches", 1);
@@ -363,7 +372,7 @@ CP_TEST(configs_that_are_refused)
     config.hz = 1000001;
     refuse_config(CP_CPUPROF_OS_TIMER, &config, "1 to 1000000");
     refuse_config(CP_CPUPROF_EVENT_COUNT, &config, "13");
-    refuse_config((enum cp_cpu_event) - 1, &config, "0 to 12");
+    refuse_config((enum cp_cpu_event) - 1, &config, "0 to 13");
     CHECK_EQ(cp_cpu_profile_config_init(&config, &spec, 1000, &err), -EINVAL);
     check_message(&err);
 }
