@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,20 +20,9 @@
 #include "event.h"
 #include "os.h"
 #include "perf_linux.h"
+#include "ring_linux.h"
 
-/* Of perf_event_mlock_kb's 516 KiB a CPU, 8 KiB an M: 64 Ms a CPU. The handler empties it at each signal, so
- * that its 73 records matter only while a thread keeps SIGPROF blocked. */
-#define RING_DATA_PAGES 1
-
-struct count {
-    uint64_t value;
-    uint64_t time_enabled;
-    uint64_t time_running;
-    uint64_t lost; /* records of this event that found the ring full; where the kernel tells */
-};
-
-static size_t page_size;    /* set once, before the first M */
-static bool has_lost_count; /* the same; Linux 6.0 and later */
+bool cp__perf_has_lost_count; /* set once, before the first M */
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
@@ -50,7 +38,7 @@ static bool raise_descriptor_limit_from_handler(void)
     return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-static int open_from_handler(const struct perf_event_attr *attr)
+int cp__perf_open_from_handler(const struct perf_event_attr *attr)
 {
     int fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 
@@ -80,7 +68,7 @@ static struct perf_event_attr attr_from_handler(enum cp_cpu_event event,
                        (config->is_sample_addr_included ? PERF_SAMPLE_ADDR : 0) |
                        (config->is_sample_callchain_included ? PERF_SAMPLE_CALLCHAIN : 0),
         .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING |
-                       (has_lost_count ? PERF_FORMAT_LOST : 0),
+                       (cp__perf_has_lost_count ? PERF_FORMAT_LOST : 0),
         .disabled = 1,
         .exclude_user = config->is_user_excluded,
         .exclude_kernel = !config->is_kernel_included,
@@ -111,215 +99,6 @@ static int route_from_handler(int fd)
     return 0;
 }
 
-/* ---- The ring -------------------------------------------------------------------------------- */
-
-static size_t ring_size(void)
-{
-    return (1 + RING_DATA_PAGES) * page_size;
-}
-
-static int make_ring_from_handler(struct cp__ring *ring)
-{
-    const struct perf_event_attr attr = {.size = sizeof attr,
-                                         .type = PERF_TYPE_SOFTWARE,
-                                         .config = PERF_COUNT_SW_DUMMY,
-                                         .sample_type = PERF_SAMPLE_IDENTIFIER,
-                                         .disabled = 1,
-                                         .exclude_kernel = 1,
-                                         .exclude_hv = 1};
-    int fd = open_from_handler(&attr);
-    void *page;
-
-    if (fd < 0)
-        return fd;
-    page = mmap(NULL, ring_size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED) {
-        int result = -errno;
-
-        close(fd);
-        return result;
-    }
-    *ring = (struct cp__ring){.page = page, .fd = fd};
-    return 0;
-}
-
-/* munmap before close: the other order lets signals come that carry a number which the next open() may be
- * given. */
-static void leave_ring_from_handler(struct cp__ring *ring)
-{
-    if (ring->page == NULL || --ring->users > 0)
-        return;
-    munmap(ring->page, ring_size());
-    close(ring->fd);
-    ring->page = NULL;
-}
-
-static int join_ring_from_handler(struct cp__m *m, int fd)
-{
-    int result = 0;
-
-    if (m->ring.page == NULL)
-        result = make_ring_from_handler(&m->ring);
-    if (result < 0)
-        return result;
-    m->ring.users++;
-    if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, m->ring.fd) < 0) {
-        result = -errno;
-        leave_ring_from_handler(&m->ring);
-    }
-    return result;
-}
-
-/* ---- Records --------------------------------------------------------------------------------- */
-
-/* So many periods have been lost since the start. They are not to be found again in the next record's count.
- */
-static void note_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
-{
-    uint64_t more = lost - cp_load_relaxed(&m->stats[slot].lost);
-
-    cp_store_relaxed(&m->stats[slot].lost, lost);
-    m->handles[slot].accounted += more * m->handles[slot].period;
-}
-
-static void note_count_from_handler(struct cp__m *m, int slot, const struct count *count)
-{
-    struct cp__m_stats *stats = &m->stats[slot];
-
-    cp_store_relaxed(&stats->count, count->value);
-    cp_store_relaxed(&stats->time_enabled, count->time_enabled);
-    cp_store_relaxed(&stats->time_running, count->time_running);
-    if (has_lost_count)
-        note_lost_from_handler(m, slot, count->lost);
-}
-
-static int slot_of_from_handler(const struct cp__m *m, uint64_t perf_id)
-{
-    for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        const struct cp__handle *handle = &m->handles[slot];
-
-        if (handle->seq != 0 && handle->kind != CP_EVENT_TIMER && handle->perf_id == perf_id)
-            return slot;
-    }
-    return -1;
-}
-
-/* The words of the ring's data by position, modulo its size. Records are whole words, so none is torn. */
-struct record {
-    const uint64_t *data;
-    uint64_t at; /* of the header */
-};
-
-static uint64_t word_from_handler(const struct record *record, uint64_t i)
-{
-    return record->data[(record->at + i) % (RING_DATA_PAGES * page_size / sizeof(uint64_t))];
-}
-
-/* Nothing of the program's or the kernel's holds an interrupt up for so long: the machine under a virtual CPU
- * ran something else meanwhile. Such time is no function's. */
-#define STALL_NS 2000000
-
-/*
- * How many periods a record stands for. The kernel's clocks skip those that pass while their timer interrupt
- * is held up (interrupts off, a virtual CPU that does not run): one record comes late, and the count it
- * carries tells how late. The program stood still at that very place, so the skipped periods belong to this
- * sample, as a POSIX timer's overruns do; unless the gap is longer than STALL_NS (see there). A quarter of a
- * period is allowed for what lies between the interrupt and the reading of the count. Where the kernel is
- * excluded, periods that end in it have no record either, though the count runs on: there a record is one
- * period.
- */
-static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
-{
-    uint64_t ahead = count + handle->period / 4;
-    uint64_t periods = 1;
-
-    if (handle->folds && ahead > handle->accounted + handle->period)
-        periods = (ahead - handle->accounted) / handle->period;
-    handle->accounted += periods * handle->period;
-    return periods;
-}
-
-static void sample_from_handler(struct cp__m *m, const struct record *record, struct cp__tally *tally)
-{
-    int slot = slot_of_from_handler(m, word_from_handler(record, 1));
-    struct count count;
-    uint64_t periods;
-    uint32_t at;
-
-    if (slot < 0)
-        return; /* of a handle that is gone */
-    at = m->handles[slot].read_offset;
-    count = (struct count){.value = word_from_handler(record, at),
-                           .time_enabled = word_from_handler(record, at + 1),
-                           .time_running = word_from_handler(record, at + 2),
-                           .lost = has_lost_count ? word_from_handler(record, at + 3) : 0};
-    note_count_from_handler(m, slot, &count);
-    periods = periods_from_handler(&m->handles[slot], count.value);
-    cp_add_single_writer(&m->stats[slot].overruns, periods - 1);
-    if ((periods - 1) * m->handles[slot].period > STALL_NS) {
-        tally->stalled[slot] += periods - 1;
-        periods = 1;
-    }
-    cp__tally_add_from_handler(tally, slot, periods);
-}
-
-/* The kernel counts such losses for the ring as a whole, and names whichever event writes to it next. */
-static void lost_from_handler(struct cp__m *m, const struct record *record)
-{
-    int slot = slot_of_from_handler(m, word_from_handler(record, 1));
-
-    if (slot >= 0 && !has_lost_count)
-        note_lost_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].lost) + word_from_handler(record, 2));
-}
-
-static void record_from_handler(struct cp__m *m, const struct record *record, uint32_t type,
-                                struct cp__tally *tally)
-{
-    int slot;
-
-    switch (type) {
-    case PERF_RECORD_SAMPLE:
-        sample_from_handler(m, record, tally);
-        break;
-    case PERF_RECORD_LOST: /* header, id, how many */
-        lost_from_handler(m, record);
-        break;
-    case PERF_RECORD_THROTTLE: /* header, time, id, stream id */
-        slot = slot_of_from_handler(m, word_from_handler(record, 2));
-        if (slot >= 0)
-            cp_add_single_writer(&m->stats[slot].throttled, 1);
-        break;
-    default:
-        break;
-    }
-}
-
-static void drain_ring_from_handler(struct cp__m *m, struct cp__tally *tally)
-{
-    struct perf_event_mmap_page *page = m->ring.page;
-    uint64_t head;
-    uint64_t tail;
-
-    if (page == NULL)
-        return;
-    head =
-        cp_load_acquire(&page->data_head); /* pairs with the kernel's barrier in perf_output_put_handle() */
-    tail = page->data_tail;
-    while (tail != head) {
-        struct record record = {.data = (const uint64_t *)((const char *)page + page_size),
-                                .at = tail / sizeof(uint64_t)};
-        struct perf_event_header header;
-        uint64_t word = word_from_handler(&record, 0);
-
-        memcpy(&header, &word, sizeof header);
-        if (header.size == 0)
-            break;
-        record_from_handler(m, &record, header.type, tally);
-        tail += header.size;
-    }
-    cp_store_release(&page->data_tail, tail); /* pairs with the kernel's reading of it before it writes */
-}
-
 /* ---- The hooks ------------------------------------------------------------------------------- */
 
 static bool is_poll(const siginfo_t *info)
@@ -340,7 +119,7 @@ static void lost_signals_from_handler(struct cp__m *m, int slot, uint64_t count)
     const struct cp__handle *handle = &m->handles[slot];
 
     if ((handle->kind != CP_EVENT_CLOCK || handle->folds) && count > handle->accounted)
-        note_lost_from_handler(m, slot, (count - handle->accounted) / handle->period);
+        cp__ring_note_lost_from_handler(m, slot, (count - handle->accounted) / handle->period);
 }
 
 static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally)
@@ -356,7 +135,7 @@ static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struc
         if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
             ringless_from_handler(m, slot, tally);
     }
-    drain_ring_from_handler(m, tally);
+    cp__ring_drain_from_handler(m, tally);
     return ours;
 }
 
@@ -367,7 +146,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
 {
     struct cp__handle *handle = &m->handles[slot];
     struct perf_event_attr attr = attr_from_handler(event, config);
-    int fd = open_from_handler(&attr);
+    int fd = cp__perf_open_from_handler(&attr);
     int result;
 
     if (fd < 0)
@@ -380,26 +159,26 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
         return result;
     }
     handle->fd = fd;
-    *ring = join_ring_from_handler(m, fd);
+    *ring = cp__ring_join_from_handler(m, fd);
     return 0;
 }
 
 static void close_from_handler(struct cp__m *m, int slot)
 {
     if (cp_load_relaxed(&m->stats[slot].ringless) == 0)
-        leave_ring_from_handler(&m->ring);
+        cp__ring_leave_from_handler(&m->ring);
     close(m->handles[slot].fd);
 }
 
 static void stop_from_handler(struct cp__m *m, int slot, struct cp__tally *tally)
 {
     struct cp__handle *handle = &m->handles[slot];
-    struct count count;
+    struct cp__count count;
 
     ioctl(handle->fd, PERF_EVENT_IOC_DISABLE, 0);
-    drain_ring_from_handler(m, tally);
+    cp__ring_drain_from_handler(m, tally);
     if (read(handle->fd, &count, sizeof count) > 0)
-        note_count_from_handler(m, slot, &count);
+        cp__ring_note_count_from_handler(m, slot, &count);
     if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
         lost_signals_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].count));
     close_from_handler(m, slot);
@@ -439,7 +218,7 @@ static bool knows_lost_count(void)
                                          .disabled = 1,
                                          .exclude_kernel = 1,
                                          .exclude_hv = 1};
-    int fd = open_from_handler(&attr);
+    int fd = cp__perf_open_from_handler(&attr);
 
     if (fd >= 0)
         close(fd);
@@ -448,8 +227,8 @@ static bool knows_lost_count(void)
 
 void cp__os_start(void)
 {
-    page_size = (size_t)sysconf(_SC_PAGESIZE);
-    has_lost_count = knows_lost_count();
+    cp__ring_prepare();
+    cp__perf_has_lost_count = knows_lost_count();
     cp__set_thread_pmu_profiler = set_thread_pmu_profiler_from_handler;
     cp__sigprof_pmu_handler = on_signal_from_handler;
 }
@@ -458,7 +237,7 @@ bool cp__os_may_count_kernel(void)
 {
     const struct perf_event_attr attr = {
         .size = sizeof attr, .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK, .disabled = 1};
-    int fd = open_from_handler(&attr);
+    int fd = cp__perf_open_from_handler(&attr);
 
     if (fd < 0)
         return false;

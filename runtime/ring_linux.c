@@ -1,0 +1,234 @@
+/*
+ * The ring that an M's events write to, and what its records stand for.
+ */
+#include "ring_linux.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "perf_linux.h"
+
+/* Of perf_event_mlock_kb's 516 KiB a CPU, 8 KiB an M: 64 Ms a CPU. The handler empties it at each signal, so
+ * that its 73 records matter only while a thread keeps SIGPROF blocked. */
+#define RING_DATA_PAGES 1
+
+static size_t page_size; /* set once, before the first M */
+
+void cp__ring_prepare(void)
+{
+    page_size = (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- The ring -------------------------------------------------------------------------------- */
+
+static size_t ring_size(void)
+{
+    return (1 + RING_DATA_PAGES) * page_size;
+}
+
+static int make_ring_from_handler(struct cp__ring *ring)
+{
+    const struct perf_event_attr attr = {.size = sizeof attr,
+                                         .type = PERF_TYPE_SOFTWARE,
+                                         .config = PERF_COUNT_SW_DUMMY,
+                                         .sample_type = PERF_SAMPLE_IDENTIFIER,
+                                         .disabled = 1,
+                                         .exclude_kernel = 1,
+                                         .exclude_hv = 1};
+    int fd = cp__perf_open_from_handler(&attr);
+    void *page;
+
+    if (fd < 0)
+        return fd;
+    page = mmap(NULL, ring_size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) {
+        int result = -errno;
+
+        close(fd);
+        return result;
+    }
+    *ring = (struct cp__ring){.page = page, .fd = fd};
+    return 0;
+}
+
+/* munmap before close: the other order lets signals come that carry a number which the next open() may be
+ * given. */
+void cp__ring_leave_from_handler(struct cp__ring *ring)
+{
+    if (ring->page == NULL || --ring->users > 0)
+        return;
+    munmap(ring->page, ring_size());
+    close(ring->fd);
+    ring->page = NULL;
+}
+
+int cp__ring_join_from_handler(struct cp__m *m, int fd)
+{
+    int result = 0;
+
+    if (m->ring.page == NULL)
+        result = make_ring_from_handler(&m->ring);
+    if (result < 0)
+        return result;
+    m->ring.users++;
+    if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, m->ring.fd) < 0) {
+        result = -errno;
+        cp__ring_leave_from_handler(&m->ring);
+    }
+    return result;
+}
+
+/* ---- Records --------------------------------------------------------------------------------- */
+
+/* So many periods have been lost since the start. They are not to be found again in the next record's count.
+ */
+void cp__ring_note_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
+{
+    uint64_t more = lost - cp_load_relaxed(&m->stats[slot].lost);
+
+    cp_store_relaxed(&m->stats[slot].lost, lost);
+    m->handles[slot].accounted += more * m->handles[slot].period;
+}
+
+void cp__ring_note_count_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
+{
+    struct cp__m_stats *stats = &m->stats[slot];
+
+    cp_store_relaxed(&stats->count, count->value);
+    cp_store_relaxed(&stats->time_enabled, count->time_enabled);
+    cp_store_relaxed(&stats->time_running, count->time_running);
+    if (cp__perf_has_lost_count)
+        cp__ring_note_lost_from_handler(m, slot, count->lost);
+}
+
+static int slot_of_from_handler(const struct cp__m *m, uint64_t perf_id)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        const struct cp__handle *handle = &m->handles[slot];
+
+        if (handle->seq != 0 && handle->kind != CP_EVENT_TIMER && handle->perf_id == perf_id)
+            return slot;
+    }
+    return -1;
+}
+
+/* The words of the ring's data by position, modulo its size. Records are whole words, so none is torn. */
+struct record {
+    const uint64_t *data;
+    uint64_t at; /* of the header */
+};
+
+static uint64_t word_from_handler(const struct record *record, uint64_t i)
+{
+    return record->data[(record->at + i) % (RING_DATA_PAGES * page_size / sizeof(uint64_t))];
+}
+
+/* Nothing of the program's or the kernel's holds an interrupt up for so long: the machine under a virtual CPU
+ * ran something else meanwhile. Such time is no function's. */
+#define STALL_NS 2000000
+
+/*
+ * How many periods a record stands for. The kernel's clocks skip those that pass while their timer interrupt
+ * is held up (interrupts off, a virtual CPU that does not run): one record comes late, and the count it
+ * carries tells how late. The program stood still at that very place, so the skipped periods belong to this
+ * sample, as a POSIX timer's overruns do; unless the gap is longer than STALL_NS (see there). A quarter of a
+ * period is allowed for what lies between the interrupt and the reading of the count. Where the kernel is
+ * excluded, periods that end in it have no record either, though the count runs on: there a record is one
+ * period.
+ */
+static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
+{
+    uint64_t ahead = count + handle->period / 4;
+    uint64_t periods = 1;
+
+    if (handle->folds && ahead > handle->accounted + handle->period)
+        periods = (ahead - handle->accounted) / handle->period;
+    handle->accounted += periods * handle->period;
+    return periods;
+}
+
+static void sample_from_handler(struct cp__m *m, const struct record *record, struct cp__tally *tally)
+{
+    int slot = slot_of_from_handler(m, word_from_handler(record, 1));
+    struct cp__count count;
+    uint64_t periods;
+    uint32_t at;
+
+    if (slot < 0)
+        return; /* of a handle that is gone */
+    at = m->handles[slot].read_offset;
+    count = (struct cp__count){.value = word_from_handler(record, at),
+                               .time_enabled = word_from_handler(record, at + 1),
+                               .time_running = word_from_handler(record, at + 2),
+                               .lost = cp__perf_has_lost_count ? word_from_handler(record, at + 3) : 0};
+    cp__ring_note_count_from_handler(m, slot, &count);
+    periods = periods_from_handler(&m->handles[slot], count.value);
+    cp_add_single_writer(&m->stats[slot].overruns, periods - 1);
+    if ((periods - 1) * m->handles[slot].period > STALL_NS) {
+        tally->stalled[slot] += periods - 1;
+        periods = 1;
+    }
+    cp__tally_add_from_handler(tally, slot, periods);
+}
+
+/* The kernel counts such losses for the ring as a whole, and names whichever event writes to it next. */
+static void lost_from_handler(struct cp__m *m, const struct record *record)
+{
+    int slot = slot_of_from_handler(m, word_from_handler(record, 1));
+
+    if (slot >= 0 && !cp__perf_has_lost_count)
+        cp__ring_note_lost_from_handler(m, slot,
+                                        cp_load_relaxed(&m->stats[slot].lost) + word_from_handler(record, 2));
+}
+
+static void record_from_handler(struct cp__m *m, const struct record *record, uint32_t type,
+                                struct cp__tally *tally)
+{
+    int slot;
+
+    switch (type) {
+    case PERF_RECORD_SAMPLE:
+        sample_from_handler(m, record, tally);
+        break;
+    case PERF_RECORD_LOST: /* header, id, how many */
+        lost_from_handler(m, record);
+        break;
+    case PERF_RECORD_THROTTLE: /* header, time, id, stream id */
+        slot = slot_of_from_handler(m, word_from_handler(record, 2));
+        if (slot >= 0)
+            cp_add_single_writer(&m->stats[slot].throttled, 1);
+        break;
+    default:
+        break;
+    }
+}
+
+void cp__ring_drain_from_handler(struct cp__m *m, struct cp__tally *tally)
+{
+    struct perf_event_mmap_page *page = m->ring.page;
+    uint64_t head;
+    uint64_t tail;
+
+    if (page == NULL)
+        return;
+    head =
+        cp_load_acquire(&page->data_head); /* pairs with the kernel's barrier in perf_output_put_handle() */
+    tail = page->data_tail;
+    while (tail != head) {
+        struct record record = {.data = (const uint64_t *)((const char *)page + page_size),
+                                .at = tail / sizeof(uint64_t)};
+        struct perf_event_header header;
+        uint64_t word = word_from_handler(&record, 0);
+
+        memcpy(&header, &word, sizeof header);
+        if (header.size == 0)
+            break;
+        record_from_handler(m, &record, header.type, tally);
+        tail += header.size;
+    }
+    cp_store_release(&page->data_tail, tail); /* pairs with the kernel's reading of it before it writes */
+}

@@ -1,0 +1,29 @@
+/* The ring that an M's events write to. All but the first run on the M. */
+#ifndef COUNTERPOINT_RUNTIME_RING_LINUX_H
+#define COUNTERPOINT_RUNTIME_RING_LINUX_H
+
+#include "m.h"
+#include "os.h"
+
+/* Once, before the first M. */
+void cp__ring_prepare(void);
+
+/* Makes the event fd a member of m's ring, which is made where there is none; 0 or a negative errno value. */
+int cp__ring_join_from_handler(struct cp__m *m, int fd);
+/* A member less; the last one takes the ring with it. */
+void cp__ring_leave_from_handler(struct cp__ring *ring);
+/* Adds what the ring holds to tally. */
+void cp__ring_drain_from_handler(struct cp__m *m, struct cp__tally *tally);
+
+/* What read(2) of an event returns, and its records carry. */
+struct cp__count {
+    uint64_t value;
+    uint64_t time_enabled;
+    uint64_t time_running;
+    uint64_t lost; /* records of this event that found the ring full; where the kernel tells */
+};
+void cp__ring_note_count_from_handler(struct cp__m *m, int slot, const struct cp__count *count);
+/* So many of the slot's periods have been lost since its start. */
+void cp__ring_note_lost_from_handler(struct cp__m *m, int slot, uint64_t lost);
+
+#endif
