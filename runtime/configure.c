@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "event.h"
+#include "record.h"
 #include "slot.h"
 
 /* xorshift64*: where in its period a timer starts is all that hangs on it. */
@@ -75,26 +76,26 @@ static void start_from_handler(struct cp__m *m, int slot)
 }
 
 /* The handle keeps its seq until what this brought to light has been recorded. */
-static void stop_from_handler(struct cp__m *m, int slot, struct cp__tally *tally)
+static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     if (m->handles[slot].fd < 0)
         return; /* it was refused */
     if (m->handles[slot].kind == CP_EVENT_TIMER)
         stop_timer_from_handler(m, slot);
     else
-        cp__set_thread_pmu_profiler(m, slot, NULL, tally);
+        cp__set_thread_pmu_profiler(m, slot, NULL, moment);
 }
 
 /* ---- All of them ----------------------------------------------------------------------------- */
 
 /* A signal that was raised before its source went away is pending now. It must not outlive the handle: its
  * descriptor's number may be somebody else's tomorrow, and the handler may be. */
-void cp__take_pending_from_handler(struct cp__m *m, struct cp__tally *tally)
+void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     siginfo_t info;
 
     while (cp__os_take_pending_from_handler(&info)) {
-        if (!cp__classify_from_handler(m, &info, tally)) {
+        if (!cp__classify_from_handler(m, &info, moment)) {
             cp_add_single_writer(&m->foreign, -1); /* the handler will count it */
             cp__os_requeue_from_handler(&info);
             return;
@@ -110,20 +111,20 @@ static bool is_wanted(const struct cp__m *m, int slot)
 static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registers *regs,
                                        unsigned sample_flags)
 {
-    struct cp__tally tally = {.any = false};
+    struct cp__moment moment;
     uint32_t stopped = 0;
 
+    cp__moment_begin_from_handler(&moment, regs, sample_flags);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if (m->handles[slot].seq != 0 && !is_wanted(m, slot)) {
-            stop_from_handler(m, slot, &tally);
+            stop_from_handler(m, slot, &moment);
             stopped |= 1u << slot;
         }
     }
     if (stopped == 0)
         return;
-    cp__take_pending_from_handler(m, &tally);
-    if (tally.any)
-        cp__record_from_handler(m, regs, &tally, sample_flags);
+    cp__take_pending_from_handler(m, &moment);
+    cp__moment_end_from_handler(m, &moment);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if ((stopped >> slot & 1) != 0)
             m->handles[slot] = (struct cp__handle){.seq = 0};

@@ -1,4 +1,4 @@
-/* Bringing an M's handles in line with the slots, and recording samples: what runs on the M itself. */
+/* Bringing an M's handles in line with the slots, which runs on the M itself. */
 #ifndef COUNTERPOINT_RUNTIME_CONFIGURE_H
 #define COUNTERPOINT_RUNTIME_CONFIGURE_H
 
@@ -12,16 +12,12 @@ void cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
 /* The same outside the handler; mask is what cp__os_block_from_handler() returned. */
 void cp__configure(struct cp__m *m, uint64_t mask);
 
-/* Records tally with the stack of regs. */
-void cp__record_from_handler(struct cp__m *m, const struct cp__registers *regs, const struct cp__tally *tally,
-                             unsigned sample_flags);
-
-/* Adds what a SIGPROF stands for to tally; false where it is not ours. */
-bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally);
+/* Adds what a SIGPROF stands for to moment; false where it is not ours. */
+bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);
 
 /* Takes the SIGPROFs that are pending on the calling thread, which is m's and has it blocked; foreign ones
  * are left. */
-void cp__take_pending_from_handler(struct cp__m *m, struct cp__tally *tally);
+void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment);
 
 /* The handler of SIGPROF. */
 void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext);

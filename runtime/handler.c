@@ -1,6 +1,7 @@
 #include <errno.h>
 
 #include "configure.h"
+#include "record.h"
 #include "slot.h"
 
 /* ---- What a signal stands for ---------------------------------------------------------------- */
@@ -14,13 +15,13 @@ static void note_cpu_time_from_handler(struct cp__m *m, int slot)
 }
 
 /* A timer's signal names its config. One that does not fit any handle comes from a timer that is gone. */
-static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, struct cp__tally *tally)
+static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, struct cp__moment *moment)
 {
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         const struct cp__handle *handle = &m->handles[slot];
 
         if (handle->seq == seq && handle->kind == CP_EVENT_TIMER) {
-            cp__tally_add_from_handler(tally, slot, 1 + (uint64_t)overrun);
+            cp__moment_add_from_handler(moment, slot, 1 + (uint64_t)overrun);
             cp_add_single_writer(&m->stats[slot].overruns, overrun);
             note_cpu_time_from_handler(m, slot);
             return;
@@ -28,18 +29,18 @@ static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, 
     }
 }
 
-bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally)
+bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
 {
     bool ours = false;
     uint32_t kick;
 
     if (cp__sigprof_pmu_handler != NULL)
-        ours = cp__sigprof_pmu_handler(m, info, tally); /* on every signal: SIGPROF does not queue */
+        ours = cp__sigprof_pmu_handler(m, info, moment); /* on every signal: SIGPROF does not queue */
     if (info->si_code == SI_TIMER) {
         uint64_t seq = (uintptr_t)info->si_value.sival_ptr;
 
         if (cp__slot_is_seq_from_handler(seq)) {
-            timer_from_handler(m, seq, (unsigned)info->si_overrun, tally);
+            timer_from_handler(m, seq, (unsigned)info->si_overrun, moment);
             ours = true;
         }
     } else if (cp__os_is_kick_from_handler(info, &kick)) {
@@ -49,84 +50,6 @@ bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp
     if (!ours)
         cp_add_single_writer(&m->foreign, 1);
     return ours;
-}
-
-/* ---- Recording ------------------------------------------------------------------------------- */
-
-/* Above a G's first frame there may be some words of its entry. */
-#define G_SLACK 512
-
-/* The stack that sp is in: the current G's, or the thread's own while the M runs its scheduler or switches.
- * The stack pointer decides, so that a signal in the middle of a switch is never put down to the wrong G. */
-static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t sp, struct cp__stack *stack)
-{
-    const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
-
-    if (g != NULL && sp >= g->stack_lo && sp < g->stack_hi) {
-        *stack = (struct cp__stack){.lo = g->stack_lo, .hi = g->stack_hi, .slack = G_SLACK};
-        return g;
-    }
-    *stack = m->stack;
-    if (cp__stack_holds(stack, sp))
-        return &m->self;
-    *stack = (struct cp__stack){.lo = 0, .hi = 0};
-    return g != NULL ? g : &m->self;
-}
-
-static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample *sample)
-{
-    cp_add_single_writer(&stats->samples, sample->weight);
-    if ((sample->flags & CP_SAMPLE_STALLED) != 0) {
-        cp_add_single_writer(&stats->stalled, sample->weight);
-        return; /* another sample of this signal counts the rest */
-    }
-    cp_add_single_writer(&stats->signals, 1);
-    if ((sample->flags & CP_SAMPLE_TRUNCATED) != 0)
-        cp_add_single_writer(&stats->truncated, 1);
-    if ((sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
-        cp_add_single_writer(&stats->incomplete, 1);
-    if ((sample->flags & CP_SAMPLE_UNDELIVERED) != 0)
-        cp_add_single_writer(&stats->undelivered, sample->weight);
-}
-
-static void append_from_handler(struct cp__m *m, int slot, const struct cp_sample *sample)
-{
-    struct cp__m_stats *stats = &m->stats[slot];
-    bool half;
-
-    if (!cp__samplebuf_append_from_handler(&m->buffers[slot], m->handles[slot].seq, sample, &half)) {
-        cp_add_single_writer(&stats->dropped, sample->weight);
-        return;
-    }
-    note_from_handler(stats, sample);
-    if (half)
-        cp__slots_wake_from_handler();
-}
-
-void cp__record_from_handler(struct cp__m *m, const struct cp__registers *regs, const struct cp__tally *tally,
-                             unsigned sample_flags)
-{
-    uintptr_t frames[CP_MAX_FRAMES];
-    struct cp__stack stack;
-    const struct cp_g *g = running_from_handler(m, regs->sp, &stack);
-    struct cp_sample sample = {.g_id = g->id, .labels = g->labels, .flags = sample_flags, .frames = frames};
-    unsigned chain_flags;
-
-    sample.depth = cp__unwind_from_handler(regs, &stack, frames, CP_MAX_FRAMES, &chain_flags);
-    sample.flags |= chain_flags;
-    if (stack.hi == 0)
-        sample.flags |= CP_SAMPLE_FOREIGN_SP;
-    for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        sample.weight = tally->weight[slot];
-        if (sample.weight != 0)
-            append_from_handler(m, slot, &sample);
-    }
-    sample.flags |= CP_SAMPLE_STALLED;
-    for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        sample.weight = tally->stalled[slot];
-        if (sample.weight != 0)
-            append_from_handler(m, slot, &sample);
-    }
 }
 
 /* ---- The handler ----------------------------------------------------------------------------- */
@@ -144,16 +67,16 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
     int saved_errno = errno;
     struct cp__m *m = cp_load_relaxed(&cp__m_current); /* relaxed: stored by this thread */
-    struct cp__tally tally = {.any = false};
+    struct cp__moment moment;
     uint32_t kick;
     bool ours;
 
     if (m != NULL) {
         struct cp__registers regs = cp__registers_from_handler(ucontext);
 
-        ours = cp__classify_from_handler(m, info, &tally);
-        if (tally.any)
-            cp__record_from_handler(m, &regs, &tally, 0);
+        cp__moment_begin_from_handler(&moment, &regs, 0);
+        ours = cp__classify_from_handler(m, info, &moment);
+        cp__moment_end_from_handler(m, &moment);
         /* acquire: pairs with the release in publish(), slot.c */
         if (cp_load_acquire(&cp_generation) != m->head.generation)
             reconfigure_from_handler(m, &regs);

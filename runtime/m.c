@@ -9,6 +9,7 @@
 #include "error.h"
 #include "fork.h"
 #include "os.h"
+#include "record.h"
 #include "slot.h"
 
 struct cp__lock cp__runtime_lock = CP__LOCK_INIT(CP__RANK_RUNTIME);
@@ -142,7 +143,7 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
 void cp_m_detach(struct cp_m *head)
 {
     struct cp__m *m = (struct cp__m *)head;
-    struct cp__tally none = {.any = false};
+    struct cp__moment none;
     void *altstack = m->altstack;
     uint64_t mask = cp__os_block_from_handler();
 
@@ -153,6 +154,7 @@ void cp_m_detach(struct cp_m *head)
     cp__lock(&cp__runtime_lock);
     m->exited = true; /* from here on nobody kicks it */
     m->undrained = cp__slots_with_reader();
+    cp__moment_begin_from_handler(&none, NULL, 0);
     cp__take_pending_from_handler(m, &none);
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     cp__m_sweep();

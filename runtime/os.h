@@ -19,29 +19,18 @@
 
 /* ---- Hooks ----------------------------------------------------------------------------------- */
 
-/* Periods to be recorded with one stack, for each slot. */
-struct cp__tally {
-    uint64_t weight[CP_EV_MAX];
-    uint64_t stalled[CP_EV_MAX]; /* periods that passed before, in a gap too long to be the program's */
-    bool any;
-};
-
-static inline void cp__tally_add_from_handler(struct cp__tally *tally, int slot, uint64_t weight)
-{
-    tally->weight[slot] += weight;
-    tally->any = true;
-}
+struct cp__moment; /* record.h */
 
 /*
  * On the calling M, with SIGPROF blocked: opens and arms the event of config in slot, or with config NULL
- * disables and closes it, adding to tally what the ring still held, for any slot. 0 or a negative errno
+ * disables and closes it, adding to moment what the ring still held, for any slot. 0 or a negative errno
  * value.
  */
 typedef int cp__set_thread_pmu_profiler_fn(struct cp__m *m, int slot, const struct cp__slot_config *config,
-                                           struct cp__tally *tally);
-/* On the calling M: adds to tally what its ring holds, and the signal itself where that is all there is to
+                                           struct cp__moment *moment);
+/* On the calling M: adds to moment what its ring holds, and the signal itself where that is all there is to
  * count. True where the signal is of one of the M's events. */
-typedef bool cp__sigprof_pmu_handler_fn(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally);
+typedef bool cp__sigprof_pmu_handler_fn(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);
 
 extern cp__set_thread_pmu_profiler_fn *cp__set_thread_pmu_profiler;
 extern cp__sigprof_pmu_handler_fn *cp__sigprof_pmu_handler;

@@ -107,10 +107,10 @@ static bool is_poll(const siginfo_t *info)
 }
 
 /* The signal is the sample. */
-static void ringless_from_handler(struct cp__m *m, int slot, struct cp__tally *tally)
+static void ringless_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     m->handles[slot].accounted += m->handles[slot].period;
-    cp__tally_add_from_handler(tally, slot, 1);
+    cp__moment_add_from_handler(moment, slot, 1);
 }
 
 /* Signals that came while another was pending: the count tells how many. */
@@ -122,7 +122,7 @@ static void lost_signals_from_handler(struct cp__m *m, int slot, uint64_t count)
         cp__ring_note_lost_from_handler(m, slot, (count - handle->accounted) / handle->period);
 }
 
-static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__tally *tally)
+static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
 {
     bool ours = false;
 
@@ -133,9 +133,9 @@ static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struc
             continue;
         ours = true;
         if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
-            ringless_from_handler(m, slot, tally);
+            ringless_from_handler(m, slot, moment);
     }
-    cp__ring_drain_from_handler(m, tally);
+    cp__ring_drain_from_handler(m, moment);
     return ours;
 }
 
@@ -170,13 +170,13 @@ static void close_from_handler(struct cp__m *m, int slot)
     close(m->handles[slot].fd);
 }
 
-static void stop_from_handler(struct cp__m *m, int slot, struct cp__tally *tally)
+static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     struct cp__handle *handle = &m->handles[slot];
     struct cp__count count;
 
     ioctl(handle->fd, PERF_EVENT_IOC_DISABLE, 0);
-    cp__ring_drain_from_handler(m, tally);
+    cp__ring_drain_from_handler(m, moment);
     if (read(handle->fd, &count, sizeof count) > 0)
         cp__ring_note_count_from_handler(m, slot, &count);
     if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
@@ -185,13 +185,14 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__tally *tally
 }
 
 static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
-                                                const struct cp__slot_config *config, struct cp__tally *tally)
+                                                const struct cp__slot_config *config,
+                                                struct cp__moment *moment)
 {
     int ring = 0;
     int result;
 
     if (config == NULL) {
-        stop_from_handler(m, slot, tally);
+        stop_from_handler(m, slot, moment);
         return 0;
     }
     result = prepare_from_handler(m, slot, (enum cp_cpu_event)config->event, &config->config, &ring);

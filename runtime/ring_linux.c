@@ -151,7 +151,7 @@ static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
     return periods;
 }
 
-static void sample_from_handler(struct cp__m *m, const struct record *record, struct cp__tally *tally)
+static void sample_from_handler(struct cp__m *m, const struct record *record, struct cp__moment *moment)
 {
     int slot = slot_of_from_handler(m, word_from_handler(record, 1));
     struct cp__count count;
@@ -169,10 +169,10 @@ static void sample_from_handler(struct cp__m *m, const struct record *record, st
     periods = periods_from_handler(&m->handles[slot], count.value);
     cp_add_single_writer(&m->stats[slot].overruns, periods - 1);
     if ((periods - 1) * m->handles[slot].period > STALL_NS) {
-        tally->stalled[slot] += periods - 1;
+        moment->stalled[slot] += periods - 1;
         periods = 1;
     }
-    cp__tally_add_from_handler(tally, slot, periods);
+    cp__moment_add_from_handler(moment, slot, periods);
 }
 
 /* The kernel counts such losses for the ring as a whole, and names whichever event writes to it next. */
@@ -186,13 +186,13 @@ static void lost_from_handler(struct cp__m *m, const struct record *record)
 }
 
 static void record_from_handler(struct cp__m *m, const struct record *record, uint32_t type,
-                                struct cp__tally *tally)
+                                struct cp__moment *moment)
 {
     int slot;
 
     switch (type) {
     case PERF_RECORD_SAMPLE:
-        sample_from_handler(m, record, tally);
+        sample_from_handler(m, record, moment);
         break;
     case PERF_RECORD_LOST: /* header, id, how many */
         lost_from_handler(m, record);
@@ -207,7 +207,7 @@ static void record_from_handler(struct cp__m *m, const struct record *record, ui
     }
 }
 
-void cp__ring_drain_from_handler(struct cp__m *m, struct cp__tally *tally)
+void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     struct perf_event_mmap_page *page = m->ring.page;
     uint64_t head;
@@ -227,7 +227,7 @@ void cp__ring_drain_from_handler(struct cp__m *m, struct cp__tally *tally)
         memcpy(&header, &word, sizeof header);
         if (header.size == 0)
             break;
-        record_from_handler(m, &record, header.type, tally);
+        record_from_handler(m, &record, header.type, moment);
         tail += header.size;
     }
     cp_store_release(&page->data_tail, tail); /* pairs with the kernel's reading of it before it writes */

@@ -3,7 +3,7 @@
 #define COUNTERPOINT_RUNTIME_RING_LINUX_H
 
 #include "m.h"
-#include "os.h"
+#include "record.h"
 
 /* Once, before the first M. */
 void cp__ring_prepare(void);
@@ -12,8 +12,8 @@ void cp__ring_prepare(void);
 int cp__ring_join_from_handler(struct cp__m *m, int fd);
 /* A member less; the last one takes the ring with it. */
 void cp__ring_leave_from_handler(struct cp__ring *ring);
-/* Adds what the ring holds to tally. */
-void cp__ring_drain_from_handler(struct cp__m *m, struct cp__tally *tally);
+/* Adds what the ring holds to moment. */
+void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment);
 
 /* What read(2) of an event returns, and its records carry. */
 struct cp__count {

@@ -7,6 +7,7 @@
 
 #include "runtime/m.h"
 #include "runtime/os.h"
+#include "runtime/record.h"
 #include "test.h"
 
 #define PERIOD 100000
@@ -64,38 +65,39 @@ static void put_sample(struct ring *ring, uint64_t id, uint64_t count)
     put(ring, PERF_RECORD_SAMPLE, (const uint64_t[]){id, count, count, count, 0}, 5);
 }
 
-static struct cp__tally read_ring(struct ring *ring)
+static struct cp__moment read_ring(struct ring *ring)
 {
     const siginfo_t info = {.si_code = POLL_IN};
-    struct cp__tally tally = {.any = false};
+    struct cp__moment moment;
 
-    cp__sigprof_pmu_handler(&ring->m, &info, &tally);
+    cp__moment_begin_from_handler(&moment, NULL, 0);
+    cp__sigprof_pmu_handler(&ring->m, &info, &moment);
     CHECK_EQ(ring->page->data_tail, ring->page->data_head);
-    return tally;
+    return moment;
 }
 
-static void check_tally(struct ring *ring, uint64_t weight, uint64_t stalled)
+static void check_moment(struct ring *ring, uint64_t weight, uint64_t stalled)
 {
-    struct cp__tally tally = read_ring(ring);
+    struct cp__moment moment = read_ring(ring);
 
-    CHECK_EQ(tally.weight[SLOT], weight);
-    CHECK_EQ(tally.stalled[SLOT], stalled);
+    CHECK_EQ(moment.weight[SLOT], weight);
+    CHECK_EQ(moment.stalled[SLOT], stalled);
     for (int slot = 0; slot < CP_EV_MAX; slot++)
-        CHECK(slot == SLOT || (tally.weight[slot] == 0 && tally.stalled[slot] == 0));
+        CHECK(slot == SLOT || (moment.weight[slot] == 0 && moment.stalled[slot] == 0));
 }
 
 CP_TEST(each_record_is_a_sample)
 {
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
 
-    check_tally(ring, 0, 0);
+    check_moment(ring, 0, 0);
     for (uint64_t i = 1; i <= 5; i++)
         put_sample(ring, ID, i * PERIOD + 900);
     put_sample(ring, ID + 1, 77); /* of an event that is gone */
-    check_tally(ring, 5, 0);
+    check_moment(ring, 5, 0);
     CHECK_EQ(ring->m.stats[SLOT].count, 5 * PERIOD + 900);
     CHECK_EQ(ring->m.stats[SLOT].overruns, 0);
-    check_tally(ring, 0, 0);
+    check_moment(ring, 0, 0);
     free_ring(ring);
 }
 
@@ -106,7 +108,7 @@ CP_TEST(records_run_over_the_rings_end)
 
     for (uint64_t i = 1; i <= 1000; i++) {
         put_sample(ring, ID, i);
-        check_tally(ring, 1, 0);
+        check_moment(ring, 1, 0);
     }
     free_ring(ring);
 }
@@ -116,11 +118,11 @@ CP_TEST(a_late_record_stands_for_the_periods_it_missed)
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
 
     put_sample(ring, ID, PERIOD);
-    check_tally(ring, 1, 0);
+    check_moment(ring, 1, 0);
     put_sample(ring, ID, 6 * PERIOD + PERIOD / 2); /* four were missed */
-    check_tally(ring, 5, 0);
+    check_moment(ring, 5, 0);
     put_sample(ring, ID, 7 * PERIOD); /* and the next is in time again */
-    check_tally(ring, 1, 0);
+    check_moment(ring, 1, 0);
     CHECK_EQ(ring->m.stats[SLOT].overruns, 4);
     free_ring(ring);
 }
@@ -134,9 +136,9 @@ CP_TEST(noise_is_no_period)
     put_sample(ring, ID, 2 * PERIOD + PERIOD / 2);
     put_sample(ring, ID, 3 * PERIOD - 500);
     put_sample(ring, ID, 4 * PERIOD);
-    check_tally(ring, 4, 0);
+    check_moment(ring, 4, 0);
     put_sample(ring, ID, 6 * PERIOD - 500); /* one was missed */
-    check_tally(ring, 2, 0);
+    check_moment(ring, 2, 0);
     free_ring(ring);
 }
 
@@ -146,11 +148,11 @@ CP_TEST(a_long_gap_is_no_functions_time)
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
 
     put_sample(ring, ID, PERIOD);
-    check_tally(ring, 1, 0);
+    check_moment(ring, 1, 0);
     put_sample(ring, ID, 302 * PERIOD);
-    check_tally(ring, 1, 300);
+    check_moment(ring, 1, 300);
     put_sample(ring, ID, 303 * PERIOD);
-    check_tally(ring, 1, 0);
+    check_moment(ring, 1, 0);
     CHECK_EQ(ring->m.stats[SLOT].overruns, 300);
     free_ring(ring);
 }
@@ -162,7 +164,7 @@ CP_TEST(only_clocks_are_folded)
 
     put_sample(ring, ID, 10 * PERIOD);
     put_sample(ring, ID, 500 * PERIOD);
-    check_tally(ring, 2, 0);
+    check_moment(ring, 2, 0);
     free_ring(ring);
 }
 
@@ -173,7 +175,7 @@ CP_TEST(throttling_is_told)
     put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID, ID}, 3);
     put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID + 1, ID + 1}, 3);
     put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){12346, ID, ID}, 3);
-    check_tally(ring, 0, 0);
+    check_moment(ring, 0, 0);
     CHECK_EQ(ring->m.stats[SLOT].throttled, 1);
     free_ring(ring);
 }

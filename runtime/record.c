@@ -1,0 +1,141 @@
+#include "record.h"
+
+#include <string.h>
+
+#include "slot.h"
+
+void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__registers *regs,
+                                   unsigned flags)
+{
+    memset(moment, 0, offsetof(struct cp__moment, is_unwound));
+    moment->regs = regs;
+    moment->flags = flags;
+    moment->is_unwound = false;
+}
+
+/* ---- The stack ------------------------------------------------------------------------------- */
+
+/* Above a G's first frame there may be some words of its entry. */
+#define G_SLACK 512
+
+/* The stack that sp is in: the current G's, or the thread's own while the M runs its scheduler or switches.
+ * The stack pointer decides, so that a signal in the middle of a switch is never put down to the wrong G. */
+static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t sp, struct cp__stack *stack)
+{
+    const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
+
+    if (g != NULL && sp >= g->stack_lo && sp < g->stack_hi) {
+        *stack = (struct cp__stack){.lo = g->stack_lo, .hi = g->stack_hi, .slack = G_SLACK};
+        return g;
+    }
+    *stack = m->stack;
+    if (cp__stack_holds(stack, sp))
+        return &m->self;
+    *stack = (struct cp__stack){.lo = 0, .hi = 0};
+    return g != NULL ? g : &m->self;
+}
+
+static void unwind_from_handler(const struct cp__m *m, struct cp__moment *moment)
+{
+    struct cp__stack stack;
+
+    if (moment->is_unwound)
+        return;
+    moment->g = running_from_handler(m, moment->regs->sp, &stack);
+    moment->depth =
+        cp__unwind_from_handler(moment->regs, &stack, moment->frames, CP_MAX_FRAMES, &moment->chain_flags);
+    if (stack.hi == 0)
+        moment->chain_flags |= CP_SAMPLE_FOREIGN_SP;
+    moment->is_unwound = true;
+}
+
+/* ---- Samples --------------------------------------------------------------------------------- */
+
+static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample *sample)
+{
+    cp_add_single_writer(&stats->samples, sample->weight);
+    if ((sample->flags & CP_SAMPLE_STALLED) != 0) {
+        cp_add_single_writer(&stats->stalled, sample->weight);
+        return; /* another sample of this signal counts the rest */
+    }
+    cp_add_single_writer(&stats->signals, 1);
+    if ((sample->flags & CP_SAMPLE_TRUNCATED) != 0)
+        cp_add_single_writer(&stats->truncated, 1);
+    if ((sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
+        cp_add_single_writer(&stats->incomplete, 1);
+    if ((sample->flags & CP_SAMPLE_UNDELIVERED) != 0)
+        cp_add_single_writer(&stats->undelivered, sample->weight);
+}
+
+static void append_from_handler(struct cp__m *m, int slot, const struct cp_sample *sample)
+{
+    struct cp__m_stats *stats = &m->stats[slot];
+    bool half;
+
+    if (!cp__samplebuf_append_from_handler(&m->buffers[slot], m->handles[slot].seq, sample, &half)) {
+        cp_add_single_writer(&stats->dropped, sample->weight);
+        return;
+    }
+    note_from_handler(stats, sample);
+    if (half)
+        cp__slots_wake_from_handler();
+}
+
+/* Without its frames. */
+static struct cp_sample sample_from_handler(const struct cp__moment *moment)
+{
+    return (struct cp_sample){
+        .g_id = moment->g->id, .labels = moment->g->labels, .flags = moment->flags | moment->chain_flags};
+}
+
+void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, int slot, uint64_t weight,
+                                    const struct cp__detail *detail)
+{
+    uintptr_t frames[CP_MAX_FRAMES];
+    struct cp_sample sample;
+    unsigned more = 0;
+
+    unwind_from_handler(m, moment);
+    sample = sample_from_handler(moment);
+    sample.weight = weight;
+    sample.ip = detail->ip;
+    sample.addr = detail->addr;
+    sample.kernel_depth = detail->kernel_depth;
+    sample.frames = frames;
+    memcpy(frames, detail->frames, detail->depth * sizeof *frames);
+    if (detail->has_user_frames) {
+        sample.flags = moment->flags;
+    } else {
+        more = CP_MAX_FRAMES - detail->depth;
+        if (moment->depth <= more)
+            more = moment->depth;
+        else
+            sample.flags = (sample.flags & ~CP_SAMPLE_INCOMPLETE) | CP_SAMPLE_TRUNCATED;
+        memcpy(frames + detail->depth, moment->frames, more * sizeof *frames);
+    }
+    sample.depth = detail->depth + more;
+    append_from_handler(m, slot, &sample);
+}
+
+void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment)
+{
+    struct cp_sample sample;
+
+    if (!moment->any)
+        return;
+    unwind_from_handler(m, moment);
+    sample = sample_from_handler(moment);
+    sample.depth = moment->depth;
+    sample.frames = moment->frames;
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        sample.weight = moment->weight[slot];
+        if (sample.weight != 0)
+            append_from_handler(m, slot, &sample);
+    }
+    sample.flags |= CP_SAMPLE_STALLED;
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        sample.weight = moment->stalled[slot];
+        if (sample.weight != 0)
+            append_from_handler(m, slot, &sample);
+    }
+}

@@ -1,0 +1,49 @@
+/* Recording samples: on the M itself, in its handler or with SIGPROF blocked. */
+#ifndef COUNTERPOINT_RUNTIME_RECORD_H
+#define COUNTERPOINT_RUNTIME_RECORD_H
+
+#include "m.h"
+
+/* What a signal, or a stop, brings to light: where the M was, and how much of each slot is to be recorded
+ * there. The stack is walked once, when it is first needed. */
+struct cp__moment {
+    uint64_t weight[CP_EV_MAX];  /* periods */
+    uint64_t stalled[CP_EV_MAX]; /* periods that passed before, in a gap too long to be the program's */
+    bool any;
+    const struct cp__registers *regs; /* where the M was */
+    unsigned flags;                   /* CP_SAMPLE_... of every sample of this moment */
+
+    bool is_unwound; /* what follows is known */
+    const struct cp_g *g;
+    unsigned chain_flags;
+    unsigned depth;
+    uintptr_t frames[CP_MAX_FRAMES];
+};
+
+/* What a record of the kernel's says of its own sample. */
+struct cp__detail {
+    uint64_t ip;           /* as in struct cp_sample */
+    uint64_t addr;         /* the same */
+    unsigned kernel_depth; /* the same */
+    unsigned depth;        /* at most CP_MAX_FRAMES */
+    bool has_user_frames;  /* after the kernel's; else the moment's stack follows them */
+    uintptr_t frames[CP_MAX_FRAMES];
+};
+
+void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__registers *regs,
+                                   unsigned flags);
+
+static inline void cp__moment_add_from_handler(struct cp__moment *moment, int slot, uint64_t weight)
+{
+    moment->weight[slot] += weight;
+    moment->any = true;
+}
+
+/* Records at once a sample of slot that has something of its own. */
+void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, int slot, uint64_t weight,
+                                    const struct cp__detail *detail);
+
+/* Records what has been added. */
+void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment);
+
+#endif
