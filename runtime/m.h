@@ -19,24 +19,37 @@
 /* Guards the slots, the registry and the signal's disposition. */
 extern struct cp__lock cp__runtime_lock;
 
+/* Where a sample's record has what, in words from its header on; 0: it has not. The kernel's order is this.
+ */
+struct cp__record_layout {
+    uint8_t ip;
+    uint8_t addr;
+    uint8_t count; /* struct cp__count */
+    uint8_t chain; /* number of entries, then these */
+};
+
 /* An M's resources for one slot. */
 struct cp__handle {
-    uint64_t seq;         /* of the config that it belongs to; 0: none */
-    uint64_t period;      /* ns or events */
-    uint64_t accounted;   /* of the event's count, what samples and losses stand for */
-    bool folds;           /* clock: a record stands for the periods before it that had none */
-    uint64_t perf_id;     /* names the event in ring records */
-    uint32_t read_offset; /* of the count in a ring record */
-    int fd;               /* perf event or timer id; -1: the M was refused */
+    uint64_t seq;       /* of the config that it belongs to; 0: none */
+    uint64_t period;    /* ns or events */
+    uint64_t accounted; /* of the event's count, what samples and losses stand for */
+    bool folds;         /* clock: a record stands for the periods before it that had none */
+    uint64_t perf_id;   /* names the event in ring records */
+    struct cp__record_layout layout;
+    bool is_precise;     /* the record's ip is nearer to the event than where the signal found the thread */
+    bool has_user_chain; /* the record's chain has the program's frames */
+    int fd;              /* perf event or timer id; -1: the M was refused */
     enum cp_event_kind kind;
     uint64_t cpu_ns; /* timer: the thread's CPU clock when armed */
 };
 
 /* An M's ring, as perf_event_open(2) lays it out: one page of control, then data. */
 struct cp__ring {
-    void *page; /* NULL: none */
-    int fd;     /* the event that it belongs to, which counts nothing */
-    int users;  /* handles that write to it */
+    void *page;      /* NULL: none */
+    uint64_t *words; /* the data */
+    size_t n_words;
+    int fd;    /* the event that it belongs to, which counts nothing */
+    int users; /* handles that write to it */
 };
 
 /* What happened to one slot on one M; written by the M with relaxed stores, read by anybody. 64-bit words

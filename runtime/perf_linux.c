@@ -47,6 +47,20 @@ int cp__perf_open_from_handler(const struct perf_event_attr *attr)
     return fd < 0 ? -errno : fd;
 }
 
+/* arm64's PMU knows no exclude_idle and refuses it, and a thread's event never counts in the idle task
+ * anyway.
+ */
+static int open_event_from_handler(struct perf_event_attr *attr)
+{
+    int fd = cp__perf_open_from_handler(attr);
+
+    if (fd == -EOPNOTSUPP && attr->exclude_idle) {
+        attr->exclude_idle = 0;
+        fd = cp__perf_open_from_handler(attr);
+    }
+    return fd;
+}
+
 static struct perf_event_attr attr_from_handler(enum cp_cpu_event event,
                                                 const struct cp_cpu_profile_config *config)
 {
@@ -81,10 +95,20 @@ static struct perf_event_attr attr_from_handler(enum cp_cpu_event event,
     };
 }
 
-/* A record's words before the count: header, identifier, and those two. */
-static uint32_t read_offset_from_handler(const struct cp_cpu_profile_config *config)
+/* As perf_event_open(2) orders what attr_from_handler() asks for. */
+static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_config *config)
 {
-    return 2u + config->is_sample_ip_included + config->is_sample_addr_included;
+    struct cp__record_layout layout = {.ip = 0};
+    uint8_t at = 2; /* header, identifier */
+
+    if (config->is_sample_ip_included)
+        layout.ip = at++;
+    if (config->is_sample_addr_included)
+        layout.addr = at++;
+    layout.count = at;
+    if (config->is_sample_callchain_included)
+        layout.chain = (uint8_t)(at + (cp__perf_has_lost_count ? 4 : 3));
+    return layout;
 }
 
 /* SIGPROF to this very thread. Before the event is enabled, for every one: a member of the ring without
@@ -146,20 +170,23 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
 {
     struct cp__handle *handle = &m->handles[slot];
     struct perf_event_attr attr = attr_from_handler(event, config);
-    int fd = cp__perf_open_from_handler(&attr);
+    int fd = open_event_from_handler(&attr);
     int result;
 
     if (fd < 0)
         return fd;
-    handle->read_offset = read_offset_from_handler(config);
-    handle->folds = cp__config_event(event, config)->kind == CP_EVENT_CLOCK && config->is_kernel_included;
+    handle->layout = layout_from_handler(config);
+    handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
+    handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
+    handle->folds = cp__config_event(event, config)->kind == CP_EVENT_CLOCK && config->is_kernel_included &&
+                    !config->is_user_excluded;
     result = ioctl(fd, PERF_EVENT_IOC_ID, &handle->perf_id) < 0 ? -errno : route_from_handler(fd);
     if (result < 0) {
         close(fd);
         return result;
     }
     handle->fd = fd;
-    *ring = cp__ring_join_from_handler(m, fd);
+    *ring = cp__ring_join_from_handler(m, fd, handle->layout.chain != 0);
     return 0;
 }
 

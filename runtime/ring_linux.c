@@ -14,7 +14,9 @@
 
 /* Of perf_event_mlock_kb's 516 KiB a CPU, 8 KiB an M: 64 Ms a CPU. The handler empties it at each signal, so
  * that its 73 records matter only while a thread keeps SIGPROF blocked. */
-#define RING_DATA_PAGES 1
+#define DATA_PAGES 1
+/* Records with chains of up to 127 frames (kernel.perf_event_max_stack) take 1 KiB each. */
+#define DATA_PAGES_FOR_CHAINS 8
 
 static size_t page_size; /* set once, before the first M */
 
@@ -25,12 +27,12 @@ void cp__ring_prepare(void)
 
 /* ---- The ring -------------------------------------------------------------------------------- */
 
-static size_t ring_size(void)
+static size_t size_from_handler(const struct cp__ring *ring)
 {
-    return (1 + RING_DATA_PAGES) * page_size;
+    return page_size + ring->n_words * sizeof *ring->words;
 }
 
-static int make_ring_from_handler(struct cp__ring *ring)
+static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
 {
     const struct perf_event_attr attr = {.size = sizeof attr,
                                          .type = PERF_TYPE_SOFTWARE,
@@ -40,18 +42,21 @@ static int make_ring_from_handler(struct cp__ring *ring)
                                          .exclude_kernel = 1,
                                          .exclude_hv = 1};
     int fd = cp__perf_open_from_handler(&attr);
-    void *page;
+    char *page;
 
     if (fd < 0)
         return fd;
-    page = mmap(NULL, ring_size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    page = mmap(NULL, (1 + data_pages) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED) {
         int result = -errno;
 
         close(fd);
         return result;
     }
-    *ring = (struct cp__ring){.page = page, .fd = fd};
+    *ring = (struct cp__ring){.page = page,
+                              .words = (uint64_t *)(void *)(page + page_size),
+                              .n_words = data_pages * page_size / sizeof(uint64_t),
+                              .fd = fd};
     return 0;
 }
 
@@ -61,17 +66,17 @@ void cp__ring_leave_from_handler(struct cp__ring *ring)
 {
     if (ring->page == NULL || --ring->users > 0)
         return;
-    munmap(ring->page, ring_size());
+    munmap(ring->page, size_from_handler(ring));
     close(ring->fd);
     ring->page = NULL;
 }
 
-int cp__ring_join_from_handler(struct cp__m *m, int fd)
+int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains)
 {
     int result = 0;
 
     if (m->ring.page == NULL)
-        result = make_ring_from_handler(&m->ring);
+        result = make_ring_from_handler(&m->ring, has_chains ? DATA_PAGES_FOR_CHAINS : DATA_PAGES);
     if (result < 0)
         return result;
     m->ring.users++;
@@ -82,7 +87,7 @@ int cp__ring_join_from_handler(struct cp__m *m, int fd)
     return result;
 }
 
-/* ---- Records --------------------------------------------------------------------------------- */
+/* ---- Counts ---------------------------------------------------------------------------------- */
 
 /* So many periods have been lost since the start. They are not to be found again in the next record's count.
  */
@@ -116,15 +121,16 @@ static int slot_of_from_handler(const struct cp__m *m, uint64_t perf_id)
     return -1;
 }
 
-/* The words of the ring's data by position, modulo its size. Records are whole words, so none is torn. */
+/* A record that begins at word at of the ring's data, modulo its size. Records are whole words, so none is
+ * torn. */
 struct record {
-    const uint64_t *data;
-    uint64_t at; /* of the header */
+    const struct cp__ring *ring;
+    uint64_t at;
 };
 
 static uint64_t word_from_handler(const struct record *record, uint64_t i)
 {
-    return record->data[(record->at + i) % (RING_DATA_PAGES * page_size / sizeof(uint64_t))];
+    return record->ring->words[(record->at + i) % record->ring->n_words];
 }
 
 /* Nothing of the program's or the kernel's holds an interrupt up for so long: the machine under a virtual CPU
@@ -151,7 +157,67 @@ static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
     return periods;
 }
 
-static void sample_from_handler(struct cp__m *m, const struct record *record, struct cp__moment *moment)
+/* ---- What records hold beside the count ------------------------------------------------------ */
+
+/* The kernel's part of a chain, and the program's where that is wanted. Markers (PERF_CONTEXT_...) stand
+ * before each part; only the latter two matter, and a guest's or the hypervisor's is skipped. */
+static void chain_from_handler(const struct record *record, unsigned at, bool has_user_chain,
+                               struct cp__detail *detail)
+{
+    uint64_t n = word_from_handler(record, at);
+    uint64_t context = 0;
+
+    for (uint64_t i = 1; i <= n && detail->depth < CP_MAX_FRAMES; i++) {
+        uint64_t entry = word_from_handler(record, at + i);
+
+        if (entry >= PERF_CONTEXT_MAX) {
+            context = entry;
+            continue;
+        }
+        if (context == PERF_CONTEXT_KERNEL)
+            detail->kernel_depth++;
+        else if (context != PERF_CONTEXT_USER || !has_user_chain)
+            continue;
+        detail->frames[detail->depth++] = (uintptr_t)entry;
+    }
+    detail->has_user_frames = detail->depth > detail->kernel_depth;
+}
+
+/* The kernel's own address is none that the program's stack could begin with. */
+static bool is_user(const struct perf_event_header *header)
+{
+    return (header->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_USER;
+}
+
+__attribute__((noinline)) static void detail_from_handler(struct cp__m *m, const struct record *record,
+                                                          const struct perf_event_header *header, int slot,
+                                                          uint64_t periods, struct cp__moment *moment)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    struct cp__detail detail;
+
+    detail.ip = handle->is_precise && handle->layout.ip != 0 && is_user(header)
+                    ? word_from_handler(record, handle->layout.ip)
+                    : 0;
+    detail.addr = handle->layout.addr != 0 ? word_from_handler(record, handle->layout.addr) : 0;
+    detail.kernel_depth = 0;
+    detail.depth = 0;
+    detail.has_user_frames = false;
+    if (handle->layout.chain != 0)
+        chain_from_handler(record, handle->layout.chain, handle->has_user_chain, &detail);
+    cp__moment_detail_from_handler(m, moment, slot, periods, &detail);
+}
+
+/* ---- Records --------------------------------------------------------------------------------- */
+
+static bool has_detail(const struct cp__handle *handle)
+{
+    return handle->layout.addr != 0 || handle->layout.chain != 0 ||
+           (handle->is_precise && handle->layout.ip != 0);
+}
+
+static void sample_from_handler(struct cp__m *m, const struct record *record,
+                                const struct perf_event_header *header, struct cp__moment *moment)
 {
     int slot = slot_of_from_handler(m, word_from_handler(record, 1));
     struct cp__count count;
@@ -160,7 +226,7 @@ static void sample_from_handler(struct cp__m *m, const struct record *record, st
 
     if (slot < 0)
         return; /* of a handle that is gone */
-    at = m->handles[slot].read_offset;
+    at = m->handles[slot].layout.count;
     count = (struct cp__count){.value = word_from_handler(record, at),
                                .time_enabled = word_from_handler(record, at + 1),
                                .time_running = word_from_handler(record, at + 2),
@@ -170,9 +236,13 @@ static void sample_from_handler(struct cp__m *m, const struct record *record, st
     cp_add_single_writer(&m->stats[slot].overruns, periods - 1);
     if ((periods - 1) * m->handles[slot].period > STALL_NS) {
         moment->stalled[slot] += periods - 1;
+        moment->any = true;
         periods = 1;
     }
-    cp__moment_add_from_handler(moment, slot, periods);
+    if (has_detail(&m->handles[slot]))
+        detail_from_handler(m, record, header, slot, periods, moment);
+    else
+        cp__moment_add_from_handler(moment, slot, periods);
 }
 
 /* The kernel counts such losses for the ring as a whole, and names whichever event writes to it next. */
@@ -185,14 +255,14 @@ static void lost_from_handler(struct cp__m *m, const struct record *record)
                                         cp_load_relaxed(&m->stats[slot].lost) + word_from_handler(record, 2));
 }
 
-static void record_from_handler(struct cp__m *m, const struct record *record, uint32_t type,
-                                struct cp__moment *moment)
+static void record_from_handler(struct cp__m *m, const struct record *record,
+                                const struct perf_event_header *header, struct cp__moment *moment)
 {
     int slot;
 
-    switch (type) {
+    switch (header->type) {
     case PERF_RECORD_SAMPLE:
-        sample_from_handler(m, record, moment);
+        sample_from_handler(m, record, header, moment);
         break;
     case PERF_RECORD_LOST: /* header, id, how many */
         lost_from_handler(m, record);
@@ -219,15 +289,14 @@ void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)
         cp_load_acquire(&page->data_head); /* pairs with the kernel's barrier in perf_output_put_handle() */
     tail = page->data_tail;
     while (tail != head) {
-        struct record record = {.data = (const uint64_t *)((const char *)page + page_size),
-                                .at = tail / sizeof(uint64_t)};
+        struct record record = {.ring = &m->ring, .at = tail / sizeof(uint64_t)};
         struct perf_event_header header;
         uint64_t word = word_from_handler(&record, 0);
 
         memcpy(&header, &word, sizeof header);
         if (header.size == 0)
             break;
-        record_from_handler(m, &record, header.type, moment);
+        record_from_handler(m, &record, &header, moment);
         tail += header.size;
     }
     cp_store_release(&page->data_tail, tail); /* pairs with the kernel's reading of it before it writes */

@@ -8,11 +8,12 @@
 /* Once, before the first M. */
 void cp__ring_prepare(void);
 
-/* Makes the event fd a member of m's ring, which is made where there is none; 0 or a negative errno value. */
-int cp__ring_join_from_handler(struct cp__m *m, int fd);
+/* Makes the event fd a member of m's ring, which is made where there is none, larger where the event's
+ * records hold chains; 0 or a negative errno value. */
+int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains);
 /* A member less; the last one takes the ring with it. */
 void cp__ring_leave_from_handler(struct cp__ring *ring);
-/* Adds what the ring holds to moment. */
+/* Records what the ring holds, or adds it to moment. */
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment);
 
 /* What read(2) of an event returns, and its records carry. */

@@ -10,11 +10,12 @@
 #include "runtime/record.h"
 #include "test.h"
 
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define PERIOD 100000
 #define ID 7
 #define SLOT 3
-/* What a sample's record has before the event's count: header and identifier. */
-#define READ_OFFSET 2
+/* Where a sample's record has the event's count: after header and identifier. */
+#define COUNT 2
 
 struct ring {
     struct perf_event_mmap_page *page;
@@ -31,11 +32,12 @@ static struct ring *new_ring(enum cp_event_kind kind)
     ring->page = aligned_alloc(size, 2 * size);
     memset(ring->page, 0, 2 * size);
     ring->data = (uint64_t *)((char *)ring->page + size);
-    ring->m.ring.page = ring->page;
+    ring->m.ring = (struct cp__ring){
+        .page = ring->page, .words = ring->data, .n_words = size / sizeof *ring->data, .fd = -1};
     ring->m.handles[SLOT] = (struct cp__handle){.seq = 1,
                                                 .period = PERIOD,
                                                 .perf_id = ID,
-                                                .read_offset = READ_OFFSET,
+                                                .layout.count = COUNT,
                                                 .fd = 100,
                                                 .kind = kind,
                                                 .folds = kind == CP_EVENT_CLOCK};
@@ -44,20 +46,27 @@ static struct ring *new_ring(enum cp_event_kind kind)
 
 static void free_ring(struct ring *ring)
 {
+    cp__samplebuf_free(&ring->m.buffers[SLOT]);
     free(ring->page);
     free(ring);
 }
 
-static void put(struct ring *ring, uint32_t type, const uint64_t *words, size_t n)
+static void put_misc(struct ring *ring, uint32_t type, uint16_t misc, const uint64_t *words, size_t n)
 {
     uint64_t size_words = (size_t)sysconf(_SC_PAGESIZE) / sizeof(uint64_t);
-    struct perf_event_header header = {.type = type, .size = (uint16_t)((n + 1) * sizeof(uint64_t))};
+    struct perf_event_header header = {
+        .type = type, .misc = misc, .size = (uint16_t)((n + 1) * sizeof(uint64_t))};
     uint64_t at = ring->page->data_head / sizeof(uint64_t);
 
     memcpy(&ring->data[at % size_words], &header, sizeof header);
     for (size_t i = 0; i < n; i++)
         ring->data[(at + 1 + i) % size_words] = words[i];
     ring->page->data_head += header.size;
+}
+
+static void put(struct ring *ring, uint32_t type, const uint64_t *words, size_t n)
+{
+    put_misc(ring, type, 0, words, n);
 }
 
 static void put_sample(struct ring *ring, uint64_t id, uint64_t count)
@@ -177,5 +186,110 @@ CP_TEST(throttling_is_told)
     put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){12346, ID, ID}, 3);
     check_moment(ring, 0, 0);
     CHECK_EQ(ring->m.stats[SLOT].throttled, 1);
+    free_ring(ring);
+}
+
+/* ---- Records with something of their own ----------------------------------------------------- */
+
+struct last {
+    unsigned n;
+    struct cp_sample sample;
+    uintptr_t frames[CP_MAX_FRAMES];
+};
+
+static void keep(void *context, const struct cp_sample *sample)
+{
+    struct last *last = context;
+
+    last->n++;
+    last->sample = *sample;
+    memcpy(last->frames, sample->frames, sample->depth * sizeof last->frames[0]);
+}
+
+/* Puts one record with these words and returns the sample that comes of it. */
+static struct last sample_of(struct ring *ring, uint16_t misc, const uint64_t *words, size_t n)
+{
+    const struct cp__registers regs = {.pc = 0x4711}; /* on no stack: nothing to walk */
+    const siginfo_t info = {.si_code = POLL_IN};
+    struct cp__moment moment;
+    struct last last = {.n = 0};
+
+    CHECK_EQ(cp__samplebuf_make(&ring->m.buffers[SLOT]), 0);
+    put_misc(ring, PERF_RECORD_SAMPLE, misc, words, n);
+    cp__moment_begin_from_handler(&moment, &regs, 0);
+    cp__sigprof_pmu_handler(&ring->m, &info, &moment);
+    CHECK(!moment.any); /* it has been recorded */
+    cp__samplebuf_read(&ring->m.buffers[SLOT], 1, keep, &last);
+    CHECK_EQ(last.n, 1);
+    return last;
+}
+
+CP_TEST(a_precise_address_is_the_programs)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+    const uint64_t words[] = {ID, 0x5000, PERIOD, PERIOD, PERIOD, 0};
+    struct last last;
+
+    ring->m.handles[SLOT].is_precise = true;
+    ring->m.handles[SLOT].layout = (struct cp__record_layout){.ip = 2, .count = 3};
+    last = sample_of(ring, PERF_RECORD_MISC_USER | PERF_RECORD_MISC_EXACT_IP, words, 6);
+    CHECK_EQ(last.sample.ip, 0x5000);
+    CHECK_EQ(last.sample.depth, 1);
+    CHECK_EQ(last.frames[0], 0x4711);
+    CHECK_EQ(ring->m.stats[SLOT].count, PERIOD);
+    last = sample_of(ring, PERF_RECORD_MISC_KERNEL, words, 6);
+    CHECK_EQ(last.sample.ip, 0);
+    free_ring(ring);
+}
+
+/* The kernel's frames, then the program's where they are wanted; records of every length round the ring. */
+CP_TEST(chains_are_taken_apart)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+    uint64_t words[160] = {ID, PERIOD, PERIOD, PERIOD, 0};
+
+    ring->m.handles[SLOT].layout = (struct cp__record_layout){.count = 2, .chain = 6};
+    for (unsigned i = 0; i < 2000; i++) {
+        unsigned kernel = i % 7, user = i % 64, n = 6;
+        bool wanted = i % 2 == 0;
+        struct last last;
+
+        words[n++] = (uint64_t)PERF_CONTEXT_HV;
+        words[n++] = 0xdead;
+        words[n++] = (uint64_t)PERF_CONTEXT_KERNEL;
+        for (unsigned k = 0; k < kernel; k++)
+            words[n++] = 0xffffffff81000000 + k;
+        words[n++] = (uint64_t)PERF_CONTEXT_USER;
+        for (unsigned u = 0; u < user; u++)
+            words[n++] = 0x400000 + u;
+        words[5] = n - 6;
+        ring->m.handles[SLOT].has_user_chain = wanted;
+        last = sample_of(ring, PERF_RECORD_MISC_KERNEL, words, n);
+        CHECK_EQ(last.sample.kernel_depth, kernel);
+        CHECK_EQ(last.sample.depth, kernel + (wanted && user > 0 ? user : 1));
+        CHECK_EQ(last.sample.ip, 0);
+        for (unsigned k = 0; k < kernel; k++)
+            CHECK_EQ(last.frames[k], 0xffffffff81000000 + k);
+        for (unsigned u = 0; wanted && u < user; u++)
+            CHECK_EQ(last.frames[kernel + u], 0x400000 + u);
+        CHECK((wanted && user > 0) || last.frames[kernel] == 0x4711);
+    }
+    free_ring(ring);
+}
+
+/* A chain may be as long as a sysctl lets it: what is too much is left away, and said. */
+CP_TEST(long_chains_are_cut)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+    uint64_t words[6 + 301] = {ID, PERIOD, PERIOD, PERIOD, 0, 301, (uint64_t)PERF_CONTEXT_KERNEL};
+    struct last last;
+
+    for (unsigned i = 7; i < ARRAY_SIZE(words); i++)
+        words[i] = 0xffffffff81000000 + i;
+    ring->m.handles[SLOT].layout = (struct cp__record_layout){.count = 2, .chain = 6};
+    last = sample_of(ring, PERF_RECORD_MISC_KERNEL, words, ARRAY_SIZE(words));
+    CHECK_EQ(last.sample.kernel_depth, CP_MAX_FRAMES);
+    CHECK_EQ(last.sample.depth, CP_MAX_FRAMES);
+    CHECK((last.sample.flags & CP_SAMPLE_TRUNCATED) != 0);
     free_ring(ring);
 }
