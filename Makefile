@@ -2,12 +2,16 @@
 #
 # The configuration is in variables: CC, ARCH (a folder of arch/), SANITIZE (address,undefined or thread) and
 # DEBUG=1 (asserts the order of locks). The default one is built into build/, any other into a folder of its
-# own there. 'make V=1' shows the commands.
+# own there. With the ARCH of another machine it is built for that one. 'make V=1' shows the commands.
 
 VERSION = 0.1.0
 SONAME = libcounterpoint.so.0
 
-host_arch := $(if $(filter x86_64,$(shell uname -m)),amd64,generic)
+machine_amd64 = x86_64-linux-gnu
+machine_arm64 = aarch64-linux-gnu
+arch_of = $(strip $(foreach a,amd64 arm64,$(if $(filter $(1),$(machine_$(a))),$(a))))
+
+host_arch := $(or $(call arch_of,$(shell uname -m)-linux-gnu),generic)
 ifeq ($(origin CC),default)
 CC = gcc
 endif
@@ -28,13 +32,22 @@ differs = $(filter-out gcc,$(notdir $(CC))) $(filter-out $(host_arch),$(ARCH)) \
           $(subst $(comma),+,$(SANITIZE)) $(if $(DEBUG),debug)
 B := build$(addprefix /,$(subst $(space),-,$(strip $(differs))))
 
+# The machine that it is built for, where that is another one: by ARCH, or by the compiler's name, as in
+# CC=aarch64-linux-gnu-gcc. Of gcc there is one for each machine, of clang one for all.
+cross := $(or $(machine_$(ARCH)),$(patsubst %-gcc,%,$(filter %-linux-gnu-gcc,$(notdir $(CC)))))
+cross := $(filter-out $(machine_$(host_arch)),$(cross))
+tool = $(addsuffix -,$(cross))
+cc = $(if $(filter clang%,$(CC)),$(CC) $(addprefix --target=,$(cross)),$(if $(filter gcc gcc-%,$(CC)),$(tool))$(CC))
+
 # ---- Debian packages -----------------------------------------------------------------------------
 
-packages += gcc libc6-dev                   # the compiler
-packages += libprotobuf-c-dev               # writes profiles ...
+libraries += libc6-dev
+libraries += libprotobuf-c-dev              # writes profiles ...
+libraries += zlib1g-dev                     # compresses them
+libraries += libdw-dev libelf-dev           # reads symbols, lines and inlining
+
+packages += $(if $(cross),gcc-$(subst _,-,$(cross)),gcc)
 packages += protobuf-c-compiler             # ... by pprof/profile.proto
-packages += zlib1g-dev                      # compresses them
-packages += libdw-dev libelf-dev            # reads symbols, lines and inlining
 packages += golang-go                       # demo and tests: go tool pprof reads the profiles
 packages += $(if $(filter clang%,$(notdir $(CC))),clang libclang-rt-14-dev)
 packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
@@ -42,9 +55,15 @@ packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 # Only the tests need these: the reference for stacks; the format's own profile.proto and the decoder that reads
 # profiles by it; pkg-config, to find what was installed; other compilers and linkers, whose programs are looked
 # at, and the reference for what stands in them; xz, which distributions pack symbols with.
-test_packages = libunwind-dev golang-github-google-pprof-dev protobuf-compiler pkgconf \
-                g++ clang-14 lld-14 llvm-14 xz-utils
+test_libraries = libunwind-dev
+test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils
+libraries += $(if $(filter deps test test-% bench,$(MAKECMDGOALS)),$(test_libraries))
 packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
+
+# Libraries are those of the machine that it is built for, and may lie beside this one's.
+foreign := $(call arch_of,$(cross))
+library_arch := $(or $(foreign),$(shell dpkg --print-architecture 2> /dev/null))
+packages += $(addsuffix $(addprefix :,$(library_arch)),$(libraries))
 
 # For these goals they are looked for before anything is built.
 before := $(if $(filter deps check test test-% demo bench,$(MAKECMDGOALS)),deps)
@@ -100,7 +119,8 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: lib $(examples)            ## the library and the examples
+all: lib $(examples)            ## the library and the examples; for another machine the tests and benchmarks, too
+all: $(if $(cross),$(tests) $(benches))
 lib: $(lib_a) $(lib_so)         ## build/lib/libcounterpoint.a and .so
 
 demo: lib $(examples)           ## runs the two examples; measured and expected shares side by side
@@ -137,13 +157,14 @@ deps:                           ## installs missing Debian packages; test, demo,
 	[ "$$(id -u)" = 0 ] && root= || root=$$(command -v sudo) || \
 	    { echo "Packages are missing. As root: apt-get install" $$missing; exit 1; }; \
 	echo "Installing" $$missing; \
+	$(if $(foreign),$$root dpkg --add-architecture $(foreign) &&) \
 	$$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive \
 	    apt-get install -qqy --no-install-recommends $$missing > /dev/null
 
 # ---- Rules ---------------------------------------------------------------------------------------
 
 # What others are built from but make cannot see: the flags, and which objects the library is made of.
-$(B)/flags: text = $(CC) $(cflags) $(ldflags) $(libs)
+$(B)/flags: text = $(cc) $(cflags) $(ldflags) $(libs)
 $(B)/objects: text = $(lib_objects)
 $(B)/flags $(B)/objects: FORCE | $(before)
 	@mkdir -p $(@D)
@@ -157,34 +178,34 @@ $(gen).c: pprof/profile.proto | $(before)
 $(B)/obj/%.o: %.c $(B)/flags | $(gen).c $(before)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(cflags) -MMD -MP -c -o $@ $<
+	$(Q)$(cc) $(cflags) -MMD -MP -c -o $@ $<
 
 $(B)/obj/%.o: %.S $(B)/flags | $(before)
 	$(call say,AS,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(cflags) -MMD -MP -c -o $@ $<
+	$(Q)$(cc) $(cflags) -MMD -MP -c -o $@ $<
 
 $(B)/obj/pprof/profile.pb-c.o: $(gen).c $(B)/flags
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(cflags) -MMD -MP -c -o $@ $<
+	$(Q)$(cc) $(cflags) -MMD -MP -c -o $@ $<
 
 $(lib_a): $(lib_objects) $(B)/objects
 	$(call say,AR,$@)
 	@mkdir -p $(@D)
-	$(Q)rm -f $@ && ar rcs $@ $(lib_objects)
+	$(Q)rm -f $@ && $(tool)ar rcs $@ $(lib_objects)
 
 # Only cp_* is exported, less cp__*. It stays loaded: a SIGPROF may be on its way to the handler in it.
 $(lib_so): $(lib_objects) $(B)/objects
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	@echo '{ global: cp_[!_]*; local: *; };' > $(B)/lib/exports.map
-	$(Q)$(CC) $(ldflags) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=$(B)/lib/exports.map \
+	$(Q)$(cc) $(ldflags) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=$(B)/lib/exports.map \
 	    -Wl,-z,now,-z,nodelete $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
 	    -o $@.$(VERSION) $(lib_objects) $(libs)
 	@ln -sf $(@F).$(VERSION) $(@D)/$(SONAME) && ln -sf $(SONAME) $@
 
-link = $(Q)$(CC) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o %.a,$^) $(LIBS_$(@F)) $(libs)
+link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o %.a,$^) $(LIBS_$(@F)) $(libs)
 
 $(B)/examples/%: $(B)/obj/examples/%.o $(B)/obj/examples/common.o $(lib_a)
 	$(call say,LD,$@)
