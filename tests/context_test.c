@@ -374,7 +374,7 @@ CP_TEST(a_suspended_context_names_who_suspended_it)
     stop();
 }
 
-#ifdef CP__CONTEXT_IS_ASSEMBLY
+#if defined(CP__CONTEXT_IS_ASSEMBLY) && defined(__x86_64__)
 /* ---- At every instruction of a switch -------------------------------------------------------- */
 
 #define TRAP_FLAG 0x100
