@@ -88,7 +88,8 @@ struct cp__m {
     struct cp__handle handles[CP_EV_MAX];
     struct cp__ring ring;
     uint64_t random;
-    bool exiting; /* arms nothing any more */
+    uint32_t pausing; /* a bit for each slot whose event stops counting in the handler */
+    bool exiting;     /* arms nothing any more */
 
     /* Written by the M, read by others. */
     uint32_t configuring; /* it may be arming what it saw in the slots: see cp__m_is_quiet */

@@ -35,12 +35,16 @@ typedef bool cp__sigprof_pmu_handler_fn(struct cp__m *m, const siginfo_t *info, 
 extern cp__set_thread_pmu_profiler_fn *cp__set_thread_pmu_profiler;
 extern cp__sigprof_pmu_handler_fn *cp__sigprof_pmu_handler;
 
+/* The calling M's events that are not to count the handler stop counting, and go on. */
+void cp__os_pause_from_handler(const struct cp__m *m);
+void cp__os_resume_from_handler(const struct cp__m *m);
+
 /* Registers the platform's hooks; called once, before the first M. */
 void cp__os_start(void);
 
 /* Opens the events on the calling thread as an M would, all at once, and closes them; the reason where one
- * fails. */
-int cp__perf_probe(const struct cp_slot_request *requests, size_t n, struct cp_error *err);
+ * fails. Lowers each config's precise_ip to what can be reached. */
+int cp__perf_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err);
 /* In the child of a fork: closes m's descriptors, touching neither the events nor the ring behind them. */
 void cp__perf_forget(struct cp__m *m);
 

@@ -50,7 +50,7 @@ int cp__perf_open_from_handler(const struct perf_event_attr *attr)
 /* arm64's PMU knows no exclude_idle and refuses it, and a thread's event never counts in the idle task
  * anyway.
  */
-static int open_event_from_handler(struct perf_event_attr *attr)
+int cp__perf_open_event_from_handler(struct perf_event_attr *attr)
 {
     int fd = cp__perf_open_from_handler(attr);
 
@@ -61,8 +61,8 @@ static int open_event_from_handler(struct perf_event_attr *attr)
     return fd;
 }
 
-static struct perf_event_attr attr_from_handler(enum cp_cpu_event event,
-                                                const struct cp_cpu_profile_config *config)
+struct perf_event_attr cp__perf_attr_from_handler(enum cp_cpu_event event,
+                                                  const struct cp_cpu_profile_config *config)
 {
     const struct cp__event *row = cp__config_event(event, config);
     const struct cp_event_encoding *encoding = &config->encoding;
@@ -95,7 +95,7 @@ static struct perf_event_attr attr_from_handler(enum cp_cpu_event event,
     };
 }
 
-/* As perf_event_open(2) orders what attr_from_handler() asks for. */
+/* As perf_event_open(2) orders what cp__perf_attr_from_handler() asks for. */
 static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_config *config)
 {
     struct cp__record_layout layout = {.ip = 0};
@@ -121,6 +121,36 @@ static int route_from_handler(int fd)
         fcntl(fd, F_SETFL, O_ASYNC) < 0)
         return -errno;
     return 0;
+}
+
+/* ---- Pausing --------------------------------------------------------------------------------- */
+
+/* The handler's own user-mode part counts as the program's: some 1 800 cycles, 900 instructions. From this
+ * period on that is less than 1 %, and pausing costs more than it is worth; see design/0015-pausing.md. */
+#define PAUSE_BELOW_PERIOD 200000
+
+static bool pauses_from_handler(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
+{
+    return cp__config_event(event, config)->kind == CP_EVENT_HARDWARE && !config->is_user_excluded &&
+           config->period < PAUSE_BELOW_PERIOD;
+}
+
+/* One system call an event: prctl() has one for all events that a thread opened, which may be somebody
+ * else's, too. */
+static void paused_from_handler(const struct cp__m *m, unsigned long request)
+{
+    for (uint32_t slots = m->pausing; slots != 0; slots &= slots - 1)
+        ioctl(m->handles[__builtin_ctz(slots)].fd, request, 0);
+}
+
+void cp__os_pause_from_handler(const struct cp__m *m)
+{
+    paused_from_handler(m, PERF_EVENT_IOC_DISABLE);
+}
+
+void cp__os_resume_from_handler(const struct cp__m *m)
+{
+    paused_from_handler(m, PERF_EVENT_IOC_ENABLE);
 }
 
 /* ---- The hooks ------------------------------------------------------------------------------- */
@@ -169,8 +199,8 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
                                 const struct cp_cpu_profile_config *config, int *ring)
 {
     struct cp__handle *handle = &m->handles[slot];
-    struct perf_event_attr attr = attr_from_handler(event, config);
-    int fd = open_event_from_handler(&attr);
+    struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
+    int fd = cp__perf_open_event_from_handler(&attr);
     int result;
 
     if (fd < 0)
@@ -192,6 +222,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
 
 static void close_from_handler(struct cp__m *m, int slot)
 {
+    m->pausing &= ~(1u << slot);
     if (cp_load_relaxed(&m->stats[slot].ringless) == 0)
         cp__ring_leave_from_handler(&m->ring);
     close(m->handles[slot].fd);
@@ -230,6 +261,8 @@ static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
         result = -errno;
         close_from_handler(m, slot);
         m->handles[slot].fd = -1;
+    } else if (pauses_from_handler((enum cp_cpu_event)config->event, &config->config)) {
+        m->pausing |= 1u << slot;
     }
     return result;
 }
@@ -274,7 +307,7 @@ bool cp__os_may_count_kernel(void)
 }
 
 /* An M that is none: the events of a start are opened into it, on the calling thread, all at once. */
-int cp__perf_probe(const struct cp_slot_request *requests, size_t n, struct cp_error *err)
+int cp__perf_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
 {
     struct cp__m *m = calloc(1, sizeof *m);
     int result = 0;
@@ -287,6 +320,7 @@ int cp__perf_probe(const struct cp_slot_request *requests, size_t n, struct cp_e
         m->handles[i].fd = -1;
         if (requests[i].event == CP_CPUPROF_OS_TIMER)
             continue;
+        requests[i].config.precise_ip = cp__perf_reach_precision(&requests[i]);
         result = prepare_from_handler(m, (int)i, requests[i].event, &requests[i].config, &ring);
         if (result < 0) {
             cp__perf_explain(result, &requests[i], err);
@@ -315,4 +349,5 @@ void cp__perf_forget(struct cp__m *m)
     if (m->ring.page != NULL)
         close(m->ring.fd);
     m->ring = (struct cp__ring){.page = NULL};
+    m->pausing = 0;
 }

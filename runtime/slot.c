@@ -102,7 +102,7 @@ static void publish(struct slot *slot, const struct cp_slot_request *request)
         cp_store_relaxed(&slot->words[i], words[i]); /* relaxed: ordered by the release below */
     slot->state = RUNNING;
     slot->run = config.seq;
-    memset(&slot->kept, 0, sizeof slot->kept);
+    slot->kept = (struct cp_slot_stats){.precise_ip = request->config.precise_ip};
     cp_store_release(&slot->seq, config.seq); /* pairs with the acquire in cp__slot_seq_from_handler() */
 }
 
@@ -179,7 +179,7 @@ static int install_handler(struct cp_error *err)
     return result;
 }
 
-static int probe(const struct cp_slot_request *requests, size_t n, struct cp_error *err)
+static int probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         if (requests[i].event == CP_CPUPROF_OS_TIMER) {
@@ -193,7 +193,7 @@ static int probe(const struct cp_slot_request *requests, size_t n, struct cp_err
 }
 
 /* Everything that can fail comes before the first config is published. */
-static int start(const struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
+static int start(struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
 {
     int result = find_free(n, found, err);
 
@@ -215,13 +215,15 @@ static int start(const struct cp_slot_request *requests, size_t n, int *found, s
 
 int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
 {
+    struct cp_slot_request reached[CP_EV_MAX];
     int result = check(requests, n, err);
 
     if (result < 0)
         return result;
+    memcpy(reached, requests, n * sizeof *reached);
     cp__m_prepare();
     cp__lock(&cp__runtime_lock);
-    result = start(requests, n, found, err);
+    result = start(reached, n, found, err);
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
     look_at_slots();

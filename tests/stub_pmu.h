@@ -1,0 +1,89 @@
+/*
+ * A PMU where there is none: perf_event_open() of this program gives the kernel's task clock for hardware
+ * events, a nanosecond an event, and answers as PMUs do that can be had nowhere else.
+ *
+ * It stands in place of the C library's syscall(), by which the library opens events.
+ */
+#ifndef COUNTERPOINT_TESTS_STUB_PMU_H
+#define COUNTERPOINT_TESTS_STUB_PMU_H
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+#include "runtime/atomic.h"
+#include "test.h"
+
+/* What this PMU is like; fields are set before events are opened. */
+static struct {
+    unsigned most_precise;       /* levels of precise_ip above it are refused */
+    unsigned silent_from;        /* from this level on events count and deliver no sample; 0: none are */
+    bool never_happens;          /* no event happens */
+    bool knows_idle;             /* exclude_idle is not refused */
+    struct perf_event_attr last; /* what was asked for last */
+    int opened;                  /* how often */
+    uint64_t ioctls;             /* DISABLE and ENABLE of any event */
+} stub_pmu;
+
+static long (*real_syscall)(long number, ...);
+
+/* Before main(): in a handler it would be too late. */
+__attribute__((constructor)) static void find_syscall(void)
+{
+    *(void **)&real_syscall = dlsym(RTLD_NEXT, "syscall");
+}
+
+static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, long group, long flags)
+{
+    struct perf_event_attr attr = *asked;
+
+    if (asked->precise_ip > stub_pmu.most_precise || (asked->exclude_idle && !stub_pmu.knows_idle)) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    stub_pmu.last = *asked;
+    stub_pmu.opened++;
+    attr.type = PERF_TYPE_SOFTWARE;
+    attr.config = stub_pmu.never_happens ? PERF_COUNT_SW_EMULATION_FAULTS : PERF_COUNT_SW_TASK_CLOCK;
+    if (stub_pmu.silent_from != 0 && asked->precise_ip >= stub_pmu.silent_from)
+        attr.sample_period = (uint64_t)1 << 40;
+    attr.precise_ip = 0;
+    return real_syscall(SYS_perf_event_open, &attr, pid, cpu, group, flags);
+}
+
+long syscall(long number, ...)
+{
+    va_list arguments;
+    long a[6];
+
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(arguments, long);
+    va_end(arguments);
+    if (number == SYS_perf_event_open) {
+        const struct perf_event_attr *attr = (const struct perf_event_attr *)a[0];
+
+        if (attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_RAW)
+            return stub_open(attr, a[1], a[2], a[3], a[4]);
+    }
+    return real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+    va_list arguments;
+    long argument;
+
+    va_start(arguments, request);
+    argument = va_arg(arguments, long);
+    va_end(arguments);
+    if (request == PERF_EVENT_IOC_DISABLE || request == PERF_EVENT_IOC_ENABLE)
+        cp_fetch_add_relaxed(&stub_pmu.ioctls, 1); /* relaxed: looked at when all is over */
+    return (int)real_syscall(SYS_ioctl, fd, request, argument);
+}
+
+#endif
