@@ -28,17 +28,37 @@ struct cp__record_layout {
     uint8_t chain; /* number of entries, then these */
 };
 
+/* What read(2) of an event returns, and its records carry. */
+struct cp__count {
+    uint64_t value;
+    uint64_t time_enabled;
+    uint64_t time_running;
+    uint64_t lost; /* records of this event that found the ring full; where the kernel tells */
+};
+
+/* An event of perf_event_open(2). */
+struct cp__perf_event {
+    int fd;
+    uint64_t id;            /* names it in ring records */
+    struct cp__count count; /* as last told */
+};
+
+/* Processors whose cores are of several kinds have a PMU for each kind; an event of the PMU is opened on all.
+ */
+#define CP__CORE_PMUS 4
+
 /* An M's resources for one slot. */
 struct cp__handle {
     uint64_t seq;       /* of the config that it belongs to; 0: none */
     uint64_t period;    /* ns or events */
     uint64_t accounted; /* of the event's count, what samples and losses stand for */
     bool folds;         /* clock: a record stands for the periods before it that had none */
-    uint64_t perf_id;   /* names the event in ring records */
+    struct cp__perf_event events[CP__CORE_PMUS];
+    int n_events;
     struct cp__record_layout layout;
     bool is_precise;     /* the record's ip is nearer to the event than where the signal found the thread */
     bool has_user_chain; /* the record's chain has the program's frames */
-    int fd;              /* perf event or timer id; -1: the M was refused */
+    int fd;              /* of the first event, or the timer's id; -1: the M was refused */
     enum cp_event_kind kind;
     uint64_t cpu_ns; /* timer: the thread's CPU clock when armed */
 };

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core_pmu_linux.h"
 #include "error.h"
 #include "event.h"
 #include "os.h"
@@ -123,6 +124,15 @@ static int route_from_handler(int fd)
     return 0;
 }
 
+static int control_from_handler(const struct cp__handle *handle, unsigned long request)
+{
+    int result = 0;
+
+    for (int i = 0; i < handle->n_events && result == 0; i++)
+        result = ioctl(handle->events[i].fd, request, 0);
+    return result;
+}
+
 /* ---- Pausing --------------------------------------------------------------------------------- */
 
 /* The handler's own user-mode part counts as the program's: some 1 800 cycles, 900 instructions. From this
@@ -140,7 +150,7 @@ static bool pauses_from_handler(enum cp_cpu_event event, const struct cp_cpu_pro
 static void paused_from_handler(const struct cp__m *m, unsigned long request)
 {
     for (uint32_t slots = m->pausing; slots != 0; slots &= slots - 1)
-        ioctl(m->handles[__builtin_ctz(slots)].fd, request, 0);
+        control_from_handler(&m->handles[__builtin_ctz(slots)], request);
 }
 
 void cp__os_pause_from_handler(const struct cp__m *m)
@@ -173,7 +183,16 @@ static void lost_signals_from_handler(struct cp__m *m, int slot, uint64_t count)
     const struct cp__handle *handle = &m->handles[slot];
 
     if ((handle->kind != CP_EVENT_CLOCK || handle->folds) && count > handle->accounted)
-        cp__ring_note_lost_from_handler(m, slot, (count - handle->accounted) / handle->period);
+        cp__ring_add_lost_from_handler(m, slot, (count - handle->accounted) / handle->period);
+}
+
+static bool has_fd_from_handler(const struct cp__handle *handle, int fd)
+{
+    for (int i = 0; i < handle->n_events; i++) {
+        if (handle->events[i].fd == fd)
+            return handle->seq != 0;
+    }
+    return false;
 }
 
 static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
@@ -181,9 +200,7 @@ static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struc
     bool ours = false;
 
     for (int slot = 0; slot < CP_EV_MAX && is_poll(info); slot++) {
-        const struct cp__handle *handle = &m->handles[slot];
-
-        if (handle->seq == 0 || handle->kind == CP_EVENT_TIMER || handle->fd != info->si_fd)
+        if (!has_fd_from_handler(&m->handles[slot], info->si_fd))
             continue;
         ours = true;
         if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
@@ -193,39 +210,98 @@ static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struc
     return ours;
 }
 
+static void close_from_handler(struct cp__m *m, int slot)
+{
+    struct cp__handle *handle = &m->handles[slot];
+
+    m->pausing &= ~(1u << slot);
+    for (int i = 0; i < handle->n_events; i++) {
+        if (cp_load_relaxed(&m->stats[slot].ringless) == 0)
+            cp__ring_leave_from_handler(&m->ring);
+        close(handle->events[i].fd);
+    }
+    handle->n_events = 0;
+    handle->fd = -1;
+}
+
+/* Opens attr as one more event of the slot, disabled; it sends signals, and is no member of the ring yet. */
+static int add_event_from_handler(struct cp__handle *handle, struct perf_event_attr *attr)
+{
+    struct cp__perf_event *event = &handle->events[handle->n_events];
+    int fd = cp__perf_open_event_from_handler(attr);
+    int result;
+
+    if (fd < 0)
+        return fd;
+    *event = (struct cp__perf_event){.fd = fd};
+    result = ioctl(fd, PERF_EVENT_IOC_ID, &event->id) < 0 ? -errno : route_from_handler(fd);
+    if (result < 0) {
+        close(fd);
+        return result;
+    }
+    if (handle->n_events++ == 0)
+        handle->fd = fd;
+    return 0;
+}
+
+/* Opens what attr asks for on the PMU of each kind of core that has it. */
+static int add_events_from_handler(struct cp__handle *handle, const struct perf_event_attr *attr)
+{
+    struct perf_event_attr one;
+
+    for (int i = 0; i < cp__core_pmus.n; i++) {
+        int result;
+
+        one = *attr;
+        if (!cp__core_pmu_attr_from_handler(&one, i))
+            break;
+        result = add_event_from_handler(handle, &one);
+        if (result == -EMFILE || result == -ENFILE || result == -ENOMEM)
+            return result;
+    }
+    one = *attr;
+    return handle->n_events > 0 ? 0 : add_event_from_handler(handle, &one);
+}
+
+/* Makes the slot's events members of m's ring; 0, or what was wrong with it. */
+static int join_from_handler(struct cp__m *m, int slot)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+
+    for (int i = 0; i < handle->n_events; i++) {
+        int result = cp__ring_join_from_handler(m, handle->events[i].fd, handle->layout.chain != 0);
+
+        if (result < 0) {
+            while (i-- > 0) {
+                ioctl(handle->events[i].fd, PERF_EVENT_IOC_SET_OUTPUT, -1);
+                cp__ring_leave_from_handler(&m->ring);
+            }
+            return result;
+        }
+    }
+    return 0;
+}
+
 /* Opens the event of config as a member of m's ring; disabled. What was wrong with the ring, or 0, in *ring.
  */
 static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event event,
                                 const struct cp_cpu_profile_config *config, int *ring)
 {
     struct cp__handle *handle = &m->handles[slot];
-    struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
-    int fd = cp__perf_open_event_from_handler(&attr);
+    const struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
     int result;
 
-    if (fd < 0)
-        return fd;
     handle->layout = layout_from_handler(config);
     handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
     handle->folds = cp__config_event(event, config)->kind == CP_EVENT_CLOCK && config->is_kernel_included &&
                     !config->is_user_excluded;
-    result = ioctl(fd, PERF_EVENT_IOC_ID, &handle->perf_id) < 0 ? -errno : route_from_handler(fd);
-    if (result < 0) {
-        close(fd);
-        return result;
-    }
-    handle->fd = fd;
-    *ring = cp__ring_join_from_handler(m, fd, handle->layout.chain != 0);
-    return 0;
-}
-
-static void close_from_handler(struct cp__m *m, int slot)
-{
-    m->pausing &= ~(1u << slot);
-    if (cp_load_relaxed(&m->stats[slot].ringless) == 0)
-        cp__ring_leave_from_handler(&m->ring);
-    close(m->handles[slot].fd);
+    result = add_events_from_handler(handle, &attr);
+    *ring = result < 0 ? 0 : join_from_handler(m, slot);
+    cp_store_relaxed(&m->stats[slot].ringless, result < 0 || *ring < 0);
+    if (result < 0)
+        close_from_handler(m, slot);
+    return result;
 }
 
 static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
@@ -233,10 +309,12 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *mome
     struct cp__handle *handle = &m->handles[slot];
     struct cp__count count;
 
-    ioctl(handle->fd, PERF_EVENT_IOC_DISABLE, 0);
+    control_from_handler(handle, PERF_EVENT_IOC_DISABLE);
     cp__ring_drain_from_handler(m, moment);
-    if (read(handle->fd, &count, sizeof count) > 0)
-        cp__ring_note_count_from_handler(m, slot, &count);
+    for (int i = 0; i < handle->n_events; i++) {
+        if (read(handle->events[i].fd, &count, sizeof count) > 0)
+            cp__ring_note_count_from_handler(m, slot, i, &count);
+    }
     if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
         lost_signals_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].count));
     close_from_handler(m, slot);
@@ -256,11 +334,9 @@ static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
     result = prepare_from_handler(m, slot, (enum cp_cpu_event)config->event, &config->config, &ring);
     if (result < 0)
         return result;
-    cp_store_relaxed(&m->stats[slot].ringless, ring < 0);
-    if (ioctl(m->handles[slot].fd, PERF_EVENT_IOC_ENABLE, 0) < 0) {
+    if (control_from_handler(&m->handles[slot], PERF_EVENT_IOC_ENABLE) < 0) {
         result = -errno;
         close_from_handler(m, slot);
-        m->handles[slot].fd = -1;
     } else if (pauses_from_handler((enum cp_cpu_event)config->event, &config->config)) {
         m->pausing |= 1u << slot;
     }
@@ -290,6 +366,7 @@ void cp__os_start(void)
 {
     cp__ring_prepare();
     cp__perf_has_lost_count = knows_lost_count();
+    cp__core_pmus_find("/sys/bus/event_source/devices", &cp__core_pmus);
     cp__set_thread_pmu_profiler = set_thread_pmu_profiler_from_handler;
     cp__sigprof_pmu_handler = on_signal_from_handler;
 }
@@ -317,7 +394,6 @@ int cp__perf_probe(struct cp_slot_request *requests, size_t n, struct cp_error *
     if (m == NULL)
         return cp__error(err, -ENOMEM, "There is no memory to try the events with.");
     for (i = 0; i < n && result == 0; i++) {
-        m->handles[i].fd = -1;
         if (requests[i].event == CP_CPUPROF_OS_TIMER)
             continue;
         requests[i].config.precise_ip = cp__perf_reach_precision(&requests[i]);
@@ -325,14 +401,11 @@ int cp__perf_probe(struct cp_slot_request *requests, size_t n, struct cp_error *
         if (result < 0) {
             cp__perf_explain(result, &requests[i], err);
         } else if (ring < 0) {
-            m->stats[i].ringless = 1;
             result = cp__perf_explain_ring(ring, &requests[i], err);
         }
     }
-    while (i-- > 0) {
-        if (m->handles[i].fd >= 0)
-            close_from_handler(m, (int)i);
-    }
+    while (i-- > 0)
+        close_from_handler(m, (int)i);
     free(m);
     return result;
 }
@@ -341,10 +414,11 @@ int cp__perf_probe(struct cp_slot_request *requests, size_t n, struct cp_error *
 void cp__perf_forget(struct cp__m *m)
 {
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        const struct cp__handle *handle = &m->handles[slot];
+        struct cp__handle *handle = &m->handles[slot];
 
-        if (handle->seq != 0 && handle->kind != CP_EVENT_TIMER && handle->fd >= 0)
-            close(handle->fd);
+        for (int i = 0; i < handle->n_events; i++)
+            close(handle->events[i].fd);
+        handle->n_events = 0;
     }
     if (m->ring.page != NULL)
         close(m->ring.fd);

@@ -89,34 +89,40 @@ int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains)
 
 /* ---- Counts ---------------------------------------------------------------------------------- */
 
-/* So many periods have been lost since the start. They are not to be found again in the next record's count.
- */
-void cp__ring_note_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
+/* They are not to be found again in the next record's count. */
+void cp__ring_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
 {
-    uint64_t more = lost - cp_load_relaxed(&m->stats[slot].lost);
-
-    cp_store_relaxed(&m->stats[slot].lost, lost);
-    m->handles[slot].accounted += more * m->handles[slot].period;
+    cp_add_single_writer(&m->stats[slot].lost, lost);
+    m->handles[slot].accounted += lost * m->handles[slot].period;
 }
 
-void cp__ring_note_count_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
+/* While a thread is on one kind of core, its events on the other kinds are enabled and do not run. */
+void cp__ring_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
 {
     struct cp__m_stats *stats = &m->stats[slot];
+    struct cp__count *last = &m->handles[slot].events[which].count;
 
-    cp_store_relaxed(&stats->count, count->value);
-    cp_store_relaxed(&stats->time_enabled, count->time_enabled);
-    cp_store_relaxed(&stats->time_running, count->time_running);
+    cp_add_single_writer(&stats->count, count->value - last->value);
+    cp_add_single_writer(&stats->time_running, count->time_running - last->time_running);
+    if (which == 0)
+        cp_store_relaxed(&stats->time_enabled, count->time_enabled);
     if (cp__perf_has_lost_count)
-        cp__ring_note_lost_from_handler(m, slot, count->lost);
+        cp__ring_add_lost_from_handler(m, slot, count->lost - last->lost);
+    *last = *count;
 }
 
-static int slot_of_from_handler(const struct cp__m *m, uint64_t perf_id)
+/* The slot of the event that a record names, and which of the slot's it is; -1: of a handle that is gone. */
+static int slot_of_from_handler(const struct cp__m *m, uint64_t id, int *which)
 {
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         const struct cp__handle *handle = &m->handles[slot];
 
-        if (handle->seq != 0 && handle->kind != CP_EVENT_TIMER && handle->perf_id == perf_id)
-            return slot;
+        for (int i = 0; i < handle->n_events; i++) {
+            if (handle->seq != 0 && handle->events[i].id == id) {
+                *which = i;
+                return slot;
+            }
+        }
     }
     return -1;
 }
@@ -219,19 +225,20 @@ static bool has_detail(const struct cp__handle *handle)
 static void sample_from_handler(struct cp__m *m, const struct record *record,
                                 const struct perf_event_header *header, struct cp__moment *moment)
 {
-    int slot = slot_of_from_handler(m, word_from_handler(record, 1));
+    int which;
+    int slot = slot_of_from_handler(m, word_from_handler(record, 1), &which);
     struct cp__count count;
     uint64_t periods;
     uint32_t at;
 
     if (slot < 0)
-        return; /* of a handle that is gone */
+        return;
     at = m->handles[slot].layout.count;
     count = (struct cp__count){.value = word_from_handler(record, at),
                                .time_enabled = word_from_handler(record, at + 1),
                                .time_running = word_from_handler(record, at + 2),
                                .lost = cp__perf_has_lost_count ? word_from_handler(record, at + 3) : 0};
-    cp__ring_note_count_from_handler(m, slot, &count);
+    cp__ring_note_count_from_handler(m, slot, which, &count);
     periods = periods_from_handler(&m->handles[slot], count.value);
     cp_add_single_writer(&m->stats[slot].overruns, periods - 1);
     if ((periods - 1) * m->handles[slot].period > STALL_NS) {
@@ -248,17 +255,18 @@ static void sample_from_handler(struct cp__m *m, const struct record *record,
 /* The kernel counts such losses for the ring as a whole, and names whichever event writes to it next. */
 static void lost_from_handler(struct cp__m *m, const struct record *record)
 {
-    int slot = slot_of_from_handler(m, word_from_handler(record, 1));
+    int which;
+    int slot = slot_of_from_handler(m, word_from_handler(record, 1), &which);
 
     if (slot >= 0 && !cp__perf_has_lost_count)
-        cp__ring_note_lost_from_handler(m, slot,
-                                        cp_load_relaxed(&m->stats[slot].lost) + word_from_handler(record, 2));
+        cp__ring_add_lost_from_handler(m, slot, word_from_handler(record, 2));
 }
 
 static void record_from_handler(struct cp__m *m, const struct record *record,
                                 const struct perf_event_header *header, struct cp__moment *moment)
 {
     int slot;
+    int which;
 
     switch (header->type) {
     case PERF_RECORD_SAMPLE:
@@ -268,7 +276,7 @@ static void record_from_handler(struct cp__m *m, const struct record *record,
         lost_from_handler(m, record);
         break;
     case PERF_RECORD_THROTTLE: /* header, time, id, stream id */
-        slot = slot_of_from_handler(m, word_from_handler(record, 2));
+        slot = slot_of_from_handler(m, word_from_handler(record, 2), &which);
         if (slot >= 0)
             cp_add_single_writer(&m->stats[slot].throttled, 1);
         break;

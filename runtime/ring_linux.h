@@ -16,15 +16,9 @@ void cp__ring_leave_from_handler(struct cp__ring *ring);
 /* Records what the ring holds, or adds it to moment. */
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment);
 
-/* What read(2) of an event returns, and its records carry. */
-struct cp__count {
-    uint64_t value;
-    uint64_t time_enabled;
-    uint64_t time_running;
-    uint64_t lost; /* records of this event that found the ring full; where the kernel tells */
-};
-void cp__ring_note_count_from_handler(struct cp__m *m, int slot, const struct cp__count *count);
-/* So many of the slot's periods have been lost since its start. */
-void cp__ring_note_lost_from_handler(struct cp__m *m, int slot, uint64_t lost);
+/* What event number which of the slot has counted so far. */
+void cp__ring_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count);
+/* So many more of the slot's periods have been lost. */
+void cp__ring_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost);
 
 #endif

@@ -36,7 +36,8 @@ static struct ring *new_ring(enum cp_event_kind kind)
         .page = ring->page, .words = ring->data, .n_words = size / sizeof *ring->data, .fd = -1};
     ring->m.handles[SLOT] = (struct cp__handle){.seq = 1,
                                                 .period = PERIOD,
-                                                .perf_id = ID,
+                                                .events = {{.id = ID}},
+                                                .n_events = 1,
                                                 .layout.count = COUNT,
                                                 .fd = 100,
                                                 .kind = kind,

@@ -22,6 +22,8 @@
 static struct {
     unsigned most_precise;       /* levels of precise_ip above it are refused */
     unsigned silent_from;        /* from this level on events count and deliver no sample; 0: none are */
+    unsigned kinds;              /* of cores; every thread is on one of the first kind */
+    unsigned refuses_kind;       /* of which no event opens */
     bool never_happens;          /* no event happens */
     bool knows_idle;             /* exclude_idle is not refused */
     struct perf_event_attr last; /* what was asked for last */
@@ -37,10 +39,27 @@ __attribute__((constructor)) static void find_syscall(void)
     *(void **)&real_syscall = dlsym(RTLD_NEXT, "syscall");
 }
 
+/* The kinds of cores are PMUs number STUB_TYPE + 1 and so on. */
+#define STUB_TYPE 1000
+
+/* 0: none was named. */
+static unsigned stub_kind(const struct perf_event_attr *attr)
+{
+    uint64_t type = attr->type == PERF_TYPE_HARDWARE ? attr->config >> 32 : attr->type;
+
+    return type > STUB_TYPE ? (unsigned)type - STUB_TYPE : 0;
+}
+
 static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, long group, long flags)
 {
     struct perf_event_attr attr = *asked;
 
+    unsigned kind = stub_kind(asked);
+
+    if (kind > stub_pmu.kinds || (kind != 0 && kind == stub_pmu.refuses_kind)) {
+        errno = ENOENT;
+        return -1;
+    }
     if (asked->precise_ip > stub_pmu.most_precise || (asked->exclude_idle && !stub_pmu.knows_idle)) {
         errno = EOPNOTSUPP;
         return -1;
@@ -48,7 +67,8 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
     stub_pmu.last = *asked;
     stub_pmu.opened++;
     attr.type = PERF_TYPE_SOFTWARE;
-    attr.config = stub_pmu.never_happens ? PERF_COUNT_SW_EMULATION_FAULTS : PERF_COUNT_SW_TASK_CLOCK;
+    attr.config =
+        stub_pmu.never_happens || kind > 1 ? PERF_COUNT_SW_EMULATION_FAULTS : PERF_COUNT_SW_TASK_CLOCK;
     if (stub_pmu.silent_from != 0 && asked->precise_ip >= stub_pmu.silent_from)
         attr.sample_period = (uint64_t)1 << 40;
     attr.precise_ip = 0;
@@ -67,7 +87,7 @@ long syscall(long number, ...)
     if (number == SYS_perf_event_open) {
         const struct perf_event_attr *attr = (const struct perf_event_attr *)a[0];
 
-        if (attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_RAW)
+        if (attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_RAW || attr->type > STUB_TYPE)
             return stub_open(attr, a[1], a[2], a[3], a[4]);
     }
     return real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);

@@ -1,0 +1,68 @@
+#include "core_pmu_linux.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct cp__core_pmus cp__core_pmus;
+
+/* A core PMU says which CPUs it is of; all others say on which to open them ("cpumask"), or nothing. */
+static bool read_type(const char *devices, const char *name, uint32_t *type)
+{
+    char path[512];
+    FILE *file;
+    bool found;
+
+    snprintf(path, sizeof path, "%s/%s/cpus", devices, name);
+    if (access(path, R_OK) < 0)
+        return false;
+    snprintf(path, sizeof path, "%s/%s/type", devices, name);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    found = fscanf(file, "%u", type) == 1;
+    fclose(file);
+    return found;
+}
+
+static int by_type(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+void cp__core_pmus_find(const char *devices, struct cp__core_pmus *found)
+{
+    DIR *directory = opendir(devices);
+    const struct dirent *entry;
+
+    *found = (struct cp__core_pmus){.n = 0};
+    if (directory == NULL)
+        return;
+    while (found->n < CP__CORE_PMUS && (entry = readdir(directory)) != NULL)
+        found->n += read_type(devices, entry->d_name, &found->types[found->n]);
+    closedir(directory);
+    qsort(found->types, (size_t)found->n, sizeof found->types[0], by_type);
+    if (found->n == 1)
+        found->n = 0;
+}
+
+bool cp__core_pmu_attr_from_handler(struct perf_event_attr *attr, int i)
+{
+    uint64_t type = cp__core_pmus.types[i];
+
+    switch (attr->type) {
+    case PERF_TYPE_HARDWARE:
+    case PERF_TYPE_HW_CACHE:
+        attr->config |= type << 32; /* PERF_PMU_TYPE_SHIFT, Linux 5.13 */
+        return true;
+    case PERF_TYPE_RAW:
+        attr->type = (uint32_t)type;
+        return true;
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,27 @@
+/*
+ * Processors whose cores are of several kinds (Intel's performance and efficiency cores, Arm's big and little
+ * ones) have a PMU for each kind. An event that is opened on one counts nothing while its thread is on a core
+ * of another kind, so such events are opened on each.
+ */
+#ifndef COUNTERPOINT_RUNTIME_CORE_PMU_LINUX_H
+#define COUNTERPOINT_RUNTIME_CORE_PMU_LINUX_H
+
+#include <linux/perf_event.h>
+
+#include "m.h"
+
+struct cp__core_pmus {
+    int n; /* 0 where all cores are of one kind */
+    uint32_t types[CP__CORE_PMUS];
+};
+
+/* Set before the first M. */
+extern struct cp__core_pmus cp__core_pmus;
+
+/* What a folder as /sys/bus/event_source/devices says. */
+void cp__core_pmus_find(const char *devices, struct cp__core_pmus *found);
+
+/* Turns attr to the i-th kind's PMU; false where what it asks for is no matter of kinds. */
+bool cp__core_pmu_attr_from_handler(struct perf_event_attr *attr, int i);
+
+#endif

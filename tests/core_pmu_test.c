@@ -1,0 +1,142 @@
+/* Processors with several kinds of cores, each with a PMU of its own; a stub plays them. */
+#include "burn.h"
+#include "resources.h"
+#include "runtime/core_pmu_linux.h"
+#include "stub_pmu.h"
+
+#include <sys/stat.h>
+
+/* ---- Finding them ---------------------------------------------------------------------------- */
+
+static void put(const char *devices, const char *name, const char *file, const char *text)
+{
+    char path[300];
+    FILE *out;
+
+    snprintf(path, sizeof path, "%s/%s", devices, name);
+    mkdir(path, 0755);
+    snprintf(path, sizeof path, "%s/%s/%s", devices, name, file);
+    out = fopen(path, "w");
+    CHECK(out != NULL);
+    fputs(text, out);
+    fclose(out);
+}
+
+CP_TEST(kinds_are_found)
+{
+    const char *devices = test_dir();
+    struct cp__core_pmus found = {.n = 7};
+
+    cp__core_pmus_find("/nowhere", &found);
+    CHECK_EQ(found.n, 0);
+    put(devices, "software", "type", "1\n");
+    put(devices, "uncore_imc", "type", "12\n");
+    put(devices, "uncore_imc", "cpumask", "0\n");
+    cp__core_pmus_find(devices, &found);
+    CHECK_EQ(found.n, 0);
+    put(devices, "cpu_core", "type", "4\n");
+    put(devices, "cpu_core", "cpus", "0-3\n");
+    cp__core_pmus_find(devices, &found);
+    CHECK_EQ(found.n, 0); /* one kind is no matter of kinds */
+    put(devices, "cpu_atom", "type", "10\n");
+    put(devices, "cpu_atom", "cpus", "4-7\n");
+    cp__core_pmus_find(devices, &found);
+    CHECK_EQ(found.n, 2);
+    CHECK_EQ(found.types[0], 4);
+    CHECK_EQ(found.types[1], 10);
+    for (char name[] = "more_a"; name[5] < 'f'; name[5]++) {
+        put(devices, name, "type", "20\n");
+        put(devices, name, "cpus", "8\n");
+    }
+    cp__core_pmus_find(devices, &found);
+    CHECK_EQ(found.n, CP__CORE_PMUS);
+}
+
+/* ---- Sampling on them ------------------------------------------------------------------------ */
+
+static struct cp_slot_stats sample_by(const char *name, uint64_t period)
+{
+    struct cp_slot_request made = request(name, period);
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    uint64_t ns = 50 * MS;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late: what they count means nothing");
+    start_profile(&profile, &made, 1);
+    run_attached(&worker, body_a, &ns);
+    stop_profile(&profile);
+    CHECK_EQ(profile.seen[0].weight, profile.stats[0].samples);
+    CHECK_EQ(profile.stats[0].lost, 0);
+    CHECK_EQ(profile.stats[0].foreign, 0);
+    CHECK(profile.stats[0].count > ns / 2);
+    CHECK((double)profile.stats[0].samples >= 0.9 * periods_of(&profile, 0, period) - 1);
+    CHECK((double)profile.stats[0].samples <= periods_of(&profile, 0, period) + 1);
+    return profile.stats[0];
+}
+
+static void two_kinds(void)
+{
+    cp__m_prepare();
+    stub_pmu.kinds = 2;
+    cp__core_pmus = (struct cp__core_pmus){.n = 2, .types = {STUB_TYPE + 1, STUB_TYPE + 2}};
+}
+
+CP_TEST(an_event_is_opened_on_every_kind)
+{
+    const char *const names[] = {"cycles", "r1c2"};
+
+    two_kinds();
+    sample_by("cycles", 300000); /* what is made once */
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        struct resources before = resources_now(), after;
+
+        stub_pmu.opened = 0;
+        sample_by(names[i], 300000);
+        CHECK_EQ(stub_pmu.opened, 4); /* two at the start, to try, and two on the M */
+        sample_by(names[i], 100000);  /* pausing */
+        after = resources_now();
+        check_resources(&after, &before, 0);
+    }
+}
+
+/* An event that only one kind has is sampled there. */
+CP_TEST(a_kind_may_refuse)
+{
+    two_kinds();
+    stub_pmu.refuses_kind = 2;
+    stub_pmu.opened = 0;
+    sample_by("cycles", 300000);
+    CHECK_EQ(stub_pmu.opened, 2);
+}
+
+/* Kernels that cannot be told the kind get the event without. */
+CP_TEST(kinds_may_be_unknown_to_the_kernel)
+{
+    two_kinds();
+    stub_pmu.kinds = 0;
+    stub_pmu.opened = 0;
+    sample_by("cycles", 300000);
+    CHECK_EQ(stub_pmu.opened, 2);
+    CHECK_EQ(stub_pmu.last.config, PERF_COUNT_HW_CPU_CYCLES);
+}
+
+CP_TEST(the_kernels_own_events_are_no_matter_of_kinds)
+{
+    two_kinds();
+    stub_pmu.opened = 0;
+    sample_by("taskClock", 300000);
+    CHECK_EQ(stub_pmu.opened, 0);
+}
+
+/* While a thread is on one kind of core its events on the others are enabled and do not run: so times of
+ * running add up and times of being enabled do not. The stub's run both, all the time. */
+CP_TEST(times_of_running_add_up)
+{
+    struct cp_slot_stats stats;
+
+    two_kinds();
+    stats = sample_by("cycles", 300000);
+    CHECK(10 * stats.time_running > 18 * stats.time_enabled);
+    CHECK(10 * stats.time_running < 22 * stats.time_enabled);
+}
