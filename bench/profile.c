@@ -136,7 +136,7 @@ static double write_out(struct cp__profile *profile)
 
     peak = 0;
     written = 0;
-    if (cp__profile_write(profile, &meta, &w, NULL) < 0)
+    if (cp__profile_resolve(profile, NULL) < 0 || cp__profile_encode(profile, &meta, &w, NULL) < 0)
         fail("cannot write");
     return now() - start;
 }

@@ -297,15 +297,13 @@ int cp__profile_add_named(struct cp__profile *p, const char *frame, uint64_t wei
     return fold(p, &key, weight);
 }
 
-/* ---- Writing --------------------------------------------------------------------------------- */
+/* ---- Resolving ------------------------------------------------------------------------------- */
 
-int cp__profile_write(struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
-                      struct cp_error *err)
+int cp__profile_resolve(struct cp__profile *profile, struct cp_error *err)
 {
-    if (note_mappings(profile) < 0 || cp__profile_resolve(profile) < 0)
-        return cp__error(
-            err, -ENOMEM,
-            "The profile could not be written: not enough memory to look up function names. It is "
-            "kept, and can be written when memory is free.");
-    return cp__profile_encode(profile, meta, w, err);
+    if (note_mappings(profile) == 0 && cp__profile_look_up(profile) == 0)
+        return 0;
+    return cp__error(err, -ENOMEM,
+                     "The profile could not be written: not enough memory to look up function names. It is "
+                     "kept, and can be written when memory is free.");
 }

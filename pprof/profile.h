@@ -20,7 +20,7 @@ struct cp__profile_meta {
     size_t n_comments;
 };
 
-/* -ENOMEM or 0. Notes the mappings of the process as they are now; so does cp__profile_write(). */
+/* -ENOMEM or 0. Notes the mappings of the process as they are now; so does cp__profile_resolve(). */
 int cp__profile_new(struct cp__profile **profile);
 void cp__profile_free(struct cp__profile *profile);
 
@@ -30,9 +30,13 @@ int cp__profile_add(struct cp__profile *profile, const struct cp_sample *sample)
  * Readers take (...) and <...> in a name for C++ and cut them out. */
 int cp__profile_add_named(struct cp__profile *profile, const char *frame, uint64_t weight);
 
-/* Encodes the profile, gzipped, to w (ops->write only). May be called more than once; without samples in
- * between it writes the same bytes again. Errors: the writer's, -ENOMEM; nothing is lost then. */
-int cp__profile_write(struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
-                      struct cp_error *err);
+/* Finds out what the frames are that came in since the last call. -ENOMEM, and nothing is lost, or 0. */
+int cp__profile_resolve(struct cp__profile *profile, struct cp_error *err);
+
+/* Encodes the profile as it was resolved last, gzipped, to w (ops->write only), with a fixed amount of
+ * memory. May be called more than once; without samples in between both calls together write the same bytes
+ * again. Errors: the writer's, -ENOMEM; nothing is lost then. */
+int cp__profile_encode(const struct cp__profile *profile, const struct cp__profile_meta *meta,
+                       struct cp_writer *w, struct cp_error *err);
 
 #endif

@@ -90,11 +90,7 @@ struct cp__mapping_use {
     bool has_inlining;
 };
 
-/* Resolves what was not resolved before. -ENOMEM or 0. */
-int cp__profile_resolve(struct cp__profile *profile);
-
-/* Writes a resolved profile, with a fixed amount of memory. Errors as cp__profile_write(). */
-int cp__profile_encode(const struct cp__profile *profile, const struct cp__profile_meta *meta,
-                       struct cp_writer *w, struct cp_error *err);
+/* Looks up what was not looked up before, in the mappings that are known. -ENOMEM or 0. */
+int cp__profile_look_up(struct cp__profile *profile);
 
 #endif

@@ -143,7 +143,7 @@ static void say_losses(struct comments *comments, const struct cp__part *part,
 /* ---- Writing --------------------------------------------------------------------------------- */
 
 /* A write to a pipe that nobody reads is an error to report, not a reason to kill the program. */
-static int write_without_sigpipe(struct cp__profile *profile, const struct cp__profile_meta *meta,
+static int write_without_sigpipe(const struct cp__profile *profile, const struct cp__profile_meta *meta,
                                  struct cp_writer *w, struct cp_error *err)
 {
     const struct timespec now = {0, 0};
@@ -154,7 +154,7 @@ static int write_without_sigpipe(struct cp__profile *profile, const struct cp__p
     sigaddset(&pipe_only, SIGPIPE); /* blocked on this thread, as all are: see cp__thread_start() */
     result = w->ops->begin == NULL ? 0 : w->ops->begin(w);
     if (result == 0)
-        result = cp__profile_write(profile, meta, w, err);
+        result = cp__profile_encode(profile, meta, w, err);
     if (w->ops->end != NULL && (w->fd >= 0 || w->ops->begin == NULL)) {
         int ended = w->ops->end(w);
 
@@ -180,7 +180,10 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
                                     .time_ns = session->time_ns,
                                     .duration_ns = session->duration_ns,
                                     .comments = comments.list};
+    int result = cp__profile_resolve(part->profile, err);
 
+    if (result < 0)
+        return result;
     say_engine(&comments, part, stats);
     say_rate(&comments, part, stats);
     say_losses(&comments, part, stats);

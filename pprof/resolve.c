@@ -221,7 +221,7 @@ static int number_mappings(struct cp__profile *p)
     return 0;
 }
 
-int cp__profile_resolve(struct cp__profile *p)
+int cp__profile_look_up(struct cp__profile *p)
 {
     size_t known = p->uses_capacity;
 

@@ -43,10 +43,10 @@ CP_TEST_TIMEOUT(memory_does_not_grow_with_the_file, 60)
     CHECKF((full - before) / n < 2 * (4 * MANY_DEPTH + 2 * 32 + 2 * 16), "%zu bytes a stack",
            (full - before) / n);
 
-    CHECK_EQ(cp__profile_write(profile, &cpu_meta, &w, NULL), 0); /* looks addresses up, too */
+    CHECK_EQ(write_to(profile, &w, &cpu_meta, NULL), 0); /* looks addresses up, too */
     full = in_use();
     peak = written = 0;
-    CHECK_EQ(cp__profile_write(profile, &cpu_meta, &w, NULL), 0);
+    CHECK_EQ(write_to(profile, &w, &cpu_meta, NULL), 0);
     CHECKF(peak - full < 400000, "%zu bytes for a file of %zu", peak - full, written);
     CHECKF(written > 10 * (peak - full), "the file is too small to tell: %zu", written);
     CHECK(in_use() <= full + 4096); /* what the allocator keeps back for the thread counts as in use */
@@ -193,7 +193,7 @@ static bool write_without_memory(struct cp__profile *profile, unsigned first, bo
 
     CHECK_EQ(CP__RESERVE(f.got.data, f.got.capacity, expected.size), 0);
     fail_calls(first, once ? first : UINT_MAX);
-    result = cp__profile_write(profile, &cpu_meta, &w, &err);
+    result = write_to(profile, &w, &cpu_meta, &err);
     failed = have_failed();
     CHECK(result == 0 || (failed && result == -ENOMEM && strstr(err.message, "emory") != NULL));
     CHECK(result != 0 ||

@@ -282,7 +282,7 @@ static void check_failure(struct cp__profile *profile, const struct cp_memory *e
     struct cp_writer w = {.ops = &failing_ops, .context = &f};
     struct cp_error err = {0};
 
-    CHECK_EQ(cp__profile_write(profile, &cpu_meta, &w, &err), error);
+    CHECK_EQ(write_to(profile, &w, &cpu_meta, &err), error);
     CHECK_EQ(err.code, error);
     CHECK_CONTAINS(err.message, strerror(-error));
     CHECK_CONTAINS(err.message, "test's writer");
@@ -334,7 +334,7 @@ CP_TEST(full_disk_is_told)
 
     if (w.fd < 0)
         SKIP("There is no /dev/full here.");
-    CHECK_EQ(cp__profile_write(profile, &cpu_meta, &w, &err), -ENOSPC);
+    CHECK_EQ(write_to(profile, &w, &cpu_meta, &err), -ENOSPC);
     CHECK_STR(err.message,
               "The profile could not be written to the file: No space left on device. It is kept, and can "
               "be written again.");

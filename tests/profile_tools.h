@@ -42,6 +42,15 @@ static const struct cp__profile_meta cpu_meta = {
     .duration_ns = 2000000000,
 };
 
+/* Resolves and encodes. */
+static inline int write_to(struct cp__profile *profile, struct cp_writer *w,
+                           const struct cp__profile_meta *meta, struct cp_error *err)
+{
+    int result = cp__profile_resolve(profile, err);
+
+    return result < 0 ? result : cp__profile_encode(profile, meta, w, err);
+}
+
 static inline ssize_t tools_write(struct cp_writer *w, const void *data, size_t size)
 {
     ssize_t n = write(w->fd, data, size);
@@ -61,7 +70,7 @@ static inline const char *write_profile(struct cp__profile *profile, const struc
     snprintf(path, sizeof path, "%s/%s.pb.gz", test_dir(), name);
     w.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     CHECK(w.fd >= 0);
-    CHECKF(cp__profile_write(profile, meta, &w, &err) == 0, "%s", err.message);
+    CHECKF(write_to(profile, &w, meta, &err) == 0, "%s", err.message);
     close(w.fd);
     return path;
 }
@@ -139,7 +148,7 @@ static inline struct cp_memory whole(struct cp__profile *profile, size_t chunk)
     struct failing f = {.fails_at = SIZE_MAX, .chunk = chunk};
     struct cp_writer w = {.ops = &failing_ops, .context = &f};
 
-    CHECK_EQ(cp__profile_write(profile, &cpu_meta, &w, NULL), 0);
+    CHECK_EQ(write_to(profile, &w, &cpu_meta, NULL), 0);
     return f.got;
 }
 
