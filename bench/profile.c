@@ -132,11 +132,12 @@ static double write_out(struct cp__profile *profile)
     static const struct cp_writer_ops ops = {.what = "bench", .write = count};
     struct cp__profile_meta meta = {.sample_type = "cpu", .sample_unit = "nanoseconds", .period = 100000};
     struct cp_writer w = {.ops = &ops};
+    struct cp__profile_findings findings;
     double start = now();
 
     peak = 0;
     written = 0;
-    if (cp__profile_resolve(profile, NULL) < 0 || cp__profile_encode(profile, &meta, &w, NULL) < 0)
+    if (cp__profile_resolve(profile, &findings, NULL) < 0 || cp__profile_encode(profile, &meta, &w, NULL) < 0)
         fail("cannot write");
     return now() - start;
 }

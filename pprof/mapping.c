@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "symbol_kernel.h"
 #include "table.h"
 
 static void mapping_free(struct cp__mapping *mapping)
@@ -29,7 +30,8 @@ size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address)
     size_t i;
 
     for (i = 0; i < mappings->n; i++)
-        if (address >= mappings->items[i].start && address < mappings->items[i].limit)
+        if (!mappings->items[i].kernel && address >= mappings->items[i].start &&
+            address < mappings->items[i].limit)
             break;
     return i;
 }
@@ -65,6 +67,22 @@ static int append(struct cp__mappings *mappings, const struct cp__mapping *mappi
     if (CP__RESERVE(mappings->items, mappings->capacity, mappings->n + 1) < 0)
         return -ENOMEM;
     mappings->items[mappings->n++] = *mapping;
+    return 0;
+}
+
+int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, size_t *number)
+{
+    struct cp__mapping kernel = {.start = CP__KERNEL_START, .limit = UINT64_MAX, .kernel = true};
+
+    name = name[0] != '\0' ? name : "[kernel.kallsyms]";
+    for (*number = 0; *number < mappings->n; ++*number)
+        if (mappings->items[*number].kernel && strcmp(mappings->items[*number].file, name) == 0)
+            return 0;
+    kernel.file = strdup(name);
+    if (kernel.file == NULL || append(mappings, &kernel) < 0) {
+        free(kernel.file);
+        return -ENOMEM;
+    }
     return 0;
 }
 

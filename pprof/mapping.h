@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An executable mapping of this process. */
+/* An executable mapping of this process, or the kernel or a module of it. Where in its half of the address
+ * space those lie nobody needs to know, so each has all of it: profiles of one boot can be added up. */
 struct cp__mapping {
     uint64_t start;
     uint64_t limit;
@@ -15,6 +16,7 @@ struct cp__mapping {
     char *build_id;  /* in hexadecimal digits; NULL: unknown */
     bool deleted;    /* another file may have taken the file's name */
     bool main;       /* the program's own */
+    bool kernel;     /* "[kernel.kallsyms]" or "[MODULE]", perf's names */
 };
 
 /*
@@ -31,8 +33,10 @@ struct cp__mappings {
 /* Adds the mappings that are there now and not known yet. -ENOMEM, or why /proc/self/maps cannot be
  * read, or 0. Takes the dynamic linker's lock for a moment. */
 int cp__mappings_note(struct cp__mappings *mappings);
-/* The number of the mapping that an address is in; mappings->n where it is in none. */
+/* The number of the process's mapping that an address is in; mappings->n where it is in none. */
 size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address);
+/* Finds or adds that of the kernel (name "") or of a module ("[MODULE]"). -ENOMEM or 0. */
+int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, size_t *number);
 void cp__mappings_free(struct cp__mappings *mappings);
 
 #endif

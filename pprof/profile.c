@@ -6,6 +6,7 @@
 
 #include "profile_data.h"
 #include "runtime/error.h"
+#include "symbol_kernel.h"
 
 /* A sample as it is stored: what may stand at its outer end has a name and no address. */
 enum { MAX_NAMED = 4, MAX_DEPTH = CP_MAX_FRAMES + MAX_NAMED };
@@ -44,6 +45,7 @@ int cp__profile_new(struct cp__profile **profile)
 
     if (p == NULL)
         return -ENOMEM;
+    p->kallsyms = "/proc/kallsyms";
     if (note_mappings(p) < 0 || cp__strings_add(&p->strings, "", &empty) < 0) {
         cp__profile_free(p);
         return -ENOMEM;
@@ -163,7 +165,8 @@ static uint32_t find_frame(struct cp__profile *p, const struct cp__frame_key *ke
     while (cp__table_next(&p->frame_table, hash, &at, &number))
         if (same_frame(&p->frames[number], key))
             return number;
-    if (key->name == 0 && cp__mappings_find(&p->mappings, key->address) == p->mappings.n &&
+    if (key->name == 0 && key->address < CP__KERNEL_START &&
+        cp__mappings_find(&p->mappings, key->address) == p->mappings.n &&
         now_ns() - p->noted_ns >= NOTE_INTERVAL_NS)
         note_mappings(p); /* it will be tried again when the profile is written */
     number = (uint32_t)p->n_frames++;
@@ -268,6 +271,12 @@ static int append_flags(struct cp__profile *p, struct key *key, const struct cp_
     return result;
 }
 
+/* The kernel's innermost frame is an instruction, and so is the program's. */
+static bool is_return(const struct cp_sample *sample, uint32_t i)
+{
+    return i > 0 && i != sample->kernel_depth;
+}
+
 int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
 {
     struct key key;
@@ -276,7 +285,7 @@ int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
 
     key.depth = sample->depth < CP_MAX_FRAMES ? sample->depth : CP_MAX_FRAMES;
     for (i = 0; i < key.depth; i++)
-        key.frames[i] = (struct cp__frame_key){.address = sample->frames[i] - (i > 0)};
+        key.frames[i] = (struct cp__frame_key){.address = sample->frames[i] - is_return(sample, i)};
     key.labels = find_labels(p, sample->labels);
     is_new = key.labels > p->n_label_sets;
     if (append_flags(p, &key, sample) < 0 || (is_new && reserve_labels(p) < 0) ||
@@ -299,10 +308,13 @@ int cp__profile_add_named(struct cp__profile *p, const char *frame, uint64_t wei
 
 /* ---- Resolving ------------------------------------------------------------------------------- */
 
-int cp__profile_resolve(struct cp__profile *profile, struct cp_error *err)
+int cp__profile_resolve(struct cp__profile *profile, struct cp__profile_findings *findings,
+                        struct cp_error *err)
 {
-    if (note_mappings(profile) == 0 && cp__profile_look_up(profile) == 0)
+    if (note_mappings(profile) == 0 && cp__profile_look_up(profile) == 0) {
+        *findings = profile->findings;
         return 0;
+    }
     return cp__error(err, -ENOMEM,
                      "The profile could not be written: not enough memory to look up function names. It is "
                      "kept, and can be written when memory is free.");

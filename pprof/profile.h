@@ -30,8 +30,14 @@ int cp__profile_add(struct cp__profile *profile, const struct cp_sample *sample)
  * Readers take (...) and <...> in a name for C++ and cut them out. */
 int cp__profile_add_named(struct cp__profile *profile, const char *frame, uint64_t weight);
 
+/* What came to light about the profile as a whole. */
+struct cp__profile_findings {
+    char kernel[256]; /* why kernel frames have no names, and what to do; "": they have, or there are none */
+};
+
 /* Finds out what the frames are that came in since the last call. -ENOMEM, and nothing is lost, or 0. */
-int cp__profile_resolve(struct cp__profile *profile, struct cp_error *err);
+int cp__profile_resolve(struct cp__profile *profile, struct cp__profile_findings *findings,
+                        struct cp_error *err);
 
 /* Encodes the profile as it was resolved last, gzipped, to w (ops->write only), with a fixed amount of
  * memory. May be called more than once; without samples in between both calls together write the same bytes

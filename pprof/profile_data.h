@@ -77,6 +77,8 @@ struct cp__profile {
     struct cp__mapping_use *uses; /* one for each mapping */
     size_t uses_capacity;
     struct cp__strings strings; /* the first is "" */
+    struct cp__profile_findings findings;
+    const char *kallsyms; /* where the kernel's symbols are read; the tests have some of their own */
 };
 
 /* What the file says of a mapping. */

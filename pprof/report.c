@@ -180,13 +180,16 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
                                     .time_ns = session->time_ns,
                                     .duration_ns = session->duration_ns,
                                     .comments = comments.list};
-    int result = cp__profile_resolve(part->profile, err);
+    struct cp__profile_findings findings;
+    int result = cp__profile_resolve(part->profile, &findings, err);
 
     if (result < 0)
         return result;
     say_engine(&comments, part, stats);
     say_rate(&comments, part, stats);
     say_losses(&comments, part, stats);
+    if (findings.kernel[0] != '\0')
+        say(&comments, "%s", findings.kernel);
     meta.n_comments = comments.n;
     return write_without_sigpipe(part->profile, &meta, w, err);
 }

@@ -4,6 +4,7 @@
 
 #include "profile_data.h"
 #include "symbol.h"
+#include "symbol_kernel.h"
 
 /* ---- Lines and functions --------------------------------------------------------------------- */
 
@@ -69,18 +70,40 @@ static int resolve_name(struct cp__profile *p, struct cp__frame *frame)
     return 0;
 }
 
+/* Makes room for what the file says of each mapping. */
+static int reserve_uses(struct cp__profile *p)
+{
+    size_t known = p->uses_capacity;
+
+    if (CP__RESERVE(p->uses, p->uses_capacity, p->mappings.n) < 0)
+        return -ENOMEM;
+    memset(p->uses + known, 0, (p->uses_capacity - known) * sizeof *p->uses);
+    return 0;
+}
+
 /* ---- One mapping ----------------------------------------------------------------------------- */
 
-/* Frames that lie in one mapping, in order of address. */
+/* Frames that lie in one mapping, or in the kernel, in order of address. */
 struct batch {
     struct cp__profile *profile;
     struct cp__mapping_use *use;
     struct unresolved {
         uint64_t address;
-        uint32_t mapping;
+        uint32_t mapping; /* KERNEL: which one is seen when it is looked up */
         uint32_t frame;
     } * frames;
 };
+enum { KERNEL = INT32_MAX };
+
+static uint64_t *list_addresses(const struct unresolved *frames, size_t n)
+{
+    uint64_t *addresses = malloc(n * sizeof *addresses);
+    size_t i;
+
+    for (i = 0; i < n && addresses != NULL; i++)
+        addresses[i] = frames[i].address;
+    return addresses;
+}
 
 static int take_answer(void *context, size_t i, const struct cp__symbol_line *lines, size_t n,
                        bool is_inlining_known)
@@ -101,15 +124,13 @@ static int take_answer(void *context, size_t i, const struct cp__symbol_line *li
 static int resolve_batch(struct batch *batch, size_t n)
 {
     struct cp__profile *p = batch->profile;
-    uint64_t *addresses = malloc(n * sizeof *addresses);
+    uint64_t *addresses = list_addresses(batch->frames, n);
     uint32_t mapping = batch->frames[0].mapping;
     int result;
     size_t i;
 
     if (addresses == NULL)
         return -ENOMEM;
-    for (i = 0; i < n; i++)
-        addresses[i] = batch->frames[i].address;
     batch->use = &p->uses[mapping];
     result = cp__symbolise(&p->mappings.items[mapping], addresses, n, take_answer, batch);
     for (i = 0; i < n && result == 0; i++) {
@@ -117,6 +138,57 @@ static int resolve_batch(struct batch *batch, size_t n)
         p->frames[batch->frames[i].frame].mapping = mapping + 1;
     }
     free(addresses);
+    return result;
+}
+
+/* ---- The kernel ------------------------------------------------------------------------------ */
+
+static int place_in_kernel(struct cp__profile *p, struct cp__frame *frame, const char *module)
+{
+    size_t number;
+
+    if (cp__mappings_add_kernel(&p->mappings, module, &number) < 0 || reserve_uses(p) < 0)
+        return -ENOMEM;
+    frame->mapping = (uint32_t)number + 1;
+    return 0;
+}
+
+static int take_kernel_answer(void *context, size_t i, const char *name, const char *module)
+{
+    struct batch *batch = context;
+    struct cp__frame *frame = &batch->profile->frames[batch->frames[i].frame];
+    const struct cp__symbol_line line = {.function = name};
+
+    if (place_in_kernel(batch->profile, frame, module) < 0)
+        return -ENOMEM;
+    batch->profile->uses[frame->mapping - 1].has_functions = true;
+    return add_lines(batch->profile, frame, &line, 1);
+}
+
+/* Frames that find no names because the kernel does not show them may find them the next time. */
+static int resolve_kernel(struct batch *batch, size_t n)
+{
+    struct cp__profile *p = batch->profile;
+    uint64_t *addresses = list_addresses(batch->frames, n);
+    struct cp__frame *frame;
+    int result = -ENOMEM;
+    bool is_final;
+    size_t i;
+
+    if (addresses != NULL)
+        result = cp__kernel_symbolise(p->kallsyms, addresses, n, take_kernel_answer, batch);
+    free(addresses);
+    if (result == -ENOMEM)
+        return result;
+    is_final = result == 0;
+    if (!is_final)
+        cp__kernel_explain(result, p->findings.kernel, sizeof p->findings.kernel);
+    for (i = 0, result = 0; i < n && result == 0; i++) {
+        frame = &p->frames[batch->frames[i].frame];
+        frame->is_resolved = is_final;
+        if (frame->n_lines == 0)
+            result = place_in_kernel(p, frame, "");
+    }
     return result;
 }
 
@@ -149,7 +221,9 @@ static int list_unresolved(struct cp__profile *p, struct unresolved *list, size_
             continue;
         }
         mapping = cp__mappings_find(&p->mappings, frame->address);
-        if (mapping < p->mappings.n)
+        if (mapping == p->mappings.n && frame->address >= CP__KERNEL_START)
+            mapping = KERNEL;
+        if (mapping < p->mappings.n || mapping == KERNEL)
             list[(*n)++] = (struct unresolved){frame->address, (uint32_t)mapping, (uint32_t)i};
     }
     qsort(list, *n, sizeof *list, compare);
@@ -159,6 +233,7 @@ static int list_unresolved(struct cp__profile *p, struct unresolved *list, size_
 static int resolve_frames(struct cp__profile *p)
 {
     struct unresolved *list = malloc((p->n_frames + 1) * sizeof *list);
+    struct batch batch = {.profile = p};
     size_t n, first, end;
     int result;
 
@@ -168,7 +243,9 @@ static int resolve_frames(struct cp__profile *p)
     for (first = 0; first < n && result == 0; first = end) {
         for (end = first; end < n && list[end].mapping == list[first].mapping; end++)
             ;
-        result = resolve_batch(&(struct batch){.profile = p, .frames = list + first}, end - first);
+        batch.frames = list + first;
+        result = batch.frames->mapping == KERNEL ? resolve_kernel(&batch, end - first)
+                                                 : resolve_batch(&batch, end - first);
     }
     free(list);
     return result;
@@ -223,12 +300,8 @@ static int number_mappings(struct cp__profile *p)
 
 int cp__profile_look_up(struct cp__profile *p)
 {
-    size_t known = p->uses_capacity;
-
-    if (CP__RESERVE(p->uses, p->uses_capacity, p->mappings.n) < 0)
-        return -ENOMEM;
-    memset(p->uses + known, 0, (p->uses_capacity - known) * sizeof *p->uses);
-    if (resolve_frames(p) < 0 || resolve_labels(p) < 0 || number_mappings(p) < 0)
+    p->findings = (struct cp__profile_findings){0};
+    if (reserve_uses(p) < 0 || resolve_frames(p) < 0 || resolve_labels(p) < 0 || number_mappings(p) < 0)
         return -ENOMEM;
     return 0;
 }

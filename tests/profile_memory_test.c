@@ -221,4 +221,57 @@ CP_TEST(memory_ends_in_new_and_write)
     }
     cp__profile_free(profile);
 }
+
+/* A profile with kernel frames, whose symbols are in a file of the test's. */
+static struct cp__profile *new_with_kernel(void)
+{
+    static const uintptr_t frames[] = {0xffffffff81000010, 0xffffffffc0000011, 0x1000};
+    const struct cp_sample sample = {.weight = 1, .depth = 3, .kernel_depth = 2, .frames = frames};
+    struct cp__profile *profile = new_profile();
+    static char path[256];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/kallsyms", test_dir());
+    file = fopen(path, "w");
+    fputs("ffffffff81000000 T one\nffffffffc0000000 t two\t[module]\n", file);
+    fclose(file);
+    profile->kallsyms = path;
+    CHECK_EQ(cp__profile_add(profile, &sample), 0);
+    return profile;
+}
+
+static bool resolve_without_memory(unsigned first, bool once, const struct cp_memory *expected)
+{
+    struct cp__profile *profile = new_with_kernel();
+    struct cp__profile_findings findings;
+    struct cp_error err;
+    bool failed;
+    int result;
+
+    fail_calls(first, once ? first : UINT_MAX);
+    result = cp__profile_resolve(profile, &findings, &err);
+    failed = have_failed();
+    CHECK(result == 0 || (failed && result == -ENOMEM && strstr(err.message, "emory") != NULL));
+    if (result == 0)
+        CHECK_STR(findings.kernel, "");
+    check_same(profile, expected, SIZE_MAX);
+    cp__profile_free(profile);
+    return failed;
+}
+
+CP_TEST(memory_ends_among_kernel_frames)
+{
+    struct cp__profile *profile = new_with_kernel();
+    struct cp_memory expected = whole(profile, SIZE_MAX);
+    unsigned n;
+
+    CHECK_EQ(profile->n_functions, 2);
+    for (int once = 0; once < 2; once++) {
+        for (n = 1; resolve_without_memory(n, once, &expected); n++)
+            ;
+        CHECK(n > 10);
+    }
+    free(expected.data);
+    cp__profile_free(profile);
+}
 #endif

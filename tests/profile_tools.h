@@ -46,7 +46,8 @@ static const struct cp__profile_meta cpu_meta = {
 static inline int write_to(struct cp__profile *profile, struct cp_writer *w,
                            const struct cp__profile_meta *meta, struct cp_error *err)
 {
-    int result = cp__profile_resolve(profile, err);
+    struct cp__profile_findings findings;
+    int result = cp__profile_resolve(profile, &findings, err);
 
     return result < 0 ? result : cp__profile_encode(profile, meta, w, err);
 }
