@@ -156,6 +156,8 @@ static void put_samples(struct stream *s, const struct cp__profile *p, uint64_t 
 
         for (i = 0; i < stack->depth; i++)
             scratch->ids[i] = (uint64_t)p->stack_frames[stack->first + i] + 1;
+        if (cp__stack_is_precise(p, stack))
+            scratch->ids[0] = stack->ip;
         sample.n_location_id = stack->depth;
         sample.location_id = scratch->ids;
         sample.n_value = 2;

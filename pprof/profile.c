@@ -16,7 +16,8 @@ struct key {
         uint32_t name; /* number plus 1 */
     } frames[MAX_DEPTH];
     uint32_t depth;
-    uint32_t labels; /* number plus 1 */
+    uint32_t labels;         /* number plus 1 */
+    struct cp__frame_key ip; /* address 0: none */
 };
 
 /* Mappings are noted again for an address in none of them, this often at most: code that is not an
@@ -203,7 +204,8 @@ static bool same_stack(const struct cp__profile *p, const struct cp__stack *stac
 {
     uint32_t i;
 
-    if (stack->depth != key->depth || stack->labels != key->labels)
+    if (stack->depth != key->depth || stack->labels != key->labels ||
+        (stack->ip == 0 ? 0 : p->frames[stack->ip - 1].address) != key->ip.address)
         return false;
     for (i = 0; i < key->depth; i++)
         if (!same_frame(&p->frames[p->stack_frames[stack->first + i]], &key->frames[i]))
@@ -213,16 +215,19 @@ static bool same_stack(const struct cp__profile *p, const struct cp__stack *stac
 
 static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash, uint64_t weight)
 {
-    struct cp__stack stack = {weight, p->n_stack_frames, key->depth, key->labels};
+    struct cp__stack stack = {
+        .weight = weight, .first = p->n_stack_frames, .depth = key->depth, .labels = key->labels};
     uint32_t i;
 
     if (CP__RESERVE(p->stacks, p->stacks_capacity, p->n_stacks + 1) < 0 ||
         CP__RESERVE(p->stack_frames, p->stack_frames_capacity, p->n_stack_frames + key->depth) < 0 ||
-        CP__RESERVE(p->frames, p->frames_capacity, p->n_frames + key->depth) < 0 ||
-        cp__table_reserve(&p->frame_table, key->depth) < 0 || cp__table_reserve(&p->stack_table, 1) < 0)
+        CP__RESERVE(p->frames, p->frames_capacity, p->n_frames + key->depth + 1) < 0 ||
+        cp__table_reserve(&p->frame_table, key->depth + 1) < 0 || cp__table_reserve(&p->stack_table, 1) < 0)
         return -ENOMEM;
     for (i = 0; i < key->depth; i++)
         p->stack_frames[p->n_stack_frames++] = find_frame(p, &key->frames[i]);
+    if (key->ip.address != 0)
+        stack.ip = find_frame(p, &key->ip) + 1;
     cp__table_insert(&p->stack_table, hash, (uint32_t)p->n_stacks);
     p->stacks[p->n_stacks++] = stack;
     return 0;
@@ -230,7 +235,7 @@ static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash
 
 static int fold(struct cp__profile *p, const struct key *key, uint64_t weight)
 {
-    uint64_t mixed = key->labels;
+    uint64_t mixed = cp__hash_add(key->labels, key->ip.address);
     uint32_t hash, number, i;
     size_t at;
 
@@ -277,6 +282,12 @@ static bool is_return(const struct cp_sample *sample, uint32_t i)
     return i > 0 && i != sample->kernel_depth;
 }
 
+/* Which function the processor's record is in is known later only: see resolve.c. */
+static uint64_t recorded_elsewhere(const struct cp_sample *sample)
+{
+    return sample->depth > 0 && sample->kernel_depth == 0 && sample->ip != sample->frames[0] ? sample->ip : 0;
+}
+
 int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
 {
     struct key key;
@@ -286,6 +297,7 @@ int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
     key.depth = sample->depth < CP_MAX_FRAMES ? sample->depth : CP_MAX_FRAMES;
     for (i = 0; i < key.depth; i++)
         key.frames[i] = (struct cp__frame_key){.address = sample->frames[i] - is_return(sample, i)};
+    key.ip = (struct cp__frame_key){.address = recorded_elsewhere(sample)};
     key.labels = find_labels(p, sample->labels);
     is_new = key.labels > p->n_label_sets;
     if (append_flags(p, &key, sample) < 0 || (is_new && reserve_labels(p) < 0) ||

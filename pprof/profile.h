@@ -32,6 +32,8 @@ int cp__profile_add_named(struct cp__profile *profile, const char *frame, uint64
 
 /* What came to light about the profile as a whole. */
 struct cp__profile_findings {
+    uint64_t elsewhere; /* weight of the samples whose recorded instruction is in another function than the
+                         * interrupted one, or in none that is known: they keep the interrupted one */
     char kernel[256]; /* why kernel frames have no names, and what to do; "": they have, or there are none */
 };
 

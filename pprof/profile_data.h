@@ -17,6 +17,7 @@ struct cp__frame {
     uint32_t mapping; /* number in mappings, plus 1; 0: in none */
     uint32_t n_lines;
     size_t first_line; /* number in lines */
+    uint64_t entry;    /* where the linker's function begins; 0: unknown */
 };
 
 struct cp__line {
@@ -30,12 +31,15 @@ struct cp__function {
     uint32_t start_line;
 };
 
-/* A distinct stack under distinct labels, and the weight of its samples. */
+/* A distinct stack under distinct labels, with distinct findings of the processor, and the weight of its
+ * samples. */
 struct cp__stack {
     uint64_t weight;
     size_t first; /* frame number in stack_frames, leaf first */
     uint32_t depth;
     uint32_t labels; /* number in label_sets, plus 1; 0: none */
+    uint32_t ip;     /* the instruction that the processor recorded, where it is another than the leaf: number
+                      * in frames, plus 1 */
 };
 
 struct cp__label_set {
@@ -91,6 +95,18 @@ struct cp__mapping_use {
     bool has_lines;
     bool has_inlining;
 };
+
+/* Does the processor's record tell more than the interrupted leaf, both being in one function? */
+static inline bool cp__stack_is_precise(const struct cp__profile *p, const struct cp__stack *stack)
+{
+    const struct cp__frame *leaf, *ip;
+
+    if (stack->ip == 0)
+        return false;
+    leaf = &p->frames[p->stack_frames[stack->first]];
+    ip = &p->frames[stack->ip - 1];
+    return leaf->entry != 0 && leaf->entry == ip->entry;
+}
 
 /* Looks up what was not looked up before, in the mappings that are known. -ENOMEM or 0. */
 int cp__profile_look_up(struct cp__profile *profile);

@@ -105,20 +105,21 @@ static uint64_t *list_addresses(const struct unresolved *frames, size_t n)
     return addresses;
 }
 
-static int take_answer(void *context, size_t i, const struct cp__symbol_line *lines, size_t n,
-                       bool is_inlining_known)
+static int take_answer(void *context, size_t i, const struct cp__symbol *symbol)
 {
     struct batch *batch = context;
     struct cp__mapping_use *use = batch->use;
+    struct cp__frame *frame = &batch->profile->frames[batch->frames[i].frame];
     size_t j;
 
-    for (j = 0; j < n; j++) {
-        use->has_functions |= lines[j].function != NULL;
-        use->has_files |= lines[j].file != NULL;
-        use->has_lines |= lines[j].line != 0;
+    for (j = 0; j < symbol->n; j++) {
+        use->has_functions |= symbol->lines[j].function != NULL;
+        use->has_files |= symbol->lines[j].file != NULL;
+        use->has_lines |= symbol->lines[j].line != 0;
     }
-    use->has_inlining |= is_inlining_known;
-    return add_lines(batch->profile, &batch->profile->frames[batch->frames[i].frame], lines, n);
+    use->has_inlining |= symbol->is_inlining_known;
+    frame->entry = symbol->entry;
+    return add_lines(batch->profile, frame, symbol->lines, symbol->n);
 }
 
 static int resolve_batch(struct batch *batch, size_t n)
@@ -192,7 +193,7 @@ static int resolve_kernel(struct batch *batch, size_t n)
     return result;
 }
 
-/* ---- All of them ----------------------------------------------------------------------------- */
+/* ---- All frames -------------------------------------------------------------------------------- */
 
 static int compare(const void *left, const void *right)
 {
@@ -298,10 +299,24 @@ static int number_mappings(struct cp__profile *p)
     return 0;
 }
 
+/* ---- Leaves ---------------------------------------------------------------------------------- */
+
+static void count_elsewhere(struct cp__profile *p)
+{
+    size_t i;
+
+    for (i = 0; i < p->n_stacks; i++)
+        if (p->stacks[i].ip != 0 && !cp__stack_is_precise(p, &p->stacks[i]))
+            p->findings.elsewhere += p->stacks[i].weight;
+}
+
+/* ---- All of it ------------------------------------------------------------------------------- */
+
 int cp__profile_look_up(struct cp__profile *p)
 {
     p->findings = (struct cp__profile_findings){0};
     if (reserve_uses(p) < 0 || resolve_frames(p) < 0 || resolve_labels(p) < 0 || number_mappings(p) < 0)
         return -ENOMEM;
+    count_elsewhere(p);
     return 0;
 }

@@ -10,6 +10,7 @@ struct answer {
     struct cp__symbol_line *lines;
     size_t n;
     size_t capacity;
+    uint64_t entry;
 };
 
 static int answer_line(struct answer *answer, const char *function, unsigned start_line, const char *file,
@@ -62,22 +63,27 @@ static int answer_symbol(struct search *search, size_t i)
     if (!search->are_symbols_read && cp__elf_symbols_read(&search->symbols, search->module) < 0)
         return -ENOMEM;
     search->are_symbols_read = true;
-    name = cp__elf_symbols_find(&search->symbols, search->addresses[i]);
+    name = cp__elf_symbols_find(&search->symbols, search->addresses[i], &search->answer.entry);
     if (name == NULL && place->file == NULL)
         return 0;
     return answer_line(&search->answer, name, 0, place->file, place->line);
 }
 
-static int answer(struct search *search, size_t i)
+static int answer_address(struct search *search, size_t i)
 {
     const struct cp__dwarf_place *place = &search->dwarf.places[i];
+    struct answer *answer = &search->answer;
     int result;
 
-    search->answer.n = 0;
-    result =
-        place->scope != 0 ? answer_scopes(&search->answer, &search->dwarf, place) : answer_symbol(search, i);
-    if (result == 0 && search->answer.n > 0)
-        result = search->fn(search->context, i, search->answer.lines, search->answer.n, place->scope != 0);
+    answer->n = 0;
+    answer->entry = place->entry;
+    result = place->scope != 0 ? answer_scopes(answer, &search->dwarf, place) : answer_symbol(search, i);
+    if (result == 0 && answer->n > 0)
+        result = search->fn(search->context, i,
+                            &(struct cp__symbol){.lines = answer->lines,
+                                                 .n = answer->n,
+                                                 .entry = answer->entry,
+                                                 .is_inlining_known = place->scope != 0});
     return result;
 }
 
@@ -94,7 +100,7 @@ int cp__symbolise(const struct cp__mapping *mapping, const uint64_t *addresses, 
         return 0;
     result = cp__dwarf_find(&search.dwarf, search.module, addresses, n);
     for (i = 0; i < n && result == 0; i++)
-        result = answer(&search, i);
+        result = answer_address(&search, i);
     free(search.answer.lines);
     cp__elf_symbols_free(&search.symbols);
     cp__dwarf_free(&search.dwarf);

@@ -15,13 +15,19 @@ struct cp__symbol_line {
     unsigned start_line;  /* of the function; 0: unknown */
 };
 
-/*
- * What is known of addresses[i]: its functions, the innermost inlined one first and the one that the linker
- * sees last. What lines point to is valid during the call only. is_inlining_known: were there others, they
- * would stand here. A negative result ends the search.
- */
-typedef int cp__symbol_fn(void *context, size_t i, const struct cp__symbol_line *lines, size_t n,
-                          bool is_inlining_known);
+/* What is known of an address. */
+struct cp__symbol {
+    const struct cp__symbol_line *lines; /* the innermost inlined function first, the one that the linker sees
+                                          * last */
+    size_t n;
+    uint64_t entry; /* where the linker's function begins, or that part of it that the compiler put elsewhere
+                     * (".cold"); 0: unknown */
+    bool is_inlining_known; /* were there other inlined functions, they would stand here */
+};
+
+/* What is known of addresses[i]; what the symbol points to is valid during the call only. A negative result
+ * ends the search. */
+typedef int cp__symbol_fn(void *context, size_t i, const struct cp__symbol *symbol);
 
 /*
  * Looks n addresses up, all in one mapping and in ascending order, and calls fn for each of which anything

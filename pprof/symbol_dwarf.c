@@ -130,8 +130,11 @@ static int visit_code(struct walk *walk, Dwarf_Die *die, bool is_function, struc
             scope = add_scope(walk, die, outer);
         if (scope < 0)
             return -ENOMEM;
-        for (i = inside.first; i < inside.end; i++)
+        for (i = inside.first; i < inside.end; i++) {
             walk->dwarf->places[i].scope = (uint32_t)scope;
+            if (outer == 0)
+                walk->dwarf->places[i].entry = low + walk->bias;
+        }
         result = visit_children(walk, die, inside, (uint32_t)scope);
     }
     return result;

@@ -106,11 +106,10 @@ int cp__elf_symbols_read(struct cp__elf_symbols *symbols, Dwfl_Module *module)
     return 0;
 }
 
-const char *cp__elf_symbols_find(const struct cp__elf_symbols *symbols, uint64_t address)
+const char *cp__elf_symbols_find(const struct cp__elf_symbols *symbols, uint64_t address, uint64_t *start)
 {
-    const struct cp__elf_symbol *s = symbols->items;
+    const struct cp__elf_symbol *s = symbols->items, *found = NULL;
     size_t low = 0, high = symbols->n, middle;
-    const char *label = NULL; /* may stand inside a function */
 
     while (low < high) {
         middle = low + (high - low) / 2;
@@ -121,12 +120,14 @@ const char *cp__elf_symbols_find(const struct cp__elf_symbols *symbols, uint64_t
     }
     while (low > 0 && s[low - 1].reach > address) {
         low--;
-        if (s[low].end > address && !s[low].is_endless)
-            return s[low].name;
-        if (s[low].end > address && label == NULL)
-            label = s[low].name;
+        /* a label may stand inside a function */
+        if (s[low].end > address && (found == NULL || !s[low].is_endless))
+            found = &s[low];
+        if (found != NULL && !found->is_endless)
+            break;
     }
-    return label;
+    *start = found == NULL ? 0 : found->start;
+    return found == NULL ? NULL : found->name;
 }
 
 void cp__elf_symbols_free(struct cp__elf_symbols *symbols)

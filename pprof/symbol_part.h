@@ -30,6 +30,7 @@ struct cp__dwarf_place {
     const char *file;
     unsigned line;
     uint32_t scope; /* number of the innermost one; 0: unknown */
+    uint64_t entry; /* where the outermost one begins; one in several parts: the part */
 };
 
 /* What the debug information knows of a list of addresses; zero it first. */
@@ -55,8 +56,8 @@ struct cp__elf_symbols {
 
 /* Reads all symbol tables that the module has. -ENOMEM or 0. */
 int cp__elf_symbols_read(struct cp__elf_symbols *symbols, Dwfl_Module *module);
-/* The name of the code at an address; NULL where no symbol covers it. */
-const char *cp__elf_symbols_find(const struct cp__elf_symbols *symbols, uint64_t address);
+/* The name of the code at an address, and where it begins; NULL where no symbol covers it. */
+const char *cp__elf_symbols_find(const struct cp__elf_symbols *symbols, uint64_t address, uint64_t *start);
 void cp__elf_symbols_free(struct cp__elf_symbols *symbols);
 
 #endif

@@ -64,17 +64,16 @@ static const char *base_name(const char *path)
 }
 
 /* As addr2line writes it. */
-static int print_answer(void *context, size_t i, const struct cp__symbol_line *lines, size_t n,
-                        bool is_inlining_known)
+static int print_answer(void *context, size_t i, const struct cp__symbol *symbol)
 {
     struct answers *answers = context;
+    const struct cp__symbol_line *lines = symbol->lines;
 
-    (void)is_inlining_known;
     fprintf(answers->text, "0x%" PRIx64 "\n", answers->addresses[i] - answers->bias);
-    for (size_t j = 0; j < n; j++)
+    for (size_t j = 0; j < symbol->n; j++)
         fprintf(answers->text, "%s\n%s:%u\n", lines[j].function != NULL ? lines[j].function : "??",
                 base_name(lines[j].file), lines[j].line);
-    answers->inlined += n > 1;
+    answers->inlined += symbol->n > 1;
     return 0;
 }
 
