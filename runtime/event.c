@@ -16,63 +16,115 @@
 /*
  * Periods below min_period are refused: a clock faster than 10 us is what the kernel itself rounds up (and
  * less than a sample costs); a PMU event that comes every cycle or so, at a period under 1000, would leave
- * time for nothing else. Presets are the prototype's (uber-dev/go, pmu_pprof) for the PMU and 100 Hz for
- * clocks. How often a program faults or switches differs by orders of magnitude, so those events have no
- * preset.
+ * time for nothing else. Presets are the prototype's (uber-dev/go, pmu_pprof) for the proposal's PMU events
+ * and 100 Hz for clocks; that of the other PMU events is what gives some 100 samples a second where the event
+ * is frequent. How often a program faults or switches differs by orders of magnitude, so those events have no
+ * preset. A tracepoint or a watchpoint is chosen to see every occurrence.
  */
-#define HARDWARE(c, preset, name, alias)                                                                     \
+#define HARDWARE(c, preset, ...)                                                                             \
     {                                                                                                        \
-        name, alias, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE, PERF_COUNT_HW_##c, preset, 1000,                 \
-            CP__KERNEL_NEVER                                                                                 \
+        .kind = CP_EVENT_HARDWARE, .perf_type = PERF_TYPE_HARDWARE, .perf_config = PERF_COUNT_HW_##c,        \
+        .preset_period = preset, .min_period = 1000, .kernel_mode = CP__KERNEL_NEVER, __VA_ARGS__            \
     }
-#define CLOCK(c, name, alias)                                                                                \
+#define CLOCK(c, ...)                                                                                        \
     {                                                                                                        \
-        name, alias, CP_EVENT_CLOCK, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_##c, 10000000, 10000,                 \
-            CP__KERNEL_PREFERRED                                                                             \
+        .kind = CP_EVENT_CLOCK, .perf_type = PERF_TYPE_SOFTWARE, .perf_config = PERF_COUNT_SW_##c,           \
+        .preset_period = 10000000, .min_period = 10000, .kernel_mode = CP__KERNEL_PREFERRED, __VA_ARGS__     \
     }
-#define SOFTWARE(c, kernel, name, alias)                                                                     \
+#define SOFTWARE(c, kernel, ...)                                                                             \
     {                                                                                                        \
-        name, alias, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_##c, 0, 1, kernel                  \
-    }
-
-#define NAMED(kind, preset, min, kernel)                                                                     \
-    {                                                                                                        \
-        "named", "named", CP_EVENT_##kind, 0, 0, preset, min, kernel                                         \
+        .kind = CP_EVENT_SOFTWARE, .perf_type = PERF_TYPE_SOFTWARE, .perf_config = PERF_COUNT_SW_##c,        \
+        .min_period = 1, .kernel_mode = CP__KERNEL_##kernel, __VA_ARGS__                                     \
     }
 
-static const struct cp__event events[CP_CPUPROF_EVENT_COUNT] = {
-    [CP_CPUPROF_OS_TIMER] = {"timer", "timer", CP_EVENT_TIMER, 0, 0, 10000000, NS_PER_SECOND / MAX_HZ,
-                             CP__KERNEL_PREFERRED},
-    [CP_CPUPROF_HW_CPU_CYCLES] = HARDWARE(CPU_CYCLES, 10000000, "cycles", "cpu-cycles"),
-    [CP_CPUPROF_HW_INSTRUCTIONS] = HARDWARE(INSTRUCTIONS, 1000000, "instructions", "instructions"),
+static const struct cp__event rows[] = {
+    [CP_CPUPROF_OS_TIMER] = {.name = "timer",
+                             .description = "CPU time, by a POSIX timer of each thread's own",
+                             .kind = CP_EVENT_TIMER,
+                             .preset_period = 10000000,
+                             .min_period = NS_PER_SECOND / MAX_HZ,
+                             .kernel_mode = CP__KERNEL_PREFERRED},
+    [CP_CPUPROF_HW_CPU_CYCLES] = HARDWARE(CPU_CYCLES, 10000000, .name = "cycles", .alias = "cpu-cycles",
+                                          .description = "cycles that the processor runs"),
+    [CP_CPUPROF_HW_INSTRUCTIONS] =
+        HARDWARE(INSTRUCTIONS, 1000000, .name = "instructions", .description = "instructions that retire"),
     [CP_CPUPROF_HW_CACHE_REFERENCES] =
-        HARDWARE(CACHE_REFERENCES, 100000, "cacheReferences", "cache-references"),
-    [CP_CPUPROF_HW_CACHE_MISSES] = HARDWARE(CACHE_MISSES, 10000, "cacheMisses", "cache-misses"),
+        HARDWARE(CACHE_REFERENCES, 100000, .name = "cacheReferences", .alias = "cache-references",
+                 .description = "accesses to the last level's cache, as a rule"),
+    [CP_CPUPROF_HW_CACHE_MISSES] =
+        HARDWARE(CACHE_MISSES, 10000, .name = "cacheMisses", .alias = "cache-misses",
+                 .description = "accesses that the last level's cache misses, as a rule"),
     [CP_CPUPROF_HW_BRANCH_INSTRUCTIONS] =
-        HARDWARE(BRANCH_INSTRUCTIONS, 100000, "branches", "branch-instructions"),
-    [CP_CPUPROF_HW_BRANCH_MISSES] = HARDWARE(BRANCH_MISSES, 10000, "branchMisses", "branch-misses"),
-    [CP_CPUPROF_HW_RAW] = {"raw", "raw", CP_EVENT_HARDWARE, PERF_TYPE_RAW, 0, 100000, 1000, CP__KERNEL_NEVER},
-    [CP_CPUPROF_SW_TASK_CLOCK] = CLOCK(TASK_CLOCK, "taskClock", "task-clock"),
-    [CP_CPUPROF_SW_CPU_CLOCK] = CLOCK(CPU_CLOCK, "cpuClock", "cpu-clock"),
-    [CP_CPUPROF_SW_PAGE_FAULTS] = SOFTWARE(PAGE_FAULTS, CP__KERNEL_PREFERRED, "pageFaults", "page-faults"),
+        HARDWARE(BRANCH_INSTRUCTIONS, 100000, .name = "branches", .alias = "branch-instructions",
+                 .other = "branchInstructions", .description = "branches that retire"),
+    [CP_CPUPROF_HW_BRANCH_MISSES] =
+        HARDWARE(BRANCH_MISSES, 10000, .name = "branchMisses", .alias = "branch-misses",
+                 .description = "branches that were predicted wrongly"),
+    [CP_CPUPROF_HW_RAW] = {.name = "raw",
+                           .description = "the processor's own event number, in hexadecimal digits",
+                           .kind = CP_EVENT_HARDWARE,
+                           .perf_type = PERF_TYPE_RAW,
+                           .preset_period = 100000,
+                           .min_period = 1000,
+                           .kernel_mode = CP__KERNEL_NEVER},
+    [CP_CPUPROF_SW_TASK_CLOCK] = CLOCK(TASK_CLOCK, .name = "taskClock", .alias = "task-clock",
+                                       .description = "CPU time, by the kernel's high-resolution clock"),
+    [CP_CPUPROF_SW_CPU_CLOCK] = CLOCK(CPU_CLOCK, .name = "cpuClock", .alias = "cpu-clock",
+                                      .description = "CPU time, by the clock of the CPU"),
+    [CP_CPUPROF_SW_PAGE_FAULTS] =
+        SOFTWARE(PAGE_FAULTS, PREFERRED, .name = "pageFaults", .alias = "page-faults", .other = "faults",
+                 .description = "page faults"),
     [CP_CPUPROF_SW_CONTEXT_SWITCHES] =
-        SOFTWARE(CONTEXT_SWITCHES, CP__KERNEL_REQUIRED, "contextSwitches", "context-switches"),
+        SOFTWARE(CONTEXT_SWITCHES, REQUIRED, .name = "contextSwitches", .alias = "context-switches",
+                 .other = "cs", .description = "times that the thread gave or lost its CPU"),
     [CP_CPUPROF_SW_CPU_MIGRATIONS] =
-        SOFTWARE(CPU_MIGRATIONS, CP__KERNEL_REQUIRED, "cpuMigrations", "cpu-migrations"),
-    [CP_CPUPROF_NAMED] = NAMED(HARDWARE, 100000, 1000, CP__KERNEL_NEVER),
+        SOFTWARE(CPU_MIGRATIONS, REQUIRED, .name = "cpuMigrations", .alias = "cpu-migrations",
+                 .other = "migrations", .description = "times that the thread moved to another CPU"),
+    [CP_CPUPROF_NAMED] =
+        HARDWARE(MAX, 100000, .name = "named", .description = "any other event, by its encoding"),
+    HARDWARE(BUS_CYCLES, 1000000, .name = "busCycles", .alias = "bus-cycles",
+             .description = "cycles of the bus, which differ from the processor's"),
+    HARDWARE(REF_CPU_CYCLES, 10000000, .name = "refCycles", .alias = "ref-cycles",
+             .description = "cycles at the frequency that is not scaled"),
+    HARDWARE(STALLED_CYCLES_FRONTEND, 1000000, .name = "stalledCyclesFrontend",
+             .alias = "stalled-cycles-frontend", .other = "idle-cycles-frontend",
+             .description = "cycles that had no instruction to issue"),
+    HARDWARE(STALLED_CYCLES_BACKEND, 1000000, .name = "stalledCyclesBackend",
+             .alias = "stalled-cycles-backend", .other = "idle-cycles-backend",
+             .description = "cycles that had nothing free to issue to"),
+    SOFTWARE(PAGE_FAULTS_MIN, PREFERRED, .name = "minorFaults", .alias = "minor-faults",
+             .description = "page faults that needed no input"),
+    SOFTWARE(PAGE_FAULTS_MAJ, PREFERRED, .name = "majorFaults", .alias = "major-faults",
+             .description = "page faults that waited for input"),
+    SOFTWARE(ALIGNMENT_FAULTS, PREFERRED, .name = "alignmentFaults", .alias = "alignment-faults",
+             .description = "unaligned accesses that the kernel mended"),
+    SOFTWARE(EMULATION_FAULTS, PREFERRED, .name = "emulationFaults", .alias = "emulation-faults",
+             .description = "instructions that the kernel emulated"),
+    SOFTWARE(CGROUP_SWITCHES, REQUIRED, .name = "cgroupSwitches", .alias = "cgroup-switches",
+             .description = "switches to a thread of another control group"),
 };
+#define ROWS (sizeof rows / sizeof rows[0])
 
 /* What an encoding's type says of an event that has no row. */
-static const struct cp__event named_software = NAMED(SOFTWARE, 0, 1, CP__KERNEL_PREFERRED);
-static const struct cp__event named_tracepoint = NAMED(TRACEPOINT, 1, 1, CP__KERNEL_REQUIRED);
-static const struct cp__event named_watchpoint = NAMED(WATCHPOINT, 1, 1, CP__KERNEL_NEVER);
+static const struct cp__event named_software = SOFTWARE(MAX, PREFERRED, .name = "named");
+static const struct cp__event named_tracepoint = {.name = "named",
+                                                  .kind = CP_EVENT_TRACEPOINT,
+                                                  .preset_period = 1,
+                                                  .min_period = 1,
+                                                  .kernel_mode = CP__KERNEL_REQUIRED};
+static const struct cp__event named_watchpoint = {.name = "named",
+                                                  .kind = CP_EVENT_WATCHPOINT,
+                                                  .preset_period = 1,
+                                                  .min_period = 1,
+                                                  .kernel_mode = CP__KERNEL_NEVER};
 
-const struct cp__event *cp__event(enum cp_cpu_event event, const struct cp_event_encoding *encoding)
+const struct cp__event *cp__event_row(size_t i)
 {
-    if ((unsigned)event >= CP_CPUPROF_EVENT_COUNT)
-        return NULL;
-    if (event != CP_CPUPROF_NAMED)
-        return &events[event];
+    return i < ROWS ? &rows[i] : NULL;
+}
+
+static const struct cp__event *named(const struct cp_event_encoding *encoding)
+{
     switch (encoding->type) {
     case PERF_TYPE_SOFTWARE:
         return &named_software;
@@ -81,75 +133,26 @@ const struct cp__event *cp__event(enum cp_cpu_event event, const struct cp_event
     case PERF_TYPE_BREAKPOINT:
         return &named_watchpoint;
     default:
-        return &events[event];
+        return &rows[CP_CPUPROF_NAMED];
     }
+}
+
+const struct cp__event *cp__event(enum cp_cpu_event event, const struct cp_event_encoding *encoding)
+{
+    if ((unsigned)event >= CP_CPUPROF_EVENT_COUNT)
+        return NULL;
+    if (event != CP_CPUPROF_NAMED)
+        return &rows[event];
+    for (size_t i = CP_CPUPROF_EVENT_COUNT; i < ROWS; i++) {
+        if (rows[i].perf_type == encoding->type && rows[i].perf_config == encoding->config)
+            return &rows[i];
+    }
+    return named(encoding);
 }
 
 const char *cp_event_name(enum cp_cpu_event event)
 {
-    return (unsigned)event < CP_CPUPROF_EVENT_COUNT ? events[event].name : NULL;
-}
-
-/* "r" and 1 to 16 hexadecimal digits. */
-static bool parse_raw(const char *name, uint64_t *raw)
-{
-    size_t digits = strspn(name + 1, "0123456789abcdefABCDEF");
-
-    if (name[0] != 'r' || digits == 0 || digits > 16 || name[1 + digits] != '\0')
-        return false;
-    *raw = strtoull(name + 1, NULL, 16);
-    return true;
-}
-
-static int unknown(const char *name, struct cp_error *err)
-{
-    char list[256] = "";
-    size_t used = 0;
-
-    for (int i = 0; i < CP_CPUPROF_EVENT_COUNT; i++) {
-        if (i != CP_CPUPROF_HW_RAW && i != CP_CPUPROF_NAMED)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", events[i].name);
-    }
-    return cp__error(
-        err, -EINVAL,
-        "There is no event named \"%.40s%s\". Use one of %sor rHEX for the processor's own event "
-        "number, of 1 to 16 hexadecimal digits.",
-        name, strlen(name) > 40 ? "..." : "", list);
-}
-
-/* The name of an event, which tells raw events apart. */
-static void spell(enum cp_cpu_event event, uint64_t raw, char *name, size_t size)
-{
-    if (event == CP_CPUPROF_HW_RAW)
-        snprintf(name, size, "r%" PRIx64, raw);
-    else
-        snprintf(name, size, "%s", events[event].name);
-}
-
-int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err)
-{
-    uint64_t raw = 0;
-    int i;
-
-    if (name == NULL || name[0] == '\0')
-        return unknown("", err);
-    if (parse_raw(name, &raw)) {
-        i = CP_CPUPROF_HW_RAW;
-    } else {
-        for (i = 0; i < CP_CPUPROF_EVENT_COUNT; i++) {
-            if (i != CP_CPUPROF_HW_RAW && i != CP_CPUPROF_NAMED &&
-                (strcmp(name, events[i].name) == 0 || strcmp(name, events[i].alias) == 0))
-                break;
-        }
-        if (i == CP_CPUPROF_EVENT_COUNT)
-            return unknown(name, err);
-    }
-    *spec = (struct cp_event_spec){.event = (enum cp_cpu_event)i,
-                                   .kind = events[i].kind,
-                                   .raw_event = raw,
-                                   .preset_period = events[i].preset_period};
-    spell(spec->event, raw, spec->name, sizeof spec->name);
-    return 0;
+    return (unsigned)event < CP_CPUPROF_EVENT_COUNT ? rows[event].name : NULL;
 }
 
 static int no_event(enum cp_cpu_event event, struct cp_error *err)
@@ -200,8 +203,10 @@ struct cp__event_text cp__request_name(const struct cp_slot_request *request)
 
     if (request->name != NULL)
         snprintf(name.text, sizeof name.text, "%s", request->name);
+    else if (request->event == CP_CPUPROF_HW_RAW)
+        snprintf(name.text, sizeof name.text, "r%" PRIx64, request->config.raw_event);
     else
-        spell(request->event, request->config.raw_event, name.text, sizeof name.text);
+        snprintf(name.text, sizeof name.text, "%s", cp__config_event(request->event, &request->config)->name);
     return name;
 }
 

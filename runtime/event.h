@@ -1,8 +1,13 @@
-/* The event table, for the runtime's own files. */
+/*
+ * Events: the tables of those that have a row, and the parts of the grammar that cp_event_parse() reads names
+ * by, for the runtime's own files.
+ */
 #ifndef COUNTERPOINT_RUNTIME_EVENT_H
 #define COUNTERPOINT_RUNTIME_EVENT_H
 
 #include "runtime.h"
+
+/* ---- The table ------------------------------------------------------------------------------- */
 
 /* Whether an event is of use when only user mode counts. */
 enum cp__kernel_mode {
@@ -13,7 +18,9 @@ enum cp__kernel_mode {
 
 struct cp__event {
     const char *name;
-    const char *alias; /* perf's name */
+    const char *alias;       /* perf's name; NULL: the same, or none */
+    const char *other;       /* a third spelling; NULL: none */
+    const char *description; /* what it counts, a phrase */
     enum cp_event_kind kind;
     uint32_t perf_type; /* PERF_TYPE_... */
     uint64_t perf_config;
@@ -22,8 +29,15 @@ struct cp__event {
     enum cp__kernel_mode kernel_mode;
 };
 
-/* The row of an event; NULL where there is no such event. For CP_CPUPROF_NAMED what its encoding's type
- * says: it has no name, and its type and config are the encoding's. */
+/*
+ * The rows one by one, from 0; NULL past the last. Those of enum cp_cpu_event come first, in its order (among
+ * them CP_CPUPROF_HW_RAW and CP_CPUPROF_NAMED, which stand for many events and cannot be had by their row's
+ * name), then those that are CP_CPUPROF_NAMED by a name of their own.
+ */
+const struct cp__event *cp__event_row(size_t i);
+
+/* The row of an event; NULL where there is no such event. For CP_CPUPROF_NAMED the row with its encoding, or
+ * else what the encoding's type says: it has no name, and its type and config are the encoding's. */
 const struct cp__event *cp__event(enum cp_cpu_event event, const struct cp_event_encoding *encoding);
 static inline const struct cp__event *cp__config_event(enum cp_cpu_event event,
                                                        const struct cp_cpu_profile_config *config)
@@ -33,11 +47,63 @@ static inline const struct cp__event *cp__config_event(enum cp_cpu_event event,
 
 /* The name of what is asked for, for messages. */
 struct cp__event_text {
-    char text[104];
+    char text[sizeof((struct cp_event_spec *)NULL)->name];
 };
 struct cp__event_text cp__request_name(const struct cp_slot_request *request);
 
 /* Whether a config can be run at all; -EINVAL and the reason where not. */
 int cp__request_check(const struct cp_slot_request *request, struct cp_error *err);
+
+/* ---- Hardware cache events ------------------------------------------------------------------- */
+
+/* One of perf's cache events, by its number from 0, in a list without the combinations that make no sense. */
+struct cp__cache_event {
+    char name[32]; /* perf's: "LLC-load-misses" */
+    uint64_t config;
+    uint64_t preset_period;
+};
+/* False past the last one. */
+bool cp__cache_event(size_t i, struct cp__cache_event *event);
+
+/* ---- The grammar's parts --------------------------------------------------------------------- */
+
+/*
+ * Each reads one form of name. They return 0 and fill spec but for what a suffix says, or a negative errno
+ * value and the reason. text is the whole name; what follows the form itself is left to
+ * cp__event_take_suffix().
+ */
+
+/* What a row of the table says, for the row's number or an encoding that a row has; false where none has it.
+ */
+void cp__event_take_row(struct cp_event_spec *spec, size_t i);
+bool cp__event_take_encoding(struct cp_event_spec *spec, uint32_t type, uint64_t config);
+/* A CP_CPUPROF_NAMED event by its encoding; kind and preset are those of the encoding's type. */
+void cp__event_take_named(struct cp_event_spec *spec, const struct cp_event_encoding *encoding);
+
+/*
+ * Reads perf's modifiers, such as "upp", of an event whose name without them is base, and completes spec with
+ * them: its modes, its precise_ip, and its name, which is base, mark, and the modifiers in an order of their
+ * own. NULL stands for no suffix, "" is refused.
+ */
+int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const char *mark, const char *suffix,
+                          struct cp_error *err);
+/* Whether a text has letters of perf's modifiers only, those that are refused among them. */
+bool cp__event_is_suffix(const char *text);
+/* Writes a name that may be too long for a spec's; false where it is. */
+bool cp__event_print(char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "LLC-load-misses" and its like, without a suffix. -ENOENT, without a message, where the name is no cache's;
+ * -EINVAL where the combination makes no sense. */
+int cp__event_parse_cache(const char *name, struct cp_event_spec *spec, struct cp_error *err);
+
+/* "mem:ADDRESS[/LEN][:rwx][:SUFFIX]". */
+int cp__event_parse_watch(const char *text, struct cp_event_spec *spec, struct cp_error *err);
+
+/* Where tracefs is mounted, the usual place first; NULL ends the list. */
+extern const char *const cp__tracefs[];
+/* "SYSTEM:NAME[:SUFFIX]", by the tracefs that is mounted at one of the places. -ENOENT where none is, or it
+ * has no such tracepoint. */
+int cp__event_parse_tracepoint(const char *const *tracefs, const char *text, struct cp_event_spec *spec,
+                               struct cp_error *err);
 
 #endif

@@ -1,21 +1,12 @@
-/* Events: their names, and the configs that are made of them. */
-#include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+/* The table of events, and the configs that are made of them. */
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <linux/capability.h>
-#include <linux/perf_event.h>
 
-#include "runtime/event.h"
+#include "event_tools.h"
 #include "runtime/os.h"
-#include "test.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* The order of the proposal, section 4.2; programs are compiled with these numbers. */
 _Static_assert(CP_CPUPROF_OS_TIMER == 0 && CP_CPUPROF_FIRST_EVENT == 0, "");
@@ -71,22 +62,28 @@ static const struct {
      PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 0},
     {"cpuMigrations", "cpu-migrations", CP_CPUPROF_SW_CPU_MIGRATIONS, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
      PERF_COUNT_SW_CPU_MIGRATIONS, 0},
+    {"busCycles", "bus-cycles", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
+     PERF_COUNT_HW_BUS_CYCLES, 1000000},
+    {"refCycles", "ref-cycles", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
+     PERF_COUNT_HW_REF_CPU_CYCLES, 10000000},
+    {"stalledCyclesFrontend", "stalled-cycles-frontend", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE,
+     PERF_TYPE_HARDWARE, PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, 1000000},
+    {"stalledCyclesBackend", "stalled-cycles-backend", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE,
+     PERF_TYPE_HARDWARE, PERF_COUNT_HW_STALLED_CYCLES_BACKEND, 1000000},
+    {"minorFaults", "minor-faults", CP_CPUPROF_NAMED, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_PAGE_FAULTS_MIN, 0},
+    {"majorFaults", "major-faults", CP_CPUPROF_NAMED, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_PAGE_FAULTS_MAJ, 0},
+    {"alignmentFaults", "alignment-faults", CP_CPUPROF_NAMED, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_ALIGNMENT_FAULTS, 0},
+    {"emulationFaults", "emulation-faults", CP_CPUPROF_NAMED, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_EMULATION_FAULTS, 0},
+    {"cgroupSwitches", "cgroup-switches", CP_CPUPROF_NAMED, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_CGROUP_SWITCHES, 0},
 };
-
-static struct cp_event_spec parse(const char *name)
-{
-    struct cp_event_spec spec;
-    struct cp_error err = {.code = 1};
-
-    memset(&spec, 0xff, sizeof spec);
-    CHECKF(cp_event_parse(name, &spec, &err) == 0, "%s: %s", name, err.message);
-    CHECK_EQ(err.code, 1); /* untouched */
-    return spec;
-}
 
 CP_TEST(names)
 {
-    CHECK_EQ(ARRAY_SIZE(table), CP_CPUPROF_EVENT_COUNT - 2); /* all but the raw and the named one */
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
         const char *const spellings[] = {table[i].name, table[i].perf_name};
 
@@ -96,12 +93,26 @@ CP_TEST(names)
             CHECK_EQ(spec.event, table[i].event);
             CHECK_EQ(spec.raw_event, 0);
             CHECK_STR(spec.name, table[i].name);
+            CHECK_EQ(spec.modes, 0);
+            CHECK_EQ(spec.precise_ip, CP_CPUPROF_IP_ARBITRARY_SKID);
         }
-        CHECK_STR(cp_event_name(table[i].event), table[i].name);
+        if (table[i].event != CP_CPUPROF_NAMED)
+            CHECK_STR(cp_event_name(table[i].event), table[i].name);
     }
     CHECK_STR(cp_event_name(CP_CPUPROF_HW_RAW), "raw");
+    CHECK_STR(cp_event_name(CP_CPUPROF_NAMED), "named");
     CHECK(cp_event_name(CP_CPUPROF_EVENT_COUNT) == NULL);
     CHECK(cp_event_name((enum cp_cpu_event) - 1) == NULL);
+}
+
+CP_TEST(third_spellings)
+{
+    CHECK_STR(parse("branchInstructions").name, "branches");
+    CHECK_STR(parse("idle-cycles-frontend").name, "stalledCyclesFrontend");
+    CHECK_STR(parse("idle-cycles-backend").name, "stalledCyclesBackend");
+    CHECK_STR(parse("faults").name, "pageFaults");
+    CHECK_STR(parse("cs").name, "contextSwitches");
+    CHECK_STR(parse("migrations").name, "cpuMigrations");
 }
 
 CP_TEST(what_events_are)
@@ -109,13 +120,16 @@ CP_TEST(what_events_are)
     const struct cp_event_encoding none = {.type = 0};
 
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-        const struct cp__event *row = cp__event(table[i].event, &none);
         struct cp_event_spec spec = parse(table[i].name);
+        const struct cp__event *row = cp__event(spec.event, &spec.encoding);
 
         CHECK_EQ(spec.kind, table[i].kind);
         CHECK_EQ(spec.preset_period, table[i].preset);
+        CHECK_STR(row->name, table[i].name);
         CHECK_EQ(row->perf_type, table[i].type);
         CHECK_EQ(row->perf_config, table[i].config);
+        CHECK_EQ(spec.encoding.type, spec.event == CP_CPUPROF_NAMED ? table[i].type : 0);
+        CHECK_EQ(spec.encoding.config, spec.event == CP_CPUPROF_NAMED ? table[i].config : 0);
     }
     CHECK_EQ(parse("r1").kind, CP_EVENT_HARDWARE);
     CHECK(parse("r1").preset_period != 0);
@@ -123,109 +137,49 @@ CP_TEST(what_events_are)
     CHECK(cp__event((enum cp_cpu_event) - 1, &none) == NULL);
 }
 
-CP_TEST(raw_events)
+/* What lists show: each row once, in the order of the numbers, those without a number last. */
+CP_TEST(rows)
+{
+    size_t n = 0;
+    const struct cp__event *row;
+
+    for (size_t i = 0; (row = cp__event_row(i)) != NULL; i++) {
+        CHECK(row->description != NULL);
+        if (i == CP_CPUPROF_HW_RAW || i == CP_CPUPROF_NAMED)
+            continue;
+        CHECK_STR(row->name, table[n].name);
+        CHECK_EQ(i < CP_CPUPROF_EVENT_COUNT ? i : CP_CPUPROF_NAMED, table[n].event);
+        n++;
+    }
+    CHECK_EQ(n, ARRAY_SIZE(table));
+}
+
+/* By an encoding's type, what stands in no row. */
+CP_TEST(kinds_of_encodings)
 {
     static const struct {
-        const char *name;
-        uint64_t raw;
-        const char *canonical;
-    } raws[] = {
-        {"r0", 0, "r0"},
-        {"r1c2", 0x1c2, "r1c2"},
-        {"r1C2", 0x1c2, "r1c2"},
-        {"rABCDEF", 0xabcdef, "rabcdef"},
-        {"rabcdef", 0xabcdef, "rabcdef"},
-        {"r00c4", 0xc4, "rc4"},
-        {"r0000000000000001", 1, "r1"},
-        {"rFFFFFFFFFFFFFFFF", UINT64_MAX, "rffffffffffffffff"},
-        {"r8000000000000000", (uint64_t)1 << 63, "r8000000000000000"},
+        uint32_t type;
+        enum cp_event_kind kind;
+        enum cp__kernel_mode mode;
+        uint64_t preset;
+    } types[] = {
+        {PERF_TYPE_SOFTWARE, CP_EVENT_SOFTWARE, CP__KERNEL_PREFERRED, 0},
+        {PERF_TYPE_TRACEPOINT, CP_EVENT_TRACEPOINT, CP__KERNEL_REQUIRED, 1},
+        {PERF_TYPE_BREAKPOINT, CP_EVENT_WATCHPOINT, CP__KERNEL_NEVER, 1},
+        {PERF_TYPE_HW_CACHE, CP_EVENT_HARDWARE, CP__KERNEL_NEVER, 100000},
+        {PERF_TYPE_RAW, CP_EVENT_HARDWARE, CP__KERNEL_NEVER, 100000},
+        {17, CP_EVENT_HARDWARE, CP__KERNEL_NEVER, 100000},
     };
 
-    for (size_t i = 0; i < ARRAY_SIZE(raws); i++) {
-        struct cp_event_spec spec = parse(raws[i].name);
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        const struct cp_event_encoding encoding = {.type = types[i].type, .config = 0x1234};
+        const struct cp__event *row = cp__event(CP_CPUPROF_NAMED, &encoding);
 
-        CHECK_EQ(spec.event, CP_CPUPROF_HW_RAW);
-        CHECKF(spec.raw_event == raws[i].raw, "%s", raws[i].name);
-        CHECK_STR(spec.name, raws[i].canonical);
-        spec = parse(spec.name); /* a canonical name is a name */
-        CHECKF(spec.raw_event == raws[i].raw, "%s", raws[i].name);
+        CHECK_EQ(row->kind, types[i].kind);
+        CHECK_EQ(row->kernel_mode, types[i].mode);
+        CHECK_EQ(row->preset_period, types[i].preset);
+        CHECK_STR(row->name, "named");
     }
-}
-
-/* The message is text that a terminal shows as it is, and ends within its place. */
-static void check_message(const struct cp_error *err)
-{
-    size_t n = strnlen(err->message, sizeof err->message);
-
-    CHECK(n > 20 && n < sizeof err->message);
-    CHECK_STR(strrchr(err->message, '.'), ".");
-    for (size_t i = 0; i < n; i++)
-        CHECKF((unsigned char)err->message[i] >= ' ' && err->message[i] != 0x7f, "byte %d is %#x", (int)i,
-               (unsigned char)err->message[i]);
-}
-
-static void refuse(const char *name, const char *shown)
-{
-    struct cp_event_spec spec;
-    struct cp_error err = {0};
-    char quoted[64];
-
-    CHECKF(cp_event_parse(name, &spec, &err) == -EINVAL, "%s", name);
-    CHECK_EQ(err.code, -EINVAL);
-    check_message(&err);
-    snprintf(quoted, sizeof quoted, "\"%s\"", shown);
-    CHECK_CONTAINS(err.message, quoted);
-    for (size_t i = 0; i < ARRAY_SIZE(table); i++) /* what to use instead */
-        CHECK_CONTAINS(err.message, table[i].name);
-    CHECK_CONTAINS(err.message, "rHEX");
-    CHECK_EQ(cp_event_parse(name, &spec, NULL), -EINVAL);
-}
-
-CP_TEST(names_of_nothing)
-{
-    static const char *const names[] = {
-        "",     " ",     "cycle",  "Cycles", "CYCLES", " cycles", "cycles ",   "cycles\t",    "cycles:u",
-        "cpu/", "raw",   "r",      "rxyz",   "r1g",    "R1c2",    "r 1c2",     "r1c2 ",       "r0x1c2",
-        "r-1",  "r+1",   "rr1",    "0x1c2",  "1c2",    "r1,c2",   "taskclock", "task_clock",  "timer,cycles",
-        "r.",   "clock", "faults", "all",    "-",      "%s%n%x",  "\"",        "branchmisses"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strcmp(names[i], "cycles\t") != 0)
-            refuse(names[i], names[i]);
-    refuse("cycles\t", "cycles?");
-    refuse("r12345678123456781", "r12345678123456781"); /* 17 digits */
-    refuse("r00000000000000001", "r00000000000000001");
-    refuse(NULL, "");
-}
-
-/* No byte of a name can do anything to whom it is shown. */
-CP_TEST(names_of_odd_bytes)
-{
-    char name[4] = "a?c";
-
-    for (int byte = 1; byte < 256; byte++) {
-        char shown[4] = "a?c";
-
-        name[1] = (char)byte;
-        if (byte >= ' ' && byte != 0x7f)
-            shown[1] = (char)byte;
-        refuse(name, shown);
-    }
-    refuse("\033[2J\033]0;title\007cycles\r\n", "?[2J?]0;title?cycles??");
-}
-
-CP_TEST(names_of_any_length)
-{
-    char *name = malloc(100001);
-    char shown[64];
-
-    for (size_t n = 1; n <= 100000; n = n < 600 ? n + 1 : n * 3) {
-        memset(name, 'x', n);
-        name[n] = 0;
-        snprintf(shown, sizeof shown, "%.40s%s", name, n > 40 ? "..." : "");
-        refuse(name, shown);
-    }
-    free(name);
 }
 
 /* ---- Configs --------------------------------------------------------------------------------- */

@@ -1,0 +1,8 @@
+/* Any processor: what its debug registers can watch, which the kernel knows. */
+#ifndef COUNTERPOINT_ARCH_WATCH_H
+#define COUNTERPOINT_ARCH_WATCH_H
+
+/* Whether they can tell reads from writes; where not, only writes can be watched alone. */
+#define CP__WATCHES_READS_ALONE true
+
+#endif
