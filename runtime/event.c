@@ -123,6 +123,12 @@ const struct cp__event *cp__event_row(size_t i)
     return i < ROWS ? &rows[i] : NULL;
 }
 
+bool cp__event_is_called(const struct cp__event *row, const char *name)
+{
+    return strcmp(name, row->name) == 0 || (row->alias != NULL && strcmp(name, row->alias) == 0) ||
+           (row->other != NULL && strcmp(name, row->other) == 0);
+}
+
 static const struct cp__event *named(const struct cp_event_encoding *encoding)
 {
     switch (encoding->type) {

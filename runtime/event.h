@@ -54,6 +54,9 @@ struct cp__event_text cp__request_name(const struct cp_slot_request *request);
 /* Whether a config can be run at all; -EINVAL and the reason where not. */
 int cp__request_check(const struct cp_slot_request *request, struct cp_error *err);
 
+/* Whether one of the row's spellings is name. */
+bool cp__event_is_called(const struct cp__event *row, const char *name);
+
 /* ---- Hardware cache events ------------------------------------------------------------------- */
 
 /* One of perf's cache events, by its number from 0, in a list without the combinations that make no sense. */
@@ -98,6 +101,13 @@ int cp__event_parse_cache(const char *name, struct cp_event_spec *spec, struct c
 
 /* "mem:ADDRESS[/LEN][:rwx][:SUFFIX]". */
 int cp__event_parse_watch(const char *text, struct cp_event_spec *spec, struct cp_error *err);
+
+/* Where the kernel describes PMUs. */
+extern const char cp__pmus[];
+/* "PMU/TERM[=VALUE],.../[SUFFIX]", by the PMUs that are described in a directory. -ENOENT where the machine
+ * has no such PMU, or that no such term. */
+int cp__event_parse_pmu(const char *directory, const char *text, struct cp_event_spec *spec,
+                        struct cp_error *err);
 
 /* Where tracefs is mounted, the usual place first; NULL ends the list. */
 extern const char *const cp__tracefs[];

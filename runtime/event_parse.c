@@ -72,9 +72,7 @@ static bool parse_row(const char *name, struct cp_event_spec *spec)
     const struct cp__event *row;
 
     for (size_t i = 0; (row = cp__event_row(i)) != NULL; i++) {
-        if (!is_many(i) &&
-            (strcmp(name, row->name) == 0 || (row->alias != NULL && strcmp(name, row->alias) == 0) ||
-             (row->other != NULL && strcmp(name, row->other) == 0))) {
+        if (!is_many(i) && cp__event_is_called(row, name)) {
             cp__event_take_row(spec, i);
             return true;
         }
@@ -291,6 +289,8 @@ static int parse(const char *name, struct cp_event_spec *spec, struct cp_error *
         return cp__event_parse_watch(name, spec, err);
     if ((rest = after(name, "tracepoint:")) != NULL)
         return cp__event_parse_tracepoint(cp__tracefs, rest, spec, err);
+    if (strchr(name, '/') != NULL)
+        return cp__event_parse_pmu(cp__pmus, name, spec, err);
     return parse_word(name, spec, err);
 }
 
