@@ -2,7 +2,7 @@
  * What differs by instruction set. Each folder beside this file implements it under the same file names; the
  * build puts one of them, arch/$(ARCH), on the include path.
  *
- *   registers.h   where a signal found the program
+ *   registers.h   where a signal found the program, and what a return address is
  *   caller.c      what the code there says about its caller
  *   context.h     a suspended flow of control, and switching between two
  */
@@ -17,6 +17,7 @@ struct cp__registers {
     uintptr_t pc;
     uintptr_t sp;
     uintptr_t fp;
+    uintptr_t lr; /* the link register, where calls leave the return address in one; else 0 */
 };
 
 #include "registers.h" // IWYU pragma: export

@@ -79,33 +79,38 @@ static void find_once(void)
 
 /* ---- The outermost frame --------------------------------------------------------------------- */
 
-/* Looks at a frame, innermost first. *end is where the program's outermost frame ends, 0 while the last one
- * seen is the program's. What the unwinder calls a frame's CFA is its stack pointer: where the frame that it
- * called ends. */
+/* The program's outermost frame. */
+struct outermost {
+    uintptr_t fp;
+    uintptr_t end; /* 0 while the last frame seen is the program's */
+};
+
+/* Looks at a frame, innermost first. What the unwinder calls a frame's CFA is its stack pointer: where the
+ * frame that it called ends. */
 static _Unwind_Reason_Code look_at(struct _Unwind_Context *context, void *arg)
 {
-    uintptr_t *end = arg;
+    struct outermost *outermost = arg;
     uintptr_t pc = _Unwind_GetIP(context);
 
     if (pc == 0)
         return _URC_NO_REASON; /* behind the last one */
     if (!holds(&c_library, pc) && _Unwind_GetRegionStart(context) != entry)
-        *end = 0;
-    else if (*end == 0)
-        *end = _Unwind_GetCFA(context);
+        *outermost = (struct outermost){.fp = _Unwind_GetGR(context, CP__FP_NUMBER)};
+    else if (outermost->end == 0)
+        outermost->end = _Unwind_GetCFA(context);
     return _URC_NO_REASON;
 }
 
-/* Where the program's outermost frame on this thread ends; 0 where that cannot be told. */
-static uintptr_t find_end(void)
+/* Its end is 0 where it cannot be told. */
+static struct outermost find_outermost(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    uintptr_t end = 0;
+    struct outermost outermost = {.end = 0};
 
     pthread_once(&once, find_once);
-    if (c_library.hi == 0 || _Unwind_Backtrace(look_at, &end) != _URC_END_OF_STACK)
-        return 0;
-    return end;
+    if (c_library.hi == 0 || _Unwind_Backtrace(look_at, &outermost) != _URC_END_OF_STACK)
+        outermost.end = 0;
+    return outermost;
 }
 
 /* ---- The stack ------------------------------------------------------------------------------- */
@@ -125,19 +130,25 @@ static struct cp__stack whole_stack(void)
     return stack;
 }
 
-/* A function that aligns its stack has its frame's two words this much below the frame's end, at most. */
-#define REALIGNMENT 128
+/* The two words that a frame pointer points at. */
+#define FRAME_RECORD (2 * sizeof(uintptr_t))
+/* They may lie this much lower in the frame of a function that aligns its stack, or that the outermost one
+ * gave its place to. */
+#define LEAST_SLACK 128
 
 struct cp__stack cp__os_thread_stack(void)
 {
     struct cp__stack stack = whole_stack();
     uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
-    uintptr_t end;
+    struct outermost outermost;
 
     if (!cp__stack_holds(&stack, sp))
         return stack; /* called on a stack of somebody's own making */
-    end = find_end();
-    if (end > sp && cp__stack_holds(&stack, end))
-        stack = (struct cp__stack){.lo = stack.lo, .hi = end, .slack = REALIGNMENT};
+    outermost = find_outermost();
+    if (outermost.end <= sp || !cp__stack_holds(&stack, outermost.end))
+        return stack;
+    stack = (struct cp__stack){.lo = stack.lo, .hi = outermost.end, .slack = LEAST_SLACK};
+    if (outermost.fp >= sp && outermost.fp < stack.hi - FRAME_RECORD - LEAST_SLACK)
+        stack.slack = stack.hi - FRAME_RECORD - outermost.fp;
     return stack;
 }

@@ -3,7 +3,7 @@
 /* What a frame pointer points at. */
 struct frame {
     uintptr_t fp; /* the caller's */
-    uintptr_t pc; /* where it goes on */
+    uintptr_t pc; /* where it goes on, as saved */
 };
 
 #define LOWEST_CODE 4096 /* nothing is mapped below; a pc there has already faulted */
@@ -23,6 +23,14 @@ static const struct frame *frame_at(uintptr_t fp, uintptr_t floor, const struct 
     return (const struct frame *)fp;
 }
 
+/* Where frame's caller goes on; 0 where that is no code. */
+static uintptr_t caller_of(const struct frame *frame, const struct cp__stack *stack)
+{
+    uintptr_t pc = cp__code_address_from_handler(frame->pc);
+
+    return is_code(pc, stack) ? pc : 0;
+}
+
 /* Whether a chain that led up to top has come to the stack's first frame. A frame pointer of 0 would not
  * tell: code that uses the register otherwise leaves zeros there too. */
 static bool is_at_end(const struct cp__stack *stack, uintptr_t top)
@@ -37,7 +45,7 @@ cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack
 {
     struct cp__registers caller;
     const struct frame *frame;
-    uintptr_t top;
+    uintptr_t top, pc;
     unsigned n = 0;
 
     *flags = 0;
@@ -54,13 +62,13 @@ cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack
     else
         return n;
     top = caller.sp;
-    for (frame = frame_at(caller.fp, top, stack); frame != NULL && is_code(frame->pc, stack);
+    for (frame = frame_at(caller.fp, top, stack); frame != NULL && (pc = caller_of(frame, stack)) != 0;
          frame = frame_at(frame->fp, top, stack)) {
         if (n == max) {
             *flags = CP_SAMPLE_TRUNCATED;
             return n;
         }
-        frames[n++] = frame->pc;
+        frames[n++] = pc;
         top = (uintptr_t)(frame + 1);
     }
     if (is_at_end(stack, top))

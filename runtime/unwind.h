@@ -5,7 +5,8 @@
 #include "arch/arch.h"
 #include "runtime.h"
 
-/* The stack that the interrupted code ran on: [lo, hi). Its first frame ends at most slack below hi. */
+/* The stack that the interrupted code ran on: [lo, hi). What its first frame's pointer points at ends at
+ * most slack below hi. */
 struct cp__stack {
     uintptr_t lo;
     uintptr_t hi;

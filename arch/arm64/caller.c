@@ -1,11 +1,363 @@
+/*
+ * Finding the caller of interrupted code where the frame pointer cannot tell: in a function's first and last
+ * instructions, and in functions that have no frame at all (gcc gives leaf functions none, unless told to).
+ *
+ * A call leaves the return address in the link register, x30. A function that calls others saves it together
+ * with the caller's frame pointer, as a frame record, and takes both back before it returns. The code ahead
+ * knows which of the two places holds it now. So this reads on, instruction by instruction, and keeps account
+ * of the stack pointer, the frame pointer and the link register. Which way the program will take does not
+ * matter: all of them give back the same. It comes to one of these:
+ *
+ *     ret                   The registers are by then what they were at the call.
+ *     stp x29,x30,[sp...]   Where it makes a frame record, they still are.
+ *     mov x29,sp            And so they are where the record is there and is not yet pointed at.
+ *     what it cannot        A call or a system call, which may never come back; an indirect jump. It goes
+ *     follow                back to the last conditional jump that it passed, and takes it. It does so too
+ *                           where a loop closes.
+ *
+ * When there is no other way, or after STEPS instructions, nothing is known. In code that keeps frame
+ * pointers the function has its frame then, since calls are made with one.
+ *
+ * By the procedure call standard a function gives x29 back as it got it, and to return it needs x30 as it got
+ * that: whatever else it does with them in between it does after it has saved them, and it loads them from
+ * the stack again. So only these loads count, and no other writes to the two.
+ */
 #include "arch/arch.h"
 
-/* Whether the frame pointer still, or again, belongs to the caller cannot be told without knowing the
- * instructions. */
+#include <stddef.h>
+
+/* Enough for the way out of most functions that call nothing; a few ns each. */
+#define STEPS 96
+#define FORKS 8
+#define WORD sizeof(uintptr_t)
+
+/* Numbers of registers. Where a stack pointer can stand at all, 31 is it. */
+enum { IP0 = 16, IP1 = 17, FP = 29, LR = 30, SP = 31 };
+
+/* A place on the way, with what the registers will be there. */
+struct state {
+    uintptr_t pc;
+    uintptr_t sp;
+    uintptr_t fp;
+    uintptr_t lr;
+    bool knows_sp; /* false where it has been set from what is not followed: realigned, or by a register */
+};
+
+struct fork {
+    uintptr_t passed; /* behind the conditional jump */
+    bool is_taken;
+    struct state state; /* at its target */
+};
+
+struct walk {
+    struct state at;
+    uintptr_t floor; /* what will have been stored below it is not there yet */
+    uintptr_t hi;
+    struct cp__registers *caller;
+    unsigned fork_count;
+    struct fork forks[FORKS];
+};
+
+enum outcome { GOES_ON, FOUND, LOST };
+
+/* The stack is other functions' frames, maybe such that a sanitizer has fenced. */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static uintptr_t read_word(uintptr_t address)
+{
+    return *(const uintptr_t *)address;
+}
+
+static bool load(const struct walk *walk, uintptr_t address, uintptr_t *value)
+{
+    if (address < walk->floor || address % WORD != 0 || address >= walk->hi || walk->hi - address < WORD)
+        return false;
+    *value = read_word(address);
+    return true;
+}
+
+/* ---- Fields of an instruction ---------------------------------------------------------------- */
+
+static unsigned field(uint32_t in, unsigned lowest, unsigned width)
+{
+    return in >> lowest & ((1u << width) - 1);
+}
+
+static intptr_t signed_field(uint32_t in, unsigned lowest, unsigned width)
+{
+    return (int32_t)(in << (32 - lowest - width)) >> (32 - width);
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+/* The function's registers are its caller's, but for the stack pointer, which is known to be sp then. */
+static enum outcome finish(const struct walk *walk, bool knows_sp, uintptr_t sp)
+{
+    if (knows_sp && (sp < walk->floor || sp > walk->hi))
+        return LOST;
+    *walk->caller = (struct cp__registers){.pc = cp__code_address_from_handler(walk->at.lr),
+                                           .sp = knows_sp ? sp : walk->floor,
+                                           .fp = walk->at.fp};
+    return FOUND;
+}
+
+/* x29 is made to point at address. */
+static enum outcome make_frame(struct walk *walk, uintptr_t address)
+{
+    uintptr_t fp, lr;
+
+    if (walk->at.knows_sp && load(walk, address, &fp) && load(walk, address + WORD, &lr) &&
+        fp == walk->at.fp && lr == walk->at.lr)
+        return finish(walk, true, address + 2 * WORD);
+    walk->at.fp = address;
+    return GOES_ON;
+}
+
+/* ---- Arithmetic ------------------------------------------------------------------------------ */
+
+/* add and sub of a constant, mov between sp and another register. */
+static enum outcome add_constant(struct walk *walk, uint32_t in)
+{
+    unsigned to = field(in, 0, 5), from = field(in, 5, 5);
+    uintptr_t constant = (uintptr_t)field(in, 10, 12) << (field(in, 22, 1) != 0 ? 12 : 0);
+    uintptr_t sum = from == FP ? walk->at.fp : walk->at.sp;
+
+    sum += field(in, 30, 1) != 0 ? -constant : constant;
+    if (to == FP && from == SP)
+        return make_frame(walk, sum);
+    if (to != SP)
+        return GOES_ON;
+    walk->at.knows_sp = field(in, 31, 1) != 0 && (from == FP || (from == SP && walk->at.knows_sp));
+    walk->at.sp = sum;
+    return GOES_ON;
+}
+
+static enum outcome compute(struct walk *walk, uint32_t in)
+{
+    if ((in & 0x3f800000) == 0x11000000)
+        return add_constant(walk, in);
+    /* and, orr, eor of a constant; add and sub with a tag; add and sub of a register that is extended */
+    if (field(in, 0, 5) == SP && (((in & 0x1f800000) == 0x12000000 && field(in, 29, 2) != 3) ||
+                                  (in & 0x3f800000) == 0x11800000 || (in & 0x3fe00000) == 0x0b200000))
+        walk->at.knows_sp = false;
+    return GOES_ON;
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+/* An access with the address base + offset, or where it is moved behind, base. */
+struct access {
+    unsigned base;
+    intptr_t offset;
+    bool moves_before; /* base becomes base + offset */
+    bool moves_behind;
+    bool is_load;
+    unsigned words;  /* of the two, 0 where they are none, but parts or vectors */
+    unsigned reg[2]; /* what is loaded or stored */
+};
+
+static struct access pair(uint32_t in)
+{
+    unsigned opc = field(in, 30, 2);
+    bool is_vector = field(in, 26, 1) != 0;
+    unsigned size = is_vector ? 4u << opc : opc == 0 || opc == 1 ? 4 : 8;
+
+    if (!is_vector && opc == 1 && field(in, 22, 1) == 0)
+        size = 16; /* with a tag */
+    return (struct access){.base = field(in, 5, 5),
+                           .offset = signed_field(in, 15, 7) * (intptr_t)size,
+                           .moves_before = field(in, 23, 2) == 3,
+                           .moves_behind = field(in, 23, 2) == 1,
+                           .is_load = field(in, 22, 1) != 0,
+                           .words = !is_vector && opc == 2 ? 2 : 0,
+                           .reg = {field(in, 0, 5), field(in, 10, 5)}};
+}
+
+/* With an offset of 9 bits, signed, or of 12, in units of what is loaded or stored. */
+static struct access single(uint32_t in)
+{
+    bool is_scaled = field(in, 24, 1) != 0;
+    bool is_word = field(in, 30, 2) == 3 && field(in, 26, 1) == 0 && field(in, 23, 1) == 0;
+
+    return (struct access){.base = field(in, 5, 5),
+                           .offset = is_scaled ? (intptr_t)field(in, 10, 12) * (intptr_t)WORD
+                                               : signed_field(in, 12, 9),
+                           .moves_before = !is_scaled && field(in, 10, 2) == 3,
+                           .moves_behind = !is_scaled && field(in, 10, 2) == 1,
+                           .is_load = field(in, 22, 1) != 0,
+                           .words = is_word ? 1 : 0,
+                           .reg = {field(in, 0, 5)}};
+}
+
+/* Whether x29 and x30 are stored as a frame record, or one of them where the stack pointer moves for it: such
+ * a store is no other than that of what the caller had there. */
+static bool makes_record(const struct access *access)
+{
+    if (access->is_load || access->base != SP)
+        return false;
+    if (access->words == 2 && access->reg[0] == FP && access->reg[1] == LR)
+        return true;
+    for (unsigned i = 0; i < access->words; i++)
+        if (access->reg[i] == LR && access->moves_before)
+            return true;
+    return false;
+}
+
+static enum outcome take_back(struct walk *walk, const struct access *access, uintptr_t address,
+                              bool knows_address)
+{
+    for (unsigned i = 0; i < access->words; i++) {
+        uintptr_t *reg = access->reg[i] == FP ? &walk->at.fp : access->reg[i] == LR ? &walk->at.lr : NULL;
+
+        if (reg != NULL && !(knows_address && load(walk, address + i * WORD, reg)))
+            return LOST;
+    }
+    return GOES_ON;
+}
+
+static enum outcome access_memory(struct walk *walk, const struct access *access)
+{
+    uintptr_t base = access->base == SP ? walk->at.sp : walk->at.fp;
+    uintptr_t moved = base + (uintptr_t)access->offset;
+    bool knows_base = access->base == SP ? walk->at.knows_sp : access->base == FP;
+
+    if (makes_record(access))
+        return finish(walk, knows_base, access->moves_before ? base : moved + 2 * WORD);
+    if (access->base == SP && (access->moves_before || access->moves_behind))
+        walk->at.sp = moved;
+    if (!access->is_load || (access->base != SP && access->base != FP))
+        return GOES_ON;
+    return take_back(walk, access, access->moves_behind ? base : moved, knows_base);
+}
+
+static enum outcome load_or_store(struct walk *walk, uint32_t in)
+{
+    struct access access;
+
+    if ((in & 0x3a000000) == 0x28000000) {
+        access = pair(in);
+        return access_memory(walk, &access);
+    }
+    if ((in & 0x3b000000) == 0x39000000 || (in & 0x3b200000) == 0x38000000) {
+        access = single(in);
+        return access_memory(walk, &access);
+    }
+    /* several vectors, tags, where the address is moved */
+    if (field(in, 5, 5) == SP &&
+        ((in & 0xbe800000) == 0x0c800000 || ((in & 0xff200000) == 0xd9200000 && field(in, 10, 1) != 0)))
+        walk->at.knows_sp = false;
+    return GOES_ON;
+}
+
+/* ---- Ways ------------------------------------------------------------------------------------ */
+
+/* Remembers the other way, once. */
+static enum outcome pass_jump(struct walk *walk, intptr_t words)
+{
+    for (unsigned i = 0; i < walk->fork_count; i++) {
+        if (walk->forks[i].passed == walk->at.pc)
+            return GOES_ON;
+    }
+    if (walk->fork_count < FORKS) {
+        struct fork *fork = &walk->forks[walk->fork_count++];
+
+        *fork = (struct fork){.passed = walk->at.pc, .state = walk->at};
+        fork->state.pc += (uintptr_t)words * 4 - 4;
+    }
+    return GOES_ON;
+}
+
+/* Goes back to the last fork whose other way has not been taken. */
+static bool take_fork(struct walk *walk)
+{
+    for (unsigned i = walk->fork_count; i-- > 0;) {
+        if (!walk->forks[i].is_taken) {
+            walk->forks[i].is_taken = true;
+            walk->at = walk->forks[i].state;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum outcome jump(struct walk *walk, intptr_t words)
+{
+    if (words < 0 && take_fork(walk))
+        return GOES_ON;
+    walk->at.pc += (uintptr_t)words * 4 - 4;
+    return GOES_ON;
+}
+
+/*
+ * Whether a jump through x16 or x17 is a linker's stub, by which functions far away, or of other objects, are
+ * called. It ends in one of
+ *
+ *     ldr x17,[x16,#]; add x16,x16,#; br x17
+ *     adrp x16,#; add x16,x16,#; br x16
+ *
+ * A function's own jump through a pointer tells nothing, but a stub has changed no register that counts.
+ */
+static bool is_stub(const uint32_t *jump, unsigned reg)
+{
+    if ((uintptr_t)jump % 4096 < 2 * sizeof *jump)
+        return false; /* what stands before may not be there */
+    if ((jump[-1] & 0xffc003ff) != 0x91000210)
+        return false;
+    return reg == IP1 ? (jump[-2] & 0xffc003ff) == 0xf9400211 : (jump[-2] & 0x9f00001f) == 0x90000010;
+}
+
+static enum outcome jump_indirect(struct walk *walk, uint32_t in)
+{
+    unsigned reg = field(in, 5, 5);
+    bool is_ret = (in & 0xfffffc1f) == 0xd65f0000 && reg == LR;
+    bool is_authenticated_ret = (in & 0xfffffbff) == 0xd65f0bff;
+    bool is_br = (in & 0xfffffc1f) == 0xd61f0000 && (reg == IP0 || reg == IP1);
+
+    if (is_ret || is_authenticated_ret || (is_br && is_stub((const uint32_t *)walk->at.pc - 1, reg)))
+        return finish(walk, walk->at.knows_sp, walk->at.sp);
+    return LOST;
+}
+
+static enum outcome branch(struct walk *walk, uint32_t in)
+{
+    if ((in & 0xff000000) == 0x54000000 || (in & 0x7e000000) == 0x34000000) /* b.cond; cbz, cbnz */
+        return pass_jump(walk, signed_field(in, 5, 19));
+    if ((in & 0x7e000000) == 0x36000000) /* tbz, tbnz */
+        return pass_jump(walk, signed_field(in, 5, 14));
+    if ((in & 0xfc000000) == 0x14000000) /* b */
+        return jump(walk, signed_field(in, 0, 26));
+    if ((in & 0xfe000000) == 0xd6000000)
+        return jump_indirect(walk, in);
+    return (in & 0xff000000) == 0xd5000000 ? GOES_ON : LOST; /* hints, barriers, system registers */
+}
+
+static enum outcome step(struct walk *walk, uint32_t in)
+{
+    walk->at.pc += sizeof in;
+    if (in < 0x10000) /* udf */
+        return LOST;
+    if ((in & 0x1c000000) == 0x14000000)
+        return branch(walk, in);
+    if ((in & 0x0a000000) == 0x08000000)
+        return load_or_store(walk, in);
+    return compute(walk, in);
+}
+
 bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller)
 {
-    (void)regs;
-    (void)hi;
-    (void)caller;
-    return false;
+    struct walk walk;
+    enum outcome outcome = GOES_ON;
+
+    if (regs->pc % sizeof(uint32_t) != 0)
+        return false;
+    walk.at =
+        (struct state){.pc = regs->pc, .sp = regs->sp, .fp = regs->fp, .lr = regs->lr, .knows_sp = true};
+    walk.floor = regs->sp;
+    walk.hi = hi;
+    walk.caller = caller;
+    walk.fork_count = 0;
+    for (int steps = 0; outcome == GOES_ON && steps < STEPS; steps++) {
+        outcome = step(&walk, *(const uint32_t *)walk.at.pc);
+        if (outcome == LOST && take_fork(&walk))
+            outcome = GOES_ON;
+    }
+    return outcome == FOUND;
 }

@@ -1,10 +1,24 @@
 /* AArch64: included by arch/arch.h only. */
 #include <ucontext.h>
 
+/* The frame pointer's number in call-frame information. */
+#define CP__FP_NUMBER 29
+
 /* Where the signal whose ucontext this is found its thread. */
 static inline struct cp__registers cp__registers_from_handler(const void *ucontext)
 {
     const mcontext_t *machine = &((const ucontext_t *)ucontext)->uc_mcontext;
 
-    return (struct cp__registers){.pc = machine->pc, .sp = machine->sp, .fp = machine->regs[29]};
+    return (struct cp__registers){
+        .pc = machine->pc, .sp = machine->sp, .fp = machine->regs[29], .lr = machine->regs[30]};
+}
+
+/* The address in what was saved as a return address: without the signature that a processor with pointer
+ * authentication has put into its upper bits. To others the instruction is a nop. */
+static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
+{
+    register uintptr_t x30 __asm__("x30") = saved;
+
+    __asm__("hint #7" : "+r"(x30)); /* xpaclri */
+    return x30;
 }

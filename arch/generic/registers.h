@@ -1,6 +1,13 @@
 /* Any processor whose registers the C library shows: included by arch/arch.h only. */
 #include <ucontext.h>
 
+/* The frame pointer's number in call-frame information. */
+#if defined(__x86_64__)
+#define CP__FP_NUMBER 6
+#elif defined(__aarch64__)
+#define CP__FP_NUMBER 29
+#endif
+
 /* Where the signal whose ucontext this is found its thread. */
 static inline struct cp__registers cp__registers_from_handler(const void *ucontext)
 {
@@ -14,5 +21,19 @@ static inline struct cp__registers cp__registers_from_handler(const void *uconte
     return (struct cp__registers){.pc = machine->pc, .sp = machine->sp, .fp = machine->regs[29]};
 #else
 #error "Say here where this processor's ucontext has pc, sp and fp."
+#endif
+}
+
+/* The address in what was saved as a return address: without the signature that an arm64 with pointer
+ * authentication has put into its upper bits. */
+static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
+{
+#if defined(__aarch64__)
+    register uintptr_t x30 __asm__("x30") = saved;
+
+    __asm__("hint #7" : "+r"(x30)); /* xpaclri */
+    return x30;
+#else
+    return saved;
 #endif
 }
