@@ -1,6 +1,9 @@
 /* x86-64: included by arch/arch.h only. */
 #include <ucontext.h>
 
+/* What cp__caller_from_handler() says is by the code. */
+#define CP__READS_CODE 1
+
 /* The frame pointer's number in call-frame information. */
 #define CP__FP_NUMBER 6
 

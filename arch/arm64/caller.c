@@ -88,7 +88,8 @@ static intptr_t signed_field(uint32_t in, unsigned lowest, unsigned width)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
-/* The function's registers are its caller's, but for the stack pointer, which is known to be sp then. */
+/* The function's registers are its caller's, but for the stack pointer: where it will be is known to be sp,
+ * or not more than that the caller's is not below the function's. */
 static enum outcome finish(const struct walk *walk, bool knows_sp, uintptr_t sp)
 {
     if (knows_sp && (sp < walk->floor || sp > walk->hi))
@@ -220,7 +221,7 @@ static enum outcome access_memory(struct walk *walk, const struct access *access
     bool knows_base = access->base == SP ? walk->at.knows_sp : access->base == FP;
 
     if (makes_record(access))
-        return finish(walk, knows_base, access->moves_before ? base : moved + 2 * WORD);
+        return finish(walk, knows_base && access->moves_before && base >= walk->floor, base);
     if (access->base == SP && (access->moves_before || access->moves_behind))
         walk->at.sp = moved;
     if (!access->is_load || (access->base != SP && access->base != FP))

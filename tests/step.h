@@ -1,0 +1,202 @@
+/*
+ * Running the calling thread one instruction at a time, with a SIGTRAP before each:
+ *
+ *     step_from_here()    in the thread: from here on
+ *     step_to_here()      in the thread: up to here
+ *     step_arrive(uc)     in the handler, first: false where there is nothing to look at
+ *     step_on(uc)         in the handler, last: on to the next instruction
+ *     step_off(uc)        in the handler, last: that was all
+ *     step_is_call(pc)    whether the instruction there is a call, which has 4 bytes; if STEP_KNOWS_CALLS
+ */
+#ifndef COUNTERPOINT_TESTS_STEP_H
+#define COUNTERPOINT_TESTS_STEP_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "arch/arch.h"
+
+#if defined(__x86_64__)
+#define STEP_IS_KNOWN 1
+#define STEP_TRAP_FLAG 0x100 /* of EFLAGS: raises SIGTRAP behind each instruction */
+
+static inline __attribute__((always_inline)) void step_from_here(void)
+{
+    __asm__ volatile("leaq -128(%%rsp), %%rsp\n\t" /* the red zone */
+                     "pushfq\n\torq %0, (%%rsp)\n\tpopfq\n\t"
+                     "leaq 128(%%rsp), %%rsp"
+                     :
+                     : "i"(STEP_TRAP_FLAG)
+                     : "memory", "cc");
+}
+
+static inline __attribute__((always_inline)) void step_to_here(void)
+{
+    __asm__ volatile("leaq -128(%%rsp), %%rsp\n\t"
+                     "pushfq\n\tandq %0, (%%rsp)\n\tpopfq\n\t"
+                     "leaq 128(%%rsp), %%rsp"
+                     :
+                     : "i"(~STEP_TRAP_FLAG)
+                     : "memory", "cc");
+}
+
+static bool step_arrive(ucontext_t *uc)
+{
+    (void)uc;
+    return true;
+}
+
+static inline void step_on(ucontext_t *uc)
+{
+    (void)uc; /* the flag stays */
+}
+
+static inline void step_off(ucontext_t *uc)
+{
+    uc->uc_mcontext.gregs[REG_EFL] &= ~STEP_TRAP_FLAG;
+}
+
+#elif defined(__aarch64__)
+#define STEP_IS_KNOWN 1
+#define STEP_BREAK(number) (0xd4200000u | (number) << 5) /* brk */
+#define STEP_FROM 0x5701
+#define STEP_TO 0x5702
+#define STEP_HERE 0x5703
+
+/* Only the kernel can make the processor stop behind each instruction, for a debugger. So a brk stands for the
+ * next instruction, or for each of the two that may be next, until one of them is reached. */
+static struct {
+    uint32_t *at;
+    uint32_t instruction;
+} step_planted[2];
+static unsigned step_planted_count;
+
+static inline __attribute__((always_inline)) void step_from_here(void)
+{
+    __asm__ volatile("brk %0" : : "i"(STEP_FROM) : "memory");
+}
+
+static inline __attribute__((always_inline)) void step_to_here(void)
+{
+    __asm__ volatile("brk %0" : : "i"(STEP_TO) : "memory");
+}
+
+static void step_write(uint32_t *at, uint32_t instruction)
+{
+    *at = instruction;
+    __builtin___clear_cache((char *)at, (char *)(at + 1));
+}
+
+/* False where nothing can be written. */
+static bool step_plant(uintptr_t pc)
+{
+    uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uint32_t *at = (uint32_t *)pc;
+
+    if (syscall(SYS_mprotect, pc & -size, size, PROT_READ | PROT_WRITE | PROT_EXEC) != 0)
+        return false;
+    step_planted[step_planted_count].at = at;
+    step_planted[step_planted_count++].instruction = *at;
+    step_write(at, STEP_BREAK(STEP_HERE));
+    return true;
+}
+
+static bool step_arrive(ucontext_t *uc)
+{
+    uint32_t instruction;
+
+    while (step_planted_count > 0) {
+        step_planted_count--;
+        step_write(step_planted[step_planted_count].at, step_planted[step_planted_count].instruction);
+    }
+    instruction = *(const uint32_t *)uc->uc_mcontext.pc;
+    if (instruction != STEP_BREAK(STEP_FROM) && instruction != STEP_BREAK(STEP_TO))
+        return true;
+    uc->uc_mcontext.pc += 4;
+    if (instruction == STEP_BREAK(STEP_FROM))
+        step_plant(uc->uc_mcontext.pc);
+    return false;
+}
+
+static intptr_t step_offset(uint32_t in, unsigned lowest, unsigned width)
+{
+    return (int32_t)(in << (32 - lowest - width)) >> (32 - width) << 2;
+}
+
+#define STEP_KNOWS_CALLS 1
+static bool step_is_call(uintptr_t pc)
+{
+    uint32_t in = *(const uint32_t *)pc;
+
+    return (in & 0xfc000000) == 0x94000000 || (in & 0xfefff000) == 0xd63f0000; /* bl, blr */
+}
+
+/* To code that cannot be written, such as the kernel's, and through loops that wait for an exclusive store, which a
+ * signal makes fail, it goes in one step: until it has returned. All such loops are functions of their own. */
+static void step_on(ucontext_t *uc)
+{
+    const mcontext_t *machine = &uc->uc_mcontext;
+    uintptr_t pc = machine->pc, next = pc + 4;
+    uint32_t in = *(const uint32_t *)pc;
+    int saved_errno = errno;
+
+    if ((in & 0x7c000000) == 0x14000000) { /* b, bl */
+        next = pc + (uintptr_t)step_offset(in, 0, 26);
+    } else if ((in & 0xff000000) == 0x54000000 || (in & 0x7e000000) == 0x34000000) { /* b.cond; cbz, cbnz */
+        step_plant(pc + (uintptr_t)step_offset(in, 5, 19));
+    } else if ((in & 0x7e000000) == 0x36000000) { /* tbz, tbnz */
+        step_plant(pc + (uintptr_t)step_offset(in, 5, 14));
+    } else if ((in & 0xfe000000) == 0xd6000000) { /* br, blr, ret, and those that authenticate */
+        next =
+            cp__code_address_from_handler(machine->regs[(in & 0xfffffbff) == 0xd65f0bff ? 30 : in >> 5 & 31]);
+    } else if ((in & 0x3fc00000) == 0x08400000) { /* a load for an exclusive store */
+        next = machine->regs[30];
+    }
+    if (!step_plant(next))
+        step_plant(step_is_call(pc) ? pc + 4 : cp__code_address_from_handler(machine->regs[30]));
+    errno = saved_errno;
+}
+
+static inline void step_off(ucontext_t *uc)
+{
+    (void)uc; /* nothing is planted */
+}
+
+#else
+#define STEP_IS_KNOWN 0
+static inline void step_from_here(void)
+{
+}
+static inline void step_to_here(void)
+{
+}
+static bool step_arrive(ucontext_t *uc)
+{
+    (void)uc;
+    return false;
+}
+static inline void step_on(ucontext_t *uc)
+{
+    (void)uc;
+}
+static inline void step_off(ucontext_t *uc)
+{
+    (void)uc;
+}
+#endif
+
+#ifndef STEP_KNOWS_CALLS
+#define STEP_KNOWS_CALLS 0
+static inline bool step_is_call(uintptr_t pc)
+{
+    (void)pc;
+    return false;
+}
+#endif
+
+#endif
