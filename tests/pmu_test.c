@@ -1,0 +1,563 @@
+/*
+ * Hardware events, on a machine that has a PMU; skipped on others. tests/vm runs them on an emulated one, with
+ * CP_TEST_PMU=exact where that one counts exactly, =rough where its interrupts come late: then an event that
+ * does not open is a failure.
+ */
+#include "burn.h"
+#include "pprof/pprof.h"
+#include "refuse.h"
+#include "runtime/sched.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <zlib.h>
+
+/* Of cycles; at 1 GHz, which the emulated machine has, a millisecond. */
+#define PERIOD 1000000
+
+/* The same event by its number: only Arm gives every processor's cycles one. */
+#ifdef __aarch64__
+#define RAW_CYCLES "r11"
+#else
+#define RAW_CYCLES "cycles"
+#endif
+
+static bool is_rough(void)
+{
+    const char *pmu = getenv("CP_TEST_PMU");
+
+    return pmu != NULL && strcmp(pmu, "rough") == 0;
+}
+
+/* Skips where the events cannot be had. */
+static void need(const struct cp_slot_request *requests, size_t n)
+{
+    struct cp_error err = {0};
+    int slots[CP_EV_MAX];
+    int result = cp_slots_start(requests, n, slots, &err);
+
+    if (result == 0) {
+        cp_slots_stop(slots, n);
+        cp_slots_release(slots, n);
+        return;
+    }
+    CHECKF(getenv("CP_TEST_PMU") == NULL, "%s", err.message);
+    SKIP("there is no PMU to be used (%s)", strerror(-result));
+}
+
+/* Where the machine is exact, 99 % of the event's own count, and nothing that it did not count. */
+static void check_share(const struct profile *profile, size_t i, uint64_t period)
+{
+    const struct cp_slot_stats *stats = &profile->stats[i];
+    double periods = periods_of(profile, i, period);
+    double samples = (double)stats->samples;
+
+    printf("slot %zu: %.1f periods, %llu samples by %llu signals, %llu throttled\n", i, periods,
+           (unsigned long long)stats->samples, (unsigned long long)stats->signals,
+           (unsigned long long)stats->throttled);
+    CHECKF(periods >= 100, "%.1f periods", periods);
+    CHECKF(samples >= (is_rough() ? 0.8 : 0.99) * periods - stats->ms, "%.0f of %.1f", samples, periods);
+    CHECKF(samples <= (is_rough() ? 1.1 : 1.005) * periods + stats->ms, "%.0f of %.1f", samples, periods);
+    CHECK_EQ(profile->seen[i].weight, stats->samples);
+    CHECK_EQ(stats->lost + stats->dropped + stats->foreign + stats->ms_refused + stats->ms_ringless, 0);
+    CHECK(stats->time_running == stats->time_enabled);
+}
+
+static void run_profiled(struct profile *profile, const struct cp_slot_request *requests, size_t n,
+                         void (*body)(struct worker *), uint64_t ns)
+{
+    struct worker worker;
+
+    start_profile(profile, requests, n);
+    run_attached(&worker, body, &ns);
+    stop_profile(profile);
+}
+
+/* ---- One event ------------------------------------------------------------------------------- */
+
+CP_TEST(cycles_are_sampled_once_a_period)
+{
+    struct cp_slot_request requests[] = {request("cycles", PERIOD)};
+    struct profile profile = {.n = 0};
+
+    need(requests, 1);
+    run_profiled(&profile, requests, 1, body_a, 600 * MS);
+    check_share(&profile, 0, PERIOD);
+    CHECK_EQ(profile.stats[0].ms, 1);
+    CHECK_EQ(profile.stats[0].overruns, 0); /* each is a record of its own */
+    CHECKF((double)profile.seen[0].leaf[IN_A] >= (is_rough() ? 0.7 : 0.95) * (double)profile.seen[0].weight,
+           "%llu of %llu", (unsigned long long)profile.seen[0].leaf[IN_A],
+           (unsigned long long)profile.seen[0].weight);
+    CHECK_EQ(profile.seen[0].in[IN_B] + profile.seen[0].in[IN_C], 0);
+}
+
+static void body_a_then_b(struct worker *worker)
+{
+    burn_a(*(const uint64_t *)worker->arg);
+    burn_b(3 * *(const uint64_t *)worker->arg);
+}
+
+CP_TEST(cycles_are_shared_by_functions_as_their_time_is)
+{
+    struct cp_slot_request requests[] = {request("cycles", PERIOD)};
+    struct profile profile = {.n = 0};
+    double share;
+
+    need(requests, 1);
+    run_profiled(&profile, requests, 1, body_a_then_b, 200 * MS);
+    check_share(&profile, 0, PERIOD);
+    share = (double)profile.seen[0].in[IN_A] / (double)profile.seen[0].weight;
+    CHECKF(share > (is_rough() ? 0.17 : 0.24) && share < (is_rough() ? 0.33 : 0.26), "%.4f", share);
+}
+
+CP_TEST(cycles_belong_to_the_thread_that_spent_them)
+{
+    struct cp_slot_request requests[] = {request("cycles", PERIOD)};
+    struct profile profile = {.n = 0};
+    struct worker workers[2];
+    uint64_t ns = 200 * MS;
+
+    need(requests, 1);
+    start_profile(&profile, requests, 1);
+    start_worker(&workers[0], body_a, &ns);
+    start_worker(&workers[1], body_b, &ns);
+    join_worker(&workers[0]);
+    join_worker(&workers[1]);
+    stop_profile(&profile);
+    check_share(&profile, 0, PERIOD);
+    CHECK_EQ(profile.stats[0].ms, 2);
+    CHECK(profile.seen[0].in[IN_A] > 100 && profile.seen[0].in[IN_B] > 100);
+}
+
+/* ---- Several events -------------------------------------------------------------------------- */
+
+CP_TEST(two_events_with_periods_that_do_not_meet_are_both_whole)
+{
+    struct cp_slot_request requests[] = {request("cycles", 1000004), request(RAW_CYCLES, 700002)};
+    struct profile profile = {.n = 0};
+
+    need(requests, 2);
+    run_profiled(&profile, requests, 2, body_a, 1000 * MS);
+    check_share(&profile, 0, 1000004);
+    check_share(&profile, 1, 700002);
+    CHECK((double)profile.seen[0].in[IN_A] >= 0.95 * (double)profile.seen[0].weight);
+    CHECK((double)profile.seen[1].in[IN_A] >= 0.95 * (double)profile.seen[1].weight);
+}
+
+CP_TEST(cycles_and_instructions_are_both_whole)
+{
+    struct cp_slot_request requests[] = {request("cycles", 1000004), request("instructions", 350002)};
+    struct profile profile = {.n = 0};
+
+    if (is_rough())
+        SKIP("an emulated machine counts instructions only where it is exact");
+    need(requests, 2);
+    run_profiled(&profile, requests, 2, body_a, 1000 * MS);
+    check_share(&profile, 0, 1000004);
+    check_share(&profile, 1, 350002);
+}
+
+/* The second counter overflows while the first one's signal is handled. */
+CP_TEST(two_events_of_one_period_are_both_whole)
+{
+    struct cp_slot_request requests[] = {request("cycles", PERIOD), request(RAW_CYCLES, PERIOD)};
+    struct profile profile = {.n = 0};
+
+    need(requests, 2);
+    run_profiled(&profile, requests, 2, body_a, 400 * MS);
+    check_share(&profile, 0, PERIOD);
+    check_share(&profile, 1, PERIOD);
+}
+
+CP_TEST(more_events_than_counters_take_turns_and_say_so)
+{
+    struct cp_slot_request requests[CP_EV_MAX];
+    struct profile profile = {.n = 0};
+    double cycles = 0;
+    unsigned shared = 0;
+
+    for (size_t i = 0; i < CP_EV_MAX; i++)
+        requests[i] = request(i == 0 ? "cycles" : RAW_CYCLES, PERIOD + 2 * i);
+    need(requests, CP_EV_MAX);
+    run_profiled(&profile, requests, CP_EV_MAX, body_a, 600 * MS);
+    for (size_t i = 0; i < CP_EV_MAX; i++) {
+        const struct cp_slot_stats *stats = &profile.stats[i];
+        double running = (double)stats->time_running / (double)stats->time_enabled;
+        double periods = periods_of(&profile, i, PERIOD + 2 * i);
+
+        printf("event %zu ran for %.3f of the time: %.1f periods, %llu samples\n", i, running, periods,
+               (unsigned long long)stats->samples);
+        CHECK(running > 0.1 && running <= 1);
+        shared += running < 0.98;
+        cycles += (double)stats->count / running / CP_EV_MAX;
+        CHECKF((double)stats->samples >= (is_rough() ? 0.8 : 0.99) * periods - 1 &&
+                   (double)stats->samples <= (is_rough() ? 1.1 : 1.005) * periods + 1,
+               "%llu of %.1f", (unsigned long long)stats->samples, periods);
+    }
+    if (shared == 0)
+        SKIP("this PMU has a counter for each of %d events", CP_EV_MAX);
+    for (size_t i = 0; i < CP_EV_MAX && !is_rough(); i++) {
+        const struct cp_slot_stats *stats = &profile.stats[i];
+        double scaled = (double)stats->count * (double)stats->time_enabled / (double)stats->time_running;
+
+        CHECKF(scaled > 0.9 * cycles && scaled < 1.1 * cycles, "%.0f and %.0f cycles", scaled, cycles);
+    }
+}
+
+/* ---- Signals --------------------------------------------------------------------------------- */
+
+static void block_sigprof(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    pthread_sigmask(how, &set, NULL);
+}
+
+static void body_blocks_sometimes(struct worker *worker)
+{
+    for (int i = 0; i < 10; i++) {
+        burn_a(*(const uint64_t *)worker->arg);
+        block_sigprof(SIG_BLOCK);
+        burn_b(*(const uint64_t *)worker->arg);
+        block_sigprof(SIG_UNBLOCK);
+    }
+}
+
+CP_TEST(one_signal_brings_all_records_that_waited)
+{
+    struct cp_slot_request requests[] = {request("cycles", PERIOD)};
+    struct profile profile = {.n = 0};
+
+    need(requests, 1);
+    run_profiled(&profile, requests, 1, body_blocks_sometimes, 30 * MS);
+    check_share(&profile, 0, PERIOD);
+    CHECK(profile.stats[0].signals < profile.stats[0].samples / 3 * 2);
+}
+
+/* The descriptors of one start are given to the next: a signal that is on its way must not be taken for one of
+ * its own, nor for somebody else's. */
+CP_TEST(starts_and_stops_leave_no_signal_behind)
+{
+    struct cp_slot_request requests[] = {request("cycles", 20000), request(RAW_CYCLES, 30000)};
+    struct worker worker;
+    uint64_t samples = 0;
+
+    need(requests, 2);
+    start_worker(&worker, body_c, NULL);
+    for (int i = 0; i < 30; i++) {
+        struct profile profile = {.n = 0};
+
+        start_profile(&profile, requests, 2);
+        sleep_ms(10 + 7 * (unsigned)(i % 5)); /* it takes a kick to arm an M that only burns */
+        stop_profile(&profile);
+        CHECK_EQ(profile.stats[0].foreign + profile.stats[1].foreign, 0);
+        CHECK_EQ(profile.seen[0].weight, profile.stats[0].samples);
+        CHECK_EQ(profile.seen[1].weight, profile.stats[1].samples);
+        samples += profile.stats[0].samples;
+    }
+    stop_worker(&worker);
+    CHECKF(samples > 100, "%llu", (unsigned long long)samples);
+}
+
+/* ---- Forks ----------------------------------------------------------------------------------- */
+
+CP_TEST(a_childs_end_does_not_stop_its_parents_counters)
+{
+    struct cp_slot_request requests[] = {request("cycles", PERIOD)};
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+
+    need(requests, 1);
+    attach(&worker);
+    start_profile(&profile, requests, 1);
+    for (int i = 0; i < 10; i++) {
+        pid_t child = fork();
+        int status;
+
+        if (child == 0) {
+            burn_b(5 * MS);
+            _exit(cp_m_self() != NULL && cp_m_self() == worker.m);
+        }
+        burn_a(30 * MS);
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECKF(status == 0 || WIFEXITED(status), "%#x", (unsigned)status);
+    }
+    stop_profile(&profile);
+    cp_m_detach(worker.m);
+    check_share(&profile, 0, PERIOD);
+    CHECK_EQ(profile.seen[0].in[IN_B], 0);
+    CHECK((double)profile.seen[0].in[IN_A] >= 0.9 * (double)profile.seen[0].weight);
+}
+
+/* ---- Whose a sample is ----------------------------------------------------------------------- */
+
+#define GS 1000
+
+/* A function for each G that only it calls: the program counter tells whose a sample must be. */
+#if defined(__aarch64__)
+#define COUNT_DOWN "subs x0, x0, #1\n\tb.ne 1b"
+#elif defined(__x86_64__)
+#define COUNT_DOWN "dec %rdi\n\tjnz 1b"
+#else
+#error "Say here how this processor counts its first argument down to 0."
+#endif
+#define SPINNER_SIZE 64
+__asm__(".text\n\t.balign 64\nspinners:\n\t.rept 1000\n\t.balign 64\n1:\t" COUNT_DOWN "\n\tret\n\t.endr\n\t"
+        ".balign 64");
+extern const char spinners[] __attribute__((visibility("hidden")));
+
+struct crowd {
+    uint64_t id[GS];
+    unsigned moves; /* how often a G came back on another M */
+    unsigned next;
+    uint64_t in_spinners;
+    uint64_t elsewhere;
+};
+
+static struct crowd crowd;
+
+static __attribute__((noinline)) void spin_as(unsigned i, uint64_t n)
+{
+    ((void (*)(uint64_t))(uintptr_t)(spinners + (uintptr_t)i * SPINNER_SIZE))(n);
+}
+
+static void member(void *unused)
+{
+    unsigned i = cp_fetch_add_relaxed(&crowd.next, 1u); /* relaxed: each gets another one */
+    struct cp_m *last = cp_m_self();
+    char name[16];
+
+    (void)unused;
+    snprintf(name, sizeof name, "%u", i);
+    CHECK_EQ(cp_label_set("member", name), 0);
+    crowd.id[i] = cp_g_self()->id;
+    for (int round = 0; round < 10; round++) {
+        spin_as(i, 30000);
+        cp_yield();
+        if (cp_m_self() != last)
+            cp_fetch_add_relaxed(&crowd.moves, 1u); /* relaxed: read when all have ended */
+        last = cp_m_self();
+    }
+}
+
+static void start_crowd(void *unused)
+{
+    (void)unused;
+    for (unsigned i = 0; i < GS; i++)
+        CHECK_EQ(cp_go(member, NULL), 0);
+}
+
+static void check_owner(void *context, const struct cp_sample *sample)
+{
+    uintptr_t at = sample->frames[0] - (uintptr_t)spinners;
+    char name[16];
+
+    (void)context;
+    if (at >= (uintptr_t)GS * SPINNER_SIZE) {
+        crowd.elsewhere += sample->weight;
+        return;
+    }
+    crowd.in_spinners += sample->weight;
+    snprintf(name, sizeof name, "%u", (unsigned)(at / SPINNER_SIZE));
+    CHECKF(cp_labels_count(sample->labels) == 1, "G %s has %zu labels", name,
+           cp_labels_count(sample->labels));
+    CHECK_STR(cp_labels_value(sample->labels, 0), name);
+    CHECK_EQ(sample->g_id, crowd.id[at / SPINNER_SIZE]);
+}
+
+CP_TEST_TIMEOUT(every_sample_of_a_thousand_gs_is_of_the_one_that_ran, 60)
+{
+    uint64_t period = is_rough() ? PERIOD : PERIOD / 10;
+    struct cp_slot_request requests[] = {request("cycles", period)};
+    struct cp_sched_options four = {.size = sizeof four, .threads = 4};
+    struct profile profile = {.look = check_owner};
+    struct cp_error err = {0};
+    int result;
+
+    need(requests, 1);
+    start_profile(&profile, requests, 1);
+    result = cp_sched_run(&four, start_crowd, NULL, &err);
+    CHECKF(result == 0, "%s", err.message);
+    stop_profile(&profile);
+    printf("%llu samples in functions of one G, %llu elsewhere; %u moves\n",
+           (unsigned long long)crowd.in_spinners, (unsigned long long)crowd.elsewhere, crowd.moves);
+    check_share(&profile, 0, period);
+    CHECK_EQ(crowd.next, GS);
+    CHECK(crowd.in_spinners > (is_rough() ? 300 : 3000));
+    CHECK(crowd.in_spinners > 2 * crowd.elsewhere);
+    CHECKF(crowd.moves > 100, "%u moves", crowd.moves);
+}
+
+/* ---- What the kernel allows ------------------------------------------------------------------ */
+
+/* The kernel's answer to a request, which is 0 or code; then the reason must be in the sentence. */
+static void check_answer(const struct cp_slot_request *request, int code, const char *reason)
+{
+    struct cp_error err = {0};
+    int slot;
+    int result = cp_slots_start(request, 1, &slot, &err);
+
+    CHECKF(result == code, "%s: %d instead of %d: %s", cp_event_name(request->event), result, code,
+           err.message);
+    if (result == 0) {
+        cp_slots_stop(&slot, 1);
+        cp_slots_release(&slot, 1);
+    } else {
+        CHECK_CONTAINS(err.message, reason);
+    }
+}
+
+/* Cycles in user mode, which a sample must show. */
+static void check_user_cycles(struct cp_slot_request *cycles)
+{
+    struct profile profile = {.n = 0};
+
+    CHECK(!cycles->config.is_kernel_included);
+    run_profiled(&profile, cycles, 1, body_a, 200 * MS);
+    check_share(&profile, 0, PERIOD);
+    CHECK(profile.seen[0].in[IN_A] > 100);
+}
+
+CP_TEST(what_nobody_may_depends_on_perf_event_paranoid)
+{
+    struct cp_slot_request cycles = request("cycles", PERIOD);
+    struct cp_slot_request everywhere = cycles;
+    struct cp_slot_request clock;
+    long paranoid;
+
+    need(&cycles, 1);
+    everywhere.config.is_kernel_included = true;
+    paranoid = become_nobody();
+    clock = request("taskClock", 10 * MS);
+    printf("kernel.perf_event_paranoid=%ld\n", paranoid);
+    if (paranoid >= 3) {
+        check_answer(&cycles, -EACCES, "kernel.perf_event_paranoid=3. Set it to 2 or lower with sysctl");
+        check_answer(&clock, -EACCES, "use timer");
+    } else if (paranoid == 2) {
+        check_user_cycles(&cycles);
+        check_answer(&everywhere, -EACCES, "leave the kernel out");
+        check_answer(&clock, 0, "");
+        CHECK(!clock.config.is_kernel_included);
+        clock = request("contextSwitches", 1);
+        check_answer(&clock, -EACCES, "kernel.perf_event_paranoid=1");
+    } else {
+        check_user_cycles(&cycles);
+        check_answer(&everywhere, 0, "");
+        CHECK(clock.config.is_kernel_included);
+    }
+    clock = request("timer", 10 * MS);
+    check_answer(&clock, 0, "");
+}
+
+/* ---- What the profile says ------------------------------------------------------------------- */
+
+static struct cp_memory memory;
+
+/* What is in the profile, unpacked: its comments are strings in there. */
+static char *unpack(const struct cp_memory *packed, size_t *size)
+{
+    z_stream stream = {.next_in = packed->data, .avail_in = (unsigned)packed->size};
+    size_t room = 100 * packed->size + 100000;
+    char *data = malloc(room);
+
+    CHECK(data != NULL);
+    CHECK_EQ(inflateInit2(&stream, 15 + 16), Z_OK);
+    stream.next_out = (unsigned char *)data;
+    stream.avail_out = (unsigned)room;
+    CHECK_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
+    *size = stream.total_out;
+    inflateEnd(&stream);
+    return data;
+}
+
+static bool profile_says(const char *text)
+{
+    size_t size;
+    char *data = unpack(&memory, &size);
+    bool found = memmem(data, size, text, strlen(text)) != NULL;
+
+    free(data);
+    return found;
+}
+
+/* Burns while cycles are sampled; the profile is left in memory. */
+static void profile_to_memory(struct cp_slot_stats *stats, uint64_t period)
+{
+    struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "cycles", period);
+    struct worker worker = {.body = NULL};
+    struct cp_session *session;
+    struct cp_error err = {0};
+
+    attach(&worker);
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    burn_a(200 * MS);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    CHECK_EQ(cp_session_stats(session, 0, stats), 0);
+    cp_session_close(session);
+    cp_m_detach(worker.m);
+}
+
+CP_TEST(a_profile_of_cycles_says_so)
+{
+    struct cp_slot_request requests[] = {request("cycles", PERIOD)};
+    struct cp_slot_stats stats;
+
+    need(requests, 1);
+    profile_to_memory(&stats, PERIOD);
+    CHECK(profile_says("cycles"));
+    CHECK(profile_says("engine: cycles through perf_event_open on each thread, user mode"));
+    CHECK(profile_says("coverage: "));
+    CHECK(!profile_says("multiplexed"));
+    CHECK(!profile_says("throttled"));
+}
+
+CP_TEST(a_profile_whose_event_took_turns_says_so)
+{
+    struct cp_slot_request others[CP_EV_MAX - 1];
+    struct profile profile = {.n = 0};
+    struct cp_slot_stats stats;
+
+    for (size_t i = 0; i < CP_EV_MAX - 1; i++)
+        others[i] = request(RAW_CYCLES, 10 * PERIOD + i);
+    need(others, CP_EV_MAX - 1);
+    start_profile(&profile, others, CP_EV_MAX - 1);
+    profile_to_memory(&stats, PERIOD);
+    stop_profile(&profile);
+    if (stats.time_running == stats.time_enabled)
+        SKIP("this PMU has a counter for each of %d events", CP_EV_MAX);
+    CHECK(profile_says("multiplexed: the event had a counter for "));
+}
+
+/* root may have set kernel.perf_event_max_sample_rate so low, as tests/vm does. */
+CP_TEST(throttling_is_told)
+{
+    long rate = number_in("/proc/sys/kernel/perf_event_max_sample_rate", "");
+    struct cp_slot_request requests[] = {request("cycles", 50000)};
+    struct cp_slot_stats stats;
+
+    need(requests, 1);
+    if (rate > 5000)
+        SKIP("the kernel allows %ld samples a second, and throttles nothing", rate);
+    profile_to_memory(&stats, 50000);
+    printf("%llu samples, %llu times throttled\n", (unsigned long long)stats.samples,
+           (unsigned long long)stats.throttled);
+    CHECK(stats.throttled > 10);
+    CHECK(profile_says("throttled by the kernel: "));
+}
+
+CP_TEST(an_event_that_the_pmu_does_not_count_is_refused_in_words)
+{
+    struct cp_slot_request requests[] = {request("cycles", PERIOD)};
+    struct cp_slot_request misses = request("cacheMisses", PERIOD);
+    struct cp_error err = {0};
+    int slot;
+
+    need(requests, 1);
+    if (cp_slots_start(&misses, 1, &slot, &err) == 0)
+        SKIP("this PMU counts cacheMisses");
+    CHECK_EQ(err.code, -ENOENT);
+    CHECK_CONTAINS(err.message, "The event cacheMisses cannot run: this processor's PMU does not count it");
+}
