@@ -1,7 +1,7 @@
 /*
- * Hardware events, on a machine that has a PMU; skipped on others. tests/vm runs them on an emulated one, with
- * CP_TEST_PMU=exact where that one counts exactly, =rough where its interrupts come late: then an event that
- * does not open is a failure.
+ * Hardware events, on a machine that has a PMU; skipped on others. tests/vm runs them on an emulated one,
+ * with CP_TEST_PMU=exact where that one counts exactly, =rough where its interrupts come late: then an event
+ * that does not open is a failure.
  */
 #include "burn.h"
 #include "pprof/pprof.h"
@@ -237,8 +237,8 @@ CP_TEST(one_signal_brings_all_records_that_waited)
     CHECK(profile.stats[0].signals < profile.stats[0].samples / 3 * 2);
 }
 
-/* The descriptors of one start are given to the next: a signal that is on its way must not be taken for one of
- * its own, nor for somebody else's. */
+/* The descriptors of one start are given to the next: a signal that is on its way must not be taken for one
+ * of its own, nor for somebody else's. */
 CP_TEST(starts_and_stops_leave_no_signal_behind)
 {
     struct cp_slot_request requests[] = {request("cycles", 20000), request(RAW_CYCLES, 30000)};

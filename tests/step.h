@@ -68,8 +68,8 @@ static inline void step_off(ucontext_t *uc)
 #define STEP_TO 0x5702
 #define STEP_HERE 0x5703
 
-/* Only the kernel can make the processor stop behind each instruction, for a debugger. So a brk stands for the
- * next instruction, or for each of the two that may be next, until one of them is reached. */
+/* Only the kernel can make the processor stop behind each instruction, for a debugger. So a brk stands for
+ * the next instruction, or for each of the two that may be next, until one of them is reached. */
 static struct {
     uint32_t *at;
     uint32_t instruction;
@@ -136,8 +136,9 @@ static bool step_is_call(uintptr_t pc)
     return (in & 0xfc000000) == 0x94000000 || (in & 0xfefff000) == 0xd63f0000; /* bl, blr */
 }
 
-/* To code that cannot be written, such as the kernel's, and through loops that wait for an exclusive store, which a
- * signal makes fail, it goes in one step: until it has returned. All such loops are functions of their own. */
+/* To code that cannot be written, such as the kernel's, and through loops that wait for an exclusive store,
+ * which a signal makes fail, it goes in one step: until it has returned. All such loops are functions of
+ * their own. */
 static void step_on(ucontext_t *uc)
 {
     const mcontext_t *machine = &uc->uc_mcontext;

@@ -72,9 +72,9 @@ static void find_reference(void *ucontext, struct chain *chain)
 }
 
 /*
- * The other reference, for code that is run by single instructions: which calls have not returned yet. It needs no
- * call-frame information. clang 14's for arm64 is right at calls only, and libunwind 1.6 does not know signed return
- * addresses.
+ * The other reference, for code that is run by single instructions: which calls have not returned yet. It
+ * needs no call-frame information. clang 14's for arm64 is right at calls only, and libunwind 1.6 does not
+ * know signed return addresses.
  */
 static struct {
     bool is_reference;
@@ -303,8 +303,9 @@ static bool is_there(const char *compiler)
     return status == 0;
 }
 
-/* Builds the target, by itself, with a compiler and its options, beside this program. Where there is no compiler,
- * such as in a machine that has just been booted to run tests, one that was built before is taken. */
+/* Builds the target, by itself, with a compiler and its options, beside this program. Where there is no
+ * compiler, such as in a machine that has just been booted to run tests, one that was built before is taken.
+ */
 static void build_target(const char *compiler, const char *options, char path[500])
 {
     char name[100];
