@@ -210,6 +210,7 @@ static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struc
     return ours;
 }
 
+/* The handle keeps the numbers: a signal that carries one may be pending. */
 static void close_from_handler(struct cp__m *m, int slot)
 {
     struct cp__handle *handle = &m->handles[slot];
@@ -220,8 +221,14 @@ static void close_from_handler(struct cp__m *m, int slot)
             cp__ring_leave_from_handler(&m->ring);
         close(handle->events[i].fd);
     }
-    handle->n_events = 0;
-    handle->fd = -1;
+}
+
+/* As a handle is whose event was never opened. */
+static void abandon_from_handler(struct cp__m *m, int slot)
+{
+    close_from_handler(m, slot);
+    m->handles[slot].n_events = 0;
+    m->handles[slot].fd = -1;
 }
 
 /* Opens attr as one more event of the slot, disabled; it sends signals, and is no member of the ring yet. */
@@ -300,7 +307,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
     *ring = result < 0 ? 0 : join_from_handler(m, slot);
     cp_store_relaxed(&m->stats[slot].ringless, result < 0 || *ring < 0);
     if (result < 0)
-        close_from_handler(m, slot);
+        abandon_from_handler(m, slot);
     return result;
 }
 
@@ -336,7 +343,7 @@ static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
         return result;
     if (control_from_handler(&m->handles[slot], PERF_EVENT_IOC_ENABLE) < 0) {
         result = -errno;
-        close_from_handler(m, slot);
+        abandon_from_handler(m, slot);
     } else if (pauses_from_handler((enum cp_cpu_event)config->event, &config->config)) {
         m->pausing |= 1u << slot;
     }

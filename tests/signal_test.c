@@ -350,6 +350,7 @@ static void check_blocked_to_the_end(uint64_t ns)
     stop_profile(&profile);
     check_nothing_untold(&profile, 0, PERIOD);
     CHECK(profile.stats[0].undelivered >= 30);
+    CHECK_EQ(profile.stats[0].foreign, 0);
     CHECK_EQ(profile.seen[0].in[IN_B], 0); /* it is over when they are recorded */
 }
 
