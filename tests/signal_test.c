@@ -376,6 +376,30 @@ static void body_keeps_a_foreign_one(struct worker *worker)
     attach(worker); /* run_worker() detaches it */
 }
 
+static void body_takes_its_own_along(struct worker *worker)
+{
+    block_sigprof(SIG_BLOCK);
+    burn_b(2 * MS);
+    cp_m_detach(worker->m);
+    block_sigprof(SIG_UNBLOCK);
+    CHECK_EQ(host_calls, 0);
+    attach(worker); /* run_worker() detaches it */
+}
+
+CP_TEST(a_signal_that_is_pending_goes_with_its_event)
+{
+    struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+
+    need_prompt_signals();
+    install_action(host_action);
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_takes_its_own_along, NULL);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].foreign, 0);
+}
+
 /* All other threads have it blocked as well, so that it stays pending for this one. */
 CP_TEST(a_foreign_signal_that_is_pending_stays_so)
 {
