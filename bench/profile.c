@@ -1,5 +1,6 @@
 /*
- * What a profile costs: folding a sample in, looking an address up, writing the file.
+ * What a profile costs: folding a sample in, looking an address up, writing the file; and data addresses, of
+ * which there may be as many as samples.
  *
  *     build/bench/profile            the program's own addresses
  *     build/bench/profile OBJECT     those of a shared object, which is loaded
@@ -178,6 +179,33 @@ static void measure_looking_up(const uint64_t *addresses)
     cp__profile_free(profile);
 }
 
+/* One stack that touches n places. */
+static void measure_data_addresses(size_t n)
+{
+    uintptr_t frames[DEPTH];
+    struct cp__profile *profile;
+    struct cp_sample sample = {.weight = 1, .depth = DEPTH, .frames = frames};
+    double before, start, seconds;
+
+    if (cp__profile_new(&profile) < 0)
+        fail("out of memory");
+    for (size_t i = 0; i < DEPTH; i++)
+        frames[i] = 0x1000 * (i + 1);
+    before = in_use();
+    start = now();
+    for (size_t i = 0; i < n; i++) {
+        sample.addr = 0x7f0000000000 + 8 * i;
+        if (cp__profile_add(profile, &sample) < 0)
+            fail("out of memory");
+    }
+    printf("fold in a new address    %8.3f us, %.0f bytes, of %zu in all\n",
+           (now() - start) * 1e6 / (double)n, (in_use() - before) / (double)n, n);
+    seconds = write_out(profile);
+    printf("write it                 %8.3f us, %.0f bytes, %.1f in the file\n", seconds * 1e6 / (double)n,
+           (in_use() - before) / (double)n, (double)written / (double)n);
+    cp__profile_free(profile);
+}
+
 int main(int argc, char **argv)
 {
     static uint64_t addresses[ADDRESSES];
@@ -191,6 +219,8 @@ int main(int argc, char **argv)
     measure_folding(profile, addresses);
     measure_writing(profile);
     measure_looking_up(addresses);
+    measure_data_addresses(100000);
+    measure_data_addresses(1000000);
     cp__profile_free(profile);
     return 0;
 }

@@ -92,7 +92,7 @@ static size_t count_labels(const struct cp__profile *p, size_t set)
 
 static int scratch_new(struct scratch *scratch, const struct cp__profile *p)
 {
-    size_t n_ids = 1, n_lines = 1, n_labels = 1;
+    size_t n_ids = 1, n_lines = 1, n_labels = 0;
     size_t i;
 
     for (i = 0; i < p->n_stacks; i++)
@@ -101,6 +101,7 @@ static int scratch_new(struct scratch *scratch, const struct cp__profile *p)
         n_lines = p->frames[i].n_lines > n_lines ? p->frames[i].n_lines : n_lines;
     for (i = 0; i < p->n_label_sets; i++)
         n_labels = count_labels(p, i) > n_labels ? count_labels(p, i) : n_labels;
+    n_labels++; /* the data's address */
     scratch->ids = calloc(n_ids, sizeof *scratch->ids);
     scratch->lines = calloc(n_lines, sizeof *scratch->lines);
     scratch->line_pointers = calloc(n_lines, sizeof *scratch->line_pointers);
@@ -125,20 +126,26 @@ static void scratch_free(struct scratch *scratch)
     free(scratch->label_pointers);
 }
 
+static void fill_label(Cp__Proto__Label *label, uint32_t key, uint32_t value)
+{
+    cp__proto__label__init(label);
+    label->key = key;
+    label->str = value;
+}
+
 static size_t fill_labels(const struct cp__profile *p, const struct cp__stack *stack, struct scratch *scratch)
 {
     const uint32_t *strings;
-    size_t n, i;
+    size_t n = 0, i;
 
-    if (stack->labels == 0)
-        return 0;
-    strings = p->label_strings + p->label_sets[stack->labels - 1].first_string;
-    n = count_labels(p, stack->labels - 1);
-    for (i = 0; i < n; i++) {
-        cp__proto__label__init(&scratch->labels[i]);
-        scratch->labels[i].key = strings[2 * i];
-        scratch->labels[i].str = strings[2 * i + 1];
+    if (stack->labels != 0) {
+        strings = p->label_strings + p->label_sets[stack->labels - 1].first_string;
+        n = count_labels(p, stack->labels - 1);
+        for (i = 0; i < n; i++)
+            fill_label(&scratch->labels[i], strings[2 * i], strings[2 * i + 1]);
     }
+    if (stack->address != 0)
+        fill_label(&scratch->labels[n++], p->address_key, stack->address_string);
     return n;
 }
 

@@ -18,6 +18,7 @@ struct key {
     uint32_t depth;
     uint32_t labels;         /* number plus 1 */
     struct cp__frame_key ip; /* address 0: none */
+    uint64_t address;        /* of the data */
 };
 
 /* Mappings are noted again for an address in none of them, this often at most: code that is not an
@@ -204,7 +205,7 @@ static bool same_stack(const struct cp__profile *p, const struct cp__stack *stac
 {
     uint32_t i;
 
-    if (stack->depth != key->depth || stack->labels != key->labels ||
+    if (stack->depth != key->depth || stack->labels != key->labels || stack->address != key->address ||
         (stack->ip == 0 ? 0 : p->frames[stack->ip - 1].address) != key->ip.address)
         return false;
     for (i = 0; i < key->depth; i++)
@@ -215,8 +216,11 @@ static bool same_stack(const struct cp__profile *p, const struct cp__stack *stac
 
 static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash, uint64_t weight)
 {
-    struct cp__stack stack = {
-        .weight = weight, .first = p->n_stack_frames, .depth = key->depth, .labels = key->labels};
+    struct cp__stack stack = {.weight = weight,
+                              .address = key->address,
+                              .first = p->n_stack_frames,
+                              .depth = key->depth,
+                              .labels = key->labels};
     uint32_t i;
 
     if (CP__RESERVE(p->stacks, p->stacks_capacity, p->n_stacks + 1) < 0 ||
@@ -235,7 +239,7 @@ static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash
 
 static int fold(struct cp__profile *p, const struct key *key, uint64_t weight)
 {
-    uint64_t mixed = cp__hash_add(key->labels, key->ip.address);
+    uint64_t mixed = cp__hash_add(cp__hash_add(key->labels, key->ip.address), key->address);
     uint32_t hash, number, i;
     size_t at;
 
@@ -298,6 +302,7 @@ int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
     for (i = 0; i < key.depth; i++)
         key.frames[i] = (struct cp__frame_key){.address = sample->frames[i] - is_return(sample, i)};
     key.ip = (struct cp__frame_key){.address = recorded_elsewhere(sample)};
+    key.address = sample->addr;
     key.labels = find_labels(p, sample->labels);
     is_new = key.labels > p->n_label_sets;
     if (append_flags(p, &key, sample) < 0 || (is_new && reserve_labels(p) < 0) ||

@@ -35,12 +35,17 @@ struct cp__function {
  * samples. */
 struct cp__stack {
     uint64_t weight;
-    size_t first; /* frame number in stack_frames, leaf first */
+    uint64_t address; /* of the data; 0: none */
+    size_t first;     /* frame number in stack_frames, leaf first */
     uint32_t depth;
     uint32_t labels; /* number in label_sets, plus 1; 0: none */
     uint32_t ip;     /* the instruction that the processor recorded, where it is another than the leaf: number
                       * in frames, plus 1 */
+    uint32_t address_string; /* the number of its text in strings; 0: not resolved yet, or none */
 };
+
+/* The label of a stack's address. */
+#define CP__ADDRESS_KEY "data_addr"
 
 struct cp__label_set {
     struct cp_labels *labels; /* with a reference of its own */
@@ -78,6 +83,7 @@ struct cp__profile {
     uint32_t *label_strings;
     size_t n_label_strings, label_strings_capacity;
     size_t n_resolved_label_sets;
+    uint32_t address_key;         /* number in strings; 0: no stack has an address */
     struct cp__mapping_use *uses; /* one for each mapping */
     size_t uses_capacity;
     struct cp__strings strings; /* the first is "" */

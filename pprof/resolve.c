@@ -1,4 +1,6 @@
 /* Finding out what frames are: once for each, also where the profile is written several times. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -275,6 +277,24 @@ static int resolve_labels(struct cp__profile *p)
     return 0;
 }
 
+static int resolve_addresses(struct cp__profile *p)
+{
+    struct cp__stack *stack;
+    char text[24];
+    size_t i;
+
+    for (i = 0; i < p->n_stacks; i++) {
+        stack = &p->stacks[i];
+        if (stack->address == 0 || stack->address_string != 0)
+            continue;
+        snprintf(text, sizeof text, "%#" PRIx64, stack->address);
+        if (cp__strings_add(&p->strings, CP__ADDRESS_KEY, &p->address_key) < 0 ||
+            cp__strings_add(&p->strings, text, &stack->address_string) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 /* Numbers the mappings that the file needs: the program's, which readers expect first, and those with
  * frames. */
 static int number_mappings(struct cp__profile *p)
@@ -315,7 +335,8 @@ static void count_elsewhere(struct cp__profile *p)
 int cp__profile_look_up(struct cp__profile *p)
 {
     p->findings = (struct cp__profile_findings){0};
-    if (reserve_uses(p) < 0 || resolve_frames(p) < 0 || resolve_labels(p) < 0 || number_mappings(p) < 0)
+    if (reserve_uses(p) < 0 || resolve_frames(p) < 0 || resolve_labels(p) < 0 || resolve_addresses(p) < 0 ||
+        number_mappings(p) < 0)
         return -ENOMEM;
     count_elsewhere(p);
     return 0;

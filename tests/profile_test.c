@@ -81,6 +81,55 @@ CP_TEST(labels_fold_by_content)
     cp_labels_unref(red), cp_labels_unref(blue), cp_labels_unref(both), cp_labels_unref(again);
 }
 
+static void add_address(struct cp__profile *profile, uint64_t address, uint64_t weight,
+                        struct cp_labels *labels)
+{
+    const struct cp_sample sample = {
+        .weight = weight, .labels = labels, .depth = 3, .frames = stack_a, .addr = address};
+
+    CHECK_EQ(cp__profile_add(profile, &sample), 0);
+}
+
+CP_TEST(addresses_of_data_are_labels)
+{
+    struct cp__profile *profile = new_profile();
+    struct cp_labels *red = labels1("colour", "red");
+    struct cp_memory first;
+    const char *path;
+    char *text;
+
+    add_address(profile, 0x7f0012345678, 1, NULL);
+    add_address(profile, 0x7f0012345678, 2, red);
+    add_address(profile, UINT64_MAX, 4, red);
+    add_address(profile, 0, 8, red);
+    add_address(profile, 0x7f0012345678, 16, NULL);
+    add_address(profile, UINT64_MAX, 32, red);
+    path = write_profile(profile, &cpu_meta, "addresses");
+    text = decode(path);
+    CHECK_EQ(count_lines(text, "sample {"), 4);
+    CHECK_EQ(count_lines(text, "  label {"), 6);
+    free(text);
+    text = pprof("-raw", path);
+    CHECK_CONTAINS(text, "         17   17000000: 1 2 3 \n                data_addr:[0x7f0012345678]\n");
+    CHECK_CONTAINS(
+        text, "          2    2000000: 1 2 3 \n                colour:[red] data_addr:[0x7f0012345678]\n");
+    CHECK_CONTAINS(
+        text,
+        "         36   36000000: 1 2 3 \n                colour:[red] data_addr:[0xffffffffffffffff]\n");
+    CHECK_CONTAINS(text, "          8    8000000: 1 2 3 \n                colour:[red]\n");
+    free(text);
+    text = pprof("-tags", path);
+    CHECK_CONTAINS(text, "data_addr: Total 55");
+    CHECK_CONTAINS(text, "36.0ms (65.45%): 0xffffffffffffffff");
+    CHECK_CONTAINS(text, "19.0ms (34.55%): 0x7f0012345678");
+    free(text);
+    first = whole(profile, SIZE_MAX);
+    check_same(profile, &first, SIZE_MAX);
+    free(first.data);
+    cp__profile_free(profile);
+    cp_labels_unref(red);
+}
+
 CP_TEST(flags_become_outermost_frames)
 {
     struct cp__profile *profile = new_profile();
@@ -247,6 +296,30 @@ CP_TEST_TIMEOUT(many_stacks_are_told_apart, 60)
 }
 
 /* Hashes have 32 bits: of 300000 things some ten pairs are expected to have one in common. */
+CP_TEST_TIMEOUT(equal_hashes_of_findings_are_told_apart, 60)
+{
+    struct cp__profile *profile = new_profile();
+    struct cp_sample sample = {.weight = 1, .depth = 3, .frames = stack_a};
+    unsigned n = 300000;
+
+    for (unsigned i = 0; i < 2 * n; i++) {
+        sample.addr = 0x7f0000000000 + i % n;
+        CHECK_EQ(cp__profile_add(profile, &sample), 0);
+    }
+    CHECK_EQ(profile->n_stacks, n);
+    sample.addr = 0;
+    for (unsigned i = 0; i < 2 * n; i++) {
+        sample.ip = 0x100000 + i % n;
+        CHECK_EQ(cp__profile_add(profile, &sample), 0);
+    }
+    CHECK_EQ(profile->n_stacks, 2 * n);
+    CHECK_EQ(profile->n_frames, 3 + n);
+    for (unsigned i = 0; i < 2 * n; i++)
+        CHECK_EQ(profile->stacks[i].weight, 2);
+    cp__profile_free(profile);
+}
+
+/* The same for stacks and labels. */
 CP_TEST_TIMEOUT(equal_hashes_are_told_apart, 60)
 {
     struct cp__profile *profile = new_profile();
