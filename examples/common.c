@@ -137,8 +137,15 @@ void example_profile(struct example *e, void (*fn)(void *))
     static struct cp_profiling_option options[CP_EV_MAX + 1]; /* one too many is for the library to refuse */
     struct cp_sched_options sched = {.size = sizeof(sched), .threads = e->threads};
     struct cp_error err;
-    if (e->profile)
-        must(cp_start_cpu_profile_with_options(options, make_options(e, options, CP_EV_MAX + 1), &err), &err);
+    if (e->profile) {
+        size_t n = make_options(e, options, CP_EV_MAX + 1);
+        must(cp_start_cpu_profile_with_options(options, n, &err), &err);
+        for (size_t i = 0; i < n; i++) {
+            const char *warning = cp_session_warning(cp_default_session(), i);
+            if (warning)
+                fprintf(stderr, "%s\n", warning);
+        }
+    }
     must(cp_sched_run(&sched, fn, e, &err), &err);
     if (e->profile)
         must(cp_stop_cpu_profile(&err), &err);

@@ -144,6 +144,10 @@ int cp_session_stop(struct cp_session *session, struct cp_error *err);
 int cp_session_write(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err);
 /* What happened to option i so far; see runtime.h. */
 int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats *stats);
+/* What may be wrong with option i, in sentences that live as long as the session and stand in the profile,
+ * too: the period of a clock that asks for more samples than the kernel allows
+ * (kernel.perf_event_max_sample_rate). NULL where nothing is, or there is no option i. */
+const char *cp_session_warning(const struct cp_session *session, size_t i);
 /* Frees the session, and what it has not written; stops it first where it runs. NULL does nothing. */
 void cp_session_close(struct cp_session *session);
 

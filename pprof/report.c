@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "rate_linux.h"
 #include "runtime/error.h"
 #include "session.h"
 #include "writer.h"
@@ -33,10 +34,10 @@ int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats)
 
 /* ---- Comments -------------------------------------------------------------------------------- */
 
-#define MAX_COMMENTS 16
+#define MAX_COMMENTS 32
 
 struct comments {
-    char text[MAX_COMMENTS][256];
+    char text[MAX_COMMENTS][384];
     const char *list[MAX_COMMENTS];
     size_t n;
 };
@@ -66,14 +67,54 @@ uint64_t cp__part_period(const struct cp__part *part)
     return part->config.period;
 }
 
+/* "user and kernel mode" */
+static const char *name_modes(const struct cp_cpu_profile_config *config)
+{
+    static const char *const names[] = {
+        "no",
+        "user",
+        "kernel",
+        "user and kernel",
+        "hypervisor",
+        "user and hypervisor",
+        "kernel and hypervisor",
+        "user, kernel and hypervisor",
+    };
+    unsigned modes = config->is_user_excluded ? 0 : 1;
+
+    modes |= config->is_kernel_included ? 2 : 0;
+    modes |= config->is_hv_included ? 4 : 0;
+    return names[modes];
+}
+
+static void say_event(struct comments *comments, const struct cp__part *part)
+{
+    const struct cp_event_encoding *encoding = &part->config.encoding;
+
+    if (part->event.event == CP_CPUPROF_HW_RAW)
+        say(comments, "event: %s is the processor's number %#" PRIx64, part->event.name,
+            part->config.raw_event);
+    if (part->event.event == CP_CPUPROF_NAMED && encoding->bp_type != 0)
+        say(comments,
+            "event: %s is perf_event_open's type %" PRIu32 ", bp_type %" PRIu32 ", bp_addr %#" PRIx64
+            ", bp_len %" PRIu64,
+            part->event.name, encoding->type, encoding->bp_type, encoding->config1, encoding->config2);
+    else if (part->event.event == CP_CPUPROF_NAMED)
+        say(comments,
+            "event: %s is perf_event_open's type %" PRIu32 ", config %#" PRIx64 ", config1 %#" PRIx64
+            ", config2 %#" PRIx64,
+            part->event.name, encoding->type, encoding->config, encoding->config1, encoding->config2);
+}
+
 static void say_engine(struct comments *comments, const struct cp__part *part,
                        const struct cp_slot_stats *stats)
 {
     if (part->event.kind == CP_EVENT_TIMER)
         say(comments, "engine: timer, a POSIX timer on the CPU clock of each thread, SIGPROF to that thread");
     else
-        say(comments, "engine: %s through perf_event_open on each thread, %s mode, SIGPROF to that thread",
-            part->event.name, part->config.is_kernel_included ? "user and kernel" : "user");
+        say(comments, "engine: %s through perf_event_open on each thread, %s mode%s, SIGPROF to that thread",
+            part->event.name, name_modes(&part->config),
+            part->config.is_idle_included ? " and the idle task" : "");
     say(comments,
         "threads: %" PRIu32 " sampled, %" PRIu32
         " without a perf ring (signals counted, not records), %" PRIu32 " refused%s%s",
@@ -105,9 +146,52 @@ static void say_rate(struct comments *comments, const struct cp__part *part,
             "else; "
             "not in the profile",
             (double)stats->stalled * period / 1e9);
-    if (stats->time_running < stats->time_enabled)
-        say(comments, "multiplexed: the event had a counter for %.1f %% of the time",
-            100.0 * (double)stats->time_running / (double)stats->time_enabled);
+}
+
+/* The event took turns with others. */
+static void say_multiplexing(struct comments *comments, const struct cp_slot_stats *stats)
+{
+    double enabled = (double)stats->time_enabled;
+    double running = (double)stats->time_running;
+
+    if (stats->time_running == 0 && stats->time_enabled != 0)
+        say(comments, "multiplexed: the event never had a counter");
+    else if (stats->time_running < stats->time_enabled)
+        say(comments,
+            "multiplexed: the event had a counter for %.1f %% of the time; multiply values by %.3f for the "
+            "whole",
+            100 * running / enabled, enabled / running);
+}
+
+static void say_precision(struct comments *comments, const struct cp__part *part,
+                          const struct cp_slot_stats *stats, const struct cp__profile_findings *findings)
+{
+    if (part->config.precise_ip > 0)
+        say(comments, "precise_ip: asked %d, reached %" PRIu32, (int)part->config.precise_ip,
+            stats->precise_ip);
+    if (findings->elsewhere != 0)
+        say(comments,
+            "precise_ip: %" PRIu64 " samples whose recorded instruction lay in another function than the "
+            "interrupted one; the interrupted one is shown",
+            findings->elsewhere);
+}
+
+static void say_limits(struct comments *comments, const struct cp_session *session, size_t i)
+{
+    const struct cp__part *part = &session->parts[i];
+    const struct cp_slot_stats *stats = &session->stats[i];
+    char text[sizeof part->warning];
+
+    cp__rate_judge(&part->event, &part->config, stats, session->rate_limit, text, sizeof text);
+    if (part->warning[0] != '\0' || text[0] != '\0')
+        say(comments, "warning: %s", part->warning[0] != '\0' ? part->warning : text);
+    if (stats->throttled != 0 && session->rate_limit != 0)
+        say(comments,
+            "throttled by the kernel: %" PRIu64 " times; kernel.perf_event_max_sample_rate is %" PRIu64
+            " samples a second",
+            stats->throttled, session->rate_limit);
+    else if (stats->throttled != 0)
+        say(comments, "throttled by the kernel: %" PRIu64 " times", stats->throttled);
 }
 
 static void say_losses(struct comments *comments, const struct cp__part *part,
@@ -120,7 +204,6 @@ static void say_losses(struct comments *comments, const struct cp__part *part,
         {"dropped (sample buffer full)", stats->dropped},
         {"lost (perf ring full)", stats->lost},
         {"unfolded (no memory)", part->unfolded},
-        {"throttled by the kernel", stats->throttled},
         {"undelivered (SIGPROF blocked too long)", stats->undelivered},
         {"truncated stacks", stats->truncated},
         {"incomplete stacks (code without frame pointers)", stats->incomplete},
@@ -186,7 +269,11 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     if (result < 0)
         return result;
     say_engine(&comments, part, stats);
+    say_event(&comments, part);
+    say_precision(&comments, part, stats, &findings);
     say_rate(&comments, part, stats);
+    say_multiplexing(&comments, stats);
+    say_limits(&comments, session, i);
     say_losses(&comments, part, stats);
     if (findings.kernel[0] != '\0')
         say(&comments, "%s", findings.kernel);

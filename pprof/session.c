@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rate_linux.h"
 #include "runtime/error.h"
 #include "writer.h"
 
@@ -94,6 +95,7 @@ static void stop(struct cp_session *session)
         if (cp__report_losses(part, &session->stats[i]) < 0)
             part->unfolded++; /* the comment tells at least that something is missing */
     }
+    session->rate_limit = cp__rate_limit();
     cp_slots_release(session->slots, session->n);
     session->running = false;
 }
@@ -158,7 +160,7 @@ int cp_session_stop(struct cp_session *session, struct cp_error *err)
     return result;
 }
 
-/* ---- Write, stats, close --------------------------------------------------------------------- */
+/* ---- Write, stats, warning, close --------------------------------------------------------------------- */
 
 struct write_job {
     struct cp_session *session;
@@ -227,6 +229,11 @@ int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats 
         *stats = session->stats[i];
     cp__unlock(&session->lock);
     return 0;
+}
+
+const char *cp_session_warning(const struct cp_session *session, size_t i)
+{
+    return i < session->n && session->parts[i].warning[0] != '\0' ? session->parts[i].warning : NULL;
 }
 
 void cp_session_close(struct cp_session *session)

@@ -17,6 +17,7 @@
 struct cp__part {
     struct cp_event_spec event;
     struct cp_cpu_profile_config config;
+    char warning[320]; /* "": none */
     struct cp_writer writer;
     struct cp__profile *profile;
     uint64_t unfolded; /* periods whose samples found no memory */
@@ -39,6 +40,7 @@ struct cp_session {
     bool running;
     int64_t duration_ns;
     struct cp_slot_stats stats[CP_EV_MAX]; /* as they were at the stop */
+    uint64_t rate_limit;                   /* too; 0: unknown */
     pthread_t thread;
 
     /* Shared: set by the one who stops, read by the profile-writer thread. */

@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rate_linux.h"
 #include "runtime/error.h"
 #include "session.h"
 #include "writer.h"
@@ -95,6 +96,7 @@ static int open_part(struct cp__part *part, struct cp_error *err)
 static int arm(struct cp_session *session, struct cp_error *err)
 {
     struct cp_slot_request requests[CP_EV_MAX];
+    const uint64_t limit = cp__rate_limit();
     int result;
 
     for (size_t i = 0; i < session->n; i++)
@@ -114,6 +116,9 @@ static int arm(struct cp_session *session, struct cp_error *err)
                          strerror(-result));
     }
     session->running = true;
+    for (size_t i = 0; i < session->n; i++)
+        cp__rate_warn(&session->parts[i].event, &session->parts[i].config, limit, session->parts[i].warning,
+                      sizeof session->parts[i].warning);
     return 0;
 }
 

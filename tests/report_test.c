@@ -1,0 +1,231 @@
+/* What a profile's comments say of how it was taken, from figures made up here. */
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pprof/rate_linux.h"
+#include "pprof/session.h"
+#include "pprof/sysctl_linux.h"
+#include "session_tools.h"
+
+/* A session of one event that has been stopped. */
+static struct cp_session *stopped(const char *event, uint64_t period)
+{
+    struct cp_session *session = calloc(1, sizeof *session);
+    struct cp__part *part = &session->parts[0];
+    struct cp_error err;
+
+    session->n = 1;
+    session->pid = getpid();
+    CHECKF(cp_event_parse(event, &part->event, &err) == 0, "%s", err.message);
+    CHECKF(cp_cpu_profile_config_init(&part->config, &part->event, period, &err) == 0, "%s", err.message);
+    CHECK_EQ(cp__profile_new(&part->profile), 0);
+    return session;
+}
+
+/* The comments of its profile, each between line breaks. */
+static char *comments_of(struct cp_session *session)
+{
+    const char *path = file_in_dir("report.pb.gz");
+    struct cp_writer w = cp_writer_path(path);
+    struct cp_error err;
+    char *said, *text;
+
+    CHECKF(cp__report_write(session, 0, &w, &err) == 0, "%s", err.message);
+    said = pprof("-comments", path);
+    CHECK(asprintf(&text, "\n%s\n", said) > 0);
+    free(said);
+    return text;
+}
+
+static void check_says(struct cp_session *session, const char *comment)
+{
+    char *text = comments_of(session), line[512];
+
+    snprintf(line, sizeof line, "\n%s\n", comment);
+    CHECK_CONTAINS(text, line);
+    free(text);
+}
+
+static void check_says_nothing_of(struct cp_session *session, const char *part)
+{
+    char *text = comments_of(session);
+
+    CHECKF(strstr(text, part) == NULL, "%s", text);
+    free(text);
+}
+
+/* ---- The event ------------------------------------------------------------------------------- */
+
+CP_TEST(modes_are_told)
+{
+    struct cp_session *session = stopped("cycles", 1000000);
+    struct cp_cpu_profile_config *config = &session->parts[0].config;
+
+#define ENGINE(modes)                                                                                        \
+    "engine: cycles through perf_event_open on each thread, " modes ", SIGPROF to that thread"
+    check_says(session, ENGINE("user mode"));
+    config->is_kernel_included = true;
+    check_says(session, ENGINE("user and kernel mode"));
+    config->is_hv_included = true;
+    check_says(session, ENGINE("user, kernel and hypervisor mode"));
+    config->is_user_excluded = true;
+    check_says(session, ENGINE("kernel and hypervisor mode"));
+    config->is_kernel_included = false;
+    check_says(session, ENGINE("hypervisor mode"));
+    config->is_kernel_included = true;
+    config->is_hv_included = false;
+    check_says(session, ENGINE("kernel mode"));
+    config->is_idle_included = true;
+    check_says(session, ENGINE("kernel mode and the idle task"));
+    cp__session_free(session);
+}
+
+CP_TEST(encodings_are_told)
+{
+    struct cp_session *session = stopped("r1c2", 100000);
+    struct cp__part *part = &session->parts[0];
+
+    check_says(session, "event: r1c2 is the processor's number 0x1c2");
+    part->event.event = CP_CPUPROF_NAMED;
+    strcpy(part->event.name, "LLC-load-misses");
+    part->config.encoding = (struct cp_event_encoding){.type = 3, .config = 0x10002, .config1 = 7};
+    check_says(session, "event: LLC-load-misses is perf_event_open's type 3, config 0x10002, config1 0x7, "
+                        "config2 0");
+    strcpy(part->event.name, "mem:0x1234/8:w");
+    part->config.encoding =
+        (struct cp_event_encoding){.type = 5, .bp_type = 2, .config1 = 0x1234, .config2 = 8};
+    check_says(session,
+               "event: mem:0x1234/8:w is perf_event_open's type 5, bp_type 2, bp_addr 0x1234, bp_len 8");
+    cp__session_free(session);
+    session = stopped("cycles", 100000);
+    check_says_nothing_of(session, "\nevent:");
+    cp__session_free(session);
+}
+
+/* ---- How it ran ------------------------------------------------------------------------------ */
+
+CP_TEST(precision_is_told)
+{
+    struct cp_session *session = stopped("cycles", 1000000);
+    static const uintptr_t frame = 0x1000;
+    const struct cp_sample sample = {.weight = 5, .depth = 1, .frames = &frame, .ip = 0x2000};
+
+    check_says_nothing_of(session, "precise_ip");
+    session->parts[0].config.precise_ip = CP_CPUPROF_IP_NO_SKID;
+    session->stats[0].precise_ip = CP_CPUPROF_IP_CONSTANT_SKID;
+    check_says(session, "precise_ip: asked 3, reached 1");
+    check_says_nothing_of(session, "interrupted");
+    CHECK_EQ(cp__profile_add(session->parts[0].profile, &sample), 0);
+    check_says(session, "precise_ip: 5 samples whose recorded instruction lay in another function than the "
+                        "interrupted one; the interrupted one is shown");
+    cp__session_free(session);
+}
+
+CP_TEST(taking_turns_is_told)
+{
+    struct cp_session *session = stopped("cycles", 1000000);
+    struct cp_slot_stats *stats = &session->stats[0];
+
+    stats->time_enabled = stats->time_running = 3000000000;
+    check_says_nothing_of(session, "multiplexed");
+    stats->time_running = 750000000;
+    check_says(session,
+               "multiplexed: the event had a counter for 25.0 % of the time; multiply values by 4.000 "
+               "for the whole");
+    stats->time_running = 0;
+    check_says(session, "multiplexed: the event never had a counter");
+    stats->time_enabled = 0;
+    check_says_nothing_of(session, "multiplexed");
+    cp__session_free(session);
+}
+
+CP_TEST(throttling_is_told_with_the_limit)
+{
+    struct cp_session *session = stopped("cycles", 1000000);
+
+    session->rate_limit = 25000;
+    check_says_nothing_of(session, "throttled");
+    session->stats[0].throttled = 12;
+    check_says(session,
+               "throttled by the kernel: 12 times; kernel.perf_event_max_sample_rate is 25000 samples "
+               "a second");
+    session->rate_limit = 0;
+    check_says(session, "throttled by the kernel: 12 times");
+    cp__session_free(session);
+}
+
+/* ---- Rates ----------------------------------------------------------------------------------- */
+
+CP_TEST(a_rate_past_the_limit_is_told_afterwards)
+{
+    struct cp_session *session = stopped("instructions", 10000);
+    struct cp_slot_stats *stats = &session->stats[0];
+
+    session->rate_limit = 50000;
+    stats->count = 2000000000; /* 200000 samples in 2 s */
+    stats->time_enabled = stats->time_running = 4000000000;
+    check_says_nothing_of(session, "warning");
+    stats->time_enabled = stats->time_running = 2000000000;
+    check_says(session,
+               "warning: A sample of instructions every 10000 came to 100000 a second, and the kernel "
+               "stops at 50000 (kernel.perf_event_max_sample_rate). Take a period of 20000 or more, "
+               "or raise that with sysctl.");
+    session->rate_limit = 0;
+    check_says_nothing_of(session, "warning");
+    cp__session_free(session);
+}
+
+/* A setting of the test's own instead of the kernel's. */
+static void set_limit(const char *limit)
+{
+    char path[512];
+    FILE *file;
+
+    cp__sysctl_root = test_dir();
+    snprintf(path, sizeof path, "%s/kernel", test_dir());
+    CHECK(mkdir(path, 0700) == 0 || errno == EEXIST);
+    snprintf(path, sizeof path, "%s/kernel/perf_event_max_sample_rate", test_dir());
+    file = fopen(path, "w");
+    CHECK(file != NULL && fputs(limit, file) >= 0);
+    CHECK_EQ(fclose(file), 0);
+}
+
+/* What is said at the start of a clock, and whether its profile says so, too; NULL: nothing. */
+static void check_warning(const char *limit, uint64_t period, const char *part)
+{
+    struct cp_memory memory = {0};
+    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", period);
+    struct cp_session *session;
+    struct cp_error err;
+    char *text;
+
+    set_limit(limit);
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    set_limit("1");
+    if (part == NULL)
+        CHECK_STR(cp_session_warning(session, 0), NULL);
+    else
+        CHECK_CONTAINS(cp_session_warning(session, 0), part);
+    CHECK_STR(cp_session_warning(session, 1), NULL);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    save(&memory, file_in_dir("warned.pb.gz"));
+    text = pprof("-comments", file_in_dir("warned.pb.gz"));
+    CHECK((strstr(text, "warning: A sample of taskClock every") != NULL) == (part != NULL));
+    free(text);
+    cp_session_close(session);
+    free(memory.data);
+}
+
+CP_TEST(a_clock_past_the_limit_is_told_at_the_start)
+{
+    attach();
+    check_warning("10000\n", 100000, NULL);
+    check_warning(
+        "9999\n", 100000,
+        "A sample of taskClock every 100000 ns is 10000 a second, and the kernel stops at 9999 "
+        "(kernel.perf_event_max_sample_rate). Take a period of 100011 ns or more, or raise that with "
+        "sysctl.");
+    check_warning("", 100000, NULL);
+    check_warning("-1\n", 100000, NULL);
+}
