@@ -13,18 +13,35 @@ static void clean(char *text)
     }
 }
 
-int cp__error(struct cp_error *err, int code, const char *format, ...)
+static void fill(struct cp_error *err, int code, const char *reason, const char *format, va_list arguments)
 {
     int saved = errno;
-    va_list arguments;
 
     if (err == NULL)
-        return code;
+        return;
     err->code = code;
-    va_start(arguments, format);
+    snprintf(err->reason, sizeof err->reason, "%s", reason);
     vsnprintf(err->message, sizeof err->message, format, arguments);
-    va_end(arguments);
     clean(err->message);
     errno = saved;
+}
+
+int cp__error(struct cp_error *err, int code, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    fill(err, code, "", format, arguments);
+    va_end(arguments);
+    return code;
+}
+
+int cp__error_because(struct cp_error *err, int code, const char *reason, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    fill(err, code, reason, format, arguments);
+    va_end(arguments);
     return code;
 }

@@ -170,11 +170,12 @@ int cp__os_timer_probe(struct cp_error *err)
     int result = timer_create_from_handler(&timer, 0);
 
     if (result < 0)
-        return cp__error(err, result,
-                         "The event timer cannot run: timer_create says %s. Where that is EAGAIN, the user "
-                         "has used up the "
-                         "limit of pending signals: raise it with ulimit -i, or use taskClock.",
-                         strerror(-result));
+        return cp__error_because(
+            err, result, "no POSIX timer left",
+            "The event timer cannot run: timer_create says %s. Where that is EAGAIN, the user "
+            "has used up the "
+            "limit of pending signals: raise it with ulimit -i, or use taskClock.",
+            strerror(-result));
     syscall(SYS_timer_delete, timer);
     return 0;
 }

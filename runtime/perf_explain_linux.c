@@ -2,83 +2,291 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
+#include <linux/perf_event.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "event.h"
 
 #define PARANOID "/proc/sys/kernel/perf_event_paranoid"
+#define UNREADABLE (-9)
 
-static long read_number(const char *path, long otherwise)
+/* What was refused, and where the reason goes. */
+struct refusal {
+    int code;
+    const char *name;
+    const struct cp_cpu_profile_config *config;
+    const struct cp__event *row;
+    uint32_t type; /* the perf type that was asked for */
+    struct cp_error *err;
+};
+
+/* ---- The machine ----------------------------------------------------------------------------- */
+
+/* The number that follows start, at the beginning of a line. */
+static long read_number(const char *path, const char *start, long otherwise)
 {
     FILE *file = fopen(path, "re");
+    char line[256];
     long value = otherwise;
 
     if (file == NULL)
         return otherwise;
-    if (fscanf(file, "%ld", &value) != 1)
-        value = otherwise;
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, start, strlen(start)) == 0 && sscanf(line + strlen(start), "%ld", &value) == 1)
+            break;
+    }
     fclose(file);
     return value;
 }
 
-/* The kernel lists a processor's own PMU as "cpu" or under a name such as "armv8_pmuv3_0" or "cpu_core". */
-static bool has_pmu(void)
+/* x86 processors say so where there is a hypervisor under them. */
+static bool is_virtual(void)
 {
-    DIR *directory = opendir("/sys/bus/event_source/devices");
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char text[8192];
+    size_t length = 0;
+
+    if (file != NULL) {
+        length = fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+    }
+    text[length] = '\0';
+    return strstr(text, " hypervisor") != NULL;
+}
+
+static bool pmu_has(const char *pmu, const char *file)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s/%s/%s", cp__pmus, pmu, file);
+    return access(path, F_OK) == 0;
+}
+
+/* A processor's own PMU is "cpu", or lists the "cpus" that it belongs to: "armv8_pmuv3_0", "cpu_core". */
+static bool is_core(const char *pmu)
+{
+    return strcmp(pmu, "cpu") == 0 || strcmp(pmu, "cpum_cf") == 0 || pmu_has(pmu, "cpus");
+}
+
+static bool any_core(const char *pmu, const void *unused)
+{
+    (void)unused;
+    return is_core(pmu);
+}
+
+static bool has_type(const char *pmu, const void *type)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s/%s/type", cp__pmus, pmu);
+    return read_number(path, "", -1) == (long)*(const uint32_t *)type;
+}
+
+/* The first of the kernel's PMUs for which is() holds; false where there is none. */
+static bool find_pmu(bool (*is)(const char *pmu, const void *context), const void *context, char *name,
+                     size_t size)
+{
+    DIR *directory = opendir(cp__pmus);
     const struct dirent *entry;
     bool found = false;
 
     if (directory == NULL)
         return false;
-    while (!found && (entry = readdir(directory)) != NULL)
-        found = strcmp(entry->d_name, "cpu") == 0 || strncmp(entry->d_name, "cpu_", 4) == 0 ||
-                strncmp(entry->d_name, "armv8", 5) == 0 || strstr(entry->d_name, "pmuv3") != NULL;
+    while (!found && (entry = readdir(directory)) != NULL) {
+        found = entry->d_name[0] != '.' && is(entry->d_name, context);
+        if (found)
+            snprintf(name, size, "%s", entry->d_name);
+    }
     closedir(directory);
     return found;
 }
 
-static int explain_absent(int code, const char *name, enum cp_event_kind kind, struct cp_error *err)
+/* ---- No such event --------------------------------------------------------------------------- */
+
+static int explain_no_pmu(const struct refusal *r)
 {
-    if (kind != CP_EVENT_HARDWARE)
-        return cp__error(err, code, "The event %s cannot run: this kernel has no such event (%s). Use timer.",
-                         name, strerror(-code));
-    if (has_pmu())
-        return cp__error(
-            err, code,
-            "The event %s cannot run: this processor's PMU does not count it (%s). Use cycles, another "
-            "event, or taskClock.",
-            name, strerror(-code));
-    return cp__error(
-        err, code,
-        "The event %s cannot run: Linux finds no hardware PMU on this machine (%s), as in most virtual "
-        "machines. Use taskClock or timer, or have the host pass its PMU through.",
-        name, strerror(-code));
+    bool virtual = is_virtual();
+
+    return cp__error_because(
+        r->err, r->code, virtual ? "no hardware PMU (virtual machine)" : "no hardware PMU",
+        "The event %s cannot run: Linux finds no hardware PMU on this machine (%s), %s. Use taskClock or "
+        "timer, or have the host pass its PMU through.",
+        r->name, strerror(-r->code), virtual ? "which is a virtual machine" : "as in most virtual machines");
 }
 
-static int explain_denied(int code, const char *name, const struct cp_slot_request *request,
-                          struct cp_error *err)
+/* A PMU beside the processor's own: a memory controller, a chip's power, the MSRs. */
+static int explain_other_pmu(const struct refusal *r, const char *pmu)
 {
-    long paranoid = read_number(PARANOID, -9);
-    bool required = cp__config_event(request->event, &request->config)->kernel_mode == CP__KERNEL_REQUIRED;
+    bool counts_all = pmu_has(pmu, "cpumask");
 
-    if (paranoid == -9)
-        return cp__error(err, code, "The event %s may not run here: perf_event_open says %s. Use timer.",
-                         name, strerror(-code));
-    if (request->config.is_kernel_included && paranoid == 2)
-        return cp__error(
-            err, code,
+    if (r->code == -ENOENT)
+        return cp__error_because(
+            r->err, r->code, "not supported by this PMU",
+            "The event %s cannot run: the PMU %s does not count it (%s). Use another event, or taskClock.",
+            r->name, pmu, strerror(-r->code));
+    return cp__error_because(
+        r->err, r->code, counts_all ? "counts the whole machine only" : "counts only, does not sample",
+        "The event %s cannot run: the PMU %s %s (%s). Use perf stat to count it, or an event of the "
+        "processor's own PMU, or taskClock.",
+        r->name, pmu,
+        counts_all ? "counts for the whole machine and not for a thread"
+                   : "counts, but has no interrupt to sample by",
+        strerror(-r->code));
+}
+
+static int explain_hardware(const struct refusal *r)
+{
+    char core[NAME_MAX + 1];
+
+    if (!find_pmu(any_core, NULL, core, sizeof core))
+        return explain_no_pmu(r);
+    return cp__error_because(
+        r->err, r->code, "not supported by this PMU",
+        "The event %s cannot run: this processor's PMU %s does not count it (%s). Use cycles, another "
+        "event, or taskClock.",
+        r->name, core, strerror(-r->code));
+}
+
+static int explain_absent(const struct refusal *r)
+{
+    if (r->row->kind == CP_EVENT_HARDWARE)
+        return explain_hardware(r);
+    if (r->row->kind == CP_EVENT_WATCHPOINT)
+        return cp__error_because(
+            r->err, r->code, "no debug registers",
+            "The event %s cannot run: this kernel or machine has no debug registers to watch an address with "
+            "(%s). Use a debugger's software watchpoint, or sample with timer.",
+            r->name, strerror(-r->code));
+    return cp__error_because(r->err, r->code, "not in this kernel",
+                             "The event %s cannot run: this kernel has no such event (%s). Use timer.",
+                             r->name, strerror(-r->code));
+}
+
+/* ---- Not allowed ----------------------------------------------------------------------------- */
+
+/* The kernel checks in this order: level 3 (Debian's, Ubuntu's and Android's), modes, security modules. */
+static int explain_denied(const struct refusal *r)
+{
+    long paranoid = read_number(PARANOID, "", UNREADABLE);
+    char reason[64];
+
+    if (paranoid > 2) {
+        snprintf(reason, sizeof reason, "forbidden: paranoid level %ld", paranoid);
+        return cp__error_because(
+            r->err, r->code, reason,
+            "The event %s may not run here: perf_event_open says %s with kernel.perf_event_paranoid=%ld. Set "
+            "it to 2 or lower with sysctl, give this process CAP_PERFMON (some distributions ask for "
+            "CAP_SYS_ADMIN), or use timer.",
+            r->name, strerror(-r->code), paranoid);
+    }
+    if (r->config->is_kernel_included && paranoid == 2)
+        return cp__error_because(
+            r->err, r->code, "kernel mode: paranoid level 2",
             "The event %s counts in the kernel, and kernel.perf_event_paranoid=2 lets only privileged "
             "processes do that. Set kernel.perf_event_paranoid=1 with sysctl, give this process "
             "CAP_PERFMON, or %s.",
-            name, required ? "use taskClock or timer" : "leave the kernel out (is_kernel_included)");
-    return cp__error(
-        err, code,
-        "The event %s may not run here: perf_event_open says %s with kernel.perf_event_paranoid=%ld. Set it "
-        "to 2 or lower with sysctl, give this process CAP_PERFMON, or use timer.",
-        name, strerror(-code), paranoid);
+            r->name,
+            r->row->kernel_mode == CP__KERNEL_REQUIRED ? "use taskClock or timer"
+                                                       : "leave the kernel out (is_kernel_included)");
+    if (paranoid == UNREADABLE)
+        return cp__error_because(r->err, r->code, "not permitted (EACCES)",
+                                 "The event %s may not run here: perf_event_open says %s. Use timer.",
+                                 r->name, strerror(-r->code));
+    return cp__error_because(
+        r->err, r->code, "forbidden: security module",
+        "The event %s may not run here: perf_event_open says %s, though kernel.perf_event_paranoid=%ld "
+        "allows "
+        "it. A security module such as SELinux has to allow perf_event for this program; or use timer.",
+        r->name, strerror(-r->code), paranoid);
+}
+
+static int explain_not_permitted(const struct refusal *r)
+{
+    if (read_number("/proc/self/status", "Seccomp:", 0) == 2)
+        return cp__error_because(
+            r->err, r->code, "forbidden by seccomp",
+            "The event %s may not run here: perf_event_open is not permitted (EPERM), and this process has a "
+            "seccomp filter, as in a container. Its profile has to allow perf_event_open (docker: --cap-add "
+            "PERFMON, or --security-opt seccomp=FILE). The event timer needs none of this.",
+            r->name);
+    if (r->row->kind == CP_EVENT_WATCHPOINT || r->row->kind == CP_EVENT_TRACEPOINT)
+        return cp__error_because(
+            r->err, r->code, "needs privileges",
+            "The event %s may not run here: the kernel lets only privileged processes have %s (EPERM). Give "
+            "this process CAP_PERFMON or CAP_SYS_ADMIN, or use an event of the program's own.",
+            r->name,
+            r->row->kind == CP_EVENT_TRACEPOINT ? "this tracepoint" : "a watchpoint at a kernel address");
+    return cp__error_because(
+        r->err, r->code, "not permitted (EPERM)",
+        "The event %s may not run here: perf_event_open is not permitted (EPERM). In a container its "
+        "seccomp profile has to allow perf_event_open (docker: --cap-add PERFMON, or --security-opt "
+        "seccomp=FILE); elsewhere a security module or lockdown mode forbids it. The event timer needs none "
+        "of this.",
+        r->name);
+}
+
+/* ---- Not in this way ------------------------------------------------------------------------- */
+
+static int explain_invalid(const struct refusal *r)
+{
+    char pmu[NAME_MAX + 1];
+
+    if (r->row->kind == CP_EVENT_WATCHPOINT)
+        return cp__error_because(
+            r->err, r->code, "not a place to watch (EINVAL)",
+            "The event %s cannot run: the processor does not watch such a place (EINVAL). Give a length of "
+            "1, "
+            "2, 4 or 8 bytes, an address that is a multiple of it, and w or rw (x86-64 cannot watch reads "
+            "alone); for x no length.",
+            r->name);
+    if (r->type >= PERF_TYPE_MAX && find_pmu(has_type, &r->type, pmu, sizeof pmu) && !is_core(pmu))
+        return explain_other_pmu(r, pmu);
+    return cp__error_because(
+        r->err, r->code, "not in this way (EINVAL)",
+        "The event %s cannot run: the kernel does not accept this combination of event, period (%llu), "
+        "precision and modes (EINVAL). Try a larger period, precise_ip 0 and no sample address.",
+        r->name, (unsigned long long)r->config->period);
+}
+
+static int explain_unsupported(const struct refusal *r)
+{
+    char pmu[NAME_MAX + 1];
+
+    if (r->type >= PERF_TYPE_MAX && find_pmu(has_type, &r->type, pmu, sizeof pmu) && !is_core(pmu))
+        return explain_other_pmu(r, pmu);
+    return explain_absent(r);
+}
+
+/* ---- Not now --------------------------------------------------------------------------------- */
+
+static int explain_full(const struct refusal *r)
+{
+    if (r->row->kind == CP_EVENT_WATCHPOINT)
+        return cp__error_because(
+            r->err, r->code, "all debug registers are in use",
+            "The event %s cannot run: all of the processor's debug registers are in use (%s), x86-64 has "
+            "four. Use fewer watchpoints, and end debuggers that have some.",
+            r->name, strerror(-r->code));
+    return cp__error_because(
+        r->err, r->code, "no counter left",
+        "The event %s cannot run: the PMU has no counter left for it (%s). Use fewer events at once, or end "
+        "other profilers.",
+        r->name, strerror(-r->code));
+}
+
+static int explain_busy(const struct refusal *r)
+{
+    return cp__error_because(
+        r->err, r->code, "in use by somebody else (EBUSY)",
+        "The event %s cannot run: somebody else holds its counters (%s): the kernel's NMI watchdog, "
+        "another profiler, a hypervisor or firmware. Set kernel.nmi_watchdog=0 with sysctl, end other "
+        "profilers, or use taskClock.",
+        r->name, strerror(-r->code));
 }
 
 static int explain_descriptors(int code, const char *name, struct cp_error *err)
@@ -86,53 +294,68 @@ static int explain_descriptors(int code, const char *name, struct cp_error *err)
     struct rlimit limit = {0, 0};
 
     getrlimit(RLIMIT_NOFILE, &limit);
-    return cp__error(
-        err, code,
+    return cp__error_because(
+        err, code, "no file descriptor left",
         "The event %s cannot run: there is no file descriptor left for it (%s; the limit of this process is "
         "%llu). Raise it with ulimit -n, sample fewer events, or use timer.",
         name, strerror(-code), (unsigned long long)limit.rlim_cur);
 }
 
-int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err)
-{
-    struct cp__event_text full_name = cp__request_name(request);
-    const char *name = full_name.text;
+/* ---- Which of them --------------------------------------------------------------------------- */
 
-    switch (-code) {
+static int explain(const struct refusal *r)
+{
+    switch (-r->code) {
     case ENOENT:
     case ENODEV:
     case ENXIO:
     case EOPNOTSUPP:
-        return explain_absent(code, name, cp__config_event(request->event, &request->config)->kind, err);
+        return explain_unsupported(r);
     case EACCES:
-        return explain_denied(code, name, request, err);
+        return explain_denied(r);
     case EPERM:
-        return cp__error(
-            err, code,
-            "The event %s may not run here: perf_event_open is not permitted (EPERM). In a container its "
-            "seccomp profile has to allow perf_event_open (docker: --cap-add PERFMON, or --security-opt "
-            "seccomp=FILE); elsewhere kernel.perf_event_paranoid or a security module forbids it. The event "
-            "timer needs none of this.",
-            name);
-    case ENOSYS:
-        return cp__error(
-            err, code,
-            "The event %s cannot run: this kernel has no perf_event_open, or a sandbox hides it (ENOSYS). "
-            "Use timer.",
-            name);
+        return explain_not_permitted(r);
+    case EINVAL:
+        return explain_invalid(r);
+    case ENOSPC:
+        return explain_full(r);
+    case EBUSY:
+        return explain_busy(r);
     case EMFILE:
     case ENFILE:
-        return explain_descriptors(code, name, err);
-    case EINVAL:
-        return cp__error(
-            err, code,
-            "The event %s cannot run: the kernel does not accept this combination of period, precision and "
-            "modes (EINVAL). Try precise_ip 0 and no sample address.",
-            name);
+        return explain_descriptors(r->code, r->name, r->err);
+    case ENOSYS:
+        return cp__error_because(
+            r->err, r->code, "no perf_event_open",
+            "The event %s cannot run: this kernel has no perf_event_open, or a sandbox hides it (ENOSYS). "
+            "Use timer.",
+            r->name);
+    case E2BIG:
+        return cp__error_because(
+            r->err, r->code, "this kernel is too old",
+            "The event %s cannot run: this kernel is too old for what is asked of it (E2BIG). Use "
+            "another event, or timer.",
+            r->name);
     default:
-        return cp__error(err, code, "The event %s cannot run: perf_event_open says %s. Use timer.", name,
-                         strerror(-code));
+        return cp__error(r->err, r->code, "The event %s cannot run: perf_event_open says %s. Use timer.",
+                         r->name, strerror(-r->code));
     }
+}
+
+int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err)
+{
+    struct cp__event_text name = cp__request_name(request);
+    const struct cp__event *row = cp__config_event(request->event, &request->config);
+    const struct refusal refusal = {
+        .code = code,
+        .name = name.text,
+        .config = &request->config,
+        .row = row,
+        .type = request->event == CP_CPUPROF_NAMED ? request->config.encoding.type : row->perf_type,
+        .err = err,
+    };
+
+    return explain(&refusal);
 }
 
 int cp__perf_explain_ring(int code, const struct cp_slot_request *request, struct cp_error *err)
@@ -142,14 +365,14 @@ int cp__perf_explain_ring(int code, const struct cp_slot_request *request, struc
     if (code == -EMFILE || code == -ENFILE)
         return explain_descriptors(code, name.text, err);
     if (code == -EPERM)
-        return cp__error(
-            err, code,
+        return cp__error_because(
+            err, code, "no ring memory left",
             "The event %s cannot run: there is no ring memory left for it. This user's processes already map "
             "what kernel.perf_event_mlock_kb (%ld KiB a CPU) and ulimit -l allow. End other profilers, raise "
             "either, give this process CAP_IPC_LOCK, or use timer.",
-            name.text, read_number("/proc/sys/kernel/perf_event_mlock_kb", 516));
-    return cp__error(
-        err, code,
+            name.text, read_number("/proc/sys/kernel/perf_event_mlock_kb", "", 516));
+    return cp__error_because(
+        err, code, "no ring memory left",
         "The event %s cannot run: there is no ring memory for it (%s). Free some memory, or use timer.",
         name.text, strerror(-code));
 }

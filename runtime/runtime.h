@@ -27,6 +27,7 @@ extern "C" {
 struct cp_error {
     int code; /* the negative errno value that the call returned; 0 where nothing failed */
     char message[508];
+    char reason[64]; /* the cause in a phrase, such as "no hardware PMU", for lists; "" where there is none */
 };
 
 /* ---- Events ---------------------------------------------------------------------------------- */
@@ -153,8 +154,11 @@ typedef int cp_event_list_fn(void *context, const struct cp_event_info *info);
 int cp_event_list(cp_event_list_fn *fn, void *context);
 /* Whether the event can be sampled by on the calling thread, with the config that
  * cp_cpu_profile_config_init() makes: 0, or what cp_slots_start() would return and say. Nothing is left
- * running. */
+ * running. What a refusal has for a reason is in err->reason, in at most 33 characters. */
 int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err);
+/* How perf_event_open(2) is asked for an event, whatever its name; -EINVAL for the timer, which is none of
+ * its events. */
+int cp_event_encode(const struct cp_event_spec *spec, struct cp_event_encoding *encoding);
 
 /* The name of an event, such as "cacheMisses"; "raw" for CP_CPUPROF_HW_RAW, "named" for CP_CPUPROF_NAMED;
  * NULL past CP_CPUPROF_EVENT_COUNT. */

@@ -3,6 +3,9 @@
 #include "refuse.h"
 #include "resources.h"
 
+#include <linux/capability.h>
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
 #include <sys/wait.h>
 
 #define PERIOD 100000
@@ -121,6 +124,238 @@ CP_TEST(cycles_are_refused_where_there_is_no_pmu)
     CHECK(cp_slots_start(&requests[3], 1, &slot, &err) < 0);
     CHECK_CONTAINS(err.message, "r1c2");
     check_slots_are_free();
+}
+
+/* ---- Reasons in a phrase ---------------------------------------------------------------------- */
+
+/* The probe's answer is a start's answer, and leaves nothing behind. */
+static void check_probe(const struct cp_event_spec *spec, int code, const char *reason, const char *word)
+{
+    struct resources before = resources_now(), after;
+    struct cp_error err = {0};
+    int result = cp_event_probe(spec, &err);
+
+    printf("%d: %s: %s\n", result, err.reason, err.message);
+    CHECKF(result == code, "%s: %d and not %d", spec->name, result, code);
+    CHECK_EQ(err.code, code);
+    CHECK_STR(err.reason, reason);
+    CHECKF(strlen(err.reason) <= 33, "%s", err.reason);
+    CHECK_CONTAINS(err.message, spec->name);
+    CHECK_CONTAINS(err.message, word);
+    CHECKF(has_remedy(err.message) && err.message[strlen(err.message) - 1] == '.', "%s", err.message);
+    CHECK_EQ(cp_event_probe(spec, NULL), code);
+    after = resources_now();
+    check_resources(&after, &before, 1);
+    CHECK(sigprof_is(SIG_DFL));
+    CHECK(cp_m_self() == NULL);
+}
+
+/* The type of one of the kernel's PMUs; 0 where it has none of that name. */
+static uint32_t pmu_type(const char *name)
+{
+    char path[128];
+
+    snprintf(path, sizeof path, "/sys/bus/event_source/devices/%s/type", name);
+    return access(path, R_OK) == 0 ? (uint32_t)number_in(path, "") : 0;
+}
+
+static bool has_core_pmu(void)
+{
+    return system("ls -d /sys/bus/event_source/devices/cpu /sys/bus/event_source/devices/*/cpus 2> /dev/null "
+                  "| grep -q .") == 0;
+}
+
+static struct cp_event_spec named(uint32_t type, uint64_t config)
+{
+    return (struct cp_event_spec){.event = CP_CPUPROF_NAMED,
+                                  .kind = CP_EVENT_HARDWARE,
+                                  .preset_period = 1000000,
+                                  .encoding = {.type = type, .config = config},
+                                  .name = "its-name"};
+}
+
+static struct cp_event_spec watchpoint(void *address, uint32_t access, uint64_t length)
+{
+    return (struct cp_event_spec){.event = CP_CPUPROF_NAMED,
+                                  .kind = CP_EVENT_WATCHPOINT,
+                                  .preset_period = 1,
+                                  .encoding = {.type = PERF_TYPE_BREAKPOINT,
+                                               .bp_type = access,
+                                               .config1 = (uintptr_t)address,
+                                               .config2 = length},
+                                  .name = "its-name"};
+}
+
+static struct cp_event_spec parsed(const char *name)
+{
+    struct cp_event_spec spec;
+
+    CHECK_EQ(cp_event_parse(name, &spec, NULL), 0);
+    return spec;
+}
+
+static long watched;
+
+static struct cp_event_spec spec_for(const char *what)
+{
+    if (strcmp(what, "watchpoint") == 0)
+        return watchpoint(&watched, HW_BREAKPOINT_W, sizeof watched);
+    if (strcmp(what, "tracepoint") == 0)
+        return named(PERF_TYPE_TRACEPOINT, 1);
+    if (what[0] == '/')
+        return named(pmu_type(what + 1), 0);
+    return parsed(what);
+}
+
+/* What the kernel would say, said by a filter; on a PMU that is not here, too. */
+static const struct reason {
+    const char *what;
+    int error;
+    const char *reason;
+    const char *word;
+} reasons[] = {
+    {"taskClock", ENOENT, "not in this kernel", "no such event"},
+    {"taskClock", EPERM, "forbidden by seccomp", "--cap-add PERFMON"},
+    {"cycles", EPERM, "forbidden by seccomp", "--cap-add PERFMON"},
+    {"taskClock", ENOSYS, "no perf_event_open", "sandbox"},
+    {"cycles", EMFILE, "no file descriptor left", "ulimit -n"},
+    {"cycles", ENFILE, "no file descriptor left", "ulimit -n"},
+    {"cycles", EBUSY, "in use by somebody else (EBUSY)", "nmi_watchdog"},
+    {"cycles", ENOSPC, "no counter left", "fewer events"},
+    {"cycles", E2BIG, "this kernel is too old", "too old"},
+    {"cycles", EINVAL, "not in this way (EINVAL)", "period (10000000)"},
+    {"tracepoint", ENOENT, "not in this kernel", "no such event"},
+    {"tracepoint", EPERM, "forbidden by seccomp", "seccomp"},
+    {"watchpoint", ENOENT, "no debug registers", "debug registers"},
+    {"watchpoint", EOPNOTSUPP, "no debug registers", "debug registers"},
+    {"watchpoint", ENOSPC, "all debug registers are in use", "fewer watchpoints"},
+    {"watchpoint", EINVAL, "not a place to watch (EINVAL)", "multiple"},
+    {"/msr", EINVAL, "counts only, does not sample", "PMU msr"},
+    {"/msr", EOPNOTSUPP, "counts only, does not sample", "no interrupt"},
+    {"/msr", ENOENT, "not supported by this PMU", "PMU msr"},
+    {"/power", EINVAL, "counts the whole machine only", "PMU power"},
+};
+
+static void child_reason(int i)
+{
+    const struct reason *r = &reasons[i];
+    struct cp_event_spec spec = spec_for(r->what);
+
+    cp_event_probe(&spec, NULL); /* asks what the kernel can, once */
+    refuse_call(SYS_perf_event_open, r->error);
+    check_probe(&spec, -r->error, r->reason, r->word);
+}
+
+CP_TEST(each_answer_of_the_kernel_has_a_phrase)
+{
+    for (int i = 0; i < (int)ARRAY_SIZE(reasons); i++) {
+        if (reasons[i].what[0] != '/' || pmu_type(reasons[i].what + 1) != 0) /* that PMU is here */
+            in_child(child_reason, i);
+    }
+}
+
+static void child_without_pmu(int error)
+{
+    struct cp_event_spec spec = parsed("cycles");
+    bool core = has_core_pmu(), virtual = system("grep -qw hypervisor /proc/cpuinfo") == 0;
+    const char *none = virtual ? "no hardware PMU (virtual machine)" : "no hardware PMU";
+
+    refuse_call(SYS_perf_event_open, error);
+    check_probe(&spec, -error, core ? "not supported by this PMU" : none, "taskClock");
+}
+
+CP_TEST(no_pmu_is_told_apart_from_one_that_lacks_the_event)
+{
+    static const int errors[] = {ENOENT, ENODEV, ENXIO, EOPNOTSUPP};
+
+    for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
+        in_child(child_without_pmu, errors[i]);
+}
+
+/* The kernel itself. */
+CP_TEST(a_place_that_cannot_be_watched)
+{
+    struct cp_event_spec spec = watchpoint(&watched, HW_BREAKPOINT_W, sizeof watched);
+
+    if (cp_event_probe(&spec, NULL) != 0)
+        SKIP("there are no debug registers here");
+    spec = watchpoint((char *)&watched + 1, HW_BREAKPOINT_W, sizeof watched);
+    check_probe(&spec, -EINVAL, "not a place to watch (EINVAL)", "multiple");
+    spec = watchpoint(&watched, HW_BREAKPOINT_W, 3);
+    check_probe(&spec, -EINVAL, "not a place to watch (EINVAL)", "1, 2, 4 or 8");
+}
+
+CP_TEST(more_watchpoints_than_debug_registers)
+{
+    struct cp_slot_request requests[CP_EV_MAX];
+    struct cp_event_spec spec = watchpoint(&watched, HW_BREAKPOINT_W, sizeof watched);
+    struct cp_error err = {0};
+    int slots[CP_EV_MAX];
+
+    if (cp_event_probe(&spec, NULL) != 0)
+        SKIP("there are no debug registers here");
+    for (int i = 0; i < CP_EV_MAX; i++) {
+        requests[i] = (struct cp_slot_request){.event = spec.event, .name = spec.name};
+        CHECK_EQ(cp_cpu_profile_config_init(&requests[i].config, &spec, 0, NULL), 0);
+    }
+    check_refused(requests, CP_EV_MAX, -ENOSPC, "its-name", "debug registers are in use");
+    cp_slots_start(requests, CP_EV_MAX, slots, &err);
+    CHECK_STR(err.reason, "all debug registers are in use");
+}
+
+/* A watchpoint in the kernel asks for more than CAP_PERFMON. */
+CP_TEST(a_watchpoint_in_the_kernel_needs_privileges)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct perfmon[2] = {{0}, {.effective = 1u << (CAP_PERFMON - 32)}};
+    struct cp_event_spec spec = watchpoint(&watched, HW_BREAKPOINT_W, sizeof watched);
+
+    if (cp_event_probe(&spec, NULL) != 0)
+        SKIP("there are no debug registers here");
+    if (number_in("/proc/self/status", "Seccomp:") != 0)
+        SKIP("a seccomp filter here gives the kernel's answer another meaning");
+    perfmon[1].permitted = perfmon[1].effective;
+    if (syscall(SYS_capset, &header, perfmon) < 0)
+        SKIP("needs CAP_PERFMON");
+    spec = watchpoint((void *)-0x1000l, HW_BREAKPOINT_W, 8); /* a kernel's address */
+    spec.modes = CP_EVENT_KERNEL;
+    check_probe(&spec, -EPERM, "needs privileges", "kernel address");
+}
+
+CP_TEST(a_user_hears_of_the_paranoid_level)
+{
+    long paranoid = become_nobody();
+    struct cp_event_spec spec = parsed("contextSwitches");
+    char reason[64];
+
+    snprintf(reason, sizeof reason, "%s: paranoid level %ld", paranoid > 2 ? "forbidden" : "kernel mode",
+             paranoid);
+    if (paranoid < 2)
+        CHECK_EQ(cp_event_probe(&spec, NULL), 0);
+    else
+        check_probe(&spec, -EACCES, reason, "CAP_PERFMON");
+    spec = parsed("taskClock");
+    if (paranoid > 2)
+        check_probe(&spec, -EACCES, reason, "CAP_PERFMON");
+    else
+        CHECK_EQ(cp_event_probe(&spec, NULL), 0);
+    spec = parsed("timer");
+    CHECK_EQ(cp_event_probe(&spec, NULL), 0);
+}
+
+CP_TEST(a_probe_needs_ring_memory_and_a_timer)
+{
+    struct cp_event_spec spec = parsed("pageFaults"); /* which has no preset period */
+
+    CHECK_EQ(cp_event_probe(&spec, NULL), 0);
+    spec = parsed("taskClock");
+    CHECK_EQ(cp_event_probe(&spec, NULL), 0);
+    refuse_rings(EPERM);
+    check_probe(&spec, -EPERM, "no ring memory left", "perf_event_mlock_kb");
+    spec = parsed("timer");
+    CHECK_EQ(cp_event_probe(&spec, NULL), 0);
+    refuse_call(SYS_timer_create, EAGAIN);
+    check_probe(&spec, -EAGAIN, "no POSIX timer left", "ulimit -i");
 }
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */

@@ -1,0 +1,37 @@
+/* Asking about one event, without an M or a slot. */
+#include <errno.h>
+
+#include "error.h"
+#include "event.h"
+#include "m.h"
+#include "os.h"
+
+int cp_event_encode(const struct cp_event_spec *spec, struct cp_event_encoding *encoding)
+{
+    const struct cp__event *row = cp__event(spec->event, &spec->encoding);
+
+    if (row == NULL || row->kind == CP_EVENT_TIMER)
+        return -EINVAL;
+    if (spec->event == CP_CPUPROF_NAMED)
+        *encoding = spec->encoding;
+    else
+        *encoding = (struct cp_event_encoding){.type = row->perf_type,
+                                               .config = spec->event == CP_CPUPROF_HW_RAW ? spec->raw_event
+                                                                                          : row->perf_config};
+    return 0;
+}
+
+int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
+{
+    const struct cp__event *row = cp__event(spec->event, &spec->encoding);
+    struct cp_slot_request request = {.event = spec->event, .name = spec->name};
+    bool has_preset = spec->preset_period != 0 || (row != NULL && row->preset_period != 0);
+    int result = cp_cpu_profile_config_init(&request.config, spec, has_preset ? 0 : 1, err);
+
+    if (result == 0)
+        result = cp__request_check(&request, err);
+    if (result < 0)
+        return result;
+    cp__m_prepare();
+    return spec->event == CP_CPUPROF_OS_TIMER ? cp__os_timer_probe(err) : cp__perf_probe(&request, 1, err);
+}
