@@ -214,13 +214,18 @@ static int explain_not_permitted(const struct refusal *r)
             "seccomp filter, as in a container. Its profile has to allow perf_event_open (docker: --cap-add "
             "PERFMON, or --security-opt seccomp=FILE). The event timer needs none of this.",
             r->name);
-    if (r->row->kind == CP_EVENT_WATCHPOINT || r->row->kind == CP_EVENT_TRACEPOINT)
+    if (r->row->kind == CP_EVENT_WATCHPOINT)
+        return cp__error_because(r->err, r->code, "needs privileges",
+                                 "The event %s may not run here: only privileged processes can watch a "
+                                 "kernel address (EPERM). Give "
+                                 "this process CAP_SYS_ADMIN, or watch an address of the program's own.",
+                                 r->name);
+    if (r->row->kind == CP_EVENT_TRACEPOINT)
         return cp__error_because(
-            r->err, r->code, "needs privileges",
-            "The event %s may not run here: the kernel lets only privileged processes have %s (EPERM). Give "
-            "this process CAP_PERFMON or CAP_SYS_ADMIN, or use an event of the program's own.",
-            r->name,
-            r->row->kind == CP_EVENT_TRACEPOINT ? "this tracepoint" : "a watchpoint at a kernel address");
+            r->err, r->code, "not permitted (EPERM)",
+            "The event %s may not run here: the kernel does not permit this tracepoint to this process "
+            "(EPERM). Give it CAP_PERFMON; where it has that, use another event.",
+            r->name);
     return cp__error_because(
         r->err, r->code, "not permitted (EPERM)",
         "The event %s may not run here: perf_event_open is not permitted (EPERM). In a container its "
