@@ -54,9 +54,9 @@ packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 
 # Only the tests need these: the reference for stacks; the format's own profile.proto and the decoder that reads
 # profiles by it; pkg-config, to find what was installed; other compilers and linkers, whose programs are looked
-# at, and the reference for what stands in them; xz, which distributions pack symbols with.
+# at, and the reference for what stands in them; xz, which distributions pack symbols with; jq, to read JSON.
 test_libraries = libunwind-dev
-test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils
+test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils jq
 libraries += $(if $(filter deps test test-% bench,$(MAKECMDGOALS)),$(test_libraries))
 packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
 
@@ -77,6 +77,8 @@ gen = $(B)/gen/pprof/profile.pb-c
 sources := $(foreach d,$(layers),$(sort $(wildcard $(d)/*.c $(d)/*.S)))
 lib_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sources)) pprof/profile.pb-c))
 
+program = $(B)/bin/counterpoint
+program_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard cmd/counterpoint/*.c)))
 example_names := $(patsubst examples/%.c,%,$(filter-out examples/common.c,$(sort $(wildcard examples/*.c))))
 test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
 bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
@@ -86,7 +88,7 @@ lib_so = $(B)/lib/libcounterpoint.so
 examples := $(addprefix $(B)/examples/,$(example_names))
 tests := $(addprefix $(B)/tests/,$(test_names))
 benches := $(addprefix $(B)/bench/,$(bench_names))
-objects := $(lib_objects) $(B)/obj/examples/common.o $(B)/obj/tests/test.o \
+objects := $(lib_objects) $(program_objects) $(B)/obj/examples/common.o $(B)/obj/tests/test.o \
            $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(tests) $(benches))
 
 # ---- Flags ---------------------------------------------------------------------------------------
@@ -119,7 +121,8 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: lib $(examples)            ## the library and the examples; for another machine the tests and benchmarks, too
+# For another machine the tests and benchmarks, too.
+all: lib $(program) $(examples) ## the library, the command and the examples
 all: $(if $(cross),$(tests) $(benches))
 lib: $(lib_a) $(lib_so)         ## build/lib/libcounterpoint.a and .so
 
@@ -164,7 +167,7 @@ deps:                           ## installs missing Debian packages; test, demo,
 # ---- Rules ---------------------------------------------------------------------------------------
 
 # What others are built from but make cannot see: the flags, and which objects the library is made of.
-$(B)/flags: text = $(cc) $(cflags) $(ldflags) $(libs)
+$(B)/flags: text = $(cc) $(cflags) $(ldflags) $(libs) $(VERSION)
 $(B)/objects: text = $(lib_objects)
 $(B)/flags $(B)/objects: FORCE | $(before)
 	@mkdir -p $(@D)
@@ -207,6 +210,12 @@ $(lib_so): $(lib_objects) $(B)/objects
 
 link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o %.a,$^) $(LIBS_$(@F)) $(libs)
 
+$(program_objects): cflags += -DCP_VERSION='"$(VERSION)"'
+$(program): $(program_objects) $(lib_a)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(link)
+
 $(B)/examples/%: $(B)/obj/examples/%.o $(B)/obj/examples/common.o $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -236,8 +245,9 @@ Libs.private: $(libs) -pthread
 endef
 export pkg_config
 
-install: lib                    ## into PREFIX (/usr/local), below DESTDIR
+install: lib $(program)         ## into PREFIX (/usr/local), below DESTDIR
 	install -d $(DESTDIR)$(PREFIX)/include/counterpoint $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(program)
 	install -m 644 $(public_headers) $(DESTDIR)$(PREFIX)/include/counterpoint
 	install -m 644 $(lib_a) $(DESTDIR)$(LIBDIR)
 	install -m 755 $(lib_so).$(VERSION) $(DESTDIR)$(LIBDIR)

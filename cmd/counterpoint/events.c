@@ -1,0 +1,325 @@
+#include "events.h"
+
+#include <fnmatch.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+
+/* More events than this of one group are not listed unless they are asked for; nor are so many tracepoints
+ * tried, since letting go of one takes the kernel tens of milliseconds. */
+#define MANY 40
+
+static const char help[] =
+    "usage: counterpoint events [--json] [GROUP | PATTERN | NAME]\n"
+    "\n"
+    "Lists the events that there are to sample by: what they are, the period that is\n"
+    "taken where none is given, and whether they work on this machine for this user.\n"
+    "Where one does not, a sentence below the list says why, and what would help.\n"
+    "\n"
+    "A group whose events are all refused for one reason, or of more than 40 events,\n"
+    "is one line, unless it is asked for:\n"
+    "\n"
+    "  GROUP     lists the events under a heading of the list: presets, cache, ...\n"
+    "  PATTERN   lists those that a shell pattern matches, in upper or lower case:\n"
+    "            counterpoint events 'tracepoint:sched:*'; '*' lists everything. Of\n"
+    "            tracepoints, more than 40 are not tried, which would take long.\n"
+    "  NAME      tells about one event: how perf_event_open(2) is asked for it, and\n"
+    "            perf's spelling of it. Also one that no list can hold: r1c2, by the\n"
+    "            processor's own number; mem:0x601040/8:w, a watchpoint; cycles:k.\n"
+    "\n"
+    "  --json    prints an object: {\"groups\": [...], \"events\": [...]} or, with NAME,\n"
+    "            one event. An event has: name, alias (perf's name, or null), group,\n"
+    "            kind (timer, clock, software, hardware, tracepoint, watchpoint),\n"
+    "            description, period (preset, or null), period_unit (ns or events),\n"
+    "            modes (what would count: user, kernel, hypervisor), works (null: not\n"
+    "            tried), and, where it does not work, reason and message. With NAME\n"
+    "            also perf, precise_ip and encoding (type, config, config1, config2,\n"
+    "            bp_type; null for the timer), its 64-bit numbers as strings.\n"
+    "            A group has: name, events (how many), listed.\n"
+    "\n"
+    "Exit status: 0 listed, or the event works; 1 the event does not work here; 2 no\n"
+    "such event, or bad usage; 3 the output could not be written.\n";
+
+struct events {
+    struct event *at;
+    size_t n;
+    size_t room;
+};
+
+/* ---- One event ------------------------------------------------------------------------------- */
+
+const char *event_kind(const struct event *event)
+{
+    static const char *const kinds[] = {
+        [CP_EVENT_TIMER] = "timer",           [CP_EVENT_CLOCK] = "clock",
+        [CP_EVENT_SOFTWARE] = "software",     [CP_EVENT_HARDWARE] = "hardware",
+        [CP_EVENT_TRACEPOINT] = "tracepoint", [CP_EVENT_WATCHPOINT] = "watchpoint",
+    };
+
+    return kinds[event->spec.kind];
+}
+
+bool event_is_timed(const struct event *event)
+{
+    return event->spec.kind == CP_EVENT_TIMER || event->spec.kind == CP_EVENT_CLOCK;
+}
+
+/* Of an event that also happens in the kernel: only a part of it counts. */
+bool event_is_user_only(const struct event *event)
+{
+    return (event->spec.kind == CP_EVENT_CLOCK || event->spec.kind == CP_EVENT_SOFTWARE) &&
+           event->spec.modes == 0 && !event->config.is_kernel_included;
+}
+
+const char *event_reason(const struct event *event)
+{
+    return event->error.reason[0] != '\0' ? event->error.reason : strerror(-event->error.code);
+}
+
+/* How it would run: with its preset period, or every time where it has none. */
+static void configure(struct event *event)
+{
+    if (cp_cpu_profile_config_init(&event->config, &event->spec, 0, NULL) < 0)
+        cp_cpu_profile_config_init(&event->config, &event->spec, 1, NULL);
+}
+
+static void try(struct event *event)
+{
+    event->state = cp_event_probe(&event->spec, &event->error) == 0 ? EVENT_WORKS : EVENT_REFUSED;
+}
+
+/* ---- All of them ----------------------------------------------------------------------------- */
+
+static char *copy(const char *text)
+{
+    char *copied = text != NULL ? strdup(text) : NULL;
+
+    if (text != NULL && copied == NULL)
+        exit(complain(STATUS_FAILURE, "There is no memory for the list."));
+    return copied;
+}
+
+/* What a list names and the parser does not know would be of no use. */
+static int add(void *context, const struct cp_event_info *info)
+{
+    struct events *events = context;
+    struct event event = {.name = NULL};
+
+    if (cp_event_parse(info->name, &event.spec, NULL) < 0)
+        return 0;
+    if (events->n == events->room) {
+        events->room = events->room * 2 + 64;
+        events->at = realloc(events->at, events->room * sizeof *events->at);
+        if (events->at == NULL)
+            exit(complain(STATUS_FAILURE, "There is no memory for the list."));
+    }
+    configure(&event);
+    event.name = copy(info->name);
+    event.alias = copy(info->alias);
+    event.group = copy(info->group);
+    event.description = copy(info->description);
+    events->at[events->n++] = event;
+    return 0;
+}
+
+static void free_event(struct event *event)
+{
+    free(event->name);
+    free(event->alias);
+    free(event->group);
+    free(event->description);
+}
+
+static void free_events(struct events *events)
+{
+    for (size_t i = 0; i < events->n; i++)
+        free_event(&events->at[i]);
+    free(events->at);
+}
+
+/* ---- A selection of them --------------------------------------------------------------------- */
+
+static bool is_pattern(const char *text)
+{
+    return strpbrk(text, "*?[") != NULL;
+}
+
+static bool is_group(const struct events *events, const char *text)
+{
+    for (size_t i = 0; i < events->n; i++) {
+        if (strcmp(events->at[i].group, text) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool matches(const struct event *event, const char *wanted)
+{
+    if (!is_pattern(wanted))
+        return strcmp(event->group, wanted) == 0;
+    return fnmatch(wanted, event->name, FNM_CASEFOLD) == 0 ||
+           (event->alias != NULL && fnmatch(wanted, event->alias, FNM_CASEFOLD) == 0);
+}
+
+/* Leaves those that are wanted. */
+static void narrow(struct events *events, const char *wanted)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < events->n; i++) {
+        if (matches(&events->at[i], wanted))
+            events->at[kept++] = events->at[i];
+        else
+            free_event(&events->at[i]);
+    }
+    events->n = kept;
+}
+
+/* ---- Groups ---------------------------------------------------------------------------------- */
+
+static size_t group_length(const struct events *events, size_t from)
+{
+    size_t n = 1;
+
+    while (from + n < events->n && strcmp(events->at[from + n].group, events->at[from].group) == 0)
+        n++;
+    return n;
+}
+
+static bool is_one_refusal(const struct event *events, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].state != EVENT_REFUSED ||
+            strcmp(event_reason(&events[i]), event_reason(&events[0])) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void try_group(struct event *events, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (n <= MANY || events[i].spec.kind != CP_EVENT_TRACEPOINT)
+            try(&events[i]);
+    }
+}
+
+/* The presets are what one looks for first: they are always listed. */
+static struct event_group make_group(struct event *events, size_t n, bool is_asked_for)
+{
+    struct event_group group = {.events = events, .n = n, .form = GROUP_LISTED};
+
+    if (!is_asked_for && n > MANY) {
+        group.form = GROUP_UNTRIED;
+        return group;
+    }
+    try_group(events, n);
+    if (!is_asked_for && strcmp(events[0].group, "presets") != 0 && is_one_refusal(events, n))
+        group.form = GROUP_REFUSED;
+    return group;
+}
+
+static enum status list(struct events *events, bool is_asked_for, bool json)
+{
+    struct event_group *groups = calloc(events->n + 1, sizeof *groups);
+    size_t n = 0;
+
+    if (groups == NULL)
+        return complain(STATUS_FAILURE, "There is no memory for the list.");
+    for (size_t i = 0; i < events->n; i += groups[n - 1].n)
+        groups[n++] = make_group(&events->at[i], group_length(events, i), is_asked_for);
+    (json ? print_list_json : print_list_text)(groups, n);
+    free(groups);
+    return STATUS_OK;
+}
+
+/* ---- The command ----------------------------------------------------------------------------- */
+
+static bool is_same(const struct cp_event_spec *a, const struct cp_event_spec *b)
+{
+    struct cp_event_encoding x = {0}, y = {0};
+
+    if (a->kind == CP_EVENT_TIMER || b->kind == CP_EVENT_TIMER)
+        return a->kind == b->kind;
+    return cp_event_encode(a, &x) == 0 && cp_event_encode(b, &y) == 0 && memcmp(&x, &y, sizeof x) == 0;
+}
+
+/* What the list says of the event that a name stands for, whichever of its names that is. */
+static void describe(struct event *event, const struct events *events)
+{
+    for (size_t i = 0; i < events->n; i++) {
+        const struct event *listed = &events->at[i];
+
+        if (!is_same(&listed->spec, &event->spec))
+            continue;
+        event->alias = copy(listed->alias);
+        event->group = copy(listed->group);
+        event->description = copy(listed->description);
+        return;
+    }
+}
+
+static enum status show(const struct events *events, const char *name, bool json)
+{
+    struct event event = {.name = copy(name)};
+    enum status status = STATUS_USAGE;
+
+    if (cp_event_parse(name, &event.spec, &event.error) < 0) {
+        complain(status, "%s", event.error.message);
+    } else {
+        configure(&event);
+        describe(&event, events);
+        try(&event);
+        (json ? print_event_json : print_event_text)(&event);
+        status = event.state == EVENT_WORKS ? STATUS_OK : STATUS_NO;
+    }
+    free_event(&event);
+    return status;
+}
+
+static enum status run(const char *wanted, bool json)
+{
+    struct events events = {.n = 0};
+    enum status status;
+
+    cp_event_list(add, &events);
+    if (wanted == NULL) {
+        status = list(&events, false, json);
+    } else if (is_pattern(wanted) || is_group(&events, wanted)) {
+        narrow(&events, wanted);
+        status = events.n > 0
+                     ? list(&events, true, json)
+                     : complain(STATUS_USAGE, "No event matches \"%s\". 'counterpoint events' lists them.",
+                                wanted);
+    } else {
+        status = show(&events, wanted, json);
+    }
+    free_events(&events);
+    return status;
+}
+
+enum status command_events(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    bool json = false;
+
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option == 'h') {
+            fputs(help, stdout);
+            return STATUS_OK;
+        }
+        if (option != 'j')
+            return complain(STATUS_USAGE, "events does not know %s. Try 'counterpoint events --help'.",
+                            argv[optind - 1]);
+        json = true;
+    }
+    if (argc - optind > 1)
+        return complain(STATUS_USAGE, "events takes one name or pattern, in quotes ('cache*'); there are %d.",
+                        argc - optind);
+    return run(argv[optind], json);
+}

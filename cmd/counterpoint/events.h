@@ -1,0 +1,52 @@
+/* Events as "counterpoint events" shows them. */
+#ifndef COUNTERPOINT_CMD_EVENTS_H
+#define COUNTERPOINT_CMD_EVENTS_H
+
+#include "runtime/runtime.h"
+
+enum event_state {
+    EVENT_UNTRIED,
+    EVENT_WORKS,
+    EVENT_REFUSED, /* error says why */
+};
+
+struct event {
+    char *name; /* as the user may write it */
+    char *alias;
+    char *group;
+    char *description;
+    struct cp_event_spec spec;
+    struct cp_cpu_profile_config config; /* that it would run with */
+    enum event_state state;
+    struct cp_error error;
+};
+
+enum group_form {
+    GROUP_LISTED,
+    GROUP_REFUSED, /* every event of it, for one reason, and nobody asked for them */
+    GROUP_UNTRIED, /* too many to list where nobody asked for them */
+};
+
+/* Events of one heading, which stand together. */
+struct event_group {
+    const struct event *events;
+    size_t n;
+    enum group_form form;
+};
+
+/* What an event is, in words. */
+const char *event_kind(const struct event *event);
+bool event_is_timed(const struct event *event); /* its period is in ns */
+bool event_is_user_only(const struct event *event);
+/* Why it is refused, in a phrase. */
+const char *event_reason(const struct event *event);
+
+/* The argument of perf record -e for an event; false where perf has no such event. */
+bool event_perf_spelling(const struct event *event, char *text, size_t size);
+
+void print_list_text(const struct event_group *groups, size_t n);
+void print_list_json(const struct event_group *groups, size_t n);
+void print_event_text(const struct event *event);
+void print_event_json(const struct event *event);
+
+#endif

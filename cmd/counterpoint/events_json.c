@@ -1,0 +1,115 @@
+/* For programs. Numbers of 64 bits are strings, since many readers take numbers for doubles. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "events.h"
+
+/* Kernel and library names are ASCII; whatever is not cannot be vouched for. */
+static void print_string(const char *text)
+{
+    if (text == NULL) {
+        fputs("null", stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else if (c >= ' ' && c < 0x7f)
+            putchar(c);
+        else
+            printf("\\u%04x", c < 0x80 ? c : 0xfffd);
+    }
+    putchar('"');
+}
+
+static void print_member(const char *name, const char *value)
+{
+    printf(", \"%s\": ", name);
+    print_string(value);
+}
+
+static void print_modes(const struct cp_cpu_profile_config *config)
+{
+    const char *comma = "";
+
+    fputs(", \"modes\": [", stdout);
+    if (!config->is_user_excluded) {
+        fputs("\"user\"", stdout);
+        comma = ", ";
+    }
+    if (config->is_kernel_included) {
+        printf("%s\"kernel\"", comma);
+        comma = ", ";
+    }
+    if (config->is_hv_included)
+        printf("%s\"hypervisor\"", comma);
+    putchar(']');
+}
+
+/* Without the closing brace. */
+static void print_event(const struct event *event)
+{
+    static const char *const works[] = {
+        [EVENT_UNTRIED] = "null", [EVENT_WORKS] = "true", [EVENT_REFUSED] = "false"};
+
+    fputs("{\"name\": ", stdout);
+    print_string(event->name);
+    print_member("alias", event->alias);
+    print_member("group", event->group);
+    print_member("kind", event_kind(event));
+    print_member("description", event->description);
+    if (event->spec.preset_period != 0)
+        printf(", \"period\": %" PRIu64, event->spec.preset_period);
+    else
+        fputs(", \"period\": null", stdout);
+    print_member("period_unit", event_is_timed(event) ? "ns" : "events");
+    print_modes(&event->config);
+    printf(", \"works\": %s", works[event->state]);
+    if (event->state == EVENT_REFUSED) {
+        print_member("reason", event_reason(event));
+        print_member("message", event->error.message);
+    }
+}
+
+void print_list_json(const struct event_group *groups, size_t n)
+{
+    const char *comma = "";
+
+    fputs("{\"groups\": [", stdout);
+    for (size_t i = 0; i < n; i++) {
+        printf("%s\n  {\"name\": ", i > 0 ? "," : "");
+        print_string(groups[i].events[0].group);
+        printf(", \"events\": %zu, \"listed\": %s}", groups[i].n,
+               groups[i].form != GROUP_UNTRIED ? "true" : "false");
+    }
+    fputs("],\n \"events\": [", stdout);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; groups[i].form != GROUP_UNTRIED && k < groups[i].n; k++) {
+            printf("%s\n  ", comma);
+            print_event(&groups[i].events[k]);
+            putchar('}');
+            comma = ",";
+        }
+    }
+    puts("]}");
+}
+
+void print_event_json(const struct event *event)
+{
+    struct cp_event_encoding encoding;
+    char spelling[512];
+
+    print_event(event);
+    print_member("perf", event_perf_spelling(event, spelling, sizeof spelling) ? spelling : NULL);
+    printf(", \"precise_ip\": %d, \"encoding\": ", (int)event->config.precise_ip);
+    if (cp_event_encode(&event->spec, &encoding) == 0)
+        printf("{\"type\": %" PRIu32 ", \"config\": \"0x%" PRIx64 "\", \"config1\": \"0x%" PRIx64
+               "\", \"config2\": \"0x%" PRIx64 "\", \"bp_type\": %" PRIu32 "}",
+               encoding.type, encoding.config, encoding.config1, encoding.config2, encoding.bp_type);
+    else
+        fputs("null", stdout);
+    puts("}");
+}

@@ -1,0 +1,75 @@
+/* counterpoint: what the library knows, from the command line. */
+#include "commands.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    enum status (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"events", command_events, "the events that there are to sample by, and whether they work here"},
+};
+
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+enum status complain(enum status status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    fputs("counterpoint: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return status;
+}
+
+static void print_help(FILE *out)
+{
+    fputs("usage: counterpoint COMMAND [ARGUMENT...]\n"
+          "       counterpoint --help | --version\n"
+          "\n"
+          "CPU profiles by timers, kernel events and hardware counters. Commands:\n",
+          out);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  %-10s%s\n", commands[i].name, commands[i].summary);
+    fputs("\n'counterpoint COMMAND --help' tells more.\n", out);
+}
+
+static enum status run(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return STATUS_USAGE;
+    }
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    }
+    if (strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "--version") != 0)
+        return complain(STATUS_USAGE, "There is no %s \"%s\". 'counterpoint --help' lists what there is.",
+                        argv[1][0] == '-' ? "option" : "command", argv[1]);
+    if (argc > 2)
+        return complain(STATUS_USAGE, "Nothing can follow %s.", argv[1]);
+    if (strcmp(argv[1], "--help") == 0)
+        print_help(stdout);
+    else
+        printf("counterpoint %s\n", CP_VERSION);
+    return STATUS_OK;
+}
+
+/* What was printed is worth nothing where it did not arrive. */
+int main(int argc, char **argv)
+{
+    enum status status = run(argc, argv);
+
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return complain(STATUS_FAILURE, "The output could not be written: %s.",
+                        errno != 0 ? strerror(errno) : "an error before its end");
+    return status;
+}
