@@ -55,3 +55,12 @@ struct cp_profiling_option cp_event(struct cp_writer w, const char *name, uint64
     named.name = name == NULL ? "" : name;
     return named;
 }
+
+struct cp_profiling_option cp_event_with_config(struct cp_writer w, const char *name,
+                                                const struct cp_cpu_profile_config *config)
+{
+    struct cp_profiling_option configured = cp_event(w, name, 0);
+
+    configured.config = config;
+    return configured;
+}

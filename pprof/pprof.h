@@ -73,6 +73,7 @@ struct cp_profiling_option {
     uint64_t raw_event;
     uint64_t period;
     const char *name; /* cp_event(): the event by name; NULL: by event and raw_event */
+    const struct cp_cpu_profile_config *config; /* cp_event_with_config(); NULL: by period */
 };
 
 /* Samples by each M's CPU timer, 100 a second of CPU time. */
@@ -89,6 +90,11 @@ struct cp_profiling_option cp_cpu_raw_event(struct cp_writer w, uint64_t period,
 /* Samples by any event by name, as cp_event_parse() reads it; period in events, or ns for "timer" and the
  * clocks. The name must live until the start has returned. */
 struct cp_profiling_option cp_event(struct cp_writer w, const char *name, uint64_t period);
+/* The same with a config that cp_cpu_profile_config_init() made for that event and the caller changed: with
+ * kernel frames or data addresses, for instance. The event is the name's, all else is the config's; the start
+ * checks and copies it, so that it must live until then. */
+struct cp_profiling_option cp_event_with_config(struct cp_writer w, const char *name,
+                                                const struct cp_cpu_profile_config *config);
 
 /* ---- The default session, the proposal's API ------------------------------------------------- */
 

@@ -34,6 +34,16 @@ static int name_event(const struct cp_profiling_option *option, struct cp_event_
     return cp_event_parse(name, spec, err);
 }
 
+/* A config of another size is not read: cp_slots_start() refuses it. */
+static void take_config(struct cp__part *part, const struct cp_cpu_profile_config *config)
+{
+    part->config.size = config->size;
+    if (config->size == sizeof part->config)
+        part->config = *config;
+    part->config.raw_event = part->event.raw_event;
+    part->config.encoding = part->event.encoding;
+}
+
 static int take_option(struct cp__part *part, const struct cp_profiling_option *option, struct cp_error *err)
 {
     int result = name_event(option, &part->event, err);
@@ -45,7 +55,10 @@ static int take_option(struct cp__part *part, const struct cp_profiling_option *
         return cp__error(err, -EINVAL,
                          "The option for %s has no writer. Make one with cp_writer_path() or its like.",
                          part->event.name);
-    return cp_cpu_profile_config_init(&part->config, &part->event, option->period, err);
+    if (option->config == NULL)
+        return cp_cpu_profile_config_init(&part->config, &part->event, option->period, err);
+    take_config(part, option->config);
+    return 0;
 }
 
 static int check_unique_events(const struct cp_session *session, struct cp_error *err)

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "pprof/session.h"
 #include "session_tools.h"
 
 /* ---- Bad input ------------------------------------------------------------------------------- */
@@ -235,6 +236,100 @@ CP_TEST_TIMEOUT(a_profile_says_how_it_was_measured, 90)
     text = pprof("-traces", path);
     CHECK_CONTAINS(text, "burn_here");
     CHECK_CONTAINS(text, "profile_to");
+    free(text);
+}
+
+/* ---- Configs of the caller's own ------------------------------------------------------------- */
+
+static struct cp_cpu_profile_config config_for(const char *name, uint64_t period)
+{
+    struct cp_cpu_profile_config config;
+    struct cp_event_spec spec;
+    struct cp_error err;
+
+    CHECKF(cp_event_parse(name, &spec, &err) == 0, "%s", err.message);
+    CHECKF(cp_cpu_profile_config_init(&config, &spec, period, &err) == 0, "%s", err.message);
+    return config;
+}
+
+CP_TEST(a_config_is_checked_and_copied)
+{
+    struct cp_cpu_profile_config config = config_for("taskClock", 1000000), bad = config;
+    struct cp_memory memory = {0};
+    struct cp_error err;
+    struct state before;
+    char *text;
+
+    attach();
+    before = state_now();
+    bad.size = 8;
+    check_refused(cp_start_cpu_profile_with_config(
+                      &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", &bad)),
+                  -EINVAL, &err, "The config for taskClock says it is 8 bytes long", &before);
+    bad = config;
+    bad.period = 0;
+    check_refused(cp_start_cpu_profile_with_config(
+                      &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", &bad)),
+                  -EINVAL, &err, "The config for taskClock has a period of 0", &before);
+    check_refused(cp_start_cpu_profile_with_config(
+                      &err, cp_event_with_config(cp_writer_memory(&memory), "bogus", &config)),
+                  -EINVAL, &err, "bogus", &before);
+    config.is_kernel_included = false;
+    config.raw_event = 7; /* the name says which event it is */
+    config.encoding.type = 4;
+    CHECKF(cp_start_cpu_profile_with_config(
+               &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", &config)) == 0,
+           "%s", err.message);
+    config = (struct cp_cpu_profile_config){.size = 1};
+    burn_here(20000000);
+    CHECKF(cp_stop_cpu_profile(&err) == 0, "%s", err.message);
+    save(&memory, file_in_dir("configured.pb.gz"));
+    text = pprof("-raw", file_in_dir("configured.pb.gz"));
+    CHECK_CONTAINS(text, "engine: taskClock through perf_event_open on each thread, user mode, SIGPROF");
+    CHECK_CONTAINS(text, "Period: 1000000\n");
+    free(text);
+    free(memory.data);
+}
+
+/* Spends its time in the kernel. */
+__attribute__((noinline)) static void read_zeros(long ns)
+{
+    int64_t end = cp__now_ns(CLOCK_THREAD_CPUTIME_ID) + ns;
+    int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    static char zeros[1 << 20];
+
+    while (cp__now_ns(CLOCK_THREAD_CPUTIME_ID) < end)
+        CHECK(read(fd, zeros, sizeof zeros) > 0); /* a signal cuts it short */
+    close(fd);
+}
+
+CP_TEST_TIMEOUT(kernel_frames_are_in_the_profile, 60)
+{
+    struct cp_cpu_profile_config config = config_for("taskClock", 100000);
+    const char *path = file_in_dir("kernel.pb.gz");
+    struct cp_error err;
+    char *comments, *text;
+
+    if (!config.is_kernel_included)
+        SKIP("this user may not sample the kernel");
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late, so that most samples are lost");
+    attach();
+    config.is_sample_callchain_included = true;
+    config.is_callchain_kernel_included = true;
+    CHECKF(cp_start_cpu_profile_with_config(
+               &err, cp_event_with_config(cp_writer_path(path), "taskClock", &config)) == 0,
+           "%s", err.message);
+    read_zeros(200000000);
+    CHECKF(cp_stop_cpu_profile(&err) == 0, "%s", err.message);
+    comments = pprof("-comments", path);
+    text = pprof("-traces", path);
+    CHECK_CONTAINS(text, "             read_zeros\n");
+    if (strstr(comments, "kernel frames have no names") != NULL)
+        CHECK_CONTAINS(text, "[[kernel.kallsyms]]");
+    else
+        CHECK_CONTAINS(text, "             vfs_read\n"); /* called by the system call, calls the device */
+    free(comments);
     free(text);
 }
 
