@@ -90,20 +90,24 @@ static const char *name_modes(const struct cp_cpu_profile_config *config)
 static void say_event(struct comments *comments, const struct cp__part *part)
 {
     const struct cp_event_encoding *encoding = &part->config.encoding;
+    const char *name = part->event.name;
+    char more[64] = "";
 
     if (part->event.event == CP_CPUPROF_HW_RAW)
-        say(comments, "event: %s is the processor's number %#" PRIx64, part->event.name,
-            part->config.raw_event);
-    if (part->event.event == CP_CPUPROF_NAMED && encoding->bp_type != 0)
+        say(comments, "event: %s is the processor's number %#" PRIx64, name, part->config.raw_event);
+    if (part->event.event != CP_CPUPROF_NAMED)
+        return;
+    if ((encoding->config1 | encoding->config2) != 0)
+        snprintf(more, sizeof more, ", config1 %#" PRIx64 ", config2 %#" PRIx64, encoding->config1,
+                 encoding->config2);
+    if (part->event.kind == CP_EVENT_WATCHPOINT)
         say(comments,
             "event: %s is perf_event_open's type %" PRIu32 ", bp_type %" PRIu32 ", bp_addr %#" PRIx64
             ", bp_len %" PRIu64,
-            part->event.name, encoding->type, encoding->bp_type, encoding->config1, encoding->config2);
-    else if (part->event.event == CP_CPUPROF_NAMED)
-        say(comments,
-            "event: %s is perf_event_open's type %" PRIu32 ", config %#" PRIx64 ", config1 %#" PRIx64
-            ", config2 %#" PRIx64,
-            part->event.name, encoding->type, encoding->config, encoding->config1, encoding->config2);
+            name, encoding->type, encoding->bp_type, encoding->config1, encoding->config2);
+    else
+        say(comments, "event: %s is perf_event_open's type %" PRIu32 ", config %#" PRIx64 "%s", name,
+            encoding->type, encoding->config, more);
 }
 
 static void say_engine(struct comments *comments, const struct cp__part *part,

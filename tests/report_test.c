@@ -88,15 +88,17 @@ CP_TEST(encodings_are_told)
 
     check_says(session, "event: r1c2 is the processor's number 0x1c2");
     part->event.event = CP_CPUPROF_NAMED;
+    part->event.kind = CP_EVENT_HARDWARE;
     strcpy(part->event.name, "LLC-load-misses");
-    part->config.encoding = (struct cp_event_encoding){.type = 3, .config = 0x10002, .config1 = 7};
-    check_says(session, "event: LLC-load-misses is perf_event_open's type 3, config 0x10002, config1 0x7, "
-                        "config2 0");
-    strcpy(part->event.name, "mem:0x1234/8:w");
-    part->config.encoding =
-        (struct cp_event_encoding){.type = 5, .bp_type = 2, .config1 = 0x1234, .config2 = 8};
+    part->config.encoding = (struct cp_event_encoding){.type = 3, .config = 0x10002};
+    check_says(session, "event: LLC-load-misses is perf_event_open's type 3, config 0x10002");
+    part->config.encoding.config1 = 7;
     check_says(session,
-               "event: mem:0x1234/8:w is perf_event_open's type 5, bp_type 2, bp_addr 0x1234, bp_len 8");
+               "event: LLC-load-misses is perf_event_open's type 3, config 0x10002, config1 0x7, config2 0");
+    cp__session_free(session);
+    session = stopped("mem:0x1230/8:w", 1);
+    check_says(session,
+               "event: mem:0x1230/8:w is perf_event_open's type 5, bp_type 2, bp_addr 0x1230, bp_len 8");
     cp__session_free(session);
     session = stopped("cycles", 100000);
     check_says_nothing_of(session, "\nevent:");
