@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -252,6 +253,19 @@ static struct cp_cpu_profile_config config_for(const char *name, uint64_t period
     return config;
 }
 
+/* A config of an older library's: its size is all there is, behind it is no memory. */
+static const struct cp_cpu_profile_config *small_config(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t *size = (size_t *)(memory + page) - 1;
+
+    CHECK(memory != MAP_FAILED);
+    CHECK_EQ(mprotect(memory + page, page, PROT_NONE), 0);
+    *size = sizeof *size;
+    return (const struct cp_cpu_profile_config *)size;
+}
+
 CP_TEST(a_config_is_checked_and_copied)
 {
     struct cp_cpu_profile_config config = config_for("taskClock", 1000000), bad = config;
@@ -262,11 +276,9 @@ CP_TEST(a_config_is_checked_and_copied)
 
     attach();
     before = state_now();
-    bad.size = 8;
     check_refused(cp_start_cpu_profile_with_config(
-                      &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", &bad)),
+                      &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", small_config())),
                   -EINVAL, &err, "The config for taskClock says it is 8 bytes long", &before);
-    bad = config;
     bad.period = 0;
     check_refused(cp_start_cpu_profile_with_config(
                       &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", &bad)),
@@ -275,8 +287,6 @@ CP_TEST(a_config_is_checked_and_copied)
                       &err, cp_event_with_config(cp_writer_memory(&memory), "bogus", &config)),
                   -EINVAL, &err, "bogus", &before);
     config.is_kernel_included = false;
-    config.raw_event = 7; /* the name says which event it is */
-    config.encoding.type = 4;
     CHECKF(cp_start_cpu_profile_with_config(
                &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", &config)) == 0,
            "%s", err.message);
@@ -289,6 +299,24 @@ CP_TEST(a_config_is_checked_and_copied)
     CHECK_CONTAINS(text, "Period: 1000000\n");
     free(text);
     free(memory.data);
+}
+
+CP_TEST(the_name_says_which_event_it_is)
+{
+    struct cp_cpu_profile_config config = config_for("taskClock", 1000000);
+    const char *path = file_in_dir("named.pb.gz");
+    struct cp_error err;
+    char *text;
+
+    attach();
+    CHECKF(cp_start_cpu_profile_with_config(
+               &err, cp_event_with_config(cp_writer_path(path), "majorFaults", &config)) == 0,
+           "%s", err.message);
+    CHECKF(cp_stop_cpu_profile(&err) == 0, "%s", err.message);
+    text = pprof("-comments", path);
+    CHECK_CONTAINS(text, "engine: majorFaults through");
+    CHECK_CONTAINS(text, "event: majorFaults is perf_event_open's type 1, config 0x6\n");
+    free(text);
 }
 
 /* Spends its time in the kernel. */
