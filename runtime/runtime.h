@@ -126,13 +126,13 @@ struct cp_event_spec {
  *     timer, cycles, taskClock, majorFaults, ...  one of the table in event.c, or perf's spelling of it
  *     rHEX                                        the processor's own event number
  *     LLC-load-misses, dTLB-stores, ...           a hardware cache event, as perf spells them
- *     PMU/TERM[=N],.../                           terms as the kernel describes that PMU's,
- * cpu/event=0x3c,inv/ tracepoint:SYSTEM:NAME, SYSTEM:NAME         a place in the kernel's code, where tracefs
- * can be read mem:ADDRESS[/LEN][:rwx]                     accesses to an address; by default rw of 4 bytes
+ *     PMU/TERM[=N],.../                           terms of a PMU, as the kernel describes them
+ *     tracepoint:SYSTEM:NAME, SYSTEM:NAME         a place in the kernel's code, where tracefs can be read
+ *     mem:ADDRESS[/LEN][:rwx]                     accesses to an address; by default rw of 4 bytes
  *
  * Every one but the timer may end in a suffix of perf's modifiers: u, k and h say which modes count, p, pp
- * and ppp set precise_ip ("cycles:upp", "cpu/cycles-ct/u"). spec->name is the same for all spellings of an
- * event. -EINVAL where the name makes no sense, -ENOENT where this machine knows nothing of that name,
+ * and ppp set precise_ip ("cycles:upp", "cpu/event=0x3c,inv/u"). spec->name is the same for all spellings of
+ * an event. -EINVAL where the name makes no sense, -ENOENT where this machine knows nothing of that name,
  * -EACCES where that may not be looked up, -ENAMETOOLONG.
  */
 int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err);
