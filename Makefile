@@ -45,6 +45,7 @@ libraries += libc6-dev
 libraries += libprotobuf-c-dev              # writes profiles ...
 libraries += zlib1g-dev                     # compresses them
 libraries += libdw-dev libelf-dev           # reads symbols, lines and inlining
+libraries += libpfm4-dev                    # knows processors' events by name
 
 packages += $(if $(cross),gcc-$(subst _,-,$(cross)),gcc)
 packages += protobuf-c-compiler             # ... by pprof/profile.proto
@@ -106,7 +107,7 @@ cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-p
          -ftls-model=initial-exec -pthread $(warnings) $(sanitizer) $(if $(DEBUG),-DCP_DEBUG) \
          $(addprefix -iquote ,. $(layers) $(B)/gen $(B)/gen/pprof) $(CFLAGS)
 ldflags = -pthread $(sanitizer) $(LDFLAGS)
-libs = -lprotobuf-c -lz -ldw -lelf -ldl -lrt
+libs = -lprotobuf-c -lz -ldw -lelf -lpfm -ldl -lrt
 # Only for the programs that need it: it brings a backtrace() of its own.
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind

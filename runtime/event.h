@@ -67,18 +67,16 @@ struct cp__cache_event {
 };
 /* False past the last one. */
 bool cp__cache_event(size_t i, struct cp__cache_event *event);
+/* The one with that config; false where there is none. */
+bool cp__event_take_cache(struct cp_event_spec *spec, uint64_t config);
 
 /* ---- The grammar's parts --------------------------------------------------------------------- */
 
-/*
- * Each reads one form of name. They return 0 and fill spec but for what a suffix says, or a negative errno
- * value and the reason. text is the whole name; what follows the form itself is left to
- * cp__event_take_suffix().
- */
+/* Each reads one form of name: 0 and the event in spec, or a negative errno value and the reason. */
 
-/* What a row of the table says, for the row's number or an encoding that a row has; false where none has it.
- */
+/* What a row of the table says, by its number. */
 void cp__event_take_row(struct cp_event_spec *spec, size_t i);
+/* The row or the cache event that has an encoding; false where there is none. */
 bool cp__event_take_encoding(struct cp_event_spec *spec, uint32_t type, uint64_t config);
 /* A CP_CPUPROF_NAMED event by its encoding; kind and preset are those of the encoding's type. */
 void cp__event_take_named(struct cp_event_spec *spec, const struct cp_event_encoding *encoding);
@@ -109,11 +107,21 @@ extern const char cp__pmus[];
 int cp__event_parse_pmu(const char *directory, const char *text, struct cp_event_spec *spec,
                         struct cp_error *err);
 
+/* A name that libpfm4 knows, such as "skl::MEM_LOAD_RETIRED:L3_MISS:u". -ENOENT where it has none for this
+ * processor. */
+int cp__event_parse_pfm(const char *name, struct cp_event_spec *spec, struct cp_error *err);
+/* For a message: which processors' names libpfm4 was asked for, a phrase. */
+void cp__pfm_describe(char *text, size_t size);
+/* Over a fork, so that a child finds it usable. */
+void cp__pfm_before_fork(void);
+void cp__pfm_after_fork(void);
+
 /* Where tracefs is mounted, the usual place first; NULL ends the list. */
 extern const char *const cp__tracefs[];
-/* "SYSTEM:NAME[:SUFFIX]", by the tracefs that is mounted at one of the places. -ENOENT where none is, or it
- * has no such tracepoint. */
-int cp__event_parse_tracepoint(const char *const *tracefs, const char *text, struct cp_event_spec *spec,
-                               struct cp_error *err);
+/* "SYSTEM:NAME[:SUFFIX]", by the tracefs that is mounted at one of the places; fills spec but for the suffix,
+ * NULL where there is none. -ENODEV where tracefs is not mounted, -ENOENT where it has no such tracepoint,
+ * -EACCES where it may not be read. */
+int cp__event_find_tracepoint(const char *const *tracefs, const char *text, struct cp_event_spec *spec,
+                              const char **suffix, struct cp_error *err);
 
 #endif

@@ -69,6 +69,27 @@ bool cp__cache_event(size_t i, struct cp__cache_event *event)
     return false;
 }
 
+static void take_event(struct cp_event_spec *spec, const struct cp__cache_event *event)
+{
+    cp__event_take_named(spec,
+                         &(struct cp_event_encoding){.type = PERF_TYPE_HW_CACHE, .config = event->config});
+    spec->preset_period = event->preset_period;
+    snprintf(spec->name, sizeof spec->name, "%s", event->name);
+}
+
+bool cp__event_take_cache(struct cp_event_spec *spec, uint64_t config)
+{
+    struct cp__cache_event event;
+
+    for (size_t i = 0; cp__cache_event(i, &event); i++) {
+        if (event.config == config) {
+            take_event(spec, &event);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- Names ----------------------------------------------------------------------------------- */
 
 /* Moves *text past one of the names and the hyphen after it, whatever the letters' case; false where it
@@ -128,9 +149,6 @@ int cp__event_parse_cache(const char *name, struct cp_event_spec *spec, struct c
                          "There is no event %s: no processor does that to the %s. Use %s-loads or "
                          "%s-load-misses.",
                          event.name, caches[cache].names[0], caches[cache].names[0], caches[cache].names[0]);
-    cp__event_take_named(spec,
-                         &(struct cp_event_encoding){.type = PERF_TYPE_HW_CACHE, .config = event.config});
-    spec->preset_period = event.preset_period;
-    snprintf(spec->name, sizeof spec->name, "%s", event.name);
+    take_event(spec, &event);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* From a name to an event: which form the name has, the forms that a table holds, and the suffix. */
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/perf_event.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +65,7 @@ bool cp__event_take_encoding(struct cp_event_spec *spec, uint32_t type, uint64_t
             return true;
         }
     }
-    return false;
+    return type == PERF_TYPE_HW_CACHE && cp__event_take_cache(spec, config);
 }
 
 static bool parse_row(const char *name, struct cp_event_spec *spec)
@@ -212,20 +213,27 @@ int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const ch
 
 /* ---- Forms ----------------------------------------------------------------------------------- */
 
-static int unknown(const char *name, struct cp_error *err)
+/* Nobody knows the name; tracefs is what was said there, 0 where it was not asked. */
+static int unknown(const char *name, int tracefs, struct cp_error *err)
 {
-    char list[256] = "";
+    const char *said = tracefs == -EACCES   ? "and tracefs, which may not be read,"
+                       : tracefs == -ENODEV ? "and tracefs, which is not mounted,"
+                       : tracefs != 0       ? "and tracefs"
+                                            : "and the hardware caches";
+    char list[192] = "";
+    char pfm[96];
     size_t used = 0;
 
     for (size_t i = 0; i < CP_CPUPROF_NAMED; i++) {
         if (!is_many(i))
             used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", cp__event_row(i)->name);
     }
+    cp__pfm_describe(pfm, sizeof pfm);
     return cp__error(
         err, -EINVAL,
-        "There is no event named \"%.40s%s\". Use one of %sor rHEX for the processor's own event "
-        "number; \"counterpoint events\" lists all.",
-        name, strlen(name) > 40 ? "..." : "", list);
+        "There is no event named \"%.40s%s\": the table, %s %s have none. Use one of %sor rHEX for "
+        "the processor's own event number; \"counterpoint events\" lists all.",
+        name, strlen(name) > 40 ? "..." : "", pfm, said, list);
 }
 
 /* A name that a table holds; -ENOENT, without a message, where none does. */
@@ -245,6 +253,30 @@ static int take_suffix(struct cp_event_spec *spec, const char *suffix, struct cp
     return cp__event_take_suffix(spec, base, ":", suffix, err);
 }
 
+/* Names that others know. Where spec has an event already, what followed its name is no suffix: it is an
+ * error unless they know the whole. */
+static int parse_foreign(const char *name, const char *suffix, bool has_event, struct cp_event_spec *spec,
+                         struct cp_error *err)
+{
+    struct cp_event_spec other = {.event = CP_CPUPROF_NAMED};
+    const char *rest;
+    int tracefs = 0;
+    int result;
+
+    if (suffix != NULL)
+        tracefs = cp__event_find_tracepoint(cp__tracefs, name, &other, &rest, NULL);
+    if (suffix != NULL && tracefs == 0) {
+        *spec = other;
+        return take_suffix(spec, rest, err);
+    }
+    result = cp__event_parse_pfm(name, &other, has_event ? NULL : err);
+    if (has_event && (result < 0 || other.encoding.type <= PERF_TYPE_HW_CACHE))
+        return take_suffix(spec, suffix, err);
+    if (result == 0)
+        *spec = other;
+    return result == -ENOENT ? unknown(name, tracefs, err) : result;
+}
+
 /* A name without a prefix. What stands after its first colon is a suffix, or the second half of the name. */
 static int parse_word(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
@@ -259,19 +291,9 @@ static int parse_word(const char *name, struct cp_event_spec *spec, struct cp_er
     }
     if (result == 0 && (suffix == NULL || cp__event_is_suffix(suffix)))
         return take_suffix(spec, suffix, err);
-    if (result == -EINVAL && suffix == NULL)
+    if (result == -EINVAL)
         return result;
-    if (suffix != NULL) {
-        struct cp_event_spec tracepoint = {.event = CP_CPUPROF_NAMED};
-
-        if (cp__event_parse_tracepoint(cp__tracefs, name, &tracepoint, NULL) == 0) {
-            *spec = tracepoint;
-            return 0;
-        }
-    }
-    if (result == 0 && suffix != NULL)
-        return take_suffix(spec, suffix, err);
-    return unknown(name, err);
+    return parse_foreign(name, suffix, result == 0, spec, err);
 }
 
 static const char *after(const char *name, const char *prefix)
@@ -281,6 +303,14 @@ static const char *after(const char *name, const char *prefix)
     return strncmp(name, prefix, n) == 0 ? name + n : NULL;
 }
 
+static int parse_tracepoint(const char *text, struct cp_event_spec *spec, struct cp_error *err)
+{
+    const char *suffix;
+    int result = cp__event_find_tracepoint(cp__tracefs, text, spec, &suffix, err);
+
+    return result < 0 ? result : take_suffix(spec, suffix, err);
+}
+
 static int parse(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
     const char *rest;
@@ -288,7 +318,9 @@ static int parse(const char *name, struct cp_event_spec *spec, struct cp_error *
     if (after(name, "mem:") != NULL)
         return cp__event_parse_watch(name, spec, err);
     if ((rest = after(name, "tracepoint:")) != NULL)
-        return cp__event_parse_tracepoint(cp__tracefs, rest, spec, err);
+        return parse_tracepoint(rest, spec, err);
+    if ((rest = after(name, "pfm:")) != NULL)
+        return cp__event_parse_pfm(rest, spec, err);
     if (strchr(name, '/') != NULL)
         return cp__event_parse_pmu(cp__pmus, name, spec, err);
     return parse_word(name, spec, err);

@@ -55,7 +55,7 @@ static int find_id(const char *const *tracefs, const char *system, const char *n
 static int explain(int code, const char *root, const char *system, const char *name, struct cp_error *err)
 {
     if (code == -ENODEV)
-        return cp__error(err, -ENOENT,
+        return cp__error(err, code,
                          "The tracepoint %s:%s cannot be looked up: tracefs is not mounted at %s. As root, "
                          "\"mount -t tracefs nodev %s\" mounts it.",
                          system, name, root, root);
@@ -85,11 +85,11 @@ static bool take_name(const char **text, char *name)
     return true;
 }
 
-int cp__event_parse_tracepoint(const char *const *tracefs, const char *text, struct cp_event_spec *spec,
-                               struct cp_error *err)
+int cp__event_find_tracepoint(const char *const *tracefs, const char *text, struct cp_event_spec *spec,
+                              const char **suffix, struct cp_error *err)
 {
     struct cp_event_encoding encoding = {.type = PERF_TYPE_TRACEPOINT};
-    char system[NAME_MAX_], name[NAME_MAX_], base[sizeof spec->name];
+    char system[NAME_MAX_], name[NAME_MAX_];
     const char *rest = text;
     int result;
 
@@ -103,8 +103,9 @@ int cp__event_parse_tracepoint(const char *const *tracefs, const char *text, str
     result = find_id(tracefs, system, name, &encoding.config);
     if (result < 0)
         return explain(result, tracefs[0], system, name, err);
-    if (!cp__event_print(base, "tracepoint:%s:%s", system, name))
-        return cp__error(err, -ENAMETOOLONG, "The tracepoint's name %s:%s is too long.", system, name);
     cp__event_take_named(spec, &encoding);
-    return cp__event_take_suffix(spec, base, ":", *rest == ':' ? rest + 1 : NULL, err);
+    if (!cp__event_print(spec->name, "tracepoint:%s:%s", system, name))
+        return cp__error(err, -ENAMETOOLONG, "The tracepoint's name %s:%s is too long.", system, name);
+    *suffix = *rest == ':' ? rest + 1 : NULL;
+    return 0;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "event.h"
 #include "m.h"
 #include "os.h"
 #include "slot.h"
@@ -22,6 +23,7 @@ static void before(void)
 
     cp__configs_before_fork();
     cp__lock(&cp__runtime_lock);
+    cp__pfm_before_fork();
     mask = old;
 }
 
@@ -29,6 +31,7 @@ static void after_in_parent(void)
 {
     uint64_t old = mask;
 
+    cp__pfm_after_fork();
     cp__unlock(&cp__runtime_lock);
     cp__configs_after_fork(false);
     cp__os_unblock_from_handler(old);
@@ -60,6 +63,7 @@ static void after_in_child(void)
         m->cpu_clock = cp__os_thread_clock(m->tid);
     }
     cp__slots_settle();
+    cp__pfm_after_fork();
     cp__unlock(&cp__runtime_lock);
     cp__configs_after_fork(true);
     cp__os_unblock_from_handler(old);

@@ -14,6 +14,7 @@ enum cp__lock_rank {
     CP__RANK_CONFIGS,         /* runtime: which slot each event of cp_set_cpu_profile_config() has */
     CP__RANK_SCHED,           /* sched: each lock of the scheduler; none is taken under another */
     CP__RANK_RUNTIME,         /* runtime: the slots, the registry of Ms, the signal's disposition */
+    CP__RANK_PFM,             /* runtime: libpfm4 */
 };
 
 struct cp__lock {

@@ -117,7 +117,7 @@ struct cp_event_spec {
     uint64_t preset_period;            /* what a period of 0 stands for; 0 where there is no sensible one */
     unsigned modes;                    /* CP_EVENT_...; 0: those of its kind */
     enum cp_profile_pc_precision precise_ip;
-    char name[104]; /* under which it is reported, "r1c2:u" for a raw event in user mode */
+    char name[160]; /* under which it is reported, "r1c2:u" for a raw event in user mode */
 };
 
 /*
@@ -127,6 +127,7 @@ struct cp_event_spec {
  *     rHEX                                        the processor's own event number
  *     LLC-load-misses, dTLB-stores, ...           a hardware cache event, as perf spells them
  *     PMU/TERM[=N],.../                           terms of a PMU, as the kernel describes them
+ *     MEM_LOAD_RETIRED:L3_MISS, pfm:NAME          what libpfm4 has for this processor
  *     tracepoint:SYSTEM:NAME, SYSTEM:NAME         a place in the kernel's code, where tracefs can be read
  *     mem:ADDRESS[/LEN][:rwx]                     accesses to an address; by default rw of 4 bytes
  *
