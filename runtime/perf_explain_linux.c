@@ -180,8 +180,8 @@ static int explain_denied(const struct refusal *r)
         return cp__error_because(
             r->err, r->code, reason,
             "The event %s may not run here: perf_event_open says %s with kernel.perf_event_paranoid=%ld. Set "
-            "it to 2 or lower with sysctl, give this process CAP_PERFMON (some distributions ask for "
-            "CAP_SYS_ADMIN), or use timer.",
+            "it to 2 or lower with sysctl, give this process CAP_SYS_ADMIN (to some kernels CAP_PERFMON will "
+            "do), or use timer.",
             r->name, strerror(-r->code), paranoid);
     }
     if (r->config->is_kernel_included && paranoid == 2)

@@ -62,6 +62,8 @@ static char *row_of(const char *text, const char *name)
 /* What jq makes of the output. */
 static char *query(const char *arguments, const char *filter)
 {
+    if (system("command -v jq > /dev/null") != 0)
+        SKIP("jq is not here");
     return test_command(NULL, "cd %s && { ./counterpoint events --json %s || [ $? = 1 ]; } | jq -r '%s'",
                         program_dir(), arguments, filter);
 }
@@ -99,8 +101,7 @@ static int open_event(const struct preset *preset, bool in_kernel)
                                    .sample_type = PERF_SAMPLE_IP,
                                    .disabled = 1,
                                    .exclude_kernel = !in_kernel,
-                                   .exclude_hv = 1,
-                                   .exclude_idle = 1};
+                                   .exclude_hv = 1};
     int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
     int error = errno;
 
@@ -206,7 +207,6 @@ CP_TEST(a_user_sees_what_the_paranoid_level_leaves)
     }
     if (paranoid > 2)
         CHECK_CONTAINS(text, "forbidden: paranoid level");
-    CHECKF((strcmp(text, root) == 0) == (paranoid < 2), "%s", text);
     free(text);
     free(root);
 }

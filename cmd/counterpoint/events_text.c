@@ -64,8 +64,9 @@ static void print_wrapped(const char *text, size_t column, size_t indent)
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
-#define MIDDLE " %-10s %9s  "
-#define MIDDLE_WIDTH 23
+#define KIND 10
+#define PERIOD 9
+#define MIDDLE (1 + KIND + 1 + PERIOD + 2)
 
 /* So wide that all names fit, or else so that all states do; longer names get a line of their own. */
 static int name_width(const struct event_group *groups, size_t n)
@@ -80,9 +81,14 @@ static int name_width(const struct event_group *groups, size_t n)
             state = strlen(state_of(event)) > state ? strlen(state_of(event)) : state;
         }
     }
-    width = WIDTH - INDENT - MIDDLE_WIDTH > state ? WIDTH - INDENT - MIDDLE_WIDTH - state : 0;
+    width = WIDTH - INDENT - MIDDLE > state ? WIDTH - INDENT - MIDDLE - state : 0;
     width = width < name ? width : name;
     return width > MIN_NAME_WIDTH ? (int)width : MIN_NAME_WIDTH;
+}
+
+static void print_columns(const char *kind, const char *period, const char *state)
+{
+    printf(" %-*s %*s  %s\n", KIND, kind, PERIOD, period, state);
 }
 
 static void print_row(const struct event *event, int width)
@@ -90,7 +96,7 @@ static void print_row(const struct event *event, int width)
     printf("%*s%-*s", INDENT, "", width, event->name);
     if (strlen(event->name) > (size_t)width)
         printf("\n%*s", INDENT + width, "");
-    printf(MIDDLE "%s\n", event_kind(event), period_of(event).text, state_of(event));
+    print_columns(event_kind(event), period_of(event).text, state_of(event));
 }
 
 static void print_group(const struct event_group *group, int width)
@@ -104,7 +110,7 @@ static void print_group(const struct event_group *group, int width)
         return;
     }
     snprintf(many, sizeof many, "%zu event%s", group->n, group->n == 1 ? "" : "s");
-    printf("%-*s" MIDDLE "%s\n", INDENT + width, group->events[0].group, many, "",
+    printf("%-*s %-*s  %s\n", INDENT + width, group->events[0].group, KIND + 1 + PERIOD, many,
            state_of(&group->events[0]));
 }
 
@@ -143,7 +149,8 @@ void print_list_text(const struct event_group *groups, size_t n)
     int width = name_width(groups, n);
     bool all_listed = true;
 
-    printf("%-*s" MIDDLE "%s\n", INDENT + width, "EVENT", "KIND", "PERIOD", "HERE");
+    printf("%-*s", INDENT + width, "EVENT");
+    print_columns("KIND", "PERIOD", "HERE");
     for (size_t i = 0; i < n; i++) {
         print_group(&groups[i], width);
         all_listed = all_listed && groups[i].form == GROUP_LISTED;
