@@ -227,6 +227,33 @@ CP_TEST(behind_seccomp_only_the_timer_works)
     free(text);
 }
 
+CP_TEST(a_list_without_tracepoints_says_why)
+{
+    char *text, *json;
+    int status;
+
+    if (access("/sys/kernel/tracing/events", R_OK | X_OK) == 0) {
+        text = run(NULL, "events");
+        CHECK_CONTAINS(text, "\ntracepoints ");
+        CHECK(strstr(text, "no tracepoints") == NULL);
+        free(text);
+        become_nobody();
+    }
+    text = run(NULL, "events");
+    check_lines(text);
+    CHECK(strstr(text, "\ntracepoints ") == NULL);
+    CHECK_CONTAINS(text, "\nno tracepoints: The tracepoint ");
+    CHECK_CONTAINS(text, "/sys/kernel/tracing");
+    free(text);
+    text = run(&status, "events tracepoints 2>&1 > /dev/null");
+    CHECK_EQ(status, 2);
+    CHECK_CONTAINS(text, "/sys/kernel/tracing");
+    json = run(NULL, "events --json");
+    CHECK_CONTAINS(json, "\"no_tracepoints\": \"The tracepoint ");
+    free(json);
+    free(text);
+}
+
 CP_TEST(groups_and_patterns_narrow_the_list)
 {
     char *text = run(NULL, "events cache");

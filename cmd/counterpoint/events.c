@@ -30,15 +30,16 @@ static const char help[] =
     "            perf's spelling of it. Also one that no list can hold: r1c2, by the\n"
     "            processor's own number; mem:0x601040/8:w, a watchpoint; cycles:k.\n"
     "\n"
-    "  --json    prints an object: {\"groups\": [...], \"events\": [...]} or, with NAME,\n"
-    "            one event. An event has: name, alias (perf's name, or null), group,\n"
-    "            kind (timer, clock, software, hardware, tracepoint, watchpoint),\n"
+    "  --json    prints an object: groups, an array of objects (name, events: how\n"
+    "            many, listed); events, those of the groups that are listed;\n"
+    "            no_tracepoints, why there are none, or null. With NAME it is one\n"
+    "            event. An event has: name, alias (perf's name, or null), group, kind\n"
+    "            (timer, clock, software, hardware, tracepoint, watchpoint),\n"
     "            description, period (preset, or null), period_unit (ns or events),\n"
     "            modes (what would count: user, kernel, hypervisor), works (null: not\n"
-    "            tried), and, where it does not work, reason and message. With NAME\n"
+    "            tried) and, where it does not work, reason and message. With NAME\n"
     "            also perf, precise_ip and encoding (type, config, config1, config2,\n"
-    "            bp_type; null for the timer), its 64-bit numbers as strings.\n"
-    "            A group has: name, events (how many), listed.\n"
+    "            bp_type), null for the timer. Numbers of 64 bits are strings.\n"
     "\n"
     "Exit status: 0 listed, or the event works; 1 the event does not work here; 2 no\n"
     "such event, or bad usage; 3 the output could not be written.\n";
@@ -222,8 +223,19 @@ static struct event_group make_group(struct event *events, size_t n, bool is_ask
     return group;
 }
 
+/* Tracepoints are the one group that a user may be kept from seeing. */
+static bool are_tracepoints_missing(const struct events *events, struct cp_error *why)
+{
+    struct cp_event_spec spec;
+
+    return !is_group(events, "tracepoints") &&
+           cp_event_parse("tracepoint:sched:sched_switch", &spec, why) < 0;
+}
+
 static enum status list(struct events *events, bool is_asked_for, bool json)
 {
+    struct cp_error why;
+    bool is_missing = !is_asked_for && are_tracepoints_missing(events, &why);
     struct event_group *groups = calloc(events->n + 1, sizeof *groups);
     size_t n = 0;
 
@@ -231,7 +243,7 @@ static enum status list(struct events *events, bool is_asked_for, bool json)
         return complain(STATUS_FAILURE, "There is no memory for the list.");
     for (size_t i = 0; i < events->n; i += groups[n - 1].n)
         groups[n++] = make_group(&events->at[i], group_length(events, i), is_asked_for);
-    (json ? print_list_json : print_list_text)(groups, n);
+    (json ? print_list_json : print_list_text)(groups, n, is_missing ? why.message : NULL);
     free(groups);
     return STATUS_OK;
 }
@@ -280,23 +292,32 @@ static enum status show(const struct events *events, const char *name, bool json
     return status;
 }
 
+static enum status list_wanted(struct events *events, const char *wanted, bool json)
+{
+    struct cp_error why;
+    bool is_missing =
+        strncmp(wanted, "tracepoint", strlen("tracepoint")) == 0 && are_tracepoints_missing(events, &why);
+
+    narrow(events, wanted);
+    if (events->n > 0)
+        return list(events, true, json);
+    if (is_missing)
+        return complain(STATUS_USAGE, "%s", why.message);
+    return complain(STATUS_USAGE, "No event matches \"%s\". 'counterpoint events' lists them.", wanted);
+}
+
 static enum status run(const char *wanted, bool json)
 {
     struct events events = {.n = 0};
     enum status status;
 
     cp_event_list(add, &events);
-    if (wanted == NULL) {
+    if (wanted == NULL)
         status = list(&events, false, json);
-    } else if (is_pattern(wanted) || is_group(&events, wanted)) {
-        narrow(&events, wanted);
-        status = events.n > 0
-                     ? list(&events, true, json)
-                     : complain(STATUS_USAGE, "No event matches \"%s\". 'counterpoint events' lists them.",
-                                wanted);
-    } else {
+    else if (is_pattern(wanted) || is_group(&events, wanted) || strcmp(wanted, "tracepoints") == 0)
+        status = list_wanted(&events, wanted, json);
+    else
         status = show(&events, wanted, json);
-    }
     free_events(&events);
     return status;
 }

@@ -44,8 +44,9 @@ const char *event_reason(const struct event *event);
 /* The argument of perf record -e for an event; false where perf has no such event. */
 bool event_perf_spelling(const struct event *event, char *text, size_t size);
 
-void print_list_text(const struct event_group *groups, size_t n);
-void print_list_json(const struct event_group *groups, size_t n);
+/* missing: why there are no tracepoints among them; NULL: there are, or nobody asked for them. */
+void print_list_text(const struct event_group *groups, size_t n, const char *missing);
+void print_list_json(const struct event_group *groups, size_t n, const char *missing);
 void print_event_text(const struct event *event);
 void print_event_json(const struct event *event);
 

@@ -74,7 +74,7 @@ static void print_event(const struct event *event)
     }
 }
 
-void print_list_json(const struct event_group *groups, size_t n)
+void print_list_json(const struct event_group *groups, size_t n, const char *missing)
 {
     const char *comma = "";
 
@@ -94,7 +94,9 @@ void print_list_json(const struct event_group *groups, size_t n)
             comma = ",";
         }
     }
-    puts("]}");
+    fputs("],\n \"no_tracepoints\": ", stdout);
+    print_string(missing);
+    puts("}");
 }
 
 void print_event_json(const struct event *event)

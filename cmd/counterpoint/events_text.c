@@ -144,7 +144,7 @@ static void print_reasons(const struct event_group *groups, size_t n)
     }
 }
 
-void print_list_text(const struct event_group *groups, size_t n)
+void print_list_text(const struct event_group *groups, size_t n, const char *missing)
 {
     int width = name_width(groups, n);
     bool all_listed = true;
@@ -156,6 +156,10 @@ void print_list_text(const struct event_group *groups, size_t n)
         all_listed = all_listed && groups[i].form == GROUP_LISTED;
     }
     print_reasons(groups, n);
+    if (missing != NULL) {
+        printf("\nno tracepoints: ");
+        print_wrapped(missing, strlen("no tracepoints: "), 2);
+    }
     printf("\n'counterpoint events NAME' tells about one of them.");
     if (!all_listed)
         printf(" A group that is one line\nhere is listed by 'counterpoint events GROUP'.");
