@@ -16,6 +16,7 @@
 #include "pprof/mapping.h"
 #include "pprof/profile.h"
 #include "pprof/symbol.h"
+#include "pprof/symbol_kernel.h"
 #include "pprof/writer.h"
 
 enum { DEPTH = 30, ADDRESSES = 10000, STACKS = 200000, SAMPLES = 2000000 };
@@ -206,6 +207,53 @@ static void measure_data_addresses(size_t n)
     cp__profile_free(profile);
 }
 
+/* The kernel's code: from its first symbol to its last but a few. */
+static size_t list_kernel(uint64_t *addresses, size_t n)
+{
+    uint64_t start = 0, end = 0, address;
+    FILE *file = fopen("/proc/kallsyms", "re");
+    char name[512];
+
+    while (file != NULL && fscanf(file, "%" SCNx64 " %*c %511s%*[^\n]", &address, name) == 2) {
+        if (strcmp(name, "_stext") == 0)
+            start = address;
+        if (strcmp(name, "_etext") == 0)
+            end = address;
+    }
+    if (file != NULL)
+        fclose(file);
+    for (size_t i = 0; i < n; i++)
+        addresses[i] = start + (end - start) / n * i;
+    return end > start ? n : 0;
+}
+
+static int count_name(void *n, size_t i, const char *name, const char *module)
+{
+    (void)i, (void)name, (void)module;
+    ++*(size_t *)n;
+    return 0;
+}
+
+static void measure_kernel(void)
+{
+    static uint64_t addresses[ADDRESSES];
+
+    for (size_t n = 10; n <= ADDRESSES; n *= 10) {
+        size_t found = 0;
+        double start;
+
+        if (list_kernel(addresses, n) == 0) {
+            printf("look up the kernel's     not here: /proc/kallsyms shows no addresses\n");
+            return;
+        }
+        start = now();
+        if (cp__kernel_symbolise("/proc/kallsyms", addresses, n, count_name, &found) < 0)
+            fail("cannot look up the kernel's addresses");
+        printf("look up the kernel's     %8.1f ms for %zu addresses, %zu have names\n", (now() - start) * 1e3,
+               n, found);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static uint64_t addresses[ADDRESSES];
@@ -221,6 +269,7 @@ int main(int argc, char **argv)
     measure_looking_up(addresses);
     measure_data_addresses(100000);
     measure_data_addresses(1000000);
+    measure_kernel();
     cp__profile_free(profile);
     return 0;
 }
