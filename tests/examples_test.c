@@ -194,6 +194,29 @@ CP_TEST_TIMEOUT(ten_thousand_green_threads_on_64_threads, 90)
     free(text);
 }
 
+/* Under a limit that only the example sees. */
+CP_TEST_TIMEOUT(a_rate_past_the_kernels_limit_is_said, 60)
+{
+    static const char limit[] = "/proc/sys/kernel/perf_event_max_sample_rate";
+    int status;
+    char *text = test_command(
+        &status,
+        "cd %s && echo 20000 > limit && unshare -m sh -c 'mount --bind limit %s || exit 99; exec %s/%s'",
+        test_dir(), limit, test_build_dir(),
+        "examples/serial -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 20000 -seconds "
+        "0.1");
+
+    if (status == 99 || strstr(text, "unshare") != NULL)
+        SKIP("this user may not mount anything");
+    CHECK_EQ(status, 0);
+    CHECK_CONTAINS(text,
+                   "A sample of taskClock every 20000 ns is 50000 a second, and the kernel stops at 20000");
+    free(text);
+    text = pprof("-comments x.pb.gz");
+    CHECK_CONTAINS(text, "warning: A sample of taskClock every 20000 ns");
+    free(text);
+}
+
 /* ---- The command line ------------------------------------------------------------------------ */
 
 CP_TEST_TIMEOUT(bad_arguments_end_in_a_sentence, 60)
