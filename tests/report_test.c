@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pprof/rate_linux.h"
+#include "pprof/profile_data.h"
 #include "pprof/session.h"
 #include "pprof/sysctl_linux.h"
 #include "session_tools.h"
@@ -154,6 +154,41 @@ CP_TEST(throttling_is_told_with_the_limit)
                "a second");
     session->rate_limit = 0;
     check_says(session, "throttled by the kernel: 12 times");
+    cp__session_free(session);
+}
+
+/* Also with all that is found out while it is written. */
+CP_TEST(the_second_time_is_as_the_first)
+{
+    static const uintptr_t frames[] = {0xffffffff81000000, 0x1000};
+    const struct cp_sample in_kernel = {.weight = 1, .depth = 2, .kernel_depth = 1, .frames = frames};
+    const struct cp_sample precise = {
+        .weight = 2, .depth = 1, .frames = &frames[1], .ip = 0x2000, .addr = 0x7f0012345678};
+    struct cp_session *session = stopped("cycles:kpp", 1000000);
+    struct cp_memory memory[2] = {{0}};
+    struct cp_error err;
+
+    session->parts[0].profile->kallsyms = "/nonexistent/kallsyms";
+    session->stats[0].throttled = 1;
+    session->rate_limit = 1000;
+    CHECK_EQ(cp__profile_add(session->parts[0].profile, &in_kernel), 0);
+    CHECK_EQ(cp__profile_add(session->parts[0].profile, &precise), 0);
+    for (int i = 0; i < 2; i++) {
+        struct cp_writer w = cp_writer_memory(&memory[i]);
+
+        CHECKF(cp__report_write(session, 0, &w, &err) == 0, "%s", err.message);
+    }
+    check_says(session, "precise_ip: asked 2, reached 0");
+    check_says(session, "precise_ip: 2 samples whose recorded instruction lay in another function than the "
+                        "interrupted one; the interrupted one is shown");
+    check_says(session,
+               "kernel frames have no names: /proc/kallsyms cannot be read (No such file or directory). "
+               "Let this process see it, in a container for instance, or use a kernel that has it "
+               "(CONFIG_KALLSYMS).");
+    CHECK_EQ(memory[0].size, memory[1].size);
+    CHECK(memcmp(memory[0].data, memory[1].data, memory[0].size) == 0);
+    free(memory[0].data);
+    free(memory[1].data);
     cp__session_free(session);
 }
 
