@@ -136,9 +136,9 @@ static bool step_is_call(uintptr_t pc)
     return (in & 0xfc000000) == 0x94000000 || (in & 0xfefff000) == 0xd63f0000; /* bl, blr */
 }
 
-/* To code that cannot be written, such as the kernel's, and through loops that wait for an exclusive store,
- * which a signal makes fail, it goes in one step: until it has returned. All such loops are functions of
- * their own. */
+/* Through code that cannot be written, such as the kernel's, and through loops that wait for an exclusive
+ * store, which a signal makes fail, it goes in one step: until it has returned. All such loops are functions
+ * of their own. */
 static void step_on(ucontext_t *uc)
 {
     const mcontext_t *machine = &uc->uc_mcontext;

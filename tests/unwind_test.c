@@ -304,8 +304,7 @@ static bool is_there(const char *compiler)
 }
 
 /* Builds the target, by itself, with a compiler and its options, beside this program. Where there is no
- * compiler, such as in a machine that has just been booted to run tests, one that was built before is taken.
- */
+ * compiler, such as in a machine that has been booted just for tests, one that was built before is taken. */
 static void build_target(const char *compiler, const char *options, char path[500])
 {
     char name[100];
