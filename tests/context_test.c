@@ -4,6 +4,7 @@
 #include "runtime/sched.h"
 #include "runtime/sched_fiber.h"
 #include "runtime/unwind.h"
+#include "step.h"
 #include "test.h"
 
 #include <signal.h>
@@ -106,10 +107,11 @@ CP_TEST(switches_take_turns)
 
 /* ---- What a switch keeps --------------------------------------------------------------------- */
 
+/* Fills the registers that a call keeps from in[], switches, and stores them to out[]. */
+void switch_with_registers(struct cp__context *from, struct cp__context *to, const uint64_t *in,
+                           uint64_t *out);
 #if defined(__x86_64__)
-/* Fills rbx, rbp, r12 to r15 from in[], switches, and stores them to out[]. */
-void switch_with_registers(struct cp__context *from, struct cp__context *to, const uint64_t in[6],
-                           uint64_t out[6]);
+#define KEPT 6 /* rbx, rbp, r12 to r15 */
 __asm__(".text\n"
         ".type switch_with_registers, @function\n"
         "switch_with_registers:\n"
@@ -123,13 +125,40 @@ __asm__(".text\n"
         "    popq %r15; popq %r14; popq %r13; popq %r12; popq %rbp; popq %rbx\n"
         "    ret\n"
         ".size switch_with_registers, . - switch_with_registers\n");
+#elif defined(__aarch64__)
+#define KEPT 19 /* x19 to x29, d8 to d15 */
+__asm__(
+    ".text\n"
+    ".type switch_with_registers, @function\n"
+    "switch_with_registers:\n"
+    "    hint #34\n"
+    "    stp x29, x30, [sp, -176]!; str x3, [sp, 160]\n"
+    "    stp x19, x20, [sp, 16]; stp x21, x22, [sp, 32]; stp x23, x24, [sp, 48]\n"
+    "    stp x25, x26, [sp, 64]; stp x27, x28, [sp, 80]\n"
+    "    stp d8, d9, [sp, 96]; stp d10, d11, [sp, 112]; stp d12, d13, [sp, 128]; stp d14, d15, [sp, 144]\n"
+    "    ldp x19, x20, [x2]; ldp x21, x22, [x2, 16]; ldp x23, x24, [x2, 32]\n"
+    "    ldp x25, x26, [x2, 48]; ldp x27, x28, [x2, 64]; ldr x29, [x2, 80]\n"
+    "    ldp d8, d9, [x2, 88]; ldp d10, d11, [x2, 104]; ldp d12, d13, [x2, 120]; ldp d14, d15, [x2, 136]\n"
+    "    bl cp__context_switch\n"
+    "    ldr x3, [sp, 160]\n"
+    "    stp x19, x20, [x3]; stp x21, x22, [x3, 16]; stp x23, x24, [x3, 32]\n"
+    "    stp x25, x26, [x3, 48]; stp x27, x28, [x3, 64]; str x29, [x3, 80]\n"
+    "    stp d8, d9, [x3, 88]; stp d10, d11, [x3, 104]; stp d12, d13, [x3, 120]; stp d14, d15, [x3, 136]\n"
+    "    ldp x19, x20, [sp, 16]; ldp x21, x22, [sp, 32]; ldp x23, x24, [sp, 48]\n"
+    "    ldp x25, x26, [sp, 64]; ldp x27, x28, [sp, 80]\n"
+    "    ldp d8, d9, [sp, 96]; ldp d10, d11, [sp, 112]; ldp d12, d13, [sp, 128]; ldp d14, d15, [sp, 144]\n"
+    "    ldp x29, x30, [sp], 176\n"
+    "    ret\n"
+    ".size switch_with_registers, . - switch_with_registers\n");
+#endif
 
 static void entry_changes_registers(void *arg)
 {
-    const uint64_t in[6] = {101, 102, 103, 104, 105, 106};
-    uint64_t out[6];
+    uint64_t in[KEPT], out[KEPT];
 
     (void)arg;
+    for (unsigned i = 0; i < KEPT; i++)
+        in[i] = 101 + i;
     cp__fiber_arrive(&there.fiber, &here.fiber);
     for (;;) {
         cp__fiber_leave(&there.fiber, &here.fiber, false);
@@ -141,10 +170,10 @@ static void entry_changes_registers(void *arg)
 
 CP_TEST(a_switch_keeps_the_registers)
 {
-    uint64_t in[6] = {0x1111111111111111, 0x2222222222222222, 0x3333333333333333,
-                      0x4444444444444444, 0x5555555555555555, 0x6666666666666666};
-    uint64_t out[6] = {0};
+    uint64_t in[KEPT], out[KEPT] = {0};
 
+    for (unsigned i = 0; i < KEPT; i++)
+        in[i] = 0x0101010101010101u * (i + 1);
     start(entry_changes_registers, NULL);
     for (int i = 0; i < 3; i++) {
         in[i]++;
@@ -156,64 +185,69 @@ CP_TEST(a_switch_keeps_the_registers)
     stop();
 }
 
-static uint16_t x87_control(void)
+#if defined(__x86_64__)
+/* MXCSR, without the status flags, which belong to nobody, and above it the control word of the x87. */
+static uint64_t fp_modes(void)
 {
-    uint16_t control;
+    uint16_t x87;
 
-    __asm__ volatile("fnstcw %0" : "=m"(control));
-    return control;
+    __asm__ volatile("fnstcw %0" : "=m"(x87));
+    return (uint64_t)x87 << 32 | (__builtin_ia32_stmxcsr() & 0xffc0u);
 }
 
-static void set_x87_control(uint16_t control)
+static void set_fp_modes(uint64_t modes)
 {
-    __asm__ volatile("fldcw %0" : : "m"(control));
+    uint16_t x87 = (uint16_t)(modes >> 32);
+
+    __builtin_ia32_ldmxcsr((uint32_t)modes);
+    __asm__ volatile("fldcw %0" : : "m"(x87));
 }
 
-static uint32_t mxcsr_control(void)
+#define FP_DEFAULT 0x037f00001f80
+#define FP_DOWNWARD 0x027f00003f80     /* x87: doubles */
+#define FP_FLUSH_UPWARD 0x007f0000df80 /* denormals are 0; x87: floats */
+#elif defined(__aarch64__)
+static uint64_t fp_modes(void)
 {
-    return __builtin_ia32_stmxcsr() & 0xffc0u; /* without the status flags, which belong to nobody */
+    uint64_t modes;
+
+    __asm__ volatile("mrs %0, fpcr" : "=r"(modes));
+    return modes;
 }
 
-static void set_fp_modes(uint32_t mxcsr, uint16_t x87)
+static void set_fp_modes(uint64_t modes)
 {
-    __builtin_ia32_ldmxcsr(mxcsr);
-    set_x87_control(x87);
+    __asm__ volatile("msr fpcr, %0" : : "r"(modes));
 }
 
-#define MXCSR_DEFAULT 0x1f80u
-#define MXCSR_DOWNWARD 0x3f80u
-#define MXCSR_FLUSH_UPWARD 0xdf80u /* denormals are 0 */
-#define X87_DEFAULT 0x037f
-#define X87_DOUBLE 0x027f
-#define X87_SINGLE 0x007f
+#define FP_DEFAULT 0
+#define FP_DOWNWARD 0x800000
+#define FP_FLUSH_UPWARD 0x1400000
+#endif
 
 static void entry_changes_fp_modes(void *arg)
 {
     (void)arg;
     cp__fiber_arrive(&there.fiber, &here.fiber);
-    CHECK_EQ(mxcsr_control(), MXCSR_DOWNWARD); /* as whoever made it */
-    CHECK_EQ(x87_control(), X87_DOUBLE);
-    set_fp_modes(MXCSR_FLUSH_UPWARD, X87_SINGLE);
+    CHECK_EQ(fp_modes(), FP_DOWNWARD); /* as whoever made it */
+    set_fp_modes(FP_FLUSH_UPWARD);
     for (;;) {
         go_back();
-        CHECK_EQ(mxcsr_control(), MXCSR_FLUSH_UPWARD);
-        CHECK_EQ(x87_control(), X87_SINGLE);
+        CHECK_EQ(fp_modes(), FP_FLUSH_UPWARD);
     }
 }
 
 CP_TEST(a_switch_keeps_the_floating_point_modes)
 {
-    set_fp_modes(MXCSR_DOWNWARD, X87_DOUBLE);
+    set_fp_modes(FP_DOWNWARD);
     start(entry_changes_fp_modes, NULL);
-    set_fp_modes(MXCSR_DEFAULT, X87_DEFAULT);
+    set_fp_modes(FP_DEFAULT);
     for (int i = 0; i < 3; i++) {
         go_there();
-        CHECK_EQ(mxcsr_control(), MXCSR_DEFAULT);
-        CHECK_EQ(x87_control(), X87_DEFAULT);
+        CHECK_EQ(fp_modes(), FP_DEFAULT);
     }
     stop();
 }
-#endif
 
 /* ---- Unwinding ------------------------------------------------------------------------------- */
 
@@ -374,10 +408,9 @@ CP_TEST(a_suspended_context_names_who_suspended_it)
     stop();
 }
 
-#if defined(CP__CONTEXT_IS_ASSEMBLY) && defined(__x86_64__)
+#ifdef CP__CONTEXT_IS_ASSEMBLY
 /* ---- At every instruction of a switch -------------------------------------------------------- */
 
-#define TRAP_FLAG 0x100
 #define MAX_STEPS 200
 
 /* One instruction inside the switch, as the SIGTRAP handler saw it. */
@@ -393,45 +426,53 @@ static struct step *steps;
 static unsigned step_count;
 static bool is_inside;
 
+#ifdef __aarch64__
+#define ENTRY_SIZE 24
+#else
+#define ENTRY_SIZE 16
+#endif
+
 /* pc is in the assembly of the switch or of the entry. */
 static bool is_in_switch(uintptr_t pc)
 {
-    return pc >= (uintptr_t)cp__context_switch && pc < (uintptr_t)cp__context_entry + 16;
+    return pc >= (uintptr_t)cp__context_switch && pc < (uintptr_t)cp__context_entry + ENTRY_SIZE;
 }
 
-static void on_trap(int signo, siginfo_t *info, void *ucontext)
+static void note_step(void *ucontext, const struct cp__registers *regs)
 {
-    ucontext_t *uc = ucontext;
-    struct cp__registers regs = cp__registers_from_handler(uc);
     struct cp__stack bounds = {.lo = (uintptr_t)stack, .hi = (uintptr_t)stack + STACK_SIZE};
     struct step *step = &steps[step_count];
     unw_cursor_t cursor;
     unsigned flags;
 
-    (void)signo;
-    (void)info;
-    if (!is_in_switch(regs.pc)) {
-        if (is_inside) /* has just left it */
-            uc->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
-        is_inside = false;
-        return;
-    }
-    is_inside = true;
     if (step_count + 1 == MAX_STEPS)
         return;
     step_count++;
-    step->sp = regs.sp;
-    step->fp = regs.fp;
+    step->sp = regs->sp;
+    step->fp = regs->fp;
     unw_init_local2(&cursor, ucontext, UNW_INIT_SIGNAL_FRAME);
     walk(&step->walked, &cursor);
-    if (!is_on_stack(regs.sp))
-        bounds = (struct cp__stack){.lo = regs.sp, .hi = regs.sp + 4096}; /* enough for the caller */
-    step->depth = cp__unwind_from_handler(&regs, &bounds, step->frames, CP_MAX_FRAMES, &flags);
+    if (!is_on_stack(regs->sp))
+        bounds = (struct cp__stack){.lo = regs->sp, .hi = regs->sp + 4096}; /* enough for the caller */
+    step->depth = cp__unwind_from_handler(regs, &bounds, step->frames, CP_MAX_FRAMES, &flags);
 }
 
-static inline __attribute__((always_inline)) void step_from_here(void)
+static void on_trap(int signo, siginfo_t *info, void *ucontext)
 {
-    __asm__ volatile("pushfq; orq %0, (%%rsp); popfq" : : "i"(TRAP_FLAG) : "memory", "cc");
+    struct cp__registers regs = cp__registers_from_handler(ucontext);
+    bool was_inside = is_inside;
+
+    (void)signo;
+    (void)info;
+    if (!step_arrive(ucontext))
+        return;
+    is_inside = is_in_switch(regs.pc);
+    if (is_inside)
+        note_step(ucontext, &regs);
+    if (was_inside && !is_inside) /* has just left it */
+        step_off(ucontext);
+    else
+        step_on(ucontext);
 }
 
 static __attribute__((noinline)) void switch_there_stepping(void)
@@ -463,6 +504,7 @@ static void catch_traps(void)
     CHECK(alternate.ss_sp != NULL);
     CHECK_EQ(sigaltstack(&alternate, NULL), 0);
     CHECK_EQ(sigaction(SIGTRAP, &action, NULL), 0);
+    step_prepare();
     steps = calloc(MAX_STEPS, sizeof *steps);
     CHECK(steps != NULL);
 }
@@ -501,8 +543,10 @@ CP_TEST(every_step_unwinds)
         SKIP("a sanitizer's own code would be stepped through");
     catch_traps();
     start(entry_steps_back, NULL);
+#ifdef __x86_64__
     /* Where the outermost frame would have its return address if it had one. */
     *(uintptr_t *)(stack + STACK_SIZE - 16) = (uintptr_t)check_name_at;
+#endif
     for (int i = 0; i < 2; i++)
         switch_there_stepping();
     CHECKF(step_count > 80, "%u steps", step_count);

@@ -1,6 +1,7 @@
 /*
  * Running the calling thread one instruction at a time, with a SIGTRAP before each:
  *
+ *     step_prepare()      before, when all code has been loaded
  *     step_from_here()    in the thread: from here on
  *     step_to_here()      in the thread: up to here
  *     step_arrive(uc)     in the handler, first: false where there is nothing to look at
@@ -11,11 +12,10 @@
 #ifndef COUNTERPOINT_TESTS_STEP_H
 #define COUNTERPOINT_TESTS_STEP_H
 
-#include <errno.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -24,6 +24,10 @@
 #if defined(__x86_64__)
 #define STEP_IS_KNOWN 1
 #define STEP_TRAP_FLAG 0x100 /* of EFLAGS: raises SIGTRAP behind each instruction */
+
+static inline void step_prepare(void)
+{
+}
 
 static inline __attribute__((always_inline)) void step_from_here(void)
 {
@@ -45,7 +49,7 @@ static inline __attribute__((always_inline)) void step_to_here(void)
                      : "memory", "cc");
 }
 
-static bool step_arrive(ucontext_t *uc)
+static inline bool step_arrive(ucontext_t *uc)
 {
     (void)uc;
     return true;
@@ -86,6 +90,38 @@ static inline __attribute__((always_inline)) void step_to_here(void)
     __asm__ volatile("brk %0" : : "i"(STEP_TO) : "memory");
 }
 
+/* The code that can be written. It is made so object by object, because libunwind does not find the names of
+ * code of which only a part is. */
+static struct {
+    uintptr_t lo;
+    uintptr_t hi;
+} step_code[32];
+static unsigned step_code_count;
+
+static int step_open(struct dl_phdr_info *object, size_t info_size, void *arg)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    (void)info_size, (void)arg;
+    for (int i = 0; i < object->dlpi_phnum && step_code_count < 32; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        uintptr_t lo = (object->dlpi_addr + header->p_vaddr) & -page;
+        uintptr_t hi = (object->dlpi_addr + header->p_vaddr + header->p_memsz + page - 1) & -page;
+
+        if (header->p_type != PT_LOAD || (header->p_flags & PF_X) == 0 ||
+            mprotect((void *)lo, hi - lo, PROT_READ | PROT_WRITE | PROT_EXEC) != 0)
+            continue;
+        step_code[step_code_count].lo = lo;
+        step_code[step_code_count++].hi = hi;
+    }
+    return 0;
+}
+
+static inline void step_prepare(void)
+{
+    dl_iterate_phdr(step_open, NULL);
+}
+
 static void step_write(uint32_t *at, uint32_t instruction)
 {
     *at = instruction;
@@ -95,10 +131,12 @@ static void step_write(uint32_t *at, uint32_t instruction)
 /* False where nothing can be written. */
 static bool step_plant(uintptr_t pc)
 {
-    uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
     uint32_t *at = (uint32_t *)pc;
+    unsigned i = 0;
 
-    if (syscall(SYS_mprotect, pc & -size, size, PROT_READ | PROT_WRITE | PROT_EXEC) != 0)
+    while (i < step_code_count && (pc < step_code[i].lo || pc >= step_code[i].hi))
+        i++;
+    if (i == step_code_count)
         return false;
     step_planted[step_planted_count].at = at;
     step_planted[step_planted_count++].instruction = *at;
@@ -106,7 +144,7 @@ static bool step_plant(uintptr_t pc)
     return true;
 }
 
-static bool step_arrive(ucontext_t *uc)
+static inline bool step_arrive(ucontext_t *uc)
 {
     uint32_t instruction;
 
@@ -139,12 +177,11 @@ static bool step_is_call(uintptr_t pc)
 /* Through code that cannot be written, such as the kernel's, and through loops that wait for an exclusive
  * store, which a signal makes fail, it goes in one step: until it has returned. All such loops are functions
  * of their own. */
-static void step_on(ucontext_t *uc)
+static inline void step_on(ucontext_t *uc)
 {
     const mcontext_t *machine = &uc->uc_mcontext;
     uintptr_t pc = machine->pc, next = pc + 4;
     uint32_t in = *(const uint32_t *)pc;
-    int saved_errno = errno;
 
     if ((in & 0x7c000000) == 0x14000000) { /* b, bl */
         next = pc + (uintptr_t)step_offset(in, 0, 26);
@@ -160,7 +197,6 @@ static void step_on(ucontext_t *uc)
     }
     if (!step_plant(next))
         step_plant(step_is_call(pc) ? pc + 4 : cp__code_address_from_handler(machine->regs[30]));
-    errno = saved_errno;
 }
 
 static inline void step_off(ucontext_t *uc)
@@ -170,13 +206,16 @@ static inline void step_off(ucontext_t *uc)
 
 #else
 #define STEP_IS_KNOWN 0
+static inline void step_prepare(void)
+{
+}
 static inline void step_from_here(void)
 {
 }
 static inline void step_to_here(void)
 {
 }
-static bool step_arrive(ucontext_t *uc)
+static inline bool step_arrive(ucontext_t *uc)
 {
     (void)uc;
     return false;

@@ -406,6 +406,7 @@ static void step_target(const char *compiler, const char *options, const char *s
     if (!STEP_IS_KNOWN)
         SKIP("How this processor is made to run one instruction at a time, this test does not know.");
     load_target(compiler, options, symbol);
+    step_prepare();
     handle(SIGTRAP, on_trap);
     rounds = n;
     memset(&calls, 0, sizeof calls);
