@@ -324,20 +324,29 @@ CP_TEST(stacks_end_at_256_frames)
 
 /* ---- Hostile code ---------------------------------------------------------------------------- */
 
-#ifdef __x86_64__
-
 /* Runs for a while with whatever is in the frame pointer. */
 __attribute__((noinline)) static void spin_with_frame_pointer(uintptr_t fp)
 {
     for (int i = 0; i < 200; i++) {
         uint64_t n = 100000;
 
+#if defined(__x86_64__)
         __asm__ volatile("push %%rbp\n\tmov %1, %%rbp\n"
                          "1:\tdec %0\n\tjnz 1b\n\t"
                          "pop %%rbp"
                          : "+r"(n)
                          : "r"(fp)
                          : "cc", "memory");
+#elif defined(__aarch64__)
+        __asm__ volatile("str x29, [sp, #-16]!\n\tmov x29, %1\n"
+                         "1:\tsubs %0, %0, #1\n\tb.ne 1b\n\t"
+                         "ldr x29, [sp], #16"
+                         : "+r"(n)
+                         : "r"(fp)
+                         : "cc", "memory");
+#else
+#error "Say here how this processor runs with a frame pointer of fp."
+#endif
     }
 }
 
@@ -350,6 +359,7 @@ static void spin_once(void)
 __attribute__((noinline)) static void call_with_frame_pointer(uintptr_t fp)
 {
     for (int i = 0; i < 200; i++)
+#if defined(__x86_64__)
         __asm__ volatile("mov %%rsp, %%rbx\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
                          "push %%rbp\n\tpush %%rbp\n\tmov %0, %%rbp\n\t"
                          "call *%1\n\t"
@@ -358,6 +368,15 @@ __attribute__((noinline)) static void call_with_frame_pointer(uintptr_t fp)
                          : "r"(fp), "r"(spin_once)
                          : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc",
                            "memory");
+#elif defined(__aarch64__)
+        __asm__ volatile("str x29, [sp, #-16]!\n\tmov x29, %0\n\t"
+                         "blr %1\n\t"
+                         "ldr x29, [sp], #16"
+                         :
+                         : "r"(fp), "r"(spin_once)
+                         : "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12",
+                           "x13", "x14", "x15", "x16", "x17", "x18", "x30", "cc", "memory");
+#endif
 }
 
 static void body_garbage(struct worker *worker)
@@ -409,10 +428,14 @@ CP_TEST(a_frame_pointer_may_be_anything)
     CHECK(profile.seen[0].samples > (TEST_TSAN ? 0 : 100));
 }
 
-/* mov %edi,%eax; 1: dec %eax; jnz 1b; ret: the last bytes of a mapping, with nothing behind. */
+/* A loop of argument rounds: the last bytes of a mapping, with nothing behind. */
 static void body_at_the_edge(struct worker *worker)
 {
+#if defined(__x86_64__) /* mov %edi,%eax; 1: dec %eax; jnz 1b; ret */
     static const unsigned char code[] = {0x89, 0xf8, 0xff, 0xc8, 0x75, 0xfc, 0xc3};
+#elif defined(__aarch64__) /* 1: subs w0,w0,#1; b.ne 1b; ret */
+    static const uint32_t code[] = {0x71000400, 0x54ffffe1, 0xd65f03c0};
+#endif
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     void (*spin)(unsigned);
@@ -420,6 +443,7 @@ static void body_at_the_edge(struct worker *worker)
     (void)worker;
     CHECK(memory != MAP_FAILED);
     memcpy(memory + page - sizeof code, code, sizeof code);
+    __builtin___clear_cache(memory, memory + page);
     mprotect(memory, page, PROT_READ | PROT_EXEC);
     munmap(memory + page, page);
     *(void **)&spin = memory + page - sizeof code;
@@ -439,5 +463,3 @@ CP_TEST(code_may_end_where_its_mapping_does)
     stop_profile(&profile);
     CHECK(profile.seen[0].samples > (TEST_TSAN ? 0 : 100));
 }
-
-#endif

@@ -95,7 +95,7 @@ static inline __attribute__((always_inline)) void step_to_here(void)
 static struct {
     uintptr_t lo;
     uintptr_t hi;
-} step_code[32];
+} step_code[64];
 static unsigned step_code_count;
 
 static int step_open(struct dl_phdr_info *object, size_t info_size, void *arg)
@@ -103,7 +103,7 @@ static int step_open(struct dl_phdr_info *object, size_t info_size, void *arg)
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 
     (void)info_size, (void)arg;
-    for (int i = 0; i < object->dlpi_phnum && step_code_count < 32; i++) {
+    for (int i = 0; i < object->dlpi_phnum && step_code_count < 64; i++) {
         const ElfW(Phdr) *header = &object->dlpi_phdr[i];
         uintptr_t lo = (object->dlpi_addr + header->p_vaddr) & -page;
         uintptr_t hi = (object->dlpi_addr + header->p_vaddr + header->p_memsz + page - 1) & -page;
@@ -119,6 +119,7 @@ static int step_open(struct dl_phdr_info *object, size_t info_size, void *arg)
 
 static inline void step_prepare(void)
 {
+    step_code_count = 0;
     dl_iterate_phdr(step_open, NULL);
 }
 
