@@ -428,10 +428,15 @@ CP_TEST(ways_in)
     PIECE("stp x30, x19, [sp, #-32]!; bl .", LINK, SAME, 8);
     LOSES("stp x29, x30, [x0]; bl .");
     LOSES("stp x30, x29, [sp]; bl .");
+    LOSES("stp x29, x28, [sp, #-16]!; bl .");
     LOSES("str x30, [sp, #8]; bl . // what the register was used for");
     LOSES("mov x29, sp; bl . // there is no record");
     stack[SP_AT] = regs.fp;
     LOSES("mov x29, sp; bl . // only half a one");
+    stack[SP_AT] = 0;
+    stack[SP_AT + 1] = IN_LINK;
+    LOSES("mov x29, sp; bl . // the other half");
+    stack[SP_AT] = regs.fp;
     stack[SP_AT + 1] = IN_LINK;
     PIECE("mov x29, sp; bl .", LINK, SAME, 10);
     PIECE("str x19, [sp, #16]; mov x29, sp; bl .", LINK, SAME, 10);
@@ -445,6 +450,7 @@ CP_TEST(stack_pointers)
     struct cp__registers regs = make_stack();
 
     PIECE("sub sp, sp, #1, lsl #12; add sp, sp, #1, lsl #12; ret", LINK, SAME, 8);
+    PIECE("sub sp, sp, #1, lsl #12; add sp, sp, #4095; add sp, sp, #17; ret", LINK, SAME, 10);
     PIECE("add sp, sp, #16; cmp sp, #16; cmn sp, #1; tst x0, #7; ret", LINK, SAME, 10);
     PIECE("str x0, [sp, #-16]!; ldr x0, [sp], #16; ret", LINK, SAME, 8);
     PIECE("stp d8, d9, [sp, #-16]!; ldp q0, q1, [sp], #32; ret", LINK, SAME, 10);
@@ -453,6 +459,7 @@ CP_TEST(stack_pointers)
     PIECE("add sp, sp, x12; ret", LINK, SAME, 8);
     PIECE("and sp, x9, #-16; ret", LINK, SAME, 8);
     LOSES("sub sp, sp, x12; ldp x29, x30, [sp], #16; ret");
+    LOSES("add sp, sp, x12; add sp, sp, #16; ldp x29, x30, [sp]; ret");
     LOSES("and sp, x9, #-16; ldr x30, [sp], #16; ret");
     LOSES("mov sp, x9; ldr x30, [sp], #16; ret");
     LOSES("add wsp, wsp, #16; ldr x30, [sp], #16; ret");
@@ -496,6 +503,9 @@ CP_TEST(return_addresses_outside)
     regs.sp = (uintptr_t)&stack[WORDS - 2];
     PIECE("ldp x29, x30, [sp], #16; ret", WORDS - 1, WORDS - 2, WORDS);
     LOSES("ldp x29, x30, [sp, #8]; ret");
+    PIECE("ldr x30, [sp, #8]; ret", WORDS - 1, SAME, WORDS - 2);
+    regs.pc = (uintptr_t)(code_end - 8);
+    CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS] - 4, &caller)); /* half a word is none */
     LOSES("ldp x29, x30, [sp, #16]; ret");
     LOSES("ldp x29, x30, [sp, #-16]; ret");
     LOSES("add sp, sp, #32; ret");
