@@ -15,6 +15,7 @@
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -90,8 +91,9 @@ static inline __attribute__((always_inline)) void step_to_here(void)
     __asm__ volatile("brk %0" : : "i"(STEP_TO) : "memory");
 }
 
-/* The code that can be written. It is made so object by object, because libunwind does not find the names of
- * code of which only a part is. */
+/* The code that can be written: all but the kernel's, which would read the clock for ever where single steps
+ * take longer than the kernel's ticks. It is made so object by object, because libunwind does not find the
+ * names of code of which only a part is. */
 static struct {
     uintptr_t lo;
     uintptr_t hi;
@@ -103,6 +105,8 @@ static int step_open(struct dl_phdr_info *object, size_t info_size, void *arg)
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 
     (void)info_size, (void)arg;
+    if (object->dlpi_addr == getauxval(AT_SYSINFO_EHDR))
+        return 0;
     for (int i = 0; i < object->dlpi_phnum && step_code_count < 64; i++) {
         const ElfW(Phdr) *header = &object->dlpi_phdr[i];
         uintptr_t lo = (object->dlpi_addr + header->p_vaddr) & -page;
@@ -175,7 +179,7 @@ static bool step_is_call(uintptr_t pc)
     return (in & 0xfc000000) == 0x94000000 || (in & 0xfefff000) == 0xd63f0000; /* bl, blr */
 }
 
-/* Through code that cannot be written, such as the kernel's, and through loops that wait for an exclusive
+/* Through code that cannot be written, and through loops that wait for an exclusive
  * store, which a signal makes fail, it goes in one step: until it has returned. All such loops are functions
  * of their own. */
 static inline void step_on(ucontext_t *uc)

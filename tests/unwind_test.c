@@ -460,7 +460,7 @@ static void check_options(const char *compiler, const char *const *options)
         check_every_instruction(compiler, *options);
 }
 
-CP_TEST_TIMEOUT(every_instruction_of_gcc, 180)
+CP_TEST_TIMEOUT(every_instruction_of_gcc, 400)
 {
     skip_under_tsan();
     check_options(GCC, any_options);
@@ -488,8 +488,8 @@ static void check_share(const char *what, long count, double least, double most)
 CP_TEST_TIMEOUT(every_instruction_of_libraries, 180)
 {
     skip_under_tsan();
-    step_target(GCC, "-O2", "unwind_target_libraries", 4);
-    CHECK(sum(run.in_others) > 20000);
+    step_target(GCC, "-O2", "unwind_target_libraries", 2);
+    CHECK(sum(run.in_others) > 15000);
     check_own_code();
     if (!KNOWS_CODE)
         return;
