@@ -200,8 +200,8 @@ CP_TEST(every_combination_is_read_aright)
         start_profile(&profile, &made, 1);
         run_attached(&worker, body_a, &ns);
         stop_profile(&profile);
-        CHECKF(profile.stats[0].count >= ns && profile.stats[0].count < 100 * ns, "%u: %llu ns", bits,
-               (unsigned long long)profile.stats[0].count);
+        CHECKF(profile.stats[0].count >= ns / 100 * 98 && profile.stats[0].count < 100 * ns, "%u: %llu ns",
+               bits, (unsigned long long)profile.stats[0].count);
         CHECKF((double)profile.stats[0].samples <= periods_of(&profile, 0, 100000) + 1 &&
                    (!made.config.is_kernel_included ||
                     (double)profile.stats[0].samples >= 0.99 * periods_of(&profile, 0, 100000) - 1),
