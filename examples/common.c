@@ -94,7 +94,8 @@ void example_parse(struct example *e, int argc, char **argv)
 
 /* ---- Profiles -------------------------------------------------------------------------------- */
 
-/* Where the profile of one event of several goes: x.pb.gz becomes x.EVENT.pb.gz. */
+/* Where the profile of one event of several goes: x.pb.gz becomes x.EVENT.pb.gz. The event's slashes are no
+ * directories. */
 static char *path_for(const char *profile, const char *event)
 {
     const char *suffix = ".pb.gz";
@@ -104,6 +105,8 @@ static char *path_for(const char *profile, const char *event)
     char *path;
     if (asprintf(&path, "%.*s.%s%s", (int)stem, profile, event, profile + stem) < 0)
         abort();
+    for (char *slash = path + stem; (slash = strchr(slash, '/'));)
+        *slash = '_';
     return path;
 }
 
@@ -111,9 +114,10 @@ static char *path_for(const char *profile, const char *event)
 static size_t make_options(const struct example *e, struct cp_profiling_option *options, size_t max)
 {
     char *list = strdup(e->events ? e->events : "timer");
-    bool several = strchr(list, ',');
+    char *event = cp_event_next(&list);
+    bool several = list;
     size_t n = 0;
-    for (char *event = strtok(list, ","); event && n < max; event = strtok(NULL, ",")) {
+    for (; event && n < max; event = cp_event_next(&list)) {
         struct cp_event_spec spec;
         bool timer = cp_event_parse(event, &spec, NULL) == 0 && spec.event == CP_CPUPROF_OS_TIMER;
         const char *path = several ? path_for(e->profile, event) : e->profile;

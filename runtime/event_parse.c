@@ -335,3 +335,28 @@ int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error
         *spec = found;
     return result;
 }
+
+/* Where a name ends: at the next comma, past the second slash of a PMU's terms. An address has one slash. */
+static char *end_of_name(char *name)
+{
+    char *end = name + strcspn(name, ",/");
+
+    if (*end == '/' && after(name, "mem:") == NULL) {
+        end++;
+        end += strcspn(end, "/");
+    }
+    return end + strcspn(end, ",");
+}
+
+char *cp_event_next(char **list)
+{
+    char *name = *list;
+    char *end;
+
+    if (name == NULL)
+        return NULL;
+    end = end_of_name(name);
+    *list = *end == ',' ? end + 1 : NULL;
+    *end = '\0';
+    return name;
+}

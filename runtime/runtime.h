@@ -138,6 +138,14 @@ struct cp_event_spec {
  */
 int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err);
 
+/*
+ * The next name of a list with commas between, such as a flag's value: the name, which ends where its comma
+ * was, with *list moved past it; NULL, and *list NULL, at the end. A comma between the slashes of
+ * "cpu/event=0x3c,inv/" separates terms, not events. Names may be "", which cp_event_parse() refuses. Like
+ * strsep(3), it writes into the list.
+ */
+char *cp_event_next(char **list);
+
 /* What there is to sample by, as a list shows it; the strings are valid during the call only. */
 struct cp_event_info {
     const char *name;  /* as cp_event_parse() takes it */

@@ -1,5 +1,8 @@
 /* The grammar of event names: every form that needs no PMU, suffixes, what is refused, and lists of names. */
+#include <sys/stat.h>
+
 #include "event_tools.h"
+#include "refuse.h"
 
 /* ---- Raw events ------------------------------------------------------------------------------ */
 
@@ -39,16 +42,19 @@ CP_TEST(raw_events)
 
 static void refuse_unknown(const char *name, const char *shown)
 {
+    struct cp_event_spec spec;
+    struct cp_error err = {0};
     char quoted[64];
 
     snprintf(quoted, sizeof quoted, "There is no event named \"%s\"", shown);
     refuse_name(name, -EINVAL, quoted);
+    CHECK_EQ(cp_event_parse(name, &spec, &err), -EINVAL);
     for (enum cp_cpu_event event = 0; event < CP_CPUPROF_NAMED; event++) { /* what to use instead */
         if (event != CP_CPUPROF_HW_RAW)
-            refuse_name(name, -EINVAL, cp_event_name(event));
+            CHECK_CONTAINS(err.message, cp_event_name(event));
     }
-    refuse_name(name, -EINVAL, "rHEX");
-    refuse_name(name, -EINVAL, "counterpoint events");
+    CHECK_CONTAINS(err.message, "rHEX");
+    CHECK_CONTAINS(err.message, "counterpoint events");
 }
 
 CP_TEST(names_of_nothing)
@@ -426,4 +432,211 @@ CP_TEST(watchpoints_that_are_refused)
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
         refuse_name(bad[i].name, -EINVAL, bad[i].said);
+}
+
+/* ---- Tracepoints ----------------------------------------------------------------------------- */
+
+static void write_id(const char *system, const char *name, const char *text)
+{
+    char path[512];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/tracefs/events/%s/%s", test_dir(), system, name);
+    free(test_command(NULL, "mkdir -p %s", path));
+    strcat(path, "/id");
+    file = fopen(path, "w");
+    CHECKF(file != NULL, "%s", path);
+    fputs(text, file);
+    CHECK_EQ(fclose(file), 0);
+}
+
+static int find(const char *const *tracefs, const char *name, struct cp_event_spec *spec, const char **suffix,
+                struct cp_error *err)
+{
+    *spec = (struct cp_event_spec){.event = CP_CPUPROF_NAMED};
+    return cp__event_find_tracepoint(tracefs, name, spec, suffix, err);
+}
+
+CP_TEST(tracepoints)
+{
+    char good[512], empty[512];
+    const char *const one[] = {good, NULL};
+    const char *const second[] = {empty, good, NULL};
+    struct cp_event_spec spec;
+    const char *suffix;
+
+    snprintf(good, sizeof good, "%s/tracefs", test_dir());
+    snprintf(empty, sizeof empty, "%s/empty", test_dir());
+    write_id("sched", "sched_switch", "316\n");
+    write_id("timer", "hrtimer_start", "77\n");
+    CHECK_EQ(find(one, "sched:sched_switch", &spec, &suffix, NULL), 0);
+    CHECK_STR(spec.name, "tracepoint:sched:sched_switch");
+    CHECK_EQ(spec.event, CP_CPUPROF_NAMED);
+    CHECK_EQ(spec.kind, CP_EVENT_TRACEPOINT);
+    CHECK_EQ(spec.encoding.type, PERF_TYPE_TRACEPOINT);
+    CHECK_EQ(spec.encoding.config, 316);
+    CHECK_EQ(spec.preset_period, 1);
+    CHECK(suffix == NULL);
+    CHECK_EQ(find(second, "timer:hrtimer_start:k", &spec, &suffix, NULL), 0);
+    CHECK_EQ(spec.encoding.config, 77);
+    CHECK_STR(suffix, "k");
+}
+
+CP_TEST(tracepoints_that_are_refused)
+{
+    static const struct {
+        const char *name;
+        int code;
+        const char *said;
+    } bad[] = {
+        {"sched:none", -ENOENT, "no tracepoint sched:none"},
+        {"none:none", -ENOENT, "no tracepoint none:none"},
+        {"broken:broken", -ENOENT, "no tracepoint"},
+        {"sched", -EINVAL, "cannot be read"},
+        {"sched:", -EINVAL, "cannot be read"},
+        {":x", -EINVAL, "cannot be read"},
+        {"../events/sched:sched_switch", -EINVAL, "cannot be read"},
+        {"..:sched", -EINVAL, "cannot be read"},
+        {"sched:sched switch", -EINVAL, "cannot be read"},
+        {"", -EINVAL, "cannot be read"},
+    };
+    char good[512], empty[512];
+    const char *const one[] = {good, NULL};
+    const char *const none[] = {empty, "/no/such", NULL};
+    struct cp_event_spec spec;
+    struct cp_error err = {0};
+    const char *suffix;
+
+    snprintf(good, sizeof good, "%s/tracefs", test_dir());
+    snprintf(empty, sizeof empty, "%s/empty", test_dir());
+    free(test_command(NULL, "mkdir %s", empty));
+    write_id("sched", "sched_switch", "316\n");
+    write_id("broken", "broken", "\n");
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        int result = find(one, bad[i].name, &spec, &suffix, &err);
+
+        CHECKF(result == bad[i].code, "%s: %d", bad[i].name, result);
+        check_message(&err);
+        CHECK_CONTAINS(err.message, bad[i].said);
+    }
+    CHECK_EQ(find(none, "sched:sched_switch", &spec, &suffix, &err), -ENODEV);
+    check_message(&err);
+    CHECK_CONTAINS(err.message, "mount -t tracefs");
+    CHECK_CONTAINS(err.message, empty);
+}
+
+/* Whom the kernel's directory is closed to is told how it is opened. */
+CP_TEST(tracepoints_that_may_not_be_read)
+{
+    char closed[512];
+    const char *const one[] = {closed, NULL};
+    struct cp_event_spec spec;
+    struct cp_error err = {0};
+    const char *suffix;
+
+    snprintf(closed, sizeof closed, "%s/tracefs", test_dir());
+    write_id("sched", "sched_switch", "316\n");
+    CHECK_EQ(chmod(closed, 0700), 0);
+    CHECK_EQ(chmod(test_dir(), 0755), 0);
+    become_nobody();
+    CHECK_EQ(find(one, "sched:sched_switch", &spec, &suffix, &err), -EACCES);
+    check_message(&err);
+    CHECK_CONTAINS(err.message, "remount,mode=755");
+}
+
+/* ---- Lists ----------------------------------------------------------------------------------- */
+
+CP_TEST(lists_of_names)
+{
+    static const struct {
+        const char *list;
+        const char *names[5]; /* NULL: the end */
+    } lists[] = {
+        {"cycles", {"cycles"}},
+        {"cycles,r1c2:u,timer", {"cycles", "r1c2:u", "timer"}},
+        {"cpu/event=0x3c,inv/,timer", {"cpu/event=0x3c,inv/", "timer"}},
+        {"timer,cpu/event=0x3c,inv/u,cpu/a,b/", {"timer", "cpu/event=0x3c,inv/u", "cpu/a,b/"}},
+        {"mem:0x1000/8:w,cycles", {"mem:0x1000/8:w", "cycles"}},
+        {"mem:0x1000/8:w,mem:0x1000/4,cpu/a,b/", {"mem:0x1000/8:w", "mem:0x1000/4", "cpu/a,b/"}},
+        {"cpu/a,b", {"cpu/a,b"}}, /* an error, but one */
+        {"", {""}},
+        {",", {"", ""}},
+        {"cycles,", {"cycles", ""}},
+        {"cycles,,timer", {"cycles", "", "timer"}},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+        char text[128];
+        char *rest = text;
+        size_t n = 0;
+
+        snprintf(text, sizeof text, "%s", lists[i].list);
+        for (char *name; (name = cp_event_next(&rest)) != NULL; n++)
+            CHECK_STR(name, lists[i].names[n]);
+        CHECK(rest == NULL && lists[i].names[n] == NULL);
+        CHECK(cp_event_next(&rest) == NULL);
+    }
+}
+
+/* ---- Anything -------------------------------------------------------------------------------- */
+
+/* What names are made of, and what they are not. */
+static const char *const tokens[] = {"cycles",    "taskClock",
+                                     "r",         "1c2",
+                                     "LLC",       "-",
+                                     "load",      "misses",
+                                     "mem:",      "0x",
+                                     "1000",      "/",
+                                     "8",         ":",
+                                     "w",         "rw",
+                                     "x",         "u",
+                                     "k",         "h",
+                                     "p",         "pp",
+                                     "G",         "tracepoint:",
+                                     "sched",     "sched_switch",
+                                     "pfm:",      "INST_RETIRED",
+                                     "ANY_P",     "c=1",
+                                     "precise=2", "::",
+                                     "cpu",       "msr",
+                                     "tsc",       "event=",
+                                     "config=",   "software",
+                                     ",",         "=",
+                                     "?",         ".",
+                                     "..",        " ",
+                                     "\n",        "%s",
+                                     "\xff",      "99999999999999999999",
+                                     "clx",       "timer",
+                                     "L1-dcache", "speculative-read"};
+
+/* Whatever comes, the answer is an event whose name stands for it, or an error in words. */
+CP_TEST(any_name)
+{
+    uint64_t state = 0x2545f4914f6cdd1d;
+    unsigned events = 0;
+
+    for (int i = 0; i < 20000 / TEST_SLOWDOWN; i++) {
+        char name[256] = "";
+        struct cp_event_spec spec = {.event = CP_CPUPROF_NAMED};
+        struct cp_error err = {0};
+        int result;
+
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        for (unsigned n = 1 + (state >> 60) % 8, bits = (unsigned)(state >> 20); n > 0;
+             n--, bits = bits * 69069 + 1)
+            strcat(name, tokens[(bits >> 16) % ARRAY_SIZE(tokens)]);
+        result = cp_event_parse(name, &spec, &err);
+        if (result < 0) {
+            CHECK_EQ(err.code, result);
+            check_message(&err);
+            continue;
+        }
+        events++;
+        CHECKF(memchr(spec.name, '\0', sizeof spec.name) != NULL && spec.name[0] != '\0', "%s", name);
+        CHECK_STR(parse(spec.name).name, spec.name);
+        CHECK(memcmp(&(struct cp_event_encoding){.type = 0}, &spec.encoding, sizeof spec.encoding) == 0 ||
+              spec.event == CP_CPUPROF_NAMED);
+        CHECK(cp__event(spec.event, &spec.encoding)->kind == spec.kind);
+    }
+    printf("%u of them are events\n", events);
+    CHECK(events > 100);
 }
