@@ -111,8 +111,8 @@ static bool is_sampling(const char *part)
 static bool is_kept(const char *part, size_t n)
 {
     return strncmp(part, "u=", 2) != 0 && strncmp(part, "k=", 2) != 0 && strncmp(part, "h=", 2) != 0 &&
-           strncmp(part, "precise=", strlen("precise=")) != 0 && !is_sampling(part) &&
-           (n < 2 || strncmp(part + n - 2, "=0", 2) != 0);
+           (n != 1 || strchr("ukh", part[0]) == NULL) && strncmp(part, "precise=", strlen("precise=")) != 0 &&
+           !is_sampling(part) && (n < 2 || strncmp(part + n - 2, "=0", 2) != 0);
 }
 
 /* The full name without what is not said: one for each way to write an event. False where it is too long. */
@@ -147,10 +147,13 @@ static bool is_same(const struct perf_event_attr *a, const struct perf_event_att
 /*
  * Makes base the name that stands for the answer. What libpfm4 fills in by itself it does not always spell,
  * or encode, as where it is given (skl::OFFCORE_RESPONSE_0, the threshold of skl::MEM_TRANS_RETIRED), so it
- * is asked for what it said, and that counts. False where base is too long. Under the lock.
+ * is asked for what it said, and that counts; unless it does not take its own words
+ * (skl::OFFCORE_RESPONSE_0:SNP_NONE), then those of the question stay. False where base is too long. Under
+ * the lock.
  */
-static bool settle(struct answer *answer, char *base)
+static bool settle(const char *name, struct answer *answer, char *base)
 {
+    char asked[512];
     struct answer again;
     bool fits = shorten(answer->full, base);
 
@@ -161,6 +164,10 @@ static bool settle(struct answer *answer, char *base)
         answer->attr.config1 = again.attr.config1;
         answer->attr.config2 = again.attr.config2;
         fits = shorten(again.full, base);
+    } else {
+        snprintf(asked, sizeof asked, "%.*s%s", (int)(event_part(answer->full) - answer->full), answer->full,
+                 event_part(name));
+        fits = shorten(asked, base);
     }
     free(again.full);
     return fits;
@@ -267,7 +274,7 @@ static int find(const char *name, struct cp_event_spec *spec, struct cp_error *e
                       "The event \"%.60s\" has a modifier that says how to sample, not what. Leave it off; "
                       "the period is given beside the event's name.",
                       name);
-    } else if (!settle(&answer, base)) {
+    } else if (!settle(name, &answer, base)) {
         result =
             cp__error(err, -ENAMETOOLONG,
                       "The event \"%.40s...\" has a name of more than %zu characters. Give its numbers: type "
