@@ -7,23 +7,11 @@
 #include <unistd.h>
 
 #include "event.h"
-
-/* Whom to tell, and whether that is enough already. */
-struct list {
-    cp_event_list_fn *fn;
-    void *context;
-    int result;
-};
-
-static void tell(struct list *list, const struct cp_event_info *info)
-{
-    if (list->result == 0)
-        list->result = list->fn(list->context, info);
-}
+#include "event_list.h"
 
 /* Calls each for a directory's entries, in order, but not for hidden ones. */
-static void for_each(struct list *list, const char *path,
-                     void (*each)(struct list *list, const char *path, const char *name))
+static void for_each(struct cp__event_list *list, const char *path,
+                     void (*each)(struct cp__event_list *list, const char *path, const char *name))
 {
     struct dirent **entries;
     int n = scandir(path, &entries, NULL, alphasort);
@@ -54,32 +42,33 @@ static const char *last_part(const char *path)
 
 /* ---- Tables ---------------------------------------------------------------------------------- */
 
-static void list_rows(struct list *list, const char *group, size_t from, size_t to, enum cp_event_kind kind)
+static void list_rows(struct cp__event_list *list, const char *group, size_t from, size_t to,
+                      enum cp_event_kind kind)
 {
     const struct cp__event *row;
 
     for (size_t i = from; i < to && (row = cp__event_row(i)) != NULL; i++) {
         /* raw is none until it has a number */
         if (i != CP_CPUPROF_HW_RAW && (row->kind == kind || to <= CP_CPUPROF_NAMED))
-            tell(list, &(struct cp_event_info){.name = row->name,
-                                               .alias = row->alias,
-                                               .group = group,
-                                               .description = row->description});
+            cp__event_list_tell(list, &(struct cp_event_info){.name = row->name,
+                                                              .alias = row->alias,
+                                                              .group = group,
+                                                              .description = row->description});
     }
 }
 
-static void list_caches(struct list *list)
+static void list_caches(struct cp__event_list *list)
 {
     struct cp__cache_event event;
 
     for (size_t i = 0; cp__cache_event(i, &event); i++)
-        tell(list, &(struct cp_event_info){.name = event.name, .group = "cache"});
+        cp__event_list_tell(list, &(struct cp_event_info){.name = event.name, .group = "cache"});
 }
 
 /* ---- PMUs ------------------------------------------------------------------------------------ */
 
 /* "EVENT.unit" and its like say more about EVENT. Those that want a parameter are none without it. */
-static void list_pmu_event(struct list *list, const char *path, const char *event)
+static void list_pmu_event(struct cp__event_list *list, const char *path, const char *event)
 {
     const char *pmu = path + strlen(cp__pmus) + 1;
     int length = (int)strcspn(pmu, "/");
@@ -89,11 +78,12 @@ static void list_pmu_event(struct list *list, const char *path, const char *even
     snprintf(group, sizeof group, "%.*s", length, pmu);
     snprintf(name, sizeof name, "%s/%s/", group, event);
     if (strchr(event, '.') == NULL && cp_event_parse(name, &spec, NULL) == 0)
-        tell(list, &(struct cp_event_info){.name = name,
-                                           .group = has_file(cp__pmus, group, "cpumask") ? "uncore" : group});
+        cp__event_list_tell(
+            list, &(struct cp_event_info){.name = name,
+                                          .group = has_file(cp__pmus, group, "cpumask") ? "uncore" : group});
 }
 
-static void list_pmu(struct list *list, const char *path, const char *pmu)
+static void list_pmu(struct cp__event_list *list, const char *path, const char *pmu)
 {
     char events[PATH_MAX];
 
@@ -101,14 +91,14 @@ static void list_pmu(struct list *list, const char *path, const char *pmu)
     for_each(list, events, list_pmu_event);
 }
 
-static void list_thread_pmu(struct list *list, const char *path, const char *pmu)
+static void list_thread_pmu(struct cp__event_list *list, const char *path, const char *pmu)
 {
     if (!has_file(path, pmu, "cpumask"))
         list_pmu(list, path, pmu);
 }
 
 /* These count for the whole machine. */
-static void list_uncore_pmu(struct list *list, const char *path, const char *pmu)
+static void list_uncore_pmu(struct cp__event_list *list, const char *path, const char *pmu)
 {
     if (has_file(path, pmu, "cpumask"))
         list_pmu(list, path, pmu);
@@ -116,17 +106,18 @@ static void list_uncore_pmu(struct list *list, const char *path, const char *pmu
 
 /* ---- Tracepoints ----------------------------------------------------------------------------- */
 
-static void list_tracepoint(struct list *list, const char *path, const char *event)
+static void list_tracepoint(struct cp__event_list *list, const char *path, const char *event)
 {
     char name[sizeof((struct cp_event_spec *)NULL)->name];
     int n = snprintf(name, sizeof name, "tracepoint:%s:%s", last_part(path), event);
 
     if (n < (int)sizeof name && has_file(path, event, "id"))
-        tell(list, &(struct cp_event_info){
-                       .name = name, .alias = name + strlen("tracepoint:"), .group = "tracepoints"});
+        cp__event_list_tell(list, &(struct cp_event_info){.name = name,
+                                                          .alias = name + strlen("tracepoint:"),
+                                                          .group = "tracepoints"});
 }
 
-static void list_system(struct list *list, const char *path, const char *system)
+static void list_system(struct cp__event_list *list, const char *path, const char *system)
 {
     char events[PATH_MAX];
 
@@ -134,7 +125,7 @@ static void list_system(struct list *list, const char *path, const char *system)
     for_each(list, events, list_tracepoint);
 }
 
-static void list_tracepoints(struct list *list)
+static void list_tracepoints(struct cp__event_list *list)
 {
     char path[PATH_MAX];
 
@@ -149,13 +140,14 @@ static void list_tracepoints(struct list *list)
 
 int cp_event_list(cp_event_list_fn *fn, void *context)
 {
-    struct list list = {.fn = fn, .context = context};
+    struct cp__event_list list = {.fn = fn, .context = context};
 
     list_rows(&list, "presets", 0, CP_CPUPROF_NAMED, CP_EVENT_TIMER);
     list_rows(&list, "software", CP_CPUPROF_NAMED + 1, SIZE_MAX, CP_EVENT_SOFTWARE);
     list_rows(&list, "hardware", CP_CPUPROF_NAMED + 1, SIZE_MAX, CP_EVENT_HARDWARE);
     list_caches(&list);
     for_each(&list, cp__pmus, list_thread_pmu);
+    cp__event_list_pfm(&list);
     for_each(&list, cp__pmus, list_uncore_pmu);
     list_tracepoints(&list);
     return list.result;

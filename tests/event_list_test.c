@@ -152,6 +152,29 @@ CP_TEST(the_kernels_names_are_all_there)
     forget(list);
 }
 
+/* libpfm4 can be told what processor to speak of; what it has for that one is in its manual. */
+CP_TEST(libpfm4s_names_are_there)
+{
+#if defined(__aarch64__)
+    const char *pmu = "arm_ac57", *names[] = {"CPU_CYCLES", "INST_RETIRED", "L1D_CACHE_REFILL", NULL};
+#else
+    const char *pmu = "skl", *names[] = {"MEM_LOAD_RETIRED:L3_MISS", "INST_RETIRED:ANY_P",
+                                         "BR_MISP_RETIRED:CONDITIONAL", NULL};
+#endif
+    struct list *list;
+
+    setenv("LIBPFM_FORCE_PMU", pmu, 1);
+    list = list_events();
+    printf("%zu of %s\n", count(list, pmu), pmu);
+    CHECK(count(list, pmu) > 50);
+    for (int i = 0; names[i] != NULL; i++)
+        CHECKF(has(list, names[i]), "%s", names[i]);
+    for (size_t i = 0; i < list->n; i++)
+        check_name(list->names[i]);
+    CHECK_EQ(count(list, "presets"), 12); /* and the others */
+    forget(list);
+}
+
 /* A test of its own mount namespace: tracefs is often not mounted where tests run. */
 CP_TEST(tracepoints_are_listed_where_tracefs_is)
 {
