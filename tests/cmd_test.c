@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__aarch64__)
+#define IS_ARM64 1
+#else
+#define IS_ARM64 0
+#endif
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- Running it ------------------------------------------------------------------------------ */
@@ -398,6 +403,29 @@ CP_TEST(json_agrees_with_the_text)
     check_agreement("presets", 12);
     check_agreement("software", 5);
     check_agreement("\"*Faults*\"", 4);
+}
+
+/* libpfm4 can be told what processor to speak of; that one has hundreds of events. */
+CP_TEST(a_long_group_is_one_line)
+{
+    const char *pmu = IS_ARM64 ? "arm_n1" : "skl";
+    char *text, *row, start[32];
+
+    setenv("LIBPFM_FORCE_PMU", pmu, 1);
+    text = run(NULL, "events");
+    check_lines(text);
+    snprintf(start, sizeof start, "\n%s ", pmu);
+    row = strstr(text, start);
+    CHECKF(row != NULL && strtol(row + strlen(start), &row, 10) > 60, "%s", text);
+    CHECK(strncmp(row, " events  ", 9) == 0);
+    free(text);
+    text = run(NULL, "events '*CYCLES*'");
+    check_lines(text);
+    CHECK_CONTAINS(text, IS_ARM64 ? "\n  CPU_CYCLES " : "\n  UNHALTED_CORE_CYCLES ");
+    free(text);
+    text = query("", "[.groups[] | select(.listed | not) | .name] | join(\" \")");
+    CHECK_CONTAINS(text, pmu);
+    free(text);
 }
 
 CP_TEST(json_tells_what_is_not_listed)

@@ -8,8 +8,8 @@
 
 #include "commands.h"
 
-/* More events than this of one group are not listed unless they are asked for; nor are so many tracepoints
- * tried, since letting go of one takes the kernel tens of milliseconds. */
+/* More events than this of one group are not listed unless they are asked for; and so many tracepoints are
+ * not tried, since letting go of one takes the kernel tens of milliseconds. */
 #define MANY 40
 
 static const char help[] =
@@ -31,15 +31,16 @@ static const char help[] =
     "            processor's own number; mem:0x601040/8:w, a watchpoint; cycles:k.\n"
     "\n"
     "  --json    prints an object: groups, an array of objects (name, events: how\n"
-    "            many, listed); events, those of the groups that are listed;\n"
-    "            no_tracepoints, why there are none, or null. With NAME it is one\n"
-    "            event. An event has: name, alias (perf's name, or null), group, kind\n"
-    "            (timer, clock, software, hardware, tracepoint, watchpoint),\n"
-    "            description, period (preset, or null), period_unit (ns or events),\n"
-    "            modes (what would count: user, kernel, hypervisor), works (null: not\n"
-    "            tried) and, where it does not work, reason and message. With NAME\n"
-    "            also perf, precise_ip and encoding (type, config, config1, config2,\n"
-    "            bp_type), null for the timer. Numbers of 64 bits are strings.\n"
+    "            many there are, works: how many do, or null, listed: whether they\n"
+    "            are); events, those of the groups that are listed; no_tracepoints,\n"
+    "            why there are none, or null. With NAME it is one event. An event\n"
+    "            has: name, alias (perf's name, or null), group, kind (timer, clock,\n"
+    "            software, hardware, tracepoint, watchpoint), description, period\n"
+    "            (preset, or null), period_unit (ns or events), modes (what would\n"
+    "            count: user, kernel, hypervisor), works (null: not tried) and, where\n"
+    "            it does not work, reason and message. With NAME also perf,\n"
+    "            precise_ip and encoding (type, config, config1, config2, bp_type),\n"
+    "            null for the timer. Numbers of 64 bits are strings.\n"
     "\n"
     "Exit status: 0 listed, or the event works; 1 the event does not work here; 2 no\n"
     "such event, or bad usage; 3 the output could not be written.\n";
@@ -200,6 +201,18 @@ static bool is_one_refusal(const struct event *events, size_t n)
     return true;
 }
 
+int group_working(const struct event_group *group)
+{
+    int working = 0;
+
+    for (size_t i = 0; i < group->n; i++) {
+        if (group->events[i].state == EVENT_UNTRIED)
+            return -1;
+        working += group->events[i].state == EVENT_WORKS;
+    }
+    return working;
+}
+
 static void try_group(struct event *events, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -211,16 +224,13 @@ static void try_group(struct event *events, size_t n)
 /* The presets are what one looks for first: they are always listed. */
 static struct event_group make_group(struct event *events, size_t n, bool is_asked_for)
 {
-    struct event_group group = {.events = events, .n = n, .form = GROUP_LISTED};
+    bool is_listed = is_asked_for || strcmp(events[0].group, "presets") == 0;
 
-    if (!is_asked_for && n > MANY) {
-        group.form = GROUP_UNTRIED;
-        return group;
-    }
     try_group(events, n);
-    if (!is_asked_for && strcmp(events[0].group, "presets") != 0 && is_one_refusal(events, n))
-        group.form = GROUP_REFUSED;
-    return group;
+    return (struct event_group){.events = events,
+                                .n = n,
+                                .is_long = !is_listed && n > MANY,
+                                .is_refused = !is_listed && is_one_refusal(events, n)};
 }
 
 /* Tracepoints are the one group that a user may be kept from seeing. */

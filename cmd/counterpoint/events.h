@@ -21,23 +21,21 @@ struct event {
     struct cp_error error;
 };
 
-enum group_form {
-    GROUP_LISTED,
-    GROUP_REFUSED, /* every event of it, for one reason, and nobody asked for them */
-    GROUP_UNTRIED, /* too many to list where nobody asked for them */
-};
-
 /* Events of one heading, which stand together. */
 struct event_group {
     const struct event *events;
     size_t n;
-    enum group_form form;
+    /* where nobody asked for just these: */
+    bool is_long;    /* too many to list */
+    bool is_refused; /* all of them, for one reason */
 };
 
 /* What an event is, in words. */
 const char *event_kind(const struct event *event);
 bool event_is_timed(const struct event *event); /* its period is in ns */
 bool event_is_user_only(const struct event *event);
+/* How many of a group work; -1: they were not tried. */
+int group_working(const struct event_group *group);
 /* Why it is refused, in a phrase. */
 const char *event_reason(const struct event *event);
 

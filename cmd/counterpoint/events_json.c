@@ -74,6 +74,17 @@ static void print_event(const struct event *event)
     }
 }
 
+static void print_working(const struct event_group *group)
+{
+    int working = group_working(group);
+
+    printf(", \"events\": %zu, \"works\": ", group->n);
+    if (working < 0)
+        fputs("null", stdout);
+    else
+        printf("%d", working);
+}
+
 void print_list_json(const struct event_group *groups, size_t n, const char *missing)
 {
     const char *comma = "";
@@ -82,12 +93,12 @@ void print_list_json(const struct event_group *groups, size_t n, const char *mis
     for (size_t i = 0; i < n; i++) {
         printf("%s\n  {\"name\": ", i > 0 ? "," : "");
         print_string(groups[i].events[0].group);
-        printf(", \"events\": %zu, \"listed\": %s}", groups[i].n,
-               groups[i].form != GROUP_UNTRIED ? "true" : "false");
+        print_working(&groups[i]);
+        printf(", \"listed\": %s}", groups[i].is_long ? "false" : "true");
     }
     fputs("],\n \"events\": [", stdout);
     for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; groups[i].form != GROUP_UNTRIED && k < groups[i].n; k++) {
+        for (size_t k = 0; !groups[i].is_long && k < groups[i].n; k++) {
             printf("%s\n  ", comma);
             print_event(&groups[i].events[k]);
             putchar('}');

@@ -68,13 +68,18 @@ static void print_wrapped(const char *text, size_t column, size_t indent)
 #define PERIOD 9
 #define MIDDLE (1 + KIND + 1 + PERIOD + 2)
 
+static bool is_listed(const struct event_group *group)
+{
+    return !group->is_long && !group->is_refused;
+}
+
 /* So wide that all names fit, or else so that all states do; longer names get a line of their own. */
 static int name_width(const struct event_group *groups, size_t n)
 {
     size_t name = 0, state = 0, width;
 
     for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < groups[i].n && groups[i].form == GROUP_LISTED; k++) {
+        for (size_t k = 0; k < groups[i].n && is_listed(&groups[i]); k++) {
             const struct event *event = &groups[i].events[k];
 
             name = strlen(event->name) > name ? strlen(event->name) : name;
@@ -99,19 +104,33 @@ static void print_row(const struct event *event, int width)
     print_columns(event_kind(event), period_of(event).text, state_of(event));
 }
 
+/* A group in one line. */
+static void print_summary(const struct event_group *group, int width)
+{
+    int working = group_working(group);
+    char many[24], state[24];
+
+    snprintf(many, sizeof many, "%zu event%s", group->n, group->n == 1 ? "" : "s");
+    snprintf(state, sizeof state, "%d of them work", working);
+    printf("%-*s %-*s  %s\n", INDENT + width, group->events[0].group, KIND + 1 + PERIOD, many,
+           group->is_refused || working < 0 ? state_of(&group->events[0]) : state);
+}
+
 static void print_group(const struct event_group *group, int width)
 {
-    char many[24];
-
-    if (group->form == GROUP_LISTED) {
-        printf("%s\n", group->events[0].group);
-        for (size_t i = 0; i < group->n; i++)
-            print_row(&group->events[i], width);
+    if (!is_listed(group)) {
+        print_summary(group, width);
         return;
     }
-    snprintf(many, sizeof many, "%zu event%s", group->n, group->n == 1 ? "" : "s");
-    printf("%-*s %-*s  %s\n", INDENT + width, group->events[0].group, KIND + 1 + PERIOD, many,
-           state_of(&group->events[0]));
+    printf("%s\n", group->events[0].group);
+    for (size_t i = 0; i < group->n; i++)
+        print_row(&group->events[i], width);
+}
+
+/* Reasons in a list that names only a number of those that work are of no interest. */
+static bool has_reason(const struct event_group *group, const struct event *event)
+{
+    return event->state == EVENT_REFUSED && (is_listed(group) || group->is_refused);
 }
 
 /* Whether an earlier event was refused for the same reason. */
@@ -123,7 +142,7 @@ static bool is_known(const struct event_group *groups, const struct event *event
 
             if (earlier == event)
                 return false;
-            if (earlier->state == EVENT_REFUSED && strcmp(event_reason(earlier), event_reason(event)) == 0)
+            if (has_reason(group, earlier) && strcmp(event_reason(earlier), event_reason(event)) == 0)
                 return true;
         }
     }
@@ -136,7 +155,7 @@ static void print_reasons(const struct event_group *groups, size_t n)
         for (size_t k = 0; k < groups[i].n; k++) {
             const struct event *event = &groups[i].events[k];
 
-            if (event->state != EVENT_REFUSED || is_known(groups, event))
+            if (!has_reason(&groups[i], event) || is_known(groups, event))
                 continue;
             printf("\n%s: ", event_reason(event));
             print_wrapped(event->error.message, strlen(event_reason(event)) + 2, 2);
@@ -153,7 +172,7 @@ void print_list_text(const struct event_group *groups, size_t n, const char *mis
     print_columns("KIND", "PERIOD", "HERE");
     for (size_t i = 0; i < n; i++) {
         print_group(&groups[i], width);
-        all_listed = all_listed && groups[i].form == GROUP_LISTED;
+        all_listed = all_listed && is_listed(&groups[i]);
     }
     print_reasons(groups, n);
     if (missing != NULL) {
