@@ -18,6 +18,8 @@ static const char help[] =
     "Lists the events that there are to sample by: what they are, the period that is\n"
     "taken where none is given, and whether they work on this machine for this user.\n"
     "Where one does not, a sentence below the list says why, and what would help.\n"
+    "An event works where the kernel opens it. It opens any number of a PMU's own\n"
+    "events, too, that the processor does not have, and that never happen.\n"
     "\n"
     "A group whose events are all refused for one reason, or of more than 40 events,\n"
     "is one line, unless it is asked for:\n"

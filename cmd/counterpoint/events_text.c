@@ -111,7 +111,10 @@ static void print_summary(const struct event_group *group, int width)
     char many[24], state[24];
 
     snprintf(many, sizeof many, "%zu event%s", group->n, group->n == 1 ? "" : "s");
-    snprintf(state, sizeof state, "%d of them work", working);
+    if ((size_t)working == group->n)
+        snprintf(state, sizeof state, "all work");
+    else
+        snprintf(state, sizeof state, "%d of them work", working);
     printf("%-*s %-*s  %s\n", INDENT + width, group->events[0].group, KIND + 1 + PERIOD, many,
            group->is_refused || working < 0 ? state_of(&group->events[0]) : state);
 }
