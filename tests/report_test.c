@@ -266,3 +266,16 @@ CP_TEST(a_clock_past_the_limit_is_told_at_the_start)
     check_warning("", 100000, NULL);
     check_warning("-1\n", 100000, NULL);
 }
+
+/* ---- The count ------------------------------------------------------------------------------- */
+
+CP_TEST(an_event_that_never_happened_is_told)
+{
+    struct cp_session *session = stopped("cacheMisses", 10000);
+
+    check_says_nothing_of(session, "count: 0"); /* no thread came by */
+    session->stats[0].time_enabled = session->stats[0].time_running = 1000000;
+    check_says(session, "count: 0: the event did not happen, or this processor does not really count it");
+    session->stats[0].count = 1;
+    check_says_nothing_of(session, "count: 0");
+}
