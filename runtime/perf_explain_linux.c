@@ -237,18 +237,22 @@ static int explain_not_permitted(const struct refusal *r)
 
 /* ---- Not in this way ------------------------------------------------------------------------- */
 
+static int explain_place(const struct refusal *r)
+{
+    return cp__error_because(
+        r->err, r->code, "not a place to watch",
+        "The event %s cannot run: the processor does not watch such a place (%s). Give a length of 1, "
+        "2, 4 or 8 bytes, an address that is a multiple of it, and w or rw (x86-64 cannot watch reads "
+        "alone); for x no length.",
+        r->name, strerror(-r->code));
+}
+
 static int explain_invalid(const struct refusal *r)
 {
     char pmu[NAME_MAX + 1];
 
     if (r->row->kind == CP_EVENT_WATCHPOINT)
-        return cp__error_because(
-            r->err, r->code, "not a place to watch (EINVAL)",
-            "The event %s cannot run: the processor does not watch such a place (EINVAL). Give a length of "
-            "1, "
-            "2, 4 or 8 bytes, an address that is a multiple of it, and w or rw (x86-64 cannot watch reads "
-            "alone); for x no length.",
-            r->name);
+        return explain_place(r);
     if (r->type >= PERF_TYPE_MAX && find_pmu(has_type, &r->type, pmu, sizeof pmu) && !is_core(pmu))
         return explain_other_pmu(r, pmu);
     return cp__error_because(
@@ -262,6 +266,8 @@ static int explain_unsupported(const struct refusal *r)
 {
     char pmu[NAME_MAX + 1];
 
+    if (r->row->kind == CP_EVENT_WATCHPOINT && r->code == -EOPNOTSUPP)
+        return explain_place(r); /* x86-64 says so of more than 8 bytes */
     if (r->type >= PERF_TYPE_MAX && find_pmu(has_type, &r->type, pmu, sizeof pmu) && !is_core(pmu))
         return explain_other_pmu(r, pmu);
     return explain_absent(r);

@@ -227,9 +227,9 @@ static const struct reason {
     {"tracepoint", ENOENT, "not in this kernel", "no such event"},
     {"tracepoint", EPERM, "forbidden by seccomp", "seccomp"},
     {"watchpoint", ENOENT, "no debug registers", "debug registers"},
-    {"watchpoint", EOPNOTSUPP, "no debug registers", "debug registers"},
+    {"watchpoint", EOPNOTSUPP, "not a place to watch", "1, 2, 4 or 8"},
     {"watchpoint", ENOSPC, "all debug registers are in use", "fewer watchpoints"},
-    {"watchpoint", EINVAL, "not a place to watch (EINVAL)", "multiple"},
+    {"watchpoint", EINVAL, "not a place to watch", "multiple"},
     {"/msr", EINVAL, "counts only, does not sample", "PMU msr"},
     {"/msr", EOPNOTSUPP, "counts only, does not sample", "no interrupt"},
     {"/msr", ENOENT, "not supported by this PMU", "PMU msr"},
@@ -280,9 +280,9 @@ CP_TEST(a_place_that_cannot_be_watched)
     if (cp_event_probe(&spec, NULL) != 0)
         SKIP("there are no debug registers here");
     spec = watchpoint((char *)&watched + 1, HW_BREAKPOINT_W, sizeof watched);
-    check_probe(&spec, -EINVAL, "not a place to watch (EINVAL)", "multiple");
-    spec = watchpoint(&watched, HW_BREAKPOINT_W, 16);
-    check_probe(&spec, -EINVAL, "not a place to watch (EINVAL)", "1, 2, 4 or 8");
+    check_probe(&spec, -EINVAL, "not a place to watch", "multiple");
+    spec = watchpoint((char *)&watched + 1, HW_BREAKPOINT_W, 16);
+    check_probe(&spec, -EINVAL, "not a place to watch", "1, 2, 4 or 8");
 }
 
 CP_TEST(more_watchpoints_than_debug_registers)
