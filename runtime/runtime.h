@@ -148,17 +148,24 @@ char *cp_event_next(char **list);
 
 /* What there is to sample by, as a list shows it; the strings are valid during the call only. */
 struct cp_event_info {
-    const char *name;  /* as cp_event_parse() takes it */
-    const char *alias; /* perf's name where it is another; NULL: none */
-    const char
-        *group; /* "presets", "software", "cache", "PMU NAME", "tracepoints": the heading it stands under */
+    const char *name;        /* as cp_event_parse() takes it */
+    const char *alias;       /* perf's name where it is another; NULL: none */
+    const char *group;       /* a word, the heading it stands under; see below */
     const char *description; /* what it counts, a phrase; NULL: unknown */
 };
 typedef int cp_event_list_fn(void *context, const struct cp_event_info *info);
 /*
- * Hands every event that can be enumerated to fn: the named ones, the hardware cache events, those of the
- * processor's PMUs by the kernel's and by libpfm4's names, and tracepoints where tracefs can be read. Whether
- * one works here is for cp_event_probe() to say. Ends where fn returns other than 0, and returns that.
+ * Hands every event that can be enumerated to fn, group by group:
+ *
+ *     presets              those of enum cp_cpu_event
+ *     software, hardware   the other rows of the table in event.c
+ *     cache                hardware cache events
+ *     msr, armv8_pmuv3     a PMU's events, by the kernel's names
+ *     skl, arm_n1          a PMU's events, by libpfm4's names, where that knows the processor
+ *     uncore               events of the PMUs that count for the whole machine, by the kernel's names
+ *     tracepoints          where tracefs can be read
+ *
+ * Whether one works here is for cp_event_probe() to say. Ends where fn returns other than 0, and returns that.
  */
 int cp_event_list(cp_event_list_fn *fn, void *context);
 /* Whether the event can be sampled by on the calling thread, with the config that
