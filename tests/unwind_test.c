@@ -488,8 +488,8 @@ static void check_share(const char *what, long count, double least, double most)
 CP_TEST_TIMEOUT(every_instruction_of_libraries, 180)
 {
     skip_under_tsan();
-    step_target(GCC, "-O2", "unwind_target_libraries", 2);
-    CHECK(sum(run.in_others) > 15000);
+    step_target(GCC, "-O2", "unwind_target_libraries", 1);
+    CHECK(sum(run.in_others) > 10000);
     check_own_code();
     if (!KNOWS_CODE)
         return;
