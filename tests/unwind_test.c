@@ -651,6 +651,30 @@ CP_TEST(chains_end_on_threads)
     end_from_callback();
 }
 
+/* Where its variables may lie above what its frame pointer points at. */
+static void *start_with_large_frame(void *arg)
+{
+    volatile char large[2000];
+
+    for (size_t i = 0; i < sizeof large; i++)
+        large[i] = 1;
+    interrupt(cp__os_thread_stack());
+    return large[5] == 0 ? arg : NULL;
+}
+
+CP_TEST(a_chain_that_ends_in_a_large_frame_is_whole)
+{
+    pthread_t thread;
+
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    handle(SIGTRAP, on_interrupt);
+    CHECK_EQ(pthread_create(&thread, NULL, start_with_large_frame, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    check_end();
+    CHECK_EQ(interrupted.flags, 0);
+}
+
 /* ---- The outer end, with garbage in the frame pointer ---------------------------------------- */
 
 /* A chain of frame pointers that leads to a word in the outer part of the stack, which the C library holds,
