@@ -60,6 +60,8 @@ test_libraries = libunwind-dev
 test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils jq
 libraries += $(if $(filter deps test test-% bench,$(MAKECMDGOALS)),$(test_libraries))
 packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
+# These make the emulated machine and what goes into it.
+packages += $(if $(filter deps test-vm,$(MAKECMDGOALS)),qemu-system-arm cpio)
 
 # Libraries are those of the machine that it is built for, and may lie beside this one's.
 foreign := $(call arch_of,$(cross))
@@ -118,7 +120,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
 # ---- Goals ---------------------------------------------------------------------------------------
 
-.PHONY: all lib deps demo test bench check format install clean help FORCE
+.PHONY: all lib deps demo test test-vm bench check format install clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -138,6 +140,11 @@ test-%: all $(tests)            ## one test program: make test-sched
 
 bench: lib $(benches)           ## all benchmarks
 	$(Q)set -e; for bench in $(benches); do $$bench; done
+
+# What other machines are built for, tests and all, is made by the same rules: see "all".
+test-vm: | $(before)            ## tests and examples in emulated arm64 machines, which have a PMU
+	$(Q)$(MAKE) --no-print-directory ARCH=arm64 deps all
+	$(Q)tests/vm/test build/arm64
 
 check: | $(before)              ## the sources' form: format, includes, sizes
 	$(Q)tests/check
