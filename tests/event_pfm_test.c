@@ -293,6 +293,7 @@ CP_TEST(modifiers_that_are_refused)
         {"MEM_LOAD_RETIRED:L3_MISS:excl", -EINVAL, "says how to sample"},
         {"MEM_LOAD_RETIRED:L3_MISS:cpu=0", -EINVAL, "says how to sample"},
         {"MEM_LOAD_RETIRED:L3_MISS:mg=1", -EINVAL, "says how to sample"},
+        {"MEM_LOAD_RETIRED:L3_MISS:mg=1:mh=1", -EINVAL, "says how to sample"},
         {"pfm:NO_SUCH_EVENT", -ENOENT, "libpfm4 has no event \"NO_SUCH_EVENT\""},
         {"pfm:", -ENOENT, "libpfm4 has no event"},
         {"pfm:spr::INST_RETIRED", -ENOENT, "libpfm4 has no event"},
