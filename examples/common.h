@@ -5,6 +5,7 @@
  *     -cpuprofile FILE            write a profile there; without it the program times its functions itself
  *     -cpuprofileevent EVENT,...  what drives the samples: timer (the default), taskClock, cycles, ...; with
  *                                 several, FILE x.pb.gz becomes x.timer.pb.gz, x.taskClock.pb.gz, ...
+ *                                 (a slash of an event's name becomes a low line)
  *     -cpuprofileperiod N         events (ns for the clocks) between two samples; not for timer
  *     -threads N                  threads that run the green threads
  *     -gs N                       green threads, in the programs that have a choice
