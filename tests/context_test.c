@@ -426,16 +426,10 @@ static struct step *steps;
 static unsigned step_count;
 static bool is_inside;
 
-#ifdef __aarch64__
-#define ENTRY_SIZE 24
-#else
-#define ENTRY_SIZE 16
-#endif
-
 /* pc is in the assembly of the switch or of the entry. */
 static bool is_in_switch(uintptr_t pc)
 {
-    return pc >= (uintptr_t)cp__context_switch && pc < (uintptr_t)cp__context_entry + ENTRY_SIZE;
+    return pc >= (uintptr_t)cp__context_switch && pc < (uintptr_t)cp__context_entry + 16;
 }
 
 static void note_step(void *ucontext, const struct cp__registers *regs)

@@ -96,7 +96,8 @@ cp__context_switch:
     .cfi_endproc
     .size   cp__context_switch, . - cp__context_switch
 
-/* Where a new context begins. It has no caller: its return address is undefined, which ends every unwinding here. */
+/* Where a new context begins. It has no caller: its return address is undefined, which ends every unwinding here, and
+ * x29 is 0. */
     .p2align 4
     .globl  cp__context_entry
     .hidden cp__context_entry
@@ -105,8 +106,6 @@ cp__context_entry:
     .cfi_startproc
     .cfi_undefined x30
     nop
-    mov     x29, xzr
-    mov     x30, xzr
     mov     x0, x20
     blr     x19
     brk     #1000
