@@ -165,7 +165,8 @@ typedef int cp_event_list_fn(void *context, const struct cp_event_info *info);
  *     uncore               events of the PMUs that count for the whole machine, by the kernel's names
  *     tracepoints          where tracefs can be read
  *
- * Whether one works here is for cp_event_probe() to say. Ends where fn returns other than 0, and returns that.
+ * Whether one works here is for cp_event_probe() to say. The list ends where fn returns other than 0, and
+ * returns that.
  */
 int cp_event_list(cp_event_list_fn *fn, void *context);
 /* Whether the event can be sampled by on the calling thread, with the config that
