@@ -1,8 +1,10 @@
 /* What there is to sample by: every name is one that can be used. */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "runtime/runtime.h"
@@ -172,6 +174,29 @@ CP_TEST(libpfm4s_names_are_there)
     for (size_t i = 0; i < list->n; i++)
         check_name(list->names[i]);
     CHECK_EQ(count(list, "presets"), 12); /* and the others */
+    forget(list);
+}
+
+/* A test of its own mount namespace, with PMUs of its own. */
+CP_TEST(pmus_of_the_whole_machine_stand_together)
+{
+    const char *dir = test_dir();
+    struct list *list;
+
+    free(test_command(
+        NULL,
+        "cd %s && for pmu in uncore_imc_0 fast uncore_imc_1; do\n"
+        "mkdir -p $pmu/events $pmu/format && echo 77 > $pmu/type && echo config:0-7 > $pmu/format/event\n"
+        "echo event=0x4 > $pmu/events/reads && echo MiB > $pmu/events/reads.unit\n"
+        "echo event=0x5,umask=? > $pmu/events/open; done; touch uncore_imc_0/cpumask uncore_imc_1/cpumask",
+        dir));
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount(dir, "/sys/bus/event_source/devices", NULL, MS_BIND, NULL) < 0)
+        SKIP("a mount namespace cannot be had here: %s", strerror(errno));
+    list = list_events();
+    CHECK_EQ(count(list, "fast"), 1);
+    CHECK_EQ(count(list, "uncore"), 2);
+    CHECK(has(list, "fast/reads/") && has(list, "uncore_imc_0/reads/") && has(list, "uncore_imc_1/reads/"));
     forget(list);
 }
 
