@@ -67,7 +67,7 @@ static void list_caches(struct cp__event_list *list)
 
 /* ---- PMUs ------------------------------------------------------------------------------------ */
 
-/* "EVENT.unit" and its like say more about EVENT. Those that want a parameter are none without it. */
+/* "EVENT.unit" and its like say more about EVENT, and cannot be parsed; nor can what wants a parameter. */
 static void list_pmu_event(struct cp__event_list *list, const char *path, const char *event)
 {
     const char *pmu = path + strlen(cp__pmus) + 1;
@@ -77,7 +77,7 @@ static void list_pmu_event(struct cp__event_list *list, const char *path, const 
 
     snprintf(group, sizeof group, "%.*s", length, pmu);
     snprintf(name, sizeof name, "%s/%s/", group, event);
-    if (strchr(event, '.') == NULL && cp_event_parse(name, &spec, NULL) == 0)
+    if (cp_event_parse(name, &spec, NULL) == 0)
         cp__event_list_tell(
             list, &(struct cp_event_info){.name = name,
                                           .group = has_file(cp__pmus, group, "cpumask") ? "uncore" : group});
