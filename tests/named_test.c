@@ -79,6 +79,12 @@ static void count(const char *path, const char *function, double *found, double 
     free(top);
 }
 
+static void need_prompt_signals(void)
+{
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late, to wherever the thread is then");
+}
+
 /* ---- Watchpoints ----------------------------------------------------------------------------- */
 
 CP_TEST_TIMEOUT(a_watchpoint_names_who_writes, 60)
@@ -89,6 +95,7 @@ CP_TEST_TIMEOUT(a_watchpoint_names_who_writes, 60)
     double found, total;
     char *top;
 
+    need_prompt_signals();
     attach();
     snprintf(event, sizeof event, "mem:%p/8:w", (void *)(uintptr_t)&watched);
     start_or_skip(path, event);
@@ -130,6 +137,7 @@ CP_TEST_TIMEOUT(a_tracepoint_names_who_slept, 60)
     double found, total;
     char *top;
 
+    need_prompt_signals();
     need_tracefs();
     attach();
     start_or_skip(path, "tracepoint:sched:sched_switch");

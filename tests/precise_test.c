@@ -38,12 +38,10 @@ static void check_reached(enum cp_profile_pc_precision asked, enum cp_profile_pc
 
     CHECK_EQ(stats.precise_ip, reached);
     CHECK_EQ(stub_pmu.last.precise_ip, reached); /* on the M */
-    if (reached == 0 || TEST_TSAN) {
-        CHECK_EQ(held.with_ip, 0);
-        return;
-    }
+    CHECK_EQ(held.with_ip, reached == 0 ? 0 : held.samples);
+    if (TEST_TSAN || reached == 0)
+        return; /* ThreadSanitizer delivers signals late, to wherever the thread is then */
     CHECK(held.samples > 100);
-    CHECK_EQ(held.with_ip, held.samples);
     CHECK(10 * held.ip_in_a > 8 * held.samples);
 }
 
