@@ -114,6 +114,8 @@ libs = -lprotobuf-c -lz -ldw -lelf -lpfm -ldl -lrt
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
 LIBS_handler = -lunwind
+# Only for main.c of the command.
+CFLAGS_main = -DCP_VERSION='"$(VERSION)"'
 
 Q = $(if $(V),,@)
 say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
@@ -189,7 +191,7 @@ $(gen).c: pprof/profile.proto | $(before)
 $(B)/obj/%.o: %.c $(B)/flags | $(gen).c $(before)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(cflags) -MMD -MP -c -o $@ $<
+	$(Q)$(cc) $(cflags) $(CFLAGS_$(*F)) -MMD -MP -c -o $@ $<
 
 $(B)/obj/%.o: %.S $(B)/flags | $(before)
 	$(call say,AS,$<)
@@ -218,7 +220,6 @@ $(lib_so): $(lib_objects) $(B)/objects
 
 link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o %.a,$^) $(LIBS_$(@F)) $(libs)
 
-$(program_objects): cflags += -DCP_VERSION='"$(VERSION)"'
 $(program): $(program_objects) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
