@@ -61,7 +61,7 @@ static void check_share(const struct profile *profile, size_t i, uint64_t period
     printf("slot %zu: %.1f periods, %llu samples by %llu signals, %llu throttled\n", i, periods,
            (unsigned long long)stats->samples, (unsigned long long)stats->signals,
            (unsigned long long)stats->throttled);
-    CHECKF(periods >= 100, "%.1f periods", periods);
+    CHECKF(periods >= (is_rough() ? 50 : 100), "%.1f periods", periods);
     CHECKF(samples >= least_share() * periods - stats->ms, "%.0f of %.1f", samples, periods);
     CHECKF(samples <= (is_rough() ? 1.1 : 1.005) * periods + stats->ms, "%.0f of %.1f", samples, periods);
     CHECK_EQ(profile->seen[i].weight, stats->samples);
@@ -390,7 +390,8 @@ CP_TEST_TIMEOUT(every_sample_of_a_thousand_gs_is_of_the_one_that_ran, 60)
     stop_profile(&profile);
     printf("%llu samples in functions of one G, %llu elsewhere; %u moves\n",
            (unsigned long long)crowd.in_spinners, (unsigned long long)crowd.elsewhere, crowd.moves);
-    check_share(&profile, 0, period);
+    if (!is_rough()) /* which loses more where threads change places */
+        check_share(&profile, 0, period);
     CHECK_EQ(crowd.next, GS);
     CHECK(crowd.in_spinners > (is_rough() ? 300 : 3000));
     CHECK(crowd.in_spinners > 2 * crowd.elsewhere);
