@@ -23,10 +23,10 @@ static const struct frame *frame_at(uintptr_t fp, uintptr_t floor, const struct 
     return (const struct frame *)fp;
 }
 
-/* Where frame's caller goes on; 0 where that is no code. */
-static uintptr_t caller_of(const struct frame *frame, const struct cp__stack *stack)
+/* Where a caller goes on, by what a frame has saved of it; 0 where that is no code. */
+static uintptr_t caller_of(uintptr_t saved, const struct cp__stack *stack)
 {
-    uintptr_t pc = cp__code_address_from_handler(frame->pc);
+    uintptr_t pc = cp__code_address_from_handler(saved);
 
     return is_code(pc, stack) ? pc : 0;
 }
@@ -62,7 +62,7 @@ cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack
     else
         return n;
     top = caller.sp;
-    for (frame = frame_at(caller.fp, top, stack); frame != NULL && (pc = caller_of(frame, stack)) != 0;
+    for (frame = frame_at(caller.fp, top, stack); frame != NULL && (pc = caller_of(frame->pc, stack)) != 0;
          frame = frame_at(frame->fp, top, stack)) {
         if (n == max) {
             *flags = CP_SAMPLE_TRUNCATED;

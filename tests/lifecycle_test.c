@@ -102,7 +102,9 @@ CP_TEST_TIMEOUT(thousands_of_short_lived_threads, 60)
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(profile.stats[i].ms, THREADS);
         CHECK_EQ(profile.seen[i].weight, profile.stats[i].samples);
-        CHECK(profile.stats[i].count >= cpu - cpu / 20 && profile.stats[i].count <= elapsed);
+        CHECKF(profile.stats[i].count >= cpu - cpu / 20 && profile.stats[i].count <= elapsed,
+               "event %d: %llu ns, at least %llu in %llu", i, (unsigned long long)profile.stats[i].count,
+               (unsigned long long)cpu, (unsigned long long)elapsed);
     }
     printf("%llu samples of %.1f periods, %llu dropped, %llu lost\n",
            (unsigned long long)profile.stats[0].samples, periods_of(&profile, 0, 10000),
