@@ -61,7 +61,8 @@ void cp__m_prepare(void)
     pthread_once(&once, start_once);
 }
 
-static struct cp__m *new_m(struct cp_error *err)
+/* frame_pointer: of cp_m_attach(). */
+static struct cp__m *new_m(const void *frame_pointer, struct cp_error *err)
 {
     struct cp__m *m = calloc(1, sizeof *m);
 
@@ -72,6 +73,7 @@ static struct cp__m *new_m(struct cp_error *err)
     m->tid = cp__os_tid();
     m->cpu_clock = cp__os_thread_clock(m->tid);
     m->stack = cp__os_thread_stack();
+    m->n_creators = cp__unwind_callers(frame_pointer, &m->stack, m->creators, CP__M_CREATORS);
     m->self = (struct cp_g){.stack_lo = m->stack.lo, .stack_hi = m->stack.hi};
     m->random = (uint64_t)m->tid * 0x9e3779b97f4a7c15u ^ cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
     return m;
@@ -116,7 +118,7 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
         return 0;
     }
     cp__m_prepare();
-    m = new_m(err);
+    m = new_m(__builtin_frame_address(0), err);
     if (m == NULL)
         return -ENOMEM;
     result = cp__os_altstack_make(&m->altstack, err);
@@ -219,4 +221,18 @@ struct cp__m *cp__m_next(struct cp__m *m)
         cp__m_sweep();
     cp__unlock(&cp__runtime_lock);
     return next;
+}
+
+void cp_m_list(cp_m_list_fn *fn, void *context)
+{
+    for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {
+        struct cp_m_info info = {.tid = m->tid, .depth = m->n_creators, .frames = m->creators};
+        bool exited;
+
+        cp__lock(&cp__runtime_lock);
+        exited = m->exited;
+        cp__unlock(&cp__runtime_lock);
+        if (!exited)
+            fn(context, &info);
+    }
 }

@@ -94,6 +94,8 @@ struct cp__m_stats {
     int64_t refused;   /* a negative errno value */
 };
 
+#define CP__M_CREATORS 24
+
 struct cp__m {
     struct cp_m head; /* first: what cp_execute() knows. Owned by the M; others read generation. */
 
@@ -102,6 +104,8 @@ struct cp__m {
     clockid_t cpu_clock;
     struct cp__stack stack; /* the thread's own */
     void *altstack;         /* NULL: the thread had one */
+    unsigned n_creators;    /* the callers of cp_m_attach(), innermost first */
+    uintptr_t creators[CP__M_CREATORS];
 
     /* Owned by the M. */
     struct cp_g self; /* the G that stands for the thread */

@@ -395,6 +395,25 @@ struct cp_slot_stats {
 };
 void cp_slots_stats(int slot, struct cp_slot_stats *stats);
 
+/* What the profiler does in this process, for monitoring. */
+struct cp_runtime_stats {
+    uint32_t ms;                 /* threads that are Ms */
+    uint32_t slots;              /* slots in use, of CP_EV_MAX */
+    struct cp_slot_stats totals; /* summed over all slots that were ever started: counters that only rise, in
+                                  * which an M counts once for each event it was armed for */
+};
+void cp_runtime_stats(struct cp_runtime_stats *stats);
+
+/* An M, as a list shows it; valid during the call only. */
+struct cp_m_info {
+    int tid;                 /* gettid(2)'s */
+    unsigned depth;          /* number of frames */
+    const uintptr_t *frames; /* from where it was attached: return addresses, innermost first */
+};
+typedef void cp_m_list_fn(void *context, const struct cp_m_info *info);
+/* Hands every M to fn, newest first. */
+void cp_m_list(cp_m_list_fn *fn, void *context);
+
 #ifdef __cplusplus
 }
 #endif

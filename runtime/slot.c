@@ -295,6 +295,7 @@ void cp_slots_release(const int *released, size_t n)
 {
     cp__lock(&cp__runtime_lock);
     for (size_t i = 0; i < n; i++) {
+        cp__slot_release_stats(released[i]);
         slots[released[i]].state = FREE;
         slots[released[i]].run = 0;
         for (struct cp__m *m = cp__ms; m != NULL; m = m->next)

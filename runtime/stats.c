@@ -43,13 +43,74 @@ void cp__slot_keep_stats(int slot, const struct cp__m *m)
     add_m(cp__slot_kept_stats(slot), slot, cp__slot_run(slot), m);
 }
 
-void cp_slots_stats(int slot, struct cp_slot_stats *stats)
+/* Under the runtime lock. */
+static void collect(int slot, struct cp_slot_stats *stats)
 {
-    cp__lock(&cp__runtime_lock);
     *stats = *cp__slot_kept_stats(slot);
     for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
         if (!m->exited || (m->undrained >> slot & 1) != 0)
             add_m(stats, slot, cp__slot_run(slot), m);
+    }
+}
+
+void cp_slots_stats(int slot, struct cp_slot_stats *stats)
+{
+    cp__lock(&cp__runtime_lock);
+    collect(slot, stats);
+    cp__unlock(&cp__runtime_lock);
+}
+
+/* ---- All slots ------------------------------------------------------------------------------- */
+
+static struct cp_slot_stats released; /* of slots that are free again; under the runtime lock */
+
+static void add(struct cp_slot_stats *sum, const struct cp_slot_stats *stats)
+{
+    sum->samples += stats->samples;
+    sum->signals += stats->signals;
+    sum->dropped += stats->dropped;
+    sum->lost += stats->lost;
+    sum->undelivered += stats->undelivered;
+    sum->truncated += stats->truncated;
+    sum->incomplete += stats->incomplete;
+    sum->throttled += stats->throttled;
+    sum->overruns += stats->overruns;
+    sum->stalled += stats->stalled;
+    sum->count += stats->count;
+    sum->time_enabled += stats->time_enabled;
+    sum->time_running += stats->time_running;
+    sum->foreign += stats->foreign;
+    sum->ms += stats->ms;
+    sum->ms_ringless += stats->ms_ringless;
+    sum->ms_refused += stats->ms_refused;
+    if (stats->refused_errno != 0)
+        sum->refused_errno = stats->refused_errno;
+}
+
+void cp__slot_release_stats(int slot)
+{
+    struct cp_slot_stats stats;
+
+    collect(slot, &stats);
+    add(&released, &stats);
+}
+
+void cp_runtime_stats(struct cp_runtime_stats *stats)
+{
+    struct cp_slot_stats of_slot;
+    uint32_t used;
+
+    cp__lock(&cp__runtime_lock);
+    *stats = (struct cp_runtime_stats){.totals = released};
+    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next)
+        stats->ms += !m->exited;
+    used = cp__slots_with_reader();
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if ((used >> slot & 1) == 0)
+            continue;
+        stats->slots++;
+        collect(slot, &of_slot);
+        add(&stats->totals, &of_slot);
     }
     cp__unlock(&cp__runtime_lock);
 }

@@ -75,3 +75,17 @@ cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack
         *flags = 0;
     return n;
 }
+
+__attribute__((no_sanitize("address", "thread", "undefined"))) unsigned
+cp__unwind_callers(const void *frame_pointer, const struct cp__stack *stack, uintptr_t *frames, unsigned max)
+{
+    const struct frame *frame = frame_at((uintptr_t)frame_pointer, stack->lo, stack);
+    uintptr_t pc;
+    unsigned n = 0;
+
+    while (n < max && frame != NULL && (pc = caller_of(frame->pc, stack)) != 0) {
+        frames[n++] = pc;
+        frame = frame_at(frame->fp, (uintptr_t)(frame + 1), stack);
+    }
+    return n;
+}

@@ -29,4 +29,9 @@ static inline bool cp__stack_holds(const struct cp__stack *stack, uintptr_t addr
 unsigned cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack,
                                  uintptr_t *frames, unsigned max, unsigned *flags);
 
+/* The same for the callers of the function whose frame pointer is given, by frame pointers alone; return
+ * addresses, from 0 to max. */
+unsigned cp__unwind_callers(const void *frame_pointer, const struct cp__stack *stack, uintptr_t *frames,
+                            unsigned max);
+
 #endif
