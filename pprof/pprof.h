@@ -154,8 +154,25 @@ int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats 
  * too: the period of a clock that asks for more samples than the kernel allows
  * (kernel.perf_event_max_sample_rate). NULL where nothing is, or there is no option i. */
 const char *cp_session_warning(const struct cp_session *session, size_t i);
+/* The same as text, for people: stacks with the most samples first, in the form of net/http/pprof's debug=1,
+ * which pprof tools read too (addresses, and the memory map; no labels). */
+int cp_session_write_text(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err);
 /* Frees the session, and what it has not written; stops it first where it runs. NULL does nothing. */
 void cp_session_close(struct cp_session *session);
+
+/* ---- Beside sessions ------------------------------------------------------------------------- */
+
+/* Writes the profile that net/http/pprof calls threadcreate: a sample for each M, with the stack that
+ * attached it and a label "thread" ("NAME/TID"); is_text: as cp_session_write_text() does. The writer's
+ * error, or -ENOMEM. */
+int cp_thread_profile(struct cp_writer w, bool is_text, struct cp_error *err);
+
+/* The linker's name of the function that address i, of those asked for, is an instruction of. */
+typedef void cp_symbol_fn(void *context, size_t i, const char *function);
+/* Looks n addresses of this process up, and of the kernel where it shows them, and calls fn for each that is
+ * in a known function, in no order. It reads the objects' symbols each time, on a thread of its own. -ENOMEM,
+ * or what starting that thread returned. */
+int cp_symbol_lookup(const uintptr_t *addresses, size_t n, cp_symbol_fn *fn, void *context);
 
 #ifdef __cplusplus
 }

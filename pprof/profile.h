@@ -18,6 +18,7 @@ struct cp__profile_meta {
     int64_t duration_ns;
     const char *const *comments;
     size_t n_comments;
+    bool is_text; /* cp__profile_print() it, instead of encoding it */
 };
 
 /* -ENOMEM or 0. Notes the mappings of the process as they are now; so does cp__profile_resolve(). */
@@ -46,5 +47,9 @@ int cp__profile_resolve(struct cp__profile *profile, struct cp__profile_findings
  * again. Errors: the writer's, -ENOMEM; nothing is lost then. */
 int cp__profile_encode(const struct cp__profile *profile, const struct cp__profile_meta *meta,
                        struct cp_writer *w, struct cp_error *err);
+
+/* The same as text: see cp_session_write_text(). */
+int cp__profile_print(const struct cp__profile *profile, const struct cp__profile_meta *meta,
+                      struct cp_writer *w, struct cp_error *err);
 
 #endif

@@ -232,8 +232,8 @@ static void say_losses(struct comments *comments, const struct cp__part *part,
 /* ---- Writing --------------------------------------------------------------------------------- */
 
 /* A write to a pipe that nobody reads is an error to report, not a reason to kill the program. */
-static int write_without_sigpipe(const struct cp__profile *profile, const struct cp__profile_meta *meta,
-                                 struct cp_writer *w, struct cp_error *err)
+int cp__report_to(const struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
+                  struct cp_error *err)
 {
     const struct timespec now = {0, 0};
     sigset_t pipe_only;
@@ -243,7 +243,7 @@ static int write_without_sigpipe(const struct cp__profile *profile, const struct
     sigaddset(&pipe_only, SIGPIPE); /* blocked on this thread, as all are: see cp__thread_start() */
     result = w->ops->begin == NULL ? 0 : w->ops->begin(w);
     if (result == 0)
-        result = cp__profile_encode(profile, meta, w, err);
+        result = (meta->is_text ? cp__profile_print : cp__profile_encode)(profile, meta, w, err);
     if (w->ops->end != NULL && (w->fd >= 0 || w->ops->begin == NULL)) {
         int ended = w->ops->end(w);
 
@@ -257,7 +257,8 @@ static int write_without_sigpipe(const struct cp__profile *profile, const struct
     return result;
 }
 
-int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, struct cp_error *err)
+int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, bool is_text,
+                     struct cp_error *err)
 {
     struct cp__part *part = &session->parts[i];
     const struct cp_slot_stats *stats = &session->stats[i];
@@ -268,7 +269,8 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
                                     .period = cp__part_period(part),
                                     .time_ns = session->time_ns,
                                     .duration_ns = session->duration_ns,
-                                    .comments = comments.list};
+                                    .comments = comments.list,
+                                    .is_text = is_text};
     struct cp__profile_findings findings;
     int result = cp__profile_resolve(part->profile, &findings, err);
 
@@ -284,5 +286,5 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     if (findings.kernel[0] != '\0')
         say(&comments, "%s", findings.kernel);
     meta.n_comments = comments.n;
-    return write_without_sigpipe(part->profile, &meta, w, err);
+    return cp__report_to(part->profile, &meta, w, err);
 }

@@ -109,7 +109,7 @@ static void *write_parts(void *arg)
 
         if (part->written)
             continue;
-        part->result = cp__report_write(session, i, &part->writer, &part->error);
+        part->result = cp__report_write(session, i, &part->writer, false, &part->error);
         part->written = part->result == 0;
     }
     return NULL;
@@ -166,6 +166,7 @@ struct write_job {
     struct cp_session *session;
     size_t i;
     struct cp_writer writer;
+    bool is_text;
     struct cp_error *err;
     int result;
 };
@@ -177,15 +178,16 @@ static void *write_elsewhere(void *arg)
     job->result = job->writer.ops->open == NULL ? 0 : job->writer.ops->open(&job->writer, job->err);
     if (job->result < 0)
         return NULL;
-    job->result = cp__report_write(job->session, job->i, &job->writer, job->err);
+    job->result = cp__report_write(job->session, job->i, &job->writer, job->is_text, job->err);
     if (job->writer.ops->close != NULL)
         job->writer.ops->close(&job->writer);
     return NULL;
 }
 
-int cp_session_write(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err)
+static int write_as(struct cp_session *session, size_t i, struct cp_writer w, bool is_text,
+                    struct cp_error *err)
 {
-    struct write_job job = {.session = session, .i = i, .writer = w, .err = err};
+    struct write_job job = {.session = session, .i = i, .writer = w, .is_text = is_text, .err = err};
     int result = check_process(session, err);
 
     if (result < 0)
@@ -206,6 +208,16 @@ int cp_session_write(struct cp_session *session, size_t i, struct cp_writer w, s
     }
     cp__unlock(&session->lock);
     return result;
+}
+
+int cp_session_write(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err)
+{
+    return write_as(session, i, w, false, err);
+}
+
+int cp_session_write_text(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err)
+{
+    return write_as(session, i, w, true, err);
 }
 
 bool cp__session_is_running(struct cp_session *session)

@@ -69,6 +69,10 @@ uint64_t cp__part_period(const struct cp__part *part);
 /* Puts what was lost into the profile, as frames named for it; once, after the stop. */
 int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats);
 /* Encodes the part's profile to w, with comments on how it was measured. */
-int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, struct cp_error *err);
+int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, bool is_text,
+                     struct cp_error *err);
+/* Encodes or prints a resolved profile to w, in one attempt. Called on a thread of cp__thread_start(). */
+int cp__report_to(const struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
+                  struct cp_error *err);
 
 #endif

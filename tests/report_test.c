@@ -31,7 +31,7 @@ static char *comments_of(struct cp_session *session)
     struct cp_error err;
     char *said, *text;
 
-    CHECKF(cp__report_write(session, 0, &w, &err) == 0, "%s", err.message);
+    CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
     said = pprof("-comments", path);
     CHECK(asprintf(&text, "\n%s\n", said) > 0);
     free(said);
@@ -176,7 +176,7 @@ CP_TEST(the_second_time_is_as_the_first)
     for (int i = 0; i < 2; i++) {
         struct cp_writer w = cp_writer_memory(&memory[i]);
 
-        CHECKF(cp__report_write(session, 0, &w, &err) == 0, "%s", err.message);
+        CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
     }
     check_says(session, "precise_ip: asked 2, reached 0");
     check_says(session, "precise_ip: 2 samples whose recorded instruction lay in another function than the "

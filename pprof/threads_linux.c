@@ -1,0 +1,116 @@
+/* The profile of which threads are Ms, and who made them so. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/error.h"
+#include "runtime/label.h"
+#include "session.h"
+#include "writer.h"
+
+struct job {
+    struct cp__profile *profile;
+    struct cp_writer writer;
+    bool is_text;
+    struct cp_error *err;
+    int result;
+};
+
+/* "NAME/TID"; a thread may have ended meanwhile, and is nameless then. */
+static void name_thread(int tid, char *text, size_t size)
+{
+    char path[48], name[32] = "";
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/comm", tid);
+    file = fopen(path, "re");
+    if (file != NULL && fgets(name, sizeof name, file) != NULL)
+        name[strcspn(name, "\n")] = '\0';
+    if (file != NULL)
+        fclose(file);
+    snprintf(text, size, "%s/%d", name, tid);
+}
+
+/* A label set of one label, with one reference; NULL without memory. */
+static struct cp_labels *label_thread(int tid)
+{
+    enum { TEXT = 64 };
+    struct cp_labels *labels = malloc(sizeof *labels + sizeof labels->items[0] + TEXT);
+    char *text;
+
+    if (labels == NULL)
+        return NULL;
+    text = (char *)&labels->items[1];
+    name_thread(tid, text, TEXT);
+    labels->refs = 1;
+    labels->count = 1;
+    labels->items[0] = (struct cp_label){.key = "thread", .value = text};
+    return labels;
+}
+
+/* Samples begin with an instruction, these stacks with a return address. */
+static void add_m(void *context, const struct cp_m_info *m)
+{
+    struct job *job = context;
+    uintptr_t *frames = malloc((m->depth + 1) * sizeof *frames);
+    struct cp_labels *labels = label_thread(m->tid);
+    struct cp_sample sample = {.weight = 1, .labels = labels, .depth = m->depth, .frames = frames};
+
+    if (job->result == 0 && (frames == NULL || labels == NULL))
+        job->result = -ENOMEM;
+    if (job->result == 0) {
+        memcpy(frames, m->frames, m->depth * sizeof *frames);
+        frames[0] -= m->depth > 0;
+        job->result = cp__profile_add(job->profile, &sample);
+    }
+    cp_labels_unref(labels);
+    free(frames);
+}
+
+static void *run(void *arg)
+{
+    struct job *job = arg;
+    struct cp__profile_findings findings;
+    const struct cp__profile_meta meta = {.sample_type = "threadcreate",
+                                          .sample_unit = "count",
+                                          .period = 1,
+                                          .time_ns = cp__now_ns(CLOCK_REALTIME),
+                                          .is_text = job->is_text};
+
+    job->result = cp__profile_new(&job->profile);
+    if (job->result == 0)
+        cp_m_list(add_m, job);
+    if (job->result < 0)
+        cp__error(job->err, job->result, "There is no memory to list the threads in.");
+    if (job->result == 0)
+        job->result = cp__profile_resolve(job->profile, &findings, job->err);
+    if (job->result == 0)
+        job->result = cp__report_to(job->profile, &meta, &job->writer, job->err);
+    cp__profile_free(job->profile);
+    return NULL;
+}
+
+int cp_thread_profile(struct cp_writer w, bool is_text, struct cp_error *err)
+{
+    struct job job = {.writer = w, .is_text = is_text, .err = err};
+    pthread_t thread;
+    int result = 0;
+
+    if (w.ops->open != NULL)
+        result = w.ops->open(&job.writer, err);
+    if (result < 0)
+        return result;
+    result = cp__thread_start(&thread, run, &job);
+    if (result == 0) {
+        pthread_join(thread, NULL);
+        result = job.result;
+    } else {
+        cp__error(err, result, "No thread could be started to list the threads: %s.", strerror(-result));
+    }
+    if (w.ops->close != NULL)
+        job.writer.ops->close(&job.writer);
+    return result;
+}
