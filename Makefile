@@ -6,6 +6,7 @@
 
 VERSION = 0.1.0
 SONAME = libcounterpoint.so.0
+HTTP_SONAME = libcounterpoint-http.so.0
 
 machine_amd64 = x86_64-linux-gnu
 machine_arm64 = aarch64-linux-gnu
@@ -46,6 +47,7 @@ libraries += libprotobuf-c-dev              # writes profiles ...
 libraries += zlib1g-dev                     # compresses them
 libraries += libdw-dev libelf-dev           # reads symbols, lines and inlining
 libraries += libpfm4-dev                    # knows processors' events by name
+libraries += libmicrohttpd-dev              # serves the endpoint, which is a library of its own
 
 packages += $(if $(cross),gcc-$(subst _,-,$(cross)),gcc)
 packages += protobuf-c-compiler             # ... by pprof/profile.proto
@@ -55,9 +57,11 @@ packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 
 # Only the tests need these: the reference for stacks; the format's own profile.proto and the decoder that reads
 # profiles by it; pkg-config, to find what was installed; other compilers and linkers, whose programs are looked
-# at, and the reference for what stands in them; xz, which distributions pack symbols with; jq, to read JSON.
+# at, and the reference for what stands in them; xz, which distributions pack symbols with; jq, to read JSON;
+# curl, gperftools' pprof and openssl, to ask the endpoint.
 test_libraries = libunwind-dev
-test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils jq
+test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils jq \
+                curl google-perftools openssl
 libraries += $(if $(filter deps test test-% bench,$(MAKECMDGOALS)),$(test_libraries))
 packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
 # These make the emulated machine and what goes into it.
@@ -74,11 +78,13 @@ before := $(if $(filter deps check test test-% demo bench,$(MAKECMDGOALS)),deps)
 # ---- Sources -------------------------------------------------------------------------------------
 
 layers = arch/$(ARCH) runtime pprof
-public_headers = runtime/atomic.h runtime/runtime.h runtime/sched.h pprof/pprof.h
+public_headers = runtime/atomic.h runtime/runtime.h runtime/sched.h pprof/pprof.h http/http.h
 
 gen = $(B)/gen/pprof/profile.pb-c
 sources := $(foreach d,$(layers),$(sort $(wildcard $(d)/*.c $(d)/*.S)))
 lib_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sources)) pprof/profile.pb-c))
+
+http_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard http/*.c)))
 
 program = $(B)/bin/counterpoint
 program_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard cmd/counterpoint/*.c)))
@@ -88,10 +94,12 @@ bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
 
 lib_a = $(B)/lib/libcounterpoint.a
 lib_so = $(B)/lib/libcounterpoint.so
+http_a = $(B)/lib/libcounterpoint-http.a
+http_so = $(B)/lib/libcounterpoint-http.so
 examples := $(addprefix $(B)/examples/,$(example_names))
 tests := $(addprefix $(B)/tests/,$(test_names))
 benches := $(addprefix $(B)/bench/,$(bench_names))
-objects := $(lib_objects) $(program_objects) $(B)/obj/examples/common.o $(B)/obj/tests/test.o \
+objects := $(lib_objects) $(http_objects) $(program_objects) $(B)/obj/examples/common.o $(B)/obj/tests/test.o \
            $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(tests) $(benches))
 
 # ---- Flags ---------------------------------------------------------------------------------------
@@ -107,13 +115,15 @@ warnings += $(if $(findstring thread,$(SANITIZE)),$(if $(findstring clang,$(CC))
 # not end up in the dynamic linker, in whatever way a program links the library.
 cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fPIC -fno-plt \
          -ftls-model=initial-exec -pthread $(warnings) $(sanitizer) $(if $(DEBUG),-DCP_DEBUG) \
-         $(addprefix -iquote ,. $(layers) $(B)/gen $(B)/gen/pprof) $(CFLAGS)
+         $(addprefix -iquote ,. $(layers) http $(B)/gen $(B)/gen/pprof) $(CFLAGS)
 ldflags = -pthread $(sanitizer) $(LDFLAGS)
 libs = -lprotobuf-c -lz -ldw -lelf -lpfm -ldl -lrt
+http_libs = -lmicrohttpd
 # Only for the programs that need it: it brings a backtrace() of its own.
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
 LIBS_handler = -lunwind
+LIBS_http_test = $(http_a) $(lib_a) $(http_libs)
 # Only for main.c of the command.
 CFLAGS_main = -DCP_VERSION='"$(VERSION)"'
 
@@ -129,7 +139,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 # For another machine the tests and benchmarks, too.
 all: lib $(program) $(examples) ## the library, the command and the examples
 all: $(if $(cross),$(tests) $(benches))
-lib: $(lib_a) $(lib_so)         ## build/lib/libcounterpoint.a and .so
+lib: $(lib_a) $(lib_so) $(http_a) $(http_so) ## build/lib/libcounterpoint.a and .so, and -http
 
 demo: lib $(examples)           ## runs the two examples; measured and expected shares side by side
 	$(Q)tests/demo $(B)
@@ -177,8 +187,8 @@ deps:                           ## installs missing Debian packages; test, demo,
 # ---- Rules ---------------------------------------------------------------------------------------
 
 # What others are built from but make cannot see: the flags, and which objects the library is made of.
-$(B)/flags: text = $(cc) $(cflags) $(ldflags) $(libs) $(VERSION)
-$(B)/objects: text = $(lib_objects)
+$(B)/flags: text = $(cc) $(cflags) $(ldflags) $(libs) $(http_libs) $(VERSION)
+$(B)/objects: text = $(lib_objects) $(http_objects)
 $(B)/flags $(B)/objects: FORCE | $(before)
 	@mkdir -p $(@D)
 	@echo '$(text)' | cmp -s - $@ || echo '$(text)' > $@
@@ -203,20 +213,34 @@ $(B)/obj/pprof/profile.pb-c.o: $(gen).c $(B)/flags
 	@mkdir -p $(@D)
 	$(Q)$(cc) $(cflags) -MMD -MP -c -o $@ $<
 
+archive = $(Q)rm -f $@ && $(tool)ar rcs $@ $(filter %.o,$^)
+
+# Only cp_* is exported, less cp__*. It stays loaded: a SIGPROF may be on its way to the handler in it.
+define share
+$(call say,LD,$@)
+@mkdir -p $(@D)
+@echo '{ global: cp_[!_]*; local: *; };' > $@.map
+$(Q)$(cc) $(ldflags) -shared -Wl,-soname,$(1) -Wl,--version-script=$@.map \
+    -Wl,-z,now,-z,nodelete $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
+    -o $@.$(VERSION) $(filter %.o,$^) $(2)
+@ln -sf $(@F).$(VERSION) $(@D)/$(1) && ln -sf $(1) $@
+endef
+
 $(lib_a): $(lib_objects) $(B)/objects
 	$(call say,AR,$@)
 	@mkdir -p $(@D)
-	$(Q)rm -f $@ && $(tool)ar rcs $@ $(lib_objects)
+	$(archive)
 
-# Only cp_* is exported, less cp__*. It stays loaded: a SIGPROF may be on its way to the handler in it.
 $(lib_so): $(lib_objects) $(B)/objects
-	$(call say,LD,$@)
+	$(call share,$(SONAME),$(libs))
+
+$(http_a): $(http_objects) $(B)/objects
+	$(call say,AR,$@)
 	@mkdir -p $(@D)
-	@echo '{ global: cp_[!_]*; local: *; };' > $(B)/lib/exports.map
-	$(Q)$(cc) $(ldflags) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=$(B)/lib/exports.map \
-	    -Wl,-z,now,-z,nodelete $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
-	    -o $@.$(VERSION) $(lib_objects) $(libs)
-	@ln -sf $(@F).$(VERSION) $(@D)/$(SONAME) && ln -sf $(SONAME) $@
+	$(archive)
+
+$(http_so): $(http_objects) $(B)/objects $(lib_so)
+	$(call share,$(HTTP_SONAME),-L$(@D) -lcounterpoint $(http_libs))
 
 link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o %.a,$^) $(LIBS_$(@F)) $(libs)
 
@@ -234,6 +258,8 @@ $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)
+
+$(B)/tests/http_test: $(http_a)
 
 $(B)/bench/%: $(B)/obj/bench/%.o $(lib_a)
 	$(call say,LD,$@)
@@ -254,13 +280,28 @@ Libs.private: $(libs) -pthread
 endef
 export pkg_config
 
+define http_pkg_config
+prefix=$(PREFIX)
+libdir=$(LIBDIR)
+includedir=$${prefix}/include
+
+Name: counterpoint-http
+Description: The profiles of Counterpoint over HTTP
+Version: $(VERSION)
+Requires: counterpoint
+Libs: -L$${libdir} -lcounterpoint-http
+Libs.private: $(http_libs)
+endef
+export http_pkg_config
+
 install: lib $(program)         ## into PREFIX (/usr/local), below DESTDIR
 	install -d $(DESTDIR)$(PREFIX)/include/counterpoint $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(program)
 	install -m 644 $(public_headers) $(DESTDIR)$(PREFIX)/include/counterpoint
-	install -m 644 $(lib_a) $(DESTDIR)$(LIBDIR)
-	install -m 755 $(lib_so).$(VERSION) $(DESTDIR)$(LIBDIR)
-	cp -P $(lib_so) $(B)/lib/$(SONAME) $(DESTDIR)$(LIBDIR)
+	install -m 644 $(lib_a) $(http_a) $(DESTDIR)$(LIBDIR)
+	install -m 755 $(addsuffix .$(VERSION),$(lib_so) $(http_so)) $(DESTDIR)$(LIBDIR)
+	cp -P $(lib_so) $(http_so) $(addprefix $(B)/lib/,$(SONAME) $(HTTP_SONAME)) $(DESTDIR)$(LIBDIR)
 	@printf '%s\n' "$$pkg_config" > $(DESTDIR)$(LIBDIR)/pkgconfig/counterpoint.pc
+	@printf '%s\n' "$$http_pkg_config" > $(DESTDIR)$(LIBDIR)/pkgconfig/counterpoint-http.pc
 
 -include $(objects:.o=.d)

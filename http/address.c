@@ -1,0 +1,98 @@
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "address.h"
+
+/* Takes "HOST:PORT" apart; false where it is something else. */
+static bool split(const char *address, char *host, size_t size, const char **port)
+{
+    const char *colon = strrchr(address, ':');
+    size_t n = colon == NULL ? 0 : (size_t)(colon - address);
+
+    if (colon == NULL || n >= size || colon[1] == '\0' ||
+        strspn(colon + 1, "0123456789") != strlen(colon + 1) || strlen(colon + 1) > 5 ||
+        atoi(colon + 1) > 65535)
+        return false;
+    if (address[0] == '[' && (n < 2 || address[n - 1] != ']'))
+        return false;
+    *port = colon + 1;
+    if (address[0] == '[') {
+        address++;
+        n -= 2;
+    } else if (memchr(address, ':', n) != NULL) {
+        return false; /* IPv6 without brackets */
+    }
+    memcpy(host, address, n);
+    host[n] = '\0';
+    if (n == 0 || strcmp(host, "localhost") == 0)
+        strcpy(host, "127.0.0.1");
+    return true;
+}
+
+static int parse(const char *address, struct addrinfo **info, struct cp_error *err)
+{
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    char host[64];
+    const char *port;
+
+    if (split(address, host, sizeof host, &port) && getaddrinfo(host, port, &hints, info) == 0)
+        return 0;
+    return cp__http_error(err, -EINVAL,
+                          "\"%s\" is no address to listen on. Give an IP address and a port, as in "
+                          "127.0.0.1:6060, [::1]:6060 or :6060.",
+                          address);
+}
+
+static int listen_on(const struct addrinfo *info)
+{
+    const int one = 1;
+    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int error;
+
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (info->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    return -error;
+}
+
+int cp__http_listen(const char *address, struct cp_error *err)
+{
+    struct addrinfo *info;
+    int result = parse(address, &info, err);
+
+    if (result < 0)
+        return result;
+    result = listen_on(info);
+    freeaddrinfo(info);
+    if (result == -EADDRINUSE)
+        return cp__http_error(
+            err, result, "Another program listens on %s already. Take another port, or 0 for a free one.",
+            address);
+    if (result < 0)
+        return cp__http_error(err, result, "It is not possible to listen on %s: %s.", address,
+                              strerror(-result));
+    return result;
+}
+
+void cp__http_address_of(int fd, char *text, size_t size)
+{
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
+    socklen_t length = sizeof address;
+    char host[64] = "", port[8] = "";
+
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    getnameinfo((struct sockaddr *)&address, length, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    snprintf(text, size, address.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+}

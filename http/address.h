@@ -1,0 +1,13 @@
+/* Where a server listens. */
+#ifndef COUNTERPOINT_HTTP_ADDRESS_H
+#define COUNTERPOINT_HTTP_ADDRESS_H
+
+#include "exchange.h"
+
+/* A socket that listens on an address as cp_http_start() takes it; or a negative errno value, and the
+ * reason. */
+int cp__http_listen(const char *address, struct cp_error *err);
+/* Its address as text, with the port that it got. */
+void cp__http_address_of(int fd, char *text, size_t size);
+
+#endif

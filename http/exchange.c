@@ -1,0 +1,109 @@
+#include "exchange.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char cp__http_text[] = "text/plain; charset=utf-8";
+
+enum { MAX_HEADERS = 16 };
+
+int cp__http_reply(struct cp__exchange *exchange, int status, const struct cp_http_header *headers, size_t n,
+                   const void *body, size_t size)
+{
+    const struct cp_http_response *response = exchange->response;
+    struct cp_http_header all[MAX_HEADERS] = {{"X-Content-Type-Options", "nosniff"},
+                                              {"Cache-Control", "no-store"},
+                                              {"Cross-Origin-Resource-Policy", "same-origin"}};
+    const size_t common = 3;
+    int result;
+
+    if (n > MAX_HEADERS - common)
+        return -E2BIG;
+    memcpy(all + common, headers, n * sizeof *headers);
+    result = response->begin(response->context, status, all, common + n);
+    if (result == 0 && size > 0)
+        result = response->write(response->context, body, size);
+    return result;
+}
+
+int cp__http_reply_body(struct cp__exchange *exchange, const char *type, const void *body, size_t size)
+{
+    const struct cp_http_header header = {"Content-Type", type};
+
+    return cp__http_reply(exchange, 200, &header, 1, body, size);
+}
+
+int cp__http_refuse_with(struct cp__exchange *exchange, int status, const struct cp_http_header *header,
+                         const char *text)
+{
+    struct cp_http_header headers[3] = {{"Content-Type", cp__http_text}, {"X-Go-Pprof", "1"}};
+    size_t n = 2;
+    char line[1024];
+
+    if (header != NULL)
+        headers[n++] = *header;
+    snprintf(line, sizeof line, "%s\n", text);
+    return cp__http_reply(exchange, status, headers, n, line, strlen(line));
+}
+
+int cp__http_refuse(struct cp__exchange *exchange, int status, const char *format, ...)
+{
+    char text[1000];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return cp__http_refuse_with(exchange, status, NULL, text);
+}
+
+int cp__http_status_of(int error)
+{
+    static const struct {
+        int error;
+        int status;
+    } known[] = {
+        {-EINVAL, 400}, {-ENAMETOOLONG, 400}, {-EBUSY, 409},  {-ENOENT, 501}, {-ENODEV, 501},
+        {-ENXIO, 501},  {-ENOTSUP, 501},      {-ENOSYS, 501}, {-EACCES, 403}, {-EPERM, 403},
+        {-EMFILE, 503}, {-ENFILE, 503},       {-ENOMEM, 503}, {-EAGAIN, 503},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (known[i].error == error)
+            return known[i].status;
+    }
+    return 500;
+}
+
+void cp__http_page_open(struct cp__http_page *page)
+{
+    *page = (struct cp__http_page){.data = NULL};
+    page->out = open_memstream(&page->data, &page->size);
+}
+
+int cp__http_page_send(struct cp__exchange *exchange, struct cp__http_page *page,
+                       const struct cp_http_header *headers, size_t n)
+{
+    int result;
+
+    if (page->out == NULL || fclose(page->out) != 0)
+        result = cp__http_refuse(exchange, 503, "There is no memory for the answer.");
+    else
+        result = cp__http_reply(exchange, 200, headers, n, page->data, page->size);
+    free(page->data);
+    return result;
+}
+
+const char *cp__http_header(const struct cp__exchange *exchange, const char *name)
+{
+    return exchange->request->header(exchange->request->context, name);
+}
+
+bool cp__http_is_gone(const struct cp__exchange *exchange)
+{
+    const struct cp_http_request *request = exchange->request;
+
+    return request->is_gone != NULL && request->is_gone(request->context);
+}

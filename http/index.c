@@ -1,0 +1,218 @@
+/* /debug/pprof/: what there is to ask for, and which events work here. */
+#include <inttypes.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "exchange.h"
+
+int cp__http_style(struct cp__exchange *exchange)
+{
+    static const char css[] =
+        ":root { color-scheme: light dark; --soft: #59636e; --line: #d1d9e0; --link: #0757ba; }\n"
+        "@media (prefers-color-scheme: dark) {\n"
+        "  :root { --soft: #9198a1; --line: #3d444d; --link: #6cb0ff; }\n"
+        "}\n"
+        "body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; "
+        "}\n"
+        "table { border-collapse: collapse; width: 100%; }\n"
+        "caption, th, td { text-align: left; }\n"
+        "caption, .soft { color: var(--soft); }\n"
+        "th, td { border-bottom: 1px solid var(--line); padding: .3rem 1rem .3rem 0; vertical-align: top; }\n"
+        "a { color: var(--link); }\n"
+        "code { font-size: .9em; overflow-wrap: anywhere; }\n";
+
+    return cp__http_reply_body(exchange, "text/css; charset=utf-8", css, sizeof css - 1);
+}
+
+static void print_escaped(FILE *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        switch (*text) {
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        default:
+            fputc(*text, out);
+        }
+    }
+}
+
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+/* What one takes the named ones for, and how often to sample those without a preset. */
+static const struct advice {
+    const char *event;
+    uint64_t period;
+    const char *use;
+} advices[] = {
+    {"timer", 0, "Where CPU time goes. Works everywhere, and costs the least."},
+    {"taskClock", 100000, "Where CPU time goes, in short recordings too: 10 000 samples a second."},
+    {"cpuClock", 1000000, "As taskClock, by another clock of the kernel."},
+    {"cycles", 0, "Where the processor is busy, whatever its frequency."},
+    {"instructions", 0, "Which code executes the most; beside cycles it shows what stalls."},
+    {"cacheReferences", 0, "Which code goes out to the last cache."},
+    {"cacheMisses", 0, "Which code waits for memory."},
+    {"branches", 0, "Which code decides the most."},
+    {"branchMisses", 0, "Which decisions the processor cannot foresee."},
+    {"pageFaults", 100, "Who touches memory for the first time."},
+    {"minorFaults", 100, "Who touches memory for the first time."},
+    {"majorFaults", 1, "Who waits for pages from the disk."},
+    {"contextSwitches", 100, "Who blocks, or is pushed off its CPU."},
+    {"cpuMigrations", 1, "Who is moved between CPUs."},
+};
+
+/* NULL: none. */
+static const struct advice *find_advice(const char *event)
+{
+    for (size_t i = 0; i < sizeof advices / sizeof advices[0]; i++) {
+        if (strcmp(advices[i].event, event) == 0)
+            return &advices[i];
+    }
+    return NULL;
+}
+
+struct events {
+    FILE *out;
+    bool works; /* those that are listed */
+};
+
+/* PMUs may have thousands of events, and so has the kernel; "counterpoint events" lists those. */
+static bool is_listed(const struct cp_event_info *info)
+{
+    return strcmp(info->group, "presets") == 0 || strcmp(info->group, "software") == 0 ||
+           strcmp(info->group, "cache") == 0;
+}
+
+static void print_working(FILE *out, const struct cp_event_info *info, const struct cp_event_spec *spec)
+{
+    const struct advice *advice = find_advice(info->name);
+    uint64_t period = advice != NULL && advice->period != 0 ? advice->period : spec->preset_period;
+    bool is_time = spec->kind == CP_EVENT_TIMER || spec->kind == CP_EVENT_CLOCK;
+
+    if (period == 0)
+        period = 1;
+    fprintf(out, "<tr><td><a href=\"profile?event=%s&amp;period=%" PRIu64 "&amp;seconds=10\">", info->name,
+            period);
+    print_escaped(out, info->name);
+    fprintf(out, "</a></td><td>%" PRIu64 "%s</td><td>", period, is_time ? " ns" : "");
+    print_escaped(out, info->description != NULL ? info->description : "");
+    if (advice != NULL)
+        fprintf(out, "<br><span class=\"soft\">%s</span>", advice->use);
+    fputs("</td></tr>\n", out);
+}
+
+static int print_event(void *context, const struct cp_event_info *info)
+{
+    const struct events *events = context;
+    struct cp_event_spec spec;
+    struct cp_error err;
+    bool works;
+
+    if (!is_listed(info) || cp_event_parse(info->name, &spec, NULL) < 0)
+        return 0;
+    works = cp_event_probe(&spec, &err) == 0;
+    if (works != events->works)
+        return 0;
+    if (works) {
+        print_working(events->out, info, &spec);
+        return 0;
+    }
+    fputs("<tr><td>", events->out);
+    print_escaped(events->out, info->name);
+    fputs("</td><td>", events->out);
+    print_escaped(events->out, err.reason[0] != '\0' ? err.reason : strerror(-err.code));
+    fputs("</td></tr>\n", events->out);
+    return 0;
+}
+
+/* ---- The page -------------------------------------------------------------------------------- */
+
+static const char head[] =
+    "<!DOCTYPE html>\n"
+    "<html lang=\"en\">\n"
+    "<head>\n"
+    "<meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+    "<title>" CP__HTTP_ROOT "/</title>\n"
+    "<link rel=\"stylesheet\" href=\"index.css\">\n"
+    "</head>\n"
+    "<body>\n"
+    "<main>\n"
+    "<h1>" CP__HTTP_ROOT "/</h1>\n"
+    "<table>\n"
+    "<caption>Of this program, as it runs now</caption>\n"
+    "<tbody>\n"
+    "<tr><td><a href=\"threadcreate?debug=1\">threadcreate</a></td>"
+    "<td>The threads that are profiled, and the stacks that attached them "
+    "(<a href=\"threadcreate\">as a profile</a>)</td></tr>\n"
+    "<tr><td><a href=\"metrics\">metrics</a></td>"
+    "<td>What the profiler did and holds, for Prometheus</td></tr>\n"
+    "<tr><td><a href=\"cmdline\">cmdline</a></td><td>The program's arguments</td></tr>\n"
+    "<tr><td><a href=\"symbol\">symbol</a></td>"
+    "<td>Names for addresses, as pprof tools ask for them</td></tr>\n"
+    "</tbody>\n"
+    "</table>\n"
+    "<h2>Profiles</h2>\n"
+    "<p>A link records for ten seconds and downloads the profile; with <code>&amp;debug=1</code> it is "
+    "text. Or let a tool ask:</p>\n"
+    "<p><code>go tool pprof -http=: '";
+
+static const char example[] = "/profile?event=taskClock&amp;period=100000&amp;seconds=5'</code></p>\n"
+                              "<table>\n"
+                              "<caption>Events that work here</caption>\n"
+                              "<thead><tr><th scope=\"col\">Event</th><th scope=\"col\">Period</th>"
+                              "<th scope=\"col\">It counts</th></tr></thead>\n"
+                              "<tbody>\n";
+
+static const char between[] =
+    "</tbody>\n"
+    "</table>\n"
+    "<p>By name there are more, such as <code>r1c2</code>, <code>tracepoint:sched:sched_switch</code> or "
+    "<code>cycles:k</code>: <code>counterpoint events</code> lists them.</p>\n"
+    "<details>\n"
+    "<summary>Events that do not work here</summary>\n"
+    "<table>\n"
+    "<thead><tr><th scope=\"col\">Event</th><th scope=\"col\">Why not</th></tr></thead>\n"
+    "<tbody>\n";
+
+static const char tail[] = "</tbody>\n"
+                           "</table>\n"
+                           "</details>\n"
+                           "</main>\n"
+                           "</body>\n"
+                           "</html>\n";
+
+int cp__http_index(struct cp__exchange *exchange)
+{
+    static const struct cp_http_header headers[] = {
+        {"Content-Type", "text/html; charset=utf-8"},
+        {"Content-Security-Policy",
+         "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "
+         "frame-ancestors 'none'"},
+        {"Referrer-Policy", "no-referrer"}};
+    const char *host = cp__http_header(exchange, "host");
+    struct cp__http_page page;
+
+    cp__http_page_open(&page);
+    if (page.out != NULL) {
+        fputs(head, page.out);
+        fputs(exchange->options->certificate != NULL ? "https+insecure://" : "http://", page.out);
+        print_escaped(page.out, host != NULL ? host : "HOST");
+        fputs(CP__HTTP_ROOT, page.out);
+        fputs(example, page.out);
+        cp_event_list(print_event, &(struct events){page.out, true});
+        fputs(between, page.out);
+        cp_event_list(print_event, &(struct events){page.out, false});
+        fputs(tail, page.out);
+    }
+    return cp__http_page_send(exchange, &page, headers, 3);
+}

@@ -1,0 +1,367 @@
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server.h"
+
+enum { WORKER_STACK = 1 << 20 }; /* what is deep has threads of its own: see pprof.h */
+
+int cp__http_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
+{
+    pthread_attr_t attributes;
+    sigset_t all, old;
+    int result;
+
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, WORKER_STACK);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    result = pthread_create(thread, &attributes, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
+    return -result;
+}
+
+/* ---- A call ---------------------------------------------------------------------------------- */
+
+struct cp__http_call *cp__http_call_new(struct cp_http *http, const char *uri)
+{
+    struct cp__http_call *call = calloc(1, sizeof *call);
+    char *mark;
+
+    if (call == NULL)
+        return NULL;
+    call->http = http;
+    call->uri = strdup(uri);
+    if (call->uri == NULL) {
+        free(call);
+        return NULL;
+    }
+    mark = strchr(call->uri, '?');
+    if (mark != NULL) {
+        *mark = '\0';
+        call->query = mark + 1;
+    }
+    call->path = call->uri;
+    return call;
+}
+
+void cp_http_completed(void **request)
+{
+    struct cp__http_call *call = *request;
+
+    if (call == NULL)
+        return;
+    if (call->http->is_server)
+        cp__http_peer_does(call->http, call->connection, CP__PEER_ASKS);
+    if (call->headers != NULL)
+        MHD_destroy_response(call->headers);
+    free(call->answer.data);
+    free(call->body.data);
+    free(call->uri);
+    free(call);
+    *request = NULL;
+}
+
+static int append(struct cp_memory *memory, const void *data, size_t size)
+{
+    struct cp_memory grown = *memory;
+
+    if (size > memory->capacity - memory->size) {
+        grown.capacity = 2 * (memory->size + size);
+        grown.data = realloc(memory->data, grown.capacity);
+        if (grown.data == NULL)
+            return -ENOMEM;
+        *memory = grown;
+    }
+    memcpy(memory->data + memory->size, data, size);
+    memory->size += size;
+    return 0;
+}
+
+/* ---- The query of a daemon that is not ours -------------------------------------------------- */
+
+static void print_part(FILE *out, const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] > ' ' && text[i] < 0x7f && strchr("%&=+#", text[i]) == NULL)
+            fputc(text[i], out);
+        else if (text[i] == ' ')
+            fputc('+', out);
+        else
+            fprintf(out, "%%%02X", (unsigned char)text[i]);
+    }
+}
+
+static enum MHD_Result print_pair(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
+                                  const char *value, size_t value_size)
+{
+    FILE *out = cls;
+
+    (void)kind;
+    print_part(out, key, key_size);
+    if (value != NULL) {
+        fputc('=', out);
+        print_part(out, value, value_size);
+    }
+    fputc('&', out);
+    return MHD_YES;
+}
+
+/* What libmicrohttpd took apart and decoded, as it was. */
+static struct cp__http_call *call_from(struct cp_http *http, struct MHD_Connection *connection,
+                                       const char *url)
+{
+    struct cp__http_call *call = NULL;
+    char *uri = NULL;
+    size_t size;
+    FILE *out = open_memstream(&uri, &size);
+
+    if (out == NULL)
+        return NULL;
+    fprintf(out, "%s?", url);
+    MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, print_pair, out);
+    if (fclose(out) == 0) {
+        uri[size - 1] = uri[size - 1] == '&' ? '\0' : uri[size - 1];
+        call = cp__http_call_new(http, uri);
+    }
+    free(uri);
+    return call;
+}
+
+/* ---- Handling -------------------------------------------------------------------------------- */
+
+static const char *find_header(void *context, const char *name)
+{
+    const struct cp__http_call *call = context;
+
+    return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
+}
+
+/* The client has closed its end, or the server is ending. The connection is suspended, so that nobody else
+ * reads of it. */
+static bool is_gone(void *context)
+{
+    const struct cp__http_call *call = context;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(call->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct pollfd fd = {.fd = info != NULL ? info->connect_fd : -1, .events = POLLRDHUP};
+    bool is_ending;
+
+    pthread_mutex_lock(&call->http->lock);
+    is_ending = call->http->is_ending;
+    pthread_mutex_unlock(&call->http->lock);
+    return is_ending || poll(&fd, 1, 0) > 0;
+}
+
+static int begin(void *context, int status, const struct cp_http_header *headers, size_t n)
+{
+    struct cp__http_call *call = context;
+
+    call->status = status;
+    call->headers = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    for (size_t i = 0; i < n && call->headers != NULL; i++)
+        MHD_add_response_header(call->headers, headers[i].name, headers[i].value);
+    return call->headers != NULL ? 0 : -ENOMEM;
+}
+
+static int take(void *context, const void *data, size_t size)
+{
+    return append(&((struct cp__http_call *)context)->answer, data, size);
+}
+
+static const struct cp_http_response to_call = {.size = sizeof to_call, .begin = begin, .write = take};
+
+static void handle(struct cp__http_call *call)
+{
+    struct cp_http_response response = to_call;
+    const struct cp_http_request request = {.size = sizeof request,
+                                            .method = call->method,
+                                            .path = call->path,
+                                            .query = call->query,
+                                            .body = call->body.data,
+                                            .body_size = call->body.size,
+                                            .header = find_header,
+                                            .is_gone = is_gone,
+                                            .context = call};
+
+    response.context = call;
+    call->result = cp_http_handle(&request, &response, &call->http->options);
+    call->is_done = true;
+}
+
+static enum MHD_Result copy_header(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    (void)kind;
+    return MHD_add_response_header(cls, name, value);
+}
+
+/* Without an answer the connection is closed. */
+static enum MHD_Result send_answer(struct cp__http_call *call)
+{
+    struct MHD_Response *response;
+    enum MHD_Result result;
+
+    if (call->result < 0)
+        return MHD_NO;
+    response = MHD_create_response_from_buffer(call->answer.size, call->answer.data, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL)
+        return MHD_NO;
+    call->answer = (struct cp_memory){.data = NULL};
+    MHD_get_response_headers(call->headers, copy_header, response);
+    result = MHD_queue_response(call->connection, (unsigned)call->status, response);
+    MHD_destroy_response(response);
+    if (call->http->is_server)
+        cp__http_peer_does(call->http, call->connection, CP__PEER_READS);
+    return result;
+}
+
+/* ---- Workers --------------------------------------------------------------------------------- */
+
+static struct cp__http_call *next_call(struct cp__http_worker *worker)
+{
+    struct cp_http *http = worker->http;
+    struct cp__http_call *call;
+
+    pthread_mutex_lock(&http->lock);
+    call = http->queue;
+    if (call == NULL) {
+        worker->state = CP__WORKER_ENDED;
+    } else {
+        http->queue = call->next;
+        if (http->queue == NULL)
+            http->queue_end = &http->queue;
+    }
+    pthread_mutex_unlock(&http->lock);
+    return call;
+}
+
+static void *work(void *arg)
+{
+    struct cp__http_call *call;
+
+    while ((call = next_call(arg)) != NULL) {
+        struct MHD_Connection *connection = call->connection;
+
+        handle(call);
+        MHD_resume_connection(connection); /* from here on the call is not ours */
+    }
+    return NULL;
+}
+
+/* One worker more, where there may be one; under the lock. False where there is none at all. */
+static bool add_worker(struct cp_http *http)
+{
+    bool has_worker = false;
+
+    for (size_t i = 0; i < CP__HTTP_WORKERS; i++) {
+        struct cp__http_worker *worker = &http->workers[i];
+
+        if (worker->state == CP__WORKER_RUNS) {
+            has_worker = true;
+            continue;
+        }
+        if (worker->state == CP__WORKER_ENDED)
+            pthread_join(worker->thread, NULL);
+        worker->http = http;
+        worker->state = CP__WORKER_NONE;
+        if (cp__http_thread(&worker->thread, work, worker) < 0)
+            return has_worker;
+        worker->state = CP__WORKER_RUNS;
+        return true;
+    }
+    return has_worker;
+}
+
+/* Gives the call to a worker. */
+static enum MHD_Result queue(struct cp__http_call *call)
+{
+    struct cp_http *http = call->http;
+    enum MHD_Result result = MHD_NO;
+
+    pthread_mutex_lock(&http->lock);
+    if (!http->is_ending && add_worker(http)) {
+        MHD_suspend_connection(call->connection);
+        *http->queue_end = call;
+        http->queue_end = &call->next;
+        result = MHD_YES;
+    }
+    pthread_mutex_unlock(&http->lock);
+    return result;
+}
+
+void cp_http_quiesce(struct cp_http *http)
+{
+    pthread_mutex_lock(&http->lock);
+    http->is_ending = true;
+    pthread_cond_broadcast(&http->changed);
+    pthread_mutex_unlock(&http->lock);
+    for (size_t i = 0; i < CP__HTTP_WORKERS; i++) {
+        bool is_there;
+
+        pthread_mutex_lock(&http->lock);
+        is_there = http->workers[i].state != CP__WORKER_NONE;
+        pthread_mutex_unlock(&http->lock);
+        if (is_there)
+            pthread_join(http->workers[i].thread, NULL);
+        http->workers[i].state = CP__WORKER_NONE; /* nobody starts one any more */
+    }
+}
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+static enum MHD_Result refuse_body(struct cp__http_call *call)
+{
+    struct cp_http_response response = to_call;
+    struct cp__exchange exchange = {.response = &response};
+
+    response.context = call;
+    call->result =
+        cp__http_refuse(&exchange, 413, "The body is too long: %d bytes at most.", CP__HTTP_MAX_BODY);
+    return send_answer(call);
+}
+
+/* Its header is there. */
+static enum MHD_Result start(struct cp__http_call *call, struct MHD_Connection *connection,
+                             const char *method)
+{
+    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "content-length");
+
+    call->connection = connection;
+    call->is_started = true;
+    snprintf(call->method, sizeof call->method, "%s", method);
+    return length != NULL && strtoull(length, NULL, 10) > CP__HTTP_MAX_BODY ? refuse_body(call) : MHD_YES;
+}
+
+static enum MHD_Result finish(struct cp__http_call *call)
+{
+    if (call->http->is_server)
+        cp__http_peer_does(call->http, call->connection, CP__PEER_WAITS);
+    if (cp__http_is_slow(call->path))
+        return queue(call);
+    handle(call);
+    return send_answer(call);
+}
+
+int cp_http_answer(struct cp_http *http, struct MHD_Connection *connection, const char *url,
+                   const char *method, const char *data, size_t *size, void **request)
+{
+    struct cp__http_call *call = *request;
+
+    if (call == NULL)
+        *request = call = call_from(http, connection, url);
+    if (call == NULL)
+        return MHD_NO;
+    if (!call->is_started)
+        return start(call, connection, method);
+    if (call->is_done)
+        return send_answer(call);
+    if (*size == 0)
+        return finish(call);
+    if (call->body.size + *size > CP__HTTP_MAX_BODY || append(&call->body, data, *size) < 0)
+        return MHD_NO;
+    *size = 0;
+    return MHD_YES;
+}

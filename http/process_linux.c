@@ -1,0 +1,139 @@
+/* What /proc says of this process: its arguments, and what the profiler holds in it. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "exchange.h"
+
+/* ---- cmdline --------------------------------------------------------------------------------- */
+
+int cp__http_cmdline(struct cp__exchange *exchange)
+{
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    char *text = NULL;
+    size_t capacity = 0;
+    ssize_t n = file != NULL ? getdelim(&text, &capacity, EOF, file) : -1;
+    int result;
+
+    if (n > 0 && text[n - 1] == '\0')
+        n--; /* zero bytes stand between arguments */
+    if (n < 0)
+        result = cp__http_refuse(exchange, 500, "The arguments cannot be read: %s.", strerror(errno));
+    else
+        result = cp__http_reply_body(exchange, cp__http_text, text, (size_t)n);
+    free(text);
+    if (file != NULL)
+        fclose(file);
+    return result;
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+struct held {
+    uint64_t descriptors;
+    uint64_t events; /* of them */
+    uint64_t rings;
+};
+
+static void count_descriptors(struct held *held)
+{
+    DIR *directory = opendir("/proc/self/fd");
+    const struct dirent *entry;
+
+    if (directory == NULL)
+        return;
+    while ((entry = readdir(directory)) != NULL) {
+        char target[32] = "";
+
+        if (entry->d_name[0] == '.' || atoi(entry->d_name) == dirfd(directory))
+            continue;
+        held->descriptors++;
+        if (readlinkat(dirfd(directory), entry->d_name, target, sizeof target - 1) > 0)
+            held->events += strcmp(target, "anon_inode:[perf_event]") == 0;
+    }
+    closedir(directory);
+}
+
+static void count_rings(struct held *held)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char *line = NULL;
+    size_t capacity = 0;
+
+    if (maps == NULL)
+        return;
+    while (getline(&line, &capacity, maps) >= 0)
+        held->rings += strstr(line, " anon_inode:[perf_event]") != NULL;
+    free(line);
+    fclose(maps);
+}
+
+static void print(FILE *out, const char *name, const char *type, const char *help, uint64_t value)
+{
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n", name, help, name, type, name, value);
+}
+
+static void print_totals(FILE *out, const struct cp_slot_stats *totals)
+{
+    const struct {
+        const char *name;
+        const char *help;
+        uint64_t value;
+    } counters[] = {
+        {"counterpoint_samples_total", "Periods that were sampled.", totals->samples},
+        {"counterpoint_signals_total", "Signals that brought them.", totals->signals},
+        {"counterpoint_samples_dropped_total", "Periods lost to full sample buffers.", totals->dropped},
+        {"counterpoint_records_lost_total", "Records lost to full rings.", totals->lost},
+        {"counterpoint_samples_undelivered_total", "Periods whose signal came too late for a stack.",
+         totals->undelivered},
+        {"counterpoint_samples_truncated_total", "Samples of too many frames.", totals->truncated},
+        {"counterpoint_samples_incomplete_total", "Samples whose stack broke off.", totals->incomplete},
+        {"counterpoint_samples_stalled_total", "Periods in which the virtual machine stood still.",
+         totals->stalled},
+        {"counterpoint_throttled_total", "Times that the kernel throttled an event.", totals->throttled},
+        {"counterpoint_signals_foreign_total", "SIGPROFs that were somebody else's.", totals->foreign},
+        {"counterpoint_events_armed_total", "Events armed on a thread.", totals->ms},
+        {"counterpoint_events_ringless_total", "Of them, those without a ring.", totals->ms_ringless},
+        {"counterpoint_events_refused_total", "Events that the system refused a thread.", totals->ms_refused},
+    };
+
+    for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++)
+        print(out, counters[i].name, "counter", counters[i].help, counters[i].value);
+}
+
+static void print_gauges(FILE *out, const struct cp_runtime_stats *stats, const struct held *held)
+{
+    struct rlimit limit;
+
+    print(out, "counterpoint_threads", "gauge", "Threads that are profiled while a profile runs.", stats->ms);
+    print(out, "counterpoint_slots", "gauge", "Events that are being sampled.", stats->slots);
+    print(out, "counterpoint_slots_max", "gauge", "How many can be at once.", CP_EV_MAX);
+    print(out, "counterpoint_perf_descriptors", "gauge", "Descriptors of perf events.", held->events);
+    print(out, "counterpoint_perf_rings", "gauge", "Rings of perf events that are mapped.", held->rings);
+    print(out, "process_open_fds", "gauge", "Number of open file descriptors.", held->descriptors);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        print(out, "process_max_fds", "gauge", "Maximum number of open file descriptors.", limit.rlim_cur);
+}
+
+int cp__http_metrics(struct cp__exchange *exchange)
+{
+    const struct cp_http_header type = {"Content-Type", "text/plain; version=0.0.4; charset=utf-8"};
+    struct cp_runtime_stats stats;
+    struct held held = {.descriptors = 0};
+    struct cp__http_page page;
+
+    cp_runtime_stats(&stats);
+    count_descriptors(&held);
+    count_rings(&held);
+    cp__http_page_open(&page);
+    if (page.out != NULL) {
+        print_totals(page.out, &stats.totals);
+        print_gauges(page.out, &stats, &held);
+    }
+    return cp__http_page_send(exchange, &page, &type, 1);
+}

@@ -1,0 +1,135 @@
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "exchange.h"
+
+int cp__http_error(struct cp_error *err, int code, const char *format, ...)
+{
+    va_list arguments;
+
+    *err = (struct cp_error){.code = code};
+    va_start(arguments, format);
+    vsnprintf(err->message, sizeof err->message, format, arguments);
+    va_end(arguments);
+    for (char *c = err->message; *c != '\0'; c++) {
+        if (iscntrl((unsigned char)*c))
+            *c = '?';
+    }
+    return code;
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* The character at *text, which moves behind it; -1 for an escape that is none, or a zero byte. */
+static int decode(const char **text)
+{
+    int high, low;
+
+    if (**text == '+') {
+        ++*text;
+        return ' ';
+    }
+    if (**text != '%')
+        return (unsigned char)*(*text)++;
+    high = hex((*text)[1]);
+    low = high < 0 ? -1 : hex((*text)[2]);
+    if (low < 0 || (high | low) == 0)
+        return -1;
+    *text += 3;
+    return high << 4 | low;
+}
+
+/* Decodes up to one of the characters that end, into text of size bytes; its length, which may be size or
+ * more and is not all there then; -1 as decode(). */
+static long decode_up_to(const char **from, const char *ends, char *text, size_t size)
+{
+    size_t n = 0;
+    int c;
+
+    while (**from != '\0' && strchr(ends, **from) == NULL) {
+        c = decode(from);
+        if (c < 0)
+            return -1;
+        if (n + 1 < size)
+            text[n] = (char)c;
+        n++;
+    }
+    text[n < size ? n : size - 1] = '\0';
+    return (long)n;
+}
+
+/* One KEY=VALUE, and what follows it; 1 where it has the key. */
+static int take_pair(const char **from, const char *key, char *value, size_t size, struct cp_error *err)
+{
+    char name[32];
+    char other[2];
+    bool is_wanted;
+    long length = decode_up_to(from, "=&", name, sizeof name);
+
+    is_wanted = length >= 0 && length < (long)sizeof name && strcmp(name, key) == 0;
+    if (is_wanted)
+        value[0] = '\0';
+    if (length >= 0 && **from == '=') {
+        ++*from;
+        length =
+            is_wanted ? decode_up_to(from, "&", value, size) : decode_up_to(from, "&", other, sizeof other);
+        if (is_wanted && length >= (long)size)
+            return cp__http_error(err, -EINVAL, "The value of %s is too long: %zu characters at most.", key,
+                                  size - 1);
+    }
+    if (length < 0)
+        return cp__http_error(err, -EINVAL,
+                              "The query has an escape that is none, or a zero byte, at \"%.20s\": write a "
+                              "percent sign as %%25.",
+                              *from);
+    if (**from == '&')
+        ++*from;
+    return is_wanted;
+}
+
+int cp__http_query(const char *query, const char *key, char *value, size_t size, struct cp_error *err)
+{
+    int found = 0;
+
+    while (query != NULL && *query != '\0') {
+        int result = take_pair(&query, key, value, size, err);
+
+        if (result < 0)
+            return result;
+        found += result;
+        if (found > 1)
+            return cp__http_error(err, -EINVAL, "The query has %s more than once. Give it once.", key);
+    }
+    return found;
+}
+
+int cp__http_query_number(const char *query, const char *key, unsigned long long min, unsigned long long max,
+                          unsigned long long *value, struct cp_error *err)
+{
+    char text[24];
+    unsigned long long number = 0;
+    bool is_number;
+    int result = cp__http_query(query, key, text, sizeof text, err);
+
+    if (result <= 0)
+        return result;
+    is_number = text[0] != '\0';
+    for (const char *c = text; *c != '\0' && is_number; c++)
+        is_number = *c >= '0' && *c <= '9' && !__builtin_mul_overflow(number, 10ull, &number) &&
+                    !__builtin_add_overflow(number, (unsigned long long)(*c - '0'), &number);
+    if (!is_number || number < min || number > max)
+        return cp__http_error(err, -EINVAL,
+                              "%s=%s is not possible: it must be a whole number from %llu to %llu.", key,
+                              text, min, max);
+    *value = number;
+    return 1;
+}

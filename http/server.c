@@ -1,0 +1,377 @@
+#include "server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "address.h"
+
+enum {
+    CONNECTIONS = 100,      /* by default */
+    MORE_CONNECTIONS = 32,  /* that are cut, and not closed yet */
+    REQUEST_TIMEOUT_S = 10, /* by default */
+    ANSWER_TIMEOUT_S = 60,  /* in which a client must have read its answer */
+    HEADER_SIZE =
+        24 * 1024, /* libmicrohttpd's memory for a connection: the header, and what it notes of it */
+    KEEPER_INTERVAL_MS = 250,
+};
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ---- Connections ----------------------------------------------------------------------------- */
+
+/* Under the lock, as libmicrohttpd closes a descriptor after it has told of it. */
+static void cut(struct cp__http_peer *peer)
+{
+    shutdown(peer->fd, SHUT_RDWR);
+    peer->state = CP__PEER_CUT;
+}
+
+/* Where there are too many connections, one gives way: the one that has waited longest without having
+ * asked, or else without having read its answer. */
+static void make_way(struct cp_http *http)
+{
+    struct cp__http_peer *longest = NULL;
+    unsigned n = 0;
+
+    for (struct cp__http_peer *peer = http->peers; peer != NULL; peer = peer->next) {
+        if (peer->state == CP__PEER_CUT)
+            continue;
+        n++;
+        if (peer->state == CP__PEER_WAITS)
+            continue;
+        if (longest == NULL || peer->state < longest->state ||
+            (peer->state == longest->state && peer->since_ms <= longest->since_ms))
+            longest = peer;
+    }
+    if (n > http->options.max_connections && longest != NULL)
+        cut(longest);
+}
+
+static void open_peer(struct cp_http *http, struct MHD_Connection *connection, void **context)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct cp__http_peer *peer = calloc(1, sizeof *peer);
+
+    *context = peer;
+    if (peer == NULL) {
+        shutdown(info->connect_fd, SHUT_RDWR);
+        return;
+    }
+    peer->fd = info->connect_fd;
+    peer->since_ms = now_ms();
+    pthread_mutex_lock(&http->lock);
+    peer->next = http->peers;
+    http->peers = peer;
+    make_way(http);
+    pthread_cond_broadcast(&http->changed);
+    pthread_mutex_unlock(&http->lock);
+}
+
+static void close_peer(struct cp_http *http, struct cp__http_peer *peer)
+{
+    struct cp__http_peer **link = &http->peers;
+
+    pthread_mutex_lock(&http->lock);
+    while (*link != NULL && *link != peer)
+        link = &(*link)->next;
+    if (*link != NULL)
+        *link = peer->next;
+    pthread_mutex_unlock(&http->lock);
+    free(peer);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        open_peer(cls, connection, context);
+    else
+        close_peer(cls, *context);
+}
+
+void cp__http_peer_does(struct cp_http *http, struct MHD_Connection *connection,
+                        enum cp__http_peer_state state)
+{
+    const union MHD_ConnectionInfo *info =
+        connection == NULL ? NULL : MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct cp__http_peer *peer = info == NULL ? NULL : info->socket_context;
+
+    if (peer == NULL)
+        return;
+    pthread_mutex_lock(&http->lock);
+    if (peer->state != CP__PEER_CUT) {
+        peer->state = state;
+        peer->since_ms = now_ms();
+    }
+    pthread_mutex_unlock(&http->lock);
+}
+
+/* ---- The keeper ------------------------------------------------------------------------------ */
+
+/* libmicrohttpd's own time-out begins anew with every byte that comes. */
+static void cut_late_peers(struct cp_http *http)
+{
+    const uint64_t now = now_ms();
+
+    for (struct cp__http_peer *peer = http->peers; peer != NULL; peer = peer->next) {
+        uint64_t limit_s = peer->state == CP__PEER_ASKS ? http->options.request_timeout_s : ANSWER_TIMEOUT_S;
+
+        if ((peer->state == CP__PEER_ASKS || peer->state == CP__PEER_READS) &&
+            now - peer->since_ms >= limit_s * 1000)
+            cut(peer);
+    }
+}
+
+static void *keep(void *arg)
+{
+    struct cp_http *http = arg;
+
+    pthread_mutex_lock(&http->lock);
+    while (!http->is_ending) {
+        if (http->peers == NULL) {
+            pthread_cond_wait(&http->changed, &http->lock);
+            continue;
+        }
+        cut_late_peers(http);
+        pthread_mutex_unlock(&http->lock);
+        nanosleep(&(struct timespec){.tv_nsec = KEEPER_INTERVAL_MS * 1000000}, NULL);
+        pthread_mutex_lock(&http->lock);
+    }
+    pthread_mutex_unlock(&http->lock);
+    return NULL;
+}
+
+/* ---- Options --------------------------------------------------------------------------------- */
+
+static void free_options(struct cp_http_options *options)
+{
+    for (size_t i = 0; i < options->n_hosts && options->hosts != NULL; i++)
+        free((void *)(uintptr_t)options->hosts[i]);
+    free((void *)(uintptr_t)options->hosts);
+    free((void *)(uintptr_t)options->token);
+    free((void *)(uintptr_t)options->certificate);
+    free((void *)(uintptr_t)options->key);
+}
+
+static bool copy_string(const char **to, const char *from)
+{
+    *to = from == NULL ? NULL : strdup(from);
+    return from == NULL || *to != NULL;
+}
+
+static bool copy_hosts(struct cp_http_options *to, const struct cp_http_options *from)
+{
+    const char **hosts = calloc(from->n_hosts + 1, sizeof *hosts);
+
+    to->hosts = hosts;
+    for (size_t i = 0; i < from->n_hosts && hosts != NULL; i++) {
+        if (!copy_string(&hosts[i], from->hosts[i]))
+            return false;
+    }
+    return hosts != NULL;
+}
+
+static int copy_options(struct cp_http_options *to, const struct cp_http_options *from, struct cp_error *err)
+{
+    *to = (struct cp_http_options){.size = sizeof *to};
+    if (from->size != sizeof *from)
+        return cp__http_error(err, -EINVAL,
+                              "The options say they are %zu bytes long, this library's are %zu. Set size to "
+                              "sizeof(struct cp_http_options).",
+                              from->size, sizeof *from);
+    if (from->token != NULL && from->token[0] == '\0')
+        return cp__http_error(err, -EINVAL, "The token is empty. Give one, or NULL where none is wanted.");
+    if ((from->certificate != NULL) != (from->key != NULL))
+        return cp__http_error(err, -EINVAL, "TLS needs a certificate and its key, and only one was given.");
+    to->n_hosts = from->n_hosts;
+    to->max_seconds = from->max_seconds;
+    to->max_connections = from->max_connections != 0 ? from->max_connections : CONNECTIONS;
+    to->request_timeout_s = from->request_timeout_s != 0 ? from->request_timeout_s : REQUEST_TIMEOUT_S;
+    if (!copy_hosts(to, from) || !copy_string(&to->token, from->token) ||
+        !copy_string(&to->certificate, from->certificate) || !copy_string(&to->key, from->key))
+        return cp__http_error(err, -ENOMEM, "There is no memory for the HTTP endpoint.");
+    return 0;
+}
+
+/* ---- Start and stop -------------------------------------------------------------------------- */
+
+static void free_http(struct cp_http *http)
+{
+    free_options(&http->options);
+    pthread_cond_destroy(&http->changed);
+    pthread_mutex_destroy(&http->lock);
+    free(http);
+}
+
+static int mount(struct cp_http **out, const struct cp_http_options *options, struct cp_error *err)
+{
+    const struct cp_http_options none = {.size = sizeof none};
+    struct cp_http *http = calloc(1, sizeof *http);
+    int result;
+
+    if (http == NULL)
+        return cp__http_error(err, -ENOMEM, "There is no memory for the HTTP endpoint.");
+    pthread_mutex_init(&http->lock, NULL);
+    pthread_cond_init(&http->changed, NULL);
+    http->queue_end = &http->queue;
+    result = copy_options(&http->options, options != NULL ? options : &none, err);
+    if (result < 0)
+        free_http(http);
+    else
+        *out = http;
+    return result;
+}
+
+int cp_http_mount(struct cp_http **out, const struct cp_http_options *options, struct cp_error *err)
+{
+    struct cp_error unwanted;
+
+    return mount(out, options, err != NULL ? err : &unwanted);
+}
+
+static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connection)
+{
+    (void)connection;
+    return cp__http_call_new(cls, uri);
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data, size_t *size,
+                                  void **request)
+{
+    (void)version;
+    return (enum MHD_Result)cp_http_answer(cls, connection, url, method, data, size, request);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *connection, void **request,
+                         enum MHD_RequestTerminationCode code)
+{
+    (void)cls, (void)connection, (void)code;
+    cp_http_completed(request);
+}
+
+/* What libmicrohttpd says is of interest only where it does not start. */
+static void __attribute__((format(printf, 2, 0))) on_log(void *cls, const char *format, va_list arguments)
+{
+    struct cp_http *http = cls;
+
+    pthread_mutex_lock(&http->lock);
+    if (http->start_error != NULL && http->start_error->message[0] == '\0')
+        vsnprintf(http->start_error->message, sizeof http->start_error->message, format, arguments);
+    pthread_mutex_unlock(&http->lock);
+}
+
+static struct MHD_Daemon *start_daemon(struct cp_http *http, int fd)
+{
+    const struct cp_http_options *options = &http->options;
+    const struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)options->certificate},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)options->key},
+        {MHD_OPTION_END, 0, NULL}};
+    const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
+    bool is_tls = options->certificate != NULL;
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+
+    return MHD_start_daemon(
+        flags | (is_tls ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER,
+        on_log, http, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_URI_LOG_CALLBACK, on_uri, http,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+        MHD_OPTION_CONNECTION_LIMIT, options->max_connections + MORE_CONNECTIONS,
+        MHD_OPTION_CONNECTION_TIMEOUT, options->request_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)HEADER_SIZE, MHD_OPTION_THREAD_STACK_SIZE, (size_t)1 << 20, MHD_OPTION_ARRAY,
+        is_tls ? tls : plain, MHD_OPTION_END);
+}
+
+/* libmicrohttpd's thread has the signal mask of the one that starts it. */
+static int serve(struct cp_http *http, int fd, struct cp_error *err)
+{
+    struct cp_error said = {.code = 0};
+    sigset_t all, old;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    http->start_error = &said;
+    http->daemon = start_daemon(http, fd);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_mutex_lock(&http->lock);
+    http->start_error = NULL;
+    pthread_mutex_unlock(&http->lock);
+    if (http->daemon != NULL)
+        return 0;
+    said.message[strcspn(said.message, "\n")] = '\0';
+    return cp__http_error(err, -EINVAL, "libmicrohttpd did not start a server%s: %s",
+                          http->options.certificate != NULL ? ", maybe for its certificate or key" : "",
+                          said.message[0] != '\0' ? said.message : "it gave no reason.");
+}
+
+static int start_on(struct cp_http *http, const char *address, struct cp_error *err)
+{
+    int fd = cp__http_listen(address, err);
+    int result;
+
+    if (fd < 0)
+        return fd;
+    cp__http_address_of(fd, http->address, sizeof http->address);
+    http->is_server = true;
+    result = cp__http_thread(&http->keeper, keep, http);
+    if (result < 0) {
+        close(fd);
+        return cp__http_error(err, result, "No thread could be started for the HTTP endpoint: %s.",
+                              strerror(-result));
+    }
+    result = serve(http, fd, err);
+    if (result < 0) {
+        cp_http_quiesce(http);
+        pthread_join(http->keeper, NULL);
+    }
+    return result;
+}
+
+int cp_http_start(struct cp_http **out, const char *address, const struct cp_http_options *options,
+                  struct cp_error *err)
+{
+    struct cp_error unwanted;
+    struct cp_http *http;
+    int result;
+
+    if (err == NULL)
+        err = &unwanted;
+    result = mount(&http, options, err);
+    if (result < 0)
+        return result;
+    result = start_on(http, address, err);
+    if (result < 0)
+        free_http(http);
+    else
+        *out = http;
+    return result;
+}
+
+const char *cp_http_address(const struct cp_http *http)
+{
+    return http->address;
+}
+
+void cp_http_stop(struct cp_http *http)
+{
+    if (http == NULL)
+        return;
+    cp_http_quiesce(http);
+    if (http->daemon != NULL) {
+        MHD_stop_daemon(http->daemon);
+        pthread_join(http->keeper, NULL);
+    }
+    free_http(http);
+}

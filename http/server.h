@@ -1,0 +1,83 @@
+/*
+ * The endpoint on libmicrohttpd: mount.c answers requests of any daemon, server.c has one of its own.
+ *
+ * libmicrohttpd's thread reads requests and writes answers. What may take long is done by workers: at most
+ * CP__HTTP_WORKERS threads, started as needed, that end when nothing is left to do. At most CP_EV_MAX of them
+ * wait for a profile at a time, since no more have a slot; so what is quick never waits for what is not.
+ */
+#ifndef COUNTERPOINT_HTTP_SERVER_H
+#define COUNTERPOINT_HTTP_SERVER_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdint.h>
+
+#include "exchange.h"
+
+enum { CP__HTTP_WORKERS = 2 * CP_EV_MAX };
+
+/* A request, and its answer once there is one. Owned by libmicrohttpd's thread; by a worker from when it is
+ * queued until its connection is resumed. */
+struct cp__http_call {
+    struct cp_http *http;
+    struct MHD_Connection *connection;
+    char *uri; /* as it came; path and query point into it */
+    const char *path;
+    const char *query;
+    char method[16];
+    struct cp_memory body;
+    bool is_started;
+    bool is_done;
+    int result; /* of cp_http_handle() */
+    int status;
+    struct MHD_Response *headers; /* carries nothing but the headers, until there is a body */
+    struct cp_memory answer;
+    struct cp__http_call *next; /* in the queue */
+};
+
+/* A connection of a server's own. Under the lock. */
+struct cp__http_peer {
+    int fd;
+    uint64_t since_ms; /* when it began to do what it does */
+    enum cp__http_peer_state {
+        CP__PEER_ASKS, /* or may */
+        CP__PEER_WAITS,
+        CP__PEER_READS,
+        CP__PEER_CUT, /* it is shut down, and will be closed */
+    } state;
+    struct cp__http_peer *next;
+};
+
+struct cp_http {
+    /* Immutable. */
+    struct cp_http_options options;
+    bool is_server;            /* and not mounted in somebody else's: its connections are peers */
+    struct MHD_Daemon *daemon; /* of a server; used by who starts and stops it only */
+    char address[80];
+    pthread_t keeper;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* peers, or is_ending */
+    /* Under the lock. */
+    bool is_ending;
+    struct cp__http_call *queue, **queue_end;
+    struct cp__http_worker {
+        struct cp_http *http;
+        pthread_t thread;
+        enum { CP__WORKER_NONE, CP__WORKER_RUNS, CP__WORKER_ENDED } state;
+    } workers[CP__HTTP_WORKERS];
+    struct cp__http_peer *peers;
+    struct cp_error *start_error; /* for what libmicrohttpd says while it starts; NULL afterwards */
+};
+
+/* Starts a thread with every signal blocked; 0 or a negative errno value. */
+int cp__http_thread(pthread_t *thread, void *(*fn)(void *), void *arg);
+
+/* A call for a request of this URI. NULL without memory. */
+struct cp__http_call *cp__http_call_new(struct cp_http *http, const char *uri);
+
+/* Notes what a connection of the server's own does. */
+void cp__http_peer_does(struct cp_http *http, struct MHD_Connection *connection,
+                        enum cp__http_peer_state state);
+
+#endif

@@ -1,0 +1,139 @@
+/* A program with an endpoint, and asking it. */
+#ifndef COUNTERPOINT_TESTS_HTTP_TOOLS_H
+#define COUNTERPOINT_TESTS_HTTP_TOOLS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <sys/socket.h>
+
+#include "http/http.h"
+#include "session_tools.h"
+
+/* ---- The program ----------------------------------------------------------------------------- */
+
+static pthread_t service;
+static uint32_t is_ending;
+
+__attribute__((noinline, unused)) static void serve_customers(void)
+{
+    burn_here(5000000);
+    __asm__ volatile("");
+}
+
+static inline void *run_service(void *arg)
+{
+    (void)arg;
+    attach();
+    cp_label_set("role", "service");
+    while (cp_load_acquire(&is_ending) == 0) /* pairs with the release in stop_service() */
+        serve_customers();
+    return NULL;
+}
+
+static inline void start_service(void)
+{
+    cp_store_release(&is_ending, 0); /* the thread starts after it anyway */
+    CHECK_EQ(pthread_create(&service, NULL, run_service, NULL), 0);
+}
+
+static inline void stop_service(void)
+{
+    cp_store_release(&is_ending, 1); /* pairs with the acquire in run_service() */
+    pthread_join(service, NULL);
+}
+
+static inline struct cp_http *start_http(const struct cp_http_options *options)
+{
+    struct cp_error err;
+    struct cp_http *http;
+
+    CHECKF(cp_http_start(&http, "127.0.0.1:0", options, &err) == 0, "%s", err.message);
+    return http;
+}
+
+/* ---- Asking with curl ------------------------------------------------------------------------ */
+
+#define PPROF "/debug/pprof"
+
+/* What curl shows, headers first, for more of its arguments and a path, which are one format. */
+__attribute__((format(printf, 2, 3))) static inline char *ask(const struct cp_http *http, const char *format,
+                                                              ...)
+{
+    char arguments[2000];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(arguments, sizeof arguments, format, list);
+    va_end(list);
+    return test_command(NULL, "base=http://%s" PPROF "; curl -sS -i --globoff --max-time 60 %s | tr -d '\\r'",
+                        cp_http_address(http), arguments);
+}
+
+/* The answer to a path begins with that status line and has those parts; NULL ends them. */
+__attribute__((sentinel)) static inline void check_answer(const struct cp_http *http, const char *arguments,
+                                                          int status, ...)
+{
+    char *answer = ask(http, "%s", arguments);
+    char line[32];
+    const char *part;
+    va_list parts;
+
+    printf("%s\n%.600s\n", arguments, answer);
+    snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
+    CHECKF(strncmp(answer, line, strlen(line)) == 0, "%s: not %d but %.40s", arguments, status, answer);
+    va_start(parts, status);
+    while ((part = va_arg(parts, const char *)) != NULL)
+        CHECK_CONTAINS(answer, part);
+    va_end(parts);
+    free(answer);
+}
+
+/* ---- Asking by hand -------------------------------------------------------------------------- */
+
+/* A connection to the server; the port is its own. */
+static inline int connect_to(const struct cp_http *http)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)atoi(strrchr(cp_http_address(http), ':') + 1)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK(fd >= 0);
+    CHECKF(connect(fd, (struct sockaddr *)&to, sizeof to) == 0, "%s", strerror(errno));
+    return fd;
+}
+
+static inline void send_all(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = send(fd, data, size, MSG_NOSIGNAL);
+
+        if (n <= 0)
+            return; /* the server has heard enough */
+        data += n;
+        size -= (size_t)n;
+    }
+}
+
+/* All that comes until the connection ends, or for so long; with a terminating zero. */
+static inline char *receive_all(int fd, int timeout_ms)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    size_t size = 0, capacity = 4096;
+    char *text = malloc(capacity);
+    ssize_t n;
+
+    while (poll(&wait, 1, timeout_ms) > 0 && (n = recv(fd, text + size, capacity - size - 1, 0)) > 0) {
+        size += (size_t)n;
+        if (capacity - size < 1024)
+            text = realloc(text, capacity *= 2);
+    }
+    text[size] = '\0';
+    return text;
+}
+
+#endif
