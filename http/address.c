@@ -18,7 +18,7 @@ static bool split(const char *address, char *host, size_t size, const char **por
         strspn(colon + 1, "0123456789") != strlen(colon + 1) || strlen(colon + 1) > 5 ||
         atoi(colon + 1) > 65535)
         return false;
-    if (address[0] == '[' && (n < 2 || address[n - 1] != ']'))
+    if (address[0] == '[' && (n < 3 || address[n - 1] != ']'))
         return false;
     *port = colon + 1;
     if (address[0] == '[') {

@@ -17,7 +17,7 @@ enum {
     ANSWER_TIMEOUT_S = 60,  /* in which a client must have read its answer */
     HEADER_SIZE =
         24 * 1024, /* libmicrohttpd's memory for a connection: the header, and what it notes of it */
-    KEEPER_INTERVAL_MS = 250,
+    KEEPER_INTERVAL_S = 1,
 };
 
 static uint64_t now_ms(void)
@@ -137,6 +137,7 @@ static void cut_late_peers(struct cp_http *http)
 static void *keep(void *arg)
 {
     struct cp_http *http = arg;
+    struct timespec until;
 
     pthread_mutex_lock(&http->lock);
     while (!http->is_ending) {
@@ -145,9 +146,9 @@ static void *keep(void *arg)
             continue;
         }
         cut_late_peers(http);
-        pthread_mutex_unlock(&http->lock);
-        nanosleep(&(struct timespec){.tv_nsec = KEEPER_INTERVAL_MS * 1000000}, NULL);
-        pthread_mutex_lock(&http->lock);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += KEEPER_INTERVAL_S;
+        pthread_cond_timedwait(&http->changed, &http->lock, &until);
     }
     pthread_mutex_unlock(&http->lock);
     return NULL;
@@ -219,12 +220,16 @@ static int mount(struct cp_http **out, const struct cp_http_options *options, st
 {
     const struct cp_http_options none = {.size = sizeof none};
     struct cp_http *http = calloc(1, sizeof *http);
+    pthread_condattr_t monotonic;
     int result;
 
     if (http == NULL)
         return cp__http_error(err, -ENOMEM, "There is no memory for the HTTP endpoint.");
     pthread_mutex_init(&http->lock, NULL);
-    pthread_cond_init(&http->changed, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&http->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     http->queue_end = &http->queue;
     result = copy_options(&http->options, options != NULL ? options : &none, err);
     if (result < 0)
@@ -282,7 +287,8 @@ static struct MHD_Daemon *start_daemon(struct cp_http *http, int fd)
         {MHD_OPTION_END, 0, NULL}};
     const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
     bool is_tls = options->certificate != NULL;
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    /* Not epoll(7), whose edges libmicrohttpd loses where a client closes right behind what it sent. */
+    unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
 
     return MHD_start_daemon(
         flags | (is_tls ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER,

@@ -94,17 +94,20 @@ __attribute__((sentinel)) static inline void check_answer(const struct cp_http *
 
 /* ---- Asking by hand -------------------------------------------------------------------------- */
 
-/* A connection to the server; the port is its own. */
-static inline int connect_to(const struct cp_http *http)
+static inline int connect_to_port(unsigned port)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)atoi(strrchr(cp_http_address(http), ':') + 1)),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     CHECK(fd >= 0);
     CHECKF(connect(fd, (struct sockaddr *)&to, sizeof to) == 0, "%s", strerror(errno));
     return fd;
+}
+
+static inline int connect_to(const struct cp_http *http)
+{
+    return connect_to_port((unsigned)atoi(strrchr(cp_http_address(http), ':') + 1));
 }
 
 static inline void send_all(int fd, const char *data, size_t size)
