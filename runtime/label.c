@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lock.h"
+#include "os.h"
+
 size_t cp_labels_count(const struct cp_labels *labels)
 {
     return labels == NULL ? 0 : labels->count;
@@ -24,11 +27,62 @@ struct cp_labels *cp_labels_ref(struct cp_labels *labels)
     return cp__labels_ref_from_handler(labels);
 }
 
+/*
+ * Reading the labels of a G that runs, and may drop them at any time, without a cost for it: the reader says
+ * so, then makes every running thread pass a barrier, and then takes a reference. Who frees a set has taken
+ * it out of its G before, and sees by then that somebody reads, or the reader sees that it is out.
+ */
+static struct {
+    struct cp__lock lock;
+    uint32_t reads; /* atomic */
+} reader = {.lock = CP__LOCK_INIT(CP__RANK_LABELS)};
+
+static void let_finish(void)
+{
+    cp_fence_signal();                       /* a barrier for the compiler; the processor's is the reader's */
+    if (cp_load_acquire(&reader.reads) == 0) /* pairs with the release in cp__labels_of_running() */
+        return;
+    cp__lock(&reader.lock);
+    cp__unlock(&reader.lock);
+}
+
 void cp_labels_unref(struct cp_labels *labels)
 {
     /* acq_rel: pairs with itself; whoever frees has seen every other holder's last use */
-    if (labels != NULL && cp_fetch_sub_acq_rel(&labels->refs, 1u) == 1)
+    if (labels != NULL && cp_fetch_sub_acq_rel(&labels->refs, 1u) == 1) {
+        let_finish();
         free(labels);
+    }
+}
+
+static struct cp_labels *ref_if_alive(struct cp_labels *labels)
+{
+    uint64_t refs;
+
+    if (labels == NULL)
+        return NULL;
+    refs = cp_load_relaxed(&labels->refs); /* relaxed: checked by the exchange */
+    do {
+        if (refs == 0)
+            return NULL;
+    } while (!cp_compare_exchange(&labels->refs, &refs, refs + 1));
+    return labels;
+}
+
+struct cp_labels *cp__labels_of_running(struct cp_g *const g)
+{
+    struct cp_labels *seen, *labels;
+
+    cp__lock(&reader.lock);
+    cp_store_relaxed(&reader.reads, 1u); /* relaxed: the barrier comes after it */
+    cp__os_barrier();
+    /* acquire: pairs with the release in replace() and in cp_g_init() */
+    while ((seen = cp_load_acquire(&g->labels)) != NULL && (labels = ref_if_alive(seen)) == NULL) {
+        /* replaced already: another set, or none, is on its way */
+    }
+    cp_store_release(&reader.reads, 0u); /* pairs with the acquire in let_finish() */
+    cp__unlock(&reader.lock);
+    return seen == NULL ? NULL : labels;
 }
 
 static size_t strings_size(const struct cp_label *label)
@@ -89,7 +143,7 @@ static void replace(struct cp_g *g, struct cp_labels *labels)
 {
     struct cp_labels *old = g->labels;
 
-    cp_store_relaxed(&g->labels, labels); /* relaxed: read by this thread and its handler only */
+    cp_store_release(&g->labels, labels); /* pairs with the acquire in cp__labels_of_running() */
     cp_fence_signal();
     cp_labels_unref(old);
 }

@@ -23,4 +23,8 @@ static inline struct cp_labels *cp__labels_ref_from_handler(struct cp_labels *la
     return labels;
 }
 
+/* The labels of a G that may run, with a reference of the caller's own; NULL: it has none. g's memory must
+ * stay, but may come to be another G's. cp__os_barrier() must work. */
+struct cp_labels *cp__labels_of_running(struct cp_g *g);
+
 #endif

@@ -12,9 +12,11 @@ enum cp__lock_rank {
     CP__RANK_DEFAULT_SESSION, /* pprof: which session is the default one */
     CP__RANK_SESSION,         /* pprof: one session's state */
     CP__RANK_CONFIGS,         /* runtime: which slot each event of cp_set_cpu_profile_config() has */
+    CP__RANK_SCHED_LIST,      /* sched: who looks at all Gs, and against the end of their stacks */
     CP__RANK_SCHED,           /* sched: each lock of the scheduler; none is taken under another */
     CP__RANK_RUNTIME,         /* runtime: the slots, the registry of Ms, the signal's disposition */
     CP__RANK_PFM,             /* runtime: libpfm4 */
+    CP__RANK_LABELS,          /* runtime: who reads the labels of a G that runs */
 };
 
 struct cp__lock {

@@ -29,17 +29,20 @@ static uint64_t new_g_id(void)
 
 void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g *parent)
 {
-    *g = (struct cp_g){.id = new_g_id(),
-                       .parent_id = parent == NULL ? 0 : parent->id,
-                       .stack_lo = (uintptr_t)stack_lo,
-                       .stack_hi = (uintptr_t)stack_hi,
-                       .labels = parent == NULL ? NULL : cp_labels_ref(parent->labels)};
+    g->id = new_g_id();
+    g->parent_id = parent == NULL ? 0 : parent->id;
+    g->stack_lo = (uintptr_t)stack_lo;
+    g->stack_hi = (uintptr_t)stack_hi;
+    /* pairs with the acquire in cp__labels_of_running() */
+    cp_store_release(&g->labels, parent == NULL ? NULL : cp_labels_ref(parent->labels));
 }
 
 void cp_g_fini(struct cp_g *g)
 {
-    cp_labels_unref(g->labels);
-    g->labels = NULL;
+    struct cp_labels *labels = g->labels;
+
+    cp_store_relaxed(&g->labels, NULL); /* relaxed: see let_finish() */
+    cp_labels_unref(labels);
 }
 
 /* ---- Attach ---------------------------------------------------------------------------------- */

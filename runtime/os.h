@@ -54,6 +54,10 @@ void cp__perf_forget(struct cp__m *m);
 bool cp__os_may_count_kernel(void);
 
 pid_t cp__os_tid(void);
+/* Every thread of this process that runs passes a full memory barrier before it returns: what a thread wrote
+ * before something that the caller does not see after it is seen. -ENOSYS or other where the system has no
+ * such thing, or forbids it. */
+int cp__os_barrier(void);
 /* The CPU clock of a thread of this process; usable from every thread of it. */
 clockid_t cp__os_thread_clock(pid_t tid);
 uint64_t cp__os_clock_ns_from_handler(clockid_t clock);

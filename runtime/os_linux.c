@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,16 @@ cp__sigprof_pmu_handler_fn *cp__sigprof_pmu_handler;
 pid_t cp__os_tid(void)
 {
     return (pid_t)syscall(SYS_gettid);
+}
+
+int cp__os_barrier(void)
+{
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
+        return 0;
+    /* Not registered yet in this process (EPERM); or not known. */
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) < 0)
+        return -errno;
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) < 0 ? -errno : 0;
 }
 
 /* As pthread_getcpuclockid() makes them, from a thread id: see CPUCLOCK_PERTHREAD_MASK in the kernel's

@@ -2,8 +2,10 @@
 #include "sched.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 
+#include "os.h"
 #include "sched_internal.h"
 
 /*
@@ -60,9 +62,11 @@ static bool take_permit(struct cp_task *task)
 }
 
 /* On the M's stack: task waits for the bit from now on; false where it has come while the G was leaving. */
-static bool suspend(struct cp_task *task, enum cp__wake bit)
+static bool suspend(struct cp__worker *w, struct cp_task *task, enum cp__wake bit)
 {
     uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
+
+    cp_store_relaxed(&task->waits_since, w->seen_ns); /* relaxed: the exchange comes after it */
 
     /* With the exchange the task may run elsewhere: its context is in place before it. Pairs with
      * cp__task_wake(). */
@@ -113,6 +117,8 @@ static void cp__task_entry(void *arg)
 
     cp__fiber_arrive(&task->fiber, &cp__worker_self()->fiber);
     task->fn(task->arg);
+    /* No G any more, while it counts as running still: pairs with the acquire in show(), sched_list.c. */
+    cp_store_release(&task->id, 0u);
     leave(task, CP__AFTER_END);
     abort();
 }
@@ -121,7 +127,7 @@ void cp__task_await(const char *waits_for)
 {
     struct cp_task *task = cp_task_self();
 
-    cp_store_relaxed(&task->waits_for, waits_for); /* relaxed: for cp__task_state_name() only */
+    cp_store_relaxed(&task->waits_for, waits_for); /* relaxed: the exchange in suspend() comes after it */
     leave(task, CP__AFTER_WAIT);
 }
 
@@ -154,7 +160,18 @@ void cp_ready(struct cp_task *task)
 
 /* ---- Birth and death ------------------------------------------------------------------------- */
 
-static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *arg)
+/* Makes the task known as a G to those who list them. */
+static void publish(struct cp_task *task, uintptr_t created_at)
+{
+    cp_fence_release(); /* pairs with the fence in describe(), sched_list.c: id is 0 for who sees the rest */
+    /* relaxed, all: id is read before and after them */
+    cp_store_relaxed(&task->parent_id, task->g.parent_id);
+    cp_store_relaxed(&task->created_at, created_at);
+    cp_store_relaxed(&task->entry, task->fn);
+    cp_store_release(&task->id, task->g.id); /* pairs with the acquires of it in sched_list.c */
+}
+
+static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *arg, uintptr_t created_at)
 {
     struct cp_task *task = cp__task_alloc(w);
 
@@ -166,6 +183,7 @@ static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *
     cp_g_init(&task->g, task->stack_lo, task->stack_hi, cp_g_self());
     cp__fiber_init(&task->fiber, task->stack_lo, (size_t)(task->stack_hi - task->stack_lo));
     cp__context_init(&task->context, task->stack_lo, task->stack_hi, cp__task_entry, task);
+    publish(task, created_at);
     return task;
 }
 
@@ -188,9 +206,9 @@ static void uncount_live(void)
         cp__idle_stop();
 }
 
-static int start_task(void (*fn)(void *), void *arg)
+static int start_task(void (*fn)(void *), void *arg, uintptr_t created_at)
 {
-    struct cp_task *task = new_task(cp__worker_self(), fn, arg);
+    struct cp_task *task = new_task(cp__worker_self(), fn, arg, created_at);
 
     if (task == NULL) {
         uncount_live();
@@ -200,15 +218,15 @@ static int start_task(void (*fn)(void *), void *arg)
     return 0;
 }
 
-int cp_go(void (*fn)(void *), void *arg)
+__attribute__((noinline)) int cp_go(void (*fn)(void *), void *arg)
 {
-    return count_live() ? start_task(fn, arg) : -ESRCH;
+    return count_live() ? start_task(fn, arg, (uintptr_t)__builtin_return_address(0)) : -ESRCH;
 }
 
 int cp__go_first(void (*fn)(void *), void *arg)
 {
     cp_store_relaxed(&cp__sched.live, 1u); /* relaxed: the queue orders it */
-    return start_task(fn, arg);
+    return start_task(fn, arg, 0);
 }
 
 static void end_task(struct cp__worker *w, struct cp_task *task)
@@ -250,11 +268,11 @@ static void after(struct cp__worker *w, struct cp_task *task)
         requeue(w, task);
         break;
     case CP__AFTER_PARK:
-        if (!suspend(task, CP__WAKE_PERMIT))
+        if (!suspend(w, task, CP__WAKE_PERMIT))
             cp__queue_push(w, task);
         break;
     case CP__AFTER_WAIT:
-        if (!suspend(task, CP__WAKE_EVENT))
+        if (!suspend(w, task, CP__WAKE_EVENT))
             cp__queue_push(w, task);
         break;
     case CP__AFTER_END:
@@ -264,19 +282,47 @@ static void after(struct cp__worker *w, struct cp_task *task)
 }
 
 /*
+ * Says that task is about to run; false where it must not, because somebody looks at it (see sched_list.c).
+ * Who looks writes watched, makes every running thread pass a barrier, and reads running; so here is no need
+ * of one between the store and the load, and either sees the other.
+ */
+static bool claim(struct cp__worker *w, struct cp_task *task)
+{
+    /* acquire, both: pairs with the release in unmark(), sched_list.c: its last look at the stack is over */
+    if (cp_load_acquire(&task->watched) != 0)
+        return false;
+    cp_store_relaxed(&task->running, w->tid); /* relaxed: see above */
+    cp_fence_signal();
+    if (__builtin_expect(cp_load_acquire(&task->watched) == 0, 1))
+        return true;
+    cp_store_release(&task->running, 0u); /* pairs as the one in run() */
+    return false;
+}
+
+/* Puts a task that is being looked at behind all others. */
+static __attribute__((noinline)) void put_back(struct cp_task *task)
+{
+    cp__global_append(task, task, 1);
+    sched_yield(); /* it may be the only one, and who looks may want the CPU */
+}
+
+/*
  * Runs task until it gives the M back. The signal handler finds out by the stack pointer whether the G or the
  * M is interrupted; m->g says which G, from before the first instruction on its stack until after the last.
  */
 static void run(struct cp__worker *w, struct cp_task *task)
 {
+    if (!claim(w, task)) {
+        put_back(task);
+        return;
+    }
     w->current = task;
-    cp_store_relaxed(&task->running, 1u); /* relaxed, both: for cp__task_state_name() only */
     cp_execute(w->m, &task->g);
     cp__fiber_leave(&w->fiber, &task->fiber, false);
     cp__context_switch(&w->context, &task->context);
     cp__fiber_arrive(&w->fiber, NULL);
     cp_execute(w->m, NULL);
-    cp_store_relaxed(&task->running, 0u);
+    cp_store_release(&task->running, 0u); /* pairs with the acquire in show(): its context is in place */
     w->current = NULL;
     after(w, task);
 }
@@ -296,6 +342,7 @@ static struct cp_task *look_around(struct cp__worker *w)
     struct cp_task *task = cp__global_pop();
 
     w->until_look = interval(w);
+    w->seen_ns = cp__coarse_ns();
     if (polled > 0)
         cp__idle_wake();
     return task;
@@ -318,6 +365,14 @@ static struct cp_task *look(struct cp__worker *w)
     return task;
 }
 
+static bool sleep_idle(struct cp__worker *w)
+{
+    bool goes_on = cp__idle_sleep(w);
+
+    w->seen_ns = cp__coarse_ns();
+    return goes_on;
+}
+
 /* NULL: all Gs have ended. */
 static struct cp_task *next_task(struct cp__worker *w)
 {
@@ -331,7 +386,7 @@ static struct cp_task *next_task(struct cp__worker *w)
                 cp__idle_found(w);
             return task;
         }
-    } while (cp__idle_sleep(w));
+    } while (sleep_idle(w));
     return NULL;
 }
 
@@ -340,6 +395,7 @@ void cp__worker_run(struct cp__worker *w)
     struct cp_task *task;
 
     self = w;
+    w->tid = (uint32_t)cp__os_tid();
     cp__fiber_init_thread(&w->fiber);
     while ((task = next_task(w)) != NULL)
         run(w, task);

@@ -26,6 +26,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <ucontext.h>
 
 #include "runtime.h"
 
@@ -60,6 +61,37 @@ int cp_go(void (*fn)(void *), void *arg);
 
 /* G. Lets the other Gs that can run do so first. Does nothing elsewhere. */
 void cp_yield(void);
+
+/* ---- Looking at all Gs ----------------------------------------------------------------------- */
+
+/* A G, as somebody looks at it; valid during the call only. */
+struct cp_sched_g {
+    uint64_t id;
+    uint64_t parent_id; /* the G that called cp_go(); 0: a thread did, or cp_sched_run() */
+    const char *state;  /* "running", "runnable", or what it waits for: "sleep", "park", ... */
+    uint64_t waited_ns; /* for at most so long: since its M last looked at the clock, which it does every
+                               * 24 switches or earlier; 0 where it does not wait */
+    struct cp_labels *labels; /* cp_labels_ref() keeps them longer */
+    uintptr_t created_at;     /* the return address of its cp_go(); 0 for the first G */
+    void (*entry)(void *);    /* what it was started with */
+    uint32_t tid;             /* the thread that it runs on; 0 where it does not run */
+    /* Where it goes on: the registers that a function keeps for its caller, the stack pointer, and the
+     * program counter, which is a return address. NULL where it runs: its stack cannot be read. */
+    const ucontext_t *context;
+    uintptr_t stack_lo; /* its stack, which stays as it is during the call */
+    uintptr_t stack_hi;
+};
+
+/* A negative result ends the listing. It must not wait, yield or list Gs: the G that it looks at, and up to
+ * 63 others, do not run meanwhile, and Ms may spin for that. */
+typedef int cp_sched_g_fn(void *context, const struct cp_sched_g *g);
+
+/*
+ * Calls fn for every G, each as it is at that moment; the program runs on. A G that is there from the
+ * beginning of the call to its end comes once; one that begins or ends meanwhile at most once. 0, also where
+ * no scheduler runs; what fn returned; -ENOSYS, -EPERM the system has no membarrier(2), or does not allow it.
+ */
+int cp_sched_each_g(cp_sched_g_fn *fn, void *context, struct cp_error *err);
 
 /* ---- Parking --------------------------------------------------------------------------------- */
 

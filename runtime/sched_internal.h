@@ -6,13 +6,14 @@
  *   sched_queue.c  queues of Gs that can run, and stealing from them
  *   sched_idle.c   Ms that have nothing to run: searching, sleeping, being woken
  *   sched_stack.c  stacks and tasks, and the cache of them
+ *   sched_list.c   looking at all Gs
  *   sched_wait.c   sleeping, descriptors: the poller
  *   sched_timer.c  the queue of deadlines that it uses
  *   sched_chan.c, sched_group.c  channels and wait groups
  *
  * A task, from cp_go() on, is in exactly one place: the queue of an M, the global queue, running on an M, or
  * waiting; who takes it out of one owns it until it is in the next. While it waits, cp__task_wake() decides
- * who that is.
+ * who that is. Whoever lists Gs looks at tasks without owning them; see sched_list.c.
  */
 #ifndef COUNTERPOINT_RUNTIME_SCHED_INTERNAL_H
 #define COUNTERPOINT_RUNTIME_SCHED_INTERNAL_H
@@ -50,9 +51,15 @@ struct cp_task {
     void *arg;
 
     /* Shared, atomic. */
-    uint32_t state;        /* enum cp__wake bits */
-    uint32_t running;      /* for cp__task_state_name() only */
-    const char *waits_for; /* the same */
+    uint32_t state;   /* enum cp__wake bits */
+    uint32_t running; /* the thread that is on its stack, or about to be; 0: none */
+    uint32_t watched; /* it must not run: see sched_list.c */
+    uint64_t id;      /* the G's; 0: there is none, and what follows is nobody's */
+    uint64_t parent_id;
+    uintptr_t created_at;  /* what cp_go() returned to */
+    void (*entry)(void *); /* fn */
+    const char *waits_for;
+    uint64_t waits_since; /* its M's seen_ns */
 
     /* Immutable. */
     char *stack_lo;
@@ -84,9 +91,11 @@ struct cp__worker {
     /* Owned by the M. */
     struct cp_m *m;
     struct cp_task *current; /* NULL: the M is on its own stack */
+    uint32_t tid;
     struct cp__context context;
     struct cp__fiber fiber;
     enum cp__after after;
+    uint64_t seen_ns;    /* the time when it last looked elsewhere, or woke: no G pays for a clock */
     unsigned until_look; /* scheduling points until it looks elsewhere before its own queue */
     unsigned until_give; /* yields until one goes to the global queue */
     uint32_t random;
@@ -154,6 +163,13 @@ void cp__worker_run(struct cp__worker *w);
 /* cp_go() for the G that is there first. */
 int cp__go_first(void (*fn)(void *), void *arg);
 
+/* ---- Listing (sched_list.c) ------------------------------------------------------------------ */
+
+/* Held while somebody looks at tasks, and to end their memory. */
+extern struct cp__lock cp__list_lock;
+/* The kernel's coarse clock: to some ms. */
+uint64_t cp__coarse_ns(void);
+
 /* ---- Waiting and waking (sched.c) ------------------------------------------------------------ */
 
 /* The calling G waits for CP__WAKE_EVENT, which must come exactly once, maybe before this call. */
@@ -198,6 +214,16 @@ void cp__idle_need_poller(uint64_t when);
 void cp__idle_stop(void);
 
 /* ---- Stacks (sched_stack.c) ------------------------------------------------------------------ */
+
+/* Tasks that lie together, at the beginning of a mapping with their stacks. */
+#define CP__SLAB_TASKS 64u
+struct cp__slab {
+    struct cp__slab *next; /* immutable, as the slab's place is while the scheduler runs */
+    struct cp_task tasks[CP__SLAB_TASKS];
+};
+
+/* All slabs: the newest, which leads to the others. */
+struct cp__slab *cp__slabs(void);
 
 int cp__stacks_start(size_t stack_size, struct cp_error *err);
 void cp__stacks_stop(void);

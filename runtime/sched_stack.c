@@ -22,7 +22,6 @@
 #define MADV_GUARD_INSTALL 102
 #endif
 
-#define SLAB_TASKS 64u
 #define CACHE_MAX 64u
 #define CACHE_BATCH 32u
 #define GUARD_SIZE 16384u /* functions with more locals than this can step over it */
@@ -33,21 +32,16 @@
 #define COLOUR_SIZE 128u
 #define COLOURS 8u
 
-struct slab {
-    struct slab *next;
-    struct cp_task tasks[SLAB_TASKS];
-};
-
 static struct {
     struct cp__lock lock;
     /* Guarded by the lock. */
-    struct slab *slabs;
+    struct cp__slab *slabs;
     struct cp_task *free_tasks;
 
     /* Immutable while the scheduler runs. */
     size_t stack_size;
     size_t guard_size;
-    size_t head_size; /* of struct slab, in whole pages */
+    size_t head_size; /* of struct cp__slab, in whole pages */
     bool use_mprotect;
 } stacks = {.lock = CP__LOCK_INIT(CP__RANK_SCHED)};
 
@@ -60,7 +54,7 @@ static size_t round_up(size_t n, size_t to)
 
 static size_t slab_size(void)
 {
-    return stacks.head_size + SLAB_TASKS * (stacks.guard_size + stacks.stack_size);
+    return stacks.head_size + CP__SLAB_TASKS * (stacks.guard_size + stacks.stack_size);
 }
 
 static int guard(char *place)
@@ -71,11 +65,11 @@ static int guard(char *place)
 }
 
 /* Lays out the stacks, and puts their tasks on the list; -1 where a guard is refused. */
-static int divide(struct slab *slab)
+static int divide(struct cp__slab *slab)
 {
     char *place = (char *)slab + stacks.head_size;
 
-    for (unsigned i = 0; i < SLAB_TASKS; i++) {
+    for (unsigned i = 0; i < CP__SLAB_TASKS; i++) {
         struct cp_task *task = &slab->tasks[i];
 
         if (guard(place) < 0)
@@ -84,13 +78,13 @@ static int divide(struct slab *slab)
         task->stack_lo = place;
         place += stacks.stack_size;
         task->stack_hi = place - i % COLOURS * COLOUR_SIZE;
-        task->next = i + 1 < SLAB_TASKS ? task + 1 : NULL;
+        task->next = i + 1 < CP__SLAB_TASKS ? task + 1 : NULL;
     }
     return 0;
 }
 
 /* A slab whose tasks are linked; NULL: no memory. */
-static struct slab *new_slab(void)
+static struct cp__slab *new_slab(void)
 {
     void *map = mmap(NULL, slab_size(), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -122,27 +116,39 @@ int cp__stacks_start(size_t stack_size, struct cp_error *err)
 
     if (stack_size == 0)
         stack_size = CP_SCHED_STACK_SIZE;
-    if (stack_size < CP_SCHED_STACK_MIN || stack_size > SIZE_MAX / 2 / SLAB_TASKS - GUARD_SIZE - page)
+    if (stack_size < CP_SCHED_STACK_MIN || stack_size > SIZE_MAX / 2 / CP__SLAB_TASKS - GUARD_SIZE - page)
         return cp__error(err, -EINVAL,
                          "A stack of %zu bytes for each G is too %s; 0 takes the default of %d.", stack_size,
                          stack_size < CP_SCHED_STACK_MIN ? "small" : "large", CP_SCHED_STACK_SIZE);
     stacks.stack_size = round_up(stack_size, page);
     stacks.guard_size = round_up(GUARD_SIZE, page);
-    stacks.head_size = round_up(sizeof(struct slab), page);
+    stacks.head_size = round_up(sizeof(struct cp__slab), page);
     stacks.use_mprotect = must_use_mprotect();
     return 0;
 }
 
 void cp__stacks_stop(void)
 {
-    struct slab *slab, *next;
+    struct cp__slab *slab, *next;
 
+    cp__lock(&cp__list_lock);
     for (slab = stacks.slabs; slab != NULL; slab = next) {
         next = slab->next;
         munmap(slab, slab_size());
     }
     stacks.slabs = NULL;
+    cp__unlock(&cp__list_lock);
     stacks.free_tasks = NULL;
+}
+
+struct cp__slab *cp__slabs(void)
+{
+    struct cp__slab *first;
+
+    cp__lock(&stacks.lock);
+    first = stacks.slabs;
+    cp__unlock(&stacks.lock);
+    return first;
 }
 
 /* ---- Tasks ----------------------------------------------------------------------------------- */
@@ -154,7 +160,7 @@ static struct cp_task *take_free(unsigned n, unsigned *taken)
 
     cp__lock(&stacks.lock);
     if (stacks.free_tasks == NULL) {
-        struct slab *slab = new_slab();
+        struct cp__slab *slab = new_slab();
 
         if (slab != NULL) {
             slab->next = stacks.slabs;

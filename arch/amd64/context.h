@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <ucontext.h>
 
 #include "arch/arch.h"
 
@@ -74,6 +75,22 @@ static inline struct cp__registers cp__context_registers(const struct cp__contex
     const struct cp__context_frame *frame = context->frame;
 
     return (struct cp__registers){.pc = frame->rip, .sp = (uintptr_t)(frame + 1), .fp = frame->rbp};
+}
+
+/* The same with all registers that a function keeps for its caller, as unwinders by tables want them. */
+static inline void cp__context_save(const struct cp__context *context, ucontext_t *to)
+{
+    const struct cp__context_frame *frame = context->frame;
+    greg_t *regs = to->uc_mcontext.gregs;
+
+    regs[REG_RBX] = (greg_t)frame->rbx;
+    regs[REG_RBP] = (greg_t)frame->rbp;
+    regs[REG_R12] = (greg_t)frame->r12;
+    regs[REG_R13] = (greg_t)frame->r13;
+    regs[REG_R14] = (greg_t)frame->r14;
+    regs[REG_R15] = (greg_t)frame->r15;
+    regs[REG_RSP] = (greg_t)(frame + 1);
+    regs[REG_RIP] = (greg_t)frame->rip;
 }
 
 #endif

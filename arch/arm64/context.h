@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <ucontext.h>
 
 #include "arch/arch.h"
 
@@ -70,6 +71,18 @@ static inline struct cp__registers cp__context_registers(const struct cp__contex
     const struct cp__context_frame *frame = context->frame;
 
     return (struct cp__registers){.pc = frame->lr, .sp = (uintptr_t)(frame + 1), .fp = frame->fp};
+}
+
+/* The same with all registers that a function keeps for its caller, as unwinders by tables want them. */
+static inline void cp__context_save(const struct cp__context *context, ucontext_t *to)
+{
+    const struct cp__context_frame *frame = context->frame;
+
+    memcpy(&to->uc_mcontext.regs[19], frame->x19_to_x28, sizeof frame->x19_to_x28);
+    to->uc_mcontext.regs[29] = frame->fp;
+    to->uc_mcontext.regs[30] = frame->lr;
+    to->uc_mcontext.sp = (uintptr_t)(frame + 1);
+    to->uc_mcontext.pc = frame->lr;
 }
 
 #endif

@@ -1,6 +1,7 @@
 #include "context.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* What a new context needs until it begins; lies at the top of its stack. */
 struct beginning {
@@ -58,6 +59,19 @@ void cp__context_init(struct cp__context *context, void *stack_lo, void *stack_h
     /* Past its first byte, as a return address is, so that unwinding a context that has not begun finds it.
      */
     context->caller = (struct cp__registers){.pc = (uintptr_t)begin + 1, .sp = place};
+}
+
+/* The machine's registers are those with which swapcontext() returns; but where the context has not begun. */
+void cp__context_save(const struct cp__context *context, ucontext_t *to)
+{
+    memcpy(&to->uc_mcontext, &context->saved->uc_mcontext, sizeof to->uc_mcontext);
+#if defined(__x86_64__)
+    if (context->caller.pc == (uintptr_t)begin + 1)
+        to->uc_mcontext.gregs[REG_RIP] = (greg_t)context->caller.pc;
+#elif defined(__aarch64__)
+    if (context->caller.pc == (uintptr_t)begin + 1)
+        to->uc_mcontext.pc = context->caller.pc;
+#endif
 }
 
 void cp__context_switch(struct cp__context *from, struct cp__context *to)

@@ -37,4 +37,7 @@ static inline struct cp__registers cp__context_registers(const struct cp__contex
     return context->caller;
 }
 
+/* The same with all registers that a function keeps for its caller, as unwinders by tables want them. */
+void cp__context_save(const struct cp__context *context, ucontext_t *to);
+
 #endif
