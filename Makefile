@@ -48,6 +48,7 @@ libraries += zlib1g-dev                     # compresses them
 libraries += libdw-dev libelf-dev           # reads symbols, lines and inlining
 libraries += libpfm4-dev                    # knows processors' events by name
 libraries += libmicrohttpd-dev              # serves the endpoint, which is a library of its own
+libraries += libunwind-dev                  # there, too: walks the stacks of Gs that do not run; the tests' reference
 
 packages += $(if $(cross),gcc-$(subst _,-,$(cross)),gcc)
 packages += protobuf-c-compiler             # ... by pprof/profile.proto
@@ -55,14 +56,12 @@ packages += golang-go                       # demo and tests: go tool pprof read
 packages += $(if $(filter clang%,$(notdir $(CC))),clang libclang-rt-14-dev)
 packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 
-# Only the tests need these: the reference for stacks; the format's own profile.proto and the decoder that reads
+# Only the tests need these: the format's own profile.proto and the decoder that reads
 # profiles by it; pkg-config, to find what was installed; other compilers and linkers, whose programs are looked
 # at, and the reference for what stands in them; xz, which distributions pack symbols with; jq, to read JSON;
 # curl, gperftools' pprof and openssl, to ask the endpoint.
-test_libraries = libunwind-dev
 test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils jq \
                 curl google-perftools openssl
-libraries += $(if $(filter deps test test-% bench,$(MAKECMDGOALS)),$(test_libraries))
 packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
 # These make the emulated machine and what goes into it.
 packages += $(if $(filter deps test-vm,$(MAKECMDGOALS)),qemu-system-arm cpio)
@@ -118,12 +117,13 @@ cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-p
          $(addprefix -iquote ,. $(layers) http $(B)/gen $(B)/gen/pprof) $(CFLAGS)
 ldflags = -pthread $(sanitizer) $(LDFLAGS)
 libs = -lprotobuf-c -lz -ldw -lelf -lpfm -ldl -lrt
-http_libs = -lmicrohttpd
-# Only for the programs that need it: it brings a backtrace() of its own.
+http_libs = -lmicrohttpd -lunwind
+# Of libunwind's users each is apart from the core: it brings a backtrace() of its own.
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
 LIBS_handler = -lunwind
 LIBS_http_test = $(http_a) $(lib_a) $(http_libs)
+LIBS_goroutine_test = $(http_a) $(lib_a) $(http_libs)
 # Only for main.c of the command.
 CFLAGS_main = -DCP_VERSION='"$(VERSION)"'
 
@@ -259,7 +259,7 @@ $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(lib_a)
 	@mkdir -p $(@D)
 	$(link)
 
-$(B)/tests/http_test: $(http_a)
+$(B)/tests/http_test $(B)/tests/goroutine_test: $(http_a)
 
 $(B)/bench/%: $(B)/obj/bench/%.o $(lib_a)
 	$(call say,LD,$@)

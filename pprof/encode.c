@@ -149,7 +149,7 @@ static size_t fill_labels(const struct cp__profile *p, const struct cp__stack *s
     return n;
 }
 
-static void put_samples(struct stream *s, const struct cp__profile *p, uint64_t period,
+static void put_samples(struct stream *s, const struct cp__profile *p, const struct cp__profile_meta *meta,
                         struct scratch *scratch)
 {
     size_t n;
@@ -159,7 +159,7 @@ static void put_samples(struct stream *s, const struct cp__profile *p, uint64_t 
         const struct cp__stack *stack = &p->stacks[n];
         Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
         Cp__Proto__Sample sample = CP__PROTO__SAMPLE__INIT;
-        int64_t values[] = {clamp(stack->weight), multiply(stack->weight, period)};
+        int64_t values[] = {clamp(stack->weight), multiply(stack->weight, meta->period)};
 
         for (i = 0; i < stack->depth; i++)
             scratch->ids[i] = (uint64_t)p->stack_frames[stack->first + i] + 1;
@@ -167,7 +167,7 @@ static void put_samples(struct stream *s, const struct cp__profile *p, uint64_t 
             scratch->ids[0] = stack->ip;
         sample.n_location_id = stack->depth;
         sample.location_id = scratch->ids;
-        sample.n_value = 2;
+        sample.n_value = meta->is_count ? 1 : 2;
         sample.value = values;
         sample.n_label = fill_labels(p, stack, scratch);
         sample.label = scratch->label_pointers;
@@ -300,8 +300,8 @@ static void put_meta(struct stream *s, const struct cp__profile *p, const struct
     samples.unit = first + COUNT;
     event.type = first + TYPE;
     event.unit = first + UNIT;
-    piece.n_sample_type = 2;
-    piece.sample_type = (Cp__Proto__ValueType *[]){&samples, &event};
+    piece.n_sample_type = meta->is_count ? 1 : 2;
+    piece.sample_type = (Cp__Proto__ValueType *[]){meta->is_count ? &event : &samples, &event};
     piece.default_sample_type = event.type;
     piece.period_type = &event;
     piece.period = clamp(meta->period);
@@ -329,7 +329,7 @@ static int encode(struct stream *s, const struct cp__profile *p, const struct cp
     s->error = scratch_new(&scratch, p);
     if (s->error == 0) {
         put_meta(s, p, meta);
-        put_samples(s, p, meta->period, &scratch);
+        put_samples(s, p, meta, &scratch);
         put_mappings(s, p);
         put_locations(s, p, &scratch);
         put_functions(s, p);

@@ -174,6 +174,25 @@ typedef void cp_symbol_fn(void *context, size_t i, const char *function);
  * or what starting that thread returned. */
 int cp_symbol_lookup(const uintptr_t *addresses, size_t n, cp_symbol_fn *fn, void *context);
 
+/* ---- Gs --------------------------------------------------------------------------------------- */
+
+struct cp_sched_g; /* sched.h */
+
+/* The return addresses on the stack of a G that does not run, innermost first, at most max; how many. It must
+ * be quick: the G waits. */
+typedef unsigned cp_unwind_fn(const struct cp_sched_g *g, uintptr_t *frames, unsigned max);
+/* By frame pointers: not through code without them, and without the innermost caller where that has none. */
+unsigned cp_unwind_frame_pointers(const struct cp_sched_g *g, uintptr_t *frames, unsigned max);
+
+/*
+ * Writes where all Gs of the scheduler are, while they run on: with debug 0 a profile that counts them by
+ * stack and labels; with 1 the same as text; with 2 each G with its state, its stack and where it was
+ * created; the formats are those of Go's /debug/pprof/goroutine. unwind finds the stacks (NULL:
+ * cp_unwind_frame_pointers). A G that runs shows its first function only. It works on a thread of its own.
+ * -ENOMEM; what starting that thread returned; what the writer said; else as cp_sched_each_g().
+ */
+int cp_goroutine_profile(struct cp_writer w, unsigned debug, cp_unwind_fn *unwind, struct cp_error *err);
+
 #ifdef __cplusplus
 }
 #endif

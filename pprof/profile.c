@@ -177,6 +177,19 @@ static uint32_t find_frame(struct cp__profile *p, const struct cp__frame_key *ke
     return number;
 }
 
+const struct cp__frame *cp__profile_find(const struct cp__profile *p, uint64_t address)
+{
+    const struct cp__frame_key key = {.address = address};
+    uint32_t hash = cp__hash_end(hash_frame(0, &key));
+    size_t at = hash;
+    uint32_t number;
+
+    while (cp__table_next(&p->frame_table, hash, &at, &number))
+        if (same_frame(&p->frames[number], &key))
+            return &p->frames[number];
+    return NULL;
+}
+
 /* Finds or adds the name that stands in for a frame; *number is its number plus 1. There are few of them. */
 static int find_name(struct cp__profile *p, const char *text, uint32_t *number)
 {
@@ -275,6 +288,8 @@ static int append_flags(struct cp__profile *p, struct key *key, const struct cp_
         result = append_name(p, key, "[truncated: more than 256 frames]");
     if (result == 0 && (sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
         result = append_name(p, key, "[incomplete stack]");
+    if (result == 0 && (sample->flags & CP__SAMPLE_RUNNING) != 0)
+        result = append_name(p, key, "[running: stack unavailable]");
     if (result == 0 && ((sample->flags & CP_SAMPLE_FOREIGN_SP) != 0 || key->depth == 0))
         result = append_name(p, key, "[unknown stack]");
     return result;

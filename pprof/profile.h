@@ -8,9 +8,11 @@
 #include "pprof.h"
 
 struct cp__profile;
+struct cp__frame; /* profile_data.h */
 
 /* What stands in the file beside the samples. */
 struct cp__profile_meta {
+    bool is_count;           /* no first sample type, "samples": sample_type counts */
     const char *sample_type; /* second sample type: "cpu" for timer and clocks, else the event's name */
     const char *sample_unit; /* "nanoseconds" or "count" */
     uint64_t period;         /* in sample_unit; a sample's second value is its weight times this */
@@ -23,6 +25,9 @@ struct cp__profile_meta {
 
 /* -ENOMEM or 0. Notes the mappings of the process as they are now; so does cp__profile_resolve(). */
 int cp__profile_new(struct cp__profile **profile);
+/* A flag of a sample beside those of runtime.h: nobody can read its stack but the function that began it. */
+#define CP__SAMPLE_RUNNING 0x10000u
+
 void cp__profile_free(struct cp__profile *profile);
 
 /* Folds a sample in; takes its own reference of the labels. -ENOMEM leaves the profile as it was. */
@@ -30,6 +35,9 @@ int cp__profile_add(struct cp__profile *profile, const struct cp_sample *sample)
 /* Adds weight to a sample of a single frame that stands for no address: "[dropped: sample buffer full]".
  * Readers take (...) and <...> in a name for C++ and cut them out. */
 int cp__profile_add_named(struct cp__profile *profile, const char *frame, uint64_t weight);
+
+/* The frame of an address as cp__profile_add() made it, less 1 for a return address; NULL: none. */
+const struct cp__frame *cp__profile_find(const struct cp__profile *profile, uint64_t address);
 
 /* What came to light about the profile as a whole. */
 struct cp__profile_findings {

@@ -1,0 +1,25 @@
+/* libunwind is linked here and nowhere else: it brings a backtrace() of its own. */
+#define UNW_LOCAL_ONLY
+#include <libunwind.h>
+
+#include "goroutine.h"
+#include "runtime/sched.h"
+
+/* Where a context goes on is a return address; libunwind takes what it begins with for one, unless it is told
+ * of a signal's frame. */
+unsigned cp__http_unwind(const struct cp_sched_g *g, uintptr_t *frames, unsigned max)
+{
+    ucontext_t context = *g->context;
+    unw_cursor_t cursor;
+    unw_word_t address;
+    unsigned n = 0;
+
+    if (unw_init_local(&cursor, (unw_context_t *)&context) < 0)
+        return 0;
+    do {
+        if (unw_get_reg(&cursor, UNW_REG_IP, &address) < 0 || address == 0)
+            break;
+        frames[n++] = address;
+    } while (n < max && unw_step(&cursor) > 0);
+    return n;
+}
