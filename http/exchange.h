@@ -76,7 +76,7 @@ int cp__http_error(struct cp_error *err, int code, const char *format, ...)
 
 typedef int cp__http_endpoint_fn(struct cp__exchange *exchange);
 cp__http_endpoint_fn cp__http_profile, cp__http_index, cp__http_style, cp__http_cmdline, cp__http_symbol,
-    cp__http_threadcreate, cp__http_metrics;
+    cp__http_threadcreate, cp__http_metrics, cp__http_goroutine;
 
 /* Whether the answer to a path may take long (handle.c). */
 bool cp__http_is_slow(const char *path);

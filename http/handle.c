@@ -13,7 +13,7 @@ static const struct endpoint {
     {"/", cp__http_index, false, true},           {"/index.css", cp__http_style, false, false},
     {"/profile", cp__http_profile, false, true},  {"/threadcreate", cp__http_threadcreate, false, true},
     {"/symbol", cp__http_symbol, true, true},     {"/cmdline", cp__http_cmdline, false, false},
-    {"/metrics", cp__http_metrics, false, false},
+    {"/metrics", cp__http_metrics, false, false}, {"/goroutine", cp__http_goroutine, false, true},
 };
 
 /* NULL: there is none of that name. */

@@ -12,6 +12,7 @@
  *
  *     (nothing)     a page that links to the rest, with the events that work here
  *     profile       ?seconds=N&event=E&period=P, by default the timer, for 30 s; debug=1: text
+ *     goroutine     where all Gs of the scheduler are (sched.h); debug=1: text; debug=2: each with its state
  *     threadcreate  which threads are Ms, with the stacks that attached them; debug=1: text
  *     symbol        names for addresses, as pprof tools ask for them (GET ?0xADDR+0xADDR, or POST)
  *     cmdline       the program's arguments, with a zero byte between them
