@@ -124,6 +124,7 @@ LIBS_unwind_test = -lunwind
 LIBS_handler = -lunwind
 LIBS_http_test = $(http_a) $(lib_a) $(http_libs)
 LIBS_goroutine_test = $(LIBS_http_test)
+LIBS_listing = $(LIBS_http_test)
 LIBS_http_goroutine_test = $(LIBS_http_test)
 # Only for main.c of the command.
 CFLAGS_main = -DCP_VERSION='"$(VERSION)"'
@@ -260,7 +261,7 @@ $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(lib_a)
 	@mkdir -p $(@D)
 	$(link)
 
-$(addprefix $(B)/tests/,http_test goroutine_test http_goroutine_test): $(http_a)
+$(addprefix $(B)/,bench/listing $(addprefix tests/,http_test goroutine_test http_goroutine_test)): $(http_a)
 
 $(B)/bench/%: $(B)/obj/bench/%.o $(lib_a)
 	$(call say,LD,$@)
