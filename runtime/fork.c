@@ -10,6 +10,7 @@
 
 #include "config.h"
 #include "event.h"
+#include "label.h"
 #include "m.h"
 #include "os.h"
 #include "slot.h"
@@ -24,6 +25,7 @@ static void before(void)
     cp__configs_before_fork();
     cp__lock(&cp__runtime_lock);
     cp__pfm_before_fork();
+    cp__labels_before_fork();
     mask = old;
 }
 
@@ -31,6 +33,7 @@ static void after_in_parent(void)
 {
     uint64_t old = mask;
 
+    cp__labels_after_fork();
     cp__pfm_after_fork();
     cp__unlock(&cp__runtime_lock);
     cp__configs_after_fork(false);
@@ -63,6 +66,7 @@ static void after_in_child(void)
         m->cpu_clock = cp__os_thread_clock(m->tid);
     }
     cp__slots_settle();
+    cp__labels_after_fork();
     cp__pfm_after_fork();
     cp__unlock(&cp__runtime_lock);
     cp__configs_after_fork(true);

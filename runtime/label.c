@@ -85,6 +85,16 @@ struct cp_labels *cp__labels_of_running(struct cp_g *const g)
     return seen == NULL ? NULL : labels;
 }
 
+void cp__labels_before_fork(void)
+{
+    cp__lock(&reader.lock);
+}
+
+void cp__labels_after_fork(void)
+{
+    cp__unlock(&reader.lock);
+}
+
 static size_t strings_size(const struct cp_label *label)
 {
     return strlen(label->key) + strlen(label->value) + 2;

@@ -27,4 +27,8 @@ static inline struct cp_labels *cp__labels_ref_from_handler(struct cp_labels *la
  * stay, but may come to be another G's. cp__os_barrier() must work. */
 struct cp_labels *cp__labels_of_running(struct cp_g *g);
 
+/* Nobody reads in between. */
+void cp__labels_before_fork(void);
+void cp__labels_after_fork(void);
+
 #endif

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- What each G knows of itself ------------------------------------------------------------- */
@@ -453,6 +454,52 @@ static void churns(void *arg)
 CP_TEST_TIMEOUT(while_others_come_and_go, 60)
 {
     run(3, churns, NULL);
+}
+
+/* ---- Forking ----------------------------------------------------------------------------------- */
+
+static int look_at(void *context, const struct cp_sched_g *g)
+{
+    (void)context;
+    (void)g;
+    return 0;
+}
+
+static void *lists_all_the_time(void *arg)
+{
+    while (cp_load_acquire(&churning))
+        CHECK_EQ(cp_sched_each_g(look_at, NULL, NULL), 0);
+    return arg;
+}
+
+/* In a child, which has no other thread, labels come and go as ever. */
+static void forks(void *arg)
+{
+    pthread_t thread;
+    int status;
+
+    churning = 1;
+    CHECK_EQ(pthread_create(&thread, NULL, lists_all_the_time, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        pid_t child = fork();
+
+        if (child == 0) {
+            bool is_set = cp_label_set("a", "1") == 0 && cp_label_set("a", "2") == 0;
+
+            _exit(is_set ? 0 : 1);
+        }
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK_EQ(status, 0);
+    }
+    cp_store_release(&churning, 0u); /* pairs with the acquires of it */
+    pthread_join(thread, arg);
+}
+
+CP_TEST(a_child_of_a_fork_while_somebody_lists)
+{
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer does not let a child of a program with threads go on.");
+    run(1, forks, NULL);
 }
 
 /* ---- What is written ------------------------------------------------------------------------- */
