@@ -87,7 +87,8 @@ http_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard http/*.c)))
 
 program = $(B)/bin/counterpoint
 program_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard cmd/counterpoint/*.c)))
-example_names := $(patsubst examples/%.c,%,$(filter-out examples/common.c,$(sort $(wildcard examples/*.c))))
+example_parts = common server_http server_work
+example_names := $(filter-out $(example_parts),$(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c))))
 test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
 bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
 
@@ -98,7 +99,8 @@ http_so = $(B)/lib/libcounterpoint-http.so
 examples := $(addprefix $(B)/examples/,$(example_names))
 tests := $(addprefix $(B)/tests/,$(test_names))
 benches := $(addprefix $(B)/bench/,$(bench_names))
-objects := $(lib_objects) $(http_objects) $(program_objects) $(B)/obj/examples/common.o $(B)/obj/tests/test.o \
+objects := $(lib_objects) $(http_objects) $(program_objects) $(B)/obj/tests/test.o \
+           $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
            $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(tests) $(benches))
 
 # ---- Flags ---------------------------------------------------------------------------------------
@@ -126,6 +128,7 @@ LIBS_http_test = $(http_a) $(lib_a) $(http_libs)
 LIBS_goroutine_test = $(LIBS_http_test)
 LIBS_listing = $(LIBS_http_test)
 LIBS_http_goroutine_test = $(LIBS_http_test)
+LIBS_server = $(LIBS_http_test)
 # Only for main.c of the command.
 CFLAGS_main = -DCP_VERSION='"$(VERSION)"'
 
@@ -244,17 +247,20 @@ $(http_a): $(http_objects) $(B)/objects
 $(http_so): $(http_objects) $(B)/objects $(lib_so)
 	$(call share,$(HTTP_SONAME),-L$(@D) -lcounterpoint $(http_libs))
 
-link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o %.a,$^) $(LIBS_$(@F)) $(libs)
+link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS_$(@F)) $(libs)
 
 $(program): $(program_objects) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)
 
-$(B)/examples/%: $(B)/obj/examples/%.o $(B)/obj/examples/common.o $(lib_a)
+$(B)/examples/%: $(B)/obj/examples/%.o $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)
+
+$(B)/examples/goroutine $(B)/examples/serial: $(B)/obj/examples/common.o
+$(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_work.o $(http_a)
 
 $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(lib_a)
 	$(call say,LD,$@)
