@@ -63,6 +63,8 @@ packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils jq \
                 curl google-perftools openssl
 packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
+# This makes the load that the endpoint is measured under.
+packages += $(if $(filter deps bench,$(MAKECMDGOALS)),wrk curl)
 # These make the emulated machine and what goes into it.
 packages += $(if $(filter deps test-vm,$(MAKECMDGOALS)),qemu-system-arm cpio)
 
@@ -155,7 +157,7 @@ test: all $(tests)              ## all tests, or those that T names: make test T
 test-%: all $(tests)            ## one test program: make test-sched
 	$(Q)tests/run $(B) $*
 
-bench: lib $(benches)           ## all benchmarks
+bench: lib $(examples) $(benches) ## all benchmarks
 	$(Q)set -e; for bench in $(benches); do $$bench; done
 
 # What other machines are built for, tests and all, is made by the same rules: see "all".
