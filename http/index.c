@@ -1,9 +1,7 @@
 /* /debug/pprof/: what there is to ask for, and which events work here. */
 #include <inttypes.h>
-#include <stdint.h>
-#include <string.h>
 
-#include "exchange.h"
+#include "events.h"
 
 int cp__http_style(struct cp__exchange *exchange)
 {
@@ -48,90 +46,38 @@ static void print_escaped(FILE *out, const char *text)
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-/* What one takes the named ones for, and how often to sample those without a preset. */
-static const struct advice {
-    const char *event;
-    uint64_t period;
-    const char *use;
-} advices[] = {
-    {"timer", 0, "Where CPU time goes. Works everywhere, and costs the least."},
-    {"taskClock", 100000, "Where CPU time goes, in short recordings too: 10 000 samples a second."},
-    {"cpuClock", 1000000, "As taskClock, by another clock of the kernel."},
-    {"cycles", 0, "Where the processor is busy, whatever its frequency."},
-    {"instructions", 0, "Which code executes the most; beside cycles it shows what stalls."},
-    {"cacheReferences", 0, "Which code goes out to the last cache."},
-    {"cacheMisses", 0, "Which code waits for memory."},
-    {"branches", 0, "Which code decides the most."},
-    {"branchMisses", 0, "Which decisions the processor cannot foresee."},
-    {"pageFaults", 100, "Who touches memory for the first time."},
-    {"minorFaults", 100, "Who touches memory for the first time."},
-    {"majorFaults", 1, "Who waits for pages from the disk."},
-    {"contextSwitches", 100, "Who blocks, or is pushed off its CPU."},
-    {"cpuMigrations", 1, "Who is moved between CPUs."},
-};
-
-/* NULL: none. */
-static const struct advice *find_advice(const char *event)
-{
-    for (size_t i = 0; i < sizeof advices / sizeof advices[0]; i++) {
-        if (strcmp(advices[i].event, event) == 0)
-            return &advices[i];
-    }
-    return NULL;
-}
-
 struct events {
     FILE *out;
     bool works; /* those that are listed */
 };
 
-/* PMUs may have thousands of events, and so has the kernel; "counterpoint events" lists those. */
-static bool is_listed(const struct cp_event_info *info)
+static void print_working(FILE *out, const struct cp__http_event *event)
 {
-    return strcmp(info->group, "presets") == 0 || strcmp(info->group, "software") == 0 ||
-           strcmp(info->group, "cache") == 0;
-}
-
-static void print_working(FILE *out, const struct cp_event_info *info, const struct cp_event_spec *spec)
-{
-    const struct advice *advice = find_advice(info->name);
-    uint64_t period = advice != NULL && advice->period != 0 ? advice->period : spec->preset_period;
-    bool is_time = spec->kind == CP_EVENT_TIMER || spec->kind == CP_EVENT_CLOCK;
-
-    if (period == 0)
-        period = 1;
-    fprintf(out, "<tr><td><a href=\"profile?event=%s&amp;period=%" PRIu64 "&amp;seconds=10\">", info->name,
-            period);
-    print_escaped(out, info->name);
-    fprintf(out, "</a></td><td>%" PRIu64 "%s</td><td>", period, is_time ? " ns" : "");
-    print_escaped(out, info->description != NULL ? info->description : "");
-    if (advice != NULL)
-        fprintf(out, "<br><span class=\"soft\">%s</span>", advice->use);
+    fprintf(out, "<tr><td><a href=\"profile?event=%s&amp;period=%" PRIu64 "&amp;seconds=10\">",
+            event->info->name, event->period);
+    print_escaped(out, event->info->name);
+    fprintf(out, "</a></td><td>%" PRIu64 "%s</td><td>", event->period, event->is_time ? " ns" : "");
+    print_escaped(out, event->info->description != NULL ? event->info->description : "");
+    if (event->use[0] != '\0')
+        fprintf(out, "<br><span class=\"soft\">%s</span>", event->use);
     fputs("</td></tr>\n", out);
 }
 
-static int print_event(void *context, const struct cp_event_info *info)
+static void print_event(void *context, const struct cp__http_event *event)
 {
     const struct events *events = context;
-    struct cp_event_spec spec;
-    struct cp_error err;
-    bool works;
 
-    if (!is_listed(info) || cp_event_parse(info->name, &spec, NULL) < 0)
-        return 0;
-    works = cp_event_probe(&spec, &err) == 0;
-    if (works != events->works)
-        return 0;
-    if (works) {
-        print_working(events->out, info, &spec);
-        return 0;
+    if ((event->refusal == NULL) != events->works)
+        return;
+    if (event->refusal == NULL) {
+        print_working(events->out, event);
+        return;
     }
     fputs("<tr><td>", events->out);
-    print_escaped(events->out, info->name);
+    print_escaped(events->out, event->info->name);
     fputs("</td><td>", events->out);
-    print_escaped(events->out, err.reason[0] != '\0' ? err.reason : strerror(-err.code));
+    print_escaped(events->out, event->refusal);
     fputs("</td></tr>\n", events->out);
-    return 0;
 }
 
 /* ---- The page -------------------------------------------------------------------------------- */
@@ -212,9 +158,9 @@ int cp__http_index(struct cp__exchange *exchange)
         print_escaped(page.out, host != NULL ? host : "HOST");
         fputs(CP__HTTP_ROOT, page.out);
         fputs(example, page.out);
-        cp_event_list(print_event, &(struct events){page.out, true});
+        cp__http_events(print_event, &(struct events){page.out, true});
         fputs(between, page.out);
-        cp_event_list(print_event, &(struct events){page.out, false});
+        cp__http_events(print_event, &(struct events){page.out, false});
         fputs(tail, page.out);
     }
     return cp__http_page_send(exchange, &page, headers, 3);

@@ -1,0 +1,83 @@
+#include "events.h"
+
+#include <string.h>
+
+/* What one takes the named ones for, and how often to sample those without a preset. */
+static const struct advice {
+    const char *event;
+    uint64_t period;
+    const char *use;
+} advices[] = {
+    {"timer", 0, "Where CPU time goes. Works everywhere, and costs the least."},
+    {"taskClock", 100000, "Where CPU time goes, in short recordings too: 10 000 samples a second."},
+    {"cpuClock", 1000000, "As taskClock, by another clock of the kernel."},
+    {"cycles", 0, "Where the processor is busy, whatever its frequency."},
+    {"instructions", 0, "Which code executes the most; beside cycles it shows what stalls."},
+    {"cacheReferences", 0, "Which code goes out to the last cache."},
+    {"cacheMisses", 0, "Which code waits for memory."},
+    {"branches", 0, "Which code decides the most."},
+    {"branchMisses", 0, "Which decisions the processor cannot foresee."},
+    {"pageFaults", 100, "Who touches memory for the first time."},
+    {"minorFaults", 100, "Who touches memory for the first time."},
+    {"majorFaults", 1, "Who waits for pages from the disk."},
+    {"contextSwitches", 100, "Who blocks, or is pushed off its CPU."},
+    {"cpuMigrations", 1, "Who is moved between CPUs."},
+};
+
+/* NULL: none. */
+static const struct advice *find_advice(const char *event)
+{
+    for (size_t i = 0; i < sizeof advices / sizeof advices[0]; i++) {
+        if (strcmp(advices[i].event, event) == 0)
+            return &advices[i];
+    }
+    return NULL;
+}
+
+/* PMUs may have thousands of events, and so has the kernel; "counterpoint events" lists those. */
+static bool is_listed(const struct cp_event_info *info)
+{
+    return strcmp(info->group, "presets") == 0 || strcmp(info->group, "software") == 0 ||
+           strcmp(info->group, "cache") == 0;
+}
+
+struct walk {
+    void (*fn)(void *context, const struct cp__http_event *event);
+    void *context;
+};
+
+static uint64_t period_of(const struct advice *advice, const struct cp_event_spec *spec)
+{
+    if (advice != NULL && advice->period != 0)
+        return advice->period;
+    return spec->preset_period != 0 ? spec->preset_period : 1;
+}
+
+static int take_event(void *context, const struct cp_event_info *info)
+{
+    const struct walk *walk = context;
+    const struct advice *advice = find_advice(info->name);
+    struct cp_event_spec spec;
+    struct cp__http_event event;
+    struct cp_error err;
+    int result;
+
+    if (!is_listed(info) || cp_event_parse(info->name, &spec, NULL) < 0)
+        return 0;
+    result = cp_event_probe(&spec, &err);
+    event = (struct cp__http_event){
+        .info = info,
+        .use = advice != NULL ? advice->use : "",
+        .period = period_of(advice, &spec),
+        .is_time = spec.kind == CP_EVENT_TIMER || spec.kind == CP_EVENT_CLOCK,
+    };
+    if (result != 0)
+        event.refusal = err.reason[0] != '\0' ? err.reason : strerror(-err.code);
+    walk->fn(walk->context, &event);
+    return 0;
+}
+
+void cp__http_events(void (*fn)(void *context, const struct cp__http_event *event), void *context)
+{
+    cp_event_list(take_event, &(struct walk){fn, context});
+}
