@@ -52,6 +52,9 @@ libraries += libunwind-dev                  # there, too: walks the stacks of Gs
 
 packages += $(if $(cross),gcc-$(subst _,-,$(cross)),gcc)
 packages += protobuf-c-compiler             # ... by pprof/profile.proto
+# The page of the endpoint is bundled by these; nodejs of another origin than Debian brings npm along.
+packages += $(if $(filter-out check clean format help,$(or $(MAKECMDGOALS),all)),nodejs \
+              $(if $(shell command -v npm),,npm))
 packages += golang-go                       # demo and tests: go tool pprof reads the profiles
 packages += $(if $(filter clang%,$(notdir $(CC))),clang libclang-rt-14-dev)
 packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
@@ -59,9 +62,10 @@ packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 # Only the tests need these: the format's own profile.proto and the decoder that reads
 # profiles by it; pkg-config, to find what was installed; other compilers and linkers, whose programs are looked
 # at, and the reference for what stands in them; xz, which distributions pack symbols with; jq, to read JSON;
-# curl, gperftools' pprof and openssl, to ask the endpoint.
+# curl, gperftools' pprof and openssl, to ask the endpoint, and a browser for its page.
 test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils jq \
                 curl google-perftools openssl
+test_packages += $(if $(filter deps test test-ui,$(MAKECMDGOALS)),chromium)
 packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
 # This makes the load that the endpoint is measured under.
 packages += $(if $(filter deps bench,$(MAKECMDGOALS)),wrk curl)
@@ -85,7 +89,13 @@ gen = $(B)/gen/pprof/profile.pb-c
 sources := $(foreach d,$(layers),$(sort $(wildcard $(d)/*.c $(d)/*.S)))
 lib_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sources)) pprof/profile.pb-c))
 
-http_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard http/*.c)))
+http_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(wildcard http/*.c http/*.S)))))
+
+# The endpoint's page, the same for every machine; and where its packages are.
+ui = build/ui
+ui_modules = build/npm/ui
+ui_sources := $(wildcard http/ui/*)
+ui_test = build/npm/ui-test
 
 program = $(B)/bin/counterpoint
 program_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard cmd/counterpoint/*.c)))
@@ -131,7 +141,10 @@ LIBS_goroutine_test = $(LIBS_http_test)
 LIBS_listing = $(LIBS_http_test)
 LIBS_http_goroutine_test = $(LIBS_http_test)
 LIBS_server = $(LIBS_http_test)
-# Only for main.c of the command.
+LIBS_ui_test = $(LIBS_http_test)
+# Only for the page's files, its test, and main.c of the command.
+CFLAGS_ui_files = -Wa,-I,$(ui)
+CFLAGS_ui_test = -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 CFLAGS_main = -DCP_VERSION='"$(VERSION)"'
 
 Q = $(if $(V),,@)
@@ -213,7 +226,25 @@ $(B)/obj/%.o: %.c $(B)/flags | $(gen).c $(before)
 $(B)/obj/%.o: %.S $(B)/flags | $(before)
 	$(call say,AS,$<)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(cflags) -MMD -MP -c -o $@ $<
+	$(Q)$(cc) $(cflags) $(CFLAGS_$(*F)) -MMD -MP -c -o $@ $<
+
+# What packages the page is made of stands in the lock, each with its digest.
+npm_ci = $(Q)command -v npm > /dev/null || { echo "The endpoint's page takes npm: make deps"; exit 1; }; \
+         rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package.json $(<D)/package-lock.json $(@D) && \
+         (cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error > /dev/null) && touch $@
+
+$(ui_modules)/.done: http/ui/package-lock.json http/ui/package.json | $(before)
+$(ui_test)/.done: tests/ui/package-lock.json tests/ui/package.json | $(before)
+$(ui_modules)/.done $(ui_test)/.done:
+	$(call say,NPM,$<)
+	$(npm_ci)
+
+$(ui)/version: $(ui_sources) $(ui_modules)/.done
+	$(call say,BUNDLE,$@)
+	@mkdir -p $(@D)
+	$(Q)node http/ui/bundle.mjs $(ui_modules) $(@D)
+
+$(B)/obj/http/ui_files.o: $(ui)/version
 
 $(B)/obj/pprof/profile.pb-c.o: $(gen).c $(B)/flags
 	$(call say,CC,$<)
@@ -269,7 +300,13 @@ $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(lib_a)
 	@mkdir -p $(@D)
 	$(link)
 
-$(addprefix $(B)/,bench/listing $(addprefix tests/,http_test goroutine_test http_goroutine_test)): $(http_a)
+$(addprefix $(B)/,bench/listing $(addprefix tests/,http_test ui_test goroutine_test http_goroutine_test)): $(http_a)
+
+# The browser's driver is a package, too; on another machine there may be no browser.
+$(B)/tests/ui_test: $(if $(cross),,$(ui_test)/page.mjs)
+
+$(ui_test)/page.mjs: tests/ui/page.mjs $(ui_test)/.done
+	$(Q)cp $< $@
 
 $(B)/bench/%: $(B)/obj/bench/%.o $(lib_a)
 	$(call say,LD,$@)

@@ -9,20 +9,35 @@ const char cp__http_text[] = "text/plain; charset=utf-8";
 
 enum { MAX_HEADERS = 16 };
 
+static bool has_header(const struct cp_http_header *headers, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(headers[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 int cp__http_reply(struct cp__exchange *exchange, int status, const struct cp_http_header *headers, size_t n,
                    const void *body, size_t size)
 {
+    static const struct cp_http_header common[] = {{"X-Content-Type-Options", "nosniff"},
+                                                   {"Cache-Control", "no-store"},
+                                                   {"Cross-Origin-Resource-Policy", "same-origin"}};
+    const size_t n_common = sizeof common / sizeof common[0];
     const struct cp_http_response *response = exchange->response;
-    struct cp_http_header all[MAX_HEADERS] = {{"X-Content-Type-Options", "nosniff"},
-                                              {"Cache-Control", "no-store"},
-                                              {"Cross-Origin-Resource-Policy", "same-origin"}};
-    const size_t common = 3;
+    struct cp_http_header all[MAX_HEADERS];
+    size_t n_all = n;
     int result;
 
-    if (n > MAX_HEADERS - common)
+    if (n > MAX_HEADERS - n_common)
         return -E2BIG;
-    memcpy(all + common, headers, n * sizeof *headers);
-    result = response->begin(response->context, status, all, common + n);
+    memcpy(all, headers, n * sizeof *headers);
+    for (size_t i = 0; i < n_common; i++) {
+        if (!has_header(headers, n, common[i].name))
+            all[n_all++] = common[i];
+    }
+    result = response->begin(response->context, status, all, n_all);
     if (result == 0 && size > 0)
         result = response->write(response->context, body, size);
     return result;

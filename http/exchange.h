@@ -22,7 +22,7 @@ enum { CP__HTTP_MAX_QUERY = 4096, CP__HTTP_MAX_BODY = 1 << 20, CP__HTTP_MAX_SECO
 
 /* All return what cp_http_handle() does. */
 
-/* An answer with headers beside those that every one has. */
+/* An answer with headers beside those that every one has, or instead of one of that name. */
 int cp__http_reply(struct cp__exchange *exchange, int status, const struct cp_http_header *headers, size_t n,
                    const void *body, size_t size);
 /* 200 and a body of a type. */
@@ -76,7 +76,7 @@ int cp__http_error(struct cp_error *err, int code, const char *format, ...)
 
 typedef int cp__http_endpoint_fn(struct cp__exchange *exchange);
 cp__http_endpoint_fn cp__http_profile, cp__http_index, cp__http_style, cp__http_cmdline, cp__http_symbol,
-    cp__http_threadcreate, cp__http_metrics, cp__http_goroutine;
+    cp__http_threadcreate, cp__http_metrics, cp__http_goroutine, cp__http_ui, cp__http_ui_events;
 
 /* Whether the answer to a path may take long (handle.c). */
 bool cp__http_is_slow(const char *path);

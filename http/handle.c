@@ -14,6 +14,9 @@ static const struct endpoint {
     {"/profile", cp__http_profile, false, true},  {"/threadcreate", cp__http_threadcreate, false, true},
     {"/symbol", cp__http_symbol, true, true},     {"/cmdline", cp__http_cmdline, false, false},
     {"/metrics", cp__http_metrics, false, false}, {"/goroutine", cp__http_goroutine, false, true},
+    {"/ui/", cp__http_ui, false, false},          {"/ui/events.json", cp__http_ui_events, false, true},
+    {"/ui/icon.svg", cp__http_ui, false, false},  {"/ui/licenses.txt", cp__http_ui, false, false},
+    {"/ui/page.css", cp__http_ui, false, false},  {"/ui/page.js", cp__http_ui, false, false},
 };
 
 /* NULL: there is none of that name. */
@@ -49,11 +52,14 @@ static int refuse_method(struct cp__exchange *exchange, const struct endpoint *e
 static int route(struct cp__exchange *exchange)
 {
     static const struct cp_http_header there = {"Location", CP__HTTP_ROOT "/"};
+    static const struct cp_http_header ui = {"Location", CP__HTTP_ROOT "/ui/"};
     const struct cp_http_request *request = exchange->request;
     const struct endpoint *endpoint = find(request->path);
 
     if (strcmp(request->path, CP__HTTP_ROOT) == 0)
         return cp__http_refuse_with(exchange, 301, &there, "It is at " CP__HTTP_ROOT "/.");
+    if (strcmp(request->path, CP__HTTP_ROOT "/ui") == 0)
+        return cp__http_refuse_with(exchange, 301, &ui, "It is at " CP__HTTP_ROOT "/ui/.");
     if (endpoint == NULL)
         return cp__http_refuse(exchange, 404,
                                "There is nothing here. " CP__HTTP_ROOT "/ lists what there is.");

@@ -11,6 +11,7 @@
  * What there is, all below /debug/pprof/:
  *
  *     (nothing)     a page that links to the rest, with the events that work here
+ *     ui/           a page that records profiles and shows them: flame graph, table, labels, differences
  *     profile       ?seconds=N&event=E&period=P, by default the timer, for 30 s; debug=1: text
  *     goroutine     where all Gs of the scheduler are (sched.h); debug=1: text; debug=2: each with its state
  *     threadcreate  which threads are Ms, with the stacks that attached them; debug=1: text

@@ -97,6 +97,8 @@ static const char head[] =
     "<table>\n"
     "<caption>Of this program, as it runs now</caption>\n"
     "<tbody>\n"
+    "<tr><td><a href=\"ui/\">ui</a></td>"
+    "<td>Records profiles, and shows them in the browser, as a flame graph too</td></tr>\n"
     "<tr><td><a href=\"goroutine?debug=1\">goroutine</a></td>"
     "<td>Where all Gs are (<a href=\"goroutine?debug=2\">each</a>, "
     "<a href=\"goroutine\">as a profile</a>)</td></tr>\n"

@@ -1,0 +1,217 @@
+// The page: records profiles, and shows one, or two compared.
+import "./page.css";
+import { Graph } from "./graph.js";
+import { found, labelsOf, read, tableOf, total, treeOf, withLabels } from "./profile.js";
+import { events, record } from "./record.js";
+import { Table } from "./table.js";
+import { amount, share } from "./units.js";
+
+const at = (id) => document.getElementById(id);
+const recordings = [];
+let known = { maxSeconds: 600, events: [] };
+let running = null; // what ends the recording that runs
+
+const graph = new Graph(at("graph"), at("details"));
+const table = new Table(at("functions"), at("more"), (name) => search(name));
+
+// ---- Events ----------------------------------------------------------------------------------------------
+
+function aboutEvent() {
+  const event = known.events.find((e) => e.name === at("event").value);
+
+  at("about-event").textContent = event === undefined ? ""
+    : event.reason !== null ? `Does not work here: ${event.reason}` : event.use || event.description;
+  return event;
+}
+
+function chooseEvent() {
+  const event = aboutEvent();
+
+  at("period").value = event?.period ?? "";
+}
+
+async function fillEvents() {
+  known = await events();
+  at("events").replaceChildren(...known.events.filter((e) => e.reason === null)
+    .map((e) => Object.assign(document.createElement("option"), { value: e.name, label: e.description })));
+  at("seconds").max = known.maxSeconds;
+  chooseEvent();
+}
+
+// ---- Recording -------------------------------------------------------------------------------------------
+
+function say(text, error = "") {
+  at("status").textContent = text;
+  at("error").textContent = error;
+}
+
+function tick(passed, seconds) {
+  at("progress").value = Math.min(passed, seconds);
+  at("progress").textContent = `${Math.floor(passed)} s of ${seconds} s`;
+}
+
+function setRunning(seconds) {
+  const isRunning = seconds > 0;
+
+  at("record").disabled = isRunning;
+  at("cancel").hidden = at("progress").hidden = !isRunning;
+  at("progress").max = seconds || 1;
+  at("progress").value = 0;
+}
+
+function add(recording) {
+  recordings.push(recording);
+  const option = new Option(recording.name, recordings.length - 1);
+  at("shown").append(option);
+  option.selected = true;
+}
+
+async function take(order) {
+  const blob = await record(order, running.signal, (passed) => tick(passed, order.seconds));
+  const profile = await read(blob);
+  const time = new Date().toLocaleTimeString("en-GB");
+
+  add({
+    ...profile,
+    blob,
+    name: `${recordings.length + 1}: ${order.event}, ${order.seconds} s, ${time}`,
+    file: `profile-${order.event.replace(/[^A-Za-z0-9]+/g, "-")}-${recordings.length + 1}.pb.gz`,
+  });
+  chooseRecording();
+  say(`Recorded ${profile.samples.length} stacks.`);
+}
+
+async function start() {
+  const order = { event: at("event").value, period: at("period").value, seconds: at("seconds").valueAsNumber };
+
+  running = new AbortController();
+  setRunning(order.seconds);
+  say(`Recording ${order.event} for ${order.seconds} s.`);
+  try {
+    await take(order);
+  } catch (error) {
+    say("", error.name === "AbortError" ? "The recording was cancelled." : error.message);
+  } finally {
+    setRunning(0);
+  }
+}
+
+// ---- What is shown ---------------------------------------------------------------------------------------
+
+const shown = () => recordings[at("shown").value];
+const base = () => recordings[at("base").value] ?? null;
+
+function isComparable(a, b) {
+  return JSON.stringify(a.types) === JSON.stringify(b.types);
+}
+
+function fillBases() {
+  const before = at("base").value;
+  const bases = recordings.map((r, i) => [r, i]).filter(([r]) => r !== shown() && isComparable(r, shown()));
+
+  at("base").replaceChildren(new Option("nothing", ""), ...bases.map(([r, i]) => new Option(r.name, i)));
+  at("base").value = bases.some(([, i]) => String(i) === before) ? before : "";
+}
+
+function fillValues() {
+  const before = at("value").value;
+  const { types } = shown();
+
+  at("value").replaceChildren(...types.map((t, i) => new Option(`${t.type} (${t.unit})`, i)));
+  at("value").value = before !== "" && Number(before) < types.length ? before : types.length - 1;
+}
+
+function labelChoice(key, values, before) {
+  const label = document.createElement("label");
+  const select = document.createElement("select");
+
+  select.dataset.key = key;
+  select.append(new Option("anything", ""), ...[...values].sort().map((v) => new Option(v, `=${v}`)));
+  select.value = before !== undefined && values.has(before) ? `=${before}` : "";
+  select.addEventListener("change", render);
+  label.append(`${key} `, select);
+  return label;
+}
+
+function wantedLabels() {
+  const selects = [...at("labels").querySelectorAll("select")].filter((s) => s.value !== "");
+  return new Map(selects.map((s) => [s.dataset.key, s.value.slice(1)]));
+}
+
+function fillLabels() {
+  const before = wantedLabels();
+  const labels = labelsOf([...shown().samples, ...(base()?.samples ?? [])]);
+
+  at("labels").hidden = labels.size === 0;
+  at("labels").querySelectorAll("label").forEach((label) => label.remove());
+  at("labels").append(...[...labels].map(([key, values]) => labelChoice(key, values, before.get(key))));
+}
+
+function chooseRecording() {
+  const link = at("download");
+
+  at("result").hidden = false;
+  fillBases();
+  fillValues();
+  fillLabels();
+  URL.revokeObjectURL(link.href);
+  link.href = URL.createObjectURL(shown().blob);
+  link.download = shown().file;
+  render();
+}
+
+function view(recording, scale) {
+  const index = Number(at("value").value);
+  return {
+    samples: withLabels(recording.samples, wantedLabels()),
+    valueOf: (sample) => sample.values[index] * scale,
+  };
+}
+
+function views() {
+  const now = view(shown(), 1);
+  const then = base() === null ? null : view(base(), shown().seconds / base().seconds);
+  return [now, then];
+}
+
+function render() {
+  const { unit } = shown().types[at("value").value];
+  const [now, then] = views();
+
+  at("legend").hidden = then === null;
+  graph.show(treeOf(now, then), unit, then !== null);
+  table.show(tableOf(now, then), total(now), unit, then !== null);
+  tellFound();
+}
+
+// ---- Search ----------------------------------------------------------------------------------------------
+
+function tellFound() {
+  const term = at("search").value;
+  const [now] = views();
+  const { unit } = shown().types[at("value").value];
+  const sum = found(now, term);
+
+  at("found").value = term === "" ? "" : `${amount(sum, unit)}, ${share(sum, total(now))}`;
+}
+
+function search(term) {
+  at("search").value = term;
+  graph.search(term);
+  table.search(term);
+  tellFound();
+}
+
+// ---- All of it -------------------------------------------------------------------------------------------
+
+at("event").addEventListener("input", chooseEvent);
+at("order").addEventListener("submit", (event) => {
+  event.preventDefault();
+  start();
+});
+at("cancel").addEventListener("click", () => running.abort());
+at("shown").addEventListener("change", chooseRecording);
+at("base").addEventListener("change", () => { fillLabels(); render(); });
+at("value").addEventListener("change", render);
+at("search").addEventListener("input", () => search(at("search").value));
+fillEvents().catch((error) => say("", error.message));

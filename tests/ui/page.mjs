@@ -1,0 +1,191 @@
+// Drives the page of the endpoint in a browser: node page.mjs URL OPEN DIR. The service at URL begins with
+// something new once the file OPEN is there; pictures and downloads go to DIR. Fails by an exception.
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { writeFileSync } from "node:fs";
+import { chromium } from "playwright-core";
+
+const [url, open, dir] = process.argv.slice(2);
+const origin = new URL(url).origin;
+const complaints = [];
+const foreign = [];
+let allowed = []; // what the console may say: what is about to be provoked
+
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium" });
+const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, acceptDownloads: true });
+const page = await context.newPage();
+
+page.setDefaultTimeout(20000);
+context.on("request", (request) => {
+  if (!request.url().startsWith(`${origin}/`) && !request.url().startsWith(`blob:${origin}/`))
+    foreign.push(request.url());
+});
+page.on("pageerror", (error) => complaints.push(String(error)));
+page.on("console", (message) => {
+  const text = message.text();
+  if (["error", "warning"].includes(message.type()) && !allowed.some((part) => text.includes(part)))
+    complaints.push(text);
+});
+
+function step(text) {
+  console.log(text);
+}
+
+async function picture(name) {
+  await page.locator("#graph .d3-flame-graph-label", { hasText: "burn_here" }).first().waitFor();
+  await page.screenshot({ path: join(dir, `${name}.png`), fullPage: true });
+}
+
+const frames = (name) => page.locator(`#graph g.frame[name="${name}"]`);
+const cells = (column) => page.locator(`#functions tbody td:nth-child(${column})`).allTextContents();
+const percent = (text) => Number(text.match(/\((-?[0-9.]+) %\)/)[1]);
+
+async function record(event, period, seconds) {
+  const before = await page.locator("#shown option").count();
+  await page.getByLabel("Event").fill(event);
+  await page.getByLabel("Period").fill(period);
+  await page.getByLabel("Seconds", { exact: true }).fill(String(seconds));
+  await page.getByRole("button", { name: "Record" }).click();
+  await page.getByRole("progressbar", { name: "Recording" }).waitFor();
+  await page.waitForFunction((n) => document.querySelectorAll("#shown option").length > n, before);
+  await page.getByRole("progressbar", { name: "Recording" }).waitFor({ state: "hidden" });
+}
+
+try {
+  step("the page opens, and knows the events");
+  const answer = await page.goto(url);
+  assert.equal(answer.status(), 200);
+  await page.waitForFunction(() => document.querySelectorAll("#events option").length > 0);
+  await page.getByLabel("Event").fill("taskClock");
+  assert.equal(await page.getByLabel("Period").inputValue(), "100000");
+  assert.match(await page.locator("#about-event").textContent(), /CPU time/);
+
+  step("what is inline does not run");
+  allowed = ["Content Security Policy"];
+  await page.evaluate(() => {
+    const script = document.createElement("script");
+    script.textContent = "window.wasRun = true;";
+    document.body.append(script);
+  });
+  assert.equal(await page.evaluate(() => window.wasRun), undefined);
+  allowed = [];
+
+  step("two seconds are recorded, and their functions are in the graph");
+  await record("taskClock", "1000000", 2);
+  await frames("serve_customers").first().waitFor();
+  assert.match(await frames("serve_customers").first().getAttribute("aria-label"), /^serve_customers: .+ m?s, /);
+  assert.equal(await frames("cook_meals").count(), 0);
+  await picture("graph");
+
+  step("the table sorts");
+  const flat = (await cells(1)).map(percent);
+  assert.deepEqual(flat, [...flat].sort((a, b) => b - a));
+  assert.equal((await cells(3))[0], "burn_here");
+  await page.getByRole("button", { name: "Function" }).click();
+  const names = await cells(3);
+  assert.ok(names.length > 2);
+  assert.deepEqual(names, [...names].sort((a, b) => a.localeCompare(b)));
+  assert.equal(await page.locator('th[aria-sort="ascending"]').textContent(), "Function");
+  await page.getByRole("button", { name: "Function" }).click();
+  assert.deepEqual(await cells(3), names.reverse());
+  await page.getByRole("button", { name: "Cum" }).click();
+  const cum = (await cells(2)).map(percent);
+  assert.deepEqual(cum, [...cum].sort((a, b) => b - a));
+  await page.getByRole("button", { name: "Flat" }).click();
+
+  step("the search marks, counts and filters");
+  await page.getByLabel("Search").fill("SERVE_cust");
+  assert.deepEqual(await cells(3), ["serve_customers"]);
+  assert.match(await page.locator("#found").textContent(), /, (100|9\d)\.\d %$/);
+  assert.match(await frames("serve_customers").first().locator("rect").getAttribute("fill"), /290/);
+  await page.getByLabel("Search").fill("");
+  assert.doesNotMatch(await frames("serve_customers").first().locator("rect").getAttribute("fill"), /290/);
+
+  step("the keyboard reaches every frame, and zooms");
+  await page.locator('#graph g.frame[tabindex="0"]').focus();
+  const focused = () => page.evaluate(() => document.activeElement.getAttribute("name"));
+  assert.equal(await focused(), "all");
+  for (let depth = 0; depth < 30 && (await focused()) !== "serve_customers"; depth++)
+    await page.keyboard.press("ArrowDown");
+  assert.equal(await focused(), "serve_customers");
+  assert.match(await page.locator("#details").textContent(), /^serve_customers: /);
+  await page.keyboard.press("Enter");
+  assert.equal(await focused(), "serve_customers");
+  assert.match(await frames("all").getAttribute("class"), /fade/);
+  await page.keyboard.press("Escape");
+  assert.doesNotMatch(await frames("all").getAttribute("class"), /fade/);
+  await page.keyboard.press("Home");
+  assert.equal(await focused(), "all");
+  assert.equal(await page.locator("#graph [role=treeitem]").count(), await page.locator("#graph g.frame").count());
+
+  step("a download is the profile");
+  const started = page.waitForEvent("download");
+  await page.getByRole("link", { name: "Download" }).click();
+  const download = await started;
+  assert.equal(download.suggestedFilename(), "profile-taskClock-1.pb.gz");
+  await download.saveAs(join(dir, "downloaded.pb.gz"));
+
+  step("what is new shows in the difference");
+  writeFileSync(open, "");
+  await record("taskClock", "1000000", 2);
+  await frames("cook_meals").first().waitFor();
+  await page.getByLabel("Compared with").selectOption({ index: 1 });
+  await frames("cook_meals").first().waitFor();
+  assert.match(await frames("cook_meals").first().getAttribute("aria-label"), /; before 0, 0\.0 %; \+/);
+  assert.match(await frames("cook_meals").first().locator("rect").getAttribute("fill"), /^hsl\(0 85% 64%\)$/);
+  await page.getByLabel("Search").fill("cook_meals");
+  const [row] = await page.locator("#functions tbody tr").all();
+  const change = (await row.locator("td").allTextContents())[3];
+  assert.match(change, /^\+.+ m?s$/);
+  await page.getByLabel("Search").fill("");
+  await picture("difference");
+
+  step("labels filter");
+  await page.getByLabel("Compared with").selectOption({ label: "nothing" });
+  const role = page.locator('#labels select[data-key="role"]');
+  assert.deepEqual(await role.locator("option").allTextContents(), ["anything", "kitchen", "service"]);
+  await role.selectOption({ label: "kitchen" });
+  await frames("serve_customers").first().waitFor({ state: "detached" });
+  assert.ok((await frames("cook_meals").count()) > 0);
+  assert.ok(!(await cells(3)).includes("serve_customers"));
+
+  step("what was inlined stands below what it was inlined into");
+  const level = async (name) => Number(await frames(name).first().getAttribute("aria-level"));
+  assert.equal(await level("stir"), (await level("cook_meals")) + 1);
+  assert.equal(await level("burn_here"), (await level("stir")) + 1);
+  await role.selectOption({ label: "anything" });
+  await frames("serve_customers").first().waitFor();
+
+  step("it is dark where one likes it so");
+  await page.emulateMedia({ colorScheme: "dark" });
+  const background = await page.evaluate(() => {
+    const probe = document.body.appendChild(document.createElement("p"));
+    probe.style.backgroundColor = "Canvas";
+    const color = getComputedStyle(probe).backgroundColor;
+    probe.remove();
+    return color;
+  });
+  assert.ok(background.match(/\d+/g).slice(0, 3).every((part) => Number(part) < 64), background);
+  await picture("dark");
+
+  step("a recording can be cancelled, and errors are shown");
+  await page.getByLabel("Seconds", { exact: true }).fill("60");
+  await page.getByRole("button", { name: "Record" }).click();
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("alert").filter({ hasText: "cancelled" }).waitFor();
+  allowed = ["400"];
+  await page.getByLabel("Event").fill("nonsense");
+  await page.getByRole("button", { name: "Record" }).click();
+  await page.getByRole("alert").filter({ hasText: "nonsense" }).waitFor();
+  allowed = [];
+
+  step("nothing went elsewhere, and nothing was complained of");
+  assert.deepEqual(foreign, []);
+  assert.deepEqual(complaints, []);
+} catch (error) {
+  await page.screenshot({ path: join(dir, "failed.png"), fullPage: true }).catch(() => {});
+  console.log("complaints:", complaints, "foreign:", foreign);
+  throw error;
+} finally {
+  await browser.close();
+}
