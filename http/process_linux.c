@@ -106,6 +106,15 @@ static void print_totals(FILE *out, const struct cp_slot_stats *totals)
         print(out, counters[i].name, "counter", counters[i].help, counters[i].value);
 }
 
+static void print_handler_time(FILE *out, uint64_t ns)
+{
+    fprintf(out,
+            "# HELP counterpoint_handler_seconds_total Time spent in the signal handler.\n"
+            "# TYPE counterpoint_handler_seconds_total counter\n"
+            "counterpoint_handler_seconds_total %" PRIu64 ".%09" PRIu64 "\n",
+            ns / 1000000000, ns % 1000000000);
+}
+
 static void print_gauges(FILE *out, const struct cp_runtime_stats *stats, const struct held *held)
 {
     struct rlimit limit;
@@ -133,6 +142,7 @@ int cp__http_metrics(struct cp__exchange *exchange)
     cp__http_page_open(&page);
     if (page.out != NULL) {
         print_totals(page.out, &stats.totals);
+        print_handler_time(page.out, stats.handler_ns);
         print_gauges(page.out, &stats, &held);
     }
     return cp__http_page_send(exchange, &page, &type, 1);

@@ -73,14 +73,17 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
 
     if (m != NULL) {
         struct cp__registers regs = cp__registers_from_handler(ucontext);
+        uint64_t start;
 
         cp__os_pause_from_handler(m);
+        start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
         cp__moment_begin_from_handler(&moment, &regs, 0);
         ours = cp__classify_from_handler(m, info, &moment);
         cp__moment_end_from_handler(m, &moment);
         /* acquire: pairs with the release in publish(), slot.c */
         if (cp_load_acquire(&cp_generation) != m->head.generation)
             reconfigure_from_handler(m, &regs);
+        cp_add_single_writer(&m->handler_ns, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
         cp__os_resume_from_handler(m);
     } else {
         ours =

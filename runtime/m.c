@@ -158,6 +158,7 @@ void cp_m_detach(struct cp_m *head)
 
     cp__lock(&cp__runtime_lock);
     m->exited = true; /* from here on nobody kicks it */
+    cp__stats_m_gone(m);
     m->undrained = cp__slots_with_reader();
     cp__moment_begin_from_handler(&none, NULL, 0);
     cp__take_pending_from_handler(m, &none);

@@ -119,6 +119,7 @@ struct cp__m {
     uint32_t configuring; /* it may be arming what it saw in the slots: see cp__m_is_quiet */
     uint32_t armed;       /* a bit for each slot that it holds a handle for */
     uint64_t foreign;     /* SIGPROFs that were not ours */
+    uint64_t handler_ns;  /* time in the handler */
     struct cp__m_stats stats[CP_EV_MAX];
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];

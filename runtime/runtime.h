@@ -397,8 +397,9 @@ void cp_slots_stats(int slot, struct cp_slot_stats *stats);
 
 /* What the profiler does in this process, for monitoring. */
 struct cp_runtime_stats {
-    uint32_t ms;                 /* threads that are Ms */
-    uint32_t slots;              /* slots in use, of CP_EV_MAX */
+    uint32_t ms;         /* threads that are Ms */
+    uint32_t slots;      /* slots in use, of CP_EV_MAX */
+    uint64_t handler_ns; /* time that Ms have spent in the signal handler, less its pausing of events */
     struct cp_slot_stats totals; /* summed over all slots that were ever started: counters that only rise, in
                                   * which an M counts once for each event it was armed for */
 };

@@ -70,7 +70,7 @@ struct cp_sched_g {
     uint64_t parent_id; /* the G that called cp_go(); 0: a thread did, or cp_sched_run() */
     const char *state;  /* "running", "runnable", or what it waits for: "sleep", "park", ... */
     uint64_t waited_ns; /* for at most so long: since its M last looked at the clock, which it does every
-                               * 24 switches or earlier; 0 where it does not wait */
+                         * 24 switches or earlier; 0 where it does not wait */
     struct cp_labels *labels; /* cp_labels_ref() keeps them longer */
     uintptr_t created_at;     /* the return address of its cp_go(); 0 for the first G */
     void (*entry)(void *);    /* what it was started with */

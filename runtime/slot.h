@@ -48,6 +48,8 @@ uint64_t cp__slot_run(int slot);
 /* What Ms that are gone have counted for slot since its start, and adding such an M's part to it; stats.c. */
 struct cp_slot_stats *cp__slot_kept_stats(int slot);
 void cp__slot_keep_stats(int slot, const struct cp__m *m);
+/* What m, which has exited, has counted for itself is kept. */
+void cp__stats_m_gone(const struct cp__m *m);
 /* Adds what slot counted to what is kept of those that are free again, before it becomes free. */
 void cp__slot_release_stats(int slot);
 /* Puts SIGPROF's disposition back where nothing runs and nothing more can come. */

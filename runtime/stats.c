@@ -95,15 +95,26 @@ void cp__slot_release_stats(int slot)
     add(&released, &stats);
 }
 
+static uint64_t gone_handler_ns; /* of Ms that are gone; under the runtime lock */
+
+void cp__stats_m_gone(const struct cp__m *m)
+{
+    gone_handler_ns += m->handler_ns;
+}
+
 void cp_runtime_stats(struct cp_runtime_stats *stats)
 {
     struct cp_slot_stats of_slot;
     uint32_t used;
 
     cp__lock(&cp__runtime_lock);
-    *stats = (struct cp_runtime_stats){.totals = released};
-    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next)
-        stats->ms += !m->exited;
+    *stats = (struct cp_runtime_stats){.handler_ns = gone_handler_ns, .totals = released};
+    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+        if (m->exited)
+            continue;
+        stats->ms++;
+        stats->handler_ns += cp_load_relaxed(&m->handler_ns); /* relaxed: a counter of its own */
+    }
     used = cp__slots_with_reader();
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if ((used >> slot & 1) == 0)

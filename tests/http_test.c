@@ -341,6 +341,7 @@ CP_TEST(metrics_tell_what_the_profiler_does)
 
     CHECK_EQ(metric(http, "counterpoint_threads"), 0);
     CHECK_EQ(metric(http, "counterpoint_samples_total"), 0);
+    CHECK_EQ(metric(http, "counterpoint_handler_seconds_total"), 0);
     attach();
     CHECK_EQ(cp_session_start(&session, &option, 1, NULL), 0);
     burn_here(50000000);
@@ -353,6 +354,8 @@ CP_TEST(metrics_tell_what_the_profiler_does)
     CHECK_EQ(cp_session_stop(session, NULL), 0);
     cp_session_stats(session, 0, &stats);
     CHECK_EQ(metric(http, "counterpoint_samples_total"), stats.samples);
+    CHECK(metric(http, "counterpoint_handler_seconds_total") > 0);
+    CHECK(metric(http, "counterpoint_handler_seconds_total") < 0.05); /* of which it was a part */
     CHECK_EQ(metric(http, "counterpoint_slots"), 0);
     CHECK_EQ(metric(http, "counterpoint_perf_descriptors"), 0);
     cp_session_close(session);

@@ -215,10 +215,15 @@ CP_TEST(counters_outlive_their_sessions)
         CHECK(of_session.samples > 0);
         CHECK_EQ(stats.totals.samples, before.totals.samples + of_session.samples);
         CHECK_EQ(stats.totals.ms, n);
+        CHECK(stats.handler_ns > before.handler_ns);
         CHECK_EQ(stats.slots, 0);
         cp_session_close(session);
     }
     free(memory.data);
+    cp_m_detach(cp_m_self());
+    cp_runtime_stats(&stats);
+    CHECK_EQ(stats.ms, 0);
+    CHECK_EQ(stats.handler_ns, before.handler_ns);
 }
 
 CP_TEST(counters_rise_while_a_session_runs)
