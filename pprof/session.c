@@ -45,6 +45,7 @@ static void fold(void *context, const struct cp_sample *sample)
 {
     struct cp__part *part = context;
 
+    part->read += sample->weight;
     if ((sample->flags & CP_SAMPLE_STALLED) != 0)
         return; /* a comment tells how much: see report.c */
     if (cp__profile_add(part->profile, sample) < 0)
@@ -80,6 +81,20 @@ int cp__session_collect(struct cp_session *session)
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
+/* Takes the figures, and the samples that they count: an M that slept at the stop may record its last ones
+ * when it wakes, in between. */
+static void read_up(struct cp_session *session, size_t i)
+{
+    struct cp__part *part = &session->parts[i];
+
+    for (int tries = 0; tries < 10; tries++) {
+        cp_slots_stats(session->slots[i], &session->stats[i]);
+        if (part->read >= session->stats[i].samples)
+            return;
+        cp_slots_read(session->slots[i], fold, part);
+    }
+}
+
 /* Under the session's lock. */
 static void stop(struct cp_session *session)
 {
@@ -91,7 +106,7 @@ static void stop(struct cp_session *session)
     for (size_t i = 0; i < session->n; i++) {
         struct cp__part *part = &session->parts[i];
 
-        cp_slots_stats(session->slots[i], &session->stats[i]);
+        read_up(session, i);
         if (cp__report_losses(part, &session->stats[i]) < 0)
             part->unfolded++; /* the comment tells at least that something is missing */
     }
@@ -160,7 +175,7 @@ int cp_session_stop(struct cp_session *session, struct cp_error *err)
     return result;
 }
 
-/* ---- Write, stats, warning, close --------------------------------------------------------------------- */
+/* ---- Write, stats, warning, close ------------------------------------------------------------ */
 
 struct write_job {
     struct cp_session *session;

@@ -20,6 +20,7 @@ struct cp__part {
     char warning[320]; /* "": none */
     struct cp_writer writer;
     struct cp__profile *profile;
+    uint64_t read;     /* periods that came with samples */
     uint64_t unfolded; /* periods whose samples found no memory */
     bool opened;       /* the writer */
     bool written;

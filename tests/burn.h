@@ -348,6 +348,19 @@ BURN_API void start_profile(struct profile *profile, const struct cp_slot_reques
     CHECK_EQ(pthread_create(&profile->reader, NULL, keep_reading, profile), 0);
 }
 
+/* Takes the figures; whether all samples that they count have been read. An M that slept at the stop may let
+ * go, and record its last ones, when it wakes. */
+BURN_API bool is_read_up(struct profile *profile)
+{
+    bool is = true;
+
+    for (size_t i = 0; i < profile->n; i++) {
+        cp_slots_stats(profile->slots[i], &profile->stats[i]);
+        is = is && profile->seen[i].weight >= profile->stats[i].samples;
+    }
+    return is;
+}
+
 /* Stops, reads what is left, takes the figures, and frees the slots. */
 BURN_API void stop_profile(struct profile *profile)
 {
@@ -357,9 +370,8 @@ BURN_API void stop_profile(struct profile *profile)
         cp_slots_wake();
         pthread_join(profile->reader, NULL);
     }
-    read_profile(profile);
-    for (size_t i = 0; i < profile->n; i++)
-        cp_slots_stats(profile->slots[i], &profile->stats[i]);
+    for (int tries = 0; tries < 10 && !is_read_up(profile); tries++)
+        read_profile(profile);
     cp_slots_release(profile->slots, profile->n);
 }
 

@@ -591,7 +591,7 @@ CP_TEST_TIMEOUT(requests_cut_off_at_every_byte_do_no_harm, 60)
     }
     CHECK(slots_become(0, 2000));
     now = settle(&then);
-    CHECK_EQ(now.fds, then.fds);
+    CHECK(now.fds <= then.fds); /* what was asked before may not have been closed then */
     cp_http_stop(http);
 }
 
