@@ -5,8 +5,7 @@
 # own there. With the ARCH of another machine it is built for that one. 'make V=1' shows the commands.
 
 VERSION = 0.1.0
-SONAME = libcounterpoint.so.0
-HTTP_SONAME = libcounterpoint-http.so.0
+SOVERSION = 0
 
 machine_amd64 = x86_64-linux-gnu
 machine_arm64 = aarch64-linux-gnu
@@ -83,13 +82,15 @@ before := $(if $(filter deps check test test-% demo bench,$(MAKECMDGOALS)),deps)
 # ---- Sources -------------------------------------------------------------------------------------
 
 layers = arch/$(ARCH) runtime pprof
-public_headers = runtime/atomic.h runtime/runtime.h runtime/sched.h pprof/pprof.h http/http.h
+public_headers = runtime/atomic.h runtime/runtime.h runtime/sched.h pprof/pprof.h http/http.h testing/testing.h
 
 gen = $(B)/gen/pprof/profile.pb-c
 sources := $(foreach d,$(layers),$(sort $(wildcard $(d)/*.c $(d)/*.S)))
 lib_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sources)) pprof/profile.pb-c))
 
-http_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(wildcard http/*.c http/*.S)))))
+# What stands on the core, each a library of its own: libcounterpoint-http, -testing.
+sides = http testing
+side_objects = $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(wildcard $(1)/*.c $(1)/*.S)))))
 
 # The endpoint's page, the same for every machine; and where its packages are.
 ui = build/ui
@@ -106,12 +107,14 @@ bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
 
 lib_a = $(B)/lib/libcounterpoint.a
 lib_so = $(B)/lib/libcounterpoint.so
+side_a := $(sides:%=$(B)/lib/libcounterpoint-%.a)
+side_so := $(sides:%=$(B)/lib/libcounterpoint-%.so)
 http_a = $(B)/lib/libcounterpoint-http.a
-http_so = $(B)/lib/libcounterpoint-http.so
+testing_a = $(B)/lib/libcounterpoint-testing.a
 examples := $(addprefix $(B)/examples/,$(example_names))
 tests := $(addprefix $(B)/tests/,$(test_names))
 benches := $(addprefix $(B)/bench/,$(bench_names))
-objects := $(lib_objects) $(http_objects) $(program_objects) $(B)/obj/tests/test.o \
+objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/test.o \
            $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
            $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(tests) $(benches))
 
@@ -128,10 +131,11 @@ warnings += $(if $(findstring thread,$(SANITIZE)),$(if $(findstring clang,$(CC))
 # not end up in the dynamic linker, in whatever way a program links the library.
 cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fPIC -fno-plt \
          -ftls-model=initial-exec -pthread $(warnings) $(sanitizer) $(if $(DEBUG),-DCP_DEBUG) \
-         $(addprefix -iquote ,. $(layers) http $(B)/gen $(B)/gen/pprof) $(CFLAGS)
+         $(addprefix -iquote ,. $(layers) $(sides) $(B)/gen $(B)/gen/pprof) $(CFLAGS)
 ldflags = -pthread $(sanitizer) $(LDFLAGS)
 libs = -lprotobuf-c -lz -ldw -lelf -lpfm -ldl -lrt
 http_libs = -lmicrohttpd -lunwind
+testing_libs = -ldw -lelf
 # Of libunwind's users each is apart from the core: it brings a backtrace() of its own.
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
@@ -159,7 +163,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 # For another machine the tests and benchmarks, too.
 all: lib $(program) $(examples) ## the library, the command and the examples
 all: $(if $(cross),$(tests) $(benches))
-lib: $(lib_a) $(lib_so) $(http_a) $(http_so) ## build/lib/libcounterpoint.a and .so, and -http
+lib: $(lib_a) $(lib_so) $(side_a) $(side_so) ## build/lib/libcounterpoint.a and .so, -http and -testing
 
 demo: lib $(examples)           ## runs the two examples; measured and expected shares side by side
 	$(Q)tests/demo $(B)
@@ -207,8 +211,8 @@ deps:                           ## installs missing Debian packages; test, demo,
 # ---- Rules ---------------------------------------------------------------------------------------
 
 # What others are built from but make cannot see: the flags, and which objects the library is made of.
-$(B)/flags: text = $(cc) $(cflags) $(ldflags) $(libs) $(http_libs) $(VERSION)
-$(B)/objects: text = $(lib_objects) $(http_objects)
+$(B)/flags: text = $(cc) $(cflags) $(ldflags) $(libs) $(http_libs) $(testing_libs) $(VERSION)
+$(B)/objects: text = $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s)))
 $(B)/flags $(B)/objects: FORCE | $(before)
 	@mkdir -p $(@D)
 	@echo '$(text)' | cmp -s - $@ || echo '$(text)' > $@
@@ -258,10 +262,10 @@ define share
 $(call say,LD,$@)
 @mkdir -p $(@D)
 @echo '{ global: cp_[!_]*; local: *; };' > $@.map
-$(Q)$(cc) $(ldflags) -shared -Wl,-soname,$(1) -Wl,--version-script=$@.map \
+$(Q)$(cc) $(ldflags) -shared -Wl,-soname,$(@F).$(SOVERSION) -Wl,--version-script=$@.map \
     -Wl,-z,now,-z,nodelete $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
-    -o $@.$(VERSION) $(filter %.o,$^) $(2)
-@ln -sf $(@F).$(VERSION) $(@D)/$(1) && ln -sf $(1) $@
+    -o $@.$(VERSION) $(filter %.o,$^) $(1)
+@ln -sf $(@F).$(VERSION) $@.$(SOVERSION) && ln -sf $(@F).$(SOVERSION) $@
 endef
 
 $(lib_a): $(lib_objects) $(B)/objects
@@ -270,15 +274,18 @@ $(lib_a): $(lib_objects) $(B)/objects
 	$(archive)
 
 $(lib_so): $(lib_objects) $(B)/objects
-	$(call share,$(SONAME),$(libs))
+	$(call share,$(libs))
 
-$(http_a): $(http_objects) $(B)/objects
-	$(call say,AR,$@)
-	@mkdir -p $(@D)
-	$(archive)
+define side
+$(B)/lib/libcounterpoint-$(1).a: $(call side_objects,$(1)) $(B)/objects
+	$$(call say,AR,$$@)
+	@mkdir -p $$(@D)
+	$$(archive)
 
-$(http_so): $(http_objects) $(B)/objects $(lib_so)
-	$(call share,$(HTTP_SONAME),-L$(@D) -lcounterpoint $(http_libs))
+$(B)/lib/libcounterpoint-$(1).so: $(call side_objects,$(1)) $(B)/objects $(lib_so)
+	$$(call share,-L$$(@D) -lcounterpoint $$($(1)_libs))
+endef
+$(foreach s,$(sides),$(eval $(call side,$(s))))
 
 link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS_$(@F)) $(libs)
 
@@ -327,28 +334,31 @@ Libs.private: $(libs) -pthread
 endef
 export pkg_config
 
-define http_pkg_config
+define side_pkg_config
 prefix=$(PREFIX)
 libdir=$(LIBDIR)
 includedir=$${prefix}/include
 
-Name: counterpoint-http
-Description: The profiles of Counterpoint over HTTP
+Name: counterpoint-$(1)
+Description: $(2)
 Version: $(VERSION)
 Requires: counterpoint
-Libs: -L$${libdir} -lcounterpoint-http
-Libs.private: $(http_libs)
+Libs: -L$${libdir} -lcounterpoint-$(1)
+Libs.private: $($(1)_libs)
 endef
-export http_pkg_config
+http_pkg_config := $(call side_pkg_config,http,The profiles of Counterpoint over HTTP)
+testing_pkg_config := $(call side_pkg_config,testing,Tests and benchmarks with the profiles and counters of Counterpoint)
+export http_pkg_config testing_pkg_config
 
 install: lib $(program)         ## into PREFIX (/usr/local), below DESTDIR
 	install -d $(DESTDIR)$(PREFIX)/include/counterpoint $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(program)
 	install -m 644 $(public_headers) $(DESTDIR)$(PREFIX)/include/counterpoint
-	install -m 644 $(lib_a) $(http_a) $(DESTDIR)$(LIBDIR)
-	install -m 755 $(addsuffix .$(VERSION),$(lib_so) $(http_so)) $(DESTDIR)$(LIBDIR)
-	cp -P $(lib_so) $(http_so) $(addprefix $(B)/lib/,$(SONAME) $(HTTP_SONAME)) $(DESTDIR)$(LIBDIR)
+	install -m 644 $(lib_a) $(side_a) $(DESTDIR)$(LIBDIR)
+	install -m 755 $(addsuffix .$(VERSION),$(lib_so) $(side_so)) $(DESTDIR)$(LIBDIR)
+	cp -P $(foreach l,$(lib_so) $(side_so),$l $l.$(SOVERSION)) $(DESTDIR)$(LIBDIR)
 	@printf '%s\n' "$$pkg_config" > $(DESTDIR)$(LIBDIR)/pkgconfig/counterpoint.pc
 	@printf '%s\n' "$$http_pkg_config" > $(DESTDIR)$(LIBDIR)/pkgconfig/counterpoint-http.pc
+	@printf '%s\n' "$$testing_pkg_config" > $(DESTDIR)$(LIBDIR)/pkgconfig/counterpoint-testing.pc
 
 -include $(objects:.o=.d)
