@@ -1,5 +1,9 @@
 /* The tests that the program has. */
-#include "testing_internal.h"
+#include "test.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 static struct cp_test_case *first, **last = &first;
 
@@ -12,4 +16,14 @@ void cp_test_add(struct cp_test_case *test)
 struct cp_test_case *cp__test_cases(void)
 {
     return first;
+}
+
+/* What follows "Test" or "Benchmark" must be no lower-case letter for those who read the names. */
+char *cp__test_case_name(const struct cp_test_case *test)
+{
+    char *name;
+    if (asprintf(&name, "%s%s%s", test->is_benchmark ? "Benchmark" : "Test",
+                 islower((unsigned char)test->name[0]) ? "_" : "", test->name) < 0)
+        abort();
+    return name;
 }

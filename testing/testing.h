@@ -168,6 +168,9 @@ void cp_t_report(struct cp_t *t, enum cp_t_report kind, const char *file, int li
 _Noreturn void cp_t_report_and_end(struct cp_t *t, enum cp_t_report kind, const char *file, int line,
                                    const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* The test that runs in this process, or the innermost of its subtests; NULL where none does. For what is not
+ * given a "t". */
+struct cp_t *cp_t_self(void);
 void cp_t_fail(struct cp_t *t);
 _Noreturn void cp_t_fail_now(struct cp_t *t);
 bool cp_t_failed(const struct cp_t *t);

@@ -1,0 +1,198 @@
+/* The loop of a benchmark, and what comes of it. */
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct metric {
+    struct metric *next;
+    double value;
+    char unit[];
+};
+
+/* Belongs to the thread or G that the benchmark runs on. */
+struct cp__bench {
+    uint64_t granted; /* iterations that the loop may make, and has made less the "left" of its cp_t */
+    bool is_started;
+    bool is_running; /* the clock */
+    bool is_over;
+    uint64_t started_ns; /* of CLOCK_MONOTONIC, where the clock runs */
+    uint64_t elapsed_ns; /* up to there */
+    uint64_t bytes;      /* of an iteration; 0: not told */
+    struct metric *metrics;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- The loop -------------------------------------------------------------------------------- */
+
+static struct cp__bench *bench_of(const struct cp_t *b)
+{
+    struct cp__bench *bench = cp__test_of(b)->bench;
+    if (!bench)
+        cp_t_fatal(&cp__test_of(b)->t, "This is a test; CP_BENCHMARK makes benchmarks.");
+    return bench;
+}
+
+static void run_clock(struct cp__bench *bench)
+{
+    bench->is_running = true;
+    bench->started_ns = now_ns();
+}
+
+static void stop_clock(struct cp__bench *bench)
+{
+    bench->elapsed_ns += now_ns() - bench->started_ns;
+    bench->is_running = false;
+}
+
+void cp_bench_pause(struct cp_t *b)
+{
+    struct cp__bench *bench = bench_of(b);
+    if (bench->is_running)
+        stop_clock(bench);
+}
+
+void cp_bench_resume(struct cp_t *b)
+{
+    struct cp__bench *bench = bench_of(b);
+    if (bench->is_started && !bench->is_over && !bench->is_running)
+        run_clock(bench);
+}
+
+static void finish(struct cp_t *b, struct cp__bench *bench)
+{
+    cp_bench_pause(b);
+    bench->is_over = true;
+}
+
+/* How many iterations in all make the time full: a fifth more than it seems, at most a hundred times as many as
+ * there were, so that a first iteration which is cheaper than the others does no harm. */
+static uint64_t next_goal(const struct cp__bench *bench, uint64_t elapsed_ns, uint64_t goal_ns)
+{
+    double goal = 1.2 * (double)bench->granted * (double)goal_ns / (double)(elapsed_ns ? elapsed_ns : 1);
+    double most = 100.0 * (double)bench->granted;
+    uint64_t n = (uint64_t)(goal < most ? goal : most);
+    return n > bench->granted ? n : bench->granted + 1;
+}
+
+static uint64_t elapsed(const struct cp__bench *bench)
+{
+    return bench->elapsed_ns + (bench->is_running ? now_ns() - bench->started_ns : 0);
+}
+
+bool cp_bench_next_slow(struct cp_t *b)
+{
+    const struct cp__options *o = cp__test_of(b)->options;
+    struct cp__bench *bench = bench_of(b);
+    if (bench->is_over)
+        cp_t_fatal(b, "A benchmark has one loop by cp_bench_next(); this is its second.");
+    if (!bench->is_started) {
+        bench->is_started = true;
+        bench->granted = o->bench_iterations ? o->bench_iterations : 1;
+        b->left = bench->granted - 1;
+        run_clock(bench);
+        return true;
+    }
+    uint64_t ns = elapsed(bench);
+    if (o->bench_iterations || ns >= o->bench_ns) {
+        finish(b, bench);
+        return false;
+    }
+    uint64_t goal = next_goal(bench, ns, o->bench_ns);
+    b->left = goal - bench->granted - 1;
+    bench->granted = goal;
+    return true;
+}
+
+uint64_t cp_bench_iterations(const struct cp_t *b)
+{
+    return bench_of(b)->granted - b->left;
+}
+
+/* ---- Figures --------------------------------------------------------------------------------- */
+
+void cp_bench_set_bytes(struct cp_t *b, uint64_t bytes)
+{
+    bench_of(b)->bytes = bytes;
+}
+
+void cp_bench_metric(struct cp_t *b, double value, const char *unit)
+{
+    struct metric **m = &bench_of(b)->metrics;
+    while (*m && strcmp((*m)->unit, unit) != 0)
+        m = &(*m)->next;
+    if (!*m) {
+        *m = calloc(1, sizeof(**m) + strlen(unit) + 1);
+        if (!*m)
+            abort();
+        strcpy((*m)->unit, unit);
+    }
+    (*m)->value = value;
+}
+
+/* With as many digits as Go's testing shows: about four. */
+static void print_figure(FILE *stream, double value, const char *unit)
+{
+    double size = value < 0 ? -value : value, limit = 99.995;
+    int digits = size > 0 && size < 999.95;
+    for (; digits > 0 && digits < 10 && size < limit; limit /= 10)
+        digits++;
+    fprintf(stream, "\t%*.*f %s", digits ? 11 + digits : 10, digits, value, unit);
+}
+
+static void tell_result(struct cp__test *test)
+{
+    struct cp__bench *bench = test->bench;
+    char *text = NULL;
+    size_t size;
+    uint64_t n = cp_bench_iterations(&test->t);
+    double ns_per_op = (double)bench->elapsed_ns / (double)n;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream)
+        abort();
+    fprintf(stream, "%8llu", (unsigned long long)n);
+    print_figure(stream, ns_per_op, "ns/op");
+    if (bench->bytes && bench->elapsed_ns)
+        fprintf(stream, "\t%7.2f MB/s", (double)bench->bytes * (double)n * 1e3 / (double)bench->elapsed_ns);
+    for (struct metric *m = bench->metrics; m; m = m->next)
+        print_figure(stream, m->value, m->unit);
+    fclose(stream);
+    cp__tell(
+        &(struct cp__event){.kind = CP__EVENT_RESULT, .name = test->name, .text = text, .number = ns_per_op});
+    free(text);
+}
+
+/* ---- Around it ------------------------------------------------------------------------------- */
+
+void cp__bench_begin(struct cp__test *test)
+{
+    test->bench = calloc(1, sizeof(*test->bench));
+    if (!test->bench)
+        abort();
+}
+
+void cp__bench_end(struct cp__test *test)
+{
+    struct cp__bench *bench = test->bench;
+    if (bench->is_started && !bench->is_over)
+        finish(&test->t, bench);
+    bool has_failed = cp_t_failed(&test->t) || test->is_skipped;
+    if (!bench->is_started && !test->subtests && !has_failed)
+        cp_t_error(&test->t, "It has no loop: for (; cp_bench_next(b);) is what is measured.");
+    else if (bench->is_started && !has_failed)
+        tell_result(test);
+    while (bench->metrics) {
+        struct metric *m = bench->metrics;
+        bench->metrics = m->next;
+        free(m);
+    }
+    free(bench);
+}

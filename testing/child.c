@@ -1,0 +1,277 @@
+/* See child.h. What cannot go on is told before it ends, so that the runner can look at its stacks. */
+#include "child.h"
+
+#include "pprof.h"
+#include "sched.h"
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Set before the test begins; is_over when it has ended. */
+static const struct cp__job *current_job;
+static void (*call)(const struct cp__event *event); /* NULL: events go over the socket */
+static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
+static int event_socket, control_socket, output;
+static pid_t pid;
+static uint32_t is_over;
+
+static void send_from_handler(const struct cp__event *event)
+{
+    struct stat st;
+    struct cp__event sent = *event;
+    sent.printed = fstat(output, &st) == 0 ? (size_t)st.st_size : 0;
+    cp__event_send_from_handler(event_socket, &sent);
+}
+
+void cp__tell(const struct cp__event *event)
+{
+    fflush(stdout);
+    if (!call) {
+        send_from_handler(event);
+        return;
+    }
+    pthread_mutex_lock(&call_lock);
+    call(event);
+    pthread_mutex_unlock(&call_lock);
+}
+
+const char *cp__temp_root(void)
+{
+    mkdir(current_job->temp_root, 0700); /* where that fails, what it is for does, and says so */
+    return current_job->temp_root;
+}
+
+void cp__end_process(struct cp__test *test)
+{
+    for (; test; test = test->parent)
+        cp__test_tell_end(test);
+    fflush(NULL);
+    cp_store_relaxed(&is_over, 1); /* relaxed: read by this thread, on its way out */
+    if (call)
+        exit(1);
+    _exit(0);
+}
+
+/* ---- The end of the process ------------------------------------------------------------------ */
+
+/* Tells that the process ends here, and waits until its stacks have been looked at. */
+static void stop_from_handler(void)
+{
+    char answer;
+    struct pollfd ready = {.fd = event_socket, .events = POLLIN};
+    send_from_handler(&(struct cp__event){.kind = CP__EVENT_STOPPED, .name = "", .number = gettid()});
+    if (poll(&ready, 1, 30000) == 1)
+        (void)!recv(event_socket, &answer, 1, MSG_DONTWAIT);
+}
+
+/* In a child that the test has forked, signals do what they would. */
+static void die_from_handler(int signal_number, siginfo_t *info, void *context)
+{
+    (void)info, (void)context;
+    if (getpid() == pid)
+        stop_from_handler();
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+/* Sanitizers have handlers of their own for some of them, which tell more; they are left alone. */
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGABRT,
+                                  SIGSYS,  SIGTRAP, SIGTERM, SIGQUIT, SIGXCPU};
+    struct sigaction old, action = {.sa_sigaction = die_from_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            sigaction(signals[i], &action, NULL);
+}
+
+static void at_exit(int status, void *unused)
+{
+    (void)status, (void)unused;
+    if (getpid() == pid && !cp_load_relaxed(&is_over)) /* relaxed: written by the thread that exits, or not */
+        stop_from_handler();
+}
+
+/* ---- Gs -------------------------------------------------------------------------------------- */
+
+/* Lets the runner have the stacks of all Gs whenever it asks, even where no M goes on. */
+static void *watch(void *unused)
+{
+    char request;
+    while (recv(control_socket, &request, 1, 0) == 1) {
+        struct cp_memory text = {0};
+        if (cp_goroutine_profile(cp_writer_memory(&text), 2, NULL, NULL) == 0 && text.size > 0) {
+            char *copy = strndup((char *)text.data, text.size);
+            send_from_handler(&(struct cp__event){.kind = CP__EVENT_GS, .name = "", .text = copy});
+            free(copy);
+        }
+        free(text.data);
+        send_from_handler(&(struct cp__event){.kind = CP__EVENT_GS, .name = ""});
+    }
+    return unused;
+}
+
+static void start_watching(void)
+{
+    pthread_t thread;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (pthread_create(&thread, NULL, watch, NULL) == 0)
+        pthread_detach(thread);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+static int count_other(void *count, const struct cp_sched_g *g)
+{
+    *(size_t *)count += g->id != cp_g_self()->id;
+    return 0;
+}
+
+static size_t other_gs(void)
+{
+    size_t n = 0;
+    return cp_sched_each_g(count_other, &n, NULL) == 0 ? n : 0;
+}
+
+/* The paragraphs of a listing of Gs without the one of the G that calls. */
+static char *without_self(const char *listing)
+{
+    char self[50], *text = NULL;
+    size_t size,
+        length = (size_t)snprintf(self, sizeof(self), "goroutine %llu ", (unsigned long long)cp_g_self()->id);
+    FILE *stream = open_memstream(&text, &size);
+    while (stream && *listing) {
+        const char *end = strstr(listing, "\n\n");
+        end = end ? end + 2 : listing + strlen(listing);
+        if (strncmp(listing, self, length) != 0)
+            fwrite(listing, 1, (size_t)(end - listing), stream);
+        listing = end;
+    }
+    if (stream)
+        fclose(stream);
+    for (size_t n = text ? strlen(text) : 0; n > 0 && text[n - 1] == '\n';)
+        text[--n] = 0;
+    return text;
+}
+
+/* Gs that are about to end get a second for it. */
+static void fail_where_gs_are_left(struct cp__test *test)
+{
+    size_t n = 0;
+    for (int ms = 0; ms < 1000 && (n = other_gs()) > 0; ms++)
+        cp_sleep(1000000);
+    if (n == 0)
+        return;
+    struct cp_memory listing = {0};
+    char *text = NULL;
+    if (cp_goroutine_profile(cp_writer_memory(&listing), 2, NULL, NULL) == 0) {
+        char *copy = strndup((char *)listing.data, listing.size);
+        text = without_self(copy);
+        free(copy);
+    }
+    cp_t_error(&test->t, "The test ends, and Gs are left: %zu.\n%s", n, text ? text : "");
+    free(text);
+    free(listing.data);
+    if (!call)
+        cp_testing_child_stop();
+    cp__end_process(test); /* the scheduler would wait for them */
+}
+
+/* ---- The test -------------------------------------------------------------------------------- */
+
+static void call_test(struct cp_t *t, void *job)
+{
+    ((const struct cp__job *)job)->test->run(t);
+}
+
+/* On the runtime of the options. */
+static void run_test(void *arg)
+{
+    struct cp__job *job = arg;
+    struct cp__test test = {.name = cp__test_case_name(job->test), .options = job->options, .cpu = job->cpu};
+    if (job->test->is_benchmark)
+        cp__bench_begin(&test);
+    cp__test_run(&test, call_test, job);
+    if (!job->options->run_on)
+        fail_where_gs_are_left(&test);
+    cp__test_tell_end(&test);
+    free(test.name);
+}
+
+static int run_on_scheduler(void (*fn)(void *), void *arg, unsigned threads, struct cp_error *err)
+{
+    struct cp_sched_options options = {.size = sizeof(options), .threads = threads, .stack_size = 256 << 10};
+    return cp_sched_run(&options, fn, arg, err);
+}
+
+static void tell_that_nothing_ran(const struct cp__job *job, const struct cp_error *err)
+{
+    char *name = cp__test_case_name(job->test), *text;
+    if (asprintf(&text, "    It could not be started on %u threads: %s\n", job->cpu, err->message) < 0)
+        abort();
+    cp__tell(&(struct cp__event){.kind = CP__EVENT_RUN, .name = name});
+    cp__tell(&(struct cp__event){.kind = CP__EVENT_LOG, .name = name, .text = text});
+    cp__tell(&(struct cp__event){.kind = CP__EVENT_END, .name = name, .outcome = CP__FAILED});
+    free(name);
+    free(text);
+}
+
+static void run(const struct cp__job *job)
+{
+    struct cp_error err = {0};
+    current_job = job;
+    pid = getpid();
+    int result = (job->options->run_on ? job->options->run_on
+                                       : run_on_scheduler)(run_test, (void *)(size_t)job, job->cpu, &err);
+    if (result < 0)
+        tell_that_nothing_ran(job, &err);
+}
+
+static void redirect(void)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    dup2(null, STDIN_FILENO);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    close(null);
+    setvbuf(stdout, NULL, _IONBF, 0);
+}
+
+void cp__child_run(const struct cp__job *job, const struct cp__child_ends *ends)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    event_socket = ends->events;
+    control_socket = ends->control;
+    output = ends->output;
+    redirect();
+    catch_signals();
+    on_exit(at_exit, NULL);
+    if (!job->options->run_on)
+        start_watching();
+    cp_testing_child_start();
+    run(job);
+    cp_testing_child_stop();
+    cp_store_relaxed(&is_over, 1); /* relaxed: read by this thread, on its way out */
+    exit(0);
+}
+
+void cp__child_run_in_process(const struct cp__job *job, void (*event)(const struct cp__event *event))
+{
+    call = event;
+    run(job);
+}

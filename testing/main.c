@@ -1,0 +1,135 @@
+/* Which tests run, in which order, and where. */
+#include "report.h"
+
+#include "process.h"
+#include "spread.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Tests or benchmarks, in the order in which they run. */
+struct list {
+    const struct cp_test_case **tests;
+    size_t count;
+};
+
+static bool is_chosen(const struct cp_test_case *test, const struct cp__options *o)
+{
+    char *name = cp__test_case_name(test);
+    bool is = cp__pattern_match(test->is_benchmark ? &o->bench : &o->run, name) &&
+              !(o->has_skip && cp__pattern_match_whole(&o->skip, name));
+    free(name);
+    return is && (!test->is_benchmark || o->has_bench);
+}
+
+static struct list choose(const struct cp__options *o, bool are_benchmarks)
+{
+    size_t all = 0;
+    for (struct cp_test_case *t = cp__test_cases(); t; t = t->next)
+        all++;
+    struct list list = {.tests = calloc(all + 1, sizeof(list.tests[0]))};
+    if (!list.tests)
+        abort();
+    for (struct cp_test_case *t = cp__test_cases(); t; t = t->next)
+        if (t->is_benchmark == are_benchmarks && is_chosen(t, o))
+            list.tests[list.count++] = t;
+    return list;
+}
+
+/* The same order for the same seed, everywhere. */
+static void shuffle(struct list *list, uint64_t seed)
+{
+    for (size_t i = list->count; i > 1; i--) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u; /* Knuth's, of MMIX */
+        size_t j = (size_t)((seed >> 33) % i);
+        const struct cp_test_case *test = list->tests[j];
+        list->tests[j] = list->tests[i - 1];
+        list->tests[i - 1] = test;
+    }
+}
+
+static void print_names(const struct cp__options *o)
+{
+    for (struct cp_test_case *t = cp__test_cases(); t; t = t->next) {
+        char *name = cp__test_case_name(t);
+        if (cp__pattern_match(&o->list, name))
+            puts(name);
+        free(name);
+    }
+}
+
+/* ---- Running --------------------------------------------------------------------------------- */
+
+static double timeout_of(const struct cp_test_case *test, const struct cp__options *o)
+{
+    return o->is_timeout_given || test->timeout_s == 0 ? o->timeout_s : test->timeout_s;
+}
+
+/* Whether to go on. */
+static bool run_one(const struct cp_test_case *test, const struct cp__options *o, unsigned cpu)
+{
+    static unsigned number;
+    char temp_root[100];
+    const char *parent = getenv("TMPDIR");
+    snprintf(temp_root, sizeof(temp_root), "%.60s/counterpoint-%d-%u", parent ? parent : "/tmp",
+             (int)getpid(), ++number);
+    struct cp__job job = {.test = test, .options = o, .cpu = cpu, .temp_root = temp_root};
+    cp__report_cpu(cpu);
+    if (o->is_in_process)
+        cp__child_run_in_process(&job, cp__report_event);
+    else
+        cp__process_run(&job, timeout_of(test, o));
+    return !(o->is_fail_fast && cp__report_last_failed());
+}
+
+static bool run_tests(const struct cp__options *o)
+{
+    struct list list = choose(o, false);
+    if (o->is_shuffled) {
+        cp__report_note("-test.shuffle %llu\n", (unsigned long long)o->shuffle_seed);
+        shuffle(&list, o->shuffle_seed);
+    }
+    bool goes_on = true;
+    for (size_t c = 0; c < o->cpu_count && goes_on; c++)
+        for (uint64_t n = 0; n < o->count && goes_on; n++)
+            for (size_t i = 0; i < list.count && goes_on; i++)
+                goes_on = run_one(list.tests[i], o, o->cpus[c]);
+    free(list.tests);
+    return goes_on;
+}
+
+static void run_benchmarks(const struct cp__options *o)
+{
+    struct list list = choose(o, true);
+    if (o->is_shuffled)
+        shuffle(&list, o->shuffle_seed);
+    bool goes_on = true;
+    for (size_t i = 0; i < list.count && goes_on; i++)
+        for (size_t c = 0; c < o->cpu_count && goes_on; c++) {
+            for (uint64_t n = 0; n < o->count && goes_on; n++)
+                goes_on = run_one(list.tests[i], o, o->cpus[c]);
+            cp__spread_note();
+        }
+    free(list.tests);
+}
+
+int cp_test_main(int argc, char **argv, const struct cp_test_main_options *main_options)
+{
+    static struct cp__options options;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    cp_testing_start(&argc, argv);
+    cp__options_parse(&options, argc, argv, main_options);
+    if (options.is_list) {
+        print_names(&options);
+        return cp_testing_stop();
+    }
+    options.is_verbose |= options.is_json;
+    cp__report_begin(&options);
+    if (run_tests(&options) && !cp__report_has_failed())
+        run_benchmarks(&options);
+    bool is_written = cp_testing_stop() == 0;
+    return cp__report_finish() && is_written ? 0 : 1;
+}

@@ -1,0 +1,245 @@
+/* The runner's flags; what they mean is in their table. */
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const struct option flags[] = {
+    {"run", required_argument, NULL, 'r'},      {"skip", required_argument, NULL, 'k'},
+    {"bench", required_argument, NULL, 'b'},    {"benchtime", required_argument, NULL, 't'},
+    {"counters", required_argument, NULL, 'e'}, {"benchprofile", required_argument, NULL, 'P'},
+    {"count", required_argument, NULL, 'n'},    {"cpu", required_argument, NULL, 'c'},
+    {"timeout", required_argument, NULL, 'T'},  {"shuffle", required_argument, NULL, 's'},
+    {"list", required_argument, NULL, 'l'},     {"v", optional_argument, NULL, 'v'},
+    {"failfast", optional_argument, NULL, 'f'}, {"json", optional_argument, NULL, 'j'},
+    {"tap", optional_argument, NULL, 'a'},      {"inprocess", optional_argument, NULL, 'i'},
+    {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+};
+
+static const char usage[] =
+    "  -run REGEX             the tests whose names match; by level: 'Test_a/empty'\n"
+    "  -skip REGEX            not those\n"
+    "  -bench REGEX           benchmarks, too; '.' for all of them\n"
+    "  -benchtime 1s|100x     how long, or how often, a benchmark's loop runs\n"
+    "  -counters EVENT[,...]  what they count beside the time: cycles,instructions\n"
+    "  -benchprofile FILE     a profile of their loops; -cpuprofileevent and -cpuprofileperiod are for it, "
+    "too\n"
+    "  -count N               how often each runs\n"
+    "  -cpu N[,...]           on how many threads of the scheduler; each runs with each number\n"
+    "  -timeout 10m           a test that takes longer fails, with the stacks of all it has; 0: none\n"
+    "  -shuffle on|off|N      in what order\n"
+    "  -failfast              nothing more after a failure\n"
+    "  -v                     tests that pass are shown, too\n"
+    "  -json                  as the events of go tool test2json\n"
+    "  -tap                   as the Test Anything Protocol, for prove\n"
+    "  -list REGEX            only their names\n"
+    "  -inprocess             in this process, one after the other, without a time limit: for a debugger\n"
+    "  -cpuprofile FILE       a profile of all that runs\n"
+    "  -cpuprofileevent EVENT what its samples are taken by: timer, cycles, taskClock, ...\n"
+    "  -cpuprofileperiod N    events, or ns, between two of them\n";
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+/* A decimal number from 1 that fills the text up to end; 0 where it is none. */
+static uint64_t parse_count(const char *text, const char *end)
+{
+    char *stop;
+    errno = 0;
+    unsigned long long n = strtoull(text, &stop, 10);
+    return *text < '0' || *text > '9' || stop != end || errno != 0 ? 0 : n;
+}
+
+/* Seconds of "1h10m", "1.5s", "300ms"; negative where it is no duration. */
+static double parse_duration(const char *text)
+{
+    static const struct unit {
+        const char *name;
+        double seconds;
+    } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
+    if (strcmp(text, "0") == 0)
+        return 0;
+    double sum = 0;
+    const char *p = text;
+    while (*p) {
+        char *end;
+        double n = strtod(p, &end);
+        size_t length = strspn(end, "nmush");
+        const struct unit *u = units, *last = units + sizeof(units) / sizeof(units[0]);
+        while (u < last && (strlen(u->name) != length || memcmp(u->name, end, length) != 0))
+            u++;
+        if (*p < '0' || *p > '9' || u == last)
+            return -1;
+        sum += n * u->seconds;
+        p = end + length;
+    }
+    return p == text || !(sum < 1e9) ? -1 : sum;
+}
+
+static bool parse_bool(bool *value, const char *text)
+{
+    *value = !text || strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
+    return *value || strcmp(text, "false") == 0 || strcmp(text, "0") == 0;
+}
+
+static bool parse_bench_time(struct cp__options *o, const char *text)
+{
+    size_t n = strlen(text);
+    if (n > 0 && text[n - 1] == 'x')
+        return (o->bench_iterations = parse_count(text, text + n - 1)) != 0;
+    double seconds = parse_duration(text);
+    o->bench_ns = seconds > 0 ? (uint64_t)(seconds * 1e9) : 0;
+    o->bench_iterations = 0;
+    return o->bench_ns > 0;
+}
+
+static bool parse_cpus(struct cp__options *o, const char *text)
+{
+    o->cpu_count = 0;
+    for (;;) {
+        const char *end = strchrnul(text, ',');
+        uint64_t n = parse_count(text, end);
+        if (n == 0 || n > 1024 || o->cpu_count == CP__CPUS_MAX)
+            return false;
+        o->cpus[o->cpu_count++] = (unsigned)n;
+        if (!*end)
+            return true;
+        text = end + 1;
+    }
+}
+
+static bool parse_shuffle(struct cp__options *o, const char *text)
+{
+    o->is_shuffled = strcmp(text, "off") != 0;
+    if (!o->is_shuffled || strcmp(text, "on") == 0)
+        return true;
+    o->shuffle_seed = parse_count(text, text + strlen(text));
+    return o->shuffle_seed != 0;
+}
+
+static bool parse_pattern(struct cp__pattern *pattern, const char *text, struct cp_error *err)
+{
+    return cp__pattern_compile(pattern, text, err) == 0;
+}
+
+/* ---- Flags ----------------------------------------------------------------------------------- */
+
+/* Those that take a value; false where there is no sense in it, with the reason where there is more to say. */
+static bool take_value(struct cp__options *o, int flag, char *value, struct cp_error *err)
+{
+    switch (flag) {
+    case 'r':
+        return parse_pattern(&o->run, value, err);
+    case 'k':
+        return o->has_skip = parse_pattern(&o->skip, value, err);
+    case 'b':
+        return o->has_bench = parse_pattern(&o->bench, value, err);
+    case 'l':
+        return o->is_list = parse_pattern(&o->list, value, err);
+    case 't':
+        return parse_bench_time(o, value);
+    case 'n':
+        return (o->count = parse_count(value, value + strlen(value))) != 0;
+    case 'c':
+        return parse_cpus(o, value);
+    case 'T':
+        o->is_timeout_given = true;
+        return (o->timeout_s = parse_duration(value)) >= 0;
+    case 's':
+        return parse_shuffle(o, value);
+    case 'e':
+        return (o->counters = value)[0] != 0;
+    default:
+        return (o->bench_profile = value)[0] != 0;
+    }
+}
+
+static bool take(struct cp__options *o, int flag, char *value, struct cp_error *err)
+{
+    switch (flag) {
+    case 'v':
+        return parse_bool(&o->is_verbose, value);
+    case 'f':
+        return parse_bool(&o->is_fail_fast, value);
+    case 'j':
+        return parse_bool(&o->is_json, value);
+    case 'a':
+        return parse_bool(&o->is_tap, value);
+    case 'i':
+        return parse_bool(&o->is_in_process, value);
+    default:
+        return take_value(o, flag, value, err);
+    }
+}
+
+static _Noreturn void bad_usage(void)
+{
+    fprintf(stderr, "usage: %s [-FLAG [VALUE]]...\n%s", program_invocation_short_name, usage);
+    exit(2);
+}
+
+static unsigned available_cpus(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+}
+
+static void set_defaults(struct cp__options *o, const struct cp_test_main_options *main_options)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *o = (struct cp__options){
+        .count = 1,
+        .cpus = {available_cpus()},
+        .cpu_count = 1,
+        .timeout_s = 600,
+        .bench_ns = 1000000000,
+        .shuffle_seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+    };
+    cp__pattern_compile(&o->run, "", NULL);
+    size_t size = main_options ? main_options->size : 0;
+    if (size >= offsetof(struct cp_test_main_options, run) && main_options->timeout_s > 0)
+        o->timeout_s = main_options->timeout_s;
+    if (size >= sizeof(*main_options))
+        o->run_on = main_options->run;
+}
+
+/* Go's test programs are given their flags as "-test.NAME". */
+static void strip_prefix(char *argument)
+{
+    if (argument[0] != '-')
+        return;
+    char *name = argument + 1 + (argument[1] == '-');
+    if (strncmp(name, "test.", 5) == 0)
+        memmove(name, name + 5, strlen(name + 5) + 1);
+}
+
+void cp__options_parse(struct cp__options *options, int argc, char **argv,
+                       const struct cp_test_main_options *main_options)
+{
+    set_defaults(options, main_options);
+    for (int i = 1; i < argc; i++)
+        strip_prefix(argv[i]);
+    for (int flag, i; (flag = getopt_long_only(argc, argv, "", flags, &i)) != -1;) {
+        struct cp_error err = {0};
+        if (flag == 'h') {
+            printf("usage: %s [-FLAG [VALUE]]...\n%s", program_invocation_short_name, usage);
+            exit(0);
+        }
+        if (flag == '?')
+            bad_usage();
+        if (take(options, flag, optarg, &err))
+            continue;
+        fprintf(stderr, "%s: -%s makes no sense as \"%s\".%s%s\n", argv[0], flags[i].name, optarg,
+                err.code ? " " : "", err.code ? err.message : "");
+        bad_usage();
+    }
+    if (optind < argc) {
+        fprintf(stderr, "%s: \"%s\" is no flag; tests are named by -run.\n", argv[0], argv[optind]);
+        bad_usage();
+    }
+}

@@ -1,0 +1,273 @@
+/* The runner's side of a test's process: see process.h. */
+#include "process.h"
+
+#include "report.h"
+#include "stacks.h"
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct process {
+    pid_t pid;
+    int pidfd;
+    int events, control; /* the runner's ends */
+    int output;
+    size_t output_read;
+    double deadline;      /* seconds of CLOCK_MONOTONIC; 0: none */
+    struct cp__event end; /* of the test on the first level, held back until the process has ended well */
+    char *end_name;       /* NULL: it has not ended */
+    char *stacks;         /* of a process that told of its end; NULL: it did not */
+    char *gs;
+    bool has_all_gs;
+    bool is_timed_out;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static _Noreturn void give_up(const char *what)
+{
+    fprintf(stderr, "%s: no test can be started: %s: %s.\n", program_invocation_short_name, what,
+            strerror(errno));
+    exit(1);
+}
+
+/* ---- What comes from it ---------------------------------------------------------------------- */
+
+static void report(enum cp__event_kind kind, const char *name, const char *text)
+{
+    cp__report_event(&(struct cp__event){.kind = kind, .name = name, .text = text});
+}
+
+/* What was printed since the last look, up to there. */
+static void read_output(struct process *p, size_t end)
+{
+    char buf[16384];
+    for (ssize_t n; p->output_read < end; p->output_read += (size_t)n) {
+        size_t left = end - p->output_read, size = left < sizeof(buf) ? left : sizeof(buf) - 1;
+        n = pread(p->output, buf, size, (off_t)p->output_read);
+        if (n <= 0)
+            return;
+        for (ssize_t i = 0; i < n; i++)
+            if (!buf[i])
+                buf[i] = '?';
+        buf[n] = 0;
+        report(CP__EVENT_PRINTED, "", buf);
+    }
+}
+
+static void append(char **text, const char *more)
+{
+    char *longer;
+    if (asprintf(&longer, "%s%s", *text ? *text : "", more) < 0)
+        abort();
+    free(*text);
+    *text = longer;
+}
+
+static void look_at_stacks(struct process *p, pid_t thread)
+{
+    size_t size;
+    free(p->stacks);
+    FILE *stream = open_memstream(&p->stacks, &size);
+    if (!stream)
+        return;
+    cp__stacks_print(stream, p->pid, thread);
+    fclose(stream);
+}
+
+static void handle(struct process *p, const struct cp__event *event)
+{
+    switch (event->kind) {
+    case CP__EVENT_STOPPED:
+        look_at_stacks(p, (pid_t)event->number);
+        (void)!send(p->events, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
+    case CP__EVENT_GS:
+        p->has_all_gs = !*event->text;
+        append(&p->gs, event->text);
+        break;
+    case CP__EVENT_END:
+        if (!strchr(event->name, '/')) {
+            p->end = *event;
+            p->end_name = strdup(event->name);
+            break;
+        }
+        __attribute__((fallthrough));
+    default:
+        cp__report_event(event);
+    }
+}
+
+static void read_events(struct process *p)
+{
+    static struct cp__event_packet packet;
+    struct cp__event event;
+    while (cp__event_receive(p->events, &event, &packet)) {
+        read_output(p, event.printed);
+        handle(p, &event);
+    }
+}
+
+/* ---- Its life -------------------------------------------------------------------------------- */
+
+static void start(struct process *p, const struct cp__job *job)
+{
+    int events[2], control[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, events) < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0)
+        give_up("socketpair");
+    p->output = memfd_create("output", MFD_CLOEXEC);
+    if (p->output < 0 || fcntl(p->output, F_SETFL, O_APPEND) < 0)
+        give_up("memfd_create");
+    fflush(NULL);
+    p->pid = fork();
+    if (p->pid < 0)
+        give_up("fork");
+    if (p->pid == 0) {
+        close(events[0]);
+        close(control[0]);
+        cp__child_run(job, &(struct cp__child_ends){events[1], control[1], p->output});
+    }
+    setpgid(p->pid, p->pid); /* here too: whichever comes first */
+    p->pidfd = pidfd_open(p->pid, 0);
+    if (p->pidfd < 0)
+        give_up("pidfd_open");
+    close(events[1]);
+    close(control[1]);
+    p->events = events[0];
+    p->control = control[0];
+}
+
+/* Reads what comes until the process has ended (true), or the deadline has passed or is_done() says so. */
+static bool follow(struct process *p, double deadline, bool (*is_done)(const struct process *p))
+{
+    for (;;) {
+        struct pollfd ready[] = {{.fd = p->pidfd, .events = POLLIN}, {.fd = p->events, .events = POLLIN}};
+        double left = deadline - now();
+        if (deadline != 0 && left <= 0)
+            return false;
+        int n = poll(ready, 2, deadline == 0 ? -1 : (int)(left * 1000) + 1);
+        read_events(p);
+        if (n > 0 && ready[0].revents)
+            return true;
+        if (is_done && is_done(p))
+            return false;
+    }
+}
+
+static bool has_gs(const struct process *p)
+{
+    return p->has_all_gs;
+}
+
+/* A process that hangs is asked for its Gs, and its threads are looked at. */
+static void look_at_hung(struct process *p, bool has_gs_of_its_own)
+{
+    p->is_timed_out = true;
+    if (has_gs_of_its_own && send(p->control, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+        follow(p, now() + 5, has_gs);
+    look_at_stacks(p, p->pid);
+}
+
+/* ---- How it ended ---------------------------------------------------------------------------- */
+
+/* In a sentence; NULL where it ended as it should. */
+static char *bad_end(const struct process *p, int status, double timeout_s)
+{
+    char *text = NULL;
+    int n = 0;
+    if (p->is_timed_out)
+        n = asprintf(&text, "panic: the test timed out after %g s", timeout_s);
+    else if (WIFSIGNALED(status))
+        n = asprintf(&text, "panic: killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (p->end_name && WEXITSTATUS(status) != 0)
+        n = asprintf(&text, "panic: after the test its process ended with status %d", WEXITSTATUS(status));
+    else if (!p->end_name)
+        n = asprintf(&text, "panic: the test ended its process by %s(%d)", p->stacks ? "exit" : "_exit",
+                     WEXITSTATUS(status));
+    if (n < 0)
+        abort();
+    return text;
+}
+
+static void report_bad_end(struct process *p, const struct cp__job *job, const char *reason, double seconds)
+{
+    char *text, *name;
+    if (!cp__report_open_test()) { /* it did not come so far */
+        char *top = cp__test_case_name(job->test);
+        report(CP__EVENT_RUN, top, "");
+        free(top);
+    }
+    if (asprintf(&text, "%s\n\n%s%s", reason, p->gs ? p->gs : "",
+                 p->stacks ? p->stacks : "Nothing is left of its stacks.\n") < 0)
+        abort();
+    report(CP__EVENT_LOG, cp__report_open_test(), text);
+    free(text);
+    while (cp__report_open_test()) {
+        name = strdup(cp__report_open_test());
+        cp__report_event(&(struct cp__event){
+            .kind = CP__EVENT_END, .name = name, .outcome = CP__FAILED, .number = seconds});
+        free(name);
+    }
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static void release(struct process *p)
+{
+    close(p->events);
+    close(p->control);
+    close(p->output);
+    close(p->pidfd);
+    free(p->end_name);
+    free(p->stacks);
+    free(p->gs);
+}
+
+void cp__process_run(const struct cp__job *job, double timeout_s)
+{
+    struct process p = {.pid = 0};
+    double started = now();
+    int status;
+    start(&p, job);
+    if (!follow(&p, timeout_s > 0 ? started + timeout_s : 0, NULL))
+        look_at_hung(&p, !job->options->run_on);
+    kill(-p.pid, SIGKILL); /* whatever is left; not yet reaped: the group's number is still its own */
+    waitpid(p.pid, &status, 0);
+    read_events(&p);
+    read_output(&p, SIZE_MAX);
+
+    char *reason = bad_end(&p, status, timeout_s);
+    if (reason)
+        report_bad_end(&p, job, reason, now() - started);
+    else {
+        p.end.name = p.end_name;
+        cp__report_event(&p.end);
+    }
+    free(reason);
+    nftw(job->temp_root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    release(&p);
+}

@@ -1,0 +1,204 @@
+/* The tree of the tests that run, and what of it is shown when: see report.h. */
+#include "report.h"
+
+#include "spread.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const struct cp__report_form *form;
+static struct cp__node *top;  /* the test on the first level that runs; NULL: none */
+static struct cp__node *open; /* the innermost one */
+static char *printed;         /* by it; "" */
+static bool has_failed, has_last_failed;
+static double started;
+static unsigned cpus;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void append(char **text, const char *more)
+{
+    size_t n = *text ? strlen(*text) : 0;
+    *text = realloc(*text, n + strlen(more) + 1);
+    if (!*text)
+        abort();
+    strcpy(*text + n, more);
+}
+
+bool cp__node_is_benchmark(const struct cp__node *node)
+{
+    return strncmp(node->name, "Benchmark", strlen("Benchmark")) == 0;
+}
+
+/* ---- The tree -------------------------------------------------------------------------------- */
+
+/* A benchmark's name ends in how many Ms ran it, where that is not one. */
+static char *shown_name(const char *name)
+{
+    char *shown;
+    bool has_cpus = strncmp(name, "Benchmark", strlen("Benchmark")) == 0 && cpus != 1;
+    if (asprintf(&shown, has_cpus ? "%s-%u" : "%s", name, cpus) < 0)
+        abort();
+    return shown;
+}
+
+static void add(const char *name)
+{
+    struct cp__node *node = calloc(1, sizeof(*node));
+    if (!node)
+        abort();
+    node->name = shown_name(name);
+    node->parent = open;
+    append(&node->log, "");
+    if (!open)
+        top = node;
+    else if (open->last)
+        open->last->next = node;
+    else
+        open->first = node;
+    if (open) {
+        open->last = node;
+        node->depth = open->depth + 1;
+    }
+    open = node;
+}
+
+/* The node of that name among those that are open, or the innermost one. */
+static struct cp__node *find(const char *name)
+{
+    char *shown = shown_name(name);
+    struct cp__node *node = open;
+    while (node && strcmp(node->name, shown) != 0)
+        node = node->parent;
+    free(shown);
+    return node ? node : open;
+}
+
+static void free_tree(struct cp__node *node)
+{
+    while (node) {
+        struct cp__node *next = node->next;
+        free_tree(node->first);
+        free(node->name);
+        free(node->log);
+        free(node);
+        node = next;
+    }
+}
+
+static void end(struct cp__node *node, const struct cp__event *event)
+{
+    node->is_ended = true;
+    node->outcome = event->outcome;
+    node->seconds = event->number;
+    open = node->parent;
+    if (open)
+        return;
+    has_last_failed = node->outcome == CP__FAILED;
+    has_failed |= has_last_failed;
+    form->end(node, printed);
+    free_tree(top);
+    top = NULL;
+    free(printed);
+    printed = NULL;
+    append(&printed, "");
+}
+
+/* ---- What the runner calls ------------------------------------------------------------------- */
+
+void cp__report_begin(const struct cp__options *options)
+{
+    form = options->is_tap ? cp__report_tap(options) : cp__report_go(options);
+    started = now();
+    append(&printed, "");
+    if (form->begin)
+        form->begin();
+}
+
+void cp__report_cpu(unsigned cpu)
+{
+    cpus = cpu;
+}
+
+static void add_log(const struct cp__event *event)
+{
+    struct cp__node *node = find(event->name);
+    if (!node)
+        return;
+    append(&node->log, event->text);
+    if (form->log)
+        form->log(node, event->text);
+}
+
+void cp__report_event(const struct cp__event *event)
+{
+    switch (event->kind) {
+    case CP__EVENT_RUN:
+        add(event->name);
+        if (form->run)
+            form->run(open);
+        break;
+    case CP__EVENT_LOG:
+        add_log(event);
+        break;
+    case CP__EVENT_PRINTED:
+        append(&printed, event->text);
+        if (form->printed)
+            form->printed(event->text);
+        break;
+    case CP__EVENT_RESULT:
+        if (open)
+            form->result(find(event->name), event->text);
+        if (open)
+            cp__spread_add(find(event->name)->name, event->number);
+        break;
+    case CP__EVENT_END:
+        if (open)
+            end(find(event->name), event);
+        break;
+    default:
+        break;
+    }
+}
+
+const char *cp__report_open_test(void)
+{
+    return open ? open->name : NULL;
+}
+
+bool cp__report_last_failed(void)
+{
+    return has_last_failed;
+}
+
+bool cp__report_has_failed(void)
+{
+    return has_failed;
+}
+
+void cp__report_note(const char *format, ...)
+{
+    char *line;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&line, format, args) < 0)
+        abort();
+    va_end(args);
+    form->note(line);
+    free(line);
+}
+
+bool cp__report_finish(void)
+{
+    form->finish(!has_failed, now() - started);
+    free(printed);
+    printed = NULL;
+    return !has_failed;
+}

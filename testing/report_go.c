@@ -1,0 +1,193 @@
+/*
+ * As go test prints it; with -v what happens as it happens, otherwise only what failed. With -json the same
+ * lines are put into events, as go tool test2json does it.
+ */
+#include "report.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+static const struct cp__options *options;
+static const struct cp__node *shown; /* the one that the lines before belong to */
+static bool has_header;
+
+/* ---- Lines and actions ----------------------------------------------------------------------- */
+
+static void emit(const char *test, const char *text)
+{
+    if (!options->is_json) {
+        fputs(text, stdout);
+        return;
+    }
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        n += text[n] == '\n';
+        cp__report_json("output", test, -1, text, n);
+        text += n;
+    }
+}
+
+static void act(const char *test, const char *action, double seconds)
+{
+    if (options->is_json)
+        cp__report_json(action, test, seconds, NULL, 0);
+}
+
+static void emitf(const char *test, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void emitf(const char *test, const char *format, ...)
+{
+    char *text;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        abort();
+    va_end(args);
+    emit(test, text);
+    free(text);
+}
+
+/* Each line of a text, indented. */
+static void emit_indented(const char *test, const char *text, unsigned columns)
+{
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        emitf(test, "%*s%.*s\n", n ? (int)columns : 0, "", (int)n, text);
+        text += n + (text[n] == '\n');
+    }
+}
+
+/* ---- While a test runs ----------------------------------------------------------------------- */
+
+static void show_run(const struct cp__node *node)
+{
+    act(node->name, "run", -1);
+    if (options->is_verbose)
+        emitf(node->name, "=== RUN   %s\n", node->name);
+    shown = node;
+}
+
+static void show_log(const struct cp__node *node, const char *text)
+{
+    if (!options->is_verbose || cp__node_is_benchmark(node))
+        return;
+    if (shown != node)
+        emitf(node->name, "=== CONT  %s\n", node->name);
+    shown = node;
+    emit(node->name, text);
+}
+
+static void show_printed(const char *text)
+{
+    if (options->is_verbose)
+        emit(cp__report_open_test(), text);
+}
+
+static const char *processor(void)
+{
+    static char line[200];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    const char *name = NULL;
+    while (file && !name && fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\n")] = 0;
+        if (strncmp(line, "model name", strlen("model name")) == 0 && strchr(line, ':'))
+            name = strchr(line, ':') + 2;
+    }
+    if (file)
+        fclose(file);
+    return name;
+}
+
+static void show_header(void)
+{
+    struct utsname system;
+    uname(&system);
+    const char *arch = strcmp(system.machine, "x86_64") == 0    ? "amd64"
+                       : strcmp(system.machine, "aarch64") == 0 ? "arm64"
+                                                                : system.machine;
+    const char *name = processor();
+    emitf(NULL, "goos: linux\ngoarch: %s\npkg: %s\n", arch, program_invocation_short_name);
+    if (name)
+        emitf(NULL, "cpu: %s\n", name);
+    has_header = true;
+}
+
+static void show_result(const struct cp__node *node, const char *text)
+{
+    if (!has_header)
+        show_header();
+    emitf(node->name, "%-24s\t%s\n", node->name, text);
+}
+
+/* ---- When it has ended ----------------------------------------------------------------------- */
+
+static void show_benchmark(const struct cp__node *node)
+{
+    static const char *const words[] = {
+        [CP__PASSED] = "BENCH", [CP__FAILED] = "FAIL", [CP__SKIPPED] = "SKIP"};
+    if (node->outcome != CP__PASSED || *node->log) {
+        emitf(node->name, "--- %s: %s\n", words[node->outcome], node->name);
+        emit(node->name, node->log);
+    }
+}
+
+static void show_test(const struct cp__node *node)
+{
+    static const char *const words[] = {[CP__PASSED] = "PASS", [CP__FAILED] = "FAIL", [CP__SKIPPED] = "SKIP"};
+    if (!options->is_verbose && node->outcome != CP__FAILED)
+        return;
+    emitf(node->name, "%*s--- %s: %s (%.2fs)\n", 4 * (int)node->depth, "", words[node->outcome], node->name,
+          node->seconds);
+    if (!options->is_verbose)
+        emit_indented(node->name, node->log, 4 * node->depth);
+}
+
+static void show_tree(const struct cp__node *node)
+{
+    static const char *const actions[] = {
+        [CP__PASSED] = "pass", [CP__FAILED] = "fail", [CP__SKIPPED] = "skip"};
+    for (; node; node = node->next) {
+        (cp__node_is_benchmark(node) ? show_benchmark : show_test)(node);
+        show_tree(node->first);
+        act(node->name, actions[node->outcome], node->seconds);
+    }
+}
+
+static void show_end(const struct cp__node *node, const char *printed)
+{
+    if (!options->is_verbose && node->outcome == CP__FAILED)
+        emit(node->name, printed);
+    show_tree(node);
+    shown = NULL;
+    fflush(stdout);
+}
+
+static void show_note(const char *line)
+{
+    emit(NULL, line);
+}
+
+static void finish(bool is_passed, double seconds)
+{
+    emitf(NULL, "%s\n", is_passed ? "PASS" : "FAIL");
+    emitf(NULL, "%s\t%s\t%.3fs\n", is_passed ? "ok  " : "FAIL", program_invocation_short_name, seconds);
+    act(NULL, is_passed ? "pass" : "fail", seconds);
+    fflush(stdout);
+}
+
+const struct cp__report_form *cp__report_go(const struct cp__options *the_options)
+{
+    static const struct cp__report_form form = {
+        .run = show_run,
+        .log = show_log,
+        .printed = show_printed,
+        .result = show_result,
+        .end = show_end,
+        .note = show_note,
+        .finish = finish,
+    };
+    options = the_options;
+    return &form;
+}

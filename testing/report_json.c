@@ -1,0 +1,70 @@
+/* The events of go tool test2json, a line each. */
+#include "report.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+/* How many bytes the UTF-8 sequence at text has; 0 where there is none. */
+static size_t sequence_length(const unsigned char *text, size_t size)
+{
+    size_t n = text[0] < 0x80       ? 1
+               : text[0] >> 5 == 6  ? 2
+               : text[0] >> 4 == 14 ? 3
+               : text[0] >> 3 == 30 ? 4
+                                    : 0;
+    if (n > size)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if (text[i] >> 6 != 2)
+            return 0;
+    return n;
+}
+
+static void print_string(const char *text, size_t size)
+{
+    putchar('"');
+    while (size > 0) {
+        size_t n = sequence_length((const unsigned char *)text, size);
+        unsigned char c = (unsigned char)*text;
+        if (n == 0)
+            fputs("\\ufffd", stdout);
+        else if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else if (c == '\n' || c == '\t')
+            fputs(c == '\n' ? "\\n" : "\\t", stdout);
+        else if (c < 0x20 || c == 0x7f)
+            printf("\\u%04x", c);
+        else
+            fwrite(text, 1, n, stdout);
+        n = n ? n : 1;
+        text += n;
+        size -= n;
+    }
+    putchar('"');
+}
+
+static void print_member(const char *name, const char *text, size_t size)
+{
+    printf(",\"%s\":", name);
+    print_string(text, size);
+}
+
+void cp__report_json(const char *action, const char *test, double elapsed, const char *output, size_t size)
+{
+    struct timespec now;
+    struct tm day;
+    char text[40];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &day);
+    strftime(text, sizeof(text), "%FT%T", &day);
+    printf("{\"Time\":\"%s.%09ldZ\",\"Action\":\"%s\"", text, now.tv_nsec, action);
+    print_member("Package", program_invocation_short_name, strlen(program_invocation_short_name));
+    if (test)
+        print_member("Test", test, strlen(test));
+    if (elapsed >= 0)
+        printf(",\"Elapsed\":%.3f", elapsed);
+    if (output)
+        print_member("Output", output, size);
+    puts("}");
+}

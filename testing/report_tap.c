@@ -1,0 +1,87 @@
+/* The Test Anything Protocol, version 13 with indented subtests, as prove reads it. */
+#include "report.h"
+
+#include <string.h>
+
+static unsigned tests;
+
+static void print_comment(const char *text, unsigned depth)
+{
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        printf("%*s# %.*s\n", 4 * (int)depth, "", (int)n, text);
+        text += n + (text[n] == '\n');
+    }
+}
+
+/* The reason of a skip is what was logged last, without its place. */
+static void print_directive(const struct cp__node *node)
+{
+    if (node->outcome != CP__SKIPPED)
+        return;
+    size_t n = strlen(node->log);
+    while (n > 0 && node->log[n - 1] == '\n')
+        n--;
+    const char *end = node->log + n, *line = end;
+    while (line > node->log && line[-1] != '\n')
+        line--;
+    const char *reason = memmem(line, (size_t)(end - line), ": ", 2);
+    reason = reason ? reason + 2 : line;
+    printf(" # SKIP %.*s", (int)(end - reason), reason);
+}
+
+static void print_node(const struct cp__node *node, unsigned number)
+{
+    unsigned subtests = 0;
+    for (const struct cp__node *sub = node->first; sub; sub = sub->next) {
+        if (subtests == 0)
+            printf("%*s# Subtest: %s\n", 4 * (int)(node->depth + 1), "", node->name);
+        print_node(sub, ++subtests);
+    }
+    if (subtests > 0)
+        printf("%*s1..%u\n", 4 * (int)(node->depth + 1), "", subtests);
+    printf("%*s%s %u - %s", 4 * (int)node->depth, "", node->outcome == CP__FAILED ? "not ok" : "ok", number,
+           node->name);
+    print_directive(node);
+    putchar('\n');
+    if (node->outcome == CP__FAILED)
+        print_comment(node->log, node->depth);
+}
+
+static void begin(void)
+{
+    puts("TAP version 13");
+}
+
+static void show_result(const struct cp__node *node, const char *text)
+{
+    printf("# %s\t%s\n", node->name, text);
+}
+
+static void show_end(const struct cp__node *node, const char *printed)
+{
+    if (node->outcome == CP__FAILED)
+        print_comment(printed, 0);
+    print_node(node, ++tests);
+    fflush(stdout);
+}
+
+static void show_note(const char *line)
+{
+    print_comment(line, 0);
+}
+
+static void finish(bool is_passed, double seconds)
+{
+    (void)is_passed, (void)seconds;
+    printf("1..%u\n", tests);
+    fflush(stdout);
+}
+
+const struct cp__report_form *cp__report_tap(const struct cp__options *options)
+{
+    static const struct cp__report_form form = {
+        .begin = begin, .result = show_result, .end = show_end, .note = show_note, .finish = finish};
+    (void)options;
+    return &form;
+}

@@ -1,0 +1,99 @@
+/* Stacks of another process, by ptrace(2) and the tables that its objects have for unwinding; libdwfl does it. */
+#include "stacks.h"
+
+#include <elfutils/libdwfl.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum { FRAMES_MAX = 64 };
+
+struct frames {
+    Dwarf_Addr pc[FRAMES_MAX];
+    bool is_call[FRAMES_MAX]; /* pc is where a call returns to */
+    int count;
+    int interrupted; /* the last frame that a signal interrupted; 0: none */
+};
+
+static int add_frame(Dwfl_Frame *state, void *arg)
+{
+    struct frames *frames = arg;
+    bool is_activation;
+    if (frames->count == FRAMES_MAX || !dwfl_frame_pc(state, &frames->pc[frames->count], &is_activation))
+        return DWARF_CB_ABORT;
+    if (is_activation)
+        frames->interrupted = frames->count;
+    frames->is_call[frames->count++] = !is_activation;
+    return DWARF_CB_OK;
+}
+
+static void print_frame(FILE *stream, Dwfl *dwfl, Dwarf_Addr pc)
+{
+    Dwfl_Module *module = dwfl_addrmodule(dwfl, pc);
+    const char *function = module ? dwfl_module_addrname(module, pc) : NULL;
+    Dwfl_Line *line = module ? dwfl_module_getsrc(module, pc) : NULL;
+    int number = 0;
+    const char *file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
+    const char *object = module ? dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL) : NULL;
+    fprintf(stream, "    %s", function ? function : "?");
+    if (file)
+        fprintf(stream, "\n        %s:%d\n", file, number);
+    else
+        fprintf(stream, "\n        %s 0x%llx\n", object ? object : "", (unsigned long long)pc);
+}
+
+static void print_thread(FILE *stream, Dwfl *dwfl, pid_t tid)
+{
+    struct frames frames = {.count = 0};
+    int result = dwfl_getthread_frames(dwfl, tid, add_frame, &frames);
+    fprintf(stream, "thread %d:\n", (int)tid);
+    if (frames.count == 0 && result != 0)
+        fprintf(stream, "    no stack: %s\n", dwfl_errmsg(-1));
+    for (int i = frames.interrupted; i < frames.count; i++)
+        print_frame(stream, dwfl, frames.pc[i] - frames.is_call[i]);
+    fputc('\n', stream);
+}
+
+struct listing {
+    FILE *stream;
+    Dwfl *dwfl;
+    pid_t tids[256];
+    int count;
+};
+
+static int add_thread(Dwfl_Thread *thread, void *arg)
+{
+    struct listing *listing = arg;
+    if (listing->count == sizeof(listing->tids) / sizeof(listing->tids[0]))
+        return DWARF_CB_ABORT;
+    listing->tids[listing->count++] = dwfl_thread_tid(thread);
+    return DWARF_CB_OK;
+}
+
+static void print_all(FILE *stream, Dwfl *dwfl, pid_t first)
+{
+    struct listing listing = {.stream = stream, .dwfl = dwfl};
+    dwfl_getthreads(dwfl, add_thread, &listing);
+    print_thread(stream, dwfl, first);
+    for (int i = 0; i < listing.count; i++)
+        if (listing.tids[i] != first)
+            print_thread(stream, dwfl, listing.tids[i]);
+}
+
+void cp__stacks_print(FILE *stream, pid_t pid, pid_t first)
+{
+    static const Dwfl_Callbacks callbacks = {
+        .find_elf = dwfl_linux_proc_find_elf,
+        .find_debuginfo = dwfl_standard_find_debuginfo,
+    };
+    Dwfl *dwfl = dwfl_begin(&callbacks);
+    int error = dwfl ? dwfl_linux_proc_report(dwfl, pid) : ENOMEM;
+    if (error == 0 && dwfl_report_end(dwfl, NULL, NULL) == 0)
+        error = dwfl_linux_proc_attach(dwfl, pid, false);
+    if (error == 0)
+        print_all(stream, dwfl, first);
+    else
+        fprintf(stream, "no stacks: process %d cannot be looked at: %s\n", (int)pid,
+                error > 0 ? strerror(error) : dwfl_errmsg(-1));
+    dwfl_end(dwfl);
+}
