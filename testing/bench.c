@@ -73,8 +73,8 @@ static void finish(struct cp_t *b, struct cp__bench *bench)
     bench->is_over = true;
 }
 
-/* How many iterations in all make the time full: a fifth more than it seems, at most a hundred times as many as
- * there were, so that a first iteration which is cheaper than the others does no harm. */
+/* How many iterations in all make the time full: a fifth more than it seems, at most a hundred times as many
+ * as there were, so that a first iteration which is cheaper than the others does no harm. */
 static uint64_t next_goal(const struct cp__bench *bench, uint64_t elapsed_ns, uint64_t goal_ns)
 {
     double goal = 1.2 * (double)bench->granted * (double)goal_ns / (double)(elapsed_ns ? elapsed_ns : 1);

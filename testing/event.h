@@ -1,6 +1,6 @@
 /*
- * What a test tells the runner: packets over a socket from the test's process, or calls where the test runs in
- * the runner's own.
+ * What a test tells the runner: packets over a socket from the test's process, or calls where the test runs
+ * in the runner's own.
  */
 #ifndef COUNTERPOINT_TESTING_EVENT_H
 #define COUNTERPOINT_TESTING_EVENT_H

@@ -128,7 +128,8 @@ static bool parse_pattern(struct cp__pattern *pattern, const char *text, struct 
 
 /* ---- Flags ----------------------------------------------------------------------------------- */
 
-/* Those that take a value; false where there is no sense in it, with the reason where there is more to say. */
+/* Those that take a value; false where there is no sense in it, with the reason where there is more to say
+ * of it. */
 static bool take_value(struct cp__options *o, int flag, char *value, struct cp_error *err)
 {
     switch (flag) {

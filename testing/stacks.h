@@ -5,9 +5,9 @@
 #include <sys/types.h>
 
 /*
- * Prints the stacks of a child process' threads, the one called first at the head, each frame as
- * "FUNCTION at FILE:LINE". The process is stopped meanwhile. Frames of the signal handler that told of the end
- * are left out. Where the system forbids to look, that is printed.
+ * Prints the stacks of a child process' threads, the one called first at the head. The process is stopped
+ * meanwhile. Frames of the signal handler that told of the end are left out. Where the system forbids to
+ * look, that is printed.
  */
 void cp__stacks_print(FILE *stream, pid_t pid, pid_t first);
 

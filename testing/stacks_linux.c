@@ -1,4 +1,5 @@
-/* Stacks of another process, by ptrace(2) and the tables that its objects have for unwinding; libdwfl does it. */
+/* Stacks of another process, by ptrace(2) and the tables for unwinding that its objects have; libdwfl does
+ * it. */
 #include "stacks.h"
 
 #include <elfutils/libdwfl.h>
