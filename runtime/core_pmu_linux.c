@@ -1,6 +1,7 @@
 #include "core_pmu_linux.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -50,7 +51,8 @@ void cp__core_pmus_find(const char *devices, struct cp__core_pmus *found)
         found->n = 0;
 }
 
-bool cp__core_pmu_attr_from_handler(struct perf_event_attr *attr, int i)
+/* Turns attr to the i-th kind's PMU; false where what it asks for is no matter of kinds. */
+static bool turn_from_handler(struct perf_event_attr *attr, int i)
 {
     uint64_t type = cp__core_pmus.types[i];
 
@@ -65,4 +67,25 @@ bool cp__core_pmu_attr_from_handler(struct perf_event_attr *attr, int i)
     default:
         return false;
     }
+}
+
+int cp__core_pmus_add_from_handler(const struct perf_event_attr *attr, cp__core_pmu_add_fn *add_from_handler,
+                                   void *context)
+{
+    struct perf_event_attr one;
+    int added = 0;
+
+    for (int i = 0; i < cp__core_pmus.n; i++) {
+        int result;
+
+        one = *attr;
+        if (!turn_from_handler(&one, i))
+            break;
+        result = add_from_handler(context, &one);
+        if (result == -EMFILE || result == -ENFILE || result == -ENOMEM)
+            return result;
+        added += result == 0;
+    }
+    one = *attr;
+    return added > 0 ? 0 : add_from_handler(context, &one);
 }

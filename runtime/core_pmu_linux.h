@@ -21,7 +21,11 @@ extern struct cp__core_pmus cp__core_pmus;
 /* What a folder as /sys/bus/event_source/devices says. */
 void cp__core_pmus_find(const char *devices, struct cp__core_pmus *found);
 
-/* Turns attr to the i-th kind's PMU; false where what it asks for is no matter of kinds. */
-bool cp__core_pmu_attr_from_handler(struct perf_event_attr *attr, int i);
+/* Opens an event; 0 or a negative errno value. */
+typedef int cp__core_pmu_add_fn(void *context, struct perf_event_attr *attr);
+/* Opens by add_from_handler() what attr asks for: on the PMU of each kind of core that has it, or as it is
+ * where that is no matter of kinds, or none has it. */
+int cp__core_pmus_add_from_handler(const struct perf_event_attr *attr, cp__core_pmu_add_fn *add_from_handler,
+                                   void *context);
 
 #endif

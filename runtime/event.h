@@ -51,6 +51,10 @@ struct cp__event_text {
 };
 struct cp__event_text cp__request_name(const struct cp_slot_request *request);
 
+/* The request for an event with the config that cp_cpu_profile_config_init() makes, at the preset period or,
+ * where there is none, 1; checked. Its name is spec's. */
+int cp__spec_request(const struct cp_event_spec *spec, struct cp_slot_request *request, struct cp_error *err);
+
 /* Whether a config can be run at all; -EINVAL and the reason where not. */
 int cp__request_check(const struct cp_slot_request *request, struct cp_error *err);
 

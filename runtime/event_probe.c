@@ -21,15 +21,22 @@ int cp_event_encode(const struct cp_event_spec *spec, struct cp_event_encoding *
     return 0;
 }
 
-int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
+int cp__spec_request(const struct cp_event_spec *spec, struct cp_slot_request *request, struct cp_error *err)
 {
     const struct cp__event *row = cp__event(spec->event, &spec->encoding);
-    struct cp_slot_request request = {.event = spec->event, .name = spec->name};
     bool has_preset = spec->preset_period != 0 || (row != NULL && row->preset_period != 0);
-    int result = cp_cpu_profile_config_init(&request.config, spec, has_preset ? 0 : 1, err);
+    int result;
 
-    if (result == 0)
-        result = cp__request_check(&request, err);
+    *request = (struct cp_slot_request){.event = spec->event, .name = spec->name};
+    result = cp_cpu_profile_config_init(&request->config, spec, has_preset ? 0 : 1, err);
+    return result < 0 ? result : cp__request_check(request, err);
+}
+
+int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
+{
+    struct cp_slot_request request;
+    int result = cp__spec_request(spec, &request, err);
+
     if (result < 0)
         return result;
     cp__m_prepare();

@@ -77,26 +77,34 @@ struct perf_event_attr cp__perf_attr_from_handler(enum cp_cpu_event event,
         .bp_type = is_named ? encoding->bp_type : 0,
         .config1 = is_named ? encoding->config1 : 0,
         .config2 = is_named ? encoding->config2 : 0,
-        .sample_period = config->period,
-        .sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ |
-                       (config->is_sample_ip_included ? PERF_SAMPLE_IP : 0) |
-                       (config->is_sample_addr_included ? PERF_SAMPLE_ADDR : 0) |
-                       (config->is_sample_callchain_included ? PERF_SAMPLE_CALLCHAIN : 0),
-        .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING |
-                       (cp__perf_has_lost_count ? PERF_FORMAT_LOST : 0),
+        .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
         .disabled = 1,
         .exclude_user = config->is_user_excluded,
         .exclude_kernel = !config->is_kernel_included,
         .exclude_hv = !config->is_hv_included,
-        .exclude_idle = !config->is_idle_included,
-        .exclude_callchain_kernel = !config->is_callchain_kernel_included,
-        .exclude_callchain_user = !config->is_callchain_user_included,
-        .precise_ip = config->precise_ip,
-        .wakeup_events = 1,
     };
 }
 
-/* As perf_event_open(2) orders what cp__perf_attr_from_handler() asks for. */
+struct perf_event_attr cp__perf_sample_attr_from_handler(enum cp_cpu_event event,
+                                                         const struct cp_cpu_profile_config *config)
+{
+    struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
+
+    attr.sample_period = config->period;
+    attr.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ |
+                       (config->is_sample_ip_included ? PERF_SAMPLE_IP : 0) |
+                       (config->is_sample_addr_included ? PERF_SAMPLE_ADDR : 0) |
+                       (config->is_sample_callchain_included ? PERF_SAMPLE_CALLCHAIN : 0);
+    attr.read_format |= cp__perf_has_lost_count ? PERF_FORMAT_LOST : 0;
+    attr.exclude_idle = !config->is_idle_included;
+    attr.exclude_callchain_kernel = !config->is_callchain_kernel_included;
+    attr.exclude_callchain_user = !config->is_callchain_user_included;
+    attr.precise_ip = config->precise_ip & 3;
+    attr.wakeup_events = 1;
+    return attr;
+}
+
+/* As perf_event_open(2) orders what cp__perf_sample_attr_from_handler() asks for. */
 static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_config *config)
 {
     struct cp__record_layout layout = {.ip = 0};
@@ -231,9 +239,11 @@ static void abandon_from_handler(struct cp__m *m, int slot)
     m->handles[slot].fd = -1;
 }
 
-/* Opens attr as one more event of the slot, disabled; it sends signals, and is no member of the ring yet. */
-static int add_event_from_handler(struct cp__handle *handle, struct perf_event_attr *attr)
+/* Opens attr as one more event of the handle, disabled; it sends signals, and is no member of the ring yet.
+ */
+static int add_event_from_handler(void *context, struct perf_event_attr *attr)
 {
+    struct cp__handle *handle = context;
     struct cp__perf_event *event = &handle->events[handle->n_events];
     int fd = cp__perf_open_event_from_handler(attr);
     int result;
@@ -249,25 +259,6 @@ static int add_event_from_handler(struct cp__handle *handle, struct perf_event_a
     if (handle->n_events++ == 0)
         handle->fd = fd;
     return 0;
-}
-
-/* Opens what attr asks for on the PMU of each kind of core that has it. */
-static int add_events_from_handler(struct cp__handle *handle, const struct perf_event_attr *attr)
-{
-    struct perf_event_attr one;
-
-    for (int i = 0; i < cp__core_pmus.n; i++) {
-        int result;
-
-        one = *attr;
-        if (!cp__core_pmu_attr_from_handler(&one, i))
-            break;
-        result = add_event_from_handler(handle, &one);
-        if (result == -EMFILE || result == -ENFILE || result == -ENOMEM)
-            return result;
-    }
-    one = *attr;
-    return handle->n_events > 0 ? 0 : add_event_from_handler(handle, &one);
 }
 
 /* Makes the slot's events members of m's ring; 0, or what was wrong with it. */
@@ -295,7 +286,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
                                 const struct cp_cpu_profile_config *config, int *ring)
 {
     struct cp__handle *handle = &m->handles[slot];
-    const struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
+    const struct perf_event_attr attr = cp__perf_sample_attr_from_handler(event, config);
     int result;
 
     handle->layout = layout_from_handler(config);
@@ -303,7 +294,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
     handle->folds = cp__config_event(event, config)->kind == CP_EVENT_CLOCK && config->is_kernel_included &&
                     !config->is_user_excluded;
-    result = add_events_from_handler(handle, &attr);
+    result = cp__core_pmus_add_from_handler(&attr, add_event_from_handler, handle);
     *ring = result < 0 ? 0 : join_from_handler(m, slot);
     cp_store_relaxed(&m->stats[slot].ringless, result < 0 || *ring < 0);
     if (result < 0)

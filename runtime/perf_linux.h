@@ -12,9 +12,12 @@ extern bool cp__perf_has_lost_count;
 /* Opens an event on the calling thread; its descriptor, or a negative errno value. */
 int cp__perf_open_from_handler(const struct perf_event_attr *attr);
 
-/* What is asked for; and opening it, with as little as the processor's PMU takes. */
+/* What counts, and in which modes; the same, and how it is sampled; and opening that, with as little as the
+ * processor's PMU takes. */
 struct perf_event_attr cp__perf_attr_from_handler(enum cp_cpu_event event,
                                                   const struct cp_cpu_profile_config *config);
+struct perf_event_attr cp__perf_sample_attr_from_handler(enum cp_cpu_event event,
+                                                         const struct cp_cpu_profile_config *config);
 int cp__perf_open_event_from_handler(struct perf_event_attr *attr);
 
 /* The highest level of precise_ip, up to the config's, by which the calling thread gets samples of the event.
