@@ -15,9 +15,32 @@
 #define PARANOID "/proc/sys/kernel/perf_event_paranoid"
 #define UNREADABLE (-9)
 
+/* What to do instead depends on what was to be done: a timer samples, but counts nothing. */
+struct way {
+    bool counts;
+    const char *clock;     /* "Use " what: a clock that can always be had */
+    const char *otherwise; /* the last resort, at the end of a sentence */
+    const char *resort;    /* the same, as a sentence of its own */
+    const char *free;      /* it needs none of the system's permissions, a sentence; or "" */
+};
+static const struct way sampling = {
+    .clock = "taskClock or timer",
+    .otherwise = "use timer",
+    .resort = "Use timer",
+    .free = " The event timer needs none of this.",
+};
+static const struct way counting = {
+    .counts = true,
+    .clock = "taskClock",
+    .otherwise = "do without it",
+    .resort = "Do without it",
+    .free = "",
+};
+
 /* What was refused, and where the reason goes. */
 struct refusal {
     int code;
+    const struct way *way;
     const char *name;
     const struct cp_cpu_profile_config *config;
     const struct cp__event *row;
@@ -114,9 +137,11 @@ static int explain_no_pmu(const struct refusal *r)
 
     return cp__error_because(
         r->err, r->code, virtual ? "no hardware PMU (virtual machine)" : "no hardware PMU",
-        "The event %s cannot run: Linux finds no hardware PMU on this machine (%s), %s. Use taskClock or "
-        "timer, or have the host pass its PMU through.",
-        r->name, strerror(-r->code), virtual ? "which is a virtual machine" : "as in most virtual machines");
+        "The event %s cannot run: Linux finds no hardware PMU on this machine (%s), %s. Use %s, or have the "
+        "host "
+        "pass its PMU through.",
+        r->name, strerror(-r->code), virtual ? "which is a virtual machine" : "as in most virtual machines",
+        r->way->clock);
 }
 
 /* A PMU beside the processor's own: a memory controller, a chip's power, the MSRs. */
@@ -129,6 +154,14 @@ static int explain_other_pmu(const struct refusal *r, const char *pmu)
             r->err, r->code, "not supported by this PMU",
             "The event %s cannot run: the PMU %s does not count it (%s). Use another event, or taskClock.",
             r->name, pmu, strerror(-r->code));
+    if (r->way->counts && !counts_all)
+        return cp__error_because(r->err, r->code, "counts all modes only",
+                                 "The event %s cannot run: the PMU %s does not tell user mode from the "
+                                 "others (%s). Give it the suffix "
+                                 "ukh, which has all of them counted (and takes kernel.perf_event_paranoid=1 "
+                                 "or CAP_PERFMON), or use "
+                                 "taskClock.",
+                                 r->name, pmu, strerror(-r->code));
     return cp__error_because(
         r->err, r->code, counts_all ? "counts the whole machine only" : "counts only, does not sample",
         "The event %s cannot run: the PMU %s %s (%s). Use perf stat to count it, or an event of the "
@@ -160,11 +193,11 @@ static int explain_absent(const struct refusal *r)
         return cp__error_because(
             r->err, r->code, "no debug registers",
             "The event %s cannot run: this kernel or machine has no debug registers to watch an address with "
-            "(%s). Use a debugger's software watchpoint, or sample with timer.",
-            r->name, strerror(-r->code));
+            "(%s). Use a debugger's software watchpoint, or %s.",
+            r->name, strerror(-r->code), r->way->otherwise);
     return cp__error_because(r->err, r->code, "not in this kernel",
-                             "The event %s cannot run: this kernel has no such event (%s). Use timer.",
-                             r->name, strerror(-r->code));
+                             "The event %s cannot run: this kernel has no such event (%s). %s.", r->name,
+                             strerror(-r->code), r->way->resort);
 }
 
 /* ---- Not allowed ----------------------------------------------------------------------------- */
@@ -173,6 +206,8 @@ static int explain_absent(const struct refusal *r)
 static int explain_denied(const struct refusal *r)
 {
     long paranoid = read_number(PARANOID, "", UNREADABLE);
+    bool is_kernels = r->row->kernel_mode == CP__KERNEL_REQUIRED;
+    const char *how = r->way->counts ? "(suffix u)" : "(is_kernel_included)";
     char reason[64];
 
     if (paranoid > 2) {
@@ -181,28 +216,26 @@ static int explain_denied(const struct refusal *r)
             r->err, r->code, reason,
             "The event %s may not run here: perf_event_open says %s with kernel.perf_event_paranoid=%ld. Set "
             "it to 2 or lower with sysctl, give this process CAP_SYS_ADMIN (to some kernels CAP_PERFMON will "
-            "do), or use timer.",
-            r->name, strerror(-r->code), paranoid);
+            "do), or %s.",
+            r->name, strerror(-r->code), paranoid, r->way->otherwise);
     }
     if (r->config->is_kernel_included && paranoid == 2)
         return cp__error_because(
             r->err, r->code, "kernel mode: paranoid level 2",
             "The event %s counts in the kernel, and kernel.perf_event_paranoid=2 lets only privileged "
             "processes do that. Set kernel.perf_event_paranoid=1 with sysctl, give this process "
-            "CAP_PERFMON, or %s.",
-            r->name,
-            r->row->kernel_mode == CP__KERNEL_REQUIRED ? "use taskClock or timer"
-                                                       : "leave the kernel out (is_kernel_included)");
+            "CAP_PERFMON, or %s%s.",
+            r->name, is_kernels ? "use " : "leave the kernel out ", is_kernels ? r->way->clock : how);
     if (paranoid == UNREADABLE)
         return cp__error_because(r->err, r->code, "not permitted (EACCES)",
-                                 "The event %s may not run here: perf_event_open says %s. Use timer.",
-                                 r->name, strerror(-r->code));
+                                 "The event %s may not run here: perf_event_open says %s. %s.", r->name,
+                                 strerror(-r->code), r->way->resort);
     return cp__error_because(
         r->err, r->code, "forbidden: security module",
         "The event %s may not run here: perf_event_open says %s, though kernel.perf_event_paranoid=%ld "
         "allows "
-        "it. A security module such as SELinux has to allow perf_event for this program; or use timer.",
-        r->name, strerror(-r->code), paranoid);
+        "it. A security module such as SELinux has to allow perf_event for this program; or %s.",
+        r->name, strerror(-r->code), paranoid, r->way->otherwise);
 }
 
 static int explain_not_permitted(const struct refusal *r)
@@ -212,8 +245,8 @@ static int explain_not_permitted(const struct refusal *r)
             r->err, r->code, "forbidden by seccomp",
             "The event %s may not run here: perf_event_open is not permitted (EPERM), and this process has a "
             "seccomp filter, as in a container. Its profile has to allow perf_event_open (docker: --cap-add "
-            "PERFMON, or --security-opt seccomp=FILE). The event timer needs none of this.",
-            r->name);
+            "PERFMON, or --security-opt seccomp=FILE).%s",
+            r->name, r->way->free);
     if (r->row->kind == CP_EVENT_WATCHPOINT)
         return cp__error_because(r->err, r->code, "needs privileges",
                                  "The event %s may not run here: only privileged processes can watch a "
@@ -230,9 +263,8 @@ static int explain_not_permitted(const struct refusal *r)
         r->err, r->code, "not permitted (EPERM)",
         "The event %s may not run here: perf_event_open is not permitted (EPERM). In a container its "
         "seccomp profile has to allow perf_event_open (docker: --cap-add PERFMON, or --security-opt "
-        "seccomp=FILE); elsewhere a security module or lockdown mode forbids it. The event timer needs none "
-        "of this.",
-        r->name);
+        "seccomp=FILE); elsewhere a security module or lockdown mode forbids it.%s",
+        r->name, r->way->free);
 }
 
 /* ---- Not in this way ------------------------------------------------------------------------- */
@@ -255,6 +287,12 @@ static int explain_invalid(const struct refusal *r)
         return explain_place(r);
     if (r->type >= PERF_TYPE_MAX && find_pmu(has_type, &r->type, pmu, sizeof pmu) && !is_core(pmu))
         return explain_other_pmu(r, pmu);
+    if (r->way->counts)
+        return cp__error_because(r->err, r->code, "not in this way (EINVAL)",
+                                 "The event %s cannot run: the kernel does not accept this combination of "
+                                 "event and modes, or does not "
+                                 "count it by thread (EINVAL). Use another event, or other modes.",
+                                 r->name);
     return cp__error_because(
         r->err, r->code, "not in this way (EINVAL)",
         "The event %s cannot run: the kernel does not accept this combination of event, period (%llu), "
@@ -300,16 +338,16 @@ static int explain_busy(const struct refusal *r)
         r->name, strerror(-r->code));
 }
 
-static int explain_descriptors(int code, const char *name, struct cp_error *err)
+static int explain_descriptors(const struct refusal *r)
 {
     struct rlimit limit = {0, 0};
 
     getrlimit(RLIMIT_NOFILE, &limit);
     return cp__error_because(
-        err, code, "no file descriptor left",
+        r->err, r->code, "no file descriptor left",
         "The event %s cannot run: there is no file descriptor left for it (%s; the limit of this process is "
-        "%llu). Raise it with ulimit -n, sample fewer events, or use timer.",
-        name, strerror(-code), (unsigned long long)limit.rlim_cur);
+        "%llu). Raise it with ulimit -n, use fewer events, or %s.",
+        r->name, strerror(-r->code), (unsigned long long)limit.rlim_cur, r->way->otherwise);
 }
 
 /* ---- Which of them --------------------------------------------------------------------------- */
@@ -334,47 +372,66 @@ static int explain(const struct refusal *r)
         return explain_busy(r);
     case EMFILE:
     case ENFILE:
-        return explain_descriptors(r->code, r->name, r->err);
+        return explain_descriptors(r);
     case ENOSYS:
         return cp__error_because(
             r->err, r->code, "no perf_event_open",
             "The event %s cannot run: this kernel has no perf_event_open, or a sandbox hides it (ENOSYS). "
-            "Use timer.",
-            r->name);
+            "%s.",
+            r->name, r->way->resort);
     case E2BIG:
         return cp__error_because(
             r->err, r->code, "this kernel is too old",
             "The event %s cannot run: this kernel is too old for what is asked of it (E2BIG). Use "
-            "another event, or timer.",
-            r->name);
+            "another event, or %s.",
+            r->name, r->way->otherwise);
     default:
-        return cp__error(r->err, r->code, "The event %s cannot run: perf_event_open says %s. Use timer.",
-                         r->name, strerror(-r->code));
+        return cp__error(r->err, r->code, "The event %s cannot run: perf_event_open says %s. %s.", r->name,
+                         strerror(-r->code), r->way->resort);
     }
 }
 
-int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err)
+/* name is the caller's to keep. */
+static struct refusal refusal(int code, const struct way *way, const struct cp_slot_request *request,
+                              struct cp__event_text *name, struct cp_error *err)
 {
-    struct cp__event_text name = cp__request_name(request);
     const struct cp__event *row = cp__config_event(request->event, &request->config);
-    const struct refusal refusal = {
+
+    *name = cp__request_name(request);
+    return (struct refusal){
         .code = code,
-        .name = name.text,
+        .way = way,
+        .name = name->text,
         .config = &request->config,
         .row = row,
         .type = request->event == CP_CPUPROF_NAMED ? request->config.encoding.type : row->perf_type,
         .err = err,
     };
+}
 
-    return explain(&refusal);
+int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err)
+{
+    struct cp__event_text name;
+    const struct refusal r = refusal(code, &sampling, request, &name, err);
+
+    return explain(&r);
+}
+
+int cp__perf_explain_count(int code, const struct cp_slot_request *request, struct cp_error *err)
+{
+    struct cp__event_text name;
+    const struct refusal r = refusal(code, &counting, request, &name, err);
+
+    return explain(&r);
 }
 
 int cp__perf_explain_ring(int code, const struct cp_slot_request *request, struct cp_error *err)
 {
-    struct cp__event_text name = cp__request_name(request);
+    struct cp__event_text name;
+    const struct refusal r = refusal(code, &sampling, request, &name, err);
 
     if (code == -EMFILE || code == -ENFILE)
-        return explain_descriptors(code, name.text, err);
+        return explain_descriptors(&r);
     if (code == -EPERM)
         return cp__error_because(
             err, code, "no ring memory left",

@@ -27,6 +27,7 @@ enum cp_profile_pc_precision cp__perf_reach_precision(const struct cp_slot_reque
 /* What its refusals mean, in words; perf_explain_linux.c. Each fills err and returns the code it was given.
  */
 int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err);
+int cp__perf_explain_count(int code, const struct cp_slot_request *request, struct cp_error *err);
 int cp__perf_explain_ring(int code, const struct cp_slot_request *request, struct cp_error *err);
 
 #endif
