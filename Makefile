@@ -82,7 +82,8 @@ before := $(if $(filter deps check test test-% demo bench,$(MAKECMDGOALS)),deps)
 # ---- Sources -------------------------------------------------------------------------------------
 
 layers = arch/$(ARCH) runtime pprof
-public_headers = runtime/atomic.h runtime/runtime.h runtime/sched.h pprof/pprof.h http/http.h testing/testing.h
+public_headers = runtime/atomic.h runtime/runtime.h runtime/counter.h runtime/sched.h pprof/pprof.h http/http.h \
+                 testing/testing.h
 
 gen = $(B)/gen/pprof/profile.pb-c
 sources := $(foreach d,$(layers),$(sort $(wildcard $(d)/*.c $(d)/*.S)))

@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const char program[] =
+    "#include <counterpoint/counter.h>\n"
     "#include <counterpoint/http.h>\n"
     "#include <counterpoint/pprof.h>\n"
     "#include <counterpoint/runtime.h>\n"

@@ -26,6 +26,7 @@ static struct {
     unsigned refuses_kind;       /* of which no event opens */
     bool never_happens;          /* no event happens */
     bool knows_idle;             /* exclude_idle is not refused */
+    bool inherits_all;           /* the kernel does not know inherit_thread */
     struct perf_event_attr last; /* what was asked for last */
     int opened;                  /* how often */
     uint64_t ioctls;             /* DISABLE and ENABLE of any event */
@@ -62,6 +63,10 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
     }
     if (asked->precise_ip > stub_pmu.most_precise || (asked->exclude_idle && !stub_pmu.knows_idle)) {
         errno = EOPNOTSUPP;
+        return -1;
+    }
+    if (asked->inherit_thread && stub_pmu.inherits_all) {
+        errno = EINVAL;
         return -1;
     }
     stub_pmu.last = *asked;
