@@ -1,4 +1,5 @@
 /* The loop of a benchmark, and what comes of it. */
+#include "counts.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -41,14 +42,17 @@ static struct cp__bench *bench_of(const struct cp_t *b)
     return bench;
 }
 
+/* The counters last and first: they are to count nothing but the loop. */
 static void run_clock(struct cp__bench *bench)
 {
     bench->is_running = true;
     bench->started_ns = now_ns();
+    cp__counts_start();
 }
 
 static void stop_clock(struct cp__bench *bench)
 {
+    cp__counts_stop();
     bench->elapsed_ns += now_ns() - bench->started_ns;
     bench->is_running = false;
 }
@@ -98,6 +102,7 @@ bool cp_bench_next_slow(struct cp_t *b)
         bench->is_started = true;
         bench->granted = o->bench_iterations ? o->bench_iterations : 1;
         b->left = bench->granted - 1;
+        cp__counts_reset();
         run_clock(bench);
         return true;
     }
@@ -139,7 +144,7 @@ void cp_bench_metric(struct cp_t *b, double value, const char *unit)
 }
 
 /* With as many digits as Go's testing shows: about four. */
-static void print_figure(FILE *stream, double value, const char *unit)
+void cp__bench_print_figure(FILE *stream, double value, const char *unit)
 {
     double size = value < 0 ? -value : value, limit = 99.995;
     int digits = size > 0 && size < 999.95;
@@ -159,11 +164,12 @@ static void tell_result(struct cp__test *test)
     if (!stream)
         abort();
     fprintf(stream, "%8llu", (unsigned long long)n);
-    print_figure(stream, ns_per_op, "ns/op");
+    cp__bench_print_figure(stream, ns_per_op, "ns/op");
     if (bench->bytes && bench->elapsed_ns)
         fprintf(stream, "\t%7.2f MB/s", (double)bench->bytes * (double)n * 1e3 / (double)bench->elapsed_ns);
+    cp__counts_print(stream, n);
     for (struct metric *m = bench->metrics; m; m = m->next)
-        print_figure(stream, m->value, m->unit);
+        cp__bench_print_figure(stream, m->value, m->unit);
     fclose(stream);
     cp__tell(
         &(struct cp__event){.kind = CP__EVENT_RESULT, .name = test->name, .text = text, .number = ns_per_op});

@@ -1,6 +1,7 @@
 /* See child.h. What cannot go on is told before it ends, so that the runner can look at its stacks. */
 #include "child.h"
 
+#include "counts.h"
 #include "pprof.h"
 #include "sched.h"
 #include "test.h"
@@ -234,6 +235,8 @@ static void run(const struct cp__job *job)
     struct cp_error err = {0};
     current_job = job;
     pid = getpid();
+    if (job->test->is_benchmark)
+        cp__counts_open();
     int result = (job->options->run_on ? job->options->run_on
                                        : run_on_scheduler)(run_test, (void *)(size_t)job, job->cpu, &err);
     if (result < 0)

@@ -1,6 +1,7 @@
 /* Which tests run, in which order, and where. */
 #include "report.h"
 
+#include "counts.h"
 #include "process.h"
 #include "spread.h"
 #include "test.h"
@@ -119,6 +120,7 @@ static void run_benchmarks(const struct cp__options *o)
 int cp_test_main(int argc, char **argv, const struct cp_test_main_options *main_options)
 {
     static struct cp__options options;
+    struct cp_error err;
     setvbuf(stdout, NULL, _IOLBF, 0);
     cp_testing_start(&argc, argv);
     cp__options_parse(&options, argc, argv, main_options);
@@ -128,6 +130,10 @@ int cp_test_main(int argc, char **argv, const struct cp_test_main_options *main_
     }
     options.is_verbose |= options.is_json;
     cp__report_begin(&options);
+    if (options.counters && cp__counts_choose(options.counters, &err) < 0) {
+        fprintf(stderr, "%s: -counters: %s\n", argv[0], err.message);
+        return 2;
+    }
     if (run_tests(&options) && !cp__report_has_failed())
         run_benchmarks(&options);
     bool is_written = cp_testing_stop() == 0;

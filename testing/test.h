@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <stdio.h>
 
 struct cp__bench;
 struct cp__cleanup;
@@ -54,5 +55,7 @@ const char *cp__temp_root(void);
 /* bench.c: a benchmark's part of a test, before and after it ran. */
 void cp__bench_begin(struct cp__test *test);
 void cp__bench_end(struct cp__test *test);
+/* A figure of a benchmark's line, with a tabulator before it. */
+void cp__bench_print_figure(FILE *stream, double value, const char *unit);
 
 #endif

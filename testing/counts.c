@@ -1,0 +1,115 @@
+#include "counts.h"
+
+#include "counter.h"
+#include "report.h"
+#include "test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { COUNTS_MAX = 32 };
+
+/* Chosen in the runner, opened in the process of a benchmark. */
+static struct cp_event_spec specs[COUNTS_MAX];
+static struct cp_counter *counters[COUNTS_MAX];
+static size_t count;
+
+/* ---- In the runner --------------------------------------------------------------------------- */
+
+static void add(const struct cp_event_spec *spec)
+{
+    struct cp_counter *counter;
+    struct cp_error err;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(specs[i].name, spec->name) == 0)
+            return;
+    if (cp_counter_open(&counter, spec, &err) < 0) {
+        cp__report_note("# no %s: %s\n", spec->name, err.message);
+        return;
+    }
+    cp_counter_close(counter);
+    specs[count++] = *spec;
+}
+
+int cp__counts_choose(char *list, struct cp_error *err)
+{
+    for (char *name; (name = cp_event_next(&list));) {
+        struct cp_event_spec spec;
+        int result = cp_event_parse(name, &spec, err);
+        if (result == -EINVAL || result == -ENAMETOOLONG)
+            return result;
+        if (result < 0)
+            cp__report_note("# no %s: %s\n", name, err->message);
+        else if (count == COUNTS_MAX)
+            cp__report_note("# no %s: more than %d events are not counted at once.\n", name, COUNTS_MAX);
+        else
+            add(&spec);
+    }
+    return 0;
+}
+
+/* ---- In the benchmark's process --------------------------------------------------------------- */
+
+/* What the runner could open can be refused here by a limit on descriptors. */
+void cp__counts_open(void)
+{
+    static bool is_open;
+    struct cp_error err;
+    for (size_t i = 0; i < count && !is_open; i++)
+        if (cp_counter_open(&counters[i], &specs[i], &err) < 0) {
+            fprintf(stderr, "%s is not counted: %s\n", specs[i].name, err.message);
+            specs[i--] = specs[--count];
+        }
+    is_open = true;
+}
+
+void cp__counts_reset(void)
+{
+    for (size_t i = 0; i < count; i++)
+        cp_counter_reset(counters[i]);
+}
+
+void cp__counts_start(void)
+{
+    cp_counters_start(counters, count);
+}
+
+void cp__counts_stop(void)
+{
+    cp_counters_stop(counters, count);
+}
+
+static void print_value(FILE *stream, const struct cp_event_spec *spec, const struct cp_counter_value *value,
+                        double n)
+{
+    char unit[sizeof(spec->name) + sizeof("-ns/op")];
+    snprintf(unit, sizeof(unit), "%s%s/op", spec->name, spec->kind == CP_EVENT_CLOCK ? "-ns" : "");
+    cp__bench_print_figure(stream, (double)value->count / n, unit);
+    if (!value->is_scaled)
+        return;
+    snprintf(unit, sizeof(unit), "%%%s", spec->name);
+    cp__bench_print_figure(stream, 100 * (double)value->running_ns / (double)value->enabled_ns, unit);
+}
+
+/* A value that was counted only in part is an estimate; how large a part it is stands behind it. */
+void cp__counts_print(FILE *stream, uint64_t n)
+{
+    struct cp_counter_value cycles = {0}, instructions = {0};
+    for (size_t i = 0; i < count; i++) {
+        struct cp_counter_value value;
+        struct cp_error err;
+        if (cp_counter_read(counters[i], &value, &err) < 0) {
+            fprintf(stderr, "%s is not shown: %s\n", specs[i].name, err.message);
+            continue;
+        }
+        print_value(stream, &specs[i], &value, (double)n);
+        bool had_both = cycles.count && instructions.count;
+        if (specs[i].event == CP_CPUPROF_HW_CPU_CYCLES && specs[i].modes == 0)
+            cycles = value;
+        if (specs[i].event == CP_CPUPROF_HW_INSTRUCTIONS && specs[i].modes == 0)
+            instructions = value;
+        if (!had_both && cycles.count && instructions.count)
+            cp__bench_print_figure(stream, (double)instructions.count / (double)cycles.count, "IPC");
+    }
+}
