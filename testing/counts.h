@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* Takes the events of a list, which is written into. Those that do not work here are told, once, and left out.
- * -EINVAL where a name makes no sense. */
+/* Takes the events of a list, which is written into. Those that do not work here are told, once, and left
+ * out. -EINVAL where a name makes no sense. */
 int cp__counts_choose(char *list, struct cp_error *err);
 /* Opens them for the calling thread and those that it starts from then on. */
 void cp__counts_open(void);
