@@ -1,65 +1,12 @@
-/*
- * The file: a gzip stream of one Profile message, written as many small ones. A message's repeated fields
- * may come in pieces (protocol buffers: concatenated messages merge), so that no more than one sample has to
- * be in memory twice.
- */
+/* A profile's file, written to a stream piece by piece. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
-#include "profile.pb-c.h"
 #include "profile_data.h"
 #include "runtime/error.h"
+#include "stream.h"
 #include "writer.h"
-
-/* Where packed messages go: gathered, compressed, written. */
-struct stream {
-    ProtobufCBuffer base;
-    struct cp_writer *w;
-    z_stream z;
-    int error; /* the first; nothing more is written after it */
-    size_t gathered;
-    unsigned char raw[16384];
-    unsigned char packed[16384];
-};
-
-static void compress_gathered(struct stream *s, int flush)
-{
-    size_t n;
-
-    s->z.next_in = s->raw;
-    s->z.avail_in = (uInt)s->gathered;
-    s->gathered = 0;
-    s->z.avail_out = 0;
-    while (s->error == 0 && s->z.avail_out == 0) {
-        s->z.next_out = s->packed;
-        s->z.avail_out = sizeof s->packed;
-        deflate(&s->z, flush); /* says nothing that avail_out does not */
-        n = sizeof s->packed - s->z.avail_out;
-        if (n > 0)
-            s->error = cp__write_all(s->w, s->packed, n);
-    }
-}
-
-static void gather(ProtobufCBuffer *buffer, size_t size, const uint8_t *data)
-{
-    struct stream *s = (struct stream *)buffer;
-    size_t n;
-
-    for (; size > 0 && s->error == 0; size -= n, data += n) {
-        if (s->gathered == sizeof s->raw)
-            compress_gathered(s, Z_NO_FLUSH);
-        n = sizeof s->raw - s->gathered < size ? sizeof s->raw - s->gathered : size;
-        memcpy(s->raw + s->gathered, data, n);
-        s->gathered += n;
-    }
-}
-
-static void put(struct stream *s, const Cp__Proto__Profile *piece)
-{
-    cp__proto__profile__pack_to_buffer(piece, &s->base);
-}
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
@@ -149,8 +96,8 @@ static size_t fill_labels(const struct cp__profile *p, const struct cp__stack *s
     return n;
 }
 
-static void put_samples(struct stream *s, const struct cp__profile *p, const struct cp__profile_meta *meta,
-                        struct scratch *scratch)
+static void put_samples(struct cp__stream *s, const struct cp__profile *p,
+                        const struct cp__profile_meta *meta, struct scratch *scratch)
 {
     size_t n;
     uint32_t i;
@@ -173,13 +120,13 @@ static void put_samples(struct stream *s, const struct cp__profile *p, const str
         sample.label = scratch->label_pointers;
         piece.n_sample = 1;
         piece.sample = &(Cp__Proto__Sample *){&sample};
-        put(s, &piece);
+        cp__stream_put(s, &piece);
     }
 }
 
 /* ---- What samples refer to ------------------------------------------------------------------- */
 
-static void put_mappings(struct stream *s, const struct cp__profile *p)
+static void put_mappings(struct cp__stream *s, const struct cp__profile *p)
 {
     const struct cp__mapping_use *use;
     size_t i;
@@ -203,11 +150,11 @@ static void put_mappings(struct stream *s, const struct cp__profile *p)
         mapping.has_inline_frames = use->has_inlining;
         piece.n_mapping = 1;
         piece.mapping = &(Cp__Proto__Mapping *){&mapping};
-        put(s, &piece);
+        cp__stream_put(s, &piece);
     }
 }
 
-static void put_locations(struct stream *s, const struct cp__profile *p, struct scratch *scratch)
+static void put_locations(struct cp__stream *s, const struct cp__profile *p, struct scratch *scratch)
 {
     size_t n;
     uint32_t i;
@@ -229,11 +176,11 @@ static void put_locations(struct stream *s, const struct cp__profile *p, struct 
         location.line = scratch->line_pointers;
         piece.n_location = 1;
         piece.location = &(Cp__Proto__Location *){&location};
-        put(s, &piece);
+        cp__stream_put(s, &piece);
     }
 }
 
-static void put_functions(struct stream *s, const struct cp__profile *p)
+static void put_functions(struct cp__stream *s, const struct cp__profile *p)
 {
     size_t i;
 
@@ -248,46 +195,32 @@ static void put_functions(struct stream *s, const struct cp__profile *p)
         function.start_line = p->functions[i].start_line;
         piece.n_function = 1;
         piece.function = &(Cp__Proto__Function *){&function};
-        put(s, &piece);
+        cp__stream_put(s, &piece);
     }
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-/* protobuf-c's messages point to strings that may be written to, though packing them does not. */
-static char *writable(const char *text)
-{
-    return (char *)(uintptr_t)text;
-}
-
-static void put_string(struct stream *s, const char *text)
-{
-    Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
-
-    piece.n_string_table = 1;
-    piece.string_table = &(char *){writable(text)};
-    put(s, &piece);
-}
-
 /* The strings of meta stand in the table behind those of the profile, in this order, and then the
  * comments. */
 enum { SAMPLES, COUNT, TYPE, UNIT, FIRST_COMMENT };
 
-static void put_strings(struct stream *s, const struct cp__profile *p, const struct cp__profile_meta *meta)
+static void put_strings(struct cp__stream *s, const struct cp__profile *p,
+                        const struct cp__profile_meta *meta)
 {
     size_t i;
 
     for (i = 0; i < p->strings.n && s->error == 0; i++)
-        put_string(s, cp__strings_get(&p->strings, (uint32_t)i));
-    put_string(s, "samples");
-    put_string(s, "count");
-    put_string(s, meta->sample_type);
-    put_string(s, meta->sample_unit);
+        cp__stream_put_string(s, cp__strings_get(&p->strings, (uint32_t)i));
+    cp__stream_put_string(s, "samples");
+    cp__stream_put_string(s, "count");
+    cp__stream_put_string(s, meta->sample_type);
+    cp__stream_put_string(s, meta->sample_unit);
     for (i = 0; i < meta->n_comments; i++)
-        put_string(s, meta->comments[i]);
+        cp__stream_put_string(s, meta->comments[i]);
 }
 
-static void put_meta(struct stream *s, const struct cp__profile *p, const struct cp__profile_meta *meta)
+static void put_meta(struct cp__stream *s, const struct cp__profile *p, const struct cp__profile_meta *meta)
 {
     Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
     Cp__Proto__ValueType samples = CP__PROTO__VALUE_TYPE__INIT;
@@ -307,52 +240,35 @@ static void put_meta(struct stream *s, const struct cp__profile *p, const struct
     piece.period = clamp(meta->period);
     piece.time_nanos = meta->time_ns;
     piece.duration_nanos = meta->duration_ns;
-    put(s, &piece);
+    cp__stream_put(s, &piece);
     for (i = 0; i < meta->n_comments; i++) {
         Cp__Proto__Profile more = CP__PROTO__PROFILE__INIT;
 
         comment = first + FIRST_COMMENT + (int64_t)i;
         more.n_comment = 1;
         more.comment = &comment;
-        put(s, &more);
+        cp__stream_put(s, &more);
     }
 }
 
-static int encode(struct stream *s, const struct cp__profile *p, const struct cp__profile_meta *meta)
+int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w,
+                       struct cp_error *err)
 {
-    const int gzip = 15 + 16, memory = 8; /* zlib's largest window in gzip's format, its default memory */
+    struct cp__stream *s = cp__stream_new(w);
     struct scratch scratch = {0};
+    int result = -ENOMEM;
 
-    /* The default level takes a third more time for a file that is 2 to 6 % smaller. */
-    if (deflateInit2(&s->z, Z_BEST_SPEED, Z_DEFLATED, gzip, memory, Z_DEFAULT_STRATEGY) != Z_OK)
-        return -ENOMEM;
-    s->error = scratch_new(&scratch, p);
-    if (s->error == 0) {
+    if (s != NULL && scratch_new(&scratch, p) == 0) {
         put_meta(s, p, meta);
         put_samples(s, p, meta, &scratch);
         put_mappings(s, p);
         put_locations(s, p, &scratch);
         put_functions(s, p);
         put_strings(s, p, meta);
-        compress_gathered(s, Z_FINISH);
+        result = cp__stream_end(s);
     }
     scratch_free(&scratch);
-    deflateEnd(&s->z);
-    return s->error;
-}
-
-int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w,
-                       struct cp_error *err)
-{
-    struct stream *s = calloc(1, sizeof *s);
-    int result = -ENOMEM;
-
-    if (s != NULL) {
-        s->base.append = gather;
-        s->w = w;
-        result = encode(s, p, meta);
-        free(s);
-    }
+    cp__stream_free(s);
     if (result < 0)
         cp__error(err, result,
                   "The profile could not be written to the %s: %s. It is kept, and can be written again.",
