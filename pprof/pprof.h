@@ -160,6 +160,34 @@ int cp_session_write_text(struct cp_session *session, size_t i, struct cp_writer
 /* Frees the session, and what it has not written; stops it first where it runs. NULL does nothing. */
 void cp_session_close(struct cp_session *session);
 
+/* ---- Merging --------------------------------------------------------------------------------- */
+
+/*
+ * Makes one profile of several in pprof's format, of other processes for instance, as go tool pprof does with
+ * those that it is given: what is equal in them is there once, addresses are those of the first profile that
+ * has the mapping, durations are added up, comments are kept once each, and so are labels.
+ *
+ *     struct cp_merge *merge = cp_merge_new();
+ *     while (...)
+ *         cp_merge_add(merge, data, size, &err);
+ *     cp_merge_write(merge, cp_writer_path("all.pb.gz"), &err);
+ *     cp_merge_free(merge);
+ *
+ * One thread at a time.
+ */
+struct cp_merge;
+
+/* NULL where there is no memory. */
+struct cp_merge *cp_merge_new(void);
+/* Adds a profile, gzipped or plain, which need not live longer. It changes nothing where it fails: -EBADMSG
+ * damaged, or no profile; -EINVAL its samples are of other types than those before; -ENOMEM. */
+int cp_merge_add(struct cp_merge *merge, const void *data, size_t size, struct cp_error *err);
+/* Writes what was added so far, any number of times. -EINVAL where that is nothing; the writer's error;
+ * -ENOMEM. */
+int cp_merge_write(const struct cp_merge *merge, struct cp_writer w, struct cp_error *err);
+/* NULL does nothing. */
+void cp_merge_free(struct cp_merge *merge);
+
 /* ---- Beside sessions ------------------------------------------------------------------------- */
 
 /* Writes the profile that net/http/pprof calls threadcreate: a sample for each M, with the stack that

@@ -232,8 +232,7 @@ static void say_losses(struct comments *comments, const struct cp__part *part,
 /* ---- Writing --------------------------------------------------------------------------------- */
 
 /* A write to a pipe that nobody reads is an error to report, not a reason to kill the program. */
-int cp__report_to(const struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
-                  struct cp_error *err)
+int cp__write_attempt(struct cp_writer *w, cp__write_to_fn *fn, const void *what, struct cp_error *err)
 {
     const struct timespec now = {0, 0};
     sigset_t pipe_only;
@@ -243,7 +242,7 @@ int cp__report_to(const struct cp__profile *profile, const struct cp__profile_me
     sigaddset(&pipe_only, SIGPIPE); /* blocked on this thread, as all are: see cp__thread_start() */
     result = w->ops->begin == NULL ? 0 : w->ops->begin(w);
     if (result == 0)
-        result = (meta->is_text ? cp__profile_print : cp__profile_encode)(profile, meta, w, err);
+        result = fn(what, w, err);
     if (w->ops->end != NULL && (w->fd >= 0 || w->ops->begin == NULL)) {
         int ended = w->ops->end(w);
 
@@ -255,6 +254,24 @@ int cp__report_to(const struct cp__profile *profile, const struct cp__profile_me
                   "The profile could not be written to its %s: %s. It is kept and can be written again.",
                   w->ops->what, strerror(-result));
     return result;
+}
+
+struct resolved {
+    const struct cp__profile *profile;
+    const struct cp__profile_meta *meta;
+};
+
+static int write_resolved(const void *what, struct cp_writer *w, struct cp_error *err)
+{
+    const struct resolved *r = what;
+
+    return (r->meta->is_text ? cp__profile_print : cp__profile_encode)(r->profile, r->meta, w, err);
+}
+
+int cp__report_to(const struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
+                  struct cp_error *err)
+{
+    return cp__write_attempt(w, write_resolved, &(struct resolved){profile, meta}, err);
 }
 
 int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, bool is_text,

@@ -142,3 +142,52 @@ void cp__strings_free(struct cp__strings *strings)
     free(strings->offsets);
     cp__table_free(&strings->table);
 }
+
+/* ---- Tuples ---------------------------------------------------------------------------------- */
+
+static uint32_t hash_words(const uint64_t *words, size_t n)
+{
+    uint64_t hash = n;
+
+    for (size_t i = 0; i < n; i++)
+        hash = cp__hash_add(hash, words[i]);
+    return cp__hash_end(hash);
+}
+
+const uint64_t *cp__tuples_get(const struct cp__tuples *tuples, size_t number, size_t *n)
+{
+    size_t end = number + 1 < tuples->n ? tuples->offsets[number + 1] : tuples->n_words;
+
+    *n = end - tuples->offsets[number];
+    return tuples->words + tuples->offsets[number];
+}
+
+int cp__tuples_add(struct cp__tuples *tuples, const uint64_t *words, size_t n, uint32_t *number)
+{
+    const uint32_t hash = hash_words(words, n);
+    const uint64_t *other;
+    size_t at = hash, n_other;
+
+    while (cp__table_next(&tuples->table, hash, &at, number)) {
+        other = cp__tuples_get(tuples, *number, &n_other);
+        if (n_other == n && memcmp(other, words, n * sizeof *words) == 0)
+            return 0;
+    }
+    if (CP__RESERVE(tuples->words, tuples->words_capacity, tuples->n_words + n) < 0 ||
+        CP__RESERVE(tuples->offsets, tuples->capacity, tuples->n + 1) < 0 ||
+        cp__table_reserve(&tuples->table, 1) < 0)
+        return -ENOMEM;
+    memcpy(tuples->words + tuples->n_words, words, n * sizeof *words);
+    tuples->offsets[tuples->n] = tuples->n_words;
+    tuples->n_words += n;
+    *number = (uint32_t)tuples->n++;
+    cp__table_insert(&tuples->table, hash, *number);
+    return 0;
+}
+
+void cp__tuples_free(struct cp__tuples *tuples)
+{
+    free(tuples->words);
+    free(tuples->offsets);
+    cp__table_free(&tuples->table);
+}

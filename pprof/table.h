@@ -1,4 +1,5 @@
-/* Growing arrays, tables that find an array's elements by what they hold, and strings kept once each. */
+/* Growing arrays, tables that find an array's elements by what they hold, and strings and tuples kept once
+ * each. */
 #ifndef COUNTERPOINT_PPROF_TABLE_H
 #define COUNTERPOINT_PPROF_TABLE_H
 
@@ -93,5 +94,22 @@ static inline char *cp__strings_get(const struct cp__strings *strings, uint32_t 
 {
     return strings->bytes + strings->offsets[number];
 }
+
+/* Sequences of words, each once, numbered in the order in which they came. Zero is an empty set. */
+struct cp__tuples {
+    uint64_t *words;
+    size_t n_words;
+    size_t words_capacity;
+    size_t *offsets; /* of each tuple in words */
+    size_t n;
+    size_t capacity;
+    struct cp__table table;
+};
+
+/* The number of a tuple, added where it is new. -ENOMEM and nothing has changed, or 0. */
+int cp__tuples_add(struct cp__tuples *tuples, const uint64_t *words, size_t n, uint32_t *number);
+/* The words of a tuple, *n of them; valid until the next one is added. */
+const uint64_t *cp__tuples_get(const struct cp__tuples *tuples, size_t number, size_t *n);
+void cp__tuples_free(struct cp__tuples *tuples);
 
 #endif

@@ -1,0 +1,409 @@
+#include "merge.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/error.h"
+
+/* A profile on its way into a merge. */
+struct addition {
+    struct cp_merge *m;
+    const Cp__Proto__Profile *p;
+    struct cp__id_tables ids;
+    uint32_t *strings; /* its strings' numbers in the merge */
+    uint32_t *samples; /* so for its samples */
+    uint64_t *words;   /* of the tuple that is being made */
+    size_t n_words, words_capacity;
+};
+
+static int64_t add_values(int64_t a, int64_t b)
+{
+    int64_t sum;
+
+    if (!__builtin_add_overflow(a, b, &sum))
+        return sum;
+    return b > 0 ? INT64_MAX : INT64_MIN;
+}
+
+/* ---- Types ----------------------------------------------------------------------------------- */
+
+static void put_type(FILE *out, const Cp__Proto__Profile *p, const Cp__Proto__ValueType *type)
+{
+    fprintf(out, "%s in %s", p->string_table[type->type], p->string_table[type->unit]);
+}
+
+/* What a profile's samples count, in words; free() it. */
+static char *name_types(const Cp__Proto__Profile *p)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    if (out == NULL)
+        return NULL;
+    for (size_t i = 0; i < p->n_sample_type; i++) {
+        fputs(i > 0 ? ", " : "", out);
+        put_type(out, p, p->sample_type[i]);
+    }
+    if (p->period_type != NULL) {
+        fputs(" by ", out);
+        put_type(out, p, p->period_type);
+    }
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static int check_types(struct cp_merge *m, char *types, struct cp_error *err)
+{
+    if (m->types == NULL || strcmp(types, m->types) == 0)
+        return 0;
+    return cp__error(
+        err, -EINVAL,
+        "Profiles of different things cannot be merged: one has %.150s, and those before it have "
+        "%.150s.",
+        types, m->types);
+}
+
+/* ---- Tuples ---------------------------------------------------------------------------------- */
+
+static int begin(struct addition *a, size_t n)
+{
+    a->n_words = 0;
+    return CP__RESERVE(a->words, a->words_capacity, n);
+}
+
+/* There is room for it: see begin(). */
+static void put(struct addition *a, uint64_t word)
+{
+    a->words[a->n_words++] = word;
+}
+
+static int end(struct addition *a, struct cp__tuples *tuples, uint32_t *number)
+{
+    return cp__tuples_add(tuples, a->words, a->n_words, number);
+}
+
+static int fold_mapping(struct addition *a, uint32_t i)
+{
+    enum { PAGE = 4096 }; /* sizes are equal that round up to the same: as go tool pprof does it */
+    struct cp_merge *m = a->m;
+    const Cp__Proto__Mapping *mapping = a->p->mapping[i];
+    const struct cp__merged_mapping data = {
+        .start = mapping->memory_start,
+        .limit = mapping->memory_limit,
+        .offset = mapping->file_offset,
+        .file = a->strings[mapping->filename],
+        .build_id = a->strings[mapping->build_id],
+        .has_functions = mapping->has_functions,
+        .has_files = mapping->has_filenames,
+        .has_lines = mapping->has_line_numbers,
+        .has_inlining = mapping->has_inline_frames,
+    };
+    const uint32_t file = data.build_id != 0 ? data.build_id : data.file;
+    const size_t n = m->mappings.n;
+    uint32_t number;
+
+    if (a->ids.mappings.numbers[i] != 0)
+        return 0;
+    if (begin(a, 4) < 0 || CP__RESERVE(m->mapping_data, m->mapping_data_capacity, n + 1) < 0)
+        return -ENOMEM;
+    put(a, (data.limit - data.start + PAGE - 1) / PAGE);
+    put(a, data.offset);
+    put(a, file);
+    put(a, file == 0 ? data.start : 0);
+    if (end(a, &m->mappings, &number) < 0)
+        return -ENOMEM;
+    if (number == n)
+        m->mapping_data[n] = data;
+    a->ids.mappings.numbers[i] = number + 1;
+    return 0;
+}
+
+static int fold_function(struct addition *a, uint32_t i)
+{
+    const Cp__Proto__Function *function = a->p->function[i];
+    uint32_t number;
+
+    if (a->ids.functions.numbers[i] != 0)
+        return 0;
+    if (begin(a, 4) < 0)
+        return -ENOMEM;
+    put(a, a->strings[function->name]);
+    put(a, a->strings[function->system_name]);
+    put(a, a->strings[function->filename]);
+    put(a, (uint64_t)function->start_line);
+    if (end(a, &a->m->functions, &number) < 0)
+        return -ENOMEM;
+    a->ids.functions.numbers[i] = number + 1;
+    return 0;
+}
+
+/* Its number, plus 1, of one that is there; ids were checked. */
+static uint32_t number_of(const struct cp__ids *ids, uint64_t id)
+{
+    uint32_t i = 0;
+
+    return cp__ids_find(ids, id, &i) ? ids->numbers[i] : 0;
+}
+
+/* What a location refers to. */
+static int fold_parts(struct addition *a, const Cp__Proto__Location *location)
+{
+    uint32_t i;
+    int result = 0;
+
+    if (cp__ids_find(&a->ids.mappings, location->mapping_id, &i))
+        result = fold_mapping(a, i);
+    for (size_t j = 0; j < location->n_line && result == 0; j++)
+        if (cp__ids_find(&a->ids.functions, location->line[j]->function_id, &i))
+            result = fold_function(a, i);
+    return result;
+}
+
+static int fold_location(struct addition *a, uint32_t i)
+{
+    const Cp__Proto__Location *location = a->p->location[i];
+    uint32_t mapping, number;
+
+    if (a->ids.locations.numbers[i] != 0)
+        return 0;
+    if (fold_parts(a, location) < 0 || begin(a, 3 + 3 * location->n_line) < 0)
+        return -ENOMEM;
+    put(a, number_of(&a->ids.mappings, location->mapping_id));
+    put(a, location->address);
+    if (cp__ids_find(&a->ids.mappings, location->mapping_id, &mapping))
+        a->words[1] -= a->p->mapping[mapping]->memory_start;
+    put(a, (uint64_t)location->is_folded);
+    for (size_t j = 0; j < location->n_line; j++) {
+        put(a, number_of(&a->ids.functions, location->line[j]->function_id) - 1);
+        put(a, (uint64_t)location->line[j]->line);
+        put(a, (uint64_t)location->line[j]->column);
+    }
+    if (end(a, &a->m->locations, &number) < 0)
+        return -ENOMEM;
+    a->ids.locations.numbers[i] = number + 1;
+    return 0;
+}
+
+/* ---- Samples --------------------------------------------------------------------------------- */
+
+static int compare_labels(const void *x, const void *y)
+{
+    const uint64_t *a = x, *b = y;
+
+    for (int i = 0; i < 4; i++)
+        if (a[i] != b[i])
+            return a[i] < b[i] ? -1 : 1;
+    return 0;
+}
+
+static void put_labels(struct addition *a, const Cp__Proto__Sample *sample)
+{
+    const size_t first = a->n_words;
+
+    for (size_t i = 0; i < sample->n_label; i++) {
+        put(a, a->strings[sample->label[i]->key]);
+        put(a, a->strings[sample->label[i]->str]);
+        put(a, (uint64_t)sample->label[i]->num);
+        put(a, a->strings[sample->label[i]->num_unit]);
+    }
+    qsort(a->words + first, sample->n_label, 4 * sizeof *a->words, compare_labels);
+}
+
+/* Finds or makes its place; the values come when nothing can fail any more. */
+static int fold_sample(struct addition *a, size_t i)
+{
+    struct cp_merge *m = a->m;
+    const Cp__Proto__Sample *sample = a->p->sample[i];
+    uint32_t location;
+    int result = 0;
+
+    for (size_t j = 0; j < sample->n_location_id && result == 0; j++)
+        if (cp__ids_find(&a->ids.locations, sample->location_id[j], &location))
+            result = fold_location(a, location);
+    if (result < 0 || begin(a, 1 + sample->n_location_id + 4 * sample->n_label) < 0 ||
+        CP__RESERVE(m->values, m->values_capacity, m->n_values + a->p->n_sample_type) < 0)
+        return -ENOMEM;
+    put(a, sample->n_location_id);
+    for (size_t j = 0; j < sample->n_location_id; j++)
+        put(a, number_of(&a->ids.locations, sample->location_id[j]) - 1);
+    put_labels(a, sample);
+    if (end(a, &m->samples, &a->samples[i]) < 0)
+        return -ENOMEM;
+    for (; m->n_values < m->samples.n * a->p->n_sample_type; m->n_values++)
+        m->values[m->n_values] = 0;
+    return 0;
+}
+
+static int fold_comments(struct addition *a)
+{
+    uint32_t number;
+    int result = 0;
+
+    for (size_t i = 0; i < a->p->n_comment && result == 0; i++) {
+        const uint64_t string = a->strings[a->p->comment[i]];
+
+        result = cp__tuples_add(&a->m->comments, &string, 1, &number);
+    }
+    return result;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int fold_strings(struct addition *a)
+{
+    const Cp__Proto__Profile *p = a->p;
+    int result = 0;
+
+    a->strings = calloc(p->n_string_table, sizeof *a->strings);
+    a->samples = calloc(p->n_sample + 1, sizeof *a->samples);
+    if (a->strings == NULL || a->samples == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < p->n_string_table && result == 0; i++)
+        result = cp__strings_add(&a->m->strings, p->string_table[i], &a->strings[i]);
+    return result;
+}
+
+/* All that can fail, and that is not seen as long as the samples are zeros. */
+static int fold(struct addition *a)
+{
+    int result = cp__id_tables_fill(&a->ids, a->p);
+
+    if (result == 0)
+        result = fold_strings(a);
+    if (result == 0 && a->m->mappings.n == 0 && a->p->n_mapping > 0)
+        result = fold_mapping(a, 0); /* the first is the program's */
+    for (size_t i = 0; i < a->p->n_sample && result == 0; i++)
+        result = fold_sample(a, i);
+    return result;
+}
+
+/* The first profile that says something is the one that is heard. */
+static void take_string(uint32_t *string, const struct addition *a, int64_t number)
+{
+    if (*string == 0)
+        *string = a->strings[number];
+}
+
+static void add_header(struct addition *a)
+{
+    struct cp_merge *m = a->m;
+    const Cp__Proto__Profile *p = a->p;
+
+    if (m->time_ns == 0 || p->time_nanos < m->time_ns)
+        m->time_ns = p->time_nanos;
+    m->duration_ns = add_values(m->duration_ns, p->duration_nanos);
+    m->period = p->period > m->period ? p->period : m->period;
+    take_string(&m->default_type, a, p->default_sample_type);
+    take_string(&m->drop_frames, a, p->drop_frames);
+    take_string(&m->keep_frames, a, p->keep_frames);
+    take_string(&m->doc_url, a, p->doc_url);
+    m->n_profiles++;
+}
+
+static void add_samples(struct addition *a)
+{
+    for (size_t i = 0; i < a->p->n_sample; i++) {
+        const Cp__Proto__Sample *sample = a->p->sample[i];
+        int64_t *values = a->m->values + a->samples[i] * sample->n_value;
+
+        for (size_t j = 0; j < sample->n_value; j++)
+            values[j] = add_values(values[j], sample->value[j]);
+    }
+}
+
+static int take_types(struct addition *a, char **types)
+{
+    struct cp_merge *m = a->m;
+    const Cp__Proto__Profile *p = a->p;
+    uint64_t *strings;
+
+    if (m->types != NULL)
+        return 0;
+    strings = calloc(p->n_sample_type + 1, 2 * sizeof *strings);
+    if (strings == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i <= p->n_sample_type; i++) {
+        const Cp__Proto__ValueType *type = i < p->n_sample_type ? p->sample_type[i] : p->period_type;
+
+        strings[2 * i] = type == NULL ? 0 : a->strings[type->type];
+        strings[2 * i + 1] = type == NULL ? 0 : a->strings[type->unit];
+    }
+    m->type_strings = strings;
+    m->n_types = p->n_sample_type;
+    m->types = *types;
+    *types = NULL;
+    return 0;
+}
+
+static int add(struct cp_merge *m, const Cp__Proto__Profile *p, struct cp_error *err)
+{
+    struct addition a = {.m = m, .p = p};
+    char *types = name_types(p);
+    int result = types == NULL ? -ENOMEM : check_types(m, types, err);
+
+    if (result == 0) {
+        result = fold(&a);
+        if (result == 0)
+            result = fold_comments(&a);
+        if (result == 0)
+            result = take_types(&a, &types);
+    }
+    if (result == 0) {
+        add_samples(&a);
+        add_header(&a);
+    }
+    if (result == -ENOMEM)
+        cp__error(err, result, "There is no memory to merge a profile of %zu samples.", p->n_sample);
+    free(types);
+    free(a.strings);
+    free(a.samples);
+    free(a.words);
+    cp__id_tables_free(&a.ids);
+    return result;
+}
+
+struct cp_merge *cp_merge_new(void)
+{
+    return calloc(1, sizeof(struct cp_merge));
+}
+
+static void clear(struct cp_merge *m)
+{
+    cp__strings_free(&m->strings);
+    cp__tuples_free(&m->mappings);
+    cp__tuples_free(&m->functions);
+    cp__tuples_free(&m->locations);
+    cp__tuples_free(&m->samples);
+    cp__tuples_free(&m->comments);
+    free(m->types);
+    free(m->type_strings);
+    free(m->mapping_data);
+    free(m->values);
+    *m = (struct cp_merge){0};
+}
+
+int cp_merge_add(struct cp_merge *m, const void *data, size_t size, struct cp_error *err)
+{
+    int result;
+    Cp__Proto__Profile *p = cp__merge_read(data, size, &result, err);
+
+    if (p == NULL)
+        return result;
+    result = add(m, p, err);
+    if (result < 0 && m->n_profiles == 0)
+        clear(m); /* what is first, and of which types, is for the next one to say */
+    cp__proto__profile__free_unpacked(p, NULL);
+    return result;
+}
+
+void cp_merge_free(struct cp_merge *m)
+{
+    if (m != NULL)
+        clear(m);
+    free(m);
+}

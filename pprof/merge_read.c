@@ -1,0 +1,243 @@
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "merge.h"
+#include "runtime/error.h"
+
+/* ---- Unpacking ------------------------------------------------------------------------------- */
+
+/* Inflates until there is no more input; the output is in bytes, *n of them. */
+static int inflate_members(z_stream *z, unsigned char **bytes, size_t *n)
+{
+    size_t capacity = 0;
+    int said = Z_OK;
+
+    while (said == Z_OK || z->avail_in > 0) {
+        if (said == Z_STREAM_END && inflateReset(z) != Z_OK) /* members may follow each other */
+            return -EBADMSG;
+        if (CP__RESERVE(*bytes, capacity, *n + 1) < 0)
+            return -ENOMEM;
+        z->next_out = *bytes + *n;
+        z->avail_out = capacity - *n < INT_MAX ? (uInt)(capacity - *n) : INT_MAX;
+        said = inflate(z, Z_NO_FLUSH);
+        *n = (size_t)(z->next_out - *bytes);
+        if (said != Z_OK && said != Z_STREAM_END)
+            return said == Z_MEM_ERROR ? -ENOMEM : -EBADMSG;
+    }
+    return 0;
+}
+
+static int decompress(const void *data, size_t size, unsigned char **bytes, size_t *n)
+{
+    z_stream z = {.next_in = (unsigned char *)(uintptr_t)data, .avail_in = (uInt)size};
+    int result;
+
+    if (size > INT_MAX)
+        return -EBADMSG;
+    if (inflateInit2(&z, 15 + 16) != Z_OK)
+        return -ENOMEM;
+    result = inflate_members(&z, bytes, n);
+    inflateEnd(&z);
+    return result;
+}
+
+static Cp__Proto__Profile *unpack(const void *data, size_t size, int *result)
+{
+    static const unsigned char gzip[] = {0x1f, 0x8b};
+    Cp__Proto__Profile *p = NULL;
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+
+    *result = 0;
+    if (size >= sizeof gzip && memcmp(data, gzip, sizeof gzip) == 0) {
+        *result = decompress(data, size, &bytes, &n);
+        data = bytes;
+        size = n;
+    }
+    if (*result == 0)
+        p = cp__proto__profile__unpack(NULL, size, data);
+    if (*result == 0 && p == NULL)
+        *result = -EBADMSG;
+    free(bytes);
+    return p;
+}
+
+/* ---- Ids ------------------------------------------------------------------------------------- */
+
+static uint32_t hash_id(uint64_t id)
+{
+    return cp__hash_end(cp__hash_add(0, id));
+}
+
+int cp__ids_reserve(struct cp__ids *ids, size_t n)
+{
+    ids->ids = calloc(n + 1, sizeof *ids->ids);
+    ids->numbers = calloc(n + 1, sizeof *ids->numbers);
+    return ids->ids == NULL || ids->numbers == NULL ? -ENOMEM : cp__table_reserve(&ids->table, n);
+}
+
+bool cp__ids_add(struct cp__ids *ids, uint64_t id)
+{
+    uint32_t other;
+
+    if (id == 0 || cp__ids_find(ids, id, &other))
+        return false;
+    cp__table_insert(&ids->table, hash_id(id), (uint32_t)ids->n);
+    ids->ids[ids->n++] = id;
+    return true;
+}
+
+bool cp__ids_find(const struct cp__ids *ids, uint64_t id, uint32_t *i)
+{
+    const uint32_t hash = hash_id(id);
+    size_t at = hash;
+
+    while (cp__table_next(&ids->table, hash, &at, i))
+        if (ids->ids[*i] == id)
+            return true;
+    return false;
+}
+
+void cp__ids_free(struct cp__ids *ids)
+{
+    free(ids->ids);
+    free(ids->numbers);
+    cp__table_free(&ids->table);
+}
+
+int cp__id_tables_fill(struct cp__id_tables *tables, const Cp__Proto__Profile *p)
+{
+    bool good = true;
+
+    if (cp__ids_reserve(&tables->mappings, p->n_mapping) < 0 ||
+        cp__ids_reserve(&tables->functions, p->n_function) < 0 ||
+        cp__ids_reserve(&tables->locations, p->n_location) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < p->n_mapping && good; i++)
+        good = cp__ids_add(&tables->mappings, p->mapping[i]->id);
+    for (size_t i = 0; i < p->n_function && good; i++)
+        good = cp__ids_add(&tables->functions, p->function[i]->id);
+    for (size_t i = 0; i < p->n_location && good; i++)
+        good = cp__ids_add(&tables->locations, p->location[i]->id);
+    return good ? 0 : -EBADMSG;
+}
+
+void cp__id_tables_free(struct cp__id_tables *tables)
+{
+    cp__ids_free(&tables->mappings);
+    cp__ids_free(&tables->functions);
+    cp__ids_free(&tables->locations);
+}
+
+/* ---- Checks ---------------------------------------------------------------------------------- */
+
+static bool is_string(const Cp__Proto__Profile *p, int64_t number)
+{
+    return number >= 0 && (uint64_t)number < p->n_string_table;
+}
+
+static bool check_type(const Cp__Proto__Profile *p, const Cp__Proto__ValueType *type)
+{
+    return is_string(p, type->type) && is_string(p, type->unit);
+}
+
+static bool check_header(const Cp__Proto__Profile *p)
+{
+    bool good = p->n_string_table > 0 && p->string_table[0][0] == '\0' && p->n_sample_type > 0 &&
+                is_string(p, p->default_sample_type) && is_string(p, p->drop_frames) &&
+                is_string(p, p->keep_frames) && is_string(p, p->doc_url);
+
+    for (size_t i = 0; i < p->n_sample_type && good; i++)
+        good = check_type(p, p->sample_type[i]);
+    for (size_t i = 0; i < p->n_comment && good; i++)
+        good = is_string(p, p->comment[i]);
+    return good && (p->period_type == NULL || check_type(p, p->period_type));
+}
+
+static bool check_mappings(const Cp__Proto__Profile *p)
+{
+    bool good = true;
+
+    for (size_t i = 0; i < p->n_mapping && good; i++)
+        good = is_string(p, p->mapping[i]->filename) && is_string(p, p->mapping[i]->build_id);
+    return good;
+}
+
+static bool check_functions(const Cp__Proto__Profile *p)
+{
+    bool good = true;
+
+    for (size_t i = 0; i < p->n_function && good; i++)
+        good = is_string(p, p->function[i]->name) && is_string(p, p->function[i]->system_name) &&
+               is_string(p, p->function[i]->filename);
+    return good;
+}
+
+static bool check_locations(const Cp__Proto__Profile *p, const struct cp__id_tables *tables)
+{
+    uint32_t number;
+    bool good = true;
+
+    for (size_t i = 0; i < p->n_location && good; i++) {
+        const Cp__Proto__Location *l = p->location[i];
+
+        good = l->mapping_id == 0 || cp__ids_find(&tables->mappings, l->mapping_id, &number);
+        for (size_t j = 0; j < l->n_line && good; j++)
+            good = cp__ids_find(&tables->functions, l->line[j]->function_id, &number);
+    }
+    return good;
+}
+
+static bool check_samples(const Cp__Proto__Profile *p, const struct cp__id_tables *tables)
+{
+    uint32_t number;
+    bool good = true;
+
+    for (size_t i = 0; i < p->n_sample && good; i++) {
+        const Cp__Proto__Sample *s = p->sample[i];
+
+        good = s->n_value == p->n_sample_type;
+        for (size_t j = 0; j < s->n_location_id && good; j++)
+            good = cp__ids_find(&tables->locations, s->location_id[j], &number);
+        for (size_t j = 0; j < s->n_label && good; j++)
+            good = is_string(p, s->label[j]->key) && is_string(p, s->label[j]->str) &&
+                   is_string(p, s->label[j]->num_unit);
+    }
+    return good;
+}
+
+static int check(const Cp__Proto__Profile *p)
+{
+    struct cp__id_tables tables = {0};
+    int result = cp__id_tables_fill(&tables, p);
+
+    if (result == 0 && !(check_header(p) && check_mappings(p) && check_functions(p) &&
+                         check_locations(p, &tables) && check_samples(p, &tables)))
+        result = -EBADMSG;
+    cp__id_tables_free(&tables);
+    return result;
+}
+
+Cp__Proto__Profile *cp__merge_read(const void *data, size_t size, int *result, struct cp_error *err)
+{
+    Cp__Proto__Profile *p = unpack(data, size, result);
+
+    if (p != NULL)
+        *result = check(p);
+    if (*result == 0)
+        return p;
+    if (p != NULL)
+        cp__proto__profile__free_unpacked(p, NULL);
+    if (*result == -EBADMSG)
+        cp__error(
+            err, *result,
+            "A profile to be merged cannot be read: its %zu bytes are no profile in pprof's format, or a "
+            "damaged one. It was left out.",
+            size);
+    else
+        cp__error(err, *result, "There is no memory to merge a profile of %zu bytes.", size);
+    return NULL;
+}

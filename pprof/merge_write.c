@@ -1,0 +1,281 @@
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "merge.h"
+#include "runtime/error.h"
+#include "session.h"
+#include "stream.h"
+#include "writer.h"
+
+/* Arrays that messages point to, as long as the longest one needs: lines of a location, labels of a sample.
+ * Both are fewer than the words of the tuple. */
+struct scratch {
+    Cp__Proto__Line *lines;
+    Cp__Proto__Line **line_pointers;
+    Cp__Proto__Label *labels;
+    Cp__Proto__Label **label_pointers;
+};
+
+static size_t longest(const struct cp__tuples *tuples)
+{
+    size_t most = 1, n;
+
+    for (size_t i = 0; i < tuples->n; i++) {
+        cp__tuples_get(tuples, i, &n);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static int scratch_new(struct scratch *s, const struct cp_merge *m)
+{
+    const size_t n_lines = longest(&m->locations), n_labels = longest(&m->samples);
+
+    s->lines = calloc(n_lines, sizeof *s->lines);
+    s->line_pointers = calloc(n_lines, sizeof *s->line_pointers);
+    s->labels = calloc(n_labels, sizeof *s->labels);
+    s->label_pointers = calloc(n_labels, sizeof *s->label_pointers);
+    if (s->lines == NULL || s->line_pointers == NULL || s->labels == NULL || s->label_pointers == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n_lines; i++)
+        s->line_pointers[i] = &s->lines[i];
+    for (size_t i = 0; i < n_labels; i++)
+        s->label_pointers[i] = &s->labels[i];
+    return 0;
+}
+
+static void scratch_free(struct scratch *s)
+{
+    free(s->lines);
+    free(s->line_pointers);
+    free(s->labels);
+    free(s->label_pointers);
+}
+
+/* ---- Pieces ---------------------------------------------------------------------------------- */
+
+static void put_type(struct cp__stream *s, const uint64_t *strings, bool is_period)
+{
+    Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+    Cp__Proto__ValueType type = CP__PROTO__VALUE_TYPE__INIT;
+
+    type.type = (int64_t)strings[0];
+    type.unit = (int64_t)strings[1];
+    if (is_period)
+        piece.period_type = &type;
+    piece.n_sample_type = !is_period;
+    piece.sample_type = &(Cp__Proto__ValueType *){&type};
+    cp__stream_put(s, &piece);
+}
+
+static void put_header(struct cp__stream *s, const struct cp_merge *m)
+{
+    Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+
+    for (size_t i = 0; i <= m->n_types; i++)
+        put_type(s, m->type_strings + 2 * i, i == m->n_types);
+    piece.time_nanos = m->time_ns;
+    piece.duration_nanos = m->duration_ns;
+    piece.period = m->period;
+    piece.default_sample_type = m->default_type;
+    piece.drop_frames = m->drop_frames;
+    piece.keep_frames = m->keep_frames;
+    piece.doc_url = m->doc_url;
+    cp__stream_put(s, &piece);
+    for (size_t i = 0; i < m->comments.n; i++) {
+        Cp__Proto__Profile more = CP__PROTO__PROFILE__INIT;
+        int64_t comment = (int64_t)m->comments.words[m->comments.offsets[i]];
+
+        more.n_comment = 1;
+        more.comment = &comment;
+        cp__stream_put(s, &more);
+    }
+}
+
+static bool is_zero(const int64_t *values, size_t n)
+{
+    while (n > 0 && values[n - 1] == 0)
+        n--;
+    return n == 0;
+}
+
+static void put_sample(struct cp__stream *s, const struct cp_merge *m, size_t i,
+                       const struct scratch *scratch, uint64_t *ids)
+{
+    Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+    Cp__Proto__Sample sample = CP__PROTO__SAMPLE__INIT;
+    size_t n;
+    const uint64_t *words = cp__tuples_get(&m->samples, i, &n);
+    const uint64_t *labels = words + 1 + words[0];
+
+    for (size_t j = 0; j < words[0]; j++)
+        ids[j] = words[1 + j] + 1;
+    sample.n_location_id = words[0];
+    sample.location_id = ids;
+    sample.n_value = m->n_types;
+    sample.value = m->values + i * m->n_types;
+    sample.n_label = (size_t)(words + n - labels) / 4;
+    sample.label = scratch->label_pointers;
+    for (size_t j = 0; j < sample.n_label; j++) {
+        Cp__Proto__Label *label = &scratch->labels[j];
+
+        cp__proto__label__init(label);
+        label->key = (int64_t)labels[4 * j];
+        label->str = (int64_t)labels[4 * j + 1];
+        label->num = (int64_t)labels[4 * j + 2];
+        label->num_unit = (int64_t)labels[4 * j + 3];
+    }
+    piece.n_sample = 1;
+    piece.sample = &(Cp__Proto__Sample *){&sample};
+    cp__stream_put(s, &piece);
+}
+
+static int put_samples(struct cp__stream *s, const struct cp_merge *m, const struct scratch *scratch)
+{
+    uint64_t *ids = calloc(longest(&m->samples), sizeof *ids);
+
+    if (ids == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < m->samples.n && s->error == 0; i++)
+        if (!is_zero(m->values + i * m->n_types, m->n_types))
+            put_sample(s, m, i, scratch, ids);
+    free(ids);
+    return 0;
+}
+
+static void put_mappings(struct cp__stream *s, const struct cp_merge *m)
+{
+    for (size_t i = 0; i < m->mappings.n && s->error == 0; i++) {
+        const struct cp__merged_mapping *data = &m->mapping_data[i];
+        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+        Cp__Proto__Mapping mapping = CP__PROTO__MAPPING__INIT;
+
+        mapping.id = i + 1;
+        mapping.memory_start = data->start;
+        mapping.memory_limit = data->limit;
+        mapping.file_offset = data->offset;
+        mapping.filename = data->file;
+        mapping.build_id = data->build_id;
+        mapping.has_functions = data->has_functions;
+        mapping.has_filenames = data->has_files;
+        mapping.has_line_numbers = data->has_lines;
+        mapping.has_inline_frames = data->has_inlining;
+        piece.n_mapping = 1;
+        piece.mapping = &(Cp__Proto__Mapping *){&mapping};
+        cp__stream_put(s, &piece);
+    }
+}
+
+static void put_locations(struct cp__stream *s, const struct cp_merge *m, const struct scratch *scratch)
+{
+    for (size_t i = 0; i < m->locations.n && s->error == 0; i++) {
+        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+        Cp__Proto__Location location = CP__PROTO__LOCATION__INIT;
+        size_t n;
+        const uint64_t *words = cp__tuples_get(&m->locations, i, &n);
+
+        location.id = i + 1;
+        location.mapping_id = words[0];
+        location.address = words[1] + (words[0] == 0 ? 0 : m->mapping_data[words[0] - 1].start);
+        location.is_folded = words[2] != 0;
+        location.n_line = (n - 3) / 3;
+        location.line = scratch->line_pointers;
+        for (size_t j = 0; j < location.n_line; j++) {
+            Cp__Proto__Line *line = &scratch->lines[j];
+
+            cp__proto__line__init(line);
+            line->function_id = words[3 + 3 * j] + 1;
+            line->line = (int64_t)words[4 + 3 * j];
+            line->column = (int64_t)words[5 + 3 * j];
+        }
+        piece.n_location = 1;
+        piece.location = &(Cp__Proto__Location *){&location};
+        cp__stream_put(s, &piece);
+    }
+}
+
+static void put_functions(struct cp__stream *s, const struct cp_merge *m)
+{
+    for (size_t i = 0; i < m->functions.n && s->error == 0; i++) {
+        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+        Cp__Proto__Function function = CP__PROTO__FUNCTION__INIT;
+        size_t n;
+        const uint64_t *words = cp__tuples_get(&m->functions, i, &n);
+
+        function.id = i + 1;
+        function.name = (int64_t)words[0];
+        function.system_name = (int64_t)words[1];
+        function.filename = (int64_t)words[2];
+        function.start_line = (int64_t)words[3];
+        piece.n_function = 1;
+        piece.function = &(Cp__Proto__Function *){&function};
+        cp__stream_put(s, &piece);
+    }
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int encode(const void *what, struct cp_writer *w, struct cp_error *err)
+{
+    const struct cp_merge *m = what;
+    struct cp__stream *s = cp__stream_new(w);
+    struct scratch scratch = {0};
+    int result = -ENOMEM;
+
+    (void)err; /* cp__write_attempt() has the words */
+    if (s != NULL && scratch_new(&scratch, m) == 0) {
+        put_header(s, m);
+        result = put_samples(s, m, &scratch);
+        put_mappings(s, m);
+        put_locations(s, m, &scratch);
+        put_functions(s, m);
+        for (size_t i = 0; i < m->strings.n; i++)
+            cp__stream_put_string(s, cp__strings_get(&m->strings, (uint32_t)i));
+        result = result < 0 ? result : cp__stream_end(s);
+    }
+    scratch_free(&scratch);
+    cp__stream_free(s);
+    return result;
+}
+
+struct job {
+    const struct cp_merge *m;
+    struct cp_writer writer;
+    struct cp_error *err;
+    int result;
+};
+
+static void *run(void *arg)
+{
+    struct job *job = arg;
+
+    job->result = cp__write_attempt(&job->writer, encode, job->m, job->err);
+    return NULL;
+}
+
+int cp_merge_write(const struct cp_merge *m, struct cp_writer w, struct cp_error *err)
+{
+    struct job job = {.m = m, .writer = w, .err = err};
+    pthread_t thread;
+    int result = 0;
+
+    if (m->n_profiles == 0)
+        return cp__error(err, -EINVAL, "There is nothing to write: no profile was added to the merge.");
+    if (w.ops->open != NULL)
+        result = w.ops->open(&job.writer, err);
+    if (result < 0)
+        return result;
+    result = cp__thread_start(&thread, run, &job);
+    if (result == 0) {
+        pthread_join(thread, NULL);
+        result = job.result;
+    } else {
+        cp__error(err, result, "No thread could be started to write the merged profile: %s.",
+                  strerror(-result));
+    }
+    if (w.ops->close != NULL)
+        job.writer.ops->close(&job.writer);
+    return result;
+}
