@@ -87,6 +87,16 @@ static int end(struct addition *a, struct cp__tuples *tuples, uint32_t *number)
     return cp__tuples_add(tuples, a->words, a->n_words, number);
 }
 
+/* Some frames have names when those of one profile have. go tool pprof believes the first profile alone, and
+ * then looks up anew what has a name, and finds less. */
+static void add_flags(struct cp__merged_mapping *to, const struct cp__merged_mapping *from)
+{
+    to->has_functions |= from->has_functions;
+    to->has_files |= from->has_files;
+    to->has_lines |= from->has_lines;
+    to->has_inlining |= from->has_inlining;
+}
+
 static int fold_mapping(struct addition *a, uint32_t i)
 {
     enum { PAGE = 4096 }; /* sizes are equal that round up to the same: as go tool pprof does it */
@@ -119,6 +129,8 @@ static int fold_mapping(struct addition *a, uint32_t i)
         return -ENOMEM;
     if (number == n)
         m->mapping_data[n] = data;
+    else
+        add_flags(&m->mapping_data[number], &data);
     a->ids.mappings.numbers[i] = number + 1;
     return 0;
 }

@@ -7,7 +7,7 @@
 #include "profile.pb-c.h"
 #include "table.h"
 
-/* A mapping as the first profile that had it tells of it. */
+/* A mapping as the first profile that had it tells of it; what its frames have, if any of them. */
 struct cp__merged_mapping {
     uint64_t start, limit, offset;
     uint32_t file, build_id;

@@ -160,6 +160,29 @@ CP_TEST_TIMEOUT(profiles_of_other_processes_keep_their_addresses_right, 60)
     check_merge((const char *const[]){"0", "1"}, 2);
 }
 
+/* Of a process that hardly ran there may be nothing with a name. */
+CP_TEST(a_profile_without_names_takes_none_from_others)
+{
+    extern char etext[]; /* behind the last function, in the same mapping */
+    const uintptr_t nameless[] = {(uintptr_t)etext + 16};
+    struct cp__profile *profile = new_profile();
+    char *raw, *line;
+
+    add(profile, nameless, 1, 1, 0, NULL);
+    raw = pprof("-symbolize=none -raw", write_profile(profile, &cpu_meta, "nameless"));
+    CHECK_CONTAINS(strstr(raw, "Mappings"), "merge_test ");
+    CHECK(strstr(raw, "[FN]") == NULL);
+    free(raw);
+    cp__profile_free(profile);
+    write_two();
+    merge_files((const char *const[]){"nameless", "a"}, 2);
+    raw = pprof("-symbolize=none -raw", path_of("merged", ".pb.gz"));
+    line = find_line(strstr(raw, "Mappings"), "merge_test ", 0);
+    CHECK_CONTAINS(line, "[FN][FL][LN]");
+    free(line);
+    free(raw);
+}
+
 /* ---- What is refused ------------------------------------------------------------------------- */
 
 CP_TEST(profiles_of_different_events_are_not_merged)
