@@ -288,7 +288,8 @@ $(B)/lib/libcounterpoint-$(1).so: $(call side_objects,$(1)) $(B)/objects $(lib_s
 endef
 $(foreach s,$(sides),$(eval $(call side,$(s))))
 
-link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS_$(@F)) $(libs)
+link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o,$^) \
+        $(filter-out $(lib_a),$(filter %.a,$^)) $(lib_a) $(LIBS_$(@F)) $(libs)
 
 $(program): $(program_objects) $(lib_a)
 	$(call say,LD,$@)
@@ -301,6 +302,7 @@ $(B)/examples/%: $(B)/obj/examples/%.o $(lib_a)
 	$(link)
 
 $(B)/examples/goroutine $(B)/examples/serial: $(B)/obj/examples/common.o
+$(B)/tests/testing_flags_test: $(testing_a)
 $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_work.o $(http_a)
 
 $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(lib_a)

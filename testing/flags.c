@@ -1,15 +1,120 @@
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profile.h"
 #include "testing.h"
-void cp_testing_start(int *argc, char **argv)
+
+void cp__bad_usage(const char *program, const char *format, ...)
 {
-    (void)argc, (void)argv;
+    va_list arguments;
+
+    fprintf(stderr, "%s: ", program);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr,
+            "\nusage: %s [-cpuprofile FILE [-cpuprofileevent EVENT[,EVENT...]] [-cpuprofileperiod N]] ...\n",
+            program);
+    exit(2);
 }
-int cp_testing_stop(void)
+
+uint64_t cp__parse_count(const char *text)
 {
-    return 0;
+    char *end;
+    unsigned long long n;
+
+    if (*text < '0' || *text > '9')
+        return 0;
+    errno = 0;
+    n = strtoull(text, &end, 10);
+    return errno != 0 || *end != '\0' ? 0 : n;
 }
-void cp_testing_child_start(void)
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+typedef void take_fn(struct cp__profile_flags *flags, const char *program, const char *value);
+
+static void take_file(struct cp__profile_flags *flags, const char *program, const char *value)
 {
+    if (*value == '\0')
+        cp__bad_usage(program, "-cpuprofile must name the file that the profile is to go to.");
+    flags->file = value;
 }
-void cp_testing_child_stop(void)
+
+static void take_events(struct cp__profile_flags *flags, const char *program, const char *value)
 {
+    struct cp_event_spec spec;
+    struct cp_error err = {0};
+    char *copy = strdup(value), *rest = copy, *event;
+
+    flags->events = value;
+    while ((event = cp_event_next(&rest)) != NULL)
+        if (cp_event_parse(event, &spec, &err) < 0)
+            cp__bad_usage(program, "%s", err.message);
+    free(copy);
+}
+
+static void take_period(struct cp__profile_flags *flags, const char *program, const char *value)
+{
+    flags->period = cp__parse_count(value);
+    if (flags->period == 0)
+        cp__bad_usage(program, "-cpuprofileperiod must be a number of at least 1, and \"%s\" is none.",
+                      value);
+}
+
+/* ---- The command line ------------------------------------------------------------------------ */
+
+static const struct flag {
+    const char *name;
+    take_fn *take;
+} flags_known[] = {
+    {"cpuprofile", take_file},
+    {"cpuprofileevent", take_events},
+    {"cpuprofileperiod", take_period},
+};
+
+/* The flag that an argument is, of ours; *value is what stands behind its "=", or NULL. */
+static const struct flag *find_flag(char *argument, char **value)
+{
+    char *name = argument + strspn(argument, "-");
+
+    if (name == argument || name > argument + 2)
+        return NULL;
+    if (strncmp(name, "test.", 5) == 0)
+        name += 5;
+    for (size_t i = 0; i < sizeof flags_known / sizeof flags_known[0]; i++) {
+        const size_t n = strlen(flags_known[i].name);
+
+        if (strncmp(name, flags_known[i].name, n) != 0 || (name[n] != '\0' && name[n] != '='))
+            continue;
+        *value = name[n] == '=' ? name + n + 1 : NULL;
+        return &flags_known[i];
+    }
+    return NULL;
+}
+
+void cp__profile_flags_take(int *argc, char **argv, struct cp__profile_flags *flags)
+{
+    int kept = 1, i;
+
+    *flags = (struct cp__profile_flags){0};
+    for (i = 1; i < *argc && strcmp(argv[i], "--") != 0; i++) {
+        char *value;
+        const struct flag *flag = find_flag(argv[i], &value);
+
+        if (flag == NULL) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        if (value == NULL && (i + 1 == *argc || strcmp(argv[i + 1], "--") == 0))
+            cp__bad_usage(argv[0], "-%s needs a value.", flag->name);
+        flag->take(flags, argv[0], value != NULL ? value : argv[++i]);
+    }
+    while (i < *argc)
+        argv[kept++] = argv[i++];
+    if (*argc > 0)
+        argv[ *argc = kept] = NULL;
 }

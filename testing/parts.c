@@ -1,0 +1,460 @@
+/*
+ * Files in the directory: N.PID.NS.tmp while process PID samples event N, N.PID.NS.pb.gz when all of it is
+ * there; NS tells parts apart that processes of the same number wrote, one after the other.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "profile.h"
+
+#define FINISHED ".pb.gz"
+#define UNFINISHED ".tmp"
+
+/* One event more than a session takes is for the library to refuse. */
+enum { MAX_EVENTS = CP_EV_MAX + 1 };
+
+struct cp__parts {
+    pid_t pid; /* of the process that opened it; 0 in one that was started anew */
+    char *directory;
+    char *event_list;
+    uint64_t period;
+    size_t n;
+    char *events[MAX_EVENTS]; /* in event_text */
+    char *event_text;
+    char *files[MAX_EVENTS]; /* where the profiles go; NULL in a process that only takes part */
+    struct cp_merge *merges[MAX_EVENTS];
+};
+
+struct cp__part {
+    struct cp__parts *parts;
+    struct cp_session *session;
+    pid_t pid;
+    struct cp_memory memory[MAX_EVENTS]; /* in the process that opened the parts */
+    char *paths[MAX_EVENTS];             /* in others */
+};
+
+static int fail(struct cp_error *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int fail(struct cp_error *err, int code, const char *format, ...)
+{
+    va_list arguments;
+
+    *err = (struct cp_error){.code = code};
+    va_start(arguments, format);
+    vsnprintf(err->message, sizeof err->message, format, arguments);
+    va_end(arguments);
+    return code;
+}
+
+static int fail_memory(struct cp_error *err)
+{
+    return fail(err, -ENOMEM, "There is no memory for a test's profile.");
+}
+
+/* A path that stays what it is when the program changes its directory; NULL: no memory. */
+static char *absolute(const char *path)
+{
+    char *here = path[0] == '/' ? strdup("") : getcwd(NULL, 0), *whole;
+
+    if (here == NULL || asprintf(&whole, "%s%s%s", here, path[0] == '/' ? "" : "/", path) < 0)
+        whole = NULL;
+    free(here);
+    return whole;
+}
+
+static bool ends_in(const char *text, const char *suffix)
+{
+    const size_t n = strlen(text), n_suffix = strlen(suffix);
+
+    return n >= n_suffix && strcmp(text + n - n_suffix, suffix) == 0;
+}
+
+/* ---- Making it ------------------------------------------------------------------------------- */
+
+static struct cp__parts *new_parts(const char *events, uint64_t period)
+{
+    struct cp__parts *parts = calloc(1, sizeof *parts);
+    char *rest, *event;
+
+    if (parts == NULL)
+        return NULL;
+    parts->period = period;
+    parts->event_list = strdup(events);
+    rest = parts->event_text = strdup(events);
+    if (parts->event_list == NULL || parts->event_text == NULL) {
+        cp__parts_free(parts);
+        return NULL;
+    }
+    while (parts->n < MAX_EVENTS && (event = cp_event_next(&rest)) != NULL)
+        parts->events[parts->n++] = event;
+    return parts;
+}
+
+/* With several events x.pb.gz becomes x.EVENT.pb.gz. The event's slashes are no directories. */
+static char *file_of(const struct cp__parts *parts, const char *file, size_t i)
+{
+    const size_t stem = strlen(file) - (ends_in(file, FINISHED) ? strlen(FINISHED) : 0);
+    char *given, *path;
+
+    if (parts->n == 1)
+        return absolute(file);
+    if (asprintf(&given, "%.*s.%s%s", (int)stem, file, parts->events[i], file + stem) < 0)
+        return NULL;
+    for (char *slash = given + stem; (slash = strchr(slash, '/')) != NULL;)
+        *slash = '_';
+    path = absolute(given);
+    free(given);
+    return path;
+}
+
+/* Whether the file can be written in the end; it is not touched before. */
+static int check_file(const char *path, struct cp_error *err)
+{
+    struct stat status;
+    char *copy = strdup(path);
+    int error = 0;
+
+    if (copy == NULL)
+        return fail_memory(err);
+    if (stat(path, &status) < 0)
+        error = errno == ENOENT && access(dirname(copy), W_OK | X_OK) == 0 ? 0 : errno;
+    else if (S_ISDIR(status.st_mode))
+        error = EISDIR;
+    else if (access(path, W_OK) < 0)
+        error = errno;
+    free(copy);
+    if (error == 0)
+        return 0;
+    return fail(err, -error, "The profile's file \"%.200s\" cannot be written: %s.", path, strerror(error));
+}
+
+static int make_directory(struct cp__parts *parts, struct cp_error *err)
+{
+    const char *where = getenv("TMPDIR");
+    char *name;
+
+    where = where == NULL || where[0] == '\0' ? "/tmp" : where;
+    if (asprintf(&name, "%s/counterpoint-XXXXXX", where) < 0)
+        return fail_memory(err);
+    parts->directory = absolute(name);
+    free(name);
+    if (parts->directory == NULL)
+        return fail_memory(err);
+    if (mkdtemp(parts->directory) != NULL)
+        return 0;
+    fail(
+        err, -errno,
+        "There can be no directory for the profile's parts in \"%.200s\": %s. TMPDIR may name another place.",
+        where, strerror(errno));
+    free(parts->directory);
+    parts->directory = NULL;
+    return err->code;
+}
+
+static int open_files(struct cp__parts *parts, const char *file, struct cp_error *err)
+{
+    int result = 0;
+
+    for (size_t i = 0; i < parts->n && result == 0; i++) {
+        parts->files[i] = file_of(parts, file, i);
+        parts->merges[i] = cp_merge_new();
+        if (parts->files[i] == NULL || parts->merges[i] == NULL)
+            return fail_memory(err);
+        result = check_file(parts->files[i], err);
+    }
+    return result;
+}
+
+int cp__parts_open(struct cp__parts **out, const struct cp__profile_flags *flags, struct cp_error *err)
+{
+    struct cp__parts *parts = new_parts(flags->events == NULL ? "timer" : flags->events, flags->period);
+    int result;
+
+    if (parts == NULL)
+        return fail_memory(err);
+    parts->pid = getpid();
+    result = open_files(parts, flags->file, err);
+    if (result == 0)
+        result = make_directory(parts, err);
+    if (result < 0)
+        cp__parts_free(parts);
+    else
+        *out = parts;
+    return result;
+}
+
+char *cp__parts_name(const struct cp__parts *parts)
+{
+    char *name;
+
+    /* the names of events have no blanks */
+    return asprintf(&name, "%" PRIu64 " %s %s", parts->period, parts->event_list, parts->directory) < 0
+               ? NULL
+               : name;
+}
+
+struct cp__parts *cp__parts_named(const char *name)
+{
+    struct cp__parts *parts = NULL;
+    uint64_t period;
+    char *events, *directory;
+    int n = sscanf(name, "%" SCNu64 " %ms %m[^\n]", &period, &events, &directory);
+
+    if (n == 3)
+        parts = new_parts(events, period);
+    if (n > 1)
+        free(events);
+    if (parts != NULL)
+        parts->directory = directory;
+    else if (n > 2)
+        free(directory);
+    return parts;
+}
+
+void cp__parts_free(struct cp__parts *parts)
+{
+    if (parts == NULL)
+        return;
+    for (size_t i = 0; i < parts->n; i++) {
+        free(parts->files[i]);
+        cp_merge_free(parts->merges[i]);
+    }
+    free(parts->directory);
+    free(parts->event_list);
+    free(parts->event_text);
+    free(parts);
+}
+
+/* ---- Taking part ----------------------------------------------------------------------------- */
+
+static struct cp_writer writer_of(struct cp__part *part, size_t i)
+{
+    struct timespec now;
+
+    if (part->parts->pid == part->pid)
+        return cp_writer_memory(&part->memory[i]);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (asprintf(&part->paths[i], "%s/%zu.%d.%" PRIu64 UNFINISHED, part->parts->directory, i, (int)part->pid,
+                 (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) < 0)
+        part->paths[i] = NULL;
+    return cp_writer_path(part->paths[i] == NULL ? "" : part->paths[i]);
+}
+
+static struct cp_profiling_option option_of(struct cp__part *part, size_t i)
+{
+    const char *event = part->parts->events[i];
+    struct cp_event_spec spec;
+    const bool is_timer = cp_event_parse(event, &spec, NULL) == 0 && spec.kind == CP_EVENT_TIMER;
+
+    return cp_event(writer_of(part, i), event, is_timer ? 0 : part->parts->period);
+}
+
+int cp__part_start(struct cp__part **out, struct cp__parts *parts, struct cp_error *err)
+{
+    struct cp_profiling_option options[MAX_EVENTS];
+    struct cp__part *part;
+    struct cp_m *m;
+    int result = cp_m_attach(&m, err);
+
+    if (result < 0)
+        return result;
+    part = calloc(1, sizeof *part);
+    if (part == NULL)
+        return fail_memory(err);
+    part->parts = parts;
+    part->pid = getpid();
+    for (size_t i = 0; i < parts->n; i++)
+        options[i] = option_of(part, i);
+    result = cp_session_start(&part->session, options, parts->n, err);
+    if (result < 0)
+        cp__part_drop(part);
+    else
+        *out = part;
+    return result;
+}
+
+void cp__part_warn(const struct cp__part *part)
+{
+    for (size_t i = 0; i < part->parts->n; i++) {
+        const char *warning = cp_session_warning(part->session, i);
+
+        if (warning != NULL)
+            fprintf(stderr, "%s\n", warning);
+    }
+}
+
+static int finish_file(const struct cp__part *part, size_t i, struct cp_error *err)
+{
+    char *finished;
+    int result = 0;
+
+    if (asprintf(&finished, "%.*s" FINISHED, (int)(strlen(part->paths[i]) - strlen(UNFINISHED)),
+                 part->paths[i]) < 0)
+        return fail_memory(err);
+    if (rename(part->paths[i], finished) < 0)
+        result = fail(err, -errno, "A part of the profile cannot be renamed to \"%.200s\": %s.", finished,
+                      strerror(errno));
+    free(finished);
+    return result;
+}
+
+int cp__part_stop(struct cp__part *part, struct cp_error *err)
+{
+    struct cp__parts *parts = part->parts;
+    int result = cp_session_stop(part->session, err);
+
+    for (size_t i = 0; i < parts->n && result == 0; i++) {
+        if (part->paths[i] != NULL)
+            result = finish_file(part, i, err);
+        else
+            result = cp_merge_add(parts->merges[i], part->memory[i].data, part->memory[i].size, err);
+    }
+    cp__part_drop(part);
+    return result;
+}
+
+bool cp__part_is_mine(const struct cp__part *part)
+{
+    return part != NULL && part->pid == getpid();
+}
+
+void cp__part_drop(struct cp__part *part)
+{
+    if (part == NULL)
+        return;
+    cp_session_close(part->session);
+    for (size_t i = 0; i < MAX_EVENTS; i++) {
+        free(part->memory[i].data);
+        free(part->paths[i]);
+    }
+    free(part);
+}
+
+/* ---- Making it one --------------------------------------------------------------------------- */
+
+/* Calls fn with the path of each file in the directory; false where one could not be called, or said so. */
+static bool each_file(const struct cp__parts *parts, bool (*fn)(void *, const char *path, const char *name),
+                      void *context)
+{
+    DIR *directory = opendir(parts->directory);
+    const struct dirent *entry;
+    bool good = directory != NULL;
+    char *path;
+
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        if (entry->d_name[0] == '.')
+            continue;
+        if (asprintf(&path, "%s/%s", parts->directory, entry->d_name) < 0)
+            path = NULL;
+        good = path != NULL && fn(context, path, entry->d_name) && good;
+        free(path);
+    }
+    if (directory != NULL)
+        closedir(directory);
+    return good;
+}
+
+static bool remove_file(void *context, const char *path, const char *name)
+{
+    (void)context, (void)name;
+    return unlink(path) == 0;
+}
+
+void cp__parts_remove(const struct cp__parts *parts)
+{
+    each_file(parts, remove_file, NULL);
+    rmdir(parts->directory);
+}
+
+static bool read_file(const char *path, struct cp_memory *file)
+{
+    FILE *in = fopen(path, "re");
+    struct stat status;
+    bool good = false;
+
+    if (in == NULL)
+        return false;
+    if (fstat(fileno(in), &status) == 0) {
+        file->data = malloc((size_t)status.st_size + 1);
+        if (file->data != NULL)
+            file->size = fread(file->data, 1, (size_t)status.st_size + 1, in);
+        good = file->size == (size_t)status.st_size;
+    }
+    fclose(in);
+    return good;
+}
+
+struct addition {
+    struct cp__parts *parts;
+    unsigned unfinished;
+};
+
+static bool add_file(void *context, const char *path, const char *name)
+{
+    struct addition *a = context;
+    struct cp_memory file = {0};
+    struct cp_error err;
+    const size_t i = strtoul(name, NULL, 10);
+    bool good;
+
+    a->unfinished += i == 0 && ends_in(name, UNFINISHED);
+    if (i >= a->parts->n || !ends_in(name, FINISHED))
+        return true;
+    errno = 0;
+    good = read_file(path, &file);
+    if (!good)
+        fprintf(stderr, "The profile's part %s cannot be read: %s.\n", path,
+                strerror(errno != 0 ? errno : EIO));
+    else if (cp_merge_add(a->parts->merges[i], file.data, file.size, &err) < 0) {
+        fprintf(stderr, "%s: %s\n", path, err.message);
+        good = false;
+    }
+    free(file.data);
+    return good;
+}
+
+/* To its file, or else to the directory. */
+static bool write_file(const struct cp__parts *parts, size_t i)
+{
+    struct cp_error err;
+    char *path;
+
+    if (cp_merge_write(parts->merges[i], cp_writer_path(parts->files[i]), &err) == 0)
+        return true;
+    fprintf(stderr, "%s: %s\n", parts->files[i], err.message);
+    if (asprintf(&path, "%s/merged.%zu" FINISHED, parts->directory, i) < 0)
+        return false;
+    if (cp_merge_write(parts->merges[i], cp_writer_path(path), &err) < 0)
+        fprintf(stderr, "%s: %s\n", path, err.message);
+    free(path);
+    return false;
+}
+
+int cp__parts_merge(struct cp__parts *parts)
+{
+    struct addition a = {.parts = parts};
+    bool good = each_file(parts, add_file, &a);
+
+    for (size_t i = 0; i < parts->n; i++)
+        good = write_file(parts, i) && good;
+    if (a.unfinished > 0)
+        fprintf(stderr,
+                "Not in the profile: what %u process%s sampled, which did not end as %s should have.\n",
+                a.unfinished, a.unfinished == 1 ? "" : "es", a.unfinished == 1 ? "it" : "they");
+    if (good)
+        cp__parts_remove(parts);
+    else
+        fprintf(stderr, "What there is of the profile is kept in %s.\n", parts->directory);
+    cp__parts_free(parts);
+    return good ? 0 : 1;
+}

@@ -1,0 +1,126 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "profile.h"
+#include "testing.h"
+
+/* Which parts a child's samples belong to; see cp__parts_name(). */
+#define VARIABLE "CP_TESTING_PARTS"
+
+/* Of the process that called cp_testing_start(), and of its children where they were forked. */
+static struct cp__parts *parts;
+static struct cp__part *own;
+/* Of a process between cp_testing_child_start() and _stop(). */
+static struct cp__parts *child_parts;
+static struct cp__part *child;
+
+static void say(const struct cp_error *err)
+{
+    fprintf(stderr, "%s\n", err->message);
+}
+
+/* A program that calls exit(), in a test for instance, loses nothing by it. */
+static void stop_at_exit(void)
+{
+    cp_testing_child_stop();
+    cp_testing_stop();
+}
+
+static void stop_at_exit_too(void)
+{
+    static bool is_registered;
+
+    if (!is_registered)
+        atexit(stop_at_exit);
+    is_registered = true;
+}
+
+void cp__profile_start(const struct cp__profile_flags *flags)
+{
+    struct cp_error err;
+    char *name;
+
+    unsetenv(VARIABLE); /* of a runner that runs this one as a test */
+    if (flags->file == NULL)
+        return;
+    if (cp__parts_open(&parts, flags, &err) < 0) {
+        say(&err);
+        exit(2);
+    }
+    if (cp__part_start(&own, parts, &err) < 0) {
+        say(&err);
+        cp__parts_remove(parts);
+        exit(2);
+    }
+    cp__part_warn(own);
+    name = cp__parts_name(parts);
+    if (name != NULL)
+        setenv(VARIABLE, name, 1);
+    free(name);
+    stop_at_exit_too();
+}
+
+void cp_testing_start(int *argc, char **argv)
+{
+    struct cp__profile_flags flags;
+
+    cp__profile_flags_take(argc, argv, &flags);
+    if (flags.file == NULL && (flags.events != NULL || flags.period != 0))
+        cp__bad_usage(argv[0], "-cpuprofile must say where the profile is to go.");
+    cp__profile_start(&flags);
+}
+
+int cp_testing_stop(void)
+{
+    struct cp_error err;
+    int failed = 0;
+
+    if (!cp__part_is_mine(own))
+        return 0;
+    unsetenv(VARIABLE);
+    if (cp__part_stop(own, &err) < 0) {
+        say(&err);
+        failed = 1;
+    }
+    failed |= cp__parts_merge(parts);
+    own = NULL;
+    parts = NULL;
+    return failed;
+}
+
+/* What was inherited over a fork is the parent's. */
+static void forget(void)
+{
+    cp__part_drop(own);
+    cp__part_drop(child);
+    cp__parts_free(parts);
+    cp__parts_free(child_parts);
+    own = child = NULL;
+    parts = child_parts = NULL;
+}
+
+void cp_testing_child_start(void)
+{
+    const char *name = getenv(VARIABLE);
+    struct cp_error err;
+
+    if (name == NULL || cp__part_is_mine(own) || cp__part_is_mine(child))
+        return; /* nobody asked for it, or this process is being profiled */
+    forget();
+    child_parts = cp__parts_named(name);
+    if (child_parts != NULL && cp__part_start(&child, child_parts, &err) < 0)
+        say(&err);
+    stop_at_exit_too();
+}
+
+void cp_testing_child_stop(void)
+{
+    struct cp_error err;
+
+    if (!cp__part_is_mine(child))
+        return;
+    if (cp__part_stop(child, &err) < 0)
+        say(&err);
+    child = NULL;
+    forget();
+}
