@@ -61,9 +61,10 @@ packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 # Only the tests need these: the format's own profile.proto and the decoder that reads
 # profiles by it; pkg-config, to find what was installed; other compilers and linkers, whose programs are looked
 # at, and the reference for what stands in them; xz, which distributions pack symbols with; jq, to read JSON;
-# curl, gperftools' pprof and openssl, to ask the endpoint, and a browser for its page.
+# curl, gperftools' pprof and openssl, to ask the endpoint, and a browser for its page; the test frameworks that
+# the flags of testing/ are tried with.
 test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils jq \
-                curl google-perftools openssl
+                curl google-perftools openssl $(if $(cross),,libcmocka-dev check libcriterion-dev)
 test_packages += $(if $(filter deps test test-ui,$(MAKECMDGOALS)),chromium)
 packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
 # This makes the load that the endpoint is measured under.
@@ -102,7 +103,10 @@ ui_test = build/npm/ui-test
 program = $(B)/bin/counterpoint
 program_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard cmd/counterpoint/*.c)))
 example_parts = common server_http server_work
-example_names := $(filter-out $(example_parts),$(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c))))
+# Each shows the flags of testing/ with another's test framework. Only the tests build them.
+frameworks = cmocka check criterion
+example_names := $(filter-out $(example_parts) $(frameworks:%=with_%), \
+                   $(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c))))
 test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
 bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
 
@@ -113,11 +117,13 @@ side_so := $(sides:%=$(B)/lib/libcounterpoint-%.so)
 http_a = $(B)/lib/libcounterpoint-http.a
 testing_a = $(B)/lib/libcounterpoint-testing.a
 examples := $(addprefix $(B)/examples/,$(example_names))
+framework_examples := $(if $(cross),,$(frameworks:%=$(B)/examples/with_%))
 tests := $(addprefix $(B)/tests/,$(test_names))
+test_programs = $(tests) $(framework_examples)
 benches := $(addprefix $(B)/bench/,$(bench_names))
 objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/test.o \
            $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
-           $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(tests) $(benches))
+           $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(test_programs) $(benches))
 
 # ---- Flags ---------------------------------------------------------------------------------------
 
@@ -147,6 +153,9 @@ LIBS_listing = $(LIBS_http_test)
 LIBS_http_goroutine_test = $(LIBS_http_test)
 LIBS_server = $(LIBS_http_test)
 LIBS_ui_test = $(LIBS_http_test)
+LIBS_with_cmocka = -lcmocka
+LIBS_with_check = $(shell pkg-config --libs check)
+LIBS_with_criterion = -lcriterion
 # Only for the page's files, its test, and main.c of the command.
 CFLAGS_ui_files = -Wa,-I,$(ui)
 CFLAGS_ui_test = -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
@@ -169,10 +178,10 @@ lib: $(lib_a) $(lib_so) $(side_a) $(side_so) ## build/lib/libcounterpoint.a and 
 demo: lib $(examples)           ## runs the two examples; measured and expected shares side by side
 	$(Q)tests/demo $(B)
 
-test: all $(tests)              ## all tests, or those that T names: make test T="sched pprof/one_test_of_it"
+test: all $(test_programs)      ## all tests, or those that T names: make test T="sched pprof/one_test_of_it"
 	$(Q)tests/run $(B) $(T)
 
-test-%: all $(tests)            ## one test program: make test-sched
+test-%: all $(test_programs)    ## one test program: make test-sched
 	$(Q)tests/run $(B) $*
 
 bench: lib $(examples) $(benches) ## all benchmarks
@@ -302,7 +311,7 @@ $(B)/examples/%: $(B)/obj/examples/%.o $(lib_a)
 	$(link)
 
 $(B)/examples/goroutine $(B)/examples/serial: $(B)/obj/examples/common.o
-$(B)/tests/testing_flags_test: $(testing_a)
+$(framework_examples) $(B)/tests/testing_flags_test: $(testing_a)
 $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_work.o $(http_a)
 
 $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(lib_a)
