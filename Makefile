@@ -108,6 +108,8 @@ frameworks = cmocka check criterion
 example_names := $(filter-out $(example_parts) $(frameworks:%=with_%), \
                    $(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c))))
 test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
+# Programs that tests run.
+sample_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_sample.c)))
 bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
 
 lib_a = $(B)/lib/libcounterpoint.a
@@ -119,7 +121,8 @@ testing_a = $(B)/lib/libcounterpoint-testing.a
 examples := $(addprefix $(B)/examples/,$(example_names))
 framework_examples := $(if $(cross),,$(frameworks:%=$(B)/examples/with_%))
 tests := $(addprefix $(B)/tests/,$(test_names))
-test_programs = $(tests) $(framework_examples)
+samples := $(addprefix $(B)/tests/,$(sample_names))
+test_programs = $(tests) $(samples) $(framework_examples)
 benches := $(addprefix $(B)/bench/,$(bench_names))
 objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/test.o \
            $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
@@ -172,7 +175,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
 # For another machine the tests and benchmarks, too.
 all: lib $(program) $(examples) ## the library, the command and the examples
-all: $(if $(cross),$(tests) $(benches))
+all: $(if $(cross),$(tests) $(samples) $(benches))
 lib: $(lib_a) $(lib_so) $(side_a) $(side_so) ## build/lib/libcounterpoint.a and .so, -http and -testing
 
 demo: lib $(examples)           ## runs the two examples; measured and expected shares side by side
@@ -320,6 +323,11 @@ $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(lib_a)
 	$(link)
 
 $(addprefix $(B)/,bench/listing $(addprefix tests/,http_test ui_test goroutine_test http_goroutine_test)): $(http_a)
+
+$(B)/tests/%_sample: $(B)/obj/tests/%_sample.o $(testing_a) $(lib_a)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(link)
 
 # The browser's driver is a package, too; on another machine there may be no browser.
 $(B)/tests/ui_test: $(if $(cross),,$(ui_test)/page.mjs)
