@@ -1,4 +1,5 @@
 /* The loop of a benchmark, and what comes of it. */
+#include "bench_profile.h"
 #include "counts.h"
 #include "test.h"
 
@@ -60,20 +61,25 @@ static void stop_clock(struct cp__bench *bench)
 void cp_bench_pause(struct cp_t *b)
 {
     struct cp__bench *bench = bench_of(b);
-    if (bench->is_running)
-        stop_clock(bench);
+    if (!bench->is_running)
+        return;
+    stop_clock(bench);
+    cp__bench_unlabel();
 }
 
 void cp_bench_resume(struct cp_t *b)
 {
     struct cp__bench *bench = bench_of(b);
-    if (bench->is_started && !bench->is_over && !bench->is_running)
-        run_clock(bench);
+    if (!bench->is_started || bench->is_over || bench->is_running)
+        return;
+    cp__bench_label(cp__test_of(b));
+    run_clock(bench);
 }
 
 static void finish(struct cp_t *b, struct cp__bench *bench)
 {
     cp_bench_pause(b);
+    cp__bench_profile_stop(cp__test_of(b));
     bench->is_over = true;
 }
 
@@ -103,6 +109,7 @@ bool cp_bench_next_slow(struct cp_t *b)
         bench->granted = o->bench_iterations ? o->bench_iterations : 1;
         b->left = bench->granted - 1;
         cp__counts_reset();
+        cp__bench_profile_start(cp__test_of(b));
         run_clock(bench);
         return true;
     }
@@ -183,6 +190,7 @@ void cp__bench_begin(struct cp__test *test)
     test->bench = calloc(1, sizeof(*test->bench));
     if (!test->bench)
         abort();
+    cp__bench_label(test); /* what its Gs inherit that start before the loop */
 }
 
 void cp__bench_end(struct cp__test *test)

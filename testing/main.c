@@ -1,8 +1,10 @@
 /* Which tests run, in which order, and where. */
 #include "report.h"
 
+#include "bench_profile.h"
 #include "counts.h"
 #include "process.h"
+#include "profile.h"
 #include "spread.h"
 #include "test.h"
 
@@ -117,25 +119,40 @@ static void run_benchmarks(const struct cp__options *o)
     free(list.tests);
 }
 
+/* What takes more than the flags to be known as possible: a sentence and status 2 where it is not. */
+static void prepare(struct cp__options *o, struct cp__profile_flags *profile, const char *program)
+{
+    struct cp_error err;
+    struct cp__profile_flags bench_profile = *profile;
+    bench_profile.file = o->bench_profile;
+    if (!profile->file && !o->bench_profile && (profile->events || profile->period))
+        cp__bad_usage(program, "-cpuprofile must say where the profile is to go.");
+    if (o->counters && cp__counts_choose(o->counters, &err) < 0)
+        cp__bad_usage(program, "-counters: %s", err.message);
+    if (o->bench_profile && cp__bench_profile_open(&bench_profile, &err) < 0) {
+        fprintf(stderr, "%s\n", err.message);
+        exit(2);
+    }
+    cp__profile_start(profile);
+}
+
 int cp_test_main(int argc, char **argv, const struct cp_test_main_options *main_options)
 {
     static struct cp__options options;
-    struct cp_error err;
+    struct cp__profile_flags profile;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    cp_testing_start(&argc, argv);
+    cp__profile_flags_take(&argc, argv, &profile);
     cp__options_parse(&options, argc, argv, main_options);
+    options.is_verbose |= options.is_json;
     if (options.is_list) {
         print_names(&options);
-        return cp_testing_stop();
+        return 0;
     }
-    options.is_verbose |= options.is_json;
     cp__report_begin(&options);
-    if (options.counters && cp__counts_choose(options.counters, &err) < 0) {
-        fprintf(stderr, "%s: -counters: %s\n", argv[0], err.message);
-        return 2;
-    }
+    prepare(&options, &profile, argv[0]);
     if (run_tests(&options) && !cp__report_has_failed())
         run_benchmarks(&options);
-    bool is_written = cp_testing_stop() == 0;
+    bool is_written = cp__bench_profile_write();
+    is_written &= cp_testing_stop() == 0;
     return cp__report_finish() && is_written ? 0 : 1;
 }

@@ -1,0 +1,61 @@
+#include "bench_profile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct cp__parts *parts; /* NULL: no profile is wanted */
+static struct cp__part *part;   /* of the loop that runs */
+
+int cp__bench_profile_open(const struct cp__profile_flags *flags, struct cp_error *err)
+{
+    int result = cp__parts_open(&parts, flags, err);
+    if (result == 0 && (result = cp__part_start(&part, parts, err)) == 0) {
+        cp__part_warn(part);
+        cp__part_drop(part); /* it was to see whether one can be had */
+    }
+    if (result < 0 && parts) {
+        cp__parts_remove(parts);
+        cp__parts_free(parts);
+        parts = NULL;
+    }
+    part = NULL;
+    return result;
+}
+
+bool cp__bench_profile_write(void)
+{
+    return !parts || cp__parts_merge(parts) == 0;
+}
+
+void cp__bench_profile_start(struct cp__test *test)
+{
+    struct cp_error err;
+    if (!parts)
+        return;
+    if (cp__part_start(&part, parts, &err) < 0)
+        cp_t_fatal(&test->t, "No profile of this benchmark can be taken: %s", err.message);
+    cp__bench_label(test);
+}
+
+void cp__bench_profile_stop(struct cp__test *test)
+{
+    struct cp_error err;
+    if (part && cp__part_stop(part, &err) < 0)
+        cp_t_error(&test->t, "The profile of this benchmark is lost: %s", err.message);
+    part = NULL;
+}
+
+/* A thread that is no M has no labels, and no samples that they could be on. */
+void cp__bench_label(const struct cp__test *test)
+{
+    char *name;
+    if (asprintf(&name, test->cpu == 1 ? "%s" : "%s-%u", test->name, test->cpu) < 0)
+        abort();
+    cp_label_set("benchmark", name);
+    free(name);
+}
+
+void cp__bench_unlabel(void)
+{
+    cp_label_set("benchmark", NULL);
+}

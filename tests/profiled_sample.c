@@ -1,0 +1,84 @@
+/* Tests and benchmarks that have time to be profiled, for runner_profile_test.c. */
+#include "runtime/sched.h"
+#include "testing/testing.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Each counts in a place of its own, or the compiler would make one of them all. */
+#define BURN(name)                                                                                           \
+    static volatile unsigned name##_rounds;                                                                  \
+    __attribute__((noinline)) static void name(double seconds)                                               \
+    {                                                                                                        \
+        for (double end = cpu_seconds() + seconds; cpu_seconds() < end;)                                     \
+            for (int i = 0; i < 10000; i++)                                                                  \
+                name##_rounds++;                                                                             \
+    }
+
+BURN(burn_one)
+BURN(burn_two)
+BURN(burn_before_exit)
+BURN(burn_setup)
+BURN(burn_loop)
+BURN(burn_paused)
+BURN(burn_g)
+
+CP_TEST(one)
+{
+    burn_one(0.3);
+}
+
+CP_TEST(two)
+{
+    burn_two(0.3);
+}
+
+CP_TEST(crashes)
+{
+    burn_before_exit(0.1);
+    abort();
+}
+
+CP_BENCHMARK(loop)
+{
+    burn_setup(0.3);
+    for (; cp_bench_next(b);)
+        burn_loop(0.003);
+}
+
+CP_BENCHMARK(paused)
+{
+    for (; cp_bench_next(b);) {
+        cp_bench_pause(b);
+        burn_paused(0.003);
+        cp_bench_resume(b);
+        burn_loop(0.003);
+    }
+}
+
+static void run_g(void *group)
+{
+    burn_g(0.003);
+    cp_wait_group_done(group);
+}
+
+CP_BENCHMARK(gs)
+{
+    struct cp_wait_group *group = cp_wait_group_new();
+    for (; cp_bench_next(b);) {
+        cp_wait_group_add(group, 2);
+        cp_go(run_g, group);
+        cp_go(run_g, group);
+        cp_wait_group_wait(group);
+    }
+    cp_wait_group_free(group);
+}
+
+CP_TEST_MAIN()

@@ -1,0 +1,125 @@
+/* What the runner's processes sample is one profile, which go tool pprof reads. profiled_sample.c is run. */
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TASK_CLOCK "-cpuprofileevent=taskClock -cpuprofileperiod=1000000"
+
+static char *run_sample(int *status, const char *arguments)
+{
+    return test_command(status, "%s/tests/profiled_sample %s", test_build_dir(), arguments);
+}
+
+/* In a directory of the test's own: file names need no path. */
+static char *run_sample_here(int *status, const char *arguments)
+{
+    return test_command(status, "program=$(realpath %s/tests/profiled_sample) && cd %s && $program %s",
+                        test_build_dir(), test_dir(), arguments);
+}
+
+static char *pprof(const char *arguments, const char *file)
+{
+    return test_command(NULL, "go tool pprof %s %s/%s 2> /dev/null", arguments, test_dir(), file);
+}
+
+CP_TEST_TIMEOUT(all_tests_are_in_one_profile, 60)
+{
+    free(run_sample_here(NULL, "-cpuprofile=x.pb.gz -run 'one|two' " TASK_CLOCK));
+    char *top = pprof("-top -nodefraction=0", "x.pb.gz");
+    CHECK_CONTAINS(top, "engine: taskClock ");
+    CHECK_CONTAINS(top, " burn_one");
+    CHECK_CONTAINS(top, " burn_two");
+    free(top);
+}
+
+CP_TEST_TIMEOUT(without_an_event_it_is_the_timer, 60)
+{
+    free(run_sample_here(NULL, "-test.cpuprofile x.pb.gz -run one"));
+    char *raw = pprof("-raw", "x.pb.gz");
+    CHECK_CONTAINS(raw, "PeriodType: cpu nanoseconds");
+    CHECK_CONTAINS(raw, "\nPeriod: 10000000\n");
+    CHECK_CONTAINS(raw, " burn_one");
+    free(raw);
+}
+
+/* What it has sampled goes with it; nothing else does. */
+CP_TEST_TIMEOUT(a_test_that_crashes_takes_no_others_samples_along, 60)
+{
+    int status;
+    char *output = run_sample_here(&status, "-cpuprofile=x.pb.gz " TASK_CLOCK);
+    CHECK_EQ(status, 1);
+    CHECK_CONTAINS(output, "--- FAIL: Test_crashes");
+    free(output);
+    char *top = pprof("-top -nodefraction=0", "x.pb.gz");
+    CHECK_CONTAINS(top, " burn_one");
+    CHECK_CONTAINS(top, " burn_two");
+    CHECKF(!strstr(top, "burn_before_exit"), "%s", top);
+    free(top);
+}
+
+/* The samples of a benchmark alone, by its label. */
+static char *focused(const char *benchmark)
+{
+    char arguments[200];
+    snprintf(arguments, sizeof(arguments), "-top -nodefraction=0 -tagfocus 'benchmark=^%s$'", benchmark);
+    return pprof(arguments, "b.pb.gz");
+}
+
+CP_TEST_TIMEOUT(a_bench_profile_has_the_loops_by_their_names, 60)
+{
+    free(
+        run_sample_here(NULL, "-run '^$' -bench . -benchtime 100x -cpu 2 -benchprofile=b.pb.gz " TASK_CLOCK));
+    char *all = pprof("-top -nodefraction=0", "b.pb.gz");
+    CHECK_CONTAINS(all, " burn_loop");
+    CHECK_CONTAINS(all, " burn_g");
+    CHECKF(!strstr(all, "burn_setup"), "%s", all);
+    free(all);
+
+    char *loop = focused("Benchmark_loop-2");
+    CHECK_CONTAINS(loop, " burn_loop");
+    CHECKF(!strstr(loop, "burn_g"), "%s", loop);
+    free(loop);
+
+    char *paused = focused("Benchmark_paused-2");
+    CHECK_CONTAINS(paused, " burn_loop");
+    CHECKF(!strstr(paused, "burn_paused"), "%s", paused);
+    free(paused);
+
+    char *gs = focused("Benchmark_gs-2");
+    CHECK_CONTAINS(gs, " burn_g");
+    CHECKF(!strstr(gs, "burn_loop"), "%s", gs);
+    free(gs);
+}
+
+CP_TEST_TIMEOUT(both_profiles_and_counters_get_on, 60)
+{
+    char *output =
+        run_sample_here(NULL, "-run one -bench loop -benchtime 50x -counters taskClock -benchprofile=b.pb.gz "
+                              "-cpuprofile=x.pb.gz " TASK_CLOCK);
+    CHECK_CONTAINS(output, " taskClock-ns/op");
+    free(output);
+    char *all = pprof("-top -nodefraction=0", "x.pb.gz"), *loop = focused("Benchmark_loop.*");
+    CHECK_CONTAINS(all, " burn_one");
+    CHECK_CONTAINS(all, " burn_setup");
+    CHECK_CONTAINS(all, " burn_loop");
+    CHECK_CONTAINS(loop, " burn_loop");
+    free(all);
+    free(loop);
+}
+
+CP_TEST(what_cannot_be_profiled_ends_in_a_sentence)
+{
+    int status;
+    char *output = run_sample(&status, "-bench . -benchprofile /nowhere/b.pb.gz");
+    CHECK_EQ(status, 2);
+    CHECK_CONTAINS(output, "/nowhere");
+    CHECKF(!strstr(output, "PASS"), "%s", output);
+    free(output);
+
+    output = run_sample(&status, "-cpuprofileevent taskClock");
+    CHECK_EQ(status, 2);
+    CHECK_CONTAINS(output, "-cpuprofile must say where");
+    free(output);
+}
