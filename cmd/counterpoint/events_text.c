@@ -73,17 +73,37 @@ static bool is_listed(const struct event_group *group)
     return !group->is_long && !group->is_refused;
 }
 
+/* What stands in the last column of a group in one line. */
+static struct text summary_of(const struct event_group *group)
+{
+    int working = group_working(group);
+    struct text text;
+
+    if (group->is_refused || working < 0)
+        snprintf(text.text, sizeof text.text, "%s", state_of(&group->events[0]));
+    else if ((size_t)working == group->n)
+        snprintf(text.text, sizeof text.text, "all work");
+    else
+        snprintf(text.text, sizeof text.text, "%d of them work", working);
+    return text;
+}
+
+static size_t longer(size_t length, const char *text)
+{
+    return strlen(text) > length ? strlen(text) : length;
+}
+
 /* So wide that all names fit, or else so that all states do; longer names get a line of their own. */
 static int name_width(const struct event_group *groups, size_t n)
 {
     size_t name = 0, state = 0, width;
 
     for (size_t i = 0; i < n; i++) {
+        if (!is_listed(&groups[i]))
+            state = longer(state, summary_of(&groups[i]).text);
         for (size_t k = 0; k < groups[i].n && is_listed(&groups[i]); k++) {
-            const struct event *event = &groups[i].events[k];
-
-            name = strlen(event->name) > name ? strlen(event->name) : name;
-            state = strlen(state_of(event)) > state ? strlen(state_of(event)) : state;
+            name = longer(name, groups[i].events[k].name);
+            state = longer(state, state_of(&groups[i].events[k]));
         }
     }
     width = WIDTH - INDENT - MIDDLE > state ? WIDTH - INDENT - MIDDLE - state : 0;
@@ -107,16 +127,11 @@ static void print_row(const struct event *event, int width)
 /* A group in one line. */
 static void print_summary(const struct event_group *group, int width)
 {
-    int working = group_working(group);
-    char many[24], state[24];
+    char many[24];
 
     snprintf(many, sizeof many, "%zu event%s", group->n, group->n == 1 ? "" : "s");
-    if ((size_t)working == group->n)
-        snprintf(state, sizeof state, "all work");
-    else
-        snprintf(state, sizeof state, "%d of them work", working);
     printf("%-*s %-*s  %s\n", INDENT + width, group->events[0].group, KIND + 1 + PERIOD, many,
-           group->is_refused || working < 0 ? state_of(&group->events[0]) : state);
+           summary_of(group).text);
 }
 
 static void print_group(const struct event_group *group, int width)
