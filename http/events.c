@@ -9,7 +9,7 @@ static const struct advice {
     const char *use;
 } advices[] = {
     {"timer", 0, "Where CPU time goes. Works everywhere, and costs the least."},
-    {"taskClock", 100000, "Where CPU time goes, in short recordings too: 10 000 samples a second."},
+    {"taskClock", 100000, "Where CPU time goes, in short recordings too."},
     {"cpuClock", 1000000, "As taskClock, by another clock of the kernel."},
     {"cycles", 0, "Where the processor is busy, whatever its frequency."},
     {"instructions", 0, "Which code executes the most; beside cycles it shows what stalls."},

@@ -72,11 +72,12 @@ CP_TEST(the_events_are_json)
     struct cp_http *http = start_http(NULL);
     char *list = test_command(NULL,
                               "curl -sSf http://%s" PPROF "/ui/events.json | jq -r '.events[] | "
-                              "select(.reason == null) | \"\\(.name) \\(.period)\"'",
+                              "select(.reason == null) | \"\\(.name) \\(.period) \\(.isTime)\"'",
                               cp_http_address(http));
 
     printf("%s", list);
-    CHECK_CONTAINS(list, "taskClock 100000\n");
+    CHECK_CONTAINS(list, "taskClock 100000 true\n");
+    CHECK_CONTAINS(list, "pageFaults 100 false\n");
     free(list);
     cp_http_stop(http);
 }

@@ -4,7 +4,7 @@ import { Graph } from "./graph.js";
 import { found, labelsOf, read, tableOf, total, treeOf, withLabels } from "./profile.js";
 import { events, record } from "./record.js";
 import { Table } from "./table.js";
-import { amount, share } from "./units.js";
+import { amount, number, share } from "./units.js";
 
 const at = (id) => document.getElementById(id);
 const recordings = [];
@@ -16,18 +16,30 @@ const table = new Table(at("functions"), at("more"), (name) => search(name));
 
 // ---- Events ----------------------------------------------------------------------------------------------
 
+const chosen = () => known.events.find((e) => e.name === at("event").value);
+
+function aboutPeriod({ isTime }) {
+  const period = at("period").valueAsNumber;
+
+  if (!(period >= 1))
+    return ""; // the preset, or nothing that is possible
+  if (isTime)
+    return `A sample every ${amount(period, "nanoseconds")}: up to ${number(1e9 / period)} a second for each thread.`;
+  return period === 1 ? "Each is a sample." : `One in ${number(period)} is a sample.`;
+}
+
 function aboutEvent() {
-  const event = known.events.find((e) => e.name === at("event").value);
+  const event = chosen();
+  const what = event && (event.use || (event.description && `It counts ${event.description}.`));
 
   at("about-event").textContent = event === undefined ? ""
-    : event.reason !== null ? `Does not work here: ${event.reason}` : event.use || event.description;
-  return event;
+    : event.reason !== null ? `Does not work here: ${event.reason}`
+    : `${what} ${aboutPeriod(event)}`;
 }
 
 function chooseEvent() {
-  const event = aboutEvent();
-
-  at("period").value = event?.period ?? "";
+  at("period").value = chosen()?.period ?? "";
+  aboutEvent();
 }
 
 async function fillEvents() {
@@ -205,6 +217,7 @@ function search(term) {
 // ---- All of it -------------------------------------------------------------------------------------------
 
 at("event").addEventListener("input", chooseEvent);
+at("period").addEventListener("input", aboutEvent);
 at("order").addEventListener("submit", (event) => {
   event.preventDefault();
   start();

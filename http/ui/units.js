@@ -6,6 +6,12 @@ function scaled(value, list) {
   return [(value / factor).toLocaleString("en", { maximumSignificantDigits: 4, useGrouping: false }), suffix];
 }
 
+// With a space between thousands that no line ends at.
+export function number(value) {
+  const digits = value < 100 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 };
+  return value.toLocaleString("en", digits).replaceAll(",", "\u00a0");
+}
+
 export function amount(value, unit) {
   if (unit === "nanoseconds") {
     const [number, suffix] = scaled(value, steps);

@@ -58,7 +58,20 @@ try {
   await page.waitForFunction(() => document.querySelectorAll("#events option").length > 0);
   await page.getByLabel("Event").fill("taskClock");
   assert.equal(await page.getByLabel("Period").inputValue(), "100000");
-  assert.match(await page.locator("#about-event").textContent(), /CPU time/);
+  const about = async () => (await page.locator("#about-event").textContent()).replaceAll("\u00a0", " ");
+  assert.match(await about(), /CPU time.* every 100 µs: up to 10 000 a second for each thread\.$/);
+
+  step("what is said of an event follows the period");
+  await page.getByLabel("Period").fill("10000000");
+  assert.match(await about(), / every 10 ms: up to 100 a second /);
+  await page.getByLabel("Period").fill("");
+  assert.match(await about(), /CPU time[^0-9]*$/);
+  await page.getByLabel("Event").fill("pageFaults");
+  assert.match(await about(), / One in 100 is a sample\.$/);
+  await page.getByLabel("Period").fill("1000003");
+  assert.match(await about(), / One in 1 000 003 is a sample\.$/);
+  await page.getByLabel("Period").fill("1");
+  assert.match(await about(), / Each is a sample\.$/);
 
   step("what is inline does not run");
   allowed = ["Content Security Policy"];
