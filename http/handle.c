@@ -40,13 +40,28 @@ bool cp__http_is_slow(const char *path)
     return endpoint != NULL && endpoint->is_slow;
 }
 
+/* To HEAD the answer is GET's, of which the server sends no body; but nobody records a profile for that. */
+static const char *methods_of(const struct endpoint *endpoint)
+{
+    if (endpoint->answer == cp__http_profile)
+        return "GET";
+    return endpoint->takes_post ? "GET, HEAD, POST" : "GET, HEAD";
+}
+
+static bool takes(const struct endpoint *endpoint, const char *method)
+{
+    if (strcmp(method, "HEAD") == 0)
+        return endpoint->answer != cp__http_profile;
+    return strcmp(method, "GET") == 0 || (endpoint->takes_post && strcmp(method, "POST") == 0);
+}
+
 static int refuse_method(struct cp__exchange *exchange, const struct endpoint *endpoint)
 {
-    const struct cp_http_header allow = {"Allow", endpoint->takes_post ? "GET, POST" : "GET"};
+    const struct cp_http_header allow = {"Allow", methods_of(endpoint)};
+    char text[64];
 
-    return cp__http_refuse_with(exchange, 405, &allow,
-                                endpoint->takes_post ? "Only GET and POST are possible here."
-                                                     : "Only GET is possible here.");
+    snprintf(text, sizeof text, "What is possible here is: %s.", allow.value);
+    return cp__http_refuse_with(exchange, 405, &allow, text);
 }
 
 static int route(struct cp__exchange *exchange)
@@ -63,8 +78,7 @@ static int route(struct cp__exchange *exchange)
     if (endpoint == NULL)
         return cp__http_refuse(exchange, 404,
                                "There is nothing here. " CP__HTTP_ROOT "/ lists what there is.");
-    if (strcmp(request->method, "GET") != 0 &&
-        !(endpoint->takes_post && strcmp(request->method, "POST") == 0))
+    if (!takes(endpoint, request->method))
         return refuse_method(exchange, endpoint);
     return endpoint->answer(exchange);
 }

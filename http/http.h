@@ -126,7 +126,7 @@ struct cp_http_response {
     size_t size; /* sizeof(struct cp_http_response) */
     /* Once, before anything is written; what it points to is valid during the call only. */
     int (*begin)(void *context, int status, const struct cp_http_header *headers, size_t n);
-    /* The body, in any number of pieces. */
+    /* The body, in any number of pieces; for HEAD, too, where it says only how long it would be. */
     int (*write)(void *context, const void *data, size_t size);
     void *context;
 };

@@ -130,8 +130,8 @@ CP_TEST_TIMEOUT(other_errors_have_statuses_of_their_own, 60)
     check_answer(http, "$base", 301, "\nLocation: /debug/pprof/\n", NULL);
     check_answer(http, "-X POST $base/profile", 405, "\nAllow: GET\n", NULL);
     check_answer(http, "--head $base/profile", 405, "\nAllow: GET\n", NULL);
-    check_answer(http, "-X DELETE $base/symbol", 405, "\nAllow: GET, POST\n", NULL);
-    check_answer(http, "-X OPTIONS $base/", 405, "\nAllow: GET\n", NULL);
+    check_answer(http, "-X DELETE $base/symbol", 405, "\nAllow: GET, HEAD, POST\n", NULL);
+    check_answer(http, "-X OPTIONS $base/", 405, "\nAllow: GET, HEAD\n", NULL);
     check_answer(http, "\"$base/profile?x=$(printf %05000d 0)\"", 414, "4096 bytes at most", NULL);
     CHECK_EQ(cp_event_parse("cycles", &spec, NULL), 0);
     if (cp_event_probe(&spec, NULL) < 0)
@@ -201,6 +201,26 @@ CP_TEST(the_index_links_to_the_events_that_work)
         CHECK_CONTAINS(strstr(page, "<summary>"), "<tr><td>cycles</td><td>");
     }
     free(page);
+    cp_http_stop(http);
+}
+
+CP_TEST(to_HEAD_the_answer_is_that_of_GET_without_the_body)
+{
+    static const char *const paths[] = {"/", "/index.css", "/symbol", "/cmdline", "/ui/", "/ui/page.js"};
+    struct cp_http *http = start_http(NULL);
+
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        char *got = ask(http, "$base%s", paths[i]), *end = strstr(got, "\n\n");
+
+        CHECK(end != NULL);
+        end[2] = '\0';
+        char *head = ask(http, "--head $base%s", paths[i]);
+        /* The date is another one. */
+        CHECK_STR(strstr(head, "\nContent-Type"), strstr(got, "\nContent-Type"));
+        CHECK_CONTAINS(head, "HTTP/1.1 200 OK\n");
+        free(head);
+        free(got);
+    }
     cp_http_stop(http);
 }
 
