@@ -1,5 +1,6 @@
 /* /debug/pprof/profile: a session of its own for each request. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +8,10 @@
 
 #include "exchange.h"
 
-/* How often the client is looked for. */
-enum { LOOK_MS = 100 };
+enum {
+    LOOK_MS = 100, /* how often the client is looked for */
+    TURN_S = 10,   /* how long one waits for others that end */
+};
 
 /* What a request asks for. */
 struct order {
@@ -109,13 +112,33 @@ static int send(struct cp__exchange *exchange, const struct order *order, const 
 }
 
 /* Text is written beside what the session writes by itself. */
-static int stop(struct cp_session *session, const struct order *order, struct cp_memory *profile,
-                struct cp_error *err)
+static int write_out(struct cp_session *session, const struct order *order, struct cp_memory *profile,
+                     struct cp_error *err)
 {
     int result = cp_session_stop(session, err);
 
     if (result == 0 && order->debug > 0)
         result = cp_session_write_text(session, 0, cp_writer_memory(profile), err);
+    return result;
+}
+
+/* Reading symbols takes all of a CPU. Where several profiles end together they do it in turn, so that the
+ * program has a half of that CPU at least. Whose turn does not come (as in the child of a fork, whose parent
+ * was at it) goes on without. */
+static int stop(struct cp_session *session, const struct order *order, struct cp_memory *profile,
+                struct cp_error *err)
+{
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    struct timespec until;
+    bool is_ours;
+    int result;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += TURN_S;
+    is_ours = pthread_mutex_clocklock(&turn, CLOCK_MONOTONIC, &until) == 0;
+    result = write_out(session, order, profile, err);
+    if (is_ours)
+        pthread_mutex_unlock(&turn);
     return result;
 }
 
