@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -279,6 +280,68 @@ CP_TEST_TIMEOUT(go_tool_pprof_shows_functions_and_routes, 60)
     CHECK_CONTAINS(text, "render_item");
     CHECKF(strstr(text, "sift_down") == NULL, "%s", text);
     free(text);
+}
+
+/* The status of the answer, once it has ended; 0 where the connection was cut before. */
+static int status_of(int fd)
+{
+    char text[4096];
+    int status = 0;
+
+    for (ssize_t n; (n = recv(fd, text, sizeof text - 1, 0)) > 0;) {
+        text[n] = '\0';
+        if (status == 0)
+            sscanf(text, "HTTP/1.1 %d ", &status);
+    }
+    close(fd);
+    return status;
+}
+
+static void check_service(const struct server *server)
+{
+    check_answer(server, "\"$base/hash?n=4\"", 200, "\n\n3282719153\n");
+    check_answer(server, "\"$base/sort?n=5\"", 200, "\n\n3076951764\n");
+    check_answer(server, "\"$base/sleep?ms=1\"", 200, "slept");
+}
+
+CP_TEST_TIMEOUT(the_service_answers_while_the_endpoint_is_abused, 120)
+{
+    enum { SLOW = 1000, PROFILES = 200, ROUNDS = 3 };
+    static int slow[SLOW], asking[PROFILES];
+    struct server server;
+    struct rlimit limit;
+    int taken = 0;
+
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < 2 * SLOW)
+        SKIP("There are not enough descriptors for as many clients.");
+    limit.rlim_cur = limit.rlim_cur < 2 * SLOW ? 2 * SLOW : limit.rlim_cur;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    server = start_server();
+    for (int i = 0; i < SLOW; i++)
+        slow[i] = connect_to(server.endpoint);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < SLOW; i++) {
+            if (send(slow[i], "G", 1, MSG_NOSIGNAL) == 1)
+                continue;
+            close(slow[i]); /* it was cut, and comes again */
+            slow[i] = connect_to(server.endpoint);
+        }
+        check_service(&server);
+    }
+    for (int i = 0; i < PROFILES; i++) {
+        asking[i] = connect_to(server.endpoint);
+        send_text(asking[i], "GET /debug/pprof/profile?seconds=1&event=taskClock HTTP/1.1\r\n"
+                             "Host: localhost\r\nConnection: close\r\n\r\n");
+    }
+    check_service(&server);
+    for (int i = 0; i < PROFILES; i++)
+        taken += status_of(asking[i]) == 200;
+    CHECK(taken >= 8);
+    check_service(&server);
+    for (int i = 0; i < SLOW; i++)
+        close(slow[i]);
+    CHECK_EQ(stop_server(&server, SIGTERM), 0);
 }
 
 /* ---- Start and end --------------------------------------------------------------------------- */
