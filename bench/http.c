@@ -6,76 +6,11 @@
  * depend on what else the machine does; the CPU time that the server takes for a request does so less.
  * What a profile costs at its start and at its end (symbols, encoding) is not in it.
  */
-#include <sched.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
+#include "service.h"
+
 #include <time.h>
-#include <unistd.h>
 
 enum { ROUNDS = 15, WRK_SECONDS = 1, PROFILE_SECONDS = 2 };
-
-static char service[64], endpoint[64]; /* HOST:PORT */
-static pid_t server;
-
-static _Noreturn void fail(const char *what)
-{
-    fprintf(stderr, "%s\n", what);
-    if (server > 0)
-        kill(server, SIGKILL);
-    exit(1);
-}
-
-/* The n-th CPU that this process may use, or the last. */
-static int cpu_number(int n)
-{
-    cpu_set_t set;
-    int last = 0;
-
-    sched_getaffinity(0, sizeof set, &set);
-    for (int cpu = 0; cpu < CPU_SETSIZE && n >= 0; cpu++) {
-        if (CPU_ISSET(cpu, &set)) {
-            last = cpu;
-            n--;
-        }
-    }
-    return last;
-}
-
-/* ---- The server ------------------------------------------------------------------------------ */
-
-/* build/bench/http stands beside build/examples/server. */
-static void exec_server(const char *self, int out)
-{
-    char path[4096], cpu[16];
-    const char *slash = strrchr(self, '/');
-
-    snprintf(path, sizeof path, "%.*s../examples/server", slash == NULL ? 0 : (int)(slash + 1 - self), self);
-    dup2(out, STDOUT_FILENO);
-    snprintf(cpu, sizeof cpu, "%d", cpu_number(0));
-    execlp("taskset", "taskset", "-c", cpu, path, "-listen", "127.0.0.1:0", "-endpoint", "127.0.0.1:0", NULL);
-    perror("taskset");
-    _exit(1);
-}
-
-static void start_server(const char *self)
-{
-    FILE *out;
-    int fds[2];
-
-    if (pipe(fds) < 0 || (server = fork()) < 0)
-        fail("No process could be started.");
-    if (server == 0)
-        exec_server(self, fds[1]);
-    close(fds[1]);
-    out = fdopen(fds[0], "r");
-    if (out == NULL || fscanf(out, "service http://%63[^/]/ profiles http://%63[^/]", service, endpoint) != 2)
-        fail("The server did not start.");
-    fclose(out);
-}
 
 /* In clock ticks: user and system time of the server so far. */
 static double server_cpu(void)
@@ -176,18 +111,10 @@ static struct run profiled_load(double *samples)
     return run;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The middle, and the quarters below and above it. */
 static void print_spread(const char *what, double *ratios)
 {
-    qsort(ratios, ROUNDS, sizeof *ratios, ascending);
+    sort(ratios, ROUNDS);
     printf("%-32s  %6.4f (%6.4f to %6.4f)\n", what, ratios[ROUNDS / 2], ratios[ROUNDS / 4],
            ratios[ROUNDS - 1 - ROUNDS / 4]);
 }
@@ -211,8 +138,7 @@ int main(int argc, char **argv)
         rates += plain.rate / ROUNDS;
         cpus += plain.cpu_request / ROUNDS;
     }
-    kill(server, SIGTERM);
-    waitpid(server, NULL, 0);
+    stop_server();
     printf("A profile over HTTP (taskClock, 100 samples a second per thread) of a service under wrk; medians "
            "of\n"
            "%d paired rounds (and their quartiles). Without a profile: %.0f requests a second, %.1f us of "
