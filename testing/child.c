@@ -54,6 +54,11 @@ const char *cp__temp_root(void)
     return current_job->temp_root;
 }
 
+bool cp__is_forked_by_test(void)
+{
+    return getpid() != pid;
+}
+
 void cp__end_process(struct cp__test *test)
 {
     for (; test; test = test->parent)
@@ -81,7 +86,7 @@ static void stop_from_handler(void)
 static void die_from_handler(int signal_number, siginfo_t *info, void *context)
 {
     (void)info, (void)context;
-    if (getpid() == pid)
+    if (!cp__is_forked_by_test())
         stop_from_handler();
     signal(signal_number, SIG_DFL);
     raise(signal_number);
@@ -101,7 +106,8 @@ static void catch_signals(void)
 static void at_exit(int status, void *unused)
 {
     (void)status, (void)unused;
-    if (getpid() == pid && !cp_load_relaxed(&is_over)) /* relaxed: written by the thread that exits, or not */
+    if (!cp__is_forked_by_test() &&
+        !cp_load_relaxed(&is_over)) /* relaxed: written by the thread that exits, or not */
         stop_from_handler();
 }
 

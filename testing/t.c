@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "sched.h"
 
@@ -92,6 +93,8 @@ void cp_t_report(struct cp_t *t, enum cp_t_report kind, const char *file, int li
 static _Noreturn void end(struct cp_t *t)
 {
     struct cp__test *test = cp__test_of(t);
+    if (cp__is_forked_by_test())
+        _exit(1); /* it is not the test that ends, and what the test has is not its own to clean up */
     if (test->owner == owner_self())
         longjmp(test->end, 1);
     cp__end_process(test);

@@ -47,6 +47,8 @@ void cp__test_tell_end(const struct cp__test *test);
 
 /* child.c: what happens in the test, to the runner. */
 void cp__tell(const struct cp__event *event);
+/* Whether the calling process is a child of the test's. */
+bool cp__is_forked_by_test(void);
 /* Lets a test end on a thread or G that is not its own, with all those above it and their process. */
 _Noreturn void cp__end_process(struct cp__test *test);
 /* Where tests have their files; the runner removes it. */
