@@ -214,6 +214,10 @@ static void run_test(void *arg)
     cp__test_run(&test, call_test, job);
     if (!job->options->run_on)
         fail_where_gs_are_left(&test);
+    if (!call && test.has_ended_early) {
+        cp_testing_child_stop();
+        cp__end_process(&test); /* what it had is still there, and no leak to tell of */
+    }
     cp__test_tell_end(&test);
     free(test.name);
 }

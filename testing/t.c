@@ -95,9 +95,11 @@ static _Noreturn void end(struct cp_t *t)
     struct cp__test *test = cp__test_of(t);
     if (cp__is_forked_by_test())
         _exit(1); /* it is not the test that ends, and what the test has is not its own to clean up */
-    if (test->owner == owner_self())
-        longjmp(test->end, 1);
-    cp__end_process(test);
+    if (test->owner != owner_self())
+        cp__end_process(test);
+    for (struct cp__test *open = test; open; open = open->parent)
+        open->has_ended_early = true;
+    longjmp(test->end, 1);
 }
 
 void cp_t_report_and_end(struct cp_t *t, enum cp_t_report kind, const char *file, int line,

@@ -25,6 +25,7 @@ struct cp__test {
     struct cp__cleanup *cleanups;
     struct cp__subtest_name *subtests; /* those that there were */
     char *temp_dir;
+    bool has_ended_early;    /* it or one of its subtests, in the midst of what it did */
     double started;          /* seconds of CLOCK_MONOTONIC */
     struct cp__bench *bench; /* NULL: a test */
     uint32_t is_failed;      /* shared: by cp_load_relaxed() and so on, a flag that only rises */
