@@ -50,7 +50,8 @@ void cp__tell(const struct cp__event *event)
 
 const char *cp__temp_root(void)
 {
-    mkdir(current_job->temp_root, 0700); /* where that fails, what it is for does, and says so */
+    /* Tests may open theirs to other users. Where it fails, what it is for does, and says so. */
+    mkdir(current_job->temp_root, 0711);
     return current_job->temp_root;
 }
 

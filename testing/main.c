@@ -85,6 +85,7 @@ static bool run_one(const struct cp_test_case *test, const struct cp__options *o
         cp__child_run_in_process(&job, cp__report_event);
     else
         cp__process_run(&job, timeout_of(test, o));
+    cp__remove_files(temp_root);
     return !(o->is_fail_fast && cp__report_last_failed());
 }
 

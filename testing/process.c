@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +15,6 @@
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -230,12 +228,6 @@ static void report_bad_end(struct process *p, const struct cp__job *job, const c
     }
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static void release(struct process *p)
 {
     close(p->events);
@@ -268,6 +260,5 @@ void cp__process_run(const struct cp__job *job, double timeout_s)
         cp__report_event(&p.end);
     }
     free(reason);
-    nftw(job->temp_root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     release(&p);
 }

@@ -156,7 +156,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
-static void remove_temp_dir(void *path)
+void cp__remove_files(void *path)
 {
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -171,7 +171,7 @@ const char *cp_t_temp_dir(struct cp_t *t)
         abort();
     if (!mkdtemp(test->temp_dir))
         cp_t_fatal(t, "There is no directory for the test's files in %s: %s.", parent, strerror(errno));
-    cp_t_cleanup(t, remove_temp_dir, test->temp_dir);
+    cp_t_cleanup(t, cp__remove_files, test->temp_dir);
     return test->temp_dir;
 }
 

@@ -54,6 +54,8 @@ bool cp__is_forked_by_test(void);
 _Noreturn void cp__end_process(struct cp__test *test);
 /* Where tests have their files; the runner removes it. */
 const char *cp__temp_root(void);
+/* Removes a folder with all that is in it, where there is one. */
+void cp__remove_files(void *path);
 
 /* bench.c: a benchmark's part of a test, before and after it ran. */
 void cp__bench_begin(struct cp__test *test);
