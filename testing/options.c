@@ -36,7 +36,7 @@ static const char usage[] =
     "  -failfast              nothing more after a failure\n"
     "  -v                     tests that pass are shown, too\n"
     "  -json                  as the events of go tool test2json\n"
-    "  -tap                   as the Test Anything Protocol, for prove\n"
+    "  -tap                   as the Test Anything Protocol, for prove; with -v each has its time\n"
     "  -list REGEX            only their names\n"
     "  -inprocess             in this process, one after the other, without a time limit: for a debugger\n"
     "  -cpuprofile FILE       a profile of all that runs\n"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 static unsigned tests;
+static bool is_timed;
 
 static void print_comment(const char *text, unsigned depth)
 {
@@ -43,6 +44,8 @@ static void print_node(const struct cp__node *node, unsigned number)
     printf("%*s%s %u - %s", 4 * (int)node->depth, "", node->outcome == CP__FAILED ? "not ok" : "ok", number,
            node->name);
     print_directive(node);
+    if (is_timed && node->outcome != CP__SKIPPED)
+        printf(" # time=%.2fs", node->seconds);
     putchar('\n');
     if (node->outcome == CP__FAILED)
         print_comment(node->log, node->depth);
@@ -60,9 +63,9 @@ static void show_result(const struct cp__node *node, const char *text)
 
 static void show_end(const struct cp__node *node, const char *printed)
 {
+    print_node(node, ++tests);
     if (node->outcome == CP__FAILED)
         print_comment(printed, 0);
-    print_node(node, ++tests);
     fflush(stdout);
 }
 
@@ -82,6 +85,6 @@ const struct cp__report_form *cp__report_tap(const struct cp__options *options)
 {
     static const struct cp__report_form form = {
         .begin = begin, .result = show_result, .end = show_end, .note = show_note, .finish = finish};
-    (void)options;
+    is_timed = options->is_verbose;
     return &form;
 }
