@@ -317,7 +317,7 @@ $(B)/examples/goroutine $(B)/examples/serial: $(B)/obj/examples/common.o
 $(framework_examples) $(B)/tests/testing_flags_test: $(testing_a)
 $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_work.o $(http_a)
 
-$(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(lib_a)
+$(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)

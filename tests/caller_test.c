@@ -302,7 +302,7 @@ static long check_object(const char *path)
     return tally.decoded;
 }
 
-CP_TEST_TIMEOUT(instructions_of_libraries, 60)
+CP_TEST(instructions_of_libraries, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     char path[PATH_MAX];
     Dl_info library;

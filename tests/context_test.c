@@ -519,7 +519,7 @@ static void check_step(const struct step *step, unsigned *leaf_only)
     CHECK_STR(t->names[0], "cp__context_switch");
     if (strcmp(t->names[1], "cp__context_entry") != 0) { /* else a context's first switch, to its entry */
         CHECK_STR(t->names[1], caller);
-        CHECK_EQ(find_frame(t, is_on_stack(step->sp) ? "entry_steps_back" : "test_every_step_unwinds"), 2);
+        CHECK_EQ(find_frame(t, is_on_stack(step->sp) ? "entry_steps_back" : "Test_every_step_unwinds"), 2);
     }
     if (is_on_stack(step->sp))
         CHECK_STR(t->names[t->depth - 1], "cp__context_entry");

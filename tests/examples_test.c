@@ -78,7 +78,7 @@ static void check_share(const char *top, const char *function, double expected)
            "%s has %.2f %%, %.2f %% expected:\n%s", function, share, expected, top);
 }
 
-CP_TEST_TIMEOUT(ten_equal_functions_have_a_tenth_each, 60)
+CP_TEST(ten_equal_functions_have_a_tenth_each, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     char *top;
 
@@ -98,7 +98,7 @@ CP_TEST_TIMEOUT(ten_equal_functions_have_a_tenth_each, 60)
     free(top);
 }
 
-CP_TEST_TIMEOUT(serial_functions_have_the_shares_in_their_names, 60)
+CP_TEST(serial_functions_have_the_shares_in_their_names, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const char *const names[] = {
         "A_expect_1_82",  "B_expect_3_64",  "C_expect_5_46",   "D_expect_7_27",  "E_expect_9_09",
@@ -120,7 +120,7 @@ CP_TEST_TIMEOUT(serial_functions_have_the_shares_in_their_names, 60)
     free(top);
 }
 
-CP_TEST_TIMEOUT(several_events_give_a_file_each, 60)
+CP_TEST(several_events_give_a_file_each, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const char *const files[] = {"x.taskClock.pb.gz", "x.cpuClock.pb.gz", "x.timer.pb.gz"};
 
@@ -173,7 +173,7 @@ static void check_roots(char *traces)
     CHECKF(stacks > 20, "%d stacks", stacks);
 }
 
-CP_TEST_TIMEOUT(ten_thousand_green_threads_on_64_threads, 90)
+CP_TEST(ten_thousand_green_threads_on_64_threads, .timeout_s = 90 * TEST_SLOWDOWN)
 {
     char *text;
 
@@ -195,7 +195,7 @@ CP_TEST_TIMEOUT(ten_thousand_green_threads_on_64_threads, 90)
 }
 
 /* Under a limit that only the example sees. */
-CP_TEST_TIMEOUT(a_rate_past_the_kernels_limit_is_said, 60)
+CP_TEST(a_rate_past_the_kernels_limit_is_said, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const char limit[] = "/proc/sys/kernel/perf_event_max_sample_rate";
     int status;
@@ -219,7 +219,7 @@ CP_TEST_TIMEOUT(a_rate_past_the_kernels_limit_is_said, 60)
 
 /* ---- The command line ------------------------------------------------------------------------ */
 
-CP_TEST_TIMEOUT(bad_arguments_end_in_a_sentence, 60)
+CP_TEST(bad_arguments_end_in_a_sentence, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const struct {
         const char *arguments;

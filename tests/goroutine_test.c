@@ -308,7 +308,7 @@ static void list_many(void *n)
     cp_wait_group_done(end);
 }
 
-CP_TEST_TIMEOUT(a_hundred_thousand, 120)
+CP_TEST(a_hundred_thousand, .timeout_s = 120 * TEST_SLOWDOWN)
 {
     unsigned n = 0;
 
@@ -451,7 +451,7 @@ static void churns(void *arg)
     cp_wait_group_done(end);
 }
 
-CP_TEST_TIMEOUT(while_others_come_and_go, 60)
+CP_TEST(while_others_come_and_go, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     run(3, churns, NULL);
 }

@@ -10,7 +10,7 @@
 
 /* ---- Profiles -------------------------------------------------------------------------------- */
 
-CP_TEST_TIMEOUT(go_tool_pprof_fetches_a_profile, 60)
+CP_TEST(go_tool_pprof_fetches_a_profile, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_http *http = start_http(NULL);
     char url[200];
@@ -28,7 +28,7 @@ CP_TEST_TIMEOUT(go_tool_pprof_fetches_a_profile, 60)
     cp_http_stop(http);
 }
 
-CP_TEST_TIMEOUT(a_profile_has_the_headers_of_net_http_pprof, 60)
+CP_TEST(a_profile_has_the_headers_of_net_http_pprof, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_http *http = start_http(NULL);
 
@@ -44,7 +44,7 @@ CP_TEST_TIMEOUT(a_profile_has_the_headers_of_net_http_pprof, 60)
     cp_http_stop(http);
 }
 
-CP_TEST_TIMEOUT(two_profiles_at_a_time_are_each_of_its_own_event, 60)
+CP_TEST(two_profiles_at_a_time_are_each_of_its_own_event, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_http *http = start_http(NULL);
 
@@ -78,7 +78,7 @@ static void check_bad(const struct cp_http *http, const char *query, const char 
                  "\nX-Content-Type-Options: nosniff\n", part, NULL);
 }
 
-CP_TEST_TIMEOUT(a_query_is_read_strictly, 60)
+CP_TEST(a_query_is_read_strictly, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const char *const bad[][2] = {
         {"seconds=-1", "seconds=-1 is not possible: it must be a whole number from 1 to 600.\n"},
@@ -119,7 +119,7 @@ CP_TEST_TIMEOUT(a_query_is_read_strictly, 60)
     cp_http_stop(http);
 }
 
-CP_TEST_TIMEOUT(other_errors_have_statuses_of_their_own, 60)
+CP_TEST(other_errors_have_statuses_of_their_own, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_http *http = start_http(NULL);
 
@@ -281,7 +281,7 @@ CP_TEST(symbol_names_addresses)
     cp_http_stop(http);
 }
 
-CP_TEST_TIMEOUT(go_tool_pprof_fetches_names_of_a_text_profile, 60)
+CP_TEST(go_tool_pprof_fetches_names_of_a_text_profile, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_http *http = start_http(NULL);
     char url[200];
@@ -300,7 +300,7 @@ CP_TEST_TIMEOUT(go_tool_pprof_fetches_names_of_a_text_profile, 60)
 
 /* gperftools' pprof reads CPU profiles in a binary form of its own only, so what it fetches is made of the
  * text on the way; it asks for the names itself. */
-CP_TEST_TIMEOUT(the_pprof_of_gperftools_fetches_names, 60)
+CP_TEST(the_pprof_of_gperftools_fetches_names, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const char curl[] = "#!/bin/sh\n"
                                "for last; do :; done\n"
@@ -402,7 +402,7 @@ CP_TEST(metrics_tell_what_the_profiler_does)
 
 /* ---- Who may ask ----------------------------------------------------------------------------- */
 
-CP_TEST_TIMEOUT(foreign_hosts_and_origins_are_refused, 60)
+CP_TEST(foreign_hosts_and_origins_are_refused, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const struct {
         const char *headers;
@@ -604,7 +604,7 @@ static void check_alive(const struct cp_http *http)
     close(fd);
 }
 
-CP_TEST_TIMEOUT(requests_cut_off_at_every_byte_do_no_harm, 60)
+CP_TEST(requests_cut_off_at_every_byte_do_no_harm, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const char *const requests[] = {
         "GET " PPROF
@@ -632,7 +632,7 @@ CP_TEST_TIMEOUT(requests_cut_off_at_every_byte_do_no_harm, 60)
     cp_http_stop(http);
 }
 
-CP_TEST_TIMEOUT(what_is_too_large_is_refused, 60)
+CP_TEST(what_is_too_large_is_refused, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_http *http = start_http(NULL);
     const size_t size = 1 << 20;
@@ -722,7 +722,7 @@ static void ask_for_200(void)
     cp_http_stop(http);
 }
 
-CP_TEST_TIMEOUT(of_200_profiles_at_a_time_as_many_as_there_are_slots_are_taken, 60)
+CP_TEST(of_200_profiles_at_a_time_as_many_as_there_are_slots_are_taken, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct resources now, then;
 
@@ -733,7 +733,7 @@ CP_TEST_TIMEOUT(of_200_profiles_at_a_time_as_many_as_there_are_slots_are_taken, 
     check_resources(&now, &then, 40);
 }
 
-CP_TEST_TIMEOUT(a_request_must_arrive_in_time_however_busily, 60)
+CP_TEST(a_request_must_arrive_in_time_however_busily, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     const struct cp_http_options options = {.size = sizeof options, .request_timeout_s = 1};
     struct cp_http *http = start_http(&options);
@@ -791,7 +791,7 @@ static void raise_descriptor_limit(rlim_t n)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-CP_TEST_TIMEOUT(slow_clients_keep_nobody_out, 60)
+CP_TEST(slow_clients_keep_nobody_out, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     enum { N = 1000, ROUNDS = 3 };
     struct resources now, then;

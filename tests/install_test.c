@@ -65,13 +65,13 @@ static void build_and_run(const char *source, const char *package, const char *l
             is_static ? "-Wl,-Bdynamic" : "", is_static ? "--static" : "", package));
 }
 
-CP_TEST_TIMEOUT(a_program_builds_from_what_is_installed, 120)
+CP_TEST(a_program_builds_from_what_is_installed, .timeout_s = 120 * TEST_SLOWDOWN)
 {
     install();
     build_and_run(program, "counterpoint", "-lcounterpoint");
 }
 
-CP_TEST_TIMEOUT(a_program_with_the_endpoint_does_too, 120)
+CP_TEST(a_program_with_the_endpoint_does_too, .timeout_s = 120 * TEST_SLOWDOWN)
 {
     install();
     build_and_run(http_program, "counterpoint-http", "-lcounterpoint-http -lcounterpoint");
@@ -86,7 +86,7 @@ CP_TEST_TIMEOUT(a_program_with_the_endpoint_does_too, 120)
     free(needed);
 }
 
-CP_TEST_TIMEOUT(the_shared_library_exports_its_api_only, 60)
+CP_TEST(the_shared_library_exports_its_api_only, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     install();
     char *names =
@@ -102,7 +102,7 @@ CP_TEST_TIMEOUT(the_shared_library_exports_its_api_only, 60)
     free(names);
 }
 
-CP_TEST_TIMEOUT(the_shared_library_stays_and_is_bound_at_once, 60)
+CP_TEST(the_shared_library_stays_and_is_bound_at_once, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     install();
     char *dynamic = test_command(NULL, "readelf -dW %s/usr/lib/libcounterpoint.so", test_dir());

@@ -76,7 +76,7 @@ static void body_100_us(struct worker *worker)
     burn_a(100000);
 }
 
-CP_TEST_TIMEOUT(thousands_of_short_lived_threads, 60)
+CP_TEST(thousands_of_short_lived_threads, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     enum { THREADS = 3000 };
     /* AddressSanitizer's handler takes longer than 10 us: the thread would do nothing else. */
@@ -327,7 +327,7 @@ static void stop_load(struct worker workers[5])
 }
 
 /* Buffers come into memory as they are used, 256 KiB for an M and event; nothing else may grow. */
-CP_TEST_TIMEOUT(a_thousand_cycles_leave_nothing_behind, 120)
+CP_TEST(a_thousand_cycles_leave_nothing_behind, .timeout_s = 120 * TEST_SLOWDOWN)
 {
     enum { CYCLES = TEST_SLOWDOWN > 1 ? 300 : 1000 };
     struct resources tenth = {0}, last;
@@ -365,7 +365,7 @@ static void *many_cycles(void *event)
     return NULL;
 }
 
-CP_TEST_TIMEOUT(several_threads_start_and_stop_at_once, 60)
+CP_TEST(several_threads_start_and_stop_at_once, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static char clock[] = "taskClock", other[] = "cpuClock", timer[] = "timer";
     char *const events[] = {clock, other, timer, clock};
@@ -395,7 +395,7 @@ static void *attach_forever(void *stop)
     return NULL;
 }
 
-CP_TEST_TIMEOUT(ms_come_and_go_while_profiles_do, 60)
+CP_TEST(ms_come_and_go_while_profiles_do, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     pthread_t threads[3];
     int stop = 0;
@@ -418,7 +418,7 @@ CP_TEST_TIMEOUT(ms_come_and_go_while_profiles_do, 60)
  * with an earlier config would show in the ratio of samples to count; samples that were left unread would
  * show where the event has none: no M migrates.
  */
-CP_TEST_TIMEOUT(a_slot_never_mixes_its_configs, 60)
+CP_TEST(a_slot_never_mixes_its_configs, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_slot_request requests[] = {request("taskClock", 50000),   request("cpuMigrations", 1),
                                          request("taskClock", 210000),  request("cpuClock", 1000000),

@@ -87,7 +87,7 @@ static void need_prompt_signals(void)
 
 /* ---- Watchpoints ----------------------------------------------------------------------------- */
 
-CP_TEST_TIMEOUT(a_watchpoint_names_who_writes, 60)
+CP_TEST(a_watchpoint_names_who_writes, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     enum { WRITES = 500 };
     const char *path = file_in_dir("watch.pb.gz");
@@ -130,7 +130,7 @@ static void need_tracefs(void)
         SKIP("tracefs cannot be mounted here: %s", strerror(errno));
 }
 
-CP_TEST_TIMEOUT(a_tracepoint_names_who_slept, 60)
+CP_TEST(a_tracepoint_names_who_slept, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     enum { SLEEPS = 100 };
     const char *path = file_in_dir("switch.pb.gz");

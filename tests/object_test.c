@@ -367,9 +367,10 @@ CP_TEST(deleted_program)
         return;
     }
     for (size_t i = 0; i < 2; i++) {
-        text = test_command(
-            NULL, "copy=%s/copy; %s /proc/$PPID/exe $copy && CP_TEST_COPY=$copy $copy -i deleted_program",
-            test_dir(), ways[i]);
+        text = test_command(NULL,
+                            "copy=%s/copy; %s /proc/$PPID/exe $copy && CP_TEST_COPY=$copy $copy -inprocess "
+                            "-run deleted_program",
+                            test_dir(), ways[i]);
         CHECK_CONTAINS(text, "looked itself up");
         free(text);
     }
@@ -387,9 +388,11 @@ CP_TEST(nothing_is_asked_of_the_network)
     CHECK_EQ(bind(listener, (struct sockaddr *)&address, size), 0);
     CHECK_EQ(listen(listener, 8), 0);
     CHECK_EQ(getsockname(listener, (struct sockaddr *)&address, &size), 0);
-    text = test_command(
-        NULL, "DEBUGINFOD_URLS=http://127.0.0.1:%d DEBUGINFOD_TIMEOUT=1 /proc/$PPID/exe -i stripped_object",
-        ntohs(address.sin_port));
+    text = test_command(NULL,
+                        "DEBUGINFOD_URLS=http://127.0.0.1:%d DEBUGINFOD_TIMEOUT=1 "
+                        "/proc/$PPID/exe -inprocess -v -run stripped_object",
+                        ntohs(address.sin_port));
+    CHECK_CONTAINS(text, "--- PASS: Test_stripped_object");
     free(text);
     CHECK_EQ(accept(listener, NULL, NULL), -1);
     CHECK_EQ(errno, EAGAIN);

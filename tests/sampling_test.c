@@ -374,7 +374,7 @@ static double short_threads_error(void)
 
 /* A thread has one or two samples: the standard deviation is at most 0.5 * sqrt(SHORT_THREADS). Where the
  * machine stands still, CPU clocks go on and timers do not: so it may try again. */
-CP_TEST_TIMEOUT(short_threads_are_sampled_in_proportion, 60)
+CP_TEST(short_threads_are_sampled_in_proportion, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     int tries = 0;
 

@@ -160,7 +160,7 @@ static void check_conservation(unsigned threads, size_t capacity)
     cp_wait_group_free(producers);
 }
 
-CP_TEST_TIMEOUT(every_element_arrives_once, 60)
+CP_TEST(every_element_arrives_once, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     for (unsigned threads = 1; threads <= 4; threads++) {
         check_conservation(threads, 0);
@@ -225,7 +225,7 @@ CP_TEST(a_group_waits_for_all)
 
 /* ---- Signals --------------------------------------------------------------------------------- */
 
-CP_TEST_TIMEOUT(signals_interrupt_no_channel, 60)
+CP_TEST(signals_interrupt_no_channel, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     begin_storm();
     for (unsigned threads = 1; threads <= 4; threads++)

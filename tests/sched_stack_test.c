@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -142,7 +143,7 @@ static void check_crowd(unsigned threads, unsigned n)
     free(crowd);
 }
 
-CP_TEST_TIMEOUT(a_hundred_thousand_gs_at_once, 60)
+CP_TEST(a_hundred_thousand_gs_at_once, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     if (!has_guard_install())
         SKIP("without MADV_GUARD_INSTALL (Linux 6.13) vm.max_map_count ends it at about 32 000 Gs");
@@ -171,7 +172,7 @@ static void one_too_many(void *arg)
 }
 
 /* The kernel allows no more mappings. */
-CP_TEST_TIMEOUT(without_room_for_another_stack_cp_go_says_so, 60)
+CP_TEST(without_room_for_another_stack_cp_go_says_so, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     if (TEST_TSAN)
         SKIP("ThreadSanitizer's own limit comes first");
@@ -222,7 +223,7 @@ static void starts_neighbours(void *arg)
     CHECK_EQ(cp_go(overflows, NULL), 0);
 }
 
-static void check_overflow(void)
+static _Noreturn void overflow(void)
 {
     static char alternate[65536];
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -232,6 +233,18 @@ static void check_overflow(void)
     CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
     run(1, 0, starts_neighbours, NULL);
     CHECK(!"the stack had no end");
+    _exit(1);
+}
+
+static void check_overflow(void)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child == 0)
+        overflow();
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
 }
 
 CP_TEST(an_overflow_faults_in_the_guard)

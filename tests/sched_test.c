@@ -507,7 +507,7 @@ static void start_many(void *arg)
         go(yields_much, &visits[i]);
 }
 
-CP_TEST_TIMEOUT(sixty_four_ms_and_ten_thousand_gs, 60)
+CP_TEST(sixty_four_ms_and_ten_thousand_gs, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     unsigned n = TEST_TSAN ? 2000 : MANY; /* TSan has room for about 8000 fibers */
 

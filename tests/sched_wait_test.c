@@ -341,7 +341,7 @@ CP_TEST(waiting_for_a_descriptor_has_every_outcome)
 
 /* ---- Signals --------------------------------------------------------------------------------- */
 
-CP_TEST_TIMEOUT(signals_interrupt_no_wait, 60)
+CP_TEST(signals_interrupt_no_wait, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     int fds[PAIRS][2];
 

@@ -247,7 +247,7 @@ static void stop_load(struct load *load)
     pthread_join(load->thread, NULL);
 }
 
-CP_TEST_TIMEOUT(go_tool_pprof_shows_functions_and_routes, 60)
+CP_TEST(go_tool_pprof_shows_functions_and_routes, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct server server = start_server();
     struct load loads[] = {{.address = server.service, .path = "/sort?n=10000"},
@@ -346,7 +346,7 @@ CP_TEST_TIMEOUT(the_service_answers_while_the_endpoint_is_abused, 120)
 
 /* ---- Start and end --------------------------------------------------------------------------- */
 
-CP_TEST_TIMEOUT(what_is_being_answered_at_the_end_still_is, 60)
+CP_TEST(what_is_being_answered_at_the_end_still_is, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct server server = start_server();
     int idle = connect_to(server.service);
@@ -390,7 +390,7 @@ CP_TEST_TIMEOUT(what_is_being_answered_at_the_end_still_is, 60)
     free(text);
 }
 
-CP_TEST_TIMEOUT(a_start_that_fails_says_why, 60)
+CP_TEST(a_start_that_fails_says_why, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct server server = start_server();
     struct {

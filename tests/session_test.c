@@ -136,7 +136,7 @@ CP_TEST(a_refused_event_undoes_the_others)
 
 /* ---- Sessions side by side ------------------------------------------------------------------- */
 
-CP_TEST_TIMEOUT(sessions_are_independent, 90)
+CP_TEST(sessions_are_independent, .timeout_s = 90 * TEST_SLOWDOWN)
 {
     struct cp_memory memory[3] = {0};
     struct cp_session *sessions[3];
@@ -208,7 +208,7 @@ static bool counts_kernel(void)
     return config.is_kernel_included;
 }
 
-CP_TEST_TIMEOUT(a_profile_says_how_it_was_measured, 90)
+CP_TEST(a_profile_says_how_it_was_measured, .timeout_s = 90 * TEST_SLOWDOWN)
 {
     const char *path = file_in_dir("said.pb.gz");
     char *text;
@@ -339,7 +339,7 @@ __attribute__((noinline)) static void have_zeros_read(long ns)
     __asm__ volatile(""); /* so that the call is no jump */
 }
 
-CP_TEST_TIMEOUT(kernel_frames_are_in_the_profile, 60)
+CP_TEST(kernel_frames_are_in_the_profile, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_cpu_profile_config config = config_for("taskClock", 100000);
     const char *path = file_in_dir("kernel.pb.gz");
@@ -369,7 +369,7 @@ CP_TEST_TIMEOUT(kernel_frames_are_in_the_profile, 60)
     free(text);
 }
 
-CP_TEST_TIMEOUT(an_event_is_counted_in_its_own_unit, 60)
+CP_TEST(an_event_is_counted_in_its_own_unit, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     const char *path = file_in_dir("faults.pb.gz");
     struct cp_error err;
@@ -392,7 +392,7 @@ CP_TEST_TIMEOUT(an_event_is_counted_in_its_own_unit, 60)
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
-CP_TEST_TIMEOUT(a_child_has_no_session_and_may_start_one, 60)
+CP_TEST(a_child_has_no_session_and_may_start_one, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_memory memory = {0};
     const char *path = file_in_dir("parent.pb.gz");

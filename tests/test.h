@@ -1,13 +1,13 @@
 /*
- * The test harness. A test is a function; each runs in a process of its own, in a process group of its own,
- * with a time limit. It passes when it returns, fails where a check does, where it dies of a signal or where
- * its time is over, and is skipped by SKIP(). What it printed is shown only where it did not pass (or with
- * -v).
+ * What the project's tests have beside testing/testing.h: checks that end the test, and their surroundings. A
+ * test runs on a plain thread, for 30 seconds at most; sanitizer builds get TEST_SLOWDOWN times as long. One
+ * that takes longer says so: CP_TEST(name, .timeout_s = 60 * TEST_SLOWDOWN).
  *
- *     build/tests/NAME              all tests
- *     build/tests/NAME test ...     these
- *     build/tests/NAME -i test      one, in this process and without a limit: for the debugger
- *     build/tests/NAME -l           their names
+ *     build/tests/NAME_test                     all tests
+ *     build/tests/NAME_test -v -run one         those whose names have it in them; '^Test_one$' is one alone
+ *     build/tests/NAME_test -inprocess -run one in this process, without a limit: for the debugger, which a
+ *                                               breakpoint at cp_t_report_and_end stops where a check fails
+ *     build/tests/NAME_test -list .             their names
  *
  * Checks may be made on any thread and on any green thread, but not in a signal handler.
  */
@@ -17,39 +17,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct test_case {
-    const char *name;
-    unsigned limit_s;
-    void (*run)(void);
-    struct test_case *next;
-};
-/* Adds a test; tests run in the order in which they were added. CP_TEST does it. */
-void test_add(struct test_case *test);
-
-/* CP_TEST(name) { ... } is a test of 30 seconds at most; sanitizer builds get TEST_SLOWDOWN times as long. */
-#define CP_TEST(name) CP_TEST_TIMEOUT(name, 30)
-#define CP_TEST_TIMEOUT(name_, seconds)                                                                      \
-    static void test_##name_(void);                                                                          \
-    __attribute__((constructor)) static void test_add_##name_(void)                                          \
-    {                                                                                                        \
-        static struct test_case test = {.name = #name_, .limit_s = (seconds), .run = test_##name_};          \
-        test_add(&test);                                                                                     \
-    }                                                                                                        \
-    static void test_##name_(void)
+#include "testing/testing.h"
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
+
+#define TEST_FAIL(...) cp_t_report_and_end(cp_t_self(), CP_T_FATAL, __FILE__, __LINE__, __VA_ARGS__)
 
 #define CHECK(condition)                                                                                     \
     do {                                                                                                     \
         if (!(condition))                                                                                    \
-            test_fail(__FILE__, __LINE__, "%s", #condition);                                                 \
+            TEST_FAIL("%s", #condition);                                                                     \
     } while (0)
 
 /* A check that says more; the format is printf's. */
-#define CHECKF(condition, ...)                                                                               \
+#define CHECKF(condition, format, ...)                                                                       \
     do {                                                                                                     \
         if (!(condition))                                                                                    \
-            test_fail_because(__FILE__, __LINE__, #condition, __VA_ARGS__);                                  \
+            TEST_FAIL("%s: " format, #condition, ##__VA_ARGS__);                                             \
     } while (0)
 
 /* Two integers are equal. */
@@ -57,7 +41,7 @@ void test_add(struct test_case *test);
     do {                                                                                                     \
         long long test_a_ = (long long)(a), test_b_ = (long long)(b);                                        \
         if (test_a_ != test_b_)                                                                              \
-            test_fail(__FILE__, __LINE__, "%s == %s: %lld and %lld", #a, #b, test_a_, test_b_);              \
+            TEST_FAIL("%s == %s: %lld and %lld", #a, #b, test_a_, test_b_);                                  \
     } while (0)
 
 /* Two strings are equal; NULL equals NULL. */
@@ -67,15 +51,10 @@ void test_add(struct test_case *test);
     test_check_contains(__FILE__, __LINE__, #text " contains " #part, (text), (part))
 
 /* Ends the test, which counts as skipped; the reason is shown. */
-#define SKIP(...) test_skip(__VA_ARGS__)
+#define SKIP(...) cp_t_report_and_end(cp_t_self(), CP_T_SKIP, __FILE__, __LINE__, __VA_ARGS__)
 
-_Noreturn void test_fail(const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-_Noreturn void test_fail_because(const char *file, int line, const char *what, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
 void test_check_str(const char *file, int line, const char *what, const char *a, const char *b);
 void test_check_contains(const char *file, int line, const char *what, const char *text, const char *part);
-_Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- Surroundings ---------------------------------------------------------------------------- */
 

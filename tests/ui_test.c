@@ -112,7 +112,7 @@ static void *run_kitchen(void *arg)
     return NULL;
 }
 
-CP_TEST_TIMEOUT(a_browser_records_and_compares, 150)
+CP_TEST(a_browser_records_and_compares, .timeout_s = 150 * TEST_SLOWDOWN)
 {
     char pictures[400], downloaded[450];
     pthread_t kitchen;
