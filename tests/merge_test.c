@@ -150,7 +150,7 @@ CP_TEST(a_profile_merged_with_itself_has_everything_twice)
 }
 
 /* Objects lie elsewhere in each process. */
-CP_TEST_TIMEOUT(profiles_of_other_processes_keep_their_addresses_right, 60)
+CP_TEST(profiles_of_other_processes_keep_their_addresses_right, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     for (int i = 0; i < 2; i++)
         free(test_command(NULL,
@@ -242,7 +242,7 @@ static bool must_refuse(struct cp_merge *merge, const void *data, size_t size)
     return true;
 }
 
-CP_TEST_TIMEOUT(damaged_profiles_are_refused_and_change_nothing, 60)
+CP_TEST(damaged_profiles_are_refused_and_change_nothing, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_merge *merge = cp_merge_new();
     struct cp_memory file, before = {0};
@@ -273,7 +273,7 @@ CP_TEST_TIMEOUT(damaged_profiles_are_refused_and_change_nothing, 60)
 }
 
 /* Without gzip's check, damage may make another profile that makes sense; it must never do harm. */
-CP_TEST_TIMEOUT(no_damage_does_harm, 60)
+CP_TEST(no_damage_does_harm, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_memory file;
     unsigned refused = 0, tried = 0;

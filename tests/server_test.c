@@ -304,7 +304,7 @@ static void check_service(const struct server *server)
     check_answer(server, "\"$base/sleep?ms=1\"", 200, "slept");
 }
 
-CP_TEST_TIMEOUT(the_service_answers_while_the_endpoint_is_abused, 120)
+CP_TEST(the_service_answers_while_the_endpoint_is_abused, .timeout_s = 120 * TEST_SLOWDOWN)
 {
     enum { SLOW = 1000, PROFILES = 200, ROUNDS = 3 };
     static int slow[SLOW], asking[PROFILES];

@@ -5,11 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "testing/profile.h"
-#include "testing/testing.h"
-
-#undef CP_TEST /* the harness's is meant */
 #include "session_tools.h"
+#include "testing/profile.h"
 
 static void need_children_with_threads(void)
 {
@@ -80,22 +77,22 @@ static void check_framework(const struct framework *f)
     check_nothing_left();
 }
 
-CP_TEST_TIMEOUT(cmocka_is_profiled, 60)
+CP_TEST(cmocka_is_profiled, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     check_framework(&frameworks[0]);
 }
 
-CP_TEST_TIMEOUT(check_is_profiled, 60)
+CP_TEST(check_is_profiled, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     check_framework(&frameworks[1]);
 }
 
-CP_TEST_TIMEOUT(criterion_is_profiled, 60)
+CP_TEST(criterion_is_profiled, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     check_framework(&frameworks[2]);
 }
 
-CP_TEST_TIMEOUT(check_without_processes_is_profiled_once, 60)
+CP_TEST(check_without_processes_is_profiled_once, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     char *text;
 
@@ -113,7 +110,7 @@ CP_TEST_TIMEOUT(check_without_processes_is_profiled_once, 60)
     free(text);
 }
 
-CP_TEST_TIMEOUT(without_an_event_it_is_the_timer, 60)
+CP_TEST(without_an_event_it_is_the_timer, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     char *text;
 
@@ -127,7 +124,7 @@ CP_TEST_TIMEOUT(without_an_event_it_is_the_timer, 60)
     free(text);
 }
 
-CP_TEST_TIMEOUT(the_frameworks_own_flags_are_theirs, 60)
+CP_TEST(the_frameworks_own_flags_are_theirs, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     char *text;
 
@@ -147,7 +144,7 @@ CP_TEST_TIMEOUT(the_frameworks_own_flags_are_theirs, 60)
     check_nothing_left();
 }
 
-CP_TEST_TIMEOUT(several_events_give_a_file_each, 60)
+CP_TEST(several_events_give_a_file_each, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const char *const files[] = {"x.taskClock.pb.gz", "x.cpuClock.pb.gz", "x.timer.pb.gz"};
 
@@ -203,7 +200,7 @@ CP_TEST(all_spellings_are_taken_and_nothing_else)
         free(all[i]);
 }
 
-CP_TEST_TIMEOUT(bad_flags_end_in_a_sentence, 60)
+CP_TEST(bad_flags_end_in_a_sentence, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const struct {
         const char *arguments, *says;
@@ -314,7 +311,7 @@ static void redirect_stderr(void)
     close(fd);
 }
 
-CP_TEST_TIMEOUT(children_that_end_in_any_way, 60)
+CP_TEST(children_that_end_in_any_way, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     char *text;
 
@@ -339,7 +336,7 @@ CP_TEST_TIMEOUT(children_that_end_in_any_way, 60)
     free(text);
 }
 
-CP_TEST_TIMEOUT(without_a_profile_children_do_nothing, 60)
+CP_TEST(without_a_profile_children_do_nothing, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     char program[] = "test";
     char *argv[] = {program, NULL};
@@ -352,7 +349,7 @@ CP_TEST_TIMEOUT(without_a_profile_children_do_nothing, 60)
     CHECK_EQ(cp_testing_stop(), 0);
 }
 
-CP_TEST_TIMEOUT(what_cannot_be_written_is_kept, 60)
+CP_TEST(what_cannot_be_written_is_kept, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     char kept[600], *text, *at, *top;
 
@@ -375,7 +372,7 @@ CP_TEST_TIMEOUT(what_cannot_be_written_is_kept, 60)
 }
 
 /* A part that is damaged takes none of the others with it. */
-CP_TEST_TIMEOUT(what_cannot_be_read_is_kept, 60)
+CP_TEST(what_cannot_be_read_is_kept, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     char *text;
 
@@ -392,7 +389,7 @@ CP_TEST_TIMEOUT(what_cannot_be_read_is_kept, 60)
 }
 
 /* A test that changes the directory does not change where the profile goes. */
-CP_TEST_TIMEOUT(the_file_stays_where_it_was_named, 60)
+CP_TEST(the_file_stays_where_it_was_named, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     char program[] = "test", flag[] = "-cpuprofile", file[] = "x.pb.gz";
     char *argv[] = {program, flag, file, NULL};
@@ -418,11 +415,12 @@ static void exit_early(void)
     exit(3);
 }
 
-CP_TEST_TIMEOUT(a_program_that_exits_loses_nothing, 60)
+CP_TEST(a_program_that_exits_loses_nothing, .timeout_s = 60 * TEST_SLOWDOWN)
 {
-    pid_t pid = fork();
     int status;
 
+    test_dir(); /* the same for the child */
+    pid_t pid = fork();
     if (pid == 0)
         exit_early();
     CHECK_EQ(waitpid(pid, &status, 0), pid);
