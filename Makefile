@@ -314,7 +314,7 @@ $(B)/examples/%: $(B)/obj/examples/%.o $(lib_a)
 	$(link)
 
 $(B)/examples/goroutine $(B)/examples/serial: $(B)/obj/examples/common.o
-$(framework_examples) $(B)/tests/testing_flags_test: $(testing_a)
+$(addprefix $(B)/,examples/goroutine examples/serial tests/testing_flags_test) $(framework_examples): $(testing_a)
 $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_work.o $(http_a)
 
 $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(testing_a) $(lib_a)

@@ -1,7 +1,7 @@
 #include "common.h"
 
-#include "pprof/pprof.h"
 #include "runtime/sched.h"
+#include "testing/testing.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -12,9 +12,6 @@
 /* ---- Command line ---------------------------------------------------------------------------- */
 
 static const struct option flags[] = {
-    {"cpuprofile", required_argument, NULL, 'o'},
-    {"cpuprofileevent", required_argument, NULL, 'e'},
-    {"cpuprofileperiod", required_argument, NULL, 'p'},
     {"threads", required_argument, NULL, 't'},
     {"gs", required_argument, NULL, 'g'},
     {"seconds", required_argument, NULL, 's'},
@@ -56,12 +53,6 @@ static double parse_seconds(const char *text)
 static int take(struct example *e, int flag, const char *value)
 {
     switch (flag) {
-    case 'o':
-        return (e->profile = value)[0] != 0;
-    case 'e':
-        return (e->events = value)[0] != 0;
-    case 'p':
-        return (e->period = parse_count(value)) != 0;
     case 't':
         return (e->threads = parse_small_count(value)) != 0;
     case 'g':
@@ -76,6 +67,9 @@ static int take(struct example *e, int flag, const char *value)
 void example_parse(struct example *e, int argc, char **argv)
 {
     const struct example defaults = *e;
+    int all = argc;
+    cp_testing_start(&argc, argv);
+    e->is_profiled = argc < all;
     for (int flag, i; (flag = getopt_long_only(argc, argv, "", flags, &i)) != -1;) {
         if (take(e, flag, optarg))
             continue;
@@ -83,76 +77,24 @@ void example_parse(struct example *e, int argc, char **argv)
             fprintf(stderr, "%s: -%s makes no sense as \"%s\".\n", argv[0], flags[i].name, optarg);
         bad_usage(&defaults, argv[0]);
     }
-    if (optind < argc)
-        fprintf(stderr, "%s: \"%s\" is no flag.\n", argv[0], argv[optind]);
-    else if (!e->profile && (e->events || e->period))
-        fprintf(stderr, "%s: -cpuprofile must say where the profile is to go.\n", argv[0]);
-    else
+    if (optind == argc)
         return;
+    fprintf(stderr, "%s: \"%s\" is no flag.\n", argv[0], argv[optind]);
     bad_usage(&defaults, argv[0]);
 }
 
-/* ---- Profiles -------------------------------------------------------------------------------- */
+/* ---- Running --------------------------------------------------------------------------------- */
 
-/* Where the profile of one event of several goes: x.pb.gz becomes x.EVENT.pb.gz. The event's slashes are no
- * directories. */
-static char *path_for(const char *profile, const char *event)
+void example_run_all(struct example *e, void (*fn)(void *))
 {
-    const char *suffix = ".pb.gz";
-    size_t n = strlen(profile);
-    size_t stem =
-        n > strlen(suffix) && strcmp(profile + n - strlen(suffix), suffix) == 0 ? n - strlen(suffix) : n;
-    char *path;
-    if (asprintf(&path, "%.*s.%s%s", (int)stem, profile, event, profile + stem) < 0)
-        abort();
-    for (char *slash = path + stem; (slash = strchr(slash, '/'));)
-        *slash = '_';
-    return path;
-}
-
-/* One option for each event in the list; the paths and names live until the program ends. */
-static size_t make_options(const struct example *e, struct cp_profiling_option *options, size_t max)
-{
-    char *list = strdup(e->events ? e->events : "timer");
-    char *event = cp_event_next(&list);
-    bool several = list;
-    size_t n = 0;
-    for (; event && n < max; event = cp_event_next(&list)) {
-        struct cp_event_spec spec;
-        bool timer = cp_event_parse(event, &spec, NULL) == 0 && spec.event == CP_CPUPROF_OS_TIMER;
-        const char *path = several ? path_for(e->profile, event) : e->profile;
-        options[n++] = cp_event(cp_writer_path(path), event, timer ? 0 : e->period);
-    }
-    if (several)
-        setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
-    return n;
-}
-
-static void must(int result, const struct cp_error *err)
-{
-    if (result < 0) {
-        fprintf(stderr, "%s\n", err->message);
-        exit(1);
-    }
-}
-
-void example_profile(struct example *e, void (*fn)(void *))
-{
-    static struct cp_profiling_option options[CP_EV_MAX + 1]; /* one too many is for the library to refuse */
     struct cp_sched_options sched = {.size = sizeof(sched), .threads = e->threads};
     struct cp_error err;
-    if (e->profile) {
-        size_t n = make_options(e, options, CP_EV_MAX + 1);
-        must(cp_start_cpu_profile_with_options(options, n, &err), &err);
-        for (size_t i = 0; i < n; i++) {
-            const char *warning = cp_session_warning(cp_default_session(), i);
-            if (warning)
-                fprintf(stderr, "%s\n", warning);
-        }
+    if (cp_sched_run(&sched, fn, e, &err) < 0) {
+        fprintf(stderr, "%s\n", err.message);
+        exit(1);
     }
-    must(cp_sched_run(&sched, fn, e, &err), &err);
-    if (e->profile)
-        must(cp_stop_cpu_profile(&err), &err);
+    if (cp_testing_stop() != 0)
+        exit(1);
 }
 
 /* ---- Functions ------------------------------------------------------------------------------- */
@@ -166,7 +108,7 @@ static uint64_t thread_cpu_ns(void)
 
 uint64_t example_run(const struct example *e, struct example_function *f, uint64_t x, uint64_t n)
 {
-    if (e->profile)
+    if (e->is_profiled)
         return f->run(x, n);
     uint64_t start = thread_cpu_ns();
     x = f->run(x, n);
@@ -182,7 +124,7 @@ void example_print(const struct example *e, const struct example_function *funct
         ns += (double)functions[i].ns;
         weight += functions[i].weight;
     }
-    for (size_t i = 0; i < count && !e->profile; i++)
+    for (size_t i = 0; i < count && !e->is_profiled; i++)
         printf("%-18s expected %6.2f %%  spent %6.2f %% of %.2f s\n", functions[i].name,
                100 * functions[i].weight / weight, 100 * (double)functions[i].ns / ns, ns * 1e-9);
 }

@@ -1,12 +1,8 @@
 /*
- * What the example programs share: the command line, the profiles that it asks for, and a table of functions
- * whose shares of the work are known beforehand.
+ * What the example programs share: the command line, with the profile's flags of testing/testing.h, and a
+ * table of functions whose shares of the work are known beforehand. Without a profile the program times its
+ * functions itself.
  *
- *     -cpuprofile FILE            write a profile there; without it the program times its functions itself
- *     -cpuprofileevent EVENT,...  what drives the samples: timer (the default), taskClock, cycles, ...; with
- *                                 several, FILE x.pb.gz becomes x.timer.pb.gz, x.taskClock.pb.gz, ...
- *                                 (a slash of an event's name becomes a low line)
- *     -cpuprofileperiod N         events (ns for the clocks) between two samples; not for timer
  *     -threads N                  threads that run the green threads
  *     -gs N                       green threads, in the programs that have a choice
  *     -seconds S                  CPU time to spend, on each CPU that the green threads can keep busy
@@ -14,27 +10,24 @@
 #ifndef COUNTERPOINT_EXAMPLES_COMMON_H
 #define COUNTERPOINT_EXAMPLES_COMMON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct example {
-    const char *profile;
-    const char *events;
-    uint64_t period;
+    bool is_profiled;
     unsigned threads;
     unsigned gs; /* 0: the program has no -gs */
     double seconds;
 };
 
-/* Reads the command line into e, which holds the defaults. Prints a sentence and exits where it makes no
- * sense. */
+/* Reads the command line into e, which holds the defaults, and starts the profile that it asks for. Prints a
+ * sentence and exits where it makes no sense. */
 void example_parse(struct example *e, int argc, char **argv);
 
-/*
- * Runs fn(e) as the first green thread and returns when all of them have ended. Meanwhile the profiles that e
- * asks for are taken. An error is printed and ends the program.
- */
-void example_profile(struct example *e, void (*fn)(void *));
+/* Runs fn(e) as the first green thread and, when all of them have ended, writes the profile. An error is
+ * printed and ends the program. */
+void example_run_all(struct example *e, void (*fn)(void *));
 
 /* One of the functions that share the work; of all work together it does weight parts. */
 struct example_function {

@@ -106,7 +106,7 @@ int main(int argc, char **argv)
     ended = cp_wait_group_new();
     if (!ended)
         abort();
-    example_profile(&e, run_all);
+    example_run_all(&e, run_all);
     cp_wait_group_free(ended);
     example_print(&e, functions, FUNCTIONS);
     return 0;

@@ -55,7 +55,7 @@ int main(int argc, char **argv)
 {
     struct example e = {.threads = 1, .seconds = 3};
     example_parse(&e, argc, argv);
-    example_profile(&e, run_rounds);
+    example_run_all(&e, run_rounds);
     example_print(&e, functions, FUNCTIONS);
     return 0;
 }

@@ -230,9 +230,9 @@ CP_TEST(bad_arguments_end_in_a_sentence, .timeout_s = 60 * TEST_SLOWDOWN)
         {"serial -seconds abc 2>&1", 2, "seconds"},
         {"serial -seconds 2>&1", 2, "seconds"},
         {"serial -threads=0 2>&1", 2, "threads"},
-        {"serial -cpuprofile x.pb.gz -cpuprofileevent bogus 2>&1", 1, "no event named \"bogus\""},
-        {"serial -cpuprofile /nonexistent/x -seconds 0.1 2>&1", 1, "/nonexistent/x"},
-        {"serial -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1 2>&1", 1, "10000 ns"},
+        {"serial -cpuprofile x.pb.gz -cpuprofileevent bogus 2>&1", 2, "no event named \"bogus\""},
+        {"serial -cpuprofile /nonexistent/x -seconds 0.1 2>&1", 2, "/nonexistent/x"},
+        {"serial -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1 2>&1", 2, "10000 ns"},
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
