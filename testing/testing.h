@@ -33,24 +33,29 @@ extern "C" {
  * Takes these flags out of argv, wherever they stand before a "--", and starts the profile that they ask for:
  *
  *     -cpuprofile FILE           where the profile goes; nothing is profiled without it
- *     -cpuprofileevent EVENT     what samples are taken by, as cp_event_parse() reads it; by default timer
+ *     -cpuprofileevent EVENT     what samples are taken by, as cp_event_parse() reads it; by default timer.
+ *                                Several, with commas between, give a file each: x.pb.gz becomes
+ *                                x.timer.pb.gz, x.taskClock.pb.gz, ...
  *     -cpuprofileperiod N        events (ns for clocks) between two samples; by default the event's preset;
  *                                ignored for the timer, which has 100 samples a second
  *
  * each also with two dashes, as -test.NAME, and as NAME=VALUE. The calling thread becomes an M. A mistake in
  * them, or an event that cannot run here, is told on stderr and ends the program with status 2. Call it once,
- * before there are tests.
+ * before there are tests, and from the process that starts them. A program that calls exit() stops by it.
  */
 void cp_testing_start(int *argc, char **argv);
 
 /* Stops the profile, adds those of the children to it, and writes it. 0, also where there is none; 1, with
- * the reason on stderr, where it could not be written. */
+ * the reason on stderr, where it could not be written, or not all of it be read; then stderr also says in
+ * which directory everything is kept. */
 int cp_testing_stop(void);
 
 /*
- * For runners with a process for each test: the same in such a process, before its test and after it.
- * What they have sampled becomes part of the one profile; of a process that dies in between nothing does.
- * The process may have been forked, or started anew with the same environment.
+ * For runners with a process for each test: the same in such a process, before its test and after it, on the
+ * thread that the test runs on, which becomes an M. What they have sampled becomes part of the one profile.
+ * Of a process that is killed in between, or leaves by _exit(), nothing does, and stderr says so. The process
+ * may have been forked, or started anew with the same environment; where it is the runner's own, whose
+ * profile goes on, nothing happens. The directory for it is made in TMPDIR, or /tmp.
  */
 void cp_testing_child_start(void);
 void cp_testing_child_stop(void);
