@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,14 +85,36 @@ static void put_header(struct cp__stream *s, const struct cp_merge *m)
     piece.keep_frames = m->keep_frames;
     piece.doc_url = m->doc_url;
     cp__stream_put(s, &piece);
-    for (size_t i = 0; i < m->comments.n; i++) {
-        Cp__Proto__Profile more = CP__PROTO__PROFILE__INIT;
-        int64_t comment = (int64_t)m->comments.words[m->comments.offsets[i]];
+}
 
-        more.n_comment = 1;
-        more.comment = &comment;
-        cp__stream_put(s, &more);
+/* Tools show all of them in front of everything else: so many at most, and then one that tells how many more
+ * there were. */
+enum { MAX_COMMENTS = 64 };
+
+static void put_comments(struct cp__stream *s, const struct cp_merge *m)
+{
+    for (size_t i = 0; i < m->comments.n && i <= MAX_COMMENTS; i++) {
+        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+        int64_t comment =
+            (int64_t)(i < MAX_COMMENTS ? m->comments.words[m->comments.offsets[i]] : m->strings.n);
+
+        piece.n_comment = 1;
+        piece.comment = &comment;
+        cp__stream_put(s, &piece);
     }
+}
+
+static void put_strings(struct cp__stream *s, const struct cp_merge *m)
+{
+    char text[100];
+
+    for (size_t i = 0; i < m->strings.n; i++)
+        cp__stream_put_string(s, cp__strings_get(&m->strings, (uint32_t)i));
+    if (m->comments.n <= MAX_COMMENTS)
+        return;
+    snprintf(text, sizeof text, "and %zu more comments, in the %zu profiles that were merged",
+             m->comments.n - MAX_COMMENTS, m->n_profiles);
+    cp__stream_put_string(s, text);
 }
 
 static bool is_zero(const int64_t *values, size_t n)
@@ -227,12 +250,12 @@ static int encode(const void *what, struct cp_writer *w, struct cp_error *err)
     (void)err; /* cp__write_attempt() has the words */
     if (s != NULL && scratch_new(&scratch, m) == 0) {
         put_header(s, m);
+        put_comments(s, m);
         result = put_samples(s, m, &scratch);
         put_mappings(s, m);
         put_locations(s, m, &scratch);
         put_functions(s, m);
-        for (size_t i = 0; i < m->strings.n; i++)
-            cp__stream_put_string(s, cp__strings_get(&m->strings, (uint32_t)i));
+        put_strings(s, m);
         result = result < 0 ? result : cp__stream_end(s);
     }
     scratch_free(&scratch);

@@ -165,7 +165,8 @@ void cp_session_close(struct cp_session *session);
 /*
  * Makes one profile of several in pprof's format, of other processes for instance, as go tool pprof does with
  * those that it is given: what is equal in them is there once, addresses are those of the first profile that
- * has the mapping, durations are added up, comments are kept once each, and so are labels.
+ * has the mapping, durations are added up, labels are kept, and so are comments, once each. (Of more than 64
+ * comments the first ones are, and one that tells how many more there were.)
  *
  *     struct cp_merge *merge = cp_merge_new();
  *     while (...)

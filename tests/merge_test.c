@@ -183,6 +183,33 @@ CP_TEST(a_profile_without_names_takes_none_from_others)
     free(raw);
 }
 
+/* Of a thousand tests' processes each has some of its own, and tools show them in front of all else. */
+CP_TEST(many_comments_are_cut)
+{
+    struct cp__profile_meta meta = cpu_meta;
+    struct cp_merge *merge = cp_merge_new();
+    char text[2][32];
+    const char *const comments[] = {text[0], text[1], "common"};
+    char *all;
+
+    meta.comments = comments;
+    meta.n_comments = 3;
+    for (unsigned i = 0; i < 40; i++) {
+        snprintf(text[0], sizeof text[0], "first of %u", i);
+        snprintf(text[1], sizeof text[1], "second of %u", i);
+        write_one("a", 1, &meta);
+        add_file(merge, "a");
+    }
+    write_merge(merge, "merged");
+    cp_merge_free(merge);
+    all = pprof("-comments", path_of("merged", ".pb.gz"));
+    CHECK_CONTAINS(all, "common\n");
+    CHECK_CONTAINS(all, "first of 31\n");
+    CHECK_EQ(count_lines(all, " of "), 63);
+    CHECK_CONTAINS(all, "and 17 more comments, in the 40 profiles that were merged");
+    free(all);
+}
+
 /* ---- What is refused ------------------------------------------------------------------------- */
 
 CP_TEST(profiles_of_different_events_are_not_merged)
