@@ -66,7 +66,7 @@ static void check_framework(const struct framework *f)
     free(said);
     top = pprof("-top -nodefraction=0", "x.pb.gz");
     CHECK_CONTAINS(top, "Type: cpu");
-    for (size_t i = 0; i < 3 && f->needed[i] != NULL; i++)
+    for (size_t i = 0; i < 3 && f->needed[i] != NULL && !TEST_TSAN; i++) /* which delivers signals late */
         CHECK_CONTAINS(top, f->needed[i]);
     for (size_t i = 0; i < sizeof forbidden / sizeof forbidden[0]; i++)
         CHECKF(strstr(top, forbidden[i]) == NULL, "%s in %s", forbidden[i], top);
@@ -101,8 +101,8 @@ CP_TEST(check_without_processes_is_profiled_once, .timeout_s = 60 * TEST_SLOWDOW
         NULL, "cd %s && CK_FORK=no %s/examples/with_check -cpuprofile x.pb.gz -cpuprofileevent cpuClock",
         test_dir(), test_build_dir()));
     text = pprof("-top", "x.pb.gz");
-    CHECK_CONTAINS(text, "count_divisors");
-    CHECK_CONTAINS(text, "sum_of_squares");
+    CHECK(TEST_TSAN || strstr(text, "count_divisors") != NULL);
+    CHECK(TEST_TSAN || strstr(text, "sum_of_squares") != NULL);
     free(text);
     text = pprof("-comments", "x.pb.gz");
     CHECK_CONTAINS(text, "coverage");
