@@ -308,13 +308,12 @@ $(program): $(program_objects) $(lib_a)
 	@mkdir -p $(@D)
 	$(link)
 
-$(B)/examples/%: $(B)/obj/examples/%.o $(lib_a)
+$(B)/examples/%: $(B)/obj/examples/%.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)
 
 $(B)/examples/goroutine $(B)/examples/serial: $(B)/obj/examples/common.o
-$(addprefix $(B)/,examples/goroutine examples/serial tests/testing_flags_test) $(framework_examples): $(testing_a)
 $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_work.o $(http_a)
 
 $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(testing_a) $(lib_a)
@@ -335,7 +334,7 @@ $(B)/tests/ui_test: $(if $(cross),,$(ui_test)/page.mjs)
 $(ui_test)/page.mjs: tests/ui/page.mjs $(ui_test)/.done
 	$(Q)cp $< $@
 
-$(B)/bench/%: $(B)/obj/bench/%.o $(lib_a)
+$(B)/bench/%: $(B)/obj/bench/%.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)

@@ -121,15 +121,15 @@ static void run_benchmarks(const struct cp__options *o)
 }
 
 /* What takes more than the flags to be known as possible: a sentence and status 2 where it is not. */
-static void prepare(struct cp__options *o, struct cp__profile_flags *profile, const char *program)
+static void prepare(struct cp__options *o, struct cp__profile_flags *profile)
 {
     struct cp_error err;
     struct cp__profile_flags bench_profile = *profile;
     bench_profile.file = o->bench_profile;
     if (!profile->file && !o->bench_profile && (profile->events || profile->period))
-        cp__bad_usage(program, "-cpuprofile must say where the profile is to go.");
+        cp__options_refuse("-cpuprofile must say where the profile is to go.");
     if (o->counters && cp__counts_choose(o->counters, &err) < 0)
-        cp__bad_usage(program, "-counters: %s", err.message);
+        cp__options_refuse("-counters: %s", err.message);
     if (o->bench_profile && cp__bench_profile_open(&bench_profile, &err) < 0) {
         fprintf(stderr, "%s\n", err.message);
         exit(2);
@@ -150,7 +150,7 @@ int cp_test_main(int argc, char **argv, const struct cp_test_main_options *main_
         return 0;
     }
     cp__report_begin(&options);
-    prepare(&options, &profile, argv[0]);
+    prepare(&options, &profile);
     if (run_tests(&options) && !cp__report_has_failed())
         run_benchmarks(&options);
     bool is_written = cp__bench_profile_write();

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,9 +178,20 @@ static bool take(struct cp__options *o, int flag, char *value, struct cp_error *
     }
 }
 
-static _Noreturn void bad_usage(void)
+static void print_usage(FILE *stream)
 {
-    fprintf(stderr, "usage: %s [-FLAG [VALUE]]...\n%s", program_invocation_short_name, usage);
+    fprintf(stream, "usage: %s [-FLAG [VALUE]]...\n%s", program_invocation_short_name, usage);
+}
+
+void cp__options_refuse(const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "%s: ", program_invocation_short_name);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    print_usage(stderr);
     exit(2);
 }
 
@@ -227,20 +239,14 @@ void cp__options_parse(struct cp__options *options, int argc, char **argv,
         strip_prefix(argv[i]);
     for (int flag, i; (flag = getopt_long_only(argc, argv, "", flags, &i)) != -1;) {
         struct cp_error err = {0};
-        if (flag == 'h') {
-            printf("usage: %s [-FLAG [VALUE]]...\n%s", program_invocation_short_name, usage);
-            exit(0);
+        if (flag == 'h' || flag == '?') { /* getopt has said what is wrong */
+            print_usage(flag == 'h' ? stdout : stderr);
+            exit(flag == 'h' ? 0 : 2);
         }
-        if (flag == '?')
-            bad_usage();
-        if (take(options, flag, optarg, &err))
-            continue;
-        fprintf(stderr, "%s: -%s makes no sense as \"%s\".%s%s\n", argv[0], flags[i].name, optarg,
-                err.code ? " " : "", err.code ? err.message : "");
-        bad_usage();
+        if (!take(options, flag, optarg, &err))
+            cp__options_refuse("-%s makes no sense as \"%s\".%s%s", flags[i].name, optarg,
+                               err.code ? " " : "", err.code ? err.message : "");
     }
-    if (optind < argc) {
-        fprintf(stderr, "%s: \"%s\" is no flag; tests are named by -run.\n", argv[0], argv[optind]);
-        bad_usage();
-    }
+    if (optind < argc)
+        cp__options_refuse("\"%s\" is no flag; tests are named by -run.", argv[optind]);
 }

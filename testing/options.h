@@ -53,4 +53,7 @@ struct cp__options {
 void cp__options_parse(struct cp__options *options, int argc, char **argv,
                        const struct cp_test_main_options *main_options);
 
+/* Says on stderr what is wrong with the flags, and which there are, and exits with status 2. */
+_Noreturn void cp__options_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #endif
