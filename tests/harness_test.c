@@ -82,7 +82,7 @@ static void sample_crash(struct cp_t *t)
 static void sample_skip(struct cp_t *t)
 {
     (void)t;
-    volatile void *lost = malloc(100);
+    void *volatile lost = malloc(100);
     lost = NULL;
     (void)lost;
     puts("told by sample_skip");
@@ -92,7 +92,7 @@ static void sample_skip(struct cp_t *t)
 static void sample_leak(struct cp_t *t)
 {
     (void)t;
-    volatile void *lost = malloc(100);
+    void *volatile lost = malloc(100);
     lost = NULL;
     (void)lost;
 }
