@@ -40,7 +40,8 @@ static int compile_level(regex_t *level, const char *text, size_t length, struct
 
 int cp__pattern_compile(struct cp__pattern *pattern, const char *text, struct cp_error *err)
 {
-    pattern->levels = 0;
+    while (pattern->levels > 0)
+        regfree(&pattern->level[--pattern->levels]);
     for (;;) {
         size_t length = level_length(text);
         if (pattern->levels == CP__PATTERN_LEVELS) {
