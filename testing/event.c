@@ -15,17 +15,19 @@ static size_t part_of(const char *text, size_t max)
 static void send_packet(int socket, const struct cp__event *event, size_t text_length)
 {
     static const char end = 0;
-    struct cp__event_packet packet;
-    size_t name_length = part_of(event->name, sizeof(packet.body) - CP__EVENT_TEXT_MAX);
-    packet.head.kind = event->kind;
-    packet.head.outcome = event->outcome;
-    packet.head.number = event->number;
-    packet.head.printed = event->printed;
-    packet.head.name_size = name_length + 1;
-    packet.head.text_size = text_length + 1;
+    size_t name_length =
+        part_of(event->name, sizeof(((struct cp__event_packet *)0)->body) - CP__EVENT_TEXT_MAX);
+    struct cp__event_head head = {
+        .kind = event->kind,
+        .outcome = event->outcome,
+        .number = event->number,
+        .printed = event->printed,
+        .name_size = name_length + 1,
+        .text_size = text_length + 1,
+    };
     struct iovec parts[] = {
-        {&packet.head, sizeof(packet.head)}, {(char *)(size_t)event->name, name_length},
-        {(char *)(size_t)&end, 1},           {(char *)(size_t)event->text, text_length},
+        {&head, sizeof(head)},     {(char *)(size_t)event->name, name_length},
+        {(char *)(size_t)&end, 1}, {(char *)(size_t)event->text, text_length},
         {(char *)(size_t)&end, 1},
     };
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = sizeof(parts) / sizeof(parts[0])};

@@ -33,7 +33,7 @@ struct cp__event {
 /* One packet's most text; longer ones are sent in several, which only LOG and GS need. */
 #define CP__EVENT_TEXT_MAX 16384
 struct cp__event_packet {
-    struct {
+    struct cp__event_head {
         enum cp__event_kind kind;
         enum cp__outcome outcome;
         double number;
