@@ -1,4 +1,5 @@
-/* Names of tests by regular expressions, a slash between the levels, as -run and -bench take them. */
+/* Names of tests by regular expressions, a slash between the levels and a bar between alternatives of all of
+ * them, as -run and -bench take them. */
 #include "options.h"
 
 #include <errno.h>
@@ -6,17 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The length of the text up to the next slash that is in no brackets. */
+/* The length of the text up to the next slash or bar that is in no brackets or parentheses. */
 static size_t level_length(const char *text)
 {
     const char *p = text;
-    for (bool in_brackets = false; *p && (*p != '/' || in_brackets); p++) {
+    unsigned brackets = 0, parentheses = 0;
+    for (; *p && (brackets + parentheses > 0 || (*p != '/' && *p != '|')); p++) {
         if (*p == '\\' && p[1])
             p++;
         else if (*p == '[')
-            in_brackets = true;
+            brackets++;
         else if (*p == ']')
-            in_brackets = false;
+            brackets -= brackets > 0;
+        else if (*p == '(')
+            parentheses += brackets == 0;
+        else if (*p == ')')
+            parentheses -= brackets == 0 && parentheses > 0;
     }
     return (size_t)(p - text);
 }
@@ -26,6 +32,9 @@ static int compile_level(regex_t *level, const char *text, size_t length, struct
     char *expression = strndup(text, length);
     if (!expression)
         abort();
+    for (char *p = expression; *p; p++)
+        if (*p == ' ')
+            *p = '_'; /* as in names */
     int code = regcomp(level, expression, REG_EXTENDED | REG_NOSUB);
     if (code != 0) {
         char reason[100];
@@ -42,33 +51,60 @@ int cp__pattern_compile(struct cp__pattern *pattern, const char *text, struct cp
 {
     while (pattern->levels > 0)
         regfree(&pattern->level[--pattern->levels]);
-    for (;;) {
+    for (bool is_first = true;;) {
         size_t length = level_length(text);
         if (pattern->levels == CP__PATTERN_LEVELS) {
-            snprintf(err->message, sizeof(err->message), "\"%s\" has more than %d levels of names.", text,
+            snprintf(err->message, sizeof(err->message), "\"%s\" has more than %d parts.", text,
                      CP__PATTERN_LEVELS);
             return err->code = -EINVAL;
         }
         int result = compile_level(&pattern->level[pattern->levels], text, length, err);
         if (result < 0)
             return result;
-        pattern->levels++;
+        pattern->is_first[pattern->levels++] = is_first;
         if (!text[length])
             return 0;
+        is_first = text[length] == '|';
         text += length + 1;
     }
 }
 
-bool cp__pattern_match(const struct cp__pattern *pattern, const char *name)
+/* The levels of the alternative that begins at level i. */
+static size_t alternative_levels(const struct cp__pattern *pattern, size_t i)
+{
+    size_t n = 1;
+    while (i + n < pattern->levels && !pattern->is_first[i + n])
+        n++;
+    return n;
+}
+
+static bool matches(const regex_t *level, size_t levels, const char *name)
 {
     char *copy = strdup(name), *rest = copy;
     if (!copy)
         abort();
     bool is_match = true;
-    for (size_t i = 0; i < pattern->levels && rest && is_match; i++)
-        is_match = regexec(&pattern->level[i], strsep(&rest, "/"), 0, NULL, 0) == 0;
+    for (size_t i = 0; i < levels && rest && is_match; i++)
+        is_match = regexec(&level[i], strsep(&rest, "/"), 0, NULL, 0) == 0;
     free(copy);
     return is_match;
+}
+
+/* By one of its alternatives with at most so many levels. */
+static bool match_by(const struct cp__pattern *pattern, size_t levels_most, const char *name)
+{
+    size_t n;
+    for (size_t i = 0; i < pattern->levels; i += n) {
+        n = alternative_levels(pattern, i);
+        if (n <= levels_most && matches(&pattern->level[i], n, name))
+            return true;
+    }
+    return false;
+}
+
+bool cp__pattern_match(const struct cp__pattern *pattern, const char *name)
+{
+    return match_by(pattern, CP__PATTERN_LEVELS, name);
 }
 
 bool cp__pattern_match_whole(const struct cp__pattern *pattern, const char *name)
@@ -76,5 +112,5 @@ bool cp__pattern_match_whole(const struct cp__pattern *pattern, const char *name
     size_t levels = 1;
     for (const char *p = name; (p = strchr(p, '/')); p++)
         levels++;
-    return pattern->levels <= levels && cp__pattern_match(pattern, name);
+    return match_by(pattern, levels, name);
 }

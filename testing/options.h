@@ -6,11 +6,13 @@
 
 #include <regex.h>
 
-/* A regular expression for each level of a name, "^Test_a$/b" has two. */
-#define CP__PATTERN_LEVELS 16
+/* A regular expression for each level of a name: "^Test_a$/b" has two; and alternatives of those:
+ * "Test_a/b|Test_c" is "b" of the one test and all of the other. */
+#define CP__PATTERN_LEVELS 64
 struct cp__pattern {
-    size_t levels;
+    size_t levels; /* of all alternatives */
     regex_t level[CP__PATTERN_LEVELS];
+    bool is_first[CP__PATTERN_LEVELS]; /* of an alternative */
 };
 /* 0, or -EINVAL with the reason. */
 int cp__pattern_compile(struct cp__pattern *pattern, const char *text, struct cp_error *err);
