@@ -12,6 +12,7 @@ static const struct cp__report_form *form;
 static struct cp__node *top;  /* the test on the first level that runs; NULL: none */
 static struct cp__node *open; /* the innermost one */
 static char *printed;         /* by it; "" */
+static size_t printed_length;
 static bool has_failed, has_last_failed;
 static double started;
 static unsigned cpus;
@@ -23,13 +24,24 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void append(char **text, const char *more)
+/* The least power of two that is no less, so that what grows by little is rarely moved. */
+static size_t room_for(size_t size)
 {
-    size_t n = *text ? strlen(*text) : 0;
-    *text = realloc(*text, n + strlen(more) + 1);
+    size_t room = 64;
+    while (room < size)
+        room *= 2;
+    return room;
+}
+
+void cp__append(char **text, size_t *length, const char *more)
+{
+    size_t n = strlen(more), room = room_for(*length + n + 1);
+    if (!*text || room > room_for(*length + 1))
+        *text = realloc(*text, room);
     if (!*text)
         abort();
-    strcpy(*text + n, more);
+    memcpy(*text + *length, more, n + 1);
+    *length += n;
 }
 
 bool cp__node_is_benchmark(const struct cp__node *node)
@@ -56,7 +68,7 @@ static void add(const char *name)
         abort();
     node->name = shown_name(name);
     node->parent = open;
-    append(&node->log, "");
+    cp__append(&node->log, &node->log_length, "");
     if (!open)
         top = node;
     else if (open->last)
@@ -108,7 +120,8 @@ static void end(struct cp__node *node, const struct cp__event *event)
     top = NULL;
     free(printed);
     printed = NULL;
-    append(&printed, "");
+    printed_length = 0;
+    cp__append(&printed, &printed_length, "");
 }
 
 /* ---- What the runner calls ------------------------------------------------------------------- */
@@ -117,7 +130,7 @@ void cp__report_begin(const struct cp__options *options)
 {
     form = options->is_tap ? cp__report_tap(options) : cp__report_go(options);
     started = now();
-    append(&printed, "");
+    cp__append(&printed, &printed_length, "");
     if (form->begin)
         form->begin();
 }
@@ -132,7 +145,7 @@ static void add_log(const struct cp__event *event)
     struct cp__node *node = find(event->name);
     if (!node)
         return;
-    append(&node->log, event->text);
+    cp__append(&node->log, &node->log_length, event->text);
     if (form->log)
         form->log(node, event->text);
 }
@@ -149,9 +162,9 @@ void cp__report_event(const struct cp__event *event)
         add_log(event);
         break;
     case CP__EVENT_PRINTED:
-        append(&printed, event->text);
+        cp__append(&printed, &printed_length, event->text);
         if (form->printed)
-            form->printed(event->text);
+            form->printed(open, event->text);
         break;
     case CP__EVENT_RESULT:
         if (open)

@@ -16,7 +16,11 @@ struct cp__node {
     enum cp__outcome outcome;
     double seconds;
     char *log; /* what it logged; "": nothing */
+    size_t log_length;
 };
+
+/* Adds to a text of that length, which may be NULL at first; free() it. */
+void cp__append(char **text, size_t *length, const char *more);
 
 bool cp__node_is_benchmark(const struct cp__node *node);
 
@@ -26,7 +30,7 @@ struct cp__report_form {
     void (*begin)(void);
     void (*run)(const struct cp__node *node);
     void (*log)(const struct cp__node *node, const char *text);
-    void (*printed)(const char *text);
+    void (*printed)(const struct cp__node *node, const char *text); /* node: may be NULL */
     void (*result)(const struct cp__node *node, const char *text);
     void (*end)(const struct cp__node *node, const char *printed);
     void (*note)(const char *line); /* of the runner's own, with a newline */

@@ -13,25 +13,60 @@
 static const struct cp__options *options;
 static const struct cp__node *shown; /* the one that the lines before belong to */
 static bool has_header;
+static bool is_in_line;  /* the last line has no end */
+static char *unfinished; /* with -json, that; NULL: none */
+static size_t unfinished_length;
 
 /* ---- Lines and actions ----------------------------------------------------------------------- */
 
-static void emit(const char *test, const char *text)
+/* An event has a whole line; what there is of one waits for its end. */
+static void add_to_line(const char *test, const char *part)
 {
-    if (!options->is_json) {
-        fputs(text, stdout);
+    cp__append(&unfinished, &unfinished_length, part);
+    if (unfinished[unfinished_length - 1] != '\n')
         return;
-    }
-    while (*text) {
+    cp__report_json("output", test, -1, unfinished, unfinished_length);
+    free(unfinished);
+    unfinished = NULL;
+    unfinished_length = 0;
+}
+
+static void write_text(const char *test, const char *text)
+{
+    size_t length = strlen(text);
+    if (length > 0)
+        is_in_line = text[length - 1] != '\n';
+    if (!options->is_json)
+        fputs(text, stdout);
+    while (options->is_json && *text) {
         size_t n = strcspn(text, "\n");
         n += text[n] == '\n';
-        cp__report_json("output", test, -1, text, n);
+        char *part = strndup(text, n);
+        if (!part)
+            abort();
+        add_to_line(test, part);
+        free(part);
         text += n;
     }
 }
 
+static void end_line(void)
+{
+    if (is_in_line)
+        write_text(shown ? shown->name : NULL, "\n");
+}
+
+/* What begins on a line of its own, also where a test has left one unfinished. */
+static void emit(const char *test, const char *text)
+{
+    if (*text)
+        end_line();
+    write_text(test, text);
+}
+
 static void act(const char *test, const char *action, double seconds)
 {
+    end_line();
     if (options->is_json)
         cp__report_json(action, test, seconds, NULL, 0);
 }
@@ -60,30 +95,6 @@ static void emit_indented(const char *test, const char *text, unsigned columns)
 }
 
 /* ---- While a test runs ----------------------------------------------------------------------- */
-
-static void show_run(const struct cp__node *node)
-{
-    act(node->name, "run", -1);
-    if (options->is_verbose)
-        emitf(node->name, "=== RUN   %s\n", node->name);
-    shown = node;
-}
-
-static void show_log(const struct cp__node *node, const char *text)
-{
-    if (!options->is_verbose || cp__node_is_benchmark(node))
-        return;
-    if (shown != node)
-        emitf(node->name, "=== CONT  %s\n", node->name);
-    shown = node;
-    emit(node->name, text);
-}
-
-static void show_printed(const char *text)
-{
-    if (options->is_verbose)
-        emit(cp__report_open_test(), text);
-}
 
 static const char *processor(void)
 {
@@ -114,10 +125,46 @@ static void show_header(void)
     has_header = true;
 }
 
+static void show_run(const struct cp__node *node)
+{
+    if (cp__node_is_benchmark(node) && !has_header)
+        show_header();
+    if (options->is_verbose) {
+        act(node->name, "run", -1);
+        emitf(node->name, "=== RUN   %s\n", node->name);
+    }
+    shown = node;
+}
+
+static void switch_to(const struct cp__node *node)
+{
+    if (options->is_verbose && shown != node) {
+        act(node->name, "cont", -1);
+        emitf(node->name, "=== CONT  %s\n", node->name);
+    }
+    shown = node;
+}
+
+static void show_log(const struct cp__node *node, const char *text)
+{
+    if (!options->is_verbose || cp__node_is_benchmark(node))
+        return;
+    switch_to(node);
+    emit(node->name, text);
+}
+
+static void show_printed(const struct cp__node *node, const char *text)
+{
+    if (!options->is_verbose)
+        return;
+    if (node)
+        switch_to(node);
+    write_text(node ? node->name : NULL, text);
+}
+
 static void show_result(const struct cp__node *node, const char *text)
 {
-    if (!has_header)
-        show_header();
+    switch_to(node);
     emitf(node->name, "%-24s\t%s\n", node->name, text);
 }
 
@@ -127,9 +174,20 @@ static void show_benchmark(const struct cp__node *node)
 {
     static const char *const words[] = {
         [CP__PASSED] = "BENCH", [CP__FAILED] = "FAIL", [CP__SKIPPED] = "SKIP"};
+    static const char *const actions[] = {
+        [CP__PASSED] = "bench", [CP__FAILED] = "fail", [CP__SKIPPED] = "skip"};
     if (node->outcome != CP__PASSED || *node->log) {
         emitf(node->name, "--- %s: %s\n", words[node->outcome], node->name);
         emit(node->name, node->log);
+        act(node->name, actions[node->outcome], -1);
+    }
+}
+
+static void show_benchmarks(const struct cp__node *node)
+{
+    for (; node; node = node->next) {
+        show_benchmarks(node->first);
+        show_benchmark(node);
     }
 }
 
@@ -144,13 +202,13 @@ static void show_test(const struct cp__node *node)
         emit_indented(node->name, node->log, 4 * node->depth);
 }
 
-static void show_tree(const struct cp__node *node)
+static void show_tests(const struct cp__node *node)
 {
     static const char *const actions[] = {
         [CP__PASSED] = "pass", [CP__FAILED] = "fail", [CP__SKIPPED] = "skip"};
     for (; node; node = node->next) {
-        (cp__node_is_benchmark(node) ? show_benchmark : show_test)(node);
-        show_tree(node->first);
+        show_test(node);
+        show_tests(node->first);
         act(node->name, actions[node->outcome], node->seconds);
     }
 }
@@ -159,7 +217,7 @@ static void show_end(const struct cp__node *node, const char *printed)
 {
     if (!options->is_verbose && node->outcome == CP__FAILED)
         emit(node->name, printed);
-    show_tree(node);
+    (cp__node_is_benchmark(node) ? show_benchmarks : show_tests)(node);
     shown = NULL;
     fflush(stdout);
 }

@@ -8,6 +8,7 @@
 /* How many bytes the UTF-8 sequence at text has; 0 where there is none. */
 static size_t sequence_length(const unsigned char *text, size_t size)
 {
+    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = text[0] < 0x80       ? 1
                : text[0] >> 5 == 6  ? 2
                : text[0] >> 4 == 14 ? 3
@@ -15,10 +16,14 @@ static size_t sequence_length(const unsigned char *text, size_t size)
                                     : 0;
     if (n > size)
         return 0;
-    for (size_t i = 1; i < n; i++)
+    unsigned code = n > 1 ? text[0] & (0x7fu >> n) : 0;
+    for (size_t i = 1; i < n; i++) {
         if (text[i] >> 6 != 2)
             return 0;
-    return n;
+        code = code << 6 | (text[i] & 0x3f);
+    }
+    bool is_surrogate = code >= 0xd800 && code < 0xe000;
+    return is_surrogate || code < least[n] || code > 0x10ffff ? 0 : n;
 }
 
 static void print_string(const char *text, size_t size)
@@ -63,7 +68,7 @@ void cp__report_json(const char *action, const char *test, double elapsed, const
     if (test)
         print_member("Test", test, strlen(test));
     if (elapsed >= 0)
-        printf(",\"Elapsed\":%.3f", elapsed);
+        printf(",\"Elapsed\":%.*f", test ? 2 : 3, elapsed); /* as many digits as in the text */
     if (output)
         print_member("Output", output, size);
     puts("}");

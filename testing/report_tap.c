@@ -15,6 +15,16 @@ static void print_comment(const char *text, unsigned depth)
     }
 }
 
+/* A "#" would begin a directive. */
+static void print_name(const char *name)
+{
+    for (; *name; name++) {
+        if (*name == '#' || *name == '\\')
+            putchar('\\');
+        putchar(*name);
+    }
+}
+
 /* The reason of a skip is what was logged last, without its place. */
 static void print_directive(const struct cp__node *node)
 {
@@ -41,8 +51,8 @@ static void print_node(const struct cp__node *node, unsigned number)
     }
     if (subtests > 0)
         printf("%*s1..%u\n", 4 * (int)(node->depth + 1), "", subtests);
-    printf("%*s%s %u - %s", 4 * (int)node->depth, "", node->outcome == CP__FAILED ? "not ok" : "ok", number,
-           node->name);
+    printf("%*s%s %u - ", 4 * (int)node->depth, "", node->outcome == CP__FAILED ? "not ok" : "ok", number);
+    print_name(node->name);
     print_directive(node);
     if (is_timed && node->outcome != CP__SKIPPED)
         printf(" # time=%.2fs", node->seconds);
