@@ -203,7 +203,11 @@ void cp__bench_end(struct cp__test *test)
         cp_t_error(&test->t, "It has no loop: for (; cp_bench_next(b);) is what is measured.");
     else if (bench->is_started && !has_failed)
         tell_result(test);
-    while (bench->metrics) {
+}
+
+void cp__bench_free(struct cp__bench *bench)
+{
+    while (bench && bench->metrics) {
         struct metric *m = bench->metrics;
         bench->metrics = m->next;
         free(m);

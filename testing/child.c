@@ -22,8 +22,8 @@
 
 /* Set before the test begins; is_over when it has ended. */
 static const struct cp__job *current_job;
-static void (*call)(const struct cp__event *event); /* NULL: events go over the socket */
-static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
+static void (*call)(const struct cp__event *event);           /* NULL: events go over the socket */
+static pthread_mutex_t tell_lock = PTHREAD_MUTEX_INITIALIZER; /* a long text is several packets */
 static int event_socket, control_socket, output;
 static pid_t pid;
 static uint32_t is_over;
@@ -36,16 +36,24 @@ static void send_from_handler(const struct cp__event *event)
     cp__event_send_from_handler(event_socket, &sent);
 }
 
+bool cp__is_forked_by_test(void)
+{
+    return getpid() != pid;
+}
+
+/* Of a process that the test has forked, what it logs is told, but no test of its copy begins or ends; and
+ * the lock may have been held by a thread that it does not have. */
 void cp__tell(const struct cp__event *event)
 {
     fflush(stdout);
-    if (!call) {
-        send_from_handler(event);
+    if (cp__is_forked_by_test()) {
+        if (event->kind == CP__EVENT_LOG && !call)
+            send_from_handler(event);
         return;
     }
-    pthread_mutex_lock(&call_lock);
-    call(event);
-    pthread_mutex_unlock(&call_lock);
+    pthread_mutex_lock(&tell_lock);
+    (call ? call : send_from_handler)(event);
+    pthread_mutex_unlock(&tell_lock);
 }
 
 const char *cp__temp_root(void)
@@ -53,11 +61,6 @@ const char *cp__temp_root(void)
     /* Tests may open theirs to other users. Where it fails, what it is for does, and says so. */
     mkdir(current_job->temp_root, 0711);
     return current_job->temp_root;
-}
-
-bool cp__is_forked_by_test(void)
-{
-    return getpid() != pid;
 }
 
 void cp__end_process(struct cp__test *test)
@@ -73,13 +76,17 @@ void cp__end_process(struct cp__test *test)
 
 /* ---- The end of the process ------------------------------------------------------------------ */
 
-/* Tells that the process ends here, and waits until its stacks have been looked at. */
-static void stop_from_handler(void)
+/* Tells that the process ends here, and waits until its stacks have been looked at. What prints them knows
+ * its name, and that of tell_exit(). */
+__attribute__((noinline)) static void stop_from_handler(void)
 {
     char answer;
     struct pollfd ready = {.fd = event_socket, .events = POLLIN};
     send_from_handler(&(struct cp__event){.kind = CP__EVENT_STOPPED, .name = "", .number = gettid()});
-    if (poll(&ready, 1, 30000) == 1)
+    int n;
+    while ((n = poll(&ready, 1, 30000)) < 0 && errno == EINTR)
+        ;
+    if (n == 1)
         (void)!recv(event_socket, &answer, 1, MSG_DONTWAIT);
 }
 
@@ -96,15 +103,20 @@ static void die_from_handler(int signal_number, siginfo_t *info, void *context)
 /* Sanitizers have handlers of their own for some of them, which tell more; they are left alone. */
 static void catch_signals(void)
 {
-    static const int signals[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGABRT,
-                                  SIGSYS,  SIGTRAP, SIGTERM, SIGQUIT, SIGXCPU};
+    static char stack[64 << 10]; /* where a thread's own has been used up; Ms have theirs */
+    stack_t here;
+    if (sigaltstack(NULL, &here) == 0 && here.ss_flags & SS_DISABLE)
+        sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof(stack)}, NULL);
+    static const int signals[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGABRT, SIGSYS, SIGTRAP, SIGTERM,
+                                  SIGQUIT, SIGXCPU, SIGXFSZ, SIGPIPE, SIGALRM, SIGHUP, SIGINT};
     struct sigaction old, action = {.sa_sigaction = die_from_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigfillset(&action.sa_mask);
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
             sigaction(signals[i], &action, NULL);
 }
 
-static void at_exit(int status, void *unused)
+static void tell_exit(int status, void *unused)
 {
     (void)status, (void)unused;
     if (!cp__is_forked_by_test() &&
@@ -245,7 +257,6 @@ static void run(const struct cp__job *job)
 {
     struct cp_error err = {0};
     current_job = job;
-    pid = getpid();
     if (job->test->is_benchmark)
         cp__counts_open();
     int result = (job->options->run_on ? job->options->run_on
@@ -264,17 +275,30 @@ static void redirect(void)
     setvbuf(stdout, NULL, _IONBF, 0);
 }
 
+/* A test may close what it takes for its own, or use low numbers for something else. */
+static int move_up(int fd)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, limit.rlim_cur < 1024 ? (int)limit.rlim_cur - 8 : 1016);
+    if (moved < 0)
+        return fd;
+    close(fd);
+    return moved;
+}
+
 void cp__child_run(const struct cp__job *job, const struct cp__child_ends *ends)
 {
+    pid = getpid();
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    event_socket = ends->events;
-    control_socket = ends->control;
-    output = ends->output;
+    event_socket = move_up(ends->events);
+    control_socket = move_up(ends->control);
+    output = move_up(ends->output);
     redirect();
     catch_signals();
-    on_exit(at_exit, NULL);
+    on_exit(tell_exit, NULL);
     if (!job->options->run_on)
         start_watching();
     cp_testing_child_start();
@@ -286,6 +310,7 @@ void cp__child_run(const struct cp__job *job, const struct cp__child_ends *ends)
 
 void cp__child_run_in_process(const struct cp__job *job, void (*event)(const struct cp__event *event))
 {
+    pid = getpid();
     call = event;
     run(job);
 }

@@ -75,10 +75,10 @@ static double timeout_of(const struct cp_test_case *test, const struct cp__optio
 static bool run_one(const struct cp_test_case *test, const struct cp__options *o, unsigned cpu)
 {
     static unsigned number;
-    char temp_root[100];
     const char *parent = getenv("TMPDIR");
-    snprintf(temp_root, sizeof(temp_root), "%.60s/counterpoint-%d-%u", parent ? parent : "/tmp",
-             (int)getpid(), ++number);
+    char *temp_root;
+    if (asprintf(&temp_root, "%s/counterpoint-%d-%u", parent ? parent : "/tmp", (int)getpid(), ++number) < 0)
+        abort();
     struct cp__job job = {.test = test, .options = o, .cpu = cpu, .temp_root = temp_root};
     cp__report_cpu(cpu);
     if (o->is_in_process)
@@ -86,6 +86,7 @@ static bool run_one(const struct cp_test_case *test, const struct cp__options *o
     else
         cp__process_run(&job, timeout_of(test, o));
     cp__remove_files(temp_root);
+    free(temp_root);
     return !(o->is_fail_fast && cp__report_last_failed());
 }
 

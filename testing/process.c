@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ struct process {
     char *gs;
     bool has_all_gs;
     bool is_timed_out;
+    bool has_hung_up; /* the test has closed its end */
 };
 
 static double now(void)
@@ -115,14 +117,17 @@ static void handle(struct process *p, const struct cp__event *event)
     }
 }
 
-static void read_events(struct process *p)
+/* At most so many, as a test may send them without end; whether there was one. */
+static bool read_events(struct process *p, unsigned most)
 {
     static struct cp__event_packet packet;
     struct cp__event event;
-    while (cp__event_receive(p->events, &event, &packet)) {
+    unsigned n = 0;
+    for (; n < most && cp__event_receive(p->events, &event, &packet); n++) {
         read_output(p, event.printed);
         handle(p, &event);
     }
+    return n > 0;
 }
 
 /* ---- Its life -------------------------------------------------------------------------------- */
@@ -155,16 +160,23 @@ static void start(struct process *p, const struct cp__job *job)
     p->control = control[0];
 }
 
+/* For poll(), which takes an int of them. */
+static int ms_until(double deadline)
+{
+    double ms = (deadline - now()) * 1000;
+    return deadline == 0 ? -1 : ms < 1e9 ? (int)ms + 1 : 1000000000;
+}
+
 /* Reads what comes until the process has ended (true), or the deadline has passed or is_done() says so. */
 static bool follow(struct process *p, double deadline, bool (*is_done)(const struct process *p))
 {
     for (;;) {
-        struct pollfd ready[] = {{.fd = p->pidfd, .events = POLLIN}, {.fd = p->events, .events = POLLIN}};
-        double left = deadline - now();
-        if (deadline != 0 && left <= 0)
+        struct pollfd ready[] = {{.fd = p->pidfd, .events = POLLIN},
+                                 {.fd = p->has_hung_up ? -1 : p->events, .events = POLLIN}};
+        if (deadline != 0 && deadline <= now())
             return false;
-        int n = poll(ready, 2, deadline == 0 ? -1 : (int)(left * 1000) + 1);
-        read_events(p);
+        int n = poll(ready, 2, ms_until(deadline));
+        p->has_hung_up |= !read_events(p, 100) && n > 0 && (ready[1].revents & POLLHUP);
         if (n > 0 && ready[0].revents)
             return true;
         if (is_done && is_done(p))
@@ -249,7 +261,7 @@ void cp__process_run(const struct cp__job *job, double timeout_s)
         look_at_hung(&p, !job->options->run_on);
     kill(-p.pid, SIGKILL); /* whatever is left; not yet reaped: the group's number is still its own */
     waitpid(p.pid, &status, 0);
-    read_events(&p);
+    read_events(&p, UINT_MAX);
     read_output(&p, SIZE_MAX);
 
     char *reason = bad_end(&p, status, timeout_s);

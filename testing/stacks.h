@@ -6,8 +6,8 @@
 
 /*
  * Prints the stacks of a child process' threads, the one called first at the head. The process is stopped
- * meanwhile. Frames of the signal handler that told of the end are left out. Where the system forbids to
- * look, that is printed.
+ * meanwhile. Frames of child.c's handler or exit function that told of the end are left out. Where the system
+ * forbids to look, that is printed.
  */
 void cp__stacks_print(FILE *stream, pid_t pid, pid_t first);
 

@@ -28,10 +28,16 @@ static int add_frame(Dwfl_Frame *state, void *arg)
     return DWARF_CB_OK;
 }
 
+static const char *function_of(Dwfl *dwfl, Dwarf_Addr pc)
+{
+    Dwfl_Module *module = dwfl_addrmodule(dwfl, pc);
+    return module ? dwfl_module_addrname(module, pc) : NULL;
+}
+
 static void print_frame(FILE *stream, Dwfl *dwfl, Dwarf_Addr pc)
 {
     Dwfl_Module *module = dwfl_addrmodule(dwfl, pc);
-    const char *function = module ? dwfl_module_addrname(module, pc) : NULL;
+    const char *function = function_of(dwfl, pc);
     Dwfl_Line *line = module ? dwfl_module_getsrc(module, pc) : NULL;
     int number = 0;
     const char *file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
@@ -43,6 +49,18 @@ static void print_frame(FILE *stream, Dwfl *dwfl, Dwarf_Addr pc)
         fprintf(stream, "\n        %s 0x%llx\n", object ? object : "", (unsigned long long)pc);
 }
 
+/* Behind those of the handler, or of the function that exit() called, which told of the end. */
+static int first_frame(const struct frames *frames, Dwfl *dwfl)
+{
+    int first = frames->interrupted;
+    for (int i = first; i < frames->count; i++) {
+        const char *function = function_of(dwfl, frames->pc[i] - frames->is_call[i]);
+        if (function && (strcmp(function, "stop_from_handler") == 0 || strcmp(function, "tell_exit") == 0))
+            first = i + 1;
+    }
+    return first;
+}
+
 static void print_thread(FILE *stream, Dwfl *dwfl, pid_t tid)
 {
     struct frames frames = {.count = 0};
@@ -50,7 +68,7 @@ static void print_thread(FILE *stream, Dwfl *dwfl, pid_t tid)
     fprintf(stream, "thread %d:\n", (int)tid);
     if (frames.count == 0 && result != 0)
         fprintf(stream, "    no stack: %s\n", dwfl_errmsg(-1));
-    for (int i = frames.interrupted; i < frames.count; i++)
+    for (int i = first_frame(&frames, dwfl); i < frames.count; i++)
         print_frame(stream, dwfl, frames.pc[i] - frames.is_call[i]);
     fputc('\n', stream);
 }

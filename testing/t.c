@@ -229,6 +229,7 @@ bool cp__test_run(struct cp__test *test, void (*fn)(struct cp_t *t, void *arg), 
     if (test->bench)
         cp__bench_end(test);
     run_cleanups(test);
+    cp__bench_free(test->bench);
     cp_store_release(&current, test->parent); /* release: as above */
     free_names(test->subtests);
     free(test->temp_dir);

@@ -60,6 +60,7 @@ void cp__remove_files(void *path);
 /* bench.c: a benchmark's part of a test, before and after it ran. */
 void cp__bench_begin(struct cp__test *test);
 void cp__bench_end(struct cp__test *test);
+void cp__bench_free(struct cp__bench *bench);
 /* A figure of a benchmark's line, with a tabulator before it. */
 void cp__bench_print_figure(FILE *stream, double value, const char *unit);
 
