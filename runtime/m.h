@@ -53,6 +53,7 @@ struct cp__handle {
     uint64_t period;    /* ns or events */
     uint64_t accounted; /* of the event's count, what samples and losses stand for */
     bool folds;         /* clock: a record stands for the periods before it that had none */
+    bool was_throttled; /* until now: the next record comes after a gap of the kernel's making */
     struct cp__perf_event events[CP__CORE_PMUS];
     int n_events;
     struct cp__record_layout layout;

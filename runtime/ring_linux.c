@@ -150,7 +150,8 @@ static uint64_t word_from_handler(const struct record *record, uint64_t i)
  * sample, as a POSIX timer's overruns do; unless the gap is longer than STALL_NS (see there). A quarter of a
  * period is allowed for what lies between the interrupt and the reading of the count. Where the kernel is
  * excluded, periods that end in it have no record either, though the count runs on: there a record is one
- * period.
+ * period. So it is after the kernel has throttled the event: meanwhile the program went on, to places that
+ * nobody knows, and Linux 6.16 and later count some of that time twice.
  */
 static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
 {
@@ -160,6 +161,9 @@ static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
     if (handle->folds && ahead > handle->accounted + handle->period)
         periods = (ahead - handle->accounted) / handle->period;
     handle->accounted += periods * handle->period;
+    if (handle->was_throttled)
+        periods = 1;
+    handle->was_throttled = false;
     return periods;
 }
 
@@ -262,12 +266,23 @@ static void lost_from_handler(struct cp__m *m, const struct record *record)
         cp__ring_add_lost_from_handler(m, slot, word_from_handler(record, 2));
 }
 
+/* Of header, time, id, stream id. The sample that throttled the event comes between the two. */
+static void throttled_from_handler(struct cp__m *m, const struct record *record, bool begins)
+{
+    int which;
+    int slot = slot_of_from_handler(m, word_from_handler(record, 2), &which);
+
+    if (slot < 0)
+        return;
+    if (begins)
+        cp_add_single_writer(&m->stats[slot].throttled, 1);
+    else
+        m->handles[slot].was_throttled = true;
+}
+
 static void record_from_handler(struct cp__m *m, const struct record *record,
                                 const struct perf_event_header *header, struct cp__moment *moment)
 {
-    int slot;
-    int which;
-
     switch (header->type) {
     case PERF_RECORD_SAMPLE:
         sample_from_handler(m, record, header, moment);
@@ -275,10 +290,9 @@ static void record_from_handler(struct cp__m *m, const struct record *record,
     case PERF_RECORD_LOST: /* header, id, how many */
         lost_from_handler(m, record);
         break;
-    case PERF_RECORD_THROTTLE: /* header, time, id, stream id */
-        slot = slot_of_from_handler(m, word_from_handler(record, 2), &which);
-        if (slot >= 0)
-            cp_add_single_writer(&m->stats[slot].throttled, 1);
+    case PERF_RECORD_THROTTLE:
+    case PERF_RECORD_UNTHROTTLE:
+        throttled_from_handler(m, record, header->type == PERF_RECORD_THROTTLE);
         break;
     default:
         break;

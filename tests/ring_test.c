@@ -190,6 +190,26 @@ CP_TEST(throttling_is_told)
     free_ring(ring);
 }
 
+/* The record that throttles is a late one as any other; after the gap, the program is elsewhere. */
+CP_TEST(what_passes_while_throttled_is_no_functions_time)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+
+    for (uint64_t i = 0; i < 2; i++) {
+        uint64_t gap = i == 0 ? 10 : 100; /* periods: less than what a stall takes, and more */
+
+        put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID, ID}, 3);
+        put_sample(ring, ID, (1000 * i + 3) * PERIOD);
+        read_ring(ring);
+        put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){12346, ID, ID}, 3);
+        put_sample(ring, ID, (1000 * i + 3 + gap) * PERIOD);
+        check_moment(ring, 1, 0);
+        put_sample(ring, ID, (1000 * i + 3 + gap + 2) * PERIOD);
+        check_moment(ring, 2, 0);
+    }
+    free_ring(ring);
+}
+
 /* ---- Records with something of their own ----------------------------------------------------- */
 
 struct last {
