@@ -12,7 +12,10 @@ let known = { maxSeconds: 600, events: [] };
 let running = null; // what ends the recording that runs
 
 const graph = new Graph(at("graph"), at("details"));
-const table = new Table(at("functions"), at("more"), (name) => search(name));
+const table = new Table(at("functions"), at("more"), (name) => {
+  search(name);
+  at("search").focus(); // what was chosen is not there any more
+});
 
 // ---- Events ----------------------------------------------------------------------------------------------
 
@@ -64,9 +67,13 @@ function tick(passed, seconds) {
 
 function setRunning(seconds) {
   const isRunning = seconds > 0;
+  const [from, to] = isRunning ? [at("record"), at("cancel")] : [at("cancel"), at("record")];
+  const hasFocus = document.activeElement === from;
 
   at("record").disabled = isRunning;
   at("cancel").hidden = at("progress").hidden = !isRunning;
+  if (hasFocus)
+    to.focus();
   at("progress").max = seconds || 1;
   at("progress").value = 0;
 }

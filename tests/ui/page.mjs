@@ -131,6 +131,22 @@ try {
   assert.equal(await focused(), "all");
   assert.equal(await page.locator("#graph [role=treeitem]").count(), await page.locator("#graph g.frame").count());
 
+  step("the keyboard keeps its place where what it was on goes");
+  const focusedId = () => page.evaluate(() => document.activeElement.id);
+  await page.locator("#functions tbody button").first().focus();
+  await page.keyboard.press("Enter");
+  assert.equal(await page.getByLabel("Search").inputValue(), "burn_here");
+  assert.equal(await focusedId(), "search");
+  await page.getByLabel("Search").fill("");
+  await page.getByLabel("Seconds", { exact: true }).fill("60");
+  await page.getByRole("button", { name: "Record" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Cancel" }).waitFor();
+  assert.equal(await focusedId(), "cancel");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").filter({ hasText: "cancelled" }).waitFor();
+  assert.equal(await focusedId(), "record");
+
   step("a download is the profile");
   const started = page.waitForEvent("download");
   await page.getByRole("link", { name: "Download" }).click();
