@@ -97,7 +97,8 @@ async function take(order) {
     file: `profile-${order.event.replace(/[^A-Za-z0-9]+/g, "-")}-${recordings.length + 1}.pb.gz`,
   });
   chooseRecording();
-  say(`Recorded ${profile.samples.length} stacks.`);
+  say(profile.samples.length > 0 ? `Recorded ${profile.samples.length} stacks.`
+    : "There is no sample: too little happened of what the event counts.");
 }
 
 async function start() {

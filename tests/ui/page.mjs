@@ -197,6 +197,10 @@ try {
   assert.ok(background.match(/\d+/g).slice(0, 3).every((part) => Number(part) < 64), background);
   await picture("dark");
 
+  step("a recording without samples says so");
+  await record("pageFaults", "1000000000", 1);
+  await page.getByRole("status").filter({ hasText: "no sample" }).waitFor();
+
   step("a recording can be cancelled, and errors are shown");
   await page.getByLabel("Seconds", { exact: true }).fill("60");
   await page.getByRole("button", { name: "Record" }).click();
