@@ -1,0 +1,319 @@
+/*
+ * How long requests to a service take while its endpoint is abused: examples/server alone, beside 200
+ * requests for a profile at a time, and beside 1 000 clients that send the endpoint a byte a second and come
+ * again when they are cut; and the endpoint itself beside these. Paired rounds, so that a machine that slows
+ * down meanwhile slows both. The whole server has one CPU, so that the endpoint's threads and the service's
+ * are in each other's way as much as they can be, and the clients another one, if there are two. Requests
+ * are sent at a rate, whether those before are answered or not, and their time counts from when they were
+ * due.
+ */
+#include "service.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum { ROUNDS = 9, SECONDS = 2, SLOW = 1000, PROFILES = 200, MOST_REQUESTS = 1000, NS_PER_S = 1000000000 };
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+static int connect_to(const char *address)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+        fail("There is no connection to the server.");
+    return fd;
+}
+
+static void send_text(int fd, const char *text)
+{
+    (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
+}
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+static void sleep_until(int64_t ns)
+{
+    const struct timespec until = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
+
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
+/* ---- Requests at a rate ---------------------------------------------------------------------- */
+
+static const struct target {
+    const char *address;
+    const char *request;
+    int per_second;
+} of_service = {service, "GET /json HTTP/1.1\r\nConnection: close\r\n\r\n", 500},
+  of_endpoint = {endpoint,
+                 "GET /debug/pprof/cmdline HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 50};
+
+/* Those that are not answered yet. */
+static struct pollfd waiting[MOST_REQUESTS];
+static int64_t due_at[MOST_REQUESTS];
+static bool is_heard[MOST_REQUESTS];
+static nfds_t n_waiting;
+
+static void begin_request(const struct target *target, int64_t due)
+{
+    int fd = connect_to(target->address);
+
+    send_text(fd, target->request);
+    waiting[n_waiting] = (struct pollfd){.fd = fd, .events = POLLIN};
+    is_heard[n_waiting] = false;
+    due_at[n_waiting++] = due;
+}
+
+/* True at the end of the answer. */
+static bool hear(nfds_t i)
+{
+    static const char ok[] = "HTTP/1.1 200 ";
+    char text[65536];
+    ssize_t n = recv(waiting[i].fd, text, sizeof text, 0);
+
+    if (n > 0 && !is_heard[i])
+        is_heard[i] = n > (ssize_t)strlen(ok) && memcmp(text, ok, strlen(ok)) == 0;
+    if (!is_heard[i])
+        fail("A request was not answered.");
+    return n <= 0;
+}
+
+static void end_request(nfds_t i)
+{
+    close(waiting[i].fd);
+    n_waiting--;
+    waiting[i] = waiting[n_waiting];
+    due_at[i] = due_at[n_waiting];
+    is_heard[i] = is_heard[n_waiting];
+}
+
+/* Until that time at most; the microseconds that the answers took which came go to us, and their number is
+ * returned. */
+static int hear_until(int64_t until, double *us)
+{
+    const int64_t left = until - now_ns();
+    const struct timespec wait = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
+    int n = 0;
+
+    if (left < 0 || ppoll(waiting, n_waiting, &wait, NULL) <= 0)
+        return 0;
+    for (nfds_t i = n_waiting; i-- > 0;) {
+        if (waiting[i].revents == 0 || !hear(i))
+            continue;
+        us[n++] = (double)(now_ns() - due_at[i]) / 1000;
+        end_request(i);
+    }
+    return n;
+}
+
+struct latency {
+    double median, p99; /* us */
+};
+
+static struct latency measure(const struct target *target)
+{
+    static double us[MOST_REQUESTS];
+    const int n = target->per_second * SECONDS;
+    int64_t due = now_ns();
+    int heard = 0;
+
+    for (int i = 0; i < n; i++, due += NS_PER_S / target->per_second) {
+        while (now_ns() < due)
+            heard += hear_until(due, us + heard);
+        begin_request(target, due);
+    }
+    for (due += 10ll * NS_PER_S; heard < n && now_ns() < due;)
+        heard += hear_until(due, us + heard);
+    if (heard < n)
+        fail("A request was not answered within 10 seconds.");
+    sort(us, (size_t)n);
+    return (struct latency){us[n / 2], us[n * 99 / 100]};
+}
+
+/* ---- Abuse ----------------------------------------------------------------------------------- */
+
+static struct counts {
+    unsigned taken, refused, unheard; /* requests for a profile */
+    unsigned bytes, cut;              /* of slow clients */
+} * counts;                           /* shared with the process that abuses */
+
+/* Until the connection ends; 0 without an answer. */
+static int status_of(int fd)
+{
+    char text[65536];
+    int status = 0;
+
+    for (ssize_t n; (n = recv(fd, text, sizeof text - 1, 0)) > 0;) {
+        text[n] = '\0';
+        if (status == 0)
+            sscanf(text, "HTTP/1.1 %d", &status);
+    }
+    return status;
+}
+
+/* As many as there are at a time; again when all have their answers. */
+static _Noreturn void ask_for_profiles(void)
+{
+    static const char text[] =
+        "GET /debug/pprof/profile?event=taskClock&period=10000000&seconds=1 HTTP/1.1\r\n"
+        "Host: localhost\r\nConnection: close\r\n\r\n";
+    int fds[PROFILES];
+
+    for (;;) {
+        for (int i = 0; i < PROFILES; i++) {
+            fds[i] = connect_to(endpoint);
+            send_text(fds[i], text);
+        }
+        for (int i = 0; i < PROFILES; i++) {
+            int status = status_of(fds[i]);
+
+            counts->taken += status == 200;
+            counts->refused += status == 409;
+            counts->unheard += status != 200 && status != 409;
+            close(fds[i]);
+        }
+    }
+}
+
+static _Noreturn void be_slow(void)
+{
+    int fds[SLOW];
+    int64_t due;
+
+    for (int i = 0; i < SLOW; i++)
+        fds[i] = connect_to(endpoint);
+    due = now_ns();
+    for (int i = 0;; i = (i + 1) % SLOW, due += NS_PER_S / SLOW) {
+        sleep_until(due);
+        counts->bytes++;
+        if (send(fds[i], "G", 1, MSG_NOSIGNAL) == 1)
+            continue;
+        counts->cut++;
+        close(fds[i]);
+        fds[i] = connect_to(endpoint);
+    }
+}
+
+/* It gives way to the process that measures, with which it shares a CPU. */
+static pid_t start_abuse(void (*abuse)(void))
+{
+    pid_t pid = fork();
+
+    if (pid < 0)
+        fail("No process could be started.");
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        server = 0; /* is the parent's to end */
+        (void)!nice(5);
+        abuse();
+    }
+    sleep_until(now_ns() + NS_PER_S / 2); /* until it runs */
+    return pid;
+}
+
+static void stop_abuse(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    sleep_until(now_ns() + NS_PER_S / 2); /* until the server has found that they are gone */
+}
+
+/* ---- Rounds ---------------------------------------------------------------------------------- */
+
+static struct latency measure_beside(void (*abuse)(void), const struct target *target)
+{
+    pid_t pid = start_abuse(abuse);
+    struct latency latency = measure(target);
+
+    stop_abuse(pid);
+    return latency;
+}
+
+static void print_row(const char *what, const double *alone, const double *beside)
+{
+    double ratios[ROUNDS], of_alone[ROUNDS], of_beside[ROUNDS];
+
+    for (int i = 0; i < ROUNDS; i++) {
+        of_alone[i] = alone[i];
+        of_beside[i] = beside[i];
+        ratios[i] = beside[i] / alone[i];
+    }
+    sort(ratios, ROUNDS);
+    sort(of_alone, ROUNDS);
+    sort(of_beside, ROUNDS);
+    printf("%-48s %8.0f %8.0f   %5.2f (%.2f to %.2f)\n", what, of_alone[ROUNDS / 2], of_beside[ROUNDS / 2],
+           ratios[ROUNDS / 2], ratios[ROUNDS / 4], ratios[ROUNDS - 1 - ROUNDS / 4]);
+}
+
+static void compare(const char *what, void (*abuse)(void), const struct target *target)
+{
+    double median[2][ROUNDS], p99[2][ROUNDS];
+    char line[100];
+
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        const int is_beside = (i + i / 2) % 2; /* 0 1, 1 0, 0 1, ... */
+        struct latency l = is_beside ? measure_beside(abuse, target) : measure(target);
+
+        median[is_beside][i / 2] = l.median;
+        p99[is_beside][i / 2] = l.p99;
+    }
+    snprintf(line, sizeof line, "%s, median", what);
+    print_row(line, median[0], median[1]);
+    snprintf(line, sizeof line, "%s, 99 %%", what);
+    print_row(line, p99[0], p99[1]);
+}
+
+static void use_other_cpu(void)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(cpu_number(1), &set);
+    sched_setaffinity(0, sizeof set, &set);
+}
+
+int main(int argc, char **argv)
+{
+    const struct rlimit descriptors = {2 * SLOW, 2 * SLOW};
+
+    (void)argc;
+    counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (counts == MAP_FAILED || setrlimit(RLIMIT_NOFILE, &descriptors) < 0)
+        fail("There is no memory, or there are not enough descriptors for the clients.");
+    start_server(argv[0]);
+    use_other_cpu();
+    printf(
+        "Latency of a service and of its endpoint; medians of %d paired rounds (and the ratios' quartiles)\n"
+        "%-48s %8s %8s   ratio\n",
+        ROUNDS, "us", "alone", "beside");
+    compare("service, 200 requests for a profile", ask_for_profiles, &of_service);
+    compare("service, 1 000 slow clients of the endpoint", be_slow, &of_service);
+    compare("endpoint, 1 000 slow clients of it", be_slow, &of_endpoint);
+    printf(
+        "%u profiles were taken, %u refused as one too many, %u requests cut; of %u bytes that slow clients\n"
+        "sent, %u came too late on a connection that had been cut.\n",
+        counts->taken, counts->refused, counts->unheard, counts->bytes, counts->cut);
+    stop_server();
+    return 0;
+}

@@ -1,0 +1,89 @@
+/* examples/server as a benchmark runs it: on a CPU of its own, if there are two. */
+#ifndef COUNTERPOINT_BENCH_SERVICE_H
+#define COUNTERPOINT_BENCH_SERVICE_H
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char service[64], endpoint[64]; /* HOST:PORT */
+static pid_t server;
+
+static inline _Noreturn void fail(const char *what)
+{
+    fprintf(stderr, "%s\n", what);
+    if (server > 0)
+        kill(server, SIGKILL);
+    exit(1);
+}
+
+/* The n-th CPU that this process may use, or the last. */
+static inline int cpu_number(int n)
+{
+    cpu_set_t set;
+    int last = 0;
+
+    sched_getaffinity(0, sizeof set, &set);
+    for (int cpu = 0; cpu < CPU_SETSIZE && n >= 0; cpu++) {
+        if (CPU_ISSET(cpu, &set)) {
+            last = cpu;
+            n--;
+        }
+    }
+    return last;
+}
+
+/* build/bench/NAME stands beside build/examples/server. */
+static inline void exec_server(const char *self, int out)
+{
+    char path[4096], cpu[16];
+    const char *slash = strrchr(self, '/');
+
+    snprintf(path, sizeof path, "%.*s../examples/server", slash == NULL ? 0 : (int)(slash + 1 - self), self);
+    dup2(out, STDOUT_FILENO);
+    snprintf(cpu, sizeof cpu, "%d", cpu_number(0));
+    execlp("taskset", "taskset", "-c", cpu, path, "-listen", "127.0.0.1:0", "-endpoint", "127.0.0.1:0", NULL);
+    perror("taskset");
+    _exit(1);
+}
+
+static inline void start_server(const char *self)
+{
+    FILE *out;
+    int fds[2];
+
+    if (pipe(fds) < 0 || (server = fork()) < 0)
+        fail("No process could be started.");
+    if (server == 0)
+        exec_server(self, fds[1]);
+    close(fds[1]);
+    out = fdopen(fds[0], "r");
+    if (out == NULL || fscanf(out, "service http://%63[^/]/ profiles http://%63[^/]", service, endpoint) != 2)
+        fail("The server did not start.");
+    fclose(out);
+}
+
+static inline void stop_server(void)
+{
+    kill(server, SIGTERM);
+    waitpid(server, NULL, 0);
+}
+
+static inline int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static inline void sort(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, ascending);
+}
+
+#endif
