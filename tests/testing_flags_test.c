@@ -8,10 +8,13 @@
 #include "session_tools.h"
 #include "testing/profile.h"
 
-static void need_children_with_threads(void)
+/* The runner has a thread of the profile's when it forks. */
+static void need_forks_beside_threads(void)
 {
     if (TEST_TSAN)
         SKIP("ThreadSanitizer lets a process that was forked from one with threads start none");
+    if (TEST_ASAN)
+        SKIP("AddressSanitizer's allocator may be locked for ever in a process forked from one with threads");
 }
 
 /* Runs one of the examples in the test's directory, which is its TMPDIR, too. */
@@ -58,8 +61,8 @@ static void check_framework(const struct framework *f)
     char *said, *top;
 
     need_framework(f->name);
-    if (strcmp(f->name, "cmocka") != 0)
-        need_children_with_threads();
+    if (strcmp(f->name, "check") == 0)
+        need_forks_beside_threads();
     said = run_with(NULL, f->name,
                     "-cpuprofile=x.pb.gz -cpuprofileevent=taskClock -cpuprofileperiod=100000 2>&1");
     CHECK_CONTAINS(said, f->says);
@@ -129,13 +132,12 @@ CP_TEST(the_frameworks_own_flags_are_theirs, .timeout_s = 60 * TEST_SLOWDOWN)
     char *text;
 
     need_framework("criterion");
-    need_children_with_threads();
     text = run_with(NULL, "criterion",
                     "--filter numbers/powers -cpuprofile x.pb.gz --verbose=1 -cpuprofileevent cpuClock 2>&1");
     CHECK_CONTAINS(text, "Tested: 1 | Passing: 1");
     free(text);
     text = pprof("-top", "x.pb.gz");
-    CHECK_CONTAINS(text, "power_mod");
+    CHECK(TEST_TSAN || strstr(text, "power_mod") != NULL);
     CHECK(strstr(text, "fibonacci_mod") == NULL);
     free(text);
     text = run_with(NULL, "criterion", "--no-such-flag 2>&1");
@@ -149,7 +151,7 @@ CP_TEST(several_events_give_a_file_each, .timeout_s = 60 * TEST_SLOWDOWN)
     static const char *const files[] = {"x.taskClock.pb.gz", "x.cpuClock.pb.gz", "x.timer.pb.gz"};
 
     need_framework("check");
-    need_children_with_threads();
+    need_forks_beside_threads();
     free(run_with(NULL, "check", "-cpuprofile x.pb.gz -cpuprofileevent taskClock,cpuClock,timer"));
     for (size_t i = 0; i < 3; i++) {
         char *top = pprof("-top", files[i]);
@@ -264,7 +266,7 @@ static void start(const char *file)
     char *argv[] = {program, event, period, path, NULL};
     int argc = 4;
 
-    need_children_with_threads();
+    need_forks_beside_threads();
     snprintf(path, sizeof path, "%s/tmp", test_dir());
     mkdir(path, 0700);
     setenv("TMPDIR", path, 1);
