@@ -285,7 +285,7 @@ int cp_merge_write(const struct cp_merge *m, struct cp_writer w, struct cp_error
     int result = 0;
 
     if (m->n_profiles == 0)
-        return cp__error(err, -EINVAL, "There is nothing to write: no profile was added to the merge.");
+        return cp__error(err, -ENODATA, "There is nothing to write: no profile was added to the merge.");
     if (w.ops->open != NULL)
         result = w.ops->open(&job.writer, err);
     if (result < 0)

@@ -183,7 +183,7 @@ struct cp_merge *cp_merge_new(void);
 /* Adds a profile, gzipped or plain, which need not live longer. It changes nothing where it fails: -EBADMSG
  * damaged, or no profile; -EINVAL its samples are of other types than those before; -ENOMEM. */
 int cp_merge_add(struct cp_merge *merge, const void *data, size_t size, struct cp_error *err);
-/* Writes what was added so far, any number of times. -EINVAL where that is nothing; the writer's error;
+/* Writes what was added so far, any number of times. -ENODATA where that is nothing; the writer's error;
  * -ENOMEM. */
 int cp_merge_write(const struct cp_merge *merge, struct cp_writer w, struct cp_error *err);
 /* NULL does nothing. */

@@ -93,6 +93,8 @@ static bool run_one(const struct cp_test_case *test, const struct cp__options *o
 static bool run_tests(const struct cp__options *o)
 {
     struct list list = choose(o, false);
+    if (list.count == 0 && !o->has_bench)
+        cp__report_note("testing: warning: no tests to run\n");
     if (o->is_shuffled) {
         cp__report_note("-test.shuffle %llu\n", (unsigned long long)o->shuffle_seed);
         shuffle(&list, o->shuffle_seed);
@@ -135,7 +137,7 @@ static void prepare(struct cp__options *o, struct cp__profile_flags *profile)
         fprintf(stderr, "%s\n", err.message);
         exit(2);
     }
-    cp__profile_start(profile);
+    cp__profile_start(profile, !o->is_in_process);
 }
 
 int cp_test_main(int argc, char **argv, const struct cp_test_main_options *main_options)

@@ -323,6 +323,11 @@ int cp__part_stop(struct cp__part *part, struct cp_error *err)
     return result;
 }
 
+bool cp__parts_are_mine(const struct cp__parts *parts)
+{
+    return parts != NULL && parts->pid == getpid();
+}
+
 bool cp__part_is_mine(const struct cp__part *part)
 {
     return part != NULL && part->pid == getpid();
@@ -423,14 +428,20 @@ static bool add_file(void *context, const char *path, const char *name)
     return good;
 }
 
-/* To its file, or else to the directory. */
+/* To its file, or else to the directory. Where nothing was sampled there is nothing to lose. */
 static bool write_file(const struct cp__parts *parts, size_t i)
 {
     struct cp_error err;
     char *path;
+    int result = cp_merge_write(parts->merges[i], cp_writer_path(parts->files[i]), &err);
 
-    if (cp_merge_write(parts->merges[i], cp_writer_path(parts->files[i]), &err) == 0)
+    if (result == 0)
         return true;
+    if (result == -ENODATA) {
+        fprintf(stderr, "%s is not written: nothing that could be sampled has run to its end.\n",
+                parts->files[i]);
+        return true;
+    }
     fprintf(stderr, "%s: %s\n", parts->files[i], err.message);
     if (asprintf(&path, "%s/merged.%zu" FINISHED, parts->directory, i) < 0)
         return false;

@@ -35,7 +35,7 @@ static void stop_at_exit_too(void)
     is_registered = true;
 }
 
-void cp__profile_start(const struct cp__profile_flags *flags)
+void cp__profile_start(const struct cp__profile_flags *flags, bool is_by_children)
 {
     struct cp_error err;
     char *name;
@@ -53,6 +53,10 @@ void cp__profile_start(const struct cp__profile_flags *flags)
         exit(2);
     }
     cp__part_warn(own);
+    if (is_by_children) {
+        cp__part_drop(own); /* it was to see whether there can be one */
+        own = NULL;
+    }
     name = cp__parts_name(parts);
     if (name != NULL)
         setenv(VARIABLE, name, 1);
@@ -67,7 +71,7 @@ void cp_testing_start(int *argc, char **argv)
     cp__profile_flags_take(argc, argv, &flags);
     if (flags.file == NULL && (flags.events != NULL || flags.period != 0))
         cp__bad_usage(argv[0], "-cpuprofile must say where the profile is to go.");
-    cp__profile_start(&flags);
+    cp__profile_start(&flags, false);
 }
 
 int cp_testing_stop(void)
@@ -75,10 +79,10 @@ int cp_testing_stop(void)
     struct cp_error err;
     int failed = 0;
 
-    if (!cp__part_is_mine(own))
+    if (!cp__parts_are_mine(parts))
         return 0;
     unsetenv(VARIABLE);
-    if (cp__part_stop(own, &err) < 0) {
+    if (own != NULL && cp__part_stop(own, &err) < 0) {
         say(&err);
         failed = 1;
     }

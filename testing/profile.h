@@ -63,6 +63,8 @@ int cp__part_start(struct cp__part **part, struct cp__parts *parts, struct cp_er
 void cp__part_warn(const struct cp__part *part);
 /* Stops it, keeps what was sampled, and frees the part, also where that fails. */
 int cp__part_stop(struct cp__part *part, struct cp_error *err);
+/* Whether the calling process opened them, and not one from which it was forked. NULL: no. */
+bool cp__parts_are_mine(const struct cp__parts *parts);
 /* Whether the calling process started it, and not one from which it was forked. NULL: no. */
 bool cp__part_is_mine(const struct cp__part *part);
 /* Frees the part, and what it has sampled. NULL does nothing. */
@@ -70,7 +72,8 @@ void cp__part_drop(struct cp__part *part);
 
 /* ---- The program's profile: profile.c -------------------------------------------------------- */
 
-/* cp_testing_start(), of flags that were taken already. */
-void cp__profile_start(const struct cp__profile_flags *flags);
+/* cp_testing_start(), of flags that were taken already. With is_by_children this process is not sampled: one
+ * with a profile's thread had better not fork, for the child has whatever locks that thread held. */
+void cp__profile_start(const struct cp__profile_flags *flags, bool is_by_children);
 
 #endif

@@ -223,7 +223,7 @@ CP_TEST(profiles_of_different_events_are_not_merged)
     other.sample_type = "cycles";
     other.sample_unit = "count";
     write_one("c", 1, &other);
-    CHECK_EQ(cp_merge_write(merge, cp_writer_memory(&before), &err), -EINVAL);
+    CHECK_EQ(cp_merge_write(merge, cp_writer_memory(&before), &err), -ENODATA);
     CHECK_CONTAINS(err.message, "no profile was added");
     add_file(merge, "a");
     CHECK_EQ(cp_merge_write(merge, cp_writer_memory(&before), NULL), 0);

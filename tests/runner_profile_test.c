@@ -109,6 +109,15 @@ CP_TEST(both_profiles_and_counters_get_on, .timeout_s = 60 * TEST_SLOWDOWN)
     free(loop);
 }
 
+CP_TEST(where_nothing_runs_there_is_no_profile)
+{
+    char *output = run_sample_here(NULL, "-run nothing -cpuprofile=x.pb.gz; ls x.pb.gz 2>&1 || true");
+    CHECK_CONTAINS(output, "x.pb.gz is not written: nothing");
+    CHECK_CONTAINS(output, "testing: warning: no tests to run");
+    CHECK_CONTAINS(output, "No such file");
+    free(output);
+}
+
 CP_TEST(what_cannot_be_profiled_ends_in_a_sentence)
 {
     int status;
