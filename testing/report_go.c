@@ -14,6 +14,7 @@ static const struct cp__options *options;
 static const struct cp__node *shown; /* the one that the lines before belong to */
 static bool has_header;
 static bool is_in_line;  /* the last line has no end */
+static bool is_in_log;   /* the last log has none */
 static char *unfinished; /* with -json, that; NULL: none */
 static size_t unfinished_length;
 
@@ -54,6 +55,7 @@ static void end_line(void)
 {
     if (is_in_line)
         write_text(shown ? shown->name : NULL, "\n");
+    is_in_log = false;
 }
 
 /* What begins on a line of its own, also where a test has left one unfinished. */
@@ -150,7 +152,9 @@ static void show_log(const struct cp__node *node, const char *text)
     if (!options->is_verbose || cp__node_is_benchmark(node))
         return;
     switch_to(node);
-    emit(node->name, text);
+    /* A long text comes in pieces. */
+    (is_in_log ? write_text : emit)(node->name, text);
+    is_in_log = is_in_line;
 }
 
 static void show_printed(const struct cp__node *node, const char *text)
