@@ -62,9 +62,10 @@ packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 # profiles by it; pkg-config, to find what was installed; other compilers and linkers, whose programs are looked
 # at, and the reference for what stands in them; xz, which distributions pack symbols with; jq, to read JSON;
 # curl, gperftools' pprof and openssl, to ask the endpoint, and a browser for its page; the test frameworks that
-# the flags of testing/ are tried with.
-test_packages = golang-github-google-pprof-dev protobuf-compiler pkgconf g++ clang-14 lld-14 llvm-14 xz-utils jq \
-                curl google-perftools openssl $(if $(cross),,libcmocka-dev check libcriterion-dev)
+# the flags of testing/ are tried with; Go's reader of benchmarks, and prove of perl, for what the runner prints.
+test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl protobuf-compiler pkgconf g++ \
+                clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl
+test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev)
 test_packages += $(if $(filter deps test test-ui,$(MAKECMDGOALS)),chromium)
 packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
 # This makes the load that the endpoint is measured under.

@@ -1,0 +1,727 @@
+/* A program on the runner, with tests that end in every way, for runner_test to run and look at. */
+#include "testing/testing.h"
+
+#include "runtime/atomic.h"
+#include "runtime/sched.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NOINLINE __attribute__((noinline))
+
+static void run_thread(void *(*fn)(void *), void *arg)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, fn, arg) != 0)
+        abort();
+    pthread_join(thread, NULL);
+}
+
+/* ---- Bad ends -------------------------------------------------------------------------------- */
+
+/* The calls of these are seen in stacks: none is the last of its caller. */
+static volatile int zero;
+static int *volatile nowhere;
+
+static NOINLINE int writes_to_nowhere(void)
+{
+    *nowhere = 1;
+    return zero + 1;
+}
+
+CP_TEST(crash_segv)
+{
+    printf("printed before the crash\n");
+    cp_t_log(t, "directory %s", cp_t_temp_dir(t));
+    zero = writes_to_nowhere() - 1;
+}
+
+static NOINLINE int calls_abort(void)
+{
+    if (!zero)
+        abort();
+    return 1;
+}
+
+CP_TEST(crash_abort)
+{
+    zero = calls_abort() - 1;
+}
+
+static NOINLINE int goes_down(volatile char *above)
+{
+    volatile char here[512];
+    here[0] = above ? *above : 0;
+    return zero ? 0 : goes_down(here) + here[1];
+}
+
+CP_TEST(crash_overflow)
+{
+    zero = goes_down(NULL) & 0;
+}
+
+static void crashing_sub(struct cp_t *t, void *unused)
+{
+    (void)t, (void)unused;
+    zero = writes_to_nowhere() - 1;
+}
+
+CP_TEST(crash_sub)
+{
+    cp_t_run(t, "inner", crashing_sub, NULL);
+}
+
+static void *crashing_thread(void *unused)
+{
+    zero = writes_to_nowhere() - 1;
+    return unused;
+}
+
+CP_TEST(crash_thread)
+{
+    run_thread(crashing_thread, NULL);
+}
+
+static NOINLINE int spins(void)
+{
+    while (!zero)
+        ;
+    return 1;
+}
+
+CP_TEST(hang_loop, .timeout_s = 1)
+{
+    zero = spins() - 1;
+}
+
+static NOINLINE int parks(void)
+{
+    while (!zero)
+        cp_park();
+    return 1;
+}
+
+CP_TEST(hang_park, .timeout_s = 1)
+{
+    zero = parks() - 1;
+}
+
+static void parking_sub(struct cp_t *t, void *unused)
+{
+    (void)t, (void)unused;
+    zero = parks() - 1;
+}
+
+CP_TEST(hang_sub, .timeout_s = 1)
+{
+    cp_t_run(t, "inner", parking_sub, NULL);
+}
+
+CP_TEST(hang_logging, .timeout_s = 1)
+{
+    for (;;)
+        cp_t_log(t, "and on");
+}
+
+/* $SAMPLE_FILE gets the number of a process that must not outlive the test. */
+static void leave_child(void)
+{
+    FILE *file = fopen(getenv("SAMPLE_FILE"), "w");
+    pid_t child = fork();
+    for (; child == 0;)
+        pause();
+    fprintf(file, "%d", (int)child);
+    fclose(file);
+}
+
+CP_TEST(hang_with_child, .timeout_s = 1)
+{
+    cp_t_log(t, "directory %s", cp_t_temp_dir(t));
+    leave_child();
+    zero = parks() - 1;
+}
+
+CP_TEST(leaves_child)
+{
+    leave_child();
+}
+
+static void parked_g(void *unused)
+{
+    (void)unused;
+    zero = parks() - 1;
+}
+
+CP_TEST(leak_g)
+{
+    cp_go(parked_g, NULL);
+}
+
+CP_TEST(leak_memory)
+{
+    for (int i = 0; i < 100; i++)
+        memset(malloc(1000), i, 1000);
+}
+
+static NOINLINE int calls_exit(int status)
+{
+    if (!zero)
+        exit(status);
+    return 1;
+}
+
+CP_TEST(exit_0)
+{
+    zero = calls_exit(0) - 1;
+}
+
+CP_TEST(exit_3)
+{
+    zero = calls_exit(3) - 1;
+}
+
+static void *exiting_thread(void *unused)
+{
+    zero = calls_exit(4) - 1;
+    return unused;
+}
+
+CP_TEST(exit_thread)
+{
+    run_thread(exiting_thread, NULL);
+}
+
+CP_TEST(exit_at_once)
+{
+    cp_t_log(t, "directory %s", cp_t_temp_dir(t));
+    _exit(5);
+}
+
+CP_TEST(exit_main_thread, .timeout_s = 1)
+{
+    (void)t;
+    if (!zero)
+        pthread_exit(NULL);
+}
+
+static void exits_badly(void)
+{
+    _exit(7);
+}
+
+CP_TEST(exit_status_after)
+{
+    atexit(exits_badly);
+}
+
+CP_TEST(kill_hard)
+{
+    kill(getpid(), SIGKILL);
+    pause();
+}
+
+static NOINLINE int waits_for_signal(int number)
+{
+    kill(getpid(), number);
+    while (!zero)
+        pause();
+    return 1;
+}
+
+CP_TEST(kill_term)
+{
+    zero = waits_for_signal(SIGTERM) - 1;
+}
+
+CP_TEST(kill_pipe)
+{
+    int ends[2];
+    if (pipe(ends) != 0)
+        cp_t_fatal(t, "There is no pipe.");
+    close(ends[0]);
+    (void)!write(ends[1], "", 1);
+}
+
+/* ---- Failures -------------------------------------------------------------------------------- */
+
+CP_TEST(fail_error)
+{
+    cp_t_error(t, "first %d", 1);
+    cp_t_error(t, "second\nand its second line");
+}
+
+CP_TEST(fail_fatal)
+{
+    cp_t_fatal(t, "the end");
+    puts("after the end");
+}
+
+CP_TEST(fail_quietly)
+{
+    cp_t_fail(t);
+    if (!cp_t_failed(t))
+        puts("not failed");
+    cp_t_fail_now(t);
+    puts("after the end");
+}
+
+static void *failing_thread(void *t)
+{
+    cp_t_error(t, "from a thread");
+    return NULL;
+}
+
+CP_TEST(fail_thread)
+{
+    run_thread(failing_thread, t);
+    cp_t_log(t, "goes on");
+}
+
+static void *fatal_thread(void *t)
+{
+    cp_t_fatal(t, "fatal from a thread");
+    return NULL;
+}
+
+static void fatal_thread_sub(struct cp_t *t, void *unused)
+{
+    run_thread(fatal_thread, t);
+    (void)unused;
+}
+
+CP_TEST(fatal_thread)
+{
+    cp_t_log(t, "directory %s", cp_t_temp_dir(t));
+    cp_t_run(t, "inner", fatal_thread_sub, NULL);
+    puts("after the end");
+}
+
+static void fatal_g(void *t)
+{
+    cp_t_fatal(t, "fatal from a G");
+}
+
+CP_TEST(fatal_g)
+{
+    cp_go(fatal_g, t);
+    zero = parks() - 1;
+}
+
+CP_TEST(skip)
+{
+    printf("printed before the skip\n");
+    cp_t_skip(t, "no %s here", "unicorn");
+    puts("after the end");
+}
+
+CP_TEST(skip_failed)
+{
+    cp_t_error(t, "failed first");
+    cp_t_skip(t, "and then no more");
+}
+
+/* Children that a test forks may do what they like. */
+CP_TEST(forks)
+{
+    int status;
+    pid_t crashing = fork();
+    if (crashing == 0)
+        zero = writes_to_nowhere();
+    waitpid(crashing, &status, 0);
+    cp_t_log(t, "by signal: %d", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    pid_t exiting = fork();
+    if (exiting == 0)
+        exit(9);
+    waitpid(exiting, &status, 0);
+    cp_t_log(t, "exit: %d", WEXITSTATUS(status));
+    pid_t failing = fork();
+    if (failing == 0)
+        cp_t_fatal(t, "fatal in a child");
+    waitpid(failing, &status, 0);
+    cp_t_log(t, "fatal: %d", WEXITSTATUS(status));
+}
+
+/* ---- Subtests -------------------------------------------------------------------------------- */
+
+static void passing(struct cp_t *t, void *unused)
+{
+    (void)unused;
+    cp_t_log(t, "this is %s", cp_t_name(t));
+}
+
+static void third(struct cp_t *t, void *fails)
+{
+    if (*(bool *)fails)
+        cp_t_fatal(t, "third level");
+}
+
+static void second(struct cp_t *t, void *fails)
+{
+    bool passes = cp_t_run(t, "third", third, fails);
+    cp_t_log(t, "third %s", passes ? "passed" : "failed");
+}
+
+CP_TEST(nested)
+{
+    bool fails = false;
+    cp_t_run(t, "good", second, &fails);
+    fails = true;
+    cp_t_run(t, "bad", second, &fails);
+    cp_t_run(t, "last", passing, NULL);
+}
+
+CP_TEST(names)
+{
+    static const char *const names[] = {"same",      "same",       "",           "",         "two words",
+                                        "tab\tin",   "new\nline",  "a/b",        "same#01",  "per%cent",
+                                        "\xc3\xa4",  "\xff\xfe",   "\"quoted\\", "#skip me", "<&>",
+                                        "# SKIP no", "x # TODO y", "\x01"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        cp_t_run(t, names[i], passing, NULL);
+}
+
+CP_TEST(long_name)
+{
+    char name[3000];
+    memset(name, 'n', sizeof(name));
+    name[sizeof(name) - 1] = 0;
+    cp_t_run(t, name, passing, NULL);
+    cp_t_run(t, name, passing, NULL);
+}
+
+static const struct row {
+    const char *name;
+    int in, out;
+} rows[] = {{"one", 1, 1}, {"two", 2, 4}, {"three", 3, 10}};
+
+CP_TEST_TABLE(square, rows)
+{
+    if (row->in * row->in != row->out)
+        cp_t_error(t, "%d became %d", row->in, row->in * row->in);
+}
+
+/* ---- Cleanups -------------------------------------------------------------------------------- */
+
+static void prints(void *text)
+{
+    printf("cleanup %s\n", (char *)text);
+}
+
+static char words[][10] = {"first", "second", "third", "inner", "added"};
+
+static void adds_one(void *t)
+{
+    prints(words[1]);
+    cp_t_cleanup(t, prints, words[4]);
+}
+
+static void ends_early(void *t)
+{
+    prints(words[2]);
+    cp_t_fatal(t, "fatal in a cleanup");
+}
+
+static void cleaned_sub(struct cp_t *t, void *unused)
+{
+    (void)unused;
+    cp_t_cleanup(t, prints, words[3]);
+    cp_t_fatal(t, "and out");
+}
+
+CP_TEST(cleanup)
+{
+    cp_t_cleanup(t, prints, words[0]);
+    cp_t_cleanup(t, adds_one, t);
+    cp_t_cleanup(t, ends_early, t);
+    cp_t_run(t, "sub", cleaned_sub, NULL);
+    cp_t_fatal(t, "the end");
+}
+
+static void dir_sub(struct cp_t *t, void *unused)
+{
+    (void)unused;
+    cp_t_log(t, "directory %s", cp_t_temp_dir(t));
+}
+
+CP_TEST(dir)
+{
+    char path[500];
+    const char *dir = cp_t_temp_dir(t);
+    if (dir != cp_t_temp_dir(t))
+        cp_t_error(t, "There are two.");
+    snprintf(path, sizeof(path), "%s/sub", dir);
+    mkdir(path, 0700);
+    strcat(path, "/file");
+    close(open(path, O_CREAT | O_WRONLY, 0600));
+    cp_t_log(t, "directory %s", dir);
+    cp_t_run(t, "sub", dir_sub, NULL);
+}
+
+/* ---- Output ---------------------------------------------------------------------------------- */
+
+CP_TEST(order)
+{
+    for (int i = 0; i < 20; i++) {
+        printf("step %d\n", 2 * i);
+        cp_t_log(t, "step %d", 2 * i + 1);
+    }
+    cp_t_run(t, "sub", passing, NULL);
+    puts("printed by the outer one");
+    puts("no newline after this: ");
+    printf("unfinished");
+}
+
+enum { LOGS = 200 };
+
+static void *logs_much(void *t)
+{
+    char text[2000];
+    for (int i = 0; i < LOGS; i++) {
+        memset(text, 'a' + i % 26, sizeof(text));
+        text[sizeof(text) - 1] = 0;
+        cp_t_log(t, "<%s>", text);
+    }
+    return NULL;
+}
+
+CP_TEST(log_threads)
+{
+    pthread_t threads[8];
+    for (size_t i = 0; i < 8; i++)
+        pthread_create(&threads[i], NULL, logs_much, t);
+    for (size_t i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void *logs_long(void *t)
+{
+    size_t size = 1 << 20;
+    char *text = malloc(size);
+    memset(text, 'z', size);
+    text[size - 1] = 0;
+    cp_t_log(t, "<%s>", text);
+    free(text);
+    return NULL;
+}
+
+CP_TEST(log_long)
+{
+    pthread_t threads[2];
+    pthread_create(&threads[0], NULL, logs_long, t);
+    pthread_create(&threads[1], NULL, logs_much, t);
+    for (size_t i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
+CP_TEST(log_often)
+{
+    for (int i = 0; i < 100000; i++)
+        cp_t_log(t, "log %d", i);
+}
+
+CP_TEST(print_odd)
+{
+    static const char text[] =
+        "a NUL: \0, invalid: \xff \xc3( \xed\xa0\x80 \xc0\x80 \xf5\x80\x80\x80, valid: "
+        "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80, \x1b[1m \x7f <&> \xe2\x80\xa8\n";
+    fwrite(text, 1, sizeof(text) - 1, stdout);
+    cp_t_log(t, "%s", "log: \xff \xc3\xa4");
+}
+
+CP_TEST(print_much)
+{
+    char line[1000];
+    memset(line, 'x', sizeof(line));
+    line[sizeof(line) - 1] = '\n';
+    for (int i = 0; i < 10500; i++)
+        fwrite(line, 1, sizeof(line), stdout);
+    cp_t_log(t, "after much");
+}
+
+CP_TEST(close_stdout)
+{
+    close(STDOUT_FILENO);
+    cp_t_log(t, "still heard");
+}
+
+/* Where there is a scheduler, it is one that needs its descriptors. */
+CP_TEST(close_descriptors)
+{
+    for (int fd = 3; fd < 50; fd++)
+        close(fd);
+    puts("still printed");
+    cp_t_log(t, "still heard");
+}
+
+/* ---- Surroundings ---------------------------------------------------------------------------- */
+
+CP_TEST(cpu)
+{
+    cp_t_log(t, "on %u", cp_t_cpu(t));
+}
+
+CP_TEST(pid)
+{
+    printf("pid %d\n", (int)getpid());
+}
+
+CP_TEST(self)
+{
+    if (cp_t_self() != t)
+        cp_t_error(t, "It is another one.");
+}
+
+CP_TEST(not_a_benchmark)
+{
+    while (cp_bench_next(t))
+        ;
+}
+
+/* ---- Benchmarks ------------------------------------------------------------------------------ */
+
+CP_BENCHMARK(empty)
+{
+    for (; cp_bench_next(b);)
+        ;
+}
+
+static void tells_setup(void)
+{
+    puts("set up");
+}
+
+CP_BENCHMARK(counted)
+{
+    uint64_t n = 0;
+    tells_setup();
+    for (; cp_bench_next(b);)
+        if (cp_bench_iterations(b) != ++n)
+            cp_t_fatal(b, "Iteration %llu says it is another.", (unsigned long long)n);
+    if (cp_bench_iterations(b) != n)
+        cp_t_fatal(b, "%llu were counted.", (unsigned long long)n);
+    cp_bench_metric(b, 1, "bodies");
+    cp_bench_metric(b, (double)n, "bodies");
+    cp_bench_metric(b, 0.25, "hits/op");
+}
+
+CP_BENCHMARK(bytes)
+{
+    struct timespec ms = {.tv_nsec = 1000000};
+    cp_bench_set_bytes(b, 1000000);
+    for (; cp_bench_next(b);)
+        nanosleep(&ms, NULL);
+}
+
+CP_BENCHMARK(paused)
+{
+    struct timespec ms_20 = {.tv_nsec = 20000000};
+    nanosleep(&ms_20, NULL);
+    cp_bench_resume(b);
+    for (; cp_bench_next(b);) {
+        cp_bench_pause(b);
+        cp_bench_pause(b);
+        nanosleep(&ms_20, NULL);
+        cp_bench_resume(b);
+        cp_bench_resume(b);
+    }
+    nanosleep(&ms_20, NULL);
+    cp_bench_resume(b);
+}
+
+static void sub_benchmark(struct cp_t *b, void *unused)
+{
+    (void)unused;
+    for (; cp_bench_next(b);)
+        ;
+}
+
+static void middle_benchmark(struct cp_t *b, void *unused)
+{
+    cp_t_run(b, "x", sub_benchmark, unused);
+    cp_t_run(b, "y", sub_benchmark, unused);
+}
+
+CP_BENCHMARK(subs)
+{
+    cp_t_run(b, "small", sub_benchmark, NULL);
+    cp_t_run(b, "large", middle_benchmark, NULL);
+}
+
+CP_BENCHMARK(no_loop)
+{
+    cp_t_log(b, "nothing to measure");
+}
+
+CP_BENCHMARK(two_loops)
+{
+    for (; cp_bench_next(b);)
+        ;
+    for (; cp_bench_next(b);)
+        ;
+}
+
+CP_BENCHMARK(broken_off)
+{
+    for (; cp_bench_next(b);)
+        if (cp_bench_iterations(b) == 7)
+            break;
+}
+
+CP_BENCHMARK(fatal)
+{
+    for (; cp_bench_next(b);)
+        cp_t_fatal(b, "in the loop");
+}
+
+CP_BENCHMARK(skipped)
+{
+    for (; cp_bench_next(b);)
+        cp_t_skip(b, "in the loop");
+}
+
+CP_BENCHMARK(logs)
+{
+    for (; cp_bench_next(b);)
+        ;
+    cp_t_log(b, "a remark");
+}
+
+static void asks_for_iterations(void *b)
+{
+    printf("%llu in the cleanup\n", (unsigned long long)cp_bench_iterations(b));
+}
+
+CP_BENCHMARK(cleanup)
+{
+    cp_t_cleanup(b, asks_for_iterations, b);
+    for (; cp_bench_next(b);)
+        ;
+}
+
+CP_BENCHMARK(crash)
+{
+    for (; cp_bench_next(b);)
+        zero = writes_to_nowhere() - 1;
+}
+
+/* With $SAMPLE_PLAIN on a thread without a scheduler. */
+static int run_plainly(void (*fn)(void *), void *arg, unsigned threads, struct cp_error *err)
+{
+    (void)threads, (void)err;
+    fn(arg);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct cp_test_main_options options = {.size = sizeof(options), .run = run_plainly};
+    return cp_test_main(argc, argv, getenv("SAMPLE_PLAIN") ? &options : NULL);
+}
