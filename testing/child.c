@@ -126,18 +126,30 @@ static void tell_exit(int status, void *unused)
 
 /* ---- Gs -------------------------------------------------------------------------------------- */
 
+/* The stacks of all Gs; "": they cannot be had. free() it. */
+static char *list_gs(void)
+{
+    struct cp_memory listing = {0};
+    bool is_there = cp_goroutine_profile(cp_writer_memory(&listing), 2, NULL, NULL) == 0;
+    size_t size = is_there ? listing.size : 0;
+    char *text = malloc(size + 1);
+    if (!text)
+        abort();
+    memcpy(text, size ? (char *)listing.data : "", size);
+    text[size] = 0;
+    free(listing.data);
+    return text;
+}
+
 /* Lets the runner have the stacks of all Gs whenever it asks, even where no M goes on. */
 static void *watch(void *unused)
 {
     char request;
     while (recv(control_socket, &request, 1, 0) == 1) {
-        struct cp_memory text = {0};
-        if (cp_goroutine_profile(cp_writer_memory(&text), 2, NULL, NULL) == 0 && text.size > 0) {
-            char *copy = strndup((char *)text.data, text.size);
-            send_from_handler(&(struct cp__event){.kind = CP__EVENT_GS, .name = "", .text = copy});
-            free(copy);
-        }
-        free(text.data);
+        char *text = list_gs();
+        if (*text)
+            send_from_handler(&(struct cp__event){.kind = CP__EVENT_GS, .name = "", .text = text});
+        free(text);
         send_from_handler(&(struct cp__event){.kind = CP__EVENT_GS, .name = ""});
     }
     return unused;
@@ -195,16 +207,10 @@ static void fail_where_gs_are_left(struct cp__test *test)
         cp_sleep(1000000);
     if (n == 0)
         return;
-    struct cp_memory listing = {0};
-    char *text = NULL;
-    if (cp_goroutine_profile(cp_writer_memory(&listing), 2, NULL, NULL) == 0) {
-        char *copy = strndup((char *)listing.data, listing.size);
-        text = without_self(copy);
-        free(copy);
-    }
+    char *listing = list_gs(), *text = without_self(listing);
     cp_t_error(&test->t, "The test ends, and Gs are left: %zu.\n%s", n, text ? text : "");
     free(text);
-    free(listing.data);
+    free(listing);
     if (!call)
         cp_testing_child_stop();
     cp__end_process(test); /* the scheduler would wait for them */
