@@ -111,12 +111,28 @@ CP_TEST(a_second_start_and_a_stop_without_start)
     free(a.data);
 }
 
+/* An event that this machine does not have: any of the PMU's, or where there is one, some of it. */
+static const char *event_not_here(void)
+{
+    static const char *const names[] = {"cycles", "busCycles", "refCycles", "node-loads", "LLC-stores"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct cp_event_spec spec;
+
+        CHECK_EQ(cp_event_parse(names[i], &spec, NULL), 0);
+        if (cp_event_probe(&spec, NULL) == -ENOENT)
+            return names[i];
+    }
+    SKIP("this machine has all events");
+}
+
 CP_TEST(a_refused_event_undoes_the_others)
 {
     struct cp_memory memory = {0};
     char path[512];
     struct cp_error err;
     struct state before;
+    const char *name = event_not_here();
     int result;
 
     attach();
@@ -124,13 +140,8 @@ CP_TEST(a_refused_event_undoes_the_others)
     setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
     snprintf(path, sizeof path, "%s", file_in_dir("new.pb.gz"));
     result = cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), "taskClock", 0),
-                                              cp_cpu_cycles(cp_writer_memory(&memory), 0));
-    if (result == 0) {
-        cp_stop_cpu_profile(NULL);
-        free(memory.data);
-        SKIP("this machine has a PMU, so cycles is not refused");
-    }
-    check_refused(result, -ENOENT, &err, "cycles", &before);
+                                              cp_event(cp_writer_memory(&memory), name, 0));
+    check_refused(result, -ENOENT, &err, name, &before);
     CHECK_EQ(access(path, F_OK), -1);
 }
 
@@ -160,7 +171,7 @@ CP_TEST(sessions_are_independent, .timeout_s = 90 * TEST_SLOWDOWN)
         cp_session_close(sessions[i]);
         free(memory[i].data);
     }
-    if (!TEST_TSAN) {
+    if (!TEST_TSAN && stats[1].throttled == 0) {
         CHECKF(stats[1].samples >= 1990 && stats[2].samples >= 990, "%llu %llu",
                (unsigned long long)stats[1].samples, (unsigned long long)stats[2].samples);
         CHECK(stats[2].samples < stats[1].samples);
