@@ -160,6 +160,9 @@ LIBS_ui_test = $(LIBS_http_test)
 LIBS_with_cmocka = -lcmocka
 LIBS_with_check = $(shell pkg-config --libs check)
 LIBS_with_criterion = -lcriterion
+# So many paired rounds, or listings, are enough for medians.
+BENCH_overhead = -benchtime 21x
+BENCH_listing = -benchtime 9x
 # Only for the page's files, its test, and main.c of the command.
 CFLAGS_ui_files = -Wa,-I,$(ui)
 CFLAGS_ui_test = -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
@@ -188,8 +191,8 @@ test: all $(test_programs)      ## all tests, or those that T names: make test T
 test-%: all $(test_programs)    ## one test program: make test-sched
 	$(Q)tests/run $(B) $*
 
-bench: lib $(examples) $(benches) ## all benchmarks
-	$(Q)set -e; for bench in $(benches); do $$bench; done
+bench: lib $(examples) $(benches) ## all benchmarks; one: build/bench/switch -bench Yield -count 5
+	$(Q)$(foreach b,$(bench_names),$(B)/bench/$(b) -run '^$$' -bench . $(BENCH_$(b)) &&) true
 
 # What other machines are built for, tests and all, is made by the same rules: see "all".
 test-vm: | $(before)            ## tests and examples in emulated arm64 machines, which have a PMU

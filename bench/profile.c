@@ -1,17 +1,14 @@
 /*
  * What a profile costs: folding a sample in, looking an address up, writing the file; and data addresses, of
- * which there may be as many as samples.
- *
- *     build/bench/profile            the program's own addresses
- *     build/bench/profile OBJECT     those of a shared object, which is loaded
+ * which there may be as many as samples. The figures in us are CPU time. The addresses are the program's own,
+ * or those of a shared object that CP_BENCH_OBJECT names, which is loaded.
  */
+#include "bench.h"
+
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <malloc.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "pprof/mapping.h"
 #include "pprof/profile.h"
@@ -19,15 +16,11 @@
 #include "pprof/symbol_kernel.h"
 #include "pprof/writer.h"
 
-enum { DEPTH = 30, ADDRESSES = 10000, STACKS = 200000, SAMPLES = 2000000 };
+enum { DEPTH = 30, ADDRESSES = 10000, STACKS = 200000 };
 
-/* CPU time, in seconds. */
-static double now(void)
+static double cpu_us(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return bench_clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e3;
 }
 
 static double in_use(void)
@@ -39,20 +32,19 @@ static double in_use(void)
 
 static void fail(const char *what)
 {
-    fprintf(stderr, "bench/profile: %s\n", what);
-    exit(1);
+    cp_t_fatal(cp_t_self(), "%s", what);
 }
+
+/* ---- Addresses and stacks -------------------------------------------------------------------- */
 
 /* Addresses spread over the code of the object that ends in name. */
 static void spread(const char *name, uint64_t *addresses)
 {
     struct cp__mappings mappings = {0};
-    double start = now();
     size_t i, j;
 
     if (cp__mappings_note(&mappings) < 0)
         fail("the mappings cannot be read");
-    printf("note mappings            %8.0f us, %zu of them\n", (now() - start) * 1e6, mappings.n);
     for (i = 0; i < mappings.n; i++) {
         const struct cp__mapping *m = &mappings.items[i];
         size_t length = strlen(m->file);
@@ -92,30 +84,110 @@ static void add(struct cp__profile *profile, const uintptr_t (*stacks)[DEPTH], s
     }
 }
 
-static void measure_folding(struct cp__profile *profile, const uint64_t *addresses)
+static struct cp__profile *new_profile(void)
+{
+    struct cp__profile *profile;
+
+    if (cp__profile_new(&profile) < 0)
+        fail("out of memory");
+    return profile;
+}
+
+static const uint64_t *all_addresses(void)
+{
+    static uint64_t addresses[ADDRESSES];
+    const char *object = getenv("CP_BENCH_OBJECT");
+
+    if (object != NULL && dlopen(object, RTLD_NOW) == NULL)
+        fail(dlerror());
+    if (addresses[0] == 0)
+        spread(object != NULL ? strrchr(object, '/') : "/bench/profile", addresses);
+    return addresses;
+}
+
+static uintptr_t (*all_stacks(void))[DEPTH]
 {
     uintptr_t(*stacks)[DEPTH] = malloc(STACKS * sizeof *stacks);
-    double before, start;
-    size_t i;
+    const uint64_t *addresses = all_addresses();
 
     if (stacks == NULL)
         fail("out of memory");
-    for (i = 0; i < STACKS; i++)
+    for (size_t i = 0; i < STACKS; i++)
         make_stack(stacks[i], addresses, i);
-    before = in_use();
-    start = now();
+    return stacks;
+}
+
+CP_BENCHMARK(NoteMappings)
+{
+    for (; cp_bench_next(b);) {
+        struct cp__mappings mappings = {0};
+
+        if (cp__mappings_note(&mappings) < 0)
+            fail("the mappings cannot be read");
+        cp_bench_metric(b, (double)mappings.n, "mappings");
+        cp__mappings_free(&mappings);
+    }
+}
+
+/* ---- Folding --------------------------------------------------------------------------------- */
+
+static void fold_new(struct cp_t *b, void *stacks)
+{
+    struct bench_rounds us = {0};
+    double before, start;
+
+    for (; cp_bench_next(b);) {
+        struct cp__profile *profile = new_profile();
+
+        before = in_use();
+        start = cpu_us();
+        add(profile, stacks, 0, STACKS);
+        bench_add(&us, (cpu_us() - start) / STACKS);
+        cp_bench_metric(b, (in_use() - before) / STACKS, "B/stack");
+        cp_bench_pause(b);
+        cp__profile_free(profile);
+        cp_bench_resume(b);
+    }
+    bench_spread(b, &us, "us/stack");
+}
+
+/* The stacks of a profile that has them all, in turn; so many of them. */
+static void fold_known(struct cp_t *b, const uintptr_t (*stacks)[DEPTH], size_t n)
+{
+    struct cp__profile *profile = new_profile();
+    double start;
+    size_t i = 0;
+
     add(profile, stacks, 0, STACKS);
-    printf("fold in a new stack      %8.3f us, %.0f bytes\n", (now() - start) * 1e6 / STACKS,
-           (in_use() - before) / STACKS);
-    start = now();
-    add(profile, stacks, 0, SAMPLES);
-    printf("fold in a known stack    %8.3f us\n", (now() - start) * 1e6 / SAMPLES);
-    start = now();
-    for (i = 0; i < SAMPLES; i += 100)
-        add(profile, stacks, 0, 100);
-    printf("... one of a hundred     %8.3f us\n", (now() - start) * 1e6 / SAMPLES);
+    start = cpu_us();
+    for (; cp_bench_next(b); i = i + 1 < n ? i + 1 : 0)
+        add(profile, stacks, i, i + 1);
+    cp_bench_metric(b, (cpu_us() - start) / (double)cp_bench_iterations(b), "us/stack");
+    cp__profile_free(profile);
+}
+
+static void fold_any_known(struct cp_t *b, void *stacks)
+{
+    fold_known(b, stacks, STACKS);
+}
+
+static void fold_one_of_a_hundred(struct cp_t *b, void *stacks)
+{
+    fold_known(b, stacks, 100);
+}
+
+/* All new stacks at once; a known one. */
+CP_BENCHMARK(Fold)
+{
+    uintptr_t(*stacks)[DEPTH] = all_stacks();
+
+    cp_t_run(b, "new stacks", fold_new, stacks);
+    cp_t_run(b, "a known stack", fold_any_known, stacks);
+    cp_t_run(b, "one of a hundred", fold_one_of_a_hundred, stacks);
     free(stacks);
 }
+
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 static size_t written;
 static double peak;
@@ -129,83 +201,122 @@ static ssize_t count(struct cp_writer *w, const void *data, size_t size)
     return (ssize_t)size;
 }
 
+/* In us. */
 static double write_out(struct cp__profile *profile)
 {
     static const struct cp_writer_ops ops = {.what = "bench", .write = count};
     struct cp__profile_meta meta = {.sample_type = "cpu", .sample_unit = "nanoseconds", .period = 100000};
     struct cp_writer w = {.ops = &ops};
     struct cp__profile_findings findings;
-    double start = now();
+    double start = cpu_us();
 
     peak = 0;
     written = 0;
     if (cp__profile_resolve(profile, &findings, NULL) < 0 || cp__profile_encode(profile, &meta, &w, NULL) < 0)
         fail("cannot write");
-    return now() - start;
+    return cpu_us() - start;
 }
 
-static void measure_writing(struct cp__profile *profile)
+/* 200 000 stacks. */
+CP_BENCHMARK(Write)
 {
-    double before, seconds;
+    uintptr_t(*stacks)[DEPTH] = all_stacks();
+    struct cp__profile *profile = new_profile();
+    struct bench_rounds us = {0};
 
+    add(profile, stacks, 0, STACKS);
     write_out(profile); /* looks addresses up, which is measured elsewhere */
-    before = in_use();
-    seconds = write_out(profile);
-    printf("write a stack            %8.3f us, %.1f bytes in the file\n", seconds * 1e6 / STACKS,
-           (double)written / STACKS);
-    printf("memory while writing     %8.0f KiB for a file of %zu KiB\n", (peak - before) / 1024,
-           written / 1024);
-}
+    for (; cp_bench_next(b);) {
+        double before = in_use();
 
-static void measure_looking_up(const uint64_t *addresses)
-{
-    struct cp__profile *profile;
-    struct cp_sample sample = {.weight = 1, .depth = 1};
-    double before, seconds;
-    uintptr_t frame;
-    size_t i;
-
-    if (cp__profile_new(&profile) < 0)
-        fail("out of memory");
-    sample.frames = &frame;
-    for (i = 0; i < ADDRESSES; i++) {
-        frame = addresses[i];
-        if (cp__profile_add(profile, &sample) < 0)
-            fail("out of memory");
+        bench_add(&us, write_out(profile) / STACKS);
+        cp_bench_metric(b, (double)written / STACKS, "file-B/stack");
+        cp_bench_metric(b, (peak - before) / 1024, "KiB-memory");
+        cp_bench_metric(b, (double)written / 1024, "KiB-file");
     }
-    before = in_use();
-    seconds = write_out(profile);
-    printf("look up an address       %8.3f us, %.0f bytes, %.1f in the file\n", seconds * 1e6 / ADDRESSES,
-           (in_use() - before) / ADDRESSES, (double)written / ADDRESSES);
+    bench_spread(b, &us, "us/stack");
     cp__profile_free(profile);
+    free(stacks);
 }
 
-/* One stack that touches n places. */
-static void measure_data_addresses(size_t n)
+/* 10 000 addresses, in a new profile each time. */
+CP_BENCHMARK(LookUp)
+{
+    const uint64_t *addresses = all_addresses();
+    struct bench_rounds us = {0};
+
+    for (; cp_bench_next(b);) {
+        struct cp_sample sample = {.weight = 1, .depth = 1};
+        double before;
+
+        cp_bench_pause(b);
+        struct cp__profile *profile = new_profile();
+        for (size_t i = 0; i < ADDRESSES; i++) {
+            uintptr_t frame = addresses[i];
+
+            sample.frames = &frame;
+            if (cp__profile_add(profile, &sample) < 0)
+                fail("out of memory");
+        }
+        before = in_use();
+        cp_bench_resume(b);
+        bench_add(&us, write_out(profile) / ADDRESSES);
+        cp_bench_pause(b);
+        cp_bench_metric(b, (in_use() - before) / ADDRESSES, "B/address");
+        cp_bench_metric(b, (double)written / ADDRESSES, "file-B/address");
+        cp__profile_free(profile);
+        cp_bench_resume(b);
+    }
+    bench_spread(b, &us, "us/address");
+}
+
+/* ---- Data addresses -------------------------------------------------------------------------- */
+
+static void fold_addresses(struct cp__profile *profile, size_t n)
 {
     uintptr_t frames[DEPTH];
-    struct cp__profile *profile;
     struct cp_sample sample = {.weight = 1, .depth = DEPTH, .frames = frames};
-    double before, start, seconds;
 
-    if (cp__profile_new(&profile) < 0)
-        fail("out of memory");
     for (size_t i = 0; i < DEPTH; i++)
         frames[i] = 0x1000 * (i + 1);
-    before = in_use();
-    start = now();
     for (size_t i = 0; i < n; i++) {
         sample.addr = 0x7f0000000000 + 8 * i;
         if (cp__profile_add(profile, &sample) < 0)
             fail("out of memory");
     }
-    printf("fold in a new address    %8.3f us, %.0f bytes, of %zu in all\n",
-           (now() - start) * 1e6 / (double)n, (in_use() - before) / (double)n, n);
-    seconds = write_out(profile);
-    printf("write it                 %8.3f us, %.0f bytes, %.1f in the file\n", seconds * 1e6 / (double)n,
-           (in_use() - before) / (double)n, (double)written / (double)n);
-    cp__profile_free(profile);
 }
+
+/* One stack that touches n places. */
+static void fold_and_write_addresses(struct cp_t *b, void *arg)
+{
+    const size_t n = *(const size_t *)arg;
+    struct bench_rounds fold = {0}, writing = {0};
+
+    for (; cp_bench_next(b);) {
+        struct cp__profile *profile = new_profile();
+        double before = in_use(), start = cpu_us();
+
+        fold_addresses(profile, n);
+        bench_add(&fold, (cpu_us() - start) / (double)n);
+        cp_bench_metric(b, (in_use() - before) / (double)n, "B/fold");
+        bench_add(&writing, write_out(profile) / (double)n);
+        cp_bench_metric(b, (in_use() - before) / (double)n, "B/write");
+        cp_bench_metric(b, (double)written / (double)n, "file-B/write");
+        cp__profile_free(profile);
+    }
+    bench_spread(b, &fold, "us/fold");
+    bench_spread(b, &writing, "us/write");
+}
+
+CP_BENCHMARK(DataAddresses)
+{
+    static size_t few = 100000, many = 1000000;
+
+    cp_t_run(b, "100000", fold_and_write_addresses, &few);
+    cp_t_run(b, "1000000", fold_and_write_addresses, &many);
+}
+
+/* ---- The kernel ------------------------------------------------------------------------------ */
 
 /* The kernel's code: from its first symbol to its last but a few. */
 static size_t list_kernel(uint64_t *addresses, size_t n)
@@ -234,42 +345,33 @@ static int count_name(void *n, size_t i, const char *name, const char *module)
     return 0;
 }
 
-static void measure_kernel(void)
+static void look_up_kernel(struct cp_t *b, void *arg)
 {
     static uint64_t addresses[ADDRESSES];
+    const size_t n = *(const size_t *)arg;
+    struct bench_rounds us = {0};
 
-    for (size_t n = 10; n <= ADDRESSES; n *= 10) {
+    if (list_kernel(addresses, n) == 0)
+        cp_t_skip(b, "/proc/kallsyms shows no addresses here.");
+    for (; cp_bench_next(b);) {
+        double start = cpu_us();
         size_t found = 0;
-        double start;
 
-        if (list_kernel(addresses, n) == 0) {
-            printf("look up the kernel's     not here: /proc/kallsyms shows no addresses\n");
-            return;
-        }
-        start = now();
         if (cp__kernel_symbolise("/proc/kallsyms", addresses, n, count_name, &found) < 0)
             fail("cannot look up the kernel's addresses");
-        printf("look up the kernel's     %8.1f ms for %zu addresses, %zu have names\n", (now() - start) * 1e3,
-               n, found);
+        bench_add(&us, cpu_us() - start);
+        cp_bench_metric(b, (double)found, "names");
     }
+    bench_spread(b, &us, "us");
 }
 
-int main(int argc, char **argv)
+CP_BENCHMARK(LookUpKernel)
 {
-    static uint64_t addresses[ADDRESSES];
-    struct cp__profile *profile;
+    static size_t counts[] = {10, 100, 1000, ADDRESSES};
+    static const char *const names[] = {"10", "100", "1000", "10000"};
 
-    if (argc > 1 && dlopen(argv[1], RTLD_NOW) == NULL)
-        fail(dlerror());
-    if (cp__profile_new(&profile) < 0)
-        fail("out of memory");
-    spread(argc > 1 ? strrchr(argv[1], '/') : "/bench/profile", addresses);
-    measure_folding(profile, addresses);
-    measure_writing(profile);
-    measure_looking_up(addresses);
-    measure_data_addresses(100000);
-    measure_data_addresses(1000000);
-    measure_kernel();
-    cp__profile_free(profile);
-    return 0;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        cp_t_run(b, names[i], look_up_kernel, &counts[i]);
 }
+
+BENCH_MAIN()

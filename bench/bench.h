@@ -1,0 +1,81 @@
+/* What the benchmarks share: testing/testing.h on a plain thread, clocks, and figures of paired rounds. */
+#ifndef COUNTERPOINT_BENCH_BENCH_H
+#define COUNTERPOINT_BENCH_BENCH_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "testing/testing.h"
+
+#define BENCH_API __attribute__((unused)) static
+
+BENCH_API double bench_clock_ns(clockid_t clock)
+{
+    struct timespec ts;
+
+    clock_gettime(clock, &ts);
+    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+BENCH_API double bench_now_ns(void)
+{
+    return bench_clock_ns(CLOCK_MONOTONIC);
+}
+
+/* The figures of rounds, which a benchmark has as many of as its loop goes round. */
+struct bench_rounds {
+    double *values;
+    size_t n;
+};
+
+BENCH_API void bench_add(struct bench_rounds *rounds, double value)
+{
+    rounds->values = realloc(rounds->values, (rounds->n + 1) * sizeof(double));
+    if (rounds->values == NULL)
+        abort();
+    rounds->values[rounds->n++] = value;
+}
+
+BENCH_API int bench_ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Reports the median of the rounds as UNIT, the quarters below and above it as UNIT-q1 and UNIT-q3; frees
+ * them. */
+BENCH_API void bench_spread(struct cp_t *b, struct bench_rounds *rounds, const char *unit)
+{
+    char name[64];
+
+    if (rounds->n > 0) {
+        qsort(rounds->values, rounds->n, sizeof(double), bench_ascending);
+        cp_bench_metric(b, rounds->values[rounds->n / 2], unit);
+        snprintf(name, sizeof name, "%s-q1", unit);
+        cp_bench_metric(b, rounds->values[rounds->n / 4], name);
+        snprintf(name, sizeof name, "%s-q3", unit);
+        cp_bench_metric(b, rounds->values[rounds->n - 1 - rounds->n / 4], name);
+    }
+    free(rounds->values);
+    *rounds = (struct bench_rounds){0};
+}
+
+BENCH_API int bench_on_plain_thread(void (*fn)(void *), void *arg, unsigned threads, struct cp_error *err)
+{
+    (void)threads, (void)err;
+    fn(arg);
+    return 0;
+}
+
+/* The benchmarks make their schedulers, Ms and threads themselves. */
+#define BENCH_MAIN()                                                                                         \
+    int main(int argc, char **argv)                                                                          \
+    {                                                                                                        \
+        const struct cp_test_main_options options = {.size = sizeof options, .run = bench_on_plain_thread};  \
+        return cp_test_main(argc, argv, &options);                                                           \
+    }
+
+#endif
