@@ -1,30 +1,20 @@
 /*
- * What the handler's parts cost: finding a call chain, next to libunwind's unw_backtrace() and unw_step() in
- * the same rounds, and keeping the sample. Besides, what a thread's attach takes to find where its stack
- * ends.
+ * What the handler's parts cost: finding a call chain, next to libunwind's unw_backtrace() and unw_step(),
+ * and keeping the sample. Besides, what a thread's attach takes to find where its stack ends. Of libunwind's,
+ * x-ours is how many times as long they take for a frame, in paired rounds: median and quartiles.
  */
 #define UNW_LOCAL_ONLY
+#include "bench.h"
+
 #include <libunwind.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 #include "runtime/os.h"
 #include "runtime/samplebuf.h"
 #include "runtime/unwind.h"
 
 enum { ROUNDS = 31, CHAINS = 2000, MAX = 256 };
-static const int depths[] = {5, 20, 100};
-
-static double now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
 
 /* ---- Ways to find a chain -------------------------------------------------------------------- */
 
@@ -79,86 +69,87 @@ static const struct way ways[] = {{"cp__unwind_from_handler", by_frame_pointers,
                                   {"unw_step", by_unw_step, CHAINS / 50}};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
-/* ---- Rounds ---------------------------------------------------------------------------------- */
+/* ---- Call chains ----------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
+static double a_frame_ns(const struct way *way)
 {
-    double x = *(const double *)a;
-    double y = *(const double *)b;
+    double start = bench_now_ns();
+    unsigned n = 0;
 
-    return (x > y) - (x < y);
+    for (int i = 0; i < way->chains; i++)
+        n = way->find();
+    return (bench_now_ns() - start) / way->chains / n;
 }
 
-/* The median, and the quarters below and above it. */
-static void print(const char *what, double *values, const char *unit)
+static void find(struct cp_t *b, void *arg)
 {
-    qsort(values, ROUNDS, sizeof *values, ascending);
-    printf("  %-28s %9.2f %s (%.2f to %.2f)\n", what, values[ROUNDS / 2], unit, values[ROUNDS / 4],
-           values[ROUNDS - 1 - ROUNDS / 4]);
-}
+    const struct way *way = arg;
+    struct bench_rounds ratios = {0};
+    double start = bench_now_ns(), ns;
+    unsigned n = 0;
 
-static double a_frame[WAYS][ROUNDS];
-static unsigned n_frames[WAYS];
+    for (; cp_bench_next(b);)
+        n = way->find();
+    ns = (bench_now_ns() - start) / (double)cp_bench_iterations(b);
+    cp_bench_metric(b, ns / n, "ns/frame");
+    cp_bench_metric(b, n, "frames");
+    for (int round = 0; way != ways && round < ROUNDS; round++) {
+        double ours = a_frame_ns(ways);
 
-static void measure(int round)
-{
-    for (int way = 0; way < WAYS; way++) {
-        double start = now_ns();
-
-        for (int i = 0; i < ways[way].chains; i++)
-            n_frames[way] = ways[way].find();
-        a_frame[way][round] = (now_ns() - start) / ways[way].chains / n_frames[way];
+        bench_add(&ratios, a_frame_ns(way) / ours);
     }
+    bench_spread(b, &ratios, "x-ours");
 }
 
-__attribute__((noinline)) static uint64_t descend(int depth)
+static void find_in_all_ways(struct cp_t *b, void *arg)
+{
+    (void)arg;
+    for (int way = 0; way < WAYS; way++)
+        cp_t_run(b, ways[way].name, find, CP_TEST_UNCONST(&ways[way]));
+}
+
+__attribute__((noinline)) static uint64_t descend(struct cp_t *b, const char *name, int depth)
 {
     if (depth > 0) {
-        uint64_t deeper = descend(depth - 1);
+        uint64_t deeper = descend(b, name, depth - 1);
 
         __asm__ volatile("" : "+r"(deeper)); /* so that it stays a call */
         return deeper + 1;
     }
-    for (int round = 0; round < ROUNDS; round++)
-        measure(round);
+    cp_t_run(b, name, find_in_all_ways, NULL);
     return frames[0];
 }
 
-static void compare_chains(int depth)
+/* Besides the frames of the benchmark, of which there are some. */
+CP_BENCHMARK(Chain)
 {
-    double ratios[ROUNDS];
-
-    result += descend(depth);
-    printf("A chain of %u frames:\n", n_frames[0]);
-    for (int way = 1; way < WAYS; way++) {
-        char title[64];
-
-        for (int round = 0; round < ROUNDS; round++)
-            ratios[round] = a_frame[way][round] / a_frame[0][round];
-        snprintf(title, sizeof title, "%s to it", ways[way].name);
-        print(title, ratios, "times as long");
-    }
-    for (int way = 0; way < WAYS; way++)
-        print(ways[way].name, a_frame[way], "ns a frame");
+    stack = cp__os_thread_stack();
+    result += descend(b, "5 frames more", 5);
+    result += descend(b, "20 frames more", 20);
+    result += descend(b, "100 frames more", 100);
 }
 
 /* ---- The other parts ------------------------------------------------------------------------- */
 
-/* The first caller by the code ahead: a function that returns soon, and one in which many ways end at calls.
- */
-static void measure_first_caller(const char *title, const struct cp__registers *regs)
+static void first_caller(struct cp_t *b, void *arg)
 {
     struct cp__registers caller;
-    double values[ROUNDS];
 
-    for (int round = 0; round < ROUNDS; round++) {
-        double start = now_ns();
+    for (; cp_bench_next(b);)
+        result += cp__caller_from_handler(arg, stack.hi, &caller);
+}
 
-        for (int i = 0; i < CHAINS; i++)
-            result += cp__caller_from_handler(regs, stack.hi, &caller);
-        values[round] = (now_ns() - start) / CHAINS;
-    }
-    print(title, values, "ns");
+/* The first caller by the code ahead: a function that returns soon, and one in which many ways end at calls.
+ */
+CP_BENCHMARK(FirstCaller)
+{
+    struct cp__registers regs = registers_here();
+    static const unsigned char returns[] = {0xc3};
+    struct cp__registers returning = {.pc = (uintptr_t)returns, .sp = regs.sp, .fp = regs.fp};
+
+    stack = cp__os_thread_stack();
+    cp_t_run(b, "at a ret", first_caller, &returning);
+    cp_t_run(b, "between calls", first_caller, &regs);
 }
 
 static void discard(void *context, const struct cp_sample *sample)
@@ -167,69 +158,72 @@ static void discard(void *context, const struct cp_sample *sample)
     result += sample->depth;
 }
 
-static void measure_appending(void)
+enum { SAMPLES = 1000 };
+
+/* A thousand samples of 20 frames: into the buffer, and out of it. */
+CP_BENCHMARK(SampleBuffer)
 {
     const struct cp_sample sample = {.weight = 1, .g_id = 1, .depth = 20, .frames = frames};
     struct cp__samplebuf buf = {0};
-    double appending[ROUNDS], reading[ROUNDS];
-    enum { SAMPLES = 1000 };
+    struct bench_rounds appending = {0}, reading = {0};
     bool half;
 
     if (cp__samplebuf_make(&buf) < 0)
-        return;
-    for (int round = 0; round < ROUNDS; round++) {
-        double start = now_ns();
+        cp_t_fatal(b, "There is no memory for the buffer.");
+    for (; cp_bench_next(b);) {
+        double start = bench_now_ns(), middle;
 
         for (int i = 0; i < SAMPLES; i++)
             cp__samplebuf_append_from_handler(&buf, 1, &sample, &half);
-        appending[round] = (now_ns() - start) / SAMPLES;
-        start = now_ns();
+        middle = bench_now_ns();
         cp__samplebuf_read(&buf, 1, discard, NULL);
-        reading[round] = (now_ns() - start) / SAMPLES;
+        bench_add(&appending, (middle - start) / SAMPLES);
+        bench_add(&reading, (bench_now_ns() - middle) / SAMPLES);
     }
     cp__samplebuf_free(&buf);
-    print("appending 20 frames", appending, "ns");
-    print("reading them", reading, "ns");
+    bench_spread(b, &appending, "ns/append");
+    bench_spread(b, &reading, "ns/read");
 }
 
-static void measure_stack(const char *title)
+static void *find_end(void *ns)
 {
-    double values[ROUNDS];
-
-    for (int round = 0; round < ROUNDS; round++) {
-        double start = now_ns();
-
-        stack = cp__os_thread_stack();
-        values[round] = (now_ns() - start) / 1000;
-    }
-    print(title, values, "us");
-}
-
-static void *on_thread(void *arg)
-{
-    const struct cp__registers regs = registers_here();
-    static const unsigned char returns[] = {0xc3};
-    const struct cp__registers returning = {.pc = (uintptr_t)returns, .sp = regs.sp, .fp = regs.fp};
+    double start = bench_now_ns();
 
     stack = cp__os_thread_stack();
-    for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++)
-        compare_chains(depths[i]);
-    printf("Parts:\n");
-    measure_first_caller("first caller, at a ret", &returning);
-    measure_first_caller("first caller, between calls", &regs);
-    measure_appending();
-    measure_stack("end of a thread's stack");
-    return arg;
+    *(double *)ns = bench_now_ns() - start;
+    return NULL;
 }
 
-int main(void)
+static void find_main_threads_end(struct cp_t *b, void *arg)
 {
-    pthread_t thread;
-
-    printf("Parts of the handler; medians of %d rounds (and their quartiles).\n", ROUNDS);
-    if (pthread_create(&thread, NULL, on_thread, NULL) != 0)
-        return 1;
-    pthread_join(thread, NULL);
-    measure_stack("end of the main thread's");
-    return result == 0; /* so that the work is not left away */
+    (void)arg;
+    for (; cp_bench_next(b);)
+        stack = cp__os_thread_stack();
 }
+
+/* An iteration is the thread's whole life; the search alone is ns/search. */
+static void find_threads_end(struct cp_t *b, void *arg)
+{
+    struct bench_rounds searches = {0};
+
+    (void)arg;
+    for (; cp_bench_next(b);) {
+        pthread_t thread;
+        double ns;
+
+        if (pthread_create(&thread, NULL, find_end, &ns) != 0)
+            cp_t_fatal(b, "There is no further thread.");
+        pthread_join(thread, NULL);
+        bench_add(&searches, ns);
+    }
+    bench_spread(b, &searches, "ns/search");
+}
+
+/* Where the stack ends. */
+CP_BENCHMARK(EndOfStack)
+{
+    cp_t_run(b, "of a thread", find_threads_end, NULL);
+    cp_t_run(b, "of the main thread", find_main_threads_end, NULL);
+}
+
+BENCH_MAIN()
