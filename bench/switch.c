@@ -1,42 +1,21 @@
 /*
  * What the scheduler's operations cost, beside what switching stacks costs at least on the same machine: a
- * bare pair of context switches, and the C library's swapcontext. Each figure is the best of some rounds.
+ * bare context switch, which is measured before and after each of them, and the C library's swapcontext. A
+ * figure named x-bare is that many bare switches.
  */
+#include "bench.h"
 #include "context.h"
 #include "runtime/sched.h"
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 #include <ucontext.h>
 
-#define ROUNDS 30 /* short ones, so that some are undisturbed */
-
-static double now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
-
-static double floor_ns;
-
-static void report(const char *what, double ns)
-{
-    printf("%-44s %9.1f ns  %6.1f x\n", what, ns, ns / floor_ns);
-}
-
-static void run(unsigned threads, void (*fn)(void *), void *arg)
+static void run(struct cp_t *b, unsigned threads, void (*fn)(void *), void *arg)
 {
     struct cp_sched_options options = {.size = sizeof options, .threads = threads};
     struct cp_error err;
 
-    if (cp_sched_run(&options, fn, arg, &err) < 0) {
-        fprintf(stderr, "%s\n", err.message);
-        exit(1);
-    }
+    if (cp_sched_run(&options, fn, arg, &err) < 0)
+        cp_t_fatal(b, "%s", err.message);
 }
 
 /* ---- Without the scheduler ------------------------------------------------------------------- */
@@ -58,37 +37,98 @@ static void ugoes_back(void)
         swapcontext(&uthere, &uhere);
 }
 
-static double bare_switch(unsigned n)
+static void begin_bare_switches(void)
 {
-    double start;
-
     cp__context_init(&there, stack, stack + sizeof stack, goes_back, NULL);
-    start = now_ns();
-    for (unsigned i = 0; i < n; i++)
-        cp__context_switch(&here, &there);
-    return (now_ns() - start) / n / 2;
 }
 
-static double swapcontext_switch(unsigned n)
+static double bare_switch_ns(void)
 {
+    const unsigned n = 1000000;
     double start;
 
+    begin_bare_switches();
+    start = bench_now_ns();
+    for (unsigned i = 0; i < n; i++)
+        cp__context_switch(&here, &there);
+    return (bench_now_ns() - start) / n / 2;
+}
+
+/* What the loop took, and the floor around it. */
+struct timing {
+    struct cp_t *b;
+    double floor_ns, start_ns, total_ns;
+};
+
+static struct timing begin(struct cp_t *b)
+{
+    return (struct timing){.b = b, .floor_ns = bare_switch_ns()};
+}
+
+static void start(struct timing *timing)
+{
+    timing->start_ns = bench_now_ns();
+}
+
+static void stop(struct timing *timing)
+{
+    timing->total_ns += bench_now_ns() - timing->start_ns;
+}
+
+/* An iteration is so many operations; of what it calls them. */
+static void report(const struct timing *timing, double operations, const char *unit)
+{
+    double ns = timing->total_ns / (double)cp_bench_iterations(timing->b) / operations;
+
+    if (operations > 1)
+        cp_bench_metric(timing->b, ns, unit);
+    cp_bench_metric(timing->b, 2 * ns / (timing->floor_ns + bare_switch_ns()), "x-bare");
+}
+
+static void bare(struct cp_t *b, void *arg)
+{
+    struct timing timing = begin(b);
+
+    (void)arg;
+    begin_bare_switches();
+    start(&timing);
+    for (; cp_bench_next(b);)
+        cp__context_switch(&here, &there);
+    stop(&timing);
+    report(&timing, 2, "ns/switch");
+}
+
+static void swapcontexts(struct cp_t *b, void *arg)
+{
+    struct timing timing = begin(b);
+
+    (void)arg;
     getcontext(&uthere);
     uthere.uc_stack.ss_sp = stack;
     uthere.uc_stack.ss_size = sizeof stack;
     makecontext(&uthere, ugoes_back, 0);
-    start = now_ns();
-    for (unsigned i = 0; i < n; i++)
+    start(&timing);
+    for (; cp_bench_next(b);)
         swapcontext(&uhere, &uthere);
-    return (now_ns() - start) / n / 2;
+    stop(&timing);
+    report(&timing, 2, "ns/switch");
+}
+
+/* There and back. */
+CP_BENCHMARK(Switch)
+{
+    cp_t_run(b, "bare", bare, NULL);
+    cp_t_run(b, "swapcontext", swapcontexts, NULL);
 }
 
 /* ---- Yielding -------------------------------------------------------------------------------- */
 
+enum { YIELDS = 200000 };
+
 struct crowd {
-    unsigned gs;
-    unsigned yields; /* each */
-    double ns;
+    struct timing timing;
+    const char *name;
+    unsigned gs, threads;
     struct cp_wait_group *ready, *go, *done;
 };
 
@@ -98,7 +138,7 @@ static void yields(void *arg)
 
     cp_wait_group_done(crowd->ready);
     cp_wait_group_wait(crowd->go);
-    for (unsigned i = 0; i < crowd->yields; i++)
+    for (unsigned i = 0; i < YIELDS / crowd->gs; i++)
         cp_yield();
     cp_wait_group_done(crowd->done);
 }
@@ -106,7 +146,6 @@ static void yields(void *arg)
 static void yield_crowd(void *arg)
 {
     struct crowd *crowd = arg;
-    double start;
 
     crowd->ready = cp_wait_group_new();
     crowd->go = cp_wait_group_new();
@@ -117,28 +156,44 @@ static void yield_crowd(void *arg)
     for (unsigned i = 0; i < crowd->gs; i++)
         cp_go(yields, crowd);
     cp_wait_group_wait(crowd->ready);
-    start = now_ns();
+    cp_bench_resume(crowd->timing.b);
+    start(&crowd->timing);
     cp_wait_group_done(crowd->go);
     cp_wait_group_wait(crowd->done);
-    crowd->ns = (now_ns() - start) / crowd->gs / crowd->yields;
+    stop(&crowd->timing);
+    cp_bench_pause(crowd->timing.b);
     cp_wait_group_free(crowd->ready);
     cp_wait_group_free(crowd->go);
     cp_wait_group_free(crowd->done);
 }
 
-static void bench_yield(unsigned threads, unsigned gs)
+static void crowds(struct cp_t *b, void *arg)
 {
-    double best = 1e99;
-    char what[64];
+    struct crowd *crowd = arg;
 
-    for (int round = 0; round < ROUNDS; round++) {
-        struct crowd crowd = {.gs = gs, .yields = 200000 / gs};
-
-        run(threads, yield_crowd, &crowd);
-        best = crowd.ns < best ? crowd.ns : best;
+    crowd->timing = begin(b);
+    for (; cp_bench_next(b);) {
+        cp_bench_pause(b);
+        run(b, crowd->threads, yield_crowd, crowd);
     }
-    snprintf(what, sizeof what, "cp_yield, %u Gs on %u M%s", gs, threads, threads > 1 ? "s" : "");
-    report(what, best);
+    report(&crowd->timing, YIELDS, "ns/yield");
+}
+
+CP_BENCHMARK(Yield)
+{
+    static struct crowd all[] = {
+        {.name = "1 G on 1 M", .gs = 1, .threads = 1},
+        {.name = "2 Gs on 1 M", .gs = 2, .threads = 1},
+        {.name = "10 Gs on 1 M", .gs = 10, .threads = 1},
+        {.name = "1000 Gs on 1 M", .gs = 1000, .threads = 1},
+        {.name = "10000 Gs on 1 M", .gs = 10000, .threads = 1},
+        {.name = "10 Gs on 2 Ms", .gs = 10, .threads = 2},
+        {.name = "1000 Gs on 2 Ms", .gs = 1000, .threads = 2},
+        {.name = "10000 Gs on 64 Ms", .gs = 10000, .threads = 64},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        cp_t_run(b, all[i].name, crowds, &all[i]);
 }
 
 /* ---- Channels, birth ------------------------------------------------------------------------- */
@@ -152,19 +207,38 @@ static void answers(void *arg)
         cp_chan_send(pong, NULL);
 }
 
-static void asks(void *ns)
+static void asks(void *arg)
 {
-    const unsigned n = 20000;
-    double start;
+    struct timing *timing = arg;
 
     cp_go(answers, NULL);
-    start = now_ns();
-    for (unsigned i = 0; i < n; i++) {
+    start(timing);
+    for (; cp_bench_next(timing->b);) {
         cp_chan_send(ping, NULL);
         cp_chan_recv(pong, NULL);
     }
-    *(double *)ns = (now_ns() - start) / n;
+    stop(timing);
     cp_chan_close(ping);
+}
+
+static void round_trips(struct cp_t *b, void *threads)
+{
+    struct timing timing = begin(b);
+
+    ping = cp_chan_new(0, 0);
+    pong = cp_chan_new(0, 0);
+    run(b, *(const unsigned *)threads, asks, &timing);
+    cp_chan_free(ping);
+    cp_chan_free(pong);
+    report(&timing, 1, "");
+}
+
+CP_BENCHMARK(RoundTripOverChannels)
+{
+    static unsigned one = 1, two = 2;
+
+    cp_t_run(b, "1 M", round_trips, &one);
+    cp_t_run(b, "2 Ms", round_trips, &two);
 }
 
 static void is_born(void *arg)
@@ -172,69 +246,59 @@ static void is_born(void *arg)
     (void)arg;
 }
 
-static void bears(void *ns)
+static void bears(void *arg)
 {
-    const unsigned n = 20000;
-    double start = now_ns();
+    struct timing *timing = arg;
 
-    for (unsigned i = 0; i < n; i++) {
+    start(timing);
+    for (unsigned i = 0; cp_bench_next(timing->b); i++) {
         cp_go(is_born, NULL);
         if (i % 32 == 31)
             cp_yield();
     }
-    cp_yield();
-    *(double *)ns = (now_ns() - start) / n;
+    stop(timing);
 }
 
-static void bears_all_at_once(void *ns)
+static void on_a_used_stack(struct cp_t *b, void *arg)
 {
-    const unsigned n = 100000;
-    double start = now_ns();
+    struct timing timing = begin(b);
 
-    for (unsigned i = 0; i < n; i++)
+    (void)arg;
+    run(b, 1, bears, &timing);
+    report(&timing, 1, "");
+}
+
+enum { BORN = 100000 };
+
+static void bears_all_at_once(void *arg)
+{
+    struct timing *timing = arg;
+
+    cp_bench_resume(timing->b);
+    start(timing);
+    for (unsigned i = 0; i < BORN; i++)
         cp_go(is_born, NULL);
-    *(double *)ns = (now_ns() - start) / n;
+    stop(timing);
+    cp_bench_pause(timing->b);
 }
 
-static void bench(const char *what, unsigned threads, void (*fn)(void *))
+static void on_new_stacks(struct cp_t *b, void *arg)
 {
-    double ns, best = 1e99;
+    struct timing timing = begin(b);
 
-    for (int round = 0; round < ROUNDS; round++) {
-        ping = cp_chan_new(0, 0);
-        pong = cp_chan_new(0, 0);
-        run(threads, fn, &ns);
-        best = ns < best ? ns : best;
-        cp_chan_free(ping);
-        cp_chan_free(pong);
+    (void)arg;
+    for (; cp_bench_next(b);) {
+        cp_bench_pause(b);
+        run(b, 1, bears_all_at_once, &timing);
     }
-    report(what, best);
+    report(&timing, BORN, "ns/start");
 }
 
-int main(void)
+/* A G's whole life, and the start of 100 000. */
+CP_BENCHMARK(Go)
 {
-    double peer = 1e99, ns;
-
-    floor_ns = 1e99;
-    for (int round = 0; round < ROUNDS; round++) {
-        ns = bare_switch(100000);
-        floor_ns = ns < floor_ns ? ns : floor_ns;
-        ns = swapcontext_switch(20000);
-        peer = ns < peer ? ns : peer;
-    }
-    report("a bare context switch", floor_ns);
-    report("swapcontext", peer);
-    bench_yield(1, 1);
-    bench_yield(1, 2);
-    bench_yield(1, 10);
-    bench_yield(1, 1000);
-    bench_yield(1, 10000);
-    bench_yield(2, 10);
-    bench_yield(2, 1000);
-    bench_yield(64, 10000);
-    bench("a round trip over two channels, 1 M", 1, asks);
-    bench("a round trip over two channels, 2 Ms", 2, asks);
-    bench("a G's whole life, on a used stack", 1, bears);
-    bench("starting 100000 Gs, on new stacks", 1, bears_all_at_once);
-    return 0;
+    cp_t_run(b, "life on a used stack", on_a_used_stack, NULL);
+    cp_t_run(b, "starts on new stacks", on_new_stacks, NULL);
 }
+
+BENCH_MAIN()
