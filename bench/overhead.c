@@ -1,32 +1,27 @@
 /*
  * What a sample costs: a fixed piece of work, run in turn without a profile, with the same event and a
  * handler that does nothing (the floor: what the kernel itself costs), and with a profile. Paired rounds, so
- * that a machine that slows down meanwhile slows all three.
+ * that a machine that slows down meanwhile slows all three; an iteration is one round, and -benchtime says
+ * how many there are: 21x. The figures are medians of them, and their quartiles:
+ *
+ *     %-floor, %-profiled    by how much the work takes longer
+ *     x-floor                the work with a profile to that with the empty handler
  */
+#include "bench.h"
+
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "pprof/pprof.h"
 
-enum { ROUNDS = 21, DEPTH = 20, STEPS = 60000000 };
-static const uint64_t periods[] = {10000000, 1000000, 100000};
-
-static double now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
+enum { DEPTH = 20, STEPS = 60000000 };
 
 /* ---- The work: a loop below some frames ------------------------------------------------------ */
 
@@ -43,12 +38,13 @@ __attribute__((noinline)) static uint64_t spin(unsigned depth)
     return x;
 }
 
+/* In ns. */
 static double work(void)
 {
-    double start = now();
+    double start = bench_now_ns();
 
     result += spin(DEPTH);
-    return now() - start;
+    return bench_now_ns() - start;
 }
 
 /* ---- The floor: the event, and a handler that returns ---------------------------------------- */
@@ -61,7 +57,7 @@ static void do_nothing(int signal)
     signals++;
 }
 
-static double floor_work(uint64_t period)
+static double floor_work(struct cp_t *b, uint64_t period)
 {
     struct perf_event_attr attr = {.size = sizeof attr,
                                    .type = PERF_TYPE_SOFTWARE,
@@ -73,7 +69,7 @@ static double floor_work(uint64_t period)
     struct sigaction action = {.sa_handler = do_nothing, .sa_flags = SA_RESTART};
     struct sigaction old;
     struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = (pid_t)syscall(SYS_gettid)};
-    double seconds;
+    double ns;
     int fd;
 
     fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
@@ -81,26 +77,24 @@ static double floor_work(uint64_t period)
         attr.exclude_kernel = 1;
         fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
     }
-    if (fd < 0) {
-        perror("perf_event_open");
-        exit(1);
-    }
+    if (fd < 0)
+        cp_t_skip(b, "perf_event_open: %s", strerror(errno));
     signals = 0;
     sigaction(SIGPROF, &action, &old);
     fcntl(fd, F_SETOWN_EX, &owner);
     fcntl(fd, F_SETSIG, SIGPROF);
     fcntl(fd, F_SETFL, O_ASYNC);
     ioctl(fd, PERF_EVENT_IOC_ENABLE, 0);
-    seconds = work();
+    ns = work();
     ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
     close(fd);
     sigaction(SIGPROF, &old, NULL);
-    return seconds;
+    return ns;
 }
 
 /* ---- A profile ------------------------------------------------------------------------------- */
 
-static double profiled_work(uint64_t period, uint64_t *samples)
+static double profiled_work(struct cp_t *b, uint64_t period, uint64_t *samples)
 {
     const struct cp_event_spec spec = {.event = CP_CPUPROF_SW_TASK_CLOCK, .name = "taskClock"};
     struct cp_memory memory = {0};
@@ -108,76 +102,57 @@ static double profiled_work(uint64_t period, uint64_t *samples)
     struct cp_session *session;
     struct cp_slot_stats stats;
     struct cp_error err;
-    double seconds;
+    double ns;
 
-    if (cp_session_start(&session, &option, 1, &err) < 0) {
-        fprintf(stderr, "%s\n", err.message);
-        exit(1);
-    }
-    seconds = work();
+    if (cp_session_start(&session, &option, 1, &err) < 0)
+        cp_t_fatal(b, "%s", err.message);
+    ns = work();
     cp_session_stop(session, NULL);
     cp_session_stats(session, 0, &stats);
     cp_session_close(session);
     free(memory.data);
     *samples = stats.signals;
-    return seconds;
+    return ns;
 }
 
 /* ---- Rounds ---------------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
+static void rounds(struct cp_t *b, void *arg)
 {
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-struct spread {
-    double low, median, high;
-};
-
-/* The middle, and the quarters below and above it. */
-static struct spread spread_of(double *values)
-{
-    qsort(values, ROUNDS, sizeof *values, ascending);
-    return (struct spread){values[ROUNDS / 4], values[ROUNDS / 2], values[ROUNDS - 1 - ROUNDS / 4]};
-}
-
-static void compare(uint64_t period)
-{
-    double floor_cost[ROUNDS], profile_cost[ROUNDS], ratio[ROUNDS];
+    const uint64_t period = *(const uint64_t *)arg;
+    struct bench_rounds floor_cost = {0}, profile_cost = {0}, ratio = {0};
     uint64_t samples = 0;
 
-    for (int i = 0; i < ROUNDS; i++) {
+    for (; cp_bench_next(b);) {
         double plain = work();
-        double with_floor = floor_work(period);
-        double with_profile = profiled_work(period, &samples);
+        double with_floor = floor_work(b, period);
+        double with_profile = profiled_work(b, period, &samples);
 
-        floor_cost[i] = 100 * (with_floor / plain - 1);
-        profile_cost[i] = 100 * (with_profile / plain - 1);
-        ratio[i] = with_profile / with_floor;
+        bench_add(&floor_cost, 100 * (with_floor / plain - 1));
+        bench_add(&profile_cost, 100 * (with_profile / plain - 1));
+        bench_add(&ratio, with_profile / with_floor);
     }
-    struct spread f = spread_of(floor_cost), p = spread_of(profile_cost), r = spread_of(ratio);
-    printf("%9.0f  %9llu  %6.2f %% (%6.2f to %6.2f)  %6.2f %% (%6.2f to %6.2f)  %6.4f (%6.4f to %6.4f)\n",
-           1e9 / (double)period, (unsigned long long)samples, f.median, f.low, f.high, p.median, p.low,
-           p.high, r.median, r.low, r.high);
+    bench_spread(b, &floor_cost, "%-floor");
+    bench_spread(b, &profile_cost, "%-profiled");
+    bench_spread(b, &ratio, "x-floor");
+    cp_bench_metric(b, (double)samples, "samples/round");
 }
 
-int main(void)
+/* taskClock, 22 frames deep and those of the benchmark. */
+CP_BENCHMARK(Overhead)
 {
+    static uint64_t slow = 10000000, usual = 1000000, fast = 100000;
     struct cp_error err;
     struct cp_m *m;
 
-    if (cp_m_attach(&m, &err) < 0) {
-        fprintf(stderr, "%s\n", err.message);
-        return 1;
-    }
-    printf("Overhead of taskClock, %d frames deep; medians of %d paired rounds (and their quartiles).\n",
-           DEPTH + 2, ROUNDS);
-    printf(
-        "samples/s    signals  floor: an empty handler      this profiler                profiled/floor\n");
-    for (size_t i = 0; i < sizeof periods / sizeof periods[0]; i++)
-        compare(periods[i]);
-    return result == 0; /* so that the work is not left away */
+    if (cp_m_attach(&m, &err) < 0)
+        cp_t_fatal(b, "%s", err.message);
+    cp_t_run(b, "100 Hz", rounds, &slow);
+    cp_t_run(b, "1000 Hz", rounds, &usual);
+    cp_t_run(b, "10000 Hz", rounds, &fast);
+    cp_m_detach(m);
+    if (result == 0) /* so that the work is not left away */
+        cp_t_error(b, "The work came to nothing.");
 }
+
+BENCH_MAIN()
