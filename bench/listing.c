@@ -1,18 +1,17 @@
 /*
  * Listing 100 000 Gs that wait while others yield: how long it takes, and the longest time that one of those
- * that run did not get its turn, beside the longest while another thread computes.
+ * that run did not get its turn (away-us, the least of all iterations), beside the longest while another
+ * thread computes.
  */
+#include "bench.h"
 #include "http/goroutine.h"
 #include "runtime/sched.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include <semaphore.h>
 
 #define WAITING 100000
 #define YIELDING 4
-#define ROUNDS 9
 
 static struct cp_wait_group *waiting, *end;
 static uint32_t stops;                /* atomic */
@@ -37,7 +36,7 @@ static void yields(void *longest)
 {
     uint64_t last = now_ns(), now;
 
-    while (!cp_load_acquire(&stops)) { /* pairs with the release in measure() */
+    while (!cp_load_acquire(&stops)) { /* pairs with the release in the benchmark */
         cp_yield();
         now = now_ns();
         if (now - last > cp_load_relaxed((uint64_t *)longest)) /* relaxed, both: a figure */
@@ -67,81 +66,88 @@ static uint64_t reset_longest(void)
     return longest;
 }
 
-static void round_of(const char *what, int (*list)(void *, unsigned *))
+static void report_longest(struct cp_t *b, uint64_t *least)
 {
-    uint64_t best = UINT64_MAX, pause = UINT64_MAX;
-    unsigned n = 0;
+    uint64_t longest = reset_longest();
 
-    for (int i = 0; i < ROUNDS; i++) {
-        uint64_t start, took, longest;
-
-        reset_longest();
-        start = now_ns();
-        n = 0;
-        if (list(NULL, &n) < 0)
-            exit(1);
-        took = now_ns() - start;
-        longest = reset_longest();
-        best = took < best ? took : best;
-        pause = longest < pause ? longest : pause;
-    }
-    printf("%-28s %7u Gs %8.1f ms  longest turn away %8.1f us (least of %d)\n", what, n, (double)best / 1e6,
-           (double)pause / 1e3, ROUNDS);
+    *least = longest < *least ? longest : *least;
+    cp_bench_metric(b, (double)*least / 1e3, "away-us");
 }
 
 /* The floor: a thread that takes the CPU as a listing does. */
-static int compute(void *arg, unsigned *n)
+static void compute(struct cp_t *b, void *arg)
 {
-    uint64_t until = now_ns() + 400000000;
+    uint64_t least = UINT64_MAX;
 
     (void)arg;
-    (void)n;
-    while (now_ns() < until) {
+    for (; cp_bench_next(b);) {
+        uint64_t until = now_ns() + 400000000;
+
+        reset_longest();
+        while (now_ns() < until) {
+        }
+        report_longest(b, &least);
     }
-    return 0;
 }
 
-static int list_all(void *arg, unsigned *n)
+static void list_all(struct cp_t *b, void *arg)
 {
+    uint64_t least = UINT64_MAX;
+
     (void)arg;
-    return cp_sched_each_g(count, n, NULL);
+    for (; cp_bench_next(b);) {
+        struct cp_error err;
+        unsigned n = 0;
+
+        reset_longest();
+        if (cp_sched_each_g(count, &n, &err) < 0)
+            cp_t_fatal(b, "%s", err.message);
+        report_longest(b, &least);
+        cp_bench_metric(b, n, "Gs");
+    }
 }
 
-static void *measure(void *arg)
+/* ---- The Gs, on a thread of their own -------------------------------------------------------- */
+
+static void wait_and_yield(void *is_ready)
 {
-    round_of("computing", compute);
-    round_of("listing, with all stacks", list_all);
-    cp_store_release(&stops, 1u); /* pairs with the acquire in yields() */
-    return arg;
+    for (int i = 0; i < WAITING; i++)
+        cp_go(waits, NULL);
+    cp_wait_group_wait(waiting);
+    for (int i = 0; i < YIELDING - 1; i++)
+        cp_go(yields, &longest_ns[i]);
+    sem_post(is_ready);
+    yields(&longest_ns[YIELDING - 1]);
+    cp_wait_group_done(end);
 }
 
-static void bench(void *arg)
+static void *run_gs(void *is_ready)
+{
+    struct cp_sched_options options = {.size = sizeof options, .threads = 1};
+
+    if (cp_sched_run(&options, wait_and_yield, is_ready, NULL) < 0)
+        abort();
+    return NULL;
+}
+
+CP_BENCHMARK(Listing)
 {
     pthread_t thread;
+    sem_t is_ready;
 
     waiting = cp_wait_group_new();
     end = cp_wait_group_new();
     cp_wait_group_add(waiting, WAITING);
     cp_wait_group_add(end, 1);
-    for (int i = 0; i < WAITING; i++)
-        cp_go(waits, arg);
-    cp_wait_group_wait(waiting);
-    for (int i = 0; i < YIELDING - 1; i++)
-        cp_go(yields, &longest_ns[i]);
-    pthread_create(&thread, NULL, measure, NULL);
-    yields(&longest_ns[YIELDING - 1]);
-    pthread_join(thread, NULL);
-    cp_wait_group_done(end);
-}
-
-int main(void)
-{
-    struct cp_sched_options options = {.size = sizeof options, .threads = 1};
-    struct cp_error err;
-
-    if (cp_sched_run(&options, bench, NULL, &err) < 0) {
-        fprintf(stderr, "%s\n", err.message);
-        return 1;
+    sem_init(&is_ready, 0, 0);
+    if (pthread_create(&thread, NULL, run_gs, &is_ready) != 0)
+        cp_t_fatal(b, "There is no thread for the Gs.");
+    while (sem_wait(&is_ready) < 0) {
     }
-    return 0;
+    cp_t_run(b, "computing", compute, NULL);
+    cp_t_run(b, "all stacks", list_all, NULL);
+    cp_store_release(&stops, 1u); /* pairs with the acquire in yields() */
+    pthread_join(thread, NULL);
 }
+
+BENCH_MAIN()
