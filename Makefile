@@ -161,6 +161,8 @@ LIBS_with_cmocka = -lcmocka
 LIBS_with_check = $(shell pkg-config --libs check)
 LIBS_with_criterion = -lcriterion
 # So many paired rounds, or listings, are enough for medians.
+BENCH_http = -benchtime 15x
+BENCH_latency = -benchtime 9x
 BENCH_overhead = -benchtime 21x
 BENCH_listing = -benchtime 9x
 # Only for the page's files, its test, and main.c of the command.

@@ -45,22 +45,36 @@ BENCH_API int bench_ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Reports the median of the rounds as UNIT, the quarters below and above it as UNIT-q1 and UNIT-q3; frees
- * them. */
-BENCH_API void bench_spread(struct cp_t *b, struct bench_rounds *rounds, const char *unit)
+BENCH_API void bench_sort(double *values, size_t n)
 {
-    char name[64];
+    if (n > 0)
+        qsort(values, n, sizeof *values, bench_ascending);
+}
 
-    if (rounds->n > 0) {
-        qsort(rounds->values, rounds->n, sizeof(double), bench_ascending);
+/* Reports the median of the rounds, and frees them. */
+BENCH_API void bench_median(struct cp_t *b, struct bench_rounds *rounds, const char *unit)
+{
+    bench_sort(rounds->values, rounds->n);
+    if (rounds->n > 0)
         cp_bench_metric(b, rounds->values[rounds->n / 2], unit);
-        snprintf(name, sizeof name, "%s-q1", unit);
-        cp_bench_metric(b, rounds->values[rounds->n / 4], name);
-        snprintf(name, sizeof name, "%s-q3", unit);
-        cp_bench_metric(b, rounds->values[rounds->n - 1 - rounds->n / 4], name);
-    }
     free(rounds->values);
     *rounds = (struct bench_rounds){0};
+}
+
+/* The same, with the quarters below and above it as UNIT-q1 and UNIT-q3. */
+BENCH_API void bench_spread(struct cp_t *b, struct bench_rounds *rounds, const char *unit)
+{
+    char q1[80], q3[80];
+
+    snprintf(q1, sizeof q1, "%s-q1", unit);
+    snprintf(q3, sizeof q3, "%s-q3", unit);
+    bench_sort(rounds->values, rounds->n);
+    if (rounds->n > 0) {
+        cp_bench_metric(b, rounds->values[rounds->n / 2], unit);
+        cp_bench_metric(b, rounds->values[rounds->n / 4], q1);
+        cp_bench_metric(b, rounds->values[rounds->n - 1 - rounds->n / 4], q3);
+    }
+    bench_median(b, rounds, unit);
 }
 
 BENCH_API int bench_on_plain_thread(void (*fn)(void *), void *arg, unsigned threads, struct cp_error *err)

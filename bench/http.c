@@ -4,13 +4,14 @@
  * that a machine that slows down meanwhile slows both. The server has one CPU and wrk another one, if there
  * are two: wrk is the quicker of them, so the requests per second are what the server can do. They also
  * depend on what else the machine does; the CPU time that the server takes for a request does so less.
- * What a profile costs at its start and at its end (symbols, encoding) is not in it.
+ * What a profile costs at its start and at its end (symbols, encoding) is not in it. An iteration is one
+ * round, and -benchtime says how many there are: 15x. The figures are medians of them, and their quartiles:
+ *
+ *     x-throughput, x-cpu    requests per second, and CPU time for one, with a profile to those without
  */
 #include "service.h"
 
-#include <time.h>
-
-enum { ROUNDS = 15, WRK_SECONDS = 1, PROFILE_SECONDS = 2 };
+enum { WRK_SECONDS = 1, PROFILE_SECONDS = 2 };
 
 /* In clock ticks: user and system time of the server so far. */
 static double server_cpu(void)
@@ -111,41 +112,33 @@ static struct run profiled_load(double *samples)
     return run;
 }
 
-/* The middle, and the quarters below and above it. */
-static void print_spread(const char *what, double *ratios)
+/* taskClock, 100 samples a second for each thread. */
+CP_BENCHMARK(ProfileOverHttp)
 {
-    sort(ratios, ROUNDS);
-    printf("%-32s  %6.4f (%6.4f to %6.4f)\n", what, ratios[ROUNDS / 2], ratios[ROUNDS / 4],
-           ratios[ROUNDS - 1 - ROUNDS / 4]);
-}
+    struct bench_rounds throughput = {0}, cpu = {0}, rate = {0}, cpu_us = {0}, samples = {0};
 
-int main(int argc, char **argv)
-{
-    double rate[ROUNDS], cpu[ROUNDS], samples = 0, rates = 0, cpus = 0;
-
-    (void)argc;
-    start_server(argv[0]);
-    for (int i = 0; i < ROUNDS; i++) {
+    start_server();
+    for (bool is_plain_first = true; cp_bench_next(b); is_plain_first = !is_plain_first) {
         struct run plain, profiled;
+        double taken = 0;
 
-        if (i % 2 == 0)
+        if (is_plain_first)
             plain = load();
-        profiled = profiled_load(&samples);
-        if (i % 2 != 0)
+        profiled = profiled_load(&taken);
+        if (!is_plain_first)
             plain = load();
-        rate[i] = profiled.rate / plain.rate;
-        cpu[i] = profiled.cpu_request / plain.cpu_request;
-        rates += plain.rate / ROUNDS;
-        cpus += plain.cpu_request / ROUNDS;
+        bench_add(&throughput, profiled.rate / plain.rate);
+        bench_add(&cpu, profiled.cpu_request / plain.cpu_request);
+        bench_add(&rate, plain.rate);
+        bench_add(&cpu_us, plain.cpu_request * 1e6);
+        bench_add(&samples, taken);
     }
     stop_server();
-    printf("A profile over HTTP (taskClock, 100 samples a second per thread) of a service under wrk; medians "
-           "of\n"
-           "%d paired rounds (and their quartiles). Without a profile: %.0f requests a second, %.1f us of "
-           "CPU each.\n"
-           "%.0f samples a round.\n",
-           ROUNDS, rates, cpus * 1e6, samples / ROUNDS);
-    print_spread("throughput, profiled/plain", rate);
-    print_spread("CPU time a request, the same", cpu);
-    return 0;
+    bench_spread(b, &throughput, "x-throughput");
+    bench_spread(b, &cpu, "x-cpu");
+    bench_median(b, &rate, "requests/s");
+    bench_median(b, &cpu_us, "cpu-us/request");
+    bench_median(b, &samples, "samples/round");
 }
+
+BENCH_MAIN()

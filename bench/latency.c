@@ -5,7 +5,10 @@
  * down meanwhile slows both. The whole server has one CPU, so that the endpoint's threads and the service's
  * are in each other's way as much as they can be, and the clients another one, if there are two. Requests
  * are sent at a rate, whether those before are answered or not, and their time counts from when they were
- * due.
+ * due. An iteration is one round, and -benchtime says how many there are: 9x. The figures are medians of
+ * them, and the ratios' quartiles, of the requests' median and of the time that 99 % of them take at most:
+ *
+ *     us-median-alone, us-median-beside, x-median; us-p99-alone, us-p99-beside, x-p99
  */
 #include "service.h"
 
@@ -19,9 +22,8 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 
-enum { ROUNDS = 9, SECONDS = 2, SLOW = 1000, PROFILES = 200, MOST_REQUESTS = 1000, NS_PER_S = 1000000000 };
+enum { SECONDS = 2, SLOW = 1000, PROFILES = 200, MOST_REQUESTS = 1000, NS_PER_S = 1000000000 };
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
@@ -147,7 +149,7 @@ static struct latency measure(const struct target *target)
         heard += hear_until(due, us + heard);
     if (heard < n)
         fail("A request was not answered within 10 seconds.");
-    sort(us, (size_t)n);
+    bench_sort(us, (size_t)n);
     return (struct latency){us[n / 2], us[n * 99 / 100]};
 }
 
@@ -224,7 +226,6 @@ static pid_t start_abuse(void (*abuse)(void))
         fail("No process could be started.");
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        server = 0; /* is the parent's to end */
         (void)!nice(5);
         abuse();
     }
@@ -250,38 +251,68 @@ static struct latency measure_beside(void (*abuse)(void), const struct target *t
     return latency;
 }
 
-static void print_row(const char *what, const double *alone, const double *beside)
-{
-    double ratios[ROUNDS], of_alone[ROUNDS], of_beside[ROUNDS];
+struct comparison {
+    const char *name;
+    void (*abuse)(void);
+    const struct target *target;
+};
 
-    for (int i = 0; i < ROUNDS; i++) {
-        of_alone[i] = alone[i];
-        of_beside[i] = beside[i];
-        ratios[i] = beside[i] / alone[i];
-    }
-    sort(ratios, ROUNDS);
-    sort(of_alone, ROUNDS);
-    sort(of_beside, ROUNDS);
-    printf("%-48s %8.0f %8.0f   %5.2f (%.2f to %.2f)\n", what, of_alone[ROUNDS / 2], of_beside[ROUNDS / 2],
-           ratios[ROUNDS / 2], ratios[ROUNDS / 4], ratios[ROUNDS - 1 - ROUNDS / 4]);
+/* Of one figure: alone, beside abuse, and their ratio. */
+struct rows {
+    struct bench_rounds alone, beside, ratio;
+};
+
+static void add_round(struct rows *rows, double alone, double beside)
+{
+    bench_add(&rows->alone, alone);
+    bench_add(&rows->beside, beside);
+    bench_add(&rows->ratio, beside / alone);
 }
 
-static void compare(const char *what, void (*abuse)(void), const struct target *target)
+static void report_rows(struct cp_t *b, struct rows *rows, const char *figure)
 {
-    double median[2][ROUNDS], p99[2][ROUNDS];
-    char line[100];
+    char unit[64];
 
-    for (int i = 0; i < 2 * ROUNDS; i++) {
-        const int is_beside = (i + i / 2) % 2; /* 0 1, 1 0, 0 1, ... */
-        struct latency l = is_beside ? measure_beside(abuse, target) : measure(target);
+    snprintf(unit, sizeof unit, "us-%s-alone", figure);
+    bench_median(b, &rows->alone, unit);
+    snprintf(unit, sizeof unit, "us-%s-beside", figure);
+    bench_median(b, &rows->beside, unit);
+    snprintf(unit, sizeof unit, "x-%s", figure);
+    bench_spread(b, &rows->ratio, unit);
+}
 
-        median[is_beside][i / 2] = l.median;
-        p99[is_beside][i / 2] = l.p99;
+static void report_counts(struct cp_t *b)
+{
+    if (counts->bytes == 0) {
+        cp_bench_metric(b, counts->taken, "profiles-taken");
+        cp_bench_metric(b, counts->refused, "profiles-refused");
+        cp_bench_metric(b, counts->unheard, "requests-cut");
+    } else {
+        cp_bench_metric(b, counts->bytes, "bytes-sent");
+        cp_bench_metric(b, counts->cut, "bytes-too-late"); /* on a connection that had been cut */
     }
-    snprintf(line, sizeof line, "%s, median", what);
-    print_row(line, median[0], median[1]);
-    snprintf(line, sizeof line, "%s, 99 %%", what);
-    print_row(line, p99[0], p99[1]);
+}
+
+static void compare(struct cp_t *b, void *arg)
+{
+    const struct comparison *c = arg;
+    struct rows median = {0}, p99 = {0};
+
+    *counts = (struct counts){0};
+    for (bool is_alone_first = true; cp_bench_next(b); is_alone_first = !is_alone_first) {
+        struct latency alone, beside;
+
+        if (is_alone_first)
+            alone = measure(c->target);
+        beside = measure_beside(c->abuse, c->target);
+        if (!is_alone_first)
+            alone = measure(c->target);
+        add_round(&median, alone.median, beside.median);
+        add_round(&p99, alone.p99, beside.p99);
+    }
+    report_rows(b, &median, "median");
+    report_rows(b, &p99, "p99");
+    report_counts(b);
 }
 
 static void use_other_cpu(void)
@@ -293,27 +324,23 @@ static void use_other_cpu(void)
     sched_setaffinity(0, sizeof set, &set);
 }
 
-int main(int argc, char **argv)
+CP_BENCHMARK(Latency)
 {
+    static struct comparison all[] = {
+        {"of the service, 200 requests for a profile", ask_for_profiles, &of_service},
+        {"of the service, 1000 slow clients of the endpoint", be_slow, &of_service},
+        {"of the endpoint, 1000 slow clients of it", be_slow, &of_endpoint},
+    };
     const struct rlimit descriptors = {2 * SLOW, 2 * SLOW};
 
-    (void)argc;
     counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (counts == MAP_FAILED || setrlimit(RLIMIT_NOFILE, &descriptors) < 0)
         fail("There is no memory, or there are not enough descriptors for the clients.");
-    start_server(argv[0]);
+    start_server();
     use_other_cpu();
-    printf(
-        "Latency of a service and of its endpoint; medians of %d paired rounds (and the ratios' quartiles)\n"
-        "%-48s %8s %8s   ratio\n",
-        ROUNDS, "us", "alone", "beside");
-    compare("service, 200 requests for a profile", ask_for_profiles, &of_service);
-    compare("service, 1 000 slow clients of the endpoint", be_slow, &of_service);
-    compare("endpoint, 1 000 slow clients of it", be_slow, &of_endpoint);
-    printf(
-        "%u profiles were taken, %u refused as one too many, %u requests cut; of %u bytes that slow clients\n"
-        "sent, %u came too late on a connection that had been cut.\n",
-        counts->taken, counts->refused, counts->unheard, counts->bytes, counts->cut);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        cp_t_run(b, all[i].name, compare, &all[i]);
     stop_server();
-    return 0;
 }
+
+BENCH_MAIN()

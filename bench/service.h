@@ -2,23 +2,20 @@
 #ifndef COUNTERPOINT_BENCH_SERVICE_H
 #define COUNTERPOINT_BENCH_SERVICE_H
 
+#include "bench.h"
+
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static char service[64], endpoint[64]; /* HOST:PORT */
-static pid_t server;
+static pid_t server;                   /* ends with the benchmark's process at the latest */
 
 static inline _Noreturn void fail(const char *what)
 {
-    fprintf(stderr, "%s\n", what);
-    if (server > 0)
-        kill(server, SIGKILL);
-    exit(1);
+    cp_t_fatal(cp_t_self(), "%s", what);
 }
 
 /* The n-th CPU that this process may use, or the last. */
@@ -38,12 +35,13 @@ static inline int cpu_number(int n)
 }
 
 /* build/bench/NAME stands beside build/examples/server. */
-static inline void exec_server(const char *self, int out)
+static inline void exec_server(int out)
 {
-    char path[4096], cpu[16];
-    const char *slash = strrchr(self, '/');
+    char self[4000] = "", path[4096], cpu[16];
 
-    snprintf(path, sizeof path, "%.*s../examples/server", slash == NULL ? 0 : (int)(slash + 1 - self), self);
+    if (readlink("/proc/self/exe", self, sizeof self - 1) > 0)
+        *strrchr(self, '/') = '\0';
+    snprintf(path, sizeof path, "%s/../examples/server", self);
     dup2(out, STDOUT_FILENO);
     snprintf(cpu, sizeof cpu, "%d", cpu_number(0));
     execlp("taskset", "taskset", "-c", cpu, path, "-listen", "127.0.0.1:0", "-endpoint", "127.0.0.1:0", NULL);
@@ -51,7 +49,7 @@ static inline void exec_server(const char *self, int out)
     _exit(1);
 }
 
-static inline void start_server(const char *self)
+static inline void start_server(void)
 {
     FILE *out;
     int fds[2];
@@ -59,7 +57,7 @@ static inline void start_server(const char *self)
     if (pipe(fds) < 0 || (server = fork()) < 0)
         fail("No process could be started.");
     if (server == 0)
-        exec_server(self, fds[1]);
+        exec_server(fds[1]);
     close(fds[1]);
     out = fdopen(fds[0], "r");
     if (out == NULL || fscanf(out, "service http://%63[^/]/ profiles http://%63[^/]", service, endpoint) != 2)
@@ -71,19 +69,6 @@ static inline void stop_server(void)
 {
     kill(server, SIGTERM);
     waitpid(server, NULL, 0);
-}
-
-static inline int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static inline void sort(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, ascending);
 }
 
 #endif
