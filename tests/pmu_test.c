@@ -218,6 +218,84 @@ CP_TEST(more_events_than_counters_take_turns_and_say_so)
     }
 }
 
+/* ---- What other events mean ------------------------------------------------------------------ */
+
+#define STEPS 20000000
+#define LARGE (64u << 20) /* bytes: more than a core's own caches hold */
+#define SMALL (16u << 10) /* less than the first of them holds */
+
+static uint8_t *memory_far;
+
+/* The same steps in two functions: their data decides what a branch or a load meets. */
+static inline __attribute__((always_inline)) uint64_t step(uint64_t random, uint64_t mask)
+{
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    cp_store_relaxed(&memory_far[random >> 32 & mask], (uint8_t)1); /* relaxed: nobody reads it */
+    return random;
+}
+
+CODE(a) void step_easily(uint64_t random)
+{
+    for (unsigned i = 0; i < STEPS; i++)
+        random = step(random, SMALL - 1);
+}
+
+CODE(b) void step_into_branches(uint64_t random)
+{
+    for (unsigned i = 0; i < STEPS; i++) {
+        random = step(random, SMALL - 1);
+        if ((random >> 63) != 0)
+            __asm__ volatile("nop" ::: "memory");
+    }
+}
+
+CODE(b) void step_far(uint64_t random)
+{
+    for (unsigned i = 0; i < STEPS; i++)
+        random = step(random, LARGE - 1);
+}
+
+static void body_steps(struct worker *worker)
+{
+    step_easily(1);
+    ((void (*)(uint64_t))worker->arg)(1);
+}
+
+/* Nearly all samples of the event are where it is caused. */
+static void check_cause(const char *event, void (*cause)(uint64_t))
+{
+    struct cp_slot_request requests[] = {request(event, 10000)};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    struct cp_event_spec spec;
+
+    CHECK_EQ(cp_event_parse(event, &spec, NULL), 0);
+    if (cp_event_probe(&spec, NULL) != 0)
+        SKIP("there is no %s here", event);
+    memory_far = calloc(1, LARGE);
+    CHECK(memory_far != NULL);
+    memset(memory_far, 1, LARGE);
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_steps, (void *)cause);
+    stop_profile(&profile);
+    free(memory_far);
+    printf("%s: %.1f periods, %llu samples: %llu and %llu\n", event, periods_of(&profile, 0, 10000),
+           (unsigned long long)profile.seen[0].weight, (unsigned long long)profile.seen[0].leaf[IN_A],
+           (unsigned long long)profile.seen[0].leaf[IN_B]);
+    CHECK(profile.seen[0].weight > 100);
+    CHECK((double)profile.seen[0].leaf[IN_B] > 0.9 * (double)profile.seen[0].weight);
+}
+
+CP_TEST(branch_misses_are_where_branches_cannot_be_foreseen)
+{
+    check_cause("branchMisses", step_into_branches);
+}
+
+CP_TEST(cache_misses_are_where_memory_is_far)
+{
+    check_cause("cacheMisses", step_far);
+}
+
 /* ---- Signals --------------------------------------------------------------------------------- */
 
 static void block_sigprof(int how)
