@@ -49,15 +49,23 @@ static void print_frame(FILE *stream, Dwfl *dwfl, Dwarf_Addr pc)
         fprintf(stream, "\n        %s 0x%llx\n", object ? object : "", (unsigned long long)pc);
 }
 
-/* Behind those of the handler, or of the function that exit() called, which told of the end. */
+static bool tells_end(const char *function)
+{
+    static const char *const functions[] = {"stop_from_handler", "die_from_handler", "tell_exit"};
+    for (size_t i = 0; function && i < sizeof(functions) / sizeof(functions[0]); i++)
+        if (strcmp(function, functions[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Behind those of the handler, which ThreadSanitizer may have called later, or of the function that exit()
+ * called, which told of the end. */
 static int first_frame(const struct frames *frames, Dwfl *dwfl)
 {
     int first = frames->interrupted;
-    for (int i = first; i < frames->count; i++) {
-        const char *function = function_of(dwfl, frames->pc[i] - frames->is_call[i]);
-        if (function && (strcmp(function, "stop_from_handler") == 0 || strcmp(function, "tell_exit") == 0))
+    for (int i = first; i < frames->count; i++)
+        if (tells_end(function_of(dwfl, frames->pc[i] - frames->is_call[i])))
             first = i + 1;
-    }
     return first;
 }
 
