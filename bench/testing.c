@@ -1,6 +1,6 @@
 /*
- * What the benchmark loop of testing/ costs: an empty body, beside a bare loop that counts in memory as it does.
- * The runner prints how far apart five runs are.
+ * What the benchmark loop of testing/ costs: an empty body, beside a bare loop that counts in memory as it
+ * does. The runner prints how far apart five runs are.
  */
 #include "testing/testing.h"
 

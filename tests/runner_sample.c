@@ -136,8 +136,9 @@ static void leave_child(void)
 {
     FILE *file = fopen(getenv("SAMPLE_FILE"), "w");
     pid_t child = fork();
-    for (; child == 0;)
-        pause();
+    if (child == 0)
+        for (;;)
+            pause();
     fprintf(file, "%d", (int)child);
     fclose(file);
 }
