@@ -34,13 +34,24 @@ static const char *function_of(Dwfl *dwfl, Dwarf_Addr pc)
     return module ? dwfl_module_addrname(module, pc) : NULL;
 }
 
+/* clang's objects have no table of which unit has an address. */
+static Dwarf_Line *line_of(Dwfl_Module *module, Dwarf_Addr pc)
+{
+    Dwarf_Addr bias;
+    Dwarf_Die *unit = dwfl_module_addrdie(module, pc, &bias);
+    if (!unit)
+        while ((unit = dwfl_module_nextcu(module, unit, &bias)) && dwarf_haspc(unit, pc - bias) <= 0)
+            ;
+    return unit ? dwarf_getsrc_die(unit, pc - bias) : NULL;
+}
+
 static void print_frame(FILE *stream, Dwfl *dwfl, Dwarf_Addr pc)
 {
     Dwfl_Module *module = dwfl_addrmodule(dwfl, pc);
     const char *function = function_of(dwfl, pc);
-    Dwfl_Line *line = module ? dwfl_module_getsrc(module, pc) : NULL;
+    Dwarf_Line *line = module ? line_of(module, pc) : NULL;
     int number = 0;
-    const char *file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
+    const char *file = line && dwarf_lineno(line, &number) == 0 ? dwarf_linesrc(line, NULL, NULL) : NULL;
     const char *object = module ? dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL) : NULL;
     fprintf(stream, "    %s", function ? function : "?");
     if (file)
