@@ -130,8 +130,7 @@ CP_TEST(a_hang_is_told_with_all_stacks, .timeout_s = 60 * TEST_SLOWDOWN)
            "tests/runner_sample.c:", "\nparking_sub(...)\n\t", "    --- FAIL: Test_hang_sub/inner",
            "\nthread ");
     expect("-run hang_park -timeout 0.2s", 1, "panic: the test timed out after 0.2 s\n");
-    expect("-run hang_logging -v", 1, "panic: the test timed out after 1 s\n",
-           "    Test_hang_logging\n        tests/runner_sample.c:");
+    expect("-run hang_logging -v", 1, "panic: the test timed out after 1 s\n", "\n    Test_hang_logging\n");
 }
 
 /* The process whose number the sample left there has ended. */
@@ -338,6 +337,7 @@ static void expect_events(const char *flags)
         "jq -sc -f normal.jq events > ours.normal; jq -sc -f normal.jq theirs > theirs.normal\n"
         "[ $(wc -l < ours.normal) -gt 5 ]; cut -c1-3000 ours.normal > a; cut -c1-3000 theirs.normal > b\n"
         "diff a b | head -20; cmp ours.normal theirs.normal\n"
+        "iconv -f UTF-8 -t UTF-16 events > all\n"
         "jq -e '.Package == \"runner_sample\" and (.Time | test(\"^2[0-9-]*T[0-9:]*[.][0-9]{9}Z$\"))' events "
         "> all\n"
         "! jq -e 'del(.Time, .Action, .Package, .Test, .Elapsed, .Output) | length == 0' events | grep "
