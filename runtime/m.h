@@ -53,6 +53,7 @@ struct cp__handle {
     uint64_t period;    /* ns or events */
     uint64_t accounted; /* of the event's count, what samples and losses stand for */
     bool folds;         /* clock: a record stands for the periods before it that had none */
+    bool is_throttled;  /* by the kernel, until its next tick */
     bool was_throttled; /* until now: the next record comes after a gap of the kernel's making */
     struct cp__perf_event events[CP__CORE_PMUS];
     int n_events;
@@ -114,6 +115,7 @@ struct cp__m {
     struct cp__ring ring;
     uint64_t random;
     uint32_t pausing; /* a bit for each slot whose event stops counting in the handler */
+    uint32_t paused;  /* those that this handler has stopped */
     bool exiting;     /* arms nothing any more */
 
     /* Written by the M, read by others. */

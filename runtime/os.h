@@ -36,7 +36,7 @@ extern cp__set_thread_pmu_profiler_fn *cp__set_thread_pmu_profiler;
 extern cp__sigprof_pmu_handler_fn *cp__sigprof_pmu_handler;
 
 /* The calling M's events that are not to count the handler stop counting, and go on. */
-void cp__os_pause_from_handler(const struct cp__m *m);
+void cp__os_pause_from_handler(struct cp__m *m);
 void cp__os_resume_from_handler(const struct cp__m *m);
 
 /* Registers the platform's hooks; called once, before the first M. */

@@ -157,12 +157,17 @@ static bool pauses_from_handler(enum cp_cpu_event event, const struct cp_cpu_pro
  * else's, too. */
 static void paused_from_handler(const struct cp__m *m, unsigned long request)
 {
-    for (uint32_t slots = m->pausing; slots != 0; slots &= slots - 1)
+    for (uint32_t slots = m->paused & m->pausing; slots != 0; slots &= slots - 1)
         control_from_handler(&m->handles[__builtin_ctz(slots)], request);
 }
 
-void cp__os_pause_from_handler(const struct cp__m *m)
+/* A throttled event counts nothing, and enabling it would end that: with a period so short that the event
+ * overflows as soon as the handler returns, the program would never get anywhere. */
+void cp__os_pause_from_handler(struct cp__m *m)
 {
+    if (m->pausing == 0)
+        return;
+    m->paused = m->pausing & ~cp__ring_throttled_from_handler(m);
     paused_from_handler(m, PERF_EVENT_IOC_DISABLE);
 }
 

@@ -139,6 +139,15 @@ static uint64_t word_from_handler(const struct record *record, uint64_t i)
     return record->ring->words[(record->at + i) % record->ring->n_words];
 }
 
+static struct perf_event_header header_from_handler(const struct record *record)
+{
+    uint64_t word = word_from_handler(record, 0);
+    struct perf_event_header header;
+
+    memcpy(&header, &word, sizeof header);
+    return header;
+}
+
 /* Nothing of the program's or the kernel's holds an interrupt up for so long: the machine under a virtual CPU
  * ran something else meanwhile. Such time is no function's. */
 #define STALL_NS 2000000
@@ -274,6 +283,7 @@ static void throttled_from_handler(struct cp__m *m, const struct record *record,
 
     if (slot < 0)
         return;
+    m->handles[slot].is_throttled = begins;
     if (begins)
         cp_add_single_writer(&m->stats[slot].throttled, 1);
     else
@@ -299,6 +309,34 @@ static void record_from_handler(struct cp__m *m, const struct record *record,
     }
 }
 
+uint32_t cp__ring_throttled_from_handler(const struct cp__m *m)
+{
+    const struct perf_event_mmap_page *page = m->ring.page;
+    uint64_t head = page != NULL ? cp_load_acquire(&page->data_head) : 0; /* as in draining */
+    uint32_t throttled = 0;
+    struct perf_event_header header;
+    int which;
+
+    for (int slot = 0; slot < CP_EV_MAX; slot++)
+        throttled |= (uint32_t)m->handles[slot].is_throttled << slot;
+    for (uint64_t at = page != NULL ? page->data_tail : 0; at != head; at += header.size) {
+        struct record record = {.ring = &m->ring, .at = at / sizeof(uint64_t)};
+        bool begins;
+        int slot;
+
+        header = header_from_handler(&record);
+        if (header.size == 0)
+            break;
+        begins = header.type == PERF_RECORD_THROTTLE;
+        if (!begins && header.type != PERF_RECORD_UNTHROTTLE)
+            continue;
+        slot = slot_of_from_handler(m, word_from_handler(&record, 2), &which);
+        if (slot >= 0)
+            throttled = (throttled & ~(1u << slot)) | (uint32_t)begins << slot;
+    }
+    return throttled;
+}
+
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     struct perf_event_mmap_page *page = m->ring.page;
@@ -312,10 +350,8 @@ void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)
     tail = page->data_tail;
     while (tail != head) {
         struct record record = {.ring = &m->ring, .at = tail / sizeof(uint64_t)};
-        struct perf_event_header header;
-        uint64_t word = word_from_handler(&record, 0);
+        struct perf_event_header header = header_from_handler(&record);
 
-        memcpy(&header, &word, sizeof header);
         if (header.size == 0)
             break;
         record_from_handler(m, &record, &header, moment);

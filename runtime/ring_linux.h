@@ -13,6 +13,8 @@ void cp__ring_prepare(void);
 int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains);
 /* A member less; the last one takes the ring with it. */
 void cp__ring_leave_from_handler(struct cp__ring *ring);
+/* A bit for each slot whose event is throttled, by what has been read and what waits in the ring. */
+uint32_t cp__ring_throttled_from_handler(const struct cp__m *m);
 /* Records what the ring holds, or adds it to moment. */
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment);
 

@@ -190,6 +190,34 @@ CP_TEST(throttling_is_told)
     free_ring(ring);
 }
 
+static bool is_paused(struct ring *ring)
+{
+    cp__os_pause_from_handler(&ring->m);
+    return ring->m.paused == 1u << SLOT;
+}
+
+/* It counts nothing, and enabling it would end that. */
+CP_TEST(a_throttled_event_is_not_paused)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+
+    ring->m.pausing = 1u << SLOT;
+    ring->m.handles[SLOT].events[0].fd = -1;
+    CHECK(is_paused(ring));
+    put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID + 1, ID + 1}, 3);
+    CHECK(is_paused(ring));
+    put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID, ID}, 3);
+    put_sample(ring, ID, PERIOD);
+    CHECK(!is_paused(ring));
+    read_ring(ring);
+    CHECK(!is_paused(ring));
+    put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){12346, ID, ID}, 3);
+    CHECK(is_paused(ring));
+    read_ring(ring);
+    CHECK(is_paused(ring));
+    free_ring(ring);
+}
+
 /* The record that throttles is a late one as any other; after the gap, the program is elsewhere. */
 CP_TEST(what_passes_while_throttled_is_no_functions_time)
 {
