@@ -93,8 +93,8 @@ void cp_t_report(struct cp_t *t, enum cp_t_report kind, const char *file, int li
 static _Noreturn void end(struct cp_t *t)
 {
     struct cp__test *test = cp__test_of(t);
-    if (cp__is_forked_by_test())
-        _exit(1); /* it is not the test that ends, and what the test has is not its own to clean up */
+    if (cp__is_forked_by_test()) /* it is not the test that ends, and what that has is not to be cleaned up */
+        _exit(cp_t_failed(t) || !cp_load_relaxed(&test->is_skipped) ? 1 : 77); /* relaxed: by this thread */
     if (test->owner != owner_self())
         cp__end_process(test);
     for (struct cp__test *open = test; open; open = open->parent)

@@ -158,7 +158,7 @@ int cp_test_main(int argc, char **argv, const struct cp_test_main_options *optio
  * line, of a test that passes with -v only. To end a test (fatal, skip, fail_now) on the thread or G that it
  * runs on ends that test or subtest alone, without unwinding: C++ destructors and cleanup attributes do not
  * run, cp_t_cleanup()'s do. Elsewhere it ends the process and with it all tests that are open; in a process
- * that the test has forked it ends that, with status 1.
+ * that the test has forked it ends that, with status 1, or 77 for a skip.
  */
 #define cp_t_log(t, ...) cp_t_report((t), CP_T_LOG, __FILE__, __LINE__, __VA_ARGS__)
 /* Logs, and the test has failed; it goes on. */
