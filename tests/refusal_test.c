@@ -581,6 +581,7 @@ CP_TEST(without_memory_starts_and_attaches_are_refused)
 
     if (TEST_ASAN || TEST_TSAN)
         SKIP("a sanitizer's own mappings leave no room for a limit");
+    CHECK_EQ(sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL), 0); /* the runner's */
     limit.rlim_cur = (rlim_t)number_in("/proc/self/status", "VmSize:") * 1024;
     CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
     CHECK_EQ(cp_m_attach(&m, &err), -ENOMEM);
