@@ -367,12 +367,10 @@ BURN_API bool is_read_up(struct profile *profile)
 
 /* A clock that was throttled has fewer samples, and Linux 6.18 counts its time wrong. The kernel lowers its
  * limit by itself, for all events, where a PMU's interrupts take long. */
-BURN_API void need_unthrottled(const struct profile *profile)
+BURN_API void need_unthrottled(const struct profile *profile, size_t i)
 {
-    for (size_t i = 0; i < profile->n; i++) {
-        if (profile->is_clock[i] && profile->stats[i].throttled != 0)
-            SKIP("kernel.perf_event_max_sample_rate is so low that the kernel throttled a clock");
-    }
+    if (profile->stats[i].throttled != 0)
+        SKIP("kernel.perf_event_max_sample_rate is so low that the kernel throttled an event");
 }
 
 /* Stops, reads what is left, takes the figures, and frees the slots. */
@@ -387,7 +385,9 @@ BURN_API void stop_profile(struct profile *profile)
     for (int tries = 0; tries < 10 && !is_read_up(profile); tries++)
         read_profile(profile);
     cp_slots_release(profile->slots, profile->n);
-    need_unthrottled(profile);
+    for (size_t i = 0; i < profile->n; i++)
+        if (profile->is_clock[i])
+            need_unthrottled(profile, i);
 }
 
 /* How many periods a slot's event had, by its own count. */

@@ -66,6 +66,7 @@ static struct cp_slot_stats sample_by(const char *name, uint64_t period)
     start_profile(&profile, &made, 1);
     run_attached(&worker, body_a, &ns);
     stop_profile(&profile);
+    need_unthrottled(&profile, 0);
     CHECK_EQ(profile.seen[0].weight, profile.stats[0].samples);
     CHECK_EQ(profile.stats[0].lost, 0);
     CHECK_EQ(profile.stats[0].foreign, 0);
