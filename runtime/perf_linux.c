@@ -143,7 +143,7 @@ static int control_from_handler(const struct cp__handle *handle, unsigned long r
 
 /* ---- Pausing --------------------------------------------------------------------------------- */
 
-/* The handler's own user-mode part counts as the program's: some 1 800 cycles, 900 instructions. From this
+/* The handler's own user-mode part counts as the program's: some 1 800 cycles or instructions. From this
  * period on that is less than 1 %, and pausing costs more than it is worth; see design/0015-pausing.md. */
 #define PAUSE_BELOW_PERIOD 200000
 
