@@ -657,9 +657,9 @@ CP_TEST(throttling_is_told)
     struct cp_slot_stats stats;
 
     need(requests, 1);
-    if (rate > 5000)
-        SKIP("the kernel allows %ld samples a second, and throttles nothing", rate);
     profile_to_memory(&stats, 50000);
+    if (stats.throttled <= 10 && rate > 5000)
+        SKIP("the kernel allows %ld samples a second, and throttles next to nothing", rate);
     printf("%llu samples, %llu times throttled\n", (unsigned long long)stats.samples,
            (unsigned long long)stats.throttled);
     CHECK(stats.throttled > 10);
