@@ -204,19 +204,19 @@ CP_TEST(a_rate_past_the_kernels_limit_is_said, .timeout_s = 60 * TEST_SLOWDOWN)
     int status;
     char *text = test_command(
         &status,
-        "cd %s && echo 20000 > limit && unshare -m sh -c 'mount --bind limit %s || exit 99; exec %s/%s'",
+        "cd %s && echo 5000 > limit && unshare -m sh -c 'mount --bind limit %s || exit 99; exec %s/%s'",
         test_dir(), limit, test_build_dir(),
-        "examples/serial -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 20000 -seconds "
+        "examples/serial -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 100000 -seconds "
         "0.1");
 
     if (status == 99 || strstr(text, "unshare") != NULL)
         SKIP("this user may not mount anything");
     CHECK_EQ(status, 0);
     CHECK_CONTAINS(text,
-                   "A sample of taskClock every 20000 ns is 50000 a second, and the kernel stops at 20000");
+                   "A sample of taskClock every 100000 ns is 10000 a second, and the kernel stops at 5000");
     free(text);
     text = pprof("-comments x.pb.gz");
-    CHECK_CONTAINS(text, "warning: A sample of taskClock every 20000 ns");
+    CHECK_CONTAINS(text, "warning: A sample of taskClock every 100000 ns");
     free(text);
 }
 

@@ -424,7 +424,7 @@ CP_TEST(a_swallowed_kick_is_not_the_last)
 /* As the one before, by chance: many starts and stops, so that kicks meet records' signals. */
 CP_TEST(kicks_among_many_signals_all_arrive)
 {
-    struct cp_slot_request fast[] = {request("taskClock", 20000), request("cpuClock", 23000)};
+    struct cp_slot_request fast[] = {request("taskClock", 100000), request("cpuClock", 115000)};
     struct worker workers[3];
 
     for (size_t i = 0; i < ARRAY_SIZE(workers); i++)
