@@ -45,7 +45,7 @@ async function record(event, period, seconds) {
   await page.getByLabel("Event").fill(event);
   await page.getByLabel("Period").fill(period);
   await page.getByLabel("Seconds", { exact: true }).fill(String(seconds));
-  await page.getByRole("button", { name: "Record" }).click();
+  await page.getByRole("button", { name: "Record", exact: true }).click();
   await page.getByRole("progressbar", { name: "Recording" }).waitFor();
   await page.waitForFunction((n) => document.querySelectorAll("#shown option").length > n, before);
   await page.getByRole("progressbar", { name: "Recording" }).waitFor({ state: "hidden" });
@@ -94,17 +94,17 @@ try {
   const flat = (await cells(1)).map(percent);
   assert.deepEqual(flat, [...flat].sort((a, b) => b - a));
   assert.equal((await cells(3))[0], "burn_here");
-  await page.getByRole("button", { name: "Function" }).click();
+  await page.getByRole("columnheader").getByRole("button", { name: "Function" }).click();
   const names = await cells(3);
   assert.ok(names.length > 2);
   assert.deepEqual(names, [...names].sort((a, b) => a.localeCompare(b)));
   assert.equal(await page.locator('th[aria-sort="ascending"]').textContent(), "Function");
-  await page.getByRole("button", { name: "Function" }).click();
+  await page.getByRole("columnheader").getByRole("button", { name: "Function" }).click();
   assert.deepEqual(await cells(3), names.reverse());
-  await page.getByRole("button", { name: "Cum" }).click();
+  await page.getByRole("columnheader").getByRole("button", { name: "Cum" }).click();
   const cum = (await cells(2)).map(percent);
   assert.deepEqual(cum, [...cum].sort((a, b) => b - a));
-  await page.getByRole("button", { name: "Flat" }).click();
+  await page.getByRole("columnheader").getByRole("button", { name: "Flat" }).click();
 
   step("the search marks, counts and filters");
   await page.getByLabel("Search").fill("SERVE_cust");
@@ -139,9 +139,9 @@ try {
   assert.equal(await focusedId(), "search");
   await page.getByLabel("Search").fill("");
   await page.getByLabel("Seconds", { exact: true }).fill("60");
-  await page.getByRole("button", { name: "Record" }).focus();
+  await page.getByRole("button", { name: "Record", exact: true }).focus();
   await page.keyboard.press("Enter");
-  await page.getByRole("button", { name: "Cancel" }).waitFor();
+  await page.getByRole("button", { name: "Cancel", exact: true }).waitFor();
   assert.equal(await focusedId(), "cancel");
   await page.keyboard.press("Enter");
   await page.getByRole("alert").filter({ hasText: "cancelled" }).waitFor();
@@ -203,12 +203,12 @@ try {
 
   step("a recording can be cancelled, and errors are shown");
   await page.getByLabel("Seconds", { exact: true }).fill("60");
-  await page.getByRole("button", { name: "Record" }).click();
-  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Record", exact: true }).click();
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
   await page.getByRole("alert").filter({ hasText: "cancelled" }).waitFor();
   allowed = ["400"];
   await page.getByLabel("Event").fill("nonsense");
-  await page.getByRole("button", { name: "Record" }).click();
+  await page.getByRole("button", { name: "Record", exact: true }).click();
   await page.getByRole("alert").filter({ hasText: "nonsense" }).waitFor();
   allowed = [];
 
