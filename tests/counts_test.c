@@ -104,7 +104,7 @@ CP_TEST(software_events_count_everywhere)
 {
     char *output = run_sample(NULL, "-bench pages -benchtime 100x -counters pageFaults,taskClock");
     double faults = figure(output, "pageFaults/op");
-    CHECKF(faults >= 8 && faults < 9, "%s", output);
+    CHECKF(faults >= 8 && (faults < 9 || TEST_TSAN), "%s", output); /* its shadows are pages, too */
     CHECKF(figure(output, "taskClock-ns/op") > 0, "%s", output);
     free(output);
 }

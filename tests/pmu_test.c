@@ -57,11 +57,18 @@ static double least_of_several(void)
     return is_virtual() ? 0.6 : least_share();
 }
 
+static void need_prompt_signals(void)
+{
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late: where they find a thread means nothing");
+}
+
 /* Skips where the events cannot be had. */
 static void need(const struct cp_slot_request *requests, size_t n)
 {
     struct cp_error err = {0};
     int slots[CP_EV_MAX];
+    need_prompt_signals();
     int result = cp_slots_start(requests, n, slots, &err);
 
     if (result == 0) {
@@ -296,6 +303,7 @@ static void check_cause(const char *event, void (*cause)(uint64_t))
     struct worker worker;
     struct cp_event_spec spec;
 
+    need_prompt_signals();
     CHECK_EQ(cp_event_parse(event, &spec, NULL), 0);
     if (cp_event_probe(&spec, NULL) != 0)
         SKIP("there is no %s here", event);

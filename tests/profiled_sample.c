@@ -12,14 +12,13 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Each counts in a place of its own, or the compiler would make one of them all. */
+/* Each has its name in it, or the compiler would make one of them all. */
 #define BURN(name)                                                                                           \
-    static volatile unsigned name##_rounds;                                                                  \
     __attribute__((noinline)) static void name(double seconds)                                               \
     {                                                                                                        \
         for (double end = cpu_seconds() + seconds; cpu_seconds() < end;)                                     \
             for (int i = 0; i < 10000; i++)                                                                  \
-                name##_rounds++;                                                                             \
+                __asm__ volatile("/* " #name " */" : "+r"(i));                                               \
     }
 
 BURN(burn_one)
