@@ -327,7 +327,6 @@ $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(testing_a) $(
 	@mkdir -p $(@D)
 	$(link)
 
-$(B)/bench/testing: $(testing_a)
 $(addprefix $(B)/,bench/listing $(addprefix tests/,http_test ui_test goroutine_test http_goroutine_test)): $(http_a)
 
 $(B)/tests/%_sample: $(B)/obj/tests/%_sample.o $(testing_a) $(lib_a)

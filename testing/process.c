@@ -1,6 +1,7 @@
 /* The runner's side of a test's process: see process.h. */
 #include "process.h"
 
+#include "clock.h"
 #include "report.h"
 #include "stacks.h"
 #include "test.h"
@@ -17,7 +18,6 @@
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 struct process {
@@ -35,13 +35,6 @@ struct process {
     bool is_timed_out;
     bool has_hung_up; /* the test has closed its end */
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static _Noreturn void give_up(const char *what)
 {
@@ -163,7 +156,7 @@ static void start(struct process *p, const struct cp__job *job)
 /* For poll(), which takes an int of them. */
 static int ms_until(double deadline)
 {
-    double ms = (deadline - now()) * 1000;
+    double ms = (deadline - cp__clock_s()) * 1000;
     return deadline == 0 ? -1 : ms < 1e9 ? (int)ms + 1 : 1000000000;
 }
 
@@ -173,7 +166,7 @@ static bool follow(struct process *p, double deadline, bool (*is_done)(const str
     for (;;) {
         struct pollfd ready[] = {{.fd = p->pidfd, .events = POLLIN},
                                  {.fd = p->has_hung_up ? -1 : p->events, .events = POLLIN}};
-        if (deadline != 0 && deadline <= now())
+        if (deadline != 0 && deadline <= cp__clock_s())
             return false;
         int n = poll(ready, 2, ms_until(deadline));
         p->has_hung_up |= !read_events(p, 100) && n > 0 && (ready[1].revents & POLLHUP);
@@ -194,7 +187,7 @@ static void look_at_hung(struct process *p, bool has_gs_of_its_own)
 {
     p->is_timed_out = true;
     if (has_gs_of_its_own && send(p->control, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
-        follow(p, now() + 5, has_gs);
+        follow(p, cp__clock_s() + 5, has_gs);
     look_at_stacks(p, p->pid);
 }
 
@@ -254,7 +247,7 @@ static void release(struct process *p)
 void cp__process_run(const struct cp__job *job, double timeout_s)
 {
     struct process p = {.pid = 0};
-    double started = now();
+    double started = cp__clock_s();
     int status;
     start(&p, job);
     if (!follow(&p, timeout_s > 0 ? started + timeout_s : 0, NULL))
@@ -266,7 +259,7 @@ void cp__process_run(const struct cp__job *job, double timeout_s)
 
     char *reason = bad_end(&p, status, timeout_s);
     if (reason)
-        report_bad_end(&p, job, reason, now() - started);
+        report_bad_end(&p, job, reason, cp__clock_s() - started);
     else {
         p.end.name = p.end_name;
         cp__report_event(&p.end);

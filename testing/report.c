@@ -1,12 +1,12 @@
 /* The tree of the tests that run, and what of it is shown when: see report.h. */
 #include "report.h"
 
+#include "clock.h"
 #include "spread.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const struct cp__report_form *form;
 static struct cp__node *top;  /* the test on the first level that runs; NULL: none */
@@ -16,13 +16,6 @@ static size_t printed_length;
 static bool has_failed, has_last_failed;
 static double started;
 static unsigned cpus;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* The least power of two that is no less, so that what grows by little is rarely moved. */
 static size_t room_for(size_t size)
@@ -129,7 +122,7 @@ static void end(struct cp__node *node, const struct cp__event *event)
 void cp__report_begin(const struct cp__options *options)
 {
     form = options->is_tap ? cp__report_tap(options) : cp__report_go(options);
-    started = now();
+    started = cp__clock_s();
     cp__append(&printed, &printed_length, "");
     if (form->begin)
         form->begin();
@@ -210,7 +203,7 @@ void cp__report_note(const char *format, ...)
 
 bool cp__report_finish(void)
 {
-    form->finish(!has_failed, now() - started);
+    form->finish(!has_failed, cp__clock_s() - started);
     free(printed);
     printed = NULL;
     return !has_failed;

@@ -1,4 +1,5 @@
 /* What a test does by its "t". */
+#include "clock.h"
 #include "test.h"
 
 #include <ctype.h>
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "sched.h"
@@ -189,13 +189,6 @@ static void run_cleanups(struct cp__test *test)
 
 /* ---- Running --------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void free_names(struct cp__subtest_name *name)
 {
     while (name) {
@@ -214,14 +207,14 @@ void cp__test_tell_end(const struct cp__test *test)
         .outcome = cp_t_failed(&test->t) ? CP__FAILED
                    : is_skipped          ? CP__SKIPPED
                                          : CP__PASSED,
-        .number = now() - test->started,
+        .number = cp__clock_s() - test->started,
     });
 }
 
 bool cp__test_run(struct cp__test *test, void (*fn)(struct cp_t *t, void *arg), void *arg)
 {
     test->owner = owner_self();
-    test->started = now();
+    test->started = cp__clock_s();
     cp__tell(&(struct cp__event){.kind = CP__EVENT_RUN, .name = test->name});
     cp_store_release(&current, test); /* release: pairs with cp_t_self()'s acquire */
     if (setjmp(test->end) == 0)
