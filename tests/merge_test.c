@@ -1,5 +1,6 @@
 /* Merging profiles: the same as go tool pprof makes of several. */
 #include <fcntl.h>
+#include <zlib.h>
 
 #include "profile_tools.h"
 
@@ -269,13 +270,32 @@ static bool must_refuse(struct cp_merge *merge, const void *data, size_t size)
     return true;
 }
 
+/* Not all that is damaged tells something else: not the last byte's filling, nor the distance of a repetition
+ * that is to be found at both. */
+static bool still_tells(struct cp_memory file, struct cp_memory expected)
+{
+    unsigned char *data = malloc(expected.size + 1);
+    z_stream z = {.next_in = file.data, .avail_in = (uInt)file.size, .next_out = data};
+    bool does;
+
+    CHECK(data != NULL);
+    z.avail_out = (uInt)expected.size + 1;
+    CHECK_EQ(inflateInit2(&z, 15 + 16), Z_OK); /* gzip's format */
+    does = inflate(&z, Z_FINISH) == Z_STREAM_END && z.total_out == expected.size &&
+           memcmp(data, expected.data, expected.size) == 0;
+    inflateEnd(&z);
+    free(data);
+    return does;
+}
+
 CP_TEST(damaged_profiles_are_refused_and_change_nothing, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     struct cp_merge *merge = cp_merge_new();
-    struct cp_memory file, before = {0};
+    struct cp_memory file, content, before = {0};
     unsigned char *copy;
 
     write_two();
+    content = plain("b");
     add_file(merge, "a");
     CHECK_EQ(cp_merge_write(merge, cp_writer_memory(&before), NULL), 0);
     CHECK(must_refuse(merge, "", 0));
@@ -289,14 +309,14 @@ CP_TEST(damaged_profiles_are_refused_and_change_nothing, .timeout_s = 60 * TEST_
         free(copy);
     }
     for (size_t i = 10; i < file.size; i += 7) { /* past gzip's header, which has no check of its own */
-        if (i + 9 == file.size)
-            continue; /* what fills up the last byte before gzip's checksum is no data */
         file.data[i] ^= 0x10;
-        CHECKF(must_refuse(merge, file.data, file.size), "flipped at %zu", i);
+        if (!still_tells(file, content))
+            CHECKF(must_refuse(merge, file.data, file.size), "flipped at %zu", i);
         file.data[i] ^= 0x10;
     }
     check_unchanged(merge, &before);
     free(file.data);
+    free(content.data);
     free(before.data);
     cp_merge_free(merge);
 }
