@@ -212,7 +212,7 @@ static double write_out(struct cp__profile *profile)
 
     peak = 0;
     written = 0;
-    if (cp__profile_resolve(profile, &findings, NULL) < 0 || cp__profile_encode(profile, &meta, &w, NULL) < 0)
+    if (cp__profile_resolve(profile, &findings, NULL) < 0 || cp__profile_encode(profile, &meta, &w) < 0)
         fail("cannot write");
     return cpu_us() - start;
 }

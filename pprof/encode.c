@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "profile_data.h"
-#include "runtime/error.h"
 #include "stream.h"
-#include "writer.h"
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
@@ -23,23 +21,14 @@ static int64_t multiply(uint64_t weight, uint64_t period)
     return __builtin_mul_overflow(weight, period, &product) ? INT64_MAX : clamp(product);
 }
 
-/* Arrays that messages of varying size point to, as long as the longest one needs. */
-struct scratch {
-    uint64_t *ids;
-    Cp__Proto__Line *lines;
-    Cp__Proto__Line **line_pointers;
-    Cp__Proto__Label *labels;
-    Cp__Proto__Label **label_pointers;
-};
-
 static size_t count_labels(const struct cp__profile *p, size_t set)
 {
     return cp_labels_count(p->label_sets[set].labels);
 }
 
-static int scratch_new(struct scratch *scratch, const struct cp__profile *p)
+static struct cp__scratch *scratch_new(const struct cp__profile *p)
 {
-    size_t n_ids = 1, n_lines = 1, n_labels = 0;
+    size_t n_ids = 0, n_lines = 0, n_labels = 0;
     size_t i;
 
     for (i = 0; i < p->n_stacks; i++)
@@ -48,29 +37,7 @@ static int scratch_new(struct scratch *scratch, const struct cp__profile *p)
         n_lines = p->frames[i].n_lines > n_lines ? p->frames[i].n_lines : n_lines;
     for (i = 0; i < p->n_label_sets; i++)
         n_labels = count_labels(p, i) > n_labels ? count_labels(p, i) : n_labels;
-    n_labels++; /* the data's address */
-    scratch->ids = calloc(n_ids, sizeof *scratch->ids);
-    scratch->lines = calloc(n_lines, sizeof *scratch->lines);
-    scratch->line_pointers = calloc(n_lines, sizeof *scratch->line_pointers);
-    scratch->labels = calloc(n_labels, sizeof *scratch->labels);
-    scratch->label_pointers = calloc(n_labels, sizeof *scratch->label_pointers);
-    if (scratch->ids == NULL || scratch->lines == NULL || scratch->line_pointers == NULL ||
-        scratch->labels == NULL || scratch->label_pointers == NULL)
-        return -ENOMEM;
-    for (i = 0; i < n_lines; i++)
-        scratch->line_pointers[i] = &scratch->lines[i];
-    for (i = 0; i < n_labels; i++)
-        scratch->label_pointers[i] = &scratch->labels[i];
-    return 0;
-}
-
-static void scratch_free(struct scratch *scratch)
-{
-    free(scratch->ids);
-    free(scratch->lines);
-    free(scratch->line_pointers);
-    free(scratch->labels);
-    free(scratch->label_pointers);
+    return cp__scratch_new(n_ids, n_lines, n_labels + 1); /* the data's address */
 }
 
 static void fill_label(Cp__Proto__Label *label, uint32_t key, uint32_t value)
@@ -80,7 +47,8 @@ static void fill_label(Cp__Proto__Label *label, uint32_t key, uint32_t value)
     label->str = value;
 }
 
-static size_t fill_labels(const struct cp__profile *p, const struct cp__stack *stack, struct scratch *scratch)
+static size_t fill_labels(const struct cp__profile *p, const struct cp__stack *stack,
+                          struct cp__scratch *scratch)
 {
     const uint32_t *strings;
     size_t n = 0, i;
@@ -97,7 +65,7 @@ static size_t fill_labels(const struct cp__profile *p, const struct cp__stack *s
 }
 
 static void put_samples(struct cp__stream *s, const struct cp__profile *p,
-                        const struct cp__profile_meta *meta, struct scratch *scratch)
+                        const struct cp__profile_meta *meta, struct cp__scratch *scratch)
 {
     size_t n;
     uint32_t i;
@@ -154,7 +122,7 @@ static void put_mappings(struct cp__stream *s, const struct cp__profile *p)
     }
 }
 
-static void put_locations(struct cp__stream *s, const struct cp__profile *p, struct scratch *scratch)
+static void put_locations(struct cp__stream *s, const struct cp__profile *p, struct cp__scratch *scratch)
 {
     size_t n;
     uint32_t i;
@@ -251,27 +219,22 @@ static void put_meta(struct cp__stream *s, const struct cp__profile *p, const st
     }
 }
 
-int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w,
-                       struct cp_error *err)
+int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w)
 {
     struct cp__stream *s = cp__stream_new(w);
-    struct scratch scratch = {0};
+    struct cp__scratch *scratch = scratch_new(p);
     int result = -ENOMEM;
 
-    if (s != NULL && scratch_new(&scratch, p) == 0) {
+    if (s != NULL && scratch != NULL) {
         put_meta(s, p, meta);
-        put_samples(s, p, meta, &scratch);
+        put_samples(s, p, meta, scratch);
         put_mappings(s, p);
-        put_locations(s, p, &scratch);
+        put_locations(s, p, scratch);
         put_functions(s, p);
         put_strings(s, p, meta);
         result = cp__stream_end(s);
     }
-    scratch_free(&scratch);
+    free(scratch);
     cp__stream_free(s);
-    if (result < 0)
-        cp__error(err, result,
-                  "The profile could not be written to the %s: %s. It is kept, and can be written again.",
-                  w->ops->what, strerror(-result));
     return result;
 }

@@ -1,12 +1,12 @@
 /* Names for single addresses. */
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "mapping.h"
-#include "session.h"
+#include "pprof.h"
 #include "symbol.h"
 #include "symbol_kernel.h"
+#include "thread.h"
 
 struct lookup {
     const uintptr_t *addresses;
@@ -113,14 +113,10 @@ static void *run(void *arg)
 int cp_symbol_lookup(const uintptr_t *addresses, size_t n, cp_symbol_fn *fn, void *context)
 {
     struct lookup lookup = {.addresses = addresses, .n = n, .fn = fn, .context = context};
-    pthread_t thread;
     int result;
 
     if (n == 0)
         return 0;
-    result = cp__thread_start(&thread, run, &lookup);
-    if (result < 0)
-        return result;
-    pthread_join(thread, NULL);
-    return lookup.result;
+    result = cp__thread_run(run, &lookup);
+    return result < 0 ? result : lookup.result;
 }

@@ -1,24 +1,14 @@
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "merge.h"
 #include "runtime/error.h"
-#include "session.h"
 #include "stream.h"
 #include "writer.h"
 
-/* Arrays that messages point to, as long as the longest one needs: lines of a location, labels of a sample.
- * Both are fewer than the words of the tuple. */
-struct scratch {
-    Cp__Proto__Line *lines;
-    Cp__Proto__Line **line_pointers;
-    Cp__Proto__Label *labels;
-    Cp__Proto__Label **label_pointers;
-};
-
+/* In words, of which there are more than what they tell of. */
 static size_t longest(const struct cp__tuples *tuples)
 {
     size_t most = 1, n;
@@ -28,31 +18,6 @@ static size_t longest(const struct cp__tuples *tuples)
         most = n > most ? n : most;
     }
     return most;
-}
-
-static int scratch_new(struct scratch *s, const struct cp_merge *m)
-{
-    const size_t n_lines = longest(&m->locations), n_labels = longest(&m->samples);
-
-    s->lines = calloc(n_lines, sizeof *s->lines);
-    s->line_pointers = calloc(n_lines, sizeof *s->line_pointers);
-    s->labels = calloc(n_labels, sizeof *s->labels);
-    s->label_pointers = calloc(n_labels, sizeof *s->label_pointers);
-    if (s->lines == NULL || s->line_pointers == NULL || s->labels == NULL || s->label_pointers == NULL)
-        return -ENOMEM;
-    for (size_t i = 0; i < n_lines; i++)
-        s->line_pointers[i] = &s->lines[i];
-    for (size_t i = 0; i < n_labels; i++)
-        s->label_pointers[i] = &s->labels[i];
-    return 0;
-}
-
-static void scratch_free(struct scratch *s)
-{
-    free(s->lines);
-    free(s->line_pointers);
-    free(s->labels);
-    free(s->label_pointers);
 }
 
 /* ---- Pieces ---------------------------------------------------------------------------------- */
@@ -125,7 +90,7 @@ static bool is_zero(const int64_t *values, size_t n)
 }
 
 static void put_sample(struct cp__stream *s, const struct cp_merge *m, size_t i,
-                       const struct scratch *scratch, uint64_t *ids)
+                       const struct cp__scratch *scratch)
 {
     Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
     Cp__Proto__Sample sample = CP__PROTO__SAMPLE__INIT;
@@ -134,9 +99,9 @@ static void put_sample(struct cp__stream *s, const struct cp_merge *m, size_t i,
     const uint64_t *labels = words + 1 + words[0];
 
     for (size_t j = 0; j < words[0]; j++)
-        ids[j] = words[1 + j] + 1;
+        scratch->ids[j] = words[1 + j] + 1;
     sample.n_location_id = words[0];
-    sample.location_id = ids;
+    sample.location_id = scratch->ids;
     sample.n_value = m->n_types;
     sample.value = m->values + i * m->n_types;
     sample.n_label = (size_t)(words + n - labels) / 4;
@@ -155,17 +120,11 @@ static void put_sample(struct cp__stream *s, const struct cp_merge *m, size_t i,
     cp__stream_put(s, &piece);
 }
 
-static int put_samples(struct cp__stream *s, const struct cp_merge *m, const struct scratch *scratch)
+static void put_samples(struct cp__stream *s, const struct cp_merge *m, const struct cp__scratch *scratch)
 {
-    uint64_t *ids = calloc(longest(&m->samples), sizeof *ids);
-
-    if (ids == NULL)
-        return -ENOMEM;
     for (size_t i = 0; i < m->samples.n && s->error == 0; i++)
         if (!is_zero(m->values + i * m->n_types, m->n_types))
-            put_sample(s, m, i, scratch, ids);
-    free(ids);
-    return 0;
+            put_sample(s, m, i, scratch);
 }
 
 static void put_mappings(struct cp__stream *s, const struct cp_merge *m)
@@ -191,7 +150,7 @@ static void put_mappings(struct cp__stream *s, const struct cp_merge *m)
     }
 }
 
-static void put_locations(struct cp__stream *s, const struct cp_merge *m, const struct scratch *scratch)
+static void put_locations(struct cp__stream *s, const struct cp_merge *m, const struct cp__scratch *scratch)
 {
     for (size_t i = 0; i < m->locations.n && s->error == 0; i++) {
         Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
@@ -240,65 +199,37 @@ static void put_functions(struct cp__stream *s, const struct cp_merge *m)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static int encode(const void *what, struct cp_writer *w, struct cp_error *err)
+static int encode(const void *what, struct cp_writer *w)
 {
     const struct cp_merge *m = what;
+    const size_t n_sample = longest(&m->samples);
     struct cp__stream *s = cp__stream_new(w);
-    struct scratch scratch = {0};
+    struct cp__scratch *scratch = cp__scratch_new(n_sample, longest(&m->locations), n_sample);
     int result = -ENOMEM;
 
-    (void)err; /* cp__write_attempt() has the words */
-    if (s != NULL && scratch_new(&scratch, m) == 0) {
+    if (s != NULL && scratch != NULL) {
         put_header(s, m);
         put_comments(s, m);
-        result = put_samples(s, m, &scratch);
+        put_samples(s, m, scratch);
         put_mappings(s, m);
-        put_locations(s, m, &scratch);
+        put_locations(s, m, scratch);
         put_functions(s, m);
         put_strings(s, m);
-        result = result < 0 ? result : cp__stream_end(s);
+        result = cp__stream_end(s);
     }
-    scratch_free(&scratch);
+    free(scratch);
     cp__stream_free(s);
     return result;
 }
 
-struct job {
-    const struct cp_merge *m;
-    struct cp_writer writer;
-    struct cp_error *err;
-    int result;
-};
-
-static void *run(void *arg)
+static int write_merge(const void *what, struct cp_writer *w, struct cp_error *err)
 {
-    struct job *job = arg;
-
-    job->result = cp__write_attempt(&job->writer, encode, job->m, job->err);
-    return NULL;
+    return cp__write_attempt(w, encode, what, err);
 }
 
 int cp_merge_write(const struct cp_merge *m, struct cp_writer w, struct cp_error *err)
 {
-    struct job job = {.m = m, .writer = w, .err = err};
-    pthread_t thread;
-    int result = 0;
-
     if (m->n_profiles == 0)
         return cp__error(err, -ENODATA, "There is nothing to write: no profile was added to the merge.");
-    if (w.ops->open != NULL)
-        result = w.ops->open(&job.writer, err);
-    if (result < 0)
-        return result;
-    result = cp__thread_start(&thread, run, &job);
-    if (result == 0) {
-        pthread_join(thread, NULL);
-        result = job.result;
-    } else {
-        cp__error(err, result, "No thread could be started to write the merged profile: %s.",
-                  strerror(-result));
-    }
-    if (w.ops->close != NULL)
-        job.writer.ops->close(&job.writer);
-    return result;
+    return cp__write_elsewhere(w, write_merge, m, err);
 }

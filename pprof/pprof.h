@@ -1,9 +1,11 @@
 /*
  * counterpoint/pprof.h: CPU profiles in pprof's format, by any of the events of runtime.h.
  *
+ *     struct cp_profiling_option option = cp_event(cp_writer_path("cpu.pb.gz"), "taskClock", 100000);
  *     struct cp_error err;
- *     if (cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path("cpu.pb.gz"), "taskClock", 100000))
- * < 0) fprintf(stderr, "%s\n", err.message);
+ *
+ *     if (cp_start_cpu_profile_with_config(&err, option) < 0)
+ *         fprintf(stderr, "%s\n", err.message);
  *     ...
  *     if (cp_stop_cpu_profile(&err) < 0)
  *         fprintf(stderr, "%s\n", err.message);

@@ -54,10 +54,13 @@ int cp__profile_resolve(struct cp__profile *profile, struct cp__profile_findings
  * memory. May be called more than once; without samples in between both calls together write the same bytes
  * again. Errors: the writer's, -ENOMEM; nothing is lost then. */
 int cp__profile_encode(const struct cp__profile *profile, const struct cp__profile_meta *meta,
-                       struct cp_writer *w, struct cp_error *err);
+                       struct cp_writer *w);
 
 /* The same as text: see cp_session_write_text(). */
 int cp__profile_print(const struct cp__profile *profile, const struct cp__profile_meta *meta,
-                      struct cp_writer *w, struct cp_error *err);
+                      struct cp_writer *w);
+
+/* A line "# labels: {...}"; of none, nothing. */
+void cp__print_labels(FILE *out, const struct cp_labels *labels);
 
 #endif

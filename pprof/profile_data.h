@@ -102,6 +102,11 @@ struct cp__mapping_use {
     bool has_inlining;
 };
 
+static inline const char *cp__profile_string(const struct cp__profile *p, uint32_t number)
+{
+    return number != 0 ? cp__strings_get(&p->strings, number) : "?";
+}
+
 /* Does the processor's record tell more than the interrupted leaf, both being in one function? */
 static inline bool cp__stack_is_precise(const struct cp__profile *p, const struct cp__stack *stack)
 {

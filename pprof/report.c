@@ -1,10 +1,8 @@
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "rate_linux.h"
 #include "runtime/error.h"
@@ -231,41 +229,16 @@ static void say_losses(struct comments *comments, const struct cp__part *part,
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-/* A write to a pipe that nobody reads is an error to report, not a reason to kill the program. */
-int cp__write_attempt(struct cp_writer *w, cp__write_to_fn *fn, const void *what, struct cp_error *err)
-{
-    const struct timespec now = {0, 0};
-    sigset_t pipe_only;
-    int result;
-
-    sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE); /* blocked on this thread, as all are: see cp__thread_start() */
-    result = w->ops->begin == NULL ? 0 : w->ops->begin(w);
-    if (result == 0)
-        result = fn(what, w, err);
-    if (w->ops->end != NULL && (w->fd >= 0 || w->ops->begin == NULL)) {
-        int ended = w->ops->end(w);
-
-        result = result < 0 ? result : ended;
-    }
-    sigtimedwait(&pipe_only, NULL, &now);
-    if (result < 0)
-        cp__error(err, result,
-                  "The profile could not be written to its %s: %s. It is kept and can be written again.",
-                  w->ops->what, strerror(-result));
-    return result;
-}
-
 struct resolved {
     const struct cp__profile *profile;
     const struct cp__profile_meta *meta;
 };
 
-static int write_resolved(const void *what, struct cp_writer *w, struct cp_error *err)
+static int write_resolved(const void *what, struct cp_writer *w)
 {
     const struct resolved *r = what;
 
-    return (r->meta->is_text ? cp__profile_print : cp__profile_encode)(r->profile, r->meta, w, err);
+    return (r->meta->is_text ? cp__profile_print : cp__profile_encode)(r->profile, r->meta, w);
 }
 
 int cp__report_to(const struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,

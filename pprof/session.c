@@ -1,7 +1,6 @@
 #include "session.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,10 +8,10 @@
 
 #include "rate_linux.h"
 #include "runtime/error.h"
+#include "thread.h"
 #include "writer.h"
 
 #define READ_INTERVAL_MS 50
-#define THREAD_STACK_SIZE ((size_t)2 << 20) /* libdw's parsers recurse */
 
 int64_t cp__now_ns(int clock)
 {
@@ -20,23 +19,6 @@ int64_t cp__now_ns(int clock)
 
     clock_gettime(clock, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
-int cp__thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
-{
-    pthread_attr_t attributes;
-    sigset_t all;
-    sigset_t old;
-    int result;
-
-    sigfillset(&all);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, THREAD_STACK_SIZE);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    result = pthread_create(thread, &attributes, fn, arg);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attributes);
-    return -result;
 }
 
 /* ---- The profile-writer thread --------------------------------------------------------------- */
@@ -130,19 +112,6 @@ static void *write_parts(void *arg)
     return NULL;
 }
 
-static int run(void *(*fn)(void *), void *arg, struct cp_error *err)
-{
-    pthread_t thread;
-    int result = cp__thread_start(&thread, fn, arg);
-
-    if (result < 0)
-        return cp__error(err, result,
-                         "No thread could be started to write the profile: %s. It is kept; try again.",
-                         strerror(-result));
-    pthread_join(thread, NULL);
-    return 0;
-}
-
 static int check_process(const struct cp_session *session, struct cp_error *err)
 {
     if (session->pid == getpid())
@@ -163,7 +132,9 @@ int cp_session_stop(struct cp_session *session, struct cp_error *err)
     cp__lock(&session->lock);
     if (session->running)
         stop(session);
-    result = run(write_parts, session, err);
+    result = cp__thread_run(write_parts, session);
+    if (result < 0)
+        cp__write_refused(result, err);
     for (size_t i = 0; i < session->n && result == 0; i++) {
         if (!session->parts[i].written) {
             result = session->parts[i].result;
@@ -177,62 +148,49 @@ int cp_session_stop(struct cp_session *session, struct cp_error *err)
 
 /* ---- Write, stats, warning, close ------------------------------------------------------------ */
 
-struct write_job {
+struct one {
     struct cp_session *session;
     size_t i;
-    struct cp_writer writer;
     bool is_text;
-    struct cp_error *err;
-    int result;
 };
 
-static void *write_elsewhere(void *arg)
+static int write_one(const void *what, struct cp_writer *w, struct cp_error *err)
 {
-    struct write_job *job = arg;
+    const struct one *one = what;
 
-    job->result = job->writer.ops->open == NULL ? 0 : job->writer.ops->open(&job->writer, job->err);
-    if (job->result < 0)
-        return NULL;
-    job->result = cp__report_write(job->session, job->i, &job->writer, job->is_text, job->err);
-    if (job->writer.ops->close != NULL)
-        job->writer.ops->close(&job->writer);
-    return NULL;
+    return cp__report_write(one->session, one->i, w, one->is_text, err);
 }
 
-static int write_as(struct cp_session *session, size_t i, struct cp_writer w, bool is_text,
-                    struct cp_error *err)
+static int write_as(const struct one *one, struct cp_writer w, struct cp_error *err)
 {
-    struct write_job job = {.session = session, .i = i, .writer = w, .is_text = is_text, .err = err};
+    struct cp_session *session = one->session;
     int result = check_process(session, err);
 
     if (result < 0)
         return result;
-    if (i >= session->n)
-        return cp__error(err, -EINVAL, "The session has no option %zu: it was started with %zu.", i,
+    if (one->i >= session->n)
+        return cp__error(err, -EINVAL, "The session has no option %zu: it was started with %zu.", one->i,
                          session->n);
     cp__lock(&session->lock);
     if (session->running)
         result = cp__error(err, -EBUSY,
                            "The session still runs. Stop it before its profile is written elsewhere.");
     else
-        result = run(write_elsewhere, &job, err);
-    if (result == 0) {
-        result = job.result;
-        if (result == 0)
-            session->parts[i].written = true;
-    }
+        result = cp__write_elsewhere(w, write_one, one, err);
+    if (result == 0)
+        session->parts[one->i].written = true;
     cp__unlock(&session->lock);
     return result;
 }
 
 int cp_session_write(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err)
 {
-    return write_as(session, i, w, false, err);
+    return write_as(&(struct one){session, i, false}, w, err);
 }
 
 int cp_session_write_text(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err)
 {
-    return write_as(session, i, w, true, err);
+    return write_as(&(struct one){session, i, true}, w, err);
 }
 
 bool cp__session_is_running(struct cp_session *session)

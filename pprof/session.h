@@ -52,10 +52,6 @@ struct cp_session {
 
 int64_t cp__now_ns(int clock);
 
-/* Runs fn(arg) on a thread with every signal blocked and a stack that symbolising fits in, whatever G or
- * thread calls. Joined by the caller. 0 or a negative errno value. */
-int cp__thread_start(pthread_t *thread, void *(*fn)(void *), void *arg);
-
 /* Starts the profile-writer thread. */
 int cp__session_collect(struct cp_session *session);
 bool cp__session_is_running(struct cp_session *session);
@@ -72,9 +68,6 @@ int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats);
 /* Encodes the part's profile to w, with comments on how it was measured. */
 int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, bool is_text,
                      struct cp_error *err);
-/* Has fn write to w, in one attempt, from its begin to its end. Called on a thread of cp__thread_start(). */
-typedef int cp__write_to_fn(const void *what, struct cp_writer *w, struct cp_error *err);
-int cp__write_attempt(struct cp_writer *w, cp__write_to_fn *fn, const void *what, struct cp_error *err);
 /* Encodes or prints a resolved profile to w, in one attempt. Called on a thread of cp__thread_start(). */
 int cp__report_to(const struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
                   struct cp_error *err);

@@ -79,3 +79,24 @@ void cp__stream_free(struct cp__stream *s)
         deflateEnd(&s->z);
     free(s);
 }
+
+/* The pointers stand before what they point to: all of them, and ids, have the alignment of the struct. */
+struct cp__scratch *cp__scratch_new(size_t n_ids, size_t n_lines, size_t n_labels)
+{
+    struct cp__scratch *s = calloc(1, sizeof *s + n_ids * sizeof *s->ids +
+                                          n_lines * (sizeof *s->lines + sizeof *s->line_pointers) +
+                                          n_labels * (sizeof *s->labels + sizeof *s->label_pointers));
+
+    if (s == NULL)
+        return NULL;
+    s->ids = (uint64_t *)(s + 1);
+    s->line_pointers = (Cp__Proto__Line **)(s->ids + n_ids);
+    s->label_pointers = (Cp__Proto__Label **)(s->line_pointers + n_lines);
+    s->lines = (Cp__Proto__Line *)(s->label_pointers + n_labels);
+    s->labels = (Cp__Proto__Label *)(s->lines + n_lines);
+    for (size_t i = 0; i < n_lines; i++)
+        s->line_pointers[i] = &s->lines[i];
+    for (size_t i = 0; i < n_labels; i++)
+        s->label_pointers[i] = &s->labels[i];
+    return s;
+}

@@ -5,7 +5,7 @@
  *     NAME profile: total SAMPLES
  *     SAMPLES @ 0xADDRESS 0xADDRESS ...
  *     # labels: {"key":"value"}
- *     #	0xADDRESS	function	file:line
+ *     #	0xADDRESS	function+0xOFFSET	file:line
  *
  *     --- Memory map: ---
  *
@@ -20,22 +20,7 @@
 #include <string.h>
 
 #include "profile_data.h"
-#include "runtime/error.h"
 #include "writer.h"
-
-struct sink {
-    struct cp_writer *w;
-    int error; /* the first */
-};
-
-static ssize_t sink_write(void *cookie, const char *data, size_t size)
-{
-    struct sink *sink = cookie;
-
-    if (sink->error == 0)
-        sink->error = cp__write_all(sink->w, data, size);
-    return sink->error == 0 ? (ssize_t)size : 0;
-}
 
 /* ---- A stack --------------------------------------------------------------------------------- */
 
@@ -53,31 +38,25 @@ static void print_quoted(FILE *out, const char *text)
     fputc('"', out);
 }
 
-static void print_labels(FILE *out, const struct cp__profile *p, const struct cp__stack *stack)
+void cp__print_labels(FILE *out, const struct cp_labels *labels)
 {
-    const struct cp_labels *labels;
+    const size_t n = cp_labels_count(labels);
     size_t i;
 
-    if (stack->labels == 0)
-        return;
-    labels = p->label_sets[stack->labels - 1].labels;
-    for (i = 0; i < cp_labels_count(labels); i++) {
+    for (i = 0; i < n; i++) {
         fputs(i == 0 ? "# labels: {" : ", ", out);
         print_quoted(out, cp_labels_key(labels, i));
         fputc(':', out);
         print_quoted(out, cp_labels_value(labels, i));
     }
-    fputs("}\n", out);
-}
-
-static const char *string(const struct cp__profile *p, uint32_t number)
-{
-    return number != 0 ? cp__strings_get(&p->strings, number) : "?";
+    if (n > 0)
+        fputs("}\n", out);
 }
 
 /* What was inlined has a line of its own. */
 static void print_frame(FILE *out, const struct cp__profile *p, const struct cp__frame *frame)
 {
+    const struct cp__function *function;
     const struct cp__line *line;
     uint32_t i;
 
@@ -89,10 +68,11 @@ static void print_frame(FILE *out, const struct cp__profile *p, const struct cp_
         fprintf(out, "#\t%#" PRIx64 "\n", frame->address + 1);
     for (i = 0; i < frame->n_lines; i++) {
         line = &p->lines[frame->first_line + i];
-        fprintf(out, "#\t%#" PRIx64 "\t%s", frame->address + 1, string(p, p->functions[line->function].name));
-        if (p->functions[line->function].file != 0)
-            fprintf(out, "\t%s:%" PRIu32, string(p, p->functions[line->function].file), line->line);
-        fputc('\n', out);
+        function = &p->functions[line->function];
+        fprintf(out, "#\t%#" PRIx64 "\t%s+%#" PRIx64 "\t%s:%" PRIu32 "\n", frame->address + 1,
+                cp__profile_string(p, function->name),
+                frame->entry != 0 ? frame->address + 1 - frame->entry : 0,
+                cp__profile_string(p, function->file), line->line);
     }
 }
 
@@ -118,7 +98,8 @@ static void print_stack(FILE *out, const struct cp__profile *p, const struct cp_
     if (!has_address)
         fprintf(out, "# %" PRIu64, stack->weight);
     fputc('\n', out);
-    print_labels(out, p, stack);
+    if (stack->labels != 0)
+        cp__print_labels(out, p->label_sets[stack->labels - 1].labels);
     for (i = 0; i < stack->depth; i++)
         print_frame(out, p, frame_of(p, stack, i));
     fputc('\n', out);
@@ -164,8 +145,15 @@ static void print_map(FILE *out, const struct cp__profile *p)
     }
 }
 
-static int print(FILE *out, const struct cp__profile *p, const struct cp__profile_meta *meta)
+struct text {
+    const struct cp__profile *profile;
+    const struct cp__profile_meta *meta;
+};
+
+static int print(const void *what, FILE *out)
 {
+    const struct text *text = what;
+    const struct cp__profile *p = text->profile;
     const struct cp__stack **sorted = malloc((p->n_stacks + 1) * sizeof *sorted);
     size_t i;
 
@@ -174,7 +162,7 @@ static int print(FILE *out, const struct cp__profile *p, const struct cp__profil
     for (i = 0; i < p->n_stacks; i++)
         sorted[i] = &p->stacks[i];
     qsort(sorted, p->n_stacks, sizeof(*sorted), compare);
-    print_head(out, p, meta);
+    print_head(out, p, text->meta);
     for (i = 0; i < p->n_stacks; i++)
         print_stack(out, p, sorted[i]);
     print_map(out, p);
@@ -182,22 +170,7 @@ static int print(FILE *out, const struct cp__profile *p, const struct cp__profil
     return 0;
 }
 
-int cp__profile_print(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w,
-                      struct cp_error *err)
+int cp__profile_print(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w)
 {
-    struct sink sink = {.w = w};
-    FILE *out = fopencookie(&sink, "w", (cookie_io_functions_t){.write = sink_write});
-    int result = -ENOMEM;
-
-    if (out != NULL) {
-        result = print(out, p, meta);
-        if (fclose(out) != 0 && result == 0)
-            result = sink.error != 0 ? sink.error : -EIO;
-    }
-    if (result == 0)
-        result = sink.error;
-    if (result < 0)
-        cp__error(err, result, "The profile could not be written to the %s: %s.", w->ops->what,
-                  strerror(-result));
-    return result;
+    return cp__write_text(w, print, &(struct text){p, meta});
 }

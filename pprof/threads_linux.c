@@ -11,11 +11,8 @@
 #include "session.h"
 #include "writer.h"
 
-struct job {
+struct list {
     struct cp__profile *profile;
-    struct cp_writer writer;
-    bool is_text;
-    struct cp_error *err;
     int result;
 };
 
@@ -54,63 +51,47 @@ static struct cp_labels *label_thread(int tid)
 /* Samples begin with an instruction, these stacks with a return address. */
 static void add_m(void *context, const struct cp_m_info *m)
 {
-    struct job *job = context;
+    struct list *list = context;
     uintptr_t *frames = malloc((m->depth + 1) * sizeof *frames);
     struct cp_labels *labels = label_thread(m->tid);
     struct cp_sample sample = {.weight = 1, .labels = labels, .depth = m->depth, .frames = frames};
 
-    if (job->result == 0 && (frames == NULL || labels == NULL))
-        job->result = -ENOMEM;
-    if (job->result == 0) {
+    if (list->result == 0 && (frames == NULL || labels == NULL))
+        list->result = -ENOMEM;
+    if (list->result == 0) {
         memcpy(frames, m->frames, m->depth * sizeof *frames);
         frames[0] -= m->depth > 0;
-        job->result = cp__profile_add(job->profile, &sample);
+        list->result = cp__profile_add(list->profile, &sample);
     }
     cp_labels_unref(labels);
     free(frames);
 }
 
-static void *run(void *arg)
+static int make(const void *what, struct cp_writer *w, struct cp_error *err)
 {
-    struct job *job = arg;
+    struct list list = {.profile = NULL};
     struct cp__profile_findings findings;
-    const struct cp__profile_meta meta = {.sample_type = "threadcreate",
+    const struct cp__profile_meta meta = {.is_count = true,
+                                          .sample_type = "threadcreate",
                                           .sample_unit = "count",
                                           .period = 1,
                                           .time_ns = cp__now_ns(CLOCK_REALTIME),
-                                          .is_text = job->is_text};
+                                          .is_text = *(const bool *)what};
 
-    job->result = cp__profile_new(&job->profile);
-    if (job->result == 0)
-        cp_m_list(add_m, job);
-    if (job->result < 0)
-        cp__error(job->err, job->result, "There is no memory to list the threads in.");
-    if (job->result == 0)
-        job->result = cp__profile_resolve(job->profile, &findings, job->err);
-    if (job->result == 0)
-        job->result = cp__report_to(job->profile, &meta, &job->writer, job->err);
-    cp__profile_free(job->profile);
-    return NULL;
+    list.result = cp__profile_new(&list.profile);
+    if (list.result == 0)
+        cp_m_list(add_m, &list);
+    if (list.result < 0)
+        cp__error(err, list.result, "There is no memory to list the threads in.");
+    if (list.result == 0)
+        list.result = cp__profile_resolve(list.profile, &findings, err);
+    if (list.result == 0)
+        list.result = cp__report_to(list.profile, &meta, w, err);
+    cp__profile_free(list.profile);
+    return list.result;
 }
 
 int cp_thread_profile(struct cp_writer w, bool is_text, struct cp_error *err)
 {
-    struct job job = {.writer = w, .is_text = is_text, .err = err};
-    pthread_t thread;
-    int result = 0;
-
-    if (w.ops->open != NULL)
-        result = w.ops->open(&job.writer, err);
-    if (result < 0)
-        return result;
-    result = cp__thread_start(&thread, run, &job);
-    if (result == 0) {
-        pthread_join(thread, NULL);
-        result = job.result;
-    } else {
-        cp__error(err, result, "No thread could be started to list the threads: %s.", strerror(-result));
-    }
-    if (w.ops->close != NULL)
-        job.writer.ops->close(&job.writer);
-    return result;
+    return cp__write_elsewhere(w, make, &is_text, err);
 }

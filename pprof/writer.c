@@ -9,23 +9,6 @@
 
 #include "runtime/error.h"
 
-int cp__write_all(struct cp_writer *w, const void *data, size_t size)
-{
-    const char *from = data;
-
-    while (size > 0) {
-        ssize_t n = w->ops->write(w, from, size);
-
-        if (n == -EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? (int)n : -EIO;
-        from += n;
-        size -= (size_t)n;
-    }
-    return 0;
-}
-
 static bool same_context(const struct cp_writer *a, const struct cp_writer *b)
 {
     return a->ops == b->ops && a->context == b->context;

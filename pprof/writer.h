@@ -21,4 +21,20 @@ struct cp_writer_ops {
 /* Writes all of data, through short writes and EINTR; 0 or a negative errno value. */
 int cp__write_all(struct cp_writer *w, const void *data, size_t size);
 
+/* The same for what print() writes to a stream. */
+typedef int cp__print_fn(const void *what, FILE *out);
+int cp__write_text(struct cp_writer *w, cp__print_fn *print, const void *what);
+
+/* Has fn write to w, in one attempt, from its begin to its end; says why where that fails. Called on a thread
+ * of cp__thread_start(). */
+typedef int cp__write_fn(const void *what, struct cp_writer *w);
+int cp__write_attempt(struct cp_writer *w, cp__write_fn *fn, const void *what, struct cp_error *err);
+
+/* Opens w, has fn called on a thread of its own, to make a profile and an attempt, and closes w: the caller
+ * may be a G, and to look names up takes more stack than that has. */
+typedef int cp__make_fn(const void *what, struct cp_writer *w, struct cp_error *err);
+int cp__write_elsewhere(struct cp_writer w, cp__make_fn *fn, const void *what, struct cp_error *err);
+/* Says that there was no thread to write on. */
+int cp__write_refused(int result, struct cp_error *err);
+
 #endif

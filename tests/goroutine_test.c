@@ -524,6 +524,10 @@ static void write_listings(void)
     }
     result = cp_goroutine_profile(cp_writer_path(profile_path), 0, cp__http_unwind, &err);
     CHECKF(result == 0, "%s", err.message);
+    for (unsigned debug = 0; debug <= 2; debug++) {
+        CHECK_EQ(cp_goroutine_profile(cp_writer_path("/dev/full"), debug, cp__http_unwind, &err), -ENOSPC);
+        CHECK_CONTAINS(err.message, "could not be written to its file: No space left on device.");
+    }
 }
 
 static __attribute__((noinline)) void start_ten(void)

@@ -340,7 +340,7 @@ CP_TEST(threadcreate_shows_who_attached_threads)
     start_service();
     usleep(50000);
     check_answer(http, "$base/threadcreate?debug=1", 200, "\nContent-Type: text/plain; charset=utf-8\n",
-                 "threadcreate profile: total 1\n1 @ 0x", "\trun_service\t", NULL);
+                 "threadcreate profile: total 1\n1 @ 0x", "\trun_service+0x", NULL);
     check_answer(http, "-o /dev/null -D - $base/threadcreate", 200,
                  "\nContent-Disposition: attachment; filename=\"threadcreate\"\n", NULL);
     snprintf(url, sizeof url, "http://%s" PPROF "/threadcreate", cp_http_address(http));

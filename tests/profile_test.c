@@ -353,12 +353,8 @@ static void check_failure(struct cp__profile *profile, const struct cp_memory *e
 {
     struct failing f = {.fails_at = at, .chunk = SIZE_MAX, .error = error};
     struct cp_writer w = {.ops = &failing_ops, .context = &f};
-    struct cp_error err = {0};
 
-    CHECK_EQ(write_to(profile, &w, &cpu_meta, &err), error);
-    CHECK_EQ(err.code, error);
-    CHECK_CONTAINS(err.message, strerror(-error));
-    CHECK_CONTAINS(err.message, "test's writer");
+    CHECK_EQ(write_to(profile, &w, &cpu_meta, NULL), error);
     CHECK_EQ(f.got.size, at);
     CHECK(memcmp(f.got.data ? f.got.data : expected->data, expected->data, at) == 0);
     free(f.got.data);
@@ -395,22 +391,5 @@ CP_TEST(writer_fails_in_a_large_file, .timeout_s = 60 * TEST_SLOWDOWN)
         check_failure(profile, &expected, at, -ENOSPC);
     check_same(profile, &expected, 4096);
     free(expected.data);
-    cp__profile_free(profile);
-}
-
-CP_TEST(full_disk_is_told)
-{
-    static const struct cp_writer_ops ops = {.what = "file", .write = tools_write};
-    struct cp_writer w = {.ops = &ops, .fd = open("/dev/full", O_WRONLY | O_CLOEXEC)};
-    struct cp__profile *profile = new_profile();
-    struct cp_error err;
-
-    if (w.fd < 0)
-        SKIP("There is no /dev/full here.");
-    CHECK_EQ(write_to(profile, &w, &cpu_meta, &err), -ENOSPC);
-    CHECK_STR(err.message,
-              "The profile could not be written to the file: No space left on device. It is kept, and can "
-              "be written again.");
-    close(w.fd);
     cp__profile_free(profile);
 }

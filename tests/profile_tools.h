@@ -49,7 +49,7 @@ static inline int write_to(struct cp__profile *profile, struct cp_writer *w,
     struct cp__profile_findings findings;
     int result = cp__profile_resolve(profile, &findings, err);
 
-    return result < 0 ? result : cp__profile_encode(profile, meta, w, err);
+    return result < 0 ? result : cp__profile_encode(profile, meta, w);
 }
 
 static inline ssize_t tools_write(struct cp_writer *w, const void *data, size_t size)

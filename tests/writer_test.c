@@ -126,7 +126,7 @@ CP_TEST(a_failing_writer_loses_nothing, .timeout_s = 90 * TEST_SLOWDOWN)
     burn_here(50000000);
     CHECK_EQ(cp_stop_cpu_profile(&err), -ENOSPC);
     CHECK_CONTAINS(err.message, "No space left on device");
-    CHECK_CONTAINS(err.message, "kept");
+    CHECK_CONTAINS(err.message, "It can be written again.");
     CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&again), &err), -EBUSY);
     CHECK_CONTAINS(err.message, "kept");
 
@@ -183,6 +183,8 @@ CP_TEST(a_full_disk_and_a_pipe_without_reader)
     attach();
     CHECK_EQ(cp_start_cpu_profile(cp_writer_fd(full), &err), 0);
     CHECK_EQ(cp_stop_cpu_profile(&err), -ENOSPC);
+    CHECK_STR(err.message, "The profile could not be written to its descriptor: No space left on device. "
+                           "It can be written again.");
     cp_session_close(cp_default_session());
     CHECK_EQ(cp_start_cpu_profile(cp_writer_path("/dev/full"), &err), 0);
     CHECK_EQ(cp_stop_cpu_profile(&err), -ENOSPC);
