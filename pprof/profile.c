@@ -34,7 +34,7 @@ static int64_t now_ns(void)
 }
 
 /* Without memory, or without /proc, what is known stays as it is. */
-static int note_mappings(struct cp__profile *profile)
+int cp__profile_note_mappings(struct cp__profile *profile)
 {
     profile->noted_ns = now_ns();
     return cp__mappings_note(&profile->mappings) == -ENOMEM ? -ENOMEM : 0;
@@ -48,7 +48,7 @@ int cp__profile_new(struct cp__profile **profile)
     if (p == NULL)
         return -ENOMEM;
     p->kallsyms = "/proc/kallsyms";
-    if (note_mappings(p) < 0 || cp__strings_add(&p->strings, "", &empty) < 0) {
+    if (cp__strings_add(&p->strings, "", &empty) < 0) {
         cp__profile_free(p);
         return -ENOMEM;
     }
@@ -170,7 +170,7 @@ static uint32_t find_frame(struct cp__profile *p, const struct cp__frame_key *ke
     if (key->name == 0 && key->address < CP__KERNEL_START &&
         cp__mappings_find(&p->mappings, key->address) == p->mappings.n &&
         now_ns() - p->noted_ns >= NOTE_INTERVAL_NS)
-        note_mappings(p); /* it will be tried again when the profile is written */
+        cp__profile_note_mappings(p); /* it will be tried again when the profile is written */
     number = (uint32_t)p->n_frames++;
     p->frames[number] = (struct cp__frame){.address = key->address, .name = key->name};
     cp__table_insert(&p->frame_table, hash, number);
@@ -343,7 +343,7 @@ int cp__profile_add_named(struct cp__profile *p, const char *frame, uint64_t wei
 int cp__profile_resolve(struct cp__profile *profile, struct cp__profile_findings *findings,
                         struct cp_error *err)
 {
-    if (note_mappings(profile) == 0 && cp__profile_look_up(profile) == 0) {
+    if (cp__profile_note_mappings(profile) == 0 && cp__profile_look_up(profile) == 0) {
         *findings = profile->findings;
         return 0;
     }

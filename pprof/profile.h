@@ -23,8 +23,11 @@ struct cp__profile_meta {
     bool is_text; /* cp__profile_print() it, instead of encoding it */
 };
 
-/* -ENOMEM or 0. Notes the mappings of the process as they are now; so does cp__profile_resolve(). */
+/* -ENOMEM or 0. */
 int cp__profile_new(struct cp__profile **profile);
+/* Notes the mappings of the process as they are now, beside those that it had before. cp__profile_add() does
+ * so for an address that is in none, cp__profile_resolve() always. -ENOMEM or 0. */
+int cp__profile_note_mappings(struct cp__profile *profile);
 /* A flag of a sample beside those of runtime.h: nobody can read its stack but the function that began it. */
 #define CP__SAMPLE_RUNNING 0x10000u
 
