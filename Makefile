@@ -151,12 +151,6 @@ testing_libs = -ldw -lelf
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
 LIBS_handler = -lunwind
-LIBS_http_test = $(http_a) $(lib_a) $(http_libs)
-LIBS_goroutine_test = $(LIBS_http_test)
-LIBS_listing = $(LIBS_http_test)
-LIBS_http_goroutine_test = $(LIBS_http_test)
-LIBS_server = $(LIBS_http_test)
-LIBS_ui_test = $(LIBS_http_test)
 LIBS_with_cmocka = -lcmocka
 LIBS_with_check = $(shell pkg-config --libs check)
 LIBS_with_criterion = -lcriterion
@@ -307,7 +301,8 @@ endef
 $(foreach s,$(sides),$(eval $(call side,$(s))))
 
 link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o,$^) \
-        $(filter-out $(lib_a),$(filter %.a,$^)) $(lib_a) $(LIBS_$(@F)) $(libs)
+        $(filter-out $(lib_a),$(filter %.a,$^)) $(lib_a) \
+        $(if $(filter $(http_a),$^),$(http_libs)) $(LIBS_$(@F)) $(libs)
 
 $(program): $(program_objects) $(lib_a)
 	$(call say,LD,$@)
@@ -327,7 +322,7 @@ $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(testing_a) $(
 	@mkdir -p $(@D)
 	$(link)
 
-$(addprefix $(B)/,bench/listing $(addprefix tests/,http_test ui_test goroutine_test http_goroutine_test)): $(http_a)
+$(B)/bench/listing $(addprefix $(B)/tests/,$(filter http_% ui_test goroutine_test,$(test_names))): $(http_a)
 
 $(B)/tests/%_sample: $(B)/obj/tests/%_sample.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)

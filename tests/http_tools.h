@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "http/http.h"
 #include "session_tools.h"
@@ -53,6 +54,19 @@ static inline struct cp_http *start_http(const struct cp_http_options *options)
 
     CHECKF(cp_http_start(&http, "127.0.0.1:0", options, &err) == 0, "%s", err.message);
     return http;
+}
+
+/* Waits until so many slots are in use; false after so long. */
+static inline bool slots_become(uint32_t n, int timeout_ms)
+{
+    struct cp_runtime_stats stats;
+
+    for (int i = 0; i <= timeout_ms / 10; i++, usleep(10000)) {
+        cp_runtime_stats(&stats);
+        if (stats.slots == n)
+            return true;
+    }
+    return false;
 }
 
 /* ---- Asking with curl ------------------------------------------------------------------------ */
@@ -120,6 +134,16 @@ static inline void send_all(int fd, const char *data, size_t size)
         data += n;
         size -= (size_t)n;
     }
+}
+
+static inline int request(const struct cp_http *http, const char *path)
+{
+    int fd = connect_to(http);
+    char text[300];
+
+    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
+    send_all(fd, text, strlen(text));
+    return fd;
 }
 
 /* All that comes until the connection ends, or for so long; with a terminating zero. */

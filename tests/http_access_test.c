@@ -1,0 +1,108 @@
+/* Who may ask the HTTP endpoint: hosts, origins, tokens, TLS. */
+#include "http_tools.h"
+
+CP_TEST(foreign_hosts_and_origins_are_refused, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    static const struct {
+        const char *headers;
+        int status;
+    } cases[] = {
+        {"-H 'Host: localhost'", 200},
+        {"-H 'Host: LOCALHOST:6060'", 200},
+        {"-H 'Host: 192.168.7.7:1'", 200},
+        {"-H 'Host: [::1]:6060'", 200},
+        {"-H 'Host: my.example:80'", 200},
+        {"-H 'Host: evil.example'", 403},
+        {"-H 'Host: localhost.evil.example'", 403},
+        {"-H 'Host: evil.example:6060'", 403},
+        {"-H 'Host: 127.0.0.1.evil.example'", 403},
+        {"-H 'Host: localhost:'", 200},
+        {"-H 'Host: localhost:1x'", 403},
+        {"-H 'Host: localhost@evil.example'", 403},
+        {"-H 'Host: [::1'", 403},
+        {"-H 'Host: [::1]x'", 403},
+        {"-H 'Host: :80'", 403},
+        {"-0 -H 'Host;'", 403},
+        {"-0 -H 'Host:'", 200}, /* none: no browser */
+        {"-H 'Host: localhost' -H 'Origin: http://localhost'", 200},
+        {"-H 'Host: localhost:1' -H 'Origin: http://localhost:1'", 200},
+        {"-H 'Host: localhost:1' -H 'Origin: http://localhost:2'", 403},
+        {"-H 'Host: localhost' -H 'Origin: http://evil.example'", 403},
+        {"-H 'Host: localhost' -H 'Origin: null'", 403},
+        {"-H 'Sec-Fetch-Site: same-origin'", 200},
+        {"-H 'Sec-Fetch-Site: none'", 200},
+        {"-H 'Sec-Fetch-Site: same-site'", 403},
+        {"-H 'Sec-Fetch-Site: cross-site'", 403},
+    };
+    const char *host = "my.example";
+    struct cp_http *http = start_http(
+        &(struct cp_http_options){.size = sizeof(struct cp_http_options), .hosts = &host, .n_hosts = 1});
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *status =
+            test_command(NULL, "curl -sS -o /dev/null -w '%%{http_code}' %s http://%s" PPROF "/cmdline",
+                         cases[i].headers, cp_http_address(http));
+
+        CHECKF(atoi(status) == cases[i].status, "%s: %s", cases[i].headers, status);
+        free(status);
+    }
+    cp_http_stop(http);
+}
+
+CP_TEST(a_token_is_asked_for)
+{
+    static const char *const wrong[] = {"",
+                                        "-H 'Authorization: Bearer'",
+                                        "-H 'Authorization: Bearer '",
+                                        "-H 'Authorization: Bearer secre'",
+                                        "-H 'Authorization: Bearer secrets'",
+                                        "-H 'Authorization: Bearer secretsecret'",
+                                        "-H 'Authorization: Digest secret'",
+                                        "-H 'Authorization: Basic !!!!'",
+                                        "-u secret:",
+                                        "-u any:wrong"};
+    static const char *const right[] = {"-H 'Authorization: Bearer secret'",
+                                        "-H 'Authorization: bearer secret'", "-u any:secret", "-u :secret"};
+    struct cp_http *http =
+        start_http(&(struct cp_http_options){.size = sizeof(struct cp_http_options), .token = "secret"});
+    char arguments[200];
+
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        snprintf(arguments, sizeof arguments, "%s $base/cmdline", wrong[i]);
+        check_answer(http, arguments, 401, "\nWWW-Authenticate: Basic realm=", "\nX-Go-Pprof: 1\n", NULL);
+    }
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        snprintf(arguments, sizeof arguments, "%s $base/cmdline", right[i]);
+        check_answer(http, arguments, 200, NULL);
+    }
+    snprintf(arguments, sizeof arguments, "http://any:secret@%s" PPROF "/profile?seconds=1",
+             cp_http_address(http));
+    free(pprof("-top", arguments));
+    cp_http_stop(http);
+}
+
+static char *read_text(const char *name)
+{
+    return test_command(NULL, "cat %s", file_in_dir(name));
+}
+
+CP_TEST(tls_serves_the_same)
+{
+    free(test_command(NULL,
+                      "cd %s && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 "
+                      "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -keyout key -out cert 2>&1",
+                      test_dir()));
+    char *certificate = read_text("cert"), *key = read_text("key");
+    struct cp_http *http = start_http(&(struct cp_http_options){
+        .size = sizeof(struct cp_http_options), .certificate = certificate, .key = key});
+    free(certificate);
+    free(key);
+    free(test_command(NULL,
+                      "cd %s && curl -sSf --cacert cert https://%s" PPROF "/cmdline > a && "
+                      "curl -sSf --cacert cert -o b 'https://%s" PPROF
+                      "/profile?seconds=1' && test -s a -a -s b && "
+                      "! curl -sSf -m 5 http://%s" PPROF "/cmdline",
+                      test_dir(), cp_http_address(http), cp_http_address(http), cp_http_address(http)));
+    free(pprof("-top", file_in_dir("b")));
+    cp_http_stop(http);
+}
