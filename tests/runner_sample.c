@@ -1,4 +1,4 @@
-/* A program on the runner, with tests that end in every way, for runner_test to run and look at. */
+/* A program on the runner, with tests that end in every way, for the runner_* tests to run and look at. */
 #include "testing/testing.h"
 
 #include "runtime/atomic.h"

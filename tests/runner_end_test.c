@@ -1,0 +1,159 @@
+/* Tests that end badly: what the runner (testing/) tells of them, and that nothing of them outlives them. */
+#include "runner_tools.h"
+
+#include <ctype.h>
+#include <unistd.h>
+
+static const char *const runners_frames[] = {"die_from_handler", "stop_from_handler", "tell_exit",
+                                             "__restore_rt", NULL};
+
+/* The test fails in these words, with a stack that has the functions with their lines, one below the other,
+ * and none of the runner's that told of it; and the next one runs. A function may be named without its
+ * lines: "". */
+struct bad_end {
+    const char *test, *reason;
+    const char *functions[4];
+};
+static void expect_bad_end(const struct bad_end *bad)
+{
+    int status;
+    char flags[200], line[200];
+    snprintf(flags, sizeof(flags), "-v -run 'Test_%s$|Test_self'", bad->test);
+    char *output = run(&status, flags);
+    CHECKF(status == 1, "%s: %d\n%s", bad->test, status, output);
+    snprintf(line, sizeof(line), "\npanic: %s\n\n", bad->reason);
+    char *p = strstr(output, line);
+    CHECKF(p, "no \"%s\" in:\n%s", line, output);
+    for (const char *const *function = bad->functions; *function; function++) {
+        snprintf(line, sizeof(line), "\n    %s", *function);
+        p = strstr(p + 1, line);
+        CHECKF(p, "%s: no %s there:\n%s", bad->test, *function, output);
+        char *place = strchr(p + 1, '\n') + 1, *file = strstr(place, "tests/runner_sample.c:");
+        CHECKF(file && file < strchr(place, '\n') && isdigit((unsigned char)file[22]), "%s has no line:\n%s",
+               *function, output);
+    }
+    for (const char *const *frame = runners_frames; *frame; frame++)
+        CHECKF(!strstr(output, *frame), "%s in:\n%s", *frame, output);
+    snprintf(line, sizeof(line), "--- FAIL: Test_%s (", bad->test);
+    CHECK_CONTAINS(output, line);
+    CHECK_CONTAINS(output, "--- PASS: Test_self (");
+    free(output);
+}
+
+CP_TEST(a_crash_is_told_with_its_stack)
+{
+    static const struct bad_end bad[] = {
+        {"crash_segv", SEGV, {"writes_to_nowhere", "Test_crash_segv"}},
+        {"crash_abort", "killed by signal 6 (Aborted)", {"calls_abort", "Test_crash_abort"}},
+        {"crash_overflow", SEGV, {"goes_down", "goes_down"}},
+        {"crash_sub", SEGV, {"writes_to_nowhere", "crashing_sub"}},
+        {"crash_thread", SEGV, {"writes_to_nowhere", "crashing_thread"}},
+    };
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("the sanitizer's own handler tells of it");
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        expect_bad_end(&bad[i]);
+    setenv("SAMPLE_PLAIN", "1", 1);
+    expect_bad_end(&bad[0]);
+    expect_bad_end(&bad[2]);
+}
+
+CP_TEST(a_kill_is_told)
+{
+    static const struct bad_end bad[] = {
+        {"kill_term", "killed by signal 15 (Terminated)", {"waits_for_signal", "Test_kill_term"}},
+        {"kill_pipe", "killed by signal 13 (Broken pipe)", {"Test_kill_pipe"}},
+        {"kill_hard", "killed by signal 9 (Killed)", {NULL}},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        expect_bad_end(&bad[i]);
+    expect("-run Test_kill_hard", 1, "\nNothing is left of its stacks.\n");
+}
+
+CP_TEST(an_exit_is_told)
+{
+    static const struct bad_end bad[] = {
+        {"exit_0", "the test ended its process by exit(0)", {"calls_exit", "Test_exit_0"}},
+        {"exit_3", "the test ended its process by exit(3)", {"calls_exit", "Test_exit_3"}},
+        {"exit_thread", "the test ended its process by exit(4)", {"calls_exit", "exiting_thread"}},
+        {"exit_at_once", "the test ended its process by _exit(5)", {NULL}},
+        {"exit_status_after", "after the test its process ended with status 7", {NULL}},
+    };
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* a G that exits has its memory still */
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        expect_bad_end(&bad[i]);
+    expect("-run Test_exit_at_once", 1, "\nNothing is left of its stacks.\n");
+    if (!TEST_ASAN) /* it takes the unwinding of a G's stack for an overflow */
+        expect("-run Test_exit_main_thread", 1, "panic: ", "--- FAIL: Test_exit_main_thread");
+}
+
+CP_TEST(a_hang_is_told_with_all_stacks, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    static const struct bad_end loop = {
+        "hang_loop", "the test timed out after 1 s", {"spins", "Test_hang_loop"}};
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("no second is enough");
+    expect_bad_end(&loop);
+    expect("-run 'hang_park|hang_sub' -v", 1, "panic: the test timed out after 1 s\n\ngoroutine 1 [park]:\n",
+           "\nparks(...)\n\t", "\nTest_hang_park(...)\n\t",
+           "tests/runner_sample.c:", "\nparking_sub(...)\n\t", "    --- FAIL: Test_hang_sub/inner",
+           "\nthread ");
+    expect("-run hang_park -timeout 0.2s", 1, "panic: the test timed out after 0.2 s\n");
+    expect("-run hang_logging -v", 1, "panic: the test timed out after 1 s\n", "\n    Test_hang_logging\n");
+}
+
+/* The process whose number the sample left there has ended. */
+static void expect_no_child(const char *file)
+{
+    int status = 0;
+    char *pid = test_command(NULL, "cat %s", file);
+    CHECKF(atoi(pid) > 1, "%s", pid);
+    for (int ms = 0; status == 0 && ms < 5000; ms += 10, usleep(10000))
+        free(test_command(&status, "grep -v 'zombie' /proc/%s/status | grep -q State:", pid));
+    CHECKF(status != 0, "process %s outlived its test", pid);
+    free(pid);
+}
+
+CP_TEST(no_process_outlives_its_test)
+{
+    char file[200];
+    snprintf(file, sizeof(file), "%s/pid", test_dir());
+    setenv("SAMPLE_FILE", file, 1);
+    expect("-run hang_with_child", 1, "timed out");
+    expect_no_child(file);
+    unlink(file);
+    expect("-run leaves_child", 0, "PASS");
+    expect_no_child(file);
+}
+
+CP_TEST(gs_that_are_left_are_told)
+{
+    expect("-v -run 'leak_g|self'", 1, "    child.c:", ": The test ends, and Gs are left: 1.\n", "[park]:\n",
+           "parked_g(...)", "tests/runner_sample.c:", "--- FAIL: Test_leak_g", "--- PASS: Test_self",
+           "!fail_where_gs_are_left");
+}
+
+CP_TEST(memory_that_leaks_is_told)
+{
+    if (!TEST_ASAN)
+        SKIP("only LeakSanitizer finds it");
+    setenv("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=0", 1);
+    expect("-run 'leak_memory|self'", 1, "panic: after the test its process ended with status ",
+           "LeakSanitizer: detected memory leaks", "in Test_leak_memory ", "--- FAIL: Test_leak_memory",
+           "!--- FAIL: Test_self");
+}
+
+CP_TEST(what_a_sanitizer_finds_is_told)
+{
+    if (!TEST_ASAN && !TEST_TSAN)
+        SKIP("there is none");
+    expect("-run 'crash_segv|self'", 1,
+           TEST_ASAN ? "runtime error: store to null pointer" : "ThreadSanitizer: SEGV",
+           "panic: ", "--- FAIL: Test_crash_segv", "!--- FAIL: Test_self");
+}
+
+CP_TEST(forked_children_do_not_end_the_test)
+{
+    expect("-v -run forks", 0, TEST_ASAN || TEST_TSAN ? "by signal: " : "by signal: 11\n",
+           "exit: ", "fatal in a child\n", "fatal: 1\n", "--- PASS: Test_forks", "!panic");
+}

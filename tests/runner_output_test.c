@@ -1,0 +1,110 @@
+/* What tests print and log arrives whole and in order: as text, as JSON, by the Test Anything Protocol. */
+#include "runner_tools.h"
+
+CP_TEST(what_is_printed_and_logged_keeps_its_order)
+{
+    char *output =
+        test_command(NULL, "%s/tests/runner_sample -run order -v | sed -n 's/.*step //p'", test_build_dir());
+    char *p = output;
+    for (long i = 0; i < 40; i++)
+        CHECKF(strtol(p, &p, 10) == i, "%s", output);
+    free(output);
+    expect("-run order -v", 0, "=== CONT  Test_order\nprinted by the outer one\n",
+           "\nunfinished\n--- PASS: Test_order (");
+    expect("-run order", 0, "PASS\nok  \t", "!step", "!printed");
+}
+
+CP_TEST(logs_arrive_whole, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    CHECK_EQ(count_matches("-v -run log_threads", "^    runner_sample.c:[0-9]+: <(a+|[b-y]+|z+)>$"), 1600);
+    CHECK_EQ(count_matches("-v -run log_threads", "<"), 1600);
+    CHECK_EQ(count_matches("-v -run log_long", "^    runner_sample.c:[0-9]+: <.{1999}>$"), 200);
+    CHECK_EQ(count_matches("-v -run log_often", ": log [0-9]+$"), 100000);
+    char *output = test_command(
+        NULL, "%s/tests/runner_sample -v -run log_long | sed -n 's/.*: \\(<z\\{3000\\}z*>\\)$/\\1/p' | wc -c",
+        test_build_dir());
+    CHECK_EQ(atol(output), (1 << 20) + 2);
+    free(output);
+}
+
+CP_TEST(all_that_is_printed_arrives)
+{
+    CHECK_EQ(count_matches("-v -run print_much", "^x{999}$"), 10500);
+    CHECK_EQ(count_matches("-v -run print_much", "after much"), 1);
+    CHECK_EQ(count_matches("-v -run print_odd", "a NUL: [?], invalid"), 1);
+    expect("-v -run close_stdout", 0, "still heard");
+    setenv("SAMPLE_PLAIN", "1", 1);
+    expect("-v -run close_descriptors", 0, "still printed\n    runner_sample.c:", "still heard");
+}
+
+/* What test2json makes of the text is what -json says, event for event. A line of more than a kilobyte is
+ * several events there; so lines are put together first. */
+static void expect_events(const char *flags)
+{
+    const char *build = test_build_dir(), *dir = test_dir();
+    int status;
+    char *output = test_command(
+        &status,
+        "set -e; cd %s\n"
+        "cat > normal.jq <<'END'\n"
+        "reduce .[] as $e ([]; ($e | del(.Time) | if .Test then . else del(.Elapsed) end) as $e\n"
+        "  | if length > 0 and $e.Output and (.[-1].Output // \"\\n\" | endswith(\"\\n\") | not)\n"
+        "    then .[-1].Output += $e.Output else . + [$e] end) | .[]\n"
+        "END\n"
+        "%s/tests/runner_sample -json %s > events || :\n"
+        "jq -rj 'select(.Action == \"output\").Output' events > text\n"
+        "go tool test2json -t -p runner_sample < text > theirs\n"
+        "jq -sc -f normal.jq events > ours.normal; jq -sc -f normal.jq theirs > theirs.normal\n"
+        "[ $(wc -l < ours.normal) -gt 5 ]; cut -c1-3000 ours.normal > a; cut -c1-3000 theirs.normal > b\n"
+        "diff a b | head -20; cmp ours.normal theirs.normal\n"
+        "iconv -f UTF-8 -t UTF-16 events > all\n"
+        "jq -e '.Package == \"runner_sample\" and (.Time | test(\"^2[0-9-]*T[0-9:]*[.][0-9]{9}Z$\"))' events "
+        "> all\n"
+        "! jq -e 'del(.Time, .Action, .Package, .Test, .Elapsed, .Output) | length == 0' events | grep "
+        "false\n",
+        dir, build, flags);
+    CHECKF(status == 0, "%s\n%s", flags, output);
+    free(output);
+}
+
+CP_TEST(json_is_what_test2json_makes_of_the_text, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    expect_events("-run 'fail|skip|nested|square|cleanup|order|print_odd|log_long|exit|kill'");
+    expect_events("-run 'names|self' -shuffle 3");
+    expect_events("-run 'crash|leak'");
+    expect_events("-run '^$' -bench 'empty|subs|fatal|skipped|logs|no_loop' -benchtime 10x");
+}
+
+CP_TEST(json_says_the_same_as_the_text)
+{
+    const char *build = test_build_dir();
+    free(test_command(NULL,
+                      "cd %s; s=%s/tests/runner_sample; f=\"-run fail|skip|nested|order|names\"\n"
+                      "times='s/[0-9.]*s)$/TIME/; s/[0-9.]*s$/TIME/'\n"
+                      "$s -v \"$f\" | sed \"$times\" > text; $s -json \"$f\" > events\n"
+                      "jq -rj 'select(.Action == \"output\").Output' events | sed \"$times\" | diff text -",
+                      test_dir(), build));
+}
+
+CP_TEST(prove_reads_tap)
+{
+    int status;
+    const char *build = test_build_dir();
+    char *output = test_command(
+        &status, "prove -v --exec '' %s/tests/runner_sample :: -tap -run 'skip$|names|self|dir$'", build);
+    CHECKF(status == 0, "%s", output);
+    CHECK_CONTAINS(output, "ok 1 - Test_skip # SKIP no unicorn here\n");
+    CHECK_CONTAINS(output, "\n1..4\n");
+    CHECK_CONTAINS(output, "    ok 14 - Test_names/\\#skip_me\n");
+    CHECK_CONTAINS(output, "\nResult: PASS\n");
+    free(output);
+    output = test_command(
+        &status,
+        "prove -v --exec '' %s/tests/runner_sample :: -tap -run 'nested|self|skip_failed|crash_segv'", build);
+    CHECKF(status != 0, "%s", output);
+    CHECK_CONTAINS(output, "\n        not ok 1 - Test_nested/bad/third\n");
+    CHECK_CONTAINS(output, "\nok 4 - Test_self\n");
+    CHECK_CONTAINS(output, "Failed 3/4 subtests");
+    CHECK_CONTAINS(output, "Failed tests:  1-3\n");
+    free(output);
+}
