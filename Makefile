@@ -111,6 +111,8 @@ example_names := $(filter-out $(example_parts) with_%,$(patsubst examples/%.c,%,
 test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
 # Programs that tests run.
 sample_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_sample.c)))
+# Of runner_sample, beside its own.
+sample_parts = runner_sample_output runner_sample_bench
 bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
 
 lib_a = $(B)/lib/libcounterpoint.a
@@ -127,6 +129,7 @@ test_programs = $(tests) $(samples) $(framework_examples)
 benches := $(addprefix $(B)/bench/,$(bench_names))
 objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/test.o \
            $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
+           $(patsubst %,$(B)/obj/tests/%.o,$(sample_parts)) \
            $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(test_programs) $(benches))
 
 # ---- Flags ---------------------------------------------------------------------------------------
@@ -328,6 +331,8 @@ $(B)/tests/%_sample: $(B)/obj/tests/%_sample.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)
+
+$(B)/tests/runner_sample: $(sample_parts:%=$(B)/obj/tests/%.o)
 
 # The browser's driver is a package, too; on another machine there may be no browser.
 $(B)/tests/ui_test: $(if $(cross),,$(ui_test)/page.mjs)

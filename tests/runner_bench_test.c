@@ -107,7 +107,7 @@ CP_TEST(odd_benchmarks_are_told)
     expect("-run '^$' -bench 'skipped' -cpu 1", 0, "--- SKIP: Benchmark_skipped\n", ": in the loop\n",
            "!ns/op");
     expect("-run '^$' -bench 'logs' -cpu 1 -benchtime 2x", 0,
-           " ns/op\n--- BENCH: Benchmark_logs\n    runner_sample.c:", ": a remark\n");
+           " ns/op\n--- BENCH: Benchmark_logs\n    runner_sample_bench.c:", ": a remark\n");
     expect("-run '^$' -bench 'cleanup' -cpu 1 -benchtime 6x -v", 0, "6 in the cleanup\n");
     if (!TEST_ASAN && !TEST_TSAN)
         expect("-run '^$' -bench 'crash|empty' -failfast=false -benchtime 2x -cpu 1", 1, "panic: " SEGV,

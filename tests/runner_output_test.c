@@ -16,9 +16,10 @@ CP_TEST(what_is_printed_and_logged_keeps_its_order)
 
 CP_TEST(logs_arrive_whole, .timeout_s = 60 * TEST_SLOWDOWN)
 {
-    CHECK_EQ(count_matches("-v -run log_threads", "^    runner_sample.c:[0-9]+: <(a+|[b-y]+|z+)>$"), 1600);
+    CHECK_EQ(count_matches("-v -run log_threads", "^    runner_sample_output.c:[0-9]+: <(a+|[b-y]+|z+)>$"),
+             1600);
     CHECK_EQ(count_matches("-v -run log_threads", "<"), 1600);
-    CHECK_EQ(count_matches("-v -run log_long", "^    runner_sample.c:[0-9]+: <.{1999}>$"), 200);
+    CHECK_EQ(count_matches("-v -run log_long", "^    runner_sample_output.c:[0-9]+: <.{1999}>$"), 200);
     CHECK_EQ(count_matches("-v -run log_often", ": log [0-9]+$"), 100000);
     char *output = test_command(
         NULL, "%s/tests/runner_sample -v -run log_long | sed -n 's/.*: \\(<z\\{3000\\}z*>\\)$/\\1/p' | wc -c",
@@ -34,7 +35,7 @@ CP_TEST(all_that_is_printed_arrives)
     CHECK_EQ(count_matches("-v -run print_odd", "a NUL: [?], invalid"), 1);
     expect("-v -run close_stdout", 0, "still heard");
     setenv("SAMPLE_PLAIN", "1", 1);
-    expect("-v -run close_descriptors", 0, "still printed\n    runner_sample.c:", "still heard");
+    expect("-v -run close_descriptors", 0, "still printed\n    runner_sample_output.c:", "still heard");
 }
 
 /* What test2json makes of the text is what -json says, event for event. A line of more than a kilobyte is

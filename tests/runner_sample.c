@@ -1,5 +1,5 @@
 /* A program on the runner, with tests that end in every way, for the runner_* tests to run and look at. */
-#include "testing/testing.h"
+#include "runner_sample.h"
 
 #include "runtime/atomic.h"
 #include "runtime/sched.h"
@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NOINLINE __attribute__((noinline))
@@ -28,10 +27,10 @@ static void run_thread(void *(*fn)(void *), void *arg)
 /* ---- Bad ends -------------------------------------------------------------------------------- */
 
 /* The calls of these are seen in stacks: none is the last of its caller. */
-static volatile int zero;
+volatile int zero;
 static int *volatile nowhere;
 
-static NOINLINE int writes_to_nowhere(void)
+NOINLINE int writes_to_nowhere(void)
 {
     *nowhere = 1;
     return zero + 1;
@@ -352,7 +351,7 @@ CP_TEST(forks)
 
 /* ---- Subtests -------------------------------------------------------------------------------- */
 
-static void passing(struct cp_t *t, void *unused)
+void passing(struct cp_t *t, void *unused)
 {
     (void)unused;
     cp_t_log(t, "this is %s", cp_t_name(t));
@@ -466,102 +465,6 @@ CP_TEST(dir)
     cp_t_run(t, "sub", dir_sub, NULL);
 }
 
-/* ---- Output ---------------------------------------------------------------------------------- */
-
-CP_TEST(order)
-{
-    for (int i = 0; i < 20; i++) {
-        printf("step %d\n", 2 * i);
-        cp_t_log(t, "step %d", 2 * i + 1);
-    }
-    cp_t_run(t, "sub", passing, NULL);
-    puts("printed by the outer one");
-    puts("no newline after this: ");
-    printf("unfinished");
-}
-
-enum { LOGS = 200 };
-
-static void *logs_much(void *t)
-{
-    char text[2000];
-    for (int i = 0; i < LOGS; i++) {
-        memset(text, 'a' + i % 26, sizeof(text));
-        text[sizeof(text) - 1] = 0;
-        cp_t_log(t, "<%s>", text);
-    }
-    return NULL;
-}
-
-CP_TEST(log_threads)
-{
-    pthread_t threads[8];
-    for (size_t i = 0; i < 8; i++)
-        pthread_create(&threads[i], NULL, logs_much, t);
-    for (size_t i = 0; i < 8; i++)
-        pthread_join(threads[i], NULL);
-}
-
-static void *logs_long(void *t)
-{
-    size_t size = 1 << 20;
-    char *text = malloc(size);
-    memset(text, 'z', size);
-    text[size - 1] = 0;
-    cp_t_log(t, "<%s>", text);
-    free(text);
-    return NULL;
-}
-
-CP_TEST(log_long)
-{
-    pthread_t threads[2];
-    pthread_create(&threads[0], NULL, logs_long, t);
-    pthread_create(&threads[1], NULL, logs_much, t);
-    for (size_t i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
-}
-
-CP_TEST(log_often)
-{
-    for (int i = 0; i < 100000; i++)
-        cp_t_log(t, "log %d", i);
-}
-
-CP_TEST(print_odd)
-{
-    static const char text[] =
-        "a NUL: \0, invalid: \xff \xc3( \xed\xa0\x80 \xc0\x80 \xf5\x80\x80\x80, valid: "
-        "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80, \x1b[1m \x7f <&> \xe2\x80\xa8\n";
-    fwrite(text, 1, sizeof(text) - 1, stdout);
-    cp_t_log(t, "%s", "log: \xff \xc3\xa4");
-}
-
-CP_TEST(print_much)
-{
-    char line[1000];
-    memset(line, 'x', sizeof(line));
-    line[sizeof(line) - 1] = '\n';
-    for (int i = 0; i < 10500; i++)
-        fwrite(line, 1, sizeof(line), stdout);
-    cp_t_log(t, "after much");
-}
-
-CP_TEST(close_stdout)
-{
-    close(STDOUT_FILENO);
-    cp_t_log(t, "still heard");
-}
-
-/* Where there is a scheduler, it is one that needs its descriptors. */
-CP_TEST(close_descriptors)
-{
-    for (int fd = 3; fd < 50; fd++)
-        close(fd);
-    puts("still printed");
-    cp_t_log(t, "still heard");
-}
-
 /* ---- Surroundings ---------------------------------------------------------------------------- */
 
 CP_TEST(cpu)
@@ -584,133 +487,6 @@ CP_TEST(not_a_benchmark)
 {
     while (cp_bench_next(t))
         ;
-}
-
-/* ---- Benchmarks ------------------------------------------------------------------------------ */
-
-CP_BENCHMARK(empty)
-{
-    for (; cp_bench_next(b);)
-        ;
-}
-
-static void tells_setup(void)
-{
-    puts("set up");
-}
-
-CP_BENCHMARK(counted)
-{
-    uint64_t n = 0;
-    tells_setup();
-    for (; cp_bench_next(b);)
-        if (cp_bench_iterations(b) != ++n)
-            cp_t_fatal(b, "Iteration %llu says it is another.", (unsigned long long)n);
-    if (cp_bench_iterations(b) != n)
-        cp_t_fatal(b, "%llu were counted.", (unsigned long long)n);
-    cp_bench_metric(b, 1, "bodies");
-    cp_bench_metric(b, (double)n, "bodies");
-    cp_bench_metric(b, 0.25, "hits/op");
-}
-
-CP_BENCHMARK(bytes)
-{
-    struct timespec ms = {.tv_nsec = 1000000};
-    cp_bench_set_bytes(b, 1000000);
-    for (; cp_bench_next(b);)
-        nanosleep(&ms, NULL);
-}
-
-CP_BENCHMARK(paused)
-{
-    struct timespec ms_20 = {.tv_nsec = 20000000};
-    nanosleep(&ms_20, NULL);
-    cp_bench_resume(b);
-    for (; cp_bench_next(b);) {
-        cp_bench_pause(b);
-        cp_bench_pause(b);
-        nanosleep(&ms_20, NULL);
-        cp_bench_resume(b);
-        cp_bench_resume(b);
-    }
-    nanosleep(&ms_20, NULL);
-    cp_bench_resume(b);
-}
-
-static void sub_benchmark(struct cp_t *b, void *unused)
-{
-    (void)unused;
-    for (; cp_bench_next(b);)
-        ;
-}
-
-static void middle_benchmark(struct cp_t *b, void *unused)
-{
-    cp_t_run(b, "x", sub_benchmark, unused);
-    cp_t_run(b, "y", sub_benchmark, unused);
-}
-
-CP_BENCHMARK(subs)
-{
-    cp_t_run(b, "small", sub_benchmark, NULL);
-    cp_t_run(b, "large", middle_benchmark, NULL);
-}
-
-CP_BENCHMARK(no_loop)
-{
-    cp_t_log(b, "nothing to measure");
-}
-
-CP_BENCHMARK(two_loops)
-{
-    for (; cp_bench_next(b);)
-        ;
-    for (; cp_bench_next(b);)
-        ;
-}
-
-CP_BENCHMARK(broken_off)
-{
-    for (; cp_bench_next(b);)
-        if (cp_bench_iterations(b) == 7)
-            break;
-}
-
-CP_BENCHMARK(fatal)
-{
-    for (; cp_bench_next(b);)
-        cp_t_fatal(b, "in the loop");
-}
-
-CP_BENCHMARK(skipped)
-{
-    for (; cp_bench_next(b);)
-        cp_t_skip(b, "in the loop");
-}
-
-CP_BENCHMARK(logs)
-{
-    for (; cp_bench_next(b);)
-        ;
-    cp_t_log(b, "a remark");
-}
-
-static void asks_for_iterations(void *b)
-{
-    printf("%llu in the cleanup\n", (unsigned long long)cp_bench_iterations(b));
-}
-
-CP_BENCHMARK(cleanup)
-{
-    cp_t_cleanup(b, asks_for_iterations, b);
-    for (; cp_bench_next(b);)
-        ;
-}
-
-CP_BENCHMARK(crash)
-{
-    for (; cp_bench_next(b);)
-        zero = writes_to_nowhere() - 1;
 }
 
 /* With $SAMPLE_PLAIN on a thread without a scheduler. */

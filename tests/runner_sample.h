@@ -1,0 +1,16 @@
+/* What the files of runner_sample share. */
+#ifndef COUNTERPOINT_TESTS_RUNNER_SAMPLE_H
+#define COUNTERPOINT_TESTS_RUNNER_SAMPLE_H
+
+#include "testing/testing.h"
+
+/* It is 0, and the compiler cannot know that. */
+extern volatile int zero;
+
+/* Crashes. The call is seen in stacks: it is not the last of its caller. */
+int writes_to_nowhere(void);
+
+/* A subtest that logs its name. */
+void passing(struct cp_t *t, void *unused);
+
+#endif
