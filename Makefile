@@ -109,6 +109,8 @@ example_parts = common server_http server_work
 frameworks = cmocka check $(if $(findstring thread,$(SANITIZE)),,criterion)
 example_names := $(filter-out $(example_parts) with_%,$(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c))))
 test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
+# Of the processor's own code, where it is read: see arch/arch.h.
+caller_objects := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/caller_$(ARCH).c))
 # Programs that tests run.
 sample_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_sample.c)))
 # Of runner_sample, beside its own.
@@ -128,6 +130,7 @@ samples := $(addprefix $(B)/tests/,$(sample_names))
 test_programs = $(tests) $(samples) $(framework_examples)
 benches := $(addprefix $(B)/bench/,$(bench_names))
 objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/test.o \
+           $(caller_objects) \
            $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
            $(patsubst %,$(B)/obj/tests/%.o,$(sample_parts)) \
            $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(test_programs) $(benches))
@@ -319,6 +322,8 @@ $(B)/examples/%: $(B)/obj/examples/%.o $(testing_a) $(lib_a)
 
 $(B)/examples/goroutine $(B)/examples/serial: $(B)/obj/examples/common.o
 $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_work.o $(http_a)
+
+$(B)/tests/caller_test: $(caller_objects)
 
 $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
