@@ -156,6 +156,7 @@ testing_libs = -ldw -lelf
 # Of libunwind's users each is apart from the core: it brings a backtrace() of its own.
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
+LIBS_unwind_end_test = -lunwind
 LIBS_handler = -lunwind
 LIBS_with_cmocka = -lcmocka
 LIBS_with_check = $(shell pkg-config --libs check)

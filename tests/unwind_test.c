@@ -1,26 +1,15 @@
 /*
- * Call chains against libunwind's, which finds them by call-frame information: at every instruction of code
- * that keeps frame pointers, at random moments in code that does not, and at the outer end of threads and Gs.
+ * Call chains against libunwind's: at every instruction of code that keeps frame pointers, and at random
+ * moments in code that does not.
  */
-#define UNW_LOCAL_ONLY
 #include <dlfcn.h>
-#include <libunwind.h>
-#include <link.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/os.h"
-#include "runtime/sched.h"
-#include "runtime/unwind.h"
+#include "chains.h"
 #include "step.h"
-#include "test.h"
 
 /* Whether this processor's code tells where a function's caller is: see arch/arch.h. */
 #ifdef CP__READS_CODE
@@ -39,37 +28,7 @@
 #endif
 #define CLANG "clang-14"
 
-#define MAX_DEPTH 400
-
-struct chain {
-    unsigned n;
-    unsigned flags; /* ours only */
-    uintptr_t frames[MAX_DEPTH];
-};
-
-/* ---- Two chains ------------------------------------------------------------------------------ */
-
-static void find_ours(const void *ucontext, const struct cp__stack *stack, struct chain *chain)
-{
-    struct cp__registers regs = cp__registers_from_handler(ucontext);
-
-    chain->n = cp__unwind_from_handler(&regs, stack, chain->frames, CP_MAX_FRAMES, &chain->flags);
-}
-
-static void find_reference(void *ucontext, struct chain *chain)
-{
-    unw_cursor_t cursor;
-    unw_word_t pc;
-
-    chain->n = 0;
-    if (unw_init_local2(&cursor, ucontext, UNW_INIT_SIGNAL_FRAME) < 0)
-        return;
-    do {
-        if (unw_get_reg(&cursor, UNW_REG_IP, &pc) < 0 || pc == 0)
-            break;
-        chain->frames[chain->n++] = pc;
-    } while (chain->n < MAX_DEPTH && unw_step(&cursor) > 0);
-}
+/* ---- Comparisons ----------------------------------------------------------------------------- */
 
 /*
  * The other reference, for code that is run by single instructions: which calls have not returned yet. It
@@ -109,13 +68,9 @@ static void find_calls(const void *ucontext, struct chain *chain)
         chain->frames[chain->n++] = calls.outside.frames[i];
 }
 
-enum verdict { EXACT, SHORT, WRONG, VERDICTS };
-
 /* A run of comparisons on one thread. */
 struct run {
     struct cp__stack stack;
-    struct cp__stack
-        own[2]; /* where code of ours is, built with frame pointers: the program and the target */
     struct cp__stack maps[64]; /* executable memory */
     unsigned map_count;
     long in_own[VERDICTS];    /* where all frames of the program are own code */
@@ -127,37 +82,6 @@ struct run {
     struct chain bad_reference;
 };
 static struct run run;
-
-static bool is_own(uintptr_t pc)
-{
-    return cp__stack_holds(&run.own[0], pc) || cp__stack_holds(&run.own[1], pc);
-}
-
-/* How many frames ours must have: one more than up to the outermost one of own code. The last frame of all,
- * where the system starts a thread or the program, does not count: it is not reached. */
-static unsigned needed_depth(const struct chain *reference)
-{
-    unsigned n = reference->n - 1;
-
-    while (n > 0 && !is_own(reference->frames[n - 1]))
-        n--;
-    return n + 1;
-}
-
-/* EXACT: ours begins as the reference does, and has all frames that it must; SHORT: some are missing; WRONG:
- * it has one that the reference has not, or in another place. */
-static enum verdict compare(const struct chain *ours, const struct chain *reference)
-{
-    unsigned found = 0;
-
-    for (unsigned i = 0; i < reference->n && found < ours->n; i++)
-        found += ours->frames[found] == reference->frames[i];
-    if (found < ours->n)
-        return WRONG;
-    return ours->n >= needed_depth(reference) && ours->frames[ours->n - 1] == reference->frames[ours->n - 1]
-               ? EXACT
-               : SHORT;
-}
 
 static bool is_in_code(const struct chain *chain)
 {
@@ -222,18 +146,6 @@ static long sum(const long *counts)
     return counts[EXACT] + counts[SHORT] + counts[WRONG];
 }
 
-static void print_chain(const char *title, const struct chain *chain)
-{
-    printf("%s:", title);
-    for (unsigned i = 0; i < chain->n; i++)
-        for (unsigned j = 0; j < 2; j++)
-            if (cp__stack_holds(&run.own[j], chain->frames[i]))
-                printf(" %s+%#lx", j == 0 ? "program" : "target", chain->frames[i] - run.own[j].lo);
-            else if (j == 1 && !is_own(chain->frames[i]))
-                printf(" %#lx", chain->frames[i]);
-    printf("\n");
-}
-
 static void print_run(void)
 {
     printf("own code %ld: %ld exact, %ld short, %ld wrong; ", sum(run.in_own), run.in_own[EXACT],
@@ -252,32 +164,6 @@ static void print_run(void)
 
 static long (*target)(int);
 static int rounds;
-
-static struct cp__stack extent_of(const struct dl_phdr_info *object)
-{
-    struct cp__stack extent = {.lo = UINTPTR_MAX, .hi = 0};
-
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        uintptr_t lo = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr;
-
-        if (object->dlpi_phdr[i].p_type != PT_LOAD)
-            continue;
-        extent.lo = lo < extent.lo ? lo : extent.lo;
-        extent.hi = lo + object->dlpi_phdr[i].p_memsz;
-    }
-    return extent;
-}
-
-/* The program comes first. */
-static int note_object(struct dl_phdr_info *object, size_t size, void *name)
-{
-    (void)size;
-    if (run.own[0].hi == 0)
-        run.own[0] = extent_of(object);
-    if (name != NULL && strcmp(object->dlpi_name, name) == 0)
-        run.own[1] = extent_of(object);
-    return 0;
-}
 
 static void note_maps(void)
 {
@@ -335,38 +221,12 @@ static void load_target(const char *compiler, const char *options, const char *s
     object = dlopen(path, RTLD_NOW);
     CHECKF(object != NULL, "%s", dlerror());
     memset(&run, 0, sizeof run);
+    memset(own, 0, sizeof own);
     dl_iterate_phdr(note_object, path);
-    CHECK(run.own[1].hi != 0);
+    CHECK(own[1].hi != 0);
     note_maps();
     *(void **)&target = dlsym(object, symbol);
     CHECK(target != NULL);
-}
-
-static void handle(int signal, void (*handler)(int, siginfo_t *, void *))
-{
-    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
-
-    CHECK_EQ(sigaction(signal, &action, NULL), 0);
-}
-
-/* Runs fn with an alternate signal stack: a chain that goes astray must not find the handler's frames. */
-static void *with_alternate_stack(void *fn)
-{
-    struct cp_error err = {0};
-    void *mapped;
-
-    CHECKF(cp__os_altstack_make(&mapped, &err) == 0, "%s", err.message);
-    (*(void (**)(void))fn)();
-    cp__os_altstack_free(mapped);
-    return NULL;
-}
-
-static void on_thread(void (*fn)(void))
-{
-    pthread_t thread;
-
-    CHECK_EQ(pthread_create(&thread, NULL, with_alternate_stack, &fn), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
 /* AddressSanitizer's functions may be part of the program, and keep no frame pointers. */
@@ -423,12 +283,6 @@ static void check_every_instruction(const char *compiler, const char *options)
     CHECK(sum(run.in_own) > 3000);
     CHECK_EQ(run.in_others[WRONG], 0);
     check_own_code();
-}
-
-static void skip_under_tsan(void)
-{
-    if (TEST_TSAN)
-        SKIP("ThreadSanitizer delivers signals late, in a place of its own.");
 }
 
 static const char *const any_options[] = {"-O0", "-O1", "-O2", "-O3", "-Os", "-O2 -fno-plt", NULL};
@@ -554,237 +408,4 @@ CP_TEST(random_moments, .timeout_s = 180 * TEST_SLOWDOWN)
     check_share("caller right", run.called_right, 0.4, 1);
     check_share("wrong", run.in_others[WRONG], 0, 0.06);
     check_share("wrong, in code", run.wrong_in_code, 0, 0.01);
-}
-
-/* ---- The outer end --------------------------------------------------------------------------- */
-
-static struct chain interrupted; /* here */
-static struct chain interrupted_reference;
-static struct cp__stack looked_at;
-
-static void on_interrupt(int signal, siginfo_t *info, void *ucontext)
-{
-    (void)signal;
-    (void)info;
-    find_ours(ucontext, &looked_at, &interrupted);
-    find_reference(ucontext, &interrupted_reference);
-}
-
-/* Fills interrupted with the chain of the calling function, as of a signal there. */
-static inline __attribute__((always_inline)) void interrupt(struct cp__stack stack)
-{
-    looked_at = stack;
-#ifdef __x86_64__
-    __asm__ volatile("int3" ::: "memory");
-#else
-    raise(SIGTRAP);
-#endif
-}
-
-static struct cp__stack whole_stack(void)
-{
-    pthread_attr_t attributes;
-    void *lo;
-    size_t size;
-
-    CHECK_EQ(pthread_getattr_np(pthread_self(), &attributes), 0);
-    CHECK_EQ(pthread_attr_getstack(&attributes, &lo, &size), 0);
-    pthread_attr_destroy(&attributes);
-    return (struct cp__stack){.lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size};
-}
-
-static bool has_frame(uintptr_t pc)
-{
-    for (unsigned i = 0; i < interrupted.n; i++)
-        if (interrupted.frames[i] == pc)
-            return true;
-    return false;
-}
-
-/* What was interrupted last is all of the program's frames, and at most one more. */
-static void check_end(void)
-{
-    unsigned needed = needed_depth(&interrupted_reference);
-
-    print_chain("ours", &interrupted);
-    print_chain("libunwind's", &interrupted_reference);
-    CHECK_EQ(compare(&interrupted, &interrupted_reference), EXACT);
-    if (!TEST_ASAN) /* which puts frames of its own there */
-        CHECK_EQ(interrupted.n, needed);
-}
-
-static void end_of_thread(void)
-{
-    interrupt(cp__os_thread_stack());
-    check_end();
-}
-
-static int from_callback(const void *a, const void *b)
-{
-    (void)a;
-    (void)b;
-    looked_at = cp__os_thread_stack();
-    return 0;
-}
-
-/* What is found deep in callbacks of the C library is the same. */
-static void end_from_callback(void)
-{
-    struct cp__stack stack = cp__os_thread_stack();
-    int numbers[2] = {2, 1};
-
-    looked_at = (struct cp__stack){.lo = 0, .hi = 0};
-    qsort(numbers, 2, sizeof numbers[0], from_callback);
-    CHECK_EQ(looked_at.lo, stack.lo);
-    CHECK_EQ(looked_at.hi, stack.hi);
-    CHECK(looked_at.hi < whole_stack().hi);
-}
-
-CP_TEST(chains_end_on_threads)
-{
-    skip_under_tsan();
-    dl_iterate_phdr(note_object, NULL);
-    handle(SIGTRAP, on_interrupt);
-    on_thread(end_of_thread);
-    on_thread(end_from_callback);
-    end_of_thread(); /* the main thread */
-    end_from_callback();
-}
-
-/* Where its variables may lie above what its frame pointer points at. */
-static void *start_with_large_frame(void *arg)
-{
-    volatile char large[2000];
-
-    for (size_t i = 0; i < sizeof large; i++)
-        large[i] = 1;
-    interrupt(cp__os_thread_stack());
-    return large[5] == 0 ? arg : NULL;
-}
-
-CP_TEST(a_chain_that_ends_in_a_large_frame_is_whole)
-{
-    pthread_t thread;
-
-    skip_under_tsan();
-    dl_iterate_phdr(note_object, NULL);
-    handle(SIGTRAP, on_interrupt);
-    CHECK_EQ(pthread_create(&thread, NULL, start_with_large_frame, NULL), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    check_end();
-    CHECK_EQ(interrupted.flags, 0);
-}
-
-/* ---- The outer end, with garbage in the frame pointer ---------------------------------------- */
-
-/* A chain of frame pointers that leads to a word in the outer part of the stack, which the C library holds,
- * is followed there unless it is known that the program's frames end before. */
-static void check_garbage(uintptr_t garbage)
-{
-    struct cp__stack found = cp__os_thread_stack();
-
-    interrupt(whole_stack());
-    print_chain("unbounded", &interrupted);
-    CHECK(has_frame(garbage));
-    interrupt(found);
-    print_chain("bounded", &interrupted);
-    CHECK(!has_frame(garbage));
-    CHECK_EQ(compare(&interrupted, &interrupted_reference), EXACT);
-}
-
-#ifdef __x86_64__
-/* A thread's control block has its own address and another one in its first words, and lies on the thread's
- * stack. */
-__attribute__((noinline, used)) static void thread_with_garbage(void)
-{
-    uintptr_t garbage;
-
-    __asm__("movq %%fs:8, %0" : "=r"(garbage));
-    check_garbage(garbage);
-    pthread_exit(NULL); /* the C library's frame pointer is lost */
-}
-
-__attribute__((naked)) static void *start_with_garbage(void *arg __attribute__((unused)))
-{
-    __asm__("movq %fs:0, %rbp\n\tjmp thread_with_garbage");
-}
-
-CP_TEST(garbage_from_the_start_of_a_thread)
-{
-    pthread_t thread;
-
-    skip_under_tsan();
-    dl_iterate_phdr(note_object, NULL);
-    handle(SIGTRAP, on_interrupt);
-    CHECK_EQ(pthread_create(&thread, NULL, start_with_garbage, NULL), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-#endif
-
-/* Above main's frame lies that of the C library's function that called it; here it never returns there. */
-CP_TEST(garbage_from_the_start_of_the_program)
-{
-    static const uintptr_t planted[2] = {0, 0x123456789abc};
-    struct cp__stack found = cp__os_thread_stack();
-    uintptr_t hi = found.hi;
-    uintptr_t place = hi + 32;
-    uintptr_t *frame = __builtin_frame_address(0);
-
-    skip_under_tsan();
-    dl_iterate_phdr(note_object, NULL);
-    handle(SIGTRAP, on_interrupt);
-    while (frame[0] > (uintptr_t)frame && frame[0] < hi)
-        frame = (uintptr_t *)frame[0];
-    CHECK(hi - (uintptr_t)(frame + 2) <= found.slack); /* main's */
-    CHECK(place + sizeof planted <= whole_stack().hi);
-    memcpy((void *)place, planted, sizeof planted);
-    frame[0] = place;
-    check_garbage(planted[1]);
-}
-
-/* ---- Gs -------------------------------------------------------------------------------------- */
-
-static int checked;
-
-static void deep(int depth)
-{
-    struct cp_g *g = cp_g_self();
-
-    if (depth > 0) {
-        deep(depth - 1);
-        __asm__ volatile("");
-        return;
-    }
-    interrupt((struct cp__stack){.lo = g->stack_lo, .hi = g->stack_hi});
-    CHECK_EQ(compare(&interrupted, &interrupted_reference), EXACT);
-    CHECK_EQ(interrupted.n, interrupted_reference.n);
-    checked++;
-}
-
-static void run_g(void *depth)
-{
-    for (int i = 0; i < 10; i++) {
-        deep((int)(uintptr_t)depth);
-        cp_yield();
-    }
-}
-
-static void run_gs(void *arg)
-{
-    for (uintptr_t i = 0; i < 20; i++)
-        CHECK_EQ(cp_go(run_g, (void *)i), 0);
-    run_g(arg);
-}
-
-/* To the last frame, the same as libunwind's; so are those of the M that runs them. */
-CP_TEST(chains_end_on_gs)
-{
-    struct cp_sched_options options = {.size = sizeof options, .threads = 1};
-    struct cp_error err = {0};
-
-    skip_under_tsan();
-    dl_iterate_phdr(note_object, NULL);
-    handle(SIGTRAP, on_interrupt);
-    CHECKF(cp_sched_run(&options, run_gs, NULL, &err) == 0, "%s", err.message);
-    CHECK_EQ(checked, 210);
 }
