@@ -31,7 +31,7 @@ CP_TEST(a_profile_has_the_headers_of_net_http_pprof, .timeout_s = 60 * TEST_SLOW
                  "\nContent-Disposition: attachment; filename=\"profile\"\n",
                  "\nX-Content-Type-Options: nosniff\n", "\nContent-Length: ", NULL);
     check_answer(http, "\"$base/profile?seconds=1&debug=1&event=taskClock&unknown=x\"", 200,
-                 "\nContent-Type: text/plain; charset=utf-8\n", "samples profile: total ", "\tburn_here\t",
+                 "\nContent-Type: text/plain; charset=utf-8\n", "samples profile: total ", "\tburn_here+0x",
                  "# labels: {\"role\":\"service\"}", NULL);
     stop_service();
     cp_http_stop(http);

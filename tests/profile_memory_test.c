@@ -169,16 +169,17 @@ static bool new_without_memory(unsigned first, bool once, size_t n_mappings)
 {
     struct cp__profile *profile;
     bool failed;
-    int result;
+    int result, noted;
 
     fail_calls(first, once ? first : UINT_MAX);
     result = cp__profile_new(&profile);
+    noted = result < 0 ? result : cp__profile_note_mappings(profile);
     failed = have_failed();
-    CHECK(result == 0 || (failed && result == -ENOMEM));
-    if (result == 0) {
+    CHECK(noted == 0 || (failed && noted == -ENOMEM));
+    if (noted == 0)
         CHECK_EQ(profile->mappings.n, n_mappings); /* the library did without */
+    if (result == 0)
         cp__profile_free(profile);
-    }
     return failed;
 }
 
@@ -187,15 +188,14 @@ static bool write_without_memory(struct cp__profile *profile, unsigned first, bo
     struct cp_memory expected = whole(profile, SIZE_MAX);
     struct failing f = {.fails_at = SIZE_MAX, .chunk = SIZE_MAX};
     struct cp_writer w = {.ops = &failing_ops, .context = &f};
-    struct cp_error err;
     bool failed;
     int result;
 
     CHECK_EQ(CP__RESERVE(f.got.data, f.got.capacity, expected.size), 0);
     fail_calls(first, once ? first : UINT_MAX);
-    result = write_to(profile, &w, &cpu_meta, &err);
+    result = write_to(profile, &w, &cpu_meta, NULL);
     failed = have_failed();
-    CHECK(result == 0 || (failed && result == -ENOMEM && strstr(err.message, "emory") != NULL));
+    CHECK(result == 0 || (failed && result == -ENOMEM));
     CHECK(result != 0 ||
           (f.got.size == expected.size && memcmp(f.got.data, expected.data, expected.size) == 0));
     check_same(profile, &expected, SIZE_MAX);
