@@ -30,7 +30,7 @@ void cp__rate_judge(const struct cp_event_spec *event, const struct cp_cpu_profi
                     const struct cp_slot_stats *stats, uint64_t limit, char *text, size_t size)
 {
     double periods = config->period == 0 ? 0 : (double)stats->count / (double)config->period;
-    double seconds = (double)stats->time_running / 1e9;
+    double seconds = ((double)stats->time_running - (double)stats->throttled_ns) / 1e9;
 
     text[0] = '\0';
     if (event->kind != CP_EVENT_CLOCK && event->kind != CP_EVENT_TIMER && limit != 0 &&

@@ -189,13 +189,16 @@ static void say_limits(struct comments *comments, const struct cp_session *sessi
     cp__rate_judge(&part->event, &part->config, stats, session->rate_limit, text, sizeof text);
     if (part->warning[0] != '\0' || text[0] != '\0')
         say(comments, "warning: %s", part->warning[0] != '\0' ? part->warning : text);
-    if (stats->throttled != 0 && session->rate_limit != 0)
-        say(comments,
-            "throttled by the kernel: %" PRIu64 " times; kernel.perf_event_max_sample_rate is %" PRIu64
-            " samples a second",
-            stats->throttled, session->rate_limit);
-    else if (stats->throttled != 0)
-        say(comments, "throttled by the kernel: %" PRIu64 " times", stats->throttled);
+    if (stats->throttled == 0)
+        return;
+    if (session->rate_limit != 0)
+        snprintf(text, sizeof text, "; kernel.perf_event_max_sample_rate is %" PRIu64 " samples a second",
+                 session->rate_limit);
+    say(comments,
+        "throttled by the kernel: %" PRIu64
+        " times, for %.3f of %.3f CPU seconds, which are not in the profile%s",
+        stats->throttled, (double)stats->throttled_ns / 1e9, (double)stats->time_running / 1e9,
+        session->rate_limit != 0 ? text : "");
 }
 
 static void say_losses(struct comments *comments, const struct cp__part *part,
@@ -221,7 +224,7 @@ static void say_losses(struct comments *comments, const struct cp__part *part,
             say(comments, "%s: %" PRIu64, counts[i].what, counts[i].n);
         any = any || (i < 3 && counts[i].n != 0);
     }
-    if (!any && stats->ms_refused == 0)
+    if (!any && stats->ms_refused == 0 && stats->throttled == 0)
         say(comments, "losses: none");
     if (stats->handler_replaced)
         say(comments, "incomplete: another SIGPROF handler was installed while this profile was taken");

@@ -55,6 +55,11 @@ struct cp__handle {
     bool folds;         /* clock: a record stands for the periods before it that had none */
     bool is_throttled;  /* by the kernel, until its next tick */
     bool was_throttled; /* until now: the next record comes after a gap of the kernel's making */
+    struct {
+        uint64_t since;   /* as the records tell the time, ns */
+        uint64_t ns;      /* until it was not any more */
+        uint64_t running; /* the event's time_running at the record that did it */
+    } throttling;         /* the last one */
     struct cp__perf_event events[CP__CORE_PMUS];
     int n_events;
     struct cp__record_layout layout;
@@ -86,6 +91,7 @@ struct cp__m_stats {
     uint64_t truncated;
     uint64_t incomplete;
     uint64_t throttled;
+    uint64_t throttled_ns;
     uint64_t overruns;
     uint64_t stalled;
     uint64_t count;

@@ -315,8 +315,11 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *mome
     control_from_handler(handle, PERF_EVENT_IOC_DISABLE);
     cp__ring_drain_from_handler(m, moment);
     for (int i = 0; i < handle->n_events; i++) {
-        if (read(handle->events[i].fd, &count, sizeof count) > 0)
-            cp__ring_note_count_from_handler(m, slot, i, &count);
+        if (read(handle->events[i].fd, &count, sizeof count) <= 0)
+            continue;
+        cp__ring_note_count_from_handler(m, slot, i, &count);
+        if (i == 0)
+            cp__ring_end_throttling_from_handler(m, slot, &count);
     }
     if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
         lost_signals_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].count));

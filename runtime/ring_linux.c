@@ -96,19 +96,60 @@ void cp__ring_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
     m->handles[slot].accounted += lost * m->handles[slot].period;
 }
 
+/* A clock's count is the time that it ran for. The kernel's own is a little more for a cpuClock beside other
+ * events, and wrong where it throttles a clock: Linux 6.18 counts a taskClock's time twice then, a cpuClock's
+ * not at all. */
+static uint64_t value_from_handler(const struct cp__handle *handle, const struct cp__count *count)
+{
+    return handle->kind == CP_EVENT_CLOCK ? count->time_running : count->value;
+}
+
 /* While a thread is on one kind of core, its events on the other kinds are enabled and do not run. */
 void cp__ring_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
 {
     struct cp__m_stats *stats = &m->stats[slot];
     struct cp__count *last = &m->handles[slot].events[which].count;
 
-    cp_add_single_writer(&stats->count, count->value - last->value);
+    cp_add_single_writer(&stats->count, value_from_handler(&m->handles[slot], count) -
+                                            value_from_handler(&m->handles[slot], last));
     cp_add_single_writer(&stats->time_running, count->time_running - last->time_running);
     if (which == 0)
         cp_store_relaxed(&stats->time_enabled, count->time_enabled);
     if (cp__perf_has_lost_count)
         cp__ring_add_lost_from_handler(m, slot, count->lost - last->lost);
     *last = *count;
+}
+
+/*
+ * What passes while the event is throttled: from the record that did it to the next one the thread's own time
+ * is known, which has a part of a period in it that counted, and the time of both ends, which the thread may
+ * not have run for. The lesser is the nearer.
+ */
+static void add_throttled_from_handler(struct cp__m *m, int slot, uint64_t running, uint64_t most)
+{
+    uint64_t ns = running - m->handles[slot].throttling.running;
+
+    cp_add_single_writer(&m->stats[slot].throttled_ns, ns < most ? ns : most);
+}
+
+static void note_throttling_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
+{
+    struct cp__handle *handle = &m->handles[slot];
+
+    if (handle->was_throttled)
+        add_throttled_from_handler(m, slot, count->time_running, handle->throttling.ns);
+    if (handle->is_throttled)
+        handle->throttling.running = count->time_running;
+}
+
+void cp__ring_end_throttling_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+
+    if (handle->is_throttled)
+        add_throttled_from_handler(m, slot, count->time_running, UINT64_MAX);
+    else if (handle->was_throttled)
+        add_throttled_from_handler(m, slot, count->time_running, handle->throttling.ns);
 }
 
 /* The slot of the event that a record names, and which of the slot's it is; -1: of a handle that is gone. */
@@ -160,7 +201,7 @@ static struct perf_event_header header_from_handler(const struct record *record)
  * period is allowed for what lies between the interrupt and the reading of the count. Where the kernel is
  * excluded, periods that end in it have no record either, though the count runs on: there a record is one
  * period. So it is after the kernel has throttled the event: meanwhile the program went on, to places that
- * nobody knows, and Linux 6.16 and later count some of that time twice.
+ * nobody knows.
  */
 static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
 {
@@ -252,7 +293,8 @@ static void sample_from_handler(struct cp__m *m, const struct record *record,
                                .time_running = word_from_handler(record, at + 2),
                                .lost = cp__perf_has_lost_count ? word_from_handler(record, at + 3) : 0};
     cp__ring_note_count_from_handler(m, slot, which, &count);
-    periods = periods_from_handler(&m->handles[slot], count.value);
+    note_throttling_from_handler(m, slot, &count);
+    periods = periods_from_handler(&m->handles[slot], value_from_handler(&m->handles[slot], &count));
     cp_add_single_writer(&m->stats[slot].overruns, periods - 1);
     if ((periods - 1) * m->handles[slot].period > STALL_NS) {
         moment->stalled[slot] += periods - 1;
@@ -280,14 +322,20 @@ static void throttled_from_handler(struct cp__m *m, const struct record *record,
 {
     int which;
     int slot = slot_of_from_handler(m, word_from_handler(record, 2), &which);
+    uint64_t time = word_from_handler(record, 1);
+    struct cp__handle *handle;
 
     if (slot < 0)
         return;
-    m->handles[slot].is_throttled = begins;
-    if (begins)
+    handle = &m->handles[slot];
+    handle->is_throttled = begins;
+    if (begins) {
+        handle->throttling.since = time;
         cp_add_single_writer(&m->stats[slot].throttled, 1);
-    else
-        m->handles[slot].was_throttled = true;
+    } else {
+        handle->throttling.ns = time - handle->throttling.since;
+        handle->was_throttled = true;
+    }
 }
 
 static void record_from_handler(struct cp__m *m, const struct record *record,

@@ -380,9 +380,11 @@ struct cp_slot_stats {
     uint64_t truncated;    /* samples of more than CP_MAX_FRAMES frames */
     uint64_t incomplete;   /* samples whose stack broke off before its first frame */
     uint64_t throttled;    /* times the kernel throttled the event */
+    uint64_t throttled_ns; /* of time_running, what passed meanwhile: it has no samples */
     uint64_t overruns;     /* periods of a timer or clock folded into a later sample; counted in samples */
     uint64_t stalled;      /* of them, those of CP_SAMPLE_STALLED samples */
-    uint64_t count;        /* the event's own count (ns for clocks); CPU ns for the timer */
+    uint64_t count; /* the event's own count (ns for clocks); CPU ns for the timer. A PMU's event counts
+                            * nothing while it is throttled */
     uint64_t time_enabled; /* ns; with time_running tells how long the event shared a counter */
     uint64_t time_running; /* ns */
     uint64_t foreign;      /* SIGPROFs on Ms from elsewhere, while this slot ran */

@@ -22,6 +22,7 @@ static void add_m(struct cp_slot_stats *stats, int slot, uint64_t run, const str
     stats->truncated += cp_load_relaxed(&from->truncated);
     stats->incomplete += cp_load_relaxed(&from->incomplete);
     stats->throttled += cp_load_relaxed(&from->throttled);
+    stats->throttled_ns += cp_load_relaxed(&from->throttled_ns);
     stats->overruns += cp_load_relaxed(&from->overruns);
     stats->stalled += cp_load_relaxed(&from->stalled);
     stats->count += cp_load_relaxed(&from->count);
@@ -74,6 +75,7 @@ static void add(struct cp_slot_stats *sum, const struct cp_slot_stats *stats)
     sum->truncated += stats->truncated;
     sum->incomplete += stats->incomplete;
     sum->throttled += stats->throttled;
+    sum->throttled_ns += stats->throttled_ns;
     sum->overruns += stats->overruns;
     sum->stalled += stats->stalled;
     sum->count += stats->count;

@@ -243,6 +243,7 @@ struct profile {
     size_t n;
     int slots[CP_EV_MAX];
     bool is_clock[CP_EV_MAX];
+    bool may_be_throttled; /* a clock; else stop_profile() skips the test */
     struct seen seen[CP_EV_MAX];
     struct cp_slot_stats stats[CP_EV_MAX];
     cp_sample_fn *look; /* gets each sample too, with context; may be NULL */
@@ -365,8 +366,8 @@ BURN_API bool is_read_up(struct profile *profile)
     return is;
 }
 
-/* A clock that was throttled has fewer samples, and Linux 6.18 counts its time wrong. The kernel lowers its
- * limit by itself, for all events, where a PMU's interrupts take long. */
+/* A clock that was throttled has fewer samples. The kernel lowers its limit by itself, for all events, where
+ * a PMU's interrupts take long. */
 BURN_API void need_unthrottled(const struct profile *profile, size_t i)
 {
     if (profile->stats[i].throttled != 0)
@@ -386,7 +387,7 @@ BURN_API void stop_profile(struct profile *profile)
         read_profile(profile);
     cp_slots_release(profile->slots, profile->n);
     for (size_t i = 0; i < profile->n; i++)
-        if (profile->is_clock[i])
+        if (profile->is_clock[i] && !profile->may_be_throttled)
             need_unthrottled(profile, i);
 }
 

@@ -148,12 +148,18 @@ CP_TEST(throttling_is_told_with_the_limit)
 
     session->rate_limit = 25000;
     check_says_nothing_of(session, "throttled");
+    check_says(session, "losses: none");
     session->stats[0].throttled = 12;
+    session->stats[0].throttled_ns = 300000000;
+    session->stats[0].time_running = session->stats[0].time_enabled = 1000000000;
     check_says(session,
-               "throttled by the kernel: 12 times; kernel.perf_event_max_sample_rate is 25000 samples "
-               "a second");
+               "throttled by the kernel: 12 times, for 0.300 of 1.000 CPU seconds, which are not in the "
+               "profile; kernel.perf_event_max_sample_rate is 25000 samples a second");
     session->rate_limit = 0;
-    check_says(session, "throttled by the kernel: 12 times");
+    check_says(session,
+               "throttled by the kernel: 12 times, for 0.300 of 1.000 CPU seconds, which are not in the "
+               "profile");
+    check_says_nothing_of(session, "losses: none");
     cp__session_free(session);
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/m.h"
 #include "runtime/os.h"
 #include "runtime/record.h"
+#include "runtime/ring_linux.h"
 #include "test.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
@@ -235,6 +236,67 @@ CP_TEST(what_passes_while_throttled_is_no_functions_time)
         put_sample(ring, ID, (1000 * i + 3 + gap + 2) * PERIOD);
         check_moment(ring, 2, 0);
     }
+    free_ring(ring);
+}
+
+static void put_time(struct ring *ring, uint64_t count, uint64_t running)
+{
+    put(ring, PERF_RECORD_SAMPLE, (const uint64_t[]){ID, count, running, running, 0}, 5);
+}
+
+static void check_throttled(struct ring *ring, uint64_t ns)
+{
+    read_ring(ring);
+    CHECK_EQ(ring->m.stats[SLOT].throttled_ns, ns);
+}
+
+/* 4 ms by the clock, in which the thread ran for 3; or for all of them, and then for a part of a period. */
+CP_TEST(how_long_an_event_was_throttled)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+    const uint64_t start = 1000000000, ms = 1000000;
+
+    for (uint64_t i = 0; i < 2; i++) {
+        put_time(ring, 1, 100 * i * ms);
+        put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){start + 100 * i * ms, ID, ID}, 3);
+        put_time(ring, 2, (100 * i + 1) * ms);
+        check_throttled(ring, 3 * i * ms);
+        put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){start + (100 * i + 4) * ms, ID, ID}, 3);
+        check_throttled(ring, 3 * i * ms);
+        put_time(ring, 3, (100 * i + (i == 0 ? 4 : 6)) * ms);
+        check_throttled(ring, (3 + 4 * i) * ms);
+        put_time(ring, 4, (100 * i + 50) * ms);
+        check_throttled(ring, (3 + 4 * i) * ms);
+    }
+    free_ring(ring);
+}
+
+CP_TEST(an_event_may_end_throttled)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+    const struct cp__count last = {.time_running = 7000};
+
+    put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){1, ID, ID}, 3);
+    put_time(ring, 1, 5000);
+    read_ring(ring);
+    cp__ring_end_throttling_from_handler(&ring->m, SLOT, &last);
+    CHECK_EQ(ring->m.stats[SLOT].throttled_ns, 2000);
+    put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){1501, ID, ID}, 3);
+    read_ring(ring);
+    cp__ring_end_throttling_from_handler(&ring->m, SLOT, &last);
+    CHECK_EQ(ring->m.stats[SLOT].throttled_ns, 2000 + 1500);
+    free_ring(ring);
+}
+
+/* What the kernel counts of a clock that it throttles is not the time that passed. */
+CP_TEST(a_clocks_count_is_the_time_that_it_ran)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+
+    put_time(ring, 3 * PERIOD, 2 * PERIOD);
+    put_time(ring, 3 * PERIOD, 5 * PERIOD);
+    read_ring(ring);
+    CHECK_EQ(ring->m.stats[SLOT].count, 5 * PERIOD);
     free_ring(ring);
 }
 

@@ -79,6 +79,37 @@ CP_TEST(task_clock_samples_are_its_count_by_the_period)
     CHECK_EQ(profile.seen[0].in[IN_B] + profile.seen[0].in[IN_C], 0);
 }
 
+/* Samples, and the time that the kernel let have none, are all of the time that passed. */
+static void check_throttled(const char *event)
+{
+    struct cp_slot_request requests[] = {request(event, 20000)};
+    struct profile profile = {.may_be_throttled = true};
+    const struct cp_slot_stats *stats = &profile.stats[0];
+    struct worker worker;
+    uint64_t ns = 400 * MS;
+    double told, passed;
+
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_a, &ns);
+    stop_profile(&profile);
+    if (stats->throttled == 0)
+        SKIP("kernel.perf_event_max_sample_rate lets 50 000 samples a second pass");
+    told = (double)(stats->samples - stats->stalled) * 20000 + (double)stats->throttled_ns;
+    passed = (double)stats->time_running;
+    printf("%s: %.3f s, throttled %llu times for %.3f of them, %llu samples\n", event, passed / 1e9,
+           (unsigned long long)stats->throttled, (double)stats->throttled_ns / 1e9,
+           (unsigned long long)stats->samples);
+    CHECK_EQ(stats->count, stats->time_running);
+    CHECKF(told > 0.8 * passed && told < 1.25 * passed, "%.3f of it", told / passed);
+}
+
+CP_TEST(what_the_kernel_throttles_is_told)
+{
+    need_prompt_signals();
+    check_throttled("taskClock");
+    check_throttled("cpuClock");
+}
+
 CP_TEST(two_clocks_of_one_period_are_both_whole)
 {
     struct cp_slot_request requests[] = {request("taskClock", 100000), request("cpuClock", 100000)};
