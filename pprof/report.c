@@ -122,6 +122,8 @@ static void say_engine(struct comments *comments, const struct cp__part *part,
         " without a perf ring (signals counted, not records), %" PRIu32 " refused%s%s",
         stats->ms, stats->ms_ringless, stats->ms_refused, stats->ms_refused != 0 ? ": " : "",
         stats->ms_refused != 0 ? strerror(-stats->refused_errno) : "");
+    if (stats->ms == 0 && stats->ms_refused == 0)
+        say(comments, "warning: no thread was sampled: none that had called cp_m_attach() ran meanwhile");
 }
 
 static void say_rate(struct comments *comments, const struct cp__part *part,

@@ -14,6 +14,17 @@ static bool same_context(const struct cp_writer *a, const struct cp_writer *b)
     return a->ops == b->ops && a->context == b->context;
 }
 
+/* A writer must have been made of something. */
+static int refuse_null(const struct cp_writer *w, struct cp_error *err)
+{
+    return cp__error(err, -EINVAL, "The profile's %s is NULL, so no profile can go there.", w->ops->what);
+}
+
+static int context_open(struct cp_writer *w, struct cp_error *err)
+{
+    return w->context == NULL ? refuse_null(w, err) : 0;
+}
+
 /* ---- Callback -------------------------------------------------------------------------------- */
 
 static ssize_t callback_write(struct cp_writer *w, const void *data, size_t size)
@@ -23,13 +34,18 @@ static ssize_t callback_write(struct cp_writer *w, const void *data, size_t size
     return n > (ssize_t)size ? -EIO : n;
 }
 
+static int callback_open(struct cp_writer *w, struct cp_error *err)
+{
+    return w->write == NULL ? refuse_null(w, err) : 0;
+}
+
 static bool same_callback(const struct cp_writer *a, const struct cp_writer *b)
 {
     return same_context(a, b) && a->write == b->write;
 }
 
 static const struct cp_writer_ops callback_ops = {
-    .what = "callback", .write = callback_write, .same = same_callback};
+    .what = "callback", .open = callback_open, .write = callback_write, .same = same_callback};
 
 struct cp_writer cp_writer_callback(cp_write_fn *write_fn, void *context)
 {
@@ -81,6 +97,8 @@ static int path_open(struct cp_writer *w, struct cp_error *err)
 {
     const char *path = w->context;
 
+    if (path == NULL)
+        return refuse_null(w, err);
     w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     w->created = w->fd >= 0;
     if (w->fd < 0 && errno == EEXIST)
@@ -153,7 +171,7 @@ static int file_end(struct cp_writer *w)
 }
 
 static const struct cp_writer_ops file_ops = {
-    .what = "stream", .write = file_write, .end = file_end, .same = same_context};
+    .what = "stream", .open = context_open, .write = file_write, .end = file_end, .same = same_context};
 
 struct cp_writer cp_writer_file(FILE *file)
 {
@@ -186,8 +204,11 @@ static ssize_t memory_write(struct cp_writer *w, const void *data, size_t size)
     return (ssize_t)size;
 }
 
-static const struct cp_writer_ops memory_ops = {
-    .what = "buffer", .begin = memory_begin, .write = memory_write, .same = same_context};
+static const struct cp_writer_ops memory_ops = {.what = "buffer",
+                                                .open = context_open,
+                                                .begin = memory_begin,
+                                                .write = memory_write,
+                                                .same = same_context};
 
 struct cp_writer cp_writer_memory(struct cp_memory *memory)
 {

@@ -69,8 +69,10 @@ int cp_set_cpu_profile_config(enum cp_cpu_event event, const struct cp_cpu_profi
 
 int cp_set_cpu_profile_rate(int hz, struct cp_error *err)
 {
-    const struct cp_cpu_profile_config config = {.size = sizeof config, .hz = hz < 0 ? 0 : (uint64_t)hz};
+    const struct cp_cpu_profile_config config = {.size = sizeof config, .hz = (uint64_t)hz};
 
+    if (hz < 0)
+        return cp__error(err, -EINVAL, "A rate of %d Hz makes no sense. Give 1 or more, or 0 to stop.", hz);
     return cp_set_cpu_profile_config(CP_CPUPROF_OS_TIMER, hz == 0 ? NULL : &config, err);
 }
 

@@ -169,6 +169,7 @@ static int no_event(enum cp_cpu_event event, struct cp_error *err)
 
 static int check_period(const struct cp__event *row, const char *name, uint64_t period, struct cp_error *err)
 {
+    char preset[48] = "";
     const char *unit = row->kind == CP_EVENT_CLOCK || row->kind == CP_EVENT_TIMER ? " ns" : "";
 
     if (period == 0 && row->preset_period != 0)
@@ -183,11 +184,12 @@ static int check_period(const struct cp__event *row, const char *name, uint64_t 
             "The event %s has no preset period, since programs differ too much in it. Give one: 1 "
             "samples every occurrence, 100 every hundredth.",
             name);
+    if (row->preset_period != 0)
+        snprintf(preset, sizeof preset, ", and the preset %" PRIu64 "%s", row->preset_period, unit);
     if (period < row->min_period)
         return cp__error(err, -EINVAL,
                          "A period of %" PRIu64 "%s is too small for %s: the smallest is %" PRIu64 "%s%s.",
-                         period, unit, name, row->min_period, unit,
-                         row->preset_period != 0 ? ", and 0 takes the preset" : "");
+                         period, unit, name, row->min_period, unit, preset);
     if (period > INT64_MAX)
         return cp__error(err, -EINVAL,
                          "A period of %" PRIu64 "%s is too large for %s: the largest is %" PRId64 "%s.",

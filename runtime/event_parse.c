@@ -329,8 +329,11 @@ static int parse(const char *name, struct cp_event_spec *spec, struct cp_error *
 int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
     struct cp_event_spec found = {.event = CP_CPUPROF_NAMED};
-    int result = parse(name == NULL ? "" : name, &found, err);
+    int result;
 
+    if (name == NULL || name[0] == '\0')
+        return cp__error(err, -EINVAL, "The event has no name. \"counterpoint events\" lists all.");
+    result = parse(name, &found, err);
     if (result == 0)
         *spec = found;
     return result;

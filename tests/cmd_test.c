@@ -483,7 +483,7 @@ CP_TEST(bad_usage_is_told)
     check_run("events cycles branches 2>&1 > /dev/null", 2, "there are 2");
     check_run("events cicles 2>&1 > /dev/null", 2, "no event named \"cicles\"");
     check_run("events --json cicles 2>&1 > /dev/null", 2, "no event named \"cicles\"");
-    check_run("events '' 2>&1 > /dev/null", 2, "no event named \"\"");
+    check_run("events '' 2>&1 > /dev/null", 2, "The event has no name.");
     check_run("events 'cicl*' 2>&1 > /dev/null", 2, "No event matches \"cicl*\"");
     check_run("events -- timer", 0, "timer");
 }

@@ -56,8 +56,7 @@ static void refuse_unknown(const char *name, const char *shown)
 
 CP_TEST(names_of_nothing)
 {
-    static const char *const names[] = {"",
-                                        " ",
+    static const char *const names[] = {" ",
                                         "cycle",
                                         " cycles",
                                         "cycles ",
@@ -105,7 +104,8 @@ CP_TEST(names_of_nothing)
     refuse_unknown("cycles\t", "cycles?");
     refuse_unknown("r12345678123456781", "r12345678123456781"); /* 17 digits */
     refuse_unknown("r00000000000000001", "r00000000000000001");
-    refuse_unknown(NULL, "");
+    refuse_name("", -EINVAL, "The event has no name.");
+    refuse_name(NULL, -EINVAL, "The event has no name.");
 }
 
 /* No byte of a name can do anything to whom it is shown. */

@@ -277,7 +277,7 @@ CP_TEST(periods_that_are_refused)
     for (size_t i = 0; i < ARRAY_SIZE(least); i++) {
         config_of(least[i].name, least[i].smallest);
         refuse_period(least[i].name, least[i].smallest - 1, least[i].said);
-        refuse_period(least[i].name, 1, "0 takes the preset");
+        refuse_period(least[i].name, 1, "and the preset 10");
         config_of(least[i].name, INT64_MAX);
         refuse_period(least[i].name, (uint64_t)INT64_MAX + 1, "the largest is 9223372036854775807");
         refuse_period(least[i].name, UINT64_MAX, "the largest is");

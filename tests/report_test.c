@@ -17,6 +17,7 @@ static struct cp_session *stopped(const char *event, uint64_t period)
 
     session->n = 1;
     session->pid = getpid();
+    session->stats[0].ms = 1;
     CHECKF(cp_event_parse(event, &part->event, &err) == 0, "%s", err.message);
     CHECKF(cp_cpu_profile_config_init(&part->config, &part->event, period, &err) == 0, "%s", err.message);
     CHECK_EQ(cp__profile_new(&part->profile), 0);
@@ -44,6 +45,14 @@ static void check_says(struct cp_session *session, const char *comment)
 
     snprintf(line, sizeof line, "\n%s\n", comment);
     CHECK_CONTAINS(text, line);
+    free(text);
+}
+
+static void check_contains(struct cp_session *session, const char *part)
+{
+    char *text = comments_of(session);
+
+    CHECK_CONTAINS(text, part);
     free(text);
 }
 
@@ -214,7 +223,22 @@ CP_TEST(a_rate_past_the_limit_is_told_afterwards)
                "warning: A sample of instructions every 10000 came to 100000 a second, and the kernel "
                "stops at 50000 (kernel.perf_event_max_sample_rate). Take a period of 20000 or more, "
                "or raise that with sysctl.");
+    stats->time_enabled = stats->time_running = 4000000000;
+    stats->throttled_ns = 2000000000;
+    check_contains(session, "came to 100000 a second");
     session->rate_limit = 0;
+    check_says_nothing_of(session, "warning");
+    cp__session_free(session);
+}
+
+CP_TEST(that_no_thread_was_sampled_is_told)
+{
+    struct cp_session *session = stopped("timer", 0);
+
+    check_says_nothing_of(session, "warning");
+    session->stats[0].ms = 0;
+    check_says(session, "warning: no thread was sampled: none that had called cp_m_attach() ran meanwhile");
+    session->stats[0].ms_refused = 1;
     check_says_nothing_of(session, "warning");
     cp__session_free(session);
 }

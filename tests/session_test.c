@@ -20,15 +20,15 @@ CP_TEST(bad_options_are_refused_in_words)
         const char *part;
     } bad[] = {
         {cp_event(cp_writer_memory(&a), "bogus", 0), "no event named \"bogus\""},
-        {cp_event(cp_writer_memory(&a), "", 0), "no event named"},
-        {cp_event(cp_writer_memory(&a), NULL, 0), "no event named"},
+        {cp_event(cp_writer_memory(&a), "", 0), "has no name"},
+        {cp_event(cp_writer_memory(&a), NULL, 0), "has no name"},
         {cp_event(cp_writer_memory(&a), "rxyz", 0), "no event named"},
         {cp_event(cp_writer_memory(&a), "taskClock", 9999), "smallest is 10000 ns"},
         {cp_event(cp_writer_memory(&a), "cycles", 1), "smallest is 1000"},
         {cp_event(cp_writer_memory(&a), "contextSwitches", 0), "no preset"},
         {cp_event(cp_writer_memory(&a), "taskClock", UINT64_MAX), "too large"},
         {cp_event((struct cp_writer){.ops = NULL}, "taskClock", 0), "no writer"},
-        {{.writer = cp_writer_memory(&a), .event = (enum cp_cpu_event)99}, "no event named"},
+        {{.writer = cp_writer_memory(&a), .event = (enum cp_cpu_event)99}, "has no name"},
     };
     struct state before;
     struct cp_error err;

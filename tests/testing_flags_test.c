@@ -214,7 +214,7 @@ CP_TEST(bad_flags_end_in_a_sentence, .timeout_s = 60 * TEST_SLOWDOWN)
         {"-cpuprofile ''", "must name the file", true},
         {"-cpuprofile x -cpuprofileevent", "-cpuprofileevent needs a value.", true},
         {"-cpuprofile x -cpuprofileevent bogus", "\"bogus\"", true},
-        {"-cpuprofile x -cpuprofileevent=", "no event named \"\"", true},
+        {"-cpuprofile x -cpuprofileevent=", "The event has no name.", true},
         {"-cpuprofile x -cpuprofileevent timer,", "event", true},
         {"-cpuprofile x -cpuprofileperiod 0", "must be a number of at least 1, and \"0\" is none", true},
         {"-cpuprofile x -cpuprofileperiod -1", "\"-1\" is none", true},

@@ -173,6 +173,23 @@ CP_TEST(a_kept_profile_can_be_dropped)
     free(memory.data);
 }
 
+/* A stream that fopen() did not give, for instance. */
+CP_TEST(writers_of_nothing_are_refused_at_the_start)
+{
+    const struct cp_writer writers[] = {cp_writer_file(NULL), cp_writer_callback(NULL, NULL),
+                                        cp_writer_memory(NULL), cp_writer_path(NULL)};
+    static const char *const names[] = {"stream", "callback", "buffer", "file"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct cp_error err = {0};
+        char said[64];
+
+        CHECK_EQ(cp_start_cpu_profile(writers[i], &err), -EINVAL);
+        snprintf(said, sizeof said, "The profile's %s is NULL, so no profile can go there.", names[i]);
+        CHECK_STR(err.message, said);
+    }
+}
+
 CP_TEST(a_full_disk_and_a_pipe_without_reader)
 {
     struct cp_error err;
