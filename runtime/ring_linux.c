@@ -331,6 +331,7 @@ static void throttled_from_handler(struct cp__m *m, const struct record *record,
     handle->is_throttled = begins;
     if (begins) {
         handle->throttling.since = time;
+        handle->throttling.running = handle->events[which].count.time_running; /* at least */
         cp_add_single_writer(&m->stats[slot].throttled, 1);
     } else {
         handle->throttling.ns = time - handle->throttling.since;
