@@ -317,7 +317,18 @@ static void lost_from_handler(struct cp__m *m, const struct record *record)
         cp__ring_add_lost_from_handler(m, slot, word_from_handler(record, 2));
 }
 
-/* Of header, time, id, stream id. The sample that throttled the event comes between the two. */
+static void throttling_begins_from_handler(struct cp__m *m, int slot, int which, uint64_t time)
+{
+    struct cp__handle *handle = &m->handles[slot];
+
+    handle->is_throttled = true;
+    handle->throttling.since = time;
+    handle->throttling.running = handle->events[which].count.time_running; /* or later: its sample tells */
+    cp_add_single_writer(&m->stats[slot].throttled, 1);
+}
+
+/* Of header, time, id, stream id. The sample that throttled the event comes between the two. A full ring
+ * loses records; then the second tells of the first. */
 static void throttled_from_handler(struct cp__m *m, const struct record *record, bool begins)
 {
     int which;
@@ -328,15 +339,13 @@ static void throttled_from_handler(struct cp__m *m, const struct record *record,
     if (slot < 0)
         return;
     handle = &m->handles[slot];
-    handle->is_throttled = begins;
-    if (begins) {
-        handle->throttling.since = time;
-        handle->throttling.running = handle->events[which].count.time_running; /* at least */
-        cp_add_single_writer(&m->stats[slot].throttled, 1);
-    } else {
-        handle->throttling.ns = time - handle->throttling.since;
-        handle->was_throttled = true;
-    }
+    if (begins || !handle->is_throttled)
+        throttling_begins_from_handler(m, slot, which, begins ? time : 0);
+    if (begins)
+        return;
+    handle->throttling.ns = time - handle->throttling.since;
+    handle->is_throttled = false;
+    handle->was_throttled = true;
 }
 
 static void record_from_handler(struct cp__m *m, const struct record *record,

@@ -271,6 +271,21 @@ CP_TEST(how_long_an_event_was_throttled)
     free_ring(ring);
 }
 
+/* As where the ring was full. */
+CP_TEST(the_record_that_begins_throttling_may_be_lost)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+
+    for (uint64_t i = 1; i <= 2; i++) {
+        put_time(ring, 1, 100000 * i);
+        put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){1000000000, ID, ID}, 3);
+        put_time(ring, 2, 100000 * i + 5000);
+        check_throttled(ring, 5000 * i);
+        CHECK_EQ(ring->m.stats[SLOT].throttled, i);
+    }
+    free_ring(ring);
+}
+
 CP_TEST(an_event_may_end_throttled)
 {
     struct ring *ring = new_ring(CP_EVENT_HARDWARE);
