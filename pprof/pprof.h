@@ -108,14 +108,17 @@ int cp_start_cpu_profile(struct cp_writer w, struct cp_error *err);
  *
  *     cp_start_cpu_profile_with_config(&err, cp_cpu_cycles(w1, 0), cp_cpu_cache_misses(w2, 0));
  *
- * More than one needs CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES=true in the environment (else -EPERM). -EBUSY
- * where the default session runs already; otherwise as cp_session_start().
+ * A macro in C, a function template in C++ (11 and up). More than one option needs
+ * CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES=true in the environment (else -EPERM). -EBUSY where the default
+ * session runs already; otherwise as cp_session_start().
  */
+#ifndef __cplusplus
 #define cp_start_cpu_profile_with_config(err, ...)                                                           \
     cp_start_cpu_profile_with_options((const struct cp_profiling_option[]){__VA_ARGS__},                     \
                                       sizeof((const struct cp_profiling_option[]){__VA_ARGS__}) /            \
                                           sizeof(struct cp_profiling_option),                                \
                                       (err))
+#endif
 int cp_start_cpu_profile_with_options(const struct cp_profiling_option *options, size_t n,
                                       struct cp_error *err);
 
@@ -225,6 +228,14 @@ unsigned cp_unwind_frame_pointers(const struct cp_sched_g *g, uintptr_t *frames,
 int cp_goroutine_profile(struct cp_writer w, unsigned debug, cp_unwind_fn *unwind, struct cp_error *err);
 
 #ifdef __cplusplus
+}
+
+template <typename... More>
+inline int cp_start_cpu_profile_with_config(struct cp_error *err, const struct cp_profiling_option &first,
+                                            const More &...more)
+{
+    const struct cp_profiling_option options[] = {first, more...};
+    return cp_start_cpu_profile_with_options(options, 1 + sizeof...(more), err);
 }
 #endif
 #endif

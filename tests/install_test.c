@@ -37,6 +37,16 @@ static const char http_program[] = "#include <counterpoint/http.h>\n"
                                    "    return 0;\n"
                                    "}\n";
 
+/* As C and as C++. */
+static const char two_options[] =
+    "#include <counterpoint/pprof.h>\n"
+    "#include <errno.h>\n"
+    "int main(void)\n"
+    "{\n"
+    "    return cp_start_cpu_profile_with_config(NULL, cp_os_timer(cp_writer_fd(1)),\n"
+    "                                            cp_event(cp_writer_fd(2), \"taskClock\", 0)) != -EPERM;\n"
+    "}\n";
+
 /* Installs below this test's directory; make's own variables (CC, ARCH, ...) come from the make that runs the
  * tests. */
 static void install(void)
@@ -84,6 +94,98 @@ CP_TEST(a_program_with_the_endpoint_does_too, .timeout_s = 120 * TEST_SLOWDOWN)
     CHECK_CONTAINS(needed, "[libmicrohttpd.so");
     CHECK_CONTAINS(needed, "NODELETE");
     free(needed);
+}
+
+/* ---- The README's fragments ------------------------------------------------------------------ */
+
+/* A fragment in C of the README: the n-th below a heading. */
+struct fragment {
+    const char *heading;
+    int n;
+    const char *before; /* what it takes for granted; REST is what its "..." stands for */
+    bool is_body;       /* what follows its #include lines belongs into a function */
+};
+
+/* As fragment.c in the test's directory. */
+static void write_fragment(const struct fragment *f)
+{
+    free(
+        test_command(NULL,
+                     "awk -v heading='## %s' -v wanted=%d '\n"
+                     "    /^```/ { is_code = !is_code; is_c = $0 == \"```c\"; n += is_c && is_there; next }\n"
+                     "    !is_code && /^##+ / { sub(/^#+/, \"##\"); is_there = $0 == heading }\n"
+                     "    is_c && is_there && n == wanted' README.md > %s/fragment\n"
+                     "cd %s && test -s fragment && sed -i 's/^\\( *\\)\\.\\.\\./\\1REST;/' fragment\n"
+                     "{ grep '^#' fragment; echo '%s'; %s grep -v '^#' fragment; %s } "
+                     "> fragment.c",
+                     f->heading, f->n, test_dir(), test_dir(), f->before,
+                     f->is_body ? "echo 'int main(void) {';" : "", f->is_body ? "echo '}';" : ""));
+}
+
+static void compile(const char *compiler, const char *more)
+{
+    int status;
+
+    free(test_command(&status, "command -v %.*s", (int)strcspn(compiler, " "), compiler));
+    if (status != 0)
+        SKIP("%.*s is not here", (int)strcspn(compiler, " "), compiler);
+    free(test_command(NULL, "cd %s && %s -Wall -Wextra -Wpedantic -Werror -Iusr/include fragment.c %s",
+                      test_dir(), compiler, more));
+}
+
+static void compile_as_c_and_cpp(const char *more)
+{
+    compile("cc -std=c11", more);
+    compile("g++ -x c++ -std=c++11", more);
+    compile("g++ -x c++ -std=c++20", more);
+    compile("clang++-14 -x c++ -std=c++11", more);
+}
+
+static const char link_and_run[] =
+    "-x none -Lusr/lib -lcounterpoint -o fragment && LD_LIBRARY_PATH=usr/lib ./fragment";
+
+CP_TEST(the_readmes_pthread_program_builds_and_runs, .timeout_s = 120 * TEST_SLOWDOWN)
+{
+    const struct fragment fragment = {.heading = "Embedding it",
+                                      .n = 1,
+                                      .before = "static void *work(void *arg) { return arg; }\n"
+                                                "#define REST thread(NULL)"};
+
+    install();
+    write_fragment(&fragment);
+    compile_as_c_and_cpp(link_and_run);
+}
+
+/* The names in its braces are no C++ before 20, and g++ asks for all of them. */
+CP_TEST(the_readmes_lines_for_the_endpoint_compile, .timeout_s = 120 * TEST_SLOWDOWN)
+{
+    const struct fragment start = {.heading = "Over HTTP",
+                                   .n = 1,
+                                   .before = "static struct cp_error err;\n#define REST",
+                                   .is_body = true};
+    const struct fragment options = {.heading = "Who may ask",
+                                     .n = 1,
+                                     .before = "#include <counterpoint/http.h>\n"
+                                               "static struct cp_error err;\n"
+                                               "static struct cp_http *http;\n"
+                                               "static const char *token, *pem, *key;",
+                                     .is_body = true};
+
+    install();
+    write_fragment(&start);
+    compile_as_c_and_cpp("-c");
+    write_fragment(&options);
+    compile("cc -std=c11", "-c");
+    compile("g++ -x c++ -std=c++20", "-c -Wno-missing-field-initializers");
+    compile("clang++-14 -x c++ -std=c++20", "-c");
+}
+
+/* Of two options that the default session does not take: that is said only where both arrive. */
+CP_TEST(several_options_arrive_from_cpp, .timeout_s = 120 * TEST_SLOWDOWN)
+{
+    install();
+    free(test_command(NULL, "cat > %s/fragment.c << 'end'\n%send\n", test_dir(), two_options));
+    compile_as_c_and_cpp(link_and_run);
 }
 
 CP_TEST(the_shared_library_exports_its_api_only, .timeout_s = 60 * TEST_SLOWDOWN)
