@@ -62,10 +62,11 @@ packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 # profiles by it; pkg-config, to find what was installed; other compilers and linkers, whose programs are looked
 # at, and the reference for what stands in them; xz, which distributions pack symbols with; jq, to read JSON;
 # curl, gperftools' pprof and openssl, to ask the endpoint, and a browser for its page; the test frameworks that
-# the flags of testing/ are tried with; Go's reader of benchmarks, and prove of perl, for what the runner prints.
+# the flags of testing/ are tried with; Go's reader of benchmarks, and prove of perl, for what the runner prints;
+# libbz2, which a static program takes.
 test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl protobuf-compiler pkgconf g++ \
                 clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl
-test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev)
+test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev) libbz2-dev
 test_packages += $(if $(filter deps test test-ui,$(MAKECMDGOALS)),chromium)
 packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
 # This makes the load that the endpoint is measured under.
@@ -351,6 +352,9 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(testing_a) $(lib_a)
 	@mkdir -p $(@D)
 	$(link)
 
+# What libdw needs in turn, of a program that is linked statically, is for its own file to say; libpfm4 has none. That
+# of libmicrohttpd is not asked: it leads to libraries of which Debian has no static ones, and the endpoint can then be
+# linked with the shared one still.
 define pkg_config
 prefix=$(PREFIX)
 libdir=$(LIBDIR)
@@ -359,9 +363,10 @@ includedir=$${prefix}/include
 Name: counterpoint
 Description: CPU profiler for green-thread runtimes and pthread programs
 Version: $(VERSION)
+Requires.private: libprotobuf-c zlib libdw libelf
 Cflags: -I$${includedir}
 Libs: -L$${libdir} -lcounterpoint
-Libs.private: $(libs) -pthread
+Libs.private: -lpfm -ldl -lrt -pthread
 endef
 export pkg_config
 

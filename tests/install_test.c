@@ -56,7 +56,9 @@ static void install(void)
     free(test_command(NULL, "make -s install PREFIX=/usr DESTDIR=%s", test_dir()));
 }
 
-static void build_and_run(const char *source, const char *package, const char *libraries)
+#define PKG_CONFIG "PKG_CONFIG_PATH=usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD pkg-config"
+
+static void write_program(const char *source)
 {
     char path[200];
 
@@ -64,21 +66,61 @@ static void build_and_run(const char *source, const char *package, const char *l
     FILE *file = fopen(path, "w");
     fputs(source, file);
     fclose(file);
+}
+
+static void build_and_run(const char *source, const char *package, const char *libraries)
+{
+    write_program(source);
     for (int is_static = 0; is_static <= 1; is_static++)
-        free(test_command(
-            NULL,
-            "cd %s && export PKG_CONFIG_LIBDIR=usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD &&\n"
-            "cc -std=c11 -Wall -Wextra -Wpedantic -Werror program.c -o program %s %s %s"
-            " $(pkg-config --cflags --libs %s %s) &&\n"
-            "LD_LIBRARY_PATH=usr/lib ./program",
-            test_dir(), is_static ? "-Wl,-Bstatic" : "", is_static ? libraries : "",
-            is_static ? "-Wl,-Bdynamic" : "", is_static ? "--static" : "", package));
+        free(test_command(NULL,
+                          "cd %s &&\n"
+                          "cc -std=c11 -Wall -Wextra -Wpedantic -Werror program.c -o program %s %s %s"
+                          " $(" PKG_CONFIG " --cflags --libs %s %s) &&\n"
+                          "LD_LIBRARY_PATH=usr/lib ./program",
+                          test_dir(), is_static ? "-Wl,-Bstatic" : "", is_static ? libraries : "",
+                          is_static ? "-Wl,-Bdynamic" : "", is_static ? "--static" : "", package));
+}
+
+/* Nothing of it is shared then, of other libraries neither. */
+static void build_static_and_run(const char *source, const char *package)
+{
+    write_program(source);
+    char *missing = test_command(NULL,
+                                 "cd %s\n"
+                                 "for l in $(" PKG_CONFIG " --static --libs-only-l %s); do\n"
+                                 "    a=lib${l#-l}.a; f=$(cc -Lusr/lib -print-file-name=$a)\n"
+                                 "    [ -e \"$f\" ] || [ -e usr/lib/$a ] || echo $a\n"
+                                 "done | sort -u | tr '\\n' ' '",
+                                 test_dir(), package);
+    if (missing[0])
+        SKIP("not here: %s", missing);
+    free(missing);
+    free(test_command(NULL,
+                      "cd %s &&\n"
+                      "cc -static program.c -o program $(" PKG_CONFIG " --static --cflags --libs %s) &&\n"
+                      "./program && ! readelf -d program | grep NEEDED",
+                      test_dir(), package));
 }
 
 CP_TEST(a_program_builds_from_what_is_installed, .timeout_s = 120 * TEST_SLOWDOWN)
 {
     install();
     build_and_run(program, "counterpoint", "-lcounterpoint");
+}
+
+CP_TEST(a_program_builds_statically, .timeout_s = 120 * TEST_SLOWDOWN)
+{
+    install();
+    build_static_and_run(program, "counterpoint");
+}
+
+CP_TEST(a_program_of_tests_builds_statically, .timeout_s = 120 * TEST_SLOWDOWN)
+{
+    install();
+    build_static_and_run("#include <counterpoint/testing.h>\n"
+                         "CP_TEST(one, .timeout_s = 10) { cp_t_log(t, \"here\"); }\n"
+                         "CP_TEST_MAIN()\n",
+                         "counterpoint-testing");
 }
 
 CP_TEST(a_program_with_the_endpoint_does_too, .timeout_s = 120 * TEST_SLOWDOWN)
