@@ -177,7 +177,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
 # ---- Goals ---------------------------------------------------------------------------------------
 
-.PHONY: all lib deps demo test test-vm bench check format install clean help FORCE
+.PHONY: all lib deps demo test test-vm bench check format install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -386,15 +386,34 @@ http_pkg_config := $(call side_pkg_config,http,The profiles of Counterpoint over
 testing_pkg_config := $(call side_pkg_config,testing,Tests and benchmarks with the profiles and counters of Counterpoint)
 export http_pkg_config testing_pkg_config
 
+to_include = $(DESTDIR)$(PREFIX)/include/counterpoint
+to_bin = $(DESTDIR)$(PREFIX)/bin
+to_lib = $(DESTDIR)$(LIBDIR)
+shared = $(foreach l,$(lib_so) $(side_so),$l $l.$(SOVERSION))
+versioned = $(addsuffix .$(VERSION),$(lib_so) $(side_so))
+
+# What is installed says where it is, wherever it is used.
+absolute = @case '$($(1))' in /*) ;; *) echo "$(1) must be an absolute path, and \"$($(1))\" is none."; exit 1 ;; esac
+
 install: lib $(program)         ## into PREFIX (/usr/local), below DESTDIR
-	install -d $(DESTDIR)$(PREFIX)/include/counterpoint $(DESTDIR)$(LIBDIR)/pkgconfig
-	install -D -t $(DESTDIR)$(PREFIX)/bin $(program)
-	install -m 644 $(public_headers) $(DESTDIR)$(PREFIX)/include/counterpoint
-	install -m 644 $(lib_a) $(side_a) $(DESTDIR)$(LIBDIR)
-	install -m 755 $(addsuffix .$(VERSION),$(lib_so) $(side_so)) $(DESTDIR)$(LIBDIR)
-	cp -P $(foreach l,$(lib_so) $(side_so),$l $l.$(SOVERSION)) $(DESTDIR)$(LIBDIR)
-	@printf '%s\n' "$$pkg_config" > $(DESTDIR)$(LIBDIR)/pkgconfig/counterpoint.pc
-	@printf '%s\n' "$$http_pkg_config" > $(DESTDIR)$(LIBDIR)/pkgconfig/counterpoint-http.pc
-	@printf '%s\n' "$$testing_pkg_config" > $(DESTDIR)$(LIBDIR)/pkgconfig/counterpoint-testing.pc
+	$(call absolute,PREFIX)
+	$(call absolute,LIBDIR)
+	install -d $(to_include) $(to_lib)/pkgconfig
+	install -D -t $(to_bin) $(program)
+	install -m 644 $(public_headers) $(to_include)
+	install -m 644 $(lib_a) $(side_a) $(to_lib)
+	install -m 755 $(versioned) $(to_lib)
+	cp -P $(shared) $(to_lib)
+	@printf '%s\n' "$$pkg_config" > $(to_lib)/pkgconfig/counterpoint.pc
+	@printf '%s\n' "$$http_pkg_config" > $(to_lib)/pkgconfig/counterpoint-http.pc
+	@printf '%s\n' "$$testing_pkg_config" > $(to_lib)/pkgconfig/counterpoint-testing.pc
+	$(if $(DESTDIR),,@echo "Programs find the shared libraries after 'ldconfig', as root, where that reads $(LIBDIR)." \
+	    "Elsewhere link them with -Wl$(comma)-rpath$(comma)$(LIBDIR).")
+
+uninstall:                      ## takes away what install has put there
+	rm -f $(addprefix $(to_include)/,$(notdir $(public_headers))) $(to_bin)/$(notdir $(program)) \
+	    $(addprefix $(to_lib)/,$(notdir $(lib_a) $(side_a) $(versioned) $(shared))) \
+	    $(addprefix $(to_lib)/pkgconfig/counterpoint,.pc $(sides:%=-%.pc))
+	[ ! -d $(to_include) ] || rmdir --ignore-fail-on-non-empty $(to_include)
 
 -include $(objects:.o=.d)

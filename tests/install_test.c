@@ -138,6 +138,62 @@ CP_TEST(a_program_with_the_endpoint_does_too, .timeout_s = 120 * TEST_SLOWDOWN)
     free(needed);
 }
 
+/* ---- The goals of make ----------------------------------------------------------------------- */
+
+/* All files below a directory of this test's, without what is the same in all their paths. */
+static char *list(const char *dir)
+{
+    return test_command(NULL, "cd %s/%s && find . ! -type d | sort", test_dir(), dir);
+}
+
+CP_TEST(uninstall_takes_away_what_install_has_put_there, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    install();
+    char *files = list("usr");
+    for (const char *const *file =
+             (const char *const[]){"./bin/counterpoint\n", "./include/counterpoint/pprof.h\n",
+                                   "./lib/libcounterpoint-http.so.0\n", "./lib/pkgconfig/counterpoint.pc\n",
+                                   NULL};
+         *file; file++)
+        CHECK_CONTAINS(files, *file);
+    free(files);
+    free(test_command(NULL,
+                      "cd %s/usr && touch bin/other lib/libother.so && cd - &&\n"
+                      "make -s uninstall PREFIX=/usr DESTDIR=%s",
+                      test_dir(), test_dir()));
+    files = list("usr");
+    CHECK_STR(files, "./bin/other\n./lib/libother.so\n");
+    free(files);
+    free(test_command(NULL, "cd %s/usr/include && ! ls counterpoint", test_dir()));
+    free(test_command(NULL, "make -s uninstall PREFIX=/usr DESTDIR=%s", test_dir())); /* nothing is there */
+}
+
+CP_TEST(install_tells_of_ldconfig, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    install();
+    char *text = test_command(NULL, "make -s install PREFIX=%s/local", test_dir());
+    CHECK_CONTAINS(text, "'ldconfig'");
+    CHECK_CONTAINS(text, "-Wl,-rpath,/");
+    free(text);
+}
+
+/* The .pc files would lead nowhere. */
+CP_TEST(a_relative_prefix_is_refused, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    int status;
+
+    install();
+    char *text = test_command(&status, "make -s install PREFIX=rel DESTDIR=%s/not/", test_dir());
+    CHECK_CONTAINS(text, "PREFIX must be an absolute path, and \"rel\" is none.");
+    CHECK(status != 0);
+    free(text);
+    text = test_command(&status, "make -s install LIBDIR=lib64 DESTDIR=%s/not/", test_dir());
+    CHECK_CONTAINS(text, "LIBDIR must be an absolute path");
+    CHECK(status != 0);
+    free(text);
+    free(test_command(NULL, "! ls %s/not", test_dir()));
+}
+
 /* ---- The README's fragments ------------------------------------------------------------------ */
 
 /* A fragment in C of the README: the n-th below a heading. */
