@@ -11,35 +11,22 @@
 
 /* ---- Command line ---------------------------------------------------------------------------- */
 
-static const struct option flags[] = {
-    {"threads", required_argument, NULL, 't'},
-    {"gs", required_argument, NULL, 'g'},
-    {"seconds", required_argument, NULL, 's'},
-    {NULL, 0, NULL, 0},
-};
-
-static _Noreturn void bad_usage(const struct example *e, const char *program)
+static _Noreturn void print_usage(FILE *out, const struct example *e, const char *program)
 {
-    fprintf(stderr,
+    fprintf(out,
             "usage: %s [-cpuprofile FILE [-cpuprofileevent EVENT[,EVENT...]] [-cpuprofileperiod N]] "
             "[-threads N]%s"
             " [-seconds S]\n",
             program, e->gs ? " [-gs N]" : "");
-    exit(2);
+    exit(out == stdout ? 0 : 2);
 }
 
-/* A number of at least 1 that fills the whole string; 0 where it is none. */
-static uint64_t parse_count(const char *text)
+/* A number from 1 to most that fills the whole string; 0 where it is none. */
+static unsigned parse_count(const char *text, unsigned most)
 {
     char *end;
-    unsigned long long n = strtoull(text, &end, 10);
-    return *text < '0' || *text > '9' || *end ? 0 : n;
-}
-
-static unsigned parse_small_count(const char *text)
-{
-    uint64_t n = parse_count(text);
-    return n > 1000000 ? 0 : (unsigned)n;
+    unsigned long n = strtoul(text, &end, 10);
+    return *text < '0' || *text > '9' || *end || n > most ? 0 : (unsigned)n;
 }
 
 static double parse_seconds(const char *text)
@@ -49,38 +36,45 @@ static double parse_seconds(const char *text)
     return *end || !(s > 0 && s <= 1e6) ? 0 : s;
 }
 
-/* Takes one flag's value; 0 where there is no sense in it. */
-static int take(struct example *e, int flag, const char *value)
+/* Takes one flag's value; where there is no sense in it, returns what it must be. */
+static const char *take(struct example *e, int flag, const char *value)
 {
     switch (flag) {
     case 't':
-        return (e->threads = parse_small_count(value)) != 0;
+        return (e->threads = parse_count(value, CP_SCHED_THREADS_MAX)) ? NULL : "a number from 1 to 1024";
     case 'g':
-        return e->gs && (e->gs = parse_small_count(value));
-    case 's':
-        return (e->seconds = parse_seconds(value)) != 0;
+        return (e->gs = parse_count(value, 1000000)) ? NULL : "a number from 1 to 1000000";
     default:
-        return 0;
+        return (e->seconds = parse_seconds(value)) > 0 ? NULL : "a number above 0, and at most 1000000";
     }
 }
 
 void example_parse(struct example *e, int argc, char **argv)
 {
     const struct example defaults = *e;
+    const struct option flags[] = {
+        {"help", no_argument, NULL, 'h'},
+        {"threads", required_argument, NULL, 't'},
+        {"seconds", required_argument, NULL, 's'},
+        {e->gs ? "gs" : NULL, required_argument, NULL, 'g'},
+        {NULL, 0, NULL, 0},
+    };
     int all = argc;
     cp_testing_start(&argc, argv);
     e->is_profiled = argc < all;
     for (int flag, i; (flag = getopt_long_only(argc, argv, "", flags, &i)) != -1;) {
-        if (take(e, flag, optarg))
+        if (flag == 'h' || flag == '?')
+            print_usage(flag == 'h' ? stdout : stderr, &defaults, argv[0]);
+        const char *must = take(e, flag, optarg);
+        if (!must)
             continue;
-        if (flag != '?')
-            fprintf(stderr, "%s: -%s makes no sense as \"%s\".\n", argv[0], flags[i].name, optarg);
-        bad_usage(&defaults, argv[0]);
+        fprintf(stderr, "%s: -%s must be %s, and \"%s\" is none.\n", argv[0], flags[i].name, must, optarg);
+        print_usage(stderr, &defaults, argv[0]);
     }
     if (optind == argc)
         return;
     fprintf(stderr, "%s: \"%s\" is no flag.\n", argv[0], argv[optind]);
-    bad_usage(&defaults, argv[0]);
+    print_usage(stderr, &defaults, argv[0]);
 }
 
 /* ---- Running --------------------------------------------------------------------------------- */

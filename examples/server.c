@@ -218,7 +218,13 @@ static unsigned parse_threads(const char *text)
 {
     char *end;
     unsigned long n = strtoul(text, &end, 10);
-    return *end || n > CP_SCHED_THREADS_MAX ? 0 : (unsigned)n;
+    return *text < '0' || *text > '9' || *end || n > CP_SCHED_THREADS_MAX ? 0 : (unsigned)n;
+}
+
+static _Noreturn void print_usage(FILE *out, const char *program)
+{
+    fprintf(out, "usage: %s [-listen HOST:PORT] [-endpoint HOST:PORT] [-threads N]\n", program);
+    exit(out == stdout ? 0 : 2);
 }
 
 static void parse_flags(struct flags *f, int argc, char **argv)
@@ -226,19 +232,24 @@ static void parse_flags(struct flags *f, int argc, char **argv)
     static const struct option options[] = {{"listen", required_argument, NULL, 'l'},
                                             {"endpoint", required_argument, NULL, 'e'},
                                             {"threads", required_argument, NULL, 't'},
+                                            {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    bool is_bad = false;
     for (int flag; (flag = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
-        if (flag == 'l')
+        if (flag == 'l') {
             f->listen = optarg;
-        else if (flag == 'e')
+        } else if (flag == 'e') {
             f->endpoint = optarg;
-        else if (flag != 't' || !(f->threads = parse_threads(optarg)))
-            is_bad = true;
+        } else if (flag != 't') {
+            print_usage(flag == 'h' ? stdout : stderr, argv[0]);
+        } else if (!(f->threads = parse_threads(optarg))) {
+            fprintf(stderr, "%s: -threads must be a number from 1 to %d, and \"%s\" is none.\n", argv[0],
+                    CP_SCHED_THREADS_MAX, optarg);
+            print_usage(stderr, argv[0]);
+        }
     }
-    if (is_bad || optind < argc) {
-        fprintf(stderr, "usage: %s [-listen HOST:PORT] [-endpoint HOST:PORT] [-threads N]\n", argv[0]);
-        exit(2);
+    if (optind < argc) {
+        fprintf(stderr, "%s: \"%s\" is no flag.\n", argv[0], argv[optind]);
+        print_usage(stderr, argv[0]);
     }
 }
 

@@ -479,6 +479,7 @@ CP_TEST(bad_usage_is_told)
     check_run("--evens 2>&1 > /dev/null", 2, "no option \"--evens\"");
     check_run("--version now 2>&1 > /dev/null", 2, "--version");
     check_run("events --jason 2>&1 > /dev/null", 2, "--jason");
+    check_run("events -xy 2>&1 > /dev/null", 2, "does not know -xy");
     check_run("events --json=yes 2>&1 > /dev/null", 2, "--json");
     check_run("events cycles branches 2>&1 > /dev/null", 2, "there are 2");
     check_run("events cicles 2>&1 > /dev/null", 2, "no event named \"cicles\"");
@@ -490,16 +491,23 @@ CP_TEST(bad_usage_is_told)
 
 CP_TEST(help_and_version)
 {
-    char *text = run(NULL, "--help");
+    static const char *const spellings[] = {"--help", "-help", "-h"};
+    char *text;
 
-    check_lines(text);
-    CHECK_CONTAINS(text, "  events ");
-    free(text);
-    text = run(NULL, "events --help");
-    check_lines(text);
-    CHECK_CONTAINS(text, "--json");
-    CHECK_CONTAINS(text, "Exit status: ");
-    free(text);
+    for (size_t i = 0; i < ARRAY_SIZE(spellings); i++) {
+        char arguments[40];
+
+        text = run(NULL, spellings[i]);
+        check_lines(text);
+        CHECK_CONTAINS(text, "  events ");
+        free(text);
+        snprintf(arguments, sizeof arguments, "events %s 2> /dev/null", spellings[i]);
+        text = run(NULL, arguments);
+        check_lines(text);
+        CHECK_CONTAINS(text, "--json");
+        CHECK_CONTAINS(text, "Exit status: ");
+        free(text);
+    }
     text = run(NULL, "--version");
     CHECKF(strncmp(text, "counterpoint ", 13) == 0 && isdigit((unsigned char)text[13]), "%s", text);
     free(text);

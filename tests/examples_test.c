@@ -230,9 +230,15 @@ CP_TEST(bad_arguments_end_in_a_sentence, .timeout_s = 60 * TEST_SLOWDOWN)
         const char *says;
     } bad[] = {
         {"serial -bogus 1 2>&1", 2, "-cpuprofile"},
-        {"serial -seconds abc 2>&1", 2, "seconds"},
+        {"serial -seconds abc 2>&1", 2, "-seconds must be a number above 0"},
         {"serial -seconds 2>&1", 2, "seconds"},
-        {"serial -threads=0 2>&1", 2, "threads"},
+        {"serial -threads=0 2>&1", 2, "-threads must be a number from 1 to 1024, and \"0\" is none"},
+        {"serial -gs 5 2>&1", 2, "unrecognized option '-gs'"},
+        {"serial now 2>&1", 2, "\"now\" is no flag"},
+        {"goroutine -gs 1e3 2>&1", 2, "-gs must be a number from 1 to"},
+        {"server -threads x 2>&1", 2, "-threads must be a number from 1 to 1024, and \"x\" is none"},
+        {"server -threads -1 2>&1", 2, "-threads must be a number from 1 to"},
+        {"server now 2>&1", 2, "\"now\" is no flag"},
         {"serial -cpuprofile x.pb.gz -cpuprofileevent bogus 2>&1", 2, "no event named \"bogus\""},
         {"serial -cpuprofile /nonexistent/x -seconds 0.1 2>&1", 2, "/nonexistent/x"},
         {"serial -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1 2>&1", 2, "10000 ns"},
@@ -244,6 +250,23 @@ CP_TEST(bad_arguments_end_in_a_sentence, .timeout_s = 60 * TEST_SLOWDOWN)
 
         CHECKF(status == bad[i].status, "%s: status %d, %s", bad[i].arguments, status, text);
         CHECKF(strstr(text, bad[i].says) != NULL, "%s: %s", bad[i].arguments, text);
+        free(text);
+    }
+}
+
+CP_TEST(help_is_no_mistake)
+{
+    static const char *const programs[] = {"serial", "goroutine", "server"};
+    static const char *const spellings[] = {"--help", "-help", "-h"};
+
+    for (size_t i = 0; i < 9; i++) {
+        char arguments[64];
+        char *text;
+
+        snprintf(arguments, sizeof arguments, "%s %s 2> /dev/null", programs[i / 3], spellings[i % 3]);
+        text = run_example(NULL, arguments);
+        CHECK_CONTAINS(text, "usage: ");
+        CHECK_CONTAINS(text, " [-threads N]");
         free(text);
     }
 }

@@ -341,7 +341,7 @@ enum status command_events(int argc, char **argv)
     bool json = false;
 
     opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
         if (option == 'h') {
             fputs(help, stdout);
             return STATUS_OK;

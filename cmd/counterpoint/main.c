@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,6 +41,11 @@ static void print_help(FILE *out)
     fputs("\n'counterpoint COMMAND --help' tells more.\n", out);
 }
 
+static bool is_help(const char *argument)
+{
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-help") == 0 || strcmp(argument, "-h") == 0;
+}
+
 static enum status run(int argc, char **argv)
 {
     if (argc < 2) {
@@ -50,12 +56,12 @@ static enum status run(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     }
-    if (strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "--version") != 0)
+    if (!is_help(argv[1]) && strcmp(argv[1], "--version") != 0)
         return complain(STATUS_USAGE, "There is no %s \"%s\". 'counterpoint --help' lists what there is.",
                         argv[1][0] == '-' ? "option" : "command", argv[1]);
     if (argc > 2)
         return complain(STATUS_USAGE, "Nothing can follow %s.", argv[1]);
-    if (strcmp(argv[1], "--help") == 0)
+    if (is_help(argv[1]))
         print_help(stdout);
     else
         printf("counterpoint %s\n", CP_VERSION);
