@@ -93,7 +93,7 @@ struct cp_cpu_profile_config {
     struct cp_event_encoding encoding; /* CP_CPUPROF_NAMED only */
 };
 
-/* How samples of an event are valued and when it can run; a row of the table in event.c. */
+/* How samples of an event are valued and when it can run. */
 enum cp_event_kind {
     CP_EVENT_TIMER,      /* a POSIX timer on each M's CPU clock; period in ns */
     CP_EVENT_CLOCK,      /* a kernel clock through perf_event_open, as all that follow; period in ns */
@@ -123,7 +123,7 @@ struct cp_event_spec {
 /*
  * Finds the event that a name stands for:
  *
- *     timer, cycles, taskClock, majorFaults, ...  one of the table in event.c, or perf's spelling of it
+ *     timer, cycles, taskClock, majorFaults, ...  a name of this library's own, or perf's spelling of it
  *     rHEX                                        the processor's own event number
  *     LLC-load-misses, dTLB-stores, ...           a hardware cache event, as perf spells them
  *     PMU/TERM[=N],.../                           terms of a PMU, as the kernel describes them
@@ -158,7 +158,7 @@ typedef int cp_event_list_fn(void *context, const struct cp_event_info *info);
  * Hands every event that can be enumerated to fn, group by group:
  *
  *     presets              those of enum cp_cpu_event
- *     software, hardware   the other rows of the table in event.c
+ *     software, hardware   the others with names of this library's own
  *     cache                hardware cache events
  *     msr, armv8_pmuv3     a PMU's events, by the kernel's names
  *     skl, arm_n1          a PMU's events, by libpfm4's names, where that knows the processor
@@ -183,8 +183,8 @@ const char *cp_event_name(enum cp_cpu_event event);
 
 /*
  * The config that cp_event_*() and the pprof layer use: user mode only for PMU events; for clocks and
- * software events kernel mode too, where perf_event_paranoid lets this process (architecture: time inside
- * system calls counts). A period of 0 takes the preset; -EINVAL where there is none or the period is absurd.
+ * software events kernel mode too, where perf_event_paranoid lets this process, so that time inside system
+ * calls counts. A period of 0 takes the preset; -EINVAL where there is none or the period is absurd.
  */
 int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
                                uint64_t period, struct cp_error *err);
@@ -285,7 +285,7 @@ static inline void cp_execute(struct cp_m *m, struct cp_g *g)
 {
     cp_store_relaxed(&m->g, g); /* relaxed: read by this thread's own signal handler only */
     cp_fence_signal();
-    /* acquire: pairs with the release in publish(), slot.c; what the slots hold is visible after it */
+    /* acquire: pairs with the release of whoever changed the slots; what they hold is visible after it */
     if (__builtin_expect(cp_load_acquire(&cp_generation) != m->generation, 0))
         cp_execute_slow(m);
 }

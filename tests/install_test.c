@@ -138,6 +138,19 @@ CP_TEST(a_program_with_the_endpoint_does_too, .timeout_s = 120 * TEST_SLOWDOWN)
     free(needed);
 }
 
+/* Of a file that is not there a header cannot say more. */
+CP_TEST(headers_name_no_file_that_is_not_installed, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    install();
+    char *names = test_command(NULL,
+                               "cd %s/usr/include/counterpoint && grep -hv '^#include <' *.h |\n"
+                               "grep -oE '[A-Za-z0-9_]+\\.[chS]\\b' | sort -u |\n"
+                               "while read -r name; do test -e \"$name\" || echo \"$name\"; done",
+                               test_dir());
+    CHECK_STR(names, "");
+    free(names);
+}
+
 /* ---- The goals of make ----------------------------------------------------------------------- */
 
 /* All files below a directory of this test's, without what is the same in all their paths. */
@@ -252,6 +265,20 @@ CP_TEST(the_readmes_pthread_program_builds_and_runs, .timeout_s = 120 * TEST_SLO
     install();
     write_fragment(&fragment);
     compile_as_c_and_cpp(link_and_run);
+}
+
+CP_TEST(the_readmes_lines_for_a_runtime_compile, .timeout_s = 120 * TEST_SLOWDOWN)
+{
+    const struct fragment fragment = {
+        .heading = "Embedding it",
+        .n = 2,
+        .before = "struct task;\nvoid switch_to(struct task *task);\n#define REST int rest"};
+
+    install();
+    write_fragment(&fragment);
+    compile_as_c_and_cpp("-c");
+    free(test_command(NULL, "cd %s && grep -q cp_g_init fragment.c && grep -q cp_g_fini fragment.c",
+                      test_dir()));
 }
 
 /* The names in its braces are no C++ before 20, and g++ asks for all of them. */
