@@ -305,6 +305,46 @@ CP_TEST(the_readmes_lines_for_the_endpoint_compile, .timeout_s = 120 * TEST_SLOW
     compile("clang++-14 -x c++ -std=c++20", "-c");
 }
 
+/* Each function ends in a call. The stack is that of a G that waits, so that it is the same each time. */
+static const char last_calls[] =
+    "#include <counterpoint/pprof.h>\n"
+    "#include <counterpoint/sched.h>\n"
+    "static struct cp_task *waiter;\n"
+    "__attribute__((noinline)) static void wait_here(void) { waiter = cp_task_self(); cp_park(); }\n"
+    "static void entry(void *unused) { (void)unused; wait_here(); }\n"
+    "__attribute__((noinline)) static int start(void) { return cp_go(entry, NULL); }\n"
+    "static void first(void *unused)\n"
+    "{\n"
+    "    (void)unused;\n"
+    "    if (start() < 0)\n"
+    "        return;\n"
+    "    while (!waiter)\n"
+    "        cp_yield();\n"
+    "    cp_goroutine_profile(cp_writer_file(stdout), 2, NULL, NULL);\n"
+    "    cp_ready(waiter);\n"
+    "}\n"
+    "int main(void)\n"
+    "{\n"
+    "    struct cp_sched_options options = {.size = sizeof options, .threads = 1};\n"
+    "    return cp_sched_run(&options, first, NULL, NULL) < 0;\n"
+    "}\n";
+
+CP_TEST(with_the_readmes_flags_stacks_are_whole, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    install();
+    write_program(last_calls);
+    char *text = test_command(NULL,
+                              "flags=$(grep -oE -e '-fno-[a-z-]+' README.md | sort -u) &&\n"
+                              "cd %s && cc -O2 $flags program.c -o program $(" PKG_CONFIG
+                              " --cflags --libs counterpoint)"
+                              " && LD_LIBRARY_PATH=usr/lib ./program",
+                              test_dir());
+    CHECK_CONTAINS(text, "\nwait_here(");
+    CHECK_CONTAINS(text, "\nentry(");
+    CHECK_CONTAINS(text, "\ncreated by start ");
+    free(text);
+}
+
 /* Of two options that the default session does not take: that is said only where both arrive. */
 CP_TEST(several_options_arrive_from_cpp, .timeout_s = 120 * TEST_SLOWDOWN)
 {
