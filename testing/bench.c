@@ -39,7 +39,7 @@ static struct cp__bench *bench_of(const struct cp_t *b)
 {
     struct cp__bench *bench = cp__test_of(b)->bench;
     if (!bench)
-        cp_t_fatal(&cp__test_of(b)->t, "This is a test; CP_BENCHMARK makes benchmarks.");
+        cp__t_fatal(&cp__test_of(b)->t, "This is a test; CP_BENCHMARK makes benchmarks.");
     return bench;
 }
 
@@ -103,7 +103,7 @@ bool cp_bench_next_slow(struct cp_t *b)
     const struct cp__options *o = cp__test_of(b)->options;
     struct cp__bench *bench = bench_of(b);
     if (bench->is_over)
-        cp_t_fatal(b, "A benchmark has one loop by cp_bench_next(); this is its second.");
+        cp__t_fatal(b, "A benchmark has one loop by cp_bench_next(); this is its second.");
     if (!bench->is_started) {
         bench->is_started = true;
         bench->granted = o->bench_iterations ? o->bench_iterations : 1;
@@ -200,7 +200,7 @@ void cp__bench_end(struct cp__test *test)
         finish(&test->t, bench);
     bool has_failed = cp_t_failed(&test->t) || test->is_skipped;
     if (!bench->is_started && !test->subtests && !has_failed)
-        cp_t_error(&test->t, "It has no loop: for (; cp_bench_next(b);) is what is measured.");
+        cp__t_error(&test->t, "It has no loop: for (; cp_bench_next(b);) is what is measured.");
     else if (bench->is_started && !has_failed)
         tell_result(test);
 }

@@ -33,7 +33,7 @@ void cp__bench_profile_start(struct cp__test *test)
     if (!parts)
         return;
     if (cp__part_start(&part, parts, &err) < 0)
-        cp_t_fatal(&test->t, "No profile of this benchmark can be taken: %s", err.message);
+        cp__t_fatal(&test->t, "No profile of this benchmark can be taken: %s", err.message);
     cp__bench_label(test);
 }
 
@@ -41,7 +41,7 @@ void cp__bench_profile_stop(struct cp__test *test)
 {
     struct cp_error err;
     if (part && cp__part_stop(part, &err) < 0)
-        cp_t_error(&test->t, "The profile of this benchmark is lost: %s", err.message);
+        cp__t_error(&test->t, "The profile of this benchmark is lost: %s", err.message);
     part = NULL;
 }
 

@@ -208,7 +208,7 @@ static void fail_where_gs_are_left(struct cp__test *test)
     if (n == 0)
         return;
     char *listing = list_gs(), *text = without_self(listing);
-    cp_t_error(&test->t, "The test ends, and Gs are left: %zu.\n%s", n, text ? text : "");
+    cp__t_error(&test->t, "The test ends, and Gs are left: %zu.\n%s", n, text ? text : "");
     free(text);
     free(listing);
     if (!call)

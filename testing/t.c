@@ -50,7 +50,8 @@ static void *owner_self(void)
 
 /* ---- Logging and ending ---------------------------------------------------------------------- */
 
-/* As Go shows it: "    file.c:12: ", and what follows a newline indented once more. */
+/* As Go shows it: "    file.c:12: ", and what follows a newline indented once more. file: NULL where the
+ * runner says it. */
 static char *log_text(const char *file, int line, const char *format, va_list args)
 {
     char *message, *text = NULL;
@@ -58,8 +59,10 @@ static char *log_text(const char *file, int line, const char *format, va_list ar
     if (vasprintf(&message, format, args) < 0)
         abort();
     FILE *stream = must(open_memstream(&text, &size));
-    const char *base = strrchr(file, '/');
-    fprintf(stream, "    %s:%d: ", base ? base + 1 : file, line);
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    fputs("    ", stream);
+    if (file)
+        fprintf(stream, "%s:%d: ", slash ? slash + 1 : file, line);
     for (const char *p = message; *p; p++) {
         fputc(*p, stream);
         if (*p == '\n' && p[1])
@@ -170,7 +173,7 @@ const char *cp_t_temp_dir(struct cp_t *t)
     if (asprintf(&test->temp_dir, "%s/XXXXXX", parent) < 0)
         abort();
     if (!mkdtemp(test->temp_dir))
-        cp_t_fatal(t, "There is no directory for the test's files in %s: %s.", parent, strerror(errno));
+        cp__t_fatal(t, "There is no directory for the test's files in %s: %s.", parent, strerror(errno));
     cp_t_cleanup(t, cp__remove_files, test->temp_dir);
     return test->temp_dir;
 }

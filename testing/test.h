@@ -42,6 +42,10 @@ struct cp_test_case *cp__test_cases(void);
 /* "Test_reverse"; free() it. */
 char *cp__test_case_name(const struct cp_test_case *test);
 
+/* cp_t_error() and cp_t_fatal() of what the runner itself has to say: no file and line stand before it. */
+#define cp__t_error(t, ...) cp_t_report((t), CP_T_ERROR, NULL, 0, __VA_ARGS__)
+#define cp__t_fatal(t, ...) cp_t_report_and_end((t), CP_T_FATAL, NULL, 0, __VA_ARGS__)
+
 /* t.c: runs a test or benchmark with its cleanups, on the calling thread or G; whether it has not failed. */
 bool cp__test_run(struct cp__test *test, void (*fn)(struct cp_t *t, void *arg), void *arg);
 void cp__test_tell_end(const struct cp__test *test);

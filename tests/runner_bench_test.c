@@ -99,9 +99,9 @@ CP_TEST(the_spread_of_runs_is_told)
 CP_TEST(odd_benchmarks_are_told)
 {
     expect("-run '^$' -bench 'no_loop' -cpu 1", 1, "--- FAIL: Benchmark_no_loop\n", "nothing to measure\n",
-           ": It has no loop: for (; cp_bench_next(b);) is what is measured.\n");
+           "    It has no loop: for (; cp_bench_next(b);) is what is measured.\n");
     expect("-run '^$' -bench 'two_loops' -cpu 1 -benchtime 2x", 1, "--- FAIL: Benchmark_two_loops\n",
-           ": A benchmark has one loop by cp_bench_next(); this is its second.\n", "!ns/op");
+           "    A benchmark has one loop by cp_bench_next(); this is its second.\n", "!ns/op");
     expect("-run '^$' -bench 'fatal' -cpu 2", 1, "--- FAIL: Benchmark_fatal-2\n", ": in the loop\n",
            "!ns/op");
     expect("-run '^$' -bench 'skipped' -cpu 1", 0, "--- SKIP: Benchmark_skipped\n", ": in the loop\n",

@@ -128,7 +128,7 @@ CP_TEST(no_process_outlives_its_test)
 
 CP_TEST(gs_that_are_left_are_told)
 {
-    expect("-v -run 'leak_g|self'", 1, "    child.c:", ": The test ends, and Gs are left: 1.\n", "[park]:\n",
+    expect("-v -run 'leak_g|self'", 1, "\n    The test ends, and Gs are left: 1.\n", "[park]:\n",
            "parked_g(...)", "tests/runner_sample.c:", "--- FAIL: Test_leak_g", "--- PASS: Test_self",
            "!fail_where_gs_are_left");
 }

@@ -13,7 +13,7 @@ CP_TEST(failures_are_told)
     expect("-run Test_fatal", 1, "--- FAIL: Test_fatal_thread (", "    --- FAIL: Test_fatal_thread/inner (",
            "    runner_sample.c:", ": fatal from a thread\n", "--- FAIL: Test_fatal_g (",
            ": fatal from a G\n", "!after the end", "!panic");
-    expect("-run not_a_benchmark", 1, "This is a test; CP_BENCHMARK makes benchmarks.");
+    expect("-run not_a_benchmark", 1, "\n    This is a test; CP_BENCHMARK makes benchmarks.");
 }
 
 CP_TEST(skips_are_told)
