@@ -196,10 +196,13 @@ void cp__bench_begin(struct cp__test *test)
 void cp__bench_end(struct cp__test *test)
 {
     struct cp__bench *bench = test->bench;
-    if (bench->is_started && !bench->is_over)
+    bool has_left_loop = bench->is_started && !bench->is_over;
+    if (has_left_loop)
         finish(&test->t, bench);
     bool has_failed = cp_t_failed(&test->t) || test->is_skipped;
-    if (!bench->is_started && !test->subtests && !has_failed)
+    if (has_left_loop && !has_failed)
+        cp__t_error(&test->t, "It has left its loop (by break or return?) before cp_bench_next() was false.");
+    else if (!bench->is_started && !test->subtests && !has_failed)
         cp__t_error(&test->t, "It has no loop: for (; cp_bench_next(b);) is what is measured.");
     else if (bench->is_started && !has_failed)
         tell_result(test);

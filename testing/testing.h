@@ -202,7 +202,8 @@ bool cp_bench_next_slow(struct cp_t *b);
 /*
  * Whether the benchmark's loop goes on; it does until -benchtime is over. The first call starts the clock,
  * the counters and the profile, the last one stops them; what stands before and after the loop is not
- * measured. A benchmark has one such loop, on the thread or G that it was called on.
+ * measured. A benchmark has one such loop, on the thread or G that it was called on, and fails where it
+ * leaves that in another way, by break or return, short of failing or skipping.
  */
 static inline bool cp_bench_next(struct cp_t *b)
 {

@@ -86,11 +86,30 @@ CP_BENCHMARK(two_loops)
         ;
 }
 
-CP_BENCHMARK(broken_off)
+CP_BENCHMARK(breaks)
 {
     for (; cp_bench_next(b);)
         if (cp_bench_iterations(b) == 7)
             break;
+}
+
+CP_BENCHMARK(breaks_at_the_end)
+{
+    for (; cp_bench_next(b);)
+        if (cp_bench_iterations(b) == 10)
+            break;
+}
+
+static void returning_benchmark(struct cp_t *b, void *unused)
+{
+    (void)unused;
+    while (cp_bench_next(b))
+        return;
+}
+
+CP_BENCHMARK(returns)
+{
+    cp_t_run(b, "sub", returning_benchmark, NULL);
 }
 
 CP_BENCHMARK(fatal)
