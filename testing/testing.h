@@ -88,7 +88,7 @@ struct cp_t {
     uint64_t left; /* for cp_bench_next() only */
 };
 
-/* What the macros tell about a test; options begin at timeout_s: CP_TEST(name, .timeout_s = 60). */
+/* What the macros tell about a test; timeout_s can be given to them: CP_TEST(name, .timeout_s = 60). */
 struct cp_test_case {
     const char *name;
     void (*run)(struct cp_t *t);
@@ -99,14 +99,16 @@ struct cp_test_case {
 /* Adds a test; they run in the order in which they were added. */
 void cp_test_add(struct cp_test_case *test);
 
-#define CP_TEST(name_, ...) CP_TEST_CASE(Test, t, name_, false, __VA_ARGS__)
-#define CP_BENCHMARK(name_, ...) CP_TEST_CASE(Benchmark, b, name_, true, __VA_ARGS__)
-#define CP_TEST_CASE(kind, t, name_, is_benchmark_, ...)                                                     \
+/* CP_TEST(name) or CP_TEST(name, .member = value). What is added to the arguments stands for a member that is
+ * not given, and for the "..." that must not be empty before C23 and C++20. */
+#define CP_TEST(...) CP_TEST_CASE(Test, t, false, __VA_ARGS__, .next = 0, 0)
+#define CP_BENCHMARK(...) CP_TEST_CASE(Benchmark, b, true, __VA_ARGS__, .next = 0, 0)
+#define CP_TEST_CASE(kind, t, is_benchmark_, name_, member, ...)                                             \
     static void kind##_##name_(struct cp_t *t);                                                              \
     __attribute__((constructor)) static void kind##_##name_##_add(void)                                      \
     {                                                                                                        \
-        static struct cp_test_case test = {                                                                  \
-            .name = #name_, .run = kind##_##name_, .is_benchmark = is_benchmark_, __VA_ARGS__};              \
+        static struct cp_test_case test = {#name_, kind##_##name_, is_benchmark_, 0, 0};                     \
+        test member;                                                                                         \
         cp_test_add(&test);                                                                                  \
     }                                                                                                        \
     static void kind##_##name_(struct cp_t *t __attribute__((unused)))
@@ -120,13 +122,14 @@ void cp_test_add(struct cp_test_case *test);
  *         if (strcmp(reverse(row->in), row->out) != 0) ...
  *     }
  */
-#define CP_TEST_TABLE(name_, rows, ...)                                                                      \
+#define CP_TEST_TABLE(...) CP_TEST_TABLE_(__VA_ARGS__, .next = 0, 0)
+#define CP_TEST_TABLE_(name_, rows, member, ...)                                                             \
     static void Test_##name_##_row(struct cp_t *t, const __typeof__((rows)[0]) *row);                        \
     static void Test_##name_##_call(struct cp_t *t, void *row)                                               \
     {                                                                                                        \
         Test_##name_##_row(t, (const __typeof__((rows)[0]) *)row);                                           \
     }                                                                                                        \
-    CP_TEST(name_, __VA_ARGS__)                                                                              \
+    CP_TEST(name_, member)                                                                                   \
     {                                                                                                        \
         for (size_t i = 0; i < sizeof(rows) / sizeof((rows)[0]); i++)                                        \
             cp_t_run(t, (rows)[i].name, Test_##name_##_call, CP_TEST_UNCONST(&(rows)[i]));                   \
@@ -171,14 +174,14 @@ int cp_test_main(int argc, char **argv, const struct cp_test_main_options *optio
 enum cp_t_report { CP_T_LOG, CP_T_ERROR, CP_T_FATAL, CP_T_SKIP };
 void cp_t_report(struct cp_t *t, enum cp_t_report kind, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-_Noreturn void cp_t_report_and_end(struct cp_t *t, enum cp_t_report kind, const char *file, int line,
-                                   const char *format, ...) __attribute__((format(printf, 5, 6)));
+void cp_t_report_and_end(struct cp_t *t, enum cp_t_report kind, const char *file, int line,
+                         const char *format, ...) __attribute__((noreturn, format(printf, 5, 6)));
 
 /* The test that runs in this process, or the innermost of its subtests; NULL where none does. For what is not
  * given a "t". */
 struct cp_t *cp_t_self(void);
 void cp_t_fail(struct cp_t *t);
-_Noreturn void cp_t_fail_now(struct cp_t *t);
+void cp_t_fail_now(struct cp_t *t) __attribute__((noreturn));
 bool cp_t_failed(const struct cp_t *t);
 /* The whole name, "Test_reverse/empty"; it lives as long as the test. */
 const char *cp_t_name(const struct cp_t *t);
