@@ -3,6 +3,8 @@
 #include "counts.h"
 #include "test.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,7 @@
 struct metric {
     struct metric *next;
     double value;
+    bool is_shown; /* in the place of what is measured under that name */
     char unit[];
 };
 
@@ -137,11 +140,31 @@ void cp_bench_set_bytes(struct cp_t *b, uint64_t bytes)
     bench_of(b)->bytes = bytes;
 }
 
-void cp_bench_metric(struct cp_t *b, double value, const char *unit)
+/* The link to that metric, or to where it would be. */
+static struct metric **find_metric(struct cp__bench *bench, const char *unit)
 {
-    struct metric **m = &bench_of(b)->metrics;
+    struct metric **m = &bench->metrics;
     while (*m && strcmp((*m)->unit, unit) != 0)
         m = &(*m)->next;
+    return m;
+}
+
+/* For those who read the benchmark's line, a blank ends it. */
+static bool is_word(const char *unit)
+{
+    const char *end = unit;
+    while (*end && !isspace((unsigned char)*end) && !iscntrl((unsigned char)*end))
+        end++;
+    return end > unit && !*end;
+}
+
+void cp_bench_metric(struct cp_t *b, double value, const char *unit)
+{
+    struct metric **m = find_metric(bench_of(b), unit);
+    if (!is_word(unit))
+        cp__t_fatal(b, "A metric's unit must be one word, such as hits/op, and \"%s\" is none.", unit);
+    if (!isfinite(value))
+        cp__t_fatal(b, "The metric %s must be a finite number, and %g is none.", unit, value);
     if (!*m) {
         *m = calloc(1, sizeof(**m) + strlen(unit) + 1);
         if (!*m)
@@ -151,8 +174,17 @@ void cp_bench_metric(struct cp_t *b, double value, const char *unit)
     (*m)->value = value;
 }
 
+/* What the benchmark says of it itself, or else what was measured. */
+static double own_or_measured(struct cp__bench *bench, const char *unit, double measured)
+{
+    struct metric *m = *find_metric(bench, unit);
+    if (m)
+        m->is_shown = true;
+    return m ? m->value : measured;
+}
+
 /* With as many digits as Go's testing shows: about four. */
-void cp__bench_print_figure(FILE *stream, double value, const char *unit)
+static void print_figure(FILE *stream, double value, const char *unit)
 {
     double size = value < 0 ? -value : value, limit = 99.995;
     int digits = size > 0 && size < 999.95;
@@ -161,23 +193,31 @@ void cp__bench_print_figure(FILE *stream, double value, const char *unit)
     fprintf(stream, "\t%*.*f %s", digits ? 11 + digits : 10, digits, value, unit);
 }
 
+void cp__bench_print_figure(FILE *stream, struct cp__bench *bench, double value, const char *unit)
+{
+    print_figure(stream, own_or_measured(bench, unit, value), unit);
+}
+
 static void tell_result(struct cp__test *test)
 {
     struct cp__bench *bench = test->bench;
     char *text = NULL;
     size_t size;
-    uint64_t n = cp_bench_iterations(&test->t);
-    double ns_per_op = (double)bench->elapsed_ns / (double)n;
+    double n = (double)cp_bench_iterations(&test->t), ns = (double)bench->elapsed_ns;
+    double ns_per_op = own_or_measured(bench, "ns/op", ns / n);
+    double mb_per_s = own_or_measured(bench, "MB/s", ns > 0 ? (double)bench->bytes * n * 1e3 / ns : 0);
     FILE *stream = open_memstream(&text, &size);
     if (!stream)
         abort();
-    fprintf(stream, "%8llu", (unsigned long long)n);
-    cp__bench_print_figure(stream, ns_per_op, "ns/op");
-    if (bench->bytes && bench->elapsed_ns)
-        fprintf(stream, "\t%7.2f MB/s", (double)bench->bytes * (double)n * 1e3 / (double)bench->elapsed_ns);
-    cp__counts_print(stream, n);
+    fprintf(stream, "%8.0f", n);
+    if (ns_per_op != 0)
+        print_figure(stream, ns_per_op, "ns/op");
+    if (mb_per_s != 0)
+        fprintf(stream, "\t%7.2f MB/s", mb_per_s);
+    cp__counts_print(stream, bench, n);
     for (struct metric *m = bench->metrics; m; m = m->next)
-        cp__bench_print_figure(stream, m->value, m->unit);
+        if (!m->is_shown)
+            print_figure(stream, m->value, m->unit);
     fclose(stream);
     cp__tell(
         &(struct cp__event){.kind = CP__EVENT_RESULT, .name = test->name, .text = text, .number = ns_per_op});

@@ -100,20 +100,20 @@ void cp__counts_stop(void)
     cp_counters_stop(by_kind, others);
 }
 
-static void print_value(FILE *stream, const struct cp_event_spec *spec, const struct cp_counter_value *value,
-                        double n)
+static void print_value(FILE *stream, struct cp__bench *bench, const struct cp_event_spec *spec,
+                        const struct cp_counter_value *value, double n)
 {
     char unit[sizeof(spec->name) + sizeof("-ns/op")];
     snprintf(unit, sizeof(unit), "%s%s/op", spec->name, spec->kind == CP_EVENT_CLOCK ? "-ns" : "");
-    cp__bench_print_figure(stream, (double)value->count / n, unit);
+    cp__bench_print_figure(stream, bench, (double)value->count / n, unit);
     if (!value->is_scaled)
         return;
     snprintf(unit, sizeof(unit), "%%%s", spec->name);
-    cp__bench_print_figure(stream, 100 * (double)value->running_ns / (double)value->enabled_ns, unit);
+    cp__bench_print_figure(stream, bench, 100 * (double)value->running_ns / (double)value->enabled_ns, unit);
 }
 
 /* A value that was counted only in part is an estimate; how large a part it is stands behind it. */
-void cp__counts_print(FILE *stream, uint64_t n)
+void cp__counts_print(FILE *stream, struct cp__bench *bench, double n)
 {
     struct cp_counter_value cycles = {0}, instructions = {0};
     for (size_t i = 0; i < count; i++) {
@@ -123,13 +123,13 @@ void cp__counts_print(FILE *stream, uint64_t n)
             fprintf(stderr, "%s is not shown: %s\n", specs[i].name, err.message);
             continue;
         }
-        print_value(stream, &specs[i], &value, (double)n);
+        print_value(stream, bench, &specs[i], &value, n);
         bool had_both = cycles.count && instructions.count;
         if (specs[i].event == CP_CPUPROF_HW_CPU_CYCLES && specs[i].modes == 0)
             cycles = value;
         if (specs[i].event == CP_CPUPROF_HW_INSTRUCTIONS && specs[i].modes == 0)
             instructions = value;
         if (!had_both && cycles.count && instructions.count)
-            cp__bench_print_figure(stream, (double)instructions.count / (double)cycles.count, "IPC");
+            cp__bench_print_figure(stream, bench, (double)instructions.count / (double)cycles.count, "IPC");
     }
 }

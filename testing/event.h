@@ -14,7 +14,8 @@ enum cp__event_kind {
     CP__EVENT_RUN,     /* the test begins */
     CP__EVENT_LOG,     /* text: lines that it logged, each with its newline */
     CP__EVENT_PRINTED, /* text: what was printed to stdout and stderr, as it came; made by the runner */
-    CP__EVENT_RESULT,  /* text: a benchmark's line behind its name, without a newline; number: its ns/op */
+    CP__EVENT_RESULT,  /* text: a benchmark's line behind its name, without a newline; number: its ns/op,
+                        * 0: it is to have none */
     CP__EVENT_END,     /* outcome; number: the seconds it took */
     CP__EVENT_STOPPED, /* the process is about to end, by a signal or exit(). It waits until it is answered,
                         * so that its stacks can be looked at; number: the thread that it is about */

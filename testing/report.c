@@ -162,7 +162,7 @@ void cp__report_event(const struct cp__event *event)
     case CP__EVENT_RESULT:
         if (open)
             form->result(find(event->name), event->text);
-        if (open)
+        if (open && event->number != 0)
             cp__spread_add(find(event->name)->name, event->number);
         break;
     case CP__EVENT_END:

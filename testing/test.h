@@ -65,7 +65,7 @@ void cp__remove_files(void *path);
 void cp__bench_begin(struct cp__test *test);
 void cp__bench_end(struct cp__test *test);
 void cp__bench_free(struct cp__bench *bench);
-/* A figure of a benchmark's line, with a tabulator before it. */
-void cp__bench_print_figure(FILE *stream, double value, const char *unit);
+/* A figure of a benchmark's line, with a tabulator before it; or the benchmark's own one under that name. */
+void cp__bench_print_figure(FILE *stream, struct cp__bench *bench, double value, const char *unit);
 
 #endif

@@ -218,14 +218,17 @@ static inline bool cp_bench_next(struct cp_t *b)
 }
 
 /* In the loop: what comes until cp_bench_resume() is not measured. Each costs some microseconds where there
- * are counters or a profile. */
+ * are counters or a profile. -benchtime is about what is measured: a loop that spends a hundred times as long
+ * in pauses takes a hundred times as long; -benchtime 100x bounds it. */
 void cp_bench_pause(struct cp_t *b);
 void cp_bench_resume(struct cp_t *b);
 /* The loop's iterations so far; after it, all of them. */
 uint64_t cp_bench_iterations(const struct cp_t *b);
 /* The bytes that an iteration handles: shown as MB/s. */
 void cp_bench_set_bytes(struct cp_t *b, uint64_t bytes);
-/* A figure of the benchmark's own; the unit is a word such as "hits/op", and replaces one of that name. */
+/* A figure of the benchmark's own, which replaces the one of that unit: an earlier one, or what is measured,
+ * as "ns/op" or "cycles/op"; with 0, "ns/op" and "MB/s" are left out. The unit is a word, such as "hits/op".
+ * With another unit, or a value that is infinite or no number, the benchmark fails and ends. */
 void cp_bench_metric(struct cp_t *b, double value, const char *unit);
 
 #ifdef __cplusplus

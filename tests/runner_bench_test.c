@@ -70,6 +70,35 @@ CP_TEST(gos_parser_reads_benchmarks, .timeout_s = 120 * TEST_SLOWDOWN)
     CHECKF(f[0].n > 1000, "%ld", f[0].n);
 }
 
+/* As of Go's ReportMetric(). */
+CP_TEST(own_figures_stand_for_what_is_measured, .timeout_s = 120 * TEST_SLOWDOWN)
+{
+    struct figures f[2];
+    CHECK_EQ(bench("-bench figures -benchtime 10x -cpu 1 -counters taskClock", f, 2), 2);
+    CHECK_EQ(f[0].measured, 3);
+    CHECKF(f[0].ns_per_op == 2 && f[0].mb_per_s == 4, "%g and %g", f[0].ns_per_op, f[0].mb_per_s);
+    CHECK_EQ(f[1].measured, 0);
+    CHECK_EQ(count_matches("-run '^$' -bench figures/own -benchtime 10x -cpu 1 -counters taskClock",
+                           "^Benchmark_figures/own +\t +10\t +2.000 ns/op\t +4.00 MB/s\t +8.000 "
+                           "taskClock-ns/op\t +16.00 own/op$"),
+             1);
+    expect("-run '^$' -bench figures -benchtime 10x -cpu 1 -count 3", 0,
+           "# Benchmark_figures/own: 3 runs: median 2 ", "!# Benchmark_figures/less");
+}
+
+CP_TEST(metrics_that_no_reader_understands_are_refused)
+{
+    expect("-run '^$' -bench metrics -benchtime 2x -cpu 1 -v", 1,
+           "--- FAIL: Benchmark_metrics/blank\n    A metric's unit must be one word, such as hits/op, and "
+           "\"a b\" "
+           "is none.\n",
+           "--- FAIL: Benchmark_metrics/empty\n", "--- FAIL: Benchmark_metrics/line\n",
+           "--- FAIL: Benchmark_metrics/end\n",
+           "--- FAIL: Benchmark_metrics/infinite\n    The metric x/op must be a finite number, and inf is "
+           "none.\n",
+           "--- FAIL: Benchmark_metrics/nan\n", "!after the metric", "!/op\n");
+}
+
 CP_TEST(benchmark_lines_are_gos)
 {
     char *model =

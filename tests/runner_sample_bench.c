@@ -1,6 +1,7 @@
 /* The benchmarks of runner_sample. */
 #include "runner_sample.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
@@ -110,6 +111,50 @@ static void returning_benchmark(struct cp_t *b, void *unused)
 CP_BENCHMARK(returns)
 {
     cp_t_run(b, "sub", returning_benchmark, NULL);
+}
+
+static void own_figures(struct cp_t *b, void *factor)
+{
+    cp_bench_set_bytes(b, 1000);
+    for (; cp_bench_next(b);)
+        ;
+    cp_bench_metric(b, 4 * *(double *)factor, "MB/s");
+    cp_bench_metric(b, 2 * *(double *)factor, "ns/op");
+    cp_bench_metric(b, 8, "taskClock-ns/op");
+    cp_bench_metric(b, 16, "own/op");
+}
+
+CP_BENCHMARK(figures)
+{
+    double factors[] = {1, 0};
+    cp_t_run(b, "own", own_figures, &factors[0]);
+    cp_t_run(b, "less", own_figures, &factors[1]);
+}
+
+struct metric {
+    const char *name, *unit;
+    double value;
+};
+
+static void bad_metric(struct cp_t *b, void *metric)
+{
+    const struct metric *m = metric;
+    for (; cp_bench_next(b);)
+        ;
+    cp_bench_metric(b, m->value, m->unit);
+    puts("after the metric");
+}
+
+CP_BENCHMARK(metrics)
+{
+    struct metric bad[] = {{"blank", "a b", 1},
+                           {"empty", "", 1},
+                           {"line", "a\n", 1},
+                           {"end", "a\x7f", 1},
+                           {"infinite", "x/op", INFINITY},
+                           {"nan", "x/op", NAN}};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        cp_t_run(b, bad[i].name, bad_metric, &bad[i]);
 }
 
 CP_BENCHMARK(fatal)
