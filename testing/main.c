@@ -131,6 +131,11 @@ static void prepare(struct cp__options *o, struct cp__profile_flags *profile)
     bench_profile.file = o->bench_profile;
     if (!profile->file && !o->bench_profile && (profile->events || profile->period))
         cp__options_refuse("-cpuprofile must say where the profile is to go.");
+    if (profile->file && o->bench_profile && cp__parts_same_file(profile->file, o->bench_profile))
+        cp__options_refuse(
+            "-cpuprofile and -benchprofile name the same file, \"%s\". Each profile is a file of "
+            "its own.",
+            o->bench_profile);
     if (o->counters && cp__counts_choose(o->counters, &err) < 0)
         cp__options_refuse("-counters: %s", err.message);
     if (o->bench_profile && cp__bench_profile_open(&bench_profile, &err) < 0) {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,6 +137,19 @@ static int check_file(const char *path, struct cp_error *err)
     if (error == 0)
         return 0;
     return fail(err, -error, "The profile's file \"%.200s\" cannot be written: %s.", path, strerror(error));
+}
+
+bool cp__parts_same_file(const char *a, const char *b)
+{
+    struct stat sa, sb;
+    char copy_a[PATH_MAX], copy_b[PATH_MAX];
+
+    if (stat(a, &sa) == 0 && stat(b, &sb) == 0)
+        return S_ISREG(sa.st_mode) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+    snprintf(copy_a, sizeof copy_a, "%s", a);
+    snprintf(copy_b, sizeof copy_b, "%s", b);
+    return strcmp(basename(copy_a), basename(copy_b)) == 0 && stat(dirname(copy_a), &sa) == 0 &&
+           stat(dirname(copy_b), &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
 }
 
 static int make_directory(struct cp__parts *parts, struct cp_error *err)

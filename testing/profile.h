@@ -41,6 +41,8 @@ struct cp__parts;
 /* What one process samples for it, at one time. */
 struct cp__part;
 
+/* Whether profiles that are to go to a and to b, of the same events, would be written over each other. */
+bool cp__parts_same_file(const char *a, const char *b);
 /* Makes the directory. -EACCES and the like where the profile's file could not be written later on. */
 int cp__parts_open(struct cp__parts **parts, const struct cp__profile_flags *flags, struct cp_error *err);
 /* For processes that were started anew: a word for the environment that says which parts these are, and the

@@ -118,6 +118,38 @@ CP_TEST(where_nothing_runs_there_is_no_profile)
     free(output);
 }
 
+/* One would be written over the other. */
+CP_TEST(two_profiles_are_two_files, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    static const char *const same[] = {
+        "-cpuprofile x.pb.gz -benchprofile x.pb.gz",
+        "-cpuprofile x.pb.gz -benchprofile ./x.pb.gz",
+        "-cpuprofile sub/../x.pb.gz -benchprofile $PWD/x.pb.gz",
+        "-cpuprofile x.pb.gz -benchprofile x.pb.gz -cpuprofileevent timer,taskClock",
+        "-cpuprofile there.pb.gz -benchprofile link.pb.gz",
+    };
+    static const char *const different[] = {
+        "-cpuprofile x.pb.gz -benchprofile y.pb.gz",
+        "-cpuprofile x.pb.gz -benchprofile sub/x.pb.gz",
+        "-cpuprofile there.pb.gz -benchprofile x.pb.gz",
+        "-cpuprofile /dev/null -benchprofile /dev/null",
+    };
+    free(test_command(NULL, "cd %s && mkdir sub && touch there.pb.gz && ln -s there.pb.gz link.pb.gz",
+                      test_dir()));
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+        int status;
+        char *output = run_sample_here(&status, same[i]);
+        CHECKF(status == 2 && strstr(output, "-cpuprofile and -benchprofile name the same file, \""),
+               "%s: %d, %s", same[i], status, output);
+        free(output);
+    }
+    for (size_t i = 0; i < sizeof(different) / sizeof(different[0]); i++) {
+        char arguments[200];
+        snprintf(arguments, sizeof(arguments), "-run one %s", different[i]);
+        free(run_sample_here(NULL, arguments));
+    }
+}
+
 CP_TEST(what_cannot_be_profiled_ends_in_a_sentence)
 {
     int status;
