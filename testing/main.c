@@ -93,11 +93,11 @@ static bool run_one(const struct cp_test_case *test, const struct cp__options *o
 static bool run_tests(const struct cp__options *o)
 {
     struct list list = choose(o, false);
-    if (list.count == 0 && !o->has_bench)
+    if ((list.count == 0 || o->count == 0) && !o->has_bench)
         cp__report_note("testing: warning: no tests to run\n");
     if (o->is_shuffled) {
-        cp__report_note("-test.shuffle %llu\n", (unsigned long long)o->shuffle_seed);
-        shuffle(&list, o->shuffle_seed);
+        cp__report_note("-test.shuffle %lld\n", (long long)o->shuffle_seed);
+        shuffle(&list, (uint64_t)o->shuffle_seed);
     }
     bool goes_on = true;
     for (size_t c = 0; c < o->cpu_count && goes_on; c++)
@@ -112,7 +112,7 @@ static void run_benchmarks(const struct cp__options *o)
 {
     struct list list = choose(o, true);
     if (o->is_shuffled)
-        shuffle(&list, o->shuffle_seed);
+        shuffle(&list, (uint64_t)o->shuffle_seed);
     bool goes_on = true;
     for (size_t i = 0; i < list.count && goes_on; i++)
         for (size_t c = 0; c < o->cpu_count && goes_on; c++) {

@@ -1,6 +1,8 @@
 /* The runner's flags; what they mean is in their table. */
 #include "options.h"
 
+#include "sched.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
@@ -46,13 +48,13 @@ static const char usage[] =
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* A decimal number from 1 that fills the text up to end; 0 where it is none. */
-static uint64_t parse_count(const char *text, const char *end)
+/* A decimal number that fills the text up to end. */
+static bool parse_number(uint64_t *n, const char *text, const char *end)
 {
     char *stop;
     errno = 0;
-    unsigned long long n = strtoull(text, &stop, 10);
-    return *text < '0' || *text > '9' || stop != end || errno != 0 ? 0 : n;
+    *n = strtoull(text, &stop, 10);
+    return *text >= '0' && *text <= '9' && stop == end && errno == 0;
 }
 
 /* Seconds of "1h10m", "1.5s", "300ms"; negative where it is no duration. */
@@ -91,7 +93,7 @@ static bool parse_bench_time(struct cp__options *o, const char *text)
 {
     size_t n = strlen(text);
     if (n > 0 && text[n - 1] == 'x')
-        return (o->bench_iterations = parse_count(text, text + n - 1)) != 0;
+        return parse_number(&o->bench_iterations, text, text + n - 1) && o->bench_iterations > 0;
     double seconds = parse_duration(text);
     o->bench_ns = seconds > 0 ? (uint64_t)(seconds * 1e9) : 0;
     o->bench_iterations = 0;
@@ -103,8 +105,9 @@ static bool parse_cpus(struct cp__options *o, const char *text)
     o->cpu_count = 0;
     for (;;) {
         const char *end = strchrnul(text, ',');
-        uint64_t n = parse_count(text, end);
-        if (n == 0 || n > 1024 || o->cpu_count == CP__CPUS_MAX)
+        uint64_t n;
+        if (!parse_number(&n, text, end) || n == 0 || n > CP_SCHED_THREADS_MAX ||
+            o->cpu_count == CP__CPUS_MAX)
             return false;
         o->cpus[o->cpu_count++] = (unsigned)n;
         if (!*end)
@@ -118,8 +121,10 @@ static bool parse_shuffle(struct cp__options *o, const char *text)
     o->is_shuffled = strcmp(text, "off") != 0;
     if (!o->is_shuffled || strcmp(text, "on") == 0)
         return true;
-    o->shuffle_seed = parse_count(text, text + strlen(text));
-    return o->shuffle_seed != 0;
+    char *end;
+    errno = 0;
+    o->shuffle_seed = strtoll(text, &end, 10);
+    return end > text && !*end && errno == 0;
 }
 
 static bool parse_pattern(struct cp__pattern *pattern, const char *text, struct cp_error *err)
@@ -145,7 +150,7 @@ static bool take_value(struct cp__options *o, int flag, char *value, struct cp_e
     case 't':
         return parse_bench_time(o, value);
     case 'n':
-        return (o->count = parse_count(value, value + strlen(value))) != 0;
+        return parse_number(&o->count, value, value + strlen(value));
     case 'c':
         return parse_cpus(o, value);
     case 'T':
@@ -178,6 +183,34 @@ static bool take(struct cp__options *o, int flag, char *value, struct cp_error *
     }
 }
 
+/* What a flag's value must be. */
+static const char *values_of(int flag)
+{
+    switch (flag) {
+    case 'r':
+    case 'k':
+    case 'b':
+    case 'l':
+        return "a regular expression for each level of a name";
+    case 't':
+        return "a time such as 1s or 300ms, or a number of iterations such as 100x";
+    case 'n':
+        return "a number from 0";
+    case 'c':
+        return "a number of threads from 1 to 1024, or up to 64 of them with commas between";
+    case 'T':
+        return "a time such as 5s or 1h30m, or 0 for none";
+    case 's':
+        return "on, off or a whole number";
+    case 'e':
+        return "events with commas between";
+    case 'P':
+        return "the file that the profile is to go to";
+    default:
+        return "true or false";
+    }
+}
+
 static void print_usage(FILE *stream)
 {
     fprintf(stream, "usage: %s [-FLAG [VALUE]]...\n%s", program_invocation_short_name, usage);
@@ -190,8 +223,7 @@ void cp__options_refuse(const char *format, ...)
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    fputc('\n', stderr);
-    print_usage(stderr);
+    fprintf(stderr, "\nusage: %s [-FLAG [VALUE]]...; -help lists the flags\n", program_invocation_short_name);
     exit(2);
 }
 
@@ -211,7 +243,7 @@ static void set_defaults(struct cp__options *o, const struct cp_test_main_option
         .cpu_count = 1,
         .timeout_s = 600,
         .bench_ns = 1000000000,
-        .shuffle_seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+        .shuffle_seed = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec,
     };
     cp__pattern_compile(&o->run, "", NULL);
     size_t size = main_options ? main_options->size : 0;
@@ -244,8 +276,8 @@ void cp__options_parse(struct cp__options *options, int argc, char **argv,
             exit(flag == 'h' ? 0 : 2);
         }
         if (!take(options, flag, optarg, &err))
-            cp__options_refuse("-%s makes no sense as \"%s\".%s%s", flags[i].name, optarg,
-                               err.code ? " " : "", err.code ? err.message : "");
+            cp__options_refuse("-%s must be %s, and \"%s\" is not.%s%s", flags[i].name, values_of(flag),
+                               optarg, err.code ? " " : "", err.code ? err.message : "");
     }
     if (optind < argc)
         cp__options_refuse("\"%s\" is no flag; tests are named by -run.", argv[optind]);

@@ -37,8 +37,8 @@ struct cp__options {
     bool is_tap;
     bool is_in_process;
     bool is_shuffled;
-    uint64_t shuffle_seed;
-    uint64_t count;
+    int64_t shuffle_seed;
+    uint64_t count; /* 0: nothing runs */
     unsigned cpus[CP__CPUS_MAX];
     size_t cpu_count;
     double timeout_s; /* 0: none */
@@ -55,7 +55,7 @@ struct cp__options {
 void cp__options_parse(struct cp__options *options, int argc, char **argv,
                        const struct cp_test_main_options *main_options);
 
-/* Says on stderr what is wrong with the flags, and which there are, and exits with status 2. */
+/* Says on stderr what is wrong with the flags, and how to see which there are, and exits with status 2. */
 _Noreturn void cp__options_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

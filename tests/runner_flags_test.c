@@ -55,6 +55,8 @@ CP_TEST(a_shuffle_is_the_same_for_the_same_seed)
     for (int i = 0; i < 3; i++)
         free(runs[i]);
     expect("-run self -shuffle 5", 0, "-test.shuffle 5\n");
+    expect("-run self -shuffle -5", 0, "-test.shuffle -5\n");
+    expect("-run self -shuffle 0", 0, "-test.shuffle 0\n");
     expect("-run self -shuffle on", 0, "-test.shuffle ");
     expect("-run self -shuffle off", 0, "PASS", "!shuffle");
 }
@@ -62,6 +64,8 @@ CP_TEST(a_shuffle_is_the_same_for_the_same_seed)
 CP_TEST(flags_say_how_often_where_and_how_long)
 {
     expect_runs("-run self -count 3", "Test_self Test_self Test_self ");
+    expect_runs("-run self -bench empty -count 0", "");
+    expect("-run self -count 0", 0, "testing: warning: no tests to run\nPASS\n");
     expect_runs("-failfast -run 'fail_error|fail_fatal|self'", "Test_fail_error ");
     expect_runs("-failfast=false -run 'fail_fatal|self'", "Test_fail_fatal Test_self ");
     expect("-run cpu -v -cpu 1,3", 0, ": on 1\n", ": on 3\n");
@@ -85,15 +89,50 @@ CP_TEST(in_process_means_in_this_process)
 
 CP_TEST(flags_that_make_no_sense_end_with_a_sentence)
 {
-    static const char *const bad[] = {
-        "-run '('",     "-run 'a/*('",      "-skip '['",      "-bench '('",    "-list '('",   "-benchtime 0x",
-        "-benchtime x", "-benchtime 1",     "-benchtime -1s", "-benchtime 1y", "-count 0",    "-count -1",
-        "-count 1x",    "-cpu 0",           "-cpu 1,",        "-cpu ,1",       "-cpu a",      "-timeout -1s",
-        "-timeout 1",   "-timeout 1ss",     "-shuffle x",     "-v=perhaps",    "-failfast=2", "-json=yes",
-        "-tap=",        "-inprocess=maybe", "-counters ''"};
+    static const struct {
+        const char *flags, *says;
+    } bad[] = {
+        {"-run '('", "-run must be a regular expression for each level of a name, and \"(\" is not. "},
+        {"-run 'a/*('", "-run must be "},
+        {"-skip '['", "-skip must be "},
+        {"-bench '('", "-bench must be "},
+        {"-list '('", "-list must be "},
+        {"-benchtime 100",
+         "-benchtime must be a time such as 1s or 300ms, or a number of iterations such as 100x, "
+         "and \"100\" is not.\n"},
+        {"-benchtime 0x", "\"0x\" is not.\n"},
+        {"-benchtime x", "\"x\" is not.\n"},
+        {"-benchtime -1s", "\"-1s\" is not.\n"},
+        {"-benchtime 1y", "\"1y\" is not.\n"},
+        {"-count -1", "-count must be a number from 0, and \"-1\" is not.\n"},
+        {"-count 1x", "\"1x\" is not.\n"},
+        {"-count ''", "\"\" is not.\n"},
+        {"-cpu 0",
+         "-cpu must be a number of threads from 1 to 1024, or up to 64 of them with commas between, and "
+         "\"0\" is not.\n"},
+        {"-cpu 1025", "\"1025\" is not.\n"},
+        {"-cpu 1,", "\"1,\" is not.\n"},
+        {"-cpu ,1", "\",1\" is not.\n"},
+        {"-cpu a", "\"a\" is not.\n"},
+        {"-timeout 5", "-timeout must be a time such as 5s or 1h30m, or 0 for none, and \"5\" is not.\n"},
+        {"-timeout -1s", "\"-1s\" is not.\n"},
+        {"-timeout 1ss", "\"1ss\" is not.\n"},
+        {"-shuffle x", "-shuffle must be on, off or a whole number, and \"x\" is not.\n"},
+        {"-shuffle 1.5", "\"1.5\" is not.\n"},
+        {"-shuffle 9223372036854775808", "\"9223372036854775808\" is not.\n"},
+        {"-v=perhaps", "-v must be true or false, and \"perhaps\" is not.\n"},
+        {"-failfast=2", "-failfast must be true or false"},
+        {"-json=yes", "-json must be true or false"},
+        {"-tap=", "-tap must be true or false"},
+        {"-inprocess=maybe", "-inprocess must be true or false"},
+        {"-counters ''", "-counters must be events with commas between, and \"\" is not.\n"},
+        {"-benchprofile ''",
+         "-benchprofile must be the file that the profile is to go to, and \"\" is not.\n"},
+    };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        expect(bad[i], 2, " makes no sense as \"", "usage: runner_sample [-FLAG [VALUE]]...\n  -run REGEX");
-    expect("-unknown", 2, "unrecognized option '-unknown'", "usage: ");
+        expect(bad[i].flags, 2, bad[i].says,
+               "\nusage: runner_sample [-FLAG [VALUE]]...; -help lists the flags\n", "!-run REGEX");
+    expect("-unknown", 2, "unrecognized option '-unknown'", "usage: ", "\n  -run REGEX");
     expect("-run", 2, "requires an argument", "usage: ");
     expect("self", 2, "\"self\" is no flag; tests are named by -run.", "usage: ");
     expect("-help", 0, "usage: runner_sample", "-benchtime 1s|100x");
