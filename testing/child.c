@@ -27,6 +27,10 @@ static pthread_mutex_t tell_lock = PTHREAD_MUTEX_INITIALIZER; /* a long text is 
 static int event_socket, control_socket, output;
 static pid_t pid;
 static uint32_t is_over;
+static uintptr_t first_stack_lo; /* of the thread that the process began on; 0: not known */
+
+/* What lies below a stack belongs to it that far down: the scheduler's guards are smaller. */
+enum { GUARD_SIZE = 64 << 10 };
 
 static void send_from_handler(const struct cp__event *event)
 {
@@ -76,13 +80,14 @@ void cp__end_process(struct cp__test *test)
 
 /* ---- The end of the process ------------------------------------------------------------------ */
 
-/* Tells that the process ends here, and waits until its stacks have been looked at. What prints them knows
- * its name, and that of tell_exit(). */
-__attribute__((noinline)) static void stop_from_handler(void)
+/* Tells that the process ends here, and why, and waits until its stacks have been looked at. What prints them
+ * knows its name, and that of tell_exit(). */
+__attribute__((noinline)) static void stop_from_handler(const char *why)
 {
     char answer;
     struct pollfd ready = {.fd = event_socket, .events = POLLIN};
-    send_from_handler(&(struct cp__event){.kind = CP__EVENT_STOPPED, .name = "", .number = gettid()});
+    send_from_handler(
+        &(struct cp__event){.kind = CP__EVENT_STOPPED, .name = "", .text = why, .number = gettid()});
     int n;
     while ((n = poll(&ready, 1, 30000)) < 0 && errno == EINTR)
         ;
@@ -90,12 +95,33 @@ __attribute__((noinline)) static void stop_from_handler(void)
         (void)!recv(event_socket, &answer, 1, MSG_DONTWAIT);
 }
 
+static void find_first_stack(void)
+{
+    pthread_attr_t attributes;
+    void *lo;
+    size_t size;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return;
+    if (pthread_attr_getstack(&attributes, &lo, &size) == 0)
+        first_stack_lo = (uintptr_t)lo;
+    pthread_attr_destroy(&attributes);
+}
+
+/* Whether it is because a stack has been used up: that of a G, or of the thread that the program began on. */
+static bool is_overflow_from_handler(int signal_number, const siginfo_t *info)
+{
+    const struct cp_m *m = cp_m_self();
+    uintptr_t lo = m && m->g ? m->g->stack_lo : gettid() == pid ? first_stack_lo : 0;
+    uintptr_t address = (uintptr_t)info->si_addr;
+    return signal_number == SIGSEGV && info->si_code > 0 && address < lo && lo - address <= GUARD_SIZE;
+}
+
 /* In a child that the test has forked, signals do what they would. */
 static void die_from_handler(int signal_number, siginfo_t *info, void *context)
 {
-    (void)info, (void)context;
+    (void)context;
     if (!cp__is_forked_by_test())
-        stop_from_handler();
+        stop_from_handler(is_overflow_from_handler(signal_number, info) ? "stack overflow" : "");
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
@@ -121,7 +147,7 @@ static void tell_exit(int status, void *unused)
     (void)status, (void)unused;
     if (!cp__is_forked_by_test() &&
         !cp_load_relaxed(&is_over)) /* relaxed: written by the thread that exits, or not */
-        stop_from_handler();
+        stop_from_handler("");
 }
 
 /* ---- Gs -------------------------------------------------------------------------------------- */
@@ -303,6 +329,7 @@ void cp__child_run(const struct cp__job *job, const struct cp__child_ends *ends)
     control_socket = move_up(ends->control);
     output = move_up(ends->output);
     redirect();
+    find_first_stack();
     catch_signals();
     on_exit(tell_exit, NULL);
     if (!job->options->run_on)

@@ -18,7 +18,8 @@ enum cp__event_kind {
                         * 0: it is to have none */
     CP__EVENT_END,     /* outcome; number: the seconds it took */
     CP__EVENT_STOPPED, /* the process is about to end, by a signal or exit(). It waits until it is answered,
-                        * so that its stacks can be looked at; number: the thread that it is about */
+                        * so that its stacks can be looked at; number: the thread that it is about; text: the
+                        * reason, where there is more to say than the signal's number; or "" */
     CP__EVENT_GS,      /* text: the stacks of all Gs, as they were asked for; "" where that is all */
 };
 

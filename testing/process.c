@@ -30,6 +30,7 @@ struct process {
     struct cp__event end; /* of the test on the first level, held back until the process has ended well */
     char *end_name;       /* NULL: it has not ended */
     char *stacks;         /* of a process that told of its end; NULL: it did not */
+    char *why;            /* the reason that it told; NULL: none */
     char *gs;
     bool has_all_gs;
     bool is_timed_out;
@@ -91,6 +92,8 @@ static void handle(struct process *p, const struct cp__event *event)
 {
     switch (event->kind) {
     case CP__EVENT_STOPPED:
+        free(p->why);
+        p->why = *event->text ? strdup(event->text) : NULL;
         look_at_stacks(p, (pid_t)event->number);
         (void)!send(p->events, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         break;
@@ -201,7 +204,8 @@ static char *bad_end(const struct process *p, int status, double timeout_s)
     if (p->is_timed_out)
         n = asprintf(&text, "panic: the test timed out after %g s", timeout_s);
     else if (WIFSIGNALED(status))
-        n = asprintf(&text, "panic: killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        n = asprintf(&text, "panic: killed by signal %d (%s)%s%s", WTERMSIG(status),
+                     strsignal(WTERMSIG(status)), p->why ? ": " : "", p->why ? p->why : "");
     else if (p->end_name && WEXITSTATUS(status) != 0)
         n = asprintf(&text, "panic: after the test its process ended with status %d", WEXITSTATUS(status));
     else if (!p->end_name)
@@ -241,6 +245,7 @@ static void release(struct process *p)
     close(p->pidfd);
     free(p->end_name);
     free(p->stacks);
+    free(p->why);
     free(p->gs);
 }
 

@@ -7,24 +7,40 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { FRAMES_MAX = 64 };
+enum {
+    FIRST_MAX = 40,    /* of a deep stack so many frames are shown from where it is, the handler's less ... */
+    LAST_MAX = 16,     /* ... and so many up to where it began */
+    WALK_MAX = 100000, /* what goes on from there is taken to go on for ever */
+};
+
+struct frame {
+    Dwarf_Addr pc;
+    bool is_call; /* pc is where a call returns to */
+};
 
 struct frames {
-    Dwarf_Addr pc[FRAMES_MAX];
-    bool is_call[FRAMES_MAX]; /* pc is where a call returns to */
+    struct frame first[FIRST_MAX];
+    struct frame last[LAST_MAX]; /* of those behind the first, frame i in [i % LAST_MAX] */
     int count;
-    int interrupted; /* the last frame that a signal interrupted; 0: none */
+    int interrupted; /* the last frame of the first that a signal interrupted; 0: none */
 };
+
+static struct frame *place_of(struct frames *frames, int i)
+{
+    return i < FIRST_MAX ? &frames->first[i] : &frames->last[i % LAST_MAX];
+}
 
 static int add_frame(Dwfl_Frame *state, void *arg)
 {
     struct frames *frames = arg;
+    struct frame *frame = place_of(frames, frames->count);
     bool is_activation;
-    if (frames->count == FRAMES_MAX || !dwfl_frame_pc(state, &frames->pc[frames->count], &is_activation))
+    if (frames->count == WALK_MAX || !dwfl_frame_pc(state, &frame->pc, &is_activation))
         return DWARF_CB_ABORT;
-    if (is_activation)
+    if (is_activation && frames->count < FIRST_MAX)
         frames->interrupted = frames->count;
-    frames->is_call[frames->count++] = !is_activation;
+    frame->is_call = !is_activation;
+    frames->count++;
     return DWARF_CB_OK;
 }
 
@@ -45,8 +61,9 @@ static Dwarf_Line *line_of(Dwfl_Module *module, Dwarf_Addr pc)
     return unit ? dwarf_getsrc_die(unit, pc - bias) : NULL;
 }
 
-static void print_frame(FILE *stream, Dwfl *dwfl, Dwarf_Addr pc)
+static void print_frame(FILE *stream, Dwfl *dwfl, const struct frame *frame)
 {
+    Dwarf_Addr pc = frame->pc - frame->is_call;
     Dwfl_Module *module = dwfl_addrmodule(dwfl, pc);
     const char *function = function_of(dwfl, pc);
     Dwarf_Line *line = module ? line_of(module, pc) : NULL;
@@ -74,8 +91,8 @@ static bool tells_end(const char *function)
 static int first_frame(const struct frames *frames, Dwfl *dwfl)
 {
     int first = frames->interrupted;
-    for (int i = first; i < frames->count; i++)
-        if (tells_end(function_of(dwfl, frames->pc[i] - frames->is_call[i])))
+    for (int i = first; i < frames->count && i < FIRST_MAX; i++)
+        if (tells_end(function_of(dwfl, frames->first[i].pc - frames->first[i].is_call)))
             first = i + 1;
     return first;
 }
@@ -87,8 +104,15 @@ static void print_thread(FILE *stream, Dwfl *dwfl, pid_t tid)
     fprintf(stream, "thread %d:\n", (int)tid);
     if (frames.count == 0 && result != 0)
         fprintf(stream, "    no stack: %s\n", dwfl_errmsg(-1));
-    for (int i = first_frame(&frames, dwfl); i < frames.count; i++)
-        print_frame(stream, dwfl, frames.pc[i] - frames.is_call[i]);
+    int last = frames.count - LAST_MAX;
+    for (int i = first_frame(&frames, dwfl); i < frames.count; i++) {
+        if (i == FIRST_MAX && i < last) {
+            fprintf(stream, "    ... %s%d more frames ...\n", frames.count == WALK_MAX ? "at least " : "",
+                    last - i);
+            i = last;
+        }
+        print_frame(stream, dwfl, place_of(&frames, i));
+    }
     fputc('\n', stream);
 }
 

@@ -45,7 +45,9 @@ CP_TEST(a_crash_is_told_with_its_stack)
     static const struct bad_end bad[] = {
         {"crash_segv", SEGV, {"writes_to_nowhere", "Test_crash_segv"}},
         {"crash_abort", "killed by signal 6 (Aborted)", {"calls_abort", "Test_crash_abort"}},
-        {"crash_overflow", SEGV, {"goes_down", "goes_down"}},
+        {"crash_overflow",
+         SEGV ": stack overflow",
+         {"goes_down", "goes_down", "Test_crash_overflow"}}, /* the first and the last */
         {"crash_sub", SEGV, {"writes_to_nowhere", "crashing_sub"}},
         {"crash_thread", SEGV, {"writes_to_nowhere", "crashing_thread"}},
     };
@@ -56,6 +58,20 @@ CP_TEST(a_crash_is_told_with_its_stack)
     setenv("SAMPLE_PLAIN", "1", 1);
     expect_bad_end(&bad[0]);
     expect_bad_end(&bad[2]);
+}
+
+CP_TEST(of_a_deep_stack_both_ends_are_shown)
+{
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("the sanitizer's own handler tells of it");
+    for (int is_plain = 0; is_plain <= 1; is_plain++) {
+        if (is_plain)
+            setenv("SAMPLE_PLAIN", "1", 1);
+        long frames = count_matches("-run crash_overflow", "^    goes_down");
+        CHECKF(frames > 20 && frames < 56, "%ld", frames);
+        CHECK_EQ(count_matches("-run crash_overflow", "^    [.]{3} [0-9]{3,} more frames [.]{3}$"), 1);
+    }
+    CHECK_EQ(count_matches("-run crash_segv", " more frames "), 0);
 }
 
 CP_TEST(a_kill_is_told)

@@ -69,6 +69,7 @@ CP_TEST(flags_say_how_often_where_and_how_long)
     expect_runs("-failfast -run 'fail_error|fail_fatal|self'", "Test_fail_error ");
     expect_runs("-failfast=false -run 'fail_fatal|self'", "Test_fail_fatal Test_self ");
     expect("-run cpu -v -cpu 1,3", 0, ": on 1\n", ": on 3\n");
+    expect("-run stack -v", 0, ": its stack has 262144 bytes\n"); /* as testing.h says */
     expect("-run self -timeout 0", 0, "PASS");
     expect("-run self -timeout 1000h", 0, "PASS");
     expect("-run self --v", 0, "--- PASS");

@@ -472,6 +472,11 @@ CP_TEST(cpu)
     cp_t_log(t, "on %u", cp_t_cpu(t));
 }
 
+CP_TEST(stack)
+{
+    cp_t_log(t, "its stack has %zu bytes", (size_t)(cp_g_self()->stack_hi - cp_g_self()->stack_lo));
+}
+
 CP_TEST(pid)
 {
     printf("pid %d\n", (int)getpid());
