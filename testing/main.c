@@ -2,6 +2,7 @@
 #include "report.h"
 
 #include "bench_profile.h"
+#include "clock.h"
 #include "counts.h"
 #include "process.h"
 #include "profile.h"
@@ -54,14 +55,29 @@ static void shuffle(struct list *list, uint64_t seed)
     }
 }
 
+static void print_name(const struct cp__options *o, const char *name)
+{
+    char *line;
+    if (asprintf(&line, "%s\n", name) < 0)
+        abort();
+    if (o->is_json)
+        cp__report_json("output", NULL, -1, line, strlen(line));
+    else
+        fputs(line, stdout);
+    free(line);
+}
+
 static void print_names(const struct cp__options *o)
 {
+    double started = cp__clock_s();
     for (struct cp_test_case *t = cp__test_cases(); t; t = t->next) {
         char *name = cp__test_case_name(t);
         if (cp__pattern_match(&o->list, name))
-            puts(name);
+            print_name(o, name);
         free(name);
     }
+    if (o->is_json)
+        cp__report_json("pass", NULL, cp__clock_s() - started, NULL, 0);
 }
 
 /* ---- Running --------------------------------------------------------------------------------- */

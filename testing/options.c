@@ -279,6 +279,8 @@ void cp__options_parse(struct cp__options *options, int argc, char **argv,
             cp__options_refuse("-%s must be %s, and \"%s\" is not.%s%s", flags[i].name, values_of(flag),
                                optarg, err.code ? " " : "", err.code ? err.message : "");
     }
+    if (options->is_tap && options->is_json)
+        cp__options_refuse("-tap and -json are two forms of one report. Give one of them.");
     if (optind < argc)
         cp__options_refuse("\"%s\" is no flag; tests are named by -run.", argv[optind]);
 }

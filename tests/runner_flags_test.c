@@ -135,6 +135,8 @@ CP_TEST(flags_that_make_no_sense_end_with_a_sentence)
                "\nusage: runner_sample [-FLAG [VALUE]]...; -help lists the flags\n", "!-run REGEX");
     expect("-unknown", 2, "unrecognized option '-unknown'", "usage: ", "\n  -run REGEX");
     expect("-run", 2, "requires an argument", "usage: ");
+    expect("-tap -json", 2, "-tap and -json are two forms of one report. Give one of them.\nusage: ");
+    expect("-tap -json -tap=false -run self", 0, "{\"Time\":");
     expect("self", 2, "\"self\" is no flag; tests are named by -run.", "usage: ");
     expect("-help", 0, "usage: runner_sample", "-benchtime 1s|100x");
     expect("--help", 0, "usage: runner_sample");

@@ -76,6 +76,19 @@ CP_TEST(json_is_what_test2json_makes_of_the_text, .timeout_s = 60 * TEST_SLOWDOW
     expect_events("-run '^$' -bench 'empty|subs|fatal|skipped|logs|no_loop' -benchtime 10x");
 }
 
+CP_TEST(names_are_events_too)
+{
+    const char *build = test_build_dir();
+    free(test_command(
+        NULL,
+        "cd %s; s=%s/tests/runner_sample; normal='del(.Time, .Elapsed)'\n"
+        "$s -json -list 'square|empty' > events && go tool test2json -t -p runner_sample $s -list "
+        "'square|empty' > theirs\n"
+        "jq -c \"$normal\" events > a; jq -c \"$normal\" theirs > b\n"
+        "[ $(wc -l < a) = 3 ] && diff a b && jq -es '.[-1].Elapsed >= 0' events",
+        test_dir(), build));
+}
+
 CP_TEST(json_says_the_same_as_the_text)
 {
     const char *build = test_build_dir();
