@@ -169,7 +169,7 @@ BENCH_overhead = -benchtime 21x
 BENCH_listing = -benchtime 9x
 # Only for the page's files, its test, and main.c of the command.
 CFLAGS_ui_files = -Wa,-I,$(ui)
-CFLAGS_ui_test = -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
+CFLAGS_ui_test = -DCP_UI='"$(CURDIR)/http/ui"' -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 CFLAGS_main = -DCP_VERSION='"$(VERSION)"'
 
 Q = $(if $(V),,@)

@@ -1,6 +1,8 @@
 /* The endpoint's page: as it is served, and in a browser, which tests/ui/page.mjs drives. */
 #include "http_tools.h"
 
+#include "pprof/sysctl_linux.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -82,7 +84,49 @@ CP_TEST(the_events_are_json)
     cp_http_stop(http);
 }
 
+/* ---- Its parts ------------------------------------------------------------------------------- */
+
+CP_TEST(what_limits_a_recording_is_told_from_what_is_usual)
+{
+    static const char script[] =
+        "import { limitsOf } from '" CP_UI "/comments.js';\n"
+        "const two = 'threads: 2 sampled, 0 without a perf ring (signals counted, not records), 0 refused';\n"
+        "const of = '% of the event\\'s own count';\n"
+        "const usual = ['engine: timer, a POSIX timer', two, 'event: r3c is the number 0x3c', 'losses: "
+        "none',\n"
+        "  'precise_ip: asked 2, reached 2', 'rate: asked 1 sample', 'foreign SIGPROFs: 3',\n"
+        "  'periods folded into a later sample: 4', `coverage: 1000 samples, 99.00 ${of}`,\n"
+        "  `coverage: 100 samples, 104.09 ${of}`, `coverage: 63 samples, 98.74 ${of}`,\n"
+        "  `coverage: 2 samples, 50.00 ${of}`, `coverage: 0 samples, 0.00 ${of}`];\n"
+        "const limits = [two.replace('0 refused', '1 refused: No space'), two.replace('0 without', '1 "
+        "without'),\n"
+        "  'precise_ip: asked 2, reached 1', 'warning: A sample', 'throttled by the kernel: 3 times',\n"
+        "  'incomplete stacks (code without frame pointers): 2', 'dropped (sample buffer full): 1',\n"
+        "  'multiplexed: the event never had a counter', 'count: 0: the event did not happen',\n"
+        "  `coverage: 1000 samples, 98.99 ${of}`, `coverage: 2 samples, 40.00 ${of}`, 'what is new here'];\n"
+        "console.log(limitsOf(usual).join(), '|', limits.filter((c) => limitsOf([two, c])[0] !== c).join(),\n"
+        "  limitsOf([]).length);\n";
+    FILE *file;
+
+    if (system("command -v node > /dev/null") != 0)
+        SKIP("node is not installed");
+    file = fopen(file_in_dir("limits.mjs"), "w");
+    fputs(script, file);
+    fclose(file);
+    char *wrong = test_command(NULL, "node %s", file_in_dir("limits.mjs"));
+    CHECK_STR(wrong, " |  0\n");
+    free(wrong);
+}
+
 /* ---- In a browser ---------------------------------------------------------------------------- */
+
+/* The kernel's limit as the core reads it. */
+static void pretend_sample_rate(const char *rate)
+{
+    free(test_command(NULL, "mkdir -p %s/kernel && echo %s > %s/kernel/perf_event_max_sample_rate",
+                      test_dir(), rate, test_dir()));
+    cp__sysctl_root = test_dir();
+}
 
 __attribute__((always_inline)) static inline void stir(void)
 {
@@ -123,6 +167,7 @@ CP_TEST(a_browser_records_and_compares, .timeout_s = 150 * TEST_SLOWDOWN)
         SKIP("node or chromium is not installed");
     snprintf(pictures, sizeof pictures, "%s/pictures", test_build_dir());
     mkdir(pictures, 0777);
+    pretend_sample_rate("7000");
     start_service();
     CHECK_EQ(pthread_create(&kitchen, NULL, run_kitchen, (void *)(uintptr_t)file_in_dir("open")), 0);
 

@@ -1,9 +1,10 @@
 // The page: records profiles, and shows one, or two compared.
 import "./page.css";
+import { limitsOf } from "./comments.js";
 import { Graph } from "./graph.js";
 import { found, labelsOf, read, tableOf, total, treeOf, withLabels } from "./profile.js";
 import { events, record } from "./record.js";
-import { Table } from "./table.js";
+import { element, Table } from "./table.js";
 import { amount, number, share } from "./units.js";
 
 const at = (id) => document.getElementById(id);
@@ -85,6 +86,12 @@ function add(recording) {
   option.selected = true;
 }
 
+function describe({ event, seconds }, { period, types }) {
+  const { unit } = types.at(-1);
+  const every = unit === "nanoseconds" ? amount(period, unit) : number(period);
+  return `${event} every ${every}, ${seconds} s`;
+}
+
 async function take(order) {
   const blob = await record(order, running.signal, (passed) => tick(passed, order.seconds));
   const profile = await read(blob);
@@ -93,7 +100,8 @@ async function take(order) {
   add({
     ...profile,
     blob,
-    name: `${recordings.length + 1}: ${order.event}, ${order.seconds} s, ${time}`,
+    limits: limitsOf(profile.comments),
+    name: `${recordings.length + 1}: ${describe(order, profile)}, ${time}`,
     file: `profile-${order.event.replace(/[^A-Za-z0-9]+/g, "-")}-${recordings.length + 1}.pb.gz`,
   });
   chooseRecording();
@@ -167,17 +175,34 @@ function fillLabels() {
   at("labels").append(...[...labels].map(([key, values]) => labelChoice(key, values, before.get(key))));
 }
 
+function list(title, texts) {
+  return [element("p", {}, title), element("ul", {}, ...texts.map((text) => element("li", {}, text)))];
+}
+
+function tellHow() {
+  const both = [shown(), base()].filter((recording) => recording !== null);
+
+  at("limits").replaceChildren(...both.filter(({ limits }) => limits.length > 0)
+    .flatMap(({ name, limits }) => list(`Limits and losses of recording ${name}`, limits)));
+  at("comments").replaceChildren(...both.flatMap(({ name, comments }) => list(name, comments)));
+}
+
+function chooseBase() {
+  fillLabels();
+  tellHow();
+  render();
+}
+
 function chooseRecording() {
   const link = at("download");
 
   at("result").hidden = false;
   fillBases();
   fillValues();
-  fillLabels();
   URL.revokeObjectURL(link.href);
   link.href = URL.createObjectURL(shown().blob);
   link.download = shown().file;
-  render();
+  chooseBase();
 }
 
 function view(recording, scale) {
@@ -232,7 +257,7 @@ at("order").addEventListener("submit", (event) => {
 });
 at("cancel").addEventListener("click", () => running.abort());
 at("shown").addEventListener("change", chooseRecording);
-at("base").addEventListener("change", () => { fillLabels(); render(); });
+at("base").addEventListener("change", chooseBase);
 at("value").addEventListener("change", render);
 at("search").addEventListener("input", () => search(at("search").value));
 fillEvents().catch((error) => say("", error.message));

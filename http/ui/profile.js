@@ -34,7 +34,9 @@ export async function read(blob) {
 
   return {
     types: profile.sampleType.map((t) => ({ type: strings[t.type], unit: strings[t.unit] })),
+    period: Number(profile.period),
     seconds: Number(profile.durationNanos) / 1e9,
+    comments: profile.comment.map((i) => strings[i]),
     samples: samplesOf(profile),
   };
 }

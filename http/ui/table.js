@@ -16,7 +16,7 @@ function compare(a, b, key) {
   return key === "name" ? a.name.localeCompare(b.name) : a[key] - b[key];
 }
 
-function element(name, properties, ...children) {
+export function element(name, properties, ...children) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);
   return made;
