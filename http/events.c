@@ -46,11 +46,40 @@ struct walk {
     void *context;
 };
 
+/* The least 1, 2 or 5 with zeros behind it that is not below. */
+static uint64_t round_up(uint64_t least)
+{
+    uint64_t unit = 1;
+
+    while (5 * unit < least)
+        unit *= 10;
+    if (least > 2 * unit)
+        return 5 * unit;
+    return least > unit ? 2 * unit : unit;
+}
+
+/* The timer's samples are no perf event's, and how often other events come is not known before. */
+static uint64_t max_rate_of(const struct cp_event_spec *spec)
+{
+    return spec->kind == CP_EVENT_CLOCK ? cp__http_max_rate() : 0;
+}
+
 static uint64_t period_of(const struct advice *advice, const struct cp_event_spec *spec)
 {
+    uint64_t period = spec->preset_period != 0 ? spec->preset_period : 1;
+    uint64_t max_rate = max_rate_of(spec);
+    uint64_t least = max_rate != 0 ? (1000000000 + max_rate - 1) / max_rate : 0;
+
     if (advice != NULL && advice->period != 0)
-        return advice->period;
-    return spec->preset_period != 0 ? spec->preset_period : 1;
+        period = advice->period;
+    return period < least ? round_up(least) : period;
+}
+
+uint64_t cp__http_period(const char *event)
+{
+    struct cp_event_spec spec;
+
+    return cp_event_parse(event, &spec, NULL) < 0 ? 0 : period_of(find_advice(event), &spec);
 }
 
 static int take_event(void *context, const struct cp_event_info *info)
@@ -70,6 +99,7 @@ static int take_event(void *context, const struct cp_event_info *info)
         .use = advice != NULL ? advice->use : "",
         .period = period_of(advice, &spec),
         .is_time = spec.kind == CP_EVENT_TIMER || spec.kind == CP_EVENT_CLOCK,
+        .max_rate = max_rate_of(&spec),
     };
     if (result != 0)
         event.refusal = err.reason[0] != '\0' ? err.reason : strerror(-err.code);

@@ -117,7 +117,7 @@ static const char head[] =
     "text. Or let a tool ask:</p>\n"
     "<p><code>go tool pprof -http=: '";
 
-static const char example[] = "/profile?event=taskClock&amp;period=100000&amp;seconds=5'</code></p>\n"
+static const char example[] = "&amp;seconds=5'</code></p>\n"
                               "<table>\n"
                               "<caption>Events that work here</caption>\n"
                               "<thead><tr><th scope=\"col\">Event</th><th scope=\"col\">Period</th>"
@@ -158,7 +158,8 @@ int cp__http_index(struct cp__exchange *exchange)
         fputs(head, page.out);
         fputs(exchange->options->certificate != NULL ? "https+insecure://" : "http://", page.out);
         print_escaped(page.out, host != NULL ? host : "HOST");
-        fputs(CP__HTTP_ROOT, page.out);
+        fprintf(page.out, CP__HTTP_ROOT "/profile?event=taskClock&amp;period=%" PRIu64,
+                cp__http_period("taskClock"));
         fputs(example, page.out);
         cp__http_events(print_event, &(struct events){page.out, true});
         fputs(between, page.out);

@@ -107,8 +107,8 @@ static void print_event(void *context, const struct cp__http_event *event)
     print_string(list->out, event->use);
     fputs(",\"reason\":", list->out);
     print_string(list->out, event->refusal);
-    fprintf(list->out, ",\"period\":%" PRIu64 ",\"isTime\":%s}", event->period,
-            event->is_time ? "true" : "false");
+    fprintf(list->out, ",\"period\":%" PRIu64 ",\"isTime\":%s,\"maxRate\":%" PRIu64 "}", event->period,
+            event->is_time ? "true" : "false", event->max_rate);
     list->separator = ",\n";
 }
 

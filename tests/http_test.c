@@ -1,6 +1,8 @@
 /* What the HTTP endpoint answers: to curl, go tool pprof and gperftools' pprof. */
 #include "http_tools.h"
 
+#include "http/events.h"
+
 /* ---- Profiles -------------------------------------------------------------------------------- */
 
 CP_TEST(go_tool_pprof_fetches_a_profile, .timeout_s = 60 * TEST_SLOWDOWN)
@@ -189,12 +191,49 @@ CP_TEST(a_profile_too_many_is_409)
 
 /* ---- The other endpoints --------------------------------------------------------------------- */
 
+static void check_index_has(const struct cp_http *http, const char *max_rate, const char *task_clock,
+                            const char *cpu_clock)
+{
+    FILE *file = fopen(file_in_dir("max_rate"), "w");
+    char links[2][120], example[120];
+
+    fputs(max_rate, file);
+    fclose(file);
+    snprintf(links[0], sizeof links[0], "\"profile?event=taskClock&amp;period=%s&amp;", task_clock);
+    snprintf(links[1], sizeof links[1], "\"profile?event=cpuClock&amp;period=%s&amp;", cpu_clock);
+    snprintf(example, sizeof example, "/debug/pprof/profile?event=taskClock&amp;period=%s&amp;", task_clock);
+    check_answer(http, "$base/", 200, links[0], links[1], example,
+                 "\"profile?event=timer&amp;period=10000000&amp;", NULL);
+}
+
+CP_TEST(the_index_offers_periods_that_the_kernel_allows)
+{
+    struct cp_http *http;
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/max_rate", test_dir());
+    cp__http_max_rate_file = path;
+    http = start_http(NULL);
+    check_index_has(http, "100000\n", "100000", "1000000");
+    check_index_has(http, "10000\n", "100000", "1000000");
+    check_index_has(http, "9999\n", "200000", "1000000");
+    check_index_has(http, "2001\n", "500000", "1000000");
+    check_index_has(http, "300\n", "5000000", "5000000");
+    check_index_has(http, "0\n", "100000", "1000000");
+    check_index_has(http, "nonsense\n", "100000", "1000000");
+    unlink(path);
+    check_answer(http, "$base/", 200, "\"profile?event=taskClock&amp;period=100000&amp;", NULL);
+    cp_http_stop(http);
+}
+
 CP_TEST(the_index_links_to_the_events_that_work)
 {
-    struct cp_http *http = start_http(NULL);
+    struct cp_http *http;
     struct cp_event_spec spec;
     char *page;
 
+    cp__http_max_rate_file = "/nowhere";
+    http = start_http(NULL);
     check_answer(http, "$base/", 200, "\nContent-Type: text/html; charset=utf-8\n",
                  "\nContent-Security-Policy: default-src 'none'; style-src 'self'; ",
                  "href=\"profile?event=taskClock&amp;period=100000&amp;seconds=10\"",

@@ -1,6 +1,7 @@
 /* The endpoint's page: as it is served, and in a browser, which tests/ui/page.mjs drives. */
 #include "http_tools.h"
 
+#include "http/events.h"
 #include "pprof/sysctl_linux.h"
 
 #include <sys/stat.h>
@@ -69,17 +70,33 @@ CP_TEST(the_page_is_guarded_as_the_rest_is)
     cp_http_stop(http);
 }
 
+/* The kernel's limit as the core and the endpoint read it. */
+static void pretend_sample_rate(const char *rate)
+{
+    static char path[512];
+
+    free(test_command(NULL, "mkdir -p %s/kernel && echo %s > %s/kernel/perf_event_max_sample_rate",
+                      test_dir(), rate, test_dir()));
+    cp__sysctl_root = test_dir();
+    snprintf(path, sizeof path, "%s/kernel/perf_event_max_sample_rate", test_dir());
+    cp__http_max_rate_file = path;
+}
+
 CP_TEST(the_events_are_json)
 {
+    pretend_sample_rate("7000");
+
     struct cp_http *http = start_http(NULL);
     char *list = test_command(NULL,
                               "curl -sSf http://%s" PPROF "/ui/events.json | jq -r '.events[] | "
-                              "select(.reason == null) | \"\\(.name) \\(.period) \\(.isTime)\"'",
+                              "select(.reason == null) | \"\\(.name) \\(.period) \\(.isTime) \\(.maxRate)\"'",
                               cp_http_address(http));
 
     printf("%s", list);
-    CHECK_CONTAINS(list, "taskClock 100000 true\n");
-    CHECK_CONTAINS(list, "pageFaults 100 false\n");
+    CHECK_CONTAINS(list, "timer 10000000 true 0\n");
+    CHECK_CONTAINS(list, "taskClock 200000 true 7000\n");
+    CHECK_CONTAINS(list, "cpuClock 1000000 true 7000\n");
+    CHECK_CONTAINS(list, "pageFaults 100 false 0\n");
     free(list);
     cp_http_stop(http);
 }
@@ -119,14 +136,6 @@ CP_TEST(what_limits_a_recording_is_told_from_what_is_usual)
 }
 
 /* ---- In a browser ---------------------------------------------------------------------------- */
-
-/* The kernel's limit as the core reads it. */
-static void pretend_sample_rate(const char *rate)
-{
-    free(test_command(NULL, "mkdir -p %s/kernel && echo %s > %s/kernel/perf_event_max_sample_rate",
-                      test_dir(), rate, test_dir()));
-    cp__sysctl_root = test_dir();
-}
 
 __attribute__((always_inline)) static inline void stir(void)
 {

@@ -22,13 +22,17 @@ const table = new Table(at("functions"), at("more"), (name) => {
 
 const chosen = () => known.events.find((e) => e.name === at("event").value);
 
-function aboutPeriod({ isTime }) {
+function aboutPeriod({ isTime, maxRate }) {
   const period = at("period").valueAsNumber;
+  const rate = 1e9 / period;
 
   if (!(period >= 1))
     return ""; // the preset, or nothing that is possible
+  if (isTime && maxRate !== 0 && rate > maxRate)
+    return `A sample every ${amount(period, "nanoseconds")} is ${number(rate)} a second for each thread, and the kernel `
+      + `stops at ${number(maxRate)} (kernel.perf_event_max_sample_rate): take ${number(Math.ceil(1e9 / maxRate))} ns or more.`;
   if (isTime)
-    return `A sample every ${amount(period, "nanoseconds")}: up to ${number(1e9 / period)} a second for each thread.`;
+    return `A sample every ${amount(period, "nanoseconds")}: up to ${number(rate)} a second for each thread.`;
   return period === 1 ? "Each is a sample." : `One in ${number(period)} is a sample.`;
 }
 

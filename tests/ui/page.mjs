@@ -57,13 +57,21 @@ try {
   assert.equal(answer.status(), 200);
   await page.waitForFunction(() => document.querySelectorAll("#events option").length > 0);
   await page.getByLabel("Event").fill("taskClock");
-  assert.equal(await page.getByLabel("Period").inputValue(), "100000");
+  assert.equal(await page.getByLabel("Period").inputValue(), "200000");
   const about = async () => (await page.locator("#about-event").textContent()).replaceAll("\u00a0", " ");
-  assert.match(await about(), /CPU time.* every 100 µs: up to 10 000 a second for each thread\.$/);
+  assert.match(await about(), /CPU time.* every 200 µs: up to 5 000 a second for each thread\.$/);
 
   step("what is said of an event follows the period");
   await page.getByLabel("Period").fill("10000000");
   assert.match(await about(), / every 10 ms: up to 100 a second /);
+  await page.getByLabel("Period").fill("142857");
+  assert.match(await about(), / every 142\.9 µs is 7 000 a second .* stops at 7 000 .*: take 142 858 ns or more\.$/);
+  await page.getByLabel("Period").fill("142858");
+  assert.match(await about(), / every 142\.9 µs: up to 7 000 a second /);
+  await page.getByLabel("Event").fill("timer");
+  await page.getByLabel("Period").fill("50000");
+  assert.match(await about(), / every 50 µs: up to 20 000 a second /);
+  await page.getByLabel("Event").fill("taskClock");
   await page.getByLabel("Period").fill("");
   assert.match(await about(), /CPU time[^0-9]*$/);
   await page.getByLabel("Event").fill("pageFaults");
