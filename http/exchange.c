@@ -9,6 +9,11 @@ const char cp__http_text[] = "text/plain; charset=utf-8";
 
 enum { MAX_HEADERS = 16 };
 
+unsigned cp__http_max_seconds(const struct cp__exchange *exchange)
+{
+    return exchange->options->max_seconds != 0 ? exchange->options->max_seconds : CP__HTTP_MAX_SECONDS;
+}
+
 static bool has_header(const struct cp_http_header *headers, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++) {

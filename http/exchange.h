@@ -15,6 +15,9 @@ struct cp__exchange {
 
 enum { CP__HTTP_MAX_QUERY = 4096, CP__HTTP_MAX_BODY = 1 << 20, CP__HTTP_MAX_SECONDS = 600 };
 
+/* The longest profile that may be asked for, in seconds. */
+unsigned cp__http_max_seconds(const struct cp__exchange *exchange);
+
 /* Below this all paths lie. */
 #define CP__HTTP_ROOT "/debug/pprof"
 

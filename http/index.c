@@ -3,6 +3,8 @@
 
 #include "events.h"
 
+enum { SECONDS = 10 }; /* of a profile that is linked to, where so many may be asked for */
+
 int cp__http_style(struct cp__exchange *exchange)
 {
     static const char css[] =
@@ -49,12 +51,13 @@ static void print_escaped(FILE *out, const char *text)
 struct events {
     FILE *out;
     bool works; /* those that are listed */
+    unsigned seconds;
 };
 
-static void print_working(FILE *out, const struct cp__http_event *event)
+static void print_working(FILE *out, const struct cp__http_event *event, unsigned seconds)
 {
-    fprintf(out, "<tr><td><a href=\"profile?event=%s&amp;period=%" PRIu64 "&amp;seconds=10\">",
-            event->info->name, event->period);
+    fprintf(out, "<tr><td><a href=\"profile?event=%s&amp;period=%" PRIu64 "&amp;seconds=%u\">",
+            event->info->name, event->period, seconds);
     print_escaped(out, event->info->name);
     fprintf(out, "</a></td><td>%" PRIu64 "%s</td><td>", event->period, event->is_time ? " ns" : "");
     print_escaped(out, event->info->description != NULL ? event->info->description : "");
@@ -70,7 +73,7 @@ static void print_event(void *context, const struct cp__http_event *event)
     if ((event->refusal == NULL) != events->works)
         return;
     if (event->refusal == NULL) {
-        print_working(events->out, event);
+        print_working(events->out, event, events->seconds);
         return;
     }
     fputs("<tr><td>", events->out);
@@ -112,13 +115,9 @@ static const char head[] =
     "<td>Names for addresses, as pprof tools ask for them</td></tr>\n"
     "</tbody>\n"
     "</table>\n"
-    "<h2>Profiles</h2>\n"
-    "<p>A link records for ten seconds and downloads the profile; with <code>&amp;debug=1</code> it is "
-    "text. Or let a tool ask:</p>\n"
-    "<p><code>go tool pprof -http=: '";
+    "<h2>Profiles</h2>\n";
 
-static const char example[] = "&amp;seconds=5'</code></p>\n"
-                              "<table>\n"
+static const char working[] = "<table>\n"
                               "<caption>Events that work here</caption>\n"
                               "<thead><tr><th scope=\"col\">Event</th><th scope=\"col\">Period</th>"
                               "<th scope=\"col\">It counts</th></tr></thead>\n"
@@ -142,6 +141,26 @@ static const char tail[] = "</tbody>\n"
                            "</body>\n"
                            "</html>\n";
 
+/* The token is who asks to fill in: it is not to be read from a screen. */
+static void print_example(FILE *out, const struct cp__exchange *exchange, unsigned seconds)
+{
+    const struct cp_http_options *options = exchange->options;
+    const char *host = cp__http_header(exchange, "host");
+
+    fprintf(
+        out,
+        "<p>A link records for %u s and downloads the profile; with <code>&amp;debug=1</code> it is text. "
+        "Or let a tool ask:</p>\n"
+        "<p><code>go tool pprof -http=: '%s%s",
+        seconds, options->certificate != NULL ? "https+insecure://" : "http://",
+        options->token != NULL ? "any:TOKEN@" : "");
+    print_escaped(out, host != NULL ? host : "HOST");
+    fprintf(out,
+            CP__HTTP_ROOT "/profile?event=taskClock&amp;period=%" PRIu64 "&amp;seconds=%u'</code>%s</p>\n",
+            cp__http_period("taskClock"), seconds,
+            options->token != NULL ? ", with the endpoint's token for TOKEN" : "");
+}
+
 int cp__http_index(struct cp__exchange *exchange)
 {
     static const struct cp_http_header headers[] = {
@@ -150,20 +169,18 @@ int cp__http_index(struct cp__exchange *exchange)
          "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "
          "frame-ancestors 'none'"},
         {"Referrer-Policy", "no-referrer"}};
-    const char *host = cp__http_header(exchange, "host");
+    const unsigned seconds =
+        cp__http_max_seconds(exchange) < SECONDS ? cp__http_max_seconds(exchange) : SECONDS;
     struct cp__http_page page;
 
     cp__http_page_open(&page);
     if (page.out != NULL) {
         fputs(head, page.out);
-        fputs(exchange->options->certificate != NULL ? "https+insecure://" : "http://", page.out);
-        print_escaped(page.out, host != NULL ? host : "HOST");
-        fprintf(page.out, CP__HTTP_ROOT "/profile?event=taskClock&amp;period=%" PRIu64,
-                cp__http_period("taskClock"));
-        fputs(example, page.out);
-        cp__http_events(print_event, &(struct events){page.out, true});
+        print_example(page.out, exchange, seconds);
+        fputs(working, page.out);
+        cp__http_events(print_event, &(struct events){page.out, true, seconds});
         fputs(between, page.out);
-        cp__http_events(print_event, &(struct events){page.out, false});
+        cp__http_events(print_event, &(struct events){page.out, false, seconds});
         fputs(tail, page.out);
     }
     return cp__http_page_send(exchange, &page, headers, 3);

@@ -62,8 +62,7 @@ static int read_event(const char *query, struct order *order, struct cp_error *e
 static int read_order(const struct cp__exchange *exchange, struct order *order, struct cp_error *err)
 {
     const char *query = exchange->request->query;
-    unsigned max =
-        exchange->options->max_seconds != 0 ? exchange->options->max_seconds : CP__HTTP_MAX_SECONDS;
+    unsigned max = cp__http_max_seconds(exchange);
     int result;
 
     *order = (struct order){.seconds = max < 30 ? max : 30};

@@ -115,13 +115,11 @@ static void print_event(void *context, const struct cp__http_event *event)
 int cp__http_ui_events(struct cp__exchange *exchange)
 {
     static const struct cp_http_header type = {"Content-Type", "application/json"};
-    const unsigned max_seconds = exchange->options->max_seconds;
     struct cp__http_page page;
 
     cp__http_page_open(&page);
     if (page.out != NULL) {
-        fprintf(page.out, "{\"maxSeconds\":%u,\"events\":[\n",
-                max_seconds != 0 ? max_seconds : CP__HTTP_MAX_SECONDS);
+        fprintf(page.out, "{\"maxSeconds\":%u,\"events\":[\n", cp__http_max_seconds(exchange));
         cp__http_events(print_event, &(struct list){page.out, ""});
         fputs("]}\n", page.out);
     }

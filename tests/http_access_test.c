@@ -81,6 +81,27 @@ CP_TEST(a_token_is_asked_for)
     cp_http_stop(http);
 }
 
+/* What the index shows for it, with the token in its place. */
+CP_TEST(the_example_works_where_there_is_a_token, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    const struct cp_http_options options = {.size = sizeof options, .token = "secret", .max_seconds = 2};
+    struct cp_http *http = start_http(&options);
+    char *page = ask(http, "-u any:secret $base/");
+    char *url = test_command(NULL,
+                             "curl -sSf -u any:secret http://%s" PPROF "/ | sed -n \"s|.*go tool pprof "
+                             "-http=: \\('http[^']*'\\).*|\\1|p\" | sed 's|TOKEN|secret|; s|&amp;|\\&|g'",
+                             cp_http_address(http));
+
+    printf("%s", url);
+    CHECK(strstr(page, "secret") == NULL);
+    CHECK_CONTAINS(url, "&seconds=2'");
+    url[strcspn(url, "\n")] = '\0';
+    free(pprof("-top", url));
+    free(url);
+    free(page);
+    cp_http_stop(http);
+}
+
 static char *read_text(const char *name)
 {
     return test_command(NULL, "cat %s", file_in_dir(name));

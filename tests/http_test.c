@@ -226,6 +226,16 @@ CP_TEST(the_index_offers_periods_that_the_kernel_allows)
     cp_http_stop(http);
 }
 
+CP_TEST(links_ask_for_no_more_seconds_than_there_may_be)
+{
+    const struct cp_http_options options = {.size = sizeof options, .max_seconds = 5};
+    struct cp_http *http = start_http(&options);
+
+    check_answer(http, "$base/", 200, "href=\"profile?event=timer&amp;period=10000000&amp;seconds=5\"",
+                 "records for 5 s and", "&amp;seconds=5'</code>", NULL);
+    cp_http_stop(http);
+}
+
 CP_TEST(the_index_links_to_the_events_that_work)
 {
     struct cp_http *http;

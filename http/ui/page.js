@@ -55,6 +55,7 @@ async function fillEvents() {
   at("events").replaceChildren(...known.events.filter((e) => e.reason === null)
     .map((e) => Object.assign(document.createElement("option"), { value: e.name, label: e.description })));
   at("seconds").max = known.maxSeconds;
+  at("seconds").value = Math.min(at("seconds").value, known.maxSeconds);
   chooseEvent();
 }
 

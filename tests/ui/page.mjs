@@ -248,6 +248,13 @@ try {
   await page.getByRole("alert").filter({ hasText: "nonsense" }).waitFor();
   allowed = [];
 
+  step("no more seconds are offered than there may be");
+  assert.equal(await page.getByLabel("Seconds", { exact: true }).getAttribute("max"), "600");
+  await page.route("**/ui/events.json", (route) => route.fulfill({ json: { maxSeconds: 5, events: [] } }));
+  await page.reload();
+  await page.waitForFunction(() => document.getElementById("seconds").max === "5");
+  assert.equal(await page.getByLabel("Seconds", { exact: true }).inputValue(), "5");
+
   step("nothing went elsewhere, and nothing was complained of");
   assert.deepEqual(foreign, []);
   assert.deepEqual(complaints, []);
