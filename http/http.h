@@ -43,7 +43,8 @@ extern "C" {
 struct cp_http_options {
     size_t size;       /* sizeof(struct cp_http_options) as the caller compiled it */
     const char *token; /* who asks must know it: as "Authorization: Bearer TOKEN", or as the password of
-                               * Basic, which browsers and go tool pprof (http://any:TOKEN@host/) can send */
+                               * Basic, which browsers and go tool pprof (http://any:TOKEN@host/) can send.
+                               * No control characters, as of a line's end, and no blank at its end */
     const char *const *hosts; /* names of this host, without a port, that a request may use */
     size_t n_hosts;
     unsigned max_seconds; /* the longest profile; by default 600 */

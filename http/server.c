@@ -1,5 +1,6 @@
 #include "server.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -184,6 +185,26 @@ static bool copy_hosts(struct cp_http_options *to, const struct cp_http_options 
     return hosts != NULL;
 }
 
+/* Whether a header can hold it: "Bearer TOKEN" ends before blanks, and Basic takes no control characters. */
+static int check_token(const char *token, struct cp_error *err)
+{
+    size_t length = strlen(token);
+
+    if (length == 0)
+        return cp__http_error(err, -EINVAL, "The token is empty. Give one, or NULL where none is wanted.");
+    for (size_t i = 0; i < length; i++) {
+        if (iscntrl((unsigned char)token[i]))
+            return cp__http_error(
+                err, -EINVAL,
+                "The token has a control character, which nobody can send in a header. Where "
+                "it was read from a file, take the line's end off.");
+    }
+    if (token[length - 1] == ' ')
+        return cp__http_error(err, -EINVAL,
+                              "The token has a blank at its end, which is lost in a header. Take it off.");
+    return 0;
+}
+
 static int copy_options(struct cp_http_options *to, const struct cp_http_options *from, struct cp_error *err)
 {
     *to = (struct cp_http_options){.size = sizeof *to};
@@ -192,8 +213,8 @@ static int copy_options(struct cp_http_options *to, const struct cp_http_options
                               "The options say they are %zu bytes long, this library's are %zu. Set size to "
                               "sizeof(struct cp_http_options).",
                               from->size, sizeof *from);
-    if (from->token != NULL && from->token[0] == '\0')
-        return cp__http_error(err, -EINVAL, "The token is empty. Give one, or NULL where none is wanted.");
+    if (from->token != NULL && check_token(from->token, err) < 0)
+        return -EINVAL;
     if ((from->certificate != NULL) != (from->key != NULL))
         return cp__http_error(err, -EINVAL, "TLS needs a certificate and its key, and only one was given.");
     to->n_hosts = from->n_hosts;

@@ -81,6 +81,16 @@ CP_TEST(a_token_is_asked_for)
     cp_http_stop(http);
 }
 
+CP_TEST(a_token_may_have_any_character_that_a_header_can_hold)
+{
+    struct cp_http *http = start_http(
+        &(struct cp_http_options){.size = sizeof(struct cp_http_options), .token = " a b:c%\xc3\xa4~"});
+
+    check_answer(http, "-H 'Authorization: Bearer  a b:c%\xc3\xa4~' $base/cmdline", 200, NULL);
+    check_answer(http, "-u 'any: a b:c%\xc3\xa4~' $base/cmdline", 200, NULL);
+    cp_http_stop(http);
+}
+
 /* What the index shows for it, with the token in its place. */
 CP_TEST(the_example_works_where_there_is_a_token, .timeout_s = 60 * TEST_SLOWDOWN)
 {

@@ -34,6 +34,10 @@ CP_TEST(a_start_that_fails_says_why_and_leaves_nothing)
     check_start_fails("192.0.2.1:0", (struct cp_http_options){0}, -EADDRNOTAVAIL, "192.0.2.1:0");
     check_start_fails(":0", (struct cp_http_options){.size = 8}, -EINVAL, "8 bytes long");
     check_start_fails(":0", (struct cp_http_options){.token = ""}, -EINVAL, "token is empty");
+    check_start_fails(":0", (struct cp_http_options){.token = "a b:c\n"}, -EINVAL, "take the line's end off");
+    check_start_fails(":0", (struct cp_http_options){.token = "a\tb"}, -EINVAL, "a control character");
+    check_start_fails(":0", (struct cp_http_options){.token = "a\x7f"}, -EINVAL, "control character");
+    check_start_fails(":0", (struct cp_http_options){.token = "a "}, -EINVAL, "a blank at its end");
     check_start_fails(":0", (struct cp_http_options){.key = "x"}, -EINVAL, "only one was given");
     check_start_fails(":0", (struct cp_http_options){.certificate = "x", .key = "x"}, -EINVAL,
                       "its certificate or key");
