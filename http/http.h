@@ -52,7 +52,7 @@ struct cp_http_options {
     unsigned max_connections;   /* at once, by default 100. Where one more comes, that connection gives way
                                  * which has waited longest without a whole request */
     unsigned request_timeout_s; /* in which a request must have arrived, by default 10 */
-    const char *certificate;    /* PEM, with its key: https instead of http */
+    const char *certificate;    /* PEM, with its key: https (TLS 1.2 and 1.3) instead of http */
     const char *key;
 };
 

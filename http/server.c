@@ -299,12 +299,16 @@ static void __attribute__((format(printf, 2, 0))) on_log(void *cls, const char *
     pthread_mutex_unlock(&http->lock);
 }
 
+/* GnuTLS's own choice goes back to TLS 1.0. */
+static const char tls_versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
+
 static struct MHD_Daemon *start_daemon(struct cp_http *http, int fd)
 {
     const struct cp_http_options *options = &http->options;
     const struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)options->certificate},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)options->key},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)tls_versions},
         {MHD_OPTION_END, 0, NULL}};
     const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
     bool is_tls = options->certificate != NULL;

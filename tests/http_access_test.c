@@ -117,7 +117,8 @@ static char *read_text(const char *name)
     return test_command(NULL, "cat %s", file_in_dir(name));
 }
 
-CP_TEST(tls_serves_the_same)
+/* With files "cert" and "key". */
+static struct cp_http *start_https(void)
 {
     free(test_command(NULL,
                       "cd %s && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 "
@@ -128,6 +129,13 @@ CP_TEST(tls_serves_the_same)
         .size = sizeof(struct cp_http_options), .certificate = certificate, .key = key});
     free(certificate);
     free(key);
+    return http;
+}
+
+CP_TEST(tls_serves_the_same)
+{
+    struct cp_http *http = start_https();
+
     free(test_command(NULL,
                       "cd %s && curl -sSf --cacert cert https://%s" PPROF "/cmdline > a && "
                       "curl -sSf --cacert cert -o b 'https://%s" PPROF
@@ -135,5 +143,29 @@ CP_TEST(tls_serves_the_same)
                       "! curl -sSf -m 5 http://%s" PPROF "/cmdline",
                       test_dir(), cp_http_address(http), cp_http_address(http), cp_http_address(http)));
     free(pprof("-top", file_in_dir("b")));
+    cp_http_stop(http);
+}
+
+CP_TEST(tls_before_1_2_is_refused)
+{
+    static const struct {
+        const char *version;
+        bool is_taken;
+    } cases[] = {{"1", false}, {"1_1", false}, {"1_2", true}, {"1_3", true}};
+    struct cp_http *http = start_https();
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int status;
+        /* Left to itself, openssl would not even try what is old. */
+        char *said = test_command(&status,
+                                  "openssl s_client -connect %s -tls%s -cipher DEFAULT@SECLEVEL=0 "
+                                  "-CAfile %s -verify_return_error < /dev/null 2>&1",
+                                  cp_http_address(http), cases[i].version, file_in_dir("cert"));
+
+        CHECKF((status == 0) == cases[i].is_taken, "%s: %s", cases[i].version, said);
+        CHECK_CONTAINS(said, "CONNECTED(");
+        CHECK_CONTAINS(said, cases[i].is_taken ? "Verify return code: 0 (ok)" : "Cipher is (NONE)");
+        free(said);
+    }
     cp_http_stop(http);
 }
