@@ -61,6 +61,7 @@ static int read_event(const char *query, struct order *order, struct cp_error *e
 
 static int read_order(const struct cp__exchange *exchange, struct order *order, struct cp_error *err)
 {
+    static const char *const keys[] = {"event", "period", "seconds", "debug", NULL};
     const char *query = exchange->request->query;
     unsigned max = cp__http_max_seconds(exchange);
     int result;
@@ -70,8 +71,10 @@ static int read_order(const struct cp__exchange *exchange, struct order *order, 
     if (result >= 0)
         result = cp__http_query_number(query, "period", 1, UINT64_MAX, &order->period, err);
     if (result >= 0)
-        result = cp__http_query_number(query, "debug", 0, 2, &order->debug, err);
-    return result >= 0 ? read_event(query, order, err) : result;
+        result = cp__http_query_number(query, "debug", 0, 1, &order->debug, err);
+    if (result >= 0)
+        result = read_event(query, order, err);
+    return result >= 0 ? cp__http_query_has_only(query, keys, err) : result;
 }
 
 /* ---- The profile ----------------------------------------------------------------------------- */

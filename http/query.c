@@ -133,3 +133,35 @@ int cp__http_query_number(const char *query, const char *key, unsigned long long
     *value = number;
     return 1;
 }
+
+static bool is_one_of(const char *key, const char *const *keys)
+{
+    while (*keys != NULL && strcmp(*keys, key) != 0)
+        keys++;
+    return *keys != NULL;
+}
+
+static int refuse_key(const char *key, const char *const *keys, struct cp_error *err)
+{
+    char list[100] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; keys[i] != NULL && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i == 0 ? "" : ", ", keys[i]);
+    return cp__http_error(err, -EINVAL, "The query has \"%s\", which means nothing here. What there is: %s.",
+                          key, list);
+}
+
+int cp__http_query_has_only(const char *query, const char *const *keys, struct cp_error *err)
+{
+    char key[32];
+
+    while (query != NULL && *query != '\0') {
+        decode_up_to(&query, "=&", key, sizeof key);
+        if (key[0] != '\0' && !is_one_of(key, keys))
+            return refuse_key(key, keys, err);
+        query += strcspn(query, "&");
+        query += *query == '&';
+    }
+    return 0;
+}

@@ -19,6 +19,10 @@ CP_TEST(go_tool_pprof_fetches_a_profile, .timeout_s = 60 * TEST_SLOWDOWN)
     CHECK_CONTAINS(top, "serve_customers");
     CHECK_CONTAINS(top, "Duration: 2");
     free(top);
+    snprintf(url, sizeof url, "http://%s" PPROF "/profile", cp_http_address(http));
+    free(pprof("-top -seconds 1", url)); /* what pprof makes of a flag of its own */
+    snprintf(url, sizeof url, "http://%s" PPROF "/goroutine", cp_http_address(http));
+    free(pprof("-top -seconds 1", url));
     stop_service();
     cp_http_stop(http);
 }
@@ -32,7 +36,7 @@ CP_TEST(a_profile_has_the_headers_of_net_http_pprof, .timeout_s = 60 * TEST_SLOW
                  "\nContent-Type: application/octet-stream\n",
                  "\nContent-Disposition: attachment; filename=\"profile\"\n",
                  "\nX-Content-Type-Options: nosniff\n", "\nContent-Length: ", NULL);
-    check_answer(http, "\"$base/profile?seconds=1&debug=1&event=taskClock&unknown=x\"", 200,
+    check_answer(http, "\"$base/profile?seconds=1&debug=1&event=taskClock&\"", 200,
                  "\nContent-Type: text/plain; charset=utf-8\n", "samples profile: total ", "\tburn_here+0x",
                  "# labels: {\"role\":\"service\"}", NULL);
     stop_service();
@@ -104,8 +108,15 @@ CP_TEST(a_query_is_read_strictly, .timeout_s = 60 * TEST_SLOWDOWN)
         {"event=nosuch", "nosuch"},
         {"event=pfm:nosuch", "nosuch"},
         {"event=pageFaults", "has no preset period"},
-        {"debug=3", "debug=3 is not possible"},
+        {"debug=2", "debug=2 is not possible: it must be a whole number from 0 to 1.\n"},
         {"debug=x", "debug=x is not possible"},
+        {"second=1", "The query has \"second\", which means nothing here. What there is: event, period, "
+                     "seconds, debug.\n"},
+        {"event=timer&&Period=1", "has \"Period\", which"},
+        {"hz", "has \"hz\", which"},
+        {"a%26b=1", "has \"a&b\", which"},
+        {"0123456789abcdef0123456789abcdef0123456789abcdef=1",
+         "has \"0123456789abcdef0123456789abcde\", which"},
     };
     struct cp_http *http = start_http(NULL);
 
@@ -385,6 +396,7 @@ CP_TEST(threadcreate_shows_who_attached_threads)
                  "threadcreate profile: total 1\n1 @ 0x", "\trun_service+0x", NULL);
     check_answer(http, "-o /dev/null -D - $base/threadcreate", 200,
                  "\nContent-Disposition: attachment; filename=\"threadcreate\"\n", NULL);
+    check_answer(http, "$base/threadcreate?debug=2", 400, "from 0 to 1", NULL);
     snprintf(url, sizeof url, "http://%s" PPROF "/threadcreate", cp_http_address(http));
     char *top = pprof("-top", url);
     CHECK_CONTAINS(top, "Type: threadcreate");
