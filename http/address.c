@@ -31,7 +31,7 @@ static bool split(const char *address, char *host, size_t size, const char **por
     host[n] = '\0';
     if (n == 0 || strcmp(host, "localhost") == 0)
         strcpy(host, "127.0.0.1");
-    return true;
+    return strcmp(host, "*") != 0; /* elsewhere all interfaces, and [::1] to getaddrinfo(3) */
 }
 
 static int parse(const char *address, struct addrinfo **info, struct cp_error *err)
@@ -42,10 +42,11 @@ static int parse(const char *address, struct addrinfo **info, struct cp_error *e
 
     if (split(address, host, sizeof host, &port) && getaddrinfo(host, port, &hints, info) == 0)
         return 0;
-    return cp__http_error(err, -EINVAL,
-                          "\"%s\" is no address to listen on. Give an IP address and a port, as in "
-                          "127.0.0.1:6060, [::1]:6060 or :6060.",
-                          address);
+    return cp__http_error(
+        err, -EINVAL,
+        "\"%s\" is no address to listen on. Give an IP address or localhost, and a port, as "
+        "in 127.0.0.1:6060, [::1]:6060 or :6060; 0.0.0.0:6060 is all interfaces.",
+        address);
 }
 
 static int listen_on(const struct addrinfo *info)

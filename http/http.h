@@ -52,7 +52,7 @@ struct cp_http_options {
     unsigned max_connections;   /* at once, by default 100. Where one more comes, that connection gives way
                                  * which has waited longest without a whole request */
     unsigned request_timeout_s; /* in which a request must have arrived, by default 10 */
-    const char *certificate;    /* PEM, with its key: https (TLS 1.2 and 1.3) instead of http */
+    const char *certificate;    /* as PEM text (not a file's name), with its key: https (TLS 1.2 and 1.3) */
     const char *key;
 };
 
@@ -61,9 +61,10 @@ struct cp_http_options {
 struct cp_http;
 
 /*
- * Serves from a thread of its own, on "127.0.0.1:6060", "[::1]:6060", ":6060" (the loopback interface) or
- * "0.0.0.0:6060" (all of them, of IPv4); port 0 takes a free one. Its threads have every signal blocked and
- * are no Ms. -EINVAL for an address that is none, or TLS without certificate or key; what bind(2) said.
+ * Serves from a thread of its own, on "127.0.0.1:6060", "[::1]:6060", ":6060" or "localhost:6060" (both
+ * 127.0.0.1), or "0.0.0.0:6060" (all interfaces, of IPv4); port 0 takes a free one. Its threads have every
+ * signal blocked and are no Ms. -EINVAL for an address that is none, or TLS without certificate or key; what
+ * bind(2) said.
  */
 int cp_http_start(struct cp_http **http, const char *address, const struct cp_http_options *options,
                   struct cp_error *err);

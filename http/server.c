@@ -205,6 +205,29 @@ static int check_token(const char *token, struct cp_error *err)
     return 0;
 }
 
+/* What it is instead is not shown: it may be the key. */
+static int check_pem(const char *what, const char *text, const char *end, struct cp_error *err)
+{
+    if (strstr(text, end) != NULL)
+        return 0;
+    return cp__http_error(
+        err, -EINVAL,
+        "The %s is no PEM text: it has no line \"-----BEGIN %s\". Give what its file holds, "
+        "not the file's name.",
+        what, end);
+}
+
+static int check_tls(const struct cp_http_options *options, struct cp_error *err)
+{
+    if ((options->certificate != NULL) != (options->key != NULL))
+        return cp__http_error(err, -EINVAL, "TLS needs a certificate and its key, and only one was given.");
+    if (options->key == NULL)
+        return 0;
+    if (check_pem("certificate", options->certificate, "CERTIFICATE-----", err) < 0)
+        return -EINVAL;
+    return check_pem("key", options->key, "PRIVATE KEY-----", err);
+}
+
 static int copy_options(struct cp_http_options *to, const struct cp_http_options *from, struct cp_error *err)
 {
     *to = (struct cp_http_options){.size = sizeof *to};
@@ -215,8 +238,8 @@ static int copy_options(struct cp_http_options *to, const struct cp_http_options
                               from->size, sizeof *from);
     if (from->token != NULL && check_token(from->token, err) < 0)
         return -EINVAL;
-    if ((from->certificate != NULL) != (from->key != NULL))
-        return cp__http_error(err, -EINVAL, "TLS needs a certificate and its key, and only one was given.");
+    if (check_tls(from, err) < 0)
+        return -EINVAL;
     to->n_hosts = from->n_hosts;
     to->max_seconds = from->max_seconds;
     to->max_connections = from->max_connections != 0 ? from->max_connections : CONNECTIONS;
@@ -328,6 +351,7 @@ static struct MHD_Daemon *start_daemon(struct cp_http *http, int fd)
 /* libmicrohttpd's thread has the signal mask of the one that starts it. */
 static int serve(struct cp_http *http, int fd, struct cp_error *err)
 {
+    const bool is_tls = http->options.certificate != NULL;
     struct cp_error said = {.code = 0};
     sigset_t all, old;
 
@@ -342,9 +366,13 @@ static int serve(struct cp_http *http, int fd, struct cp_error *err)
     if (http->daemon != NULL)
         return 0;
     said.message[strcspn(said.message, "\n")] = '\0';
-    return cp__http_error(err, -EINVAL, "libmicrohttpd did not start a server%s: %s",
-                          http->options.certificate != NULL ? ", maybe for its certificate or key" : "",
-                          said.message[0] != '\0' ? said.message : "it gave no reason.");
+    return cp__http_error(err, -EINVAL, "libmicrohttpd did not start a server%s: %s%s",
+                          is_tls ? " with this certificate and key" : "",
+                          said.message[0] != '\0' ? said.message : "it gave no reason.",
+                          is_tls
+                              ? " The key must be the certificate's, without a password, and a certificate "
+                                "that others signed must stand before theirs."
+                              : "");
 }
 
 static int start_on(struct cp_http *http, const char *address, struct cp_error *err)

@@ -19,11 +19,15 @@ static void check_start_fails(const char *address, struct cp_http_options option
     CHECK(http == NULL);
 }
 
+#define CERTIFICATE "-----BEGIN CERTIFICATE-----\nMAo=\n-----END CERTIFICATE-----\n"
+#define KEY "-----BEGIN PRIVATE KEY-----\nMAo=\n-----END PRIVATE KEY-----\n"
+
 CP_TEST(a_start_that_fails_says_why_and_leaves_nothing)
 {
     static const char *const addresses[] = {
         "",         "6060",      "127.0.0.1", "127.0.0.1:",       ":65536",  "name:1", "127.0.0.1:1x",
-        "::1:6060", "[::1:6060", "[::1]",     "127.0.0.256:6060", "[]:6060", ":-1",    "127.0.0.1:080000"};
+        "::1:6060", "[::1:6060", "[::1]",     "127.0.0.256:6060", "[]:6060", ":-1",    "127.0.0.1:080000",
+        "*:6060",   "[*]:6060"};
     struct cp_http *http = start_http(NULL);
     struct resources now, then = resources_now();
 
@@ -39,8 +43,14 @@ CP_TEST(a_start_that_fails_says_why_and_leaves_nothing)
     check_start_fails(":0", (struct cp_http_options){.token = "a\x7f"}, -EINVAL, "control character");
     check_start_fails(":0", (struct cp_http_options){.token = "a "}, -EINVAL, "a blank at its end");
     check_start_fails(":0", (struct cp_http_options){.key = "x"}, -EINVAL, "only one was given");
-    check_start_fails(":0", (struct cp_http_options){.certificate = "x", .key = "x"}, -EINVAL,
-                      "its certificate or key");
+    check_start_fails(
+        ":0", (struct cp_http_options){.certificate = "/etc/cert.pem", .key = KEY}, -EINVAL,
+        "The certificate is no PEM text: it has no line \"-----BEGIN CERTIFICATE-----\". Give what "
+        "its file holds, not the file's name.");
+    check_start_fails(":0", (struct cp_http_options){.certificate = CERTIFICATE, .key = CERTIFICATE}, -EINVAL,
+                      "The key is no PEM text: it has no line \"-----BEGIN PRIVATE KEY-----\"");
+    check_start_fails(":0", (struct cp_http_options){.certificate = CERTIFICATE, .key = KEY}, -EINVAL,
+                      "The key must be the certificate's, without a password");
     now = resources_now();
     CHECK_EQ(now.threads, then.threads);
     cp_http_stop(http);
