@@ -94,8 +94,8 @@ struct MHD_Connection;
  * limits on connections and on the time that a request takes to arrive are the daemon's own.
  */
 int cp_http_mount(struct cp_http **http, const struct cp_http_options *options, struct cp_error *err);
-/* Returns MHD_YES or MHD_NO. What takes long is done on a thread of its own, with the connection suspended.
- * */
+/* Returns MHD_YES or MHD_NO. What takes long is done on a thread of its own, with the connection suspended;
+ * where the daemon does not allow that, it is answered with 500 and a sentence. */
 int cp_http_answer(struct cp_http *http, struct MHD_Connection *connection, const char *url,
                    const char *method, const char *data, size_t *size, void **request);
 void cp_http_completed(void **request);

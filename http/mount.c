@@ -312,14 +312,13 @@ void cp_http_quiesce(struct cp_http *http)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-static enum MHD_Result refuse_body(struct cp__http_call *call)
+static enum MHD_Result refuse(struct cp__http_call *call, int status, const char *sentence)
 {
     struct cp_http_response response = to_call;
     struct cp__exchange exchange = {.response = &response};
 
     response.context = call;
-    call->result =
-        cp__http_refuse(&exchange, 413, "The body is too long: %d bytes at most.", CP__HTTP_MAX_BODY);
+    call->result = cp__http_refuse(&exchange, status, "%s", sentence);
     return send_answer(call);
 }
 
@@ -328,17 +327,35 @@ static enum MHD_Result start(struct cp__http_call *call, struct MHD_Connection *
                              const char *method)
 {
     const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "content-length");
+    char sentence[64];
 
     call->connection = connection;
     call->is_started = true;
     snprintf(call->method, sizeof call->method, "%s", method);
-    return length != NULL && strtoull(length, NULL, 10) > CP__HTTP_MAX_BODY ? refuse_body(call) : MHD_YES;
+    if (length == NULL || strtoull(length, NULL, 10) <= CP__HTTP_MAX_BODY)
+        return MHD_YES;
+    snprintf(sentence, sizeof sentence, "The body is too long: %d bytes at most.", CP__HTTP_MAX_BODY);
+    return refuse(call, 413, sentence);
+}
+
+/* libmicrohttpd ends the program where a connection is suspended that must not be. */
+static bool can_suspend(const struct cp__http_call *call)
+{
+    const union MHD_ConnectionInfo *connection =
+        MHD_get_connection_info(call->connection, MHD_CONNECTION_INFO_DAEMON);
+    const union MHD_DaemonInfo *daemon = MHD_get_daemon_info(connection->daemon, MHD_DAEMON_INFO_FLAGS);
+
+    return (daemon->flags & MHD_ALLOW_SUSPEND_RESUME & ~MHD_USE_ITC) != 0;
 }
 
 static enum MHD_Result finish(struct cp__http_call *call)
 {
     if (call->http->is_server)
         cp__http_peer_does(call->http, call->connection, CP__PEER_WAITS);
+    if (cp__http_is_slow(call->path) && !can_suspend(call))
+        return refuse(call, 500,
+                      "The server that this endpoint is mounted in cannot let a request wait: its daemon of "
+                      "libmicrohttpd was started without MHD_ALLOW_SUSPEND_RESUME.");
     if (cp__http_is_slow(call->path))
         return queue(call);
     handle(call);

@@ -69,6 +69,26 @@ CP_TEST(it_can_be_mounted_in_a_daemon_of_the_caller)
     close(fd);
 }
 
+CP_TEST(a_daemon_that_cannot_suspend_says_so)
+{
+    struct MHD_Daemon *daemon;
+    char *got;
+
+    CHECK_EQ(cp_http_mount(&mounted, NULL, NULL), 0);
+    daemon = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC, 0, NULL, NULL, embedder_answers,
+                              NULL, MHD_OPTION_NOTIFY_COMPLETED, embedder_completed, NULL, MHD_OPTION_END);
+    CHECK(daemon != NULL);
+    got = test_command(
+        NULL,
+        "base=http://127.0.0.1:%u" PPROF "; curl -sS -w '%%{http_code}\n' "
+        "\"$base/profile?seconds=1\" && curl -sSf -o /dev/null -w '%%{http_code}\n' $base/metrics",
+        (unsigned)MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port);
+    CHECK_CONTAINS(got, "was started without MHD_ALLOW_SUSPEND_RESUME.\n500\n200\n");
+    free(got);
+    MHD_stop_daemon(daemon);
+    cp_http_stop(mounted);
+}
+
 /* A server of no kind: what is asked stands in here, and what is answered. */
 struct fake {
     const char *headers[8]; /* name, value, ... NULL */
