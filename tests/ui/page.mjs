@@ -182,20 +182,20 @@ try {
   const option = (n) => page.locator(`#shown option:nth-child(${n})`).textContent();
   const warning = (ns) => `warning: A sample of taskClock every ${ns} ns is `;
   await page.getByLabel("Compared with").selectOption({ label: "nothing" });
-  await record("taskClock", "20000", 1);
+  await record("taskClock", "100000", 1);
   assert.match(await option(1), /^1: taskClock every 1 ms, 2 s, \d\d:\d\d:\d\d$/);
-  assert.match(await option(3), /^3: taskClock every 20 µs, 1 s, /);
-  await limits.filter({ hasText: warning(20000) }).waitFor();
+  assert.match(await option(3), /^3: taskClock every 100 µs, 1 s, /);
+  await limits.filter({ hasText: warning(100000) }).waitFor();
   assert.ok((await limits.textContent()).includes(`Limits and losses of recording ${await option(3)}`));
   assert.doesNotMatch(await limits.textContent(), /engine:|rate: |losses: none/);
   assert.ok(!(await page.getByText("engine: taskClock through perf_event_open").isVisible()));
   await page.getByText("How it was taken").click();
   await page.getByText("engine: taskClock through perf_event_open").waitFor();
   assert.match(await page.locator("#comments").textContent(), /engine: .*threads: .*rate: .*coverage: .*warning: /);
-  await record("taskClock", "40000", 1);
+  await record("taskClock", "125000", 1);
   await page.getByLabel("Compared with").selectOption({ index: 3 });
   assert.equal(await page.locator("#base option:checked").textContent(), await option(3));
-  for (const [n, ns] of [[3, 20000], [4, 40000]]) {
+  for (const [n, ns] of [[3, 100000], [4, 125000]]) {
     await limits.filter({ hasText: warning(ns) }).waitFor();
     assert.ok((await limits.textContent()).includes(`Limits and losses of recording ${await option(n)}`));
   }
@@ -203,7 +203,7 @@ try {
   await picture("limits");
   await page.getByLabel("Compared with").selectOption({ label: "nothing" });
   await page.locator("#shown").selectOption({ index: 1 });
-  await limits.filter({ hasText: warning(40000) }).waitFor({ state: "detached" });
+  await limits.filter({ hasText: warning(125000) }).waitFor({ state: "detached" });
   assert.ok(!(await page.locator("#limits").textContent()).includes("warning: "));
 
   step("labels filter");
