@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/lock.h"
+#include "runtime/m.h"
 #include "symbol_kernel.h"
 #include "table.h"
 
@@ -206,6 +208,42 @@ static int name_object(struct dl_phdr_info *object, size_t size, void *context)
     return 0;
 }
 
+/*
+ * The dynamic linker takes a lock of its own meanwhile, which nobody gives back in a child that is forked
+ * then: it would wait for ever where it loads a library or takes a profile. So forks wait.
+ */
+static struct cp__lock loader_lock = CP__LOCK_INIT(CP__RANK_LOADER);
+
+static void before_fork(void)
+{
+    cp__lock(&loader_lock);
+}
+
+static void after_fork(void)
+{
+    cp__unlock(&loader_lock);
+}
+
+/* What is registered later is called earlier: before the runtime takes its locks. */
+static void prepare(void)
+{
+    cp__m_prepare();
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static int name_objects(struct cp__mappings *mappings)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct naming naming = {.mappings = mappings};
+    int result;
+
+    pthread_once(&once, prepare);
+    cp__lock(&loader_lock);
+    result = dl_iterate_phdr(name_object, &naming);
+    cp__unlock(&loader_lock);
+    return result;
+}
+
 /* ---- Both ------------------------------------------------------------------------------------ */
 
 static bool same_text(const char *a, const char *b)
@@ -251,11 +289,10 @@ static int merge(struct cp__mappings *known, struct cp__mappings *now, bool main
 int cp__mappings_note(struct cp__mappings *mappings)
 {
     struct cp__mappings now = {0};
-    struct naming naming = {.mappings = &now};
     int result = read_maps(&now);
 
     if (result == 0)
-        result = dl_iterate_phdr(name_object, &naming);
+        result = name_objects(&now);
     if (result == 0)
         result = merge(mappings, &now, true);
     if (result == 0)

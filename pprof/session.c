@@ -44,8 +44,6 @@ static void *collect(void *arg)
 {
     struct cp_session *session = arg;
 
-    for (size_t i = 0; i < session->n; i++)
-        cp__profile_note_mappings(session->parts[i].profile); /* without memory: with the first sample */
     for (;;) {
         uint32_t token = cp_slots_token();
         /* acquire: pairs with the release in stop(); the slots have stopped, so this is the last round */

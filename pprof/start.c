@@ -121,6 +121,8 @@ static int arm(struct cp_session *session, struct cp_error *err)
     result = cp_slots_start(requests, session->n, session->slots, err);
     if (result < 0)
         return result;
+    for (size_t i = 0; i < session->n; i++)
+        cp__profile_note_mappings(session->parts[i].profile); /* without memory: with the first sample */
     result = cp__session_collect(session);
     if (result < 0) {
         cp_slots_stop(session->slots, session->n);

@@ -11,6 +11,7 @@
 enum cp__lock_rank {
     CP__RANK_DEFAULT_SESSION, /* pprof: which session is the default one */
     CP__RANK_SESSION,         /* pprof: one session's state */
+    CP__RANK_LOADER,          /* pprof: who is in the dynamic linker, against forks */
     CP__RANK_CONFIGS,         /* runtime: which slot each event of cp_set_cpu_profile_config() has */
     CP__RANK_SCHED_LIST,      /* sched: who looks at all Gs, and against the end of their stacks */
     CP__RANK_SCHED,           /* sched: each lock of the scheduler; none is taken under another */
