@@ -243,7 +243,7 @@ CP_TEST(a_profile_says_how_it_was_measured, .timeout_s = 90 * TEST_SLOWDOWN)
     CHECK_CONTAINS(text, "threads: 1 sampled, 0 without a perf ring");
     CHECK_CONTAINS(text, "rate: asked 10000 samples a CPU second, delivered ");
     CHECK_CONTAINS(text, "coverage: ");
-    CHECK_CONTAINS(text, "losses: none");
+    CHECK(strstr(text, "losses: none") != NULL || strstr(text, "throttled by the kernel: ") != NULL);
     free(text);
     text = pprof("-traces", path);
     CHECK_CONTAINS(text, "burn_here");
