@@ -324,7 +324,7 @@ static void starts_one_after_another(void *arg)
 
 CP_TEST(stacks_are_used_again)
 {
-    unsigned n = 100000 / (unsigned)TEST_SLOWDOWN;
+    unsigned n = 100000 / (unsigned)(TEST_SLOWDOWN * TEST_SLOWDOWN);
 
     run(1, 0, starts_one_after_another, &n);
     run(2, 0, starts_one_after_another, &n);
