@@ -122,9 +122,8 @@ static void put_place(const struct listing *l, const struct cp__frame *frame, ui
 {
     const struct cp__line *line = &l->profile->lines[frame->first_line + i];
     const char *file = cp__profile_string(l->profile, l->profile->functions[line->function].file);
-    const uint64_t offset = frame->entry != 0 ? frame->address + 1 - frame->entry : 0;
 
-    fprintf(l->out, "\t%s:%" PRIu32 " +%#" PRIx64 "\n", file, line->line, offset);
+    fprintf(l->out, "\t%s:%" PRIu32 " +%#" PRIx64 "\n", file, line->line, cp__frame_offset(frame));
 }
 
 static const char *function_of(const struct listing *l, const struct cp__frame *frame, uint32_t i)

@@ -102,6 +102,12 @@ struct cp__mapping_use {
     bool has_inlining;
 };
 
+/* Where in its function a frame goes on; 0: unknown. */
+static inline uint64_t cp__frame_offset(const struct cp__frame *frame)
+{
+    return frame->entry != 0 ? frame->address + 1 - frame->entry : 0;
+}
+
 static inline const char *cp__profile_string(const struct cp__profile *p, uint32_t number)
 {
     return number != 0 ? cp__strings_get(&p->strings, number) : "?";

@@ -70,8 +70,7 @@ static void print_frame(FILE *out, const struct cp__profile *p, const struct cp_
         line = &p->lines[frame->first_line + i];
         function = &p->functions[line->function];
         fprintf(out, "#\t%#" PRIx64 "\t%s+%#" PRIx64 "\t%s:%" PRIu32 "\n", frame->address + 1,
-                cp__profile_string(p, function->name),
-                frame->entry != 0 ? frame->address + 1 - frame->entry : 0,
+                cp__profile_string(p, function->name), cp__frame_offset(frame),
                 cp__profile_string(p, function->file), line->line);
     }
 }

@@ -50,8 +50,10 @@ int cp__write_text(struct cp_writer *w, cp__print_fn *print, const void *what)
     if (out != NULL) {
         result = print(what, out);
         if (fclose(out) != 0 && result == 0)
-            result = sink.error != 0 ? sink.error : -EIO;
+            result = -EIO;
     }
+    if (sink.error != 0)
+        result = sink.error; /* fclose() does not tell of what was written before */
     return result;
 }
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "pprof/writer.h"
 #include "session_tools.h"
 
 static ssize_t one_byte_at_a_time(void *context, const void *data, size_t size)
@@ -188,6 +189,23 @@ CP_TEST(writers_of_nothing_are_refused_at_the_start)
         snprintf(said, sizeof said, "The profile's %s is NULL, so no profile can go there.", names[i]);
         CHECK_STR(err.message, said);
     }
+}
+
+static int print_and_flush(const void *what, FILE *out)
+{
+    (void)what;
+    fputs("text", out);
+    fflush(out);
+    return 0;
+}
+
+/* With nothing left to flush, fclose() finds nothing wrong. */
+CP_TEST(an_error_in_the_midst_of_text_is_told)
+{
+    struct cp_writer w = cp_writer_fd(open("/dev/full", O_WRONLY | O_CLOEXEC));
+
+    CHECK_EQ(cp__write_text(&w, print_and_flush, NULL), -ENOSPC);
+    close(w.fd);
 }
 
 CP_TEST(a_full_disk_and_a_pipe_without_reader)
