@@ -5,13 +5,13 @@
 
 #include <sys/resource.h>
 
-/* What is held once it is no more than it was; a thread that was joined, or a connection that the client
- * closed, is gone a moment later only. */
+/* What is held once it is no more than it was: a connection that the client closed is gone a moment later
+ * only. */
 static struct resources settle(const struct resources *then)
 {
     struct resources now = resources_now();
 
-    for (int i = 0; i < 300 && (now.fds > then->fds || now.threads > then->threads); i++) {
+    for (int i = 0; i < 300 && now.fds > then->fds; i++) {
         usleep(10000);
         now = resources_now();
     }

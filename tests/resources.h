@@ -71,12 +71,48 @@ RESOURCES_API void count_descriptors(struct resources *resources)
     closedir(directory);
 }
 
+/* Whether a thread of this process is ending: that it was joined says only that its memory is free again, and
+ * the kernel's lists have it for a moment more. */
+RESOURCES_API bool is_thread_ending(const char *tid)
+{
+    enum { PF_EXITING = 0x4 }; /* of the kernel's include/linux/sched.h */
+    char path[64], line[1024] = "";
+    const char *after_name;
+    unsigned flags = PF_EXITING; /* also where it has gone meanwhile */
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%s/stat", tid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return true;
+    after_name = fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
+    if (after_name != NULL)
+        CHECK_EQ(sscanf(after_name, ") %*c %*d %*d %*d %*d %*d %u", &flags), 1);
+    fclose(file);
+    return (flags & PF_EXITING) != 0;
+}
+
+/* All that are not ending. */
+RESOURCES_API int count_threads(void)
+{
+    DIR *directory = opendir("/proc/self/task");
+    const struct dirent *entry;
+    int n = 0;
+
+    CHECK(directory != NULL);
+    while ((entry = readdir(directory)) != NULL)
+        n += entry->d_name[0] != '.' && !is_thread_ending(entry->d_name);
+    closedir(directory);
+    CHECK(n > 0);
+    return n;
+}
+
 RESOURCES_API struct resources resources_now(void)
 {
     struct resources resources = {
         .mappings = count_lines("/proc/self/maps", ""),
         .timers = access("/proc/self/timers", R_OK) == 0 ? count_lines("/proc/self/timers", "ID: ") : 0,
-        .threads = (int)number_in("/proc/self/status", "Threads:"),
+        .threads = count_threads(),
         .rss_kib = number_in("/proc/self/status", "VmRSS:"),
     };
 

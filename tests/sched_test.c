@@ -1,8 +1,8 @@
 /* The scheduler: Gs that start, take turns and end, on any number of Ms. */
 #include "gs.h"
+#include "resources.h"
 #include "runtime/sched_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -90,19 +90,6 @@ CP_TEST(calls_of_a_g_fail_elsewhere)
     CHECK_EQ(cp_go(nothing, NULL), -ESRCH);
 }
 
-/* How many descriptors or threads there are. */
-static unsigned count_entries(const char *directory)
-{
-    DIR *dir = opendir(directory);
-    unsigned n = 0;
-
-    CHECK(dir != NULL);
-    while (readdir(dir) != NULL)
-        n++;
-    closedir(dir);
-    return n;
-}
-
 /* Of address space. */
 static long mapped_kib(void)
 {
@@ -114,32 +101,21 @@ static long mapped_kib(void)
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* A thread that has been joined may be seen for a moment still. */
-static bool comes_down_to(unsigned n, const char *directory)
-{
-    for (int i = 0; i < 1000; i++) {
-        if (count_entries(directory) <= n)
-            return true;
-        usleep(1000);
-    }
-    return false;
-}
-
 CP_TEST(a_run_leaves_nothing_behind)
 {
-    unsigned fds = 0, threads = 0;
+    struct resources then = {0}, now;
     long mapped = 0;
 
     for (int i = 0; i < 110; i++) {
         if (i == 10) {
-            fds = count_entries("/proc/self/fd");
-            threads = count_entries("/proc/self/task");
+            then = resources_now();
             mapped = mapped_kib();
         }
         run(3, parent_ends_first, &ended);
     }
-    CHECK(comes_down_to(fds, "/proc/self/fd"));
-    CHECK(comes_down_to(threads, "/proc/self/task"));
+    now = resources_now();
+    CHECK_EQ(now.fds, then.fds);
+    CHECK_EQ(now.threads, then.threads);
     if (!TEST_ASAN && !TEST_TSAN)
         CHECKF(mapped_kib() <= mapped + 1024, "%ld KiB of mappings more", mapped_kib() - mapped);
 }
@@ -149,7 +125,7 @@ CP_TEST(a_start_that_fails_says_why_and_undoes_itself)
     struct cp_sched_options options = {.size = sizeof options, .threads = 1000};
     struct rlimit files, memory, less = {.rlim_cur = 4ul << 30, .rlim_max = RLIM_INFINITY};
     struct cp_error err = {0};
-    unsigned threads = count_entries("/proc/self/task");
+    int threads = count_threads();
 
     getrlimit(RLIMIT_NOFILE, &files);
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 3, .rlim_max = files.rlim_max});
@@ -165,7 +141,7 @@ CP_TEST(a_start_that_fails_says_why_and_undoes_itself)
     CHECK_EQ(cp_sched_run(&options, nothing, NULL, &err), -EAGAIN);
     CHECK_CONTAINS(err.message, "of 1000 could not be started");
     setrlimit(RLIMIT_AS, &memory);
-    CHECK(comes_down_to(threads, "/proc/self/task"));
+    CHECK_EQ(count_threads(), threads);
     run(2, nothing, NULL);
 }
 
