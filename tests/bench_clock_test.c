@@ -1,14 +1,13 @@
 /* In which order a benchmark's clock and counters start and stop: what one of them needs is in no other. */
-#include <dlfcn.h>
 #include <linux/perf_event.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "stub_syscall.h"
 #include "test.h"
 #include "testing/counts.h"
 #include "testing/test.h"
@@ -27,24 +26,11 @@ static void record(char letter)
 
 /* ---- In place of the C library's ------------------------------------------------------------- */
 
-static long (*real_syscall)(long number, ...);
-
-__attribute__((constructor)) static void find_syscall(void)
+static long stub_syscall(long number, const long arguments[6])
 {
-    *(void **)&real_syscall = dlsym(RTLD_NEXT, "syscall");
-}
-
-long syscall(long number, ...)
-{
-    va_list args;
-    long a[6];
-    va_start(args, number);
-    for (int i = 0; i < 6; i++)
-        a[i] = va_arg(args, long);
-    va_end(args);
-    long result = real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    long result = hand_on(number, arguments);
     if (number == SYS_perf_event_open && result >= 0 && result < 1024)
-        is_clock[result] = ((const struct perf_event_attr *)a[0])->config <= PERF_COUNT_SW_TASK_CLOCK;
+        is_clock[result] = ((const struct perf_event_attr *)arguments[0])->config <= PERF_COUNT_SW_TASK_CLOCK;
     return result;
 }
 

@@ -33,6 +33,8 @@ static struct {
 
 #else
 
+#include "stub_syscall.h"
+
 static void need_interposition(void)
 {
 }
@@ -202,7 +204,7 @@ int nanosleep(const struct timespec *time, struct timespec *left)
     return real_nanosleep(time, left);
 }
 
-static void look_at_call(long number, const long *arguments)
+static void look_at_call(long number, const long arguments[6])
 {
     switch (number) {
     case SYS_perf_event_open:
@@ -229,19 +231,10 @@ static void look_at_call(long number, const long *arguments)
     }
 }
 
-REAL(long, syscall, (long, ...))
-long syscall(long number, ...)
+static long stub_syscall(long number, const long arguments[6])
 {
-    long arguments[6];
-    va_list list;
-
-    va_start(list, number);
-    for (int i = 0; i < 6; i++)
-        arguments[i] = va_arg(list, long);
-    va_end(list);
     look_at_call(number, arguments);
-    return real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
-                        arguments[5]);
+    return hand_on(number, arguments);
 }
 
 /* ---- The handler ----------------------------------------------------------------------------- */

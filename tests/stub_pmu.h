@@ -1,21 +1,18 @@
 /*
  * A PMU where there is none: perf_event_open() of this program gives the kernel's task clock for hardware
  * events, a nanosecond an event, and answers as PMUs do that can be had nowhere else.
- *
- * It stands in place of the C library's syscall(), by which the library opens events.
  */
 #ifndef COUNTERPOINT_TESTS_STUB_PMU_H
 #define COUNTERPOINT_TESTS_STUB_PMU_H
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 
 #include "runtime/atomic.h"
+#include "stub_syscall.h"
 #include "test.h"
 
 /* What this PMU is like; fields are set before events are opened. */
@@ -31,14 +28,6 @@ static struct {
     int opened;                  /* how often */
     uint64_t ioctls;             /* DISABLE and ENABLE of any event */
 } stub_pmu;
-
-static long (*real_syscall)(long number, ...);
-
-/* Before main(): in a handler it would be too late. */
-__attribute__((constructor)) static void find_syscall(void)
-{
-    *(void **)&real_syscall = dlsym(RTLD_NEXT, "syscall");
-}
 
 /* The kinds of cores are PMUs number STUB_TYPE + 1 and so on. */
 #define STUB_TYPE 1000
@@ -80,22 +69,15 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
     return real_syscall(SYS_perf_event_open, &attr, pid, cpu, group, flags);
 }
 
-long syscall(long number, ...)
+static long stub_syscall(long number, const long a[6])
 {
-    va_list arguments;
-    long a[6];
-
-    va_start(arguments, number);
-    for (int i = 0; i < 6; i++)
-        a[i] = va_arg(arguments, long);
-    va_end(arguments);
     if (number == SYS_perf_event_open) {
         const struct perf_event_attr *attr = (const struct perf_event_attr *)a[0];
 
         if (attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_RAW || attr->type > STUB_TYPE)
             return stub_open(attr, a[1], a[2], a[3], a[4]);
     }
-    return real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    return hand_on(number, a);
 }
 
 int ioctl(int fd, unsigned long request, ...)
