@@ -297,6 +297,28 @@ CP_TEST(the_driver_sums_up)
     expect_of_driver(0, "two", "\n2 passed, 0 failed, 0 skipped\n");
 }
 
+/* Programs of those names measure nothing. Each of these ends well only if the other one runs meanwhile. */
+CP_TEST(the_driver_runs_some_side_by_side)
+{
+    static const char *const names[] = {"cmd", "merge"};
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+        SKIP("one CPU is not enough for two at a time");
+    for (int i = 0; i < 2; i++) {
+        char name[20], script[400];
+        snprintf(name, sizeof(name), "%s_test", names[i]);
+        snprintf(script, sizeof(script),
+                 "cd %s\ntouch %s\necho 'ok 1 - Test_a # time=0.10s'\n"
+                 "for i in $(seq 200); do [ ! -f %s ] || break; sleep 0.1; done\n"
+                 "[ -f %s ] && sleep 0.2 && echo 'ok 2 - Test_b # time=0.10s'\necho 1..2",
+                 test_dir(), names[i], names[1 - i], names[1 - i]);
+        write_program(name, script);
+    }
+    expect_of_driver(0, "cmd merge",
+                     "ok    cmd/a (0.10s)\nok    cmd/b (0.10s)\n2 passed, 0 failed, 0 skipped\n");
+    expect_of_driver(0, "", "ok    merge/a (0.10s)\nok    merge/b (0.10s)\n2 passed, 0 failed, 0 skipped\n");
+    expect_of_driver(0, "", "\n\n4 passed, 0 failed, 0 skipped\n");
+}
+
 CP_TEST(the_driver_reads_what_the_runner_writes)
 {
     free(test_command(NULL, "mkdir %s/tests && ln -s %s/tests/harness_test %s/tests", test_dir(),
