@@ -301,7 +301,8 @@ BURN_API void see(void *context, const struct cp_sample *sample)
     seen->stalled += (sample->flags & CP_SAMPLE_STALLED) != 0 ? sample->weight : 0;
     seen->truncated += (sample->flags & CP_SAMPLE_TRUNCATED) != 0 ? sample->weight : 0;
     seen->foreign_sp += (sample->flags & CP_SAMPLE_FOREIGN_SP) != 0 ? sample->weight : 0;
-    seen->undelivered += (sample->flags & CP_SAMPLE_UNDELIVERED) != 0 ? sample->weight : 0;
+    if ((sample->flags & (CP_SAMPLE_UNDELIVERED | CP_SAMPLE_STALLED)) == CP_SAMPLE_UNDELIVERED)
+        seen->undelivered += sample->weight;
     if (part->profile->look != NULL)
         part->profile->look(part->profile->context, sample);
 }
