@@ -190,11 +190,18 @@ static void ringless_from_handler(struct cp__m *m, int slot, struct cp__moment *
     cp__moment_add_from_handler(moment, slot, 1);
 }
 
-/* Signals that came while another was pending: the count tells how many. */
-static void lost_signals_from_handler(struct cp__m *m, int slot, uint64_t count)
+/* At the end the count tells how many periods have not been accounted for. Without a ring they had a signal
+ * that came while another was pending. Of a clock whose last records a full ring has lost they passed while a
+ * virtual machine stood still: those are one record, which was one of the lost. */
+static void lost_periods_from_handler(struct cp__m *m, int slot, bool ring_was_full)
 {
     const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__m_stats *stats = &m->stats[slot];
+    uint64_t count = cp_load_relaxed(&stats->count);
 
+    if (cp_load_relaxed(&stats->ringless) == 0 &&
+        (!ring_was_full || !handle->folds || cp_load_relaxed(&stats->throttled) != 0))
+        return;
     if ((handle->kind != CP_EVENT_CLOCK || handle->folds) && count > handle->accounted)
         cp__ring_add_lost_from_handler(m, slot, (count - handle->accounted) / handle->period);
 }
@@ -311,9 +318,11 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *mome
 {
     struct cp__handle *handle = &m->handles[slot];
     struct cp__count count;
+    uint64_t lost;
 
     control_from_handler(handle, PERF_EVENT_IOC_DISABLE);
     cp__ring_drain_from_handler(m, moment);
+    lost = cp_load_relaxed(&m->stats[slot].lost);
     for (int i = 0; i < handle->n_events; i++) {
         if (read(handle->events[i].fd, &count, sizeof count) <= 0)
             continue;
@@ -321,8 +330,7 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *mome
         if (i == 0)
             cp__ring_end_throttling_from_handler(m, slot, &count);
     }
-    if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
-        lost_signals_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].count));
+    lost_periods_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].lost) != lost);
     close_from_handler(m, slot);
 }
 
