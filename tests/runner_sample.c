@@ -167,8 +167,10 @@ CP_TEST(leak_g)
 
 CP_TEST(leak_memory)
 {
-    for (int i = 0; i < 100; i++)
-        memset(malloc(1000), i, 1000);
+    for (int i = 0; i < 100; i++) {
+        char *volatile memory = malloc(1000); /* which a compiler would not leave out */
+        memset(memory, i, 1000);
+    }
 }
 
 static NOINLINE int calls_exit(int status)
