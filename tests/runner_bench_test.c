@@ -30,11 +30,11 @@ static size_t bench(const char *flags, struct figures *figures, size_t most)
     FILE *file = fopen(path, "w");
     fputs(parser, file);
     fclose(file);
-    char *output =
-        test_command(NULL,
-                     "%s/tests/runner_sample -run '^$' %s > %s/lines || exit\n"
-                     "GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=%s/go-cache go run %s < %s/lines",
-                     build, flags, test_dir(), build, path, test_dir());
+    char *output = test_command(
+        NULL,
+        "%s/tests/runner_sample -run '^$' %s > %s/lines || exit\n"
+        "GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$PWD/build/go-cache go run %s < %s/lines",
+        build, flags, test_dir(), path, test_dir());
     size_t n = 0;
     for (char *p = output, *line; (line = strsep(&p, "\n")) && *line && n < most; n++) {
         struct figures *f = &figures[n];
