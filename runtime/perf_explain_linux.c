@@ -279,6 +279,13 @@ static int explain_place(const struct refusal *r)
         r->name, strerror(-r->code));
 }
 
+/* Of a cache's events x86-64 has those that the processor does not count (ENOENT), and those that would make
+ * no sense there (EINVAL). That is also said of periods that are too short for it, below 128 at most. */
+static bool is_no_event_of_this_cache(const struct refusal *r)
+{
+    return r->type == PERF_TYPE_HW_CACHE && r->config->period >= 128;
+}
+
 static int explain_invalid(const struct refusal *r)
 {
     char pmu[NAME_MAX + 1];
@@ -287,6 +294,8 @@ static int explain_invalid(const struct refusal *r)
         return explain_place(r);
     if (r->type >= PERF_TYPE_MAX && find_pmu(has_type, &r->type, pmu, sizeof pmu) && !is_core(pmu))
         return explain_other_pmu(r, pmu);
+    if (is_no_event_of_this_cache(r))
+        return explain_hardware(r);
     if (r->way->counts)
         return cp__error_because(r->err, r->code, "not in this way (EINVAL)",
                                  "The event %s cannot run: the kernel does not accept this combination of "
