@@ -307,9 +307,14 @@ static struct depths depths_below(int recursion)
 
 CP_TEST(stacks_end_at_256_frames)
 {
-    struct depths depths = depths_below(0);
-    int outside = (int)depths.most;
+    struct depths depths;
+    int outside;
 
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late, with the registers of before: the stack may have "
+             "changed");
+    depths = depths_below(0);
+    outside = (int)depths.most;
     CHECK(depths.truncated == 0 && outside < 20);
     depths = depths_below(CP_MAX_FRAMES - outside);
     CHECK_EQ(depths.least, CP_MAX_FRAMES);
