@@ -57,9 +57,10 @@ static char *name_types(const Cp__Proto__Profile *p)
     return NULL;
 }
 
-static int check_types(struct cp_merge *m, char *types, struct cp_error *err)
+/* Names with ", " or " in " in them could make the same words of more types, or fewer. */
+static int check_types(struct cp_merge *m, size_t n, const char *types, struct cp_error *err)
 {
-    if (m->types == NULL || strcmp(types, m->types) == 0)
+    if (m->types == NULL || (n == m->n_types && strcmp(types, m->types) == 0))
         return 0;
     return cp__error(
         err, -EINVAL,
@@ -356,7 +357,7 @@ static int add(struct cp_merge *m, const Cp__Proto__Profile *p, struct cp_error 
 {
     struct addition a = {.m = m, .p = p};
     char *types = name_types(p);
-    int result = types == NULL ? -ENOMEM : check_types(m, types, err);
+    int result = types == NULL ? -ENOMEM : check_types(m, p->n_sample_type, types, err);
 
     if (result == 0) {
         result = fold(&a);

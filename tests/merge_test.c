@@ -363,11 +363,14 @@ static const char others[] =
     "function { id: 18446744073709551615 name: 6 filename: 7 start_line: 3 }\n"
     "drop_frames: 8 keep_frames: 9 default_sample_type: 1 period: %d time_nanos: %d\n";
 
-static void encode_text(const char *name, int value)
+static void __attribute__((format(printf, 2, 3))) encode_text(const char *name, const char *format, ...)
 {
     FILE *out = fopen(path_of(name, ".txt"), "w");
+    va_list arguments;
 
-    fprintf(out, others, value, value, value);
+    va_start(arguments, format);
+    vfprintf(out, format, arguments);
+    va_end(arguments);
     fclose(out);
     free(test_command(NULL,
                       "file=$(dpkg -L golang-github-google-pprof-dev | grep '/profile\\.proto$') && cd %s && "
@@ -379,8 +382,8 @@ CP_TEST(what_only_others_write_is_kept)
 {
     char *text;
 
-    encode_text("x", 7);
-    encode_text("y", 5);
+    encode_text("x", others, 7, 7, 7);
+    encode_text("y", others, 5, 5, 5);
     check_merge((const char *const[]){"x", "y"}, 2);
     text = decode(path_of("merged", ".pb.gz"));
     CHECK_CONTAINS(text, "num: 4096");
@@ -394,4 +397,23 @@ CP_TEST(what_only_others_write_is_kept)
     CHECK_EQ(count_lines(text, "sample {"), 2);
     CHECK_EQ(count_lines(text, "function {"), 1);
     free(text);
+}
+
+/* Two values a sample where there was one would go past the end of those that there are. */
+CP_TEST(names_that_look_like_more_types_are_none)
+{
+    struct cp_merge *merge = cp_merge_new();
+    struct cp_memory file;
+    struct cp_error err = {0};
+
+    encode_text("one", "string_table: ['', 'a in b, c', 'd']\nsample_type { type: 1 unit: 2 }\n"
+                       "sample { value: 1 } sample { value: 2 label { key: 1 num: 1 } }\n");
+    encode_text("two", "string_table: ['', 'a', 'b', 'c', 'd']\nsample_type { type: 1 unit: 2 }\n"
+                       "sample_type { type: 3 unit: 4 }\nsample { value: [1, 2] label { key: 1 num: 2 } }\n");
+    add_file(merge, "one");
+    file = load("two", ".pb.gz");
+    CHECK_EQ(cp_merge_add(merge, file.data, file.size, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "different things");
+    free(file.data);
+    cp_merge_free(merge);
 }
