@@ -7,6 +7,8 @@
 #include "runtime/error.h"
 #include "session.h"
 
+/* Held while its profile is written, which may take as long as the writer likes: calls for other sessions do
+ * not take it. */
 static struct cp__lock default_lock = CP__LOCK_INIT(CP__RANK_DEFAULT_SESSION);
 static struct cp_session *default_session; /* under default_lock */
 
@@ -77,6 +79,8 @@ int cp_start_cpu_profile_with_options(const struct cp_profiling_option *options,
     result = check_idle(err);
     if (result == 0)
         result = cp_session_start(&default_session, options, n, err);
+    if (result == 0)
+        default_session->is_default = true;
     cp__unlock(&default_lock);
     return result;
 }

@@ -225,7 +225,8 @@ void cp_session_close(struct cp_session *session)
 {
     if (session == NULL)
         return;
-    cp__default_forget(session);
+    if (session->is_default)
+        cp__default_forget(session);
     if (session->pid == getpid()) {
         cp__lock(&session->lock);
         if (session->running)

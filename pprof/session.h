@@ -31,6 +31,7 @@ struct cp__part {
 struct cp_session {
     /* Immutable once started. */
     pid_t pid;
+    bool is_default; /* or was */
     size_t n;
     int slots[CP_EV_MAX];
     int64_t time_ns;    /* wall clock at the start */
@@ -57,7 +58,7 @@ int cp__session_collect(struct cp_session *session);
 bool cp__session_is_running(struct cp_session *session);
 /* Frees a session that does not run. */
 void cp__session_free(struct cp_session *session);
-/* Where it is the default session, it is none any more. */
+/* Where it still is the default session, it is none any more. */
 void cp__default_forget(const struct cp_session *session);
 
 /* The time that a period of the part stands for in the profile: ns for timer and clocks, else events. */

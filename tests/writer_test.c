@@ -174,6 +174,33 @@ CP_TEST(a_kept_profile_can_be_dropped)
     free(memory.data);
 }
 
+static ssize_t profile_meanwhile(void *context, const void *data, size_t size)
+{
+    struct cp_memory *memory = context;
+    const struct cp_profiling_option option = cp_os_timer(cp_writer_memory(memory));
+    struct cp_session *session;
+    struct cp_error err;
+
+    (void)data;
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    cp_session_close(session);
+    return (ssize_t)size;
+}
+
+/* However long that takes, none waits for it: the endpoint's, for instance. */
+CP_TEST(a_session_ends_while_the_default_one_is_written)
+{
+    struct cp_memory memory = {0};
+    struct cp_error err;
+
+    attach();
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_callback(profile_meanwhile, &memory), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    CHECK(memory.size > 0);
+    free(memory.data);
+}
+
 /* A stream that fopen() did not give, for instance. */
 CP_TEST(writers_of_nothing_are_refused_at_the_start)
 {
