@@ -12,6 +12,17 @@
 static struct cp__lock default_lock = CP__LOCK_INIT(CP__RANK_DEFAULT_SESSION);
 static struct cp_session *default_session; /* under default_lock */
 
+/* Whoever held the lock is not there any more. */
+static void after_fork_in_child(void)
+{
+    default_lock = (struct cp__lock)CP__LOCK_INIT(CP__RANK_DEFAULT_SESSION);
+}
+
+static void prepare(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
 /* A session that was inherited over a fork is not this process's. */
 static struct cp_session *current(void)
 {
@@ -71,10 +82,12 @@ static int check_idle(struct cp_error *err)
 int cp_start_cpu_profile_with_options(const struct cp_profiling_option *options, size_t n,
                                       struct cp_error *err)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int result = check_multiple(n, err);
 
     if (result < 0)
         return result;
+    pthread_once(&once, prepare);
     cp__lock(&default_lock);
     result = check_idle(err);
     if (result == 0)
@@ -92,17 +105,19 @@ int cp_start_cpu_profile(struct cp_writer w, struct cp_error *err)
 
 int cp_stop_cpu_profile(struct cp_error *err)
 {
+    struct cp_session *session;
     int result;
 
     cp__lock(&default_lock);
-    if (current() == NULL) {
+    session = current();
+    if (session == NULL) {
         result =
             cp__error(err, -ESRCH, "No CPU profile is being taken. Start one with cp_start_cpu_profile().");
     } else {
-        result = cp_session_stop(default_session, err);
+        result = cp_session_stop(session, err);
         if (result == 0) {
-            cp__session_free(default_session);
-            default_session = NULL;
+            default_session = NULL; /* first: see after_fork_in_child() */
+            cp__session_free(session);
         }
     }
     cp__unlock(&default_lock);

@@ -433,3 +433,36 @@ CP_TEST(a_child_has_no_session_and_may_start_one, .timeout_s = 60 * TEST_SLOWDOW
     CHECK_EQ(cp_stop_cpu_profile(&err), 0);
     check_names_burn(path);
 }
+
+static ssize_t fork_meanwhile(void *context, const void *data, size_t size)
+{
+    struct cp_memory memory = {0};
+    struct cp_error err;
+    pid_t *pid = context;
+
+    (void)data;
+    *pid = fork();
+    if (*pid > 0)
+        return (ssize_t)size;
+    attach();
+    CHECK_EQ(cp_stop_cpu_profile(&err), -ESRCH);
+    CHECKF(cp_start_cpu_profile(cp_writer_memory(&memory), &err) == 0, "%s", err.message);
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    _exit(0);
+}
+
+/* Its threads are gone, and with them who would give back the default session's lock. */
+CP_TEST(a_child_has_no_session_of_which_its_parent_writes_the_profile)
+{
+    struct cp_error err;
+    int status;
+    pid_t pid = -1;
+
+    if (TEST_TSAN || TEST_ASAN)
+        SKIP("as above");
+    attach();
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_callback(fork_meanwhile, &pid), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+}
