@@ -80,9 +80,9 @@ uint64_t cp__hash_add_string(uint64_t hash, const char *text)
     return hash;
 }
 
-/* How many bytes the character takes in UTF-8; 0 where there is none. */
-static size_t utf8_size(const unsigned char *s)
+size_t cp__utf8_size(const char *text)
 {
+    const unsigned char *s = (const unsigned char *)text;
     size_t size = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
     uint32_t code = s[0] & (0x7fu >> size);
     size_t i;
@@ -99,13 +99,12 @@ static size_t utf8_size(const unsigned char *s)
 
 static void make_utf8(char *text)
 {
-    unsigned char *s = (unsigned char *)text;
     size_t size;
 
-    for (; *s != '\0'; s += size) {
-        size = utf8_size(s);
+    for (; *text != '\0'; text += size) {
+        size = cp__utf8_size(text);
         if (size == 0) {
-            *s = '?';
+            *text = '?';
             size = 1;
         }
     }

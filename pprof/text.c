@@ -24,16 +24,22 @@
 
 /* ---- A stack --------------------------------------------------------------------------------- */
 
+/* With "?" for each byte that is not UTF-8, as in the other form. */
 static void print_quoted(FILE *out, const char *text)
 {
+    size_t size;
+
     fputc('"', out);
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
+    for (; *text != '\0'; text += size > 0 ? size : 1) {
+        size = cp__utf8_size(text);
+        if (size == 0)
+            fputc('?', out);
+        else if (*text == '"' || *text == '\\')
             fprintf(out, "\\%c", *text);
         else if ((unsigned char)*text < ' ' || *text == 0x7f)
             fprintf(out, "\\u%04x", *text);
         else
-            fputc(*text, out);
+            fwrite(text, 1, size, out);
     }
     fputc('"', out);
 }

@@ -49,7 +49,7 @@ __attribute__((noinline)) static void attach_worker(void)
 
 static void *worker(void *arg)
 {
-    pthread_setname_np(pthread_self(), "the \"worker\"");
+    pthread_setname_np(pthread_self(), "a \"worker\" \xc3\xa9\xc3"); /* whose last character is cut */
     attach_worker();
     *(pid_t *)arg = (pid_t)syscall(SYS_gettid);
     pthread_barrier_wait(&barrier); /* attached */
@@ -79,7 +79,7 @@ static void look_at_text(pid_t tid)
     save(&text, file_in_dir("threads.txt"));
     free(text.data);
     char *shown = test_command(NULL, "cat %s", file_in_dir("threads.txt"));
-    snprintf(thread, sizeof thread, "# labels: {\"thread\":\"the \\\"worker\\\"/%d\"}\n", (int)tid);
+    snprintf(thread, sizeof thread, "# labels: {\"thread\":\"a \\\"worker\\\" \xc3\xa9?/%d\"}\n", (int)tid);
     CHECK_CONTAINS(shown, "threadcreate profile: total 2\n1 @ 0x");
     CHECK_CONTAINS(shown, thread);
     CHECK_CONTAINS(shown, "attach_worker");
@@ -108,7 +108,7 @@ static void look_at_profile(pid_t tid)
     CHECK_CONTAINS(raw, "Samples:\nthreadcreate/count");
     free(raw);
     char *tags = pprof("-tags", file_in_dir("threads.pb.gz"));
-    snprintf(thread, sizeof thread, "the \"worker\"/%d", (int)tid);
+    snprintf(thread, sizeof thread, "a \"worker\" \xc3\xa9?/%d", (int)tid);
     CHECK_CONTAINS(tags, thread);
     free(tags);
 }
