@@ -134,9 +134,9 @@ static int find_free(size_t n, int *found, struct cp_error *err)
         return 0;
     return cp__error(
         err, -EBUSY,
-        "%zu events cannot start: %zu of the %d that this process can sample at once are free. Stop another "
-        "session first.",
-        n, i, CP_EV_MAX);
+        "%zu event%s cannot start: %zu of the %d that this process can sample at once are free. Stop another "
+        "session first, or wait for its end.",
+        n, n == 1 ? "" : "s", i, CP_EV_MAX);
 }
 
 static int check(const struct cp_slot_request *requests, size_t n, struct cp_error *err)

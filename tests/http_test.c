@@ -192,7 +192,8 @@ CP_TEST(a_profile_too_many_is_409)
 
         CHECK_EQ(cp_session_start(&sessions[i], &option, 1, NULL), 0);
     }
-    check_answer(http, "$base/profile?seconds=1", 409, "\nX-Go-Pprof: 1\n", "0 of the 8", NULL);
+    check_answer(http, "$base/profile?seconds=1", 409, "\nX-Go-Pprof: 1\n",
+                 "\n1 event cannot start: 0 of the 8 that", "or wait for its end.\n", NULL);
     cp_session_close(sessions[0]);
     check_answer(http, "-o /dev/null -D - $base/profile?seconds=1", 200, NULL);
     for (int i = 1; i < CP_EV_MAX; i++)
