@@ -22,6 +22,7 @@ struct cp__cleanup {
 
 struct cp__subtest_name {
     struct cp__subtest_name *next;
+    unsigned uses; /* how many subtests were to have it */
     char name[];
 };
 
@@ -234,38 +235,39 @@ bool cp__test_run(struct cp__test *test, void (*fn)(struct cp_t *t, void *arg), 
 
 /* ---- Subtests -------------------------------------------------------------------------------- */
 
-/* Adds the name to those that there were; false where it was there. */
-static bool add_name(struct cp__test *test, const char *name)
+/* The entry of a name among those that there were; a new one where there was none. */
+static struct cp__subtest_name *find_name(struct cp__test *test, const char *name)
 {
-    for (struct cp__subtest_name *other = test->subtests; other; other = other->next)
-        if (strcmp(other->name, name) == 0)
-            return false;
-    struct cp__subtest_name *added = must(malloc(sizeof(*added) + strlen(name) + 1));
-    added->next = test->subtests;
-    strcpy(added->name, name);
-    test->subtests = added;
-    return true;
+    struct cp__subtest_name *entry = test->subtests;
+    while (entry && strcmp(entry->name, name) != 0)
+        entry = entry->next;
+    if (entry)
+        return entry;
+    entry = must(calloc(1, sizeof(*entry) + strlen(name) + 1));
+    strcpy(entry->name, name);
+    entry->next = test->subtests;
+    return test->subtests = entry;
 }
 
 /* The whole name of a subtest; free() it. */
 static char *subtest_name(struct cp__test *parent, const char *name)
 {
-    char *whole;
-    if (asprintf(&whole, "%s/%s", parent->name, *name ? name : "#00") < 0)
+    char *given, *numbered;
+    if (asprintf(&given, "%s/%s", parent->name, name) < 0)
         abort();
-    for (char *p = whole + strlen(parent->name) + 1; *p; p++)
+    for (char *p = given + strlen(parent->name) + 1; *p; p++)
         if (isspace((unsigned char)*p) || iscntrl((unsigned char)*p))
             *p = '_';
-    char *first = whole;
-    for (unsigned i = 1; !add_name(parent, whole); i++) {
-        if (whole != first)
-            free(whole);
-        if (asprintf(&whole, "%s#%02u", first, i) < 0)
-            abort();
+    struct cp__subtest_name *entry = find_name(parent, given);
+    unsigned n = entry->uses++;
+    if (n == 0 && *name)
+        return given;
+    while (asprintf(&numbered, "%s#%02u", given, n) > 0 && find_name(parent, numbered)->uses++ > 0) {
+        free(numbered);
+        n = entry->uses++;
     }
-    if (whole != first)
-        free(first);
-    return whole;
+    free(given);
+    return must(numbered);
 }
 
 static bool is_chosen(const struct cp__test *parent, const char *name)

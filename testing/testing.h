@@ -195,7 +195,7 @@ const char *cp_t_temp_dir(struct cp_t *t);
 
 /* Runs a subtest (of a benchmark: a sub-benchmark) on the calling thread or G, and returns when it has ended:
  * whether it has not failed. Its name is the test's, a slash, and name, with blanks as "_"; a name that was
- * there gets "#01". Those that -run or -bench do not name are left out. */
+ * there gets "#01", an empty one is "#00". Those that -run or -bench do not name are left out. */
 bool cp_t_run(struct cp_t *t, const char *name, void (*fn)(struct cp_t *t, void *arg), void *arg);
 
 /* ---- Benchmarks ------------------------------------------------------------------------------ */
