@@ -71,6 +71,7 @@ static void add(const char *name)
     if (open) {
         open->last = node;
         node->depth = open->depth + 1;
+        node->log_before = open->log_length;
     }
     open = node;
 }
@@ -104,8 +105,10 @@ static void end(struct cp__node *node, const struct cp__event *event)
     node->outcome = event->outcome;
     node->seconds = event->number;
     open = node->parent;
-    if (open)
+    if (open) {
+        node->log_before = open->log_length;
         return;
+    }
     has_last_failed = node->outcome == CP__FAILED;
     has_failed |= has_last_failed;
     form->end(node, printed);

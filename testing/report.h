@@ -17,6 +17,7 @@ struct cp__node {
     double seconds;
     char *log; /* what it logged; "": nothing */
     size_t log_length;
+    size_t log_before; /* how much its parent had logged when it ended, or has begun where it did not */
 };
 
 /* Adds to a text of that length, which may be NULL at first; free() it. */

@@ -86,10 +86,10 @@ static void emitf(const char *test, const char *format, ...)
     free(text);
 }
 
-/* Each line of a text, indented. */
-static void emit_indented(const char *test, const char *text, unsigned columns)
+/* Each line of a text up to its end, indented. */
+static void emit_indented(const char *test, const char *text, const char *end, unsigned columns)
 {
-    while (*text) {
+    while (text < end) {
         size_t n = strcspn(text, "\n");
         emitf(test, "%*s%.*s\n", n ? (int)columns : 0, "", (int)n, text);
         text += n + (text[n] == '\n');
@@ -195,33 +195,33 @@ static void show_benchmarks(const struct cp__node *node)
     }
 }
 
+/* A log stands between the subtests as it came; with -v it has been shown. */
 static void show_test(const struct cp__node *node)
 {
     static const char *const words[] = {[CP__PASSED] = "PASS", [CP__FAILED] = "FAIL", [CP__SKIPPED] = "SKIP"};
-    if (!options->is_verbose && node->outcome != CP__FAILED)
-        return;
-    emitf(node->name, "%*s--- %s: %s (%.2fs)\n", 4 * (int)node->depth, "", words[node->outcome], node->name,
-          node->seconds);
-    if (!options->is_verbose)
-        emit_indented(node->name, node->log, 4 * node->depth);
-}
-
-static void show_tests(const struct cp__node *node)
-{
     static const char *const actions[] = {
         [CP__PASSED] = "pass", [CP__FAILED] = "fail", [CP__SKIPPED] = "skip"};
-    for (; node; node = node->next) {
-        show_test(node);
-        show_tests(node->first);
-        act(node->name, actions[node->outcome], node->seconds);
+    bool is_failed = node->outcome == CP__FAILED, has_log = is_failed && !options->is_verbose;
+    const char *log = node->log;
+    if (is_failed || options->is_verbose)
+        emitf(node->name, "%*s--- %s: %s (%.2fs)\n", 4 * (int)node->depth, "", words[node->outcome],
+              node->name, node->seconds);
+    for (const struct cp__node *sub = node->first; sub; sub = sub->next) {
+        if (has_log)
+            emit_indented(node->name, log, node->log + sub->log_before, 4 * node->depth);
+        log = node->log + sub->log_before;
+        show_test(sub);
     }
+    if (has_log)
+        emit_indented(node->name, log, node->log + node->log_length, 4 * node->depth);
+    act(node->name, actions[node->outcome], node->seconds);
 }
 
 static void show_end(const struct cp__node *node, const char *printed)
 {
     if (!options->is_verbose && node->outcome == CP__FAILED)
         emit(node->name, printed);
-    (cp__node_is_benchmark(node) ? show_benchmarks : show_tests)(node);
+    (cp__node_is_benchmark(node) ? show_benchmarks : show_test)(node);
     shown = NULL;
     fflush(stdout);
 }

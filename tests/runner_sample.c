@@ -375,8 +375,10 @@ CP_TEST(nested)
 {
     bool fails = false;
     cp_t_run(t, "good", second, &fails);
+    cp_t_log(t, "before");
     fails = true;
     cp_t_run(t, "bad", second, &fails);
+    cp_t_log(t, "after");
     cp_t_run(t, "last", passing, NULL);
 }
 

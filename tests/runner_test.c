@@ -70,6 +70,8 @@ CP_TEST(subtests_are_a_tree)
     expect("-run nested -v", 1, "\n=== RUN   Test_nested/good/third\n",
            "\n=== CONT  Test_nested/good\n    runner_sample.c:", ": third passed\n", ": third failed\n",
            "\n        --- PASS: Test_nested/good/third (", "\n    --- PASS: Test_nested/last (");
+    expect("-run nested", 1, ": before\n    --- FAIL: Test_nested/bad (",
+           ": third failed\n    runner_sample.c:", ": after\n", "!third passed");
     expect("-run square -v", 1, "    --- PASS: Test_square/one (", "    --- PASS: Test_square/two (",
            "    --- FAIL: Test_square/three (", ": 3 became 9\n");
 }
