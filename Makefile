@@ -297,6 +297,7 @@ $(lib_a): $(lib_objects) $(B)/objects
 $(lib_so): $(lib_objects) $(B)/objects
 	$(call share,$(libs))
 
+# Such a library finds the core beside itself: a program's own -rpath is not for what its libraries need.
 define side
 $(B)/lib/libcounterpoint-$(1).a: $(call side_objects,$(1)) $(B)/objects
 	$$(call say,AR,$$@)
@@ -304,7 +305,7 @@ $(B)/lib/libcounterpoint-$(1).a: $(call side_objects,$(1)) $(B)/objects
 	$$(archive)
 
 $(B)/lib/libcounterpoint-$(1).so: $(call side_objects,$(1)) $(B)/objects $(lib_so)
-	$$(call share,-L$$(@D) -lcounterpoint $$($(1)_libs))
+	$$(call share,-L$$(@D) -lcounterpoint -Wl$$(comma)-rpath$$(comma)'$$$$ORIGIN' $$($(1)_libs))
 endef
 $(foreach s,$(sides),$(eval $(call side,$(s))))
 

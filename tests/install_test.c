@@ -181,13 +181,20 @@ CP_TEST(uninstall_takes_away_what_install_has_put_there, .timeout_s = 60 * TEST_
     free(test_command(NULL, "make -s uninstall PREFIX=/usr DESTDIR=%s", test_dir())); /* nothing is there */
 }
 
-CP_TEST(install_tells_of_ldconfig, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(install_tells_how_the_libraries_are_found, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     install();
     char *text = test_command(NULL, "make -s install PREFIX=%s/local", test_dir());
     CHECK_CONTAINS(text, "'ldconfig'");
     CHECK_CONTAINS(text, "-Wl,-rpath,/");
     free(text);
+    write_program(http_program);
+    free(test_command(
+        NULL,
+        "cd %s && cc program.c -o program -Wl,-rpath,$PWD/local/lib -Wl,--as-needed"
+        " $(PKG_CONFIG_PATH=local/lib/pkgconfig pkg-config --cflags --libs counterpoint-http) &&\n"
+        "env -u LD_LIBRARY_PATH ./program",
+        test_dir()));
 }
 
 /* The .pc files would lead nowhere. */
