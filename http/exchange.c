@@ -97,10 +97,40 @@ int cp__http_status_of(int error)
     return 500;
 }
 
+int cp__http_append(struct cp_memory *memory, const void *data, size_t size)
+{
+    struct cp_memory grown = *memory;
+
+    if (size > memory->capacity - memory->size) {
+        grown.capacity = 2 * (memory->size + size);
+        grown.data = realloc(memory->data, grown.capacity);
+        if (grown.data == NULL)
+            return -ENOMEM;
+        *memory = grown;
+    }
+    memcpy(memory->data + memory->size, data, size);
+    memory->size += size;
+    return 0;
+}
+
+static ssize_t page_write(void *cookie, const char *data, size_t size)
+{
+    struct cp__http_page *page = cookie;
+
+    page->is_cut = page->is_cut || cp__http_append(&page->body, data, size) < 0;
+    return page->is_cut ? 0 : (ssize_t)size;
+}
+
+/* glibc's open_memstream(3) does not tell of text that found no memory. */
 void cp__http_page_open(struct cp__http_page *page)
 {
-    *page = (struct cp__http_page){.data = NULL};
-    page->out = open_memstream(&page->data, &page->size);
+    *page = (struct cp__http_page){.out = NULL};
+    page->out = fopencookie(page, "w", (cookie_io_functions_t){.write = page_write});
+}
+
+int cp__http_page_close(struct cp__http_page *page)
+{
+    return page->out == NULL || fclose(page->out) != 0 || page->is_cut ? -ENOMEM : 0;
 }
 
 int cp__http_page_send(struct cp__exchange *exchange, struct cp__http_page *page,
@@ -108,11 +138,11 @@ int cp__http_page_send(struct cp__exchange *exchange, struct cp__http_page *page
 {
     int result;
 
-    if (page->out == NULL || fclose(page->out) != 0)
+    if (cp__http_page_close(page) < 0)
         result = cp__http_refuse(exchange, 503, "There is no memory for the answer.");
     else
-        result = cp__http_reply(exchange, 200, headers, n, page->data, page->size);
-    free(page->data);
+        result = cp__http_reply(exchange, 200, headers, n, page->body.data, page->body.size);
+    free(page->body.data);
     return result;
 }
 

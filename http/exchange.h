@@ -39,13 +39,18 @@ int cp__http_refuse_with(struct cp__exchange *exchange, int status, const struct
 /* The status for what the library refused. */
 int cp__http_status_of(int error);
 
+/* 0, or -ENOMEM and nothing has changed. */
+int cp__http_append(struct cp_memory *memory, const void *data, size_t size);
+
 /* A body that is printed, and then sent by cp__http_page_send(), which frees it. */
 struct cp__http_page {
     FILE *out; /* NULL: there was no memory */
-    char *data;
-    size_t size;
+    struct cp_memory body;
+    bool is_cut; /* there was none for all of it */
 };
 void cp__http_page_open(struct cp__http_page *page);
+/* Ends the printing; -ENOMEM where not all of it is in the body, or 0. Free its data in any case. */
+int cp__http_page_close(struct cp__http_page *page);
 int cp__http_page_send(struct cp__exchange *exchange, struct cp__http_page *page,
                        const struct cp_http_header *headers, size_t n);
 

@@ -65,22 +65,6 @@ void cp_http_completed(void **request)
     *request = NULL;
 }
 
-static int append(struct cp_memory *memory, const void *data, size_t size)
-{
-    struct cp_memory grown = *memory;
-
-    if (size > memory->capacity - memory->size) {
-        grown.capacity = 2 * (memory->size + size);
-        grown.data = realloc(memory->data, grown.capacity);
-        if (grown.data == NULL)
-            return -ENOMEM;
-        *memory = grown;
-    }
-    memcpy(memory->data + memory->size, data, size);
-    memory->size += size;
-    return 0;
-}
-
 /* ---- The query of a daemon that is not ours -------------------------------------------------- */
 
 static void print_part(FILE *out, const char *text, size_t size)
@@ -115,19 +99,21 @@ static struct cp__http_call *call_from(struct cp_http *http, struct MHD_Connecti
                                        const char *url)
 {
     struct cp__http_call *call = NULL;
-    char *uri = NULL;
-    size_t size;
-    FILE *out = open_memstream(&uri, &size);
+    struct cp__http_page uri;
 
-    if (out == NULL)
-        return NULL;
-    fprintf(out, "%s?", url);
-    MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, print_pair, out);
-    if (fclose(out) == 0) {
-        uri[size - 1] = uri[size - 1] == '&' ? '\0' : uri[size - 1];
-        call = cp__http_call_new(http, uri);
+    cp__http_page_open(&uri);
+    if (uri.out != NULL) {
+        fprintf(uri.out, "%s?", url);
+        MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, print_pair, uri.out);
+        fputc('\0', uri.out);
     }
-    free(uri);
+    if (cp__http_page_close(&uri) == 0) {
+        char *text = (char *)uri.body.data, *last = text + uri.body.size - 2; /* before the zero */
+
+        *last = *last == '&' ? '\0' : *last;
+        call = cp__http_call_new(http, text);
+    }
+    free(uri.body.data);
     return call;
 }
 
@@ -169,7 +155,7 @@ static int begin(void *context, int status, const struct cp_http_header *headers
 
 static int take(void *context, const void *data, size_t size)
 {
-    return append(&((struct cp__http_call *)context)->answer, data, size);
+    return cp__http_append(&((struct cp__http_call *)context)->answer, data, size);
 }
 
 static const struct cp_http_response to_call = {.size = sizeof to_call, .begin = begin, .write = take};
@@ -377,7 +363,7 @@ int cp_http_answer(struct cp_http *http, struct MHD_Connection *connection, cons
         return send_answer(call);
     if (*size == 0)
         return finish(call);
-    if (call->body.size + *size > CP__HTTP_MAX_BODY || append(&call->body, data, *size) < 0)
+    if (call->body.size + *size > CP__HTTP_MAX_BODY || cp__http_append(&call->body, data, *size) < 0)
         return MHD_NO;
     *size = 0;
     return MHD_YES;
