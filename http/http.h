@@ -70,7 +70,8 @@ int cp_http_start(struct cp_http **http, const char *address, const struct cp_ht
                   struct cp_error *err);
 /* Where it listens: "127.0.0.1:6060"; lives as long as http. */
 const char *cp_http_address(const struct cp_http *http);
-/* Ends running profiles without an answer, closes all connections, and frees http. NULL does nothing. */
+/* Ends running profiles without an answer, closes all connections, and frees http. Does nothing with NULL,
+ * and in a child of the process that started it, which has none of its threads. */
 void cp_http_stop(struct cp_http *http);
 
 /* ---- In a libmicrohttpd daemon of the caller's own ------------------------------------------- */
@@ -99,7 +100,8 @@ int cp_http_mount(struct cp_http **http, const struct cp_http_options *options, 
 int cp_http_answer(struct cp_http *http, struct MHD_Connection *connection, const char *url,
                    const char *method, const char *data, size_t *size, void **request);
 void cp_http_completed(void **request);
-/* Ends running profiles without an answer, and answers no more of what takes long. */
+/* Ends running profiles without an answer, and answers no more of what takes long. In a child of the process
+ * that mounted it, nothing. */
 void cp_http_quiesce(struct cp_http *http);
 
 /* ---- In any other server --------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server.h"
 
@@ -280,6 +281,8 @@ static enum MHD_Result queue(struct cp__http_call *call)
 
 void cp_http_quiesce(struct cp_http *http)
 {
+    if (http->pid != getpid())
+        return;
     pthread_mutex_lock(&http->lock);
     http->is_ending = true;
     pthread_cond_broadcast(&http->changed);

@@ -269,6 +269,7 @@ static int mount(struct cp_http **out, const struct cp_http_options *options, st
 
     if (http == NULL)
         return cp__http_error(err, -ENOMEM, "There is no memory for the HTTP endpoint.");
+    http->pid = getpid();
     pthread_mutex_init(&http->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -425,7 +426,7 @@ const char *cp_http_address(const struct cp_http *http)
 
 void cp_http_stop(struct cp_http *http)
 {
-    if (http == NULL)
+    if (http == NULL || http->pid != getpid())
         return;
     cp_http_quiesce(http);
     if (http->daemon != NULL) {

@@ -50,6 +50,7 @@ struct cp__http_peer {
 
 struct cp_http {
     /* Immutable. */
+    pid_t pid;
     struct cp_http_options options;
     bool is_server;            /* and not mounted in somebody else's: its connections are peers */
     struct MHD_Daemon *daemon; /* of a server; used by who starts and stops it only */

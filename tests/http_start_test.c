@@ -1,4 +1,6 @@
 /* Starting the HTTP endpoint: where it listens, what is refused, its threads. */
+#include <sys/wait.h>
+
 #include "http_tools.h"
 
 #include "resources.h"
@@ -96,6 +98,27 @@ CP_TEST(its_threads_take_no_signals_and_are_no_Ms)
     free(masks);
     cp_runtime_stats(&stats);
     CHECK_EQ(stats.ms, 0);
+    close(fd);
+    cp_http_stop(http);
+}
+
+/* As where it ends in the same way as its parent. */
+CP_TEST(a_child_may_stop_what_is_its_parents)
+{
+    struct cp_http *http = start_http(NULL);
+    int fd = request(http, PPROF "/profile?seconds=600");
+    int status;
+    pid_t pid;
+
+    CHECK(slots_become(1, 5000));
+    pid = fork();
+    if (pid == 0) {
+        cp_http_stop(http);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    check_answer(http, "$base/cmdline", 200, NULL);
     close(fd);
     cp_http_stop(http);
 }
