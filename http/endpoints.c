@@ -104,7 +104,7 @@ int cp__http_symbol(struct cp__exchange *exchange)
     int result = -ENOMEM;
 
     if (strcmp(request->method, "POST") == 0) {
-        text = request->body;
+        text = request->body != NULL ? request->body : "";
         size = request->body_size;
     }
     if (make_room(&symbols, size)) {
