@@ -94,6 +94,8 @@ int cp_http_handle(const struct cp_http_request *request, const struct cp_http_r
     if (request->size != sizeof *request || response->size != sizeof *response ||
         exchange.options->size != sizeof none)
         return -EINVAL;
+    if (exchange.options->token != NULL && exchange.options->token[0] == '\0')
+        return -EINVAL; /* an empty password would do */
     if (!cp__http_admit(&exchange, &result))
         return result;
     if (request->query != NULL && strlen(request->query) > CP__HTTP_MAX_QUERY)

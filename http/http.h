@@ -44,7 +44,7 @@ struct cp_http_options {
     size_t size;       /* sizeof(struct cp_http_options) as the caller compiled it */
     const char *token; /* who asks must know it: as "Authorization: Bearer TOKEN", or as the password of
                                * Basic, which browsers and go tool pprof (http://any:TOKEN@host/) can send.
-                               * No control characters, as of a line's end, and no blank at its end */
+                               * Not "", no control characters, as of a line's end, and no blank at its end */
     const char *const *hosts; /* names of this host, without a port, that a request may use */
     size_t n_hosts;
     unsigned max_seconds; /* the longest profile; by default 600 */
@@ -139,7 +139,7 @@ struct cp_http_response {
  * Answers a request on the calling thread, which for a profile takes as long as the profile. Everything
  * that the endpoint checks is checked here, but what a server sees before there is a request: connections,
  * time, and the sizes of header and body. 0, -ECANCELED where is_gone() said so, or what begin() or write()
- * returned.
+ * returned; -EINVAL, without an answer, for a struct of another size or an empty token.
  */
 int cp_http_handle(const struct cp_http_request *request, const struct cp_http_response *response,
                    const struct cp_http_options *options);

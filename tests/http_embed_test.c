@@ -143,7 +143,8 @@ static int fake_write(void *context, const void *data, size_t size)
     return fake->write_result;
 }
 
-static int ask_fake(struct fake *fake, const char *path, const char *query)
+static int ask_fake_with(struct fake *fake, const char *path, const char *query,
+                         const struct cp_http_options *options)
 {
     const struct cp_http_request request = {.size = sizeof request,
                                             .method = fake->method != NULL ? fake->method : "GET",
@@ -155,7 +156,12 @@ static int ask_fake(struct fake *fake, const char *path, const char *query)
     const struct cp_http_response response = {
         .size = sizeof response, .begin = fake_begin, .write = fake_write, .context = fake};
 
-    return cp_http_handle(&request, &response, NULL);
+    return cp_http_handle(&request, &response, options);
+}
+
+static int ask_fake(struct fake *fake, const char *path, const char *query)
+{
+    return ask_fake_with(fake, path, query, NULL);
 }
 
 CP_TEST(it_can_be_called_from_any_server)
@@ -203,6 +209,16 @@ CP_TEST(structs_of_another_size_are_refused)
     const struct cp_http_response response = {.size = sizeof response};
 
     CHECK_EQ(cp_http_handle(&request, &response, NULL), -EINVAL);
+}
+
+/* As of a variable that is not set: an empty password is known to all. */
+CP_TEST(an_empty_token_is_refused)
+{
+    struct fake fake = {.headers = {"authorization", "Basic YTo="}};
+    const struct cp_http_options options = {.size = sizeof options, .token = ""};
+
+    CHECK_EQ(ask_fake_with(&fake, PPROF "/cmdline", NULL, &options), -EINVAL);
+    CHECK_EQ(fake.status, 0);
 }
 
 /* ---- Memory that ends ------------------------------------------------------------------------ */
