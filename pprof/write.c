@@ -116,7 +116,10 @@ int cp__write_refused(int result, struct cp_error *err)
 int cp__write_elsewhere(struct cp_writer w, cp__make_fn *fn, const void *what, struct cp_error *err)
 {
     struct job job = {.w = w, .fn = fn, .what = what, .err = err};
-    int result = cp__thread_run(run, &job);
+    int result;
 
+    if (w.ops == NULL)
+        return cp__error(err, -EINVAL, "There is no writer. Make one with cp_writer_path() or its like.");
+    result = cp__thread_run(run, &job);
     return result < 0 ? cp__write_refused(result, err) : job.result;
 }

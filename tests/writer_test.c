@@ -218,6 +218,14 @@ CP_TEST(writers_of_nothing_are_refused_at_the_start)
     }
 }
 
+CP_TEST(a_writer_that_was_not_made_is_refused)
+{
+    struct cp_error err = {0};
+
+    CHECK_EQ(cp_thread_profile((struct cp_writer){0}, false, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "Make one with cp_writer_path()");
+}
+
 static int print_and_flush(const void *what, FILE *out)
 {
     (void)what;
