@@ -134,7 +134,7 @@ struct cp_event_spec {
  * Every one but the timer may end in a suffix of perf's modifiers: u, k and h say which modes count, p, pp
  * and ppp set precise_ip ("cycles:upp", "cpu/event=0x3c,inv/u"). spec->name is the same for all spellings of
  * an event. -EINVAL where the name makes no sense, -ENOENT where this machine knows nothing of that name,
- * -EACCES where that may not be looked up, -ENAMETOOLONG.
+ * -EACCES where that may not be looked up, -ENODEV where tracefs is not mounted, -ENAMETOOLONG.
  */
 int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err);
 
