@@ -9,6 +9,7 @@
 #include "spread.h"
 #include "test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +104,7 @@ static bool run_one(const struct cp_test_case *test, const struct cp__options *o
         cp__process_run(&job, timeout_of(test, o));
     cp__remove_files(temp_root);
     free(temp_root);
-    return !(o->is_fail_fast && cp__report_last_failed());
+    return !(o->is_fail_fast && cp__report_last_failed()) && cp__process_signal() == 0;
 }
 
 static bool run_tests(const struct cp__options *o)
@@ -175,9 +176,15 @@ int cp_test_main(int argc, char **argv, const struct cp_test_main_options *main_
     }
     cp__report_begin(&options);
     prepare(&options, &profile);
+    if (!options.is_in_process)
+        cp__process_catch_signals();
     if (run_tests(&options) && !cp__report_has_failed())
         run_benchmarks(&options);
     bool is_written = cp__bench_profile_write();
     is_written &= cp_testing_stop() == 0;
-    return cp__report_finish() && is_written ? 0 : 1;
+    int signal_number = cp__process_signal();
+    bool is_passed = cp__report_finish(signal_number == 0);
+    if (signal_number != 0)
+        raise(signal_number);
+    return is_passed && is_written ? 0 : 1;
 }

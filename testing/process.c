@@ -37,6 +37,42 @@ struct process {
     bool has_hung_up; /* the test has closed its end */
 };
 
+/* ---- Signals to the runner ------------------------------------------------------------------- */
+
+static volatile sig_atomic_t signal_caught; /* 0: none */
+static volatile sig_atomic_t group;         /* of the test that runs; 0: none */
+static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+static void end_test_from_handler(int signal_number)
+{
+    signal_caught = signal_number;
+    if (group != 0)
+        kill(-group, SIGKILL);
+}
+
+void cp__process_catch_signals(void)
+{
+    struct sigaction old,
+        action = {.sa_handler = end_test_from_handler, .sa_flags = SA_RESTART | SA_RESETHAND};
+    for (size_t i = 0; i < sizeof(caught_signals) / sizeof(caught_signals[0]); i++)
+        if (sigaction(caught_signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            sigaction(caught_signals[i], &action, NULL);
+}
+
+/* In the test's process they are not the runner's. */
+static void leave_signals(void)
+{
+    struct sigaction action;
+    for (size_t i = 0; i < sizeof(caught_signals) / sizeof(caught_signals[0]); i++)
+        if (sigaction(caught_signals[i], NULL, &action) == 0 && action.sa_handler == end_test_from_handler)
+            signal(caught_signals[i], SIG_DFL);
+}
+
+int cp__process_signal(void)
+{
+    return signal_caught;
+}
+
 static _Noreturn void give_up(const char *what)
 {
     fprintf(stderr, "%s: no test can be started: %s: %s.\n", program_invocation_short_name, what,
@@ -142,11 +178,15 @@ static void start(struct process *p, const struct cp__job *job)
     if (p->pid < 0)
         give_up("fork");
     if (p->pid == 0) {
+        leave_signals();
         close(events[0]);
         close(control[0]);
         cp__child_run(job, &(struct cp__child_ends){events[1], control[1], p->output});
     }
     setpgid(p->pid, p->pid); /* here too: whichever comes first */
+    group = p->pid;
+    if (signal_caught != 0) /* before there was a group to end */
+        kill(-p->pid, SIGKILL);
     p->pidfd = pidfd_open(p->pid, 0);
     if (p->pidfd < 0)
         give_up("pidfd_open");
@@ -203,6 +243,9 @@ static char *bad_end(const struct process *p, int status, double timeout_s)
     int n = 0;
     if (p->is_timed_out)
         n = asprintf(&text, "panic: the test timed out after %g s", timeout_s);
+    else if (signal_caught != 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        n = asprintf(&text, "panic: the run was ended by signal %d (%s)", (int)signal_caught,
+                     strsignal(signal_caught));
     else if (WIFSIGNALED(status))
         n = asprintf(&text, "panic: killed by signal %d (%s)%s%s", WTERMSIG(status),
                      strsignal(WTERMSIG(status)), p->why ? ": " : "", p->why ? p->why : "");
@@ -258,6 +301,7 @@ void cp__process_run(const struct cp__job *job, double timeout_s)
     if (!follow(&p, timeout_s > 0 ? started + timeout_s : 0, NULL))
         look_at_hung(&p, !job->options->run_on);
     kill(-p.pid, SIGKILL); /* whatever is left; not yet reaped: the group's number is still its own */
+    group = 0;
     waitpid(p.pid, &status, 0);
     read_events(&p, UINT_MAX);
     read_output(&p, SIZE_MAX);

@@ -204,8 +204,9 @@ void cp__report_note(const char *format, ...)
     free(line);
 }
 
-bool cp__report_finish(void)
+bool cp__report_finish(bool is_whole)
 {
+    has_failed |= !is_whole;
     form->finish(!has_failed, cp__clock_s() - started);
     free(printed);
     printed = NULL;

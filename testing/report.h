@@ -48,8 +48,8 @@ bool cp__report_has_failed(void);
 /* Takes note of on how many Ms benchmarks run from here on: a part of their names. */
 void cp__report_cpu(unsigned cpu);
 void cp__report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Whether nothing failed. */
-bool cp__report_finish(void);
+/* Whether nothing failed; a run that is not whole has. */
+bool cp__report_finish(bool is_whole);
 
 /* report_go.c: as go test prints it, report_json.c: as go tool test2json does, report_tap.c. */
 const struct cp__report_form *cp__report_go(const struct cp__options *options);

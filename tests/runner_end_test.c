@@ -142,6 +142,29 @@ CP_TEST(no_process_outlives_its_test)
     expect_no_child(file);
 }
 
+CP_TEST(a_run_that_is_ended_leaves_nothing_behind, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    char file[200];
+    snprintf(file, sizeof(file), "%s/pid", test_dir());
+    setenv("SAMPLE_FILE", file, 1);
+    char *output = test_command(NULL,
+                                "%s/tests/runner_sample -v -run 'hang_with_child|self' -timeout 1h "
+                                "-cpuprofile %s/x.pb.gz & runner=$!\n"
+                                "until [ -s %s ]; do sleep 0.05; done\n"
+                                "kill $runner; wait $runner; echo status $?",
+                                test_build_dir(), test_dir(), file);
+    CHECK_CONTAINS(output, "panic: the run was ended by signal 15 (Terminated)\n");
+    CHECK_CONTAINS(output, "--- FAIL: Test_hang_with_child (");
+    CHECK_CONTAINS(output, "\nFAIL\nFAIL\trunner_sample\t");
+    CHECK_CONTAINS(output, "x.pb.gz is not written: nothing that could be sampled has run to its end.\n");
+    CHECK_CONTAINS(output, "\nstatus 143\n");
+    CHECKF(!strstr(output, "Test_self"), "%s", output);
+    expect_no_child(file);
+    const char *dir = strstr(output, "directory /");
+    CHECK(dir && access(strndupa(dir + 10, strcspn(dir + 10, "\n")), F_OK) != 0);
+    free(output);
+}
+
 CP_TEST(gs_that_are_left_are_told)
 {
     expect("-v -run 'leak_g|self'", 1, "\n    The test ends, and Gs are left: 1.\n", "[park]:\n",
