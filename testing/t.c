@@ -154,14 +154,27 @@ void cp_t_cleanup(struct cp_t *t, void (*fn)(void *arg), void *arg)
     cp__test_of(t)->cleanups = cleanup;
 }
 
+static int open_up(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)ftw;
+    if ((type != FTW_D && type != FTW_DNR) || (st->st_mode & 0700) == 0700)
+        return 0;
+    if (chmod(path, 0700) == 0 && type == FTW_DNR)
+        nftw(path, open_up, 16, FTW_PHYS);
+    return 0;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)st, (void)type, (void)ftw;
-    return remove(path);
+    remove(path);
+    return 0;
 }
 
+/* Tests close directories, too. */
 void cp__remove_files(void *path)
 {
+    nftw(path, open_up, 16, FTW_PHYS);
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

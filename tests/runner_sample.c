@@ -5,6 +5,7 @@
 #include "runtime/sched.h"
 
 #include <fcntl.h>
+#include <libgen.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -467,6 +468,25 @@ CP_TEST(dir)
     close(open(path, O_CREAT | O_WRONLY, 0600));
     cp_t_log(t, "directory %s", dir);
     cp_t_run(t, "sub", dir_sub, NULL);
+}
+
+CP_TEST(closed_dirs)
+{
+    static const mode_t modes[] = {0, 0100, 0200, 0400, 0500};
+    char path[500];
+    const char *dir = cp_t_temp_dir(t);
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%zu", dir, i);
+        mkdir(path, 0700);
+        strcat(path, "/sub");
+        mkdir(path, 0700);
+        strcat(path, "/file");
+        close(open(path, O_CREAT | O_WRONLY, 0600));
+        chmod(dirname(path), modes[i]);
+        chmod(dirname(path), modes[i]);
+    }
+    chmod(dir, 0);
+    cp_t_log(t, "directory %s", dir);
 }
 
 /* ---- Surroundings ---------------------------------------------------------------------------- */

@@ -1,8 +1,10 @@
 /* What a test does by its t, and what the runner (testing/) shows of it. */
+#include "refuse.h"
 #include "runner_tools.h"
 
 #include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 CP_TEST(failures_are_told)
 {
@@ -60,6 +62,16 @@ CP_TEST(directories_are_removed)
     expect_no_directory("-v -run 'dir$'", 2);
     expect_no_directory("-v -run 'dir$' -inprocess", 2);
     expect_no_directory("-v -run 'crash_segv|hang_with_child|exit_at_once|fatal_thread' || :", 4);
+}
+
+/* To root no directory is closed. */
+CP_TEST(directories_that_a_test_has_closed_are_removed)
+{
+    setenv("TMPDIR", test_dir(), 1);
+    chmod(test_dir(), 0777);
+    if (geteuid() == 0)
+        become_nobody();
+    expect_no_directory("-v -run closed_dirs", 1);
 }
 
 CP_TEST(subtests_are_a_tree)
