@@ -18,6 +18,13 @@ static size_t count;
 static struct cp_counter *by_kind[COUNTS_MAX];
 static size_t clocks;
 
+/* Those that were not opened there. */
+static struct refusal {
+    char event[sizeof(specs[0].name)];
+    struct cp_error reason;
+} refusals[COUNTS_MAX];
+static size_t refused;
+
 /* ---- In the runner --------------------------------------------------------------------------- */
 
 static void add(const struct cp_event_spec *spec)
@@ -66,16 +73,20 @@ static void put_clocks_last(void)
             by_kind[n++] = counters[i];
 }
 
-/* What the runner could open can be refused here by a limit on descriptors. */
+/* What the runner could open by itself can be refused here: by a limit on descriptors, or as there are not
+ * registers enough for all. The others keep their order. */
 void cp__counts_open(void)
 {
     static bool is_open;
-    struct cp_error err;
-    for (size_t i = 0; i < count && !is_open; i++)
-        if (cp_counter_open(&counters[i], &specs[i], &err) < 0) {
-            fprintf(stderr, "%s is not counted: %s\n", specs[i].name, err.message);
-            specs[i--] = specs[--count];
-        }
+    if (is_open)
+        return;
+    size_t opened = 0;
+    for (size_t i = 0; i < count; i++)
+        if (cp_counter_open(&counters[opened], &specs[i], &refusals[refused].reason) < 0)
+            memcpy(refusals[refused++].event, specs[i].name, sizeof(specs[i].name));
+        else
+            specs[opened++] = specs[i];
+    count = opened;
     put_clocks_last();
     is_open = true;
 }
@@ -116,11 +127,13 @@ static void print_value(FILE *stream, struct cp__bench *bench, const struct cp_e
 void cp__counts_print(FILE *stream, struct cp__bench *bench, double n)
 {
     struct cp_counter_value cycles = {0}, instructions = {0};
+    for (size_t i = 0; i < refused; i++)
+        cp__t_log(cp_t_self(), "%s is not counted: %s", refusals[i].event, refusals[i].reason.message);
     for (size_t i = 0; i < count; i++) {
         struct cp_counter_value value;
         struct cp_error err;
         if (cp_counter_read(counters[i], &value, &err) < 0) {
-            fprintf(stderr, "%s is not shown: %s\n", specs[i].name, err.message);
+            cp__t_log(cp_t_self(), "%s is not shown: %s", specs[i].name, err.message);
             continue;
         }
         print_value(stream, bench, &specs[i], &value, n);

@@ -42,7 +42,8 @@ struct cp_test_case *cp__test_cases(void);
 /* "Test_reverse"; free() it. */
 char *cp__test_case_name(const struct cp_test_case *test);
 
-/* cp_t_error() and cp_t_fatal() of what the runner itself has to say: no file and line stand before it. */
+/* cp_t_log() and so on of what the runner itself has to say: no file and line stand before it. */
+#define cp__t_log(t, ...) cp_t_report((t), CP_T_LOG, NULL, 0, __VA_ARGS__)
 #define cp__t_error(t, ...) cp_t_report((t), CP_T_ERROR, NULL, 0, __VA_ARGS__)
 #define cp__t_fatal(t, ...) cp_t_report_and_end((t), CP_T_FATAL, NULL, 0, __VA_ARGS__)
 

@@ -118,6 +118,24 @@ CP_TEST(what_cannot_be_counted_is_told_once_and_left_out)
     free(output);
 }
 
+/* Each can be had, and not all together. */
+CP_TEST(events_that_there_is_no_room_for_are_told)
+{
+    int status;
+    char *output = run_sample(&status, "-bench pages -benchtime 10x -counters "
+                                       "mem:0x1000/8:w,mem:0x1008/8:w,mem:0x1010/8:w,mem:0x1018/8:w,"
+                                       "mem:0x1020/8:w,mem:0x1028/8:w,pageFaults");
+    if (strstr(output, "# no mem:"))
+        SKIP("%s", output);
+    CHECK_EQ(status, 0);
+    figure(output, "mem:0x1000/8:w/op");
+    figure(output, "pageFaults/op");
+    CHECKF(strstr(output, "mem:0x1028/8:w/op") ||
+               strstr(output, "    mem:0x1028/8:w is not counted: The event"),
+           "%s", output);
+    free(output);
+}
+
 CP_TEST(an_event_that_makes_no_sense_ends_with_the_usage)
 {
     int status;
