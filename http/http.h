@@ -79,7 +79,7 @@ void cp_http_stop(struct cp_http *http);
 struct MHD_Connection;
 
 /*
- * For a daemon that was started with MHD_ALLOW_SUSPEND_RESUME:
+ * For a daemon that was started with MHD_ALLOW_SUSPEND_RESUME, or MHD_USE_THREAD_PER_CONNECTION:
  *
  *     enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *url,
  *                            const char *method, const char *version, const char *data, size_t *size,
@@ -95,8 +95,9 @@ struct MHD_Connection;
  * limits on connections and on the time that a request takes to arrive are the daemon's own.
  */
 int cp_http_mount(struct cp_http **http, const struct cp_http_options *options, struct cp_error *err);
-/* Returns MHD_YES or MHD_NO. What takes long is done on a thread of its own, with the connection suspended;
- * where the daemon does not allow that, it is answered with 500 and a sentence. */
+/* Returns MHD_YES or MHD_NO. What takes long is done on the connection's thread where it has one, or else on
+ * a thread of its own, with the connection suspended; where the daemon does not allow that, it is answered
+ * with 500 and a sentence. */
 int cp_http_answer(struct cp_http *http, struct MHD_Connection *connection, const char *url,
                    const char *method, const char *data, size_t *size, void **request);
 void cp_http_completed(void **request);

@@ -327,28 +327,31 @@ static enum MHD_Result start(struct cp__http_call *call, struct MHD_Connection *
     return refuse(call, 413, sentence);
 }
 
-/* libmicrohttpd ends the program where a connection is suspended that must not be. */
-static bool can_suspend(const struct cp__http_call *call)
+static unsigned daemon_flags(const struct cp__http_call *call)
 {
     const union MHD_ConnectionInfo *connection =
         MHD_get_connection_info(call->connection, MHD_CONNECTION_INFO_DAEMON);
-    const union MHD_DaemonInfo *daemon = MHD_get_daemon_info(connection->daemon, MHD_DAEMON_INFO_FLAGS);
 
-    return (daemon->flags & MHD_ALLOW_SUSPEND_RESUME & ~MHD_USE_ITC) != 0;
+    return (unsigned)MHD_get_daemon_info(connection->daemon, MHD_DAEMON_INFO_FLAGS)->flags;
 }
 
+/* A connection that has a thread of its own keeps nobody waiting, and cannot be suspended: libmicrohttpd
+ * would lose it. Where it was not told that some will be, it ends the program. */
 static enum MHD_Result finish(struct cp__http_call *call)
 {
+    const unsigned flags = daemon_flags(call);
+
     if (call->http->is_server)
         cp__http_peer_does(call->http, call->connection, CP__PEER_WAITS);
-    if (cp__http_is_slow(call->path) && !can_suspend(call))
-        return refuse(call, 500,
-                      "The server that this endpoint is mounted in cannot let a request wait: its daemon of "
-                      "libmicrohttpd was started without MHD_ALLOW_SUSPEND_RESUME.");
-    if (cp__http_is_slow(call->path))
+    if (!cp__http_is_slow(call->path) || (flags & MHD_USE_THREAD_PER_CONNECTION) != 0) {
+        handle(call);
+        return send_answer(call);
+    }
+    if ((flags & MHD_ALLOW_SUSPEND_RESUME & ~MHD_USE_ITC) != 0)
         return queue(call);
-    handle(call);
-    return send_answer(call);
+    return refuse(call, 500,
+                  "The server that this endpoint is mounted in cannot let a request wait: its daemon of "
+                  "libmicrohttpd was started without MHD_ALLOW_SUSPEND_RESUME.");
 }
 
 int cp_http_answer(struct cp_http *http, struct MHD_Connection *connection, const char *url,

@@ -30,7 +30,7 @@ static void embedder_completed(void *context, struct MHD_Connection *connection,
     cp_http_completed(request);
 }
 
-CP_TEST(it_can_be_mounted_in_a_daemon_of_the_caller)
+static void check_mounted(unsigned flags)
 {
     struct cp_error err;
     struct MHD_Daemon *daemon;
@@ -40,9 +40,8 @@ CP_TEST(it_can_be_mounted_in_a_daemon_of_the_caller)
     int fd;
 
     CHECKF(cp_http_mount(&mounted, NULL, &err) == 0, "%s", err.message);
-    daemon = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-                              embedder_answers, NULL, MHD_OPTION_NOTIFY_COMPLETED, embedder_completed, NULL,
-                              MHD_OPTION_END);
+    daemon = MHD_start_daemon(flags, 0, NULL, NULL, embedder_answers, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+                              embedder_completed, NULL, MHD_OPTION_END);
     CHECK(daemon != NULL);
     port = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
     got = test_command(NULL,
@@ -67,6 +66,18 @@ CP_TEST(it_can_be_mounted_in_a_daemon_of_the_caller)
     cp_http_stop(mounted);
     CHECK(slots_become(0, 0));
     close(fd);
+}
+
+CP_TEST(it_can_be_mounted_in_a_daemon_of_the_caller)
+{
+    check_mounted(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME);
+}
+
+/* libmicrohttpd cannot suspend connections of such a daemon, whatever it was started with. */
+CP_TEST(it_can_be_mounted_where_each_connection_has_a_thread)
+{
+    check_mounted(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_ALLOW_SUSPEND_RESUME);
+    check_mounted(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION);
 }
 
 CP_TEST(a_daemon_that_cannot_suspend_says_so)
