@@ -77,11 +77,12 @@ void cp_testing_child_stop(void);
  *
  *     CP_TEST_MAIN()
  *
- * The program's flags are those of a Go test's program: -run, -bench, -v, -count, ...; -help lists them. Each
- * test is called in a process of its own, as the first G of a scheduler (sched.h) with -cpu Ms. Its stack and
- * those of its Gs have 256 KiB; what needs more takes a thread, or a "run" of the program's own (see below).
- * It ends when its function returns; Gs that are left then make it fail. A test named "reverse" is reported
- * as "Test_reverse", one named "Reverse" as "TestReverse".
+ * The program's flags are those of a Go test's program: -run, -bench, -v, -count, ...; -help lists them.
+ * Regular expressions are POSIX's extended ones, which have [0-9] and no \d. Each test is called in a
+ * process of its own, as the first G of a scheduler (sched.h) with -cpu Ms. Its stack and those of its Gs
+ * have 256 KiB; what needs more takes a thread, or a "run" of the program's own (see below). It ends when
+ * its function returns; Gs that are left then make it fail. A test named "reverse" is reported as
+ * "Test_reverse", one named "Reverse" as "TestReverse".
  */
 
 /* A test or a benchmark while it runs. */
