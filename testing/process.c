@@ -252,8 +252,11 @@ static char *bad_end(const struct process *p, int status, double timeout_s)
     else if (p->end_name && WEXITSTATUS(status) != 0)
         n = asprintf(&text, "panic: after the test its process ended with status %d", WEXITSTATUS(status));
     else if (!p->end_name)
-        n = asprintf(&text, "panic: the test ended its process by %s(%d)", p->stacks ? "exit" : "_exit",
-                     WEXITSTATUS(status));
+        n = asprintf(&text, "panic: the test ended its process by %s(%d)%s", p->stacks ? "exit" : "_exit",
+                     WEXITSTATUS(status),
+                     p->stacks || WEXITSTATUS(status) != 0
+                         ? ""
+                         : ", or has closed the descriptors by which it is heard");
     if (n < 0)
         abort();
     return text;

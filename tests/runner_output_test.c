@@ -35,6 +35,9 @@ CP_TEST(all_that_is_printed_arrives)
     CHECK_EQ(count_matches("-v -run print_odd", "a NUL: [?], invalid"), 1);
     expect("-v -run close_stdout", 0, "still heard");
     setenv("SAMPLE_PLAIN", "1", 1);
+    expect("-v -run close_all_descriptors", 1, "so far heard",
+           "panic: the test ended its process by _exit(0), or", " closed the descriptors",
+           "--- FAIL: Test_close_all", "!not heard");
     expect("-v -run close_descriptors", 0, "still printed\n    runner_sample_output.c:", "still heard");
 }
 

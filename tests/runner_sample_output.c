@@ -100,3 +100,10 @@ CP_TEST(close_descriptors)
     puts("still printed");
     cp_t_log(t, "still heard");
 }
+
+CP_TEST(close_all_descriptors)
+{
+    cp_t_log(t, "so far heard");
+    close_range(3, ~0u, 0);
+    cp_t_log(t, "not heard");
+}
