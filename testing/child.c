@@ -60,10 +60,10 @@ void cp__tell(const struct cp__event *event)
     pthread_mutex_unlock(&tell_lock);
 }
 
-const char *cp__temp_root(void)
+const char *cp__temp_root(int *error)
 {
-    /* Tests may open theirs to other users. Where it fails, what it is for does, and says so. */
-    mkdir(current_job->temp_root, 0711);
+    /* Tests may open theirs to other users. */
+    *error = mkdir(current_job->temp_root, 0711) == 0 || errno == EEXIST ? 0 : errno;
     return current_job->temp_root;
 }
 

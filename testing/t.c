@@ -183,11 +183,13 @@ const char *cp_t_temp_dir(struct cp_t *t)
     struct cp__test *test = cp__test_of(t);
     if (test->temp_dir)
         return test->temp_dir;
-    const char *parent = cp__temp_root();
+    int error;
+    const char *parent = cp__temp_root(&error);
     if (asprintf(&test->temp_dir, "%s/XXXXXX", parent) < 0)
         abort();
-    if (!mkdtemp(test->temp_dir))
-        cp__t_fatal(t, "There is no directory for the test's files in %s: %s.", parent, strerror(errno));
+    if (error || !mkdtemp(test->temp_dir))
+        cp__t_fatal(t, "There is no directory %s for the test's files: %s. TMPDIR may name another place.",
+                    parent, strerror(error ? error : errno));
     cp_t_cleanup(t, cp__remove_files, test->temp_dir);
     return test->temp_dir;
 }

@@ -74,6 +74,14 @@ CP_TEST(directories_that_a_test_has_closed_are_removed)
     expect_no_directory("-v -run closed_dirs", 1);
 }
 
+CP_TEST(a_directory_that_cannot_be_is_told)
+{
+    setenv("TMPDIR", "/", 1);
+    if (geteuid() == 0)
+        become_nobody();
+    expect("-run closed_dirs", 1, "There is no directory //counterpoint-", ": Permission denied. TMPDIR may");
+}
+
 CP_TEST(subtests_are_a_tree)
 {
     expect("-run nested", 1, "--- FAIL: Test_nested (", "\n    --- FAIL: Test_nested/bad (",
