@@ -18,7 +18,7 @@ int cp__http_threadcreate(struct cp__exchange *exchange)
     struct cp_memory profile = {.data = NULL};
     unsigned long long debug = 0;
     struct cp_error err;
-    int result = cp__http_query_number(exchange->request->query, "debug", 0, 1, &debug, &err);
+    int result = cp__http_query_number(exchange->request->query, "debug", 0, 2, &debug, &err);
 
     if (result >= 0)
         result = cp_thread_profile(cp_writer_memory(&profile), debug > 0, &err);

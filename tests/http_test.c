@@ -393,11 +393,14 @@ CP_TEST(threadcreate_shows_who_attached_threads)
 
     start_service();
     usleep(50000);
-    check_answer(http, "$base/threadcreate?debug=1", 200, "\nContent-Type: text/plain; charset=utf-8\n",
-                 "threadcreate profile: total 1\n1 @ 0x", "\trun_service+0x", NULL);
+    for (int debug = 1; debug <= 2; debug++) {
+        snprintf(url, sizeof url, "$base/threadcreate?debug=%d", debug);
+        check_answer(http, url, 200, "\nContent-Type: text/plain; charset=utf-8\n",
+                     "threadcreate profile: total 1\n1 @ 0x", "\trun_service+0x", NULL);
+    }
     check_answer(http, "-o /dev/null -D - $base/threadcreate", 200,
                  "\nContent-Disposition: attachment; filename=\"threadcreate\"\n", NULL);
-    check_answer(http, "$base/threadcreate?debug=2", 400, "from 0 to 1", NULL);
+    check_answer(http, "$base/threadcreate?debug=3", 400, "from 0 to 2", NULL);
     snprintf(url, sizeof url, "http://%s" PPROF "/threadcreate", cp_http_address(http));
     char *top = pprof("-top", url);
     CHECK_CONTAINS(top, "Type: threadcreate");
