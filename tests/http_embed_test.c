@@ -240,34 +240,7 @@ CP_TEST(an_answer_without_memory_is_an_error)
     SKIP("A sanitizer has the allocator that this test takes the place of.");
 }
 #else
-/* An allocator of which one call fails on this thread. */
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *p, size_t size);
-static __thread unsigned n_calls, failing_call;
-
-static bool fails(void)
-{
-    if (failing_call == 0 || ++n_calls != failing_call)
-        return false;
-    errno = ENOMEM;
-    return true;
-}
-
-void *malloc(size_t size)
-{
-    return fails() ? NULL : __libc_malloc(size);
-}
-
-void *calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __libc_calloc(n, size);
-}
-
-void *realloc(void *p, size_t size)
-{
-    return fails() ? NULL : __libc_realloc(p, size);
-}
+#include "failing_memory.h"
 
 /* Whether there was such a call. */
 static bool ask_with_failure(unsigned call, struct fake *fake)
@@ -275,11 +248,9 @@ static bool ask_with_failure(unsigned call, struct fake *fake)
     *fake = (struct fake){.status = 0};
     CHECK_EQ(CP__RESERVE(fake->body.data, fake->body.capacity, 10000), 0); /* who is asked has the failures */
     fake->body.data[0] = '\0';
-    n_calls = 0;
-    failing_call = call;
+    fail_calls(call, call);
     CHECK_EQ(ask_fake(fake, PPROF "/metrics", NULL), 0);
-    failing_call = 0;
-    return n_calls >= call;
+    return have_failed();
 }
 
 CP_TEST(an_answer_without_memory_is_an_error)

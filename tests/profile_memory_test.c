@@ -62,48 +62,7 @@ CP_TEST(memory_ends_in_add)
     SKIP("A sanitizer has the allocator that this test takes the place of.");
 }
 #else
-/* An allocator whose calls fail on this thread, those from first_failure up to last_failure. */
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *p, size_t size);
-static __thread unsigned n_calls, first_failure, last_failure;
-
-static bool fails(void)
-{
-    if (++n_calls < first_failure || n_calls > last_failure)
-        return false;
-    errno = ENOMEM;
-    return true;
-}
-
-static void fail_calls(unsigned first, unsigned last)
-{
-    n_calls = 0;
-    first_failure = first;
-    last_failure = last;
-}
-
-/* Ends that; has any call failed? */
-static bool have_failed(void)
-{
-    last_failure = 0;
-    return n_calls >= first_failure;
-}
-
-void *malloc(size_t size)
-{
-    return fails() ? NULL : __libc_malloc(size);
-}
-
-void *calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __libc_calloc(n, size);
-}
-
-void *realloc(void *p, size_t size)
-{
-    return fails() ? NULL : __libc_realloc(p, size);
-}
+#include "failing_memory.h"
 
 /* Everything that a sample can bring with it: new frames, labels, a named frame. */
 static int add_rich(struct cp__profile *profile, unsigned i, struct cp_labels *labels)

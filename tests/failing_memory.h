@@ -1,0 +1,52 @@
+/* An allocator in place of the C library's, of which the calls that a test names fail on its thread. */
+#ifndef COUNTERPOINT_TESTS_FAILING_MEMORY_H
+#define COUNTERPOINT_TESTS_FAILING_MEMORY_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t size);
+static __thread unsigned n_calls, first_failure, last_failure;
+
+static bool fails(void)
+{
+    if (++n_calls < first_failure || n_calls > last_failure)
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
+/* From here on the calls from the first up to the last one fail; they count from 1. */
+static void fail_calls(unsigned first, unsigned last)
+{
+    n_calls = 0;
+    first_failure = first;
+    last_failure = last;
+}
+
+/* Ends that; has any call failed? */
+static bool have_failed(void)
+{
+    last_failure = 0;
+    return n_calls >= first_failure;
+}
+
+void *malloc(size_t size)
+{
+    return fails() ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t size)
+{
+    return fails() ? NULL : __libc_realloc(p, size);
+}
+
+#endif
