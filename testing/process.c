@@ -45,9 +45,11 @@ static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 static void end_test_from_handler(int signal_number)
 {
+    int old = errno;
     signal_caught = signal_number;
     if (group != 0)
         kill(-group, SIGKILL);
+    errno = old;
 }
 
 void cp__process_catch_signals(void)
