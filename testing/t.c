@@ -277,12 +277,14 @@ static char *subtest_name(struct cp__test *parent, const char *name)
     unsigned n = entry->uses++;
     if (n == 0 && *name)
         return given;
-    while (asprintf(&numbered, "%s#%02u", given, n) > 0 && find_name(parent, numbered)->uses++ > 0) {
-        free(numbered);
-        n = entry->uses++;
+    for (;; free(numbered), n = entry->uses++) {
+        if (asprintf(&numbered, "%s#%02u", given, n) < 0)
+            abort();
+        if (find_name(parent, numbered)->uses++ == 0)
+            break;
     }
     free(given);
-    return must(numbered);
+    return numbered;
 }
 
 static bool is_chosen(const struct cp__test *parent, const char *name)
