@@ -8,18 +8,14 @@
 
 /* ---- Finding them ---------------------------------------------------------------------------- */
 
-static void put(const char *devices, const char *name, const char *file, const char *text)
+static void put(const char *name, const char *file, const char *text)
 {
     char path[300];
-    FILE *out;
 
-    snprintf(path, sizeof path, "%s/%s", devices, name);
+    snprintf(path, sizeof path, "%s/%s", test_dir(), name);
     mkdir(path, 0755);
-    snprintf(path, sizeof path, "%s/%s/%s", devices, name, file);
-    out = fopen(path, "w");
-    CHECK(out != NULL);
-    fputs(text, out);
-    fclose(out);
+    snprintf(path, sizeof path, "%s/%s", name, file);
+    test_write_file(path, text);
 }
 
 CP_TEST(kinds_are_found)
@@ -29,24 +25,24 @@ CP_TEST(kinds_are_found)
 
     cp__core_pmus_find("/nowhere", &found);
     CHECK_EQ(found.n, 0);
-    put(devices, "software", "type", "1\n");
-    put(devices, "uncore_imc", "type", "12\n");
-    put(devices, "uncore_imc", "cpumask", "0\n");
+    put("software", "type", "1\n");
+    put("uncore_imc", "type", "12\n");
+    put("uncore_imc", "cpumask", "0\n");
     cp__core_pmus_find(devices, &found);
     CHECK_EQ(found.n, 0);
-    put(devices, "cpu_core", "type", "4\n");
-    put(devices, "cpu_core", "cpus", "0-3\n");
+    put("cpu_core", "type", "4\n");
+    put("cpu_core", "cpus", "0-3\n");
     cp__core_pmus_find(devices, &found);
     CHECK_EQ(found.n, 0); /* one kind is no matter of kinds */
-    put(devices, "cpu_atom", "type", "10\n");
-    put(devices, "cpu_atom", "cpus", "4-7\n");
+    put("cpu_atom", "type", "10\n");
+    put("cpu_atom", "cpus", "4-7\n");
     cp__core_pmus_find(devices, &found);
     CHECK_EQ(found.n, 2);
     CHECK_EQ(found.types[0], 4);
     CHECK_EQ(found.types[1], 10);
     for (char name[] = "more_a"; name[5] < 'f'; name[5]++) {
-        put(devices, name, "type", "20\n");
-        put(devices, name, "cpus", "8\n");
+        put(name, "type", "20\n");
+        put(name, "cpus", "8\n");
     }
     cp__core_pmus_find(devices, &found);
     CHECK_EQ(found.n, CP__CORE_PMUS);

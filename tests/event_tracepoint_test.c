@@ -7,15 +7,11 @@
 static void write_id(const char *system, const char *name, const char *text)
 {
     char path[512];
-    FILE *file;
 
-    snprintf(path, sizeof path, "%s/tracefs/events/%s/%s", test_dir(), system, name);
-    free(test_command(NULL, "mkdir -p %s", path));
+    snprintf(path, sizeof path, "tracefs/events/%s/%s", system, name);
+    free(test_command(NULL, "mkdir -p %s/%s", test_dir(), path));
     strcat(path, "/id");
-    file = fopen(path, "w");
-    CHECKF(file != NULL, "%s", path);
-    fputs(text, file);
-    CHECK_EQ(fclose(file), 0);
+    test_write_file(path, text);
 }
 
 static int find(const char *const *tracefs, const char *name, struct cp_event_spec *spec, const char **suffix,

@@ -58,19 +58,9 @@ static void install(void)
 
 #define PKG_CONFIG "PKG_CONFIG_PATH=usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD pkg-config"
 
-static void write_program(const char *source)
-{
-    char path[200];
-
-    snprintf(path, sizeof(path), "%s/program.c", test_dir());
-    FILE *file = fopen(path, "w");
-    fputs(source, file);
-    fclose(file);
-}
-
 static void build_and_run(const char *source, const char *package, const char *libraries)
 {
-    write_program(source);
+    test_write_file("program.c", source);
     for (int is_static = 0; is_static <= 1; is_static++)
         free(test_command(NULL,
                           "cd %s &&\n"
@@ -84,7 +74,7 @@ static void build_and_run(const char *source, const char *package, const char *l
 /* Nothing of it is shared then, of other libraries neither. */
 static void build_static_and_run(const char *source, const char *package)
 {
-    write_program(source);
+    test_write_file("program.c", source);
     char *missing = test_command(NULL,
                                  "cd %s\n"
                                  "for l in $(" PKG_CONFIG " --static --libs-only-l %s); do\n"
@@ -188,7 +178,7 @@ CP_TEST(install_tells_how_the_libraries_are_found, .timeout_s = 60 * TEST_SLOWDO
     CHECK_CONTAINS(text, "'ldconfig'");
     CHECK_CONTAINS(text, "-Wl,-rpath,/");
     free(text);
-    write_program(http_program);
+    test_write_file("program.c", http_program);
     free(test_command(
         NULL,
         "cd %s && cc program.c -o program -Wl,-rpath,$PWD/local/lib -Wl,--as-needed"
@@ -339,7 +329,7 @@ static const char last_calls[] =
 CP_TEST(with_the_readmes_flags_stacks_are_whole, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     install();
-    write_program(last_calls);
+    test_write_file("program.c", last_calls);
     char *text = test_command(NULL,
                               "flags=$(grep -oE -e '-fno-[a-z-]+' README.md | sort -u) &&\n"
                               "cd %s && cc -O2 $flags program.c -o program $(" PKG_CONFIG

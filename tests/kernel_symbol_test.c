@@ -33,13 +33,9 @@ static const char symbols[] = "0000000000000000 A fixed_percpu_data\n"
 static const char *make_file(const char *name, const char *text)
 {
     static char path[256];
-    FILE *file;
 
     snprintf(path, sizeof path, "%s/%s", test_dir(), name);
-    file = fopen(path, "w");
-    CHECK(file != NULL);
-    CHECK(fputs(text, file) >= 0);
-    CHECK_EQ(fclose(file), 0);
+    test_write_file(name, text);
     return path;
 }
 

@@ -247,15 +247,11 @@ CP_TEST(that_no_thread_was_sampled_is_told)
 static void set_limit(const char *limit)
 {
     char path[512];
-    FILE *file;
 
     cp__sysctl_root = test_dir();
     snprintf(path, sizeof path, "%s/kernel", test_dir());
     CHECK(mkdir(path, 0700) == 0 || errno == EEXIST);
-    snprintf(path, sizeof path, "%s/kernel/perf_event_max_sample_rate", test_dir());
-    file = fopen(path, "w");
-    CHECK(file != NULL && fputs(limit, file) >= 0);
-    CHECK_EQ(fclose(file), 0);
+    test_write_file("kernel/perf_event_max_sample_rate", limit);
 }
 
 /* What is said at the start of a clock, and whether its profile says so, too; NULL: nothing. */

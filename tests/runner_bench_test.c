@@ -24,17 +24,12 @@ struct figures {
 /* Runs benchmarks and reads their lines; how many there were. */
 static size_t bench(const char *flags, struct figures *figures, size_t most)
 {
-    char path[300];
-    const char *build = test_build_dir();
-    snprintf(path, sizeof(path), "%s/parse.go", test_dir());
-    FILE *file = fopen(path, "w");
-    fputs(parser, file);
-    fclose(file);
+    test_write_file("parse.go", parser);
     char *output = test_command(
         NULL,
         "%s/tests/runner_sample -run '^$' %s > %s/lines || exit\n"
-        "GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$PWD/build/go-cache go run %s < %s/lines",
-        build, flags, test_dir(), path, test_dir());
+        "GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$PWD/build/go-cache go run %s/parse.go < %s/lines",
+        test_build_dir(), flags, test_dir(), test_dir(), test_dir());
     size_t n = 0;
     for (char *p = output, *line; (line = strsep(&p, "\n")) && *line && n < most; n++) {
         struct figures *f = &figures[n];

@@ -32,6 +32,15 @@ const char *test_dir(void)
     return cp_t_temp_dir(cp_t_self());
 }
 
+void test_write_file(const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", test_dir(), name);
+    FILE *file = fopen(path, "we");
+    if (!file || fputs(text, file) < 0 || fclose(file) != 0)
+        TEST_FAIL("%s: %s", path, strerror(errno));
+}
+
 const char *test_build_dir(void)
 {
     static char path[PATH_MAX];

@@ -60,6 +60,8 @@ void test_check_contains(const char *file, int line, const char *what, const cha
 
 /* A directory for this test's files, made by the first call and removed after the test. */
 const char *test_dir(void);
+/* Makes a file with that text in it. */
+void test_write_file(const char *name, const char *text);
 /* The build directory that this program stands in, with lib/, examples/ and tests/. */
 const char *test_build_dir(void);
 

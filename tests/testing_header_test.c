@@ -38,13 +38,10 @@ static const char program[] = "#include \"testing/testing.h\"\n"
 /* Compiles the program, in the test's directory. */
 static void compile(const char *compiler)
 {
-    char path[200];
-    snprintf(path, sizeof(path), "%s/program.c", test_dir());
-    FILE *file = fopen(path, "w");
-    fputs(program, file);
-    fclose(file);
-    free(test_command(NULL, "%s -I. -iquote runtime -Wall -Wextra -Wpedantic -Werror -c %s -o %s/program.o",
-                      compiler, path, test_dir()));
+    test_write_file("program.c", program);
+    free(test_command(
+        NULL, "%s -I. -iquote runtime -Wall -Wextra -Wpedantic -Werror -c %s/program.c -o %s/program.o",
+        compiler, test_dir(), test_dir()));
 }
 
 CP_TEST(it_is_c_without_a_warning, .timeout_s = 120 * TEST_SLOWDOWN)
