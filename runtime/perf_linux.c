@@ -198,11 +198,11 @@ static void lost_periods_from_handler(struct cp__m *m, int slot, bool ring_was_f
     const struct cp__handle *handle = &m->handles[slot];
     const struct cp__m_stats *stats = &m->stats[slot];
     uint64_t count = cp_load_relaxed(&stats->count);
+    bool is_known = cp_load_relaxed(&stats->ringless) != 0
+                        ? handle->kind != CP_EVENT_CLOCK || handle->folds
+                        : ring_was_full && handle->folds && cp_load_relaxed(&stats->throttled) == 0;
 
-    if (cp_load_relaxed(&stats->ringless) == 0 &&
-        (!ring_was_full || !handle->folds || cp_load_relaxed(&stats->throttled) != 0))
-        return;
-    if ((handle->kind != CP_EVENT_CLOCK || handle->folds) && count > handle->accounted)
+    if (is_known && count > handle->accounted)
         cp__ring_add_lost_from_handler(m, slot, (count - handle->accounted) / handle->period);
 }
 
