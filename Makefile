@@ -24,6 +24,7 @@ PREFIX = /usr/local
 LIBDIR = $(PREFIX)/lib
 DESTDIR =
 T =
+M =
 
 empty =
 space = $(empty) $(empty)
@@ -68,7 +69,7 @@ test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl pr
                 clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev) libbz2-dev
 test_packages += $(if $(filter deps test test-ui,$(MAKECMDGOALS)),chromium)
-packages += $(if $(filter deps test test-%,$(MAKECMDGOALS)),$(test_packages))
+packages += $(if $(filter deps test test-% mutants,$(MAKECMDGOALS)),$(test_packages))
 # This makes the load that the endpoint is measured under.
 packages += $(if $(filter deps bench,$(MAKECMDGOALS)),wrk curl)
 # These make the emulated machine and what goes into it.
@@ -80,7 +81,7 @@ library_arch := $(or $(foreign),$(shell dpkg --print-architecture 2> /dev/null))
 packages += $(addsuffix $(addprefix :,$(library_arch)),$(libraries))
 
 # For these goals they are looked for before anything is built.
-before := $(if $(filter deps check test test-% demo bench,$(MAKECMDGOALS)),deps)
+before := $(if $(filter deps check test test-% mutants demo bench,$(MAKECMDGOALS)),deps)
 
 # ---- Sources -------------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
 # ---- Goals ---------------------------------------------------------------------------------------
 
-.PHONY: all lib deps demo test test-vm bench check format install uninstall clean help FORCE
+.PHONY: all lib deps demo test test-vm mutants bench check format install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -194,6 +195,9 @@ test: all $(test_programs)      ## all tests, or those that T names: make test T
 
 test-%: all $(test_programs)    ## one test program: make test-sched
 	$(Q)tests/run $(B) $*
+
+mutants: | $(before)            ## makes mistakes, and looks whether the tests notice: make mutants M="NAME ..."
+	$(Q)tests/mutants/run $(M)
 
 bench: lib $(examples) $(benches) ## all benchmarks; one: build/bench/switch -bench Yield -count 5
 	$(Q)$(foreach b,$(bench_names),$(B)/bench/$(b) -run '^$$' -bench . $(BENCH_$(b)) &&) true
@@ -216,7 +220,7 @@ help:                           ## this list
 	@awk -F ':.*##' '/^[a-z%-]+:.*##/ { printf "  make %-10s%s\n", $$1, $$2 }' Makefile
 
 # Nothing is fetched where everything is there, and nothing is done where there is no dpkg.
-deps:                           ## installs missing Debian packages; test, demo, bench and check do it themselves
+deps:                           ## installs missing Debian packages; what needs them does it itself
 	@command -v dpkg-query > /dev/null || \
 	    { echo "This is no Debian system; needed is what Debian has in: $(strip $(packages))"; exit 0; }; \
 	missing=$$(for p in $(packages); do \

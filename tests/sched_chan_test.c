@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <string.h>
 
 static unsigned done;
 
@@ -42,6 +43,61 @@ CP_TEST(a_channel_holds_its_capacity)
         CHECK_EQ(ordered, 3);
         cp_chan_free(chan);
     }
+}
+
+#define WAITERS 5
+
+static unsigned received[WAITERS]; /* by the receiver that came first, second, ... */
+
+static void receives_one(void *arg)
+{
+    unsigned *place = arg;
+
+    CHECK_EQ(cp_chan_recv(chan, place), 0);
+}
+
+static void sends_one(void *arg)
+{
+    CHECK_EQ(cp_chan_send(chan, arg), 0);
+}
+
+/* Gs run on the one M in the order in which they are started, so they wait in that order. */
+static void serves_receivers(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < WAITERS; i++)
+        go(receives_one, &received[i]);
+    cp_yield();
+    for (unsigned i = 0; i < WAITERS; i++)
+        CHECK_EQ(cp_chan_send(chan, &i), 0);
+}
+
+static void serves_senders(void *arg)
+{
+    static unsigned numbers[WAITERS];
+
+    (void)arg;
+    for (unsigned i = 0; i < WAITERS; i++) {
+        numbers[i] = i;
+        go(sends_one, &numbers[i]);
+    }
+    cp_yield();
+    for (unsigned i = 0; i < WAITERS; i++)
+        CHECK_EQ(cp_chan_recv(chan, &received[i]), 0);
+}
+
+CP_TEST(who_waits_first_is_served_first)
+{
+    void (*const serves[])(void *) = {serves_receivers, serves_senders};
+
+    chan = cp_chan_new(sizeof(unsigned), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        memset(received, 0xff, sizeof received);
+        run(1, serves[i], NULL);
+        for (unsigned n = 0; n < WAITERS; n++)
+            CHECK_EQ(received[n], n);
+    }
+    cp_chan_free(chan);
 }
 
 static void receives_until_closed(void *arg)

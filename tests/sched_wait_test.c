@@ -1,5 +1,6 @@
 /* The scheduler: sleeping, and waiting for descriptors. */
 #include "gs.h"
+#include "runtime/sched_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -42,6 +43,42 @@ CP_TEST(sleeps_end_in_order)
     for (unsigned i = 0; i < 6; i++)
         CHECK_EQ(woke[i], 10 * i);
 }
+
+/* ---- The queue of deadlines ------------------------------------------------------------------ */
+
+#define TIMERS 200u
+#define TIMES 7u /* so that many have the same */
+
+/* Takes the first timer out of the queue and returns it; last is the one before, NULL: none. */
+static const struct cp__timer *take_first(struct cp__timers *queue, const struct cp__timer *last)
+{
+    struct cp__timer *first = queue->first;
+
+    CHECK(first != NULL);
+    CHECK(last == NULL || first->when > last->when || (first->when == last->when && first > last));
+    cp__timers_remove(queue, first);
+    return first;
+}
+
+/* Timers are added in the order of the array, so an equal one that was added later has a higher address. */
+CP_TEST(equal_deadlines_come_in_the_order_of_adding)
+{
+    struct cp__timers queue = {0};
+    struct cp__timer timers[TIMERS] = {{0}};
+    const struct cp__timer *last = NULL;
+
+    for (unsigned i = 0; i < TIMERS; i++) {
+        timers[i].when = 1000 + i * 5 % TIMES;
+        cp__timers_add(&queue, &timers[i]);
+    }
+    for (unsigned i = 0; i < TIMERS; i += 3) /* some end before their time */
+        cp__timers_remove(&queue, &timers[i]);
+    for (unsigned i = 0; i < TIMERS - (TIMERS + 2) / 3; i++)
+        last = take_first(&queue, last);
+    CHECK(queue.first == NULL);
+}
+
+/* ---- Sleeping, of many ----------------------------------------------------------------------- */
 
 #define SLEEPERS 3000
 static uint64_t latest;
