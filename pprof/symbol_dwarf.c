@@ -64,14 +64,15 @@ static bool is_empty(struct slice slice)
 static const char *function_name(Dwarf_Die *die)
 {
     Dwarf_Attribute attribute;
-    const char *name = NULL;
+    const char *linkage_name = NULL, *name;
 
     if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL ||
         dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute) != NULL)
-        name = dwarf_formstring(&attribute);
-    if (name != NULL && (strncmp(name, "_Z", 2) == 0 || strncmp(name, "_R", 2) == 0))
-        return name;
-    return dwarf_diename(die);
+        linkage_name = dwarf_formstring(&attribute);
+    if (linkage_name != NULL && (strncmp(linkage_name, "_Z", 2) == 0 || strncmp(linkage_name, "_R", 2) == 0))
+        return linkage_name;
+    name = dwarf_diename(die);
+    return name != NULL ? name : linkage_name; /* clang's "_GLOBAL__sub_I_file.cc" has no other */
 }
 
 static unsigned number(Dwarf_Die *die, unsigned name)
@@ -174,6 +175,51 @@ static int visit_children(struct walk *walk, Dwarf_Die *parent, struct slice sli
     return result;
 }
 
+/* Can functions stand inside such an entry? */
+static bool may_hold_functions(int tag)
+{
+    switch (tag) {
+    case DW_TAG_namespace:
+    case DW_TAG_module:
+    case DW_TAG_structure_type:
+    case DW_TAG_class_type:
+    case DW_TAG_union_type:
+    case DW_TAG_subprogram:
+    case DW_TAG_inlined_subroutine:
+    case DW_TAG_lexical_block:
+    case DW_TAG_try_block:
+    case DW_TAG_catch_block:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/*
+ * Visits the functions that stand inside other functions or inside types, at any depth, and so inside entries
+ * that visit() passes over, because their code is elsewhere or because they have none: gcc writes lambdas,
+ * methods of local classes and nested functions there.
+ */
+static int visit_nested(struct walk *walk, Dwarf_Die *parent, struct slice all, bool is_nested)
+{
+    Dwarf_Die die;
+    int result = 0, tag;
+
+    if (walk->depth == MAX_DEPTH || dwarf_child(parent, &die) != 0)
+        return 0;
+    walk->depth++;
+    do {
+        tag = dwarf_tag(&die);
+        if (is_nested && tag == DW_TAG_subprogram)
+            result = visit_code(walk, &die, true, all, 0);
+        if (result == 0 && may_hold_functions(tag))
+            result =
+                visit_nested(walk, &die, all, is_nested || (tag != DW_TAG_namespace && tag != DW_TAG_module));
+    } while (result == 0 && dwarf_siblingof(&die, &die) == 0);
+    walk->depth--;
+    return result;
+}
+
 /* ---- Units ----------------------------------------------------------------------------------- */
 
 static void find_lines(const struct walk *walk, Dwarf_Die *unit, struct slice slice)
@@ -193,6 +239,23 @@ static void find_lines(const struct walk *walk, Dwarf_Die *unit, struct slice sl
     }
 }
 
+/* Is one of the unit's addresses in no function that was visited? */
+static bool is_any_unknown(const struct walk *walk, Dwarf_Die *unit, struct slice all)
+{
+    Dwarf_Addr base, low, high;
+    struct slice inside;
+    ptrdiff_t at = 0;
+    size_t i;
+
+    while ((at = dwarf_ranges(unit, at, &base, &low, &high)) > 0) {
+        inside = narrow(walk, all, low, high);
+        for (i = inside.first; i < inside.end; i++)
+            if (walk->dwarf->places[i].scope == 0)
+                return true;
+    }
+    return false;
+}
+
 /* A unit's lines stand with its main entry, its functions perhaps in a file of their own (split). */
 static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size_t n)
 {
@@ -202,6 +265,7 @@ static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size
     bool is_hit = false;
     ptrdiff_t at = 0;
     size_t n_files;
+    int result;
 
     while ((at = dwarf_ranges(unit, at, &base, &low, &high)) > 0) {
         inside = narrow(walk, all, low, high);
@@ -212,7 +276,11 @@ static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size
         return 0;
     if (dwarf_getsrcfiles(functions, &walk->files, &n_files) != 0)
         walk->files = NULL;
-    return visit_children(walk, functions, all, 0);
+    result = visit_children(walk, functions, all, 0);
+    /* All of a large unit's entries take much longer to read than those that lead to the addresses. */
+    if (result == 0 && is_any_unknown(walk, unit, all))
+        result = visit_nested(walk, functions, all, false);
+    return result;
 }
 
 int cp__dwarf_find(struct cp__dwarf *dwarf, Dwfl_Module *module, const uint64_t *addresses, size_t n)

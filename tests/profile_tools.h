@@ -207,15 +207,15 @@ static inline unsigned count_lines(const char *text, const char *part)
     return n;
 }
 
-/* symbol_target.c; the build directory lies somewhere below the sources. */
-static inline const char *target_source(void)
+/* A file of tests/, valid up to the next call; the build directory lies somewhere below the sources. */
+static inline const char *test_source(const char *name)
 {
     static char path[PATH_MAX + 32];
     char *slash;
 
     snprintf(path, PATH_MAX, "%s/", test_build_dir());
     while ((slash = strrchr(path, '/')) != NULL) {
-        strcpy(slash, "/tests/symbol_target.c");
+        snprintf(slash, 32, "/tests/%s", name);
         if (access(path, R_OK) == 0)
             return path;
         *slash = '\0';
@@ -223,13 +223,14 @@ static inline const char *target_source(void)
     SKIP("The sources are not where they were built.");
 }
 
-/* Builds the source into a file of the test's directory. The path is valid up to the next call. */
+/* Builds symbol_target.c into a file of the test's directory. The path is valid up to the next call. */
 static inline const char *build(const char *compile, const char *name)
 {
     static char path[256];
 
     snprintf(path, sizeof path, "%s/%s", test_dir(), name);
-    free(test_command(NULL, "cd %s && %s -o %s %s", test_dir(), compile, path, target_source()));
+    free(test_command(NULL, "cd %s && %s -o %s %s", test_dir(), compile, path,
+                      test_source("symbol_target.c")));
     return path;
 }
 

@@ -1,34 +1,7 @@
 /* From addresses to names, for objects that are built in many ways: against what addr2line says. */
-#include <elf.h>
-#include <inttypes.h>
-
-#include "pprof/symbol.h"
-#include "profile_tools.h"
+#include "symbol_tools.h"
 
 /* ---- Against addr2line ----------------------------------------------------------------------- */
-
-/* A mapping of the file's code as if it were loaded; *bias is how far from where the file wants it. */
-static struct cp__mapping map_code(char *path, uint64_t *bias)
-{
-    struct cp__mapping mapping = {.file = path};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    Elf64_Ehdr header;
-    Elf64_Phdr part;
-
-    CHECK(pread(fd, &header, sizeof header, 0) == sizeof header);
-    *bias = header.e_type == ET_DYN ? 0x7f1234560000 : 0;
-    for (unsigned i = 0; i < header.e_phnum && mapping.limit == 0; i++) {
-        CHECK(pread(fd, &part, sizeof part, (off_t)(header.e_phoff + i * sizeof part)) == sizeof part);
-        if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0)
-            continue;
-        mapping.offset = part.p_offset & ~UINT64_C(4095);
-        mapping.start = *bias + (part.p_vaddr & ~UINT64_C(4095));
-        mapping.limit = *bias + ((part.p_vaddr + part.p_memsz + 4095) & ~UINT64_C(4095));
-    }
-    close(fd);
-    CHECK(mapping.limit != 0);
-    return mapping;
-}
 
 /* The addresses in the functions of symbol_target.c, ascending, as the file has them; of a long one some. */
 static size_t list_addresses(const char *path, uint64_t *addresses, size_t capacity)
@@ -49,53 +22,6 @@ static size_t list_addresses(const char *path, uint64_t *addresses, size_t capac
     return n;
 }
 
-struct answers {
-    const uint64_t *addresses;
-    uint64_t bias;
-    FILE *text;
-    unsigned inlined;
-};
-
-static const char *base_name(const char *path)
-{
-    const char *slash = path == NULL ? NULL : strrchr(path, '/');
-
-    return slash != NULL ? slash + 1 : path != NULL ? path : "??";
-}
-
-/* As addr2line writes it. */
-static int print_answer(void *context, size_t i, const struct cp__symbol *symbol)
-{
-    struct answers *answers = context;
-    const struct cp__symbol_line *lines = symbol->lines;
-
-    fprintf(answers->text, "0x%" PRIx64 "\n", answers->addresses[i] - answers->bias);
-    for (size_t j = 0; j < symbol->n; j++)
-        fprintf(answers->text, "%s\n%s:%u\n", lines[j].function != NULL ? lines[j].function : "??",
-                base_name(lines[j].file), lines[j].line);
-    answers->inlined += symbol->n > 1;
-    return 0;
-}
-
-/* Everything that is known of all addresses of the object. */
-static char *look_up(char *path, const uint64_t *addresses, size_t n, unsigned *inlined)
-{
-    struct answers answers = {0};
-    struct cp__mapping mapping = map_code(path, &answers.bias);
-    uint64_t loaded[4096];
-    size_t size;
-    char *text;
-
-    for (size_t i = 0; i < n; i++)
-        loaded[i] = addresses[i] + answers.bias;
-    answers.addresses = loaded;
-    answers.text = open_memstream(&text, &size);
-    CHECK_EQ(cp__symbolise(&mapping, loaded, n, print_answer, &answers), 0);
-    fclose(answers.text);
-    *inlined = answers.inlined;
-    return text;
-}
-
 static const char addr2line[] = "addr2line -a -f -i -s";
 static const char addr2line_names[] =
     "names() { addr2line -a -f -i -s \"$@\" | sed 's/^symbol_target.c:?/??:?/'; }; names";
@@ -104,37 +30,6 @@ static const char llvm[] = "llvm-symbolizer-14 --output-style=GNU --no-demangle 
 static const char llvm_static_names[] =
     "names() { llvm-symbolizer-14 --output-style=GNU --no-demangle -a -f -i --basenames \"$@\" | "
     "sed 's/^_ZL5storei/store/; s/^_ZL6hiddeni/hidden/'; }; names";
-
-/* In one form for both tools. */
-static char *ask(const char *tool, const char *path, const uint64_t *addresses, size_t n)
-{
-    char list[256];
-    FILE *file;
-
-    snprintf(list, sizeof list, "%s/addresses", test_dir());
-    file = fopen(list, "w");
-    for (size_t i = 0; i < n; i++)
-        fprintf(file, "0x%" PRIx64 "\n", addresses[i]);
-    fclose(file);
-    return test_command(
-        NULL,
-        "%s -e %s < %s | sed 's/^0x0*/0x/; s/ (discriminator [0-9]*)$//; s/ (approximate)$//; s,^/.*/,,; "
-        "s/:?$/:0/'",
-        tool, path, list);
-}
-
-static void check_equal(const char *ours, const char *theirs)
-{
-    size_t at = 0;
-
-    if (strcmp(ours, theirs) == 0)
-        return;
-    while (ours[at] == theirs[at])
-        at++;
-    while (at > 0 && (ours[at] != '0' || ours[at + 1] != 'x'))
-        at--;
-    CHECKF(false, "ours:\n%.200s\ntheirs:\n%.200s", ours + at, theirs + at);
-}
 
 /* All that is known of a build of the target is what the tool knows of the file. The caller frees it. */
 static char *compare(const char *compile, const char *tool)
@@ -156,14 +51,6 @@ static char *compare(const char *compile, const char *tool)
     }
     free(path);
     return ours;
-}
-
-static bool is_there(const char *program)
-{
-    int status;
-
-    free(test_command(&status, "command -v %s", program));
-    return status == 0;
 }
 
 static void check(const char *compile, const char *tool)
