@@ -6,11 +6,27 @@
 static _Thread_local unsigned held; /* a bit for each rank */
 #endif
 
+static _Thread_local unsigned depth;   /* how many locks the thread holds, or waits for */
+static _Thread_local int cancel_state; /* the thread's own, while depth is not 0 */
+
+static void keep_from_cancellation(void)
+{
+    if (depth++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+}
+
+static void allow_cancellation(void)
+{
+    if (--depth == 0)
+        pthread_setcancelstate(cancel_state, NULL);
+}
+
 void cp__lock(struct cp__lock *lock)
 {
 #ifdef CP_DEBUG
     assert(held >> lock->rank == 0 && "a lock of this or a higher rank is held already");
 #endif
+    keep_from_cancellation();
     pthread_mutex_lock(&lock->mutex);
 #ifdef CP_DEBUG
     held |= 1u << lock->rank;
@@ -24,4 +40,5 @@ void cp__unlock(struct cp__lock *lock)
     held &= ~(1u << lock->rank);
 #endif
     pthread_mutex_unlock(&lock->mutex);
+    allow_cancellation();
 }

@@ -2,6 +2,10 @@
  * Mutexes with ranks. A thread takes locks in the order of this list only; a debug build (CP_DEBUG) asserts
  * it. No signal handler takes any. The ranks are one order for the whole process, so the layers above use
  * this header too.
+ *
+ * A thread that holds one of these locks cannot be cancelled: the outermost cp__lock() disables cancellation
+ * and the cp__unlock() of the last lock restores what was before. So a cancellation point under a lock
+ * (libpfm4 and the C library's files have many) never ends a thread that would leave the lock locked.
  */
 #ifndef COUNTERPOINT_RUNTIME_LOCK_H
 #define COUNTERPOINT_RUNTIME_LOCK_H

@@ -52,11 +52,17 @@ static void detach_at_exit(void *m)
     cp_m_detach(&((struct cp__m *)m)->head);
 }
 
+/* Reads files, which are cancellation points: a thread that ended here would leave half of this for the next
+ * one to do again. */
 static void start_once(void)
 {
+    int cancel_state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_key_create(&exit_key, detach_at_exit);
     cp__os_start();
     cp__fork_prepare();
+    pthread_setcancelstate(cancel_state, NULL);
 }
 
 void cp__m_prepare(void)

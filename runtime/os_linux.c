@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "sys_linux.h"
 
 cp__set_thread_pmu_profiler_fn *cp__set_thread_pmu_profiler;
 cp__sigprof_pmu_handler_fn *cp__sigprof_pmu_handler;
@@ -58,11 +59,11 @@ bool cp__os_thread_is_runnable(pid_t tid)
     int fd;
 
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = cp__sys_open_from_handler(path);
     if (fd < 0)
-        return errno != ENOENT;
-    n = read(fd, text, sizeof text - 1);
-    close(fd);
+        return fd != -ENOENT;
+    n = cp__sys_read_from_handler(fd, text, sizeof text - 1);
+    cp__sys_close_from_handler(fd);
     text[n < 0 ? 0 : n] = '\0';
     end = strrchr(text, ')'); /* the name before it may hold anything */
     return end == NULL || strncmp(end, ") R", 3) == 0;

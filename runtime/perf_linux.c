@@ -11,7 +11,6 @@
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "os.h"
 #include "perf_linux.h"
 #include "ring_linux.h"
+#include "sys_linux.h"
 
 bool cp__perf_has_lost_count; /* set once, before the first M */
 
@@ -125,11 +125,11 @@ static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_
 static int route_from_handler(int fd)
 {
     const struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = cp__os_tid()};
+    int result = cp__sys_fcntl_from_handler(fd, F_SETOWN_EX, (unsigned long)&owner);
 
-    if (fcntl(fd, F_SETOWN_EX, &owner) < 0 || fcntl(fd, F_SETSIG, SIGPROF) < 0 ||
-        fcntl(fd, F_SETFL, O_ASYNC) < 0)
-        return -errno;
-    return 0;
+    if (result >= 0)
+        result = cp__sys_fcntl_from_handler(fd, F_SETSIG, SIGPROF);
+    return result < 0 ? result : cp__sys_fcntl_from_handler(fd, F_SETFL, O_ASYNC);
 }
 
 static int control_from_handler(const struct cp__handle *handle, unsigned long request)
@@ -137,7 +137,7 @@ static int control_from_handler(const struct cp__handle *handle, unsigned long r
     int result = 0;
 
     for (int i = 0; i < handle->n_events && result == 0; i++)
-        result = ioctl(handle->events[i].fd, request, 0);
+        result = cp__sys_ioctl_from_handler(handle->events[i].fd, request, 0);
     return result;
 }
 
@@ -239,7 +239,7 @@ static void close_from_handler(struct cp__m *m, int slot)
     for (int i = 0; i < handle->n_events; i++) {
         if (cp_load_relaxed(&m->stats[slot].ringless) == 0)
             cp__ring_leave_from_handler(&m->ring);
-        close(handle->events[i].fd);
+        cp__sys_close_from_handler(handle->events[i].fd);
     }
 }
 
@@ -263,9 +263,11 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
     if (fd < 0)
         return fd;
     *event = (struct cp__perf_event){.fd = fd};
-    result = ioctl(fd, PERF_EVENT_IOC_ID, &event->id) < 0 ? -errno : route_from_handler(fd);
+    result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&event->id);
+    if (result >= 0)
+        result = route_from_handler(fd);
     if (result < 0) {
-        close(fd);
+        cp__sys_close_from_handler(fd);
         return result;
     }
     if (handle->n_events++ == 0)
@@ -283,7 +285,7 @@ static int join_from_handler(struct cp__m *m, int slot)
 
         if (result < 0) {
             while (i-- > 0) {
-                ioctl(handle->events[i].fd, PERF_EVENT_IOC_SET_OUTPUT, -1);
+                cp__sys_ioctl_from_handler(handle->events[i].fd, PERF_EVENT_IOC_SET_OUTPUT, -1ul);
                 cp__ring_leave_from_handler(&m->ring);
             }
             return result;
@@ -324,7 +326,7 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *mome
     cp__ring_drain_from_handler(m, moment);
     lost = cp_load_relaxed(&m->stats[slot].lost);
     for (int i = 0; i < handle->n_events; i++) {
-        if (read(handle->events[i].fd, &count, sizeof count) <= 0)
+        if (cp__sys_read_from_handler(handle->events[i].fd, &count, sizeof count) <= 0)
             continue;
         cp__ring_note_count_from_handler(m, slot, i, &count);
         if (i == 0)
@@ -348,8 +350,8 @@ static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
     result = prepare_from_handler(m, slot, (enum cp_cpu_event)config->event, &config->config, &ring);
     if (result < 0)
         return result;
-    if (control_from_handler(&m->handles[slot], PERF_EVENT_IOC_ENABLE) < 0) {
-        result = -errno;
+    result = control_from_handler(&m->handles[slot], PERF_EVENT_IOC_ENABLE);
+    if (result < 0) {
         abandon_from_handler(m, slot);
     } else if (pauses_from_handler((enum cp_cpu_event)config->event, &config->config)) {
         m->pausing |= 1u << slot;
@@ -372,7 +374,7 @@ static bool knows_lost_count(void)
     int fd = cp__perf_open_from_handler(&attr);
 
     if (fd >= 0)
-        close(fd);
+        cp__sys_close_from_handler(fd);
     return fd != -EINVAL;
 }
 
@@ -393,7 +395,7 @@ bool cp__os_may_count_kernel(void)
 
     if (fd < 0)
         return false;
-    close(fd);
+    cp__sys_close_from_handler(fd);
     return true;
 }
 
@@ -431,11 +433,11 @@ void cp__perf_forget(struct cp__m *m)
         struct cp__handle *handle = &m->handles[slot];
 
         for (int i = 0; i < handle->n_events; i++)
-            close(handle->events[i].fd);
+            cp__sys_close_from_handler(handle->events[i].fd);
         handle->n_events = 0;
     }
     if (m->ring.page != NULL)
-        close(m->ring.fd);
+        cp__sys_close_from_handler(m->ring.fd);
     m->ring = (struct cp__ring){.page = NULL};
     m->pausing = 0;
 }

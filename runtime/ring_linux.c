@@ -6,11 +6,11 @@
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "perf_linux.h"
+#include "sys_linux.h"
 
 /* Of perf_event_mlock_kb's 516 KiB a CPU, 8 KiB an M: 64 Ms a CPU. The handler empties it at each signal, so
  * that its 73 records matter only while a thread keeps SIGPROF blocked. */
@@ -50,7 +50,7 @@ static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
     if (page == MAP_FAILED) {
         int result = -errno;
 
-        close(fd);
+        cp__sys_close_from_handler(fd);
         return result;
     }
     *ring = (struct cp__ring){.page = page,
@@ -67,7 +67,7 @@ void cp__ring_leave_from_handler(struct cp__ring *ring)
     if (ring->page == NULL || --ring->users > 0)
         return;
     munmap(ring->page, size_from_handler(ring));
-    close(ring->fd);
+    cp__sys_close_from_handler(ring->fd);
     ring->page = NULL;
 }
 
@@ -80,10 +80,9 @@ int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains)
     if (result < 0)
         return result;
     m->ring.users++;
-    if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, m->ring.fd) < 0) {
-        result = -errno;
+    result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_SET_OUTPUT, (unsigned long)m->ring.fd);
+    if (result < 0)
         cp__ring_leave_from_handler(&m->ring);
-    }
     return result;
 }
 

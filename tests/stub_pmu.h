@@ -24,6 +24,7 @@ static struct {
     bool never_happens;          /* no event happens */
     bool knows_idle;             /* exclude_idle is not refused */
     bool inherits_all;           /* the kernel does not know inherit_thread */
+    bool is_failed;              /* every event is in an error state, as a pinned one without a counter */
     struct perf_event_attr last; /* what was asked for last */
     int opened;                  /* how often */
     uint64_t ioctls;             /* DISABLE and ENABLE of any event */
@@ -69,6 +70,12 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
     return real_syscall(SYS_perf_event_open, &attr, pid, cpu, group, flags);
 }
 
+static void stub_count_ioctl(unsigned long request)
+{
+    if (request == PERF_EVENT_IOC_DISABLE || request == PERF_EVENT_IOC_ENABLE)
+        cp_fetch_add_relaxed(&stub_pmu.ioctls, 1); /* relaxed: looked at when all is over */
+}
+
 static long stub_syscall(long number, const long a[6])
 {
     if (number == SYS_perf_event_open) {
@@ -77,6 +84,10 @@ static long stub_syscall(long number, const long a[6])
         if (attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_RAW || attr->type > STUB_TYPE)
             return stub_open(attr, a[1], a[2], a[3], a[4]);
     }
+    if (number == SYS_ioctl)
+        stub_count_ioctl((unsigned long)a[1]);
+    if (number == SYS_read && stub_pmu.is_failed && a[2] == 4 * sizeof(uint64_t))
+        return 0; /* as at the end of a file */
     return hand_on(number, a);
 }
 
@@ -88,8 +99,7 @@ int ioctl(int fd, unsigned long request, ...)
     va_start(arguments, request);
     argument = va_arg(arguments, long);
     va_end(arguments);
-    if (request == PERF_EVENT_IOC_DISABLE || request == PERF_EVENT_IOC_ENABLE)
-        cp_fetch_add_relaxed(&stub_pmu.ioctls, 1); /* relaxed: looked at when all is over */
+    stub_count_ioctl(request);
     return (int)real_syscall(SYS_ioctl, fd, request, argument);
 }
 

@@ -1,0 +1,36 @@
+#include "sys_linux.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static long or_errno(long result)
+{
+    return result < 0 ? -errno : result;
+}
+
+int cp__sys_open_from_handler(const char *path)
+{
+    return (int)or_errno(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0));
+}
+
+int cp__sys_close_from_handler(int fd)
+{
+    return (int)or_errno(syscall(SYS_close, fd));
+}
+
+long cp__sys_read_from_handler(int fd, void *data, size_t size)
+{
+    return or_errno(syscall(SYS_read, fd, data, size));
+}
+
+int cp__sys_ioctl_from_handler(int fd, unsigned long request, unsigned long argument)
+{
+    return (int)or_errno(syscall(SYS_ioctl, fd, request, argument));
+}
+
+int cp__sys_fcntl_from_handler(int fd, int command, unsigned long argument)
+{
+    return (int)or_errno(syscall(SYS_fcntl, fd, command, argument));
+}
