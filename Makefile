@@ -40,24 +40,40 @@ cross := $(filter-out $(machine_$(host_arch)),$(cross))
 tool = $(addsuffix -,$(cross))
 cc = $(if $(filter clang%,$(CC)),$(CC) $(addprefix --target=,$(cross)),$(if $(filter gcc gcc-%,$(CC)),$(tool))$(CC))
 
+# ---- Test programs -------------------------------------------------------------------------------
+
+test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
+# Those that are linked with the endpoint's library, and all that build it.
+http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
+http_programs := $(patsubst %_test,%,$(http_linked)) examples install server
+
 # ---- Debian packages -----------------------------------------------------------------------------
+
+# The goals that build the endpoint: all but these, and tests other than those of the endpoint's programs. Only
+# such goals take what the endpoint is made of.
+offline_goals = check clean demo format help lib
+goals := $(or $(MAKECMDGOALS),all)
+T_programs := $(foreach t,$(T),$(firstword $(subst /, ,$t)))
+goal_programs := $(if $(filter test,$(goals)),$(T_programs)) $(patsubst test-%,%,$(filter test-%,$(goals)))
+builds_http := $(or $(filter $(http_programs),$(goal_programs)),$(filter-out $(offline_goals) test-% \
+                 $(if $(T_programs),test),$(goals)),$(filter test-vm test-elsewhere,$(goals)))
 
 libraries += libc6-dev
 libraries += libprotobuf-c-dev              # writes profiles ...
 libraries += zlib1g-dev                     # compresses them
 libraries += libdw-dev libelf-dev           # reads symbols, lines and inlining
 libraries += libpfm4-dev                    # knows processors' events by name
-libraries += libmicrohttpd-dev              # serves the endpoint, which is a library of its own
-libraries += libunwind-dev                  # there, too: walks the stacks of Gs that do not run; the tests' reference
+# The library of the endpoint, which the core does without:
+libraries += $(if $(builds_http),libmicrohttpd-dev)    # serves it
+libraries += $(if $(filter-out $(offline_goals),$(goals)),libunwind-dev) # walks the stacks of Gs; the tests' reference
 
 packages += $(if $(cross),gcc-$(subst _,-,$(cross)),gcc)
 packages += protobuf-c-compiler             # ... by pprof/profile.proto
 # The page of the endpoint is bundled by these; nodejs of another origin than Debian brings npm along.
-packages += $(if $(filter-out check clean format help,$(or $(MAKECMDGOALS),all)),nodejs \
-              $(if $(shell command -v npm),,npm))
-packages += golang-go                       # demo and tests: go tool pprof reads the profiles
+packages += $(if $(builds_http),nodejs $(if $(shell command -v npm),,npm))
+packages += $(if $(filter-out lib,$(goals)),golang-go) # demo and tests: go tool pprof reads the profiles
 packages += $(if $(filter clang%,$(notdir $(CC))),clang libclang-rt-14-dev)
-packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
+packages += $(if $(filter check deps,$(goals)),clang-format-14)
 
 # Only the tests need these: the format's own profile.proto and the decoder that reads
 # profiles by it; pkg-config, to find what was installed; other compilers and linkers, whose programs are looked
@@ -68,12 +84,13 @@ packages += $(if $(filter check deps,$(MAKECMDGOALS)),clang-format-14)
 test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl protobuf-compiler pkgconf g++ \
                 clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev) libbz2-dev
-test_packages += $(if $(filter deps test test-ui,$(MAKECMDGOALS)),chromium)
-packages += $(if $(filter deps test test-% mutants,$(MAKECMDGOALS)),$(test_packages))
+test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
+                   $(filter ui,$(goal_programs))),chromium)
+packages += $(if $(filter deps test test-% mutants,$(goals)),$(test_packages))
 # This makes the load that the endpoint is measured under.
-packages += $(if $(filter deps bench,$(MAKECMDGOALS)),wrk curl)
+packages += $(if $(filter deps bench,$(goals)),wrk curl)
 # These make the emulated machine and what goes into it.
-packages += $(if $(filter deps test-vm,$(MAKECMDGOALS)),qemu-system-arm cpio)
+packages += $(if $(filter deps test-vm,$(goals)),qemu-system-arm cpio)
 
 # Libraries are those of the machine that it is built for, and may lie beside this one's.
 foreign := $(call arch_of,$(cross))
@@ -81,7 +98,7 @@ library_arch := $(or $(foreign),$(shell dpkg --print-architecture 2> /dev/null))
 packages += $(addsuffix $(addprefix :,$(library_arch)),$(libraries))
 
 # For these goals they are looked for before anything is built.
-before := $(if $(filter deps check test test-% mutants demo bench,$(MAKECMDGOALS)),deps)
+before := $(if $(filter deps check test test-% mutants demo bench,$(goals)),deps)
 
 # ---- Sources -------------------------------------------------------------------------------------
 
@@ -97,11 +114,12 @@ lib_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sources)) pprof
 sides = http testing
 side_objects = $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(wildcard $(1)/*.c $(1)/*.S)))))
 
-# The endpoint's page, the same for every machine; and where its packages are.
+# The endpoint's page, the same for every machine; and where its packages are, which were fetched and outlive
+# "make clean".
 ui = build/ui
-ui_modules = build/npm/ui
+ui_modules = .cache/npm/ui
 ui_sources := $(wildcard http/ui/*)
-ui_test = build/npm/ui-test
+ui_test = .cache/npm/ui-test
 
 program = $(B)/bin/counterpoint
 program_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard cmd/counterpoint/*.c)))
@@ -109,8 +127,9 @@ example_parts = common server_http server_work
 # Each shows the flags of testing/ with another's test framework. Only the tests build them. Criterion's own
 # process crashes under ThreadSanitizer, with or without a profile.
 frameworks = cmocka check $(if $(findstring thread,$(SANITIZE)),,criterion)
+# Those that tests/demo runs.
+demos = goroutine serial
 example_names := $(filter-out $(example_parts) with_%,$(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c))))
-test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
 # Of the processor's own code, where it is read: see arch/arch.h.
 caller_objects := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/caller_$(ARCH).c))
 # Programs that tests run.
@@ -183,23 +202,24 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 .SECONDARY:
 
 # For another machine the tests and benchmarks, too.
-all: lib $(program) $(examples) ## the library, the command and the examples
+all: lib $(side_a) $(side_so) $(program) $(examples) ## the libraries, the command and the examples
 all: $(if $(cross),$(tests) $(samples) $(benches))
-lib: $(lib_a) $(lib_so) $(side_a) $(side_so) ## build/lib/libcounterpoint.a and .so, -http and -testing
+lib: $(lib_a) $(lib_so)         ## the core alone: build/lib/libcounterpoint.a and .so
 
-demo: lib $(examples)           ## runs the two examples; measured and expected shares side by side
+demo: $(demos:%=$(B)/examples/%) ## runs the two examples; measured and expected shares side by side
 	$(Q)tests/demo $(B)
 
-test: all $(test_programs)      ## all tests, or those that T names: make test T="sched pprof/one_test_of_it"
+test:                           ## all tests, or those that T names: make test T="sched pprof/one_test_of_it"
 	$(Q)tests/run $(B) $(T)
+test: $(if $(T_programs),$(T_programs:%=$(B)/tests/%_test),all $(test_programs))
 
-test-%: all $(test_programs)    ## one test program: make test-sched
+test-%: $(B)/tests/%_test       ## one test program: make test-sched
 	$(Q)tests/run $(B) $*
 
 mutants: | $(before)            ## makes mistakes, and looks whether the tests notice: make mutants M="NAME ..."
 	$(Q)tests/mutants/run $(M)
 
-bench: lib $(examples) $(benches) ## all benchmarks; one: build/bench/switch -bench Yield -count 5
+bench: all $(examples) $(benches) ## all benchmarks; one: build/bench/switch -bench Yield -count 5
 	$(Q)$(foreach b,$(bench_names),$(B)/bench/$(b) -run '^$$' -bench . $(BENCH_$(b)) &&) true
 
 # What other machines are built for, tests and all, is made by the same rules: see "all".
@@ -213,7 +233,7 @@ check: | $(before)              ## the sources' form: format, includes, sizes
 format:                         ## brings the sources into that format
 	clang-format-14 -i $$(git ls-files -co --exclude-standard '*.c' '*.h')
 
-clean:                          ## takes build/ away
+clean:                          ## takes build/ away; what was fetched stays in .cache/
 	rm -rf build
 
 help:                           ## this list
@@ -260,7 +280,12 @@ $(B)/obj/%.o: %.S $(B)/flags | $(before)
 # What packages the page is made of stands in the lock, each with its digest.
 npm_ci = $(Q)command -v npm > /dev/null || { echo "The endpoint's page takes npm: make deps"; exit 1; }; \
          rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package.json $(<D)/package-lock.json $(@D) && \
-         (cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error > /dev/null) && touch $@
+         (cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error $(npm_retry) > /dev/null) && touch $@ || \
+         { echo "$(npm_failed)"; exit 1; }
+npm_retry = --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=3000
+npm_failed = The packages that $(<D)/package-lock.json names could not be fetched into $(@D): npm says why above. \
+             Connect this machine to npm's registry, or copy .cache/npm from a clone in which 'make' has run. \
+             'make lib', 'make demo', and the tests of all but the endpoint do without them.
 
 $(ui_modules)/.done: http/ui/package-lock.json http/ui/package.json | $(before)
 $(ui_test)/.done: tests/ui/package-lock.json tests/ui/package.json | $(before)
@@ -337,12 +362,25 @@ $(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(testing_a) $(
 	@mkdir -p $(@D)
 	$(link)
 
-$(B)/bench/listing $(addprefix $(B)/tests/,$(filter http_% ui_test goroutine_test,$(test_names))): $(http_a)
+$(B)/bench/listing $(http_linked:%=$(B)/tests/%): $(http_a)
 
 $(B)/tests/%_sample: $(B)/obj/tests/%_sample.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)
+
+# What test programs run, or look at.
+needs = $(1:%=$(B)/tests/%_test): | $(2)
+$(call needs,cmd event_list,$(program))
+$(call needs,counts,$(B)/tests/counts_sample)
+$(call needs,runner runner_bench runner_end runner_flags runner_output,$(B)/tests/runner_sample)
+$(call needs,runner_profile,$(B)/tests/profiled_sample)
+$(call needs,examples,$(demos:%=$(B)/examples/%) $(B)/examples/server)
+$(call needs,server,$(B)/examples/server)
+$(call needs,handler,$(lib_a))
+$(call needs,install,$(lib_a) $(lib_so) $(side_a) $(side_so) $(program))
+$(call needs,testing_flags,$(framework_examples))
+$(call needs,testing_header,$(lib_so) $(B)/lib/libcounterpoint-testing.so)
 
 $(B)/tests/runner_sample: $(sample_parts:%=$(B)/obj/tests/%.o)
 
@@ -400,7 +438,7 @@ versioned = $(addsuffix .$(VERSION),$(lib_so) $(side_so))
 # What is installed says where it is, wherever it is used.
 absolute = @case '$($(1))' in /*) ;; *) echo "$(1) must be an absolute path, and \"$($(1))\" is none."; exit 1 ;; esac
 
-install: lib $(program)         ## into PREFIX (/usr/local), below DESTDIR
+install: lib $(side_a) $(side_so) $(program) ## into PREFIX (/usr/local), below DESTDIR
 	$(call absolute,PREFIX)
 	$(call absolute,LIBDIR)
 	install -d $(to_include) $(to_lib)/pkgconfig
