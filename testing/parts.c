@@ -207,6 +207,17 @@ int cp__parts_open(struct cp__parts **out, const struct cp__profile_flags *flags
     return result;
 }
 
+bool cp__parts_are_refused(const struct cp__parts *parts)
+{
+    for (size_t i = 0; i < parts->n; i++) {
+        struct cp_event_spec spec;
+
+        if (cp_event_parse(parts->events[i], &spec, NULL) == 0 && cp_event_probe(&spec, NULL) < 0)
+            return true;
+    }
+    return false;
+}
+
 char *cp__parts_name(const struct cp__parts *parts)
 {
     char *name;

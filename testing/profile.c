@@ -50,7 +50,7 @@ void cp__profile_start(const struct cp__profile_flags *flags, bool is_by_childre
     if (cp__part_start(&own, parts, &err) < 0) {
         say(&err);
         cp__parts_remove(parts);
-        exit(2);
+        exit(cp__parts_are_refused(parts) ? 3 : 2);
     }
     cp__part_warn(own);
     if (is_by_children) {

@@ -45,6 +45,8 @@ struct cp__part;
 bool cp__parts_same_file(const char *a, const char *b);
 /* Makes the directory. -EACCES and the like where the profile's file could not be written later on. */
 int cp__parts_open(struct cp__parts **parts, const struct cp__profile_flags *flags, struct cp_error *err);
+/* Whether this machine refuses one of the events, whose names are right. */
+bool cp__parts_are_refused(const struct cp__parts *parts);
 /* For processes that were started anew: a word for the environment that says which parts these are, and the
  * parts that it stands for. Free both. NULL: no memory; no sense in it. */
 char *cp__parts_name(const struct cp__parts *parts);

@@ -39,9 +39,11 @@ extern "C" {
  *     -cpuprofileperiod N        events (ns for clocks) between two samples; by default the event's preset;
  *                                ignored for the timer, which has 100 samples a second
  *
- * each also with two dashes, as -test.NAME, and as NAME=VALUE. The calling thread becomes an M. A mistake in
- * them, or an event that cannot run here, is told on stderr and ends the program with status 2. Call it once,
- * before there are tests, and from the process that starts them. A program that calls exit() stops by it.
+ * each also with two dashes, as -test.NAME, and as NAME=VALUE. The calling thread becomes an M. If a flag is
+ * wrong, or the profile cannot be started, a sentence on stderr says why and the program ends: with status 3
+ * if this machine refuses one of the events, which would run elsewhere, and with status 2 otherwise. Call it
+ * once, before there are tests, and from the process that starts them. A program that calls exit() stops by
+ * it.
  */
 void cp_testing_start(int *argc, char **argv);
 
@@ -149,8 +151,8 @@ struct cp_test_main_options {
     int (*run)(void (*fn)(void *), void *arg, unsigned threads, struct cp_error *err);
 };
 
-/* Runs what the flags say and returns the exit status: 0; 1 where something failed; 2 bad flags. options may
- * be NULL. */
+/* Runs what the flags say and returns the exit status: 0; 1 if something failed; 2 for bad flags. A refused
+ * event ends the program as cp_testing_start() says. options may be NULL. */
 int cp_test_main(int argc, char **argv, const struct cp_test_main_options *options);
 #define CP_TEST_MAIN()                                                                                       \
     int main(int argc, char **argv)                                                                          \

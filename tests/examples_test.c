@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "refuse.h"
 #include "test.h"
 
 /* ---- Running them and reading their profiles ------------------------------------------------- */
@@ -253,6 +254,25 @@ CP_TEST(bad_arguments_end_in_a_sentence, .timeout_s = 60 * TEST_SLOWDOWN)
         CHECKF(strstr(text, bad[i].says) != NULL, "%s: %s", bad[i].arguments, text);
         free(text);
     }
+}
+
+/* On a machine that has no perf events at all. */
+CP_TEST(a_refused_event_has_a_status_of_its_own)
+{
+    refuse_call(SYS_perf_event_open, ENOENT);
+    int status;
+    char *text =
+        run_example(&status, "serial -seconds 0.1 -cpuprofile x.pb.gz -cpuprofileevent taskClock 2>&1");
+    CHECKF(status == 3, "status %d: %s", status, text);
+    CHECK_CONTAINS(text, "The event taskClock cannot run");
+    free(text);
+    text = run_example(&status, "serial -seconds 0.1 -cpuprofile x.pb.gz -cpuprofileevent timer,cycles 2>&1");
+    CHECKF(status == 3, "status %d: %s", status, text);
+    free(text);
+    text = run_example(&status, "serial -seconds 0.1 -cpuprofile x.pb.gz -cpuprofileevent timer,timer 2>&1");
+    CHECKF(status == 2, "status %d: %s", status, text);
+    free(text);
+    free(run_example(NULL, "serial -seconds 0.1 -cpuprofile x.pb.gz -cpuprofileevent timer"));
 }
 
 CP_TEST(help_is_no_mistake)
