@@ -85,9 +85,9 @@ int cp__http_status_of(int error)
         int error;
         int status;
     } known[] = {
-        {-EINVAL, 400}, {-ENAMETOOLONG, 400}, {-EBUSY, 409},  {-ENOENT, 501}, {-ENODEV, 501},
-        {-ENXIO, 501},  {-ENOTSUP, 501},      {-ENOSYS, 501}, {-EACCES, 403}, {-EPERM, 403},
-        {-EMFILE, 503}, {-ENFILE, 503},       {-ENOMEM, 503}, {-EAGAIN, 503},
+        {-EINVAL, 400}, {-ENAMETOOLONG, 400}, {-EBUSY, 409},  {-ENOENT, 501},  {-ENODEV, 501},
+        {-ENXIO, 501},  {-ENOTSUP, 501},      {-ENOSYS, 501}, {-ENODATA, 501}, {-EACCES, 403},
+        {-EPERM, 403},  {-EMFILE, 503},       {-ENFILE, 503}, {-ENOMEM, 503},  {-EAGAIN, 503},
     };
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {

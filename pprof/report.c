@@ -133,7 +133,7 @@ static void say_rate(struct comments *comments, const struct cp__part *part,
     double count = (double)stats->count;
 
     if (stats->count == 0 && stats->time_running != 0)
-        say(comments, "count: 0: the event did not happen, or this processor does not really count it");
+        say(comments, "count: 0: the event did not happen, or this machine does not count it");
     if (stats->count == 0)
         return;
     if (is_time(part))

@@ -76,7 +76,9 @@ int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, s
         return cp__error(err, -ENOMEM, "There is no memory for a counter (%zu bytes).", sizeof *counter);
     counter->name = cp__request_name(&request);
     cp__m_prepare();
-    result = open_events(counter, &request);
+    result = cp__perf_try_count(&request);
+    if (result == 0)
+        result = open_events(counter, &request);
     if (result < 0) {
         cp_counter_close(counter);
         return cp__perf_explain_count(result, &request, err);

@@ -42,8 +42,8 @@ void cp__os_resume_from_handler(const struct cp__m *m);
 /* Registers the platform's hooks; called once, before the first M. */
 void cp__os_start(void);
 
-/* Opens the events on the calling thread as an M would, all at once, and closes them; the reason where one
- * fails. Lowers each config's precise_ip to what can be reached. */
+/* Opens the events on the calling thread as an M would, all at once, and closes them; the reason if one
+ * fails, or opens and counts nothing (-ENODATA). Lowers each config's precise_ip to what can be reached. */
 int cp__perf_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err);
 /* In the child of a fork: closes m's descriptors, touching neither the events nor the ring behind them. */
 void cp__perf_forget(struct cp__m *m);

@@ -200,6 +200,27 @@ static int explain_absent(const struct refusal *r)
                              strerror(-r->code), r->way->resort);
 }
 
+/* ---- Opens, but does not count ---------------------------------------------------------------- */
+
+/* What cp__perf_try_count() found; no answer of the kernel's. */
+static int explain_silent(const struct refusal *r)
+{
+    static const char reason[] = "opens, but does not count here";
+
+    if (r->row->kind == CP_EVENT_WATCHPOINT)
+        return cp__error_because(
+            r->err, r->code, reason,
+            "The event %s cannot run: the kernel opens it, but the processor's debug registers notice no "
+            "access to a watched word, as in a virtual machine whose host does not pass them on. Use a "
+            "debugger's software watchpoint, or %s.",
+            r->name, r->way->otherwise);
+    return cp__error_because(
+        r->err, r->code, reason,
+        "The event %s cannot run: the kernel opens it, but the PMU stays at 0 while the processor works, as "
+        "the PMUs of some virtual machines do. Use %s, or have the host pass its PMU through.",
+        r->name, r->way->clock);
+}
+
 /* ---- Not allowed ----------------------------------------------------------------------------- */
 
 /* The kernel checks in this order: level 3 (Debian's, Ubuntu's and Android's), modes, security modules. */
@@ -379,6 +400,8 @@ static int explain(const struct refusal *r)
         return explain_full(r);
     case EBUSY:
         return explain_busy(r);
+    case ENODATA:
+        return explain_silent(r);
     case EMFILE:
     case ENFILE:
         return explain_descriptors(r);

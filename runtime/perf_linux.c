@@ -413,7 +413,9 @@ int cp__perf_probe(struct cp_slot_request *requests, size_t n, struct cp_error *
         if (requests[i].event == CP_CPUPROF_OS_TIMER)
             continue;
         requests[i].config.precise_ip = cp__perf_reach_precision(&requests[i]);
-        result = prepare_from_handler(m, (int)i, requests[i].event, &requests[i].config, &ring);
+        result = cp__perf_try_count(&requests[i]);
+        if (result == 0)
+            result = prepare_from_handler(m, (int)i, requests[i].event, &requests[i].config, &ring);
         if (result < 0) {
             cp__perf_explain(result, &requests[i], err);
         } else if (ring < 0) {

@@ -24,6 +24,9 @@ int cp__perf_open_event_from_handler(struct perf_event_attr *attr);
  */
 enum cp_profile_pc_precision cp__perf_reach_precision(const struct cp_slot_request *request);
 
+/* Whether an event that opens counts, too: 0, also if that cannot be told, or -ENODATA. */
+int cp__perf_try_count(const struct cp_slot_request *request);
+
 /* What its refusals mean, in words; perf_explain_linux.c. Each fills err and returns the code it was given.
  */
 int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err);

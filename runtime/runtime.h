@@ -341,8 +341,9 @@ struct cp_slot_request {
 /*
  * Starts n events, one to CP_EV_MAX, all or none. slots[i] is the place of requests[i]. Before anything is
  * armed, each event is opened on the calling thread, so that what the system refuses is refused here: -EINVAL
- * bad config; -EBUSY no slot free; -ENOENT, -ENODEV, -EOPNOTSUPP no such event here; -EACCES, -EPERM not
- * allowed; -EMFILE, -ENFILE, -ENOMEM no descriptors, no ring memory.
+ * bad config; -EBUSY no slot free; -ENOENT, -ENODEV, -EOPNOTSUPP no such event here; -ENODATA the event
+ * opens, but does not count here: a watched word was written, or instructions ran, and the count stayed at 0;
+ * -EACCES, -EPERM not allowed; -EMFILE, -ENFILE, -ENOMEM no descriptors, no ring memory.
  * Ms arm themselves at their next scheduling point; those that reach none are kicked by cp_slots_read()'s
  * caller.
  */

@@ -96,6 +96,25 @@ static const struct preset {
     {"cpuMigrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, "software", "-", true},
 };
 
+/* Whether a counter of cycles counts: some virtual machines have a PMU that stays at 0. */
+static bool do_cycles_count(void)
+{
+    struct perf_event_attr attr = {.size = sizeof attr,
+                                   .type = PERF_TYPE_HARDWARE,
+                                   .config = PERF_COUNT_HW_CPU_CYCLES,
+                                   .exclude_kernel = 1,
+                                   .exclude_hv = 1};
+    int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    uint64_t count = 0;
+
+    for (volatile int i = 0; i < 10000000; i++)
+        continue;
+    if (fd < 0 || read(fd, &count, sizeof count) != sizeof count)
+        count = 0;
+    close(fd);
+    return count != 0;
+}
+
 /* 0, or the errno that it is refused with. */
 static int open_event(const struct preset *preset, bool in_kernel)
 {
@@ -118,6 +137,8 @@ static int open_event(const struct preset *preset, bool in_kernel)
 
 static const char *expected_state(const struct preset *preset)
 {
+    if (preset->type == PERF_TYPE_HARDWARE && !do_cycles_count())
+        return NULL;
     if (preset->type == PERF_TYPE_HARDWARE || preset->is_kernels)
         return open_event(preset, preset->is_kernels) == 0 ? "works" : NULL;
     if (open_event(preset, true) == 0)

@@ -350,18 +350,6 @@ CP_TEST(the_timer_is_refused)
     check_refused("timer", -EINVAL, "no event to count", "Use taskClock");
 }
 
-CP_TEST(cycles_are_refused_where_there_is_no_pmu)
-{
-    struct cp_event_spec spec = spec_of("cycles");
-    struct cp_counter *counter;
-    struct cp_error err = {0};
-
-    if (cp_counter_open(&counter, &spec, &err) == 0)
-        SKIP("this machine has a PMU");
-    CHECK_CONTAINS(err.reason, "no hardware PMU");
-    check_refused("cycles", err.code, err.reason, "Use taskClock, or have the host pass its PMU through.");
-}
-
 /* Modes that it does not have: it must be told all of them. */
 CP_TEST(a_pmu_that_does_not_tell_modes_apart_says_so)
 {

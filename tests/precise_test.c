@@ -16,9 +16,9 @@ static void look(void *context, const struct cp_sample *sample)
     held.ip_in_a += is_in(IN_A, sample->ip) ? sample->weight : 0;
 }
 
-static struct cp_slot_stats sample_cycles(enum cp_profile_pc_precision level)
+static struct cp_slot_stats sample(const char *event, enum cp_profile_pc_precision level)
 {
-    struct cp_slot_request made = request("cycles", 100000);
+    struct cp_slot_request made = request(event, 100000);
     struct profile profile = {.look = look};
     struct worker worker;
     uint64_t ns = 50 * MS;
@@ -30,6 +30,11 @@ static struct cp_slot_stats sample_cycles(enum cp_profile_pc_precision level)
     stop_profile(&profile);
     CHECK_EQ(held.samples, profile.stats[0].samples);
     return profile.stats[0];
+}
+
+static struct cp_slot_stats sample_cycles(enum cp_profile_pc_precision level)
+{
+    return sample("cycles", level);
 }
 
 static void check_reached(enum cp_profile_pc_precision asked, enum cp_profile_pc_precision reached)
@@ -75,8 +80,8 @@ CP_TEST(levels_without_samples_are_left)
 CP_TEST(rare_events_get_what_is_accepted)
 {
     stub_pmu.most_precise = 2;
-    stub_pmu.never_happens = true;
-    CHECK_EQ(sample_cycles(CP_CPUPROF_IP_NO_SKID).precise_ip, CP_CPUPROF_IP_SUGGEST_NO_SKID);
+    stub_pmu.only_cycles_happen = true;
+    CHECK_EQ(sample("cacheMisses", CP_CPUPROF_IP_NO_SKID).precise_ip, CP_CPUPROF_IP_SUGGEST_NO_SKID);
     CHECK_EQ(held.samples, 0);
 }
 

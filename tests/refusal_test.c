@@ -106,26 +106,6 @@ CP_TEST(perf_event_open_may_be_refused_in_many_ways)
         in_child(child_refused, i);
 }
 
-CP_TEST(cycles_are_refused_where_there_is_no_pmu)
-{
-    struct cp_event_spec spec;
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD), request("timer", MS),
-                                         request("cpuClock", PERIOD), request("cycles", 0)};
-    struct cp_error err = {0};
-    int slot;
-
-    if (cp_slots_start(&requests[3], 1, &slot, &err) == 0)
-        SKIP("this machine has a PMU");
-    check_refused(&requests[3], 1, err.code, "cycles", "taskClock");
-    check_refused(requests, 4, err.code, "cycles", "taskClock"); /* the others are undone */
-    CHECK_EQ(cp_event_parse("r1c2", &spec, &err), 0);
-    requests[3] = (struct cp_slot_request){.event = spec.event};
-    CHECK_EQ(cp_cpu_profile_config_init(&requests[3].config, &spec, 0, &err), 0);
-    CHECK(cp_slots_start(&requests[3], 1, &slot, &err) < 0);
-    CHECK_CONTAINS(err.message, "r1c2");
-    check_slots_are_free();
-}
-
 /* ---- Reasons in a phrase ---------------------------------------------------------------------- */
 
 /* The probe's answer is a start's answer, and leaves nothing behind. */

@@ -301,7 +301,7 @@ CP_TEST(an_event_that_never_happened_is_told)
 
     check_says_nothing_of(session, "count: 0"); /* no thread came by */
     session->stats[0].time_enabled = session->stats[0].time_running = 1000000;
-    check_says(session, "count: 0: the event did not happen, or this processor does not really count it");
+    check_says(session, "count: 0: the event did not happen, or this machine does not count it");
     session->stats[0].count = 1;
     check_says_nothing_of(session, "count: 0");
     cp__session_free(session);

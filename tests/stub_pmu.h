@@ -21,13 +21,17 @@ static struct {
     unsigned silent_from;        /* from this level on events count and deliver no sample; 0: none are */
     unsigned kinds;              /* of cores; every thread is on one of the first kind */
     unsigned refuses_kind;       /* of which no event opens */
-    bool never_happens;          /* no event happens */
+    bool is_absent;              /* there is no PMU */
+    bool is_silent;              /* events open and count nothing */
+    bool only_cycles_happen;     /* of all events */
     bool knows_idle;             /* exclude_idle is not refused */
     bool inherits_all;           /* the kernel does not know inherit_thread */
     bool is_failed;              /* every event is in an error state, as a pinned one without a counter */
     struct perf_event_attr last; /* what was asked for last */
     int opened;                  /* how often */
     uint64_t ioctls;             /* DISABLE and ENABLE of any event */
+    /* Opens watchpoints, with perf_event_open()'s arguments; NULL: the kernel does. */
+    long (*open_watchpoint)(const struct perf_event_attr *asked, const long a[6]);
 } stub_pmu;
 
 /* The kinds of cores are PMUs number STUB_TYPE + 1 and so on. */
@@ -36,18 +40,25 @@ static struct {
 /* 0: none was named. */
 static unsigned stub_kind(const struct perf_event_attr *attr)
 {
-    uint64_t type = attr->type == PERF_TYPE_HARDWARE ? attr->config >> 32 : attr->type;
+    bool is_general = attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_HW_CACHE;
+    uint64_t type = is_general ? attr->config >> 32 : attr->type;
 
     return type > STUB_TYPE ? (unsigned)type - STUB_TYPE : 0;
+}
+
+static bool stub_happens(const struct perf_event_attr *attr)
+{
+    bool is_cycles = attr->type == PERF_TYPE_HARDWARE && (uint32_t)attr->config == PERF_COUNT_HW_CPU_CYCLES;
+
+    return !stub_pmu.is_silent && (is_cycles || !stub_pmu.only_cycles_happen) && stub_kind(attr) <= 1;
 }
 
 static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, long group, long flags)
 {
     struct perf_event_attr attr = *asked;
-
     unsigned kind = stub_kind(asked);
 
-    if (kind > stub_pmu.kinds || (kind != 0 && kind == stub_pmu.refuses_kind)) {
+    if (stub_pmu.is_absent || kind > stub_pmu.kinds || (kind != 0 && kind == stub_pmu.refuses_kind)) {
         errno = ENOENT;
         return -1;
     }
@@ -62,8 +73,7 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
     stub_pmu.last = *asked;
     stub_pmu.opened++;
     attr.type = PERF_TYPE_SOFTWARE;
-    attr.config =
-        stub_pmu.never_happens || kind > 1 ? PERF_COUNT_SW_EMULATION_FAULTS : PERF_COUNT_SW_TASK_CLOCK;
+    attr.config = stub_happens(asked) ? PERF_COUNT_SW_TASK_CLOCK : PERF_COUNT_SW_EMULATION_FAULTS;
     if (stub_pmu.silent_from != 0 && asked->precise_ip >= stub_pmu.silent_from)
         attr.sample_period = (uint64_t)1 << 40;
     attr.precise_ip = 0;
@@ -81,8 +91,11 @@ static long stub_syscall(long number, const long a[6])
     if (number == SYS_perf_event_open) {
         const struct perf_event_attr *attr = (const struct perf_event_attr *)a[0];
 
-        if (attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_RAW || attr->type > STUB_TYPE)
+        if (attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_HW_CACHE ||
+            attr->type == PERF_TYPE_RAW || attr->type > STUB_TYPE)
             return stub_open(attr, a[1], a[2], a[3], a[4]);
+        if (attr->type == PERF_TYPE_BREAKPOINT && stub_pmu.open_watchpoint != NULL)
+            return stub_pmu.open_watchpoint(attr, a);
     }
     if (number == SYS_ioctl)
         stub_count_ioctl((unsigned long)a[1]);
