@@ -4,7 +4,7 @@
  *     server [-listen HOST:PORT] [-endpoint HOST:PORT] [-threads N]
  *
  *     curl 'http://127.0.0.1:8080/sort?n=5000'
- *     go tool pprof 'http://127.0.0.1:6060/debug/pprof/profile?event=taskClock&period=100000&seconds=5'
+ *     go tool pprof 'http://127.0.0.1:6060/debug/pprof/profile?event=taskClock&period=1000000&seconds=5'
  *
  * What a program does for its profiles is marked "Profiling:" below. There is no more of it because the
  * scheduler attaches its threads, and says at each switch which green thread runs; a runtime with a scheduler

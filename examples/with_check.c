@@ -1,7 +1,7 @@
 /*
  * Tests with Check, which forks a process for each (CK_FORK=no: none), and the profile's flags:
  *
- *     build/examples/with_check -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 100000
+ *     build/examples/with_check -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1000000
  *     go tool pprof -top x.pb.gz
  *
  * What all the processes sampled is in the one profile.

@@ -1,7 +1,7 @@
 /*
  * Tests with cmocka, which runs them in the program's own process, and the profile's flags:
  *
- *     build/examples/with_cmocka -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 100000
+ *     build/examples/with_cmocka -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1000000
  *     go tool pprof -top x.pb.gz
  */
 #include <setjmp.h>

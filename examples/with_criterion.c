@@ -1,7 +1,7 @@
 /*
  * Tests with Criterion, which starts a process for each, and the profile's flags beside its own:
  *
- *     build/examples/with_criterion -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 100000
+ *     build/examples/with_criterion -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1000000
  *     go tool pprof -top x.pb.gz
  *
  * What all the processes sampled is in the one profile.

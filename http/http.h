@@ -6,7 +6,7 @@
  *     if (cp_http_start(&http, "127.0.0.1:6060", NULL, &err) < 0)
  *         fprintf(stderr, "%s\n", err.message);
  *
- *     go tool pprof 'http://127.0.0.1:6060/debug/pprof/profile?event=taskClock&period=100000&seconds=5'
+ *     go tool pprof 'http://127.0.0.1:6060/debug/pprof/profile?event=taskClock&period=1000000&seconds=5'
  *
  * What there is, all below /debug/pprof/:
  *

@@ -136,8 +136,9 @@ void cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
 {
     uint64_t generation;
 
-    cp_store_seq_cst(&m->configuring, 1); /* pairs with the fence in is_settled(), slot.c: store, then look */
-    cp_fence_seq_cst();
+    if (!cp__m_claim_from_handler(m))
+        return;
+    cp_fence_seq_cst(); /* pairs with the fence in cp__slots_settle(), slot.c: claim, then look */
     generation = cp_load_acquire(&cp_generation); /* pairs with the release in publish(), slot.c */
     stop_unwanted_from_handler(m, regs, sample_flags);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {

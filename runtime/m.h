@@ -85,6 +85,7 @@ struct cp__m_stats {
     uint64_t seq; /* of the config that it is about; stored last, with release */
     uint64_t samples;
     uint64_t signals;
+    uint64_t records; /* that were read, or signals where there is no ring: each has cost an interrupt */
     uint64_t dropped;
     uint64_t lost;
     uint64_t undelivered;
@@ -161,6 +162,13 @@ void cp__m_prepare(void);
 struct cp__m *cp__m_next(struct cp__m *m);
 /* Maps m's buffer for each slot of the mask; -ENOMEM. Under the runtime lock. */
 int cp__m_make_buffers(struct cp__m *m, uint32_t slots);
+/* Takes the claim on m, without which nobody opens, arms or closes its handles; false if somebody has it. */
+static inline bool cp__m_claim_from_handler(struct cp__m *m)
+{
+    uint32_t nobody = 0;
+
+    return cp_compare_exchange(&m->configuring, &nobody, 1);
+}
 /* Frees what exited Ms nobody needs any more. Under the runtime lock. */
 void cp__m_sweep(void);
 

@@ -61,6 +61,8 @@ int cp__os_barrier(void);
 /* The CPU clock of a thread of this process; usable from every thread of it. */
 clockid_t cp__os_thread_clock(pid_t tid);
 uint64_t cp__os_clock_ns_from_handler(clockid_t clock);
+/* How often the calling thread has given up a CPU or lost one. */
+uint64_t cp__os_thread_switches(void);
 /* Whether the thread runs or waits for a CPU; true where that cannot be told. */
 bool cp__os_thread_is_runnable(pid_t tid);
 /* Where the calling thread's stack is. */

@@ -186,6 +186,7 @@ static bool is_poll(const siginfo_t *info)
 /* The signal is the sample. */
 static void ringless_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
+    cp_add_single_writer(&m->stats[slot].records, 1);
     m->handles[slot].accounted += m->handles[slot].period;
     cp__moment_add_from_handler(moment, slot, 1);
 }

@@ -339,11 +339,22 @@ struct cp_slot_request {
 };
 
 /*
+ * What a sample of an event of perf_event_open(2) costs the thread that it interrupts on this machine, in ns
+ * of its CPU time: the interrupt, the signal and the handler. It is measured once in a process, which takes
+ * some ms on a thread of its own, when it is first asked for, or at the first start of an event whose rate is
+ * known beforehand. 0, and the reason in err, if it cannot be measured: then no start is refused for it.
+ */
+uint64_t cp_sample_cost_ns(struct cp_error *err);
+
+/*
  * Starts n events, one to CP_EV_MAX, all or none. slots[i] is the place of requests[i]. Before anything is
  * armed, each event is opened on the calling thread, so that what the system refuses is refused here: -EINVAL
  * bad config; -EBUSY no slot free; -ENOENT, -ENODEV, -EOPNOTSUPP no such event here; -ENODATA the event
  * opens, but does not count here: a watched word was written, or instructions ran, and the count stayed at 0;
  * -EACCES, -EPERM not allowed; -EMFILE, -ENFILE, -ENOMEM no descriptors, no ring memory.
+ * -EINVAL, too, if the events could take more than half of a CPU beside those that run: the clocks by their
+ * periods, cycles and instructions by their periods and the processor's highest frequency, each sample at
+ * cp_sample_cost_ns().
  * Ms arm themselves at their next scheduling point; those that reach none are kicked by cp_slots_read()'s
  * caller.
  */

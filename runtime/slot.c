@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "configure.h"
+#include "cost.h"
 #include "error.h"
 #include "event.h"
 #include "kick.h"
@@ -27,6 +28,7 @@ static struct slot {
     /* Under the runtime lock. */
     enum state state;
     uint64_t run;              /* the config that was started last */
+    double rate;               /* what it can come to in samples a second; 0: unknown */
     struct cp_slot_stats kept; /* of Ms that are gone */
 } slots[CP_EV_MAX];
 
@@ -34,6 +36,7 @@ uint64_t cp_generation;    /* shared; written under the runtime lock */
 static uint64_t last_seq;  /* under the runtime lock */
 static uint64_t seq_tag;   /* set under the runtime lock before the first config is published */
 static bool installed;     /* the handler; under the runtime lock */
+static unsigned holds;     /* of the handler, beside slots; under the runtime lock */
 static uint32_t wake_word; /* shared, atomic */
 
 /* ---- What Ms read ---------------------------------------------------------------------------- */
@@ -102,6 +105,7 @@ static void publish(struct slot *slot, const struct cp_slot_request *request)
         cp_store_relaxed(&slot->words[i], words[i]); /* relaxed: ordered by the release below */
     slot->state = RUNNING;
     slot->run = config.seq;
+    slot->rate = cp__cost_rate(request->event, &request->config);
     slot->kept = (struct cp_slot_stats){.precise_ip = request->config.precise_ip};
     cp_store_release(&slot->seq, config.seq); /* pairs with the acquire in cp__slot_seq_from_handler() */
 }
@@ -179,6 +183,37 @@ static int install_handler(struct cp_error *err)
     return result;
 }
 
+int cp__slots_hold_handler(struct cp_error *err)
+{
+    int result;
+
+    cp__lock(&cp__runtime_lock);
+    result = install_handler(err);
+    holds += result == 0;
+    cp__unlock(&cp__runtime_lock);
+    return result;
+}
+
+void cp__slots_drop_handler(void)
+{
+    cp__lock(&cp__runtime_lock);
+    holds--;
+    cp__slots_settle();
+    cp__unlock(&cp__runtime_lock);
+}
+
+/* What the running events can come to in samples a second. */
+static double rate_running(void)
+{
+    double sum = 0;
+
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (slots[slot].state == RUNNING)
+            sum += slots[slot].rate;
+    }
+    return sum;
+}
+
 static int probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
 {
     for (size_t i = 0; i < n; i++) {
@@ -199,6 +234,8 @@ static int start(struct cp_slot_request *requests, size_t n, int *found, struct 
 
     if (result == 0)
         result = probe(requests, n, err);
+    if (result == 0)
+        result = cp__cost_check(requests, n, rate_running(), err);
     if (result == 0)
         result = make_buffers(n, found, err);
     if (result == 0)
@@ -222,6 +259,8 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
         return result;
     memcpy(reached, requests, n * sizeof *reached);
     cp__m_prepare();
+    if (cp__cost_matters(reached, n))
+        cp_sample_cost_ns(NULL); /* without it nothing is refused */
     cp__lock(&cp__runtime_lock);
     result = start(reached, n, found, err);
     cp__slots_settle();
@@ -354,7 +393,7 @@ static bool is_settled(const struct cp__m *m)
 
 void cp__slots_settle(void)
 {
-    if (!installed || cp__slots_running())
+    if (!installed || holds != 0 || cp__slots_running())
         return;
     cp_fence_seq_cst(); /* pairs with the fence in cp__configure_from_handler(): the slots are empty, then
                            look */
@@ -373,5 +412,6 @@ void cp__slots_forget(void)
         slots[slot].state = FREE;
         slots[slot].run = 0;
     }
+    holds = 0; /* the thread that measures is the parent's */
     next_generation();
 }

@@ -36,6 +36,10 @@ void cp__slots_wake_from_handler(void);
 
 struct cp__m;
 
+/* Puts the handler in place for samples that belong to no slot, and lets it go; any thread may. */
+int cp__slots_hold_handler(struct cp_error *err);
+void cp__slots_drop_handler(void);
+
 /* The rest: under the runtime lock. */
 
 /* Whether any slot runs; whether the handler is in place. */

@@ -89,7 +89,7 @@ CP_TEST(ten_equal_functions_have_a_tenth_each, .timeout_s = 60 * TEST_SLOWDOWN)
     if (TEST_TSAN)
         SKIP("ThreadSanitizer delivers signals late, so that shares mean nothing");
     free(run_example(NULL, "goroutine -threads 2 -seconds 1.5 -cpuprofile x.pb.gz -cpuprofileevent taskClock "
-                           "-cpuprofileperiod 100000 2>&1"));
+                           "-cpuprofileperiod 1000000 2>&1"));
     CHECKF(coverage("x.pb.gz") >= 99.5, "%.2f %%", coverage("x.pb.gz"));
     top = pprof("-top -nodefraction=0 x.pb.gz");
     CHECK_CONTAINS(top, "Type: cpu");
@@ -113,7 +113,7 @@ CP_TEST(serial_functions_have_the_shares_in_their_names, .timeout_s = 60 * TEST_
         SKIP("ThreadSanitizer delivers signals late, so that shares mean nothing");
     free(run_example(
         NULL,
-        "serial -seconds 2 -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 100000 2>&1"));
+        "serial -seconds 2 -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1000000 2>&1"));
     CHECKF(coverage("x.pb.gz") >= 99.5, "%.2f %%", coverage("x.pb.gz"));
     top = pprof("-top -nodefraction=0 x.pb.gz");
     for (int i = 0; i < 10; i++)
@@ -129,7 +129,7 @@ CP_TEST(several_events_give_a_file_each, .timeout_s = 60 * TEST_SLOWDOWN)
     static const char *const files[] = {"x.taskClock.pb.gz", "x.cpuClock.pb.gz", "x.timer.pb.gz"};
 
     free(run_example(NULL, "serial -seconds 1 -cpuprofile x.pb.gz -cpuprofileevent taskClock,cpuClock,timer "
-                           "-cpuprofileperiod 100000 2>&1"));
+                           "-cpuprofileperiod 1000000 2>&1"));
     for (int i = 0; i < 3; i++) {
         char arguments[64];
         char *top;
@@ -185,7 +185,7 @@ CP_TEST(ten_thousand_green_threads_on_64_threads, .timeout_s = 90 * TEST_SLOWDOW
         SKIP("ThreadSanitizer has room for 8 000 green threads");
     free(run_example(
         NULL, "goroutine -threads 64 -gs 10000 -seconds 2 -cpuprofile x.pb.gz -cpuprofileevent taskClock "
-              "-cpuprofileperiod 100000 2>&1"));
+              "-cpuprofileperiod 1000000 2>&1"));
     text = pprof("-comments x.pb.gz");
     CHECK_CONTAINS(text, "threads: 64 sampled");
     CHECK(strstr(text, "losses: none") != NULL || strstr(text, "dropped") != NULL ||
@@ -206,19 +206,19 @@ CP_TEST(a_rate_past_the_kernels_limit_is_said, .timeout_s = 60 * TEST_SLOWDOWN)
     int status;
     char *text = test_command(
         &status,
-        "cd %s && echo 5000 > limit && unshare -m sh -c 'mount --bind limit %s || exit 99; exec %s/%s'",
+        "cd %s && echo 500 > limit && unshare -m sh -c 'mount --bind limit %s || exit 99; exec %s/%s'",
         test_dir(), limit, test_build_dir(),
-        "examples/serial -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 100000 -seconds "
+        "examples/serial -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1000000 -seconds "
         "0.1");
 
     if (status == 99 || strstr(text, "unshare") != NULL)
         SKIP("this user may not mount anything");
     CHECK_EQ(status, 0);
     CHECK_CONTAINS(text,
-                   "A sample of taskClock every 100000 ns is 10000 a second, and the kernel stops at 5000");
+                   "A sample of taskClock every 1000000 ns is 1000 a second, and the kernel stops at 500");
     free(text);
     text = pprof("-comments x.pb.gz");
-    CHECK_CONTAINS(text, "warning: A sample of taskClock every 100000 ns");
+    CHECK_CONTAINS(text, "warning: A sample of taskClock every 1000000 ns");
     free(text);
 }
 

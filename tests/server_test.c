@@ -257,7 +257,7 @@ CP_TEST(go_tool_pprof_shows_functions_and_routes, .timeout_s = 60 * TEST_SLOWDOW
 
     for (int i = 0; i < 2; i++)
         start_load(&loads[i]);
-    snprintf(url, sizeof url, "'http://%s/debug/pprof/profile?seconds=2&event=taskClock&period=100000'",
+    snprintf(url, sizeof url, "'http://%s/debug/pprof/profile?seconds=2&event=taskClock&period=1000000'",
              server.endpoint);
     text = pprof("-top -nodefraction=0 -output=/dev/stdout", url);
     CHECK_CONTAINS(text, "serve_connection");

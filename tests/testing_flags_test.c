@@ -64,7 +64,7 @@ static void check_framework(const struct framework *f)
     if (strcmp(f->name, "check") == 0)
         need_forks_beside_threads();
     said = run_with(NULL, f->name,
-                    "-cpuprofile=x.pb.gz -cpuprofileevent=taskClock -cpuprofileperiod=100000 2>&1");
+                    "-cpuprofile=x.pb.gz -cpuprofileevent=taskClock -cpuprofileperiod=1000000 2>&1");
     CHECK_CONTAINS(said, f->says);
     free(said);
     top = pprof("-top -nodefraction=0", "x.pb.gz");
@@ -75,7 +75,7 @@ static void check_framework(const struct framework *f)
         CHECKF(strstr(top, forbidden[i]) == NULL, "%s in %s", forbidden[i], top);
     free(top);
     top = pprof("-raw", "x.pb.gz");
-    CHECK_CONTAINS(top, "Period: 100000\n");
+    CHECK_CONTAINS(top, "Period: 1000000\n");
     free(top);
     check_nothing_left();
 }

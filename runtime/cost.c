@@ -1,0 +1,347 @@
+#include "cost.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "configure.h"
+#include "error.h"
+#include "event.h"
+#include "m.h"
+#include "os.h"
+#include "record.h"
+#include "slot.h"
+
+static uint64_t cost_ns; /* shared, atomic: 0 until it has been measured */
+
+uint64_t cp__cost_known(void)
+{
+    return cp_load_relaxed(&cost_ns); /* relaxed: a number of its own */
+}
+
+void cp__cost_set(uint64_t ns)
+{
+    cp_store_relaxed(&cost_ns, ns); /* relaxed: a number of its own */
+}
+
+/* ---- Measuring ------------------------------------------------------------------------------- */
+
+/*
+ * A thread of our own does a fixed work with and without an event that interrupts it. The thread is an M that
+ * no registry knows, so the signals take the way of any other M's, as far as the sample buffer, which this M
+ * does not have. The M's claim is taken for good: the handler never brings it in line with the slots.
+ */
+
+/* First samples so far apart that the thread has its time wherever it runs, for a rough figure; then samples
+ * that take a quarter of the CPU, so that many of them are had in a short time. */
+struct plan {
+    uint64_t interval_ns;
+    unsigned intervals; /* a round */
+    unsigned rounds;
+};
+#define MOST_ROUNDS 20
+#define MOST_TRIES 100 /* to be left in peace for a round */
+static const struct plan rough = {.interval_ns = 500000, .intervals = 3, .rounds = 4};
+static const struct plan fine = {.interval_ns = 20000, .intervals = 8, .rounds = MOST_ROUNDS};
+
+struct measurement {
+    struct cp__m *m;
+    uint64_t ns; /* what a sample takes; 0: unknown */
+    int result;
+};
+
+static void work(uint64_t rounds)
+{
+    for (volatile uint64_t i = 0; i < rounds;)
+        i = i + 1;
+}
+
+/* How long the work takes. If another thread had the CPU meanwhile the time says little: 0. */
+static uint64_t time_work(uint64_t rounds)
+{
+    uint64_t switches = cp__os_thread_switches();
+    uint64_t start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
+    uint64_t took;
+
+    work(rounds);
+    took = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start;
+    return cp__os_thread_switches() == switches ? took : 0;
+}
+
+/* How much work takes so long. */
+static uint64_t work_of(uint64_t ns)
+{
+    uint64_t rounds = 1000;
+    uint64_t took = time_work(rounds);
+
+    for (int tries = 0; took < ns / 8 && tries < MOST_TRIES; tries++) {
+        rounds *= took == 0 ? 1 : 2;
+        took = time_work(rounds);
+    }
+    if (took == 0)
+        took = ns;
+    return 1 + (uint64_t)((double)rounds * (double)ns / (double)took);
+}
+
+static uint64_t interrupts(const struct cp__m *m)
+{
+    return cp_load_relaxed(&m->stats[0].records) + cp_load_relaxed(&m->stats[0].lost); /* of this thread */
+}
+
+static int arm(struct cp__m *m, uint64_t interval)
+{
+    const struct cp__slot_config config = {
+        .event = CP_CPUPROF_SW_TASK_CLOCK,
+        .config = {.size = sizeof config.config, .period = interval},
+    };
+
+    m->handles[0] = (struct cp__handle){.seq = 1, .fd = -1, .kind = CP_EVENT_CLOCK, .period = interval};
+    return cp__set_thread_pmu_profiler(m, 0, &config, NULL);
+}
+
+static void disarm(struct cp__m *m)
+{
+    struct cp__moment none;
+    uint64_t mask = cp__os_block_from_handler();
+
+    cp__moment_begin_from_handler(&none, NULL, 0);
+    cp__set_thread_pmu_profiler(m, 0, NULL, &none);
+    cp__take_pending_from_handler(m, &none);
+    m->handles[0].seq = 0;
+    cp__os_unblock_from_handler(mask);
+}
+
+struct round {
+    uint64_t ns;
+    uint64_t samples;
+};
+
+/* The work with samples; all 0 if it was not left in peace. */
+static int time_sampled(struct cp__m *m, const struct plan *plan, uint64_t rounds, struct round *round)
+{
+    uint64_t before = interrupts(m);
+    int result = arm(m, plan->interval_ns);
+
+    if (result < 0)
+        return result;
+    round->ns = time_work(rounds);
+    disarm(m);
+    round->samples = round->ns == 0 ? 0 : interrupts(m) - before;
+    return 0;
+}
+
+/* What a sample takes in ns: the least of several rounds, because whatever else happens on the machine only
+ * adds to a round. 0: there were no samples. */
+static uint64_t least_cost(const struct round *sampled, size_t n, uint64_t alone)
+{
+    double least = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        double cost = ((double)sampled[i].ns - (double)alone) / (double)sampled[i].samples;
+
+        if (cost > 0 && (least == 0 || cost < least))
+            least = cost;
+    }
+    return (uint64_t)ceil(least);
+}
+
+/* Rounds with and without samples take turns, so that both meet the machine at its quietest. */
+static int measure_by(struct measurement *measurement, const struct plan *plan)
+{
+    uint64_t rounds = work_of(plan->intervals * plan->interval_ns);
+    uint64_t alone = UINT64_MAX;
+    struct round sampled[MOST_ROUNDS];
+    unsigned n = 0;
+
+    for (unsigned i = 0; n < plan->rounds && i < MOST_TRIES; i++) {
+        uint64_t took = time_work(rounds);
+        int result = time_sampled(measurement->m, plan, rounds, &sampled[n]);
+
+        if (result < 0)
+            return result;
+        if (took != 0 && took < alone)
+            alone = took;
+        n += sampled[n].samples != 0;
+    }
+    measurement->ns = alone == UINT64_MAX ? 0 : least_cost(sampled, n, alone);
+    return 0;
+}
+
+static int refine(struct measurement *measurement)
+{
+    struct plan plan = fine;
+
+    if (4 * measurement->ns > plan.interval_ns)
+        plan.interval_ns = 4 * measurement->ns;
+    return measure_by(measurement, &plan);
+}
+
+static void *measure(void *arg)
+{
+    struct measurement *measurement = arg;
+    struct cp__m *m = measurement->m;
+
+    m->tid = cp__os_tid();
+    m->cpu_clock = cp__os_thread_clock(m->tid);
+    m->stack = cp__os_thread_stack();
+    m->configuring = 1;
+    cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
+    cp_fence_signal();
+    cp__os_unblock_from_handler(0);
+    measurement->result = measure_by(measurement, &rough);
+    if (measurement->result == 0 && measurement->ns != 0 && 4 * measurement->ns < rough.interval_ns)
+        measurement->result = refine(measurement);
+    cp__os_block_from_handler();
+    cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
+    return NULL;
+}
+
+/* All signals blocked: those of the program are for its own threads. */
+static int run_blocked(struct measurement *measurement)
+{
+    pthread_t thread;
+    sigset_t all;
+    sigset_t old;
+    int result;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    result = -pthread_create(&thread, NULL, measure, measurement);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (result < 0)
+        return result;
+    pthread_join(thread, NULL);
+    return measurement->result;
+}
+
+static int measure_cost(uint64_t *ns, struct cp_error *err)
+{
+    struct measurement measurement = {.m = calloc(1, sizeof *measurement.m)};
+    int result = measurement.m == NULL ? -ENOMEM : cp__slots_hold_handler(err);
+
+    if (result == 0) {
+        result = run_blocked(&measurement);
+        cp__slots_drop_handler();
+    }
+    free(measurement.m);
+    *ns = measurement.ns;
+    return result;
+}
+
+uint64_t cp_sample_cost_ns(struct cp_error *err)
+{
+    uint64_t ns = cp__cost_known();
+    int result = 0;
+
+    if (ns != 0)
+        return ns;
+    cp__m_prepare();
+    if (cp__set_thread_pmu_profiler == NULL)
+        result = -ENOSYS;
+    else
+        result = measure_cost(&ns, err);
+    if (result < 0 || ns == 0) {
+        cp__error(err, result < 0 ? result : -ENODATA,
+                  "What a sample costs cannot be measured here: %s. A taskClock of perf_event_open is needed "
+                  "for it.",
+                  result < 0 ? strerror(-result) : "a taskClock opens and has no samples");
+        return 0;
+    }
+    cp__cost_set(ns);
+    return ns;
+}
+
+/* ---- What a start may take ------------------------------------------------------------------- */
+
+#define MOST 0.5 /* of a CPU */
+
+/* An instruction or a cycle of any kind may end in every cycle of the processor; how often other events
+ * happen is for the program to show. */
+static bool is_cycle_like(enum cp_cpu_event event, const struct cp__event *row)
+{
+    return event == CP_CPUPROF_HW_CPU_CYCLES || event == CP_CPUPROF_HW_INSTRUCTIONS ||
+           (row->name != NULL && strcmp(row->name, "refCycles") == 0);
+}
+
+/* The same, of a period of 1. */
+static double unit_ns(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
+{
+    const struct cp__event *row = cp__config_event(event, config);
+
+    if (row == NULL)
+        return 0;
+    if (row->kind == CP_EVENT_CLOCK)
+        return 1;
+    return is_cycle_like(event, row) ? 1e9 / (double)cp__os_highest_hz() : 0;
+}
+
+double cp__cost_rate(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
+{
+    double interval = unit_ns(event, config) * (double)config->period;
+
+    return interval == 0 ? 0 : 1e9 / interval;
+}
+
+/* The request that asks for the most samples a second, and how many all of them ask for. */
+static size_t find_fastest(const struct cp_slot_request *requests, size_t n, double *sum)
+{
+    double most = 0;
+    size_t found = 0;
+
+    *sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        double rate = cp__cost_rate(requests[i].event, &requests[i].config);
+
+        *sum += rate;
+        if (rate > most) {
+            most = rate;
+            found = i;
+        }
+    }
+    return found;
+}
+
+static int refuse(const struct cp_slot_request *request, double others, uint64_t cost, struct cp_error *err)
+{
+    const double left = MOST * 1e9 / (double)cost - others; /* samples a second */
+    const struct cp__event_text name = cp__request_name(request);
+    const double unit = unit_ns(request->event, &request->config);
+    const char *beside = others == 0 ? "" : "with the events beside it, ";
+
+    if (left <= 0)
+        return cp__error_because(
+            err, -EINVAL, "too little time between samples",
+            "A sample of %s every %" PRIu64
+            " cannot be taken: the events beside it may take half of a CPU already, at %" PRIu64
+            " ns a sample on this machine. Stop some of these, or give them longer periods.",
+            name.text, request->config.period, cost);
+    return cp__error_because(err, -EINVAL, "too little time between samples",
+                             "A sample of %s every %" PRIu64
+                             " may take more than half of a CPU: %sa sample costs its thread %" PRIu64
+                             " ns on this machine. Take a period of %.0f or more.",
+                             name.text, request->config.period, beside, cost, ceil(1e9 / left / unit));
+}
+
+int cp__cost_check(const struct cp_slot_request *requests, size_t n, double running, struct cp_error *err)
+{
+    uint64_t cost = cp__cost_known();
+    double sum;
+    size_t fastest = find_fastest(requests, n, &sum);
+    double rate = cp__cost_rate(requests[fastest].event, &requests[fastest].config);
+
+    if (rate == 0 || (running + sum) * (double)cost <= MOST * 1e9)
+        return 0;
+    return refuse(&requests[fastest], running + sum - rate, cost, err);
+}
+
+bool cp__cost_matters(const struct cp_slot_request *requests, size_t n)
+{
+    double sum;
+
+    find_fastest(requests, n, &sum);
+    return sum != 0;
+}
