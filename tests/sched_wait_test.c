@@ -338,6 +338,33 @@ CP_TEST(two_gs_wait_for_one_descriptor)
     CHECK_EQ(done, 4);
 }
 
+#define PATIENCE (5000 * MS * TEST_SLOWDOWN) /* who has waited for so long was forgotten */
+
+static void waits_to_read(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(cp_wait_fd(both[0], EPOLLIN, PATIENCE), EPOLLIN);
+    add_one(&done);
+}
+
+/* By the time that the second G has got its event, the first one has waited for longer. */
+static void waits_to_write_meanwhile(void *arg)
+{
+    (void)arg;
+    make_socketpair(both);
+    go(waits_to_read, NULL);
+    cp_yield();
+    CHECK_EQ(cp_wait_fd(both[0], EPOLLOUT, PATIENCE), EPOLLOUT);
+    CHECK_EQ(done, 0);
+    CHECK_EQ(write_now(both[1], "x", 1), 1);
+}
+
+CP_TEST(one_gs_event_leaves_the_descriptor_armed_for_the_other)
+{
+    run(1, waits_to_write_meanwhile, NULL);
+    CHECK_EQ(done, 1);
+}
+
 static void waits_in_all_ways(void *arg)
 {
     uint64_t start = now_ns();
