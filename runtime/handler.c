@@ -90,7 +90,9 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
             cp__os_is_kick_from_handler(info, &kick) ||
             (info->si_code == SI_TIMER && cp__slot_is_seq_from_handler((uintptr_t)info->si_value.sival_ptr));
     }
-    if (!ours)
-        cp__os_signal_chain_from_handler(signal, info, ucontext);
     errno = saved_errno;
+    if (!ours) { /* the host's handler may never come back: all is done before */
+        cp__os_signal_chain_from_handler(signal, info, ucontext);
+        errno = saved_errno;
+    }
 }

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -211,7 +212,9 @@ int cp__os_signal_install(void (*handler)(int, siginfo_t *, void *), struct cp_e
 {
     struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
 
-    sigemptyset(&action.sa_mask);
+    /* Every bit, so that the C library's own signals are blocked too. sigfillset() leaves those out, and one
+     * of them ends a thread that another thread cancels. */
+    memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
     if (sigaction(SIGPROF, NULL, &previous) < 0 || sigaction(SIGPROF, &action, NULL) < 0)
         return cp__error(err, -errno, "sigaction refused a handler for SIGPROF: %s.", strerror(errno));
     installed = handler;
@@ -233,16 +236,44 @@ void cp__os_signal_restore(void)
         sigaction(SIGPROF, &previous, NULL);
 }
 
-/* A handler that was put over ours, and stayed when ours went, is the one before at the next start, and hands
- * on to ours in its turn. */
+/* A signal set as the kernel knows it: the first 64 bits of the C library's. */
+static uint64_t kernel_set(const sigset_t *set)
+{
+    uint64_t bits;
+
+    memcpy(&bits, set, sizeof bits);
+    return bits;
+}
+
+/* Blocks what the kernel would have blocked if it had called the host's handler itself. */
+static void take_mask_from_handler(int signal, const void *ucontext)
+{
+    uint64_t bits = kernel_set(&((const ucontext_t *)ucontext)->uc_sigmask) | kernel_set(&previous.sa_mask);
+
+    if ((previous.sa_flags & SA_NODEFER) == 0)
+        bits |= (uint64_t)1 << (signal - 1);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &bits, NULL, sizeof bits);
+}
+
+/*
+ * A handler that was put over ours, and stayed when ours went, is the one before ours at the next start, and
+ * hands the signal on to ours in its turn. Such a second call has the same siginfo and a deeper frame. That a
+ * first call was begun is not enough to tell: a handler that leaves by siglongjmp() never comes back here.
+ */
 void cp__os_signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
-    static _Thread_local bool chaining __attribute__((tls_model("initial-exec")));
+    static _Thread_local struct {
+        const siginfo_t *info; /* what is being handed on; NULL: nothing */
+        uintptr_t frame;
+    } begun __attribute__((tls_model("initial-exec")));
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
 
-    if (chaining)
+    if (begun.info == info && frame < begun.frame)
         return;
-    chaining = true;
+    begun.info = info;
+    begun.frame = frame;
     cp_fence_signal();
+    take_mask_from_handler(signal, ucontext);
     if ((previous.sa_flags & SA_SIGINFO) != 0) {
         if (previous.sa_sigaction != installed)
             previous.sa_sigaction(signal, info, ucontext);
@@ -250,7 +281,7 @@ void cp__os_signal_chain_from_handler(int signal, siginfo_t *info, void *ucontex
         previous.sa_handler(signal);
     }
     cp_fence_signal();
-    chaining = false;
+    begun.info = NULL;
 }
 
 static const uint64_t sigprof_mask = (uint64_t)1 << (SIGPROF - 1);
