@@ -40,7 +40,8 @@ struct cp_writer {
     ssize_t (*write)(void *context, const void *data, size_t size);
     void *context;
     int fd;
-    bool created; /* a file that was not there before */
+    int directory_fd;
+    bool created; /* a file that was not there before, and that has no profile yet */
 };
 
 /* Takes up to size bytes and returns how many it took, at least 1, or a negative errno value. */
@@ -52,7 +53,9 @@ typedef ssize_t cp_write_fn(void *context, const void *data, size_t size);
 struct cp_writer cp_writer_callback(cp_write_fn *write, void *context);
 /* A file, created (mode 0666 less the umask) or replaced. It is opened when the session starts, so that a
  * path that cannot be written is an error there, and keeps its old contents until there is a profile to
- * write. The string must live until the stop. */
+ * write. A relative path is one of the directory that is the working directory at the start. A file that was
+ * created is removed again when the session is closed without a profile in it, if it is still there. The
+ * string must live until the session is closed. */
 struct cp_writer cp_writer_path(const char *path);
 /* A stream, flushed at the stop and left open. */
 struct cp_writer cp_writer_file(FILE *file);
@@ -162,7 +165,8 @@ int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats 
  * (kernel.perf_event_max_sample_rate). NULL where nothing is, or there is no option i. */
 const char *cp_session_warning(const struct cp_session *session, size_t i);
 /* The same as text, for people: stacks with the most samples first, in the form of net/http/pprof's debug=1,
- * which pprof tools read too (addresses, and the memory map; no labels). */
+ * which pprof tools read too (addresses, and the memory map; no labels). The profile does not count as
+ * written then: who looks at a profile that is kept may still want it. */
 int cp_session_write_text(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err);
 /* Frees the session, and what it has not written; stops it first where it runs. NULL does nothing. */
 void cp_session_close(struct cp_session *session);

@@ -177,7 +177,7 @@ static int write_as(const struct one *one, struct cp_writer w, struct cp_error *
                            "The session still runs. Stop it before its profile is written elsewhere.");
     else
         result = cp__write_elsewhere(w, write_one, one, err);
-    if (result == 0)
+    if (result == 0 && !one->is_text) /* who only looks at it may still want it */
         session->parts[one->i].written = true;
     cp__unlock(&session->lock);
     return result;

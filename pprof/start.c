@@ -158,7 +158,7 @@ void cp__session_free(struct cp_session *session)
         struct cp__part *part = &session->parts[i];
 
         if (session->pid != getpid())
-            part->writer.created = false; /* the file is the parent's to take away */
+            part->writer.created = false; /* the file is the parent's to remove */
         if (part->opened && part->writer.ops->close != NULL)
             part->writer.ops->close(&part->writer);
         cp__profile_free(part->profile);

@@ -69,12 +69,10 @@ int cp__write_attempt(struct cp_writer *w, cp__write_fn *fn, const void *what, s
     sigemptyset(&pipe_only);
     sigaddset(&pipe_only, SIGPIPE); /* blocked on this thread, as all are: see cp__thread_start() */
     result = w->ops->begin == NULL ? 0 : w->ops->begin(w);
-    if (result == 0)
+    if (result == 0) {
         result = fn(what, w);
-    if (w->ops->end != NULL && (w->fd >= 0 || w->ops->begin == NULL)) {
-        int ended = w->ops->end(w);
-
-        result = result < 0 ? result : ended;
+        if (w->ops->end != NULL)
+            result = w->ops->end(w, result);
     }
     sigtimedwait(&pipe_only, NULL, &now);
     if (result < 0)

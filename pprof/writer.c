@@ -14,15 +14,14 @@ static bool same_context(const struct cp_writer *a, const struct cp_writer *b)
     return a->ops == b->ops && a->context == b->context;
 }
 
-/* A writer must have been made of something. */
-static int refuse_null(const struct cp_writer *w, struct cp_error *err)
+int cp__writer_refuse_null(const struct cp_writer *w, struct cp_error *err)
 {
     return cp__error(err, -EINVAL, "The profile's %s is NULL, so no profile can go there.", w->ops->what);
 }
 
 static int context_open(struct cp_writer *w, struct cp_error *err)
 {
-    return w->context == NULL ? refuse_null(w, err) : 0;
+    return w->context == NULL ? cp__writer_refuse_null(w, err) : 0;
 }
 
 /* ---- Callback -------------------------------------------------------------------------------- */
@@ -36,7 +35,7 @@ static ssize_t callback_write(struct cp_writer *w, const void *data, size_t size
 
 static int callback_open(struct cp_writer *w, struct cp_error *err)
 {
-    return w->write == NULL ? refuse_null(w, err) : 0;
+    return w->write == NULL ? cp__writer_refuse_null(w, err) : 0;
 }
 
 static bool same_callback(const struct cp_writer *a, const struct cp_writer *b)
@@ -52,17 +51,16 @@ struct cp_writer cp_writer_callback(cp_write_fn *write_fn, void *context)
     return (struct cp_writer){.ops = &callback_ops, .write = write_fn, .context = context, .fd = -1};
 }
 
-/* ---- Descriptor and path --------------------------------------------------------------------- */
+/* ---- Descriptor ------------------------------------------------------------------------------ */
 
-static ssize_t fd_write(struct cp_writer *w, const void *data, size_t size)
+ssize_t cp__writer_fd_write(struct cp_writer *w, const void *data, size_t size)
 {
     ssize_t n = write(w->fd, data, size);
 
     return n < 0 ? -errno : n;
 }
 
-/* Two descriptors of one regular file would overwrite each other. */
-static bool same_file(const struct cp_writer *a, const struct cp_writer *b)
+bool cp__writer_same_file(const struct cp_writer *a, const struct cp_writer *b)
 {
     struct stat sa;
     struct stat sb;
@@ -86,70 +84,11 @@ static int fd_open(struct cp_writer *w, struct cp_error *err)
 }
 
 static const struct cp_writer_ops fd_ops = {
-    .what = "descriptor", .open = fd_open, .write = fd_write, .same = same_file};
+    .what = "descriptor", .open = fd_open, .write = cp__writer_fd_write, .same = cp__writer_same_file};
 
 struct cp_writer cp_writer_fd(int fd)
 {
     return (struct cp_writer){.ops = &fd_ops, .fd = fd};
-}
-
-static int path_open(struct cp_writer *w, struct cp_error *err)
-{
-    const char *path = w->context;
-
-    if (path == NULL)
-        return refuse_null(w, err);
-    w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    w->created = w->fd >= 0;
-    if (w->fd < 0 && errno == EEXIST)
-        w->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (w->fd < 0)
-        return cp__error(err, -errno, "The profile's file \"%.200s\" cannot be written: %s.", path,
-                         strerror(errno));
-    return 0;
-}
-
-static int path_begin(struct cp_writer *w)
-{
-    if (w->fd < 0)
-        w->fd = open(w->context, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (w->fd < 0)
-        return -errno;
-    w->created = false;
-    if (lseek(w->fd, 0, SEEK_SET) == 0 && ftruncate(w->fd, 0) < 0 && errno != EINVAL)
-        return -errno; /* EINVAL: a device */
-    return 0;
-}
-
-/* Some file systems tell of a full disk only now. */
-static int path_end(struct cp_writer *w)
-{
-    int result = close(w->fd) < 0 && errno != EINTR ? -errno : 0;
-
-    w->fd = -1;
-    return result;
-}
-
-static void path_close(struct cp_writer *w)
-{
-    if (w->created)
-        unlink(w->context);
-    if (w->fd >= 0)
-        close(w->fd);
-    w->fd = -1;
-}
-
-static const struct cp_writer_ops path_ops = {.what = "file",
-                                              .open = path_open,
-                                              .begin = path_begin,
-                                              .write = fd_write,
-                                              .end = path_end,
-                                              .close = path_close,
-                                              .same = same_file};
-
-struct cp_writer cp_writer_path(const char *path)
-{
-    return (struct cp_writer){.ops = &path_ops, .context = (void *)(uintptr_t)path, .fd = -1};
 }
 
 /* ---- Stream ---------------------------------------------------------------------------------- */
@@ -165,8 +104,10 @@ static ssize_t file_write(struct cp_writer *w, const void *data, size_t size)
     return (ssize_t)n;
 }
 
-static int file_end(struct cp_writer *w)
+static int file_end(struct cp_writer *w, int result)
 {
+    if (result < 0)
+        return result;
     return fflush(w->context) != 0 ? -errno : 0;
 }
 

@@ -11,12 +11,19 @@ struct cp_writer_ops {
     /* Called before the first byte of each attempt. May be NULL. */
     int (*begin)(struct cp_writer *w);
     ssize_t (*write)(struct cp_writer *w, const void *data, size_t size);
-    /* Called after the last byte of each attempt, to flush. May be NULL. */
-    int (*end)(struct cp_writer *w);
+    /* Called after each attempt that begin let begin, with what came of it so far: flushes what was written,
+     * or undoes it. Returns what came of all. May be NULL. */
+    int (*end)(struct cp_writer *w, int result);
     /* Gives back what open took. May be NULL. */
     void (*close)(struct cp_writer *w);
     bool (*same)(const struct cp_writer *a, const struct cp_writer *b);
 };
+
+/* For writers of descriptors: says that the writer was made of nothing, -EINVAL; does one write(); tells
+ * whether both are one descriptor or one regular file, of which two writers would overwrite each other. */
+int cp__writer_refuse_null(const struct cp_writer *w, struct cp_error *err);
+ssize_t cp__writer_fd_write(struct cp_writer *w, const void *data, size_t size);
+bool cp__writer_same_file(const struct cp_writer *a, const struct cp_writer *b);
 
 /* Writes all of data, through short writes and EINTR; 0 or a negative errno value. */
 int cp__write_all(struct cp_writer *w, const void *data, size_t size);

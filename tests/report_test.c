@@ -28,11 +28,14 @@ static struct cp_session *stopped(const char *event, uint64_t period)
 static char *comments_of(struct cp_session *session)
 {
     const char *path = file_in_dir("report.pb.gz");
-    struct cp_writer w = cp_writer_path(path);
+    struct cp_memory memory = {0};
+    struct cp_writer w = cp_writer_memory(&memory);
     struct cp_error err;
     char *said, *text;
 
     CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
+    save(&memory, path);
+    free(memory.data);
     said = pprof("-comments", path);
     CHECK(asprintf(&text, "\n%s\n", said) > 0);
     free(said);

@@ -144,6 +144,24 @@ CP_TEST(a_failing_writer_loses_nothing, .timeout_s = 90 * TEST_SLOWDOWN)
     free(again.data);
 }
 
+/* Text is for people, who look at it. */
+CP_TEST(a_profile_that_was_looked_at_is_kept)
+{
+    struct failing failing = {.takes = 0, .error = -EIO};
+    struct cp_memory text = {0};
+    struct cp_error err;
+
+    attach();
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_callback(fail_later, &failing), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -EIO);
+    CHECK_EQ(cp_session_write_text(cp_default_session(), 0, cp_writer_memory(&text), &err), 0);
+    CHECK(text.size > 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -EIO);
+    failing.takes = SIZE_MAX;
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    free(text.data);
+}
+
 CP_TEST(a_stop_can_be_retried)
 {
     struct failing failing = {.takes = 0, .error = -EIO};

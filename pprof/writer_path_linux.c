@@ -1,0 +1,148 @@
+/*
+ * The writer of a path. What it opens at the start is what it writes at the stop, and what it created is all
+ * that it removes, wherever the working directory is then and whatever else has the name by then: the
+ * directory is held open, and a file counts as the one that was opened if device and inode say so. While the
+ * file is open, no other one can have its inode.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/error.h"
+#include "writer.h"
+
+static const char *path_of(const struct cp_writer *w)
+{
+    return w->context;
+}
+
+/* The file's name in its directory. */
+static const char *name_of(const struct cp_writer *w)
+{
+    const char *slash = strrchr(path_of(w), '/');
+
+    if (slash == NULL)
+        return path_of(w);
+    return slash[1] != '\0' ? slash + 1 : "."; /* "directory/": cannot be opened for writing */
+}
+
+static int open_directory(struct cp_writer *w)
+{
+    const char *path = path_of(w), *slash = strrchr(path, '/');
+    size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    char directory[PATH_MAX] = ".";
+
+    if (length >= sizeof directory)
+        return -ENAMETOOLONG;
+    if (length > 0) {
+        memcpy(directory, path, length);
+        directory[length] = '\0';
+    }
+    w->directory_fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return w->directory_fd < 0 ? -errno : 0;
+}
+
+static int open_file(struct cp_writer *w, int flags)
+{
+    w->fd = openat(w->directory_fd, name_of(w), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+    return w->fd < 0 ? -errno : 0;
+}
+
+/* Does the name still lead to the file that is open? */
+static bool is_in_place(const struct cp_writer *w, int flags)
+{
+    struct stat file, named;
+
+    return fstat(w->fd, &file) == 0 && fstatat(w->directory_fd, name_of(w), &named, flags) == 0 &&
+           file.st_dev == named.st_dev && file.st_ino == named.st_ino;
+}
+
+static bool is_empty(const struct cp_writer *w)
+{
+    struct stat file;
+
+    return fstat(w->fd, &file) == 0 && file.st_size == 0;
+}
+
+static void close_file(struct cp_writer *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    w->fd = -1;
+    w->created = false;
+}
+
+static void path_close(struct cp_writer *w)
+{
+    if (w->created && is_in_place(w, AT_SYMLINK_NOFOLLOW) && is_empty(w))
+        unlinkat(w->directory_fd, name_of(w), 0);
+    close_file(w);
+    if (w->directory_fd >= 0)
+        close(w->directory_fd);
+    w->directory_fd = -1;
+}
+
+static int path_open(struct cp_writer *w, struct cp_error *err)
+{
+    int result;
+
+    if (path_of(w) == NULL)
+        return cp__writer_refuse_null(w, err);
+    result = open_directory(w);
+    if (result == 0)
+        result = open_file(w, O_EXCL);
+    w->created = result == 0;
+    if (result == -EEXIST)
+        result = open_file(w, 0);
+    if (result == 0)
+        return 0;
+    path_close(w);
+    return cp__error(err, result, "The profile's file \"%.200s\" cannot be written: %s.", path_of(w),
+                     strerror(-result));
+}
+
+/* The file may have been removed, or moved away: what is written into it then is found by nobody. */
+static int path_begin(struct cp_writer *w)
+{
+    int result = 0;
+
+    if (w->fd >= 0 && !is_in_place(w, 0))
+        close_file(w);
+    if (w->fd < 0)
+        result = open_file(w, 0);
+    if (result == 0 && lseek(w->fd, 0, SEEK_SET) == 0 && ftruncate(w->fd, 0) < 0 && errno != EINVAL)
+        result = -errno; /* EINVAL: a device */
+    return result;
+}
+
+/* Some file systems tell of a full disk only when the file is closed. A part of a profile is of no use: it is
+ * cut off, and the file stays open, for another attempt or for path_close(). */
+static int path_end(struct cp_writer *w, int result)
+{
+    if (result < 0) {
+        if (lseek(w->fd, 0, SEEK_SET) == 0 && ftruncate(w->fd, 0) < 0)
+            w->created = false; /* it stays, with what is in it */
+        return result;
+    }
+    result = close(w->fd) < 0 && errno != EINTR ? -errno : 0;
+    w->fd = -1;
+    w->created = false;
+    return result;
+}
+
+static const struct cp_writer_ops path_ops = {.what = "file",
+                                              .open = path_open,
+                                              .begin = path_begin,
+                                              .write = cp__writer_fd_write,
+                                              .end = path_end,
+                                              .close = path_close,
+                                              .same = cp__writer_same_file};
+
+struct cp_writer cp_writer_path(const char *path)
+{
+    return (struct cp_writer){
+        .ops = &path_ops, .context = (void *)(uintptr_t)path, .fd = -1, .directory_fd = -1};
+}
