@@ -1,5 +1,5 @@
-/* Parts of the handler's way that meet other threads, or each other, too rarely to be seen by chance: the tests
- * make them meet. */
+/* Parts of the handler's way that meet other threads, or each other, too rarely to be seen by chance: the
+ * tests make them meet. */
 #include "burn.h"
 
 #include <stdint.h>
