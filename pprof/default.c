@@ -15,10 +15,10 @@ static struct cp_session *default_session; /* under default_lock */
 /* Whoever held the lock is not there any more. */
 static void after_fork_in_child(void)
 {
-    default_lock = (struct cp__lock)CP__LOCK_INIT(CP__RANK_DEFAULT_SESSION);
+    cp__lock_reset(&default_lock);
 }
 
-static void prepare(void)
+__attribute__((constructor)) static void register_handler(void)
 {
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
@@ -82,12 +82,10 @@ static int check_idle(struct cp_error *err)
 int cp_start_cpu_profile_with_options(const struct cp_profiling_option *options, size_t n,
                                       struct cp_error *err)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int result = check_multiple(n, err);
 
     if (result < 0)
         return result;
-    pthread_once(&once, prepare);
     cp__lock(&default_lock);
     result = check_idle(err);
     if (result == 0)

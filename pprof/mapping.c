@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/lock.h"
-#include "runtime/m.h"
+#include "runtime/fork.h"
 #include "symbol_kernel.h"
 #include "table.h"
 
@@ -210,37 +209,18 @@ static int name_object(struct dl_phdr_info *object, size_t size, void *context)
 
 /*
  * The dynamic linker takes a lock of its own meanwhile, which nobody gives back in a child that is forked
- * then: it would wait for ever where it loads a library or takes a profile. So forks wait.
+ * then: the child would wait for ever when it loads a library or takes a profile. So forks wait; and a child
+ * for which they did not (see fork.h) has a profile without build ids.
  */
-static struct cp__lock loader_lock = CP__LOCK_INIT(CP__RANK_LOADER);
-
-static void before_fork(void)
-{
-    cp__lock(&loader_lock);
-}
-
-static void after_fork(void)
-{
-    cp__unlock(&loader_lock);
-}
-
-/* What is registered later is called earlier: before the runtime takes its locks. */
-static void prepare(void)
-{
-    cp__m_prepare();
-    pthread_atfork(before_fork, after_fork, after_fork);
-}
-
 static int name_objects(struct cp__mappings *mappings)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct naming naming = {.mappings = mappings};
-    int result;
+    int result = 0;
 
-    pthread_once(&once, prepare);
-    cp__lock(&loader_lock);
-    result = dl_iterate_phdr(name_object, &naming);
-    cp__unlock(&loader_lock);
+    cp__fork_delay();
+    if (!cp__fork_came_between())
+        result = dl_iterate_phdr(name_object, &naming);
+    cp__fork_allow();
     return result;
 }
 

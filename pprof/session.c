@@ -207,8 +207,10 @@ int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats 
 {
     if (i >= session->n)
         return -EINVAL;
+    if (session->pid != getpid())
+        return -ECHILD; /* the lock may be one that nobody gives back here */
     cp__lock(&session->lock);
-    if (session->running && session->pid == getpid())
+    if (session->running)
         cp_slots_stats(session->slots[i], stats);
     else
         *stats = session->stats[i];

@@ -161,7 +161,8 @@ void cp__session_free(struct cp_session *session)
             part->writer.created = false; /* the file is the parent's to remove */
         if (part->opened && part->writer.ops->close != NULL)
             part->writer.ops->close(&part->writer);
-        cp__profile_free(part->profile);
+        if (session->pid == getpid()) /* else a thread of the parent's may have been changing it */
+            cp__profile_free(part->profile);
     }
     free(session);
 }

@@ -92,14 +92,8 @@ int cp_cpu_profile_read(enum cp_cpu_event event, cp_sample_fn *fn, void *context
     return n;
 }
 
-void cp__configs_before_fork(void)
+void cp__configs_forget(void)
 {
-    cp__lock(&configs_lock);
-}
-
-void cp__configs_after_fork(bool in_child)
-{
-    if (in_child)
-        memset(running, 0, sizeof running);
-    cp__unlock(&configs_lock);
+    cp__lock_reset(&configs_lock);
+    memset(running, 0, sizeof running);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "event.h"
+#include "fork.h"
 #include "record.h"
 #include "slot.h"
 
@@ -167,7 +168,9 @@ void cp_execute_slow(struct cp_m *head)
     int saved_errno = errno;
     uint64_t mask = cp__os_block_from_handler();
 
+    cp__fork_delay(); /* events are opened and closed */
     cp__configure((struct cp__m *)head, mask);
+    cp__fork_allow();
     cp__os_unblock_from_handler(mask);
     if (cp_load_relaxed(&((struct cp__m *)head)->armed) == 0) { /* relaxed: stored by this thread */
         cp__lock(&cp__runtime_lock);

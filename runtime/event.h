@@ -116,9 +116,8 @@ int cp__event_parse_pmu(const char *directory, const char *text, struct cp_event
 int cp__event_parse_pfm(const char *name, struct cp_event_spec *spec, struct cp_error *err);
 /* For a message: which processors' names libpfm4 was asked for, a phrase. */
 void cp__pfm_describe(char *text, size_t size);
-/* Over a fork, so that a child finds it usable. */
-void cp__pfm_before_fork(void);
-void cp__pfm_after_fork(void);
+/* In the child of a fork: libpfm4 is usable, unless another thread was initialising it. */
+void cp__pfm_forget(void);
 
 /* Where tracefs is mounted, the usual place first; NULL ends the list. */
 extern const char *const cp__tracefs[];

@@ -17,19 +17,23 @@
 
 /* ---- libpfm4 --------------------------------------------------------------------------------- */
 
-/* The library keeps state of its own, and promises nothing about threads. */
+/* The library keeps state of its own, and promises nothing about threads. It changes that state while it is
+ * initialised, and only reads it afterwards. */
 static struct cp__lock lock = CP__LOCK_INIT(CP__RANK_PFM);
-static bool is_initialised;
-static pfm_err_t initialised; /* what that said; both under lock */
+static enum { NOT_YET, INITIALISING, INITIALISED, TORN } state; /* under lock; a child reads it without */
+static pfm_err_t initialised;                                   /* what pfm_initialize() said; under lock */
 
 pfm_err_t cp__pfm_lock(void)
 {
     cp__lock(&lock);
-    if (!is_initialised) {
+    if (state == NOT_YET) {
+        /* release, both: a child of a fork that comes meanwhile sees these stores in the order in which they
+         * stand here (see fork.c); they pair with the acquire in cp__pfm_forget() */
+        cp_store_release(&state, INITIALISING);
         initialised = pfm_initialize();
-        is_initialised = true;
+        cp_store_release(&state, INITIALISED);
     }
-    return initialised;
+    return state == TORN ? PFM_ERR_NOINIT : initialised;
 }
 
 void cp__pfm_unlock(void)
@@ -37,14 +41,12 @@ void cp__pfm_unlock(void)
     cp__unlock(&lock);
 }
 
-void cp__pfm_before_fork(void)
+/* What pfm_initialize() had half done it would not do again from the beginning, so it is not called twice. */
+void cp__pfm_forget(void)
 {
-    cp__lock(&lock);
-}
-
-void cp__pfm_after_fork(void)
-{
-    cp__unlock(&lock);
+    cp__lock_reset(&lock);
+    if (cp_load_acquire(&state) == INITIALISING) /* pairs with the releases in cp__pfm_lock() */
+        cp_store_relaxed(&state, TORN);          /* relaxed: this is the only thread */
 }
 
 void cp__pfm_describe(char *text, size_t size)
@@ -318,6 +320,22 @@ static int find_with_suffix(const char *name, struct cp_event_spec *spec, struct
     return cp__event_take_suffix(spec, base, ":", suffix, err);
 }
 
+/* What it says when libpfm4 cannot be asked at all; under the lock. */
+static int refuse_all(const char *name, pfm_err_t error, struct cp_error *err)
+{
+    if (state == TORN)
+        return cp__error(
+            err, -ENOENT,
+            "The event \"%.60s\" cannot be looked up: this process was forked while another thread was "
+            "initialising libpfm4, which is not usable here. Look an event up before fork(), or give the "
+            "event's number: rHEX, or cpu/event=N,umask=N/.",
+            name);
+    return cp__error(err, -ENOENT,
+                     "The event \"%.60s\" cannot be looked up: libpfm4 does not know this processor (%s), as "
+                     "in some virtual machines. Give the event's number: rHEX, or cpu/event=N,umask=N/.",
+                     name, pfm_strerror(error));
+}
+
 int cp__event_parse_pfm(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
     pfm_err_t error = cp__pfm_lock();
@@ -326,11 +344,7 @@ int cp__event_parse_pfm(const char *name, struct cp_event_spec *spec, struct cp_
     if (error == PFM_SUCCESS)
         result = find_with_suffix(name, spec, err);
     else
-        result = cp__error(
-            err, -ENOENT,
-            "The event \"%.60s\" cannot be looked up: libpfm4 does not know this processor (%s), as "
-            "in some virtual machines. Give the event's number: rHEX, or cpu/event=N,umask=N/.",
-            name, pfm_strerror(error));
+        result = refuse_all(name, error, err);
     cp__pfm_unlock();
     return result;
 }

@@ -1,12 +1,46 @@
 /*
- * A child starts unprofiled: its perf descriptors lead to the parent's events, its ring is not mapped, its
- * timers and all threads but one are gone. It lets go of all that, touching nothing that it shares, and can
- * start afresh. The locks are held over the fork, so that the child finds the registry whole.
+ * A child of fork() starts unprofiled: its perf descriptors lead to the parent's events, its ring is not
+ * mapped, its timers and all threads but one are gone. The child lets go of all that, touches nothing that it
+ * shares with its parent, and can start afresh.
+ *
+ * No lock is held over the fork. Prepare handlers run in the reverse order of their registration, so foreign
+ * ones may run after ours: one that waits for a thread which waits for a lock of ours would wait for ever. So
+ * other threads may be in the midst of anything at the moment of the fork, and the child needs nothing of
+ * what they may leave half done:
+ *
+ *   locks       are made anew (cp__lock_reset()).
+ *   slots       are emptied; what was running or half published is the parent's.
+ *   registry    Each change of the list is one store: an M is pushed when it is complete, and unlinked before
+ *               anything of it is freed. So the child finds every M that it can reach whole. It keeps its own
+ *               thread's and frees the others. What was unlinked or not pushed yet is lost to the child: as
+ *               much as one M for each thread that was just coming or going.
+ *   references  are taken before, and given back after, what they are for is visible: a sample's label set is
+ *               released when the buffer's tail has passed the sample. A fork in between leaks a reference
+ *               in the child, and never lets one be given back twice.
+ *   readers     An M that somebody holds (cp__m_next()) stays: the thread that forks may be the one, in a
+ *               callback.
+ *   descriptors A number that another thread was just closing may be a file of the program's by now: the
+ *               child closes only what the kernel says is that very event (cp__perf_forget()).
+ *   SIGPROF     is given back if ours is the handler in place. Whether a flag says so does not matter.
+ *   libpfm4     is refused, in words, if another thread was just initialising it.
+ *
+ * Two things cannot be mended in the child: the dynamic linker's lock, and a descriptor that another thread
+ * has been given and has not noted yet. So a fork waits for threads in these, but not for ever:
+ * cp__fork_delay(). A handler does not wait; a descriptor that it is just opening may stay open in the child
+ * until that executes a program: one of an event that its parent has disabled, or will.
+ *
+ * This relies on the order in which the child sees another thread's stores. It is the order of any reader:
+ * the kernel makes a page read-only before it shares the page with the child, and a thread that writes to
+ * such a page waits in its page fault until the fork has ended; what it would have written after that it
+ * writes after the fork. So the stores named above are releases, and the child's loads are acquires.
+ *
+ * The handlers are registered by a constructor: once, whatever threads do, and mostly before those of the
+ * program. Child handlers run in the order of their registration, so the program's find the profiler usable.
  */
 #include "fork.h"
 
 #include <pthread.h>
-#include <string.h>
+#include <time.h>
 
 #include "config.h"
 #include "event.h"
@@ -15,65 +49,105 @@
 #include "os.h"
 #include "slot.h"
 
-static uint64_t mask; /* of the forking thread; under the runtime lock */
+/* ---- What forks wait for --------------------------------------------------------------------- */
+
+/* Atomic. A thread raises one, then looks at the other, with a fence in between: of a fork and a delay that
+ * come at once, one sees the other. */
+static uint32_t delays; /* threads between cp__fork_delay() and cp__fork_allow() */
+static uint32_t forks;  /* threads between before() and after_in_parent() */
+static bool came_between;
+/* The calling thread's part of both: a handler that a fork runs may use the profiler, and a signal handler
+ * may fork. Nobody waits for itself. */
+static _Thread_local struct {
+    uint32_t delays;
+    uint32_t forks;
+    uint64_t mask; /* the signal mask, from before() on */
+} own __attribute__((tls_model("initial-exec")));
+
+static void raise_and_fence(uint32_t *word)
+{
+    cp_fetch_add_acq_rel(word, 1u); /* acquire: pairs with the release in lower() */
+    cp_fence_seq_cst();             /* pairs with itself, on the thread that raises the other word */
+}
+
+static void lower(uint32_t *word)
+{
+    cp_fetch_sub_acq_rel(word, 1u); /* release: pairs with the acquires of it in this file */
+    cp__os_futex_wake_from_handler(word);
+}
+
+/* Waits until the word is no more than least, or for CP__FORK_WAIT_MS. */
+static void wait_for(uint32_t *word, uint32_t least)
+{
+    uint64_t deadline = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + (uint64_t)CP__FORK_WAIT_MS * 1000000u;
+    uint32_t n;
+
+    while ((n = cp_load_acquire(word)) > least) { /* pairs with the release in lower() */
+        uint64_t now = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
+
+        if (now >= deadline)
+            return;
+        cp__os_futex_wait(word, n, (int)((deadline - now) / 1000000u) + 1);
+    }
+}
+
+void cp__fork_delay(void)
+{
+    own.delays++;
+    raise_and_fence(&delays);
+    if (cp_load_acquire(&forks) <= own.forks) /* pairs with the release in lower() */
+        return;
+    lower(&delays);
+    wait_for(&forks, own.forks);
+    raise_and_fence(&delays);
+}
+
+void cp__fork_allow(void)
+{
+    lower(&delays);
+    own.delays--;
+}
+
+bool cp__fork_came_between(void)
+{
+    return came_between;
+}
+
+/* ---- The handlers ---------------------------------------------------------------------------- */
 
 /* With SIGPROF blocked, the child cannot be interrupted before it has forgotten. */
 static void before(void)
 {
-    uint64_t old = cp__os_block_from_handler();
-
-    cp__configs_before_fork();
-    cp__lock(&cp__runtime_lock);
-    cp__pfm_before_fork();
-    cp__labels_before_fork();
-    mask = old;
+    own.mask = cp__os_block_from_handler();
+    own.forks++;
+    raise_and_fence(&forks);
+    wait_for(&delays, own.delays);
 }
 
 static void after_in_parent(void)
 {
-    uint64_t old = mask;
-
-    cp__labels_after_fork();
-    cp__pfm_after_fork();
-    cp__unlock(&cp__runtime_lock);
-    cp__configs_after_fork(false);
-    cp__os_unblock_from_handler(old);
-}
-
-static void forget(struct cp__m *m)
-{
-    cp__perf_forget(m);
-    memset(m->handles, 0, sizeof m->handles);
-    cp_store_relaxed(&m->armed, 0); /* relaxed: this is the only thread */
-    cp_store_relaxed(&m->kick_taken, m->kick_sent);
-    cp_store_relaxed(&m->configuring, 0);
-    m->refs = 0;
-    m->undrained = 0;
-    m->exited = m != cp__m_current;
+    lower(&forks);
+    own.forks--;
+    cp__os_unblock_from_handler(own.mask);
 }
 
 static void after_in_child(void)
 {
-    uint64_t old = mask;
-    struct cp__m *m = cp__m_current;
-
+    if (cp_load_acquire(&delays) > own.delays) /* pairs with the release in lower() */
+        came_between = true;
+    cp_store_relaxed(&delays, own.delays); /* relaxed, both: this is the only thread */
+    cp_store_relaxed(&forks, 0u);
+    own.forks = 0;
+    cp__lock_reset(&cp__runtime_lock);
+    cp__labels_forget();
+    cp__pfm_forget();
+    cp__configs_forget();
     cp__slots_forget();
-    for (struct cp__m *each = cp__ms; each != NULL; each = each->next)
-        forget(each);
-    cp__m_sweep();
-    if (m != NULL) {
-        m->tid = cp__os_tid();
-        m->cpu_clock = cp__os_thread_clock(m->tid);
-    }
-    cp__slots_settle();
-    cp__labels_after_fork();
-    cp__pfm_after_fork();
-    cp__unlock(&cp__runtime_lock);
-    cp__configs_after_fork(true);
-    cp__os_unblock_from_handler(old);
+    cp__ms_forget();
+    cp__os_unblock_from_handler(own.mask);
 }
 
-void cp__fork_prepare(void)
+__attribute__((constructor)) static void register_handlers(void)
 {
     pthread_atfork(before, after_in_parent, after_in_child);
 }

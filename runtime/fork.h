@@ -2,7 +2,19 @@
 #ifndef COUNTERPOINT_RUNTIME_FORK_H
 #define COUNTERPOINT_RUNTIME_FORK_H
 
-/* Registers the handlers; once. */
-void cp__fork_prepare(void);
+#include <stdbool.h>
+
+/*
+ * Between the two a thread does what a child had better not find half done: asks the dynamic linker, whose
+ * lock stays locked in the child, or opens events, whose descriptors the child could not find. Forks of other
+ * threads wait for cp__fork_allow(), and cp__fork_delay() waits for a fork that is under way, both for
+ * CP__FORK_WAIT_MS at most: a prepare handler of the program's may wait for the very thread. May nest.
+ */
+#define CP__FORK_WAIT_MS 100
+void cp__fork_delay(void);
+void cp__fork_allow(void);
+/* Whether this process was forked although another thread was between the two: the dynamic linker must not
+ * be asked any more. */
+bool cp__fork_came_between(void);
 
 #endif

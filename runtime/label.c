@@ -85,14 +85,10 @@ struct cp_labels *cp__labels_of_running(struct cp_g *const g)
     return seen == NULL ? NULL : labels;
 }
 
-void cp__labels_before_fork(void)
+void cp__labels_forget(void)
 {
-    cp__lock(&reader.lock);
-}
-
-void cp__labels_after_fork(void)
-{
-    cp__unlock(&reader.lock);
+    cp__lock_reset(&reader.lock);
+    cp_store_relaxed(&reader.reads, 0u); /* relaxed: this is the only thread */
 }
 
 static size_t strings_size(const struct cp_label *label)

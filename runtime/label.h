@@ -27,8 +27,7 @@ static inline struct cp_labels *cp__labels_ref_from_handler(struct cp_labels *la
  * stay, but may come to be another G's. cp__os_barrier() must work. */
 struct cp_labels *cp__labels_of_running(struct cp_g *g);
 
-/* Nobody reads in between. */
-void cp__labels_before_fork(void);
-void cp__labels_after_fork(void);
+/* In the child of a fork: nobody reads. */
+void cp__labels_forget(void);
 
 #endif

@@ -42,3 +42,8 @@ void cp__unlock(struct cp__lock *lock)
     pthread_mutex_unlock(&lock->mutex);
     allow_cancellation();
 }
+
+void cp__lock_reset(struct cp__lock *lock)
+{
+    pthread_mutex_init(&lock->mutex, NULL);
+}

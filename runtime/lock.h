@@ -15,7 +15,6 @@
 enum cp__lock_rank {
     CP__RANK_DEFAULT_SESSION, /* pprof: which session is the default one */
     CP__RANK_SESSION,         /* pprof: one session's state */
-    CP__RANK_LOADER,          /* pprof: who is in the dynamic linker, against forks */
     CP__RANK_CONFIGS,         /* runtime: which slot each event of cp_set_cpu_profile_config() has */
     CP__RANK_SCHED_LIST,      /* sched: who looks at all Gs, and against the end of their stacks */
     CP__RANK_SCHED,           /* sched: each lock of the scheduler; none is taken under another */
@@ -35,5 +34,7 @@ struct cp__lock {
 
 void cp__lock(struct cp__lock *lock);
 void cp__unlock(struct cp__lock *lock);
+/* In the child of a fork: nobody holds the lock, whoever held it in the parent. See fork.c. */
+void cp__lock_reset(struct cp__lock *lock);
 
 #endif

@@ -61,7 +61,6 @@ static void start_once(void)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_key_create(&exit_key, detach_at_exit);
     cp__os_start();
-    cp__fork_prepare();
     pthread_setcancelstate(cancel_state, NULL);
 }
 
@@ -103,7 +102,7 @@ static int link_m(struct cp__m *m)
     result = cp__m_make_buffers(m, running);
     if (result == 0) {
         m->next = cp__ms;
-        cp__ms = m;
+        cp_store_release(&cp__ms, m); /* pairs with the acquire in cp__ms_forget() */
     }
     cp__unlock(&cp__runtime_lock);
     return result;
@@ -160,7 +159,9 @@ void cp_m_detach(struct cp_m *head)
 
     pthread_setspecific(exit_key, NULL);
     m->exiting = true;
+    cp__fork_delay();
     cp__configure(m, mask);
+    cp__fork_allow();
 
     cp__lock(&cp__runtime_lock);
     m->exited = true; /* from here on nobody kicks it */
@@ -169,6 +170,8 @@ void cp_m_detach(struct cp_m *head)
     cp__moment_begin_from_handler(&none, NULL, 0);
     cp__take_pending_from_handler(m, &none);
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
+    /* release: pairs with the acquire in cp__ms_forget(): a child must not free it after this thread has */
+    cp_store_release(&m->altstack, NULL);
     cp__m_sweep();
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
@@ -211,7 +214,7 @@ void cp__m_sweep(void)
         struct cp__m *m = *link;
 
         if (m->exited && m->undrained == 0 && m->refs == 0) {
-            *link = m->next;
+            cp_store_release(link, m->next); /* pairs with the acquire in cp__ms_forget() */
             free_m(m);
         } else {
             link = &m->next;
@@ -245,4 +248,43 @@ void cp_m_list(cp_m_list_fn *fn, void *context)
         if (!exited)
             fn(context, &info);
     }
+}
+
+/* ---- In the child of a fork ------------------------------------------------------------------ */
+
+/* Another thread may have been changing what belongs to m's handles. */
+static void let_go(struct cp__m *m)
+{
+    cp__perf_forget(m);
+    memset(m->handles, 0, sizeof m->handles);
+    cp_store_relaxed(&m->armed, 0); /* relaxed, all: this is the only thread */
+    cp_store_relaxed(&m->kick_taken, m->kick_sent);
+    cp_store_relaxed(&m->configuring, 0);
+    m->undrained = 0;
+}
+
+static void forget_exited(struct cp__m *m)
+{
+    void *altstack = cp_load_acquire(&m->altstack); /* pairs with the release in cp_m_detach() */
+
+    m->altstack = NULL;
+    m->exited = true;
+    cp__os_altstack_free(altstack);
+}
+
+void cp__ms_forget(void)
+{
+    struct cp__m *self = cp__m_current;
+
+    /* acquire, both: pair with the releases in link_m() and cp__m_sweep() */
+    for (struct cp__m *m = cp_load_acquire(&cp__ms); m != NULL; m = cp_load_acquire(&m->next)) {
+        let_go(m);
+        if (m != self)
+            forget_exited(m);
+    }
+    if (self != NULL) {
+        self->tid = cp__os_tid();
+        self->cpu_clock = cp__os_thread_clock(self->tid);
+    }
+    cp__m_sweep();
 }

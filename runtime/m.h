@@ -75,8 +75,9 @@ struct cp__ring {
     void *page;      /* NULL: none */
     uint64_t *words; /* the data */
     size_t n_words;
-    int fd;    /* the event that it belongs to, which counts nothing */
-    int users; /* handles that write to it */
+    int fd;      /* the event that it belongs to, which counts nothing */
+    uint64_t id; /* that event's */
+    int users;   /* handles that write to it */
 };
 
 /* What happened to one slot on one M; written by the M with relaxed stores, read by anybody. 64-bit words
@@ -152,7 +153,8 @@ struct cp__m {
 /* The calling thread's M. The initial-exec model: reading it calls nothing. */
 extern _Thread_local struct cp__m *cp__m_current __attribute__((tls_model("initial-exec")));
 
-/* All Ms, newest first; under the runtime lock. */
+/* All Ms, newest first; under the runtime lock. Whoever forks does not take it: each change of the list is
+ * one store that leaves it whole; see fork.c. */
 extern struct cp__m *cp__ms;
 
 /* What is done once in a process: before the first M, and before a start, which may come first. */
@@ -171,5 +173,8 @@ static inline bool cp__m_claim_from_handler(struct cp__m *m)
 }
 /* Frees what exited Ms nobody needs any more. Under the runtime lock. */
 void cp__m_sweep(void);
+/* In the child of a fork: the calling thread's M, if there is one, has let go of what it held; the others are
+ * gone. */
+void cp__ms_forget(void);
 
 #endif

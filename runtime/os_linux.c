@@ -215,9 +215,9 @@ int cp__os_signal_install(void (*handler)(int, siginfo_t *, void *), struct cp_e
     /* Every bit, so that the C library's own signals are blocked too. sigfillset() leaves those out, and one
      * of them ends a thread that another thread cancels. */
     memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
+    installed = handler; /* first: a child of a fork must know our handler, if it finds that in place */
     if (sigaction(SIGPROF, NULL, &previous) < 0 || sigaction(SIGPROF, &action, NULL) < 0)
         return cp__error(err, -errno, "sigaction refused a handler for SIGPROF: %s.", strerror(errno));
-    installed = handler;
     return 0;
 }
 

@@ -429,18 +429,29 @@ int cp__perf_probe(struct cp_slot_request *requests, size_t n, struct cp_error *
     return result;
 }
 
-/* The ring is not mapped in the child (VM_DONTCOPY), the descriptors share the parent's events. */
+/* Closes fd if it is the event id still, and not what was opened after another thread had closed the event.
+ */
+static void close_event(int fd, uint64_t id)
+{
+    uint64_t found;
+
+    if (cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&found) == 0 && found == id)
+        cp__sys_close_from_handler(fd);
+}
+
+/* The ring is not mapped in the child (VM_DONTCOPY), the descriptors share the parent's events: asking for an
+ * event's id changes nothing. */
 void cp__perf_forget(struct cp__m *m)
 {
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         struct cp__handle *handle = &m->handles[slot];
 
-        for (int i = 0; i < handle->n_events; i++)
-            cp__sys_close_from_handler(handle->events[i].fd);
+        for (int i = 0; i < handle->n_events && i < CP__CORE_PMUS; i++)
+            close_event(handle->events[i].fd, handle->events[i].id);
         handle->n_events = 0;
     }
     if (m->ring.page != NULL)
-        cp__sys_close_from_handler(m->ring.fd);
+        close_event(m->ring.fd, m->ring.id);
     m->ring = (struct cp__ring){.page = NULL};
     m->pausing = 0;
 }

@@ -42,10 +42,12 @@ static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
                                          .exclude_kernel = 1,
                                          .exclude_hv = 1};
     int fd = cp__perf_open_from_handler(&attr);
+    uint64_t id = 0;
     char *page;
 
     if (fd < 0)
         return fd;
+    cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&id);
     page = mmap(NULL, (1 + data_pages) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED) {
         int result = -errno;
@@ -56,7 +58,8 @@ static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
     *ring = (struct cp__ring){.page = page,
                               .words = (uint64_t *)(void *)(page + page_size),
                               .n_words = data_pages * page_size / sizeof(uint64_t),
-                              .fd = fd};
+                              .fd = fd,
+                              .id = id};
     return 0;
 }
 

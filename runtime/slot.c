@@ -7,6 +7,7 @@
 #include "cost.h"
 #include "error.h"
 #include "event.h"
+#include "fork.h"
 #include "kick.h"
 #include "m.h"
 #include "os.h"
@@ -261,10 +262,12 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
     cp__m_prepare();
     if (cp__cost_matters(reached, n))
         cp_sample_cost_ns(NULL); /* without it nothing is refused */
+    cp__fork_delay();            /* events are opened, and closed again */
     cp__lock(&cp__runtime_lock);
     result = start(reached, n, found, err);
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
+    cp__fork_allow();
     look_at_slots();
     return result;
 }
@@ -414,4 +417,6 @@ void cp__slots_forget(void)
     }
     holds = 0; /* the thread that measures is the parent's */
     next_generation();
+    cp__os_signal_restore();
+    installed = false;
 }

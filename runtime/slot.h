@@ -58,7 +58,7 @@ void cp__stats_m_gone(const struct cp__m *m);
 void cp__slot_release_stats(int slot);
 /* Puts SIGPROF's disposition back where nothing runs and nothing more can come. */
 void cp__slots_settle(void);
-/* In the child of a fork: all slots are empty. */
+/* In the child of a fork: all slots are empty, and SIGPROF's disposition is what it was. */
 void cp__slots_forget(void);
 
 #endif

@@ -12,6 +12,7 @@
 #include <sys/auxv.h>
 #include <unwind.h>
 
+#include "fork.h"
 #include "os.h"
 
 /* ---- The C library --------------------------------------------------------------------------- */
@@ -74,7 +75,10 @@ static int find_c_library(struct dl_phdr_info *object, size_t size, void *arg)
 static void find_once(void)
 {
     entry = getauxval(AT_ENTRY);
-    dl_iterate_phdr(find_c_library, NULL);
+    cp__fork_delay();
+    if (!cp__fork_came_between())
+        dl_iterate_phdr(find_c_library, NULL);
+    cp__fork_allow();
 }
 
 /* ---- The outermost frame --------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -85,6 +86,46 @@ static struct cp_labels *new_labels(void)
     CHECK(labels != NULL);
     labels->refs = 1;
     return labels;
+}
+
+/* ---- Who has a reference --------------------------------------------------------------------- */
+
+/* Labels that cannot be written: whoever takes or drops a reference is seen here first. */
+static struct {
+    struct cp_labels *labels;
+    const struct cp__samplebuf *buf;
+    uint64_t unread; /* words in the buffer when it happened */
+} guarded;
+
+static void on_reference(int signal)
+{
+    (void)signal;
+    guarded.unread = guarded.buf->head - guarded.buf->tail;
+    mprotect(guarded.labels, sizeof *guarded.labels, PROT_READ | PROT_WRITE);
+}
+
+/* A child of a fork drops the references of what has not been read: not one that has been dropped before. */
+CP_TEST(a_reference_is_dropped_when_its_sample_is_out_of_the_buffer)
+{
+    struct sigaction action = {.sa_handler = on_reference};
+    struct cp__samplebuf buf = {0};
+    struct expected one = {.depth = 3};
+
+    guarded.labels =
+        mmap(NULL, sizeof *guarded.labels, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(guarded.labels != MAP_FAILED);
+    guarded.labels->refs = 1;
+    guarded.buf = &buf;
+    guarded.unread = UINT64_MAX;
+    one.labels = guarded.labels;
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    CHECK(append(&buf, 1, 0, 3, guarded.labels));
+    CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
+    CHECK_EQ(mprotect(guarded.labels, sizeof *guarded.labels, PROT_READ), 0);
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &one), 1);
+    CHECK_EQ(guarded.labels->refs, 1);
+    CHECK_EQ(guarded.unread, 0);
+    cp__samplebuf_free(&buf);
 }
 
 /* ---- One thread ------------------------------------------------------------------------------ */
