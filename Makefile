@@ -80,9 +80,9 @@ packages += $(if $(filter check deps,$(goals)),clang-format-14)
 # at, and the reference for what stands in them; xz, which distributions pack symbols with; jq, to read JSON;
 # curl, gperftools' pprof and openssl, to ask the endpoint, and a browser for its page; the test frameworks that
 # the flags of testing/ are tried with; Go's reader of benchmarks, and prove of perl, for what the runner prints;
-# libbz2, which a static program takes.
+# libbz2, which a static program takes; libdebuginfod, which nothing may call.
 test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl protobuf-compiler pkgconf g++ \
-                clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl
+                clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl libdebuginfod1
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
                    $(filter ui,$(goal_programs))),chromium)
@@ -173,7 +173,7 @@ cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-p
 ldflags = -pthread $(sanitizer) $(LDFLAGS)
 libs = -lprotobuf-c -lz -ldw -lelf -lpfm -ldl -lrt
 http_libs = -lmicrohttpd -lunwind
-testing_libs = -ldw -lelf
+testing_libs = -ldw -lelf -lz
 # Of libunwind's users each is apart from the core: it brings a backtrace() of its own.
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
@@ -326,6 +326,9 @@ $(lib_a): $(lib_objects) $(B)/objects
 $(lib_so): $(lib_objects) $(B)/objects
 	$(call share,$(libs))
 
+# What a library has of the core that the core's shared library does not export.
+testing_borrows = pprof/debug_file.o
+
 # Such a library finds the core beside itself: a program's own -rpath is not for what its libraries need.
 define side
 $(B)/lib/libcounterpoint-$(1).a: $(call side_objects,$(1)) $(B)/objects
@@ -333,7 +336,7 @@ $(B)/lib/libcounterpoint-$(1).a: $(call side_objects,$(1)) $(B)/objects
 	@mkdir -p $$(@D)
 	$$(archive)
 
-$(B)/lib/libcounterpoint-$(1).so: $(call side_objects,$(1)) $(B)/objects $(lib_so)
+$(B)/lib/libcounterpoint-$(1).so: $(call side_objects,$(1)) $(addprefix $(B)/obj/,$($(1)_borrows)) $(B)/objects $(lib_so)
 	$$(call share,-L$$(@D) -lcounterpoint -Wl$$(comma)-rpath$$(comma)'$$$$ORIGIN' $$($(1)_libs))
 endef
 $(foreach s,$(sides),$(eval $(call side,$(s))))
@@ -373,6 +376,7 @@ $(B)/tests/%_sample: $(B)/obj/tests/%_sample.o $(testing_a) $(lib_a)
 needs = $(1:%=$(B)/tests/%_test): | $(2)
 $(call needs,cmd event_list,$(program))
 $(call needs,counts,$(B)/tests/counts_sample)
+$(call needs,debug_server,$(B)/tests/runner_sample $(B)/examples/serial)
 $(call needs,runner runner_bench runner_end runner_flags runner_output,$(B)/tests/runner_sample)
 $(call needs,runner_profile,$(B)/tests/profiled_sample)
 $(call needs,examples,$(demos:%=$(B)/examples/%) $(B)/examples/server)

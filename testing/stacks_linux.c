@@ -2,6 +2,8 @@
  * it. */
 #include "stacks.h"
 
+#include "debug_file.h"
+
 #include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -146,7 +148,7 @@ void cp__stacks_print(FILE *stream, pid_t pid, pid_t first)
 {
     static const Dwfl_Callbacks callbacks = {
         .find_elf = dwfl_linux_proc_find_elf,
-        .find_debuginfo = dwfl_standard_find_debuginfo,
+        .find_debuginfo = cp__find_debug_file,
     };
     Dwfl *dwfl = dwfl_begin(&callbacks);
     int error = dwfl ? dwfl_linux_proc_report(dwfl, pid) : ENOMEM;
