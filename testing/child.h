@@ -10,7 +10,8 @@ struct cp__job {
     const struct cp_test_case *test;
     const struct cp__options *options;
     unsigned cpu;
-    const char *temp_root;
+    const char *temp_root; /* for the test's directories; may be NULL if it is not there */
+    int temp_error;        /* why it is not there, as of errno; 0: it is */
 };
 
 /* The ends of the sockets and the file that a test's process has. */

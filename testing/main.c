@@ -7,6 +7,7 @@
 #include "process.h"
 #include "profile.h"
 #include "spread.h"
+#include "temp.h"
 #include "test.h"
 
 #include <signal.h>
@@ -91,18 +92,17 @@ static double timeout_of(const struct cp_test_case *test, const struct cp__optio
 /* Whether to go on. */
 static bool run_one(const struct cp_test_case *test, const struct cp__options *o, unsigned cpu)
 {
-    static unsigned number;
-    const char *parent = getenv("TMPDIR");
     char *temp_root;
-    if (asprintf(&temp_root, "%s/counterpoint-%d-%u", parent ? parent : "/tmp", (int)getpid(), ++number) < 0)
-        abort();
-    struct cp__job job = {.test = test, .options = o, .cpu = cpu, .temp_root = temp_root};
+    int temp_result = cp__temp_make(&temp_root);
+    struct cp__job job = {
+        .test = test, .options = o, .cpu = cpu, .temp_root = temp_root, .temp_error = -temp_result};
     cp__report_cpu(cpu);
     if (o->is_in_process)
         cp__child_run_in_process(&job, cp__report_event);
     else
         cp__process_run(&job, timeout_of(test, o));
-    cp__remove_files(temp_root);
+    if (temp_result == 0)
+        cp__temp_remove(temp_root);
     free(temp_root);
     return !(o->is_fail_fast && cp__report_last_failed()) && cp__process_signal() == 0;
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "profile.h"
+#include "temp.h"
 
 #define FINISHED ".pb.gz"
 #define UNFINISHED ".tmp"
@@ -62,17 +63,6 @@ static int fail_memory(struct cp_error *err)
     return fail(err, -ENOMEM, "There is no memory for a test's profile.");
 }
 
-/* A path that stays what it is when the program changes its directory; NULL: no memory. */
-static char *absolute(const char *path)
-{
-    char *here = path[0] == '/' ? strdup("") : getcwd(NULL, 0), *whole;
-
-    if (here == NULL || asprintf(&whole, "%s%s%s", here, path[0] == '/' ? "" : "/", path) < 0)
-        whole = NULL;
-    free(here);
-    return whole;
-}
-
 static bool ends_in(const char *text, const char *suffix)
 {
     const size_t n = strlen(text), n_suffix = strlen(suffix);
@@ -108,12 +98,12 @@ static char *file_of(const struct cp__parts *parts, const char *file, size_t i)
     char *given, *path;
 
     if (parts->n == 1)
-        return absolute(file);
+        return cp__temp_absolute(file);
     if (asprintf(&given, "%.*s.%s%s", (int)stem, file, parts->events[i], file + stem) < 0)
         return NULL;
     for (char *slash = given + stem; (slash = strchr(slash, '/')) != NULL;)
         *slash = '_';
-    path = absolute(given);
+    path = cp__temp_absolute(given);
     free(given);
     return path;
 }
@@ -154,25 +144,16 @@ bool cp__parts_same_file(const char *a, const char *b)
 
 static int make_directory(struct cp__parts *parts, struct cp_error *err)
 {
-    const char *where = getenv("TMPDIR");
-    char *name;
+    int result = cp__temp_make(&parts->directory);
 
-    where = where == NULL || where[0] == '\0' ? "/tmp" : where;
-    if (asprintf(&name, "%s/counterpoint-XXXXXX", where) < 0)
-        return fail_memory(err);
-    parts->directory = absolute(name);
-    free(name);
-    if (parts->directory == NULL)
-        return fail_memory(err);
-    if (mkdtemp(parts->directory) != NULL)
+    if (result == 0)
         return 0;
-    fail(
-        err, -errno,
-        "There can be no directory for the profile's parts in \"%.200s\": %s. TMPDIR may name another place.",
-        where, strerror(errno));
+    fail(err, result,
+         "There can be no directory for the profile's parts (%.200s): %s. TMPDIR may name another place.",
+         parts->directory == NULL ? "its path is not known" : parts->directory, strerror(-result));
     free(parts->directory);
     parts->directory = NULL;
-    return err->code;
+    return result;
 }
 
 static int open_files(struct cp__parts *parts, const char *file, struct cp_error *err)

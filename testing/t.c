@@ -1,10 +1,10 @@
 /* What a test does by its "t". */
 #include "clock.h"
+#include "temp.h"
 #include "test.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,30 +154,6 @@ void cp_t_cleanup(struct cp_t *t, void (*fn)(void *arg), void *arg)
     cp__test_of(t)->cleanups = cleanup;
 }
 
-static int open_up(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)ftw;
-    if ((type != FTW_D && type != FTW_DNR) || (st->st_mode & 0700) == 0700)
-        return 0;
-    if (chmod(path, 0700) == 0 && type == FTW_DNR)
-        nftw(path, open_up, 16, FTW_PHYS);
-    return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    remove(path);
-    return 0;
-}
-
-/* Tests close directories, too. */
-void cp__remove_files(void *path)
-{
-    nftw(path, open_up, 16, FTW_PHYS);
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
 const char *cp_t_temp_dir(struct cp_t *t)
 {
     struct cp__test *test = cp__test_of(t);
@@ -185,12 +161,12 @@ const char *cp_t_temp_dir(struct cp_t *t)
         return test->temp_dir;
     int error;
     const char *parent = cp__temp_root(&error);
-    if (asprintf(&test->temp_dir, "%s/XXXXXX", parent) < 0)
+    if (asprintf(&test->temp_dir, "%s/XXXXXX", parent ? parent : "") < 0)
         abort();
     if (error || !mkdtemp(test->temp_dir))
         cp__t_fatal(t, "There is no directory %s for the test's files: %s. TMPDIR may name another place.",
-                    parent, strerror(error ? error : errno));
-    cp_t_cleanup(t, cp__remove_files, test->temp_dir);
+                    parent ? parent : "in TMPDIR", strerror(error ? error : errno));
+    cp_t_cleanup(t, cp__temp_remove, test->temp_dir);
     return test->temp_dir;
 }
 

@@ -57,10 +57,9 @@ void cp__tell(const struct cp__event *event);
 bool cp__is_forked_by_test(void);
 /* Lets a test end on a thread or G that is not its own, with all those above it and their process. */
 _Noreturn void cp__end_process(struct cp__test *test);
-/* Where tests have their files; the runner removes it. *error: why it is not there, as of errno; 0: it is. */
+/* The directory that those of the test and its subtests are in. The runner has made it, and removes it.
+ * *error: why it is not there, as of errno; 0: it is. */
 const char *cp__temp_root(int *error);
-/* Removes a folder with all that is in it, where there is one. */
-void cp__remove_files(void *path);
 
 /* bench.c: a benchmark's part of a test, before and after it ran. */
 void cp__bench_begin(struct cp__test *test);

@@ -470,6 +470,16 @@ CP_TEST(dir)
     cp_t_run(t, "sub", dir_sub, NULL);
 }
 
+CP_TEST(dir_mode)
+{
+    struct stat dir, parent;
+    const char *path = cp_t_temp_dir(t);
+    if (stat(path, &dir) == 0 && stat(dirname(strdupa(path)), &parent) == 0 && dir.st_uid == getuid() &&
+        parent.st_uid == getuid())
+        cp_t_log(t, "is mine with mode %o, in one of mine with mode %o", dir.st_mode & 07777,
+                 parent.st_mode & 07777);
+}
+
 CP_TEST(closed_dirs)
 {
     static const mode_t modes[] = {0, 0100, 0200, 0400, 0500};

@@ -64,6 +64,18 @@ CP_TEST(directories_are_removed)
     expect_no_directory("-v -run 'crash_segv|hang_with_child|exit_at_once|fatal_thread' || :", 4);
 }
 
+/* Of a name that can be foreseen, another user might make a directory, and own what the tests put there. */
+CP_TEST(a_directory_that_was_there_is_not_used)
+{
+    free(test_command(NULL,
+                      "cd %s && sh -c 'echo $$ > pid; mkdir -m 777 counterpoint-$$-1\n"
+                      "TMPDIR=$PWD exec %s/tests/runner_sample -v -run dir$' > output\n"
+                      "planted=counterpoint-$(cat pid)-1\n"
+                      "grep ': directory /' output && ! grep $planted output && ls -d $planted",
+                      test_dir(), test_build_dir()));
+    expect("-v -run dir_mode", 0, ": is mine with mode 700, in one of mine with mode 711\n");
+}
+
 /* To root no directory is closed. */
 CP_TEST(directories_that_a_test_has_closed_are_removed)
 {
