@@ -62,6 +62,23 @@ BURN_API void await(const int *number, int wanted)
         usleep(200);
 }
 
+/* Waits until a thread of this process sleeps: one that has said what it is about to do may not have got
+ * there. */
+BURN_API void await_sleep(pid_t tid)
+{
+    char path[64], line[512];
+    const char *after_name = NULL;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    do {
+        FILE *file = fopen(path, "re");
+
+        CHECKF(file != NULL, "%s", path);
+        after_name = fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
+        fclose(file);
+    } while ((after_name == NULL || after_name[2] != 'S') && usleep(200) == 0);
+}
+
 /*
  * Lets the calling thread have its CPU for itself; false where that is not allowed. POSIX CPU timers look at
  * the time at ticks only, and a thread that shares its CPU with others may go without any for long.
@@ -244,6 +261,7 @@ struct profile {
     int slots[CP_EV_MAX];
     bool is_clock[CP_EV_MAX];
     bool may_be_throttled; /* a clock; else stop_profile() skips the test */
+    uint64_t wanted;       /* for body_until_sampled() */
     struct seen seen[CP_EV_MAX];
     struct cp_slot_stats stats[CP_EV_MAX];
     cp_sample_fn *look; /* gets each sample too, with context; may be NULL */
@@ -396,6 +414,58 @@ BURN_API void stop_profile(struct profile *profile)
 BURN_API double periods_of(const struct profile *profile, size_t i, uint64_t period)
 {
     return (double)profile->stats[i].count / (double)period;
+}
+
+/*
+ * What holds on any machine, whatever else runs on it: every period that the event counted is a sample, or
+ * was dropped, or was lost, but for what had passed of the last one on each M, and 1 % for what a virtual
+ * machine's clocks disagree on; and what was read is what was counted.
+ */
+BURN_API void check_told(const struct profile *profile, size_t i, uint64_t period)
+{
+    const struct cp_slot_stats *stats = &profile->stats[i];
+    double told = (double)(stats->samples + stats->dropped + stats->lost);
+    double periods = periods_of(profile, i, period);
+
+    printf("slot %zu: %.1f periods, %llu samples by %llu signals, %llu lost, %llu dropped, %llu overruns, "
+           "%llu undelivered\n",
+           i, periods, (unsigned long long)stats->samples, (unsigned long long)stats->signals,
+           (unsigned long long)stats->lost, (unsigned long long)stats->dropped,
+           (unsigned long long)stats->overruns, (unsigned long long)stats->undelivered);
+    CHECKF(told >= 0.99 * periods - 1 - stats->ms && told <= 1.005 * periods + 1 + stats->ms, "%.0f of %.1f",
+           told, periods);
+    CHECK_EQ(profile->seen[i].weight, stats->samples);
+    CHECK_EQ(profile->seen[i].undelivered, stats->undelivered);
+    CHECK_EQ(profile->seen[i].stalled, stats->stalled);
+}
+
+/* The samples, dropped ones included, that a slot has by now. */
+BURN_API uint64_t sampled(int slot)
+{
+    struct cp_slot_stats stats;
+
+    cp_slots_stats(slot, &stats);
+    return stats.samples + stats.dropped;
+}
+
+/* Burns until a slot has so many samples more; a machine on which that takes ten seconds of CPU time has
+ * none. */
+BURN_API void burn_until_sampled(int slot, uint64_t n)
+{
+    uint64_t start = cpu_ns();
+
+    for (n += sampled(slot); sampled(slot) < n;) {
+        burn_a(MS);
+        CHECKF(cpu_ns() - start < 10000 * MS, "only %llu samples", (unsigned long long)sampled(slot));
+    }
+}
+
+/* A body: arg points to a profile, whose first slot is to have profile->wanted samples. */
+BURN_API void body_until_sampled(struct worker *worker)
+{
+    const struct profile *profile = worker->arg;
+
+    burn_until_sampled(profile->slots[0], profile->wanted);
 }
 
 #endif

