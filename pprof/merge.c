@@ -403,7 +403,7 @@ static void clear(struct cp_merge *m)
 int cp_merge_add(struct cp_merge *m, const void *data, size_t size, struct cp_error *err)
 {
     int result;
-    Cp__Proto__Profile *p = cp__merge_read(data, size, &result, err);
+    Cp__Proto__Profile *p = cp__merge_read(data, size, CP_MERGE_LIMIT, &result, err);
 
     if (p == NULL)
         return result;

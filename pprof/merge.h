@@ -45,8 +45,10 @@ struct cp_merge {
 };
 
 /* Unpacks a profile, which is gzipped or not, and checks that all that it refers to is there. NULL, with
- * -EBADMSG or -ENOMEM in *result and its sentence in err, where it does not make sense. */
-Cp__Proto__Profile *cp__merge_read(const void *data, size_t size, int *result, struct cp_error *err);
+ * -EBADMSG, -EFBIG or -ENOMEM in *result and its sentence in err, if it does not make sense, unpacks to more
+ * than limit bytes, or takes more than CP_MERGE_MEMORY_FACTOR * limit bytes of memory. */
+Cp__Proto__Profile *cp__merge_read(const void *data, size_t size, size_t limit, int *result,
+                                   struct cp_error *err);
 
 /* The things of a profile by their ids. */
 struct cp__ids {

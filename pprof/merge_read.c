@@ -9,59 +9,111 @@
 
 /* ---- Unpacking ------------------------------------------------------------------------------- */
 
-/* Inflates until there is no more input; the output is in bytes, *n of them. */
-static int inflate_members(z_stream *z, unsigned char **bytes, size_t *n)
+/* Bytes on their way from a file to a profile. */
+struct unpacking {
+    size_t limit; /* of n */
+    unsigned char *bytes;
+    size_t n, capacity;
+    size_t memory_left; /* for the profile */
+    int result;         /* why there was no more memory */
+};
+
+/* Makes room for at least one byte more, and for at most one more than the limit allows. */
+static int reserve(struct unpacking *u)
 {
-    size_t capacity = 0;
-    int said = Z_OK;
+    size_t wanted = u->capacity < 4096 ? 4096 : 2 * u->capacity;
+    unsigned char *grown;
+
+    if (u->n < u->capacity)
+        return 0;
+    if (u->n > u->limit)
+        return -EFBIG;
+    if (wanted > u->limit + 1)
+        wanted = u->limit + 1;
+    grown = realloc(u->bytes, wanted);
+    if (grown == NULL)
+        return -ENOMEM;
+    u->bytes = grown;
+    u->capacity = wanted;
+    return 0;
+}
+
+/* Inflates until there is no more input. */
+static int inflate_members(z_stream *z, struct unpacking *u)
+{
+    int said = Z_OK, result;
 
     while (said == Z_OK || z->avail_in > 0) {
         if (said == Z_STREAM_END && inflateReset(z) != Z_OK) /* members may follow each other */
             return -EBADMSG;
-        if (CP__RESERVE(*bytes, capacity, *n + 1) < 0)
-            return -ENOMEM;
-        z->next_out = *bytes + *n;
-        z->avail_out = capacity - *n < INT_MAX ? (uInt)(capacity - *n) : INT_MAX;
+        result = reserve(u);
+        if (result < 0)
+            return result;
+        z->next_out = u->bytes + u->n;
+        z->avail_out = u->capacity - u->n < INT_MAX ? (uInt)(u->capacity - u->n) : INT_MAX;
         said = inflate(z, Z_NO_FLUSH);
-        *n = (size_t)(z->next_out - *bytes);
+        u->n = (size_t)(z->next_out - u->bytes);
         if (said != Z_OK && said != Z_STREAM_END)
             return said == Z_MEM_ERROR ? -ENOMEM : -EBADMSG;
     }
-    return 0;
+    return u->n > u->limit ? -EFBIG : 0;
 }
 
-static int decompress(const void *data, size_t size, unsigned char **bytes, size_t *n)
+static int decompress(const void *data, size_t size, struct unpacking *u)
 {
     z_stream z = {.next_in = (unsigned char *)(uintptr_t)data, .avail_in = (uInt)size};
     int result;
 
     if (size > INT_MAX)
-        return -EBADMSG;
+        return -EFBIG;
     if (inflateInit2(&z, 15 + 16) != Z_OK)
         return -ENOMEM;
-    result = inflate_members(&z, bytes, n);
+    result = inflate_members(&z, u);
     inflateEnd(&z);
     return result;
 }
 
-static Cp__Proto__Profile *unpack(const void *data, size_t size, int *result)
+/* Two bytes may stand for a message that takes a hundred times as much. */
+static void *allocate(void *context, size_t size)
+{
+    struct unpacking *u = context;
+    void *memory = NULL;
+
+    if (size > u->memory_left) {
+        u->result = -EFBIG;
+        return NULL;
+    }
+    u->memory_left -= size;
+    memory = malloc(size);
+    if (memory == NULL)
+        u->result = -ENOMEM;
+    return memory;
+}
+
+static void release(void *context, void *memory)
+{
+    (void)context;
+    free(memory);
+}
+
+static Cp__Proto__Profile *unpack(const void *data, size_t size, size_t limit, int *result)
 {
     static const unsigned char gzip[] = {0x1f, 0x8b};
+    struct unpacking u = {.limit = limit, .memory_left = limit * CP_MERGE_MEMORY_FACTOR, .result = -EBADMSG};
+    ProtobufCAllocator allocator = {.alloc = allocate, .free = release, .allocator_data = &u};
     Cp__Proto__Profile *p = NULL;
-    unsigned char *bytes = NULL;
-    size_t n = 0;
 
     *result = 0;
     if (size >= sizeof gzip && memcmp(data, gzip, sizeof gzip) == 0) {
-        *result = decompress(data, size, &bytes, &n);
-        data = bytes;
-        size = n;
+        *result = decompress(data, size, &u);
+        data = u.bytes;
+        size = u.n;
     }
     if (*result == 0)
-        p = cp__proto__profile__unpack(NULL, size, data);
+        p = cp__proto__profile__unpack(&allocator, size, data);
     if (*result == 0 && p == NULL)
-        *result = -EBADMSG;
-    free(bytes);
+        *result = u.result;
+    free(u.bytes);
     return p;
 }
 
@@ -221,9 +273,29 @@ static int check(const Cp__Proto__Profile *p)
     return result;
 }
 
-Cp__Proto__Profile *cp__merge_read(const void *data, size_t size, int *result, struct cp_error *err)
+/* Says why a profile of size bytes is left out. */
+static void explain(int result, size_t size, size_t limit, struct cp_error *err)
 {
-    Cp__Proto__Profile *p = unpack(data, size, result);
+    if (result == -EBADMSG)
+        cp__error(
+            err, result,
+            "A profile to be merged cannot be read: its %zu bytes are no profile in pprof's format, or a "
+            "damaged one. It was left out.",
+            size);
+    else if (result == -EFBIG)
+        cp__error(
+            err, result,
+            "A profile to be merged is too large: its %zu bytes unpack to more than %zu, or take more than "
+            "%zu bytes of memory. It was left out. Take a profile of less time, or merge by go tool pprof.",
+            size, limit, limit * CP_MERGE_MEMORY_FACTOR);
+    else
+        cp__error(err, result, "There is no memory to merge a profile of %zu bytes.", size);
+}
+
+Cp__Proto__Profile *cp__merge_read(const void *data, size_t size, size_t limit, int *result,
+                                   struct cp_error *err)
+{
+    Cp__Proto__Profile *p = unpack(data, size, limit, result);
 
     if (p != NULL)
         *result = check(p);
@@ -231,13 +303,6 @@ Cp__Proto__Profile *cp__merge_read(const void *data, size_t size, int *result, s
         return p;
     if (p != NULL)
         cp__proto__profile__free_unpacked(p, NULL);
-    if (*result == -EBADMSG)
-        cp__error(
-            err, *result,
-            "A profile to be merged cannot be read: its %zu bytes are no profile in pprof's format, or a "
-            "damaged one. It was left out.",
-            size);
-    else
-        cp__error(err, *result, "There is no memory to merge a profile of %zu bytes.", size);
+    explain(*result, size, limit, err);
     return NULL;
 }

@@ -189,10 +189,16 @@ void cp_session_close(struct cp_session *session);
  */
 struct cp_merge;
 
+/* What a profile may unpack to, in bytes; reading it may take CP_MERGE_MEMORY_FACTOR times as much memory. A
+ * small file of gzip's format could unpack to any size. */
+#define CP_MERGE_LIMIT ((size_t)64 << 20)
+#define CP_MERGE_MEMORY_FACTOR 16
+
 /* NULL where there is no memory. */
 struct cp_merge *cp_merge_new(void);
 /* Adds a profile, gzipped or plain, which need not live longer. It changes nothing where it fails: -EBADMSG
- * damaged, or no profile; -EINVAL its samples are of other types than those before; -ENOMEM. */
+ * damaged, or no profile; -EINVAL its samples are of other types than those before; -EFBIG it unpacks to more
+ * than CP_MERGE_LIMIT, or takes more memory than that allows; -ENOMEM. */
 int cp_merge_add(struct cp_merge *merge, const void *data, size_t size, struct cp_error *err);
 /* Writes what was added so far, any number of times. -ENODATA where that is nothing; the writer's error;
  * -ENOMEM. */

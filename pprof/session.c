@@ -23,7 +23,7 @@ int64_t cp__now_ns(int clock)
 
 /* ---- The profile-writer thread --------------------------------------------------------------- */
 
-static void fold(void *context, const struct cp_sample *sample)
+void cp__part_fold(void *context, const struct cp_sample *sample)
 {
     struct cp__part *part = context;
 
@@ -37,7 +37,7 @@ static void fold(void *context, const struct cp_sample *sample)
 static void read_all(struct cp_session *session)
 {
     for (size_t i = 0; i < session->n; i++)
-        cp_slots_read(session->slots[i], fold, &session->parts[i]);
+        cp_slots_read(session->slots[i], cp__part_fold, &session->parts[i]);
 }
 
 static void *collect(void *arg)
@@ -63,9 +63,9 @@ int cp__session_collect(struct cp_session *session)
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
-/* Takes the figures, and the samples that they count: an M that slept at the stop may record its last ones
- * when it wakes, in between. */
-static void read_up(struct cp_session *session, size_t i)
+/* An M that slept at the stop may record its last samples when it wakes, after the profile-writer thread has
+ * read the others. */
+void cp__session_read_up(struct cp_session *session, size_t i)
 {
     struct cp__part *part = &session->parts[i];
 
@@ -73,7 +73,7 @@ static void read_up(struct cp_session *session, size_t i)
         cp_slots_stats(session->slots[i], &session->stats[i]);
         if (part->read >= session->stats[i].samples)
             return;
-        cp_slots_read(session->slots[i], fold, part);
+        cp_slots_read(session->slots[i], cp__part_fold, part);
     }
 }
 
@@ -88,7 +88,7 @@ static void stop(struct cp_session *session)
     for (size_t i = 0; i < session->n; i++) {
         struct cp__part *part = &session->parts[i];
 
-        read_up(session, i);
+        cp__session_read_up(session, i);
         if (cp__report_losses(part, &session->stats[i]) < 0)
             part->unfolded++; /* the comment tells at least that something is missing */
     }

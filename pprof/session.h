@@ -55,6 +55,10 @@ int64_t cp__now_ns(int clock);
 
 /* Starts the profile-writer thread. */
 int cp__session_collect(struct cp_session *session);
+/* Folds a sample into a part (a cp_sample_fn), or only counts it, if it is the time of a stall. */
+void cp__part_fold(void *part, const struct cp_sample *sample);
+/* Takes the figures of option i, of a slot that has stopped, and the samples that they count. */
+void cp__session_read_up(struct cp_session *session, size_t i);
 bool cp__session_is_running(struct cp_session *session);
 /* Frees a session that does not run. */
 void cp__session_free(struct cp_session *session);

@@ -1,7 +1,9 @@
 /* Merging profiles: the same as go tool pprof makes of several. */
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <zlib.h>
 
+#include "pprof/merge.h"
 #include "profile_tools.h"
 
 /* ---- Files ----------------------------------------------------------------------------------- */
@@ -349,6 +351,108 @@ CP_TEST(no_damage_does_harm, .timeout_s = 60 * TEST_SLOWDOWN)
     free(file.data);
 }
 
+/* Bytes as gzip has them: what costs nothing there. */
+static struct cp_memory zipped(const char *unit, size_t unit_size, size_t size)
+{
+    struct cp_memory file = {.capacity = 1 << 20};
+    unsigned char chunk[3 << 12];
+    z_stream z = {0};
+    int said = Z_OK;
+
+    for (size_t i = 0; i < sizeof chunk; i++)
+        chunk[i] = (unsigned char)unit[i % unit_size];
+    file.data = malloc(file.capacity);
+    CHECK(file.data != NULL);
+    z.next_out = file.data;
+    z.avail_out = (uInt)file.capacity;
+    CHECK_EQ(deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    while (said == Z_OK) {
+        z.next_in = chunk;
+        z.avail_in = (uInt)(size < sizeof chunk ? size : sizeof chunk);
+        size -= z.avail_in;
+        said = deflate(&z, size > 0 ? Z_NO_FLUSH : Z_FINISH);
+        CHECK(z.avail_out > 0);
+    }
+    CHECK_EQ(said, Z_STREAM_END);
+    file.size = z.total_out;
+    deflateEnd(&z);
+    return file;
+}
+
+/* What is said of a profile that may take so much. */
+static int read_within(const struct cp_memory *file, size_t limit, struct cp_error *err)
+{
+    int result;
+    Cp__Proto__Profile *p = cp__merge_read(file->data, file->size, limit, &result, err);
+
+    if (p != NULL)
+        cp__proto__profile__free_unpacked(p, NULL);
+    CHECK_EQ(p == NULL, result < 0);
+    return result;
+}
+
+/* The process gets so much more memory, and no more. */
+static void limit_memory(size_t size)
+{
+    struct rlimit limit;
+    unsigned long pages;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
+    fclose(file);
+    CHECK_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + size;
+    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+/* Many parts of gzip's format are a file of that format, too. */
+CP_TEST(a_small_file_does_not_unpack_to_any_size)
+{
+    enum { TIMES = 64 };
+    struct cp_memory part = zipped("\0", 1, CP_MERGE_LIMIT / 4), bomb = {.size = TIMES * part.size};
+    struct cp_merge *merge = cp_merge_new();
+    struct cp_error err = {0};
+
+    bomb.data = malloc(bomb.size);
+    for (size_t i = 0; i < TIMES; i++)
+        memcpy(bomb.data + i * part.size, part.data, part.size);
+    CHECK_EQ(cp_merge_add(merge, bomb.data, 4 * part.size, &err), -EBADMSG); /* as large as one may be */
+    if (!TEST_ASAN && !TEST_TSAN)
+        limit_memory(4 * CP_MERGE_LIMIT);
+    CHECK_EQ(cp_merge_add(merge, bomb.data, bomb.size, &err), -EFBIG);
+    CHECK_CONTAINS(err.message, "unpack to more than 67108864, or take more than 1073741824 bytes of memory. "
+                                "It was left out.");
+    free(part.data);
+    free(bomb.data);
+    cp_merge_free(merge);
+}
+
+CP_TEST(a_profile_may_unpack_to_the_limit)
+{
+    struct cp_memory file, content;
+    struct cp_error err = {0};
+
+    write_two();
+    file = load("b", ".pb.gz");
+    content = plain("b");
+    CHECK_EQ(read_within(&file, content.size, &err), 0);
+    CHECK_EQ(read_within(&file, content.size - 1, &err), -EFBIG);
+    free(file.data);
+    free(content.data);
+}
+
+/* A field of two bytes, "a sample of length 0", is a message of its own. */
+CP_TEST(a_file_does_not_take_any_memory)
+{
+    const size_t limit = 1 << 20;
+    struct cp_memory bomb = zipped("\x12\0", 2, limit);
+    struct cp_error err = {0};
+
+    CHECK_EQ(read_within(&bomb, limit, &err), -EFBIG);
+    CHECK_EQ(read_within(&bomb, 100 * limit, &err), -EBADMSG);
+    free(bomb.data);
+}
+
 /* ---- What others write ----------------------------------------------------------------------- */
 
 /* By the format's own encoder: fields that this library's profiles do not have. */
@@ -396,6 +500,48 @@ CP_TEST(what_only_others_write_is_kept)
     CHECK_CONTAINS(text, "period: 7");
     CHECK_EQ(count_lines(text, "sample {"), 2);
     CHECK_EQ(count_lines(text, "function {"), 1);
+    free(text);
+}
+
+/* A label more or less, or another value, makes another sample; the order makes none. */
+CP_TEST(labels_in_any_order_are_equal)
+{
+    static const char strings[] = "string_table: ['', 'cpu', 'ns', 'k1', 'v1', 'k2', 'v2']\n"
+                                  "sample_type { type: 1 unit: 2 }\n";
+    char *text;
+
+    encode_text("x", "%ssample { value: 1 label { key: 3 str: 4 } label { key: 5 str: 6 } }\n", strings);
+    encode_text("y",
+                "%ssample { value: 2 label { key: 5 str: 6 } label { key: 3 str: 4 } }\n"
+                "sample { value: 4 label { key: 3 str: 6 } label { key: 5 str: 4 } }\n",
+                strings);
+    merge_files((const char *const[]){"x", "y"}, 2);
+    text = decode(path_of("merged", ".pb.gz"));
+    CHECK_EQ(count_lines(text, "sample {"), 2);
+    CHECK_CONTAINS(text, "value: 3\n");
+    CHECK_CONTAINS(text, "value: 4\n");
+    free(text);
+}
+
+/* A program that was built anew has the old one's name; a container shows a library by another name. */
+CP_TEST(build_ids_tell_mappings_apart)
+{
+    static const char format[] =
+        "string_table: ['', 'cpu', 'ns', '%s', '%s']\n"
+        "sample_type { type: 1 unit: 2 }\n"
+        "sample { location_id: 1 value: %d }\n"
+        "location { id: 1 mapping_id: 1 address: 4100 }\n"
+        "mapping { id: 1 memory_start: 4096 memory_limit: 8192 filename: 3 build_id: 4 }\n";
+    char *text;
+
+    encode_text("x", format, "/bin/one", "1111", 1);
+    encode_text("y", format, "/bin/one", "2222", 2);
+    encode_text("z", format, "/container/one", "1111", 4);
+    check_merge((const char *const[]){"x", "y", "z"}, 3);
+    text = decode(path_of("merged", ".pb.gz"));
+    CHECK_EQ(count_lines(text, "mapping {"), 2);
+    CHECK_CONTAINS(text, "value: 5\n");
+    CHECK_CONTAINS(text, "value: 2\n");
     free(text);
 }
 

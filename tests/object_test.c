@@ -123,6 +123,39 @@ CP_TEST(mappings_have_build_ids)
     cp__profile_free(profile);
 }
 
+/* The kernel's own list is the reference. */
+static void check_mapping_of(const char *decoded, uintptr_t address)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    unsigned long start, limit, offset;
+    char line[600], expected[200];
+    bool found = false;
+
+    while (!found && fgets(line, sizeof line, maps) != NULL)
+        found = sscanf(line, "%lx-%lx %*s %lx", &start, &limit, &offset) == 3 && address >= start &&
+                address < limit;
+    fclose(maps);
+    CHECK(found && offset > 0);
+    snprintf(expected, sizeof expected, "  memory_start: %lu\n  memory_limit: %lu\n  file_offset: %lu\n",
+             start, limit, offset);
+    CHECK_CONTAINS(decoded, expected);
+}
+
+CP_TEST(mappings_are_those_of_the_kernel)
+{
+    struct cp__profile *profile = new_profile();
+    uintptr_t frames[2] = {(uintptr_t)dlsym(RTLD_DEFAULT, "gnu_get_libc_version"),
+                           (uintptr_t)remember_caller + 1};
+    char *text;
+
+    add(profile, frames, 2, 1, 0, NULL);
+    text = decode(write_profile(profile, &cpu_meta, "maps"));
+    check_mapping_of(text, frames[0]);
+    check_mapping_of(text, frames[1]);
+    free(text);
+    cp__profile_free(profile);
+}
+
 /* ---- Objects that are loaded ----------------------------------------------------------------- */
 
 struct object {

@@ -117,6 +117,81 @@ CP_TEST(encodings_are_told)
     cp__session_free(session);
 }
 
+/* ---- Losses ---------------------------------------------------------------------------------- */
+
+/* What was lost has the weight that it had. */
+CP_TEST(losses_are_frames_of_their_weight)
+{
+    static const uintptr_t frame = 0x1000;
+    const struct cp_sample sample = {.weight = 5, .depth = 1, .frames = &frame};
+    struct cp_session *session = stopped("cycles", 1000);
+    struct cp__part *part = &session->parts[0];
+    const char *path = file_in_dir("losses.pb.gz");
+    struct cp_memory memory = {0};
+    struct cp_writer w = cp_writer_memory(&memory);
+    struct cp_error err;
+    char *text;
+
+    session->stats[0].dropped = 11;
+    session->stats[0].lost = 22;
+    part->unfolded = 33;
+    CHECK_EQ(cp__profile_add(part->profile, &sample), 0);
+    CHECK_EQ(cp__report_losses(part, &session->stats[0]), 0);
+    CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
+    save(&memory, path);
+    text = pprof("-symbolize=none -traces", path);
+    CHECK_CONTAINS(text, "     11000   [dropped: sample buffer full]\n");
+    CHECK_CONTAINS(text, "     22000   [lost: perf ring full]\n");
+    CHECK_CONTAINS(text, "     33000   [lost: no memory to fold samples]\n");
+    free(text);
+    free(memory.data);
+    cp__session_free(session);
+}
+
+/* The time of a machine that stood still is the program's no more than it is another's. */
+CP_TEST(stalls_are_read_and_not_folded)
+{
+    static const uintptr_t frames[] = {0x1000, 0x2000};
+    const struct cp_sample sample = {.weight = 5, .depth = 1, .frames = &frames[0]};
+    const struct cp_sample stalled = {
+        .weight = 7, .depth = 1, .frames = &frames[1], .flags = CP_SAMPLE_STALLED};
+    struct cp_session *session = stopped("taskClock", 1000000);
+    struct cp__part *part = &session->parts[0];
+
+    cp__part_fold(part, &sample);
+    cp__part_fold(part, &stalled);
+    CHECK_EQ(part->read, 12);
+    CHECK_EQ(part->unfolded, 0);
+    CHECK(cp__profile_find(part->profile, 0x1000) != NULL);
+    CHECK(cp__profile_find(part->profile, 0x2000) == NULL);
+    cp__session_free(session);
+}
+
+/* An M that slept at the stop may record its last samples after the profile-writer thread has read the rest,
+ * here all of them. */
+CP_TEST(the_figures_are_of_samples_that_were_read)
+{
+    struct cp_session *session = stopped("timer", 0);
+    struct cp__part *part = &session->parts[0];
+    const struct cp_slot_request request = {
+        .event = part->event.event, .config = part->config, .name = part->event.name};
+    struct cp_slot_stats stats = {0};
+    struct cp_error err;
+
+    attach();
+    CHECKF(cp_slots_start(&request, 1, session->slots, &err) == 0, "%s", err.message);
+    while (stats.samples < 2) {
+        burn_here(10000000);
+        cp_slots_stats(session->slots[0], &stats);
+    }
+    cp_slots_stop(session->slots, 1);
+    cp__session_read_up(session, 0);
+    CHECK(session->stats[0].samples >= 2);
+    CHECK_EQ(part->read, session->stats[0].samples);
+    cp_slots_release(session->slots, 1);
+    cp__session_free(session);
+}
+
 /* ---- How it ran ------------------------------------------------------------------------------ */
 
 CP_TEST(precision_is_told)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "pprof/session.h"
+#include "refuse.h"
 #include "session_tools.h"
 #include "stub_pmu.h"
 
@@ -130,6 +131,44 @@ CP_TEST(a_refused_event_undoes_the_others)
                                               cp_event(cp_writer_memory(&memory), name, 0));
     check_refused(result, -ENOENT, &err, name, &before);
     CHECK_EQ(access(path, F_OK), -1);
+}
+
+/* Whether all slots can be had, by one start. */
+static void check_all_slots_free(void)
+{
+    struct cp_slot_request requests[CP_EV_MAX];
+    struct cp_event_spec timer;
+    struct cp_error err;
+    int slots[CP_EV_MAX];
+
+    CHECK_EQ(cp_event_parse("timer", &timer, NULL), 0);
+    for (int i = 0; i < CP_EV_MAX; i++) {
+        requests[i] = (struct cp_slot_request){.event = timer.event, .name = timer.name};
+        CHECK_EQ(cp_cpu_profile_config_init(&requests[i].config, &timer, 0, NULL), 0);
+    }
+    CHECKF(cp_slots_start(requests, CP_EV_MAX, slots, &err) == 0, "%s", err.message);
+    cp_slots_stop(slots, CP_EV_MAX);
+    cp_slots_release(slots, CP_EV_MAX);
+}
+
+/* A limit on threads (RLIMIT_NPROC, pids.max) answers so. */
+CP_TEST(without_a_thread_to_read_samples_nothing_is_armed)
+{
+    struct cp_memory memory = {0};
+    struct cp_error err;
+    struct state before;
+
+    if (TEST_TSAN || TEST_ASAN)
+        SKIP("the sanitizers end a program that can start no thread");
+    attach();
+    refuse_call(SYS_clone3, EAGAIN);
+    refuse_call(SYS_clone, EAGAIN);
+    before = state_now();
+    for (int i = 0; i < 2 * CP_EV_MAX; i++)
+        check_refused(cp_start_cpu_profile(cp_writer_memory(&memory), &err), -EAGAIN, &err,
+                      "The profile-writer thread could not be started: Resource temporarily unavailable.",
+                      &before);
+    check_all_slots_free();
 }
 
 /* ---- Sessions side by side ------------------------------------------------------------------- */
