@@ -2,6 +2,7 @@
 #include "runner_tools.h"
 
 #include <ctype.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *const runners_frames[] = {"die_from_handler", "stop_from_handler", "tell_exit",
@@ -118,16 +119,31 @@ CP_TEST(a_hang_is_told_with_all_stacks, .timeout_s = 60 * TEST_SLOWDOWN)
     expect("-run hang_logging -v", 1, "panic: the test timed out after 1 s\n", "\n    Test_hang_logging\n");
 }
 
+/* Whether there is such a process, and it is no zombie. */
+static bool is_alive(int pid)
+{
+    char path[40], state = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    bool is_known = file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+    if (file)
+        fclose(file);
+    return is_known && state != 'Z' && state != 'X';
+}
+
 /* The process whose number the sample left there has ended. */
 static void expect_no_child(const char *file)
 {
-    int status = 0;
-    char *pid = test_command(NULL, "cat %s", file);
-    CHECKF(atoi(pid) > 1, "%s", pid);
-    for (int ms = 0; status == 0 && ms < 5000; ms += 10, usleep(10000))
-        free(test_command(&status, "grep -v 'zombie' /proc/%s/status | grep -q State:", pid));
-    CHECKF(status != 0, "process %s outlived its test", pid);
-    free(pid);
+    struct timespec start, now;
+    char *text = test_command(NULL, "cat %s", file);
+    int pid = atoi(text);
+    CHECKF(pid > 1, "%s", text);
+    free(text);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    now = start;
+    for (; is_alive(pid) && now.tv_sec < start.tv_sec + 5; usleep(1000))
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    CHECKF(!is_alive(pid), "process %d outlived its test", pid);
 }
 
 CP_TEST(no_process_outlives_its_test)
@@ -163,6 +179,19 @@ CP_TEST(a_run_that_is_ended_leaves_nothing_behind, .timeout_s = 60 * TEST_SLOWDO
     const char *dir = strstr(output, "directory /");
     CHECK(dir && access(strndupa(dir + 10, strcspn(dir + 10, "\n")), F_OK) != 0);
     free(output);
+}
+
+CP_TEST(a_killed_runner_takes_its_test_along)
+{
+    char file[200];
+    snprintf(file, sizeof(file), "%s/pid", test_dir());
+    setenv("SAMPLE_FILE", file, 1);
+    setenv("TMPDIR", test_dir(), 1); /* who is killed removes nothing */
+    free(test_command(NULL,
+                      "%s/tests/runner_sample -run hang_telling_number -timeout 1h & runner=$!\n"
+                      "until [ -s %s ]; do sleep 0.01; done; kill -KILL $runner; ! wait $runner",
+                      test_build_dir(), file));
+    expect_no_child(file);
 }
 
 CP_TEST(gs_that_are_left_are_told)
