@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "configure.h"
 #include "error.h"
@@ -16,8 +17,9 @@ struct cp__lock cp__runtime_lock = CP__LOCK_INIT(CP__RANK_RUNTIME);
 struct cp__m *cp__ms;
 _Thread_local struct cp__m *cp__m_current;
 
-static uint64_t next_g_id; /* shared, atomic */
-static pthread_key_t exit_key;
+static uint64_t next_g_id;     /* shared, atomic */
+static pthread_key_t exit_key; /* under the runtime lock until has_exit_key */
+static uint32_t has_exit_key;  /* atomic */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* ---- Gs -------------------------------------------------------------------------------------- */
@@ -59,7 +61,6 @@ static void start_once(void)
     int cancel_state;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    pthread_key_create(&exit_key, detach_at_exit);
     cp__os_start();
     pthread_setcancelstate(cancel_state, NULL);
 }
@@ -67,6 +68,40 @@ static void start_once(void)
 void cp__m_prepare(void)
 {
     pthread_once(&once, start_once);
+}
+
+/* A program may have used up all keys, and give one back later: then the next call finds it. */
+static int make_exit_key(void)
+{
+    int result = 0;
+
+    cp__lock(&cp__runtime_lock);
+    if (has_exit_key == 0)
+        result = -pthread_key_create(&exit_key, detach_at_exit);
+    if (result == 0)
+        cp_store_release(&has_exit_key, 1u); /* pairs with the acquire in detach_at_end_of() */
+    cp__unlock(&cp__runtime_lock);
+    return result;
+}
+
+/* Sees to it that m is detached when the calling thread ends: nobody else would notice. */
+static int detach_at_end_of(struct cp__m *m, struct cp_error *err)
+{
+    int result = 0;
+
+    if (cp_load_acquire(&has_exit_key) == 0) /* pairs with the release in make_exit_key() */
+        result = make_exit_key();
+    if (result < 0)
+        return cp__error(err, result,
+                         "This thread cannot become an M: its end would not be noticed, because the program "
+                         "has used up its keys for thread-specific data (pthread_key_create says %s, and the "
+                         "limit is %ld). Delete keys that are not needed, or attach a thread earlier.",
+                         strerror(-result), sysconf(_SC_THREAD_KEYS_MAX));
+    result = -pthread_setspecific(exit_key, m);
+    if (result < 0)
+        return cp__error(err, result, "There is no memory to notice the end of this thread: %s.",
+                         strerror(-result));
+    return 0;
 }
 
 /* frame_pointer: of cp_m_attach(). */
@@ -102,6 +137,9 @@ static int link_m(struct cp__m *m)
     result = cp__m_make_buffers(m, running);
     if (result == 0) {
         m->next = cp__ms;
+        m->place = &cp__ms;
+        if (m->next != NULL)
+            m->next->place = &m->next;
         cp_store_release(&cp__ms, m); /* pairs with the acquire in cp__ms_forget() */
     }
     cp__unlock(&cp__runtime_lock);
@@ -114,6 +152,26 @@ static void free_m(struct cp__m *m)
         cp__samplebuf_free(&m->buffers[slot]);
     cp_g_fini(&m->self);
     free(m);
+}
+
+/* All that can fail, undone where something does. */
+static int make_known(struct cp__m *m, struct cp_error *err)
+{
+    int result = detach_at_end_of(m, err);
+
+    if (result < 0)
+        return result;
+    result = cp__os_altstack_make(&m->altstack, err);
+    if (result == 0) {
+        result = link_m(m);
+        if (result == 0)
+            return 0;
+        cp__os_altstack_free(m->altstack);
+        cp__error(err, result, "There is no memory for the sample buffers of another M (%zu bytes each).",
+                  (size_t)CP__SAMPLEBUF_WORDS * sizeof(uint64_t));
+    }
+    pthread_setspecific(exit_key, NULL);
+    return result;
 }
 
 int cp_m_attach(struct cp_m **out, struct cp_error *err)
@@ -129,25 +187,45 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
     m = new_m(__builtin_frame_address(0), err);
     if (m == NULL)
         return -ENOMEM;
-    result = cp__os_altstack_make(&m->altstack, err);
-    if (result == 0) {
-        result = link_m(m);
-        if (result < 0) {
-            cp__os_altstack_free(m->altstack);
-            cp__error(err, result, "There is no memory for the sample buffers of another M (%zu bytes each).",
-                      (size_t)CP__SAMPLEBUF_WORDS * sizeof(uint64_t));
-        }
-    }
+    result = make_known(m, err);
     if (result < 0) {
         free_m(m);
         return result;
     }
-    pthread_setspecific(exit_key, m);
     cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
     cp_fence_signal();
     *out = &m->head;
     cp_execute_slow(&m->head);
     return 0;
+}
+
+/* Frees m if it has exited and nobody needs it any more. */
+static void free_if_done(struct cp__m *m)
+{
+    if (!m->exited || m->undrained != 0 || m->refs != 0)
+        return;
+    cp_store_release(m->place, m->next); /* pairs with the acquire in cp__ms_forget() */
+    if (m->next != NULL)
+        m->next->place = m->place;
+    free_m(m);
+}
+
+/* The slots whose readers have samples of m to come. For others what m has counted is kept now: an M that was
+ * never armed, or whose samples have been read, does not stay for a reader that may not come at all. */
+static uint32_t unread_slots(const struct cp__m *m)
+{
+    uint32_t readers = cp__slots_with_reader();
+    uint32_t unread = 0;
+
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if ((readers >> slot & 1) == 0)
+            continue;
+        if (m->stats[slot].seq == cp__slot_run(slot) && !cp__samplebuf_is_read_up(&m->buffers[slot]))
+            unread |= 1u << slot;
+        else
+            cp__slot_keep_stats(slot, m);
+    }
+    return unread;
 }
 
 void cp_m_detach(struct cp_m *head)
@@ -166,13 +244,13 @@ void cp_m_detach(struct cp_m *head)
     cp__lock(&cp__runtime_lock);
     m->exited = true; /* from here on nobody kicks it */
     cp__stats_m_gone(m);
-    m->undrained = cp__slots_with_reader();
+    m->undrained = unread_slots(m);
     cp__moment_begin_from_handler(&none, NULL, 0);
     cp__take_pending_from_handler(m, &none);
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     /* release: pairs with the acquire in cp__ms_forget(): a child must not free it after this thread has */
     cp_store_release(&m->altstack, NULL);
-    cp__m_sweep();
+    free_if_done(m);
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
     cp__os_unblock_from_handler(mask);
@@ -206,19 +284,14 @@ int cp__m_make_buffers(struct cp__m *m, uint32_t slots)
     return 0;
 }
 
-void cp__m_sweep(void)
+void cp__m_drop_samples(int slot)
 {
-    struct cp__m **link = &cp__ms;
+    struct cp__m *next;
 
-    while (*link != NULL) {
-        struct cp__m *m = *link;
-
-        if (m->exited && m->undrained == 0 && m->refs == 0) {
-            cp_store_release(link, m->next); /* pairs with the acquire in cp__ms_forget() */
-            free_m(m);
-        } else {
-            link = &m->next;
-        }
+    for (struct cp__m *m = cp__ms; m != NULL; m = next) {
+        next = m->next;
+        m->undrained &= ~(1u << slot);
+        free_if_done(m);
     }
 }
 
@@ -230,8 +303,8 @@ struct cp__m *cp__m_next(struct cp__m *m)
     next = m == NULL ? cp__ms : m->next;
     if (next != NULL)
         next->refs++;
-    if (m != NULL && --m->refs == 0 && m->exited)
-        cp__m_sweep();
+    if (m != NULL && --m->refs == 0)
+        free_if_done(m);
     cp__unlock(&cp__runtime_lock);
     return next;
 }
@@ -276,15 +349,21 @@ void cp__ms_forget(void)
 {
     struct cp__m *self = cp__m_current;
 
-    /* acquire, both: pair with the releases in link_m() and cp__m_sweep() */
-    for (struct cp__m *m = cp_load_acquire(&cp__ms); m != NULL; m = cp_load_acquire(&m->next)) {
+    struct cp__m *next;
+
+    for (struct cp__m **place = &cp__ms; *place != NULL; place = &(*place)->next)
+        (*place)->place = place; /* another thread may have been changing it: list first, then this */
+    /* acquire, both: pair with the releases in link_m() and free_if_done() */
+    for (struct cp__m *m = cp_load_acquire(&cp__ms); m != NULL; m = next) {
+        next = cp_load_acquire(&m->next);
         let_go(m);
-        if (m != self)
-            forget_exited(m);
+        if (m == self)
+            continue;
+        forget_exited(m);
+        free_if_done(m);
     }
     if (self != NULL) {
         self->tid = cp__os_tid();
         self->cpu_clock = cp__os_thread_clock(self->tid);
     }
-    cp__m_sweep();
 }

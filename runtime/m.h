@@ -141,9 +141,10 @@ struct cp__m {
 
     /* Guarded by the runtime lock. */
     struct cp__m *next;
+    struct cp__m **place; /* what points here: cp__ms, or the next of another */
     bool exited;          /* its thread is gone */
     unsigned refs;        /* readers that look at it */
-    uint32_t undrained;   /* slots whose reader has not seen it since it exited */
+    uint32_t undrained;   /* slots whose reader has samples of it to come, since it exited */
     uint64_t seen_cpu_ns; /* its CPU clock when the kicker first found it behind seen_generation */
     uint64_t seen_generation;
     uint32_t kick_sent;   /* number of the last kick */
@@ -171,8 +172,8 @@ static inline bool cp__m_claim_from_handler(struct cp__m *m)
 
     return cp_compare_exchange(&m->configuring, &nobody, 1);
 }
-/* Frees what exited Ms nobody needs any more. Under the runtime lock. */
-void cp__m_sweep(void);
+/* The Ms that have exited owe slot's reader nothing any more. Under the runtime lock. */
+void cp__m_drop_samples(int slot);
 /* In the child of a fork: the calling thread's M, if there is one, has let go of what it held; the others are
  * gone. */
 void cp__ms_forget(void);

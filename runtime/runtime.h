@@ -258,8 +258,9 @@ extern uint64_t cp_generation;
 /*
  * Makes the calling thread an M (its second call returns the M it already is). From then on it is profiled
  * whenever profiling runs. The thread gets an alternate signal stack where it has none of 32 KiB or more. An
- * M detaches by itself when its thread exits. -ENOMEM, or what sigaltstack or mmap said. A session that
- * cannot be armed on this M is no error here: the profile counts the M as refused.
+ * M detaches by itself when its thread exits. -ENOMEM, -EAGAIN if the program has used up its keys for
+ * thread-specific data (pthread_key_create(3)), or what sigaltstack or mmap said. A session that cannot be
+ * armed on this M is no error here: the profile counts the M as refused.
  */
 int cp_m_attach(struct cp_m **m, struct cp_error *err);
 /*

@@ -65,6 +65,12 @@ bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
     return true;
 }
 
+bool cp__samplebuf_is_read_up(const struct cp__samplebuf *buf)
+{
+    /* acquire: pairs with the release in cp__samplebuf_read(); relaxed: the M's own */
+    return cp_load_acquire(&buf->tail) == cp_load_relaxed(&buf->head);
+}
+
 int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn, void *context)
 {
     uint64_t head =

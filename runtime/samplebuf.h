@@ -42,6 +42,8 @@ void cp__samplebuf_free(struct cp__samplebuf *buf);
 bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
                                        const struct cp_sample *sample, bool *half);
 
+/* Whether nothing is left to read. On the M, or when it is gone. */
+bool cp__samplebuf_is_read_up(const struct cp__samplebuf *buf);
 /* Hands the samples of config seq to fn, the others to nobody; returns how many fn got. */
 int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn, void *context);
 

@@ -340,10 +340,8 @@ void cp_slots_release(const int *released, size_t n)
         cp__slot_release_stats(released[i]);
         slots[released[i]].state = FREE;
         slots[released[i]].run = 0;
-        for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
-            m->undrained &= ~(1u << released[i]);
+        cp__m_drop_samples(released[i]);
     }
-    cp__m_sweep();
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
 }
