@@ -53,27 +53,45 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, uint64_t seq)
     cp_store_release(&stats->seq, seq); /* pairs with the acquire in add_m(), stats.c */
 }
 
-static void start_from_handler(struct cp__m *m, int slot)
+/* Opens what the slot holds; whether it is to be enabled. */
+static bool start_from_handler(struct cp__m *m, int slot)
 {
     struct cp__handle *handle = &m->handles[slot];
     struct cp__slot_config config;
     int result;
 
     if (!cp__slot_config_from_handler(slot, &config))
-        return;
+        return false;
     reset_stats_from_handler(m, slot, config.seq);
     *handle =
         (struct cp__handle){.seq = config.seq,
                             .fd = -1,
                             .kind = cp__config_event((enum cp_cpu_event)config.event, &config.config)->kind,
                             .period = config.config.period};
-    cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of configuring */
+    cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of the claim */
     if (handle->kind == CP_EVENT_TIMER)
         result = start_timer_from_handler(m, slot, &config);
     else
         result = cp__set_thread_pmu_profiler(m, slot, &config, NULL);
     if (result < 0)
         cp_store_relaxed(&m->stats[slot].refused, result);
+    return result == 0 && handle->kind != CP_EVENT_TIMER;
+}
+
+/*
+ * Events are enabled when all else is done. From then on they may leave this thread hardly any time, if their
+ * period is shorter than what a sample costs, and the claim would be held for long: nobody else could disable
+ * them.
+ */
+static void enable_from_handler(struct cp__m *m, uint32_t slots)
+{
+    for (; slots != 0; slots &= slots - 1) {
+        int slot = __builtin_ctz(slots);
+        int result = cp__os_enable_from_handler(m, slot);
+
+        if (result < 0)
+            cp_store_relaxed(&m->stats[slot].refused, result);
+    }
 }
 
 /* The handle keeps its seq until what this brought to light has been recorded. */
@@ -104,9 +122,14 @@ void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
     }
 }
 
+static bool is_live_from_handler(const struct cp__m *m)
+{
+    return cp_load_relaxed(&m->life) == CP__M_LIVE; /* relaxed: stored by this thread */
+}
+
 static bool is_wanted(const struct cp__m *m, int slot)
 {
-    return !m->exiting && cp__slot_seq_from_handler(slot) == m->handles[slot].seq;
+    return is_live_from_handler(m) && cp__slot_seq_from_handler(slot) == m->handles[slot].seq;
 }
 
 static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registers *regs,
@@ -130,29 +153,34 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
         if ((stopped >> slot & 1) != 0)
             m->handles[slot] = (struct cp__handle){.seq = 0};
     }
-    cp_store_relaxed(&m->armed, m->armed & ~stopped); /* relaxed: ordered by the release of configuring */
+    /* relaxed: ordered by the release of the claim */
+    cp_store_relaxed(&m->armed, m->armed & ~stopped);
+    cp_store_relaxed(&m->off, m->off & ~stopped);
 }
 
-void cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, unsigned sample_flags)
+bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, unsigned sample_flags)
 {
     uint64_t generation;
+    uint32_t opened = 0;
 
-    if (!cp__m_claim_from_handler(m))
-        return;
-    cp_fence_seq_cst(); /* pairs with the fence in cp__slots_settle(), slot.c: claim, then look */
+    if (!cp__m_claim_from_handler(m, CP__CLAIM_SELF))
+        return false;
+    cp_fence_seq_cst(); /* pairs with those in cp__slots_settle() and a stop, kick.c: claim, then look */
     generation = cp_load_acquire(&cp_generation); /* pairs with the release in publish(), slot.c */
     stop_unwanted_from_handler(m, regs, sample_flags);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        if (m->handles[slot].seq == 0 && !m->exiting)
-            start_from_handler(m, slot);
+        if (m->handles[slot].seq == 0 && is_live_from_handler(m))
+            opened |= (uint32_t)start_from_handler(m, slot) << slot;
     }
-    cp_store_release(&m->head.generation, generation); /* pairs with the acquire in is_behind(), slot.c */
-    cp_store_release(&m->configuring, 0);              /* pairs with the acquire in is_settled(), slot.c */
+    cp_store_release(&m->head.generation, generation); /* pairs with the acquire in is_behind(), kick.c */
+    enable_from_handler(m, opened);
+    cp__m_unclaim_from_handler(m);
+    return true;
 }
 
 /* What is recorded here has the stack of this call: that is where the M was. Only where the thread had
  * SIGPROF blocked by itself may it be older. */
-__attribute__((noinline)) void cp__configure(struct cp__m *m, uint64_t mask)
+__attribute__((noinline)) bool cp__configure(struct cp__m *m, uint64_t mask)
 {
     struct cp__registers regs = {.pc = (uintptr_t)__builtin_return_address(0),
                                  .sp = (uintptr_t)__builtin_frame_address(0),
@@ -160,7 +188,8 @@ __attribute__((noinline)) void cp__configure(struct cp__m *m, uint64_t mask)
     const struct cp__registers caller = {
         .pc = regs.pc, .sp = regs.sp + 2 * sizeof(uintptr_t), .fp = *(const uintptr_t *)regs.fp};
 
-    cp__configure_from_handler(m, &caller, (mask >> (SIGPROF - 1) & 1) != 0 ? CP_SAMPLE_UNDELIVERED : 0);
+    return cp__configure_from_handler(m, &caller,
+                                      (mask >> (SIGPROF - 1) & 1) != 0 ? CP_SAMPLE_UNDELIVERED : 0);
 }
 
 void cp_execute_slow(struct cp_m *head)

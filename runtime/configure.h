@@ -6,11 +6,12 @@
 #include "os.h"
 
 /* Stops what is no longer wanted, starts what is newly wanted. What was counted but not yet delivered is
- * recorded with the stack of regs. SIGPROF is blocked on the calling thread, which is m's. */
-void cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, unsigned sample_flags);
+ * recorded with the stack of regs. SIGPROF is blocked on the calling thread, which is m's. False, and m is
+ * left behind, if another thread has the claim. */
+bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, unsigned sample_flags);
 
 /* The same outside the handler; mask is what cp__os_block_from_handler() returned. */
-void cp__configure(struct cp__m *m, uint64_t mask);
+bool cp__configure(struct cp__m *m, uint64_t mask);
 
 /* Adds what a SIGPROF stands for to moment; false where it is not ours. */
 bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);

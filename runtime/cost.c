@@ -98,9 +98,11 @@ static int arm(struct cp__m *m, uint64_t interval)
         .event = CP_CPUPROF_SW_TASK_CLOCK,
         .config = {.size = sizeof config.config, .period = interval},
     };
+    int result;
 
     m->handles[0] = (struct cp__handle){.seq = 1, .fd = -1, .kind = CP_EVENT_CLOCK, .period = interval};
-    return cp__set_thread_pmu_profiler(m, 0, &config, NULL);
+    result = cp__set_thread_pmu_profiler(m, 0, &config, NULL);
+    return result < 0 ? result : cp__os_enable_from_handler(m, 0);
 }
 
 static void disarm(struct cp__m *m)
@@ -188,7 +190,7 @@ static void *measure(void *arg)
     m->tid = cp__os_tid();
     m->cpu_clock = cp__os_thread_clock(m->tid);
     m->stack = cp__os_thread_stack();
-    m->configuring = 1;
+    m->claim = CP__CLAIM_SELF;
     cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
     cp_fence_signal();
     cp__os_unblock_from_handler(0);

@@ -44,7 +44,7 @@ bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp
             ours = true;
         }
     } else if (cp__os_is_kick_from_handler(info, &kick)) {
-        cp_store_release(&m->kick_taken, kick); /* pairs with the acquire in cp__kick_is_under_way() */
+        cp_store_release(&m->kick.taken, kick); /* pairs with the acquire in cp__kick_is_under_way() */
         ours = true;
     }
     if (!ours)
@@ -58,7 +58,8 @@ bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp
  * back to what it was: that takes a lock. The M goes on as one that has not looked. */
 static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers *regs)
 {
-    cp__configure_from_handler(m, regs, 0);
+    if (!cp__configure_from_handler(m, regs, 0))
+        return;
     if (cp_load_relaxed(&m->armed) == 0)          /* relaxed: stored by this thread */
         cp_store_relaxed(&m->head.generation, 0); /* relaxed: is_behind(), kick.c, may see it late */
 }

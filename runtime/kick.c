@@ -3,89 +3,156 @@
 #include <time.h>
 
 #include "os.h"
+#include "outside.h"
 #include "slot.h"
 
 /* How long a stop waits for an M that has work to do and gets no CPU, or keeps SIGPROF blocked. */
 #define LONGEST_WAIT_NS 2000000000u
-#define LOOK_AGAIN_NS 500000
+#define LOOK_AGAIN_MS 1
 /* A signal has arrived when the thread has had the CPU for so long; unless it is blocked. */
 #define ARRIVED_NS 1000000
 
 /* Whether m holds handles, or is just taking some. */
 static bool may_hold(const struct cp__m *m)
 {
-    /* acquire: pairs with the release in cp__configure_from_handler(), configure.c */
-    return cp_load_acquire(&m->configuring) != 0 || cp_load_relaxed(&m->armed) != 0;
+    /* acquire: pairs with the release in cp__m_unclaim_from_handler(), m.h */
+    return cp_load_acquire(&m->claim) != CP__CLAIM_NONE || cp_load_relaxed(&m->armed) != 0;
 }
 
 /* Whether m has not seen that there is something to take or to let go. */
 static bool is_behind(const struct cp__m *m)
 {
     /* acquire: pairs with the release in cp__configure_from_handler(), configure.c */
-    return !m->exited && cp_load_acquire(&m->head.generation) != cp_load_relaxed(&cp_generation) &&
+    return cp_load_acquire(&m->head.generation) != cp_load_relaxed(&cp_generation) &&
            (cp__slots_running() || may_hold(m));
 }
 
-/* Whether m has had the CPU since it was first found behind; says no the first time. */
-static bool has_run(struct cp__m *m)
+/* Whether m's thread runs or waits for a CPU. A thread that was found asleep, and whose CPU clock has stood
+ * since, is not asked for again. A kick would end the sleep of such a one: a host's system call would fail
+ * with EINTR. */
+static bool is_awake(struct cp__m *m, uint64_t cpu_ns)
 {
-    uint64_t generation = cp_load_relaxed(&cp_generation); /* relaxed: changes under the lock that is held */
-    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
-
-    if (m->seen_generation != generation) {
-        m->seen_generation = generation;
-        m->seen_cpu_ns = now;
+    if (m->asleep_ns == cpu_ns)
         return false;
-    }
-    return now != m->seen_cpu_ns;
+    if (cp__os_thread_is_runnable(m->tid))
+        return true;
+    m->asleep_ns = cpu_ns;
+    return false;
 }
 
 bool cp__kick_is_under_way(const struct cp__m *m)
 {
-    return cp_load_acquire(&m->kick_taken) !=
-           m->kick_sent; /* pairs with the release in cp__classify_from_handler() */
+    /* acquire: pairs with the release in cp__classify_from_handler() */
+    return cp_load_acquire(&m->kick.taken) != m->kick.sent;
 }
 
 /*
- * SIGPROF does not queue: where one is pending, a kick is dropped, and that one does the kick's work. Only
- * that no kick is under way any more is not known then. So where the last has not arrived although the M has
- * run, there is another.
+ * SIGPROF does not queue: if one is pending, a kick is dropped, and the pending one does the kick's work.
+ * Only that no kick is under way any more is not known then. So if the last kick has not arrived although
+ * the M has run, one more is sent.
  */
-static void kick(struct cp__m *m)
+static void kick(struct cp__m *m, uint64_t cpu_ns)
 {
-    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
-    uint32_t last = m->kick_sent;
+    uint32_t last = m->kick.sent;
 
-    if (!cp__slots_have_handler() || (cp__kick_is_under_way(m) && now - m->kick_cpu_ns < ARRIVED_NS))
+    if (!cp__slots_have_handler() || (cp__kick_is_under_way(m) && cpu_ns - m->kick.cpu_ns < ARRIVED_NS))
         return;
-    m->kick_sent = (last + 1) % CP__OS_KICKS;
-    m->kick_cpu_ns = now;
-    if (cp__os_kick(m->tid, m->kick_sent) < 0)
-        m->kick_sent = last;
+    m->kick.sent = (last + 1) % CP__OS_KICKS;
+    m->kick.cpu_ns = cpu_ns;
+    if (cp__os_kick(m->tid, m->kick.sent) < 0)
+        m->kick.sent = last;
 }
 
-/* Whether m runs, up to date, and a kick of it is missing. */
-static bool misses_kick(const struct cp__m *m)
+/* Whether m's thread runs and has something to see, or misses a kick. */
+static bool needs_kick(struct cp__m *m, bool behind, uint64_t *cpu_ns)
 {
-    return !m->exited && !is_behind(m) && cp__kick_is_under_way(m) && cp__os_thread_is_runnable(m->tid);
+    if (!behind && !cp__kick_is_under_way(m))
+        return false;
+    *cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock);
+    return is_awake(m, *cpu_ns);
 }
 
-void cp__kick_stale(void)
+/* ---- A pass of a reader ---------------------------------------------------------------------- */
+
+/*
+ * A pass looks at Ms in proportion to the CPU time that the process has had since the last one, in turns: a
+ * look takes about 1 us, so that looks cost 1 % of what the program itself does, and an idle process with a
+ * thousand Ms next to nothing. As many as LEAST_LOOKS are looked at in each pass.
+ */
+#define LEAST_LOOKS 16
+#define NS_A_LOOK 100000
+
+static struct cp__m *next_look; /* NULL: the first of the list; under the runtime lock */
+static uint64_t process_ns;     /* the process's CPU clock at the last pass; the same */
+
+static uint64_t count_looks(void)
 {
-    for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
-        if (m != cp__m_current && (is_behind(m) ? has_run(m) : misses_kick(m)))
-            kick(m);
+    uint64_t now = cp__os_clock_ns_from_handler(CLOCK_PROCESS_CPUTIME_ID);
+    uint64_t looks = LEAST_LOOKS + (now - process_ns) / NS_A_LOOK;
+
+    process_ns = now;
+    return looks;
+}
+
+static void look_at(struct cp__m *m)
+{
+    uint64_t cpu_ns;
+
+    if (m == cp__m_current || cp__m_is_gone(m))
+        return;
+    if (needs_kick(m, is_behind(m), &cpu_ns))
+        kick(m, cpu_ns);
+}
+
+void cp__kick_pass(void)
+{
+    struct cp__m *first = next_look != NULL ? next_look : cp__ms;
+    struct cp__m *m = first;
+
+    if (m == NULL)
+        return;
+    for (uint64_t looks = count_looks(); looks > 0; looks--) {
+        look_at(m);
+        m = m->next != NULL ? m->next : cp__ms;
+        if (m == first)
+            break;
     }
+    next_look = m;
 }
 
-/* Whether a stop should wait for m: it is just letting go, though it may have to wait for the kernel there,
- * or runs with what it holds, or misses a kick. */
-static bool is_waited_for(const struct cp__m *m)
+void cp__kick_forget(const struct cp__m *m)
 {
-    /* acquire: pairs with the release in cp__configure_from_handler(), configure.c */
-    if (!m->exited && cp_load_acquire(&m->configuring) != 0)
+    if (m == NULL)
+        next_look = NULL;
+    else if (next_look == m)
+        next_look = m->next;
+}
+
+/* ---- A stop ---------------------------------------------------------------------------------- */
+
+/*
+ * Whether a stop should wait for m: m is just letting go, though it may have to wait for the kernel there,
+ * or runs with what it holds, or misses a kick. If it runs, its events are disabled first: with a period
+ * shorter than what a sample costs it might have no time to take the kick. An M that sleeps is left as it
+ * is: it lets go at its next sample or scheduling point, and it would never be interrupted for that if its
+ * events were disabled.
+ */
+static bool is_waited_for(struct cp__m *m)
+{
+    uint64_t cpu_ns;
+    bool behind;
+
+    if (m == cp__m_current || cp__m_is_gone(m))
+        return false;
+    /* acquire: pairs with the release in cp__m_unclaim_from_handler(), m.h */
+    if (cp_load_acquire(&m->claim) != CP__CLAIM_NONE)
         return true;
-    return is_behind(m) ? may_hold(m) && cp__os_thread_is_runnable(m->tid) : misses_kick(m);
+    behind = is_behind(m);
+    if ((behind && !may_hold(m)) || !needs_kick(m, behind, &cpu_ns))
+        return false;
+    if (cp__outside_disable_unwanted(m))
+        kick(m, cpu_ns);
+    return true;
 }
 
 static bool is_any_waited_for(void)
@@ -93,19 +160,18 @@ static bool is_any_waited_for(void)
     bool waited_for = false;
 
     cp__lock(&cp__runtime_lock);
-    cp__kick_stale();
-    for (struct cp__m *m = cp__ms; m != NULL && !waited_for; m = m->next) {
-        waited_for = m != cp__m_current && is_waited_for(m);
-    }
+    cp_fence_seq_cst(); /* pairs with the fence in cp__configure_from_handler(): slots empty, then look */
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
+        waited_for |= is_waited_for(m);
     cp__unlock(&cp__runtime_lock);
     return waited_for;
 }
 
 void cp__kick_until_settled(void)
 {
-    const struct timespec pause = {.tv_nsec = LOOK_AGAIN_NS};
     uint64_t deadline = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + LONGEST_WAIT_NS;
+    uint32_t nobody_wakes = 0;
 
     while (is_any_waited_for() && cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < deadline)
-        nanosleep(&pause, NULL);
+        cp__os_futex_wait(&nobody_wakes, 0, LOOK_AGAIN_MS);
 }

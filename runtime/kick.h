@@ -4,11 +4,15 @@
 
 #include "m.h"
 
-/* Kicks the Ms that have run since they were first found behind. Under the runtime lock. */
-void cp__kick_stale(void);
-
-/* Kicks until every M that runs has looked at the slots. Ms that sleep are left alone. Not under the runtime
+/* What a reader does for all Ms with each of its passes: kicks those that run and are behind. A pass costs
+ * in proportion to what the process did since the last one, not to how many Ms there are. Under the runtime
  * lock. */
+void cp__kick_pass(void);
+/* m is about to be taken off the list of Ms; NULL: any may be. Under the runtime lock. */
+void cp__kick_forget(const struct cp__m *m);
+
+/* Disables, from outside, the events that no slot holds any more, and kicks until every M that runs has
+ * looked at the slots. Ms that sleep are left alone. Not under the runtime lock. */
 void cp__kick_until_settled(void);
 
 /* Whether a kick may yet reach m. Under the runtime lock. */

@@ -9,6 +9,7 @@
 #include "configure.h"
 #include "error.h"
 #include "fork.h"
+#include "kick.h"
 #include "os.h"
 #include "record.h"
 #include "slot.h"
@@ -202,8 +203,9 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
 /* Frees m if it has exited and nobody needs it any more. */
 static void free_if_done(struct cp__m *m)
 {
-    if (!m->exited || m->undrained != 0 || m->refs != 0)
+    if (!cp__m_is_gone(m) || m->undrained != 0 || m->refs != 0)
         return;
+    cp__kick_forget(m);
     cp_store_release(m->place, m->next); /* pairs with the acquire in cp__ms_forget() */
     if (m->next != NULL)
         m->next->place = m->place;
@@ -236,13 +238,16 @@ void cp_m_detach(struct cp_m *head)
     uint64_t mask = cp__os_block_from_handler();
 
     pthread_setspecific(exit_key, NULL);
-    m->exiting = true;
+    cp_store_relaxed(&m->life, CP__M_LEAVING); /* relaxed: this thread and its handler only */
     cp__fork_delay();
-    cp__configure(m, mask);
+    while (!cp__configure(m, mask)) {
+        cp__lock(&cp__runtime_lock); /* the claim was somebody's who holds this lock */
+        cp__unlock(&cp__runtime_lock);
+    }
     cp__fork_allow();
 
     cp__lock(&cp__runtime_lock);
-    m->exited = true; /* from here on nobody kicks it */
+    cp_store_relaxed(&m->life, CP__M_GONE); /* relaxed: read under the lock. From here on nobody kicks it. */
     cp__stats_m_gone(m);
     m->undrained = unread_slots(m);
     cp__moment_begin_from_handler(&none, NULL, 0);
@@ -316,7 +321,7 @@ void cp_m_list(cp_m_list_fn *fn, void *context)
         bool exited;
 
         cp__lock(&cp__runtime_lock);
-        exited = m->exited;
+        exited = cp__m_is_gone(m);
         cp__unlock(&cp__runtime_lock);
         if (!exited)
             fn(context, &info);
@@ -331,8 +336,9 @@ static void let_go(struct cp__m *m)
     cp__perf_forget(m);
     memset(m->handles, 0, sizeof m->handles);
     cp_store_relaxed(&m->armed, 0); /* relaxed, all: this is the only thread */
-    cp_store_relaxed(&m->kick_taken, m->kick_sent);
-    cp_store_relaxed(&m->configuring, 0);
+    cp_store_relaxed(&m->off, 0);
+    cp_store_relaxed(&m->claim, CP__CLAIM_NONE);
+    cp_store_relaxed(&m->kick.taken, m->kick.sent);
     m->undrained = 0;
 }
 
@@ -341,16 +347,16 @@ static void forget_exited(struct cp__m *m)
     void *altstack = cp_load_acquire(&m->altstack); /* pairs with the release in cp_m_detach() */
 
     m->altstack = NULL;
-    m->exited = true;
+    cp_store_relaxed(&m->life, CP__M_GONE); /* relaxed: this is the only thread */
     cp__os_altstack_free(altstack);
 }
 
 void cp__ms_forget(void)
 {
     struct cp__m *self = cp__m_current;
-
     struct cp__m *next;
 
+    cp__kick_forget(NULL);
     for (struct cp__m **place = &cp__ms; *place != NULL; place = &(*place)->next)
         (*place)->place = place; /* another thread may have been changing it: list first, then this */
     /* acquire, both: pair with the releases in link_m() and free_if_done() */

@@ -1,9 +1,47 @@
 /*
  * The M, and the registry of all of them.
  *
- * Fields are grouped by owner. "The M" is its thread and its own SIGPROF handler on that thread. The handler
- * leaves the handles alone while configuring is set by the thread, and the thread has SIGPROF blocked while
- * it changes them.
+ * Fields are grouped by owner. "The M" is its thread and its own SIGPROF handler on that thread. The thread
+ * has SIGPROF blocked while it changes what is the M's.
+ *
+ * What an M is in is told by four words of its own, each with few values. No other field of an M is a state.
+ *
+ *   life        what holds in it                       next       who moves it there, and under what
+ *   LIVE        its thread may run with it; it is      LEAVING    the thread, in cp_m_detach(), before it
+ *               listed, armed, looked at and kicked               takes the claim for the last time
+ *   LEAVING     it arms nothing any more               GONE       the thread, when it holds no handle, under
+ *                                                                 the runtime lock
+ *   GONE        no thread runs with it, nobody kicks   freed      whoever ends the last reason to keep it,
+ *               it. It is kept for samples that are                under the runtime lock: free_if_done()
+ *               not read yet (undrained) and for
+ *               readers that look at it (refs)
+ *
+ *   claim       who may change the handles             next
+ *   NONE        nobody; the handler reads them         SELF       the thread, SIGPROF blocked, or its
+ *                                                                 handler: compare-and-swap
+ *                                                      OUTSIDE    another thread, under the runtime lock:
+ *                                                                 compare-and-swap
+ *   SELF        the M: it opens, enables, closes       NONE       the M: store with release
+ *   OUTSIDE     that thread: it disables events, no    NONE       the same thread, still under that lock:
+ *               more, so the handler reads on                     store with release
+ *
+ *   Whoever finds the claim taken leaves the M behind and looks again: the handler and cp_execute_slow() do
+ *   not take over cp_generation, so the next signal or scheduling point tries again; another thread comes
+ *   back with its next pass; cp_m_detach() waits for the runtime lock, without which OUTSIDE does not last.
+ *
+ *   slots       generation against cp_generation       next
+ *   up to date  equal: the handles are what the        behind     whoever changes the slots, under the
+ *               slots held when the M took the number             runtime lock, by adding 1 to cp_generation
+ *   behind      not equal                              up to date the M, with the claim; LIVE only
+ *
+ *   kick        kick.sent against kick.taken           next
+ *   none        equal                                  under way  another thread, under the runtime lock, by
+ *                                                                 sending number kick.sent + 1; LIVE only
+ *   under way   not equal: a SIGPROF is pending, or    none       the handler that takes it. If another
+ *               was swallowed by one that was                     SIGPROF swallowed it, one more is sent
+ *
+ * SIGPROF can be given back to the host when every M is GONE, or has claim NONE, no handle (armed) and no
+ * kick under way, while no slot runs: cp__slots_settle().
  */
 #ifndef COUNTERPOINT_RUNTIME_M_H
 #define COUNTERPOINT_RUNTIME_M_H
@@ -106,6 +144,18 @@ struct cp__m_stats {
 
 #define CP__M_CREATORS 24
 
+enum cp__m_life {
+    CP__M_LIVE,
+    CP__M_LEAVING,
+    CP__M_GONE,
+};
+
+enum cp__m_claim {
+    CP__CLAIM_NONE,
+    CP__CLAIM_SELF,
+    CP__CLAIM_OUTSIDE,
+};
+
 struct cp__m {
     struct cp_m head; /* first: what cp_execute() knows. Owned by the M; others read generation. */
 
@@ -124,31 +174,33 @@ struct cp__m {
     uint64_t random;
     uint32_t pausing; /* a bit for each slot whose event stops counting in the handler */
     uint32_t paused;  /* those that this handler has stopped */
-    bool exiting;     /* arms nothing any more */
+
+    /* Shared; see above for who writes them. */
+    uint32_t life;  /* enum cp__m_life */
+    uint32_t claim; /* enum cp__m_claim */
+    uint32_t off;   /* a bit for each slot whose event was disabled from outside; written with the claim */
 
     /* Written by the M, read by others. */
-    uint32_t configuring; /* it may be arming what it saw in the slots: see cp__m_is_quiet */
-    uint32_t armed;       /* a bit for each slot that it holds a handle for */
-    uint64_t foreign;     /* SIGPROFs that were not ours */
-    uint64_t handler_ns;  /* time in the handler */
+    uint32_t armed;      /* a bit for each slot that it holds a handle for; written with the claim */
+    uint64_t foreign;    /* SIGPROFs that were not ours */
+    uint64_t handler_ns; /* time in the handler */
     struct cp__m_stats stats[CP_EV_MAX];
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];
 
-    /* The kick that came last; written by the M. While it is not the one that was sent last, a kick is on its
-     * way, or has been swallowed by another SIGPROF that was pending. */
-    uint32_t kick_taken;
+    /* The number of the last kick; taken is written by the M, the rest is guarded by the runtime lock. */
+    struct {
+        uint32_t taken;
+        uint32_t sent;
+        uint64_t cpu_ns; /* the M's CPU clock when it was sent */
+    } kick;
 
     /* Guarded by the runtime lock. */
     struct cp__m *next;
     struct cp__m **place; /* what points here: cp__ms, or the next of another */
-    bool exited;          /* its thread is gone */
     unsigned refs;        /* readers that look at it */
-    uint32_t undrained;   /* slots whose reader has samples of it to come, since it exited */
-    uint64_t seen_cpu_ns; /* its CPU clock when the kicker first found it behind seen_generation */
-    uint64_t seen_generation;
-    uint32_t kick_sent;   /* number of the last kick */
-    uint64_t kick_cpu_ns; /* its CPU clock at that time */
+    uint32_t undrained;   /* slots whose reader has samples of it to come, since it was GONE */
+    uint64_t asleep_ns;   /* its CPU clock when it was last found asleep */
 };
 
 /* The calling thread's M. The initial-exec model: reading it calls nothing. */
@@ -165,12 +217,22 @@ void cp__m_prepare(void);
 struct cp__m *cp__m_next(struct cp__m *m);
 /* Maps m's buffer for each slot of the mask; -ENOMEM. Under the runtime lock. */
 int cp__m_make_buffers(struct cp__m *m, uint32_t slots);
-/* Takes the claim on m, without which nobody opens, arms or closes its handles; false if somebody has it. */
-static inline bool cp__m_claim_from_handler(struct cp__m *m)
+/* Takes the claim on m; false if somebody has it. The exchange pairs with the release in
+ * cp__m_unclaim_from_handler(): the handles are as the last one left them. */
+static inline bool cp__m_claim_from_handler(struct cp__m *m, enum cp__m_claim claim)
 {
-    uint32_t nobody = 0;
+    uint32_t nobody = CP__CLAIM_NONE;
 
-    return cp_compare_exchange(&m->configuring, &nobody, 1);
+    return cp_compare_exchange(&m->claim, &nobody, (uint32_t)claim);
+}
+static inline void cp__m_unclaim_from_handler(struct cp__m *m)
+{
+    cp_store_release(&m->claim, CP__CLAIM_NONE); /* pairs with the acquires in whoever looks at the claim */
+}
+/* Whether m's thread is done with it. Under the runtime lock. */
+static inline bool cp__m_is_gone(const struct cp__m *m)
+{
+    return cp_load_relaxed(&m->life) == CP__M_GONE; /* relaxed: stored under the lock */
 }
 /* The Ms that have exited owe slot's reader nothing any more. Under the runtime lock. */
 void cp__m_drop_samples(int slot);

@@ -22,7 +22,7 @@
 struct cp__moment; /* record.h */
 
 /*
- * On the calling M, with SIGPROF blocked: opens and arms the event of config in slot, or with config NULL
+ * On the calling M, with SIGPROF blocked: opens the event of config in slot, disabled, or with config NULL
  * disables and closes it, adding to moment what the ring still held, for any slot. 0 or a negative errno
  * value.
  */
@@ -34,6 +34,11 @@ typedef bool cp__sigprof_pmu_handler_fn(struct cp__m *m, const siginfo_t *info, 
 
 extern cp__set_thread_pmu_profiler_fn *cp__set_thread_pmu_profiler;
 extern cp__sigprof_pmu_handler_fn *cp__sigprof_pmu_handler;
+
+/* Lets the event that the hook has opened in slot count; if it does not, it is closed. On the calling M. */
+int cp__os_enable_from_handler(struct cp__m *m, int slot);
+/* Ends the counting of m's event in slot from any thread, which has the claim on m. */
+void cp__os_disable(struct cp__m *m, int slot);
 
 /* The calling M's events that are not to count the handler stop counting, and go on. */
 void cp__os_pause_from_handler(struct cp__m *m);

@@ -155,9 +155,9 @@ static bool pauses_from_handler(enum cp_cpu_event event, const struct cp_cpu_pro
 
 /* One system call an event: prctl() has one for all events that a thread opened, which may be somebody
  * else's, too. */
-static void paused_from_handler(const struct cp__m *m, unsigned long request)
+static void control_all_from_handler(const struct cp__m *m, uint32_t slots, unsigned long request)
 {
-    for (uint32_t slots = m->paused & m->pausing; slots != 0; slots &= slots - 1)
+    for (; slots != 0; slots &= slots - 1)
         control_from_handler(&m->handles[__builtin_ctz(slots)], request);
 }
 
@@ -168,12 +168,18 @@ void cp__os_pause_from_handler(struct cp__m *m)
     if (m->pausing == 0)
         return;
     m->paused = m->pausing & ~cp__ring_throttled_from_handler(m);
-    paused_from_handler(m, PERF_EVENT_IOC_DISABLE);
+    control_all_from_handler(m, m->paused, PERF_EVENT_IOC_DISABLE);
 }
 
 void cp__os_resume_from_handler(const struct cp__m *m)
 {
-    paused_from_handler(m, PERF_EVENT_IOC_ENABLE);
+    uint32_t slots = m->paused & m->pausing;
+
+    control_all_from_handler(m, slots, PERF_EVENT_IOC_ENABLE);
+    /* relaxed: the kernel serves the two calls for one event one after the other, under its context's mutex.
+     * If cp__os_disable()'s call came first, its store to off is seen here; if not, the event stays
+     * disabled. */
+    control_all_from_handler(m, slots & cp_load_relaxed(&m->off), PERF_EVENT_IOC_DISABLE);
 }
 
 /* ---- The hooks ------------------------------------------------------------------------------- */
@@ -351,13 +357,26 @@ static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
     result = prepare_from_handler(m, slot, (enum cp_cpu_event)config->event, &config->config, &ring);
     if (result < 0)
         return result;
-    result = control_from_handler(&m->handles[slot], PERF_EVENT_IOC_ENABLE);
-    if (result < 0) {
-        abandon_from_handler(m, slot);
-    } else if (pauses_from_handler((enum cp_cpu_event)config->event, &config->config)) {
+    if (pauses_from_handler((enum cp_cpu_event)config->event, &config->config))
         m->pausing |= 1u << slot;
-    }
+    return 0;
+}
+
+int cp__os_enable_from_handler(struct cp__m *m, int slot)
+{
+    int result = control_from_handler(&m->handles[slot], PERF_EVENT_IOC_ENABLE);
+
+    if (result < 0)
+        abandon_from_handler(m, slot);
     return result;
+}
+
+/* Takes effect at once: if the thread runs, the kernel interrupts it for that. A handler that has paused the
+ * event looks at off after it has enabled it again. */
+void cp__os_disable(struct cp__m *m, int slot)
+{
+    cp_store_relaxed(&m->off, m->off | 1u << slot); /* relaxed: see cp__os_resume_from_handler() */
+    control_from_handler(&m->handles[slot], PERF_EVENT_IOC_DISABLE);
 }
 
 /* ---- Outside the handler --------------------------------------------------------------------- */

@@ -246,8 +246,6 @@ static int start(struct cp_slot_request *requests, size_t n, int *found, struct 
     for (size_t i = 0; i < n; i++)
         publish(&slots[found[i]], &requests[i]);
     next_generation();
-    cp__kick_stale(); /* notes where each M's CPU clock stands; the reader kicks those that go on from there
-                       */
     return 0;
 }
 
@@ -280,7 +278,7 @@ static int read_m(struct cp__m *m, int slot, uint64_t run, cp_sample_fn *fn, voi
     int n;
 
     cp__lock(&cp__runtime_lock);
-    last = m->exited && (m->undrained >> slot & 1) != 0;
+    last = cp__m_is_gone(m) && (m->undrained >> slot & 1) != 0;
     cp__unlock(&cp__runtime_lock);
     n = cp__samplebuf_read(&m->buffers[slot], run, fn, context);
     if (last) {
@@ -301,7 +299,7 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
     cp__lock(&cp__runtime_lock);
     run = slots[slot].run;
     if (slots[slot].state == RUNNING)
-        cp__kick_stale();
+        cp__kick_pass();
     cp__unlock(&cp__runtime_lock);
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m))
         n += read_m(m, slot, run, fn, context);
@@ -385,11 +383,11 @@ struct cp_slot_stats *cp__slot_kept_stats(int slot)
  * saw in the slots before they emptied, and has no kick under way. */
 static bool is_settled(const struct cp__m *m)
 {
-    if (m->exited)
+    if (cp__m_is_gone(m))
         return true;
-    /* acquire: pairs with the release in cp__configure_from_handler() */
-    return cp_load_acquire(&m->configuring) == 0 && !cp__kick_is_under_way(m) &&
-           cp_load_relaxed(&m->armed) == 0; /* relaxed: ordered by the acquire of configuring */
+    /* acquire: pairs with the release in cp__m_unclaim_from_handler() */
+    return cp_load_acquire(&m->claim) == CP__CLAIM_NONE && !cp__kick_is_under_way(m) &&
+           cp_load_relaxed(&m->armed) == 0; /* relaxed: ordered by the acquire of the claim */
 }
 
 void cp__slots_settle(void)

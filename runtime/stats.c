@@ -49,7 +49,7 @@ static void collect(int slot, struct cp_slot_stats *stats)
 {
     *stats = *cp__slot_kept_stats(slot);
     for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
-        if (!m->exited || (m->undrained >> slot & 1) != 0)
+        if (!cp__m_is_gone(m) || (m->undrained >> slot & 1) != 0)
             add_m(stats, slot, cp__slot_run(slot), m);
     }
 }
@@ -112,7 +112,7 @@ void cp_runtime_stats(struct cp_runtime_stats *stats)
     cp__lock(&cp__runtime_lock);
     *stats = (struct cp_runtime_stats){.handler_ns = gone_handler_ns, .totals = released};
     for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
-        if (m->exited)
+        if (cp__m_is_gone(m))
             continue;
         stats->ms++;
         stats->handler_ns += cp_load_relaxed(&m->handler_ns); /* relaxed: a counter of its own */
