@@ -41,7 +41,10 @@ struct cp_writer {
     void *context;
     int fd;
     int directory_fd;
-    bool created; /* a file that was not there before, and that has no profile yet */
+    bool created;   /* a file that was not there before, and that has no profile yet */
+    off_t start;    /* where the attempt to write began; -1: nothing can be taken back from there */
+    uint64_t taken; /* in that attempt */
+    int spoilt;     /* the error of an attempt of which a part stayed; 0: none */
 };
 
 /* Takes up to size bytes and returns how many it took, at least 1, or a negative errno value. */
@@ -57,10 +60,13 @@ struct cp_writer cp_writer_callback(cp_write_fn *write, void *context);
  * created is removed again when the session is closed without a profile in it, if it is still there. The
  * string must live until the session is closed. */
 struct cp_writer cp_writer_path(const char *path);
-/* A stream, flushed at the stop and left open. */
+/* A stream, flushed before and after, and left open. What an attempt that failed wrote is taken back. If it
+ * cannot be, as the stream cannot be rewound or appends, the profile is refused there from then on, so that
+ * it does not stand behind a part of itself: it can be written elsewhere with cp_session_write(). */
 struct cp_writer cp_writer_file(FILE *file);
 /* A descriptor, left open. One that does not block: a full pipe is an error. A pipe without a reader is
- * -EPIPE, and no SIGPIPE. */
+ * -EPIPE, and no SIGPIPE. What an attempt that failed wrote is taken back; what is in a pipe stays, and the
+ * profile is refused there from then on, as it is by streams. */
 struct cp_writer cp_writer_fd(int fd);
 
 /* A growing buffer; zero it before use, free() data afterwards. */

@@ -76,8 +76,10 @@ int cp__write_attempt(struct cp_writer *w, cp__write_fn *fn, const void *what, s
     }
     sigtimedwait(&pipe_only, NULL, &now);
     if (result < 0)
-        cp__error(err, result, "The profile could not be written to its %s: %s. It can be written again.",
-                  w->ops->what, strerror(-result));
+        cp__error(err, result, "The profile could not be written to its %s: %s. %s", w->ops->what,
+                  strerror(-result),
+                  w->spoilt == 0 ? "It can be written again."
+                                 : "A part of it stays there, so that the whole must be written elsewhere.");
     return result;
 }
 

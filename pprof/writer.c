@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,13 +52,65 @@ struct cp_writer cp_writer_callback(cp_write_fn *write_fn, void *context)
     return (struct cp_writer){.ops = &callback_ops, .write = write_fn, .context = context, .fd = -1};
 }
 
+/* ---- Taking back ----------------------------------------------------------------------------- */
+
+/* A second attempt behind a part of the first one would make a file that nobody can read. */
+
+static bool is_appending(int fd)
+{
+    struct stat file;
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && (flags & O_APPEND) != 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode);
+}
+
+/* Where the next byte goes; -1: into a pipe, for instance. */
+static off_t position(int fd)
+{
+    struct stat file;
+
+    return is_appending(fd) && fstat(fd, &file) == 0 ? file.st_size : lseek(fd, 0, SEEK_CUR);
+}
+
+/* Goes back to where the attempt began. What follows is cut off, unless it was there before. */
+static bool take_back(const struct cp_writer *w, int fd)
+{
+    const off_t end = position(fd);
+    struct stat file;
+
+    if (w->start < 0 || end < 0 || fstat(fd, &file) < 0)
+        return false;
+    if (is_appending(fd) && (uint64_t)(end - w->start) != w->taken)
+        return false; /* others append, too */
+    if (S_ISREG(file.st_mode) && file.st_size == end && ftruncate(fd, w->start) < 0)
+        return false;
+    return lseek(fd, w->start, SEEK_SET) == w->start;
+}
+
 /* ---- Descriptor ------------------------------------------------------------------------------ */
 
 ssize_t cp__writer_fd_write(struct cp_writer *w, const void *data, size_t size)
 {
     ssize_t n = write(w->fd, data, size);
 
-    return n < 0 ? -errno : n;
+    if (n < 0)
+        return -errno;
+    w->taken += (uint64_t)n;
+    return n;
+}
+
+static int fd_begin(struct cp_writer *w)
+{
+    w->start = position(w->fd);
+    w->taken = 0;
+    return w->spoilt;
+}
+
+static int fd_end(struct cp_writer *w, int result)
+{
+    if (result < 0 && w->taken > 0 && !take_back(w, w->fd))
+        w->spoilt = result;
+    return result;
 }
 
 bool cp__writer_same_file(const struct cp_writer *a, const struct cp_writer *b)
@@ -83,8 +136,12 @@ static int fd_open(struct cp_writer *w, struct cp_error *err)
     return 0;
 }
 
-static const struct cp_writer_ops fd_ops = {
-    .what = "descriptor", .open = fd_open, .write = cp__writer_fd_write, .same = cp__writer_same_file};
+static const struct cp_writer_ops fd_ops = {.what = "descriptor",
+                                            .open = fd_open,
+                                            .begin = fd_begin,
+                                            .write = cp__writer_fd_write,
+                                            .end = fd_end,
+                                            .same = cp__writer_same_file};
 
 struct cp_writer cp_writer_fd(int fd)
 {
@@ -93,12 +150,26 @@ struct cp_writer cp_writer_fd(int fd)
 
 /* ---- Stream ---------------------------------------------------------------------------------- */
 
+/* How much of a stream's data has come to its file is not known: from a file that others may append to,
+ * nothing is taken back. A stream need not have a file at all. */
+static int file_begin(struct cp_writer *w)
+{
+    const int fd = fileno(w->context);
+
+    if (w->spoilt < 0)
+        return w->spoilt;
+    w->start = fd < 0 || is_appending(fd) ? -1 : ftello(w->context);
+    w->taken = 0;
+    return fflush(w->context) != 0 ? -errno : 0;
+}
+
 static ssize_t file_write(struct cp_writer *w, const void *data, size_t size)
 {
     size_t n;
 
     errno = 0;
     n = fwrite(data, 1, size, w->context);
+    w->taken += n;
     if (n == 0)
         return errno != 0 ? -errno : -EIO;
     return (ssize_t)n;
@@ -106,13 +177,22 @@ static ssize_t file_write(struct cp_writer *w, const void *data, size_t size)
 
 static int file_end(struct cp_writer *w, int result)
 {
-    if (result < 0)
+    if (result == 0 && fflush(w->context) != 0)
+        result = -errno;
+    if (result == 0 || w->taken == 0)
         return result;
-    return fflush(w->context) != 0 ? -errno : 0;
+    __fpurge(w->context); /* else it would be written before the next attempt */
+    if (!take_back(w, fileno(w->context)) || fseeko(w->context, w->start, SEEK_SET) < 0)
+        w->spoilt = result;
+    return result;
 }
 
-static const struct cp_writer_ops file_ops = {
-    .what = "stream", .open = context_open, .write = file_write, .end = file_end, .same = same_context};
+static const struct cp_writer_ops file_ops = {.what = "stream",
+                                              .open = context_open,
+                                              .begin = file_begin,
+                                              .write = file_write,
+                                              .end = file_end,
+                                              .same = same_context};
 
 struct cp_writer cp_writer_file(FILE *file)
 {
