@@ -249,8 +249,10 @@ static void set_defaults(struct cp__options *o, const struct cp_test_main_option
     size_t size = main_options ? main_options->size : 0;
     if (size >= offsetof(struct cp_test_main_options, run) && main_options->timeout_s > 0)
         o->timeout_s = main_options->timeout_s;
-    if (size >= sizeof(*main_options))
+    if (size >= offsetof(struct cp_test_main_options, idle_s))
         o->run_on = main_options->run;
+    if (size >= sizeof(*main_options))
+        o->idle_s = main_options->idle_s;
 }
 
 /* Go's test programs are given their flags as "-test.NAME". */

@@ -43,6 +43,7 @@ struct cp__options {
     size_t cpu_count;
     double timeout_s; /* 0: none */
     bool is_timeout_given;
+    unsigned idle_s;           /* 0: a test may be idle for as long as it likes */
     uint64_t bench_ns;         /* how long a benchmark's loop runs ... */
     uint64_t bench_iterations; /* ... or how often; 0: by time */
     char *counters;            /* a list of events; NULL: none */

@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include "clock.h"
+#include "idle.h"
 #include "report.h"
 #include "stacks.h"
 #include "test.h"
@@ -34,7 +35,12 @@ struct process {
     char *gs;
     bool has_all_gs;
     bool is_timed_out;
-    bool has_hung_up; /* the test has closed its end */
+    bool is_idle;      /* it has done nothing for so long that it was taken for hanging */
+    bool has_hung_up;  /* the test has closed its end */
+    unsigned idle_max; /* seconds; 0: it may be idle for as long as it likes */
+    unsigned idle;     /* looks, one each second, at which nothing had happened since the last one */
+    double next_look;
+    struct cp__activity seen;
 };
 
 /* ---- Signals to the runner ------------------------------------------------------------------- */
@@ -205,7 +211,30 @@ static int ms_until(double deadline)
     return deadline == 0 ? -1 : ms < 1e9 ? (int)ms + 1 : 1000000000;
 }
 
-/* Reads what comes until the process has ended (true), or the deadline has passed or is_done() says so. */
+/* Looks once a second. Looks are counted and not the time: a machine that stands still is no test that
+ * hangs. */
+static void look_whether_idle(struct process *p)
+{
+    if (p->idle_max == 0 || cp__clock_s() < p->next_look)
+        return;
+    struct cp__activity now = cp__activity_of(p->pid);
+    p->idle = now.is_runnable || now.cpu != p->seen.cpu ? 0 : p->idle + 1;
+    p->is_idle = p->idle >= p->idle_max;
+    p->seen = now;
+    p->next_look = cp__clock_s() + 1;
+}
+
+static int ms_until_next(const struct process *p, double deadline)
+{
+    int end = ms_until(deadline);
+    int look = p->idle_max == 0 ? -1 : ms_until(p->next_look);
+    if (look < 0 && p->idle_max != 0)
+        look = 0;
+    return end < 0 || (look >= 0 && look < end) ? look : end;
+}
+
+/* Reads what comes until the process has ended (true), or the deadline has passed or is_done() says so, or it
+ * hangs. */
 static bool follow(struct process *p, double deadline, bool (*is_done)(const struct process *p))
 {
     for (;;) {
@@ -213,11 +242,14 @@ static bool follow(struct process *p, double deadline, bool (*is_done)(const str
                                  {.fd = p->has_hung_up ? -1 : p->events, .events = POLLIN}};
         if (deadline != 0 && deadline <= cp__clock_s())
             return false;
-        int n = poll(ready, 2, ms_until(deadline));
+        int n = poll(ready, 2, ms_until_next(p, deadline));
         p->has_hung_up |= !read_events(p, 100) && n > 0 && (ready[1].revents & POLLHUP);
         if (n > 0 && ready[0].revents)
             return true;
         if (is_done && is_done(p))
+            return false;
+        look_whether_idle(p);
+        if (p->is_idle)
             return false;
     }
 }
@@ -231,6 +263,7 @@ static bool has_gs(const struct process *p)
 static void look_at_hung(struct process *p, bool has_gs_of_its_own)
 {
     p->is_timed_out = true;
+    p->idle_max = 0;
     if (has_gs_of_its_own && send(p->control, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
         follow(p, cp__clock_s() + 5, has_gs);
     look_at_stacks(p, p->pid);
@@ -243,7 +276,9 @@ static char *bad_end(const struct process *p, int status, double timeout_s)
 {
     char *text = NULL;
     int n = 0;
-    if (p->is_timed_out)
+    if (p->is_idle)
+        n = asprintf(&text, "panic: the test hangs: its processes have used no CPU time for %u s", p->idle);
+    else if (p->is_timed_out)
         n = asprintf(&text, "panic: the test timed out after %g s", timeout_s);
     else if (signal_caught != 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
         n = asprintf(&text, "panic: the run was ended by signal %d (%s)", (int)signal_caught,
@@ -299,8 +334,8 @@ static void release(struct process *p)
 
 void cp__process_run(const struct cp__job *job, double timeout_s)
 {
-    struct process p = {.pid = 0};
     double started = cp__clock_s();
+    struct process p = {.pid = 0, .idle_max = job->options->idle_s, .next_look = started + 1};
     int status;
     start(&p, job);
     if (!follow(&p, timeout_s > 0 ? started + timeout_s : 0, NULL))

@@ -149,6 +149,10 @@ struct cp_test_main_options {
      * value where it was not called. NULL: cp_sched_run() does it. A program whose tests want a plain thread
      * calls fn itself here. */
     int (*run)(void (*fn)(void *), void *arg, unsigned threads, struct cp_error *err);
+    /* A test whose processes use no CPU time for so many seconds, though they have not ended, hangs: it
+     * fails then, with its stacks, and not only when its time is over. 0: a test may sleep for as long as
+     * it likes. */
+    unsigned idle_s;
 };
 
 /* Runs what the flags say and returns the exit status: 0; 1 if something failed; 2 for bad flags. A refused

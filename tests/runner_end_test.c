@@ -131,6 +131,18 @@ static bool is_alive(int pid)
     return is_known && state != 'Z' && state != 'X';
 }
 
+CP_TEST(a_test_that_does_nothing_hangs)
+{
+    int status;
+    char *output = test_command(&status, "%s/tests/idle_sample", test_build_dir());
+    CHECK_EQ(status, 1);
+    CHECK_CONTAINS(output, "panic: the test hangs: its processes have used no CPU time for 1 s\n");
+    CHECK_CONTAINS(output, "\n    Test_waits\n");
+    CHECK_CONTAINS(output, "--- FAIL: Test_waits");
+    CHECKF(!strstr(output, "works_a_little"), "%s", output);
+    free(output);
+}
+
 /* The process whose number the sample left there has ended. */
 static void expect_no_child(const char *file)
 {

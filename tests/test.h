@@ -1,7 +1,8 @@
 /*
- * What the project's tests have beside testing/testing.h: checks that end the test, and their surroundings. A
- * test runs on a plain thread, for 30 seconds at most; sanitizer builds get TEST_SLOWDOWN times as long. One
- * that takes longer says so: CP_TEST(name, .timeout_s = 60 * TEST_SLOWDOWN).
+ * What the project's tests have beside testing/testing.h: checks that end the test, and their surroundings.
+ * A test runs on a plain thread. It fails if its processes use no CPU time for 5 seconds, which is how a hang
+ * shows, or if one of them has used up 60 seconds of CPU time; sanitizer builds get TEST_SLOWDOWN times as
+ * much of that. How long it takes on a busy machine does not matter.
  *
  *     build/tests/NAME_test                     all tests
  *     build/tests/NAME_test -v -run one         those whose names have it in them; '^Test_one$' is one alone
