@@ -1,5 +1,6 @@
 #include "symbol.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "symbol_part.h"
@@ -87,6 +88,16 @@ static int answer_address(struct search *search, size_t i)
     return result;
 }
 
+/* libdw (0.188) ends the process if it finds no memory, by exit() or by a crash. So it is not called unless
+ * there is more than it takes. */
+static bool is_memory_left(void)
+{
+    void *volatile memory = malloc((size_t)64 << 20);
+
+    free(memory);
+    return memory != NULL;
+}
+
 int cp__symbolise(const struct cp__mapping *mapping, const uint64_t *addresses, size_t n, cp__symbol_fn *fn,
                   void *context)
 {
@@ -95,6 +106,8 @@ int cp__symbolise(const struct cp__mapping *mapping, const uint64_t *addresses, 
     int result;
     size_t i;
 
+    if (!is_memory_left())
+        return -ENOMEM;
     search.module = cp__module_open(mapping, &dwfl);
     if (search.module == NULL)
         return 0;

@@ -1,4 +1,6 @@
 /* From addresses to names, for objects that are built in many ways: against what addr2line says. */
+#include <sys/resource.h>
+
 #include "symbol_tools.h"
 
 /* ---- Against addr2line ----------------------------------------------------------------------- */
@@ -179,6 +181,36 @@ CP_TEST(symbols_of_assembly)
         CHECKF((strstr(text, line) != NULL) == (expected[i].name != NULL), "%s is not in:\n%s", line, text);
     }
     free(text);
+}
+
+/* The process gets so much more memory, and no more; UINT64_MAX: as much as there is. */
+static void limit_memory(uint64_t size)
+{
+    struct rlimit limit;
+    unsigned long pages;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
+    fclose(file);
+    CHECK_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = size == UINT64_MAX ? limit.rlim_max : pages * (size_t)sysconf(_SC_PAGESIZE) + size;
+    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+/* libdw would end the process. */
+CP_TEST(without_memory_nothing_is_looked_up)
+{
+    char *path = strdup(build("gcc -O2 -g -DPROGRAM", "target"));
+    struct answers answers = {0};
+    struct cp__mapping mapping = map_code(path, &answers.bias);
+
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("A sanitizer takes more address space than there is memory.");
+    limit_memory(32 << 20);
+    CHECK_EQ(cp__symbolise(&mapping, &mapping.start, 1, print_answer, &answers), -ENOMEM);
+    limit_memory(UINT64_MAX);
+    CHECK_EQ(cp__symbolise(&mapping, &mapping.start, 0, print_answer, &answers), 0);
+    free(path);
 }
 
 /* Distributions keep a compressed symbol table in stripped programs. */
