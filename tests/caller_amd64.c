@@ -279,7 +279,7 @@ static long check_object(const char *path)
     return tally.decoded;
 }
 
-CP_TEST(instructions_of_libraries, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(instructions_of_libraries)
 {
     char path[PATH_MAX];
     Dl_info library;

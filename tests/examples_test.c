@@ -82,7 +82,7 @@ static void check_share(const char *top, const char *function, double expected)
            "%s has %.2f %%, %.2f %% expected:\n%s", function, share, expected, top);
 }
 
-CP_TEST(ten_equal_functions_have_a_tenth_each, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(ten_equal_functions_have_a_tenth_each)
 {
     char *top;
 
@@ -102,7 +102,7 @@ CP_TEST(ten_equal_functions_have_a_tenth_each, .timeout_s = 60 * TEST_SLOWDOWN)
     free(top);
 }
 
-CP_TEST(serial_functions_have_the_shares_in_their_names, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(serial_functions_have_the_shares_in_their_names)
 {
     static const char *const names[] = {
         "A_expect_1_82",  "B_expect_3_64",  "C_expect_5_46",   "D_expect_7_27",  "E_expect_9_09",
@@ -124,7 +124,7 @@ CP_TEST(serial_functions_have_the_shares_in_their_names, .timeout_s = 60 * TEST_
     free(top);
 }
 
-CP_TEST(several_events_give_a_file_each, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(several_events_give_a_file_each)
 {
     static const char *const files[] = {"x.taskClock.pb.gz", "x.cpuClock.pb.gz", "x.timer.pb.gz"};
 
@@ -177,7 +177,7 @@ static void check_roots(char *traces)
     CHECKF(stacks > 20, "%d stacks", stacks);
 }
 
-CP_TEST(ten_thousand_green_threads_on_64_threads, .timeout_s = 90 * TEST_SLOWDOWN)
+CP_TEST(ten_thousand_green_threads_on_64_threads)
 {
     char *text;
 
@@ -200,7 +200,7 @@ CP_TEST(ten_thousand_green_threads_on_64_threads, .timeout_s = 90 * TEST_SLOWDOW
 }
 
 /* Under a limit that only the example sees. */
-CP_TEST(a_rate_past_the_kernels_limit_is_said, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_rate_past_the_kernels_limit_is_said)
 {
     static const char limit[] = "/proc/sys/kernel/perf_event_max_sample_rate";
     int status;
@@ -224,7 +224,7 @@ CP_TEST(a_rate_past_the_kernels_limit_is_said, .timeout_s = 60 * TEST_SLOWDOWN)
 
 /* ---- The command line ------------------------------------------------------------------------ */
 
-CP_TEST(bad_arguments_end_in_a_sentence, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(bad_arguments_end_in_a_sentence)
 {
     static const struct {
         const char *arguments;

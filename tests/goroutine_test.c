@@ -308,7 +308,7 @@ static void list_many(void *n)
     cp_wait_group_done(end);
 }
 
-CP_TEST(a_hundred_thousand, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(a_hundred_thousand)
 {
     unsigned n = 0;
 
@@ -451,7 +451,7 @@ static void churns(void *arg)
     cp_wait_group_done(end);
 }
 
-CP_TEST(while_others_come_and_go, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(while_others_come_and_go)
 {
     run(3, churns, NULL);
 }

@@ -387,7 +387,7 @@ static void check_handler(void)
 
 /* All events at once; each start and each stop is found by the threads in their handlers, when they are
  * kicked. */
-CP_TEST(nothing_forbidden_is_called, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(nothing_forbidden_is_called)
 {
     struct worker workers[ARRAY_SIZE(bodies)];
     struct cp_slot_request requests[CP_EV_MAX];

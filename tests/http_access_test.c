@@ -1,7 +1,7 @@
 /* Who may ask the HTTP endpoint: hosts, origins, tokens, TLS. */
 #include "http_tools.h"
 
-CP_TEST(foreign_hosts_and_origins_are_refused, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(foreign_hosts_and_origins_are_refused)
 {
     static const struct {
         const char *headers;
@@ -92,7 +92,7 @@ CP_TEST(a_token_may_have_any_character_that_a_header_can_hold)
 }
 
 /* What the index shows for it, with the token in its place. */
-CP_TEST(the_example_works_where_there_is_a_token, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(the_example_works_where_there_is_a_token)
 {
     const struct cp_http_options options = {.size = sizeof options, .token = "secret", .max_seconds = 2};
     struct cp_http *http = start_http(&options);

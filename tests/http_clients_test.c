@@ -78,7 +78,7 @@ static void check_alive(const struct cp_http *http)
     close(fd);
 }
 
-CP_TEST(requests_cut_off_at_every_byte_do_no_harm, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(requests_cut_off_at_every_byte_do_no_harm)
 {
     static const char *const requests[] = {
         "GET " PPROF
@@ -106,7 +106,7 @@ CP_TEST(requests_cut_off_at_every_byte_do_no_harm, .timeout_s = 60 * TEST_SLOWDO
     cp_http_stop(http);
 }
 
-CP_TEST(what_is_too_large_is_refused, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(what_is_too_large_is_refused)
 {
     struct cp_http *http = start_http(NULL);
     const size_t size = 1 << 20;
@@ -196,7 +196,7 @@ static void ask_for_200(void)
     cp_http_stop(http);
 }
 
-CP_TEST(of_200_profiles_at_a_time_as_many_as_there_are_slots_are_taken, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(of_200_profiles_at_a_time_as_many_as_there_are_slots_are_taken)
 {
     struct resources now, then;
 
@@ -207,7 +207,7 @@ CP_TEST(of_200_profiles_at_a_time_as_many_as_there_are_slots_are_taken, .timeout
     check_resources(&now, &then, 40);
 }
 
-CP_TEST(a_request_must_arrive_in_time_however_busily, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_request_must_arrive_in_time_however_busily)
 {
     const struct cp_http_options options = {.size = sizeof options, .request_timeout_s = 1};
     struct cp_http *http = start_http(&options);
@@ -265,7 +265,7 @@ static void raise_descriptor_limit(rlim_t n)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-CP_TEST(slow_clients_keep_nobody_out, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(slow_clients_keep_nobody_out)
 {
     enum { N = 1000, ROUNDS = 3 };
     struct resources now, then;

@@ -37,7 +37,7 @@ static void asks(void *arg)
     cp_chan_close(never);
 }
 
-CP_TEST(goroutine_lists_the_scheduler, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(goroutine_lists_the_scheduler)
 {
     struct cp_sched_options options = {.size = sizeof options, .threads = 2, .stack_size = 1 << 20};
     struct cp_error err;
@@ -47,7 +47,7 @@ CP_TEST(goroutine_lists_the_scheduler, .timeout_s = 60 * TEST_SLOWDOWN)
     cp_chan_free(never);
 }
 
-CP_TEST(without_a_scheduler_there_is_none, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(without_a_scheduler_there_is_none)
 {
     struct cp_http *http = start_http(NULL);
 

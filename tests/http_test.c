@@ -6,7 +6,7 @@
 
 /* ---- Profiles -------------------------------------------------------------------------------- */
 
-CP_TEST(go_tool_pprof_fetches_a_profile, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(go_tool_pprof_fetches_a_profile)
 {
     struct cp_http *http = start_http(NULL);
     char url[200];
@@ -28,7 +28,7 @@ CP_TEST(go_tool_pprof_fetches_a_profile, .timeout_s = 60 * TEST_SLOWDOWN)
     cp_http_stop(http);
 }
 
-CP_TEST(a_profile_has_the_headers_of_net_http_pprof, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_profile_has_the_headers_of_net_http_pprof)
 {
     struct cp_http *http = start_http(NULL);
 
@@ -44,7 +44,7 @@ CP_TEST(a_profile_has_the_headers_of_net_http_pprof, .timeout_s = 60 * TEST_SLOW
     cp_http_stop(http);
 }
 
-CP_TEST(two_profiles_at_a_time_are_each_of_its_own_event, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(two_profiles_at_a_time_are_each_of_its_own_event)
 {
     struct cp_http *http = start_http(NULL);
 
@@ -78,7 +78,7 @@ static void check_bad(const struct cp_http *http, const char *query, const char 
                  "\nX-Content-Type-Options: nosniff\n", part, NULL);
 }
 
-CP_TEST(a_query_is_read_strictly, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_query_is_read_strictly)
 {
     static const char *const bad[][2] = {
         {"seconds=-1", "seconds=-1 is not possible: it must be a whole number from 1 to 600.\n"},
@@ -126,7 +126,7 @@ CP_TEST(a_query_is_read_strictly, .timeout_s = 60 * TEST_SLOWDOWN)
     cp_http_stop(http);
 }
 
-CP_TEST(other_errors_have_statuses_of_their_own, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(other_errors_have_statuses_of_their_own)
 {
     struct cp_http *http = start_http(NULL);
 
@@ -335,7 +335,7 @@ CP_TEST(symbol_names_addresses)
     cp_http_stop(http);
 }
 
-CP_TEST(go_tool_pprof_fetches_names_of_a_text_profile, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(go_tool_pprof_fetches_names_of_a_text_profile)
 {
     struct cp_http *http = start_http(NULL);
     char url[200];
@@ -354,7 +354,7 @@ CP_TEST(go_tool_pprof_fetches_names_of_a_text_profile, .timeout_s = 60 * TEST_SL
 
 /* gperftools' pprof reads CPU profiles in a binary form of its own only, so what it fetches is made of the
  * text on the way; it asks for the names itself. */
-CP_TEST(the_pprof_of_gperftools_fetches_names, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(the_pprof_of_gperftools_fetches_names)
 {
     static const char curl[] = "#!/bin/sh\n"
                                "for last; do :; done\n"

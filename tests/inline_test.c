@@ -158,24 +158,24 @@ static void check_compiler(const char *compiler)
     free(program);
 }
 
-CP_TEST(of_gcc_in_c, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(of_gcc_in_c)
 {
     check_compiler("gcc -x c");
 }
 
-CP_TEST(of_gcc_in_cxx, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(of_gcc_in_cxx)
 {
     check_compiler("g++ -x c++");
 }
 
-CP_TEST(of_clang_in_c, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(of_clang_in_c)
 {
     if (!is_there("clang-14"))
         SKIP("There is no clang-14 here.");
     check_compiler("clang-14 -x c");
 }
 
-CP_TEST(of_clang_in_cxx, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(of_clang_in_cxx)
 {
     if (!is_there("clang++-14"))
         SKIP("There is no clang++-14 here.");

@@ -92,19 +92,19 @@ static void build_static_and_run(const char *source, const char *package)
                       test_dir(), package));
 }
 
-CP_TEST(a_program_builds_from_what_is_installed, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(a_program_builds_from_what_is_installed)
 {
     install();
     build_and_run(program, "counterpoint", "-lcounterpoint");
 }
 
-CP_TEST(a_program_builds_statically, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(a_program_builds_statically)
 {
     install();
     build_static_and_run(program, "counterpoint");
 }
 
-CP_TEST(a_program_of_tests_builds_statically, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(a_program_of_tests_builds_statically)
 {
     install();
     build_static_and_run("#include <counterpoint/testing.h>\n"
@@ -113,7 +113,7 @@ CP_TEST(a_program_of_tests_builds_statically, .timeout_s = 120 * TEST_SLOWDOWN)
                          "counterpoint-testing");
 }
 
-CP_TEST(a_program_with_the_endpoint_does_too, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(a_program_with_the_endpoint_does_too)
 {
     install();
     build_and_run(http_program, "counterpoint-http", "-lcounterpoint-http -lcounterpoint");
@@ -129,7 +129,7 @@ CP_TEST(a_program_with_the_endpoint_does_too, .timeout_s = 120 * TEST_SLOWDOWN)
 }
 
 /* Of a file that is not there a header cannot say more. */
-CP_TEST(headers_name_no_file_that_is_not_installed, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(headers_name_no_file_that_is_not_installed)
 {
     install();
     char *names = test_command(NULL,
@@ -149,7 +149,7 @@ static char *list(const char *dir)
     return test_command(NULL, "cd %s/%s && find . ! -type d | sort", test_dir(), dir);
 }
 
-CP_TEST(uninstall_takes_away_what_install_has_put_there, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(uninstall_takes_away_what_install_has_put_there)
 {
     install();
     char *files = list("usr");
@@ -171,7 +171,7 @@ CP_TEST(uninstall_takes_away_what_install_has_put_there, .timeout_s = 60 * TEST_
     free(test_command(NULL, "make -s uninstall PREFIX=/usr DESTDIR=%s", test_dir())); /* nothing is there */
 }
 
-CP_TEST(install_tells_how_the_libraries_are_found, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(install_tells_how_the_libraries_are_found)
 {
     install();
     char *text = test_command(NULL, "make -s install PREFIX=%s/local", test_dir());
@@ -188,7 +188,7 @@ CP_TEST(install_tells_how_the_libraries_are_found, .timeout_s = 60 * TEST_SLOWDO
 }
 
 /* The .pc files would lead nowhere. */
-CP_TEST(a_relative_prefix_is_refused, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_relative_prefix_is_refused)
 {
     int status;
 
@@ -252,7 +252,7 @@ static void compile_as_c_and_cpp(const char *more)
 static const char link_and_run[] =
     "-x none -Lusr/lib -lcounterpoint -o fragment && LD_LIBRARY_PATH=usr/lib ./fragment";
 
-CP_TEST(the_readmes_pthread_program_builds_and_runs, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(the_readmes_pthread_program_builds_and_runs)
 {
     const struct fragment fragment = {.heading = "Embedding it",
                                       .n = 1,
@@ -264,7 +264,7 @@ CP_TEST(the_readmes_pthread_program_builds_and_runs, .timeout_s = 120 * TEST_SLO
     compile_as_c_and_cpp(link_and_run);
 }
 
-CP_TEST(the_readmes_lines_for_a_runtime_compile, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(the_readmes_lines_for_a_runtime_compile)
 {
     const struct fragment fragment = {
         .heading = "Embedding it",
@@ -279,7 +279,7 @@ CP_TEST(the_readmes_lines_for_a_runtime_compile, .timeout_s = 120 * TEST_SLOWDOW
 }
 
 /* The names in its braces are no C++ before 20, and g++ asks for all of them. */
-CP_TEST(the_readmes_lines_for_the_endpoint_compile, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(the_readmes_lines_for_the_endpoint_compile)
 {
     const struct fragment start = {.heading = "Over HTTP",
                                    .n = 1,
@@ -326,7 +326,7 @@ static const char last_calls[] =
     "    return cp_sched_run(&options, first, NULL, NULL) < 0;\n"
     "}\n";
 
-CP_TEST(with_the_readmes_flags_stacks_are_whole, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(with_the_readmes_flags_stacks_are_whole)
 {
     install();
     test_write_file("program.c", last_calls);
@@ -343,14 +343,14 @@ CP_TEST(with_the_readmes_flags_stacks_are_whole, .timeout_s = 60 * TEST_SLOWDOWN
 }
 
 /* Of two options that the default session does not take: that is said only where both arrive. */
-CP_TEST(several_options_arrive_from_cpp, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(several_options_arrive_from_cpp)
 {
     install();
     free(test_command(NULL, "cat > %s/fragment.c << 'end'\n%send\n", test_dir(), two_options));
     compile_as_c_and_cpp(link_and_run);
 }
 
-CP_TEST(the_shared_library_exports_its_api_only, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(the_shared_library_exports_its_api_only)
 {
     install();
     char *names =
@@ -366,7 +366,7 @@ CP_TEST(the_shared_library_exports_its_api_only, .timeout_s = 60 * TEST_SLOWDOWN
     free(names);
 }
 
-CP_TEST(the_shared_library_stays_and_is_bound_at_once, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(the_shared_library_stays_and_is_bound_at_once)
 {
     install();
     char *dynamic = test_command(NULL, "readelf -dW %s/usr/lib/libcounterpoint.so", test_dir());

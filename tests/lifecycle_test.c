@@ -76,7 +76,7 @@ static void body_300_us(struct worker *worker)
     burn_a(300000);
 }
 
-CP_TEST(a_thousand_short_lived_threads, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_thousand_short_lived_threads)
 {
     enum { THREADS = 1000 };
     /* A sample must take less, or the thread does nothing else: at 10 us the CPU of a virtual machine, where
@@ -328,7 +328,7 @@ static void stop_load(struct worker workers[5])
 }
 
 /* Buffers come into memory as they are used, 256 KiB for an M and event; nothing else may grow. */
-CP_TEST(many_cycles_leave_nothing_behind, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(many_cycles_leave_nothing_behind)
 {
     enum { CYCLES = 300 };
     struct resources tenth = {0}, last;
@@ -366,7 +366,7 @@ static void *many_cycles(void *event)
     return NULL;
 }
 
-CP_TEST(several_threads_start_and_stop_at_once, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(several_threads_start_and_stop_at_once)
 {
     static char clock[] = "taskClock", other[] = "cpuClock", timer[] = "timer";
     char *const events[] = {clock, other, timer, clock};
@@ -396,7 +396,7 @@ static void *attach_forever(void *stop)
     return NULL;
 }
 
-CP_TEST(ms_come_and_go_while_profiles_do, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(ms_come_and_go_while_profiles_do)
 {
     pthread_t threads[3];
     int stop = 0;
@@ -419,7 +419,7 @@ CP_TEST(ms_come_and_go_while_profiles_do, .timeout_s = 60 * TEST_SLOWDOWN)
  * with an earlier config would show in the ratio of samples to count; samples that were left unread would
  * show where the event has none: no M migrates.
  */
-CP_TEST(a_slot_never_mixes_its_configs, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_slot_never_mixes_its_configs)
 {
     struct cp_slot_request requests[] = {request("taskClock", 50000),   request("cpuMigrations", 1),
                                          request("taskClock", 210000),  request("cpuClock", 1000000),

@@ -270,7 +270,7 @@ static void *note_again_and_again(void *arg)
 }
 
 /* The dynamic linker's lock is taken meanwhile, and the child has but one thread. */
-CP_TEST(a_child_finds_the_dynamic_linker_unlocked, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_child_finds_the_dynamic_linker_unlocked)
 {
     struct cp__mappings mappings = {0};
     pthread_t thread;

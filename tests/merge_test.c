@@ -153,7 +153,7 @@ CP_TEST(a_profile_merged_with_itself_has_everything_twice)
 }
 
 /* Objects lie elsewhere in each process. */
-CP_TEST(profiles_of_other_processes_keep_their_addresses_right, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(profiles_of_other_processes_keep_their_addresses_right)
 {
     for (int i = 0; i < 2; i++)
         free(test_command(NULL,
@@ -290,7 +290,7 @@ static bool still_tells(struct cp_memory file, struct cp_memory expected)
     return does;
 }
 
-CP_TEST(damaged_profiles_are_refused_and_change_nothing, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(damaged_profiles_are_refused_and_change_nothing)
 {
     struct cp_merge *merge = cp_merge_new();
     struct cp_memory file, content, before = {0};
@@ -324,7 +324,7 @@ CP_TEST(damaged_profiles_are_refused_and_change_nothing, .timeout_s = 60 * TEST_
 }
 
 /* Without gzip's check, damage may make another profile that makes sense; it must never do harm. */
-CP_TEST(no_damage_does_harm, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(no_damage_does_harm)
 {
     struct cp_memory file;
     unsigned refused = 0, tried = 0;

@@ -103,7 +103,7 @@ static uint64_t compare(struct code function, struct code other)
 /* ---- Which function -------------------------------------------------------------------------- */
 
 /* Also where another function was inlined; with debug information, and with dynamic symbols only. */
-CP_TEST(a_function_is_what_the_linker_sees, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_function_is_what_the_linker_sees)
 {
     static const char *const options[] = {"-g", "-g0", "-g0 -s", "-g -O0"};
     char name[16];
@@ -124,7 +124,7 @@ CP_TEST(a_function_is_what_the_linker_sees, .timeout_s = 60 * TEST_SLOWDOWN)
     }
 }
 
-CP_TEST(a_part_that_lies_apart_is_another_function, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_part_that_lies_apart_is_another_function)
 {
     static const char *const options[] = {"-g", "-g0"};
 

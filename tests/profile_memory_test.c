@@ -26,7 +26,7 @@ static ssize_t watch_memory(struct cp_writer *w, const void *data, size_t size)
     return (ssize_t)size;
 }
 
-CP_TEST(memory_does_not_grow_with_the_file, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(memory_does_not_grow_with_the_file)
 {
     static const struct cp_writer_ops ops = {.what = "test", .write = watch_memory};
     struct cp_writer w = {.ops = &ops};

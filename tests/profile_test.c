@@ -254,7 +254,7 @@ CP_TEST(strings_become_utf8)
 
 /* ---- Many ------------------------------------------------------------------------------------ */
 
-CP_TEST(many_stacks_are_told_apart, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(many_stacks_are_told_apart)
 {
     struct cp__profile *profile = new_profile();
     unsigned n = 20000, wrong = 0, at = 0, value;
@@ -296,7 +296,7 @@ CP_TEST(many_stacks_are_told_apart, .timeout_s = 60 * TEST_SLOWDOWN)
 }
 
 /* Hashes have 32 bits: of 300000 things some ten pairs are expected to have one in common. */
-CP_TEST(equal_hashes_of_findings_are_told_apart, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(equal_hashes_of_findings_are_told_apart)
 {
     struct cp__profile *profile = new_profile();
     struct cp_sample sample = {.weight = 1, .depth = 3, .frames = stack_a};
@@ -320,7 +320,7 @@ CP_TEST(equal_hashes_of_findings_are_told_apart, .timeout_s = 60 * TEST_SLOWDOWN
 }
 
 /* The same for stacks and labels. */
-CP_TEST(equal_hashes_are_told_apart, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(equal_hashes_are_told_apart)
 {
     struct cp__profile *profile = new_profile();
     struct cp_labels *labels;
@@ -360,7 +360,7 @@ static void check_failure(struct cp__profile *profile, const struct cp_memory *e
     free(f.got.data);
 }
 
-CP_TEST(writer_fails_at_every_byte, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(writer_fails_at_every_byte)
 {
     struct cp__profile *profile = new_profile();
     uintptr_t here[] = {(uintptr_t)write_or_fail, (uintptr_t)check_failure + 1, (uintptr_t)strlen + 1};
@@ -379,7 +379,7 @@ CP_TEST(writer_fails_at_every_byte, .timeout_s = 60 * TEST_SLOWDOWN)
 }
 
 /* More than fits into one of the encoder's buffers. */
-CP_TEST(writer_fails_in_a_large_file, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(writer_fails_in_a_large_file)
 {
     struct cp__profile *profile = new_profile();
     struct cp_memory expected;

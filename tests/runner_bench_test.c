@@ -41,7 +41,7 @@ static size_t bench(const char *flags, struct figures *figures, size_t most)
     return n;
 }
 
-CP_TEST(gos_parser_reads_benchmarks, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(gos_parser_reads_benchmarks)
 {
     struct figures f[20];
     CHECK_EQ(bench("-bench 'counted|bytes|paused' -benchtime 100x -cpu 1,3", f, 20), 6);
@@ -66,7 +66,7 @@ CP_TEST(gos_parser_reads_benchmarks, .timeout_s = 120 * TEST_SLOWDOWN)
 }
 
 /* As of Go's ReportMetric(). */
-CP_TEST(own_figures_stand_for_what_is_measured, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(own_figures_stand_for_what_is_measured)
 {
     struct figures f[2];
     CHECK_EQ(bench("-bench figures -benchtime 10x -cpu 1 -counters taskClock", f, 2), 2);

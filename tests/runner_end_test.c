@@ -104,7 +104,7 @@ CP_TEST(an_exit_is_told)
         expect("-run Test_exit_main_thread", 1, "panic: ", "--- FAIL: Test_exit_main_thread");
 }
 
-CP_TEST(a_hang_is_told_with_all_stacks, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_hang_is_told_with_all_stacks)
 {
     static const struct bad_end loop = {
         "hang_loop", "the test timed out after 1 s", {"spins", "Test_hang_loop"}};
@@ -170,7 +170,7 @@ CP_TEST(no_process_outlives_its_test)
     expect_no_child(file);
 }
 
-CP_TEST(a_run_that_is_ended_leaves_nothing_behind, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_run_that_is_ended_leaves_nothing_behind)
 {
     char file[200];
     snprintf(file, sizeof(file), "%s/pid", test_dir());

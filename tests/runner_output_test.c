@@ -14,7 +14,7 @@ CP_TEST(what_is_printed_and_logged_keeps_its_order)
     expect("-run order", 0, "PASS\nok  \t", "!step", "!printed");
 }
 
-CP_TEST(logs_arrive_whole, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(logs_arrive_whole)
 {
     CHECK_EQ(count_matches("-v -run log_threads", "^    runner_sample_output.c:[0-9]+: <(a+|[b-y]+|z+)>$"),
              1600);
@@ -71,7 +71,7 @@ static void expect_events(const char *flags)
     free(output);
 }
 
-CP_TEST(json_is_what_test2json_makes_of_the_text, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(json_is_what_test2json_makes_of_the_text)
 {
     expect_events("-run 'fail|skip|nested|square|cleanup|order|print_odd|log_long|exit|kill'");
     expect_events("-run 'names|self' -shuffle 3");

@@ -24,7 +24,7 @@ static char *pprof(const char *arguments, const char *file)
     return test_command(NULL, "go tool pprof %s %s/%s 2> /dev/null", arguments, test_dir(), file);
 }
 
-CP_TEST(all_tests_are_in_one_profile, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(all_tests_are_in_one_profile)
 {
     free(run_sample_here(NULL, "-cpuprofile=x.pb.gz -run 'one|two' " TASK_CLOCK));
     char *top = pprof("-top -nodefraction=0", "x.pb.gz");
@@ -34,7 +34,7 @@ CP_TEST(all_tests_are_in_one_profile, .timeout_s = 60 * TEST_SLOWDOWN)
     free(top);
 }
 
-CP_TEST(without_an_event_it_is_the_timer, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(without_an_event_it_is_the_timer)
 {
     free(run_sample_here(NULL, "-test.cpuprofile x.pb.gz -run one"));
     char *raw = pprof("-raw", "x.pb.gz");
@@ -45,7 +45,7 @@ CP_TEST(without_an_event_it_is_the_timer, .timeout_s = 60 * TEST_SLOWDOWN)
 }
 
 /* What it has sampled goes with it; nothing else does. */
-CP_TEST(a_test_that_crashes_takes_no_others_samples_along, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_test_that_crashes_takes_no_others_samples_along)
 {
     int status;
     char *output = run_sample_here(&status, "-cpuprofile=x.pb.gz " TASK_CLOCK);
@@ -67,7 +67,7 @@ static char *focused(const char *benchmark)
     return pprof(arguments, "b.pb.gz");
 }
 
-CP_TEST(a_bench_profile_has_the_loops_by_their_names, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_bench_profile_has_the_loops_by_their_names)
 {
     free(
         run_sample_here(NULL, "-run '^$' -bench . -benchtime 100x -cpu 2 -benchprofile=b.pb.gz " TASK_CLOCK));
@@ -93,7 +93,7 @@ CP_TEST(a_bench_profile_has_the_loops_by_their_names, .timeout_s = 60 * TEST_SLO
     free(gs);
 }
 
-CP_TEST(both_profiles_and_counters_get_on, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(both_profiles_and_counters_get_on)
 {
     char *output =
         run_sample_here(NULL, "-run one -bench loop -benchtime 50x -counters taskClock -benchprofile=b.pb.gz "
@@ -119,7 +119,7 @@ CP_TEST(where_nothing_runs_there_is_no_profile)
 }
 
 /* One would be written over the other. */
-CP_TEST(two_profiles_are_two_files, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(two_profiles_are_two_files)
 {
     static const char *const same[] = {
         "-cpuprofile x.pb.gz -benchprofile x.pb.gz",

@@ -403,7 +403,7 @@ static double short_threads_error(void)
 
 /* A thread has one or two samples: the standard deviation is at most 0.5 * sqrt(SHORT_THREADS). Where the
  * machine stands still, CPU clocks go on and timers do not: so it may try again. */
-CP_TEST(short_threads_are_sampled_in_proportion, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(short_threads_are_sampled_in_proportion)
 {
     int tries = 0;
 

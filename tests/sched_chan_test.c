@@ -216,7 +216,7 @@ static void check_conservation(unsigned threads, size_t capacity)
     cp_wait_group_free(producers);
 }
 
-CP_TEST(every_element_arrives_once, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(every_element_arrives_once)
 {
     for (unsigned threads = 1; threads <= 4; threads++) {
         check_conservation(threads, 0);
@@ -281,7 +281,7 @@ CP_TEST(a_group_waits_for_all)
 
 /* ---- Signals --------------------------------------------------------------------------------- */
 
-CP_TEST(signals_interrupt_no_channel, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(signals_interrupt_no_channel)
 {
     begin_storm();
     for (unsigned threads = 1; threads <= 4; threads++)

@@ -108,7 +108,7 @@ static void start_ring(void *arg)
         go(passes_on, (void *)i);
 }
 
-CP_TEST(no_wakeup_is_lost_between_gs, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(no_wakeup_is_lost_between_gs)
 {
     run(8, start_ring, NULL);
     CHECK_EQ(ended, RING);
@@ -151,7 +151,7 @@ static void *calls(void *arg)
     return NULL;
 }
 
-CP_TEST(no_wakeup_is_lost_from_a_thread, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(no_wakeup_is_lost_from_a_thread)
 {
     for (unsigned threads = 1; threads <= 3; threads++) {
         pthread_t caller;

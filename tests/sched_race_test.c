@@ -39,7 +39,7 @@ static void put_between_search_and_sleep(void)
     CHECK(cp__queue_pop(&workers[0]) == &task);
 }
 
-CP_TEST(an_m_looks_once_more_before_it_sleeps_on_its_futex, .timeout_s = 5)
+CP_TEST(an_m_looks_once_more_before_it_sleeps_on_its_futex)
 {
     begin_by_hand();
     cp__sched.poller = &workers[0]; /* the place is taken */
@@ -47,7 +47,7 @@ CP_TEST(an_m_looks_once_more_before_it_sleeps_on_its_futex, .timeout_s = 5)
     cp__wait_stop();
 }
 
-CP_TEST(an_m_looks_once_more_before_it_sleeps_as_the_poller, .timeout_s = 5)
+CP_TEST(an_m_looks_once_more_before_it_sleeps_as_the_poller)
 {
     begin_by_hand();
     put_between_search_and_sleep();

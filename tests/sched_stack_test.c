@@ -143,7 +143,7 @@ static void check_crowd(unsigned threads, unsigned n)
     free(crowd);
 }
 
-CP_TEST(a_hundred_thousand_gs_at_once, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_hundred_thousand_gs_at_once)
 {
     if (!has_guard_install())
         SKIP("without MADV_GUARD_INSTALL (Linux 6.13) vm.max_map_count ends it at about 32 000 Gs");
@@ -172,7 +172,7 @@ static void one_too_many(void *arg)
 }
 
 /* The kernel allows no more mappings. */
-CP_TEST(without_room_for_another_stack_cp_go_says_so, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(without_room_for_another_stack_cp_go_says_so)
 {
     if (TEST_TSAN)
         SKIP("ThreadSanitizer's own limit comes first");

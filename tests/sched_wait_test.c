@@ -405,7 +405,7 @@ CP_TEST(waiting_for_a_descriptor_has_every_outcome)
 
 /* ---- Signals --------------------------------------------------------------------------------- */
 
-CP_TEST(signals_interrupt_no_wait, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(signals_interrupt_no_wait)
 {
     int fds[PAIRS][2];
 

@@ -247,7 +247,7 @@ static void stop_load(struct load *load)
     pthread_join(load->thread, NULL);
 }
 
-CP_TEST(go_tool_pprof_shows_functions_and_routes, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(go_tool_pprof_shows_functions_and_routes)
 {
     struct server server = start_server();
     struct load loads[] = {{.address = server.service, .path = "/sort?n=10000"},
@@ -304,7 +304,7 @@ static void check_service(const struct server *server)
     check_answer(server, "\"$base/sleep?ms=1\"", 200, "slept");
 }
 
-CP_TEST(the_service_answers_while_the_endpoint_is_abused, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(the_service_answers_while_the_endpoint_is_abused)
 {
     enum { SLOW = 1000, PROFILES = 200, ROUNDS = 3 };
     static int slow[SLOW], asking[PROFILES];
@@ -346,7 +346,7 @@ CP_TEST(the_service_answers_while_the_endpoint_is_abused, .timeout_s = 120 * TES
 
 /* ---- Start and end --------------------------------------------------------------------------- */
 
-CP_TEST(what_is_being_answered_at_the_end_still_is, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(what_is_being_answered_at_the_end_still_is)
 {
     struct server server = start_server();
     int idle = connect_to(server.service);
@@ -390,7 +390,7 @@ CP_TEST(what_is_being_answered_at_the_end_still_is, .timeout_s = 60 * TEST_SLOWD
     free(text);
 }
 
-CP_TEST(a_start_that_fails_says_why, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_start_that_fails_says_why)
 {
     struct server server = start_server();
     struct {

@@ -173,7 +173,7 @@ CP_TEST(without_a_thread_to_read_samples_nothing_is_armed)
 
 /* ---- Sessions side by side ------------------------------------------------------------------- */
 
-CP_TEST(sessions_are_independent, .timeout_s = 90 * TEST_SLOWDOWN)
+CP_TEST(sessions_are_independent)
 {
     struct cp_memory memory[3] = {0};
     struct cp_session *sessions[3];
@@ -245,7 +245,7 @@ static bool counts_kernel(void)
     return config.is_kernel_included;
 }
 
-CP_TEST(a_profile_says_how_it_was_measured, .timeout_s = 90 * TEST_SLOWDOWN)
+CP_TEST(a_profile_says_how_it_was_measured)
 {
     const char *path = file_in_dir("said.pb.gz");
     char *text;
@@ -376,7 +376,7 @@ __attribute__((noinline)) static void have_zeros_read(long ns)
     __asm__ volatile(""); /* so that the call is no jump */
 }
 
-CP_TEST(kernel_frames_are_in_the_profile, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(kernel_frames_are_in_the_profile)
 {
     struct cp_cpu_profile_config config = config_for("taskClock", 100000);
     const char *path = file_in_dir("kernel.pb.gz");
@@ -406,7 +406,7 @@ CP_TEST(kernel_frames_are_in_the_profile, .timeout_s = 60 * TEST_SLOWDOWN)
     free(text);
 }
 
-CP_TEST(an_event_is_counted_in_its_own_unit, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(an_event_is_counted_in_its_own_unit)
 {
     const char *path = file_in_dir("faults.pb.gz");
     struct cp_error err;
@@ -429,7 +429,7 @@ CP_TEST(an_event_is_counted_in_its_own_unit, .timeout_s = 60 * TEST_SLOWDOWN)
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
-CP_TEST(a_child_has_no_session_and_may_start_one, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_child_has_no_session_and_may_start_one)
 {
     struct cp_memory memory = {0};
     const char *path = file_in_dir("parent.pb.gz");

@@ -80,22 +80,22 @@ static void check_framework(const struct framework *f)
     check_nothing_left();
 }
 
-CP_TEST(cmocka_is_profiled, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(cmocka_is_profiled)
 {
     check_framework(&frameworks[0]);
 }
 
-CP_TEST(check_is_profiled, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(check_is_profiled)
 {
     check_framework(&frameworks[1]);
 }
 
-CP_TEST(criterion_is_profiled, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(criterion_is_profiled)
 {
     check_framework(&frameworks[2]);
 }
 
-CP_TEST(check_without_processes_is_profiled_once, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(check_without_processes_is_profiled_once)
 {
     char *text;
 
@@ -113,7 +113,7 @@ CP_TEST(check_without_processes_is_profiled_once, .timeout_s = 60 * TEST_SLOWDOW
     free(text);
 }
 
-CP_TEST(without_an_event_it_is_the_timer, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(without_an_event_it_is_the_timer)
 {
     char *text;
 
@@ -127,7 +127,7 @@ CP_TEST(without_an_event_it_is_the_timer, .timeout_s = 60 * TEST_SLOWDOWN)
     free(text);
 }
 
-CP_TEST(the_frameworks_own_flags_are_theirs, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(the_frameworks_own_flags_are_theirs)
 {
     char *text;
 
@@ -146,7 +146,7 @@ CP_TEST(the_frameworks_own_flags_are_theirs, .timeout_s = 60 * TEST_SLOWDOWN)
     check_nothing_left();
 }
 
-CP_TEST(several_events_give_a_file_each, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(several_events_give_a_file_each)
 {
     static const char *const files[] = {"x.taskClock.pb.gz", "x.cpuClock.pb.gz", "x.timer.pb.gz"};
 
@@ -202,7 +202,7 @@ CP_TEST(all_spellings_are_taken_and_nothing_else)
         free(all[i]);
 }
 
-CP_TEST(bad_flags_end_in_a_sentence, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(bad_flags_end_in_a_sentence)
 {
     static const struct {
         const char *arguments, *says;
@@ -313,7 +313,7 @@ static void redirect_stderr(void)
     close(fd);
 }
 
-CP_TEST(children_that_end_in_any_way, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(children_that_end_in_any_way)
 {
     char *text;
 
@@ -338,7 +338,7 @@ CP_TEST(children_that_end_in_any_way, .timeout_s = 60 * TEST_SLOWDOWN)
     free(text);
 }
 
-CP_TEST(without_a_profile_children_do_nothing, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(without_a_profile_children_do_nothing)
 {
     char program[] = "test";
     char *argv[] = {program, NULL};
@@ -351,7 +351,7 @@ CP_TEST(without_a_profile_children_do_nothing, .timeout_s = 60 * TEST_SLOWDOWN)
     CHECK_EQ(cp_testing_stop(), 0);
 }
 
-CP_TEST(what_cannot_be_written_is_kept, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(what_cannot_be_written_is_kept)
 {
     char kept[600], *text, *at, *top;
 
@@ -374,7 +374,7 @@ CP_TEST(what_cannot_be_written_is_kept, .timeout_s = 60 * TEST_SLOWDOWN)
 }
 
 /* A part that is damaged takes none of the others with it. */
-CP_TEST(what_cannot_be_read_is_kept, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(what_cannot_be_read_is_kept)
 {
     char *text;
 
@@ -391,7 +391,7 @@ CP_TEST(what_cannot_be_read_is_kept, .timeout_s = 60 * TEST_SLOWDOWN)
 }
 
 /* A test that changes the directory does not change where the profile goes. */
-CP_TEST(the_file_stays_where_it_was_named, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(the_file_stays_where_it_was_named)
 {
     char program[] = "test", flag[] = "-cpuprofile", file[] = "x.pb.gz";
     char *argv[] = {program, flag, file, NULL};
@@ -417,7 +417,7 @@ static void exit_early(void)
     exit(3);
 }
 
-CP_TEST(a_program_that_exits_loses_nothing, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(a_program_that_exits_loses_nothing)
 {
     int status;
 

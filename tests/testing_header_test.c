@@ -44,7 +44,7 @@ static void compile(const char *compiler)
         compiler, test_dir(), test_dir()));
 }
 
-CP_TEST(it_is_c_without_a_warning, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(it_is_c_without_a_warning)
 {
     static const char *const compilers[] = {"gcc -std=c99",      "gcc -std=c11",      "gcc -std=c2x",
                                             "clang-14 -std=c99", "clang-14 -std=c11", "clang-14 -std=c2x"};
@@ -52,7 +52,7 @@ CP_TEST(it_is_c_without_a_warning, .timeout_s = 120 * TEST_SLOWDOWN)
         compile(compilers[i]);
 }
 
-CP_TEST(it_is_cpp_without_a_warning, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(it_is_cpp_without_a_warning)
 {
     static const char *const compilers[] = {"g++ -x c++ -std=c++11",      "g++ -x c++ -std=c++17",
                                             "g++ -x c++ -std=c++20",      "clang-14 -x c++ -std=c++11",
@@ -61,7 +61,7 @@ CP_TEST(it_is_cpp_without_a_warning, .timeout_s = 120 * TEST_SLOWDOWN)
         compile(compilers[i]);
 }
 
-CP_TEST(it_means_the_same_in_cpp, .timeout_s = 120 * TEST_SLOWDOWN)
+CP_TEST(it_means_the_same_in_cpp)
 {
     if (TEST_ASAN || TEST_TSAN)
         SKIP("the library has a sanitizer in it");

@@ -165,7 +165,7 @@ static void *run_kitchen(void *arg)
     return NULL;
 }
 
-CP_TEST(a_browser_records_and_compares, .timeout_s = 150 * TEST_SLOWDOWN)
+CP_TEST(a_browser_records_and_compares)
 {
     char pictures[400], downloaded[450];
     pthread_t kitchen;

@@ -314,14 +314,14 @@ static void check_options(const char *compiler, const char *const *options)
         check_every_instruction(compiler, *options);
 }
 
-CP_TEST(every_instruction_of_gcc, .timeout_s = 400 * TEST_SLOWDOWN)
+CP_TEST(every_instruction_of_gcc)
 {
     skip_under_tsan();
     check_options(GCC, any_options);
     check_options(GCC, gcc_options);
 }
 
-CP_TEST(every_instruction_of_clang, .timeout_s = 180 * TEST_SLOWDOWN)
+CP_TEST(every_instruction_of_clang)
 {
     skip_under_tsan();
     check_options(CLANG, any_options);
@@ -339,7 +339,7 @@ static void check_share(const char *what, long count, double least, double most)
 /* The C library keeps no frame pointers. Where a function of its uses the register for something else, a
  * chain may go on with what that is; nearly none of it is an address of code, and whoever writes a profile
  * can tell. */
-CP_TEST(every_instruction_of_libraries, .timeout_s = 180 * TEST_SLOWDOWN)
+CP_TEST(every_instruction_of_libraries)
 {
     skip_under_tsan();
     step_target(GCC, "-O2", "unwind_target_libraries", 1);
@@ -391,7 +391,7 @@ static void sample(void)
     timer_delete(timer);
 }
 
-CP_TEST(random_moments, .timeout_s = 180 * TEST_SLOWDOWN)
+CP_TEST(random_moments)
 {
     skip_under_tsan();
     handle(SIGUSR1, on_timer);

@@ -22,7 +22,7 @@ static ssize_t one_byte_at_a_time(void *context, const void *data, size_t size)
     return 1;
 }
 
-CP_TEST(every_writer_gets_a_profile_that_pprof_reads, .timeout_s = 90 * TEST_SLOWDOWN)
+CP_TEST(every_writer_gets_a_profile_that_pprof_reads)
 {
     struct cp_memory memory = {0};
     const char *path = file_in_dir("x.pb.gz");
@@ -112,7 +112,7 @@ static ssize_t fail_later(void *context, const void *data, size_t size)
     return (ssize_t)size;
 }
 
-CP_TEST(a_failing_writer_loses_nothing, .timeout_s = 90 * TEST_SLOWDOWN)
+CP_TEST(a_failing_writer_loses_nothing)
 {
     struct failing failing = {.takes = 100, .error = -ENOSPC};
     struct cp_memory memory = {0};
@@ -293,7 +293,7 @@ CP_TEST(a_full_disk_and_a_pipe_without_reader)
     CHECK_EQ(cp_start_cpu_profile(cp_writer_fd(open("/dev/null", O_RDONLY)), &err), -EBADF);
 }
 
-CP_TEST(one_writer_of_two_fails, .timeout_s = 60 * TEST_SLOWDOWN)
+CP_TEST(one_writer_of_two_fails)
 {
     struct failing failing = {.takes = 10, .error = -ENOSPC};
     struct cp_profiling_option options[2];
