@@ -49,32 +49,47 @@ static int parse(const char *address, struct addrinfo **info, struct cp_error *e
         address);
 }
 
-static int listen_on(const struct addrinfo *info)
+/* Noted before it listens, so that no child of a fork keeps one that does. */
+static int make_socket(int family, struct cp__http_socket **noted)
 {
-    const int one = 1;
-    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int error;
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0)
         return -errno;
+    *noted = cp__http_socket_new(fd);
+    if (*noted != NULL)
+        return fd;
+    close(fd);
+    return -ENOMEM;
+}
+
+static int listen_on(const struct addrinfo *info, struct cp__http_socket **noted)
+{
+    const int one = 1;
+    int fd = make_socket(info->ai_family, noted);
+    int error;
+
+    if (fd < 0)
+        return fd;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (info->ai_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
     error = errno;
+    cp__http_socket_forget(*noted);
     close(fd);
     return -error;
 }
 
-int cp__http_listen(const char *address, struct cp_error *err)
+int cp__http_listen(const char *address, struct cp__http_socket **noted, struct cp_error *err)
 {
     struct addrinfo *info;
     int result = parse(address, &info, err);
 
     if (result < 0)
         return result;
-    result = listen_on(info);
+    result = listen_on(info, noted);
     freeaddrinfo(info);
     if (result == -EADDRINUSE)
         return cp__http_error(

@@ -3,10 +3,11 @@
 #define COUNTERPOINT_HTTP_ADDRESS_H
 
 #include "exchange.h"
+#include "socket.h"
 
-/* A socket that listens on an address as cp_http_start() takes it; or a negative errno value, and the
- * reason. */
-int cp__http_listen(const char *address, struct cp_error *err);
+/* Listens on an address as cp_http_start() takes it. Returns the descriptor, and notes it in *noted; or a
+ * negative errno value, and the reason. */
+int cp__http_listen(const char *address, struct cp__http_socket **noted, struct cp_error *err);
 /* Its address as text, with the port that it got. */
 void cp__http_address_of(int fd, char *text, size_t size);
 

@@ -378,7 +378,7 @@ static int serve(struct cp_http *http, int fd, struct cp_error *err)
 
 static int start_on(struct cp_http *http, const char *address, struct cp_error *err)
 {
-    int fd = cp__http_listen(address, err);
+    int fd = cp__http_listen(address, &http->listener, err);
     int result;
 
     if (fd < 0)
@@ -387,12 +387,13 @@ static int start_on(struct cp_http *http, const char *address, struct cp_error *
     http->is_server = true;
     result = cp__http_thread(&http->keeper, keep, http);
     if (result < 0) {
-        close(fd);
+        close(cp__http_socket_forget(http->listener));
         return cp__http_error(err, result, "No thread could be started for the HTTP endpoint: %s.",
                               strerror(-result));
     }
     result = serve(http, fd, err);
     if (result < 0) {
+        cp__http_socket_forget(http->listener); /* libmicrohttpd has closed it */
         cp_http_quiesce(http);
         pthread_join(http->keeper, NULL);
     }
@@ -424,14 +425,34 @@ const char *cp_http_address(const struct cp_http *http)
     return http->address;
 }
 
+/* A child that fork() did not make still has the socket. */
+static void stop_in_child(struct cp_http *http)
+{
+    int fd = http->listener != NULL ? cp__http_socket_forget(http->listener) : -1;
+
+    http->listener = NULL;
+    if (fd >= 0)
+        close(fd);
+}
+
+/* The socket is shut down first: a child of a fork() that comes after it was forgotten does not listen. */
+static void stop_server(struct cp_http *http)
+{
+    shutdown(cp__http_socket_forget(http->listener), SHUT_RDWR);
+    MHD_stop_daemon(http->daemon);
+    pthread_join(http->keeper, NULL);
+}
+
 void cp_http_stop(struct cp_http *http)
 {
-    if (http == NULL || http->pid != getpid())
+    if (http == NULL)
         return;
-    cp_http_quiesce(http);
-    if (http->daemon != NULL) {
-        MHD_stop_daemon(http->daemon);
-        pthread_join(http->keeper, NULL);
+    if (http->pid != getpid()) {
+        stop_in_child(http);
+        return;
     }
+    cp_http_quiesce(http);
+    if (http->daemon != NULL)
+        stop_server(http);
     free_http(http);
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "exchange.h"
+#include "socket.h"
 
 enum { CP__HTTP_WORKERS = 2 * CP_EV_MAX };
 
@@ -56,6 +57,7 @@ struct cp_http {
     struct MHD_Daemon *daemon; /* of a server; used by who starts and stops it only */
     char address[80];
     pthread_t keeper;
+    struct cp__http_socket *listener; /* of a server; used by who starts and stops it only */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* peers, or is_ending */

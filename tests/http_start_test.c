@@ -1,4 +1,5 @@
 /* Starting the HTTP endpoint: where it listens, what is refused, its threads. */
+#include <spawn.h>
 #include <sys/wait.h>
 
 #include "http_tools.h"
@@ -120,5 +121,133 @@ CP_TEST(a_child_may_stop_what_is_its_parents)
     CHECK_EQ(status, 0);
     check_answer(http, "$base/cmdline", 200, NULL);
     close(fd);
+    cp_http_stop(http);
+}
+
+/* ---- The listening socket -------------------------------------------------------------------- */
+
+/* How many of this process's descriptors listen; *fd is the last of them. */
+static int listening_sockets(int *fd)
+{
+    int n = 0;
+
+    for (int i = 0; i < 1000; i++) {
+        int is_listening = 0;
+        socklen_t size = sizeof is_listening;
+
+        if (getsockopt(i, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &size) == 0 && is_listening) {
+            *fd = i;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Says how many sockets listen in the child, and lives until the parent has closed go. */
+static void run_child(struct cp_http *http, bool stops, int go, int said)
+{
+    unsigned char n;
+    int fd;
+
+    if (stops)
+        cp_http_stop(http);
+    n = (unsigned char)listening_sockets(&fd);
+    if (write(said, &n, 1) != 1 || read(go, &n, 1) != 0)
+        _exit(1);
+    _exit(0);
+}
+
+static void check_fork(bool stops)
+{
+    struct cp_http *http = start_http(NULL), *next;
+    unsigned char n;
+    char address[80];
+    struct cp_error err;
+    int go[2], said[2], status;
+    pid_t pid;
+
+    strcpy(address, cp_http_address(http));
+    CHECK_EQ(pipe(go), 0);
+    CHECK_EQ(pipe(said), 0);
+    pid = fork();
+    if (pid == 0) {
+        close(go[1]);
+        run_child(http, stops, go[0], said[1]);
+    }
+    CHECK_EQ(read(said[0], &n, 1), 1);
+    CHECK_EQ(n, 0);
+    cp_http_stop(http);
+    CHECKF(cp_http_start(&next, address, NULL, &err) == 0, "%s", err.message);
+    check_answer(next, "$base/cmdline", 200, NULL);
+    close(go[0]);
+    close(go[1]);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    close(said[0]);
+    close(said[1]);
+    cp_http_stop(next);
+}
+
+CP_TEST(the_child_of_a_fork_does_not_keep_the_socket)
+{
+    check_fork(false);
+    check_fork(true);
+}
+
+/* As a program does that calls clone(2) itself. */
+CP_TEST(a_child_that_fork_did_not_make_gives_the_socket_up_when_it_stops)
+{
+    struct cp_http *http = start_http(NULL);
+    int fd, status;
+    pid_t pid = _Fork();
+
+    if (pid == 0) {
+        int before = listening_sockets(&fd);
+
+        cp_http_stop(http);
+        _exit(10 * before + listening_sockets(&fd));
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(WEXITSTATUS(status), 10);
+    check_answer(http, "$base/cmdline", 200, NULL);
+    cp_http_stop(http);
+}
+
+CP_TEST(a_child_may_listen_by_itself)
+{
+    struct cp_http *http = start_http(NULL);
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        struct cp_http *own = start_http(NULL);
+
+        cp_http_stop(http);
+        check_answer(own, "$base/cmdline", 200, NULL);
+        cp_http_stop(own);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    cp_http_stop(http);
+}
+
+CP_TEST(an_executed_program_does_not_have_the_socket)
+{
+    struct cp_http *http = start_http(NULL);
+    char path[32], name[64] = "", command[200] = "";
+    char sh[] = "sh", of_text[] = "-c";
+    char *const arguments[] = {sh, of_text, command, NULL};
+    int fd, status;
+    pid_t pid;
+
+    CHECK_EQ(listening_sockets(&fd), 1);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    CHECK(readlink(path, name, sizeof name - 1) > 0);
+    snprintf(command, sizeof command, "! ls -l /proc/self/fd/ | grep -F '%s'", name);
+    /* posix_spawn(3) runs no handlers of fork. */
+    CHECK_EQ(posix_spawnp(&pid, "sh", NULL, NULL, arguments, environ), 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
     cp_http_stop(http);
 }

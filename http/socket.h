@@ -1,0 +1,17 @@
+/* The listening sockets of this process's servers. */
+#ifndef COUNTERPOINT_HTTP_SOCKET_H
+#define COUNTERPOINT_HTTP_SOCKET_H
+
+/*
+ * A listening socket that is noted here. A child of fork() closes it before fork() returns there, so that the
+ * parent can end, and listen again, while the child lives. A fork() between socket(2) and the return of
+ * cp__http_socket_new() is missed, and so is a child that was made without the C library's fork().
+ */
+struct cp__http_socket;
+
+/* Notes a descriptor. NULL without memory. */
+struct cp__http_socket *cp__http_socket_new(int fd);
+/* Forgets the descriptor, before it is closed; returns it, or -1 if this is a child and has closed it. */
+int cp__http_socket_forget(struct cp__http_socket *socket);
+
+#endif
