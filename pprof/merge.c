@@ -11,6 +11,7 @@
 struct addition {
     struct cp_merge *m;
     const Cp__Proto__Profile *p;
+    bool is_subtraction;
     struct cp__id_tables ids;
     uint32_t *strings; /* its strings' numbers in the merge */
     uint32_t *samples; /* so for its samples */
@@ -25,6 +26,15 @@ static int64_t add_values(int64_t a, int64_t b)
     if (!__builtin_add_overflow(a, b, &sum))
         return sum;
     return b > 0 ? INT64_MAX : INT64_MIN;
+}
+
+static int64_t subtract_values(int64_t a, int64_t b)
+{
+    int64_t difference;
+
+    if (!__builtin_sub_overflow(a, b, &difference))
+        return difference;
+    return b > 0 ? INT64_MIN : INT64_MAX;
 }
 
 /* ---- Types ----------------------------------------------------------------------------------- */
@@ -325,8 +335,16 @@ static void add_samples(struct addition *a)
         int64_t *values = a->m->values + a->samples[i] * sample->n_value;
 
         for (size_t j = 0; j < sample->n_value; j++)
-            values[j] = add_values(values[j], sample->value[j]);
+            values[j] = a->is_subtraction ? subtract_values(values[j], sample->value[j])
+                                          : add_values(values[j], sample->value[j]);
     }
+}
+
+/* The time between an earlier profile and what was added first. */
+static void subtract_header(struct addition *a)
+{
+    a->m->duration_ns = subtract_values(a->m->time_ns, a->p->time_nanos);
+    a->m->n_profiles++;
 }
 
 static int take_types(struct addition *a, char **types)
@@ -353,9 +371,9 @@ static int take_types(struct addition *a, char **types)
     return 0;
 }
 
-static int add(struct cp_merge *m, const Cp__Proto__Profile *p, struct cp_error *err)
+static int add(struct cp_merge *m, const Cp__Proto__Profile *p, bool is_subtraction, struct cp_error *err)
 {
-    struct addition a = {.m = m, .p = p};
+    struct addition a = {.m = m, .p = p, .is_subtraction = is_subtraction};
     char *types = name_types(p);
     int result = types == NULL ? -ENOMEM : check_types(m, p->n_sample_type, types, err);
 
@@ -368,7 +386,10 @@ static int add(struct cp_merge *m, const Cp__Proto__Profile *p, struct cp_error 
     }
     if (result == 0) {
         add_samples(&a);
-        add_header(&a);
+        if (is_subtraction)
+            subtract_header(&a);
+        else
+            add_header(&a);
     }
     if (result == -ENOMEM)
         cp__error(err, result, "There is no memory to merge a profile of %zu samples.", p->n_sample);
@@ -400,18 +421,29 @@ static void clear(struct cp_merge *m)
     *m = (struct cp_merge){0};
 }
 
-int cp_merge_add(struct cp_merge *m, const void *data, size_t size, struct cp_error *err)
+static int read_and_add(struct cp_merge *m, const void *data, size_t size, bool is_subtraction,
+                        struct cp_error *err)
 {
     int result;
     Cp__Proto__Profile *p = cp__merge_read(data, size, CP_MERGE_LIMIT, &result, err);
 
     if (p == NULL)
         return result;
-    result = add(m, p, err);
+    result = add(m, p, is_subtraction, err);
     if (result < 0 && m->n_profiles == 0)
         clear(m); /* what is first, and of which types, is for the next one to say */
     cp__proto__profile__free_unpacked(p, NULL);
     return result;
+}
+
+int cp_merge_add(struct cp_merge *m, const void *data, size_t size, struct cp_error *err)
+{
+    return read_and_add(m, data, size, false, err);
+}
+
+int cp_merge_subtract(struct cp_merge *m, const void *data, size_t size, struct cp_error *err)
+{
+    return read_and_add(m, data, size, true, err);
 }
 
 void cp_merge_free(struct cp_merge *m)
