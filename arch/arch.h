@@ -10,6 +10,7 @@
 #define COUNTERPOINT_ARCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* The registers that unwinding starts from. */
@@ -22,11 +23,30 @@ struct cp__registers {
 
 #include "registers.h" // IWYU pragma: export
 
+/* A stretch of code that can be read. */
+struct cp__text {
+    uintptr_t lo;
+    uintptr_t hi;
+};
+
+/* The runtime's answer to whether the code at pc can be read. If so, text becomes a stretch that holds pc,
+ * and that goes on for size bytes from there if all of these can be read. {0} is the text of one that has not
+ * asked yet. */
+bool cp__text_at_from_handler(struct cp__text *text, uintptr_t pc, size_t size);
+
+/* The same, where most of the code that is asked for is in the stretch that is known already. */
+static inline bool cp__text_has_from_handler(struct cp__text *text, uintptr_t pc, size_t size)
+{
+    return (pc >= text->lo && pc < text->hi && text->hi - pc >= size) ||
+           cp__text_at_from_handler(text, pc, size);
+}
+
 /*
- * What the registers will be when the function that regs are in has returned, where its code tells: needed
- * where the function has no frame, not yet or not any more. False where it does not; in code that keeps frame
- * pointers the frame pointer is then the function's own. Of the stack it reads [regs->sp, hi) only, and of
- * the code what the processor is about to fetch: regs->pc must have been reached by running.
+ * What the registers will be when the function that regs are in has returned, if its code tells: needed if
+ * the function has no frame, not yet or not any more. False if the code does not tell or cannot be read; in
+ * code that keeps frame pointers the frame pointer is then the function's own. Of the stack it reads
+ * [regs->sp, hi) only, and of the code what the processor is about to fetch, as far as
+ * cp__text_at_from_handler() lets it: regs->pc must have been reached by running.
  */
 bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller);
 

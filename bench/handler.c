@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "runtime/code.h"
 #include "runtime/os.h"
 #include "runtime/samplebuf.h"
 #include "runtime/unwind.h"
@@ -124,6 +125,7 @@ __attribute__((noinline)) static uint64_t descend(struct cp_t *b, const char *na
 CP_BENCHMARK(Chain)
 {
     stack = cp__os_thread_stack();
+    cp__code_update();
     result += descend(b, "5 frames more", 5);
     result += descend(b, "20 frames more", 20);
     result += descend(b, "100 frames more", 100);

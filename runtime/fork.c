@@ -42,6 +42,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "code.h"
 #include "config.h"
 #include "event.h"
 #include "label.h"
@@ -144,6 +145,7 @@ static void after_in_child(void)
     cp__configs_forget();
     cp__slots_forget();
     cp__ms_forget();
+    cp__code_after_fork();
     cp__os_unblock_from_handler(own.mask);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "code.h"
 #include "configure.h"
 #include "error.h"
 #include "fork.h"
@@ -62,6 +63,7 @@ static void start_once(void)
     int cancel_state;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    cp__code_update();
     cp__os_start();
     pthread_setcancelstate(cancel_state, NULL);
 }

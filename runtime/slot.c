@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "code.h"
 #include "configure.h"
 #include "cost.h"
 #include "error.h"
@@ -258,6 +259,7 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
         return result;
     memcpy(reached, requests, n * sizeof *reached);
     cp__m_prepare();
+    cp__code_update();
     if (cp__cost_matters(reached, n))
         cp_sample_cost_ns(NULL); /* without it nothing is refused */
     cp__fork_delay();            /* events are opened, and closed again */
@@ -295,6 +297,7 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
     uint64_t run;
     int n = 0;
 
+    cp__code_look();
     look_at_slots();
     cp__lock(&cp__runtime_lock);
     run = slots[slot].run;

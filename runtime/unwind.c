@@ -1,18 +1,18 @@
 #include "unwind.h"
 
+#include "code.h"
+
 /* What a frame pointer points at. */
 struct frame {
     uintptr_t fp; /* the caller's */
     uintptr_t pc; /* where it goes on, as saved */
 };
 
-#define LOWEST_CODE 4096 /* nothing is mapped below; a pc there has already faulted */
-
-/* A word that is no address of code is no return address: the chain has left the frames. The upper half of
- * the address space is the kernel's. */
-static bool is_code(uintptr_t pc, const struct cp__stack *stack)
+/* A word that is no address of code is no return address: the chain has left the frames. So is an address of
+ * the stack itself, even if the stack is executable. */
+static bool is_code(uintptr_t pc, const struct cp__stack *stack, struct cp__code_range *last)
 {
-    return pc >= LOWEST_CODE && (intptr_t)pc > 0 && !cp__stack_holds(stack, pc);
+    return cp__code_holds_from_handler(last, pc) && !cp__stack_holds(stack, pc);
 }
 
 /* The frame at fp, where it lies whole between floor and the stack's end. */
@@ -23,12 +23,12 @@ static const struct frame *frame_at(uintptr_t fp, uintptr_t floor, const struct 
     return (const struct frame *)fp;
 }
 
-/* Where a caller goes on, by what a frame has saved of it; 0 where that is no code. */
-static uintptr_t caller_of(uintptr_t saved, const struct cp__stack *stack)
+/* Where a caller goes on, by what a frame has saved of it; 0 if that is no code. */
+static uintptr_t caller_of(uintptr_t saved, const struct cp__stack *stack, struct cp__code_range *last)
 {
     uintptr_t pc = cp__code_address_from_handler(saved);
 
-    return is_code(pc, stack) ? pc : 0;
+    return is_code(pc, stack, last) ? pc : 0;
 }
 
 /* Whether a chain that led up to top has come to the stack's first frame. A frame pointer of 0 would not
@@ -43,6 +43,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) unsigned
 cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack, uintptr_t *frames,
                         unsigned max, unsigned *flags)
 {
+    struct cp__code_range range = {.size = 0};
     struct cp__registers caller;
     const struct frame *frame;
     uintptr_t top, pc;
@@ -53,16 +54,17 @@ cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack
     if (!cp__stack_holds(stack, regs->sp))
         return n;
     *flags = CP_SAMPLE_INCOMPLETE;
-    if (!is_code(regs->pc, stack))
+    if (!is_code(regs->pc, stack, &range))
         return n;
     if (!cp__caller_from_handler(regs, stack->hi, &caller))
         caller = *regs;
-    else if (is_code(caller.pc, stack))
+    else if (is_code(caller.pc, stack, &range))
         frames[n++] = caller.pc;
     else
         return n;
     top = caller.sp;
-    for (frame = frame_at(caller.fp, top, stack); frame != NULL && (pc = caller_of(frame->pc, stack)) != 0;
+    for (frame = frame_at(caller.fp, top, stack);
+         frame != NULL && (pc = caller_of(frame->pc, stack, &range)) != 0;
          frame = frame_at(frame->fp, top, stack)) {
         if (n == max) {
             *flags = CP_SAMPLE_TRUNCATED;
@@ -79,11 +81,12 @@ cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack
 __attribute__((no_sanitize("address", "thread", "undefined"))) unsigned
 cp__unwind_callers(const void *frame_pointer, const struct cp__stack *stack, uintptr_t *frames, unsigned max)
 {
+    struct cp__code_range range = {.size = 0};
     const struct frame *frame = frame_at((uintptr_t)frame_pointer, stack->lo, stack);
     uintptr_t pc;
     unsigned n = 0;
 
-    while (n < max && frame != NULL && (pc = caller_of(frame->pc, stack)) != 0) {
+    while (n < max && frame != NULL && (pc = caller_of(frame->pc, stack, &range)) != 0) {
         frames[n++] = pc;
         frame = frame_at(frame->fp, (uintptr_t)(frame + 1), stack);
     }

@@ -50,6 +50,7 @@ struct walk {
     uintptr_t floor; /* what will have been pushed below it is not there yet */
     uintptr_t hi;
     struct cp__registers *caller;
+    struct cp__text text;
     unsigned fork_count;
     struct fork forks[FORKS];
 };
@@ -307,6 +308,14 @@ static enum outcome step(struct walk *walk, const struct cp__instruction *in)
     }
 }
 
+static bool decode(struct walk *walk, struct cp__instruction *in)
+{
+    uintptr_t pc = walk->at.pc;
+
+    return cp__text_has_from_handler(&walk->text, pc, CP__DECODE_MOST) &&
+           cp__decode_within_from_handler((const uint8_t *)pc, walk->text.hi - pc, in);
+}
+
 bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller)
 {
     struct walk walk;
@@ -316,11 +325,12 @@ bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, str
     walk.floor = regs->sp;
     walk.hi = hi;
     walk.caller = caller;
+    walk.text = (struct cp__text){.lo = 0};
     walk.fork_count = 0;
     for (int steps = 0; outcome == GOES_ON && steps < STEPS; steps++) {
         struct cp__instruction in;
 
-        outcome = cp__decode_from_handler((const uint8_t *)walk.at.pc, &in) ? step(&walk, &in) : LOST;
+        outcome = decode(&walk, &in) ? step(&walk, &in) : LOST;
         if (outcome == LOST && take_fork(&walk))
             outcome = GOES_ON;
     }

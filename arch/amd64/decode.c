@@ -202,3 +202,18 @@ bool cp__decode_from_handler(const uint8_t *at, struct cp__instruction *in)
     in->end = at;
     return true;
 }
+
+/* Zeros stand behind the bytes that there are. An instruction that takes some of them is none. */
+bool cp__decode_within_from_handler(const uint8_t *at, size_t size, struct cp__instruction *in)
+{
+    uint8_t bytes[CP__DECODE_MOST] = {0};
+
+    if (size >= sizeof bytes)
+        return cp__decode_from_handler(at, in);
+    memcpy(bytes, at, size);
+    if (!cp__decode_from_handler(bytes, in) || (size_t)(in->end - bytes) > size)
+        return false;
+    in->end = at + (in->end - bytes);
+    in->begin = at;
+    return true;
+}

@@ -54,6 +54,7 @@ struct walk {
     uintptr_t floor; /* what will have been stored below it is not there yet */
     uintptr_t hi;
     struct cp__registers *caller;
+    struct cp__text text;
     unsigned fork_count;
     struct fork forks[FORKS];
 };
@@ -354,9 +355,12 @@ bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, str
     walk.floor = regs->sp;
     walk.hi = hi;
     walk.caller = caller;
+    walk.text = (struct cp__text){.lo = 0};
     walk.fork_count = 0;
     for (int steps = 0; outcome == GOES_ON && steps < STEPS; steps++) {
-        outcome = step(&walk, *(const uint32_t *)walk.at.pc);
+        outcome = cp__text_has_from_handler(&walk.text, walk.at.pc, sizeof(uint32_t))
+                      ? step(&walk, *(const uint32_t *)walk.at.pc)
+                      : LOST;
         if (outcome == LOST && take_fork(&walk))
             outcome = GOES_ON;
     }
