@@ -2,7 +2,7 @@
  * What differs by instruction set. Each folder beside this file implements it under the same file names; the
  * build puts one of them, arch/$(ARCH), on the include path.
  *
- *   registers.h   where a signal found the program, and what a return address is
+ *   registers.h   where a signal found the program, what a return address is, and which memory can be read
  *   caller.c      what the code there says about its caller
  *   context.h     a suspended flow of control, and switching between two
  */

@@ -38,6 +38,15 @@ static inline bool cp__code_holds_from_handler(struct cp__code_range *last, uint
     return pc - last->start < last->size || cp__code_find_from_handler(pc, last);
 }
 
+/*
+ * A signal handler starts with the kernel's initial rights, by which only memory of protection key 0 can be
+ * read. Code and stacks of the program may have other keys, so the handler gives itself the right to read
+ * all. Returns what the rights were, for cp__code_keep_from_handler(); when the handler returns, the kernel
+ * puts back what the interrupted code had.
+ */
+uint32_t cp__code_open_from_handler(void);
+void cp__code_keep_from_handler(uint32_t rights);
+
 /* Makes the table anew. Any number of threads may; one does it. */
 void cp__code_update(void);
 /* Does so if a handler missed an address, but not too often. */

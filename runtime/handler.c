@@ -1,5 +1,6 @@
 #include <errno.h>
 
+#include "code.h"
 #include "configure.h"
 #include "record.h"
 #include "slot.h"
@@ -66,6 +67,7 @@ static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers
 
 void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
+    uint32_t rights = cp__code_open_from_handler();
     int saved_errno = errno;
     struct cp__m *m = cp_load_relaxed(&cp__m_current); /* relaxed: stored by this thread */
     struct cp__moment moment;
@@ -91,6 +93,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
             cp__os_is_kick_from_handler(info, &kick) ||
             (info->si_code == SI_TIMER && cp__slot_is_seq_from_handler((uintptr_t)info->si_value.sival_ptr));
     }
+    cp__code_keep_from_handler(rights);
     errno = saved_errno;
     if (!ours) { /* the host's handler may never come back: all is done before */
         cp__os_signal_chain_from_handler(signal, info, ucontext);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 
 #include "code.h"
 #include "lone_page.h"
@@ -87,7 +88,7 @@ CP_TEST(the_table_has_what_can_be_executed)
     CHECK(!is_code(&data) && !is_code(&start) && !is_code(NULL) && !is_code((void *)UINTPTR_MAX));
 }
 
-CP_TEST(code_that_is_mapped_later_is_known_after_a_look)
+CP_TEST(code_that_is_mapped_later_is_known_after_a_look, .timeout_s = 5 * TEST_SLOWDOWN)
 {
     char *code;
 
@@ -202,7 +203,7 @@ static void look_for(void *context, const struct cp_sample *sample)
 }
 
 /* A function in code that was made while the program is profiled calls one that is sampled. */
-CP_TEST(code_that_is_mapped_later_is_in_stacks_after_a_pass)
+CP_TEST(code_that_is_mapped_later_is_in_stacks_after_a_pass, .timeout_s = 5 * TEST_SLOWDOWN)
 {
     struct cp_slot_request made = request("timer", 1000 * MS);
     struct worker worker = {.body = NULL};
@@ -262,6 +263,7 @@ CP_TEST(code_that_may_not_be_read_is_not_read)
     char *gone = map_code((const void *)(uintptr_t)loop);
     uintptr_t *words = lone_page();
     uintptr_t frames[CP_MAX_FRAMES];
+    uint32_t rights;
 
     cp__code_update();
     CHECK(is_text(code) && is_text(gone));
@@ -273,7 +275,9 @@ CP_TEST(code_that_may_not_be_read_is_not_read)
     CHECK_EQ(unwind((uintptr_t)gone, words, frames), 1);
     CHECK_EQ(mprotect(code, PAGE, PROT_EXEC), 0);
     cp__code_update();
-    CHECK(is_code(code) && !is_text(code)); /* even if the processor would let it */
+    rights = cp__code_open_from_handler();
+    CHECK(is_code(code) && !is_text(code)); /* even if the processor lets it */
+    cp__code_keep_from_handler(rights);
 }
 
 struct looping {
@@ -317,7 +321,7 @@ static void run_in(char *code)
     cp_slots_release(&slot, 1);
 }
 
-CP_TEST(execute_only_code_is_sampled)
+CP_TEST(execute_only_code_is_sampled, .timeout_s = 10 * TEST_SLOWDOWN)
 {
     char *code = map_code((const void *)(uintptr_t)loop);
 
@@ -325,14 +329,91 @@ CP_TEST(execute_only_code_is_sampled)
     run_in(code);
 }
 
-/* In a signal handler only what has the key 0 can be read. */
-CP_TEST(code_with_a_protection_key_is_sampled)
+static int some_key(void)
 {
-    char *code = map_code((const void *)(uintptr_t)loop);
     int key = pkey_alloc(0, 0);
 
     if (key < 0)
         SKIP("this machine has no protection keys: pkey_alloc says %s", strerror(errno));
-    CHECK_EQ(pkey_mprotect(code, PAGE, PROT_READ | PROT_EXEC, key), 0);
+    return key;
+}
+
+/* A signal handler begins with the right to read what has the key 0 only. */
+CP_TEST(code_with_a_protection_key_is_sampled, .timeout_s = 10 * TEST_SLOWDOWN)
+{
+    char *code = map_code((const void *)(uintptr_t)loop);
+
+    CHECK_EQ(pkey_mprotect(code, PAGE, PROT_READ | PROT_EXEC, some_key()), 0);
     run_in(code);
+}
+
+static ucontext_t outside, inside;
+
+static void run_inside(void)
+{
+    for (int i = 0; i < 20; i++)
+        send_tick(NULL);
+    swapcontext(&inside, &outside);
+}
+
+/* A green thread's, that is: on a thread's own stack the C library has what the kernel must read. */
+CP_TEST(a_stack_with_a_protection_key_is_walked)
+{
+    struct cp_slot_request made = request("timer", 1000 * MS);
+    struct found found = {.lo = (uintptr_t)run_inside, .hi = (uintptr_t)run_inside + COPIED};
+    size_t size = 64 * PAGE;
+    char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct worker worker = {.body = NULL};
+    struct cp_error err;
+    struct cp_g g;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer calls handlers later, with other rights");
+    CHECK_EQ(pkey_mprotect(stack, size, PROT_READ | PROT_WRITE, some_key()), 0);
+    attach(&worker);
+    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+    getcontext(&inside);
+    inside.uc_stack = (stack_t){.ss_sp = stack, .ss_size = size};
+    makecontext(&inside, run_inside, 0);
+    cp_g_init(&g, stack, stack + size, NULL);
+    cp_execute(worker.m, &g);
+    swapcontext(&outside, &inside);
+    cp_execute(worker.m, NULL);
+    cp_g_fini(&g);
+    cp_slots_read(slot, look_for, &found);
+    CHECK(found.with >= 20);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    cp_m_detach(worker.m);
+}
+
+/* The host's own handler has the rights that the kernel gave. */
+static uint32_t host_rights;
+
+static void host_handler(int signal)
+{
+    (void)signal;
+    host_rights = cp__keys_from_handler();
+}
+
+CP_TEST(the_hosts_handler_has_its_rights)
+{
+    const struct sigaction action = {.sa_handler = host_handler};
+    struct cp_slot_request made = request("timer", 1000 * MS);
+    struct worker worker = {.body = NULL};
+    struct cp_error err;
+    uint32_t alone;
+
+    some_key();
+    CHECK_EQ(sigaction(SIGPROF, &action, NULL), 0);
+    raise(SIGPROF);
+    alone = host_rights;
+    host_rights = 0;
+    attach(&worker);
+    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+    raise(SIGPROF);
+    CHECK_EQ(host_rights, alone);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    cp_m_detach(worker.m);
 }

@@ -1,4 +1,5 @@
 /* x86-64: included by arch/arch.h only. */
+#include <cpuid.h>
 #include <ucontext.h>
 
 /* What cp__caller_from_handler() says is by the code. */
@@ -19,4 +20,34 @@ static inline struct cp__registers cp__registers_from_handler(const void *uconte
 static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
 {
     return saved;
+}
+
+/* ---- Protection keys ------------------------------------------------------------------------- */
+
+/* Whether the kernel uses the processor's protection keys. */
+static inline bool cp__has_keys(void)
+{
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_OSPKE) != 0;
+}
+
+/* What each key allows the calling thread: two bits a key, no access and no writing. */
+static inline uint32_t cp__keys_from_handler(void)
+{
+    uint32_t keys, edx;
+
+    __asm__ volatile(".byte 0x0f, 0x01, 0xee" : "=a"(keys), "=d"(edx) : "c"(0)); /* rdpkru */
+    return keys;
+}
+
+static inline void cp__set_keys_from_handler(uint32_t keys)
+{
+    __asm__ volatile(".byte 0x0f, 0x01, 0xef" : : "a"(keys), "d"(0), "c"(0) : "memory"); /* wrpkru */
+}
+
+/* The same as keys, but that all can be read. */
+static inline uint32_t cp__readable_keys(uint32_t keys)
+{
+    return keys & 0xaaaaaaaa;
 }

@@ -37,3 +37,26 @@ static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
     return saved;
 #endif
 }
+
+/* ---- Protection keys ------------------------------------------------------------------------- */
+
+/* None are known. */
+static inline bool cp__has_keys(void)
+{
+    return false;
+}
+
+static inline uint32_t cp__keys_from_handler(void)
+{
+    return 0;
+}
+
+static inline void cp__set_keys_from_handler(uint32_t keys)
+{
+    (void)keys;
+}
+
+static inline uint32_t cp__readable_keys(uint32_t keys)
+{
+    return keys;
+}
