@@ -191,8 +191,8 @@ static _Noreturn void ask_for_profiles(void)
             int status = status_of(fds[i]);
 
             counts->taken += status == 200;
-            counts->refused += status == 409;
-            counts->unheard += status != 200 && status != 409;
+            counts->refused += status == 503;
+            counts->unheard += status != 200 && status != 503;
             close(fds[i]);
         }
     }

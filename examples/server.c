@@ -287,6 +287,8 @@ int main(int argc, char **argv)
     struct cp_error err;
     /* Profiling: the endpoint, which serves from a thread of its own. */
     must(cp_http_start(&http, flags.endpoint, NULL, &err), &err);
+    if (cp_http_warning(http))
+        fprintf(stderr, "%s\n", cp_http_warning(http));
 
     printf("service   http://");
     http_print_address(server.listener);

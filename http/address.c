@@ -101,6 +101,21 @@ int cp__http_listen(const char *address, struct cp__http_socket **noted, struct 
     return result;
 }
 
+bool cp__http_is_loopback(int fd)
+{
+    union {
+        struct sockaddr_storage any;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    } address = {.any.ss_family = AF_UNSPEC};
+    socklen_t length = sizeof address;
+
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    if (address.any.ss_family == AF_INET)
+        return ntohl(address.in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    return address.any.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&address.in6.sin6_addr);
+}
+
 void cp__http_address_of(int fd, char *text, size_t size)
 {
     struct sockaddr_storage address = {.ss_family = AF_UNSPEC};

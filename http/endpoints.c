@@ -6,47 +6,48 @@
 #include <string.h>
 #include <strings.h>
 
-#include "exchange.h"
+#include "share.h"
+#include "snapshot.h"
 
 /* ---- threadcreate ---------------------------------------------------------------------------- */
 
+static int take_threads(struct cp_writer w, unsigned debug, struct cp_error *err)
+{
+    return cp_thread_profile(w, debug > 0, err);
+}
+
 int cp__http_threadcreate(struct cp__exchange *exchange)
 {
-    static const struct cp_http_header binary[] = {
-        {"Content-Type", "application/octet-stream"},
-        {"Content-Disposition", "attachment; filename=\"threadcreate\""}};
-    struct cp_memory profile = {.data = NULL};
-    unsigned long long debug = 0;
-    struct cp_error err;
-    int result = cp__http_query_number(exchange->request->query, "debug", 0, 2, &debug, &err);
-
-    if (result >= 0)
-        result = cp_thread_profile(cp_writer_memory(&profile), debug > 0, &err);
-    if (result < 0)
-        result = cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
-    else if (debug > 0)
-        result = cp__http_reply_body(exchange, cp__http_text, profile.data, profile.size);
-    else
-        result = cp__http_reply(exchange, 200, binary, 2, profile.data, profile.size);
-    free(profile.data);
-    return result;
+    return cp__http_snapshot(exchange, "threadcreate", take_threads);
 }
 
 /* ---- symbol ---------------------------------------------------------------------------------- */
+
+/* How many addresses may be asked for at once, and the bytes that the names of their functions may have. Those
+ * of C++ templates can have thousands. */
+enum { MAX_ADDRESSES = 1 << 16, MAX_NAMES = 8 << 20 };
 
 struct symbols {
     uintptr_t *addresses;
     char **names; /* NULL: unknown */
     size_t n;
+    size_t names_size;
+    bool is_cut;
 };
+
+static bool is_address(const char *word, size_t n)
+{
+    static const char digits[] = "0123456789abcdefABCDEF";
+
+    return n > 2 && n <= 18 && strncasecmp(word, "0x", 2) == 0 && strspn(word + 2, digits) == n - 2;
+}
 
 /* What is no address is nothing to look up, and no reason to refuse the others. */
 static void read_addresses(struct symbols *symbols, const char *text, size_t size)
 {
-    static const char digits[] = "0123456789abcdefABCDEF";
     const char *end = text + size;
 
-    while (text < end) {
+    while (text < end && !symbols->is_cut) {
         const char *word_end = memchr(text, '+', (size_t)(end - text));
         char word[24] = "";
         size_t n;
@@ -55,9 +56,10 @@ static void read_addresses(struct symbols *symbols, const char *text, size_t siz
         n = (size_t)(word_end - text);
         if (n < sizeof word) {
             memcpy(word, text, n);
-            word[n] = '\0';
             n = strcspn(word, " \r\n"); /* what is typed into curl may end in a line's end */
-            if (n > 2 && n <= 18 && strncasecmp(word, "0x", 2) == 0 && strspn(word + 2, digits) == n - 2)
+            word[n] = '\0';
+            symbols->is_cut = is_address(word, n) && symbols->n == MAX_ADDRESSES;
+            if (is_address(word, n) && !symbols->is_cut)
                 symbols->addresses[symbols->n++] = (uintptr_t)strtoull(word, NULL, 16);
         }
         text = word_end + 1;
@@ -67,15 +69,23 @@ static void read_addresses(struct symbols *symbols, const char *text, size_t siz
 static void take_name(void *context, size_t i, const char *function)
 {
     struct symbols *symbols = context;
+    const size_t size = strlen(function) + 1;
 
+    if (size > MAX_NAMES - symbols->names_size) {
+        symbols->is_cut = true;
+        return;
+    }
+    symbols->names_size += size;
     symbols->names[i] = strdup(function);
 }
 
-/* As many addresses as there can be words. */
+/* As many addresses as there can be words, but no more than may be asked for. */
 static bool make_room(struct symbols *symbols, size_t size)
 {
-    symbols->addresses = calloc(size / 2 + 1, sizeof *symbols->addresses);
-    symbols->names = calloc(size / 2 + 1, sizeof *symbols->names);
+    const size_t n = size / 2 + 1 < MAX_ADDRESSES ? size / 2 + 1 : MAX_ADDRESSES;
+
+    symbols->addresses = calloc(n, sizeof *symbols->addresses);
+    symbols->names = calloc(n, sizeof *symbols->names);
     return symbols->addresses != NULL && symbols->names != NULL;
 }
 
@@ -95,13 +105,34 @@ static int send_symbols(struct cp__exchange *exchange, const struct symbols *sym
     return cp__http_page_send(exchange, &page, &type, 1);
 }
 
+/* What there is to look up, if anything, is looked up when it is this request's turn. */
+static int look_up(struct cp__exchange *exchange, struct symbols *symbols)
+{
+    int result = 0;
+
+    if (symbols->n > 0 && !symbols->is_cut) {
+        if (!cp__http_turn_or_refuse(exchange, &result))
+            return result;
+        result = cp_symbol_lookup(symbols->addresses, symbols->n, take_name, symbols);
+        cp__http_turn_give();
+    }
+    if (symbols->is_cut)
+        return cp__http_refuse(exchange, 413,
+                               "These are too many addresses: %d at most, with at most %d bytes of names.",
+                               MAX_ADDRESSES, MAX_NAMES);
+    if (result < 0)
+        return cp__http_refuse(exchange, cp__http_status_of(result), "The names could not be looked up: %s.",
+                               strerror(-result));
+    return send_symbols(exchange, symbols);
+}
+
 int cp__http_symbol(struct cp__exchange *exchange)
 {
     const struct cp_http_request *request = exchange->request;
     const char *text = request->query != NULL ? request->query : "";
     size_t size = strlen(text);
     struct symbols symbols = {.n = 0};
-    int result = -ENOMEM;
+    int result;
 
     if (strcmp(request->method, "POST") == 0) {
         text = request->body != NULL ? request->body : "";
@@ -109,13 +140,10 @@ int cp__http_symbol(struct cp__exchange *exchange)
     }
     if (make_room(&symbols, size)) {
         read_addresses(&symbols, text, size);
-        result = cp_symbol_lookup(symbols.addresses, symbols.n, take_name, &symbols);
+        result = look_up(exchange, &symbols);
+    } else {
+        result = cp__http_refuse(exchange, 503, "There is no memory for the answer.");
     }
-    if (result < 0)
-        result = cp__http_refuse(exchange, cp__http_status_of(result),
-                                 "The names could not be looked up: %s.", strerror(-result));
-    else
-        result = send_symbols(exchange, &symbols);
     for (size_t i = 0; i < symbols.n; i++)
         free(symbols.names[i]);
     free(symbols.addresses);

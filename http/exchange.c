@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 const char cp__http_text[] = "text/plain; charset=utf-8";
 
@@ -12,6 +13,11 @@ enum { MAX_HEADERS = 16 };
 unsigned cp__http_max_seconds(const struct cp__exchange *exchange)
 {
     return exchange->options->max_seconds != 0 ? exchange->options->max_seconds : CP__HTTP_MAX_SECONDS;
+}
+
+unsigned cp__http_max_slots(const struct cp__exchange *exchange)
+{
+    return exchange->options->max_slots != 0 ? exchange->options->max_slots : CP_EV_MAX / 2;
 }
 
 static bool has_header(const struct cp_http_header *headers, size_t n, const char *name)
@@ -156,4 +162,26 @@ bool cp__http_is_gone(const struct cp__exchange *exchange)
     const struct cp_http_request *request = exchange->request;
 
     return request->is_gone != NULL && request->is_gone(request->context);
+}
+
+uint64_t cp__http_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+int cp__http_wait(const struct cp__exchange *exchange, unsigned long long seconds)
+{
+    const uint64_t end = cp__http_now_ms() + seconds * 1000;
+
+    for (uint64_t now = cp__http_now_ms(); now < end; now = cp__http_now_ms()) {
+        uint64_t ms = end - now < CP__HTTP_LOOK_MS ? end - now : CP__HTTP_LOOK_MS;
+
+        if (cp__http_is_gone(exchange))
+            return -ECANCELED;
+        nanosleep(&(struct timespec){.tv_nsec = (long)ms * 1000000}, NULL);
+    }
+    return cp__http_is_gone(exchange) ? -ECANCELED : 0;
 }

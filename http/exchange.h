@@ -3,6 +3,7 @@
 #ifndef COUNTERPOINT_HTTP_EXCHANGE_H
 #define COUNTERPOINT_HTTP_EXCHANGE_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #include "http.h"
@@ -17,6 +18,9 @@ enum { CP__HTTP_MAX_QUERY = 4096, CP__HTTP_MAX_BODY = 1 << 20, CP__HTTP_MAX_SECO
 
 /* The longest profile that may be asked for, in seconds. */
 unsigned cp__http_max_seconds(const struct cp__exchange *exchange);
+
+/* How many slots the endpoint may have at a time. */
+unsigned cp__http_max_slots(const struct cp__exchange *exchange);
 
 /* Below this all paths lie. */
 #define CP__HTTP_ROOT "/debug/pprof"
@@ -59,10 +63,16 @@ extern const char cp__http_text[]; /* the type of plain text */
 const char *cp__http_header(const struct cp__exchange *exchange, const char *name);
 bool cp__http_is_gone(const struct cp__exchange *exchange);
 
+enum { CP__HTTP_LOOK_MS = 100 }; /* how often a client that waits is looked for */
+
+/* Milliseconds of a clock that is never set. */
+uint64_t cp__http_now_ms(void);
+/* Waits. 0, or -ECANCELED if the client went away. */
+int cp__http_wait(const struct cp__exchange *exchange, unsigned long long seconds);
+
 /* ---- Who may ask (guard.c) ------------------------------------------------------------------- */
 
-/* Checks Host, Origin and token. True where the request may go on; else *result is what to return, and it has
- * been answered. */
+/* Checks Host, Origin and token; returns what cp__http_check() does. */
 bool cp__http_admit(struct cp__exchange *exchange, int *result);
 
 /* ---- The query (query.c) --------------------------------------------------------------------- */
@@ -76,7 +86,7 @@ int cp__http_query(const char *query, const char *key, char *value, size_t size,
 /* The same for a whole number from min to max; *value is left alone where the key is not there. */
 int cp__http_query_number(const char *query, const char *key, unsigned long long min, unsigned long long max,
                           unsigned long long *value, struct cp_error *err);
-/* 0 where a query that the calls above found nothing wrong with has none but these keys, which NULL ends. */
+/* 0 if a query has none but these keys, which NULL ends; otherwise -EINVAL with a sentence that names them. */
 int cp__http_query_has_only(const char *query, const char *const *keys, struct cp_error *err);
 /* Fills err and returns code. */
 int cp__http_error(struct cp_error *err, int code, const char *format, ...)
@@ -88,7 +98,18 @@ typedef int cp__http_endpoint_fn(struct cp__exchange *exchange);
 cp__http_endpoint_fn cp__http_profile, cp__http_index, cp__http_style, cp__http_cmdline, cp__http_symbol,
     cp__http_threadcreate, cp__http_metrics, cp__http_goroutine, cp__http_ui, cp__http_ui_events;
 
-/* Whether the answer to a path may take long (handle.c). */
+/* ---- Which endpoint answers (handle.c) ------------------------------------------------------- */
+
+/* Checks all that can be checked before the body of a request is there: who asks, the path, the method, and
+ * the keys of the query. True if the request may go on; otherwise *result is what to return, and the request
+ * has been answered. */
+bool cp__http_check(struct cp__exchange *exchange, int *result);
+
+/* Whether the answer to a path may take long. */
 bool cp__http_is_slow(const char *path);
+/* Whether a path is a page, which people open by links too. */
+bool cp__http_is_page(const char *path);
+/* Whether a request has a body that is looked at. */
+bool cp__http_takes_body(const char *path, const char *method);
 
 #endif

@@ -6,11 +6,9 @@
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
 
-#include <stdlib.h>
-
-#include "exchange.h"
 #include "goroutine.h"
 #include "runtime/sched.h"
+#include "snapshot.h"
 
 /* Where a context goes on is a return address; libunwind takes what it begins with for one, unless it is told
  * of a signal's frame. */
@@ -31,24 +29,12 @@ unsigned cp__http_unwind(const struct cp_sched_g *g, uintptr_t *frames, unsigned
     return n;
 }
 
+static int take(struct cp_writer w, unsigned debug, struct cp_error *err)
+{
+    return cp_goroutine_profile(w, debug, cp__http_unwind, err);
+}
+
 int cp__http_goroutine(struct cp__exchange *exchange)
 {
-    static const struct cp_http_header binary[] = {
-        {"Content-Type", "application/octet-stream"},
-        {"Content-Disposition", "attachment; filename=\"goroutine\""}};
-    struct cp_memory profile = {.data = NULL};
-    unsigned long long debug = 0;
-    struct cp_error err;
-    int result = cp__http_query_number(exchange->request->query, "debug", 0, 2, &debug, &err);
-
-    if (result >= 0)
-        result = cp_goroutine_profile(cp_writer_memory(&profile), (unsigned)debug, cp__http_unwind, &err);
-    if (result < 0)
-        result = cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
-    else if (debug > 0)
-        result = cp__http_reply_body(exchange, cp__http_text, profile.data, profile.size);
-    else
-        result = cp__http_reply(exchange, 200, binary, 2, profile.data, profile.size);
-    free(profile.data);
-    return result;
+    return cp__http_snapshot(exchange, "goroutine", take);
 }

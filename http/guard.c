@@ -56,6 +56,22 @@ static bool is_own_host(const struct cp__exchange *exchange, const char *value)
 
 /* ---- Origin ---------------------------------------------------------------------------------- */
 
+static bool has_value(const struct cp__exchange *exchange, const char *name, const char *value)
+{
+    const char *sent = cp__http_header(exchange, name);
+
+    return sent != NULL && strcmp(sent, value) == 0;
+}
+
+/* A person follows a link to a page, which is then shown in a window of its own: the site with the link cannot
+ * read the page. A profile would be recorded by the mere request, so it is no page. */
+static bool is_link_to_page(const struct cp__exchange *exchange)
+{
+    return cp__http_is_page(exchange->request->path) && strcmp(exchange->request->method, "GET") == 0 &&
+           has_value(exchange, "sec-fetch-mode", "navigate") &&
+           has_value(exchange, "sec-fetch-dest", "document");
+}
+
 /* Browsers name the page's origin where it is another site's that asks, or say so in Sec-Fetch-Site; an
  * address that was typed, or a program, has neither. */
 static bool is_cross_origin(const struct cp__exchange *exchange, const char *host)
@@ -66,7 +82,8 @@ static bool is_cross_origin(const struct cp__exchange *exchange, const char *hos
 
     if (origin != NULL && (of_origin == NULL || host == NULL || strcasecmp(of_origin + 3, host) != 0))
         return true;
-    return site != NULL && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0;
+    return site != NULL && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0 &&
+           !is_link_to_page(exchange);
 }
 
 /* ---- Token ----------------------------------------------------------------------------------- */

@@ -4,20 +4,43 @@
 
 #include "exchange.h"
 
+/* The keys that a query may have. NULL: the query is no list of keys. */
+static const char *const none[] = {NULL};
+static const char *const of_profile[] = {"event", "period", "seconds", "debug", NULL};
+static const char *const of_snapshot[] = {"debug", "seconds", NULL};
+
+enum trait {
+    PLAIN = 0,
+    POST = 1, /* it may be asked by POST, too */
+    SLOW = 2, /* it waits, reads symbols, or asks the kernel about many events */
+    PAGE = 4, /* people open it, by links too */
+};
+
 static const struct endpoint {
     const char *path; /* below the root */
     cp__http_endpoint_fn *answer;
-    bool takes_post;
-    bool is_slow; /* it waits, or reads symbols */
+    const char *const *keys;
+    unsigned traits;
 } endpoints[] = {
-    {"/", cp__http_index, false, true},           {"/index.css", cp__http_style, false, false},
-    {"/profile", cp__http_profile, false, true},  {"/threadcreate", cp__http_threadcreate, false, true},
-    {"/symbol", cp__http_symbol, true, true},     {"/cmdline", cp__http_cmdline, false, false},
-    {"/metrics", cp__http_metrics, false, false}, {"/goroutine", cp__http_goroutine, false, true},
-    {"/ui/", cp__http_ui, false, false},          {"/ui/events.json", cp__http_ui_events, false, true},
-    {"/ui/icon.svg", cp__http_ui, false, false},  {"/ui/licenses.txt", cp__http_ui, false, false},
-    {"/ui/page.css", cp__http_ui, false, false},  {"/ui/page.js", cp__http_ui, false, false},
+    {"/", cp__http_index, none, SLOW | PAGE},
+    {"/index.css", cp__http_style, none, PLAIN},
+    {"/profile", cp__http_profile, of_profile, SLOW},
+    {"/goroutine", cp__http_goroutine, of_snapshot, SLOW},
+    {"/threadcreate", cp__http_threadcreate, of_snapshot, SLOW},
+    {"/symbol", cp__http_symbol, NULL, POST | SLOW},
+    {"/cmdline", cp__http_cmdline, none, PLAIN},
+    {"/metrics", cp__http_metrics, none, PLAIN},
+    {"/ui/", cp__http_ui, none, PAGE},
+    {"/ui/events.json", cp__http_ui_events, none, SLOW},
+    {"/ui/icon.svg", cp__http_ui, none, PLAIN},
+    {"/ui/licenses.txt", cp__http_ui, none, PLAIN},
+    {"/ui/page.css", cp__http_ui, none, PLAIN},
+    {"/ui/page.js", cp__http_ui, none, PLAIN},
 };
+
+/* Beside the endpoints there are the names of folders without their slash. */
+static const struct cp_http_header redirections[] = {{CP__HTTP_ROOT, CP__HTTP_ROOT "/"},
+                                                     {CP__HTTP_ROOT "/ui", CP__HTTP_ROOT "/ui/"}};
 
 /* NULL: there is none of that name. */
 static const struct endpoint *find(const char *path)
@@ -33,11 +56,35 @@ static const struct endpoint *find(const char *path)
     return NULL;
 }
 
+/* Where it is instead; NULL: it is not somewhere else. */
+static const char *redirection_of(const char *path)
+{
+    for (size_t i = 0; i < sizeof redirections / sizeof redirections[0]; i++) {
+        if (strcmp(path, redirections[i].name) == 0)
+            return redirections[i].value;
+    }
+    return NULL;
+}
+
 bool cp__http_is_slow(const char *path)
 {
     const struct endpoint *endpoint = find(path);
 
-    return endpoint != NULL && endpoint->is_slow;
+    return endpoint != NULL && (endpoint->traits & SLOW) != 0;
+}
+
+bool cp__http_is_page(const char *path)
+{
+    const struct endpoint *endpoint = find(path);
+
+    return redirection_of(path) != NULL || (endpoint != NULL && (endpoint->traits & PAGE) != 0);
+}
+
+bool cp__http_takes_body(const char *path, const char *method)
+{
+    const struct endpoint *endpoint = find(path);
+
+    return endpoint != NULL && (endpoint->traits & POST) != 0 && strcmp(method, "POST") == 0;
 }
 
 /* To HEAD the answer is GET's, of which the server sends no body; but nobody records a profile for that. */
@@ -45,14 +92,14 @@ static const char *methods_of(const struct endpoint *endpoint)
 {
     if (endpoint->answer == cp__http_profile)
         return "GET";
-    return endpoint->takes_post ? "GET, HEAD, POST" : "GET, HEAD";
+    return (endpoint->traits & POST) != 0 ? "GET, HEAD, POST" : "GET, HEAD";
 }
 
 static bool takes(const struct endpoint *endpoint, const char *method)
 {
     if (strcmp(method, "HEAD") == 0)
         return endpoint->answer != cp__http_profile;
-    return strcmp(method, "GET") == 0 || (endpoint->takes_post && strcmp(method, "POST") == 0);
+    return strcmp(method, "GET") == 0 || ((endpoint->traits & POST) != 0 && strcmp(method, "POST") == 0);
 }
 
 static int refuse_method(struct cp__exchange *exchange, const struct endpoint *endpoint)
@@ -64,42 +111,64 @@ static int refuse_method(struct cp__exchange *exchange, const struct endpoint *e
     return cp__http_refuse_with(exchange, 405, &allow, text);
 }
 
-static int route(struct cp__exchange *exchange)
+static int redirect(struct cp__exchange *exchange, const char *to)
 {
-    static const struct cp_http_header there = {"Location", CP__HTTP_ROOT "/"};
-    static const struct cp_http_header ui = {"Location", CP__HTTP_ROOT "/ui/"};
+    const struct cp_http_header location = {"Location", to};
+    char text[64];
+
+    snprintf(text, sizeof text, "It is at %s.", to);
+    return cp__http_refuse_with(exchange, 301, &location, text);
+}
+
+/* As cp__http_check(), of what is asked for. */
+static bool check_query(struct cp__exchange *exchange, const struct endpoint *endpoint, int *result)
+{
+    const char *query = exchange->request->query;
+    struct cp_error err;
+
+    if (query != NULL && strlen(query) > CP__HTTP_MAX_QUERY)
+        *result =
+            cp__http_refuse(exchange, 414, "The query is too long: %d bytes at most.", CP__HTTP_MAX_QUERY);
+    else if (endpoint->keys != NULL && cp__http_query_has_only(query, endpoint->keys, &err) < 0)
+        *result = cp__http_refuse(exchange, 400, "%s", err.message);
+    else
+        return true;
+    return false;
+}
+
+bool cp__http_check(struct cp__exchange *exchange, int *result)
+{
     const struct cp_http_request *request = exchange->request;
     const struct endpoint *endpoint = find(request->path);
 
-    if (strcmp(request->path, CP__HTTP_ROOT) == 0)
-        return cp__http_refuse_with(exchange, 301, &there, "It is at " CP__HTTP_ROOT "/.");
-    if (strcmp(request->path, CP__HTTP_ROOT "/ui") == 0)
-        return cp__http_refuse_with(exchange, 301, &ui, "It is at " CP__HTTP_ROOT "/ui/.");
-    if (endpoint == NULL)
-        return cp__http_refuse(exchange, 404,
-                               "There is nothing here. " CP__HTTP_ROOT "/ lists what there is.");
-    if (!takes(endpoint, request->method))
-        return refuse_method(exchange, endpoint);
-    return endpoint->answer(exchange);
+    if (!cp__http_admit(exchange, result))
+        return false;
+    if (redirection_of(request->path) != NULL)
+        *result = redirect(exchange, redirection_of(request->path));
+    else if (endpoint == NULL)
+        *result =
+            cp__http_refuse(exchange, 404, "There is nothing here. " CP__HTTP_ROOT "/ lists what there is.");
+    else if (!takes(endpoint, request->method))
+        *result = refuse_method(exchange, endpoint);
+    else
+        return check_query(exchange, endpoint, result);
+    return false;
 }
 
 int cp_http_handle(const struct cp_http_request *request, const struct cp_http_response *response,
                    const struct cp_http_options *options)
 {
-    static const struct cp_http_options none = {.size = sizeof none};
+    static const struct cp_http_options defaults = {.size = sizeof defaults};
     struct cp__exchange exchange = {
-        .request = request, .response = response, .options = options != NULL ? options : &none};
+        .request = request, .response = response, .options = options != NULL ? options : &defaults};
     int result;
 
     if (request->size != sizeof *request || response->size != sizeof *response ||
-        exchange.options->size != sizeof none)
+        exchange.options->size != sizeof defaults)
         return -EINVAL;
     if (exchange.options->token != NULL && exchange.options->token[0] == '\0')
         return -EINVAL; /* an empty password would do */
-    if (!cp__http_admit(&exchange, &result))
+    if (!cp__http_check(&exchange, &result))
         return result;
-    if (request->query != NULL && strlen(request->query) > CP__HTTP_MAX_QUERY)
-        return cp__http_refuse(&exchange, 414, "The query is too long: %d bytes at most.",
-                               CP__HTTP_MAX_QUERY);
-    return route(&exchange);
+    return find(request->path)->answer(&exchange);
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "events.h"
+#include "share.h"
 
 enum { SECONDS = 10 }; /* of a profile that is linked to, where so many may be asked for */
 
@@ -172,7 +173,10 @@ int cp__http_index(struct cp__exchange *exchange)
     const unsigned seconds =
         cp__http_max_seconds(exchange) < SECONDS ? cp__http_max_seconds(exchange) : SECONDS;
     struct cp__http_page page;
+    int result;
 
+    if (!cp__http_turn_or_refuse(exchange, &result))
+        return result;
     cp__http_page_open(&page);
     if (page.out != NULL) {
         fputs(head, page.out);
@@ -183,5 +187,6 @@ int cp__http_index(struct cp__exchange *exchange)
         cp__http_events(print_event, &(struct events){page.out, false, seconds});
         fputs(tail, page.out);
     }
+    cp__http_turn_give();
     return cp__http_page_send(exchange, &page, headers, 3);
 }

@@ -49,6 +49,13 @@ struct cp__http_call *cp__http_call_new(struct cp_http *http, const char *uri)
     return call;
 }
 
+static void give_back(struct cp__http_call *call)
+{
+    pthread_mutex_lock(&call->http->lock);
+    call->http->bodies -= call->reserved;
+    pthread_mutex_unlock(&call->http->lock);
+}
+
 void cp_http_completed(void **request)
 {
     struct cp__http_call *call = *request;
@@ -59,6 +66,7 @@ void cp_http_completed(void **request)
         cp__http_peer_does(call->http, call->connection, CP__PEER_ASKS);
     if (call->headers != NULL)
         MHD_destroy_response(call->headers);
+    give_back(call);
     free(call->answer.data);
     free(call->body.data);
     free(call->uri);
@@ -159,22 +167,30 @@ static int take(void *context, const void *data, size_t size)
     return cp__http_append(&((struct cp__http_call *)context)->answer, data, size);
 }
 
-static const struct cp_http_response to_call = {.size = sizeof to_call, .begin = begin, .write = take};
+static struct cp_http_request request_of(struct cp__http_call *call)
+{
+    return (struct cp_http_request){.size = sizeof(struct cp_http_request),
+                                    .method = call->method,
+                                    .path = call->path,
+                                    .query = call->query,
+                                    .body = call->body.data,
+                                    .body_size = call->body.size,
+                                    .header = find_header,
+                                    .is_gone = is_gone,
+                                    .context = call};
+}
+
+static struct cp_http_response response_to(struct cp__http_call *call)
+{
+    return (struct cp_http_response){
+        .size = sizeof(struct cp_http_response), .begin = begin, .write = take, .context = call};
+}
 
 static void handle(struct cp__http_call *call)
 {
-    struct cp_http_response response = to_call;
-    const struct cp_http_request request = {.size = sizeof request,
-                                            .method = call->method,
-                                            .path = call->path,
-                                            .query = call->query,
-                                            .body = call->body.data,
-                                            .body_size = call->body.size,
-                                            .header = find_header,
-                                            .is_gone = is_gone,
-                                            .context = call};
+    const struct cp_http_request request = request_of(call);
+    const struct cp_http_response response = response_to(call);
 
-    response.context = call;
     call->result = cp_http_handle(&request, &response, &call->http->options);
     call->is_done = true;
 }
@@ -301,30 +317,77 @@ void cp_http_quiesce(struct cp_http *http)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-static enum MHD_Result refuse(struct cp__http_call *call, int status, const char *sentence)
+static enum MHD_Result refuse(struct cp__http_call *call, int status, const struct cp_http_header *header,
+                              const char *sentence)
 {
-    struct cp_http_response response = to_call;
+    const struct cp_http_response response = response_to(call);
     struct cp__exchange exchange = {.response = &response};
 
-    response.context = call;
-    call->result = cp__http_refuse(&exchange, status, "%s", sentence);
+    call->result = cp__http_refuse_with(&exchange, status, header, sentence);
     return send_answer(call);
 }
 
-/* Its header is there. */
+/* Whether the header alone lets the request go on; if not, it has been answered. */
+static bool check(struct cp__http_call *call)
+{
+    const struct cp_http_request request = request_of(call);
+    const struct cp_http_response response = response_to(call);
+    struct cp__exchange exchange = {
+        .request = &request, .response = &response, .options = &call->http->options};
+
+    return cp__http_check(&exchange, &call->result);
+}
+
+/* Reserves memory for a body; false if the bodies that are being received take too much already. */
+static bool reserve(struct cp__http_call *call, size_t size)
+{
+    struct cp_http *http = call->http;
+    bool is_there;
+
+    pthread_mutex_lock(&http->lock);
+    is_there = http->bodies + size <= CP__HTTP_BODIES;
+    if (is_there) {
+        http->bodies += size;
+        call->reserved = size;
+    }
+    pthread_mutex_unlock(&http->lock);
+    call->body.data = is_there ? malloc(size) : NULL;
+    call->body.capacity = call->body.data != NULL ? size : 0;
+    return call->body.data != NULL;
+}
+
+/* Makes room for the body that the header announces. A body must say how long it is, so that all that are
+ * received at a time stay within a limit; libmicrohttpd takes in no more than was announced. */
+static enum MHD_Result make_room(struct cp__http_call *call)
+{
+    static const struct cp_http_header later = {"Retry-After", "1"};
+    const char *length = MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, "content-length");
+    const bool is_chunked =
+        MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, "transfer-encoding") != NULL;
+    const unsigned long long size = length == NULL ? 0 : strtoull(length, NULL, 10);
+    const int max = cp__http_takes_body(call->path, call->method) ? CP__HTTP_MAX_BODY : 0;
+    char sentence[64];
+
+    if (is_chunked)
+        return refuse(call, 411, NULL, "A body must have a Content-Length here, and come in one piece.");
+    if (size > (unsigned long long)max) {
+        snprintf(sentence, sizeof sentence, "The body is too long: %d bytes at most.", max);
+        return refuse(call, 413, NULL, sentence);
+    }
+    if (size > 0 && !reserve(call, (size_t)size))
+        return refuse(call, 503, &later,
+                      "Other requests with long bodies are being received. Ask again in a second.");
+    return MHD_YES;
+}
+
+/* The header of the request is there. What the header is refused for is never followed by a body. */
 static enum MHD_Result start(struct cp__http_call *call, struct MHD_Connection *connection,
                              const char *method)
 {
-    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "content-length");
-    char sentence[64];
-
     call->connection = connection;
     call->is_started = true;
     snprintf(call->method, sizeof call->method, "%s", method);
-    if (length == NULL || strtoull(length, NULL, 10) <= CP__HTTP_MAX_BODY)
-        return MHD_YES;
-    snprintf(sentence, sizeof sentence, "The body is too long: %d bytes at most.", CP__HTTP_MAX_BODY);
-    return refuse(call, 413, sentence);
+    return check(call) ? make_room(call) : send_answer(call);
 }
 
 static unsigned daemon_flags(const struct cp__http_call *call)
@@ -349,7 +412,7 @@ static enum MHD_Result finish(struct cp__http_call *call)
     }
     if ((flags & MHD_ALLOW_SUSPEND_RESUME & ~MHD_USE_ITC) != 0)
         return queue(call);
-    return refuse(call, 500,
+    return refuse(call, 500, NULL,
                   "The server that this endpoint is mounted in cannot let a request wait: its daemon of "
                   "libmicrohttpd was started without MHD_ALLOW_SUSPEND_RESUME.");
 }
@@ -369,7 +432,7 @@ int cp_http_answer(struct cp_http *http, struct MHD_Connection *connection, cons
         return send_answer(call);
     if (*size == 0)
         return finish(call);
-    if (call->body.size + *size > CP__HTTP_MAX_BODY || cp__http_append(&call->body, data, *size) < 0)
+    if (cp__http_append(&call->body, data, *size) < 0)
         return MHD_NO;
     *size = 0;
     return MHD_YES;

@@ -1,17 +1,10 @@
 /* /debug/pprof/profile: a session of its own for each request. */
 #include <errno.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "exchange.h"
-
-enum {
-    LOOK_MS = 100, /* how often the client is looked for */
-    TURN_S = 10,   /* how long one waits for others that end */
-};
+#include "share.h"
 
 /* What a request asks for. */
 struct order {
@@ -61,7 +54,6 @@ static int read_event(const char *query, struct order *order, struct cp_error *e
 
 static int read_order(const struct cp__exchange *exchange, struct order *order, struct cp_error *err)
 {
-    static const char *const keys[] = {"event", "period", "seconds", "debug", NULL};
     const char *query = exchange->request->query;
     unsigned max = cp__http_max_seconds(exchange);
     int result;
@@ -74,33 +66,10 @@ static int read_order(const struct cp__exchange *exchange, struct order *order, 
         result = cp__http_query_number(query, "debug", 0, 1, &order->debug, err);
     if (result >= 0)
         result = read_event(query, order, err);
-    return result >= 0 ? cp__http_query_has_only(query, keys, err) : result;
+    return result;
 }
 
 /* ---- The profile ----------------------------------------------------------------------------- */
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-/* False where the client went away. */
-static bool wait_for(const struct cp__exchange *exchange, unsigned long long seconds)
-{
-    const uint64_t end = now_ms() + seconds * 1000;
-
-    for (uint64_t now = now_ms(); now < end; now = now_ms()) {
-        uint64_t ms = end - now < LOOK_MS ? end - now : LOOK_MS;
-
-        if (cp__http_is_gone(exchange))
-            return false;
-        nanosleep(&(struct timespec){.tv_nsec = (long)ms * 1000000}, NULL);
-    }
-    return !cp__http_is_gone(exchange);
-}
 
 static int send(struct cp__exchange *exchange, const struct order *order, const struct cp_memory *profile)
 {
@@ -124,42 +93,61 @@ static int write_out(struct cp_session *session, const struct order *order, stru
     return result;
 }
 
-/* Reading symbols takes all of a CPU. Where several profiles end together they do it in turn, so that the
- * program has a half of that CPU at least. Whose turn does not come (as in the child of a fork, whose parent
- * was at it) goes on without. */
-static int stop(struct cp_session *session, const struct order *order, struct cp_memory *profile,
-                struct cp_error *err)
+/* Reading symbols takes all of a CPU. Profiles that end together do it in turn, so that the program has a half
+ * of that CPU at least. A profile whose turn does not come goes on without, as it has been recorded. */
+static int stop(const struct cp__exchange *exchange, struct cp_session *session, const struct order *order,
+                struct cp_memory *profile, struct cp_error *err)
 {
-    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
-    struct timespec until;
-    bool is_ours;
-    int result;
+    int turn = cp__http_turn_take(exchange, CP__TURN_PROFILE), result;
 
-    clock_gettime(CLOCK_REALTIME, &until); /* ThreadSanitizer knows of no other clock's wait */
-    until.tv_sec += TURN_S;
-    is_ours = pthread_mutex_timedlock(&turn, &until) == 0;
+    if (turn == -ECANCELED)
+        return turn;
     result = write_out(session, order, profile, err);
-    if (is_ours)
-        pthread_mutex_unlock(&turn);
+    if (turn == 0)
+        cp__http_turn_give();
     return result;
 }
 
-static int record(struct cp__exchange *exchange, const struct order *order, struct cp_memory *profile)
+/* -ECANCELED, with nothing in err, if the client went away. */
+static int record(const struct cp__exchange *exchange, const struct order *order, struct cp_memory *profile,
+                  struct cp_error *err)
 {
     const struct cp_profiling_option option =
         cp_event(cp_writer_memory(profile), order->spec.name, (uint64_t)order->period);
     struct cp_session *session;
-    struct cp_error err;
-    int result = cp_session_start(&session, &option, 1, &err);
+    int result = cp_session_start(&session, &option, 1, err);
 
     if (result < 0)
-        return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
-    if (!wait_for(exchange, order->seconds)) {
-        cp_session_close(session);
-        return -ECANCELED;
-    }
-    result = stop(session, order, profile, &err);
+        return result;
+    result = cp__http_wait(exchange, order->seconds);
+    if (result == 0)
+        result = stop(exchange, session, order, profile, err);
     cp_session_close(session);
+    return result;
+}
+
+/* Each profile has a slot while it runs, and the program needs some for itself. */
+static int record_in_place(struct cp__exchange *exchange, const struct order *order,
+                           struct cp_memory *profile)
+{
+    static const struct cp_http_header later = {"Retry-After", "10"};
+    const unsigned max = cp__http_max_slots(exchange);
+    struct cp_error err;
+    char text[200];
+    int result;
+
+    if (!cp__http_place_take(CP__PLACE_SLOT, max)) {
+        snprintf(
+            text, sizeof text,
+            "%u profile%s being recorded over HTTP, and the other places are the program's own. Wait for "
+            "the end of one.",
+            max, max == 1 ? " is" : "s are");
+        return cp__http_refuse_with(exchange, 503, &later, text);
+    }
+    result = record(exchange, order, profile, &err);
+    cp__http_place_give(CP__PLACE_SLOT);
+    if (result == -ECANCELED)
+        return result;
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
     return send(exchange, order, profile);
@@ -174,7 +162,7 @@ int cp__http_profile(struct cp__exchange *exchange)
 
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
-    result = record(exchange, &order, &profile);
+    result = record_in_place(exchange, &order, &profile);
     free(profile.data);
     return result;
 }

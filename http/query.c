@@ -67,7 +67,7 @@ static long decode_up_to(const char **from, const char *ends, char *text, size_t
     return (long)n;
 }
 
-/* One KEY=VALUE, and what follows it; 1 where it has the key. */
+/* One KEY=VALUE, and what follows it; 1 if it has the key, which may be NULL. */
 static int take_pair(const char **from, const char *key, char *value, size_t size, struct cp_error *err)
 {
     char name[32];
@@ -75,7 +75,7 @@ static int take_pair(const char **from, const char *key, char *value, size_t siz
     bool is_wanted;
     long length = decode_up_to(from, "=&", name, sizeof name);
 
-    is_wanted = length >= 0 && length < (long)sizeof name && strcmp(name, key) == 0;
+    is_wanted = key != NULL && length >= 0 && length < (long)sizeof name && strcmp(name, key) == 0;
     if (is_wanted)
         value[0] = '\0';
     if (length >= 0 && **from == '=') {
@@ -146,6 +146,9 @@ static int refuse_key(const char *key, const char *const *keys, struct cp_error 
     char list[100] = "";
     size_t n = 0;
 
+    if (keys[0] == NULL)
+        return cp__http_error(err, -EINVAL, "The query has \"%s\", which means nothing here: no key does.",
+                              key);
     for (size_t i = 0; keys[i] != NULL && n < sizeof list; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i == 0 ? "" : ", ", keys[i]);
     return cp__http_error(err, -EINVAL, "The query has \"%s\", which means nothing here. What there is: %s.",
@@ -157,11 +160,14 @@ int cp__http_query_has_only(const char *query, const char *const *keys, struct c
     char key[32];
 
     while (query != NULL && *query != '\0') {
-        decode_up_to(&query, "=&", key, sizeof key);
+        const char *at = query;
+        int result = take_pair(&query, NULL, NULL, 0, err);
+
+        if (result < 0)
+            return result;
+        decode_up_to(&at, "=&", key, sizeof key);
         if (key[0] != '\0' && !is_one_of(key, keys))
             return refuse_key(key, keys, err);
-        query += strcspn(query, "&");
-        query += *query == '&';
     }
     return 0;
 }

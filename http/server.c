@@ -15,19 +15,12 @@ enum {
     CONNECTIONS = 100,      /* by default */
     MORE_CONNECTIONS = 32,  /* that are cut, and not closed yet */
     REQUEST_TIMEOUT_S = 10, /* by default */
-    ANSWER_TIMEOUT_S = 60,  /* in which a client must have read its answer */
     HEADER_SIZE =
         24 * 1024, /* libmicrohttpd's memory for a connection: the header, and what it notes of it */
     KEEPER_INTERVAL_S = 1,
 };
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
+unsigned cp__http_answer_timeout_s = 60;
 
 /* ---- Connections ----------------------------------------------------------------------------- */
 
@@ -71,7 +64,7 @@ static void open_peer(struct cp_http *http, struct MHD_Connection *connection, v
         return;
     }
     peer->fd = info->connect_fd;
-    peer->since_ms = now_ms();
+    peer->since_ms = cp__http_now_ms();
     pthread_mutex_lock(&http->lock);
     peer->next = http->peers;
     http->peers = peer;
@@ -114,7 +107,7 @@ void cp__http_peer_does(struct cp_http *http, struct MHD_Connection *connection,
     pthread_mutex_lock(&http->lock);
     if (peer->state != CP__PEER_CUT) {
         peer->state = state;
-        peer->since_ms = now_ms();
+        peer->since_ms = cp__http_now_ms();
     }
     pthread_mutex_unlock(&http->lock);
 }
@@ -124,10 +117,11 @@ void cp__http_peer_does(struct cp_http *http, struct MHD_Connection *connection,
 /* libmicrohttpd's own time-out begins anew with every byte that comes. */
 static void cut_late_peers(struct cp_http *http)
 {
-    const uint64_t now = now_ms();
+    const uint64_t now = cp__http_now_ms();
 
     for (struct cp__http_peer *peer = http->peers; peer != NULL; peer = peer->next) {
-        uint64_t limit_s = peer->state == CP__PEER_ASKS ? http->options.request_timeout_s : ANSWER_TIMEOUT_S;
+        uint64_t limit_s =
+            peer->state == CP__PEER_ASKS ? http->options.request_timeout_s : cp__http_answer_timeout_s;
 
         if ((peer->state == CP__PEER_ASKS || peer->state == CP__PEER_READS) &&
             now - peer->since_ms >= limit_s * 1000)
@@ -242,6 +236,7 @@ static int copy_options(struct cp_http_options *to, const struct cp_http_options
         return -EINVAL;
     to->n_hosts = from->n_hosts;
     to->max_seconds = from->max_seconds;
+    to->max_slots = from->max_slots;
     to->max_connections = from->max_connections != 0 ? from->max_connections : CONNECTIONS;
     to->request_timeout_s = from->request_timeout_s != 0 ? from->request_timeout_s : REQUEST_TIMEOUT_S;
     if (!copy_hosts(to, from) || !copy_string(&to->token, from->token) ||
@@ -376,6 +371,32 @@ static int serve(struct cp_http *http, int fd, struct cp_error *err)
                               : "");
 }
 
+/* Whoever can reach the address can ask if there is no token, and can read along if there is no TLS. */
+static void warn(struct cp_http *http)
+{
+    static const char see[] =
+        "see the program's code, arguments and labels, and have it spend time on profiles";
+    const bool has_token = http->options.token != NULL, has_tls = http->options.certificate != NULL;
+    char *text = http->warning;
+    const size_t size = sizeof http->warning;
+
+    if (!has_token && !has_tls)
+        snprintf(text, size,
+                 "Whoever can reach %s can %s, and whoever is on the way can read along: the endpoint has "
+                 "neither a token nor TLS. Give it both, or let it listen on 127.0.0.1.",
+                 http->address, see);
+    else if (!has_token)
+        snprintf(text, size,
+                 "Whoever can reach %s can %s: the endpoint has no token. Give it one, or let it listen on "
+                 "127.0.0.1.",
+                 http->address, see);
+    else if (!has_tls)
+        snprintf(text, size,
+                 "Whoever is on the way to %s can read the token and the profiles: the endpoint has no TLS. "
+                 "Give it a certificate and its key, or let it listen on 127.0.0.1.",
+                 http->address);
+}
+
 static int start_on(struct cp_http *http, const char *address, struct cp_error *err)
 {
     int fd = cp__http_listen(address, &http->listener, err);
@@ -384,6 +405,8 @@ static int start_on(struct cp_http *http, const char *address, struct cp_error *
     if (fd < 0)
         return fd;
     cp__http_address_of(fd, http->address, sizeof http->address);
+    if (!cp__http_is_loopback(fd))
+        warn(http);
     http->is_server = true;
     result = cp__http_thread(&http->keeper, keep, http);
     if (result < 0) {
@@ -423,6 +446,11 @@ int cp_http_start(struct cp_http **out, const char *address, const struct cp_htt
 const char *cp_http_address(const struct cp_http *http)
 {
     return http->address;
+}
+
+const char *cp_http_warning(const struct cp_http *http)
+{
+    return http->warning[0] != '\0' ? http->warning : NULL;
 }
 
 /* A child that fork() did not make still has the socket. */

@@ -3,7 +3,9 @@
  *
  * libmicrohttpd's thread reads requests and writes answers. What may take long is done by workers: at most
  * CP__HTTP_WORKERS threads, started as needed, that end when nothing is left to do. At most CP_EV_MAX of them
- * wait for a profile at a time, since no more have a slot; so what is quick never waits for what is not.
+ * wait for a profile at a time, since no more have a slot, CP__HTTP_DELTAS for the end of a delta, and one more
+ * than CP__HTTP_TURN_WAITERS have the turn or wait for it (share.h). So what is quick never waits for what is
+ * not.
  */
 #ifndef COUNTERPOINT_HTTP_SERVER_H
 #define COUNTERPOINT_HTTP_SERVER_H
@@ -15,7 +17,8 @@
 #include "exchange.h"
 #include "socket.h"
 
-enum { CP__HTTP_WORKERS = 2 * CP_EV_MAX };
+enum { CP__HTTP_WORKERS = 3 * CP_EV_MAX };
+enum { CP__HTTP_BODIES = 4 << 20 }; /* bytes of bodies that are being received, in all */
 
 /* A request, and its answer once there is one. Owned by libmicrohttpd's thread; by a worker from when it is
  * queued until its connection is resumed. */
@@ -27,6 +30,7 @@ struct cp__http_call {
     const char *query;
     char method[16];
     struct cp_memory body;
+    size_t reserved; /* for the body; part of the server's bodies */
     bool is_started;
     bool is_done;
     int result; /* of cp_http_handle() */
@@ -56,6 +60,7 @@ struct cp_http {
     bool is_server;            /* and not mounted in somebody else's: its connections are peers */
     struct MHD_Daemon *daemon; /* of a server; used by who starts and stops it only */
     char address[80];
+    char warning[320]; /* "": none */
     pthread_t keeper;
     struct cp__http_socket *listener; /* of a server; used by who starts and stops it only */
 
@@ -70,8 +75,12 @@ struct cp_http {
         enum { CP__WORKER_NONE, CP__WORKER_RUNS, CP__WORKER_ENDED } state;
     } workers[CP__HTTP_WORKERS];
     struct cp__http_peer *peers;
+    size_t bodies;                /* bytes that are reserved for the bodies of requests */
     struct cp_error *start_error; /* for what libmicrohttpd says while it starts; NULL afterwards */
 };
+
+/* In which a client must have read its answer; tests make it short. */
+extern unsigned cp__http_answer_timeout_s;
 
 /* Starts a thread with every signal blocked; 0 or a negative errno value. */
 int cp__http_thread(pthread_t *thread, void *(*fn)(void *), void *arg);

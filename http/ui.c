@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "events.h"
+#include "share.h"
 
 /* In ui_files.S. */
 #define FILE_(name) extern const char cp__http_ui_##name[], cp__http_ui_##name##_end[]
@@ -116,12 +117,16 @@ int cp__http_ui_events(struct cp__exchange *exchange)
 {
     static const struct cp_http_header type = {"Content-Type", "application/json"};
     struct cp__http_page page;
+    int result;
 
+    if (!cp__http_turn_or_refuse(exchange, &result))
+        return result;
     cp__http_page_open(&page);
     if (page.out != NULL) {
         fprintf(page.out, "{\"maxSeconds\":%u,\"events\":[\n", cp__http_max_seconds(exchange));
         cp__http_events(print_event, &(struct list){page.out, ""});
         fputs("]}\n", page.out);
     }
+    cp__http_turn_give();
     return cp__http_page_send(exchange, &page, &type, 1);
 }

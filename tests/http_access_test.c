@@ -49,6 +49,50 @@ CP_TEST(foreign_hosts_and_origins_are_refused)
     cp_http_stop(http);
 }
 
+/* What a browser sends that follows a link of another site, or of a page of the same site's other port. */
+#define LINK "-H 'Sec-Fetch-Mode: navigate' -H 'Sec-Fetch-Dest: document' -H 'Sec-Fetch-Site: cross-site' "
+#define NEAR "-H 'Sec-Fetch-Mode: navigate' -H 'Sec-Fetch-Dest: document' -H 'Sec-Fetch-Site: same-site' "
+
+CP_TEST(a_link_of_another_site_leads_to_the_pages_only)
+{
+    static const struct {
+        const char *arguments;
+        int status;
+    } cases[] = {
+        {LINK "$base/", 200},
+        {LINK "$base", 301},
+        {LINK "$base/ui/", 200},
+        {LINK "$base/ui", 301},
+        {NEAR "$base/ui/", 200},
+        {LINK "--head $base/ui/", 403},
+        {LINK "-X POST $base/ui/", 403},
+        {LINK "-H 'Origin: http://evil.example' $base/ui/", 403},
+        {LINK "-H 'Host: evil.example' $base/ui/", 403},
+        {LINK "$base/profile?seconds=1", 403},
+        {LINK "$base/symbol?0x1", 403},
+        {LINK "$base/goroutine?debug=1", 403},
+        {LINK "$base/threadcreate", 403},
+        {LINK "$base/cmdline", 403},
+        {LINK "$base/metrics", 403},
+        {LINK "$base/ui/events.json", 403},
+        {LINK "$base/ui/page.js", 403},
+        {LINK "$base/nothing", 403},
+        {"-H 'Sec-Fetch-Site: cross-site' $base/ui/", 403},
+        {"-H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: navigate' -H 'Sec-Fetch-Dest: iframe' "
+         "$base/ui/",
+         403},
+        {"-H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: navigate' $base/ui/", 403},
+        {"-H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: no-cors' -H 'Sec-Fetch-Dest: document' "
+         "$base/ui/",
+         403},
+    };
+    struct cp_http *http = start_http(NULL);
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_answer(http, cases[i].arguments, cases[i].status, NULL);
+    cp_http_stop(http);
+}
+
 CP_TEST(a_token_is_asked_for)
 {
     static const char *const wrong[] = {"",
@@ -78,6 +122,44 @@ CP_TEST(a_token_is_asked_for)
     snprintf(arguments, sizeof arguments, "http://any:secret@%s" PPROF "/profile?seconds=1",
              cp_http_address(http));
     free(pprof("-top", arguments));
+    cp_http_stop(http);
+}
+
+/* The answer to a header that announces a body which is not sent. */
+static void check_announced(const struct cp_http *http, const char *header, const char *expected)
+{
+    int fd = connect_to(http);
+    char line[100];
+
+    send_all(fd, header, strlen(header));
+    receive_line(fd, line, sizeof line);
+    CHECKF(strncmp(line, expected, strlen(expected)) == 0, "%s: %s", header, line);
+    close(fd);
+}
+
+CP_TEST(a_body_is_not_waited_for_if_the_header_is_refused)
+{
+#define HOST " HTTP/1.1\r\nHost: localhost\r\n"
+#define TOKEN HOST "Authorization: Bearer secret\r\n"
+#define LENGTH "Content-Length: 1048576\r\n\r\n"
+    static const struct {
+        const char *header, *status;
+    } cases[] = {
+        {"POST " PPROF "/symbol" HOST LENGTH, "HTTP/1.1 401 "},
+        {"POST " PPROF "/symbol" HOST "Transfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 401 "},
+        {"POST " PPROF "/symbol" TOKEN "Origin: http://evil.example\r\n" LENGTH, "HTTP/1.1 403 "},
+        {"POST " PPROF "/nothing" TOKEN LENGTH, "HTTP/1.1 404 "},
+        {"POST " PPROF "/profile" TOKEN LENGTH, "HTTP/1.1 405 "},
+        {"GET " PPROF "/symbol" TOKEN LENGTH, "HTTP/1.1 413 "},
+        {"GET " PPROF "/cmdline?x" TOKEN LENGTH, "HTTP/1.1 400 "},
+        {"POST " PPROF "/symbol" TOKEN "Transfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 411 "},
+        {"POST " PPROF "/symbol" TOKEN "Expect: 100-continue\r\n" LENGTH, "HTTP/1.1 100 "},
+    };
+    struct cp_http *http =
+        start_http(&(struct cp_http_options){.size = sizeof(struct cp_http_options), .token = "secret"});
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_announced(http, cases[i].header, cases[i].status);
     cp_http_stop(http);
 }
 

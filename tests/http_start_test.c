@@ -81,6 +81,53 @@ CP_TEST(it_listens_where_it_is_told_to)
     }
 }
 
+static void check_warning(const char *address, struct cp_http_options options, const char *part)
+{
+    struct cp_http *http;
+    struct cp_error err;
+    int result;
+
+    options.size = sizeof options;
+    result = cp_http_start(&http, address, &options, &err);
+    if (result == -EAFNOSUPPORT || result == -EADDRNOTAVAIL)
+        return; /* no IPv6 here */
+    CHECKF(result == 0, "%s", err.message);
+    printf("%s: %s\n", cp_http_address(http), cp_http_warning(http) != NULL ? cp_http_warning(http) : "-");
+    if (part == NULL) {
+        CHECK(cp_http_warning(http) == NULL);
+    } else {
+        CHECK(cp_http_warning(http) != NULL);
+        CHECK_CONTAINS(cp_http_warning(http), part);
+        CHECK_CONTAINS(cp_http_warning(http), cp_http_address(http));
+    }
+    cp_http_stop(http);
+}
+
+CP_TEST(other_addresses_without_token_or_tls_are_warned_of)
+{
+    char *made = test_command(NULL,
+                              "cd %s && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
+                              "-days 1 -subj /CN=localhost -keyout key -out cert 2>&1",
+                              test_dir());
+    char *cert = test_command(NULL, "cat %s/cert", test_dir());
+    char *key = test_command(NULL, "cat %s/key", test_dir());
+    const struct cp_http_options none = {.size = sizeof none}, token = {.token = "secret"},
+                                 tls = {.certificate = cert, .key = key},
+                                 both = {.token = "secret", .certificate = cert, .key = key};
+
+    check_warning(":0", none, NULL);
+    check_warning("127.0.0.2:0", none, NULL);
+    check_warning("[::1]:0", none, NULL);
+    check_warning("0.0.0.0:0", none, "has neither a token nor TLS");
+    check_warning("[::]:0", none, "has neither a token nor TLS");
+    check_warning("0.0.0.0:0", token, "has no TLS");
+    check_warning("0.0.0.0:0", tls, "has no token");
+    check_warning("0.0.0.0:0", both, NULL);
+    free(made);
+    free(cert);
+    free(key);
+}
+
 CP_TEST(its_threads_take_no_signals_and_are_no_Ms)
 {
     struct cp_http *http = start_http(NULL);

@@ -116,6 +116,8 @@ CP_TEST(a_query_is_read_strictly)
         {"event=timer&&Period=1", "has \"Period\", which"},
         {"hz", "has \"hz\", which"},
         {"a%26b=1", "has \"a&b\", which"},
+        {"a%0D%0ASet-Cookie:%01=1", "has \"a??Set-Cookie:?\", which"},
+        {"seconds=%1b[2J", "seconds=?[2J is not possible"},
         {"0123456789abcdef0123456789abcdef0123456789abcdef=1",
          "has \"0123456789abcdef0123456789abcde\", which"},
     };
@@ -123,6 +125,32 @@ CP_TEST(a_query_is_read_strictly)
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         check_bad(http, bad[i][0], bad[i][1]);
+    cp_http_stop(http);
+}
+
+CP_TEST(keys_that_mean_nothing_are_refused_everywhere)
+{
+    static const char *const cases[][2] = {
+        {"/?x", "The query has \"x\", which means nothing here: no key does.\n"},
+        {"/index.css?x=1", "no key does"},
+        {"/cmdline?debug=1", "has \"debug\", which means nothing here: no key does"},
+        {"/metrics?name=x", "no key does"},
+        {"/goroutine?second=1", "has \"second\", which means nothing here. What there is: debug, seconds.\n"},
+        {"/threadcreate?debug=1&x=1", "What there is: debug, seconds.\n"},
+        {"/ui/?x", "no key does"},
+        {"/ui/events.json?x", "no key does"},
+        {"/ui/page.js?x", "no key does"},
+        {"/cmdline?%zz", "escape that is none, or a zero byte"},
+        {"/cmdline?=%00", "escape that is none, or a zero byte"},
+    };
+    struct cp_http *http = start_http(NULL);
+    char arguments[200];
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(arguments, sizeof arguments, "\"$base%s\"", cases[i][0]);
+        check_answer(http, arguments, 400, "\nX-Go-Pprof: 1\n", cases[i][1], NULL);
+    }
+    check_answer(http, "\"$base/cmdline?&\"", 200, NULL);
     cp_http_stop(http);
 }
 
@@ -401,6 +429,10 @@ CP_TEST(threadcreate_shows_who_attached_threads)
     check_answer(http, "-o /dev/null -D - $base/threadcreate", 200,
                  "\nContent-Disposition: attachment; filename=\"threadcreate\"\n", NULL);
     check_answer(http, "$base/threadcreate?debug=3", 400, "from 0 to 2", NULL);
+    check_answer(http, "-o /dev/null -D - $base/threadcreate?seconds=1", 200,
+                 "\nContent-Disposition: attachment; filename=\"threadcreate-delta\"\n", NULL);
+    check_answer(http, "\"$base/threadcreate?seconds=1&debug=1\"", 400, "debug=1 is text", NULL);
+    check_answer(http, "$base/threadcreate?seconds=0", 400, "from 1 to 600", NULL);
     snprintf(url, sizeof url, "http://%s" PPROF "/threadcreate", cp_http_address(http));
     char *top = pprof("-top", url);
     CHECK_CONTAINS(top, "Type: threadcreate");

@@ -141,9 +141,20 @@ static inline int request(const struct cp_http *http, const char *path)
     int fd = connect_to(http);
     char text[300];
 
-    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
+    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
     send_all(fd, text, strlen(text));
     return fd;
+}
+
+/* The first line of what comes within some seconds, with a terminating zero; the connection stays open. */
+static inline void receive_line(int fd, char *line, size_t size)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    size_t n = 0;
+
+    while (n + 1 < size && poll(&wait, 1, 5000) > 0 && recv(fd, line + n, 1, 0) == 1 && line[n] != '\n')
+        n++;
+    line[n] = '\0';
 }
 
 /* All that comes until the connection ends, or for so long; with a terminating zero. */

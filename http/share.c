@@ -1,0 +1,205 @@
+#include "share.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+/* On the stack of the thread that waits. */
+struct waiter {
+    struct waiter *next;
+    bool has_turn;
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_cond_t changed; /* a waiter has its turn */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Under the lock. */
+static struct {
+    bool is_taken;
+    unsigned n_waiters;
+    struct waiter *first; /* who has waited longest */
+    unsigned places[CP__HTTP_PLACES];
+} shared;
+
+unsigned cp__http_turn_wait_ms = 10000;
+
+/* ---- Fork ------------------------------------------------------------------------------------ */
+
+static void make_condition(void)
+{
+    pthread_condattr_t monotonic;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+/* The child has none of the threads that had a turn or a place, or waited for one. */
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    make_condition();
+    shared = (__typeof__(shared)){.is_taken = false};
+}
+
+static void set_up(void)
+{
+    make_condition();
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+static void begin(void)
+{
+    pthread_once(&once, set_up);
+    pthread_mutex_lock(&lock);
+}
+
+/* ---- Turns ----------------------------------------------------------------------------------- */
+
+/* Under the lock; so that it is behind all others. */
+static void join_queue(struct waiter *waiter)
+{
+    struct waiter **end = &shared.first;
+
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = waiter;
+    shared.n_waiters++;
+}
+
+/* Under the lock. */
+static void leave_queue(const struct waiter *waiter)
+{
+    struct waiter **link = &shared.first;
+
+    while (*link != waiter)
+        link = &(*link)->next;
+    *link = waiter->next;
+    shared.n_waiters--;
+}
+
+/* Waits on the condition for so long at most; under the lock. */
+static void wait_ms(unsigned ms)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&changed, &lock, &until);
+}
+
+/* The client is asked for without the lock, since the server that knows may take locks of its own. */
+static bool is_gone(const struct cp__exchange *exchange)
+{
+    bool result;
+
+    if (exchange == NULL)
+        return false;
+    pthread_mutex_unlock(&lock);
+    result = cp__http_is_gone(exchange);
+    pthread_mutex_lock(&lock);
+    return result;
+}
+
+/* Under the lock, in the queue; what cp__http_turn_take() returns. */
+static int wait_for_turn(const struct cp__exchange *exchange, const struct waiter *waiter)
+{
+    const uint64_t end = cp__http_now_ms() + cp__http_turn_wait_ms;
+
+    for (;;) {
+        const uint64_t now = cp__http_now_ms();
+        const bool has_gone = is_gone(exchange);
+
+        if (waiter->has_turn)
+            return 0;
+        if (has_gone || now >= end)
+            return has_gone ? -ECANCELED : -ETIMEDOUT;
+        wait_ms(end - now < CP__HTTP_LOOK_MS ? (unsigned)(end - now) : CP__HTTP_LOOK_MS);
+    }
+}
+
+int cp__http_turn_take(const struct cp__exchange *exchange, enum cp__http_turn_for what)
+{
+    struct waiter waiter = {.next = NULL};
+    int result = 0;
+
+    begin();
+    if (!shared.is_taken) {
+        shared.is_taken = true;
+    } else if (what == CP__TURN_LOOKUP && shared.n_waiters >= CP__HTTP_TURN_WAITERS) {
+        result = -EBUSY;
+    } else {
+        join_queue(&waiter);
+        result = wait_for_turn(exchange, &waiter);
+        if (result < 0)
+            leave_queue(&waiter);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* The turn goes over to who has waited longest, so that nobody who comes now is quicker. */
+void cp__http_turn_give(void)
+{
+    pthread_mutex_lock(&lock);
+    if (shared.first != NULL) {
+        struct waiter *next = shared.first;
+
+        leave_queue(next);
+        next->has_turn = true;
+        pthread_cond_broadcast(&changed);
+    } else {
+        shared.is_taken = false;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+bool cp__http_turn_or_refuse(struct cp__exchange *exchange, int *result)
+{
+    static const struct cp_http_header later = {"Retry-After", "1"};
+
+    *result = cp__http_turn_take(exchange, CP__TURN_LOOKUP);
+    if (*result == 0)
+        return true;
+    if (*result != -ECANCELED)
+        *result = cp__http_refuse_with(
+            exchange, 503, &later,
+            "The endpoint answers one request of this kind at a time, and others wait already. "
+            "Ask again in a second.");
+    return false;
+}
+
+unsigned cp__http_turn_waiters(void)
+{
+    unsigned n;
+
+    begin();
+    n = shared.n_waiters;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* ---- Places ---------------------------------------------------------------------------------- */
+
+bool cp__http_place_take(enum cp__http_place place, unsigned max)
+{
+    bool is_taken;
+
+    begin();
+    is_taken = shared.places[place] < max;
+    shared.places[place] += is_taken;
+    pthread_mutex_unlock(&lock);
+    return is_taken;
+}
+
+/* In a child of fork() a place of the parent's may come back, which has been given up already. */
+void cp__http_place_give(enum cp__http_place place)
+{
+    pthread_mutex_lock(&lock);
+    shared.places[place] -= shared.places[place] > 0;
+    pthread_mutex_unlock(&lock);
+}

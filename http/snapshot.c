@@ -1,0 +1,168 @@
+#include "snapshot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "share.h"
+
+enum { NAME_SIZE = 80 };
+
+size_t cp__http_max_snapshot = 64 << 20; /* as the text of Go's goroutine profile */
+
+/* ---- One state ------------------------------------------------------------------------------- */
+
+struct snapshot {
+    struct cp_memory data;
+    bool is_cut;
+};
+
+/* What is too long is not kept, but not refused either: the beginning of a long text is worth reading. */
+static ssize_t keep(void *context, const void *data, size_t size)
+{
+    struct snapshot *snapshot = context;
+    const size_t room = cp__http_max_snapshot - snapshot->data.size;
+
+    if (size > room)
+        snapshot->is_cut = true;
+    if (cp__http_append(&snapshot->data, data, size < room ? size : room) < 0)
+        return -ENOMEM;
+    return (ssize_t)size;
+}
+
+/* Takes a state when it is this request's turn. False if the request has been answered, and *result is what to
+ * return. */
+static bool take_one(struct cp__exchange *exchange, cp__http_take_fn *take, unsigned debug,
+                     struct snapshot *snapshot, int *result)
+{
+    struct cp_error err;
+
+    if (!cp__http_turn_or_refuse(exchange, result))
+        return false;
+    *result = take(cp_writer_callback(keep, snapshot), debug, &err);
+    cp__http_turn_give();
+    if (*result < 0)
+        *result = cp__http_refuse(exchange, cp__http_status_of(*result), "%s", err.message);
+    else if (snapshot->is_cut && debug == 0)
+        *result = cp__http_refuse(exchange, 503, "The profile would be longer than %zu bytes.",
+                                  cp__http_max_snapshot);
+    else
+        return true;
+    return false;
+}
+
+static int send_profile(struct cp__exchange *exchange, const char *name, const struct cp_memory *profile)
+{
+    char disposition[NAME_SIZE];
+    const struct cp_http_header headers[] = {{"Content-Type", "application/octet-stream"},
+                                             {"Content-Disposition", disposition}};
+
+    snprintf(disposition, sizeof disposition, "attachment; filename=\"%s\"", name);
+    return cp__http_reply(exchange, 200, headers, 2, profile->data, profile->size);
+}
+
+static int send_state(struct cp__exchange *exchange, const char *name, cp__http_take_fn *take, unsigned debug)
+{
+    static const char end[] = "\n(This is the beginning only: the rest would be too long.)\n";
+    struct snapshot snapshot = {.is_cut = false};
+    int result;
+
+    if (take_one(exchange, take, debug, &snapshot, &result)) {
+        if (debug == 0)
+            result = send_profile(exchange, name, &snapshot.data);
+        else if (snapshot.is_cut && cp__http_append(&snapshot.data, end, sizeof end - 1) < 0)
+            result = cp__http_refuse(exchange, 503, "There is no memory for the answer.");
+        else
+            result = cp__http_reply_body(exchange, cp__http_text, snapshot.data.data, snapshot.data.size);
+    }
+    free(snapshot.data.data);
+    return result;
+}
+
+/* ---- What changes ---------------------------------------------------------------------------- */
+
+static int subtract(const struct cp_memory *now, const struct cp_memory *then, struct cp_memory *delta,
+                    struct cp_error *err)
+{
+    struct cp_merge *merge = cp_merge_new();
+    int result;
+
+    if (merge == NULL)
+        return cp__http_error(err, -ENOMEM, "There is no memory for the answer.");
+    result = cp_merge_add(merge, now->data, now->size, err);
+    if (result == 0)
+        result = cp_merge_subtract(merge, then->data, then->size, err);
+    if (result == 0)
+        result = cp_merge_write(merge, cp_writer_memory(delta), err);
+    cp_merge_free(merge);
+    return result;
+}
+
+static int send_difference(struct cp__exchange *exchange, const char *name, const struct cp_memory *now,
+                           const struct cp_memory *then)
+{
+    struct cp_memory delta = {.data = NULL};
+    char file[NAME_SIZE / 2];
+    struct cp_error err;
+    int result = subtract(now, then, &delta, &err);
+
+    snprintf(file, sizeof file, "%s-delta", name);
+    if (result < 0)
+        result = cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
+    else
+        result = send_profile(exchange, file, &delta);
+    free(delta.data);
+    return result;
+}
+
+static int send_delta(struct cp__exchange *exchange, const char *name, cp__http_take_fn *take,
+                      unsigned long long seconds)
+{
+    struct snapshot then = {.is_cut = false}, now = {.is_cut = false};
+    int result;
+
+    if (take_one(exchange, take, 0, &then, &result)) {
+        result = cp__http_wait(exchange, seconds);
+        if (result == 0 && take_one(exchange, take, 0, &now, &result))
+            result = send_difference(exchange, name, &now.data, &then.data);
+    }
+    free(then.data.data);
+    free(now.data.data);
+    return result;
+}
+
+static int send_delta_in_place(struct cp__exchange *exchange, const char *name, cp__http_take_fn *take,
+                               unsigned long long seconds)
+{
+    static const struct cp_http_header later = {"Retry-After", "10"};
+    int result;
+
+    if (!cp__http_place_take(CP__PLACE_DELTA, CP__HTTP_DELTAS))
+        return cp__http_refuse_with(
+            exchange, 503, &later,
+            "As many requests wait for what changes as may at a time. Wait for the end of one.");
+    result = send_delta(exchange, name, take, seconds);
+    cp__http_place_give(CP__PLACE_DELTA);
+    return result;
+}
+
+int cp__http_snapshot(struct cp__exchange *exchange, const char *name, cp__http_take_fn *take)
+{
+    const char *query = exchange->request->query;
+    unsigned long long debug = 0, seconds = 0;
+    struct cp_error err;
+    int result = cp__http_query_number(query, "debug", 0, 2, &debug, &err);
+
+    if (result >= 0)
+        result = cp__http_query_number(query, "seconds", 1, cp__http_max_seconds(exchange), &seconds, &err);
+    if (result >= 0 && seconds != 0 && debug != 0)
+        result = cp__http_error(&err, -EINVAL,
+                                "What changes in some seconds is a profile only, and debug=%llu is text. "
+                                "Leave one of the two out.",
+                                debug);
+    if (result < 0)
+        return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
+    if (seconds != 0)
+        return send_delta_in_place(exchange, name, take, seconds);
+    return send_state(exchange, name, take, (unsigned)debug);
+}
