@@ -23,8 +23,8 @@ int cp__http_threadcreate(struct cp__exchange *exchange)
 
 /* ---- symbol ---------------------------------------------------------------------------------- */
 
-/* How many addresses may be asked for at once, and the bytes that the names of their functions may have. Those
- * of C++ templates can have thousands. */
+/* How many addresses may be asked for at once, and the bytes that the names of their functions may have.
+ * Those of C++ templates can have thousands. */
 enum { MAX_ADDRESSES = 1 << 16, MAX_NAMES = 8 << 20 };
 
 struct symbols {

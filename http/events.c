@@ -42,6 +42,7 @@ static bool is_listed(const struct cp_event_info *info)
 }
 
 struct walk {
+    const struct cp__exchange *exchange;
     void (*fn)(void *context, const struct cp__http_event *event);
     void *context;
 };
@@ -64,22 +65,49 @@ static uint64_t max_rate_of(const struct cp_event_spec *spec)
     return spec->kind == CP_EVENT_CLOCK ? cp__http_max_rate() : 0;
 }
 
-static uint64_t period_of(const struct advice *advice, const struct cp_event_spec *spec)
+/* How many of an event there can be in a ns of CPU time; 0: unknown. */
+static unsigned most_a_ns(const struct cp_event_spec *spec)
+{
+    if (spec->kind == CP_EVENT_CLOCK)
+        return 1;
+    return spec->event == CP_CPUPROF_HW_CPU_CYCLES || spec->event == CP_CPUPROF_HW_INSTRUCTIONS ||
+                   strncmp(spec->name, "refCycles", strlen("refCycles")) == 0
+               ? CP__HTTP_CYCLES_A_NS
+               : 0;
+}
+
+uint64_t cp__http_min_period(const struct cp__exchange *exchange, const struct cp_event_spec *spec)
+{
+    const unsigned percent =
+        exchange->options->max_cost_percent != 0 ? exchange->options->max_cost_percent : CP__HTTP_MAX_COST;
+    uint64_t ns, period;
+
+    if (most_a_ns(spec) == 0)
+        return 0;
+    ns = cp_sample_cost_ns(NULL) * 100 / percent;
+    period = most_a_ns(spec) * (ns > CP__HTTP_MIN_NS ? ns : CP__HTTP_MIN_NS);
+    return spec->preset_period != 0 && spec->preset_period < period ? spec->preset_period : period;
+}
+
+static uint64_t period_of(const struct cp__exchange *exchange, const struct advice *advice,
+                          const struct cp_event_spec *spec)
 {
     uint64_t period = spec->preset_period != 0 ? spec->preset_period : 1;
     uint64_t max_rate = max_rate_of(spec);
     uint64_t least = max_rate != 0 ? (1000000000 + max_rate - 1) / max_rate : 0;
+    uint64_t min = cp__http_min_period(exchange, spec);
 
+    least = least < min ? min : least;
     if (advice != NULL && advice->period != 0)
         period = advice->period;
     return period < least ? round_up(least) : period;
 }
 
-uint64_t cp__http_period(const char *event)
+uint64_t cp__http_period(const struct cp__exchange *exchange, const char *event)
 {
     struct cp_event_spec spec;
 
-    return cp_event_parse(event, &spec, NULL) < 0 ? 0 : period_of(find_advice(event), &spec);
+    return cp_event_parse(event, &spec, NULL) < 0 ? 0 : period_of(exchange, find_advice(event), &spec);
 }
 
 static int take_event(void *context, const struct cp_event_info *info)
@@ -97,7 +125,7 @@ static int take_event(void *context, const struct cp_event_info *info)
     event = (struct cp__http_event){
         .info = info,
         .use = advice != NULL ? advice->use : "",
-        .period = period_of(advice, &spec),
+        .period = period_of(walk->exchange, advice, &spec),
         .is_time = spec.kind == CP_EVENT_TIMER || spec.kind == CP_EVENT_CLOCK,
         .max_rate = max_rate_of(&spec),
     };
@@ -107,7 +135,8 @@ static int take_event(void *context, const struct cp_event_info *info)
     return 0;
 }
 
-void cp__http_events(void (*fn)(void *context, const struct cp__http_event *event), void *context)
+void cp__http_events(const struct cp__exchange *exchange,
+                     void (*fn)(void *context, const struct cp__http_event *event), void *context)
 {
-    cp_event_list(take_event, &(struct walk){fn, context});
+    cp_event_list(take_event, &(struct walk){exchange, fn, context});
 }

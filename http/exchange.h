@@ -86,7 +86,8 @@ int cp__http_query(const char *query, const char *key, char *value, size_t size,
 /* The same for a whole number from min to max; *value is left alone where the key is not there. */
 int cp__http_query_number(const char *query, const char *key, unsigned long long min, unsigned long long max,
                           unsigned long long *value, struct cp_error *err);
-/* 0 if a query has none but these keys, which NULL ends; otherwise -EINVAL with a sentence that names them. */
+/* 0 if a query has none but these keys, which NULL ends; otherwise -EINVAL with a sentence that names
+ * them. */
 int cp__http_query_has_only(const char *query, const char *const *keys, struct cp_error *err);
 /* Fills err and returns code. */
 int cp__http_error(struct cp_error *err, int code, const char *format, ...)

@@ -63,8 +63,8 @@ static bool has_value(const struct cp__exchange *exchange, const char *name, con
     return sent != NULL && strcmp(sent, value) == 0;
 }
 
-/* A person follows a link to a page, which is then shown in a window of its own: the site with the link cannot
- * read the page. A profile would be recorded by the mere request, so it is no page. */
+/* A person follows a link to a page, which is then shown in a window of its own: the site with the link
+ * cannot read the page. A profile would be recorded by the mere request, so it is no page. */
 static bool is_link_to_page(const struct cp__exchange *exchange)
 {
     return cp__http_is_page(exchange->request->path) && strcmp(exchange->request->method, "GET") == 0 &&

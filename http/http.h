@@ -15,7 +15,7 @@
  *     profile       ?seconds=N&event=E&period=P, by default the timer, for 30 s; debug=1: text
  *     goroutine     where all Gs of the scheduler are (sched.h); debug=1: text; debug=2: each with its state;
  *                   seconds=N: what changes in that time
- *     threadcreate  which threads are Ms, with the stacks that attached them; debug=1: text; seconds=N: as above
+ *     threadcreate  which threads are Ms, with the stacks that attached them; debug=1 and seconds=N as above
  *     symbol        names for addresses, as pprof tools ask for them (GET ?0xADDR+0xADDR, or POST)
  *     cmdline       the program's arguments, with a zero byte between them
  *     metrics       counters, in the text format of Prometheus
@@ -23,11 +23,11 @@
  * Who can ask can see the program's code, arguments and labels, and has it spend time on the answer. So it
  * listens on the loopback interface unless it is told another address. Whatever it listens on, it refuses a
  * Host that is neither an IP address, nor localhost, nor named in the options (a name that somebody else's
- * DNS points here), and what a browser says another site's page asks for, unless a person follows a link to one
- * of the two pages.
+ * DNS points here), and what a browser says another site's page asks for, unless a person follows a link to
+ * one of the two pages.
  *
- * What reads symbols or asks the kernel about all events is done for one request at a time. Who comes while too
- * many wait is answered with 503 and Retry-After.
+ * What reads symbols or asks the kernel about all events is done for one request at a time. Who comes while
+ * too many wait is answered with 503 and Retry-After.
  *
  * Errors: 0 or a negative errno value, with the reason in a struct cp_error, which may be NULL. Every call
  * may be made from any thread, none from a signal handler.
@@ -55,6 +55,10 @@ struct cp_http_options {
     unsigned max_seconds; /* the longest profile; by default 600 */
     unsigned max_slots;   /* how many of the CP_EV_MAX slots profiles over HTTP may have at once, in the whole
                            * process; by default half of them, so that the program has the others */
+    unsigned max_cost_percent; /* how much of a thread's CPU time the samples of a profile may take, as far as
+                                * that is known beforehand (see cp_sample_cost_ns() in runtime.h); by default
+                                * 10. Periods below that, and clocks below 100000 ns, are refused; an event's
+                                * preset never is */
     /* cp_http_start() only */
     unsigned max_connections;   /* at once, by default 100. Where one more comes, that connection gives way
                                  * which has waited longest without a whole request */
@@ -81,8 +85,8 @@ const char *cp_http_address(const struct cp_http *http);
  * the loopback interface, without a token or without TLS. NULL: nothing is. */
 const char *cp_http_warning(const struct cp_http *http);
 /* Ends running profiles without an answer, closes all connections, and frees http. Does nothing with NULL,
- * and in a child of the process that started it, which has none of its threads; the child of a fork() does not
- * have the listening socket either. */
+ * and in a child of the process that started it, which has none of its threads; the child of a fork() does
+ * not have the listening socket either. */
 void cp_http_stop(struct cp_http *http);
 
 /* ---- In a libmicrohttpd daemon of the caller's own ------------------------------------------- */

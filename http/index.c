@@ -158,7 +158,7 @@ static void print_example(FILE *out, const struct cp__exchange *exchange, unsign
     print_escaped(out, host != NULL ? host : "HOST");
     fprintf(out,
             CP__HTTP_ROOT "/profile?event=taskClock&amp;period=%" PRIu64 "&amp;seconds=%u'</code>%s</p>\n",
-            cp__http_period("taskClock"), seconds,
+            cp__http_period(exchange, "taskClock"), seconds,
             options->token != NULL ? ", with the endpoint's token for TOKEN" : "");
 }
 
@@ -182,9 +182,9 @@ int cp__http_index(struct cp__exchange *exchange)
         fputs(head, page.out);
         print_example(page.out, exchange, seconds);
         fputs(working, page.out);
-        cp__http_events(print_event, &(struct events){page.out, true, seconds});
+        cp__http_events(exchange, print_event, &(struct events){page.out, true, seconds});
         fputs(between, page.out);
-        cp__http_events(print_event, &(struct events){page.out, false, seconds});
+        cp__http_events(exchange, print_event, &(struct events){page.out, false, seconds});
         fputs(tail, page.out);
     }
     cp__http_turn_give();

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "events.h"
 #include "share.h"
 
 /* What a request asks for. */
@@ -52,6 +53,19 @@ static int read_event(const char *query, struct order *order, struct cp_error *e
     return result == -ENOENT ? -EINVAL : result; /* the request is wrong, not the machine */
 }
 
+/* What a session would take half of a CPU for is refused by its start. */
+static int check_period(const struct cp__exchange *exchange, const struct order *order, struct cp_error *err)
+{
+    const uint64_t min = cp__http_min_period(exchange, &order->spec);
+
+    if (order->period == 0 || order->period >= min)
+        return 0;
+    return cp__http_error(err, -EINVAL,
+                          "period=%llu is too small for %s over HTTP, where samples may take a small part of "
+                          "the program's time only. The smallest period is %llu here.",
+                          order->period, order->spec.name, (unsigned long long)min);
+}
+
 static int read_order(const struct cp__exchange *exchange, struct order *order, struct cp_error *err)
 {
     const char *query = exchange->request->query;
@@ -66,7 +80,7 @@ static int read_order(const struct cp__exchange *exchange, struct order *order, 
         result = cp__http_query_number(query, "debug", 0, 1, &order->debug, err);
     if (result >= 0)
         result = read_event(query, order, err);
-    return result;
+    return result >= 0 ? check_period(exchange, order, err) : result;
 }
 
 /* ---- The profile ----------------------------------------------------------------------------- */
@@ -93,8 +107,8 @@ static int write_out(struct cp_session *session, const struct order *order, stru
     return result;
 }
 
-/* Reading symbols takes all of a CPU. Profiles that end together do it in turn, so that the program has a half
- * of that CPU at least. A profile whose turn does not come goes on without, as it has been recorded. */
+/* Reading symbols takes all of a CPU. Profiles that end together do it in turn, so that the program has a
+ * half of that CPU at least. A profile whose turn does not come goes on without, as it has been recorded. */
 static int stop(const struct cp__exchange *exchange, struct cp_session *session, const struct order *order,
                 struct cp_memory *profile, struct cp_error *err)
 {

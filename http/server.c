@@ -237,6 +237,7 @@ static int copy_options(struct cp_http_options *to, const struct cp_http_options
     to->n_hosts = from->n_hosts;
     to->max_seconds = from->max_seconds;
     to->max_slots = from->max_slots;
+    to->max_cost_percent = from->max_cost_percent;
     to->max_connections = from->max_connections != 0 ? from->max_connections : CONNECTIONS;
     to->request_timeout_s = from->request_timeout_s != 0 ? from->request_timeout_s : REQUEST_TIMEOUT_S;
     if (!copy_hosts(to, from) || !copy_string(&to->token, from->token) ||

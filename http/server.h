@@ -2,10 +2,10 @@
  * The endpoint on libmicrohttpd: mount.c answers requests of any daemon, server.c has one of its own.
  *
  * libmicrohttpd's thread reads requests and writes answers. What may take long is done by workers: at most
- * CP__HTTP_WORKERS threads, started as needed, that end when nothing is left to do. At most CP_EV_MAX of them
- * wait for a profile at a time, since no more have a slot, CP__HTTP_DELTAS for the end of a delta, and one more
- * than CP__HTTP_TURN_WAITERS have the turn or wait for it (share.h). So what is quick never waits for what is
- * not.
+ * CP__HTTP_WORKERS threads, started as needed, that end when nothing is left to do. At most CP_EV_MAX of
+ * them wait for a profile at a time, since no more have a slot, CP__HTTP_DELTAS for the end of a delta, and
+ * one more than CP__HTTP_TURN_WAITERS have the turn or wait for it (share.h). So what is quick never waits
+ * for what is not.
  */
 #ifndef COUNTERPOINT_HTTP_SERVER_H
 #define COUNTERPOINT_HTTP_SERVER_H

@@ -1,5 +1,5 @@
-/* What all requests to the endpoint share of the process that they are answered in: turns at what takes all of
- * a CPU, and places for what waits long. */
+/* What all requests to the endpoint share of the process that they are answered in: turns at what takes all
+ * of a CPU, and places for what waits long. */
 #ifndef COUNTERPOINT_HTTP_SHARE_H
 #define COUNTERPOINT_HTTP_SHARE_H
 
@@ -24,8 +24,8 @@ enum cp__http_turn_for { CP__TURN_LOOKUP, CP__TURN_PROFILE };
 int cp__http_turn_take(const struct cp__exchange *exchange, enum cp__http_turn_for what);
 void cp__http_turn_give(void);
 
-/* Takes a turn for a lookup. True with the turn; otherwise *result is what to return, and the request has been
- * answered with 503, unless its client went away. */
+/* Takes a turn for a lookup. True with the turn; otherwise *result is what to return, and the request has
+ * been answered with 503, unless its client went away. */
 bool cp__http_turn_or_refuse(struct cp__exchange *exchange, int *result);
 
 /* How long a turn is waited for; tests make it short. */

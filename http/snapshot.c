@@ -30,8 +30,8 @@ static ssize_t keep(void *context, const void *data, size_t size)
     return (ssize_t)size;
 }
 
-/* Takes a state when it is this request's turn. False if the request has been answered, and *result is what to
- * return. */
+/* Takes a state when it is this request's turn. False if the request has been answered, and *result is what
+ * to return. */
 static bool take_one(struct cp__exchange *exchange, cp__http_take_fn *take, unsigned debug,
                      struct snapshot *snapshot, int *result)
 {

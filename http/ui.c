@@ -124,7 +124,7 @@ int cp__http_ui_events(struct cp__exchange *exchange)
     cp__http_page_open(&page);
     if (page.out != NULL) {
         fprintf(page.out, "{\"maxSeconds\":%u,\"events\":[\n", cp__http_max_seconds(exchange));
-        cp__http_events(print_event, &(struct list){page.out, ""});
+        cp__http_events(exchange, print_event, &(struct list){page.out, ""});
         fputs("]}\n", page.out);
     }
     cp__http_turn_give();

@@ -206,9 +206,9 @@ struct cp_merge *cp_merge_new(void);
  * damaged, or no profile; -EINVAL its samples are of other types than those before; -EFBIG it unpacks to more
  * than CP_MERGE_LIMIT, or takes more memory than that allows; -ENOMEM. */
 int cp_merge_add(struct cp_merge *merge, const void *data, size_t size, struct cp_error *err);
-/* Takes the values of a profile off those that are there, as of an earlier state of what cp_merge_add() added:
- * what is the same in both is left out, what there is less of now has values below zero, and the duration is
- * the time between the two. Returns what cp_merge_add() does. */
+/* Takes the values of a profile off those that are there, as of an earlier state of what cp_merge_add()
+ * added: what is the same in both is left out, what there is less of now has values below zero, and the
+ * duration is the time between the two. Returns what cp_merge_add() does. */
 int cp_merge_subtract(struct cp_merge *merge, const void *data, size_t size, struct cp_error *err);
 /* Writes what was added so far, any number of times. -ENODATA where that is nothing; the writer's error;
  * -ENOMEM. */

@@ -2,6 +2,7 @@
 #include "http_tools.h"
 
 #include "http/events.h"
+#include "runtime/cost.h"
 #include "stub_pmu.h" /* a PMU there is, or not, on any machine */
 
 /* ---- Profiles -------------------------------------------------------------------------------- */
@@ -128,7 +129,50 @@ CP_TEST(a_query_is_read_strictly)
     cp_http_stop(http);
 }
 
-CP_TEST(keys_that_mean_nothing_are_refused_everywhere)
+struct period {
+    uint64_t cost_ns; /* of a sample */
+    unsigned percent; /* 0: by default */
+    const char *event;
+    unsigned long long smallest;
+};
+
+static void check_smallest_period(const struct period *period)
+{
+    const struct cp_http_options options = {.size = sizeof options, .max_cost_percent = period->percent};
+    struct cp_http *http = start_http(&options);
+    char arguments[200], sentence[100];
+
+    cp__cost_set(period->cost_ns);
+    snprintf(arguments, sizeof arguments, "\"$base/profile?event=%s&seconds=1&period=%llu\"", period->event,
+             period->smallest - 1);
+    snprintf(sentence, sizeof sentence, "The smallest period is %llu here.\n", period->smallest);
+    check_answer(http, arguments, 400, "\nX-Go-Pprof: 1\n", " is too small for ", sentence, NULL);
+    if (strcmp(period->event, "taskClock") == 0) {
+        snprintf(arguments, sizeof arguments,
+                 "-o /dev/null -D - \"$base/profile?event=taskClock&seconds=1&period=%llu\"",
+                 period->smallest);
+        check_answer(http, arguments, 200, NULL);
+    }
+    cp_http_stop(http);
+}
+
+CP_TEST(samples_over_http_take_a_small_part_of_the_time, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    static const struct period periods[] = {
+        {50000, 0, "taskClock", 500000},     /* 10 % */
+        {50000, 25, "taskClock", 200000},    /* and 25 */
+        {10, 0, "taskClock", 100000},        /* the smallest of all */
+        {4000000, 0, "taskClock", 10000000}, /* the preset, however slow the machine */
+        {50000, 0, "cpuClock", 500000},      /* before the kernel is asked for the event */
+        {50000, 0, "cycles", 3000000},       /* 6 in each ns */
+        {50000, 0, "refCycles:u", 3000000},  {50000, 0, "instructions", 1000000}, /* the preset */
+    };
+
+    for (size_t i = 0; i < sizeof periods / sizeof periods[0]; i++)
+        check_smallest_period(&periods[i]);
+}
+
+CP_TEST(keys_that_mean_nothing_are_refused_everywhere, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const char *const cases[][2] = {
         {"/?x", "The query has \"x\", which means nothing here: no key does.\n"},
@@ -260,6 +304,10 @@ CP_TEST(the_index_offers_periods_that_the_kernel_allows)
     check_index_has(http, "2001\n", "500000", "1000000");
     check_index_has(http, "300\n", "5000000", "5000000");
     check_index_has(http, "0\n", "100000", "1000000");
+    cp__cost_set(50000);
+    check_index_has(http, "10000\n", "500000", "1000000");
+    check_index_has(http, "300\n", "5000000", "5000000");
+    cp__cost_set(10);
     check_index_has(http, "nonsense\n", "100000", "1000000");
     unlink(path);
     check_answer(http, "$base/", 200, "\"profile?event=taskClock&amp;period=100000&amp;", NULL);

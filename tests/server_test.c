@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -295,6 +296,88 @@ static int status_of(int fd)
     }
     close(fd);
     return status;
+}
+
+/* ---- A period that is too small -------------------------------------------------------------- */
+
+/* The smallest period that the endpoint names where it refuses one. */
+static unsigned long long smallest_period(const struct server *server)
+{
+    char *text = test_command(NULL,
+                              "curl -sS -i --max-time 20 "
+                              "'http://%s/debug/pprof/profile?event=taskClock&period=10000&seconds=1'",
+                              server->endpoint);
+    const char *at = strstr(text, "The smallest period is ");
+    unsigned long long period = 0;
+
+    printf("%s", text);
+    CHECK_CONTAINS(text, "HTTP/1.1 400 ");
+    CHECK(at != NULL);
+    CHECK_EQ(sscanf(at, "The smallest period is %llu here.", &period), 1);
+    free(text);
+    return period;
+}
+
+static int ask_for_profile(const struct server *server, unsigned long long period)
+{
+    char request[200];
+    int fd = connect_to(server->endpoint);
+
+    snprintf(request, sizeof request,
+             "GET /debug/pprof/profile?event=taskClock&period=%llu&seconds=2 HTTP/1.1\r\n"
+             "Host: localhost\r\nConnection: close\r\n\r\n",
+             period);
+    send_text(fd, request);
+    return fd;
+}
+
+/* Asks the service for something small; how long that took. */
+static double ask_service_ms(const struct server *server)
+{
+    struct timespec before, after;
+    int fd = connect_to(server->service);
+    char *text;
+
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    send_text(fd, "GET /hash?n=4 HTTP/1.1\r\nConnection: close\r\n\r\n");
+    text = receive_all(fd);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    CHECK_CONTAINS(text, "\r\n\r\n3282719153\n");
+    free(text);
+    close(fd);
+    return (double)(after.tv_sec - before.tv_sec) * 1e3 + (double)(after.tv_nsec - before.tv_nsec) / 1e6;
+}
+
+/* A busy service is asked for samples that would leave it no time, and then for as many as there may be. */
+CP_TEST(a_period_that_is_too_small_does_a_busy_service_no_harm)
+{
+    struct server server = start_server();
+    struct load loads[] = {{.address = server.service, .path = "/sort?n=10000"},
+                           {.address = server.service, .path = "/json?n=1000"}};
+    struct pollfd answer = {.events = POLLIN};
+    unsigned long long period;
+    double longest = 0;
+    int n = 0;
+
+    for (int i = 0; i < 2; i++)
+        start_load(&loads[i]);
+    period = smallest_period(&server);
+    CHECK(period >= 100000);
+    answer.fd = ask_for_profile(&server, period);
+    while (poll(&answer, 1, 10) == 0) {
+        double ms = ask_service_ms(&server);
+
+        longest = ms > longest ? ms : longest;
+        n++;
+    }
+    printf("%d requests beside samples every %llu ns, of which the longest took %.1f ms\n", n, period,
+           longest);
+    CHECK(n > 0);
+    CHECK_EQ(status_of(answer.fd), 200);
+    printf("and one after it %.1f ms\n", ask_service_ms(&server));
+    for (int i = 0; i < 2; i++)
+        stop_load(&loads[i]);
+    CHECK_EQ(stop_server(&server, SIGTERM), 0);
 }
 
 static void check_service(const struct server *server)
