@@ -76,6 +76,8 @@ struct cp__stack cp__os_thread_stack(void);
  * *mapped. */
 int cp__os_altstack_make(void **mapped, struct cp_error *err);
 void cp__os_altstack_free(void *mapped);
+/* Makes resident what a signal takes of it, if the system can do that; NULL: nothing. */
+void cp__os_altstack_populate_from_handler(void *mapped);
 
 void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms);
 void cp__os_futex_wake_from_handler(uint32_t *word);

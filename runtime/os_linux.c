@@ -97,6 +97,13 @@ void cp__os_futex_wake_from_handler(uint32_t *word)
  * signal on top; a stack that the thread already has is good enough from ALTSTACK_ENOUGH on. */
 #define ALTSTACK_ENOUGH ((size_t)32 << 10)
 #define ALTSTACK_SIZE ((size_t)64 << 10)
+/* Below it; a multiple of every page size. */
+#define ALTSTACK_GUARD ((size_t)64 << 10)
+/* What a signal takes of it: the kernel's part is up to 11 KiB (AMX). */
+#define ALTSTACK_FIRST ((size_t)16 << 10)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /* At the end of a stack of ours: what the thread had before. */
 static stack_t *before_of(char *lo)
@@ -106,7 +113,6 @@ static stack_t *before_of(char *lo)
 
 int cp__os_altstack_make(void **mapped, struct cp_error *err)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     stack_t old;
     stack_t stack = {.ss_size = ALTSTACK_SIZE - sizeof old};
     char *memory;
@@ -114,18 +120,18 @@ int cp__os_altstack_make(void **mapped, struct cp_error *err)
     *mapped = NULL;
     if (sigaltstack(NULL, &old) == 0 && (old.ss_flags & SS_DISABLE) == 0 && old.ss_size >= ALTSTACK_ENOUGH)
         return 0;
-    memory = mmap(NULL, page + ALTSTACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
-                  -1, 0);
+    memory = mmap(NULL, ALTSTACK_GUARD + ALTSTACK_SIZE, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (memory == MAP_FAILED)
         return cp__error(err, -ENOMEM, "There is no memory for an alternate signal stack (%zu bytes).",
                          ALTSTACK_SIZE);
-    mprotect(memory, page, PROT_NONE);
-    stack.ss_sp = memory + page;
-    *before_of(memory + page) = old;
+    mprotect(memory, ALTSTACK_GUARD, PROT_NONE);
+    stack.ss_sp = memory + ALTSTACK_GUARD;
+    *before_of(memory + ALTSTACK_GUARD) = old;
     if (sigaltstack(&stack, NULL) < 0) {
         int result = -errno;
 
-        munmap(memory, page + ALTSTACK_SIZE);
+        munmap(memory, ALTSTACK_GUARD + ALTSTACK_SIZE);
         return cp__error(
             err, result,
             "sigaltstack refused an alternate signal stack: %s. Attach the thread while it runs on none.",
@@ -135,16 +141,25 @@ int cp__os_altstack_make(void **mapped, struct cp_error *err)
     return 0;
 }
 
+/* Pages that are larger than the first part are populated whole. Kernels before 5.14 refuse both. */
+void cp__os_altstack_populate_from_handler(void *mapped)
+{
+    char *lo = (char *)mapped + ALTSTACK_GUARD;
+
+    if (mapped != NULL &&
+        syscall(SYS_madvise, lo + ALTSTACK_SIZE - ALTSTACK_FIRST, ALTSTACK_FIRST, MADV_POPULATE_WRITE) < 0)
+        syscall(SYS_madvise, lo, ALTSTACK_SIZE, MADV_POPULATE_WRITE);
+}
+
 void cp__os_altstack_free(void *mapped)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     stack_t current;
 
     if (mapped == NULL)
         return;
-    if (sigaltstack(NULL, &current) == 0 && current.ss_sp == (char *)mapped + page)
+    if (sigaltstack(NULL, &current) == 0 && current.ss_sp == (char *)mapped + ALTSTACK_GUARD)
         sigaltstack(before_of(current.ss_sp), NULL);
-    munmap(mapped, page + ALTSTACK_SIZE);
+    munmap(mapped, ALTSTACK_GUARD + ALTSTACK_SIZE);
 }
 
 /* ---- The M's own timer ----------------------------------------------------------------------- */

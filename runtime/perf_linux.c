@@ -147,10 +147,21 @@ static int control_from_handler(const struct cp__handle *handle, unsigned long r
  * period on that is less than 1 %, and pausing costs more than it is worth; see design/0015-pausing.md. */
 #define PAUSE_BELOW_PERIOD 200000
 
+/* The handler faults in what it writes to first: a sample buffer's pages, the ring's, its stack's. */
+static bool counts_faults_from_handler(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
+{
+    const struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
+
+    return attr.type == PERF_TYPE_SOFTWARE && !attr.exclude_user &&
+           (attr.config == PERF_COUNT_SW_PAGE_FAULTS || attr.config == PERF_COUNT_SW_PAGE_FAULTS_MIN ||
+            attr.config == PERF_COUNT_SW_PAGE_FAULTS_MAJ);
+}
+
 static bool pauses_from_handler(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
 {
-    return cp__config_event(event, config)->kind == CP_EVENT_HARDWARE && !config->is_user_excluded &&
-           config->period < PAUSE_BELOW_PERIOD;
+    return counts_faults_from_handler(event, config) ||
+           (cp__config_event(event, config)->kind == CP_EVENT_HARDWARE && !config->is_user_excluded &&
+            config->period < PAUSE_BELOW_PERIOD);
 }
 
 /* One system call an event: prctl() has one for all events that a thread opened, which may be somebody
@@ -357,6 +368,8 @@ static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
     result = prepare_from_handler(m, slot, (enum cp_cpu_event)config->event, &config->config, &ring);
     if (result < 0)
         return result;
+    if (counts_faults_from_handler((enum cp_cpu_event)config->event, &config->config))
+        cp__os_altstack_populate_from_handler(m->altstack); /* a signal uses it before the handler pauses */
     if (pauses_from_handler((enum cp_cpu_event)config->event, &config->config))
         m->pausing |= 1u << slot;
     return 0;

@@ -34,6 +34,17 @@ void cp__samplebuf_free(struct cp__samplebuf *buf)
     buf->words = NULL;
 }
 
+void cp__samplebuf_give_back(struct cp__samplebuf *buf)
+{
+    uint64_t head = cp_load_relaxed(&buf->head); /* relaxed: there is no producer */
+
+    if (buf->words == NULL || head == buf->unused)
+        return;
+    cp__samplebuf_read(buf, 0, ignore, NULL);
+    madvise(buf->words, CP__SAMPLEBUF_WORDS * sizeof(uint64_t), MADV_DONTNEED);
+    buf->unused = head;
+}
+
 static uint64_t *word(uint64_t *words, uint64_t i)
 {
     return &words[i % CP__SAMPLEBUF_WORDS];

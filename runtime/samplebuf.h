@@ -15,8 +15,9 @@
  * and dropped; nothing waits. Samples of an earlier config that a late M left behind are recognised by [1]
  * and thrown away by the consumer.
  *
- * Size: 2^15 words, 256 KiB of address space, resident as far as used. At 10 000 samples a second of 25
- * frames, 32 words each, that is 102 ms; readers are woken when half of it is full.
+ * Size: 2^15 words, 256 KiB of address space, resident as far as used; when the slot is free again the memory
+ * is given back. At 10 000 samples a second of 25 frames, 32 words each, that is 102 ms; readers are woken
+ * when half of it is full.
  */
 #ifndef COUNTERPOINT_RUNTIME_SAMPLEBUF_H
 #define COUNTERPOINT_RUNTIME_SAMPLEBUF_H
@@ -30,12 +31,16 @@ struct cp__samplebuf {
     uint64_t *words; /* shared: set once, under the runtime lock */
     uint64_t head;   /* shared: written by the M */
     uint64_t tail;   /* shared: written by the consumer */
+    uint64_t unused; /* under the runtime lock: head when the memory was given back last */
 };
 
 /* Maps the words where there are none yet; 0 or -ENOMEM. Under the runtime lock. */
 int cp__samplebuf_make(struct cp__samplebuf *buf);
 /* Releases the labels that unread samples hold, and the memory. No producer or consumer may be left. */
 void cp__samplebuf_free(struct cp__samplebuf *buf);
+
+/* As above, but the words stay mapped, to be used again. */
+void cp__samplebuf_give_back(struct cp__samplebuf *buf);
 
 /* Appends a sample, with a reference to its labels; false where there is no room. *half tells that the buffer
  * has just become half full. */

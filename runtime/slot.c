@@ -334,6 +334,31 @@ void cp_slots_stop(const int *stopped, size_t n)
     cp__unlock(&cp__runtime_lock);
 }
 
+/* Gives the memory of m's buffers back whose slots are free, if m cannot record anything for them: it has no
+ * handle for the slot, and nobody is about to make one. Under the runtime lock, so that no slot starts. */
+static void give_back(struct cp__m *m)
+{
+    cp_fence_seq_cst(); /* pairs with the fence in cp__configure_from_handler(): the slots are empty, then look */
+    /* acquire: pairs with the release in cp__m_unclaim_from_handler() */
+    if (cp__m_is_gone(m) || cp_load_acquire(&m->claim) != CP__CLAIM_NONE)
+        return;
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        /* relaxed: ordered by the acquire of the claim */
+        if (slots[slot].state == FREE && (cp_load_relaxed(&m->armed) >> slot & 1) == 0)
+            cp__samplebuf_give_back(&m->buffers[slot]);
+    }
+}
+
+/* One M after the other, because the kernel takes its time. Where one is late, a later release does it. */
+static void give_all_back(void)
+{
+    for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {
+        cp__lock(&cp__runtime_lock);
+        give_back(m);
+        cp__unlock(&cp__runtime_lock);
+    }
+}
+
 void cp_slots_release(const int *released, size_t n)
 {
     cp__lock(&cp__runtime_lock);
@@ -345,6 +370,7 @@ void cp_slots_release(const int *released, size_t n)
     }
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
+    give_all_back();
 }
 
 bool cp__slots_running(void)

@@ -1,7 +1,7 @@
 /*
- * The labels of a G that runs are read while the G replaces them: the two meet where it matters. The reader is
- * caught by the stubbed barrier, before it looks at the G, and by a page that it may not read, after it has
- * seen a set and before it has a reference.
+ * The labels of a G that runs are read while the G replaces them: the two meet where it matters. The reader
+ * is caught by the stubbed barrier, before it looks at the G, and by a page that it may not read, after it
+ * has seen a set and before it has a reference.
  */
 #include "burn.h"
 #include "stub_syscall.h"
