@@ -338,7 +338,7 @@ void cp_slots_stop(const int *stopped, size_t n)
  * handle for the slot, and nobody is about to make one. Under the runtime lock, so that no slot starts. */
 static void give_back(struct cp__m *m)
 {
-    cp_fence_seq_cst(); /* pairs with the fence in cp__configure_from_handler(): the slots are empty, then look */
+    cp_fence_seq_cst(); /* pairs with the one in cp__configure_from_handler() */
     /* acquire: pairs with the release in cp__m_unclaim_from_handler() */
     if (cp__m_is_gone(m) || cp_load_acquire(&m->claim) != CP__CLAIM_NONE)
         return;
