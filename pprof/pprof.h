@@ -41,10 +41,14 @@ struct cp_writer {
     void *context;
     int fd;
     int directory_fd;
-    bool created;   /* a file that was not there before, and that has no profile yet */
-    off_t start;    /* where the attempt to write began; -1: nothing can be taken back from there */
-    uint64_t taken; /* in that attempt */
-    int spoilt;     /* the error of an attempt of which a part stayed; 0: none */
+    struct {
+        dev_t device;
+        ino_t inode;
+    } file, directory; /* what the descriptors were opened for */
+    bool created;      /* a file that was not there before, and that has no profile yet */
+    off_t start;       /* where the attempt to write began; -1: nothing can be taken back from there */
+    uint64_t taken;    /* in that attempt */
+    int spoilt;        /* the error of an attempt of which a part stayed; 0: none */
 };
 
 /* Takes up to size bytes and returns how many it took, at least 1, or a negative errno value. */

@@ -3,6 +3,9 @@
  * that it removes, wherever the working directory is then and whatever else has the name by then: the
  * directory is held open, and a file counts as the one that was opened if device and inode say so. While the
  * file is open, no other one can have its inode.
+ *
+ * A program may close descriptors that it did not open, all of them when it becomes a daemon, and open others
+ * that get their numbers. So a descriptor counts as ours by device and inode, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,11 +32,17 @@ static const char *name_of(const struct cp_writer *w)
     return slash[1] != '\0' ? slash + 1 : "."; /* "directory/": cannot be opened for writing */
 }
 
+static bool is_absolute(const struct cp_writer *w)
+{
+    return path_of(w)[0] == '/';
+}
+
 static int open_directory(struct cp_writer *w)
 {
     const char *path = path_of(w), *slash = strrchr(path, '/');
     size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
     char directory[PATH_MAX] = ".";
+    struct stat found;
 
     if (length >= sizeof directory)
         return -ENAMETOOLONG;
@@ -42,22 +51,45 @@ static int open_directory(struct cp_writer *w)
         directory[length] = '\0';
     }
     w->directory_fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return w->directory_fd < 0 ? -errno : 0;
+    if (w->directory_fd < 0 || fstat(w->directory_fd, &found) < 0)
+        return -errno;
+    w->directory.device = found.st_dev;
+    w->directory.inode = found.st_ino;
+    return 0;
 }
 
 static int open_file(struct cp_writer *w, int flags)
 {
+    struct stat found;
+
     w->fd = openat(w->directory_fd, name_of(w), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
-    return w->fd < 0 ? -errno : 0;
+    if (w->fd < 0 || fstat(w->fd, &found) < 0)
+        return -errno;
+    w->file.device = found.st_dev;
+    w->file.inode = found.st_ino;
+    return 0;
+}
+
+/* Forgets the descriptors that are others' now. */
+static void forget_others(struct cp_writer *w)
+{
+    struct stat found;
+
+    if (w->fd >= 0 &&
+        (fstat(w->fd, &found) < 0 || found.st_dev != w->file.device || found.st_ino != w->file.inode))
+        w->fd = -1;
+    if (w->directory_fd >= 0 && (fstat(w->directory_fd, &found) < 0 || found.st_dev != w->directory.device ||
+                                 found.st_ino != w->directory.inode))
+        w->directory_fd = -1;
 }
 
 /* Does the name still lead to the file that is open? */
 static bool is_in_place(const struct cp_writer *w, int flags)
 {
-    struct stat file, named;
+    struct stat named;
 
-    return fstat(w->fd, &file) == 0 && fstatat(w->directory_fd, name_of(w), &named, flags) == 0 &&
-           file.st_dev == named.st_dev && file.st_ino == named.st_ino;
+    return w->fd >= 0 && fstatat(w->directory_fd, name_of(w), &named, flags) == 0 &&
+           named.st_dev == w->file.device && named.st_ino == w->file.inode;
 }
 
 static bool is_empty(const struct cp_writer *w)
@@ -77,6 +109,7 @@ static void close_file(struct cp_writer *w)
 
 static void path_close(struct cp_writer *w)
 {
+    forget_others(w);
     if (w->created && is_in_place(w, AT_SYMLINK_NOFOLLOW) && is_empty(w))
         unlinkat(w->directory_fd, name_of(w), 0);
     close_file(w);
@@ -109,7 +142,12 @@ static int path_begin(struct cp_writer *w)
 {
     int result = 0;
 
-    if (w->fd >= 0 && !is_in_place(w, 0))
+    forget_others(w);
+    if (w->directory_fd < 0 && is_absolute(w))
+        result = open_directory(w);
+    if (result < 0)
+        return result;
+    if (w->fd >= 0 && w->directory_fd >= 0 && !is_in_place(w, 0))
         close_file(w);
     if (w->fd < 0)
         result = open_file(w, 0);

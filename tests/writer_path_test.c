@@ -257,6 +257,57 @@ CP_TEST(no_descriptor_is_left)
     CHECK_EQ(open_descriptors(), before);
 }
 
+/* Descriptors that lie in the directory, or are for it, become ones of another file; how many were there. */
+static int take_descriptors(const char *directory, int victim)
+{
+    char link[64], to[512];
+    int n = 0;
+
+    for (int fd = 3; fd < 256; fd++) {
+        ssize_t size;
+
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        size = readlink(link, to, sizeof to - 1);
+        if (fd == victim || size < 0)
+            continue;
+        to[size] = '\0';
+        if (strncmp(to, directory, strlen(directory)) != 0)
+            continue;
+        CHECK_EQ(dup2(victim, fd), fd);
+        n++;
+    }
+    return n;
+}
+
+/* A program that becomes a daemon closes all that are open, and opens others. */
+CP_TEST(descriptors_that_are_others_by_now_are_left_alone)
+{
+    char directory[300], path[320];
+    struct cp_session *sessions[3];
+    struct cp_error err;
+    int victim, n;
+
+    make_directories();
+    CHECK(getcwd(directory, sizeof directory) != NULL);
+    snprintf(path, sizeof path, "%s/absolute.pb.gz", directory);
+    put("../b/victim", "precious\n");
+    victim = open("../b/victim", O_RDWR | O_CLOEXEC);
+    sessions[0] = start(path);
+    sessions[1] = start("relative.pb.gz");
+    sessions[2] = start("dropped.pb.gz");
+    CHECK_EQ(take_descriptors(directory, victim), 6);
+    n = open_descriptors();
+    stop(sessions[0]);
+    check_is_profile(path);
+    CHECK_EQ(cp_session_stop(sessions[1], &err), -EBADF);
+    CHECKF(cp_session_write(sessions[1], 0, cp_writer_path("other.pb.gz"), &err) == 0, "%s", err.message);
+    check_is_profile("other.pb.gz");
+    cp_session_close(sessions[1]);
+    cp_session_close(sessions[2]);
+    check_text("../b/victim", "precious\n");
+    CHECK_EQ(open_descriptors(), n);
+}
+
 /* Only a file is overwritten by two writers. */
 static bool is_same(const char *path)
 {
