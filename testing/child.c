@@ -25,6 +25,7 @@ static const struct cp__job *current_job;
 static void (*call)(const struct cp__event *event);           /* NULL: events go over the socket */
 static pthread_mutex_t tell_lock = PTHREAD_MUTEX_INITIALIZER; /* a long text is several packets */
 static int event_socket, control_socket, output;
+static const struct cp__output_counts *output_counts;
 static pid_t pid;
 static uint32_t is_over;
 static uintptr_t first_stack_lo; /* of the thread that the process began on; 0: not known */
@@ -34,9 +35,8 @@ enum { GUARD_SIZE = 64 << 10 };
 
 static void send_from_handler(const struct cp__event *event)
 {
-    struct stat st;
     struct cp__event sent = *event;
-    sent.printed = fstat(output, &st) == 0 ? (size_t)st.st_size : 0;
+    sent.printed = cp__output_size_from_handler(output, output_counts);
     cp__event_send_from_handler(event_socket, &sent);
 }
 
@@ -331,6 +331,7 @@ void cp__child_run(const struct cp__job *job, const struct cp__child_ends *ends)
     event_socket = move_up(ends->events);
     control_socket = move_up(ends->control);
     output = move_up(ends->output);
+    output_counts = ends->output_counts;
     redirect();
     find_first_stack();
     catch_signals();

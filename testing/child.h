@@ -4,6 +4,7 @@
 
 #include "event.h"
 #include "options.h"
+#include "output.h"
 
 /* A test that is to run: immutable. */
 struct cp__job {
@@ -14,11 +15,12 @@ struct cp__job {
     int temp_error;        /* why it is not there, as of errno; 0: it is */
 };
 
-/* The ends of the sockets and the file that a test's process has. */
+/* The ends of the sockets and the pipe that a test's process has. */
 struct cp__child_ends {
     int events;  /* its events go out, answers to STOPPED come in */
     int control; /* a byte comes in when the stacks of all Gs are wanted */
-    int output;  /* stdout and stderr, a file that is appended to */
+    int output;  /* stdout and stderr */
+    const struct cp__output_counts *output_counts;
 };
 
 /* Runs the job in a child process and ends that. */

@@ -27,7 +27,7 @@ struct cp__event {
     enum cp__event_kind kind;
     enum cp__outcome outcome;
     double number;
-    size_t printed;   /* bytes that were printed before it */
+    size_t printed;   /* bytes that were printed before it: see output.h */
     const char *name; /* the test's whole name; "" where it is about the process */
     const char *text;
 };

@@ -15,24 +15,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Of the stacks of all Gs so many bytes are shown from the beginning, and as many from the end. */
+enum { GS_PART = 64 << 10 };
+
+/* More events than a socket holds. */
+enum { EVENTS_AT_END = 100000 };
+
 struct process {
     pid_t pid;
     int pidfd;
     int events, control; /* the runner's ends */
-    int output;
-    size_t output_read;
+    struct cp__output output;
     double deadline;      /* seconds of CLOCK_MONOTONIC; 0: none */
     struct cp__event end; /* of the test on the first level, held back until the process has ended well */
     char *end_name;       /* NULL: it has not ended */
     char *stacks;         /* of a process that told of its end; NULL: it did not */
     char *why;            /* the reason that it told; NULL: none */
-    char *gs;
+    struct cp__text gs;
     bool has_all_gs;
     bool is_timed_out;
     bool is_idle;      /* it has done nothing for so long that it was taken for hanging */
@@ -95,32 +99,6 @@ static void report(enum cp__event_kind kind, const char *name, const char *text)
     cp__report_event(&(struct cp__event){.kind = kind, .name = name, .text = text});
 }
 
-/* What was printed since the last look, up to there. */
-static void read_output(struct process *p, size_t end)
-{
-    char buf[16384];
-    for (ssize_t n; p->output_read < end; p->output_read += (size_t)n) {
-        size_t left = end - p->output_read, size = left < sizeof(buf) ? left : sizeof(buf) - 1;
-        n = pread(p->output, buf, size, (off_t)p->output_read);
-        if (n <= 0)
-            return;
-        for (ssize_t i = 0; i < n; i++)
-            if (!buf[i])
-                buf[i] = '?';
-        buf[n] = 0;
-        report(CP__EVENT_PRINTED, "", buf);
-    }
-}
-
-static void append(char **text, const char *more)
-{
-    char *longer;
-    if (asprintf(&longer, "%s%s", *text ? *text : "", more) < 0)
-        abort();
-    free(*text);
-    *text = longer;
-}
-
 static void look_at_stacks(struct process *p, pid_t thread)
 {
     size_t size;
@@ -143,7 +121,7 @@ static void handle(struct process *p, const struct cp__event *event)
         break;
     case CP__EVENT_GS:
         p->has_all_gs = !*event->text;
-        append(&p->gs, event->text);
+        cp__text_add(&p->gs, event->text);
         break;
     case CP__EVENT_END:
         if (!strchr(event->name, '/')) {
@@ -157,30 +135,29 @@ static void handle(struct process *p, const struct cp__event *event)
     }
 }
 
-/* At most so many, as a test may send them without end; whether there was one. */
-static bool read_events(struct process *p, unsigned most)
+/* At most so many, as a test may send them without end; how many there were. */
+static unsigned read_events(struct process *p, unsigned most)
 {
     static struct cp__event_packet packet;
     struct cp__event event;
     unsigned n = 0;
     for (; n < most && cp__event_receive(p->events, &event, &packet); n++) {
-        read_output(p, event.printed);
+        cp__output_show(&p->output, event.printed);
         handle(p, &event);
     }
-    return n > 0;
+    return n;
 }
 
 /* ---- Its life -------------------------------------------------------------------------------- */
 
 static void start(struct process *p, const struct cp__job *job)
 {
-    int events[2], control[2];
+    int events[2], control[2], output;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, events) < 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0)
         give_up("socketpair");
-    p->output = memfd_create("output", MFD_CLOEXEC);
-    if (p->output < 0 || fcntl(p->output, F_SETFL, O_APPEND) < 0)
-        give_up("memfd_create");
+    if (cp__output_open(&p->output, &output) < 0)
+        give_up("a pipe");
     fflush(NULL);
     p->pid = fork();
     if (p->pid < 0)
@@ -189,7 +166,8 @@ static void start(struct process *p, const struct cp__job *job)
         leave_signals();
         close(events[0]);
         close(control[0]);
-        cp__child_run(job, &(struct cp__child_ends){events[1], control[1], p->output});
+        close(p->output.pipe);
+        cp__child_run(job, &(struct cp__child_ends){events[1], control[1], output, p->output.counts});
     }
     setpgid(p->pid, p->pid); /* here too: whichever comes first */
     group = p->pid;
@@ -200,6 +178,7 @@ static void start(struct process *p, const struct cp__job *job)
         give_up("pidfd_open");
     close(events[1]);
     close(control[1]);
+    close(output);
     p->events = events[0];
     p->control = control[0];
 }
@@ -233,17 +212,30 @@ static int ms_until_next(const struct process *p, double deadline)
     return end < 0 || (look >= 0 && look < end) ? look : end;
 }
 
+/* Shows what has come, first what was printed and told, in its order; then what was printed after it. */
+static void take(struct process *p, bool is_hung_up)
+{
+    enum { MOST = 100 }; /* events, for the time limit */
+    cp__output_fill(&p->output);
+    unsigned n = read_events(p, MOST);
+    if (n < MOST)
+        cp__output_show_read(&p->output);
+    p->has_hung_up |= n == 0 && is_hung_up;
+    fflush(stdout);
+}
+
 /* Reads what comes until the process has ended (true), or the deadline has passed or is_done() says so, or it
  * hangs. */
 static bool follow(struct process *p, double deadline, bool (*is_done)(const struct process *p))
 {
     for (;;) {
         struct pollfd ready[] = {{.fd = p->pidfd, .events = POLLIN},
-                                 {.fd = p->has_hung_up ? -1 : p->events, .events = POLLIN}};
+                                 {.fd = p->has_hung_up ? -1 : p->events, .events = POLLIN},
+                                 {.fd = p->output.is_closed ? -1 : p->output.pipe, .events = POLLIN}};
         if (deadline != 0 && deadline <= cp__clock_s())
             return false;
-        int n = poll(ready, 2, ms_until_next(p, deadline));
-        p->has_hung_up |= !read_events(p, 100) && n > 0 && (ready[1].revents & POLLHUP);
+        int n = poll(ready, 3, ms_until_next(p, deadline));
+        take(p, n > 0 && (ready[1].revents & POLLHUP));
         if (n > 0 && ready[0].revents)
             return true;
         if (is_done && is_done(p))
@@ -301,17 +293,18 @@ static char *bad_end(const struct process *p, int status, double timeout_s)
 
 static void report_bad_end(struct process *p, const struct cp__job *job, const char *reason, double seconds)
 {
-    char *text, *name;
+    char *text, *name, *gs = cp__text_copy(&p->gs, 0, p->gs.size);
     if (!cp__report_open_test()) { /* it did not come so far */
         char *top = cp__test_case_name(job->test);
         report(CP__EVENT_RUN, top, "");
         free(top);
     }
-    if (asprintf(&text, "%s\n\n%s%s", reason, p->gs ? p->gs : "",
+    if (asprintf(&text, "%s\n\n%s%s", reason, gs,
                  p->stacks ? p->stacks : "Nothing is left of its stacks.\n") < 0)
         abort();
     report(CP__EVENT_LOG, cp__report_open_test(), text);
     free(text);
+    free(gs);
     while (cp__report_open_test()) {
         name = strdup(cp__report_open_test());
         cp__report_event(&(struct cp__event){
@@ -324,18 +317,18 @@ static void release(struct process *p)
 {
     close(p->events);
     close(p->control);
-    close(p->output);
+    cp__output_close(&p->output);
     close(p->pidfd);
     free(p->end_name);
     free(p->stacks);
     free(p->why);
-    free(p->gs);
+    cp__text_free(&p->gs);
 }
 
 void cp__process_run(const struct cp__job *job, double timeout_s)
 {
     double started = cp__clock_s();
-    struct process p = {.pid = 0, .idle_max = job->options->idle_s, .next_look = started + 1};
+    struct process p = {.gs.part = GS_PART, .idle_max = job->options->idle_s, .next_look = started + 1};
     int status;
     start(&p, job);
     if (!follow(&p, timeout_s > 0 ? started + timeout_s : 0, NULL))
@@ -343,8 +336,8 @@ void cp__process_run(const struct cp__job *job, double timeout_s)
     kill(-p.pid, SIGKILL); /* whatever is left; not yet reaped: the group's number is still its own */
     group = 0;
     waitpid(p.pid, &status, 0);
-    read_events(&p, UINT_MAX);
-    read_output(&p, SIZE_MAX);
+    read_events(&p, EVENTS_AT_END);
+    cp__output_show_all(&p.output);
 
     char *reason = bad_end(&p, status, timeout_s);
     if (reason)

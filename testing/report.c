@@ -8,34 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of what a test prints and logs so many bytes are kept for the time when it has failed, from the
+ * beginning, and as many from the end. */
+enum { KEPT_PART = 256 << 10 };
+
 static const struct cp__report_form *form;
-static struct cp__node *top;  /* the test on the first level that runs; NULL: none */
-static struct cp__node *open; /* the innermost one */
-static char *printed;         /* by it; "" */
-static size_t printed_length;
+static struct cp__node *top;                          /* the test on the first level that runs; NULL: none */
+static struct cp__node *open;                         /* the innermost one */
+static struct cp__text printed = {.part = KEPT_PART}; /* by it */
 static bool has_failed, has_last_failed;
 static double started;
 static unsigned cpus;
-
-/* The least power of two that is no less, so that what grows by little is rarely moved. */
-static size_t room_for(size_t size)
-{
-    size_t room = 64;
-    while (room < size)
-        room *= 2;
-    return room;
-}
-
-void cp__append(char **text, size_t *length, const char *more)
-{
-    size_t n = strlen(more), room = room_for(*length + n + 1);
-    if (!*text || room > room_for(*length + 1))
-        *text = realloc(*text, room);
-    if (!*text)
-        abort();
-    memcpy(*text + *length, more, n + 1);
-    *length += n;
-}
 
 bool cp__node_is_benchmark(const struct cp__node *node)
 {
@@ -61,7 +44,7 @@ static void add(const char *name)
         abort();
     node->name = shown_name(name);
     node->parent = open;
-    cp__append(&node->log, &node->log_length, "");
+    node->log.part = KEPT_PART;
     if (!open)
         top = node;
     else if (open->last)
@@ -71,7 +54,7 @@ static void add(const char *name)
     if (open) {
         open->last = node;
         node->depth = open->depth + 1;
-        node->log_before = open->log_length;
+        node->log_before = open->log.size;
     }
     open = node;
 }
@@ -93,7 +76,7 @@ static void free_tree(struct cp__node *node)
         struct cp__node *next = node->next;
         free_tree(node->first);
         free(node->name);
-        free(node->log);
+        cp__text_free(&node->log);
         free(node);
         node = next;
     }
@@ -105,19 +88,18 @@ static void end(struct cp__node *node, const struct cp__event *event)
     node->outcome = event->outcome;
     node->seconds = event->number;
     open = node->parent;
+    if (open && node->outcome == CP__PASSED && !cp__node_is_benchmark(node))
+        cp__text_free(&node->log);
     if (open) {
-        node->log_before = open->log_length;
+        node->log_before = open->log.size;
         return;
     }
     has_last_failed = node->outcome == CP__FAILED;
     has_failed |= has_last_failed;
-    form->end(node, printed);
+    form->end(node, &printed);
     free_tree(top);
     top = NULL;
-    free(printed);
-    printed = NULL;
-    printed_length = 0;
-    cp__append(&printed, &printed_length, "");
+    cp__text_free(&printed);
 }
 
 /* ---- What the runner calls ------------------------------------------------------------------- */
@@ -126,7 +108,6 @@ void cp__report_begin(const struct cp__options *options)
 {
     form = options->is_tap ? cp__report_tap(options) : cp__report_go(options);
     started = cp__clock_s();
-    cp__append(&printed, &printed_length, "");
     if (form->begin)
         form->begin();
 }
@@ -141,7 +122,7 @@ static void add_log(const struct cp__event *event)
     struct cp__node *node = find(event->name);
     if (!node)
         return;
-    cp__append(&node->log, &node->log_length, event->text);
+    cp__text_add(&node->log, event->text);
     if (form->log)
         form->log(node, event->text);
 }
@@ -158,7 +139,7 @@ void cp__report_event(const struct cp__event *event)
         add_log(event);
         break;
     case CP__EVENT_PRINTED:
-        cp__append(&printed, &printed_length, event->text);
+        cp__text_add(&printed, event->text);
         if (form->printed)
             form->printed(open, event->text);
         break;
@@ -208,7 +189,6 @@ bool cp__report_finish(bool is_whole)
 {
     has_failed |= !is_whole;
     form->finish(!has_failed, cp__clock_s() - started);
-    free(printed);
-    printed = NULL;
+    cp__text_free(&printed);
     return !has_failed;
 }

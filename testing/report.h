@@ -4,6 +4,7 @@
 
 #include "event.h"
 #include "options.h"
+#include "text.h"
 
 #include <stdio.h>
 
@@ -15,13 +16,9 @@ struct cp__node {
     bool is_ended;
     enum cp__outcome outcome;
     double seconds;
-    char *log; /* what it logged; "": nothing */
-    size_t log_length;
-    size_t log_before; /* how much its parent had logged when it ended, or has begun where it did not */
+    struct cp__text log; /* what it logged; nothing any more if it has passed */
+    size_t log_before;   /* how much its parent had logged when it ended, or has begun where it did not */
 };
-
-/* Adds to a text of that length, which may be NULL at first; free() it. */
-void cp__append(char **text, size_t *length, const char *more);
 
 bool cp__node_is_benchmark(const struct cp__node *node);
 
@@ -33,7 +30,7 @@ struct cp__report_form {
     void (*log)(const struct cp__node *node, const char *text);
     void (*printed)(const struct cp__node *node, const char *text); /* node: may be NULL */
     void (*result)(const struct cp__node *node, const char *text);
-    void (*end)(const struct cp__node *node, const char *printed);
+    void (*end)(const struct cp__node *node, const struct cp__text *printed);
     void (*note)(const char *line); /* of the runner's own, with a newline */
     void (*finish)(bool is_passed, double seconds);
 };
@@ -58,5 +55,7 @@ const struct cp__report_form *cp__report_tap(const struct cp__options *options);
 /* report_json.c: prints one event; test may be NULL; so may output, of which size bytes count; elapsed is
  * negative where there is none. */
 void cp__report_json(const char *action, const char *test, double elapsed, const char *output, size_t size);
+/* How many bytes of a text that goes on can be printed without those of a character that is not whole. */
+size_t cp__report_json_whole(const char *text, size_t size);
 
 #endif

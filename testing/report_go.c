@@ -13,23 +13,34 @@
 static const struct cp__options *options;
 static const struct cp__node *shown; /* the one that the lines before belong to */
 static bool has_header;
-static bool is_in_line;  /* the last line has no end */
-static bool is_in_log;   /* the last log has none */
-static char *unfinished; /* with -json, that; NULL: none */
+static bool is_in_line;       /* the last line has no end */
+static bool is_in_log;        /* the last log has none */
+static char unfinished[4096]; /* with -json, that */
 static size_t unfinished_length;
 
 /* ---- Lines and actions ----------------------------------------------------------------------- */
 
-/* An event has a whole line; what there is of one waits for its end. */
-static void add_to_line(const char *test, const char *part)
+static void emit_unfinished(const char *test, size_t size)
 {
-    cp__append(&unfinished, &unfinished_length, part);
-    if (unfinished[unfinished_length - 1] != '\n')
-        return;
-    cp__report_json("output", test, -1, unfinished, unfinished_length);
-    free(unfinished);
-    unfinished = NULL;
-    unfinished_length = 0;
+    cp__report_json("output", test, -1, unfinished, size);
+    unfinished_length -= size;
+    memmove(unfinished, unfinished + size, unfinished_length);
+}
+
+/* An event has a whole line; what there is of one waits for its end, or until it is long. */
+static void add_to_line(const char *test, const char *part, size_t n)
+{
+    while (n > 0) {
+        size_t room = sizeof(unfinished) - unfinished_length, taken = n < room ? n : room;
+        memcpy(unfinished + unfinished_length, part, taken);
+        unfinished_length += taken;
+        part += taken;
+        n -= taken;
+        if (unfinished[unfinished_length - 1] == '\n')
+            emit_unfinished(test, unfinished_length);
+        else if (unfinished_length == sizeof(unfinished))
+            emit_unfinished(test, cp__report_json_whole(unfinished, unfinished_length));
+    }
 }
 
 static void write_text(const char *test, const char *text)
@@ -42,11 +53,7 @@ static void write_text(const char *test, const char *text)
     while (options->is_json && *text) {
         size_t n = strcspn(text, "\n");
         n += text[n] == '\n';
-        char *part = strndup(text, n);
-        if (!part)
-            abort();
-        add_to_line(test, part);
-        free(part);
+        add_to_line(test, text, n);
         text += n;
     }
 }
@@ -86,14 +93,23 @@ static void emitf(const char *test, const char *format, ...)
     free(text);
 }
 
-/* Each line of a text up to its end, indented. */
-static void emit_indented(const char *test, const char *text, const char *end, unsigned columns)
+/* Each line of what the test logged as bytes from to end, indented. */
+static void emit_log(const struct cp__node *node, size_t from, size_t end)
 {
-    while (text < end) {
-        size_t n = strcspn(text, "\n");
-        emitf(test, "%*s%.*s\n", n ? (int)columns : 0, "", (int)n, text);
-        text += n + (text[n] == '\n');
+    char *log = cp__text_copy(&node->log, from, end);
+    for (const char *line = log; *line;) {
+        size_t n = strcspn(line, "\n");
+        emitf(node->name, "%*s%.*s\n", n ? 4 * (int)node->depth : 0, "", (int)n, line);
+        line += n + (line[n] == '\n');
     }
+    free(log);
+}
+
+static void emit_all(const char *test, const struct cp__text *text)
+{
+    char *all = cp__text_copy(text, 0, text->size);
+    emit(test, all);
+    free(all);
 }
 
 /* ---- While a test runs ----------------------------------------------------------------------- */
@@ -180,9 +196,9 @@ static void show_benchmark(const struct cp__node *node)
         [CP__PASSED] = "BENCH", [CP__FAILED] = "FAIL", [CP__SKIPPED] = "SKIP"};
     static const char *const actions[] = {
         [CP__PASSED] = "bench", [CP__FAILED] = "fail", [CP__SKIPPED] = "skip"};
-    if (node->outcome != CP__PASSED || *node->log) {
+    if (node->outcome != CP__PASSED || node->log.size > 0) {
         emitf(node->name, "--- %s: %s\n", words[node->outcome], node->name);
-        emit(node->name, node->log);
+        emit_all(node->name, &node->log);
         act(node->name, actions[node->outcome], -1);
     }
 }
@@ -202,25 +218,25 @@ static void show_test(const struct cp__node *node)
     static const char *const actions[] = {
         [CP__PASSED] = "pass", [CP__FAILED] = "fail", [CP__SKIPPED] = "skip"};
     bool is_failed = node->outcome == CP__FAILED, has_log = is_failed && !options->is_verbose;
-    const char *log = node->log;
+    size_t shown_log = 0;
     if (is_failed || options->is_verbose)
         emitf(node->name, "%*s--- %s: %s (%.2fs)\n", 4 * (int)node->depth, "", words[node->outcome],
               node->name, node->seconds);
     for (const struct cp__node *sub = node->first; sub; sub = sub->next) {
         if (has_log)
-            emit_indented(node->name, log, node->log + sub->log_before, 4 * node->depth);
-        log = node->log + sub->log_before;
+            emit_log(node, shown_log, sub->log_before);
+        shown_log = sub->log_before;
         show_test(sub);
     }
     if (has_log)
-        emit_indented(node->name, log, node->log + node->log_length, 4 * node->depth);
+        emit_log(node, shown_log, node->log.size);
     act(node->name, actions[node->outcome], node->seconds);
 }
 
-static void show_end(const struct cp__node *node, const char *printed)
+static void show_end(const struct cp__node *node, const struct cp__text *printed)
 {
     if (!options->is_verbose && node->outcome == CP__FAILED)
-        emit(node->name, printed);
+        emit_all(node->name, printed);
     (cp__node_is_benchmark(node) ? show_benchmarks : show_test)(node);
     shown = NULL;
     fflush(stdout);

@@ -26,23 +26,53 @@ static size_t sequence_length(const unsigned char *text, size_t size)
     return is_surrogate || code < least[n] || code > 0x10ffff ? 0 : n;
 }
 
+size_t cp__report_json_whole(const char *text, size_t size)
+{
+    for (size_t n = 1; n < 4 && n <= size; n++) {
+        unsigned char c = (unsigned char)text[size - n];
+        size_t length = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+        if (c < 0x80 || length > 1)
+            return length > n ? size - n : size;
+    }
+    return size;
+}
+
+/* How many bytes stand for themselves in a JSON string. */
+static size_t plain_length(const char *text, size_t size)
+{
+    size_t n = 0;
+    while (n < size && text[n] >= 0x20 && text[n] < 0x7f && text[n] != '"' && text[n] != '\\')
+        n++;
+    return n;
+}
+
+/* Prints one character that does not stand for itself; how many bytes it has. */
+static size_t print_character(const char *text, size_t size)
+{
+    size_t n = sequence_length((const unsigned char *)text, size);
+    unsigned char c = (unsigned char)*text;
+    if (n == 0)
+        fputs("\\ufffd", stdout);
+    else if (c == '"' || c == '\\')
+        printf("\\%c", c);
+    else if (c == '\n' || c == '\t')
+        fputs(c == '\n' ? "\\n" : "\\t", stdout);
+    else if (n == 1)
+        printf("\\u%04x", c);
+    else
+        fwrite(text, 1, n, stdout);
+    return n ? n : 1;
+}
+
 static void print_string(const char *text, size_t size)
 {
     putchar('"');
     while (size > 0) {
-        size_t n = sequence_length((const unsigned char *)text, size);
-        unsigned char c = (unsigned char)*text;
-        if (n == 0)
-            fputs("\\ufffd", stdout);
-        else if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c == '\n' || c == '\t')
-            fputs(c == '\n' ? "\\n" : "\\t", stdout);
-        else if (c < 0x20 || c == 0x7f)
-            printf("\\u%04x", c);
-        else
+        size_t n = plain_length(text, size);
+        if (n > 0)
             fwrite(text, 1, n, stdout);
-        n = n ? n : 1;
+        else
+            n = print_character(text, size);
         text += n;
         size -= n;
     }

@@ -1,6 +1,7 @@
 /* The Test Anything Protocol, version 13 with indented subtests, as prove reads it. */
 #include "report.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static unsigned tests;
@@ -13,6 +14,13 @@ static void print_comment(const char *text, unsigned depth)
         printf("%*s# %.*s\n", 4 * (int)depth, "", (int)n, text);
         text += n + (text[n] == '\n');
     }
+}
+
+static void print_all(const struct cp__text *text, unsigned depth)
+{
+    char *all = cp__text_copy(text, 0, text->size);
+    print_comment(all, depth);
+    free(all);
 }
 
 /* A "#" would begin a directive. */
@@ -30,15 +38,13 @@ static void print_directive(const struct cp__node *node)
 {
     if (node->outcome != CP__SKIPPED)
         return;
-    size_t n = strlen(node->log);
-    while (n > 0 && node->log[n - 1] == '\n')
-        n--;
-    const char *end = node->log + n, *line = end;
-    while (line > node->log && line[-1] != '\n')
-        line--;
-    const char *reason = memmem(line, (size_t)(end - line), ": ", 2);
-    reason = reason ? reason + 2 : line;
-    printf(" # SKIP %.*s", (int)(end - reason), reason);
+    char *log = cp__text_copy(&node->log, 0, node->log.size);
+    for (size_t n = strlen(log); n > 0 && log[n - 1] == '\n';)
+        log[--n] = 0;
+    const char *newline = strrchr(log, '\n'), *line = newline ? newline + 1 : log;
+    const char *reason = strstr(line, ": ");
+    printf(" # SKIP %s", reason ? reason + 2 : line);
+    free(log);
 }
 
 static void print_node(const struct cp__node *node, unsigned number)
@@ -58,7 +64,7 @@ static void print_node(const struct cp__node *node, unsigned number)
         printf(" # time=%.2fs", node->seconds);
     putchar('\n');
     if (node->outcome == CP__FAILED)
-        print_comment(node->log, node->depth);
+        print_all(&node->log, node->depth);
 }
 
 static void begin(void)
@@ -71,11 +77,11 @@ static void show_result(const struct cp__node *node, const char *text)
     printf("# %s\t%s\n", node->name, text);
 }
 
-static void show_end(const struct cp__node *node, const char *printed)
+static void show_end(const struct cp__node *node, const struct cp__text *printed)
 {
     print_node(node, ++tests);
     if (node->outcome == CP__FAILED)
-        print_comment(printed, 0);
+        print_all(printed, 0);
     fflush(stdout);
 }
 

@@ -64,9 +64,12 @@ static char *log_text(const char *file, int line, const char *format, va_list ar
     fputs("    ", stream);
     if (file)
         fprintf(stream, "%s:%d: ", slash ? slash + 1 : file, line);
-    for (const char *p = message; *p; p++) {
-        fputc(*p, stream);
-        if (*p == '\n' && p[1])
+    for (const char *p = message; *p;) {
+        size_t n = strcspn(p, "\n");
+        n += p[n] == '\n';
+        fwrite(p, 1, n, stream);
+        p += n;
+        if (*p)
             fputs("        ", stream);
     }
     if (!*message || message[strlen(message) - 1] != '\n')

@@ -85,6 +85,9 @@ void cp_testing_child_stop(void);
  * have 256 KiB; what needs more takes a thread, or a "run" of the program's own (see below). It ends when
  * its function returns; Gs that are left then make it fail. A test named "reverse" is reported as
  * "Test_reverse", one named "Reverse" as "TestReverse".
+ *
+ * What a test prints to stdout and stderr is shown with -v, as it comes, and otherwise if the test fails; of
+ * very much only 256 KiB of the beginning and of the end then, as of what it logs. Both outputs are a pipe.
  */
 
 /* A test or a benchmark while it runs. */
@@ -197,7 +200,8 @@ const char *cp_t_name(const struct cp_t *t);
 unsigned cp_t_cpu(const struct cp_t *t);
 /* Calls fn(arg) when the test has ended, however it did short of a crash; the last one added first. */
 void cp_t_cleanup(struct cp_t *t, void (*fn)(void *arg), void *arg);
-/* A directory for the test's files, made by the first call and removed after the test, crash or not. */
+/* A directory for the test's files, made by the first call and removed after the test, crash or not.
+ * Nobody can foresee its name, and it is this user's alone; the path is absolute. */
 const char *cp_t_temp_dir(struct cp_t *t);
 
 /* Runs a subtest (of a benchmark: a sub-benchmark) on the calling thread or G, and returns when it has ended:

@@ -1,6 +1,11 @@
 /* What tests print and log arrives whole and in order: as text, as JSON, by the Test Anything Protocol. */
 #include "runner_tools.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 CP_TEST(what_is_printed_and_logged_keeps_its_order)
 {
     char *output =
@@ -12,6 +17,84 @@ CP_TEST(what_is_printed_and_logged_keeps_its_order)
     expect("-run order -v", 0, "=== CONT  Test_order\nprinted by the outer one\n",
            "\nunfinished\n--- PASS: Test_order (");
     expect("-run order", 0, "PASS\nok  \t", "!step", "!printed");
+}
+
+/* Of one thread, while another prints without end. */
+CP_TEST(noise_does_not_change_the_order)
+{
+    char *output = test_command(NULL, "%s/tests/runner_sample -run steps_in_noise -v | sed -n 's/.*step //p'",
+                                test_build_dir());
+    char *p = output;
+    for (long i = 0; i < 400; i++)
+        CHECKF(strtol(p, &p, 10) == i, "%s", output);
+    free(output);
+}
+
+/* Reads until these words have come, then makes the file that the test waits for. */
+static void see(FILE *output, const char *words, const char *file)
+{
+    size_t seen = 0;
+    while (words[seen]) {
+        int c = getc(output);
+        CHECKF(c != EOF, "no \"%s\" while the test runs", words);
+        seen = c == words[seen] ? seen + 1 : c == words[0];
+    }
+    test_write_file(file, "");
+}
+
+CP_TEST(what_is_printed_is_shown_at_once)
+{
+    char command[300];
+    snprintf(command, sizeof(command), "%s/tests/runner_sample -v -run print_and_wait", test_build_dir());
+    setenv("SAMPLE_DIR", test_dir(), 1);
+    FILE *output = popen(command, "re");
+    CHECK(output);
+    setvbuf(output, NULL, _IONBF, 0);
+    see(output, "a line\n", "saw-line");
+    see(output, "half a line", "saw-half");
+    while (getc(output) != EOF)
+        ;
+    CHECK_EQ(pclose(output), 0);
+}
+
+/* Runs the sample, whose output goes to a file of that name, and looks how much memory it needed. */
+static void expect_little_memory(const char *pattern, const char *flag, const char *file)
+{
+    char program[200], path[300];
+    struct rusage usage;
+    int status;
+    snprintf(program, sizeof(program), "%s/tests/runner_sample", test_build_dir());
+    snprintf(path, sizeof(path), "%s/%s", test_dir(), file);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600), STDOUT_FILENO);
+        execl(program, program, "-run", pattern, flag, (char *)NULL);
+        _exit(127);
+    }
+    CHECK_EQ(wait4(pid, &status, 0, &usage), pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    CHECKF(usage.ru_maxrss < 50 << 10, "%s %s took %ld KiB", pattern, flag, usage.ru_maxrss);
+}
+
+/* The files have 200 MiB, or both ends of that and a line that says so. */
+CP_TEST(no_output_is_too_much)
+{
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("a sanitizer takes more memory than that");
+    expect_little_memory("print_very", "-count=1", "print");
+    expect_little_memory("log_very", "-count=1", "log");
+    expect_little_memory("print_very", "-tap", "tap");
+    expect_little_memory("log_very", "-tap", "log-tap");
+    free(test_command(NULL,
+                      "cd %s && for file in print log tap log-tap; do [ $(wc -c < $file) -lt 3000000 ]"
+                      " && grep 'the first of much' $file && grep ': the reason' $file"
+                      " && grep '[.]{3} [0-9]{9} bytes are left out here [.]{3}$' -E $file || exit 1; done"
+                      " && grep 'the last of much' print && grep 'the last of much' tap",
+                      test_dir()));
+    setenv("SAMPLE_NO_LINES", "1", 1);
+    expect_little_memory("print_very", "-json", "json");
+    expect_little_memory("print_very", "-v", "verbose");
+    free(test_command(NULL, "[ $(wc -c < %s/verbose) -gt 209715200 ]", test_dir()));
 }
 
 CP_TEST(logs_arrive_whole)

@@ -86,6 +86,72 @@ CP_TEST(print_much)
     cp_t_log(t, "after much");
 }
 
+static void wait_for_file(const char *name)
+{
+    char path[300];
+    snprintf(path, sizeof(path), "%s/%s", getenv("SAMPLE_DIR"), name);
+    while (access(path, F_OK) != 0)
+        usleep(1000);
+}
+
+/* Goes on when what it has printed has been seen. */
+CP_TEST(print_and_wait, .timeout_s = 10)
+{
+    puts("a line");
+    wait_for_file("saw-line");
+    printf("half a line");
+    wait_for_file("saw-half");
+}
+
+enum { PIECE = 64 << 10, PIECES = 3200 };
+
+/* 200 MiB; with $SAMPLE_NO_LINES as one line. */
+CP_TEST(print_very_much)
+{
+    char *piece = malloc(PIECE);
+    memset(piece, 'x', PIECE);
+    piece[PIECE - 1] = getenv("SAMPLE_NO_LINES") ? 'x' : '\n';
+    puts("the first of much");
+    for (int i = 0; i < PIECES; i++)
+        fwrite(piece, 1, PIECE, stdout);
+    free(piece);
+    puts("\nthe last of much");
+    cp_t_error(t, "the reason");
+}
+
+CP_TEST(log_very_much)
+{
+    char *piece = malloc(PIECE);
+    memset(piece, 'x', PIECE);
+    piece[PIECE - 1] = 0;
+    cp_t_log(t, "the first of much");
+    for (int i = 0; i < PIECES; i++)
+        cp_t_log(t, "%s", piece);
+    free(piece);
+    cp_t_error(t, "the reason");
+}
+
+static volatile bool is_noisy = true;
+
+static void *makes_noise(void *unused)
+{
+    while (is_noisy)
+        puts("noise");
+    return unused;
+}
+
+CP_TEST(steps_in_noise)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, makes_noise, NULL);
+    for (int i = 0; i < 200; i++) {
+        printf("step %d\n", 2 * i);
+        cp_t_log(t, "step %d", 2 * i + 1);
+    }
+    is_noisy = false;
+    pthread_join(thread, NULL);
+}
+
 CP_TEST(close_stdout)
 {
     close(STDOUT_FILENO);
