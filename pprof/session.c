@@ -106,6 +106,7 @@ static void *write_parts(void *arg)
 
         if (part->written)
             continue;
+        part->result = cp__write_left(&part->error); /* holds if a callback ends the thread */
         part->result = cp__report_write(session, i, &part->writer, false, &part->error);
         part->written = part->result == 0;
     }

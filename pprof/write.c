@@ -91,6 +91,7 @@ struct job {
     const void *what;
     struct cp_error *err;
     int result;
+    bool has_ended;
 };
 
 static void *run(void *arg)
@@ -98,12 +99,20 @@ static void *run(void *arg)
     struct job *job = arg;
 
     job->result = job->w.ops->open == NULL ? 0 : job->w.ops->open(&job->w, job->err);
-    if (job->result < 0)
-        return NULL;
-    job->result = job->fn(job->what, &job->w, job->err);
-    if (job->w.ops->close != NULL)
-        job->w.ops->close(&job->w);
+    if (job->result == 0) {
+        job->result = job->fn(job->what, &job->w, job->err);
+        if (job->w.ops->close != NULL)
+            job->w.ops->close(&job->w);
+    }
+    job->has_ended = true;
     return NULL;
+}
+
+int cp__write_left(struct cp_error *err)
+{
+    return cp__error(
+        err, -ECANCELED,
+        "The profile's callback ended the thread that wrote the profile. It can be written again.");
 }
 
 int cp__write_refused(int result, struct cp_error *err)
@@ -121,5 +130,7 @@ int cp__write_elsewhere(struct cp_writer w, cp__make_fn *fn, const void *what, s
     if (w.ops == NULL)
         return cp__error(err, -EINVAL, "There is no writer. Make one with cp_writer_path() or its like.");
     result = cp__thread_run(run, &job);
-    return result < 0 ? cp__write_refused(result, err) : job.result;
+    if (result < 0)
+        return cp__write_refused(result, err);
+    return job.has_ended ? job.result : cp__write_left(err);
 }

@@ -41,6 +41,8 @@ int cp__write_attempt(struct cp_writer *w, cp__write_fn *fn, const void *what, s
  * may be a G, and to look names up takes more stack than that has. */
 typedef int cp__make_fn(const void *what, struct cp_writer *w, struct cp_error *err);
 int cp__write_elsewhere(struct cp_writer w, cp__make_fn *fn, const void *what, struct cp_error *err);
+/* Says that a callback ended the thread, by pthread_exit() for instance: -ECANCELED. */
+int cp__write_left(struct cp_error *err);
 /* Says that there was no thread to write on. */
 int cp__write_refused(int result, struct cp_error *err);
 

@@ -1,10 +1,12 @@
 /* Writers: every kind gets a profile that others read, and one that fails loses nothing. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "pprof/writer.h"
+#include "refuse.h"
 #include "session_tools.h"
 
 static ssize_t one_byte_at_a_time(void *context, const void *data, size_t size)
@@ -190,6 +192,50 @@ CP_TEST(a_kept_profile_can_be_dropped)
     CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&memory), &err), 0);
     CHECK_EQ(cp_stop_cpu_profile(&err), 0);
     free(memory.data);
+}
+
+static ssize_t end_the_thread(void *context, const void *data, size_t size)
+{
+    (void)context, (void)data, (void)size;
+    pthread_exit(NULL);
+}
+
+CP_TEST(a_callback_that_ends_its_thread_has_not_written)
+{
+    struct cp_error err;
+
+    if (TEST_ASAN)
+        SKIP("what the thread had is not freed, and AddressSanitizer says so");
+    attach();
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_callback(end_the_thread, NULL), &err), 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -ECANCELED);
+    CHECK_CONTAINS(err.message, "ended the thread");
+    CHECK_EQ(cp_session_write(cp_default_session(), 0, cp_writer_callback(end_the_thread, NULL), &err),
+             -ECANCELED);
+    CHECK_CONTAINS(err.message, "ended the thread");
+    CHECK_EQ(cp_stop_cpu_profile(&err), -ECANCELED);
+    cp_session_close(cp_default_session());
+}
+
+/* A limit on threads answers so. */
+CP_TEST(without_a_thread_to_write_on_a_profile_is_kept)
+{
+    struct cp_memory memory = {0};
+    struct cp_session *session;
+    struct cp_error err;
+
+    if (TEST_TSAN || TEST_ASAN)
+        SKIP("the sanitizers end a program that can start no thread");
+    attach();
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&memory), &err), 0);
+    session = cp_default_session();
+    refuse_call(SYS_clone3, EAGAIN);
+    refuse_call(SYS_clone, EAGAIN);
+    CHECK_EQ(cp_stop_cpu_profile(&err), -EAGAIN);
+    CHECK_CONTAINS(err.message, "No thread could be started to write the profile");
+    CHECK(cp_default_session() == session);
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&memory), &err), -EBUSY);
+    CHECK_EQ(memory.size, 0);
 }
 
 static ssize_t profile_meanwhile(void *context, const void *data, size_t size)
