@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What one look at a process group has found. */
+/* What one look at a process group, and at all that its processes have started, has found. */
 struct cp__activity {
     uint64_t cpu;     /* CPU time of its processes, in ticks of the kernel's */
     bool is_runnable; /* one of them runs, waits for a CPU, or waits for a disk; or nothing can be seen */

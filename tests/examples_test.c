@@ -51,19 +51,30 @@ static double number_after(const char *text, const char *before)
     return strtod(at + strlen(before), NULL);
 }
 
-/* How much of the event's own count the samples stand for, in percent, as the profile itself says. A machine
- * whose kernel throttles them, see need_unthrottled() in burn.h, tells nothing of that. */
+/* 0 if it is not there. */
+static double number_if_any(const char *text, const char *before)
+{
+    return strstr(text, before) != NULL ? number_after(text, before) : 0;
+}
+
+/* How much of the event's own count the samples and the losses stand for, in percent, as the profile
+ * itself says: what is lost is for a busy machine to decide. One whose kernel throttles them, see
+ * need_unthrottled() in burn.h, tells nothing of that. */
 static double coverage(const char *profile)
 {
     char arguments[256];
     char *comments;
-    double percent;
+    double percent, samples, losses;
 
     snprintf(arguments, sizeof arguments, "-comments %s", profile);
     comments = pprof(arguments);
     if (strstr(comments, "throttled by the kernel") != NULL)
         SKIP("kernel.perf_event_max_sample_rate is so low that the kernel throttled the event");
     percent = number_after(strchr(strstr(comments, "coverage:"), ','), ", ");
+    samples = number_after(comments, "coverage: ");
+    losses = number_if_any(comments, "dropped (sample buffer full): ") +
+             number_if_any(comments, "lost (perf ring full): ");
+    percent *= (samples + losses) / samples;
     free(comments);
     return percent;
 }

@@ -157,7 +157,8 @@ static inline void receive_line(int fd, char *line, size_t size)
     line[n] = '\0';
 }
 
-/* All that comes until the connection ends, or for so long; with a terminating zero. */
+/* All that comes until the connection ends, or nothing more has come for so long; with a terminating zero.
+ * The first of it may take as long as it likes. */
 static inline char *receive_all(int fd, int timeout_ms)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -165,7 +166,8 @@ static inline char *receive_all(int fd, int timeout_ms)
     char *text = malloc(capacity);
     ssize_t n;
 
-    while (poll(&wait, 1, timeout_ms) > 0 && (n = recv(fd, text + size, capacity - size - 1, 0)) > 0) {
+    while (poll(&wait, 1, size == 0 ? -1 : timeout_ms) > 0 &&
+           (n = recv(fd, text + size, capacity - size - 1, 0)) > 0) {
         size += (size_t)n;
         if (capacity - size < 1024)
             text = realloc(text, capacity *= 2);

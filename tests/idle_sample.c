@@ -1,4 +1,5 @@
 /* A program whose tests may be idle for a second: see runner_end_test.c. */
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "testing/testing.h"
@@ -11,14 +12,27 @@ CP_TEST(waits)
         pause();
 }
 
-/* Far longer than a second, with something to do in each. */
-CP_TEST(works_a_little)
+/* In a child that has a group of its own. */
+static void work_a_little(void)
 {
     for (int tenths = 0; tenths < 20; tenths++) {
         for (volatile int i = 0; i < 5000000; i++)
             continue;
         usleep(100000);
     }
+}
+
+/* Far longer than a second, with something to do in each. */
+CP_TEST(works_a_little)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        setpgid(0, 0);
+        work_a_little();
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
 }
 
 int main(int argc, char **argv)
