@@ -27,6 +27,11 @@ __attribute__((noinline)) struct cp__worker *cp__worker_self(void)
     return self;
 }
 
+void cp__worker_forget(void)
+{
+    self = NULL;
+}
+
 struct cp_task *cp_task_self(void)
 {
     struct cp__worker *w = cp__worker_self();
@@ -117,6 +122,8 @@ static void cp__task_entry(void *arg)
 
     cp__fiber_arrive(&task->fiber, &cp__worker_self()->fiber);
     task->fn(task->arg);
+    if (cp__worker_self() == NULL)
+        exit(EXIT_SUCCESS); /* the child of a fork, as after any other thread's function; see sched_run.c */
     /* No G any more, while it counts as running still: pairs with the acquire in show(), sched_list.c. */
     cp_store_release(&task->id, 0u);
     leave(task, CP__AFTER_END);

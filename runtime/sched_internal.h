@@ -160,6 +160,8 @@ static inline uint32_t cp__worker_random(struct cp__worker *w, uint32_t n)
 
 /* The M's part of it: runs Gs until all have ended. */
 void cp__worker_run(struct cp__worker *w);
+/* In the child of a fork: the calling thread is no M of the scheduler's. */
+void cp__worker_forget(void);
 /* cp_go() for the G that is there first. */
 int cp__go_first(void (*fn)(void *), void *arg);
 
@@ -227,6 +229,8 @@ struct cp__slab *cp__slabs(void);
 
 int cp__stacks_start(size_t stack_size, struct cp_error *err);
 void cp__stacks_stop(void);
+/* In the child of a fork: the stacks are the parent's, also the one that the child runs on. */
+void cp__stacks_forget(void);
 /* A task with a stack, from w's cache (NULL: a thread that has none); NULL: no memory. */
 struct cp_task *cp__task_alloc(struct cp__worker *w);
 void cp__task_free(struct cp__worker *w, struct cp_task *task);
@@ -235,6 +239,8 @@ void cp__task_free(struct cp__worker *w, struct cp_task *task);
 
 int cp__wait_start(struct cp_error *err);
 void cp__wait_stop(void);
+/* In the child of a fork: what its parent waits for is not taken away. */
+void cp__wait_forget(void);
 /*
  * Makes Gs runnable whose time or descriptor has come, into w's queue; returns how many. Waits for the first
  * one until that time on the scheduler's clock; not at all for 0. May return before that with none.

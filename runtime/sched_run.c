@@ -210,3 +210,23 @@ int cp_sched_run(const struct cp_sched_options *options, void (*fn)(void *), voi
     release();
     return result;
 }
+
+/* ---- In the child of a fork ------------------------------------------------------------------ */
+
+/*
+ * The scheduler, its Ms and its Gs are the parent's. Other Ms may have been in the midst of anything, and so
+ * nothing of theirs is touched: the child begins with an empty scheduler. The G that has forked goes on, on
+ * its stack, as a thread that is no G.
+ */
+static void after_fork_in_child(void)
+{
+    cp__sched = (struct cp__sched){.lock = CP__LOCK_INIT(CP__RANK_SCHED)};
+    cp__stacks_forget();
+    cp__wait_forget();
+    cp__worker_forget();
+}
+
+__attribute__((constructor)) static void register_handler(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}

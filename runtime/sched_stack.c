@@ -141,6 +141,14 @@ void cp__stacks_stop(void)
     stacks.free_tasks = NULL;
 }
 
+void cp__stacks_forget(void)
+{
+    cp__lock_reset(&cp__list_lock);
+    cp__lock_reset(&stacks.lock);
+    stacks.slabs = NULL;
+    stacks.free_tasks = NULL;
+}
+
 struct cp__slab *cp__slabs(void)
 {
     struct cp__slab *first;

@@ -80,16 +80,37 @@ int cp__wait_start(struct cp_error *err)
     return result;
 }
 
+/* The number goes first: a child of a fork that comes in between must not close what is given it next. */
+static void close_descriptor(int *fd)
+{
+    int old = *fd;
+
+    cp_store_release(fd, -1); /* pairs with the acquire in cp__wait_forget() */
+    if (old >= 0)
+        close(old);
+}
+
 void cp__wait_stop(void)
 {
-    if (waits.epoll >= 0)
-        close(waits.epoll);
-    if (waits.interrupt >= 0)
-        close(waits.interrupt);
-    waits.epoll = waits.interrupt = -1;
+    close_descriptor(&waits.epoll);
+    close_descriptor(&waits.interrupt);
     free(waits.by_fd);
     waits.by_fd = NULL;
     waits.fd_limit = 0;
+}
+
+/* The epoll set is shared with the parent: its events would be had by one of the two. */
+void cp__wait_forget(void)
+{
+    int epoll = cp_load_acquire(&waits.epoll); /* pairs with the release in close_descriptor(), both */
+    int interrupt = cp_load_acquire(&waits.interrupt);
+
+    memset(&waits, 0, sizeof waits);
+    waits.lock = (struct cp__lock)CP__LOCK_INIT(CP__RANK_SCHED);
+    waits.epoll = epoll;
+    waits.interrupt = interrupt;
+    close_descriptor(&waits.epoll);
+    close_descriptor(&waits.interrupt);
 }
 
 /* The counter is read back by the one M that waits, so that another's look in passing does not take it away.
