@@ -20,9 +20,9 @@
  * Threads: a G may change its M in every call marked "G". What belongs to a thread does not come along, errno
  * above all, and compilers keep its address: look at errno in a function of its own, not in the loop that
  * waits. A mutex of pthreads must not be held across such a call.
- * Forks: the child has no scheduler. The G that called fork() goes on there as a thread that is no G, and when
- * its function returns the child exits with status 0. The child may start a scheduler of its own; channels,
- * wait groups and Gs of its parent's it must not use.
+ * Forks: the child has no scheduler. The G that called fork() goes on there as a thread that is no G, and
+ * when its function returns the child exits with status 0. The child may start a scheduler of its own;
+ * channels, wait groups and Gs of its parent's it must not use.
  */
 #ifndef COUNTERPOINT_SCHED_H
 #define COUNTERPOINT_SCHED_H
