@@ -202,10 +202,18 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
     return 0;
 }
 
-/* Frees m if it has exited and nobody needs it any more. */
-static void free_if_done(struct cp__m *m)
+static bool is_queued(const struct cp__m *m)
 {
-    if (!cp__m_is_gone(m) || m->undrained != 0 || m->refs != 0)
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (cp_load_relaxed(&m->queued[slot].is_in) != 0) /* relaxed: stored by m, which is GONE */
+            return true;
+    }
+    return false;
+}
+
+void cp__m_free_if_done(struct cp__m *m)
+{
+    if (!cp__m_is_gone(m) || m->undrained != 0 || m->refs != 0 || is_queued(m))
         return;
     cp__kick_forget(m);
     cp_store_release(m->place, m->next); /* pairs with the acquire in cp__ms_forget() */
@@ -252,12 +260,17 @@ void cp_m_detach(struct cp_m *head)
     cp_store_relaxed(&m->life, CP__M_GONE); /* relaxed: read under the lock. From here on nobody kicks it. */
     cp__stats_m_gone(m);
     m->undrained = unread_slots(m);
+    for (uint32_t slots = m->undrained; slots != 0; slots &= slots - 1)
+        cp__slot_queue_from_handler(m, __builtin_ctz(slots)); /* a reader may just have taken m off */
     cp__moment_begin_from_handler(&none, NULL, 0);
     cp__take_pending_from_handler(m, &none);
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     /* release: pairs with the acquire in cp__ms_forget(): a child must not free it after this thread has */
     cp_store_release(&m->altstack, NULL);
-    free_if_done(m);
+    m->refs++;
+    cp__slots_empty_free_queues(); /* m may be in some, and is not to be freed by that */
+    m->refs--;
+    cp__m_free_if_done(m);
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);
     cp__os_unblock_from_handler(mask);
@@ -295,10 +308,11 @@ void cp__m_drop_samples(int slot)
 {
     struct cp__m *next;
 
+    cp__slots_empty_free_queues();
     for (struct cp__m *m = cp__ms; m != NULL; m = next) {
         next = m->next;
         m->undrained &= ~(1u << slot);
-        free_if_done(m);
+        cp__m_free_if_done(m);
     }
 }
 
@@ -311,7 +325,7 @@ struct cp__m *cp__m_next(struct cp__m *m)
     if (next != NULL)
         next->refs++;
     if (m != NULL && --m->refs == 0)
-        free_if_done(m);
+        cp__m_free_if_done(m);
     cp__unlock(&cp__runtime_lock);
     return next;
 }
@@ -341,6 +355,7 @@ static void let_go(struct cp__m *m)
     cp_store_relaxed(&m->off, 0);
     cp_store_relaxed(&m->claim, CP__CLAIM_NONE);
     cp_store_relaxed(&m->kick.taken, m->kick.sent);
+    memset(m->queued, 0, sizeof m->queued);
     m->undrained = 0;
 }
 
@@ -361,14 +376,14 @@ void cp__ms_forget(void)
     cp__kick_forget(NULL);
     for (struct cp__m **place = &cp__ms; *place != NULL; place = &(*place)->next)
         (*place)->place = place; /* another thread may have been changing it: list first, then this */
-    /* acquire, both: pair with the releases in link_m() and free_if_done() */
+    /* acquire, both: pair with the releases in link_m() and cp__m_free_if_done() */
     for (struct cp__m *m = cp_load_acquire(&cp__ms); m != NULL; m = next) {
         next = cp_load_acquire(&m->next);
         let_go(m);
         if (m == self)
             continue;
         forget_exited(m);
-        free_if_done(m);
+        cp__m_free_if_done(m);
     }
     if (self != NULL) {
         self->tid = cp__os_tid();

@@ -12,9 +12,10 @@
  *   LEAVING     it arms nothing any more               GONE       the thread, when it holds no handle, under
  *                                                                 the runtime lock
  *   GONE        no thread runs with it, nobody kicks   freed      whoever ends the last reason to keep it,
- *               it. It is kept for samples that are                under the runtime lock: free_if_done()
- *               not read yet (undrained) and for
- *               readers that look at it (refs)
+ *               it. It is kept for samples that are               under the runtime lock:
+ *               not read yet (undrained), for readers             cp__m_free_if_done()
+ *               that look at it (refs), and while a
+ *               slot's queue leads to it (queued)
  *
  *   claim       who may change the handles             next
  *   NONE        nobody; the handler reads them         SELF       the thread, SIGPROF blocked, or its
@@ -140,9 +141,14 @@ struct cp__m_stats {
     uint64_t foreign;  /* m->foreign when the slot was armed */
     uint64_t ringless; /* 1: a signal is a sample */
     int64_t refused;   /* a negative errno value */
+    /* The M's CPU clock when another thread disabled the event for its cost, and what it had gone on by when
+     * the handle was closed; the former is written with the claim, as seq is. */
+    uint64_t overloaded_at;
+    uint64_t overloaded_ns;
 };
 
 #define CP__M_CREATORS 24
+#define CP__M_LONGEST_RUN_NS 200000
 
 enum cp__m_life {
     CP__M_LIVE,
@@ -184,9 +190,17 @@ struct cp__m {
     uint32_t armed;      /* a bit for each slot that it holds a handle for; written with the claim */
     uint64_t foreign;    /* SIGPROFs that were not ours */
     uint64_t handler_ns; /* time in the handler */
+    uint64_t busy_ns;    /* the same, of each run CP__M_LONGEST_RUN_NS at most: in a longer one the thread had
+                          * no CPU for a while */
     struct cp__m_stats stats[CP_EV_MAX];
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];
+
+    /* The M's place in each slot's queue; see slot.h. */
+    struct {
+        struct cp__m *next;
+        uint32_t is_in;
+    } queued[CP_EV_MAX];
 
     /* The number of the last kick; taken is written by the M, the rest is guarded by the runtime lock. */
     struct {
@@ -201,6 +215,12 @@ struct cp__m {
     unsigned refs;        /* readers that look at it */
     uint32_t undrained;   /* slots whose reader has samples of it to come, since it was GONE */
     uint64_t asleep_ns;   /* its CPU clock when it was last found asleep */
+    struct {              /* when cp__overload_look() last looked */
+        uint64_t cpu_ns;  /* its CPU clock */
+        uint64_t busy_ns;
+        uint64_t seq[CP_EV_MAX];
+        uint64_t interrupts[CP_EV_MAX];
+    } window;
 };
 
 /* The calling thread's M. The initial-exec model: reading it calls nothing. */
@@ -234,6 +254,8 @@ static inline bool cp__m_is_gone(const struct cp__m *m)
 {
     return cp_load_relaxed(&m->life) == CP__M_GONE; /* relaxed: stored under the lock */
 }
+/* Frees m if it is GONE and nobody needs it any more. Under the runtime lock. */
+void cp__m_free_if_done(struct cp__m *m);
 /* The Ms that have exited owe slot's reader nothing any more. Under the runtime lock. */
 void cp__m_drop_samples(int slot);
 /* In the child of a fork: the calling thread's M, if there is one, has let go of what it held; the others are

@@ -77,6 +77,7 @@ static void append_from_handler(struct cp__m *m, int slot, const struct cp_sampl
         return;
     }
     note_from_handler(stats, sample);
+    cp__slot_queue_from_handler(m, slot);
     if (half)
         cp__slots_wake_from_handler();
 }

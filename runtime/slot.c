@@ -26,6 +26,7 @@ static struct slot {
     /* Shared: written under the runtime lock, read by Ms; see slot.h. */
     uint64_t seq;
     uint64_t words[WORDS];
+    struct cp__m *queue; /* shared by the reader and all Ms */
 
     /* Under the runtime lock. */
     enum state state;
@@ -274,6 +275,45 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
 
 /* ---- Read ------------------------------------------------------------------------------------ */
 
+void cp__slot_queue_from_handler(struct cp__m *m, int slot)
+{
+    struct cp__m **queue = &slots[slot].queue;
+    struct cp__m *first;
+
+    if (cp_exchange_acq_rel(&m->queued[slot].is_in, 1u) != 0) /* pairs with the exchange in take_m() */
+        return;
+    first = cp_load_relaxed(queue); /* relaxed: the exchange checks it */
+    do {
+        cp_store_relaxed(&m->queued[slot].next, first); /* relaxed: ordered by the exchange */
+    } while (!cp_compare_exchange(queue, &first, m));   /* pairs with the exchange in take_queue() */
+}
+
+static struct cp__m *take_queue(int slot)
+{
+    return cp_exchange_acq_rel(&slots[slot].queue, NULL); /* pairs with cp__slot_queue_from_handler() */
+}
+
+/* m may be pushed again from here on; what it has appended before it is can be read. */
+static struct cp__m *take_m(struct cp__m *m, int slot)
+{
+    struct cp__m *next = cp_load_relaxed(&m->queued[slot].next); /* relaxed: ordered by take_queue() */
+
+    cp_exchange_acq_rel(&m->queued[slot].is_in, 0u); /* pairs with that in cp__slot_queue_from_handler() */
+    return next;
+}
+
+void cp__slots_empty_free_queues(void)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (slots[slot].state != FREE)
+            continue;
+        for (struct cp__m *m = take_queue(slot), *next; m != NULL; m = next) {
+            next = take_m(m, slot);
+            cp__m_free_if_done(m);
+        }
+    }
+}
+
 static int read_m(struct cp__m *m, int slot, uint64_t run, cp_sample_fn *fn, void *context)
 {
     bool last; /* whether nothing can come after what is read now */
@@ -283,17 +323,21 @@ static int read_m(struct cp__m *m, int slot, uint64_t run, cp_sample_fn *fn, voi
     last = cp__m_is_gone(m) && (m->undrained >> slot & 1) != 0;
     cp__unlock(&cp__runtime_lock);
     n = cp__samplebuf_read(&m->buffers[slot], run, fn, context);
+    cp__lock(&cp__runtime_lock);
     if (last) {
-        cp__lock(&cp__runtime_lock);
         cp__slot_keep_stats(slot, m);
         m->undrained &= ~(1u << slot);
-        cp__unlock(&cp__runtime_lock);
     }
+    m->refs--;
+    cp__m_free_if_done(m);
+    cp__unlock(&cp__runtime_lock);
     return n;
 }
 
+/* All are held until each has been read: fn may fork, and the child frees whom nobody holds. */
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 {
+    struct cp__m *queue;
     uint64_t run;
     int n = 0;
 
@@ -303,9 +347,14 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
     run = slots[slot].run;
     if (slots[slot].state == RUNNING)
         cp__kick_pass();
+    queue = take_queue(slot);
+    for (struct cp__m *m = queue; m != NULL; m = m->queued[slot].next)
+        m->refs++;
     cp__unlock(&cp__runtime_lock);
-    for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m))
+    for (struct cp__m *m = queue, *next; m != NULL; m = next) {
+        next = take_m(m, slot);
         n += read_m(m, slot, run, fn, context);
+    }
     return n;
 }
 
@@ -439,6 +488,7 @@ void cp__slots_forget(void)
         cp_store_release(&slots[slot].seq, 0); /* pairs with the acquire in cp__slot_seq_from_handler() */
         slots[slot].state = FREE;
         slots[slot].run = 0;
+        slots[slot].queue = NULL;
     }
     holds = 0; /* the thread that measures is the parent's */
     next_generation();

@@ -8,6 +8,14 @@
  * config was stopped meanwhile and what was copied is worthless. Each change is followed by a new
  * cp_generation, so the M will look again. So nothing that an M reads is ever freed, and identity is the
  * sequence number, never an address.
+ *
+ * The queue of a slot holds the Ms that have appended samples for it since its reader took them off, so that
+ * a pass of the reader costs what was sampled, not how many Ms there are. An M appends, then exchanges its
+ * is_in for 1, and if that was 0 pushes itself: a compare-and-swap of the queue's head. The reader takes the
+ * whole queue off with one exchange, so that there is no ABA; for each M it takes next, exchanges is_in for
+ * 0, then reads the buffer. Of the two exchanges of is_in one comes first: if the reader's does, the M
+ * pushes itself once more; if the M's does, the reader sees what the M has appended. An M in a queue is not
+ * freed; the queues of slots that are free, whose Ms were late, are emptied whenever an M may be freed.
  */
 #ifndef COUNTERPOINT_RUNTIME_SLOT_H
 #define COUNTERPOINT_RUNTIME_SLOT_H
@@ -36,6 +44,9 @@ void cp__slots_wake_from_handler(void);
 
 struct cp__m;
 
+/* m, the calling thread's, has appended samples for slot: the slot's next reader is to look at it. */
+void cp__slot_queue_from_handler(struct cp__m *m, int slot);
+
 /* Puts the handler in place for samples that belong to no slot, and lets it go; any thread may. */
 int cp__slots_hold_handler(struct cp_error *err);
 void cp__slots_drop_handler(void);
@@ -58,6 +69,8 @@ void cp__stats_m_gone(const struct cp__m *m);
 void cp__slot_release_stats(int slot);
 /* Puts SIGPROF's disposition back where nothing runs and nothing more can come. */
 void cp__slots_settle(void);
+/* Takes the Ms off the queues of slots that have no reader. */
+void cp__slots_empty_free_queues(void);
 /* In the child of a fork: all slots are empty, and SIGPROF's disposition is what it was. */
 void cp__slots_forget(void);
 
