@@ -100,6 +100,8 @@ static void print_totals(FILE *out, const struct cp_slot_stats *totals)
         {"counterpoint_events_armed_total", "Events armed on a thread.", totals->ms},
         {"counterpoint_events_ringless_total", "Of them, those without a ring.", totals->ms_ringless},
         {"counterpoint_events_refused_total", "Events that the system refused a thread.", totals->ms_refused},
+        {"counterpoint_events_stopped_total", "Events stopped on a thread for what their samples took.",
+         totals->ms_overloaded},
     };
 
     for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++)

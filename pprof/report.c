@@ -11,6 +11,14 @@
 
 /* ---- Losses ---------------------------------------------------------------------------------- */
 
+/* What a stopped event would have come to in the CPU time that it missed. */
+static uint64_t overloaded_periods(const struct cp__part *part, const struct cp_slot_stats *stats)
+{
+    double rate = stats->time_running == 0 ? 0 : (double)stats->count / (double)stats->time_running;
+
+    return (uint64_t)((double)stats->overloaded_ns * rate / (double)cp__part_period(part));
+}
+
 int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats)
 {
     const struct {
@@ -20,6 +28,7 @@ int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats)
         {"[dropped: sample buffer full]", stats->dropped},
         {"[lost: perf ring full]", stats->lost},
         {"[lost: no memory to fold samples]", part->unfolded},
+        {"[stopped: samples took more than half of the time]", overloaded_periods(part, stats)},
     };
     int result = 0;
 
@@ -203,6 +212,16 @@ static void say_limits(struct comments *comments, const struct cp_session *sessi
         session->rate_limit != 0 ? text : "");
 }
 
+static void say_overload(struct comments *comments, const struct cp_slot_stats *stats)
+{
+    if (stats->ms_overloaded != 0)
+        say(comments,
+            "stopped: on %" PRIu32 " of %" PRIu32 " threads, where samples took more than half of the time; "
+            "%.3f of their CPU seconds have no samples. "
+            "Take a longer period.",
+            stats->ms_overloaded, stats->ms, (double)stats->overloaded_ns / 1e9);
+}
+
 static void say_losses(struct comments *comments, const struct cp__part *part,
                        const struct cp_slot_stats *stats)
 {
@@ -226,7 +245,7 @@ static void say_losses(struct comments *comments, const struct cp__part *part,
             say(comments, "%s: %" PRIu64, counts[i].what, counts[i].n);
         any = any || (i < 3 && counts[i].n != 0);
     }
-    if (!any && stats->ms_refused == 0 && stats->throttled == 0)
+    if (!any && stats->ms_refused == 0 && stats->throttled == 0 && stats->ms_overloaded == 0)
         say(comments, "losses: none");
     if (stats->handler_replaced)
         say(comments, "incomplete: another SIGPROF handler was installed while this profile was taken");
@@ -277,6 +296,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     say_rate(&comments, part, stats);
     say_multiplexing(&comments, stats);
     say_limits(&comments, session, i);
+    say_overload(&comments, stats);
     say_losses(&comments, part, stats);
     if (findings.kernel[0] != '\0')
         say(&comments, "%s", findings.kernel);

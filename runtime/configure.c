@@ -4,6 +4,7 @@
 
 #include "event.h"
 #include "fork.h"
+#include "overload.h"
 #include "record.h"
 #include "slot.h"
 
@@ -99,6 +100,7 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *mome
 {
     if (m->handles[slot].fd < 0)
         return; /* it was refused */
+    cp_store_relaxed(&m->stats[slot].overloaded_ns, cp__overload_ns_from_handler(m, slot));
     if (m->handles[slot].kind == CP_EVENT_TIMER)
         stop_timer_from_handler(m, slot);
     else

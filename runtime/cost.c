@@ -342,8 +342,9 @@ int cp__cost_check(const struct cp_slot_request *requests, size_t n, double runn
 
 bool cp__cost_matters(const struct cp_slot_request *requests, size_t n)
 {
-    double sum;
-
-    find_fastest(requests, n, &sum);
-    return sum != 0;
+    for (size_t i = 0; i < n; i++) {
+        if (requests[i].event != CP_CPUPROF_OS_TIMER)
+            return true;
+    }
+    return false;
 }

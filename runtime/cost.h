@@ -19,7 +19,8 @@ void cp__cost_set(uint64_t ns);
 
 /* How many samples a second of CPU time the config can come to; 0 if that is not known beforehand. */
 double cp__cost_rate(enum cp_cpu_event event, const struct cp_cpu_profile_config *config);
-/* Whether that is known of one of the events, so that the cost is to be measured before they start. */
+/* Whether what a sample costs is of interest for one of the events, so that it is measured before they
+ * start. */
 bool cp__cost_matters(const struct cp_slot_request *requests, size_t n);
 /* Whether the events stay within half of a CPU beside those that run, which come to running samples a second.
  * -EINVAL and the reason if they do not. */

@@ -65,6 +65,12 @@ static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers
         cp_store_relaxed(&m->head.generation, 0); /* relaxed: is_behind(), kick.c, may see it late */
 }
 
+static void note_run_from_handler(struct cp__m *m, uint64_t ns)
+{
+    cp_add_single_writer(&m->handler_ns, ns);
+    cp_add_single_writer(&m->busy_ns, ns < CP__M_LONGEST_RUN_NS ? ns : CP__M_LONGEST_RUN_NS);
+}
+
 void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
     uint32_t rights = cp__code_open_from_handler();
@@ -86,7 +92,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
         /* acquire: pairs with the release in publish(), slot.c */
         if (cp_load_acquire(&cp_generation) != m->head.generation)
             reconfigure_from_handler(m, &regs);
-        cp_add_single_writer(&m->handler_ns, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
+        note_run_from_handler(m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
         cp__os_resume_from_handler(m);
     } else {
         ours =

@@ -4,6 +4,7 @@
 
 #include "os.h"
 #include "outside.h"
+#include "overload.h"
 #include "slot.h"
 
 /* How long a stop waits for an M that has work to do and gets no CPU, or keeps SIGPROF blocked. */
@@ -98,10 +99,12 @@ static void look_at(struct cp__m *m)
 {
     uint64_t cpu_ns;
 
-    if (m == cp__m_current || cp__m_is_gone(m))
+    if (cp__m_is_gone(m))
         return;
-    if (needs_kick(m, is_behind(m), &cpu_ns))
+    if (m != cp__m_current && needs_kick(m, is_behind(m), &cpu_ns))
         kick(m, cpu_ns);
+    if (cp_load_relaxed(&m->armed) != 0) /* relaxed: it may be late */
+        cp__overload_look(m);
 }
 
 void cp__kick_pass(void)

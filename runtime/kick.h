@@ -4,9 +4,9 @@
 
 #include "m.h"
 
-/* What a reader does for all Ms with each of its passes: kicks those that run and are behind. A pass costs
- * in proportion to what the process did since the last one, not to how many Ms there are. Under the runtime
- * lock. */
+/* What a reader does for all Ms with each of its passes: kicks those that run and are behind, and disables
+ * events that cost an M too much. A pass costs in proportion to what the process did since the last one, not
+ * to how many Ms there are. Under the runtime lock. */
 void cp__kick_pass(void);
 /* m is about to be taken off the list of Ms; NULL: any may be. Under the runtime lock. */
 void cp__kick_forget(const struct cp__m *m);

@@ -398,15 +398,18 @@ struct cp_slot_stats {
     uint64_t stalled;      /* of them, those of CP_SAMPLE_STALLED samples */
     uint64_t count; /* the event's own count (ns for clocks); CPU ns for the timer. A PMU's event counts
                             * nothing while it is throttled */
-    uint64_t time_enabled; /* ns; with time_running tells how long the event shared a counter */
-    uint64_t time_running; /* ns */
-    uint64_t foreign;      /* SIGPROFs on Ms from elsewhere, while this slot ran */
-    uint32_t ms;           /* Ms that were armed */
-    uint32_t ms_ringless;  /* of them without a perf ring: a signal is a sample */
-    uint32_t ms_refused;   /* Ms that the system refused */
-    int refused_errno;     /* the negative errno of the last refusal */
-    uint32_t precise_ip;   /* the level reached, at most the config's */
-    bool handler_replaced; /* at its stop somebody else's SIGPROF handler stood in place of this library's */
+    uint64_t overloaded_ns; /* CPU time of Ms whose event was stopped because samples took more than half of
+                             * it; it has no samples */
+    uint64_t time_enabled;  /* ns; with time_running tells how long the event shared a counter */
+    uint64_t time_running;  /* ns */
+    uint64_t foreign;       /* SIGPROFs on Ms from elsewhere, while this slot ran */
+    uint32_t ms;            /* Ms that were armed */
+    uint32_t ms_ringless;   /* of them without a perf ring: a signal is a sample */
+    uint32_t ms_refused;    /* Ms that the system refused */
+    uint32_t ms_overloaded; /* Ms whose event was stopped because samples took more than half of their time */
+    int refused_errno;      /* the negative errno of the last refusal */
+    uint32_t precise_ip;    /* the level reached, at most the config's */
+    bool handler_replaced;  /* at its stop somebody else's SIGPROF handler stood in place of this library's */
 };
 void cp_slots_stats(int slot, struct cp_slot_stats *stats);
 

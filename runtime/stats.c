@@ -1,5 +1,6 @@
 #include "error.h"
 #include "m.h"
+#include "overload.h"
 #include "slot.h"
 
 #include <string.h>
@@ -28,6 +29,8 @@ static void add_m(struct cp_slot_stats *stats, int slot, uint64_t run, const str
     stats->count += cp_load_relaxed(&from->count);
     stats->time_enabled += cp_load_relaxed(&from->time_enabled);
     stats->time_running += cp_load_relaxed(&from->time_running);
+    stats->overloaded_ns += cp__overload_ns_from_handler(m, slot);
+    stats->ms_overloaded += cp_load_relaxed(&from->overloaded_at) != 0;
     stats->foreign += cp_load_relaxed(&m->foreign) - cp_load_relaxed(&from->foreign);
     refused = (int)cp_load_relaxed(&from->refused);
     if (refused < 0) {
@@ -82,6 +85,8 @@ static void add(struct cp_slot_stats *sum, const struct cp_slot_stats *stats)
     sum->time_enabled += stats->time_enabled;
     sum->time_running += stats->time_running;
     sum->foreign += stats->foreign;
+    sum->overloaded_ns += stats->overloaded_ns;
+    sum->ms_overloaded += stats->ms_overloaded;
     sum->ms += stats->ms;
     sum->ms_ringless += stats->ms_ringless;
     sum->ms_refused += stats->ms_refused;

@@ -7,6 +7,22 @@
 /* The cost that the tests set, far from any real one. */
 #define COST_NS 1000000
 
+static void body_execute(struct worker *worker)
+{
+    while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
+        SPIN();
+        cp_execute(worker->m, NULL);
+    }
+}
+
+static void body_switches(struct worker *worker)
+{
+    while (cp_load_acquire(&worker->stop) == 0) {
+        burn_a(MS);
+        usleep(100);
+    }
+}
+
 /* ---- The cost -------------------------------------------------------------------------------- */
 
 CP_TEST(the_cost_is_measured_once)
@@ -115,5 +131,84 @@ CP_TEST(a_start_counts_what_runs)
     start_unread(&profile, more, 2);
     stop_profile(&profile);
     cp_slots_release(slots, 1);
+    CHECK(sigprof_is(SIG_DFL));
+}
+
+/* ---- Events that cost too much ---------------------------------------------------------------- */
+
+/* Samples that are said to take their whole period end their event; the thread's other event goes on. */
+CP_TEST(an_event_that_costs_over_half_of_the_time_is_stopped)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS), request("taskClock", 50 * MS)};
+    struct profile profile = {.n = 0};
+    struct cp_slot_stats stats[2];
+    struct worker worker;
+
+    start_worker(&worker, body_c, NULL);
+    start_profile(&profile, requests, 2);
+    cp__cost_set(MS);
+    do {
+        usleep(1000);
+        cp_slots_stats(profile.slots[0], &stats[0]);
+    } while (stats[0].ms_overloaded == 0);
+    CHECK(stats[0].samples > 0);
+    cp_slots_stats(profile.slots[1], &stats[1]);
+    for (uint64_t before = stats[1].samples; stats[1].samples < before + 3;) {
+        usleep(1000);
+        cp_slots_stats(profile.slots[1], &stats[1]);
+    }
+    stop_worker(&worker);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms_overloaded, 1);
+    CHECK(profile.stats[0].overloaded_ns >= 100 * MS);
+    CHECK(profile.stats[0].samples >= stats[0].samples);
+    CHECK(profile.stats[0].count < profile.stats[1].count);
+    CHECK_EQ(profile.stats[1].ms_overloaded, 0);
+    CHECK_EQ(profile.stats[1].overloaded_ns, 0);
+}
+
+/* Also one whose rate nobody knows beforehand. */
+CP_TEST(an_event_of_an_unknown_rate_is_stopped)
+{
+    struct cp_slot_request requests[] = {kernel_request("contextSwitches", 1)};
+    struct profile profile = {.n = 0};
+    struct cp_slot_stats stats;
+    struct worker worker;
+
+    start_worker(&worker, body_switches, NULL);
+    start_profile(&profile, requests, 1);
+    cp__cost_set(1000 * MS);
+    do {
+        usleep(1000);
+        cp_slots_stats(profile.slots[0], &stats);
+    } while (stats.ms_overloaded == 0);
+    stop_worker(&worker);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms_overloaded, 1);
+}
+
+/* Eight clocks of 10 us are more than any machine has time for: nothing is left to the thread but what the
+ * kernel and the reader let it have. */
+CP_TEST(a_stop_ends_what_leaves_its_thread_no_time)
+{
+    struct cp_slot_request requests[CP_EV_MAX];
+    struct cp_error err = {0};
+    struct worker worker;
+    int slots[CP_EV_MAX];
+    uint64_t start;
+
+    for (int i = 0; i < CP_EV_MAX; i++)
+        requests[i] = request(i % 2 == 0 ? "taskClock" : "cpuClock", 10000);
+    start_worker(&worker, body_execute, NULL);
+    cp__cost_set(1);
+    if (cp_slots_start(requests, CP_EV_MAX, slots, &err) < 0)
+        SKIP("%s", err.message);
+    for (struct cp_slot_stats stats = {.samples = 0}; stats.samples == 0; usleep(1000))
+        cp_slots_stats(slots[0], &stats);
+    start = wall_ns();
+    cp_slots_stop(slots, CP_EV_MAX);
+    printf("the stop took %.1f ms\n", (double)(wall_ns() - start) / 1e6);
+    stop_worker(&worker); /* which the worker has to notice */
+    cp_slots_release(slots, CP_EV_MAX);
     CHECK(sigprof_is(SIG_DFL));
 }

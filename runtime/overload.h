@@ -1,0 +1,15 @@
+/* Events that turn out to cost an M more than half of its time. */
+#ifndef COUNTERPOINT_RUNTIME_OVERLOAD_H
+#define COUNTERPOINT_RUNTIME_OVERLOAD_H
+
+#include "m.h"
+
+/* Looks at what samples cost m since it was last looked at so, and disables the costliest of its events, from
+ * outside, if that is more than half of its CPU time. Under the runtime lock; m is LIVE. */
+void cp__overload_look(struct cp__m *m);
+
+/* The CPU time of m that has no samples of slot for that reason; 0: the event was not disabled. Under the
+ * runtime lock, or on the M. */
+uint64_t cp__overload_ns_from_handler(const struct cp__m *m, int slot);
+
+#endif
