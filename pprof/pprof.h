@@ -56,7 +56,7 @@ typedef ssize_t cp_write_fn(void *context, const void *data, size_t size);
 
 /* A callback, called from the session's profile-writer thread while cp_*_stop*() waits for it. It may use
  * other sessions; a call for the same one, or for the default session while that is written, would wait for
- * ever. */
+ * ever. A callback that ends its thread has not written the profile: -ECANCELED. */
 struct cp_writer cp_writer_callback(cp_write_fn *write, void *context);
 /* A file, created (mode 0666 less the umask) or replaced. It is opened when the session starts, so that a
  * path that cannot be written is an error there, and keeps its old contents until there is a profile to
