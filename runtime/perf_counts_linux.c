@@ -42,6 +42,7 @@ static void work(const struct perf_event_attr *attr)
     (void)attr;
     for (unsigned i = 0; i < 2000; i++)
         sum += i;
+    (void)sum; /* for clang, which warns of what is only written */
     for (unsigned i = 0; i < 10; i++)
         cp__os_tid();
 }
