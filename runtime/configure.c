@@ -165,6 +165,8 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
     uint64_t generation;
     uint32_t opened = 0;
 
+    if (cp__is_raw_child_from_handler())
+        return true; /* the handles are the parent's */
     if (!cp__m_claim_from_handler(m, CP__CLAIM_SELF))
         return false;
     cp_fence_seq_cst(); /* pairs with those in cp__slots_settle() and a stop, kick.c: claim, then look */

@@ -40,7 +40,9 @@
 #include "fork.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "code.h"
 #include "config.h"
@@ -114,6 +116,29 @@ bool cp__fork_came_between(void)
     return came_between;
 }
 
+/* ---- Children whose handlers do not run ------------------------------------------------------ */
+
+static const uint32_t is_known = 1;
+const uint32_t *cp__fork_mark = &is_known;
+static uint32_t *page; /* NULL: the mark is is_known */
+
+/* A page that the kernel makes zero in every child. */
+void cp__fork_prepare(void)
+{
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    uint32_t *made = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (made == MAP_FAILED)
+        return;
+    *made = 1;
+    if (madvise(made, size, MADV_WIPEONFORK) < 0) {
+        munmap(made, size);
+        return;
+    }
+    page = made;
+    cp_store_relaxed(&cp__fork_mark, made); /* relaxed: pthread_once() orders it, before the first M */
+}
+
 /* ---- The handlers ---------------------------------------------------------------------------- */
 
 /* With SIGPROF blocked, the child cannot be interrupted before it has forgotten. */
@@ -134,6 +159,8 @@ static void after_in_parent(void)
 
 static void after_in_child(void)
 {
+    if (page != NULL)
+        *page = 1;
     if (cp_load_acquire(&delays) > own.delays) /* pairs with the release in lower() */
         came_between = true;
     cp_store_relaxed(&delays, own.delays); /* relaxed, both: this is the only thread */

@@ -3,6 +3,20 @@
 #define COUNTERPOINT_RUNTIME_FORK_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "atomic.h"
+
+/* From here on children are told from their parent, also those that _Fork() or a system call has made and
+ * whose fork handlers have not run. */
+void cp__fork_prepare(void);
+/* Whether this is such a child: what its Ms hold is the parent's, and their rings are not mapped. Always
+ * false before Linux 4.14. */
+extern const uint32_t *cp__fork_mark;
+static inline bool cp__is_raw_child_from_handler(void)
+{
+    return cp_load_relaxed(cp__fork_mark) == 0; /* relaxed: written before the first M, or by nobody */
+}
 
 /*
  * Between the two a thread does what a child had better not find half done: asks the dynamic linker, whose

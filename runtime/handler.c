@@ -2,6 +2,7 @@
 
 #include "code.h"
 #include "configure.h"
+#include "fork.h"
 #include "record.h"
 #include "slot.h"
 
@@ -80,7 +81,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
     uint32_t kick;
     bool ours;
 
-    if (m != NULL) {
+    if (m != NULL && !cp__is_raw_child_from_handler()) {
         struct cp__registers regs = cp__registers_from_handler(ucontext);
         uint64_t start;
 

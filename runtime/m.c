@@ -64,6 +64,7 @@ static void start_once(void)
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     cp__code_update();
+    cp__fork_prepare();
     cp__os_start();
     pthread_setcancelstate(cancel_state, NULL);
 }

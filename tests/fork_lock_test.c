@@ -455,3 +455,51 @@ CP_TEST(a_callback_may_fork)
     cp_slots_release(&slot, 1);
     stop_worker(&other);
 }
+
+/* ---- Children whose fork handlers do not run ------------------------------------------------- */
+
+static volatile sig_atomic_t host_signals;
+
+static void on_host_signal(int signal)
+{
+    (void)signal;
+    host_signals++;
+}
+
+/* SIGPROF goes to the program's handler, and what the child does to its M does not reach the parent's. */
+static void raw_child(void)
+{
+    CHECK_EQ(raise(SIGPROF), 0);
+    CHECK_EQ(host_signals, 1);
+    cp_store_relaxed(&cp_generation, cp_generation + 1);
+    cp_execute(cp_m_self(), NULL);
+    burn_b(MS);
+    cp_m_detach(cp_m_self());
+}
+
+CP_TEST(a_child_that_runs_no_fork_handlers_disturbs_nothing)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+    struct worker self = {.body = NULL};
+    int status;
+    pid_t pid;
+
+    CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
+    attach(&self);
+    start_profile(&profile, &clock, 1);
+    burn_a(10 * MS);
+    pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); /* arm64 has no fork system call */
+    if (pid == 0) {
+        alarm(5);
+        raw_child();
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECKF(status == 0, "the child ended with %#x", (unsigned)status);
+    burn_a(20 * MS);
+    stop_profile(&profile);
+    CHECKF(profile.stats[0].count > 28 * MS, "%llu ns", (unsigned long long)profile.stats[0].count);
+    CHECK_EQ(host_signals, 0);
+    cp_m_detach(self.m);
+}
