@@ -51,7 +51,28 @@ async function record(event, period, seconds) {
   await page.getByRole("progressbar", { name: "Recording" }).waitFor({ state: "hidden" });
 }
 
+// What a link of another site to a path leads to.
+async function follow(path) {
+  const visit = await browser.newPage();
+
+  await visit.route("http://elsewhere.example/", (route) => route.fulfill({
+    contentType: "text/html", body: `<a href="${new URL(path, url)}">here</a>`,
+  }));
+  await visit.goto("http://elsewhere.example/");
+  const [answer] = await Promise.all([
+    visit.waitForResponse((response) => response.url().startsWith(origin)),
+    visit.getByText("here").click(),
+  ]);
+  await visit.close();
+  return answer.status();
+}
+
 try {
+  step("a link of another site leads to the pages, and to no profile");
+  assert.equal(await follow("."), 200);
+  assert.equal(await follow("../"), 200);
+  assert.equal(await follow("../profile?seconds=1"), 403);
+
   step("the page opens, and knows the events");
   const answer = await page.goto(url);
   assert.equal(answer.status(), 200);
