@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -136,6 +135,14 @@ static int time_sampled(struct cp__m *m, const struct plan *plan, uint64_t round
     return 0;
 }
 
+/* As ceil() does, which not every compiler makes code of: a program would need the mathematical library. */
+static double round_up(double value)
+{
+    const double whole = value < 1e18 ? (double)(uint64_t)value : value;
+
+    return whole < value ? whole + 1 : whole;
+}
+
 /* What a sample takes in ns: the least of several rounds, because whatever else happens on the machine only
  * adds to a round. 0: there were no samples. */
 static uint64_t least_cost(const struct round *sampled, size_t n, uint64_t alone)
@@ -148,7 +155,7 @@ static uint64_t least_cost(const struct round *sampled, size_t n, uint64_t alone
         if (cost > 0 && (least == 0 || cost < least))
             least = cost;
     }
-    return (uint64_t)ceil(least);
+    return (uint64_t)round_up(least);
 }
 
 /* Rounds with and without samples take turns, so that both meet the machine at its quietest. */
@@ -325,7 +332,7 @@ static int refuse(const struct cp_slot_request *request, double others, uint64_t
                              "A sample of %s every %" PRIu64
                              " may take more than half of a CPU: %sa sample costs its thread %" PRIu64
                              " ns on this machine. Take a period of %.0f or more.",
-                             name.text, request->config.period, beside, cost, ceil(1e9 / left / unit));
+                             name.text, request->config.period, beside, cost, round_up(1e9 / left / unit));
 }
 
 int cp__cost_check(const struct cp_slot_request *requests, size_t n, double running, struct cp_error *err)
