@@ -7,6 +7,8 @@
 
 #include "server.h"
 
+size_t cp__http_max_answers = 64 << 20;
+
 enum { WORKER_STACK = 1 << 20 }; /* what is deep has threads of its own: see pprof.h */
 
 int cp__http_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
@@ -53,6 +55,7 @@ static void give_back(struct cp__http_call *call)
 {
     pthread_mutex_lock(&call->http->lock);
     call->http->bodies -= call->reserved;
+    call->http->answers -= call->held;
     pthread_mutex_unlock(&call->http->lock);
 }
 
@@ -201,12 +204,47 @@ static enum MHD_Result copy_header(void *cls, enum MHD_ValueKind kind, const cha
     return MHD_add_response_header(cls, name, value);
 }
 
+/* Clients that do not read keep their answers in memory until they are cut. False if there are too many of
+ * these already. */
+static bool hold(struct cp__http_call *call)
+{
+    struct cp_http *http = call->http;
+    const size_t size = call->answer.size < CP__HTTP_SHORT ? 0 : call->answer.size;
+    bool is_held;
+
+    pthread_mutex_lock(&http->lock);
+    is_held = size == 0 || http->answers == 0 || http->answers + size <= cp__http_max_answers;
+    if (is_held) {
+        http->answers += size;
+        call->held = size;
+    }
+    pthread_mutex_unlock(&http->lock);
+    return is_held;
+}
+
+static void answer_later(struct cp__http_call *call)
+{
+    static const struct cp_http_header later = {"Retry-After", "10"};
+    const struct cp_http_response response = response_to(call);
+    struct cp__exchange exchange = {.response = &response};
+
+    MHD_destroy_response(call->headers);
+    call->headers = NULL;
+    free(call->answer.data);
+    call->answer = (struct cp_memory){.data = NULL};
+    call->result = cp__http_refuse_with(
+        &exchange, 503, &later,
+        "Others have not read their answers yet, which are too long to keep one more. Ask again later.");
+}
+
 /* Without an answer the connection is closed. */
 static enum MHD_Result send_answer(struct cp__http_call *call)
 {
     struct MHD_Response *response;
     enum MHD_Result result;
 
+    if (call->result == 0 && !hold(call))
+        answer_later(call);
     if (call->result < 0)
         return MHD_NO;
     response = MHD_create_response_from_buffer(call->answer.size, call->answer.data, MHD_RESPMEM_MUST_FREE);

@@ -31,6 +31,7 @@ struct cp__http_call {
     char method[16];
     struct cp_memory body;
     size_t reserved; /* for the body; part of the server's bodies */
+    size_t held;     /* of the answer, while it is sent; part of the server's answers */
     bool is_started;
     bool is_done;
     int result; /* of cp_http_handle() */
@@ -75,12 +76,18 @@ struct cp_http {
         enum { CP__WORKER_NONE, CP__WORKER_RUNS, CP__WORKER_ENDED } state;
     } workers[CP__HTTP_WORKERS];
     struct cp__http_peer *peers;
+    size_t answers;               /* bytes of answers that are being sent */
     size_t bodies;                /* bytes that are reserved for the bodies of requests */
     struct cp_error *start_error; /* for what libmicrohttpd says while it starts; NULL afterwards */
 };
 
 /* In which a client must have read its answer; tests make it short. */
 extern unsigned cp__http_answer_timeout_s;
+
+/* The bytes of answers that are being sent, in all; tests take fewer. One answer may have more, and what is
+ * shorter than CP__HTTP_SHORT does not count. */
+extern size_t cp__http_max_answers;
+enum { CP__HTTP_SHORT = 64 << 10 };
 
 /* Starts a thread with every signal blocked; 0 or a negative errno value. */
 int cp__http_thread(pthread_t *thread, void *(*fn)(void *), void *arg);

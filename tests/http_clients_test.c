@@ -236,30 +236,67 @@ static int connect_slowly(const struct cp_http *http)
     return fd;
 }
 
+/* Asks for so many names that the answer is longer than what sockets hold. */
+static void ask_for_names(int fd)
+{
+    enum { N = 40000, LONGEST = 20 };
+    char header[200], *body = malloc(N * LONGEST);
+    size_t size = 0;
+
+    for (int i = 0; i < N; i++)
+        size += (size_t)snprintf(body + size, LONGEST, "%#lx+", (unsigned long)LONG_NAME);
+    snprintf(header, sizeof header,
+             "POST " PPROF "/symbol HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n", size);
+    send_all(fd, header, strlen(header));
+    send_all(fd, body, size);
+    free(body);
+}
+
 CP_TEST(a_client_that_does_not_read_its_answer_is_cut)
 {
-    enum { N = 40000 }; /* addresses, whose names are longer than what sockets hold */
     const struct cp_http_options options = {.size = sizeof options, .request_timeout_s = 600};
     struct cp_http *http = start_http(&options);
     struct resources then = resources_now();
-    char header[200], address[32], *body = malloc(N * sizeof address);
-    size_t size = 0;
     int fd;
 
     cp__http_answer_timeout_s = 1;
-    for (int i = 0; i < N; i++)
-        size += (size_t)sprintf(body + size, "%#lx+", (unsigned long)LONG_NAME);
     fd = connect_slowly(http);
-    snprintf(header, sizeof header,
-             "POST " PPROF "/symbol HTTP/1.1\r\nHost: localhost\r\n"
-             "Content-Length: %zu\r\n\r\n",
-             size);
-    send_all(fd, header, strlen(header));
-    send_all(fd, body, size);
+    ask_for_names(fd);
     CHECK(fds_become(then.fds + 2, 20000)); /* both ends */
     CHECK(fds_become(then.fds + 1, 10000));
     close(fd);
-    free(body);
+    cp_http_stop(http);
+}
+
+static void check_line(int fd, const char *start)
+{
+    char line[100];
+
+    receive_line(fd, line, sizeof line);
+    CHECKF(strncmp(line, start, strlen(start)) == 0, "%s", line);
+}
+
+CP_TEST(answers_that_are_not_read_have_a_limit)
+{
+    struct cp_http *http = start_http(NULL);
+    struct resources then = resources_now();
+    int first, second;
+
+    cp__http_max_answers = 1 << 20;
+    first = connect_slowly(http);
+    ask_for_names(first);
+    check_line(first, "HTTP/1.1 200 ");
+    second = connect_slowly(http);
+    ask_for_names(second);
+    check_line(second, "HTTP/1.1 503 ");
+    check_alive(http);
+    close(first);
+    close(second);
+    CHECK(fds_become(then.fds, 10000));
+    first = connect_slowly(http);
+    ask_for_names(first);
+    check_line(first, "HTTP/1.1 200 ");
+    close(first);
     cp_http_stop(http);
 }
 
