@@ -4,6 +4,7 @@
 #include "bench_profile.h"
 #include "clock.h"
 #include "counts.h"
+#include "orphans.h"
 #include "process.h"
 #include "profile.h"
 #include "spread.h"
@@ -176,10 +177,13 @@ int cp_test_main(int argc, char **argv, const struct cp_test_main_options *main_
     }
     cp__report_begin(&options);
     prepare(&options, &profile);
-    if (!options.is_in_process)
+    if (!options.is_in_process) {
         cp__process_catch_signals();
+        cp__orphans_adopt();
+    }
     if (run_tests(&options) && !cp__report_has_failed())
         run_benchmarks(&options);
+    cp__orphans_release();
     bool is_written = cp__bench_profile_write();
     is_written &= cp_testing_stop() == 0;
     int signal_number = cp__process_signal();

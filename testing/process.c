@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "idle.h"
+#include "orphans.h"
 #include "report.h"
 #include "stacks.h"
 #include "test.h"
@@ -53,12 +54,20 @@ static volatile sig_atomic_t signal_caught; /* 0: none */
 static volatile sig_atomic_t group;         /* of the test that runs; 0: none */
 static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
+/* A process that is not reaped yet, so that its number and its group's are its own; it may have joined
+ * another group. */
+static void kill_with_group_from_handler(pid_t pid)
+{
+    kill(-pid, SIGKILL);
+    kill(pid, SIGKILL);
+}
+
 static void end_test_from_handler(int signal_number)
 {
     int old = errno;
     signal_caught = signal_number;
     if (group != 0)
-        kill(-group, SIGKILL);
+        kill_with_group_from_handler(group);
     errno = old;
 }
 
@@ -69,6 +78,9 @@ void cp__process_catch_signals(void)
     for (size_t i = 0; i < sizeof(caught_signals) / sizeof(caught_signals[0]); i++)
         if (sigaction(caught_signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
             sigaction(caught_signals[i], &action, NULL);
+    /* Who has started the program may have ignored SIGCHLD. The kernel then keeps no exit status. */
+    if (sigaction(SIGCHLD, NULL, &old) == 0 && (old.sa_handler == SIG_IGN || old.sa_flags & SA_NOCLDWAIT))
+        signal(SIGCHLD, SIG_DFL);
 }
 
 /* In the test's process they are not the runner's. */
@@ -172,7 +184,7 @@ static void start(struct process *p, const struct cp__job *job)
     setpgid(p->pid, p->pid); /* here too: whichever comes first */
     group = p->pid;
     if (signal_caught != 0) /* before there was a group to end */
-        kill(-p->pid, SIGKILL);
+        kill_with_group_from_handler(p->pid);
     p->pidfd = pidfd_open(p->pid, 0);
     if (p->pidfd < 0)
         give_up("pidfd_open");
@@ -333,9 +345,10 @@ void cp__process_run(const struct cp__job *job, double timeout_s)
     start(&p, job);
     if (!follow(&p, timeout_s > 0 ? started + timeout_s : 0, NULL))
         look_at_hung(&p, !job->options->run_on);
-    kill(-p.pid, SIGKILL); /* whatever is left; not yet reaped: the group's number is still its own */
+    kill_with_group_from_handler(p.pid); /* whatever is left */
     group = 0;
     waitpid(p.pid, &status, 0);
+    cp__orphans_end();
     read_events(&p, EVENTS_AT_END);
     cp__output_show_all(&p.output);
 

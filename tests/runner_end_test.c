@@ -2,6 +2,9 @@
 #include "runner_tools.h"
 
 #include <ctype.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -168,6 +171,33 @@ CP_TEST(no_process_outlives_its_test)
     unlink(file);
     expect("-run leaves_child", 0, "PASS");
     expect_no_child(file);
+    unlink(file);
+    expect("-run leaves_daemon", 0, "PASS");
+    expect_no_child(file);
+}
+
+CP_TEST(a_test_that_leaves_its_group_is_ended)
+{
+    expect("-run 'hang_in_runners_group|self' -v", 1, "panic: the test timed out after 1 s\n",
+           "--- PASS: Test_self (");
+}
+
+/* The kernel keeps no exit status of a program's children if who has started it ignores SIGCHLD. */
+CP_TEST(who_ignores_sigchld_may_start_a_runner)
+{
+    signal(SIGCHLD, SIG_IGN);
+    char program[200], path[200];
+    snprintf(program, sizeof(program), "%s/tests/runner_sample", test_build_dir());
+    snprintf(path, sizeof(path), "%s/output", test_dir());
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600), STDOUT_FILENO);
+        execl(program, program, "-v", "-run", "Test_self|exit_status_after", (char *)NULL);
+        _exit(127);
+    }
+    waitpid(pid, NULL, 0); /* which waits, and then says that there is no such child */
+    signal(SIGCHLD, SIG_DFL);
+    free(test_command(NULL, "grep 'PASS: Test_self' %s && grep 'ended with status 7$' %s", path, path));
 }
 
 CP_TEST(a_run_that_is_ended_leaves_nothing_behind)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -136,9 +137,11 @@ static void leave_child(void)
 {
     FILE *file = fopen(getenv("SAMPLE_FILE"), "w");
     pid_t child = fork();
-    if (child == 0)
+    if (child == 0) {
+        alarm(20); /* nobody else might end it */
         for (;;)
             pause();
+    }
     fprintf(file, "%d", (int)child);
     fclose(file);
 }
@@ -147,6 +150,28 @@ CP_TEST(hang_with_child, .timeout_s = 1)
 {
     cp_t_log(t, "directory %s", cp_t_temp_dir(t));
     leave_child();
+    zero = parks() - 1;
+}
+
+CP_TEST(leaves_daemon)
+{
+    pid_t first = fork();
+    if (first == 0) {
+        setsid();
+        leave_child();
+        _exit(0);
+    }
+    waitpid(first, NULL, 0);
+}
+
+/* Who kills its process group does not end it. The runner puts it into a group of its own before it reads. */
+CP_TEST(hang_in_runners_group, .timeout_s = 1)
+{
+    int unread;
+    puts("read this");
+    while (ioctl(STDOUT_FILENO, FIONREAD, &unread) == 0 && unread > 0)
+        usleep(1000);
+    setpgid(0, getpgid(getppid()));
     zero = parks() - 1;
 }
 

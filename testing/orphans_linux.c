@@ -1,0 +1,75 @@
+/* See orphans.h. */
+#include "orphans.h"
+
+#include "clock.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* So long it is tried; a process that the kernel does not let go may take longer. */
+enum { PATIENCE_S = 5 };
+
+static bool is_adopting;
+
+void cp__orphans_adopt(void)
+{
+    siginfo_t info;
+    bool has_children = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+    is_adopting = !has_children && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+}
+
+void cp__orphans_release(void)
+{
+    if (is_adopting)
+        prctl(PR_SET_CHILD_SUBREAPER, 0);
+    is_adopting = false;
+}
+
+static pid_t parent_of(const char *pid)
+{
+    char path[NAME_MAX + 16], line[1024];
+    snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    size_t n = fread(line, 1, sizeof(line) - 1, file);
+    fclose(file);
+    line[n] = 0;
+    int parent = 0;
+    const char *after_name = strrchr(line, ')'); /* the name may have anything in it */
+    if (after_name)
+        sscanf(after_name, ") %*c %d", &parent);
+    return parent;
+}
+
+static void kill_children(void)
+{
+    DIR *directory = opendir("/proc");
+    for (const struct dirent *entry; directory && (entry = readdir(directory));)
+        if (isdigit((unsigned char)entry->d_name[0]) && parent_of(entry->d_name) == getpid())
+            kill(atoi(entry->d_name), SIGKILL);
+    if (directory)
+        closedir(directory);
+}
+
+/* Each that ends may leave others, which are the runner's children then. */
+void cp__orphans_end(void)
+{
+    double deadline = cp__clock_s() + PATIENCE_S;
+    pid_t pid;
+    while (is_adopting && (pid = waitpid(-1, NULL, WNOHANG)) >= 0 && cp__clock_s() < deadline)
+        if (pid == 0) {
+            kill_children();
+            usleep(1000);
+        }
+}
