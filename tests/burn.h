@@ -55,11 +55,20 @@ BURN_API void sleep_ms(unsigned ms)
         continue;
 }
 
+/* Naps between two looks, ten seconds in all at least: on a busy machine each takes longer, and so does
+ * what is waited for. */
+#define NAP_US 200
+#define ENOUGH_NAPS (50000 * TEST_SLOWDOWN)
+
 /* Waits until a number that another thread raises has got there. */
 BURN_API void await(const int *number, int wanted)
 {
-    while (cp_load_acquire(number) < wanted) /* pairs with the release in whoever changes it */
-        usleep(200);
+    int naps = 0;
+
+    while (cp_load_acquire(number) < wanted) { /* pairs with the release in whoever changes it */
+        CHECKF(naps++ < ENOUGH_NAPS, "%d, and %d is waited for", cp_load_relaxed(number), wanted);
+        usleep(NAP_US);
+    }
 }
 
 /* Waits until a thread of this process sleeps: one that has said what it is about to do may not have got
@@ -70,13 +79,14 @@ BURN_API void await_sleep(pid_t tid)
     const char *after_name = NULL;
 
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
-    do {
+    for (int naps = 0; after_name == NULL || after_name[2] != 'S'; naps++) {
         FILE *file = fopen(path, "re");
 
-        CHECKF(file != NULL, "%s", path);
+        CHECKF(file != NULL && naps < ENOUGH_NAPS, "thread %d does not sleep", (int)tid);
         after_name = fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
         fclose(file);
-    } while ((after_name == NULL || after_name[2] != 'S') && usleep(200) == 0);
+        usleep(NAP_US);
+    }
 }
 
 /*
