@@ -44,6 +44,11 @@ struct plan {
 };
 #define MOST_ROUNDS 20
 #define MOST_TRIES 100 /* to be left in peace for a round */
+/* On a busy machine the thread waits for a CPU between its rounds: so a few have to do after some time, and
+ * no cost is known if even these take too long. */
+#define LEAST_ROUNDS 3
+#define SOON_NS 50000000u
+#define LATE_NS 500000000u
 static const struct plan rough = {.interval_ns = 500000, .intervals = 3, .rounds = 4};
 static const struct plan fine = {.interval_ns = 20000, .intervals = 8, .rounds = MOST_ROUNDS};
 
@@ -158,15 +163,24 @@ static uint64_t least_cost(const struct round *sampled, size_t n, uint64_t alone
     return (uint64_t)round_up(least);
 }
 
+/* Whether one more round is, after n good ones of so many. */
+static bool is_wanted(const struct plan *plan, unsigned n, unsigned tries, uint64_t start)
+{
+    uint64_t passed = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start;
+
+    return n < plan->rounds && tries < MOST_TRIES && passed < (n < LEAST_ROUNDS ? LATE_NS : SOON_NS);
+}
+
 /* Rounds with and without samples take turns, so that both meet the machine at its quietest. */
 static int measure_by(struct measurement *measurement, const struct plan *plan)
 {
     uint64_t rounds = work_of(plan->intervals * plan->interval_ns);
     uint64_t alone = UINT64_MAX;
     struct round sampled[MOST_ROUNDS];
+    uint64_t start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
     unsigned n = 0;
 
-    for (unsigned i = 0; n < plan->rounds && i < MOST_TRIES; i++) {
+    for (unsigned i = 0; is_wanted(plan, n, i, start); i++) {
         uint64_t took = time_work(rounds);
         int result = time_sampled(measurement->m, plan, rounds, &sampled[n]);
 
@@ -176,7 +190,7 @@ static int measure_by(struct measurement *measurement, const struct plan *plan)
             alone = took;
         n += sampled[n].samples != 0;
     }
-    measurement->ns = alone == UINT64_MAX ? 0 : least_cost(sampled, n, alone);
+    measurement->ns = alone == UINT64_MAX || n < LEAST_ROUNDS ? 0 : least_cost(sampled, n, alone);
     return 0;
 }
 
@@ -257,7 +271,7 @@ uint64_t cp_sample_cost_ns(struct cp_error *err)
         cp__error(err, result < 0 ? result : -ENODATA,
                   "What a sample costs cannot be measured here: %s. A taskClock of perf_event_open is needed "
                   "for it.",
-                  result < 0 ? strerror(-result) : "a taskClock opens and has no samples");
+                  result < 0 ? strerror(-result) : "a taskClock has no samples, or no CPU was free for it");
         return 0;
     }
     cp__cost_set(ns);
