@@ -46,7 +46,7 @@ enum cp_cpu_event {
     CP_CPUPROF_HW_RAW,
     CP_CPUPROF_EVENTS_MAX, /* how many events run at once in one process, the proposal's EV_MAX */
     CP_CPUPROF_LAST_EVENT = CP_CPUPROF_EVENTS_MAX - 1,
-    CP_CPUPROF_SW_TASK_CLOCK = CP_CPUPROF_EVENTS_MAX,
+    CP_CPUPROF_SW_TASK_CLOCK = CP_CPUPROF_EVENTS_MAX, /* in kernel mode, too, its samples cut waits short */
     CP_CPUPROF_SW_CPU_CLOCK,
     CP_CPUPROF_SW_PAGE_FAULTS,
     CP_CPUPROF_SW_CONTEXT_SWITCHES, /* a sampled switch cuts the sleep short that it begins (EINTR) */
@@ -184,7 +184,8 @@ const char *cp_event_name(enum cp_cpu_event event);
 /*
  * The config that cp_event_*() and the pprof layer use: user mode only for PMU events; for clocks and
  * software events kernel mode too, where perf_event_paranoid lets this process, so that time inside system
- * calls counts. A period of 0 takes the preset; -EINVAL where there is none or the period is absurd.
+ * calls counts. (A clock's signals cut waits in system calls short then: EINTR. With is_kernel_included false
+ * they do not.) A period of 0 takes the preset; -EINVAL where there is none or the period is absurd.
  */
 int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
                                uint64_t period, struct cp_error *err);
@@ -363,8 +364,8 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots,
 
 /*
  * Hands what Ms have sampled for a slot to fn; the number of samples. One thread at a time for a slot. It
- * also kicks Ms that run but have not looked at the slots since they last changed, so call it at least every
- * 100 ms.
+ * also stops events that take more than half of an M's CPU time (ms_overloaded), and kicks Ms that run but
+ * have not looked at the slots since they last changed, so call it at least every 100 ms.
  */
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context);
 
@@ -376,8 +377,9 @@ uint32_t cp_slots_token(void);
 void cp_slots_wait(uint32_t token, int timeout_ms);
 void cp_slots_wake(void);
 
-/* Stops n slots and waits until every M that runs has let go; Ms that are blocked let go when they wake. What
- * was sampled can still be read. */
+/* Stops n slots, disables their events on threads that run, and waits until every such M has let go, for 2 s
+ * at most; Ms that sleep let go at their next sample or scheduling point. What was sampled can still be
+ * read. */
 void cp_slots_stop(const int *slots, size_t n);
 
 /* Frees n stopped slots; what was not read is gone. */

@@ -3,6 +3,7 @@
 #include "refuse.h"
 
 #include "runtime/cost.h"
+#include "runtime/os.h"
 
 /* The cost that the tests set, far from any real one. */
 #define COST_NS 1000000
@@ -136,6 +137,19 @@ CP_TEST(a_start_counts_what_runs)
 
 /* ---- Events that cost too much ---------------------------------------------------------------- */
 
+static uint64_t cpu_of(const struct worker *worker)
+{
+    return cp__os_clock_ns_from_handler(cp__os_thread_clock(worker->tid));
+}
+
+/* Waits a moment, for a reader's next pass. Fails if the thread has had 5 s of CPU time: enough for 50
+ * looks. */
+static void wait_for_pass(const struct worker *worker, uint64_t start)
+{
+    usleep(1000);
+    CHECK(cpu_of(worker) - start < 5000 * MS);
+}
+
 /* Samples that are said to take their whole period end their event; the thread's other event goes on. */
 CP_TEST(an_event_that_costs_over_half_of_the_time_is_stopped)
 {
@@ -143,18 +157,20 @@ CP_TEST(an_event_that_costs_over_half_of_the_time_is_stopped)
     struct profile profile = {.n = 0};
     struct cp_slot_stats stats[2];
     struct worker worker;
+    uint64_t start;
 
     start_worker(&worker, body_c, NULL);
     start_profile(&profile, requests, 2);
+    start = cpu_of(&worker);
     cp__cost_set(MS);
     do {
-        usleep(1000);
+        wait_for_pass(&worker, start);
         cp_slots_stats(profile.slots[0], &stats[0]);
     } while (stats[0].ms_overloaded == 0);
     CHECK(stats[0].samples > 0);
     cp_slots_stats(profile.slots[1], &stats[1]);
     for (uint64_t before = stats[1].samples; stats[1].samples < before + 3;) {
-        usleep(1000);
+        wait_for_pass(&worker, start);
         cp_slots_stats(profile.slots[1], &stats[1]);
     }
     stop_worker(&worker);
@@ -174,12 +190,14 @@ CP_TEST(an_event_of_an_unknown_rate_is_stopped)
     struct profile profile = {.n = 0};
     struct cp_slot_stats stats;
     struct worker worker;
+    uint64_t start;
 
     start_worker(&worker, body_switches, NULL);
     start_profile(&profile, requests, 1);
+    start = cpu_of(&worker);
     cp__cost_set(1000 * MS);
     do {
-        usleep(1000);
+        wait_for_pass(&worker, start);
         cp_slots_stats(profile.slots[0], &stats);
     } while (stats.ms_overloaded == 0);
     stop_worker(&worker);
@@ -203,7 +221,8 @@ CP_TEST(a_stop_ends_what_leaves_its_thread_no_time)
     cp__cost_set(1);
     if (cp_slots_start(requests, CP_EV_MAX, slots, &err) < 0)
         SKIP("%s", err.message);
-    for (struct cp_slot_stats stats = {.samples = 0}; stats.samples == 0; usleep(1000))
+    start = cpu_of(&worker);
+    for (struct cp_slot_stats stats = {.samples = 0}; stats.samples == 0; wait_for_pass(&worker, start))
         cp_slots_stats(slots[0], &stats);
     start = wall_ns();
     cp_slots_stop(slots, CP_EV_MAX);
