@@ -147,7 +147,7 @@ static uint64_t cpu_of(const struct worker *worker)
 static void wait_for_pass(const struct worker *worker, uint64_t start)
 {
     usleep(1000);
-    CHECK(cpu_of(worker) - start < 5000 * MS);
+    CHECK(cpu_of(worker) - start < 2000 * MS);
 }
 
 /* Samples that are said to take their whole period end their event; the thread's other event goes on. */
