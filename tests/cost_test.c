@@ -2,6 +2,7 @@
 #include "burn.h"
 #include "refuse.h"
 
+#include "pprof/pprof.h"
 #include "runtime/cost.h"
 #include "runtime/os.h"
 
@@ -181,6 +182,38 @@ CP_TEST(an_event_that_costs_over_half_of_the_time_is_stopped)
     CHECK(profile.stats[0].count < profile.stats[1].count);
     CHECK_EQ(profile.stats[1].ms_overloaded, 0);
     CHECK_EQ(profile.stats[1].overloaded_ns, 0);
+}
+
+/* The profile tells, by a comment and by what the event would have come to. */
+CP_TEST(a_profile_tells_that_its_event_was_stopped)
+{
+    struct cp_memory memory = {.size = 0};
+    struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", MS);
+    struct cp_slot_stats stats = {.ms = 0};
+    struct cp_session *session;
+    struct cp_error err = {0};
+    struct worker worker;
+    uint64_t start;
+    char *text;
+
+    start_worker(&worker, body_c, NULL);
+    if (cp_session_start(&session, &option, 1, &err) < 0)
+        SKIP("%s", err.message);
+    start = cpu_of(&worker);
+    for (cp__cost_set(MS); stats.ms_overloaded == 0; wait_for_pass(&worker, start))
+        CHECK_EQ(cp_session_stats(session, 0, &stats), 0);
+    for (start = cpu_of(&worker); cpu_of(&worker) - start < 10 * MS;)
+        usleep(1000);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    CHECK_EQ(cp_session_write_text(session, 0, cp_writer_memory(&memory), &err), 0);
+    text = strndup((const char *)memory.data, memory.size);
+    CHECK_CONTAINS(text, "stopped: on 1 of 1 threads");
+    CHECK_CONTAINS(text, "[stopped: samples took more than half of the time]");
+    CHECK(strstr(text, "losses: none") == NULL);
+    stop_worker(&worker);
+    cp_session_close(session);
+    free(memory.data);
+    free(text);
 }
 
 /* Also one whose rate nobody knows beforehand. */
