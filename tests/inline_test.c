@@ -138,46 +138,44 @@ static void check_split(const char *compile, const struct program *whole)
     free(answers);
 }
 
-static void check_compiler(const char *compiler)
+/* By both versions of the format, split and not. */
+static void check_level(const char *compiler, unsigned level)
 {
     static const char *const formats[] = {"-gdwarf-4", "-gdwarf-5"};
     struct program *program = malloc(sizeof *program);
     char compile[128], split[160];
 
-    if (!is_there("llvm-symbolizer-14"))
-        SKIP("There is no llvm-symbolizer-14 here (package llvm-14).");
+    if (!is_there("llvm-symbolizer-14") || !is_there("clang++-14"))
+        SKIP("There is no clang-14 or no llvm-symbolizer-14 here (packages clang-14, llvm-14).");
     for (unsigned i = 0; i < 2; i++) {
-        for (unsigned level = 0; level <= 3; level++) {
-            snprintf(compile, sizeof compile, "%s -O%u -g %s", compiler, level, formats[i]);
-            snprintf(split, sizeof split, "%s -gsplit-dwarf", compile);
-            check_whole(compile, program);
-            check_split(split, program);
-            free(program->answers);
-        }
+        snprintf(compile, sizeof compile, "%s -O%u -g %s", compiler, level, formats[i]);
+        snprintf(split, sizeof split, "%s -gsplit-dwarf", compile);
+        check_whole(compile, program);
+        check_split(split, program);
+        free(program->answers);
     }
     free(program);
 }
 
-CP_TEST(of_gcc_in_c)
-{
-    check_compiler("gcc -x c");
-}
+#define LEVELS(name, compiler)                                                                               \
+    CP_TEST(of_##name##_at_0, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
+    {                                                                                                        \
+        check_level(compiler, 0);                                                                            \
+    }                                                                                                        \
+    CP_TEST(of_##name##_at_1, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
+    {                                                                                                        \
+        check_level(compiler, 1);                                                                            \
+    }                                                                                                        \
+    CP_TEST(of_##name##_at_2, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
+    {                                                                                                        \
+        check_level(compiler, 2);                                                                            \
+    }                                                                                                        \
+    CP_TEST(of_##name##_at_3, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
+    {                                                                                                        \
+        check_level(compiler, 3);                                                                            \
+    }
 
-CP_TEST(of_gcc_in_cxx)
-{
-    check_compiler("g++ -x c++");
-}
-
-CP_TEST(of_clang_in_c)
-{
-    if (!is_there("clang-14"))
-        SKIP("There is no clang-14 here.");
-    check_compiler("clang-14 -x c");
-}
-
-CP_TEST(of_clang_in_cxx)
-{
-    if (!is_there("clang++-14"))
-        SKIP("There is no clang++-14 here.");
-    check_compiler("clang++-14 -x c++");
-}
+LEVELS(gcc_in_c, "gcc -x c")
+LEVELS(gcc_in_cxx, "g++ -x c++")
+LEVELS(clang_in_c, "clang-14 -x c")
+LEVELS(clang_in_cxx, "clang++-14 -x c++")
