@@ -212,7 +212,7 @@ CP_TEST(without_a_pmu_the_list_says_so_and_what_to_use)
 {
     char *text = run(NULL, "events");
 
-    if (has_core_pmu())
+    if (has_core_pmu() || open_event(&presets[0], false) == 0)
         SKIP("this machine has a PMU");
     check_row(text, system("grep -qw hypervisor /proc/cpuinfo") == 0
                         ? "cacheMisses hardware 10000 no hardware PMU (virtual machine)"

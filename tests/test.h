@@ -10,6 +10,9 @@
  *                                               breakpoint at cp_t_report_and_end stops where a check fails
  *     build/tests/NAME_test -list .             their names
  *
+ * If the machine refuses this user all events (kernel.perf_event_paranoid is 3, or a container's filter
+ * forbids them), a test that asks for one is skipped: see test.c.
+ *
  * Checks may be made on any thread and on any green thread, but not in a signal handler.
  */
 #ifndef COUNTERPOINT_TESTS_TEST_H
@@ -65,6 +68,9 @@ const char *test_dir(void);
 void test_write_file(const char *name, const char *text);
 /* The build directory that this program stands in, with lib/, examples/ and tests/. */
 const char *test_build_dir(void);
+
+/* The exit status of a program whose event the machine refuses: see cp_testing_start(). */
+#define TEST_REFUSED 3
 
 /*
  * Runs a shell command, made as by printf, and returns what it wrote to both of its outputs, with a
