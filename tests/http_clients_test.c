@@ -44,11 +44,11 @@ CP_TEST(a_client_that_goes_away_ends_its_session)
     struct cp_http *http = start_http(NULL);
     int fd = request(http, PPROF "/profile?seconds=600");
 
-    CHECK(slots_become(1, 5000));
+    CHECK(slots_become(1, PATIENCE_MS));
     usleep(300000);
     CHECK(slots_become(1, 0));
     close(fd);
-    CHECK(slots_become(0, 10000));
+    CHECK(slots_become(0, PATIENCE_MS));
     cp_http_stop(http);
 }
 
@@ -59,11 +59,11 @@ static void stop_while_profiles_run(void)
 
     for (int i = 0; i < 3; i++)
         fds[i] = request(http, PPROF "/profile?seconds=600");
-    CHECK(slots_become(3, 5000));
+    CHECK(slots_become(3, PATIENCE_MS));
     cp_http_stop(http);
     CHECK(slots_become(0, 0));
     for (int i = 0; i < 3; i++) {
-        char *answer = receive_all(fds[i], 1000);
+        char *answer = receive_all(fds[i], PATIENCE_MS);
 
         CHECK_STR(answer, "");
         free(answer);
@@ -91,7 +91,7 @@ static void check_alive(const struct cp_http *http)
     char *answer;
 
     send_all(fd, text, strlen(text));
-    answer = receive_all(fd, 10000);
+    answer = receive_all(fd, PATIENCE_MS);
     CHECKF(strncmp(answer, "HTTP/1.1 200 OK\r\n", 17) == 0, "%s", answer);
     free(answer);
     close(fd);
@@ -119,7 +119,7 @@ CP_TEST(requests_cut_off_at_every_byte_do_no_harm)
         }
         check_alive(http);
     }
-    CHECK(slots_become(0, 2000));
+    CHECK(slots_become(0, PATIENCE_MS));
     now = settle(&then);
     CHECK(now.fds <= then.fds); /* what was asked before may not have been closed then */
     cp_http_stop(http);
@@ -146,7 +146,7 @@ CP_TEST(what_is_too_large_is_refused)
         send_all(fd, cases[i].begin, strlen(cases[i].begin));
         send_all(fd, big, size);
         send_all(fd, cases[i].end, strlen(cases[i].end));
-        answer = receive_all(fd, 5000);
+        answer = receive_all(fd, PATIENCE_MS);
         printf("%zu: %.40s\n", i, answer);
         /* An answer may be lost where the server closes before all was sent. */
         CHECKF(answer[0] == '\0' || strncmp(answer, cases[i].status, strlen(cases[i].status)) == 0, "%s",
@@ -168,7 +168,7 @@ CP_TEST(a_body_that_is_announced_as_too_large_is_not_waited_for)
     char *answer;
 
     send_all(fd, header, strlen(header));
-    answer = receive_all(fd, 500);
+    answer = receive_all(fd, PATIENCE_MS);
     CHECKF(strncmp(answer, "HTTP/1.1 413 ", 13) == 0, "%s", answer);
     CHECK_CONTAINS(answer, "1048576 bytes at most");
     free(answer);
@@ -196,7 +196,7 @@ CP_TEST(the_bodies_that_are_received_at_a_time_have_a_limit)
         }
         fd = connect_to(http);
         send_all(fd, header, strlen(header));
-        answer = receive_all(fd, 20000);
+        answer = receive_all(fd, PATIENCE_MS);
         CHECKF(strncmp(answer, "HTTP/1.1 503 ", 13) == 0, "%s", answer);
         CHECK_CONTAINS(answer, "\nRetry-After: 1\r\n");
         free(answer);
@@ -255,15 +255,17 @@ static void ask_for_names(int fd)
 CP_TEST(a_client_that_does_not_read_its_answer_is_cut)
 {
     const struct cp_http_options options = {.size = sizeof options, .request_timeout_s = 600};
-    struct cp_http *http = start_http(&options);
-    struct resources then = resources_now();
+    struct resources then;
+    struct cp_http *http;
     int fd;
 
     cp__http_answer_timeout_s = 1;
+    http = start_http(&options);
+    then = resources_now();
     fd = connect_slowly(http);
     ask_for_names(fd);
-    CHECK(fds_become(then.fds + 2, 20000)); /* both ends */
-    CHECK(fds_become(then.fds + 1, 10000));
+    CHECK(fds_become(then.fds + 2, PATIENCE_MS)); /* both ends */
+    CHECK(fds_become(then.fds + 1, PATIENCE_MS));
     close(fd);
     cp_http_stop(http);
 }
@@ -278,11 +280,13 @@ static void check_line(int fd, const char *start)
 
 CP_TEST(answers_that_are_not_read_have_a_limit)
 {
-    struct cp_http *http = start_http(NULL);
-    struct resources then = resources_now();
+    struct resources then;
+    struct cp_http *http;
     int first, second;
 
     cp__http_max_answers = 1 << 20;
+    http = start_http(NULL);
+    then = resources_now();
     first = connect_slowly(http);
     ask_for_names(first);
     check_line(first, "HTTP/1.1 200 ");
@@ -292,7 +296,7 @@ CP_TEST(answers_that_are_not_read_have_a_limit)
     check_alive(http);
     close(first);
     close(second);
-    CHECK(fds_become(then.fds, 10000));
+    CHECK(fds_become(then.fds, PATIENCE_MS));
     first = connect_slowly(http);
     ask_for_names(first);
     check_line(first, "HTTP/1.1 200 ");
@@ -304,7 +308,7 @@ CP_TEST(answers_that_are_not_read_have_a_limit)
 
 static int status_of(int fd)
 {
-    char *answer = receive_all(fd, 20000);
+    char *answer = receive_all(fd, PATIENCE_MS);
     int status = 0;
 
     sscanf(answer, "HTTP/1.1 %d ", &status);

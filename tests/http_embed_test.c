@@ -60,7 +60,7 @@ static void check_mounted(unsigned flags)
 
     fd = connect_to_port(port);
     send_all(fd, text, strlen(text));
-    CHECK(slots_become(1, 5000));
+    CHECK(slots_become(1, PATIENCE_MS));
     cp_http_quiesce(mounted);
     MHD_stop_daemon(daemon);
     cp_http_stop(mounted);

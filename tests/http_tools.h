@@ -146,13 +146,17 @@ static inline int request(const struct cp_http *http, const char *path)
     return fd;
 }
 
-/* The first line of what comes within some seconds, with a terminating zero; the connection stays open. */
+/* How long a test waits for what must come. */
+enum { PATIENCE_MS = 10000 * TEST_SLOWDOWN };
+
+/* The first line of what comes, with a terminating zero; the connection stays open. */
 static inline void receive_line(int fd, char *line, size_t size)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     size_t n = 0;
 
-    while (n + 1 < size && poll(&wait, 1, 5000) > 0 && recv(fd, line + n, 1, 0) == 1 && line[n] != '\n')
+    while (n + 1 < size && poll(&wait, 1, PATIENCE_MS) > 0 && recv(fd, line + n, 1, 0) == 1 &&
+           line[n] != '\n')
         n++;
     line[n] = '\0';
 }

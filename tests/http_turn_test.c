@@ -6,10 +6,10 @@
 #include "http/share.h"
 #include "http/snapshot.h"
 
-/* Waits until so many wait for the turn; false after some seconds. */
+/* Waits until so many wait for the turn. */
 static bool waiters_become(unsigned n)
 {
-    for (int i = 0; i < 500; i++, usleep(10000)) {
+    for (int i = 0; i < PATIENCE_MS / 10; i++, usleep(10000)) {
         if (cp__http_turn_waiters() == n)
             return true;
     }
@@ -116,10 +116,11 @@ CP_TEST(profiles_that_end_together_are_written_in_turn)
 
 CP_TEST(a_profile_whose_turn_does_not_come_is_written_all_the_same)
 {
-    struct cp_http *http = start_http(NULL);
+    struct cp_http *http;
 
     take_turn();
     cp__http_turn_wait_ms = 50;
+    http = start_http(NULL);
     check_status(request(http, PPROF "/profile?seconds=1"), "HTTP/1.1 200 ");
     cp__http_turn_give();
     cp_http_stop(http);
@@ -142,7 +143,7 @@ CP_TEST(lookups_wait_for_their_turn_and_too_many_are_refused)
             fds[i] = request(http, lookups[(first + i) % LOOKUPS]);
         CHECK(waiters_become(CP__HTTP_TURN_WAITERS));
         next = request(http, lookups[first]);
-        answer = receive_all(next, 20000);
+        answer = receive_all(next, PATIENCE_MS);
         CHECKF(strncmp(answer, "HTTP/1.1 503 ", 13) == 0, "%s", answer);
         CHECK_CONTAINS(answer, "\nRetry-After: 1\r\n");
         CHECK_CONTAINS(answer, "others wait already");
@@ -159,10 +160,11 @@ CP_TEST(lookups_wait_for_their_turn_and_too_many_are_refused)
 
 CP_TEST(a_lookup_whose_turn_does_not_come_is_refused)
 {
-    struct cp_http *http = start_http(NULL);
+    struct cp_http *http;
 
     take_turn();
     cp__http_turn_wait_ms = 50;
+    http = start_http(NULL);
     for (int i = 0; i < LOOKUPS; i++)
         check_status(request(http, lookups[i]), "HTTP/1.1 503 ");
     cp__http_turn_give();
@@ -185,7 +187,7 @@ CP_TEST(who_goes_away_waits_no_more)
     CHECK(waiters_become(1));
     close(profile);
     CHECK(waiters_become(0));
-    CHECK(slots_become(0, 2000));
+    CHECK(slots_become(0, PATIENCE_MS));
     cp__http_turn_give();
     cp_http_stop(http);
 }
@@ -199,17 +201,17 @@ CP_TEST(profiles_over_http_leave_slots_to_the_program)
     int fds[CP_EV_MAX / 2];
 
     fds[0] = request(other, PPROF "/profile?seconds=600");
-    CHECK(slots_become(1, 5000));
+    CHECK(slots_become(1, PATIENCE_MS));
     check_answer(other, "$base/profile?seconds=1", 503, "\nRetry-After: 10\n",
                  "\n1 profile is being recorded over HTTP", NULL);
     for (int i = 1; i < CP_EV_MAX / 2; i++)
         fds[i] = request(http, PPROF "/profile?seconds=600");
-    CHECK(slots_become(CP_EV_MAX / 2, 5000));
+    CHECK(slots_become(CP_EV_MAX / 2, PATIENCE_MS));
     check_answer(http, "$base/profile?seconds=1", 503, "\nRetry-After: 10\n", "\nX-Go-Pprof: 1\n",
                  "\n4 profiles are being recorded over HTTP", NULL);
     for (int i = 0; i < CP_EV_MAX / 2; i++)
         close(fds[i]);
-    CHECK(slots_become(0, 5000));
+    CHECK(slots_become(0, PATIENCE_MS));
     check_answer(http, "-o /dev/null -D - $base/profile?seconds=1", 200, NULL);
     cp_http_stop(other);
     cp_http_stop(http);
@@ -256,9 +258,10 @@ CP_TEST(so_many_addresses_may_be_asked_for)
 
 CP_TEST(a_state_that_is_too_long_is_cut_or_refused)
 {
-    struct cp_http *http = start_http(NULL);
+    struct cp_http *http;
 
     cp__http_max_snapshot = 10;
+    http = start_http(NULL);
     check_answer(http, "\"$base/threadcreate?debug=1\"", 200, "\n\nthreadcrea\n(This is the beginning only",
                  NULL);
     check_answer(http, "$base/threadcreate", 503, "longer than 10 bytes", NULL);
