@@ -106,9 +106,19 @@ static unsigned count_looked_at(void)
 {
     unsigned n = 0;
 
+    cp__lock(&cp__runtime_lock);
     for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
         n += m->asleep_ns != UINT64_MAX;
+    cp__unlock(&cp__runtime_lock);
     return n;
+}
+
+static void forget_looks(void)
+{
+    cp__lock(&cp__runtime_lock);
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
+        m->asleep_ns = UINT64_MAX;
+    cp__unlock(&cp__runtime_lock);
 }
 
 /* All are behind, so a look leaves the time when the M was found asleep, or kicks it; a kick changes that,
@@ -135,8 +145,7 @@ CP_TEST(a_pass_looks_at_few_ms_of_an_idle_process)
     slot = start_timer();
     cpu = process_ns();
     pass_once();
-    for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
-        m->asleep_ns = UINT64_MAX;
+    forget_looks();
     pass_once();
     cpu = process_ns() - cpu;
     printf("%u looks in %.1f ms of CPU time\n", count_looked_at(), (double)cpu / 1e6);
