@@ -282,8 +282,8 @@ static int append_flags(struct cp__profile *p, struct key *key, const struct cp_
 {
     int result = 0;
 
-    if ((sample->flags & CP_SAMPLE_UNDELIVERED) != 0)
-        result = append_name(p, key, "[signal undelivered]");
+    if ((sample->flags & CP_SAMPLE_LATE) != 0)
+        result = append_name(p, key, "[late: callers unknown]");
     if (result == 0 && (sample->flags & CP_SAMPLE_TRUNCATED) != 0)
         result = append_name(p, key, "[truncated: more than 256 frames]");
     if (result == 0 && (sample->flags & CP_SAMPLE_INCOMPLETE) != 0)

@@ -23,6 +23,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arch/arch.h"
+#include "atomic.h"
+
+extern bool cp__code_has_keys; /* the processor has protection keys */
+
 struct cp__code_range {
     uintptr_t start;
     uintptr_t size;
@@ -44,8 +49,22 @@ static inline bool cp__code_holds_from_handler(struct cp__code_range *last, uint
  * all. Returns what the rights were, for cp__code_keep_from_handler(); when the handler returns, the kernel
  * puts back what the interrupted code had.
  */
-uint32_t cp__code_open_from_handler(void);
-void cp__code_keep_from_handler(uint32_t rights);
+static inline uint32_t cp__code_open_from_handler(void)
+{
+    uint32_t rights = 0;
+
+    if (cp_load_relaxed(&cp__code_has_keys)) { /* relaxed, here and below: set before the first M */
+        rights = cp__keys_from_handler();
+        cp__set_keys_from_handler(cp__readable_keys(rights));
+    }
+    return rights;
+}
+
+static inline void cp__code_keep_from_handler(uint32_t rights)
+{
+    if (cp_load_relaxed(&cp__code_has_keys))
+        cp__set_keys_from_handler(rights);
+}
 
 /* Makes the table anew. Any number of threads may; one does it. */
 void cp__code_update(void);

@@ -21,8 +21,9 @@ struct table {
 static struct table tables[2]; /* version v is in [v % 2] */
 static uint64_t begun;         /* the version that was written last, or is being written */
 static uint64_t published;     /* the version that is whole; 0: there is none */
-static bool has_keys;          /* set before the first M */
 static uint32_t missed;        /* a handler met an address that is in no range */
+
+bool cp__code_has_keys;
 
 /* Owned by the thread that has set is_writing. */
 static uint32_t is_writing;
@@ -128,23 +129,6 @@ bool cp__text_at_from_handler(struct cp__text *text, uintptr_t pc, size_t size)
     while (text->hi - pc < size && text->hi - range.start < range.size && is_readable_from_handler(text->hi))
         text->hi += PAGE;
     return true;
-}
-
-uint32_t cp__code_open_from_handler(void)
-{
-    uint32_t rights = 0;
-
-    if (cp_load_relaxed(&has_keys)) { /* relaxed, here and below: set before the first M */
-        rights = cp__keys_from_handler();
-        cp__set_keys_from_handler(cp__readable_keys(rights));
-    }
-    return rights;
-}
-
-void cp__code_keep_from_handler(uint32_t rights)
-{
-    if (cp_load_relaxed(&has_keys))
-        cp__set_keys_from_handler(rights);
 }
 
 /* ---- Reading /proc/self/maps ----------------------------------------------------------------- */
@@ -275,7 +259,7 @@ void cp__code_update(void)
     version = cp_load_relaxed(&published) + 1; /* relaxed: only who has set is_writing stores it */
     cp_store_relaxed(&missed, 0); /* relaxed: an address that is missed from now on is looked for again */
     if (version == 1)
-        cp_store_relaxed(&has_keys, cp__has_keys()); /* relaxed: before the first M */
+        cp_store_relaxed(&cp__code_has_keys, cp__has_keys()); /* relaxed: before the first M */
     if (read_mappings(begin_version(version)))
         publish(version);
     cp_store_relaxed(&not_before, start + 200 * (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start));

@@ -135,12 +135,12 @@ static bool is_wanted(const struct cp__m *m, int slot)
 }
 
 static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registers *regs,
-                                       unsigned sample_flags)
+                                       enum cp__since since)
 {
     struct cp__moment moment;
     uint32_t stopped = 0;
 
-    cp__moment_begin_from_handler(&moment, regs, sample_flags);
+    cp__moment_begin_from_handler(&moment, regs, since);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if (m->handles[slot].seq != 0 && !is_wanted(m, slot)) {
             stop_from_handler(m, slot, &moment);
@@ -160,7 +160,7 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
     cp_store_relaxed(&m->off, m->off & ~stopped);
 }
 
-bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, unsigned sample_flags)
+bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, enum cp__since since)
 {
     uint64_t generation;
     uint32_t opened = 0;
@@ -171,19 +171,20 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
         return false;
     cp_fence_seq_cst(); /* pairs with those in cp__slots_settle() and a stop, kick.c: claim, then look */
     generation = cp_load_acquire(&cp_generation); /* pairs with the release in publish(), slot.c */
-    stop_unwanted_from_handler(m, regs, sample_flags);
+    stop_unwanted_from_handler(m, regs, since);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if (m->handles[slot].seq == 0 && is_live_from_handler(m))
             opened |= (uint32_t)start_from_handler(m, slot) << slot;
     }
     cp_store_release(&m->head.generation, generation); /* pairs with the acquire in is_behind(), kick.c */
     enable_from_handler(m, opened);
+    cp__os_own_from_handler(m);
     cp__m_unclaim_from_handler(m);
     return true;
 }
 
-/* What is recorded here has the stack of this call: that is where the M was. Only where the thread had
- * SIGPROF blocked by itself may it be older. */
+/* What is recorded here has the stack of this call: that is where the M was, unless the program had SIGPROF
+ * blocked before. */
 __attribute__((noinline)) bool cp__configure(struct cp__m *m, uint64_t mask)
 {
     struct cp__registers regs = {.pc = (uintptr_t)__builtin_return_address(0),
@@ -193,7 +194,7 @@ __attribute__((noinline)) bool cp__configure(struct cp__m *m, uint64_t mask)
         .pc = regs.pc, .sp = regs.sp + 2 * sizeof(uintptr_t), .fp = *(const uintptr_t *)regs.fp};
 
     return cp__configure_from_handler(m, &caller,
-                                      (mask >> (SIGPROF - 1) & 1) != 0 ? CP_SAMPLE_UNDELIVERED : 0);
+                                      (mask >> (SIGPROF - 1) & 1) != 0 ? CP__SINCE_BLOCKED : CP__SINCE_HERE);
 }
 
 void cp_execute_slow(struct cp_m *head)

@@ -114,7 +114,7 @@ static void disarm(struct cp__m *m)
     struct cp__moment none;
     uint64_t mask = cp__os_block_from_handler();
 
-    cp__moment_begin_from_handler(&none, NULL, 0);
+    cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
     cp__set_thread_pmu_profiler(m, 0, NULL, &none);
     cp__take_pending_from_handler(m, &none);
     m->handles[0].seq = 0;

@@ -60,7 +60,7 @@ bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp
  * back to what it was: that takes a lock. The M goes on as one that has not looked. */
 static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers *regs)
 {
-    if (!cp__configure_from_handler(m, regs, 0))
+    if (!cp__configure_from_handler(m, regs, CP__SINCE_HERE))
         return;
     if (cp_load_relaxed(&m->armed) == 0)          /* relaxed: stored by this thread */
         cp_store_relaxed(&m->head.generation, 0); /* relaxed: is_behind(), kick.c, may see it late */
@@ -70,6 +70,13 @@ static void note_run_from_handler(struct cp__m *m, uint64_t ns)
 {
     cp_add_single_writer(&m->handler_ns, ns);
     cp_add_single_writer(&m->busy_ns, ns < CP__M_LONGEST_RUN_NS ? ns : CP__M_LONGEST_RUN_NS);
+}
+
+/* What the kernel has put onto the stack begins with one of these; on x86-64 it has a word before that, the
+ * return address. */
+static uintptr_t signal_frame(const siginfo_t *info, const void *ucontext)
+{
+    return (uintptr_t)info < (uintptr_t)ucontext ? (uintptr_t)info : (uintptr_t)ucontext;
 }
 
 void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
@@ -87,7 +94,8 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
 
         cp__os_pause_from_handler(m);
         start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
-        cp__moment_begin_from_handler(&moment, &regs, 0);
+        cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_SIGNAL);
+        moment.signal_frame = signal_frame(info, ucontext);
         ours = cp__classify_from_handler(m, info, &moment);
         cp__moment_end_from_handler(m, &moment);
         /* acquire: pairs with the release in publish(), slot.c */

@@ -263,7 +263,7 @@ void cp_m_detach(struct cp_m *head)
     m->undrained = unread_slots(m);
     for (uint32_t slots = m->undrained; slots != 0; slots &= slots - 1)
         cp__slot_queue_from_handler(m, __builtin_ctz(slots)); /* a reader may just have taken m off */
-    cp__moment_begin_from_handler(&none, NULL, 0);
+    cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
     cp__take_pending_from_handler(m, &none);
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     /* release: pairs with the acquire in cp__ms_forget(): a child must not free it after this thread has */

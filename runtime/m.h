@@ -114,6 +114,10 @@ struct cp__ring {
     void *page;      /* NULL: none */
     uint64_t *words; /* the data */
     size_t n_words;
+    /* Of the data in bytes, as the kernel counts: records before own_end and from own_begin on were made
+     * while the M was in the library with SIGPROF blocked. They belong to where the signal finds the M. */
+    uint64_t own_end;
+    uint64_t own_begin;
     int fd;      /* the event that it belongs to, which counts nothing */
     uint64_t id; /* that event's */
     int users;   /* handles that write to it */
@@ -128,7 +132,7 @@ struct cp__m_stats {
     uint64_t records; /* that were read, or signals where there is no ring: each has cost an interrupt */
     uint64_t dropped;
     uint64_t lost;
-    uint64_t undelivered;
+    uint64_t late;
     uint64_t truncated;
     uint64_t incomplete;
     uint64_t throttled;

@@ -40,9 +40,13 @@ int cp__os_enable_from_handler(struct cp__m *m, int slot);
 /* Ends the counting of m's event in slot from any thread, which has the claim on m. */
 void cp__os_disable(struct cp__m *m, int slot);
 
-/* The calling M's events that are not to count the handler stop counting, and go on. */
+/* The handler begins and ends: the calling M's events that are not to count it stop counting, and go on; what
+ * the others record in between belongs to the interrupted place. */
 void cp__os_pause_from_handler(struct cp__m *m);
-void cp__os_resume_from_handler(const struct cp__m *m);
+void cp__os_resume_from_handler(struct cp__m *m);
+/* What has been recorded so far belongs to where the next signal finds the M: it was in the library, with
+ * SIGPROF blocked. */
+void cp__os_own_from_handler(struct cp__m *m);
 
 /* Registers the platform's hooks; called once, before the first M. */
 void cp__os_start(void);

@@ -94,7 +94,9 @@ struct perf_event_attr cp__perf_sample_attr_from_handler(enum cp_cpu_event event
     attr.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ |
                        (config->is_sample_ip_included ? PERF_SAMPLE_IP : 0) |
                        (config->is_sample_addr_included ? PERF_SAMPLE_ADDR : 0) |
-                       (config->is_sample_callchain_included ? PERF_SAMPLE_CALLCHAIN : 0);
+                       (config->is_sample_callchain_included ? PERF_SAMPLE_CALLCHAIN : 0) |
+                       (CP__PERF_REGS != 0 ? PERF_SAMPLE_REGS_USER : 0);
+    attr.sample_regs_user = CP__PERF_REGS;
     attr.read_format |= cp__perf_has_lost_count ? PERF_FORMAT_LOST : 0;
     attr.exclude_idle = !config->is_idle_included;
     attr.exclude_callchain_kernel = !config->is_callchain_kernel_included;
@@ -176,13 +178,19 @@ static void control_all_from_handler(const struct cp__m *m, uint32_t slots, unsi
  * overflows as soon as the handler returns, the program would never get anywhere. */
 void cp__os_pause_from_handler(struct cp__m *m)
 {
+    cp__ring_own_begins_from_handler(&m->ring);
     if (m->pausing == 0)
         return;
     m->paused = m->pausing & ~cp__ring_throttled_from_handler(m);
     control_all_from_handler(m, m->paused, PERF_EVENT_IOC_DISABLE);
 }
 
-void cp__os_resume_from_handler(const struct cp__m *m)
+void cp__os_own_from_handler(struct cp__m *m)
+{
+    cp__ring_own_ends_from_handler(&m->ring);
+}
+
+void cp__os_resume_from_handler(struct cp__m *m)
 {
     uint32_t slots = m->paused & m->pausing;
 
@@ -191,6 +199,7 @@ void cp__os_resume_from_handler(const struct cp__m *m)
      * If cp__os_disable()'s call came first, its store to off is seen here; if not, the event stays
      * disabled. */
     control_all_from_handler(m, slots & cp_load_relaxed(&m->off), PERF_EVENT_IOC_DISABLE);
+    cp__ring_own_ends_from_handler(&m->ring);
 }
 
 /* ---- The hooks ------------------------------------------------------------------------------- */

@@ -5,11 +5,12 @@
 #include "slot.h"
 
 void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__registers *regs,
-                                   unsigned flags)
+                                   enum cp__since since)
 {
     memset(moment, 0, offsetof(struct cp__moment, is_unwound));
     moment->regs = regs;
-    moment->flags = flags;
+    moment->since = since;
+    moment->signal_frame = 0;
     moment->is_unwound = false;
 }
 
@@ -63,8 +64,8 @@ static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample 
         cp_add_single_writer(&stats->truncated, 1);
     if ((sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
         cp_add_single_writer(&stats->incomplete, 1);
-    if ((sample->flags & CP_SAMPLE_UNDELIVERED) != 0)
-        cp_add_single_writer(&stats->undelivered, sample->weight);
+    if ((sample->flags & CP_SAMPLE_LATE) != 0)
+        cp_add_single_writer(&stats->late, sample->weight);
 }
 
 static void append_from_handler(struct cp__m *m, int slot, const struct cp_sample *sample)
@@ -83,10 +84,33 @@ static void append_from_handler(struct cp__m *m, int slot, const struct cp_sampl
 }
 
 /* Without its frames. */
-static struct cp_sample sample_from_handler(const struct cp__moment *moment)
+static struct cp_sample sample_from_handler(const struct cp_g *g, unsigned flags)
 {
-    return (struct cp_sample){
-        .g_id = moment->g->id, .labels = moment->g->labels, .flags = moment->flags | moment->chain_flags};
+    return (struct cp_sample){.g_id = g->id, .labels = g->labels, .flags = flags};
+}
+
+/* The program has gone on since: nothing is known of the callers, and of the G only if the stack is that of
+ * the G that runs. */
+static struct cp_sample late_from_handler(const struct cp__m *m, const struct cp__detail *detail)
+{
+    struct cp__stack stack;
+    const struct cp_g *g = running_from_handler(m, detail->where.sp, &stack);
+
+    return sample_from_handler(stack.hi != 0 ? g : &m->self, CP_SAMPLE_LATE);
+}
+
+/* Behind what sample has already, in frames. */
+static void add_callers_from_handler(struct cp_sample *sample, uintptr_t *frames, const uintptr_t *callers,
+                                     unsigned n)
+{
+    unsigned room = CP_MAX_FRAMES - sample->depth;
+
+    if (n > room) {
+        n = room;
+        sample->flags = (sample->flags & ~CP_SAMPLE_INCOMPLETE) | CP_SAMPLE_TRUNCATED;
+    }
+    memcpy(frames + sample->depth, callers, n * sizeof *frames);
+    sample->depth += n;
 }
 
 void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, int slot, uint64_t weight,
@@ -94,27 +118,30 @@ void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, 
 {
     uintptr_t frames[CP_MAX_FRAMES];
     struct cp_sample sample;
-    unsigned more = 0;
+    const uintptr_t *callers = NULL;
+    unsigned n = 0;
 
-    unwind_from_handler(m, moment);
-    sample = sample_from_handler(moment);
+    if (detail->is_late) {
+        sample = late_from_handler(m, detail);
+        callers = &detail->where.pc;
+        n = 1;
+    } else {
+        unwind_from_handler(m, moment);
+        sample = sample_from_handler(moment->g, moment->chain_flags);
+        callers = moment->frames;
+        n = moment->depth;
+    }
     sample.weight = weight;
     sample.ip = detail->ip;
     sample.addr = detail->addr;
     sample.kernel_depth = detail->kernel_depth;
     sample.frames = frames;
+    sample.depth = detail->depth;
     memcpy(frames, detail->frames, detail->depth * sizeof *frames);
-    if (detail->has_user_frames) {
-        sample.flags = moment->flags;
-    } else {
-        more = CP_MAX_FRAMES - detail->depth;
-        if (moment->depth <= more)
-            more = moment->depth;
-        else
-            sample.flags = (sample.flags & ~CP_SAMPLE_INCOMPLETE) | CP_SAMPLE_TRUNCATED;
-        memcpy(frames + detail->depth, moment->frames, more * sizeof *frames);
-    }
-    sample.depth = detail->depth + more;
+    if (detail->has_user_frames)
+        sample.flags = 0;
+    else
+        add_callers_from_handler(&sample, frames, callers, n);
     append_from_handler(m, slot, &sample);
 }
 
@@ -124,10 +151,14 @@ void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment)
 
     if (!moment->any)
         return;
-    unwind_from_handler(m, moment);
-    sample = sample_from_handler(moment);
-    sample.depth = moment->depth;
-    sample.frames = moment->frames;
+    if (moment->since == CP__SINCE_BLOCKED) { /* of a timer, or without a ring */
+        sample = sample_from_handler(&m->self, CP_SAMPLE_LATE);
+    } else {
+        unwind_from_handler(m, moment);
+        sample = sample_from_handler(moment->g, moment->chain_flags);
+        sample.depth = moment->depth;
+        sample.frames = moment->frames;
+    }
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         sample.weight = moment->weight[slot];
         if (sample.weight != 0)

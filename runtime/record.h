@@ -4,20 +4,35 @@
 
 #include "m.h"
 
+/* Where the M was at what a moment brings to light. */
+enum cp__since {
+    CP__SINCE_HERE,    /* where it is: SIGPROF has been blocked for this moment only */
+    CP__SINCE_SIGNAL,  /* a signal came: there, or if it had to wait, where each record says */
+    CP__SINCE_BLOCKED, /* where each record says: the program has SIGPROF blocked. Without a record nobody
+                        * knows */
+};
+
 /* What a signal, or a stop, brings to light: where the M was, and how much of each slot is to be recorded
  * there. The stack is walked once, when it is first needed. */
 struct cp__moment {
     uint64_t weight[CP_EV_MAX];  /* periods */
     uint64_t stalled[CP_EV_MAX]; /* periods that passed before, in a gap too long to be the program's */
     bool any;
-    const struct cp__registers *regs; /* where the M was */
-    unsigned flags;                   /* CP_SAMPLE_... of every sample of this moment */
+    const struct cp__registers *regs; /* where the M is */
+    enum cp__since since;
+    uintptr_t signal_frame; /* the stack pointer that the handler returns with; 0: there is no handler */
 
     bool is_unwound; /* what follows is known */
     const struct cp_g *g;
     unsigned chain_flags;
     unsigned depth;
     uintptr_t frames[CP_MAX_FRAMES];
+};
+
+/* Where the program was, in user mode, when the kernel wrote a record. */
+struct cp__place {
+    uintptr_t pc;
+    uintptr_t sp;
 };
 
 /* What a record of the kernel's says of its own sample. */
@@ -27,11 +42,13 @@ struct cp__detail {
     unsigned kernel_depth; /* the same */
     unsigned depth;        /* at most CP_MAX_FRAMES */
     bool has_user_frames;  /* after the kernel's; else the moment's stack follows them */
+    bool is_late;          /* the moment's stack is not its own: where follows instead */
+    struct cp__place where;
     uintptr_t frames[CP_MAX_FRAMES];
 };
 
 void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__registers *regs,
-                                   unsigned flags);
+                                   enum cp__since since);
 
 static inline void cp__moment_add_from_handler(struct cp__moment *moment, int slot, uint64_t weight)
 {

@@ -9,11 +9,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "configure.h"
 #include "perf_linux.h"
 #include "sys_linux.h"
 
 /* Of perf_event_mlock_kb's 516 KiB a CPU, 8 KiB an M: 64 Ms a CPU. The handler empties it at each signal, so
- * that its 73 records matter only while a thread keeps SIGPROF blocked. */
+ * that its 51 records matter only while a thread keeps SIGPROF blocked. */
 #define DATA_PAGES 1
 /* Records with chains of up to 127 frames (kernel.perf_event_max_stack) take 1 KiB each. */
 #define DATA_PAGES_FOR_CHAINS 8
@@ -58,6 +59,7 @@ static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
     *ring = (struct cp__ring){.page = page,
                               .words = (uint64_t *)(void *)(page + page_size),
                               .n_words = data_pages * page_size / sizeof(uint64_t),
+                              .own_begin = UINT64_MAX,
                               .fd = fd,
                               .id = id};
     return 0;
@@ -253,11 +255,15 @@ static bool is_user(const struct perf_event_header *header)
 
 __attribute__((noinline)) static void detail_from_handler(struct cp__m *m, const struct record *record,
                                                           const struct perf_event_header *header, int slot,
-                                                          uint64_t periods, struct cp__moment *moment)
+                                                          uint64_t periods, struct cp__moment *moment,
+                                                          const struct cp__place *late)
 {
     const struct cp__handle *handle = &m->handles[slot];
     struct cp__detail detail;
 
+    detail.is_late = late != NULL;
+    if (late != NULL)
+        detail.where = *late;
     detail.ip = handle->is_precise && handle->layout.ip != 0 && is_user(header)
                     ? word_from_handler(record, handle->layout.ip)
                     : 0;
@@ -268,6 +274,77 @@ __attribute__((noinline)) static void detail_from_handler(struct cp__m *m, const
     if (handle->layout.chain != 0)
         chain_from_handler(record, handle->layout.chain, handle->has_user_chain, &detail);
     cp__moment_detail_from_handler(m, moment, slot, periods, &detail);
+}
+
+/* ---- Where a record was made ----------------------------------------------------------------- */
+
+/* In user mode; false if the record does not tell. The registers are the last of a record: how many bits each
+ * has (0: there were none), sp, pc. */
+static bool place_from_handler(const struct cp__handle *handle, const struct record *record,
+                               struct cp__place *place)
+{
+    uint64_t at = handle->layout.count + (cp__perf_has_lost_count ? 4 : 3);
+
+    if (handle->layout.chain != 0)
+        at += 1 + word_from_handler(record, at);
+    if (CP__PERF_REGS == 0 || word_from_handler(record, at) == PERF_SAMPLE_REGS_ABI_NONE)
+        return false;
+    *place = (struct cp__place){.sp = (uintptr_t)word_from_handler(record, at + 1),
+                                .pc = (uintptr_t)word_from_handler(record, at + 2)};
+    return true;
+}
+
+static bool is_near(uintptr_t a, uintptr_t b, uintptr_t distance)
+{
+    return a - b + distance <= 2 * distance;
+}
+
+/* An interrupt of a PMU finds the program some instructions further. Where it does, the signal may do so
+ * again, by fewer than fit into SKID bytes of code; it is the same call as long as the stack pointer has not
+ * moved. An event that is precise is recorded before the interrupt, and there may be a few calls and returns
+ * in between. */
+#define SKID 256
+#define SKID_OF_STACK 4096
+
+static bool is_skid(const struct cp__handle *handle, const struct cp__place *place,
+                    const struct cp__registers *regs)
+{
+    return place->sp == regs->sp || is_near(place->pc, regs->pc, SKID) ||
+           (handle->is_precise && is_near(place->sp, regs->sp, SKID_OF_STACK));
+}
+
+/* The code of the handler itself, which is one function. */
+#define HANDLER_SIZE 1024
+
+/*
+ * Whether a record was made where the signal has found the program. The kernel raises the signal on its way
+ * back to the very instruction, or to a system call that it restarts. What the library has caused itself,
+ * with SIGPROF blocked for it, belongs there too: the records of the last handler and of this one (own_end,
+ * own_begin), and of the ways in and out. There the program counter is in the handler's own code, or the
+ * stack pointer where the kernel begins and ends a handler.
+ */
+static bool is_here(const struct cp__handle *handle, const struct record *record,
+                    const struct cp__place *place, const struct cp__moment *moment)
+{
+    const struct cp__registers *regs = moment->regs;
+    uint64_t at = record->at * sizeof(uint64_t);
+
+    if (at < record->ring->own_end || at >= record->ring->own_begin)
+        return true;
+    if (place->sp == regs->sp && (place->pc == regs->pc || place->pc == regs->pc + CP__SYSCALL_SIZE))
+        return true;
+    if (handle->kind == CP_EVENT_HARDWARE && is_skid(handle, place, regs))
+        return true;
+    return moment->signal_frame - place->sp <= sizeof(uintptr_t) ||
+           place->pc - (uintptr_t)cp__on_sigprof_from_handler < HANDLER_SIZE;
+}
+
+/* False if it may be there where the moment is. */
+static bool is_late_from_handler(const struct cp__handle *handle, const struct record *record,
+                                 const struct cp__moment *moment, struct cp__place *place)
+{
+    return moment->since != CP__SINCE_HERE && place_from_handler(handle, record, place) &&
+           !is_here(handle, record, place, moment);
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */
@@ -284,8 +361,10 @@ static void sample_from_handler(struct cp__m *m, const struct record *record,
     int which;
     int slot = slot_of_from_handler(m, word_from_handler(record, 1), &which);
     struct cp__count count;
+    struct cp__place place;
     uint64_t periods;
     uint32_t at;
+    bool is_late;
 
     if (slot < 0)
         return;
@@ -304,8 +383,9 @@ static void sample_from_handler(struct cp__m *m, const struct record *record,
         moment->any = true;
         periods = 1;
     }
-    if (has_detail(&m->handles[slot]))
-        detail_from_handler(m, record, header, slot, periods, moment);
+    is_late = is_late_from_handler(&m->handles[slot], record, moment, &place);
+    if (is_late || has_detail(&m->handles[slot]))
+        detail_from_handler(m, record, header, slot, periods, moment, is_late ? &place : NULL);
     else
         cp__moment_add_from_handler(moment, slot, periods);
 }
@@ -396,6 +476,28 @@ uint32_t cp__ring_throttled_from_handler(const struct cp__m *m)
             throttled = (throttled & ~(1u << slot)) | (uint32_t)begins << slot;
     }
     return throttled;
+}
+
+/* What the kernel has written so far. Its records are not looked at here. */
+static uint64_t head_from_handler(const struct cp__ring *ring)
+{
+    const struct perf_event_mmap_page *page = ring->page;
+
+    return cp_load_relaxed(&page->data_head); /* relaxed: only its value counts */
+}
+
+void cp__ring_own_begins_from_handler(struct cp__ring *ring)
+{
+    if (ring->page != NULL)
+        ring->own_begin = head_from_handler(ring);
+}
+
+void cp__ring_own_ends_from_handler(struct cp__ring *ring)
+{
+    if (ring->page == NULL)
+        return;
+    ring->own_end = head_from_handler(ring);
+    ring->own_begin = UINT64_MAX;
 }
 
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)

@@ -15,6 +15,9 @@ int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains);
 void cp__ring_leave_from_handler(struct cp__ring *ring);
 /* A bit for each slot whose event is throttled, by what has been read and what waits in the ring. */
 uint32_t cp__ring_throttled_from_handler(const struct cp__m *m);
+/* What the ring gets from now on, or has got so far, is the library's own doing; see struct cp__ring. */
+void cp__ring_own_begins_from_handler(struct cp__ring *ring);
+void cp__ring_own_ends_from_handler(struct cp__ring *ring);
 /* Records what the ring holds, or adds it to moment. */
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment);
 

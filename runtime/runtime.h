@@ -317,13 +317,15 @@ struct cp_sample {
     uint64_t ip;   /* the instruction that caused it, by the precise_ip that was reached; 0: none asked for */
     uint64_t addr; /* the data address involved; 0: none asked for, or none known */
 };
-#define CP_SAMPLE_TRUNCATED 1u   /* more frames than CP_MAX_FRAMES */
-#define CP_SAMPLE_FOREIGN_SP 2u  /* the stack pointer was in no stack that the M knows: frames[0] only */
-#define CP_SAMPLE_UNDELIVERED 4u /* recorded by the kernel, but its signal came too late for a stack */
-#define CP_SAMPLE_INCOMPLETE 8u  /* the chain of frames broke off: code without frame pointers */
+#define CP_SAMPLE_TRUNCATED 1u  /* more frames than CP_MAX_FRAMES */
+#define CP_SAMPLE_FOREIGN_SP 2u /* the stack pointer was in no stack that the M knows: frames[0] only */
+#define CP_SAMPLE_LATE 4u /* taken when the program had gone on, since it had SIGPROF blocked; see below */
+#define CP_SAMPLE_INCOMPLETE 8u /* the chain of frames broke off: code without frame pointers */
 #define CP_SAMPLE_STALLED                                                                                    \
     16u /* periods of a clock that passed while the machine under it stood still: no                         \
          * time of the program's, whatever its clock says */
+/* A late sample's frames are the kernel's and the interrupted instruction, without callers; a timer's has
+ * none. */
 #define CP_MAX_FRAMES 256
 
 typedef void cp_sample_fn(void *context, const struct cp_sample *sample);
@@ -391,7 +393,7 @@ struct cp_slot_stats {
     uint64_t signals;      /* signals that brought them */
     uint64_t dropped;      /* periods lost because a sample buffer was full */
     uint64_t lost;         /* records lost because the ring was full, or signals where there is no ring */
-    uint64_t undelivered;  /* records read after their signal could no longer be taken; counted in samples */
+    uint64_t late;         /* periods of CP_SAMPLE_LATE samples; counted in samples */
     uint64_t truncated;    /* samples of more than CP_MAX_FRAMES frames */
     uint64_t incomplete;   /* samples whose stack broke off before its first frame */
     uint64_t throttled;    /* times the kernel throttled the event */

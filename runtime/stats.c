@@ -19,7 +19,7 @@ static void add_m(struct cp_slot_stats *stats, int slot, uint64_t run, const str
     stats->signals += cp_load_relaxed(&from->signals);
     stats->dropped += cp_load_relaxed(&from->dropped);
     stats->lost += cp_load_relaxed(&from->lost);
-    stats->undelivered += cp_load_relaxed(&from->undelivered);
+    stats->late += cp_load_relaxed(&from->late);
     stats->truncated += cp_load_relaxed(&from->truncated);
     stats->incomplete += cp_load_relaxed(&from->incomplete);
     stats->throttled += cp_load_relaxed(&from->throttled);
@@ -74,7 +74,7 @@ static void add(struct cp_slot_stats *sum, const struct cp_slot_stats *stats)
     sum->signals += stats->signals;
     sum->dropped += stats->dropped;
     sum->lost += stats->lost;
-    sum->undelivered += stats->undelivered;
+    sum->late += stats->late;
     sum->truncated += stats->truncated;
     sum->incomplete += stats->incomplete;
     sum->throttled += stats->throttled;

@@ -262,7 +262,7 @@ struct seen {
     uint64_t leaf[CODES]; /* interrupted there */
     uint64_t truncated;
     uint64_t foreign_sp;
-    uint64_t undelivered;
+    uint64_t late;
     uint64_t stalled;
 };
 
@@ -315,7 +315,8 @@ BURN_API void see(void *context, const struct cp_sample *sample)
     const struct profile_part *part = context;
     struct seen *seen = &part->profile->seen[part->i];
 
-    CHECK(sample->weight >= 1 && sample->depth >= 1 && sample->depth <= CP_MAX_FRAMES);
+    CHECK(sample->weight >= 1 && sample->depth <= CP_MAX_FRAMES);
+    CHECK(sample->depth >= 1 || (sample->flags & CP_SAMPLE_LATE) != 0);
     seen->samples += (sample->flags & CP_SAMPLE_STALLED) == 0; /* what stood still has no signal of its own */
     seen->weight += sample->weight;
     for (enum code code = 0; code < CODES; code++) {
@@ -324,13 +325,13 @@ BURN_API void see(void *context, const struct cp_sample *sample)
         for (unsigned i = 0; i < sample->depth && !found; i++)
             found = is_in(code, sample->frames[i]);
         seen->in[code] += found ? sample->weight : 0;
-        seen->leaf[code] += is_in(code, sample->frames[0]) ? sample->weight : 0;
+        seen->leaf[code] += sample->depth > 0 && is_in(code, sample->frames[0]) ? sample->weight : 0;
     }
     seen->stalled += (sample->flags & CP_SAMPLE_STALLED) != 0 ? sample->weight : 0;
     seen->truncated += (sample->flags & CP_SAMPLE_TRUNCATED) != 0 ? sample->weight : 0;
     seen->foreign_sp += (sample->flags & CP_SAMPLE_FOREIGN_SP) != 0 ? sample->weight : 0;
-    if ((sample->flags & (CP_SAMPLE_UNDELIVERED | CP_SAMPLE_STALLED)) == CP_SAMPLE_UNDELIVERED)
-        seen->undelivered += sample->weight;
+    if ((sample->flags & (CP_SAMPLE_LATE | CP_SAMPLE_STALLED)) == CP_SAMPLE_LATE)
+        seen->late += sample->weight;
     if (part->profile->look != NULL)
         part->profile->look(part->profile->context, sample);
 }
@@ -438,14 +439,14 @@ BURN_API void check_told(const struct profile *profile, size_t i, uint64_t perio
     double periods = periods_of(profile, i, period);
 
     printf("slot %zu: %.1f periods, %llu samples by %llu signals, %llu lost, %llu dropped, %llu overruns, "
-           "%llu undelivered\n",
+           "%llu late\n",
            i, periods, (unsigned long long)stats->samples, (unsigned long long)stats->signals,
            (unsigned long long)stats->lost, (unsigned long long)stats->dropped,
-           (unsigned long long)stats->overruns, (unsigned long long)stats->undelivered);
+           (unsigned long long)stats->overruns, (unsigned long long)stats->late);
     CHECKF(told >= 0.99 * periods - 1 - stats->ms && told <= 1.005 * periods + 1 + stats->ms, "%.0f of %.1f",
            told, periods);
     CHECK_EQ(profile->seen[i].weight, stats->samples);
-    CHECK_EQ(profile->seen[i].undelivered, stats->undelivered);
+    CHECK_EQ(profile->seen[i].late, stats->late);
     CHECK_EQ(profile->seen[i].stalled, stats->stalled);
 }
 

@@ -185,7 +185,7 @@ CP_TEST(precise_samples_fold)
     static const uintptr_t frames[] = {0xffffffff81000000, 0x1000};
     const struct cp_sample in_kernel = {
         .weight = 1, .depth = 2, .kernel_depth = 1, .frames = frames, .ip = 0xffffffff81000004};
-    const struct cp_sample nowhere = {.weight = 1, .ip = 0x1000, .flags = CP_SAMPLE_UNDELIVERED};
+    const struct cp_sample nowhere = {.weight = 1, .ip = 0x1000, .flags = CP_SAMPLE_LATE};
     struct cp__profile *profile = new_profile();
 
     add_precise(profile, 0x1000, 0x1004, 1);

@@ -140,8 +140,8 @@ CP_TEST(flags_become_outermost_frames)
         deep[i] = 0x1000 + i;
     add(profile, deep, CP_MAX_FRAMES, 1, CP_SAMPLE_TRUNCATED, NULL);
     add(profile, stack_a, 1, 2, CP_SAMPLE_FOREIGN_SP, NULL);
-    add(profile, stack_a, 3, 4, CP_SAMPLE_UNDELIVERED, NULL);
-    add(profile, NULL, 0, 8, CP_SAMPLE_UNDELIVERED, NULL);
+    add(profile, stack_a, 3, 4, CP_SAMPLE_LATE, NULL);
+    add(profile, NULL, 0, 8, CP_SAMPLE_LATE, NULL);
     add(profile, NULL, 0, 16, 0, NULL);
     add(profile, deep, CP_MAX_FRAMES, 32, 0, NULL);
     add(profile, stack_a, 2, 256, CP_SAMPLE_INCOMPLETE, NULL);
@@ -151,8 +151,8 @@ CP_TEST(flags_become_outermost_frames)
     CHECK_EQ(count_lines(raw, "<unknown>"), 2 * CP_MAX_FRAMES + 1 + 3 + 2);
     CHECK_CONTAINS(raw, "             <unknown>\n             [truncated: more than 256 frames]\n-----");
     CHECK_CONTAINS(raw, "       2ms   <unknown>\n             [unknown stack]\n-----");
-    CHECK_CONTAINS(raw, "             <unknown>\n             [signal undelivered]\n-----");
-    CHECK_CONTAINS(raw, "       8ms   [signal undelivered]\n-----");
+    CHECK_CONTAINS(raw, "             <unknown>\n             [late: callers unknown]\n-----");
+    CHECK_CONTAINS(raw, "       8ms   [late: callers unknown]\n-----");
     CHECK_CONTAINS(raw, "      16ms   [unknown stack]\n-----");
     CHECK_CONTAINS(raw,
                    "     256ms   <unknown>\n             <unknown>\n             [incomplete stack]\n-----");

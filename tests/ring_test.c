@@ -5,8 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/configure.h"
 #include "runtime/m.h"
 #include "runtime/os.h"
+#include "runtime/perf_linux.h"
 #include "runtime/record.h"
 #include "runtime/ring_linux.h"
 #include "test.h"
@@ -81,7 +83,7 @@ static struct cp__moment read_ring(struct ring *ring)
     const siginfo_t info = {.si_code = POLL_IN};
     struct cp__moment moment;
 
-    cp__moment_begin_from_handler(&moment, NULL, 0);
+    cp__moment_begin_from_handler(&moment, NULL, CP__SINCE_HERE);
     cp__sigprof_pmu_handler(&ring->m, &info, &moment);
     CHECK_EQ(ring->page->data_tail, ring->page->data_head);
     return moment;
@@ -342,7 +344,7 @@ static struct last sample_of(struct ring *ring, uint16_t misc, const uint64_t *w
 
     CHECK_EQ(cp__samplebuf_make(&ring->m.buffers[SLOT]), 0);
     put_misc(ring, PERF_RECORD_SAMPLE, misc, words, n);
-    cp__moment_begin_from_handler(&moment, &regs, 0);
+    cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_HERE);
     cp__sigprof_pmu_handler(&ring->m, &info, &moment);
     CHECK(!moment.any); /* it has been recorded */
     cp__samplebuf_read(&ring->m.buffers[SLOT], 1, keep, &last);
@@ -417,5 +419,145 @@ CP_TEST(long_chains_are_cut)
     CHECK_EQ(last.sample.kernel_depth, CP_MAX_FRAMES);
     CHECK_EQ(last.sample.depth, CP_MAX_FRAMES);
     CHECK((last.sample.flags & CP_SAMPLE_TRUNCATED) != 0);
+    free_ring(ring);
+}
+
+/* ---- Where records were made ----------------------------------------------------------------- */
+
+#define PC 0x10000
+#define SP 0x70000
+#define SIGNAL_FRAME 0x90000
+
+/* A record of the program being there, in user mode. */
+static void put_place(struct ring *ring, uintptr_t pc, uintptr_t sp)
+{
+    uint64_t words[8] = {ID, 0, 0, 0, 0};
+    size_t n = cp__perf_has_lost_count ? 5 : 4;
+
+    words[n++] = PERF_SAMPLE_REGS_ABI_64;
+    words[n++] = sp;
+    words[n++] = pc;
+    put(ring, PERF_RECORD_SAMPLE, words, n);
+}
+
+/* How many are late if the program is at PC and SP now. */
+static uint64_t count_late(struct ring *ring, enum cp__since since)
+{
+    const struct cp__registers regs = {.pc = PC, .sp = SP};
+    const siginfo_t info = {.si_code = POLL_IN};
+    uint64_t before = ring->m.stats[SLOT].late;
+    struct cp__moment moment;
+
+    cp__moment_begin_from_handler(&moment, &regs, since);
+    moment.signal_frame = SIGNAL_FRAME;
+    cp__sigprof_pmu_handler(&ring->m, &info, &moment);
+    cp__moment_end_from_handler(&ring->m, &moment);
+    return ring->m.stats[SLOT].late - before;
+}
+
+static void need_places(void)
+{
+    if (CP__PERF_REGS == 0)
+        SKIP("what perf_event_open calls this processor's registers is not known");
+}
+
+static struct ring *ring_of_places(enum cp_event_kind kind)
+{
+    struct ring *ring = new_ring(kind);
+
+    CHECK_EQ(cp__samplebuf_make(&ring->m.buffers[SLOT]), 0);
+    ring->m.ring.own_begin = UINT64_MAX;
+    return ring;
+}
+
+CP_TEST(a_record_of_another_place_is_late)
+{
+    static const struct {
+        uintptr_t pc, sp;
+        bool is_late;
+        bool is_late_in_pmu;
+        bool is_late_if_precise;
+    } cases[] = {
+        {PC, SP, false, false, false},
+        {PC + CP__SYSCALL_SIZE, SP, false, false, false}, /* of a system call that is made again */
+        {PC + 1, SP, true, false, false},
+        {PC - CP__SYSCALL_SIZE, SP, true, false, false},
+        {PC, SP - 8, true, false, false},
+        {PC + 200, SP - 8, true, false, false},
+        {PC + 300, SP - 8, true, true, false},
+        {PC - 300, SP + 4096, true, true, false},
+        {PC - 300, SP - 4104, true, true, true},
+        {PC + 300, SIGNAL_FRAME, false, false, false}, /* on the way into a handler, or out of it */
+        {PC + 300, SIGNAL_FRAME - 8, false, false, false},
+        {PC + 300, SIGNAL_FRAME - 16, true, true, true},
+        {PC + 300, SIGNAL_FRAME + 8, true, true, true},
+        {(uintptr_t)cp__on_sigprof_from_handler, SP - 8, false, false, false},
+        {(uintptr_t)cp__on_sigprof_from_handler + 100, SP + 1000, false, false, false},
+    };
+
+    need_places();
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct ring *software = ring_of_places(CP_EVENT_SOFTWARE), *pmu = ring_of_places(CP_EVENT_HARDWARE);
+
+        put_place(software, cases[i].pc, cases[i].sp);
+        CHECKF(count_late(software, CP__SINCE_SIGNAL) == cases[i].is_late, "case %zu", i);
+        put_place(software, cases[i].pc, cases[i].sp);
+        CHECKF(count_late(software, CP__SINCE_HERE) == 0, "case %zu", i);
+        put_place(pmu, cases[i].pc, cases[i].sp);
+        CHECKF(count_late(pmu, CP__SINCE_SIGNAL) == cases[i].is_late_in_pmu, "case %zu", i);
+        pmu->m.handles[SLOT].is_precise = true;
+        put_place(pmu, cases[i].pc, cases[i].sp);
+        CHECKF(count_late(pmu, CP__SINCE_SIGNAL) == cases[i].is_late_if_precise, "case %zu", i);
+        free_ring(software);
+        free_ring(pmu);
+    }
+}
+
+/* They came while the library had SIGPROF blocked itself. */
+CP_TEST(records_made_in_the_library_are_not_late)
+{
+    struct ring *ring;
+
+    need_places();
+    ring = ring_of_places(CP_EVENT_SOFTWARE);
+    put_place(ring, PC + 300, SP - 8);
+    put_place(ring, PC + 400, SP - 8);
+    cp__ring_own_ends_from_handler(&ring->m.ring); /* a handler before it ended here */
+    put_place(ring, PC + 500, SP - 8);             /* the program goes on, with SIGPROF blocked */
+    cp__ring_own_begins_from_handler(&ring->m.ring);
+    put_place(ring, PC + 600, SP - 8);
+    CHECK_EQ(count_late(ring, CP__SINCE_SIGNAL), 1);
+    put_place(ring, PC + 700, SP - 8);
+    cp__ring_own_ends_from_handler(&ring->m.ring);
+    put_place(ring, PC + 800, SP - 8);
+    CHECK_EQ(count_late(ring, CP__SINCE_SIGNAL), 1);
+    CHECK_EQ(ring->m.stats[SLOT].samples, 6);
+    free_ring(ring);
+}
+
+static void take_late(void *context, const struct cp_sample *sample)
+{
+    uint64_t *found = context;
+
+    CHECK_EQ(sample->flags, CP_SAMPLE_LATE);
+    CHECK(sample->depth == 1 && sample->frames[0] == PC + 300);
+    found[sample->g_id]++;
+}
+
+/* Of the G only if the stack is that of the one that runs. */
+CP_TEST(a_late_sample_is_its_own_address_and_gs)
+{
+    struct cp_g g = {.id = 1, .stack_lo = SP - 4096, .stack_hi = SP};
+    uint64_t found[2] = {0};
+    struct ring *ring;
+
+    need_places();
+    ring = ring_of_places(CP_EVENT_SOFTWARE);
+    ring->m.head.g = &g;
+    put_place(ring, PC + 300, SP - 8);
+    put_place(ring, PC + 300, SP + 8);
+    CHECK_EQ(count_late(ring, CP__SINCE_BLOCKED), 2);
+    CHECK_EQ(cp__samplebuf_read(&ring->m.buffers[SLOT], 1, take_late, found), 2);
+    CHECK(found[0] == 1 && found[1] == 1);
     free_ring(ring);
 }

@@ -286,7 +286,8 @@ CP_TEST(sigprof_blocked_shortly_loses_nothing)
     stop_profile(&profile);
     check_told(&profile, 0, PERIOD);
     CHECK_EQ(profile.stats[0].lost, 0);
-    CHECK(profile.seen[0].samples < profile.seen[0].weight - 30); /* one signal brought many */
+    CHECK(profile.stats[0].late >= 30); /* one signal brought many */
+    CHECK(profile.seen[0].in[IN_B] >= 30);
 }
 
 CP_TEST(sigprof_blocked_for_long_loses_records_and_says_so)
@@ -341,9 +342,9 @@ static void check_blocked_to_the_end(uint64_t ns)
     run_attached(&worker, body_blocks_to_the_end, &ns);
     stop_profile(&profile);
     check_told(&profile, 0, PERIOD);
-    CHECK(profile.stats[0].undelivered >= 30);
+    CHECK(profile.stats[0].late >= 30);
     CHECK_EQ(profile.stats[0].foreign, 0);
-    CHECK_EQ(profile.seen[0].in[IN_B], 0); /* it is over when they are recorded */
+    CHECK(profile.seen[0].in[IN_B] >= 30); /* it is over when they are recorded */
 }
 
 CP_TEST(sigprof_blocked_to_the_end_is_told)
@@ -408,7 +409,7 @@ CP_TEST(a_foreign_signal_that_is_pending_stays_so)
     CHECK_EQ(last_code, SI_QUEUE);
     CHECK(last_value == &profile);
     CHECK_EQ(profile.stats[0].foreign, 0);
-    CHECK(profile.stats[0].undelivered >= 15);
+    CHECK(profile.stats[0].late >= 15);
 }
 
 /* ---- No room --------------------------------------------------------------------------------- */

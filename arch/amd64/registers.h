@@ -1,4 +1,5 @@
 /* x86-64: included by arch/arch.h only. */
+#include <asm/perf_regs.h>
 #include <cpuid.h>
 #include <ucontext.h>
 
@@ -7,6 +8,11 @@
 
 /* The frame pointer's number in call-frame information. */
 #define CP__FP_NUMBER 6
+
+/* The bits of sp and pc among the registers that perf_event_open(2) records, in this order. */
+#define CP__PERF_REGS ((uint64_t)1 << PERF_REG_X86_SP | (uint64_t)1 << PERF_REG_X86_IP)
+/* How long the instruction of a system call is: to restart the call, the kernel sets pc back by that. */
+#define CP__SYSCALL_SIZE 2
 
 /* Where the signal whose ucontext this is found its thread. */
 static inline struct cp__registers cp__registers_from_handler(const void *ucontext)

@@ -1,4 +1,5 @@
 /* AArch64: included by arch/arch.h only. */
+#include <asm/perf_regs.h>
 #include <ucontext.h>
 
 /* What cp__caller_from_handler() says is by the code. */
@@ -6,6 +7,11 @@
 
 /* The frame pointer's number in call-frame information. */
 #define CP__FP_NUMBER 29
+
+/* The bits of sp and pc among the registers that perf_event_open(2) records, in this order. */
+#define CP__PERF_REGS ((uint64_t)1 << PERF_REG_ARM64_SP | (uint64_t)1 << PERF_REG_ARM64_PC)
+/* How long the instruction of a system call is: to restart the call, the kernel sets pc back by that. */
+#define CP__SYSCALL_SIZE 4
 
 /* Where the signal whose ucontext this is found its thread. */
 static inline struct cp__registers cp__registers_from_handler(const void *ucontext)

@@ -8,6 +8,10 @@
 #define CP__FP_NUMBER 29
 #endif
 
+/* What perf_event_open(2) calls this processor's registers is not known: records have none. */
+#define CP__PERF_REGS 0
+#define CP__SYSCALL_SIZE 0
+
 /* Where the signal whose ucontext this is found its thread. */
 static inline struct cp__registers cp__registers_from_handler(const void *ucontext)
 {
