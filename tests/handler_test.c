@@ -220,7 +220,6 @@ static void look_at_call(long number, const long arguments[6])
     case SYS_madvise:
     case SYS_read:
     case SYS_ioctl:
-    case SYS_madvise:
     case SYS_fcntl:
     case SYS_timer_settime:
     case SYS_rt_sigprocmask:
