@@ -70,6 +70,8 @@ static double coverage(const char *profile)
     comments = pprof(arguments);
     if (strstr(comments, "throttled by the kernel") != NULL)
         SKIP("kernel.perf_event_max_sample_rate is so low that the kernel throttled the event");
+    if (strstr(comments, ", user mode, ") != NULL)
+        SKIP("a clock counts the time in the kernel, and this user may not sample it there");
     percent = number_after(strchr(strstr(comments, "coverage:"), ','), ", ");
     samples = number_after(comments, "coverage: ");
     losses = number_if_any(comments, "dropped (sample buffer full): ") +

@@ -77,6 +77,10 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
     if (stub_pmu.silent_from != 0 && asked->precise_ip >= stub_pmu.silent_from)
         attr.sample_period = (uint64_t)1 << 40;
     attr.precise_ip = 0;
+    long fd = real_syscall(SYS_perf_event_open, &attr, pid, cpu, group, flags);
+    if (fd >= 0 || !attr.inherit_thread)
+        return fd;
+    attr.inherit_thread = 0; /* the kernel is older than Linux 5.13 */
     return real_syscall(SYS_perf_event_open, &attr, pid, cpu, group, flags);
 }
 
