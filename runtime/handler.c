@@ -92,6 +92,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
         struct cp__registers regs = cp__registers_from_handler(ucontext);
         uint64_t start;
 
+        cp_add_single_writer(&m->runs, 1);
         cp__os_pause_from_handler(m);
         start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
         cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_SIGNAL);
@@ -103,6 +104,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
             reconfigure_from_handler(m, &regs);
         note_run_from_handler(m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
         cp__os_resume_from_handler(m);
+        cp_add_single_writer(&m->runs, 1);
     } else {
         ours =
             cp__os_is_kick_from_handler(info, &kick) ||

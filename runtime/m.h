@@ -193,6 +193,7 @@ struct cp__m {
     /* Written by the M, read by others. */
     uint32_t armed;      /* a bit for each slot that it holds a handle for; written with the claim */
     uint64_t foreign;    /* SIGPROFs that were not ours */
+    uint64_t runs;       /* of the handler, begun and ended: odd while it runs */
     uint64_t handler_ns; /* time in the handler */
     uint64_t busy_ns;    /* the same, of each run CP__M_LONGEST_RUN_NS at most: in a longer one the thread had
                           * no CPU for a while */
@@ -222,6 +223,9 @@ struct cp__m {
     struct {              /* when cp__overload_look() last looked */
         uint64_t cpu_ns;  /* its CPU clock */
         uint64_t busy_ns;
+        uint64_t runs;
+        uint64_t count[CP_EV_MAX]; /* known if the handler was in the same run then */
+        bool is_stuck;             /* it was, and at the look before */
         uint64_t seq[CP_EV_MAX];
         uint64_t interrupts[CP_EV_MAX];
     } window;

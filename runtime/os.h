@@ -37,6 +37,8 @@ extern cp__sigprof_pmu_handler_fn *cp__sigprof_pmu_handler;
 
 /* Lets the event that the hook has opened in slot count; if it does not, it is closed. On the calling M. */
 int cp__os_enable_from_handler(struct cp__m *m, int slot);
+/* What m's event in slot has counted, from any thread, which has the claim on m; 0 if that cannot be read. */
+uint64_t cp__os_count(const struct cp__m *m, int slot);
 /* Ends the counting of m's event in slot from any thread, which has the claim on m. */
 void cp__os_disable(struct cp__m *m, int slot);
 

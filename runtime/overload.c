@@ -32,29 +32,84 @@ static uint64_t take_cost(struct cp__m *m, int slot)
     return now > before ? (now - before) * cp__cost_known() : 0;
 }
 
-/* The slot whose samples cost most, and all that samples have cost since the last look; -1: there is none. */
-static int take_costliest(struct cp__m *m, uint64_t *sum)
+struct costs {
+    uint64_t of[CP_EV_MAX]; /* 0: nothing, or disabled */
+    uint64_t sum;
+    uint64_t handler; /* the time in the handler, for all of them */
+};
+
+/* What samples have cost since the last look. */
+static struct costs take_costs(struct cp__m *m)
 {
     uint32_t counting =
         cp_load_relaxed(&m->armed) & ~cp_load_relaxed(&m->off); /* relaxed: this may be late */
     uint64_t busy = cp_load_relaxed(&m->busy_ns);               /* relaxed: a counter */
+    struct costs costs = {.handler = busy - m->window.busy_ns};
+
+    m->window.busy_ns = busy;
+    for (; counting != 0; counting &= counting - 1) {
+        int slot = __builtin_ctz(counting);
+
+        costs.of[slot] = take_cost(m, slot);
+        costs.sum += costs.of[slot];
+    }
+    return costs;
+}
+
+/*
+ * A handler that has been in one run for a whole window has no time for itself, and tells of no records.
+ * Then the events' own counts say how often they may have interrupted it. They are of use from the second
+ * look on.
+ */
+static void estimate_costs(struct cp__m *m, struct costs *costs)
+{
+    uint32_t counting =
+        cp_load_relaxed(&m->armed) & ~cp_load_relaxed(&m->off); /* relaxed: this may be late */
+
+    *costs = (struct costs){.handler = 0};
+    if (!cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE))
+        return;
+    for (; counting != 0; counting &= counting - 1) {
+        int slot = __builtin_ctz(counting);
+        uint64_t count;
+
+        if (m->handles[slot].seq == 0 || m->handles[slot].kind == CP_EVENT_TIMER)
+            continue;
+        count = cp__os_count(m, slot);
+        if (m->window.is_stuck)
+            costs->of[slot] =
+                1 + (count - m->window.count[slot]) / m->handles[slot].period * cp__cost_known();
+        costs->sum += costs->of[slot];
+        m->window.count[slot] = count;
+    }
+    cp__m_unclaim_from_handler(m);
+    m->window.is_stuck = true;
+}
+
+/* Whether the handler has been in the same run at the last look. */
+static bool is_stuck(struct cp__m *m)
+{
+    uint64_t runs = cp_load_relaxed(&m->runs); /* relaxed: a counter of its own */
+    bool same = runs % 2 == 1 && runs == m->window.runs;
+
+    m->window.runs = runs;
+    if (!same)
+        m->window.is_stuck = false;
+    return same;
+}
+
+/* -1: none costs anything. */
+static int find_costliest(const struct costs *costs)
+{
     uint64_t most = 0;
     int found = -1;
 
-    *sum = 0;
-    for (; counting != 0; counting &= counting - 1) {
-        int slot = __builtin_ctz(counting);
-        uint64_t cost = take_cost(m, slot);
-
-        *sum += cost;
-        if (cost > most) {
-            most = cost;
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (costs->of[slot] > most) {
+            most = costs->of[slot];
             found = slot;
         }
     }
-    if (*sum < busy - m->window.busy_ns)
-        *sum = busy - m->window.busy_ns;
-    m->window.busy_ns = busy;
     return found;
 }
 
@@ -70,19 +125,34 @@ static void disable(struct cp__m *m, int slot, uint64_t cpu_ns)
     cp__m_unclaim_from_handler(m);
 }
 
+/* The costliest first, until what the others cost is no more than half. The handler's time is that of all
+ * events together: for it one goes, and the next look tells more. */
 void cp__overload_look(struct cp__m *m)
 {
     uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
     uint64_t passed = now - m->window.cpu_ns;
-    uint64_t cost;
-    int slot;
+    struct costs costs;
+    bool too_much;
 
     if (passed < WINDOW_NS)
         return;
     m->window.cpu_ns = now;
-    slot = take_costliest(m, &cost);
-    if (slot >= 0 && cost > passed / 2)
+    costs = take_costs(m);
+    too_much = costs.sum > passed / 2 || costs.handler > passed / 2;
+    if (is_stuck(m)) {
+        estimate_costs(m, &costs);
+        too_much = true;
+    }
+    while (too_much) {
+        int slot = find_costliest(&costs);
+
+        if (slot < 0)
+            return;
         disable(m, slot, now);
+        costs.sum -= costs.of[slot];
+        costs.of[slot] = 0;
+        too_much = costs.sum > passed / 2;
+    }
 }
 
 uint64_t cp__overload_ns_from_handler(const struct cp__m *m, int slot)

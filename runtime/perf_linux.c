@@ -393,6 +393,17 @@ int cp__os_enable_from_handler(struct cp__m *m, int slot)
     return result;
 }
 
+/* Of the first of the slot's events: there are more only on processors with several kinds of cores. */
+uint64_t cp__os_count(const struct cp__m *m, int slot)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    struct cp__count count;
+
+    if (handle->fd < 0 || cp__sys_read_from_handler(handle->fd, &count, sizeof count) <= 0)
+        return 0;
+    return handle->kind == CP_EVENT_CLOCK ? count.time_running : count.value;
+}
+
 /* Takes effect at once: if the thread runs, the kernel interrupts it for that. A handler that has paused the
  * event looks at off after it has enabled it again. */
 void cp__os_disable(struct cp__m *m, int slot)

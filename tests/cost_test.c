@@ -4,6 +4,7 @@
 
 #include "pprof/pprof.h"
 #include "runtime/cost.h"
+#include "runtime/m.h"
 #include "runtime/os.h"
 
 /* The cost that the tests set, far from any real one. */
@@ -151,7 +152,8 @@ static void wait_for_pass(const struct worker *worker, uint64_t start)
     CHECK(cpu_of(worker) - start < 2000 * MS);
 }
 
-/* Samples that are said to take far longer than their period end their event; the thread's other event goes on. */
+/* Samples that are said to take far longer than their period end their event; the thread's other event goes
+ * on. */
 CP_TEST(an_event_that_costs_over_half_of_the_time_is_stopped)
 {
     struct cp_slot_request requests[] = {request("taskClock", MS), request("taskClock", 50 * MS)};
@@ -182,6 +184,35 @@ CP_TEST(an_event_that_costs_over_half_of_the_time_is_stopped)
     CHECK(profile.stats[0].count < profile.stats[1].count);
     CHECK_EQ(profile.stats[1].ms_overloaded, 0);
     CHECK_EQ(profile.stats[1].overloaded_ns, 0);
+}
+
+static void body_blocks_sigprof(struct worker *worker)
+{
+    cp__os_block_from_handler();
+    cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
+    burn_c(&worker->stop);
+}
+
+/* The thread takes no signal, so that its handler can be made to look as if it never came to its end. */
+CP_TEST(events_are_stopped_if_the_handler_gets_no_time)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS)};
+    struct profile profile = {.n = 0};
+    struct cp_slot_stats stats;
+    struct worker worker;
+    uint64_t start;
+
+    start_profile(&profile, requests, 1);
+    start_worker(&worker, body_blocks_sigprof, NULL);
+    await(&worker.running, 2);
+    start = cpu_of(&worker);
+    cp_store_relaxed(&((struct cp__m *)worker.m)->runs, 1); /* relaxed: the handler does not run */
+    do {
+        wait_for_pass(&worker, start);
+        cp_slots_stats(profile.slots[0], &stats);
+    } while (stats.ms_overloaded == 0);
+    stop_worker(&worker);
+    stop_profile(&profile);
 }
 
 /* The profile tells, by a comment and by what the event would have come to. */
