@@ -30,7 +30,9 @@ static struct resources settle(const struct resources *then)
 /* False after so long. */
 static bool fds_become(int n, int timeout_ms)
 {
-    for (int i = 0; i <= timeout_ms / 10; i++, usleep(10000)) {
+    const uint64_t end = cp__http_now_ms() + (uint64_t)timeout_ms;
+
+    for (; cp__http_now_ms() < end; usleep(10000)) {
         if (resources_now().fds == n)
             return true;
     }

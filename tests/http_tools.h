@@ -147,7 +147,7 @@ static inline int request(const struct cp_http *http, const char *path)
 }
 
 /* How long a test waits for what must come. */
-enum { PATIENCE_MS = 10000 * TEST_SLOWDOWN };
+enum { PATIENCE_MS = 8000 * TEST_SLOWDOWN };
 
 /* The first line of what comes, with a terminating zero; the connection stays open. */
 static inline void receive_line(int fd, char *line, size_t size)
