@@ -12,8 +12,10 @@
  *   slots       are emptied; what was running or half published is the parent's.
  *   registry    Each change of the list is one store: an M is pushed when it is complete, and unlinked before
  *               anything of it is freed. So the child finds every M that it can reach whole. It keeps its own
- *               thread's and frees the others. What was unlinked or not pushed yet is lost to the child: as
- *               much as one M for each thread that was just coming or going.
+ *               thread's, and frees the others when it first uses the profiler: the handler frees nothing,
+ *               because the program's allocator may have a lock that another thread held. What was unlinked
+ *               or not pushed yet is lost to the child: as much as one M for each thread that was just coming
+ *               or going.
  *   references  are taken before, and given back after, what they are for is visible: a sample's label set is
  *               released when the buffer's tail has passed the sample. A fork in between leaks a reference
  *               in the child, and never lets one be given back twice.

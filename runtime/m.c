@@ -20,6 +20,7 @@ struct cp__m *cp__ms;
 _Thread_local struct cp__m *cp__m_current;
 
 static uint64_t next_g_id;     /* shared, atomic */
+static bool has_forgotten;     /* in the child of a fork, Ms of its parent's; under the runtime lock */
 static pthread_key_t exit_key; /* under the runtime lock until has_exit_key */
 static uint32_t has_exit_key;  /* atomic */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -134,6 +135,7 @@ static int link_m(struct cp__m *m)
     int result;
 
     cp__lock(&cp__runtime_lock);
+    cp__ms_free_forgotten();
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if (cp__slot_seq_from_handler(slot) != 0)
             running |= 1u << slot;
@@ -360,32 +362,39 @@ static void let_go(struct cp__m *m)
     m->undrained = 0;
 }
 
-static void forget_exited(struct cp__m *m)
+/* Not in the fork handler: the program's allocator may have a lock that another thread held at the fork. */
+void cp__ms_free_forgotten(void)
 {
-    void *altstack = cp_load_acquire(&m->altstack); /* pairs with the release in cp_m_detach() */
+    struct cp__m *next;
 
-    m->altstack = NULL;
-    cp_store_relaxed(&m->life, CP__M_GONE); /* relaxed: this is the only thread */
-    cp__os_altstack_free(altstack);
+    if (!has_forgotten)
+        return;
+    has_forgotten = false;
+    for (struct cp__m *m = cp__ms; m != NULL; m = next) {
+        next = m->next;
+        if (!cp__m_is_gone(m))
+            continue;
+        cp__os_altstack_free(
+            m->altstack); /* not NULL if the thread was there at the fork; see cp_m_detach() */
+        m->altstack = NULL;
+        cp__m_free_if_done(m);
+    }
 }
 
 void cp__ms_forget(void)
 {
     struct cp__m *self = cp__m_current;
-    struct cp__m *next;
 
     cp__kick_forget(NULL);
     for (struct cp__m **place = &cp__ms; *place != NULL; place = &(*place)->next)
         (*place)->place = place; /* another thread may have been changing it: list first, then this */
     /* acquire, both: pair with the releases in link_m() and cp__m_free_if_done() */
-    for (struct cp__m *m = cp_load_acquire(&cp__ms); m != NULL; m = next) {
-        next = cp_load_acquire(&m->next);
+    for (struct cp__m *m = cp_load_acquire(&cp__ms); m != NULL; m = cp_load_acquire(&m->next)) {
         let_go(m);
-        if (m == self)
-            continue;
-        forget_exited(m);
-        cp__m_free_if_done(m);
+        if (m != self)
+            cp_store_relaxed(&m->life, CP__M_GONE); /* relaxed: this is the only thread */
     }
+    has_forgotten = true;
     if (self != NULL) {
         self->tid = cp__os_tid();
         self->cpu_clock = cp__os_thread_clock(self->tid);

@@ -267,7 +267,9 @@ void cp__m_free_if_done(struct cp__m *m);
 /* The Ms that have exited owe slot's reader nothing any more. Under the runtime lock. */
 void cp__m_drop_samples(int slot);
 /* In the child of a fork: the calling thread's M, if there is one, has let go of what it held; the others are
- * gone. */
+ * gone. They are freed when the child first needs an M or a slot. */
 void cp__ms_forget(void);
+/* Does that. Under the runtime lock. */
+void cp__ms_free_forgotten(void);
 
 #endif

@@ -265,6 +265,7 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
         cp_sample_cost_ns(NULL); /* without it nothing is refused */
     cp__fork_delay();            /* events are opened, and closed again */
     cp__lock(&cp__runtime_lock);
+    cp__ms_free_forgotten();
     result = start(reached, n, found, err);
     cp__slots_settle();
     cp__unlock(&cp__runtime_lock);

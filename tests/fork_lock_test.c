@@ -381,23 +381,34 @@ CP_TEST(a_child_closes_no_file_that_has_the_number_of_an_event)
     cp_m_detach(worker.m);
 }
 
-static void *altstack_of_worker;
+#define MARK 0x6d61726b65642121u
+static void *altstack_of_worker; /* marked at its end that is used last */
+
+/* What came to its place meanwhile has no mark. */
+static bool altstack_is_there(void)
+{
+    unsigned char resident;
+
+    return mincore(altstack_of_worker, 1, &resident) == 0 && *(uint64_t *)altstack_of_worker == MARK;
+}
 
 static void body_tells_altstack(struct worker *worker)
 {
     stack_t stack;
 
     sigaltstack(NULL, &stack);
+    *(uint64_t *)stack.ss_sp = MARK;
     cp_store_release(&altstack_of_worker, stack.ss_sp); /* pairs with the acquire in the test below */
     body_c(worker);
 }
 
 static void child_has_one_stack(void)
 {
-    unsigned char resident;
     stack_t mine;
 
-    CHECK(mincore(altstack_of_worker, 1, &resident) < 0 && errno == ENOMEM);
+    CHECK_EQ(cp_set_cpu_profile_rate(100, NULL), 0);
+    CHECK_EQ(cp_set_cpu_profile_rate(0, NULL), 0);
+    CHECK(!altstack_is_there());
     sigaltstack(NULL, &mine);
     *(volatile char *)mine.ss_sp = 1;
 }
@@ -413,6 +424,7 @@ CP_TEST(a_child_frees_the_alternate_stacks_of_other_ms)
     while (cp_load_acquire(&altstack_of_worker) == NULL) /* pairs with the release above */
         sleep_ms(1);
     in_child(child_has_one_stack);
+    CHECK(altstack_is_there());
     stop_worker(&other);
     cp_m_detach(self.m);
 }
