@@ -121,6 +121,12 @@ CP_TEST(the_hosts_handler_has_blocked_what_it_asked_for)
     check_mask(SA_NODEFER);
 }
 
+static void need_prompt_signals(void)
+{
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer calls handlers itself, later");
+}
+
 /* ---- Where it runs, and how it leaves -------------------------------------------------------- */
 
 /* A green thread's stack may be too small for it. */
@@ -147,6 +153,7 @@ CP_TEST(errno_is_the_programs_before_and_after_the_hosts_handler)
     struct worker worker = {.body = NULL};
     int slot, after;
 
+    need_prompt_signals();
     attach(&worker);
     slot = start_over(&host_wants);
     errno = 4711;
@@ -261,6 +268,7 @@ CP_TEST(a_tick_of_ours_on_a_thread_that_is_no_m_is_not_handed_on)
     uint64_t seq;
     int slot;
 
+    need_prompt_signals();
     CHECK_EQ(sigaction(SIGPROF, &host_wants, NULL), 0);
     CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
     seq = cp__slot_seq_from_handler(slot);

@@ -43,6 +43,13 @@ static char *map_code(const void *from)
     return page;
 }
 
+/* A sanitizer puts calls into the code, by addresses that are relative to its own. */
+static void need_plain_code(void)
+{
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("code with a sanitizer in it runs at one address only");
+}
+
 static bool is_code(const void *address)
 {
     struct cp__code_range range = {.size = 0};
@@ -211,6 +218,7 @@ CP_TEST(code_that_is_mapped_later_is_in_stacks_after_a_pass, .timeout_s = 5 * TE
     struct cp_error err;
     char *code;
 
+    need_plain_code();
     attach(&worker);
     CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
     code = map_code((const void *)(uintptr_t)call_it);
@@ -325,6 +333,7 @@ CP_TEST(execute_only_code_is_sampled, .timeout_s = 10 * TEST_SLOWDOWN)
 {
     char *code = map_code((const void *)(uintptr_t)loop);
 
+    need_plain_code();
     CHECK_EQ(mprotect(code, PAGE, PROT_EXEC), 0);
     run_in(code);
 }
@@ -343,6 +352,7 @@ CP_TEST(code_with_a_protection_key_is_sampled, .timeout_s = 10 * TEST_SLOWDOWN)
 {
     char *code = map_code((const void *)(uintptr_t)loop);
 
+    need_plain_code();
     CHECK_EQ(pkey_mprotect(code, PAGE, PROT_READ | PROT_EXEC, some_key()), 0);
     run_in(code);
 }

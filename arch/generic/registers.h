@@ -8,9 +8,20 @@
 #define CP__FP_NUMBER 29
 #endif
 
-/* What perf_event_open(2) calls this processor's registers is not known: records have none. */
+/* As in the other folders of arch/. A processor without these has records that do not say where they were
+ * made. */
+#if defined(__x86_64__)
+#include <asm/perf_regs.h>
+#define CP__PERF_REGS ((uint64_t)1 << PERF_REG_X86_SP | (uint64_t)1 << PERF_REG_X86_IP)
+#define CP__SYSCALL_SIZE 2
+#elif defined(__aarch64__)
+#include <asm/perf_regs.h>
+#define CP__PERF_REGS ((uint64_t)1 << PERF_REG_ARM64_SP | (uint64_t)1 << PERF_REG_ARM64_PC)
+#define CP__SYSCALL_SIZE 4
+#else
 #define CP__PERF_REGS 0
 #define CP__SYSCALL_SIZE 0
+#endif
 
 /* Where the signal whose ucontext this is found its thread. */
 static inline struct cp__registers cp__registers_from_handler(const void *ucontext)
