@@ -2,9 +2,9 @@
  * What samples cost, and how much of a CPU they may take.
  *
  * A sample of perf_event_open(2) costs the thread that it interrupts an interrupt, a signal and a run of the
- * handler: 2 us on bare metal, 16 to 50 us and more on a virtual machine. An event whose period is shorter
- * than that leaves its thread no time at all. So the cost is measured once in a process, and a start is
- * refused whose events, together with those that run, could take more than half of a CPU.
+ * handler: a few microseconds on one machine, some tens on another. An event whose period is shorter than
+ * that leaves its thread no time at all. So the cost is measured once in a process, and a start is refused
+ * whose events, together with those that run, could take more than half of a CPU.
  */
 #ifndef COUNTERPOINT_RUNTIME_COST_H
 #define COUNTERPOINT_RUNTIME_COST_H
