@@ -195,6 +195,13 @@ struct sleeper {
     uint64_t slept;
 };
 
+/* Until the test has looked at the thread. */
+static void stay(const struct worker *worker)
+{
+    while (cp_load_acquire(&worker->stop) == 0) /* pairs with the release in stop_worker() */
+        usleep(NAP_US);
+}
+
 static void body_nanosleep(struct worker *worker)
 {
     struct sleeper *sleeper = worker->arg;
@@ -204,6 +211,7 @@ static void body_nanosleep(struct worker *worker)
     sleeper->result = nanosleep(&time, NULL);
     sleeper->error = errno;
     sleeper->slept = wall_ns() - start;
+    stay(worker);
 }
 
 static void body_epoll(struct worker *worker)
@@ -217,6 +225,7 @@ static void body_epoll(struct worker *worker)
     sleeper->error = errno;
     sleeper->slept = wall_ns() - start;
     close(fd);
+    stay(worker);
 }
 
 static long switches_of(const struct worker *worker)
@@ -249,7 +258,7 @@ static bool check_asleep_for(void (*body)(struct worker *), unsigned ms)
     stop_profile(&profile);
     after = switches_of(&worker);
     slept_on = wall_ns() - start < ms * MS;
-    join_worker(&worker);
+    stop_worker(&worker);
     stop_worker(&busy);
     CHECK_EQ(sleeper.result, 0);
     CHECKF(sleeper.slept >= ms * MS, "%.1f ms", (double)sleeper.slept / 1e6);
