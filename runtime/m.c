@@ -374,8 +374,8 @@ void cp__ms_free_forgotten(void)
         next = m->next;
         if (!cp__m_is_gone(m))
             continue;
-        cp__os_altstack_free(
-            m->altstack); /* not NULL if the thread was there at the fork; see cp_m_detach() */
+        /* Not NULL if the thread was there at the fork; see cp_m_detach(). */
+        cp__os_altstack_free(m->altstack);
         m->altstack = NULL;
         cp__m_free_if_done(m);
     }
