@@ -66,7 +66,7 @@ CP_TEST(each_timer_gets_its_own_ticks)
 
 /* ---- A config that changes while it is copied ------------------------------------------------ */
 
-#define ROUNDS 200
+#define ROUNDS 100
 
 static struct {
     int slot;
