@@ -382,7 +382,7 @@ CP_TEST(an_answer_may_take_longer_than_the_request)
     const struct cp_http_options options = {.size = sizeof options, .request_timeout_s = 1};
     struct cp_http *http = start_http(&options);
 
-    check_answer(http, "-o /dev/null -D - $base/profile?seconds=4", 200, NULL);
+    check_answer(http, "-o /dev/null -D - $base/profile?seconds=2", 200, NULL);
     cp_http_stop(http);
 }
 

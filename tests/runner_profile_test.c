@@ -69,8 +69,7 @@ static char *focused(const char *benchmark)
 
 CP_TEST(a_bench_profile_has_the_loops_by_their_names)
 {
-    free(
-        run_sample_here(NULL, "-run '^$' -bench . -benchtime 100x -cpu 2 -benchprofile=b.pb.gz " TASK_CLOCK));
+    free(run_sample_here(NULL, "-run '^$' -bench . -benchtime 20x -cpu 2 -benchprofile=b.pb.gz " TASK_CLOCK));
     char *all = pprof("-top -nodefraction=0", "b.pb.gz");
     CHECK_CONTAINS(all, " burn_loop");
     CHECK_CONTAINS(all, " burn_g");
