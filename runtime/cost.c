@@ -48,8 +48,8 @@ struct plan {
  * no cost is known if even these take too long. */
 #define LEAST_ROUNDS 3
 #define SOON_NS 50000000u
-#define LATE_NS 500000000u
-static const struct plan rough = {.interval_ns = 500000, .intervals = 3, .rounds = 4};
+#define LATE_NS 300000000u
+static const struct plan rough = {.interval_ns = 250000, .intervals = 2, .rounds = 4};
 static const struct plan fine = {.interval_ns = 20000, .intervals = 8, .rounds = MOST_ROUNDS};
 
 struct measurement {
