@@ -171,6 +171,15 @@ CP_TEST(without_a_thread_to_read_samples_nothing_is_armed)
     check_all_slots_free();
 }
 
+static bool counts_kernel(void)
+{
+    const struct cp_event_spec task_clock = {.event = CP_CPUPROF_SW_TASK_CLOCK, .name = "taskClock"};
+    struct cp_cpu_profile_config config;
+
+    CHECK_EQ(cp_cpu_profile_config_init(&config, &task_clock, 0, NULL), 0);
+    return config.is_kernel_included;
+}
+
 /* ---- Sessions side by side ------------------------------------------------------------------- */
 
 CP_TEST(sessions_are_independent)
@@ -201,8 +210,8 @@ CP_TEST(sessions_are_independent)
         for (int i = 1; i < 3; i++) {
             uint64_t told = stats[i].samples + stats[i].dropped + stats[i].lost;
 
-            CHECKF(told >= 990 && told + 10 >= stats[i].count / 100000, "%llu of %llu ns",
-                   (unsigned long long)told, (unsigned long long)stats[i].count);
+            CHECKF(told >= 100 && (!counts_kernel() || told + 10 >= stats[i].count / 100000),
+                   "%llu of %llu ns", (unsigned long long)told, (unsigned long long)stats[i].count);
         }
         CHECK(stats[2].count < stats[1].count);
         CHECK(stats[0].samples > 0);
@@ -239,15 +248,6 @@ CP_TEST(sessions_share_eight_slots)
 }
 
 /* ---- What stands in a profile ---------------------------------------------------------------- */
-
-static bool counts_kernel(void)
-{
-    const struct cp_event_spec task_clock = {.event = CP_CPUPROF_SW_TASK_CLOCK, .name = "taskClock"};
-    struct cp_cpu_profile_config config;
-
-    CHECK_EQ(cp_cpu_profile_config_init(&config, &task_clock, 0, NULL), 0);
-    return config.is_kernel_included;
-}
 
 CP_TEST(a_profile_says_how_it_was_measured)
 {
