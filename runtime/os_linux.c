@@ -144,10 +144,12 @@ int cp__os_altstack_make(void **mapped, struct cp_error *err)
 /* Pages that are larger than the first part are populated whole. Kernels before 5.14 refuse both. */
 void cp__os_altstack_populate_from_handler(void *mapped)
 {
-    char *lo = (char *)mapped + ALTSTACK_GUARD;
+    char *lo;
 
-    if (mapped != NULL &&
-        syscall(SYS_madvise, lo + ALTSTACK_SIZE - ALTSTACK_FIRST, ALTSTACK_FIRST, MADV_POPULATE_WRITE) < 0)
+    if (mapped == NULL)
+        return;
+    lo = (char *)mapped + ALTSTACK_GUARD;
+    if (syscall(SYS_madvise, lo + ALTSTACK_SIZE - ALTSTACK_FIRST, ALTSTACK_FIRST, MADV_POPULATE_WRITE) < 0)
         syscall(SYS_madvise, lo, ALTSTACK_SIZE, MADV_POPULATE_WRITE);
 }
 

@@ -218,7 +218,7 @@ CP_TEST(an_event_that_the_machine_lacks_is_501)
 {
     struct cp_http *http = start_http(NULL);
 
-    stub_pmu.is_absent = true;
+    cp_store_relaxed(&stub_pmu.is_absent, true); /* relaxed: the server asks later */
     check_answer(http, "\"$base/profile?event=cycles&seconds=1\"", 501, "\nX-Go-Pprof: 1\n",
                  "The event cycles cannot run", NULL);
     cp_http_stop(http);
@@ -228,7 +228,7 @@ CP_TEST(an_event_that_counts_nothing_is_501)
 {
     struct cp_http *http = start_http(NULL);
 
-    stub_pmu.is_silent = true;
+    cp_store_relaxed(&stub_pmu.is_silent, true); /* relaxed: the server asks later */
     check_answer(http, "\"$base/profile?event=cycles&seconds=1\"", 501, "\nX-Go-Pprof: 1\n",
                  "The event cycles cannot run", "the PMU stays at 0", NULL);
     check_answer(http, "$base/", 200, "<tr><td>cycles</td><td>opens, but does not count here", NULL);
@@ -343,7 +343,7 @@ CP_TEST(the_index_links_to_the_events_that_work)
     CHECK(strstr(page, "<script") == NULL && strstr(page, "style=") == NULL);
     free(page);
     check_answer(http, "$base/", 200, "href=\"profile?event=cycles&amp;", NULL);
-    stub_pmu.is_absent = true;
+    cp_store_relaxed(&stub_pmu.is_absent, true); /* relaxed: the server asks later */
     page = ask(http, "$base/");
     CHECK(strstr(page, "event=cycles") == NULL);
     CHECK_CONTAINS(strstr(page, "<summary>"), "<tr><td>cycles</td><td>");
@@ -506,8 +506,17 @@ static double metric(const struct cp_http *http, const char *name)
     return value;
 }
 
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
 CP_TEST(metrics_tell_what_the_profiler_does)
 {
+    const double start = seconds_now();
     struct cp_http *http = start_http(NULL);
     struct cp_memory memory = {0};
     const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
@@ -530,7 +539,7 @@ CP_TEST(metrics_tell_what_the_profiler_does)
     cp_session_stats(session, 0, &stats);
     CHECK_EQ(metric(http, "counterpoint_samples_total"), stats.samples);
     CHECK(metric(http, "counterpoint_handler_seconds_total") > 0);
-    CHECK(metric(http, "counterpoint_handler_seconds_total") < 0.05); /* of which it was a part */
+    CHECK(metric(http, "counterpoint_handler_seconds_total") < seconds_now() - start); /* of one thread */
     CHECK_EQ(metric(http, "counterpoint_slots"), 0);
     CHECK_EQ(metric(http, "counterpoint_perf_descriptors"), 0);
     cp_session_close(session);

@@ -15,7 +15,8 @@
 #include "stub_syscall.h"
 #include "test.h"
 
-/* What this PMU is like; fields are set before events are opened. */
+/* What this PMU is like; fields are set before events are opened. If other threads open them, is_absent and
+ * is_silent are stored atomically. */
 static struct {
     unsigned most_precise;       /* levels of precise_ip above it are refused */
     unsigned silent_from;        /* from this level on events count and deliver no sample; 0: none are */
@@ -50,7 +51,9 @@ static bool stub_happens(const struct perf_event_attr *attr)
 {
     bool is_cycles = attr->type == PERF_TYPE_HARDWARE && (uint32_t)attr->config == PERF_COUNT_HW_CPU_CYCLES;
 
-    return !stub_pmu.is_silent && (is_cycles || !stub_pmu.only_cycles_happen) && stub_kind(attr) <= 1;
+    /* relaxed: a flag of its own */
+    return !cp_load_relaxed(&stub_pmu.is_silent) && (is_cycles || !stub_pmu.only_cycles_happen) &&
+           stub_kind(attr) <= 1;
 }
 
 static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, long group, long flags)
@@ -58,7 +61,8 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
     struct perf_event_attr attr = *asked;
     unsigned kind = stub_kind(asked);
 
-    if (stub_pmu.is_absent || kind > stub_pmu.kinds || (kind != 0 && kind == stub_pmu.refuses_kind)) {
+    if (cp_load_relaxed(&stub_pmu.is_absent) || kind > stub_pmu.kinds ||
+        (kind != 0 && kind == stub_pmu.refuses_kind)) {
         errno = ENOENT;
         return -1;
     }
