@@ -52,14 +52,23 @@ static void unwind_from_handler(const struct cp__m *m, struct cp__moment *moment
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
+/* A signal brings several samples of a slot if records have waited, or tell more than their place. */
+static void note_signal_from_handler(struct cp__m_stats *stats, struct cp__moment *moment, int slot)
+{
+    uint32_t bit = 1u << slot;
+
+    if ((moment->brought & bit) == 0)
+        cp_add_single_writer(&stats->signals, 1);
+    moment->brought |= bit;
+}
+
 static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample *sample)
 {
     cp_add_single_writer(&stats->samples, sample->weight);
     if ((sample->flags & CP_SAMPLE_STALLED) != 0) {
         cp_add_single_writer(&stats->stalled, sample->weight);
-        return; /* another sample of this signal counts the rest */
+        return;
     }
-    cp_add_single_writer(&stats->signals, 1);
     if ((sample->flags & CP_SAMPLE_TRUNCATED) != 0)
         cp_add_single_writer(&stats->truncated, 1);
     if ((sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
@@ -68,7 +77,8 @@ static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample 
         cp_add_single_writer(&stats->late, sample->weight);
 }
 
-static void append_from_handler(struct cp__m *m, int slot, const struct cp_sample *sample)
+static void append_from_handler(struct cp__m *m, struct cp__moment *moment, int slot,
+                                const struct cp_sample *sample)
 {
     struct cp__m_stats *stats = &m->stats[slot];
     bool half;
@@ -77,6 +87,7 @@ static void append_from_handler(struct cp__m *m, int slot, const struct cp_sampl
         cp_add_single_writer(&stats->dropped, sample->weight);
         return;
     }
+    note_signal_from_handler(stats, moment, slot);
     note_from_handler(stats, sample);
     cp__slot_queue_from_handler(m, slot);
     if (half)
@@ -142,7 +153,7 @@ void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, 
         sample.flags = 0;
     else
         add_callers_from_handler(&sample, frames, callers, n);
-    append_from_handler(m, slot, &sample);
+    append_from_handler(m, moment, slot, &sample);
 }
 
 void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment)
@@ -162,12 +173,12 @@ void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment)
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         sample.weight = moment->weight[slot];
         if (sample.weight != 0)
-            append_from_handler(m, slot, &sample);
+            append_from_handler(m, moment, slot, &sample);
     }
     sample.flags |= CP_SAMPLE_STALLED;
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         sample.weight = moment->stalled[slot];
         if (sample.weight != 0)
-            append_from_handler(m, slot, &sample);
+            append_from_handler(m, moment, slot, &sample);
     }
 }

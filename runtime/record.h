@@ -18,6 +18,7 @@ struct cp__moment {
     uint64_t weight[CP_EV_MAX];  /* periods */
     uint64_t stalled[CP_EV_MAX]; /* periods that passed before, in a gap too long to be the program's */
     bool any;
+    uint32_t brought;                 /* a bit for each slot that has counted this signal */
     const struct cp__registers *regs; /* where the M is */
     enum cp__since since;
     uintptr_t signal_frame; /* the stack pointer that the handler returns with; 0: there is no handler */

@@ -264,7 +264,7 @@ static void body_blocks_sometimes(struct worker *worker)
     }
 }
 
-/* 10 ms: the ring holds 73 records of an M without chains, so no processor below 7 GHz fills it meanwhile. */
+/* 10 ms: the ring holds 51 records of an M without chains, so no processor below 5 GHz fills it meanwhile. */
 CP_TEST(one_signal_brings_all_records_that_waited)
 {
     struct cp_slot_request requests[] = {request("cycles", PERIOD)};

@@ -279,7 +279,7 @@ CP_TEST(sigprof_blocked_shortly_loses_nothing)
     struct cp_slot_request requests[] = {request("taskClock", PERIOD), request("timer", 10 * MS)};
     struct profile profile = {.n = 0};
     struct worker worker;
-    uint64_t ns = 5 * MS;
+    uint64_t ns = 4 * MS; /* a ring of one page holds 51 records */
 
     need_prompt_signals();
     start_profile(&profile, requests, 2);
