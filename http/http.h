@@ -57,8 +57,8 @@ struct cp_http_options {
                            * process; by default half of them, so that the program has the others */
     unsigned max_cost_percent; /* how much of a thread's CPU time the samples of a profile may take, as far as
                                 * that is known beforehand (see cp_sample_cost_ns() in runtime.h); by default
-                                * 10. Periods below that, and clocks below 100000 ns, are refused; an event's
-                                * preset never is */
+                                * 10. Periods below that are refused, and so are clocks below 100000 ns, and
+                                * cycles and instructions below 600000; an event's preset never is */
     /* cp_http_start() only */
     unsigned max_connections;   /* at once, by default 100. Where one more comes, that connection gives way
                                  * which has waited longest without a whole request */

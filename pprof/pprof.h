@@ -1,7 +1,7 @@
 /*
  * counterpoint/pprof.h: CPU profiles in pprof's format, by any of the events of runtime.h.
  *
- *     struct cp_profiling_option option = cp_event(cp_writer_path("cpu.pb.gz"), "taskClock", 100000);
+ *     struct cp_profiling_option option = cp_event(cp_writer_path("cpu.pb.gz"), "taskClock", 1000000);
  *     struct cp_error err;
  *
  *     if (cp_start_cpu_profile_with_config(&err, option) < 0)

@@ -344,9 +344,10 @@ struct cp_slot_request {
 
 /*
  * What a sample of an event of perf_event_open(2) costs the thread that it interrupts on this machine, in ns
- * of its CPU time: the interrupt, the signal and the handler. It is measured once in a process, which takes
- * some ms on a thread of its own, when it is first asked for, or at the first start of an event whose rate is
- * known beforehand. 0, and the reason in err, if it cannot be measured: then no start is refused for it.
+ * of its CPU time: the interrupt, the signal and the handler. The cost is measured once in a process, by this
+ * call or by the first start of any event but the timer, on a thread of its own: that takes 20 to 40 ms, and
+ * up to 0.6 s on a busy machine. 0, and the reason in err, if the cost cannot be measured: then no start is
+ * refused for it.
  */
 uint64_t cp_sample_cost_ns(struct cp_error *err);
 
