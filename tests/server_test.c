@@ -378,7 +378,8 @@ CP_TEST(a_period_that_is_too_small_does_a_busy_service_no_harm)
 
     for (int i = 0; i < 2; i++)
         start_load(&loads[i]);
-    /* A machine that is too busy to measure what a sample costs refuses a longer period when it has measured. */
+    /* While a machine is too busy to measure what a sample costs, the endpoint offers a smaller period than
+     * the one that it takes when the cost has been measured. */
     for (int tries = 0; status == 400 && tries < 5; tries++)
         status = profile_with_the_smallest_period(&server);
     CHECK_EQ(status, 200);
