@@ -99,9 +99,10 @@ bool cp__code_find_from_handler(uintptr_t pc, struct cp__code_range *found)
 #define PAGE ((uintptr_t)4096) /* or a part of one */
 
 /*
- * Whether the page can be read, by the kernel's word: the table may be older than an mprotect(), and knows
- * nothing of protection keys. rt_sigprocmask(2) copies the set before it looks at what to do with the set,
- * which is nothing that there is: EFAULT if it could not be copied, else EINVAL.
+ * Asks the kernel whether the page can be read: the table may be older than an mprotect(), and knows nothing
+ * of protection keys. rt_sigprocmask(2) copies the set from the page before it looks at the operation, and
+ * the kernel has no operation of the number that is given here. So the call changes nothing, and fails with
+ * EFAULT if the page cannot be read, else with EINVAL.
  */
 static bool is_readable_from_handler(uintptr_t page)
 {

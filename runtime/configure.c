@@ -54,7 +54,7 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, uint64_t seq)
     cp_store_release(&stats->seq, seq); /* pairs with the acquire in add_m(), stats.c */
 }
 
-/* Opens what the slot holds; whether it is to be enabled. */
+/* Opens the event that the slot holds; returns whether the event is to be enabled. */
 static bool start_from_handler(struct cp__m *m, int slot)
 {
     struct cp__handle *handle = &m->handles[slot];

@@ -30,9 +30,9 @@ void cp__cost_set(uint64_t ns)
 /* ---- Measuring ------------------------------------------------------------------------------- */
 
 /*
- * A thread of our own does a fixed work with and without an event that interrupts it. The thread is an M that
- * no registry knows, so the signals take the way of any other M's, as far as the sample buffer, which this M
- * does not have. The M's claim is taken for good: the handler never brings it in line with the slots.
+ * A thread of the library's own does a fixed work with and without an event that interrupts it. The thread is
+ * an M that is not in the registry. Its signals are handled as those of any other M, up to the sample buffer,
+ * which this M lacks. The M's claim stays taken, so the handler never looks at the slots for this M.
  */
 
 /* First samples so far apart that the thread has its time wherever it runs, for a rough figure; then samples
@@ -43,7 +43,7 @@ struct plan {
     unsigned rounds;
 };
 #define MOST_ROUNDS 20
-#define MOST_TRIES 100 /* to be left in peace for a round */
+#define MOST_TRIES 100 /* attempts, also those in which another thread had the CPU */
 /* On a busy machine the thread waits for a CPU between its rounds: so a few have to do after some time, and
  * no cost is known if even these take too long. */
 #define LEAST_ROUNDS 3
@@ -64,7 +64,7 @@ static void work(uint64_t rounds)
         i = i + 1;
 }
 
-/* How long the work takes. If another thread had the CPU meanwhile the time says little: 0. */
+/* Returns how long the work takes; 0 if another thread had the CPU meanwhile: the time says little then. */
 static uint64_t time_work(uint64_t rounds)
 {
     uint64_t switches = cp__os_thread_switches();
@@ -76,7 +76,7 @@ static uint64_t time_work(uint64_t rounds)
     return cp__os_thread_switches() == switches ? took : 0;
 }
 
-/* How much work takes so long. */
+/* Returns how many rounds of work() take about ns. */
 static uint64_t work_of(uint64_t ns)
 {
     uint64_t rounds = 1000;
@@ -126,7 +126,7 @@ struct round {
     uint64_t samples;
 };
 
-/* The work with samples; all 0 if it was not left in peace. */
+/* Does the work with samples. All of *round is 0 if another thread had the CPU meanwhile. */
 static int time_sampled(struct cp__m *m, const struct plan *plan, uint64_t rounds, struct round *round)
 {
     uint64_t before = interrupts(m);
@@ -140,7 +140,8 @@ static int time_sampled(struct cp__m *m, const struct plan *plan, uint64_t round
     return 0;
 }
 
-/* As ceil() does, which not every compiler makes code of: a program would need the mathematical library. */
+/* Does what ceil() does. Some compilers make a call of ceil(), for which a program would need the
+ * mathematical library. */
 static double round_up(double value)
 {
     const double whole = value < 1e18 ? (double)(uint64_t)value : value;
@@ -163,7 +164,7 @@ static uint64_t least_cost(const struct round *sampled, size_t n, uint64_t alone
     return (uint64_t)round_up(least);
 }
 
-/* Whether one more round is, after n good ones of so many. */
+/* Whether one more round is to be done after so many tries, of which n were good rounds. */
 static bool is_wanted(const struct plan *plan, unsigned n, unsigned tries, uint64_t start)
 {
     uint64_t passed = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start;
@@ -223,7 +224,7 @@ static void *measure(void *arg)
     return NULL;
 }
 
-/* All signals blocked: those of the program are for its own threads. */
+/* The new thread has all signals blocked: the program's signals are for the program's threads. */
 static int run_blocked(struct measurement *measurement)
 {
     pthread_t thread;
@@ -282,15 +283,15 @@ uint64_t cp_sample_cost_ns(struct cp_error *err)
 
 #define MOST 0.5 /* of a CPU */
 
-/* An instruction or a cycle of any kind may end in every cycle of the processor; how often other events
- * happen is for the program to show. */
+/* Whether the event may happen in every cycle of the processor, as instructions and cycles of any kind do.
+ * How often other events happen is not known before the program runs. */
 static bool is_cycle_like(enum cp_cpu_event event, const struct cp__event *row)
 {
     return event == CP_CPUPROF_HW_CPU_CYCLES || event == CP_CPUPROF_HW_INSTRUCTIONS ||
            (row->name != NULL && strcmp(row->name, "refCycles") == 0);
 }
 
-/* The same, of a period of 1. */
+/* The least CPU time in which one such event can happen, in ns; 0 if that is not known beforehand. */
 static double unit_ns(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
 {
     const struct cp__event *row = cp__config_event(event, config);

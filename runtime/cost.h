@@ -13,14 +13,14 @@
 
 /* The cost in ns that has been measured; 0 if it is not known (yet). */
 uint64_t cp__cost_known(void);
-/* Takes ns for the measured cost. A program that tests something else sets a cost which no machine is too
- * slow for. */
+/* Sets the measured cost to ns. A program that tests something else sets a cost so low that no period is
+ * refused, however slow the machine is. */
 void cp__cost_set(uint64_t ns);
 
 /* How many samples a second of CPU time the config can come to; 0 if that is not known beforehand. */
 double cp__cost_rate(enum cp_cpu_event event, const struct cp_cpu_profile_config *config);
-/* Whether what a sample costs is of interest for one of the events, so that it is measured before they
- * start. */
+/* Whether the cost of a sample has to be known for one of the events, and so is measured before they start:
+ * for all but the timer. */
 bool cp__cost_matters(const struct cp_slot_request *requests, size_t n);
 /* Whether the events stay within half of a CPU beside those that run, which come to running samples a second.
  * -EINVAL and the reason if they do not. */

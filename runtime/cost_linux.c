@@ -2,8 +2,8 @@
 
 #include "cost.h"
 
-/* For processors of which the kernel tells no frequency: higher than most, so that a period is rather
- * refused. */
+/* Assumed if the kernel does not tell the processor's frequency. It is higher than that of most processors:
+ * a period that is refused without need does less harm than one that is too short. */
 #define GUESSED_HZ 5000000000u
 
 /* A number from a file of one line, or from the first line that begins with a word; 0: there is none. */

@@ -41,7 +41,7 @@ void cp__pfm_unlock(void)
     cp__unlock(&lock);
 }
 
-/* What pfm_initialize() had half done it would not do again from the beginning, so it is not called twice. */
+/* If pfm_initialize() was interrupted by the fork, a second call would not begin anew. So none is made. */
 void cp__pfm_forget(void)
 {
     cp__lock_reset(&lock);
@@ -320,7 +320,7 @@ static int find_with_suffix(const char *name, struct cp_event_spec *spec, struct
     return cp__event_take_suffix(spec, base, ":", suffix, err);
 }
 
-/* What it says when libpfm4 cannot be asked at all; under the lock. */
+/* The error of every name if libpfm4 cannot be asked at all. Under the lock. */
 static int refuse_all(const char *name, pfm_err_t error, struct cp_error *err)
 {
     if (state == TORN)

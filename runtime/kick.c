@@ -49,8 +49,8 @@ bool cp__kick_is_under_way(const struct cp__m *m)
 
 /*
  * SIGPROF does not queue: if one is pending, a kick is dropped, and the pending one does the kick's work.
- * Only that no kick is under way any more is not known then. So if the last kick has not arrived although
- * the M has run, one more is sent.
+ * But then kick.taken does not reach kick.sent, and the kick seems to be under way for ever. So if the last
+ * kick has not arrived although the M has run, one more is sent.
  */
 static void kick(struct cp__m *m, uint64_t cpu_ns)
 {

@@ -160,7 +160,7 @@ static void free_m(struct cp__m *m)
     free(m);
 }
 
-/* All that can fail, undone where something does. */
+/* Does everything that can fail, and undoes it if something fails. */
 static int make_known(struct cp__m *m, struct cp_error *err)
 {
     int result = detach_at_end_of(m, err);

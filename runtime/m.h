@@ -129,7 +129,7 @@ struct cp__m_stats {
     uint64_t seq; /* of the config that it is about; stored last, with release */
     uint64_t samples;
     uint64_t signals;
-    uint64_t records; /* that were read, or signals where there is no ring: each has cost an interrupt */
+    uint64_t records; /* records that were read, or, without a ring, signals: each has cost an interrupt */
     uint64_t dropped;
     uint64_t lost;
     uint64_t late;
@@ -225,7 +225,7 @@ struct cp__m {
         uint64_t busy_ns;
         uint64_t runs;
         uint64_t count[CP_EV_MAX]; /* known if the handler was in the same run then */
-        bool is_stuck;             /* it was, and at the look before */
+        bool is_stuck;             /* the handler was in the same run at the last two looks */
         uint64_t seq[CP_EV_MAX];
         uint64_t interrupts[CP_EV_MAX];
     } window;
@@ -257,7 +257,7 @@ static inline void cp__m_unclaim_from_handler(struct cp__m *m)
 {
     cp_store_release(&m->claim, CP__CLAIM_NONE); /* pairs with the acquires in whoever looks at the claim */
 }
-/* Whether m's thread is done with it. Under the runtime lock. */
+/* Whether no thread runs with m any more. Under the runtime lock. */
 static inline bool cp__m_is_gone(const struct cp__m *m)
 {
     return cp_load_relaxed(&m->life) == CP__M_GONE; /* relaxed: stored under the lock */
@@ -269,7 +269,7 @@ void cp__m_drop_samples(int slot);
 /* In the child of a fork: the calling thread's M, if there is one, has let go of what it held; the others are
  * gone. They are freed when the child first needs an M or a slot. */
 void cp__ms_forget(void);
-/* Does that. Under the runtime lock. */
+/* Frees the Ms that cp__ms_forget() has found gone. Under the runtime lock. */
 void cp__ms_free_forgotten(void);
 
 #endif

@@ -42,8 +42,8 @@ uint64_t cp__os_count(const struct cp__m *m, int slot);
 /* Ends the counting of m's event in slot from any thread, which has the claim on m. */
 void cp__os_disable(struct cp__m *m, int slot);
 
-/* The handler begins and ends: the calling M's events that are not to count it stop counting, and go on; what
- * the others record in between belongs to the interrupted place. */
+/* Called when the handler begins and when it ends. In between, the calling M's events that are not to count
+ * the handler do not count, and what other events record belongs to the interrupted place. */
 void cp__os_pause_from_handler(struct cp__m *m);
 void cp__os_resume_from_handler(struct cp__m *m);
 /* What has been recorded so far belongs to where the next signal finds the M: it was in the library, with
@@ -82,7 +82,8 @@ struct cp__stack cp__os_thread_stack(void);
  * *mapped. */
 int cp__os_altstack_make(void **mapped, struct cp_error *err);
 void cp__os_altstack_free(void *mapped);
-/* Makes resident what a signal takes of it, if the system can do that; NULL: nothing. */
+/* Makes the part of the alternate stack that a signal takes resident, if the system can do that. Does nothing
+ * with NULL. */
 void cp__os_altstack_populate_from_handler(void *mapped);
 
 void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms);

@@ -97,9 +97,9 @@ void cp__os_futex_wake_from_handler(uint32_t *word)
  * signal on top; a stack that the thread already has is good enough from ALTSTACK_ENOUGH on. */
 #define ALTSTACK_ENOUGH ((size_t)32 << 10)
 #define ALTSTACK_SIZE ((size_t)64 << 10)
-/* Below it; a multiple of every page size. */
+/* The size of the guard below the alternate stack, a multiple of every page size. */
 #define ALTSTACK_GUARD ((size_t)64 << 10)
-/* What a signal takes of it: the kernel's part is up to 11 KiB (AMX). */
+/* How much of the alternate stack a signal takes: the kernel alone pushes up to 11 KiB (AMX). */
 #define ALTSTACK_FIRST ((size_t)16 << 10)
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23

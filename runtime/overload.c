@@ -98,7 +98,7 @@ static bool is_stuck(struct cp__m *m)
     return same;
 }
 
-/* -1: none costs anything. */
+/* Returns the slot whose samples cost the most, or -1 if none costs anything. */
 static int find_costliest(const struct costs *costs)
 {
     uint64_t most = 0;
@@ -113,7 +113,7 @@ static int find_costliest(const struct costs *costs)
     return found;
 }
 
-/* If m is just changing its handles, the next look will find the same. */
+/* Does nothing if m is just changing its handles: the next look will find the event again. */
 static void disable(struct cp__m *m, int slot, uint64_t cpu_ns)
 {
     if (!cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE))

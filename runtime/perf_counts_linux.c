@@ -102,7 +102,8 @@ static bool happens(const struct trial *trial)
     return false;
 }
 
-/* True also of an event that does not open in this form: what that means is for the caller to find. */
+/* Returns false only if the event opens, and counts nothing when it is made to happen. If the event does not
+ * open, the result is true: opening the caller's own event will tell the reason. */
 static bool try(const struct perf_event_attr *attr, void (*trigger)(const struct perf_event_attr *attr))
 {
     struct trial trial = {.attr = attr, .trigger = trigger};
@@ -129,7 +130,7 @@ static bool try_watchpoint(struct perf_event_attr *attr)
     return try(attr, is_code ? execute : access_word);
 }
 
-/* Whether any program that runs for a moment has some of it. */
+/* Whether the event happens in any program that runs for a moment. */
 static bool is_certain(const struct perf_event_attr *attr)
 {
     if (attr->type != PERF_TYPE_HARDWARE)
@@ -146,7 +147,7 @@ static bool is_certain(const struct perf_event_attr *attr)
     }
 }
 
-/* Makes cycles of the same PMU of it, in the same modes. */
+/* Turns attr into the cycles of the same PMU, in the same modes. */
 static void turn_to_cycles(struct perf_event_attr *attr)
 {
     uint64_t pmu = 0;

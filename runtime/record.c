@@ -110,7 +110,7 @@ static struct cp_sample late_from_handler(const struct cp__m *m, const struct cp
     return sample_from_handler(stack.hi != 0 ? g : &m->self, CP_SAMPLE_LATE);
 }
 
-/* Behind what sample has already, in frames. */
+/* Appends n callers to the frames that sample has already, as far as there is room. */
 static void add_callers_from_handler(struct cp_sample *sample, uintptr_t *frames, const uintptr_t *callers,
                                      unsigned n)
 {

@@ -278,8 +278,8 @@ __attribute__((noinline)) static void detail_from_handler(struct cp__m *m, const
 
 /* ---- Where a record was made ----------------------------------------------------------------- */
 
-/* In user mode; false if the record does not tell. The registers are the last of a record: how many bits each
- * has (0: there were none), sp, pc. */
+/* Finds where the program was in user mode; false if the record does not tell. The registers are the last
+ * words of a record: the kind of registers (0: there are none), sp, pc. */
 static bool place_from_handler(const struct cp__handle *handle, const struct record *record,
                                struct cp__place *place)
 {
@@ -299,10 +299,11 @@ static bool is_near(uintptr_t a, uintptr_t b, uintptr_t distance)
     return a - b + distance <= 2 * distance;
 }
 
-/* An interrupt of a PMU finds the program some instructions further. Where it does, the signal may do so
- * again, by fewer than fit into SKID bytes of code; it is the same call as long as the stack pointer has not
- * moved. An event that is precise is recorded before the interrupt, and there may be a few calls and returns
- * in between. */
+/* The interrupt of a PMU comes some instructions after the event, and the signal may come some instructions
+ * after the interrupt. A record is taken for one of this place if the stack pointer is the same (the same
+ * call of a function), or if the two program counters are within SKID bytes. A precise event is recorded
+ * before the interrupt, with a few calls and returns in between: then the stack pointers may differ by
+ * SKID_OF_STACK bytes. */
 #define SKID 256
 #define SKID_OF_STACK 4096
 
@@ -339,7 +340,7 @@ static bool is_here(const struct cp__handle *handle, const struct record *record
            place->pc - (uintptr_t)cp__on_sigprof_from_handler < HANDLER_SIZE;
 }
 
-/* False if it may be there where the moment is. */
+/* Whether the record was certainly made elsewhere than where the moment is; *place is where. */
 static bool is_late_from_handler(const struct cp__handle *handle, const struct record *record,
                                  const struct cp__moment *moment, struct cp__place *place)
 {

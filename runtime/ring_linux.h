@@ -15,7 +15,8 @@ int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains);
 void cp__ring_leave_from_handler(struct cp__ring *ring);
 /* A bit for each slot whose event is throttled, by what has been read and what waits in the ring. */
 uint32_t cp__ring_throttled_from_handler(const struct cp__m *m);
-/* What the ring gets from now on, or has got so far, is the library's own doing; see struct cp__ring. */
+/* The first call says that the library itself causes the records from now on, the second one that it has
+ * caused the records until now; see own_begin and own_end of struct cp__ring. */
 void cp__ring_own_begins_from_handler(struct cp__ring *ring);
 void cp__ring_own_ends_from_handler(struct cp__ring *ring);
 /* Records what the ring holds, or adds it to moment. */

@@ -80,7 +80,8 @@ int cp__wait_start(struct cp_error *err)
     return result;
 }
 
-/* The number goes first: a child of a fork that comes in between must not close what is given it next. */
+/* Forgets the number before closing it: another file may get the number next, and a child of a fork must not
+ * close that file. */
 static void close_descriptor(int *fd)
 {
     int old = *fd;

@@ -335,7 +335,8 @@ static int read_m(struct cp__m *m, int slot, uint64_t run, cp_sample_fn *fn, voi
     return n;
 }
 
-/* All are held until each has been read: fn may fork, and the child frees whom nobody holds. */
+/* Holds all Ms of the queue until each has been read: fn may fork, and the child frees the Ms that nobody
+ * holds. */
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 {
     struct cp__m *queue;
@@ -399,7 +400,8 @@ static void give_back(struct cp__m *m)
     }
 }
 
-/* One M after the other, because the kernel takes its time. Where one is late, a later release does it. */
+/* The lock is taken anew for each M, because the kernel takes its time. If an M still holds a handle, a later
+ * release gives its memory back. */
 static void give_all_back(void)
 {
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {

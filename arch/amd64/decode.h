@@ -38,9 +38,9 @@ struct cp__instruction {
  * function meets on its way to its end: privileged ones, traps, system calls.
  */
 bool cp__decode_from_handler(const uint8_t *at, struct cp__instruction *in);
-/* It may read so many bytes to find that out. */
+/* The most bytes that cp__decode_from_handler() reads. */
 #define CP__DECODE_MOST 34
-/* The same where only size bytes can be read. */
+/* The same if only size bytes can be read. */
 bool cp__decode_within_from_handler(const uint8_t *at, size_t size, struct cp__instruction *in);
 
 #endif
