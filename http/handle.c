@@ -56,7 +56,7 @@ static const struct endpoint *find(const char *path)
     return NULL;
 }
 
-/* Where it is instead; NULL: it is not somewhere else. */
+/* The path that a request for this one is sent to; NULL if the path is not redirected. */
 static const char *redirection_of(const char *path)
 {
     for (size_t i = 0; i < sizeof redirections / sizeof redirections[0]; i++) {

@@ -53,7 +53,7 @@ static int read_event(const char *query, struct order *order, struct cp_error *e
     return result == -ENOENT ? -EINVAL : result; /* the request is wrong, not the machine */
 }
 
-/* What a session would take half of a CPU for is refused by its start. */
+/* Refuses a period below the endpoint's limit. The start refuses what would take half of a CPU. */
 static int check_period(const struct cp__exchange *exchange, const struct order *order, struct cp_error *err)
 {
     const uint64_t min = cp__http_min_period(exchange, &order->spec);

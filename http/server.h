@@ -81,7 +81,7 @@ struct cp_http {
     struct cp_error *start_error; /* for what libmicrohttpd says while it starts; NULL afterwards */
 };
 
-/* In which a client must have read its answer; tests make it short. */
+/* How many seconds a client has to read its answer; tests set fewer. */
 extern unsigned cp__http_answer_timeout_s;
 
 /* The bytes of answers that are being sent, in all; tests take fewer. One answer may have more, and what is

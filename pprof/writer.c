@@ -64,7 +64,7 @@ static bool is_appending(int fd)
     return flags >= 0 && (flags & O_APPEND) != 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode);
 }
 
-/* Where the next byte goes; -1: into a pipe, for instance. */
+/* The offset in the file at which the next byte is written; -1 if fd has none, as a pipe. */
 static off_t position(int fd)
 {
     struct stat file;

@@ -17,7 +17,7 @@ struct cp__node {
     enum cp__outcome outcome;
     double seconds;
     struct cp__text log; /* what it logged; nothing any more if it has passed */
-    size_t log_before;   /* how much its parent had logged when it ended, or has begun where it did not */
+    size_t log_before;   /* how much its parent had logged when it ended or, until then, when it began */
 };
 
 bool cp__node_is_benchmark(const struct cp__node *node);

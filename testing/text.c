@@ -62,7 +62,7 @@ void cp__text_add(struct cp__text *text, const char *more)
 
 /* ---- Copying --------------------------------------------------------------------------------- */
 
-/* Where the end begins that is kept. */
+/* The offset at which the part of the text's end that is kept begins. */
 static size_t tail_begin(const struct cp__text *text)
 {
     return text->size > 2 * text->part ? text->size - text->part : least(text->size, text->part);
