@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -50,7 +51,7 @@ void cp__profile_start(const struct cp__profile_flags *flags, bool is_by_childre
     if (cp__part_start(&own, parts, &err) < 0) {
         say(&err);
         cp__parts_remove(parts);
-        exit(cp__parts_are_refused(parts) ? 3 : 2);
+        exit(err.code != -EINVAL && cp__parts_are_refused(parts) ? 3 : 2);
     }
     cp__part_warn(own);
     if (is_by_children) {

@@ -116,6 +116,7 @@ static void *body_runtime(void *arg)
 /* Each of these calls opens, reads and closes files or events. */
 CP_TEST(no_call_of_the_runtime_is_a_cancellation_point)
 {
+    test_need_events();
     run_cancelled(body_runtime, NULL);
     CHECK_STR(reached, "detach");
 }

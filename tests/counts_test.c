@@ -102,6 +102,7 @@ CP_TEST(what_took_turns_is_marked)
 
 CP_TEST(software_events_count_everywhere)
 {
+    test_need_events();
     char *output = run_sample(NULL, "-bench pages -benchtime 100x -counters pageFaults,taskClock");
     double faults = figure(output, "pageFaults/op");
     CHECKF(faults >= 8 && (faults < 9 || TEST_TSAN), "%s", output); /* its shadows are pages, too */
@@ -111,6 +112,7 @@ CP_TEST(software_events_count_everywhere)
 
 CP_TEST(what_cannot_be_counted_is_told_once_and_left_out)
 {
+    test_need_events();
     char *output = run_sample(NULL, "-bench pages -benchtime 10x -count 3 -counters timer,pageFaults");
     const char *reason = strstr(output, "# no timer: ");
     CHECKF(reason && !strstr(reason + 1, "# no timer: "), "%s", output);

@@ -133,6 +133,7 @@ static const char *const of_a_pmu[] = {"cycles", "instructions",    "branches", 
 
 CP_TEST(a_pmu_that_counts_is_used)
 {
+    test_need_events();
     stub_pmu.most_precise = 3;
     for (size_t i = 0; i < ARRAY_SIZE(of_a_pmu); i++)
         check_counts(of_a_pmu[i]);
@@ -164,6 +165,7 @@ CP_TEST(cycles_of_the_kernel_are_tried_there)
 /* What may truly not have happened is judged by its PMU's cycles; what surely has, by itself. */
 CP_TEST(rare_events_are_not_refused_for_not_happening)
 {
+    test_need_events();
     stub_pmu.only_cycles_happen = true;
     check_counts("cacheMisses");
     check_counts("LLC-load-misses");
@@ -174,6 +176,7 @@ CP_TEST(rare_events_are_not_refused_for_not_happening)
 /* An event that shares the counters with others may have had none yet. */
 CP_TEST(an_event_that_has_had_no_counter_is_not_refused)
 {
+    test_need_events();
     running_percent = 0;
     check_counts("cycles");
 }
@@ -181,6 +184,7 @@ CP_TEST(an_event_that_has_had_no_counter_is_not_refused)
 /* The thread is on a core of one kind, and the PMU of the others counts nothing meanwhile. */
 CP_TEST(one_kind_of_cores_that_counts_is_enough)
 {
+    test_need_events();
     cp__m_prepare();
     stub_pmu.kinds = 2;
     cp__core_pmus = (struct cp__core_pmus){.n = 2, .types = {STUB_TYPE + 1, STUB_TYPE + 2}};

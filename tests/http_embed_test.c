@@ -70,12 +70,14 @@ static void check_mounted(unsigned flags)
 
 CP_TEST(it_can_be_mounted_in_a_daemon_of_the_caller)
 {
+    test_need_events();
     check_mounted(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME);
 }
 
 /* libmicrohttpd cannot suspend connections of such a daemon, whatever it was started with. */
 CP_TEST(it_can_be_mounted_where_each_connection_has_a_thread)
 {
+    test_need_events();
     check_mounted(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_ALLOW_SUSPEND_RESUME);
     check_mounted(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION);
 }

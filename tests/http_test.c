@@ -49,6 +49,7 @@ CP_TEST(two_profiles_at_a_time_are_each_of_its_own_event)
 {
     struct cp_http *http = start_http(NULL);
 
+    test_need_events();
     start_service();
     free(test_command(NULL,
                       "cd %s; base=http://%s" PPROF "\n"
@@ -168,6 +169,7 @@ CP_TEST(samples_over_http_take_a_small_part_of_the_time, .timeout_s = 60 * TEST_
         {50000, 0, "refCycles:u", 3000000},  {50000, 0, "instructions", 1000000}, /* the preset */
     };
 
+    test_need_events();
     for (size_t i = 0; i < sizeof periods / sizeof periods[0]; i++)
         check_smallest_period(&periods[i]);
 }
@@ -228,6 +230,7 @@ CP_TEST(an_event_that_counts_nothing_is_501)
 {
     struct cp_http *http = start_http(NULL);
 
+    test_need_events();
     cp_store_relaxed(&stub_pmu.is_silent, true); /* relaxed: the server asks later */
     check_answer(http, "\"$base/profile?event=cycles&seconds=1\"", 501, "\nX-Go-Pprof: 1\n",
                  "The event cycles cannot run", "the PMU stays at 0", NULL);
@@ -241,6 +244,7 @@ CP_TEST(what_the_system_forbids_is_403)
     struct cp_http *http;
     int probed;
 
+    test_need_events();
     if (geteuid() == 0)
         CHECK_EQ(setresuid(65534, 65534, 65534), 0);
     CHECK_EQ(cp_event_parse("contextSwitches", &spec, NULL), 0);
@@ -295,6 +299,7 @@ CP_TEST(the_index_offers_periods_that_the_kernel_allows)
     struct cp_http *http;
     char path[512];
 
+    test_need_events();
     snprintf(path, sizeof path, "%s/max_rate", test_dir());
     cp__http_max_rate_file = path;
     http = start_http(NULL);
@@ -329,6 +334,7 @@ CP_TEST(the_index_links_to_the_events_that_work)
     struct cp_http *http;
     char *page;
 
+    test_need_events();
     cp__http_max_rate_file = "/nowhere";
     http = start_http(NULL);
     check_answer(http, "$base/", 200, "\nContent-Type: text/html; charset=utf-8\n",
@@ -446,6 +452,7 @@ CP_TEST(the_pprof_of_gperftools_fetches_names)
     struct cp_http *http = start_http(NULL);
     FILE *file;
 
+    test_need_events();
     file = fopen(file_in_dir("curl"), "w");
     fputs(curl, file);
     fclose(file);

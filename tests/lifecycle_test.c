@@ -549,6 +549,7 @@ CP_TEST(other_programs_run_meanwhile)
 
 CP_TEST(a_thread_may_detach_and_become_another_program)
 {
+    test_need_events();
     for (int i = 0; i < 10; i++) {
         pid_t child = fork();
         int status;
@@ -570,6 +571,7 @@ CP_TEST(a_thread_may_detach_and_become_another_program)
 
 CP_TEST(a_process_may_end_while_it_is_profiled)
 {
+    test_need_events();
     for (int i = 0; i < 20; i++) {
         pid_t child = fork();
         int status;

@@ -103,6 +103,7 @@ static void child_refused(int i)
 
 CP_TEST(perf_event_open_may_be_refused_in_many_ways)
 {
+    test_need_events();
     for (int i = 0; i < (int)ARRAY_SIZE(refusals); i++)
         in_child(child_refused, i);
 }
@@ -334,6 +335,7 @@ CP_TEST(a_probe_needs_ring_memory_and_a_timer)
 {
     struct cp_event_spec spec = parsed("pageFaults"); /* which has no preset period */
 
+    test_need_events();
     CHECK_EQ(cp_event_probe(&spec, NULL), 0);
     spec = parsed("taskClock");
     CHECK_EQ(cp_event_probe(&spec, NULL), 0);
@@ -392,6 +394,7 @@ static void child_without_descriptors(int more)
 
 CP_TEST(a_start_without_descriptors_is_refused)
 {
+    test_need_events();
     in_child(child_without_descriptors, 0);
     in_child(child_without_descriptors, 1); /* enough for the event, not for its ring */
 }

@@ -47,6 +47,7 @@ CP_TEST(without_an_event_it_is_the_timer)
 /* What it has sampled goes with it; nothing else does. */
 CP_TEST(a_test_that_crashes_takes_no_others_samples_along)
 {
+    test_need_events();
     int status;
     char *output = run_sample_here(&status, "-cpuprofile=x.pb.gz " TASK_CLOCK);
     CHECK_EQ(status, 1);
@@ -69,6 +70,7 @@ static char *focused(const char *benchmark)
 
 CP_TEST(a_bench_profile_has_the_loops_by_their_names)
 {
+    test_need_events();
     free(run_sample_here(NULL, "-run '^$' -bench . -benchtime 20x -cpu 2 -benchprofile=b.pb.gz " TASK_CLOCK));
     char *all = pprof("-top -nodefraction=0", "b.pb.gz");
     CHECK_CONTAINS(all, " burn_loop");
@@ -94,6 +96,7 @@ CP_TEST(a_bench_profile_has_the_loops_by_their_names)
 
 CP_TEST(both_profiles_and_counters_get_on)
 {
+    test_need_events();
     char *output =
         run_sample_here(NULL, "-run one -bench loop -benchtime 50x -counters taskClock -benchprofile=b.pb.gz "
                               "-cpuprofile=x.pb.gz " TASK_CLOCK);

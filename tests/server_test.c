@@ -256,6 +256,7 @@ CP_TEST(go_tool_pprof_shows_functions_and_routes)
     char url[200];
     char *text;
 
+    test_need_events();
     for (int i = 0; i < 2; i++)
         start_load(&loads[i]);
     snprintf(url, sizeof url, "'http://%s/debug/pprof/profile?seconds=2&event=taskClock&period=1000000'",
@@ -376,6 +377,7 @@ CP_TEST(a_period_that_is_too_small_does_a_busy_service_no_harm)
                            {.address = server.service, .path = "/json?n=1000"}};
     int status = 400;
 
+    test_need_events();
     for (int i = 0; i < 2; i++)
         start_load(&loads[i]);
     /* While a machine is too busy to measure what a sample costs, the endpoint offers a smaller period than
@@ -404,6 +406,7 @@ CP_TEST(the_service_answers_while_the_endpoint_is_abused)
     struct rlimit limit;
     int taken = 0;
 
+    test_need_events();
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
     if (limit.rlim_max < 2 * SLOW)
         SKIP("There are not enough descriptors for as many clients.");

@@ -50,6 +50,12 @@ static void find_out_what_is_refused(void)
     close(fd);
 }
 
+void test_need_events(void)
+{
+    if (refused != 0)
+        SKIP("this machine refuses all events: %s", strerror(refused));
+}
+
 static int skip_if_refused(int result, const struct cp_error *err)
 {
     if (refused != 0 && result == -refused)

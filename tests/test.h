@@ -57,6 +57,11 @@
 /* Ends the test, which counts as skipped; the reason is shown. */
 #define SKIP(...) cp_t_report_and_end(cp_t_self(), CP_T_SKIP, __FILE__, __LINE__, __VA_ARGS__)
 
+/* Skips the test on a machine that refuses this user all events, by its answer before any test. A start that
+ * is refused for that skips the test by itself; this is for tests that start on other threads, in children or
+ * in other programs. */
+void test_need_events(void);
+
 void test_check_str(const char *file, int line, const char *what, const char *a, const char *b);
 void test_check_contains(const char *file, int line, const char *what, const char *text, const char *part);
 
