@@ -1,5 +1,6 @@
 /* Which endpoint answers, and to what. */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "exchange.h"
@@ -161,14 +162,17 @@ int cp_http_handle(const struct cp_http_request *request, const struct cp_http_r
     static const struct cp_http_options defaults = {.size = sizeof defaults};
     struct cp__exchange exchange = {
         .request = request, .response = response, .options = options != NULL ? options : &defaults};
-    int result;
+    int result, cancel_state;
 
     if (request->size != sizeof *request || response->size != sizeof *response ||
         exchange.options->size != sizeof defaults)
         return -EINVAL;
     if (exchange.options->token != NULL && exchange.options->token[0] == '\0')
         return -EINVAL; /* an empty password would do */
-    if (!cp__http_check(&exchange, &result))
-        return result;
-    return find(request->path)->answer(&exchange);
+    /* The thread is the program's. A deferred cancellation would leave a turn, a slot or a lock taken. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    if (cp__http_check(&exchange, &result))
+        result = find(request->path)->answer(&exchange);
+    pthread_setcancelstate(cancel_state, NULL);
+    return result;
 }

@@ -358,7 +358,9 @@ static void let_go(struct cp__m *m)
     cp_store_relaxed(&m->off, 0);
     cp_store_relaxed(&m->claim, CP__CLAIM_NONE);
     cp_store_relaxed(&m->kick.taken, m->kick.sent);
-    memset(m->queued, 0, sizeof m->queued);
+    /* next stays: the thread that forks may be in a callback of cp_slots_read(), which goes on from there. */
+    for (int slot = 0; slot < CP_EV_MAX; slot++)
+        m->queued[slot].is_in = 0;
     m->undrained = 0;
 }
 

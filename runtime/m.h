@@ -37,7 +37,7 @@
  *
  *   kick        kick.sent against kick.taken           next
  *   none        equal                                  under way  another thread, under the runtime lock, by
- *                                                                 sending number kick.sent + 1; LIVE only
+ *                                                                 sending number kick.sent + 1; not GONE
  *   under way   not equal: a SIGPROF is pending, or    none       the handler that takes it. If another
  *               was swallowed by one that was                     SIGPROF swallowed it, one more is sent
  *

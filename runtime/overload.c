@@ -19,9 +19,11 @@ static uint64_t interrupts(const struct cp__m_stats *stats)
     return cp_load_relaxed(&stats->records) + cp_load_relaxed(&stats->lost);
 }
 
-/* What the slot's samples have cost since the last look. */
+/* What the slot's samples have cost since the last look. If a sample's cost could not be measured, their
+ * number still tells which slot is the costliest. */
 static uint64_t take_cost(struct cp__m *m, int slot)
 {
+    const uint64_t cost = cp__cost_known();
     const struct cp__m_stats *stats = &m->stats[slot];
     uint64_t seq = cp_load_acquire(&stats->seq); /* pairs with the release in reset_stats_from_handler() */
     uint64_t now = interrupts(stats);
@@ -29,7 +31,7 @@ static uint64_t take_cost(struct cp__m *m, int slot)
 
     m->window.seq[slot] = seq;
     m->window.interrupts[slot] = now;
-    return now > before ? (now - before) * cp__cost_known() : 0;
+    return now > before ? (now - before) * (cost != 0 ? cost : 1) : 0;
 }
 
 struct costs {

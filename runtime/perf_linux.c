@@ -179,9 +179,11 @@ static void control_all_from_handler(const struct cp__m *m, uint32_t slots, unsi
 void cp__os_pause_from_handler(struct cp__m *m)
 {
     cp__ring_own_begins_from_handler(&m->ring);
+    m->paused = 0;
     if (m->pausing == 0)
         return;
-    m->paused = m->pausing & ~cp__ring_throttled_from_handler(m);
+    /* relaxed: cp__os_resume_from_handler() sees to an event that is disabled from outside from now on */
+    m->paused = m->pausing & ~cp_load_relaxed(&m->off) & ~cp__ring_throttled_from_handler(m);
     control_all_from_handler(m, m->paused, PERF_EVENT_IOC_DISABLE);
 }
 
