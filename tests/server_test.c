@@ -480,7 +480,7 @@ CP_TEST(what_is_being_answered_at_the_end_still_is)
     text =
         test_command(&status, "timeout --preserve-status -s INT 1 %s/examples/server -listen %s -endpoint %s",
                      test_build_dir(), server.service, server.endpoint);
-    CHECK_EQ(status, 0);
+    CHECKF(status == 0, "%d: %s", status, text);
     CHECK_CONTAINS(text, server.service);
     free(text);
 }
