@@ -105,12 +105,14 @@ before := $(if $(filter deps check test test-% mutants demo bench,$(goals)),deps
 
 # ---- Sources -------------------------------------------------------------------------------------
 
-layers = arch/$(ARCH) runtime pprof
-public_headers = runtime/atomic.h runtime/runtime.h runtime/counter.h runtime/sched.h pprof/pprof.h http/http.h \
+# The rooms of the library. Public headers include each other by their bare names, as they are installed.
+rooms = arch/$(ARCH) runtime/base runtime/event runtime/perf runtime/unwind runtime runtime/engine runtime/counter \
+        runtime/sched pprof/symbol pprof
+public_headers = runtime/base/atomic.h runtime/runtime.h runtime/counter/counter.h runtime/sched/sched.h pprof/pprof.h http/http.h \
                  testing/testing.h
 
 gen = $(B)/gen/pprof/profile.pb-c
-sources := $(foreach d,$(layers),$(sort $(wildcard $(d)/*.c $(d)/*.S)))
+sources := $(foreach d,$(rooms),$(sort $(wildcard $(d)/*.c $(d)/*.S)))
 lib_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sources)) pprof/profile.pb-c))
 
 # What stands on the core, each a library of its own: libcounterpoint-http, -testing.
@@ -175,7 +177,7 @@ warnings += $(if $(findstring thread,$(SANITIZE)),$(if $(findstring clang,$(CC))
 # not end up in the dynamic linker, in whatever way a program links the library.
 cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fPIC -fno-plt \
          -ftls-model=initial-exec -pthread $(warnings) $(sanitizer) $(if $(DEBUG),-DCP_DEBUG) \
-         $(addprefix -iquote ,. $(layers) $(sides) $(B)/gen $(B)/gen/pprof) $(CFLAGS)
+         $(addprefix -iquote ,. arch/$(ARCH) $(sort $(dir $(public_headers))) $(B)/gen $(B)/gen/pprof) $(CFLAGS)
 ldflags = -pthread $(sanitizer) $(LDFLAGS)
 libs = -lprotobuf-c -lz -ldw -lelf -lpfm -ldl -lrt
 http_libs = -lmicrohttpd -lunwind
@@ -315,7 +317,7 @@ $(B)/obj/pprof/profile.pb-c.o: $(gen).c $(B)/flags
 	@mkdir -p $(@D)
 	$(Q)$(cc) $(cflags) -MMD -MP -c -o $@ $<
 
-archive = $(Q)rm -f $@ && $(tool)ar rcs $@ $(filter %.o,$^)
+archive = $(Q)rm -f $@ && $(tool)ar qcs $@ $(filter %.o,$^)
 
 # Only cp_* is exported, less cp__*. It stays loaded: a SIGPROF may be on its way to the handler in it.
 define share
@@ -337,7 +339,7 @@ $(lib_so): $(lib_objects) $(B)/objects
 	$(call share,$(libs))
 
 # What a library has of the core that the core's shared library does not export.
-testing_borrows = pprof/debug_file.o
+testing_borrows = pprof/symbol/debug_file.o
 
 # Such a library finds the core beside itself: a program's own -rpath is not for what its libraries need.
 define side

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "testing/testing.h"
+#include "testing.h"
 
 #define BENCH_API __attribute__((unused)) static
 

@@ -10,10 +10,10 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "runtime/code.h"
 #include "runtime/os.h"
 #include "runtime/samplebuf.h"
-#include "runtime/unwind.h"
+#include "runtime/unwind/code.h"
+#include "runtime/unwind/unwind.h"
 
 enum { ROUNDS = 31, CHAINS = 2000, MAX = 256 };
 

@@ -5,7 +5,7 @@
  */
 #include "bench.h"
 #include "http/goroutine.h"
-#include "runtime/sched.h"
+#include "sched.h"
 
 #include <pthread.h>
 #include <semaphore.h>

@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "pprof/pprof.h"
+#include "pprof.h"
 
 enum { DEPTH = 20, STEPS = 60000000 };
 

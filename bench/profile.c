@@ -10,10 +10,10 @@
 #include <malloc.h>
 #include <string.h>
 
-#include "pprof/mapping.h"
 #include "pprof/profile.h"
-#include "pprof/symbol.h"
-#include "pprof/symbol_kernel.h"
+#include "pprof/symbol/kernel.h"
+#include "pprof/symbol/mapping.h"
+#include "pprof/symbol/symbol.h"
 #include "pprof/writer.h"
 
 enum { DEPTH = 30, ADDRESSES = 10000, STACKS = 200000 };

@@ -5,7 +5,7 @@
  */
 #include "bench.h"
 #include "context.h"
-#include "runtime/sched.h"
+#include "sched.h"
 
 #include <ucontext.h>
 

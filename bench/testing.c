@@ -2,7 +2,7 @@
  * What the benchmark loop of testing/ costs: an empty body, beside a bare loop that counts in memory as it
  * does. The runner prints how far apart five runs are.
  */
-#include "testing/testing.h"
+#include "testing.h"
 
 CP_BENCHMARK(empty)
 {

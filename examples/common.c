@@ -1,7 +1,7 @@
 #include "common.h"
 
-#include "runtime/sched.h"
-#include "testing/testing.h"
+#include "sched.h"
+#include "testing.h"
 
 #include <getopt.h>
 #include <stdio.h>

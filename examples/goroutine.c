@@ -6,7 +6,7 @@
  */
 #include "common.h"
 
-#include "runtime/sched.h"
+#include "sched.h"
 
 #include <sched.h>
 #include <stdio.h>

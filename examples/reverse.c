@@ -5,7 +5,7 @@
  *     build/examples/reverse -run '^$' -bench . -count 5 -counters cycles,instructions
  *     build/examples/reverse -bench . -benchprofile x.pb.gz && go tool pprof -tags x.pb.gz
  */
-#include "testing/testing.h"
+#include "testing.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,8 +13,8 @@
 #include "server_http.h"
 #include "server_work.h"
 
-#include "http/http.h"
-#include "runtime/sched.h"
+#include "http.h"
+#include "sched.h"
 
 #include <errno.h>
 #include <getopt.h>

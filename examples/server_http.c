@@ -1,6 +1,6 @@
 #include "server_http.h"
 
-#include "runtime/sched.h"
+#include "sched.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -1,6 +1,6 @@
 #include "server_work.h"
 
-#include "runtime/sched.h"
+#include "sched.h"
 
 #include <string.h>
 

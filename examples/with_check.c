@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "testing/testing.h"
+#include "testing.h"
 
 /* What is volatile lies on the stack: gcc gives a function that needs none no frame. */
 __attribute__((noinline)) static unsigned count_divisors(unsigned n)

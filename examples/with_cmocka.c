@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "testing/testing.h"
+#include "testing.h"
 
 /* How many steps it takes to 1, with half of an even number and 3n + 1 of an odd one. */
 __attribute__((noinline)) static unsigned collatz_steps(uint64_t n)

@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 #include <stdint.h>
 
-#include "testing/testing.h"
+#include "testing.h"
 
 TestSuite(numbers, .init = cp_testing_child_start, .fini = cp_testing_child_stop);
 

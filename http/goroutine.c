@@ -7,7 +7,7 @@
 #include <libunwind.h>
 
 #include "goroutine.h"
-#include "runtime/sched.h"
+#include "sched.h"
 #include "snapshot.h"
 
 /* Where a context goes on is a return address; libunwind takes what it begins with for one, unless it is told

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "runtime/atomic.h"
+#include "atomic.h"
 
 /* Never freed, since a child of fork() may be looking at it. */
 struct cp__http_socket {

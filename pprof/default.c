@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/error.h"
+#include "runtime/base/fail.h"
 #include "session.h"
 
 /* Held while its profile is written, which may take as long as the writer likes: calls for other sessions do

@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "profile_data.h"
-#include "runtime/error.h"
-#include "runtime/sched.h"
+#include "runtime/base/fail.h"
+#include "sched.h"
 #include "session.h"
 #include "writer.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/error.h"
+#include "runtime/base/fail.h"
 
 /* A profile on its way into a merge. */
 struct addition {

@@ -5,7 +5,7 @@
 #include <zlib.h>
 
 #include "merge.h"
-#include "runtime/error.h"
+#include "runtime/base/fail.h"
 
 /* ---- Unpacking ------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "merge.h"
-#include "runtime/error.h"
+#include "runtime/base/fail.h"
 #include "stream.h"
 #include "writer.h"
 

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "pprof/symbol/kernel.h"
 #include "profile_data.h"
-#include "runtime/error.h"
-#include "symbol_kernel.h"
+#include "runtime/base/fail.h"
 
 /* A sample as it is stored: what may stand at its outer end has a name and no address. */
 enum { MAX_NAMED = 4, MAX_DEPTH = CP_MAX_FRAMES + MAX_NAMED };

@@ -3,7 +3,7 @@
 #ifndef COUNTERPOINT_PPROF_PROFILE_DATA_H
 #define COUNTERPOINT_PPROF_PROFILE_DATA_H
 
-#include "mapping.h"
+#include "pprof/symbol/mapping.h"
 #include "profile.h"
 #include "table.h"
 

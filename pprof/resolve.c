@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pprof/symbol/kernel.h"
+#include "pprof/symbol/symbol.h"
 #include "profile_data.h"
-#include "symbol.h"
-#include "symbol_kernel.h"
 
 /* ---- Lines and functions --------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "rate_linux.h"
-#include "runtime/error.h"
+#include "runtime/base/fail.h"
 #include "thread.h"
 #include "writer.h"
 

@@ -10,7 +10,7 @@
 
 #include "pprof.h"
 #include "profile.h"
-#include "runtime/lock.h"
+#include "runtime/base/lock.h"
 
 /* One option of a session. Owned by the profile-writer thread while there is one, else by the session's lock.
  */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "rate_linux.h"
-#include "runtime/error.h"
+#include "runtime/base/fail.h"
 #include "session.h"
 #include "writer.h"
 

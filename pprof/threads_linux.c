@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/error.h"
+#include "runtime/base/fail.h"
 #include "runtime/label.h"
 #include "session.h"
 #include "writer.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/error.h"
+#include "runtime/base/fail.h"
 #include "thread.h"
 #include "writer.h"
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/error.h"
+#include "runtime/base/fail.h"
 
 static bool same_context(const struct cp_writer *a, const struct cp_writer *b)
 {

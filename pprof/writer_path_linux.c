@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/error.h"
+#include "runtime/base/fail.h"
 #include "writer.h"
 
 static const char *path_of(const struct cp_writer *w)

@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "error.h"
-#include "lock.h"
 #include "runtime.h"
+#include "runtime/base/fail.h"
+#include "runtime/base/lock.h"
 
 /* The slot of each event, numbered from 1; 0: none. A stopped one is kept until it has been read. Under
  * configs_lock. */

@@ -2,10 +2,10 @@
 
 #include <errno.h>
 
-#include "event.h"
 #include "fork.h"
+#include "moment.h"
 #include "overload.h"
-#include "record.h"
+#include "runtime/event/rows.h"
 #include "slot.h"
 
 /* xorshift64*: where in its period a timer starts is all that hangs on it. */

@@ -3,8 +3,8 @@
 #define COUNTERPOINT_RUNTIME_CONFIGURE_H
 
 #include "m.h"
+#include "moment.h"
 #include "os.h"
-#include "record.h"
 
 /* Stops what is no longer wanted, starts what is newly wanted. What was counted but not yet delivered is
  * recorded with the stack of regs. SIGPROF is blocked on the calling thread, which is m's. False, and m is

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "configure.h"
-#include "error.h"
-#include "event.h"
 #include "m.h"
+#include "moment.h"
 #include "os.h"
-#include "record.h"
+#include "runtime/base/fail.h"
+#include "runtime/event/rows.h"
 #include "slot.h"
 
 static uint64_t cost_ns; /* shared, atomic: 0 until it has been measured */

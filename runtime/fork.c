@@ -46,12 +46,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "code.h"
 #include "config.h"
-#include "event.h"
 #include "label.h"
 #include "m.h"
 #include "os.h"
+#include "runtime/event/rows.h"
+#include "runtime/unwind/code.h"
 #include "slot.h"
 
 /* ---- What forks wait for --------------------------------------------------------------------- */

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "code.h"
 #include "configure.h"
-#include "error.h"
 #include "fork.h"
 #include "kick.h"
+#include "moment.h"
 #include "os.h"
-#include "record.h"
+#include "runtime/base/fail.h"
+#include "runtime/unwind/code.h"
 #include "slot.h"
 
 struct cp__lock cp__runtime_lock = CP__LOCK_INIT(CP__RANK_RUNTIME);

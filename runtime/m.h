@@ -50,10 +50,10 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "lock.h"
 #include "runtime.h"
+#include "runtime/base/lock.h"
+#include "runtime/unwind/unwind.h"
 #include "samplebuf.h"
-#include "unwind.h"
 
 /* Guards the slots, the registry and the signal's disposition. */
 extern struct cp__lock cp__runtime_lock;

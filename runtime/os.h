@@ -1,5 +1,5 @@
 /*
- * What the profiler core asks of the operating system. os_linux.c and perf_linux.c answer; a port brings
+ * What the profiler core asks of the operating system. os_linux.c and engine/ answer; a port brings
  * files of its own beside them.
  *
  * The proposal's two hooks, setThreadPMUProfilerFunc and sigprofPMUHandlerFunc, are
@@ -19,7 +19,7 @@
 
 /* ---- Hooks ----------------------------------------------------------------------------------- */
 
-struct cp__moment; /* record.h */
+struct cp__moment; /* moment.h */
 
 /*
  * On the calling M, with SIGPROF blocked: opens the event of config in slot, disabled, or with config NULL

@@ -14,8 +14,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "sys_linux.h"
+#include "runtime/base/fail.h"
+#include "runtime/base/sys_linux.h"
 
 cp__set_thread_pmu_profiler_fn *cp__set_thread_pmu_profiler;
 cp__sigprof_pmu_handler_fn *cp__sigprof_pmu_handler;

@@ -3,15 +3,15 @@
 #include <errno.h>
 #include <string.h>
 
-#include "code.h"
 #include "configure.h"
 #include "cost.h"
-#include "error.h"
-#include "event.h"
 #include "fork.h"
 #include "kick.h"
 #include "m.h"
 #include "os.h"
+#include "runtime/base/fail.h"
+#include "runtime/event/rows.h"
+#include "runtime/unwind/code.h"
 
 #define WORDS (sizeof(struct cp__slot_config) / sizeof(uint64_t))
 _Static_assert(sizeof(struct cp__slot_config) % sizeof(uint64_t) == 0, "a config is copied in words");

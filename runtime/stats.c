@@ -1,6 +1,6 @@
-#include "error.h"
 #include "m.h"
 #include "overload.h"
+#include "runtime/base/fail.h"
 #include "slot.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pprof/pprof.h"
+#include "pprof.h"
 
 /* ---- Flags: flags.c -------------------------------------------------------------------------- */
 

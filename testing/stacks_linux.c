@@ -2,7 +2,7 @@
  * it. */
 #include "stacks.h"
 
-#include "debug_file.h"
+#include "pprof/symbol/debug_file.h"
 
 #include <elfutils/libdwfl.h>
 #include <errno.h>

@@ -11,7 +11,7 @@
 
 #include "decode.h"
 #include "lone_page.h"
-#include "runtime/unwind.h"
+#include "runtime/unwind/unwind.h"
 
 /* ---- Code ------------------------------------------------------------------------------------ */
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lone_page.h"
-#include "runtime/unwind.h"
+#include "runtime/unwind/unwind.h"
 
 /* Where the return address is, if not in a word of the stack. */
 enum { LINK = -1, LOST = -2 };

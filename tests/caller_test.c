@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "lone_page.h"
-#include "runtime/unwind.h"
+#include "runtime/unwind/unwind.h"
 
 #if TEST_ASAN
 #include <sanitizer/asan_interface.h>

@@ -2,7 +2,7 @@
  * one of its locks. */
 #include "burn.h"
 
-#include "lock.h"
+#include "runtime/base/lock.h"
 
 /* Runs body on a thread for which a deferred cancellation is pending from the beginning. */
 static void run_cancelled(void *(*body)(void *), void *arg)

@@ -4,8 +4,8 @@
 #include <setjmp.h>
 #include <stdint.h>
 
-#include "os.h"
-#include "slot.h"
+#include "runtime/os.h"
+#include "runtime/slot.h"
 #include "stub_pmu.h"
 
 /* ---- The host's handler ---------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "runtime/os.h"
-#include "runtime/unwind.h"
+#include "runtime/unwind/unwind.h"
 #include "test.h"
 
 #define MAX_DEPTH 400

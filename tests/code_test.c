@@ -7,11 +7,11 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 
-#include "code.h"
 #include "lone_page.h"
-#include "os.h"
-#include "slot.h"
-#include "unwind.h"
+#include "runtime/os.h"
+#include "runtime/slot.h"
+#include "runtime/unwind/code.h"
+#include "runtime/unwind/unwind.h"
 
 /* ---- Code that is mapped by the test --------------------------------------------------------- */
 

@@ -1,9 +1,9 @@
 /* Switching between two flows of control: arch/ARCH/context.h. */
 #include "arch/arch.h"
 #include "context.h"
-#include "runtime/sched.h"
-#include "runtime/sched_fiber.h"
-#include "runtime/unwind.h"
+#include "runtime/sched/fiber.h"
+#include "runtime/unwind/unwind.h"
+#include "sched.h"
 #include "step.h"
 #include "test.h"
 

@@ -1,7 +1,7 @@
 /* Processors with several kinds of cores, each with a PMU of its own; a stub plays them. */
 #include "burn.h"
 #include "resources.h"
-#include "runtime/core_pmu_linux.h"
+#include "runtime/perf/core_pmu_linux.h"
 #include "stub_pmu.h"
 
 #include <sys/stat.h>

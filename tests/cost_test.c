@@ -2,7 +2,7 @@
 #include "burn.h"
 #include "refuse.h"
 
-#include "pprof/pprof.h"
+#include "pprof.h"
 #include "runtime/cost.h"
 #include "runtime/m.h"
 #include "runtime/os.h"

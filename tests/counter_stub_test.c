@@ -1,8 +1,8 @@
 /* Counters on PMUs that a stub plays: how the kernel is asked, and what its answers mean. */
 #include "burn.h"
+#include "counter.h"
 #include "resources.h"
-#include "runtime/core_pmu_linux.h"
-#include "runtime/counter.h"
+#include "runtime/perf/core_pmu_linux.h"
 #include "stub_pmu.h"
 
 static unsigned running_percent = 100; /* of the time for which events are enabled they have a counter */

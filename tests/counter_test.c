@@ -4,10 +4,10 @@
  * that does not open is a failure.
  */
 #include "burn.h"
+#include "counter.h"
 #include "refuse.h"
 #include "resources.h"
-#include "runtime/counter.h"
-#include "runtime/sched.h"
+#include "sched.h"
 
 #include <linux/perf_event.h>
 #include <sys/mman.h>

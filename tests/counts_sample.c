@@ -1,6 +1,6 @@
 /* Benchmarks of which it is known what they do, for counts_test.c. */
-#include "runtime/sched.h"
-#include "testing/testing.h"
+#include "sched.h"
+#include "testing.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
  * Benchmarks with counters, of which counts_sample.c has some. On a machine that takes the same time for each
  * instruction, CP_TEST_CPI says how many cycles that is.
  */
-#include "runtime/runtime.h"
+#include "runtime.h"
 #include "test.h"
 
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/atomic.h"
+#include "atomic.h"
 
 static uint32_t requests;
 

@@ -6,10 +6,10 @@
 #include <linux/hw_breakpoint.h>
 
 #include "burn.h"
-#include "pprof/pprof.h"
+#include "counter.h"
+#include "pprof.h"
 #include "resources.h"
-#include "runtime/core_pmu_linux.h"
-#include "runtime/counter.h"
+#include "runtime/perf/core_pmu_linux.h"
 #include "stub_pmu.h"
 
 /* ---- The stub's debug registers -------------------------------------------------------------- */

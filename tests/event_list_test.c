@@ -7,7 +7,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "runtime/runtime.h"
+#include "runtime.h"
 #include "test.h"
 
 struct list {

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "event_tools.h"
-#include "runtime/event_pfm.h"
+#include "runtime/event/pfm.h"
 
 static void force(const char *pmu)
 {

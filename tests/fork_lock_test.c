@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "pprof/pprof.h"
-#include "runtime/event_pfm.h"
+#include "pprof.h"
+#include "runtime/event/pfm.h"
 #include "runtime/fork.h"
 #include "runtime/m.h"
 

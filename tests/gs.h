@@ -2,7 +2,7 @@
 #ifndef COUNTERPOINT_TESTS_GS_H
 #define COUNTERPOINT_TESTS_GS_H
 
-#include "runtime/sched.h"
+#include "sched.h"
 #include "test.h"
 
 #include <signal.h>

@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-#include "os.h"
-#include "samplebuf.h"
-#include "slot.h"
+#include "runtime/os.h"
+#include "runtime/samplebuf.h"
+#include "runtime/slot.h"
 
 static int start_one(const struct cp_slot_request *made)
 {

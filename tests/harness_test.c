@@ -1,5 +1,5 @@
 /* Checks, commands and tests/run: this program runs itself again, with samples in it that fail. */
-#include "runtime/sched.h"
+#include "sched.h"
 #include "test.h"
 
 #include <ctype.h>

@@ -1,6 +1,6 @@
 /* /debug/pprof/goroutine, of a program whose Gs wait. */
 #include "http_tools.h"
-#include "runtime/sched.h"
+#include "sched.h"
 
 static struct cp_chan *never;
 

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "http/http.h"
+#include "http.h"
 #include "session_tools.h"
 
 /* ---- The program ----------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "testing/testing.h"
+#include "testing.h"
 
 /* What all of its processes do is wait. */
 CP_TEST(waits)

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "pprof/profile_data.h"
-#include "pprof/symbol_kernel.h"
+#include "pprof/symbol/kernel.h"
 #include "pprof/sysctl_linux.h"
 #include "profile_tools.h"
 

@@ -3,7 +3,7 @@
 
 #include "burn.h"
 #include "runtime/label.h"
-#include "runtime/sched.h"
+#include "sched.h"
 
 /* ---- One thread ------------------------------------------------------------------------------ */
 

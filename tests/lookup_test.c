@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "pprof/mapping.h"
+#include "pprof/symbol/mapping.h"
 #include "session_tools.h"
 
 /* ---- Addresses ------------------------------------------------------------------------------- */

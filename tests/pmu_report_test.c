@@ -2,7 +2,7 @@
 #include <zlib.h>
 
 #include "pmu_tools.h"
-#include "pprof/pprof.h"
+#include "pprof.h"
 #include "refuse.h"
 
 /* ---- What the kernel allows ------------------------------------------------------------------ */

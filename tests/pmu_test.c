@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 
 #include "pmu_tools.h"
-#include "runtime/sched.h"
+#include "sched.h"
 
 /* Of a machine that is not said to be exact. Only x86 tells. */
 static bool is_virtual(void)

@@ -1,6 +1,6 @@
 /* Tests and benchmarks that have time to be profiled, for runner_profile_test.c. */
-#include "runtime/sched.h"
-#include "testing/testing.h"
+#include "sched.h"
+#include "testing.h"
 
 #include <stdlib.h>
 #include <time.h>

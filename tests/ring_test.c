@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include "runtime/configure.h"
+#include "runtime/engine/ring_linux.h"
 #include "runtime/m.h"
+#include "runtime/moment.h"
 #include "runtime/os.h"
-#include "runtime/perf_linux.h"
-#include "runtime/record.h"
-#include "runtime/ring_linux.h"
+#include "runtime/perf/perf_linux.h"
 #include "test.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))

@@ -1,8 +1,8 @@
 /* A program on the runner, with tests that end in every way, for the runner_* tests to run and look at. */
 #include "runner_sample.h"
 
-#include "runtime/atomic.h"
-#include "runtime/sched.h"
+#include "atomic.h"
+#include "sched.h"
 
 #include <fcntl.h>
 #include <libgen.h>

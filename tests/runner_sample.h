@@ -2,7 +2,7 @@
 #ifndef COUNTERPOINT_TESTS_RUNNER_SAMPLE_H
 #define COUNTERPOINT_TESTS_RUNNER_SAMPLE_H
 
-#include "testing/testing.h"
+#include "testing.h"
 
 /* It is 0, and the compiler cannot know that. */
 extern volatile int zero;

@@ -4,7 +4,7 @@
 #include <semaphore.h>
 #include <sys/wait.h>
 
-#include "runtime/sched.h"
+#include "sched.h"
 
 #define THREADS 3
 

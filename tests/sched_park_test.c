@@ -1,6 +1,6 @@
 /* The scheduler: parking, and wake-ups that must not be lost. */
 #include "gs.h"
-#include "runtime/sched_internal.h"
+#include "runtime/sched/internal.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
  * functions of the scheduler are called in that order, or the test looks at every instruction.
  */
 #include "gs.h"
-#include "runtime/sched_internal.h"
+#include "runtime/sched/internal.h"
 #include "step.h"
 
 #include <pthread.h>

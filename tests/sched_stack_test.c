@@ -1,6 +1,6 @@
 /* The scheduler's stacks: very many at once, guards, reuse. */
-#include "runtime/sched.h"
-#include "runtime/sched_internal.h"
+#include "runtime/sched/internal.h"
+#include "sched.h"
 #include "test.h"
 
 #include <errno.h>

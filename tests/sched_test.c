@@ -1,7 +1,7 @@
 /* The scheduler: Gs that start, take turns and end, on any number of Ms. */
 #include "gs.h"
 #include "resources.h"
-#include "runtime/sched_internal.h"
+#include "runtime/sched/internal.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* The scheduler: sleeping, and waiting for descriptors. */
 #include "gs.h"
-#include "runtime/sched_internal.h"
+#include "runtime/sched/internal.h"
 
 #include <errno.h>
 #include <stdio.h>

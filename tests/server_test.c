@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "runtime/atomic.h"
+#include "atomic.h"
 #include "session_tools.h"
 
 /* ---- The server ------------------------------------------------------------------------------ */

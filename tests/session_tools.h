@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "pprof/pprof.h"
+#include "pprof.h"
 #include "test.h"
 
 static volatile unsigned long sink;

@@ -6,7 +6,7 @@
 #include <sys/time.h>
 
 #include "runtime/m.h"
-#include "runtime/perf_linux.h"
+#include "runtime/perf/perf_linux.h"
 
 #define PERIOD 100000
 

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <sys/ioctl.h>
 
-#include "runtime/atomic.h"
+#include "atomic.h"
 #include "stub_syscall.h"
 #include "test.h"
 

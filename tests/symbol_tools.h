@@ -5,7 +5,7 @@
 #include <elf.h>
 #include <inttypes.h>
 
-#include "pprof/symbol.h"
+#include "pprof/symbol/symbol.h"
 #include "profile_tools.h"
 
 /* A mapping of the file's code as if it were loaded; *bias is how far from where the file wants it. */

@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "counter.h"
 #include "runtime/cost.h"
-#include "runtime/counter.h"
 
 void test_check_str(const char *file, int line, const char *what, const char *a, const char *b)
 {

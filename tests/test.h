@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "testing/testing.h"
+#include "testing.h"
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
 

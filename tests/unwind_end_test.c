@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "chains.h"
-#include "runtime/sched.h"
+#include "sched.h"
 
 /* ---- The outer end --------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 #ifndef COUNTERPOINT_CMD_EVENTS_H
 #define COUNTERPOINT_CMD_EVENTS_H
 
-#include "runtime/runtime.h"
+#include "runtime.h"
 
 enum event_state {
     EVENT_UNTRIED,

@@ -1,0 +1,120 @@
+/* Finding the files that symbols are read from, on this machine only. */
+#include "debug_file.h"
+#include "part.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* The file of a module is given when it is reported. */
+static int find_no_elf(Dwfl_Module *module, void **user_data, const char *module_name, Dwarf_Addr base,
+                       char **file, Elf **elf)
+{
+    (void)module, (void)user_data, (void)module_name, (void)base, (void)file, (void)elf;
+    return -1;
+}
+
+/* ---- Objects --------------------------------------------------------------------------------- */
+
+/* The virtual dynamic shared object has no file, but is whole in memory. */
+static int copy_vdso(const struct cp__mapping *mapping)
+{
+    size_t size = mapping->limit - mapping->start;
+    int fd = memfd_create("vdso", MFD_CLOEXEC);
+
+    if (fd >= 0 && write(fd, (const void *)(uintptr_t)mapping->start, size) != (ssize_t)size) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* How far from where the file wants it the object was loaded; false where the file has no such code. */
+static bool find_bias(int fd, const struct cp__mapping *mapping, GElf_Addr *bias)
+{
+    Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+    bool found = false;
+    GElf_Phdr part;
+    size_t n, i;
+
+    if (elf_getphdrnum(elf, &n) < 0)
+        n = 0;
+    for (i = 0; i < n && !found; i++) {
+        if (gelf_getphdr(elf, (int)i, &part) == NULL || part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0)
+            continue;
+        *bias = mapping->start - mapping->offset + part.p_offset - part.p_vaddr;
+        found = mapping->offset < part.p_offset + part.p_filesz &&
+                mapping->offset + (mapping->limit - mapping->start) > part.p_offset;
+    }
+    elf_end(elf);
+    return found;
+}
+
+/* Is it the object whose build id was seen in memory? Where none was seen, its name has to do, unless another
+ * file may have that now; and the program, unless that has one. */
+static bool is_same(Dwfl_Module *module, const struct cp__mapping *mapping, bool is_program)
+{
+    const unsigned char *id;
+    GElf_Addr address;
+    char byte[3];
+    int size = dwfl_module_build_id(module, &id, &address);
+    int i;
+
+    if (mapping->build_id == NULL)
+        return is_program ? size <= 0 : !mapping->deleted;
+    if (size <= 0 || strlen(mapping->build_id) != 2 * (size_t)size)
+        return false;
+    for (i = 0; i < size; i++) {
+        snprintf(byte, sizeof byte, "%02x", id[i]);
+        if (memcmp(byte, mapping->build_id + 2 * i, 2) != 0)
+            return false;
+    }
+    return true;
+}
+
+static Dwfl_Module *report(Dwfl *dwfl, const struct cp__mapping *mapping, int fd, bool is_program)
+{
+    Dwfl_Module *module = NULL;
+    GElf_Addr bias;
+
+    if (fd < 0)
+        return NULL;
+    dwfl_report_begin(dwfl);
+    if (find_bias(fd, mapping, &bias))
+        module = dwfl_report_elf(dwfl, mapping->file, mapping->file, fd, bias, true);
+    if (module == NULL)
+        close(fd);
+    dwfl_report_end(dwfl, NULL, NULL);
+    return module != NULL && is_same(module, mapping, is_program) ? module : NULL;
+}
+
+Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl)
+{
+    static const Dwfl_Callbacks callbacks = {
+        .find_elf = find_no_elf,
+        .find_debuginfo = cp__find_debug_file,
+        .section_address = dwfl_offline_section_address,
+    };
+    Dwfl_Module *module = NULL;
+
+    elf_version(EV_CURRENT);
+    *dwfl = dwfl_begin(&callbacks);
+    if (*dwfl == NULL)
+        return NULL;
+    if (strcmp(mapping->file, "[vdso]") == 0)
+        module = report(*dwfl, mapping, copy_vdso(mapping), false);
+    else if (mapping->main) /* also where its file has been replaced */
+        module = report(*dwfl, mapping, open("/proc/self/exe", O_RDONLY | O_CLOEXEC), true);
+    if (module == NULL && mapping->file[0] == '/' && mapping->file[1] != '/')
+        module = report(*dwfl, mapping, open(mapping->file, O_RDONLY | O_CLOEXEC), false);
+    if (module == NULL) {
+        dwfl_end(*dwfl);
+        *dwfl = NULL;
+    }
+    return module;
+}

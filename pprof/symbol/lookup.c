@@ -1,0 +1,122 @@
+/* Names for single addresses. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "kernel.h"
+#include "mapping.h"
+#include "pprof.h"
+#include "pprof/thread.h"
+#include "symbol.h"
+
+struct lookup {
+    const uintptr_t *addresses;
+    size_t n;
+    cp_symbol_fn *fn;
+    void *context;
+    int result;
+};
+
+/* Those of one mapping, which ascend. */
+struct batch {
+    const struct lookup *lookup;
+    const struct wanted {
+        uint64_t address;
+        size_t mapping; /* number; that past the last is the kernel's */
+        size_t i;
+    } * wanted;
+};
+
+static int take(void *context, size_t i, const struct cp__symbol *symbol)
+{
+    const struct batch *batch = context;
+    const char *name = symbol->lines[symbol->n - 1].function; /* the outermost is the linker's */
+
+    if (name != NULL)
+        batch->lookup->fn(batch->lookup->context, batch->wanted[i].i, name);
+    return 0;
+}
+
+static int take_kernel(void *context, size_t i, const char *name, const char *module)
+{
+    const struct batch *batch = context;
+
+    (void)module;
+    batch->lookup->fn(batch->lookup->context, batch->wanted[i].i, name);
+    return 0;
+}
+
+static int compare(const void *left, const void *right)
+{
+    const struct wanted *a = left, *b = right;
+
+    if (a->mapping != b->mapping)
+        return a->mapping < b->mapping ? -1 : 1;
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+/* A kernel that does not show its symbols knows none. */
+static int look_up_batch(const struct batch *batch, size_t n, const struct cp__mappings *mappings)
+{
+    uint64_t *addresses = malloc(n * sizeof *addresses);
+    int result = 0;
+    size_t i;
+
+    if (addresses == NULL)
+        return -ENOMEM;
+    for (i = 0; i < n; i++)
+        addresses[i] = batch->wanted[i].address;
+    if (batch->wanted[0].mapping < mappings->n)
+        result = cp__symbolise(&mappings->items[batch->wanted[0].mapping], addresses, n, take,
+                               (void *)(uintptr_t)batch);
+    else if (addresses[n - 1] >= CP__KERNEL_START &&
+             cp__kernel_symbolise("/proc/kallsyms", addresses, n, take_kernel, (void *)(uintptr_t)batch) ==
+                 -ENOMEM)
+        result = -ENOMEM;
+    free(addresses);
+    return result;
+}
+
+static int look_up(const struct lookup *lookup, const struct cp__mappings *mappings, struct wanted *wanted)
+{
+    struct batch batch = {.lookup = lookup};
+    size_t first, end, i;
+    int result = 0;
+
+    for (i = 0; i < lookup->n; i++)
+        wanted[i] = (struct wanted){.address = lookup->addresses[i],
+                                    .mapping = cp__mappings_find(mappings, lookup->addresses[i]),
+                                    .i = i};
+    qsort(wanted, lookup->n, sizeof *wanted, compare);
+    for (first = 0; first < lookup->n && result == 0; first = end) {
+        for (end = first; end < lookup->n && wanted[end].mapping == wanted[first].mapping; end++)
+            ;
+        batch.wanted = wanted + first;
+        result = look_up_batch(&batch, end - first, mappings);
+    }
+    return result;
+}
+
+static void *run(void *arg)
+{
+    struct lookup *lookup = arg;
+    struct cp__mappings mappings = {0};
+    struct wanted *wanted = malloc(lookup->n * sizeof *wanted);
+
+    lookup->result = -ENOMEM;
+    if (wanted != NULL && cp__mappings_note(&mappings) != -ENOMEM)
+        lookup->result = look_up(lookup, &mappings, wanted);
+    cp__mappings_free(&mappings);
+    free(wanted);
+    return NULL;
+}
+
+int cp_symbol_lookup(const uintptr_t *addresses, size_t n, cp_symbol_fn *fn, void *context)
+{
+    struct lookup lookup = {.addresses = addresses, .n = n, .fn = fn, .context = context};
+    int result;
+
+    if (n == 0)
+        return 0;
+    result = cp__thread_run(run, &lookup);
+    return result < 0 ? result : lookup.result;
+}

@@ -1,0 +1,282 @@
+#include "mapping.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel.h"
+#include "pprof/table.h"
+#include "runtime/fork.h"
+
+static void mapping_free(struct cp__mapping *mapping)
+{
+    free(mapping->file);
+    free(mapping->build_id);
+}
+
+void cp__mappings_free(struct cp__mappings *mappings)
+{
+    size_t i;
+
+    for (i = 0; i < mappings->n; i++)
+        mapping_free(&mappings->items[i]);
+    free(mappings->items);
+}
+
+size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address)
+{
+    size_t i;
+
+    for (i = 0; i < mappings->n; i++)
+        if (!mappings->items[i].kernel && address >= mappings->items[i].start &&
+            address < mappings->items[i].limit)
+            break;
+    return i;
+}
+
+/* ---- What the kernel says -------------------------------------------------------------------- */
+
+/* Reads a line of /proc/self/maps; 1 where it is about executable memory, 0 where not, -ENOMEM. */
+static int parse_line(char *line, struct cp__mapping *mapping)
+{
+    static const char suffix[] = " (deleted)";
+    char permissions[5];
+    int file_at = 0;
+    size_t length;
+
+    line[strcspn(line, "\n")] = '\0';
+    *mapping = (struct cp__mapping){0};
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %*s %n", &mapping->start, &mapping->limit,
+               permissions, &mapping->offset, &file_at) != 4 ||
+        permissions[2] != 'x')
+        return 0;
+    line += file_at;
+    length = strlen(line);
+    if (length >= sizeof suffix && strcmp(line + length - (sizeof suffix - 1), suffix) == 0) {
+        line[length - (sizeof suffix - 1)] = '\0';
+        mapping->deleted = true;
+    }
+    mapping->file = strdup(line[0] == '\0' ? "//anon" : line);
+    return mapping->file == NULL ? -ENOMEM : 1;
+}
+
+static int append(struct cp__mappings *mappings, const struct cp__mapping *mapping)
+{
+    if (CP__RESERVE(mappings->items, mappings->capacity, mappings->n + 1) < 0)
+        return -ENOMEM;
+    mappings->items[mappings->n++] = *mapping;
+    return 0;
+}
+
+int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, size_t *number)
+{
+    struct cp__mapping kernel = {.start = CP__KERNEL_START, .limit = UINT64_MAX, .kernel = true};
+
+    name = name[0] != '\0' ? name : "[kernel.kallsyms]";
+    for (*number = 0; *number < mappings->n; ++*number)
+        if (mappings->items[*number].kernel && strcmp(mappings->items[*number].file, name) == 0)
+            return 0;
+    kernel.file = strdup(name);
+    if (kernel.file == NULL || append(mappings, &kernel) < 0) {
+        free(kernel.file);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+static int read_maps(struct cp__mappings *mappings)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    struct cp__mapping mapping;
+    char *line = NULL;
+    size_t capacity = 0;
+    int result = 0;
+
+    if (maps == NULL)
+        return -errno;
+    while (result >= 0 && getline(&line, &capacity, maps) >= 0) {
+        result = parse_line(line, &mapping);
+        if (result == 1 && append(mappings, &mapping) < 0) {
+            mapping_free(&mapping);
+            result = -ENOMEM;
+        }
+    }
+    if (result >= 0)
+        result = feof(maps) ? 0 : -ENOMEM;
+    free(line);
+    fclose(maps);
+    return result;
+}
+
+/* ---- What the dynamic linker says ------------------------------------------------------------ */
+
+/* Its notes can be read: they lie in what was loaded, and the linker keeps it loaded meanwhile. */
+static bool is_loaded(const struct dl_phdr_info *object, const ElfW(Phdr) * part)
+{
+    const ElfW(Phdr) * p;
+
+    for (p = object->dlpi_phdr; p < object->dlpi_phdr + object->dlpi_phnum; p++)
+        if (p->p_type == PT_LOAD && (p->p_flags & PF_R) != 0 && part->p_vaddr >= p->p_vaddr &&
+            part->p_vaddr + part->p_memsz <= p->p_vaddr + p->p_filesz)
+            return true;
+    return false;
+}
+
+/* The build id's bytes among an object's notes. */
+static const unsigned char *find_build_id(const unsigned char *notes, size_t size, size_t align,
+                                          size_t *id_size)
+{
+    ElfW(Nhdr) note;
+    size_t at, id_at;
+
+    for (at = 0; at + sizeof note <= size; at = id_at + (note.n_descsz + align - 1) / align * align) {
+        memcpy(&note, notes + at, sizeof note);
+        id_at = at + sizeof note + (note.n_namesz + align - 1) / align * align;
+        if (id_at + note.n_descsz > size)
+            break;
+        *id_size = note.n_descsz;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+            memcmp(notes + at + sizeof note, "GNU", 4) == 0)
+            return notes + id_at;
+    }
+    return NULL;
+}
+
+static char *to_hex(const unsigned char *bytes, size_t n)
+{
+    char *text = malloc(2 * n + 1);
+    size_t i;
+
+    if (text == NULL)
+        return NULL;
+    text[0] = '\0';
+    for (i = 0; i < n; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return text;
+}
+
+/* -ENOMEM or 0; *id stays NULL where the object has none. */
+static int read_build_id(const struct dl_phdr_info *object, char **id)
+{
+    const unsigned char *bytes;
+    const ElfW(Phdr) * p;
+    size_t size;
+
+    for (p = object->dlpi_phdr; p < object->dlpi_phdr + object->dlpi_phnum; p++) {
+        if (p->p_type != PT_NOTE || !is_loaded(object, p))
+            continue;
+        bytes = find_build_id((const unsigned char *)(object->dlpi_addr + p->p_vaddr), p->p_memsz,
+                              p->p_align == 8 ? 8 : 4, &size);
+        if (bytes == NULL)
+            continue;
+        *id = to_hex(bytes, size);
+        return *id == NULL ? -ENOMEM : 0;
+    }
+    return 0;
+}
+
+struct naming {
+    struct cp__mappings *mappings;
+    size_t n_objects;
+};
+
+/* Tells the mappings of one object their build id; the first object is the program. */
+static int name_object(struct dl_phdr_info *object, size_t size, void *context)
+{
+    struct naming *naming = context;
+    bool main = naming->n_objects++ == 0;
+    struct cp__mapping *mapping;
+    const ElfW(Phdr) * p;
+    size_t i;
+
+    (void)size;
+    for (p = object->dlpi_phdr; p < object->dlpi_phdr + object->dlpi_phnum; p++) {
+        if (p->p_type != PT_LOAD || (p->p_flags & PF_X) == 0)
+            continue;
+        i = cp__mappings_find(naming->mappings, object->dlpi_addr + p->p_vaddr);
+        if (i == naming->mappings->n)
+            continue;
+        mapping = &naming->mappings->items[i];
+        mapping->main = main;
+        if (mapping->build_id == NULL && read_build_id(object, &mapping->build_id) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/*
+ * The dynamic linker takes a lock of its own meanwhile, which nobody gives back in a child that is forked
+ * then: the child would wait for ever when it loads a library or takes a profile. So forks wait; and a child
+ * for which they did not (see fork.h) has a profile without build ids.
+ */
+static int name_objects(struct cp__mappings *mappings)
+{
+    struct naming naming = {.mappings = mappings};
+    int result = 0;
+
+    cp__fork_delay();
+    if (!cp__fork_came_between())
+        result = dl_iterate_phdr(name_object, &naming);
+    cp__fork_allow();
+    return result;
+}
+
+/* ---- Both ------------------------------------------------------------------------------------ */
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static struct cp__mapping *find_known(const struct cp__mappings *mappings, const struct cp__mapping *mapping)
+{
+    struct cp__mapping *m;
+    size_t i;
+
+    for (i = 0; i < mappings->n; i++) {
+        m = &mappings->items[i];
+        if (m->start == mapping->start && m->limit == mapping->limit && m->offset == mapping->offset &&
+            strcmp(m->file, mapping->file) == 0 && same_text(m->build_id, mapping->build_id))
+            return m;
+    }
+    return NULL;
+}
+
+/* Moves what is new from one set to the other. */
+static int merge(struct cp__mappings *known, struct cp__mappings *now, bool main)
+{
+    struct cp__mapping *same;
+    size_t i;
+
+    for (i = 0; i < now->n; i++) {
+        if (now->items[i].main != main)
+            continue;
+        same = find_known(known, &now->items[i]);
+        if (same != NULL) {
+            same->deleted = same->deleted || now->items[i].deleted;
+            continue;
+        }
+        if (append(known, &now->items[i]) < 0)
+            return -ENOMEM;
+        now->items[i] = (struct cp__mapping){.main = main};
+    }
+    return 0;
+}
+
+int cp__mappings_note(struct cp__mappings *mappings)
+{
+    struct cp__mappings now = {0};
+    int result = read_maps(&now);
+
+    if (result == 0)
+        result = name_objects(&now);
+    if (result == 0)
+        result = merge(mappings, &now, true);
+    if (result == 0)
+        result = merge(mappings, &now, false);
+    cp__mappings_free(&now);
+    return result;
+}

@@ -1,0 +1,175 @@
+/*
+ * Counters through perf_event_open(2).
+ *
+ * An event that is inherited (attr.inherit) counts on the thread that opened it and, by copies that the
+ * kernel makes, on every thread that one of these starts. Reading it sums them up, those of threads that have
+ * ended included, and enabling or disabling it reaches all copies. See design/0021-counters.md.
+ */
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "counter.h"
+#include "runtime/base/fail.h"
+#include "runtime/event/rows.h"
+#include "runtime/perf/core_pmu_linux.h"
+#include "runtime/perf/perf_linux.h"
+
+/* What read(2) of an event returns, or the sum of that. */
+struct reading {
+    uint64_t count;
+    uint64_t enabled;
+    uint64_t running;
+};
+
+struct cp_counter {
+    int fds[CP__CORE_PMUS]; /* of the event on each kind of core */
+    int n;
+    struct reading zero; /* the reading that stands for 0 */
+    struct cp__event_text name;
+};
+
+/* Kernels before 5.13 do not know inherit_thread, and copy the event to children of fork(), too. */
+static int add_from_handler(void *context, struct perf_event_attr *attr)
+{
+    struct cp_counter *counter = context;
+    int fd = cp__perf_open_from_handler(attr);
+
+    if (fd == -EINVAL) {
+        attr->inherit_thread = 0;
+        fd = cp__perf_open_from_handler(attr);
+    }
+    if (fd < 0)
+        return fd;
+    counter->fds[counter->n++] = fd;
+    return 0;
+}
+
+static int open_events(struct cp_counter *counter, const struct cp_slot_request *request)
+{
+    struct perf_event_attr attr = cp__perf_attr_from_handler(request->event, &request->config);
+
+    attr.inherit = 1;
+    attr.inherit_thread = 1;
+    return cp__core_pmus_add_from_handler(&attr, add_from_handler, counter);
+}
+
+int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, struct cp_error *err)
+{
+    struct cp_slot_request request;
+    struct cp_counter *counter;
+    int result = cp__spec_request(spec, &request, err);
+
+    if (result < 0)
+        return result;
+    if (spec->event == CP_CPUPROF_OS_TIMER)
+        return cp__error_because(
+            err, -EINVAL, "no event to count",
+            "The event timer cannot be counted: it is a clock's signal and no event of the "
+            "kernel's. Use taskClock, which counts the same CPU time in nanoseconds.");
+    counter = calloc(1, sizeof *counter);
+    if (counter == NULL)
+        return cp__error(err, -ENOMEM, "There is no memory for a counter (%zu bytes).", sizeof *counter);
+    counter->name = cp__request_name(&request);
+    cp__m_prepare();
+    result = cp__perf_try_count(&request);
+    if (result == 0)
+        result = open_events(counter, &request);
+    if (result < 0) {
+        cp_counter_close(counter);
+        return cp__perf_explain_count(result, &request, err);
+    }
+    *out = counter;
+    return 0;
+}
+
+void cp_counter_close(struct cp_counter *counter)
+{
+    for (int i = 0; counter != NULL && i < counter->n; i++)
+        close(counter->fds[i]);
+    free(counter);
+}
+
+static int control(struct cp_counter *const *counters, size_t n, unsigned long request)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (int kind = 0; kind < counters[i]->n; kind++) {
+            if (ioctl(counters[i]->fds[kind], request, 0) < 0)
+                return -errno;
+        }
+    }
+    return 0;
+}
+
+int cp_counters_start(struct cp_counter *const *counters, size_t n)
+{
+    return control(counters, n, PERF_EVENT_IOC_ENABLE);
+}
+
+/* In the order of starting, so that what all of them count besides the work is the same. */
+int cp_counters_stop(struct cp_counter *const *counters, size_t n)
+{
+    return control(counters, n, PERF_EVENT_IOC_DISABLE);
+}
+
+/* The events on all kinds of cores are enabled while the thread runs, and one of them runs: times of running
+ * add up, times of being enabled do not. */
+static int read_events(const struct cp_counter *counter, struct reading *sum)
+{
+    *sum = (struct reading){.count = 0};
+    for (int i = 0; i < counter->n; i++) {
+        struct reading one;
+        ssize_t size = read(counter->fds[i], &one, sizeof one);
+
+        if (size != sizeof one)
+            return size < 0 ? -errno : -EIO;
+        sum->count += one.count;
+        sum->running += one.running;
+        sum->enabled = one.enabled > sum->enabled ? one.enabled : sum->enabled;
+    }
+    return 0;
+}
+
+int cp_counter_read(struct cp_counter *counter, struct cp_counter_value *value, struct cp_error *err)
+{
+    struct reading now;
+    int result = read_events(counter, &now);
+
+    *value = (struct cp_counter_value){.count = 0};
+    if (result < 0)
+        return cp__error(err, result, "The counter of %s cannot be read (%s). Open it anew.",
+                         counter->name.text, strerror(-result));
+    *value = (struct cp_counter_value){
+        .count = now.count - counter->zero.count,
+        .raw = now.count - counter->zero.count,
+        .enabled_ns = now.enabled - counter->zero.enabled,
+        .running_ns = now.running - counter->zero.running,
+    };
+    if (value->running_ns >= value->enabled_ns)
+        return 0;
+    if (value->running_ns == 0)
+        return cp__error_because(
+            err, -EBUSY, "never had a counter",
+            "The event %s was not counted: it never had one of the PMU's counters while its "
+            "threads ran. Count fewer events at once or for longer, end other profilers, or "
+            "set kernel.nmi_watchdog=0 with sysctl.",
+            counter->name.text);
+    value->is_scaled = true;
+    value->count =
+        (uint64_t)((double)value->raw * (double)value->enabled_ns / (double)value->running_ns + 0.5);
+    return 0;
+}
+
+int cp_counter_reset(struct cp_counter *counter)
+{
+    struct reading now;
+    int result = read_events(counter, &now);
+
+    if (result == 0)
+        counter->zero = now;
+    return result;
+}

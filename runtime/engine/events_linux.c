@@ -1,0 +1,511 @@
+/*
+ * Events through perf_event_open(2).
+ *
+ * All events of an M write to one ring, which belongs to an event of its own that counts nothing
+ * (PERF_COUNT_SW_DUMMY), so that any of the others can come and go. Each record names its event
+ * (PERF_SAMPLE_IDENTIFIER) and carries the event's count (PERF_SAMPLE_READ). An M that the system gives no
+ * ring memory runs without: a signal is a sample.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ring_linux.h"
+#include "runtime/base/fail.h"
+#include "runtime/base/sys_linux.h"
+#include "runtime/event/rows.h"
+#include "runtime/os.h"
+#include "runtime/perf/core_pmu_linux.h"
+#include "runtime/perf/perf_linux.h"
+
+bool cp__perf_has_lost_count; /* set once, before the first M */
+
+/* ---- Opening --------------------------------------------------------------------------------- */
+
+/* The soft limit is for programs that put descriptors into fd_sets; this one needs the hard one only when it
+ * gets there. Whether anything was gained. */
+static bool raise_descriptor_limit_from_handler(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= limit.rlim_max)
+        return false;
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+int cp__perf_open_from_handler(const struct perf_event_attr *attr)
+{
+    int fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+
+    if (fd < 0 && errno == EMFILE && raise_descriptor_limit_from_handler())
+        fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* arm64's PMU knows no exclude_idle and refuses it, and a thread's event never counts in the idle task
+ * anyway.
+ */
+int cp__perf_open_event_from_handler(struct perf_event_attr *attr)
+{
+    int fd = cp__perf_open_from_handler(attr);
+
+    if (fd == -EOPNOTSUPP && attr->exclude_idle) {
+        attr->exclude_idle = 0;
+        fd = cp__perf_open_from_handler(attr);
+    }
+    return fd;
+}
+
+struct perf_event_attr cp__perf_attr_from_handler(enum cp_cpu_event event,
+                                                  const struct cp_cpu_profile_config *config)
+{
+    const struct cp__event *row = cp__config_event(event, config);
+    const struct cp_event_encoding *encoding = &config->encoding;
+    bool is_named = event == CP_CPUPROF_NAMED;
+
+    return (struct perf_event_attr){
+        .size = sizeof(struct perf_event_attr),
+        .type = is_named ? encoding->type : row->perf_type,
+        .config =
+            is_named ? encoding->config : (event == CP_CPUPROF_HW_RAW ? config->raw_event : row->perf_config),
+        .bp_type = is_named ? encoding->bp_type : 0,
+        .config1 = is_named ? encoding->config1 : 0,
+        .config2 = is_named ? encoding->config2 : 0,
+        .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
+        .disabled = 1,
+        .exclude_user = config->is_user_excluded,
+        .exclude_kernel = !config->is_kernel_included,
+        .exclude_hv = !config->is_hv_included,
+    };
+}
+
+struct perf_event_attr cp__perf_sample_attr_from_handler(enum cp_cpu_event event,
+                                                         const struct cp_cpu_profile_config *config)
+{
+    struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
+
+    attr.sample_period = config->period;
+    attr.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ |
+                       (config->is_sample_ip_included ? PERF_SAMPLE_IP : 0) |
+                       (config->is_sample_addr_included ? PERF_SAMPLE_ADDR : 0) |
+                       (config->is_sample_callchain_included ? PERF_SAMPLE_CALLCHAIN : 0) |
+                       (CP__PERF_REGS != 0 ? PERF_SAMPLE_REGS_USER : 0);
+    attr.sample_regs_user = CP__PERF_REGS;
+    attr.read_format |= cp__perf_has_lost_count ? PERF_FORMAT_LOST : 0;
+    attr.exclude_idle = !config->is_idle_included;
+    attr.exclude_callchain_kernel = !config->is_callchain_kernel_included;
+    attr.exclude_callchain_user = !config->is_callchain_user_included;
+    attr.precise_ip = config->precise_ip & 3;
+    attr.wakeup_events = 1;
+    return attr;
+}
+
+/* As perf_event_open(2) orders what cp__perf_sample_attr_from_handler() asks for. */
+static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_config *config)
+{
+    struct cp__record_layout layout = {.ip = 0};
+    uint8_t at = 2; /* header, identifier */
+
+    if (config->is_sample_ip_included)
+        layout.ip = at++;
+    if (config->is_sample_addr_included)
+        layout.addr = at++;
+    layout.count = at;
+    if (config->is_sample_callchain_included)
+        layout.chain = (uint8_t)(at + (cp__perf_has_lost_count ? 4 : 3));
+    return layout;
+}
+
+/* SIGPROF to this very thread. Before the event is enabled, for every one: a member of the ring without
+ * O_ASYNC would record and never signal. */
+static int route_from_handler(int fd)
+{
+    const struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = cp__os_tid()};
+    int result = cp__sys_fcntl_from_handler(fd, F_SETOWN_EX, (unsigned long)&owner);
+
+    if (result >= 0)
+        result = cp__sys_fcntl_from_handler(fd, F_SETSIG, SIGPROF);
+    return result < 0 ? result : cp__sys_fcntl_from_handler(fd, F_SETFL, O_ASYNC);
+}
+
+static int control_from_handler(const struct cp__handle *handle, unsigned long request)
+{
+    int result = 0;
+
+    for (int i = 0; i < handle->n_events && result == 0; i++)
+        result = cp__sys_ioctl_from_handler(handle->events[i].fd, request, 0);
+    return result;
+}
+
+/* ---- Pausing --------------------------------------------------------------------------------- */
+
+/* The handler's own user-mode part counts as the program's: some 1 800 cycles or instructions. From this
+ * period on that is less than 1 %, and pausing costs more than it is worth; see design/0015-pausing.md. */
+#define PAUSE_BELOW_PERIOD 200000
+
+/* The handler faults in what it writes to first: a sample buffer's pages, the ring's, its stack's. */
+static bool counts_faults_from_handler(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
+{
+    const struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
+
+    return attr.type == PERF_TYPE_SOFTWARE && !attr.exclude_user &&
+           (attr.config == PERF_COUNT_SW_PAGE_FAULTS || attr.config == PERF_COUNT_SW_PAGE_FAULTS_MIN ||
+            attr.config == PERF_COUNT_SW_PAGE_FAULTS_MAJ);
+}
+
+static bool pauses_from_handler(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
+{
+    return counts_faults_from_handler(event, config) ||
+           (cp__config_event(event, config)->kind == CP_EVENT_HARDWARE && !config->is_user_excluded &&
+            config->period < PAUSE_BELOW_PERIOD);
+}
+
+/* One system call an event: prctl() has one for all events that a thread opened, which may be somebody
+ * else's, too. */
+static void control_all_from_handler(const struct cp__m *m, uint32_t slots, unsigned long request)
+{
+    for (; slots != 0; slots &= slots - 1)
+        control_from_handler(&m->handles[__builtin_ctz(slots)], request);
+}
+
+/* A throttled event counts nothing, and enabling it would end that: with a period so short that the event
+ * overflows as soon as the handler returns, the program would never get anywhere. */
+void cp__os_pause_from_handler(struct cp__m *m)
+{
+    cp__ring_own_begins_from_handler(&m->ring);
+    m->paused = 0;
+    if (m->pausing == 0)
+        return;
+    /* relaxed: cp__os_resume_from_handler() sees to an event that is disabled from outside from now on */
+    m->paused = m->pausing & ~cp_load_relaxed(&m->off) & ~cp__ring_throttled_from_handler(m);
+    control_all_from_handler(m, m->paused, PERF_EVENT_IOC_DISABLE);
+}
+
+void cp__os_own_from_handler(struct cp__m *m)
+{
+    cp__ring_own_ends_from_handler(&m->ring);
+}
+
+void cp__os_resume_from_handler(struct cp__m *m)
+{
+    uint32_t slots = m->paused & m->pausing;
+
+    control_all_from_handler(m, slots, PERF_EVENT_IOC_ENABLE);
+    /* relaxed: the kernel serves the two calls for one event one after the other, under its context's mutex.
+     * If cp__os_disable()'s call came first, its store to off is seen here; if not, the event stays
+     * disabled. */
+    control_all_from_handler(m, slots & cp_load_relaxed(&m->off), PERF_EVENT_IOC_DISABLE);
+    cp__ring_own_ends_from_handler(&m->ring);
+}
+
+/* ---- The hooks ------------------------------------------------------------------------------- */
+
+static bool is_poll(const siginfo_t *info)
+{
+    return info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
+}
+
+/* The signal is the sample. */
+static void ringless_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
+{
+    cp_add_single_writer(&m->stats[slot].records, 1);
+    m->handles[slot].accounted += m->handles[slot].period;
+    cp__moment_add_from_handler(moment, slot, 1);
+}
+
+/* At the end the count tells how many periods have not been accounted for. Without a ring they had a signal
+ * that came while another was pending. Of a clock whose last records a full ring has lost they passed while a
+ * virtual machine stood still: those are one record, which was one of the lost. */
+static void lost_periods_from_handler(struct cp__m *m, int slot, bool ring_was_full)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__m_stats *stats = &m->stats[slot];
+    uint64_t count = cp_load_relaxed(&stats->count);
+    bool is_known = cp_load_relaxed(&stats->ringless) != 0
+                        ? handle->kind != CP_EVENT_CLOCK || handle->folds
+                        : ring_was_full && handle->folds && cp_load_relaxed(&stats->throttled) == 0;
+
+    if (is_known && count > handle->accounted)
+        cp__ring_add_lost_from_handler(m, slot, (count - handle->accounted) / handle->period);
+}
+
+static bool has_fd_from_handler(const struct cp__handle *handle, int fd)
+{
+    for (int i = 0; i < handle->n_events; i++) {
+        if (handle->events[i].fd == fd)
+            return handle->seq != 0;
+    }
+    return false;
+}
+
+static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
+{
+    bool ours = false;
+
+    for (int slot = 0; slot < CP_EV_MAX && is_poll(info); slot++) {
+        if (!has_fd_from_handler(&m->handles[slot], info->si_fd))
+            continue;
+        ours = true;
+        if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
+            ringless_from_handler(m, slot, moment);
+    }
+    cp__ring_drain_from_handler(m, moment);
+    return ours;
+}
+
+/* The handle keeps the numbers: a signal that carries one may be pending. */
+static void close_from_handler(struct cp__m *m, int slot)
+{
+    struct cp__handle *handle = &m->handles[slot];
+
+    m->pausing &= ~(1u << slot);
+    for (int i = 0; i < handle->n_events; i++) {
+        if (cp_load_relaxed(&m->stats[slot].ringless) == 0)
+            cp__ring_leave_from_handler(&m->ring);
+        cp__sys_close_from_handler(handle->events[i].fd);
+    }
+}
+
+/* As a handle is whose event was never opened. */
+static void abandon_from_handler(struct cp__m *m, int slot)
+{
+    close_from_handler(m, slot);
+    m->handles[slot].n_events = 0;
+    m->handles[slot].fd = -1;
+}
+
+/* Opens attr as one more event of the handle, disabled; it sends signals, and is no member of the ring yet.
+ */
+static int add_event_from_handler(void *context, struct perf_event_attr *attr)
+{
+    struct cp__handle *handle = context;
+    struct cp__perf_event *event = &handle->events[handle->n_events];
+    int fd = cp__perf_open_event_from_handler(attr);
+    int result;
+
+    if (fd < 0)
+        return fd;
+    *event = (struct cp__perf_event){.fd = fd};
+    result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&event->id);
+    if (result >= 0)
+        result = route_from_handler(fd);
+    if (result < 0) {
+        cp__sys_close_from_handler(fd);
+        return result;
+    }
+    if (handle->n_events++ == 0)
+        handle->fd = fd;
+    return 0;
+}
+
+/* Makes the slot's events members of m's ring; 0, or what was wrong with it. */
+static int join_from_handler(struct cp__m *m, int slot)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+
+    for (int i = 0; i < handle->n_events; i++) {
+        int result = cp__ring_join_from_handler(m, handle->events[i].fd, handle->layout.chain != 0);
+
+        if (result < 0) {
+            while (i-- > 0) {
+                cp__sys_ioctl_from_handler(handle->events[i].fd, PERF_EVENT_IOC_SET_OUTPUT, -1ul);
+                cp__ring_leave_from_handler(&m->ring);
+            }
+            return result;
+        }
+    }
+    return 0;
+}
+
+/* Opens the event of config as a member of m's ring; disabled. What was wrong with the ring, or 0, in *ring.
+ */
+static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event event,
+                                const struct cp_cpu_profile_config *config, int *ring)
+{
+    struct cp__handle *handle = &m->handles[slot];
+    const struct perf_event_attr attr = cp__perf_sample_attr_from_handler(event, config);
+    int result;
+
+    handle->layout = layout_from_handler(config);
+    handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
+    handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
+    handle->folds = cp__config_event(event, config)->kind == CP_EVENT_CLOCK && config->is_kernel_included &&
+                    !config->is_user_excluded;
+    result = cp__core_pmus_add_from_handler(&attr, add_event_from_handler, handle);
+    *ring = result < 0 ? 0 : join_from_handler(m, slot);
+    cp_store_relaxed(&m->stats[slot].ringless, result < 0 || *ring < 0);
+    if (result < 0)
+        abandon_from_handler(m, slot);
+    return result;
+}
+
+static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
+{
+    struct cp__handle *handle = &m->handles[slot];
+    struct cp__count count;
+    uint64_t lost;
+
+    control_from_handler(handle, PERF_EVENT_IOC_DISABLE);
+    cp__ring_drain_from_handler(m, moment);
+    lost = cp_load_relaxed(&m->stats[slot].lost);
+    for (int i = 0; i < handle->n_events; i++) {
+        if (cp__sys_read_from_handler(handle->events[i].fd, &count, sizeof count) <= 0)
+            continue;
+        cp__ring_note_count_from_handler(m, slot, i, &count);
+        if (i == 0)
+            cp__ring_end_throttling_from_handler(m, slot, &count);
+    }
+    lost_periods_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].lost) != lost);
+    close_from_handler(m, slot);
+}
+
+static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
+                                                const struct cp__slot_config *config,
+                                                struct cp__moment *moment)
+{
+    int ring = 0;
+    int result;
+
+    if (config == NULL) {
+        stop_from_handler(m, slot, moment);
+        return 0;
+    }
+    result = prepare_from_handler(m, slot, (enum cp_cpu_event)config->event, &config->config, &ring);
+    if (result < 0)
+        return result;
+    if (counts_faults_from_handler((enum cp_cpu_event)config->event, &config->config))
+        cp__os_altstack_populate_from_handler(m->altstack); /* a signal uses it before the handler pauses */
+    if (pauses_from_handler((enum cp_cpu_event)config->event, &config->config))
+        m->pausing |= 1u << slot;
+    return 0;
+}
+
+int cp__os_enable_from_handler(struct cp__m *m, int slot)
+{
+    int result = control_from_handler(&m->handles[slot], PERF_EVENT_IOC_ENABLE);
+
+    if (result < 0)
+        abandon_from_handler(m, slot);
+    return result;
+}
+
+/* Of the first of the slot's events: there are more only on processors with several kinds of cores. */
+uint64_t cp__os_count(const struct cp__m *m, int slot)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    struct cp__count count;
+
+    if (handle->fd < 0 || cp__sys_read_from_handler(handle->fd, &count, sizeof count) <= 0)
+        return 0;
+    return handle->kind == CP_EVENT_CLOCK ? count.time_running : count.value;
+}
+
+/* Takes effect at once: if the thread runs, the kernel interrupts it for that. A handler that has paused the
+ * event looks at off after it has enabled it again. */
+void cp__os_disable(struct cp__m *m, int slot)
+{
+    cp_store_relaxed(&m->off, m->off | 1u << slot); /* relaxed: see cp__os_resume_from_handler() */
+    control_from_handler(&m->handles[slot], PERF_EVENT_IOC_DISABLE);
+}
+
+/* ---- Outside the handler --------------------------------------------------------------------- */
+
+/* Only a kernel that does not know the flag says EINVAL. */
+static bool knows_lost_count(void)
+{
+    const struct perf_event_attr attr = {.size = sizeof attr,
+                                         .type = PERF_TYPE_SOFTWARE,
+                                         .config = PERF_COUNT_SW_DUMMY,
+                                         .read_format = PERF_FORMAT_LOST,
+                                         .disabled = 1,
+                                         .exclude_kernel = 1,
+                                         .exclude_hv = 1};
+    int fd = cp__perf_open_from_handler(&attr);
+
+    if (fd >= 0)
+        cp__sys_close_from_handler(fd);
+    return fd != -EINVAL;
+}
+
+void cp__os_start(void)
+{
+    cp__ring_prepare();
+    cp__perf_has_lost_count = knows_lost_count();
+    cp__core_pmus_find("/sys/bus/event_source/devices", &cp__core_pmus);
+    cp__set_thread_pmu_profiler = set_thread_pmu_profiler_from_handler;
+    cp__sigprof_pmu_handler = on_signal_from_handler;
+}
+
+bool cp__os_may_count_kernel(void)
+{
+    const struct perf_event_attr attr = {
+        .size = sizeof attr, .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK, .disabled = 1};
+    int fd = cp__perf_open_from_handler(&attr);
+
+    if (fd < 0)
+        return false;
+    cp__sys_close_from_handler(fd);
+    return true;
+}
+
+/* An M that is none: the events of a start are opened into it, on the calling thread, all at once. */
+int cp__perf_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
+{
+    struct cp__m *m = calloc(1, sizeof *m);
+    int result = 0;
+    int ring = 0;
+    size_t i;
+
+    if (m == NULL)
+        return cp__error(err, -ENOMEM, "There is no memory to try the events with.");
+    for (i = 0; i < n && result == 0; i++) {
+        if (requests[i].event == CP_CPUPROF_OS_TIMER)
+            continue;
+        requests[i].config.precise_ip = cp__perf_reach_precision(&requests[i]);
+        result = cp__perf_try_count(&requests[i]);
+        if (result == 0)
+            result = prepare_from_handler(m, (int)i, requests[i].event, &requests[i].config, &ring);
+        if (result < 0) {
+            cp__perf_explain(result, &requests[i], err);
+        } else if (ring < 0) {
+            result = cp__perf_explain_ring(ring, &requests[i], err);
+        }
+    }
+    while (i-- > 0)
+        close_from_handler(m, (int)i);
+    free(m);
+    return result;
+}
+
+/* Closes fd if it is the event id still, and not what was opened after another thread had closed the event.
+ */
+static void close_event(int fd, uint64_t id)
+{
+    uint64_t found;
+
+    if (cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&found) == 0 && found == id)
+        cp__sys_close_from_handler(fd);
+}
+
+/* The ring is not mapped in the child (VM_DONTCOPY), the descriptors share the parent's events: asking for an
+ * event's id changes nothing. */
+void cp__perf_forget(struct cp__m *m)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        struct cp__handle *handle = &m->handles[slot];
+
+        for (int i = 0; i < handle->n_events && i < CP__CORE_PMUS; i++)
+            close_event(handle->events[i].fd, handle->events[i].id);
+        handle->n_events = 0;
+    }
+    if (m->ring.page != NULL)
+        close_event(m->ring.fd, m->ring.id);
+    m->ring = (struct cp__ring){.page = NULL};
+    m->pausing = 0;
+}

@@ -1,0 +1,119 @@
+#include <errno.h>
+
+#include "runtime/configure.h"
+#include "runtime/fork.h"
+#include "runtime/moment.h"
+#include "runtime/slot.h"
+#include "runtime/unwind/code.h"
+
+/* ---- What a signal stands for ---------------------------------------------------------------- */
+
+/* The count of a timer is the CPU time that it has run over. */
+static void note_cpu_time_from_handler(struct cp__m *m, int slot)
+{
+    uint64_t now = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
+
+    cp_store_relaxed(&m->stats[slot].count, now - m->handles[slot].cpu_ns);
+}
+
+/* A timer's signal names its config. One that does not fit any handle comes from a timer that is gone. */
+static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, struct cp__moment *moment)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        const struct cp__handle *handle = &m->handles[slot];
+
+        if (handle->seq == seq && handle->kind == CP_EVENT_TIMER) {
+            cp__moment_add_from_handler(moment, slot, 1 + (uint64_t)overrun);
+            cp_add_single_writer(&m->stats[slot].overruns, overrun);
+            note_cpu_time_from_handler(m, slot);
+            return;
+        }
+    }
+}
+
+bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
+{
+    bool ours = false;
+    uint32_t kick;
+
+    if (cp__sigprof_pmu_handler != NULL)
+        ours = cp__sigprof_pmu_handler(m, info, moment); /* on every signal: SIGPROF does not queue */
+    if (info->si_code == SI_TIMER) {
+        uint64_t seq = (uintptr_t)info->si_value.sival_ptr;
+
+        if (cp__slot_is_seq_from_handler(seq)) {
+            timer_from_handler(m, seq, (unsigned)info->si_overrun, moment);
+            ours = true;
+        }
+    } else if (cp__os_is_kick_from_handler(info, &kick)) {
+        cp_store_release(&m->kick.taken, kick); /* pairs with the acquire in cp__kick_is_under_way() */
+        ours = true;
+    }
+    if (!ours)
+        cp_add_single_writer(&m->foreign, 1);
+    return ours;
+}
+
+/* ---- The handler ----------------------------------------------------------------------------- */
+
+/* Where nothing runs any more, it is left to the M's next scheduling point to see whether SIGPROF can be put
+ * back to what it was: that takes a lock. The M goes on as one that has not looked. */
+static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers *regs)
+{
+    if (!cp__configure_from_handler(m, regs, CP__SINCE_HERE))
+        return;
+    if (cp_load_relaxed(&m->armed) == 0)          /* relaxed: stored by this thread */
+        cp_store_relaxed(&m->head.generation, 0); /* relaxed: is_behind(), kick.c, may see it late */
+}
+
+static void note_run_from_handler(struct cp__m *m, uint64_t ns)
+{
+    cp_add_single_writer(&m->handler_ns, ns);
+    cp_add_single_writer(&m->busy_ns, ns < CP__M_LONGEST_RUN_NS ? ns : CP__M_LONGEST_RUN_NS);
+}
+
+/* What the kernel has put onto the stack begins with one of these; on x86-64 it has a word before that, the
+ * return address. */
+static uintptr_t signal_frame(const siginfo_t *info, const void *ucontext)
+{
+    return (uintptr_t)info < (uintptr_t)ucontext ? (uintptr_t)info : (uintptr_t)ucontext;
+}
+
+void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
+{
+    uint32_t rights = cp__code_open_from_handler();
+    int saved_errno = errno;
+    struct cp__m *m = cp_load_relaxed(&cp__m_current); /* relaxed: stored by this thread */
+    struct cp__moment moment;
+    uint32_t kick;
+    bool ours;
+
+    if (m != NULL && !cp__is_raw_child_from_handler()) {
+        struct cp__registers regs = cp__registers_from_handler(ucontext);
+        uint64_t start;
+
+        cp_add_single_writer(&m->runs, 1);
+        cp__os_pause_from_handler(m);
+        start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
+        cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_SIGNAL);
+        moment.signal_frame = signal_frame(info, ucontext);
+        ours = cp__classify_from_handler(m, info, &moment);
+        cp__moment_end_from_handler(m, &moment);
+        /* acquire: pairs with the release in publish(), slot.c */
+        if (cp_load_acquire(&cp_generation) != m->head.generation)
+            reconfigure_from_handler(m, &regs);
+        note_run_from_handler(m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
+        cp__os_resume_from_handler(m);
+        cp_add_single_writer(&m->runs, 1);
+    } else {
+        ours =
+            cp__os_is_kick_from_handler(info, &kick) ||
+            (info->si_code == SI_TIMER && cp__slot_is_seq_from_handler((uintptr_t)info->si_value.sival_ptr));
+    }
+    cp__code_keep_from_handler(rights);
+    errno = saved_errno;
+    if (!ours) { /* the host's handler may never come back: all is done before */
+        cp__os_signal_chain_from_handler(signal, info, ucontext);
+        errno = saved_errno;
+    }
+}

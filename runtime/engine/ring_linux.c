@@ -1,0 +1,525 @@
+/*
+ * The ring that an M's events write to, and what its records stand for.
+ */
+#include "ring_linux.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "runtime/base/sys_linux.h"
+#include "runtime/configure.h"
+#include "runtime/perf/perf_linux.h"
+
+/* Of perf_event_mlock_kb's 516 KiB a CPU, 8 KiB an M: 64 Ms a CPU. The handler empties it at each signal, so
+ * that its 51 records matter only while a thread keeps SIGPROF blocked. */
+#define DATA_PAGES 1
+/* Records with chains of up to 127 frames (kernel.perf_event_max_stack) take 1 KiB each. */
+#define DATA_PAGES_FOR_CHAINS 8
+
+static size_t page_size; /* set once, before the first M */
+
+void cp__ring_prepare(void)
+{
+    page_size = (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- The ring -------------------------------------------------------------------------------- */
+
+static size_t size_from_handler(const struct cp__ring *ring)
+{
+    return page_size + ring->n_words * sizeof *ring->words;
+}
+
+static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
+{
+    const struct perf_event_attr attr = {.size = sizeof attr,
+                                         .type = PERF_TYPE_SOFTWARE,
+                                         .config = PERF_COUNT_SW_DUMMY,
+                                         .sample_type = PERF_SAMPLE_IDENTIFIER,
+                                         .disabled = 1,
+                                         .exclude_kernel = 1,
+                                         .exclude_hv = 1};
+    int fd = cp__perf_open_from_handler(&attr);
+    uint64_t id = 0;
+    char *page;
+
+    if (fd < 0)
+        return fd;
+    cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&id);
+    page = mmap(NULL, (1 + data_pages) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) {
+        int result = -errno;
+
+        cp__sys_close_from_handler(fd);
+        return result;
+    }
+    *ring = (struct cp__ring){.page = page,
+                              .words = (uint64_t *)(void *)(page + page_size),
+                              .n_words = data_pages * page_size / sizeof(uint64_t),
+                              .own_begin = UINT64_MAX,
+                              .fd = fd,
+                              .id = id};
+    return 0;
+}
+
+/* munmap before close: the other order lets signals come that carry a number which the next open() may be
+ * given. */
+void cp__ring_leave_from_handler(struct cp__ring *ring)
+{
+    if (ring->page == NULL || --ring->users > 0)
+        return;
+    munmap(ring->page, size_from_handler(ring));
+    cp__sys_close_from_handler(ring->fd);
+    ring->page = NULL;
+}
+
+int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains)
+{
+    int result = 0;
+
+    if (m->ring.page == NULL)
+        result = make_ring_from_handler(&m->ring, has_chains ? DATA_PAGES_FOR_CHAINS : DATA_PAGES);
+    if (result < 0)
+        return result;
+    m->ring.users++;
+    result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_SET_OUTPUT, (unsigned long)m->ring.fd);
+    if (result < 0)
+        cp__ring_leave_from_handler(&m->ring);
+    return result;
+}
+
+/* ---- Counts ---------------------------------------------------------------------------------- */
+
+/* They are not to be found again in the next record's count. */
+void cp__ring_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
+{
+    cp_add_single_writer(&m->stats[slot].lost, lost);
+    m->handles[slot].accounted += lost * m->handles[slot].period;
+}
+
+/* A clock's count is the time that it ran for. The kernel's own is a little more for a cpuClock beside other
+ * events, and wrong where it throttles a clock: Linux 6.18 counts a taskClock's time twice then, a cpuClock's
+ * not at all. */
+static uint64_t value_from_handler(const struct cp__handle *handle, const struct cp__count *count)
+{
+    return handle->kind == CP_EVENT_CLOCK ? count->time_running : count->value;
+}
+
+/* While a thread is on one kind of core, its events on the other kinds are enabled and do not run. */
+void cp__ring_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
+{
+    struct cp__m_stats *stats = &m->stats[slot];
+    struct cp__count *last = &m->handles[slot].events[which].count;
+
+    cp_add_single_writer(&stats->count, value_from_handler(&m->handles[slot], count) -
+                                            value_from_handler(&m->handles[slot], last));
+    cp_add_single_writer(&stats->time_running, count->time_running - last->time_running);
+    if (which == 0)
+        cp_store_relaxed(&stats->time_enabled, count->time_enabled);
+    if (cp__perf_has_lost_count)
+        cp__ring_add_lost_from_handler(m, slot, count->lost - last->lost);
+    *last = *count;
+}
+
+/*
+ * What passes while the event is throttled: from the record that did it to the next one the thread's own time
+ * is known, which has a part of a period in it that counted, and the time of both ends, which the thread may
+ * not have run for. The lesser is the nearer.
+ */
+static void add_throttled_from_handler(struct cp__m *m, int slot, uint64_t running, uint64_t most)
+{
+    uint64_t ns = running - m->handles[slot].throttling.running;
+
+    cp_add_single_writer(&m->stats[slot].throttled_ns, ns < most ? ns : most);
+}
+
+static void note_throttling_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
+{
+    struct cp__handle *handle = &m->handles[slot];
+
+    if (handle->was_throttled)
+        add_throttled_from_handler(m, slot, count->time_running, handle->throttling.ns);
+    if (handle->is_throttled)
+        handle->throttling.running = count->time_running;
+}
+
+void cp__ring_end_throttling_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+
+    if (handle->is_throttled)
+        add_throttled_from_handler(m, slot, count->time_running, UINT64_MAX);
+    else if (handle->was_throttled)
+        add_throttled_from_handler(m, slot, count->time_running, handle->throttling.ns);
+}
+
+/* The slot of the event that a record names, and which of the slot's it is; -1: of a handle that is gone. */
+static int slot_of_from_handler(const struct cp__m *m, uint64_t id, int *which)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        const struct cp__handle *handle = &m->handles[slot];
+
+        for (int i = 0; i < handle->n_events; i++) {
+            if (handle->seq != 0 && handle->events[i].id == id) {
+                *which = i;
+                return slot;
+            }
+        }
+    }
+    return -1;
+}
+
+/* A record that begins at word at of the ring's data, modulo its size. Records are whole words, so none is
+ * torn. */
+struct record {
+    const struct cp__ring *ring;
+    uint64_t at;
+};
+
+static uint64_t word_from_handler(const struct record *record, uint64_t i)
+{
+    return record->ring->words[(record->at + i) % record->ring->n_words];
+}
+
+static struct perf_event_header header_from_handler(const struct record *record)
+{
+    uint64_t word = word_from_handler(record, 0);
+    struct perf_event_header header;
+
+    memcpy(&header, &word, sizeof header);
+    return header;
+}
+
+/* Nothing of the program's or the kernel's holds an interrupt up for so long: the machine under a virtual CPU
+ * ran something else meanwhile. Such time is no function's. */
+#define STALL_NS 2000000
+
+/*
+ * How many periods a record stands for. The kernel's clocks skip those that pass while their timer interrupt
+ * is held up (interrupts off, a virtual CPU that does not run): one record comes late, and the count it
+ * carries tells how late. The program stood still at that very place, so the skipped periods belong to this
+ * sample, as a POSIX timer's overruns do; unless the gap is longer than STALL_NS (see there). A quarter of a
+ * period is allowed for what lies between the interrupt and the reading of the count. Where the kernel is
+ * excluded, periods that end in it have no record either, though the count runs on: there a record is one
+ * period. So it is after the kernel has throttled the event: meanwhile the program went on, to places that
+ * nobody knows.
+ */
+static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
+{
+    uint64_t ahead = count + handle->period / 4;
+    uint64_t periods = 1;
+
+    if (handle->folds && ahead > handle->accounted + handle->period)
+        periods = (ahead - handle->accounted) / handle->period;
+    handle->accounted += periods * handle->period;
+    if (handle->was_throttled)
+        periods = 1;
+    handle->was_throttled = false;
+    return periods;
+}
+
+/* ---- What records hold beside the count ------------------------------------------------------ */
+
+/* The kernel's part of a chain, and the program's where that is wanted. Markers (PERF_CONTEXT_...) stand
+ * before each part; only the latter two matter, and a guest's or the hypervisor's is skipped. */
+static void chain_from_handler(const struct record *record, unsigned at, bool has_user_chain,
+                               struct cp__detail *detail)
+{
+    uint64_t n = word_from_handler(record, at);
+    uint64_t context = 0;
+
+    for (uint64_t i = 1; i <= n && detail->depth < CP_MAX_FRAMES; i++) {
+        uint64_t entry = word_from_handler(record, at + i);
+
+        if (entry >= PERF_CONTEXT_MAX) {
+            context = entry;
+            continue;
+        }
+        if (context == PERF_CONTEXT_KERNEL)
+            detail->kernel_depth++;
+        else if (context != PERF_CONTEXT_USER || !has_user_chain)
+            continue;
+        detail->frames[detail->depth++] = (uintptr_t)entry;
+    }
+    detail->has_user_frames = detail->depth > detail->kernel_depth;
+}
+
+/* The kernel's own address is none that the program's stack could begin with. */
+static bool is_user(const struct perf_event_header *header)
+{
+    return (header->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_USER;
+}
+
+__attribute__((noinline)) static void detail_from_handler(struct cp__m *m, const struct record *record,
+                                                          const struct perf_event_header *header, int slot,
+                                                          uint64_t periods, struct cp__moment *moment,
+                                                          const struct cp__place *late)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    struct cp__detail detail;
+
+    detail.is_late = late != NULL;
+    if (late != NULL)
+        detail.where = *late;
+    detail.ip = handle->is_precise && handle->layout.ip != 0 && is_user(header)
+                    ? word_from_handler(record, handle->layout.ip)
+                    : 0;
+    detail.addr = handle->layout.addr != 0 ? word_from_handler(record, handle->layout.addr) : 0;
+    detail.kernel_depth = 0;
+    detail.depth = 0;
+    detail.has_user_frames = false;
+    if (handle->layout.chain != 0)
+        chain_from_handler(record, handle->layout.chain, handle->has_user_chain, &detail);
+    cp__moment_detail_from_handler(m, moment, slot, periods, &detail);
+}
+
+/* ---- Where a record was made ----------------------------------------------------------------- */
+
+/* Finds where the program was in user mode; false if the record does not tell. The registers are the last
+ * words of a record: the kind of registers (0: there are none), sp, pc. */
+static bool place_from_handler(const struct cp__handle *handle, const struct record *record,
+                               struct cp__place *place)
+{
+    uint64_t at = handle->layout.count + (cp__perf_has_lost_count ? 4 : 3);
+
+    if (handle->layout.chain != 0)
+        at += 1 + word_from_handler(record, at);
+    if (CP__PERF_REGS == 0 || word_from_handler(record, at) == PERF_SAMPLE_REGS_ABI_NONE)
+        return false;
+    *place = (struct cp__place){.sp = (uintptr_t)word_from_handler(record, at + 1),
+                                .pc = (uintptr_t)word_from_handler(record, at + 2)};
+    return true;
+}
+
+static bool is_near(uintptr_t a, uintptr_t b, uintptr_t distance)
+{
+    return a - b + distance <= 2 * distance;
+}
+
+/* The interrupt of a PMU comes some instructions after the event, and the signal may come some instructions
+ * after the interrupt. A record is taken for one of this place if the stack pointer is the same (the same
+ * call of a function), or if the two program counters are within SKID bytes. A precise event is recorded
+ * before the interrupt, with a few calls and returns in between: then the stack pointers may differ by
+ * SKID_OF_STACK bytes. */
+#define SKID 256
+#define SKID_OF_STACK 4096
+
+static bool is_skid(const struct cp__handle *handle, const struct cp__place *place,
+                    const struct cp__registers *regs)
+{
+    return place->sp == regs->sp || is_near(place->pc, regs->pc, SKID) ||
+           (handle->is_precise && is_near(place->sp, regs->sp, SKID_OF_STACK));
+}
+
+/* The code of the handler itself, which is one function. */
+#define HANDLER_SIZE 1024
+
+/*
+ * Whether a record was made where the signal has found the program. The kernel raises the signal on its way
+ * back to the very instruction, or to a system call that it restarts. What the library has caused itself,
+ * with SIGPROF blocked for it, belongs there too: the records of the last handler and of this one (own_end,
+ * own_begin), and of the ways in and out. There the program counter is in the handler's own code, or the
+ * stack pointer where the kernel begins and ends a handler.
+ */
+static bool is_here(const struct cp__handle *handle, const struct record *record,
+                    const struct cp__place *place, const struct cp__moment *moment)
+{
+    const struct cp__registers *regs = moment->regs;
+    uint64_t at = record->at * sizeof(uint64_t);
+
+    if (at < record->ring->own_end || at >= record->ring->own_begin)
+        return true;
+    if (place->sp == regs->sp && (place->pc == regs->pc || place->pc == regs->pc + CP__SYSCALL_SIZE))
+        return true;
+    if (handle->kind == CP_EVENT_HARDWARE && is_skid(handle, place, regs))
+        return true;
+    return moment->signal_frame - place->sp <= sizeof(uintptr_t) ||
+           place->pc - (uintptr_t)cp__on_sigprof_from_handler < HANDLER_SIZE;
+}
+
+/* Whether the record was certainly made elsewhere than where the moment is; *place is where. */
+static bool is_late_from_handler(const struct cp__handle *handle, const struct record *record,
+                                 const struct cp__moment *moment, struct cp__place *place)
+{
+    return moment->since != CP__SINCE_HERE && place_from_handler(handle, record, place) &&
+           !is_here(handle, record, place, moment);
+}
+
+/* ---- Records --------------------------------------------------------------------------------- */
+
+static bool has_detail(const struct cp__handle *handle)
+{
+    return handle->layout.addr != 0 || handle->layout.chain != 0 ||
+           (handle->is_precise && handle->layout.ip != 0);
+}
+
+static void sample_from_handler(struct cp__m *m, const struct record *record,
+                                const struct perf_event_header *header, struct cp__moment *moment)
+{
+    int which;
+    int slot = slot_of_from_handler(m, word_from_handler(record, 1), &which);
+    struct cp__count count;
+    struct cp__place place;
+    uint64_t periods;
+    uint32_t at;
+    bool is_late;
+
+    if (slot < 0)
+        return;
+    cp_add_single_writer(&m->stats[slot].records, 1);
+    at = m->handles[slot].layout.count;
+    count = (struct cp__count){.value = word_from_handler(record, at),
+                               .time_enabled = word_from_handler(record, at + 1),
+                               .time_running = word_from_handler(record, at + 2),
+                               .lost = cp__perf_has_lost_count ? word_from_handler(record, at + 3) : 0};
+    cp__ring_note_count_from_handler(m, slot, which, &count);
+    note_throttling_from_handler(m, slot, &count);
+    periods = periods_from_handler(&m->handles[slot], value_from_handler(&m->handles[slot], &count));
+    cp_add_single_writer(&m->stats[slot].overruns, periods - 1);
+    if ((periods - 1) * m->handles[slot].period > STALL_NS) {
+        moment->stalled[slot] += periods - 1;
+        moment->any = true;
+        periods = 1;
+    }
+    is_late = is_late_from_handler(&m->handles[slot], record, moment, &place);
+    if (is_late || has_detail(&m->handles[slot]))
+        detail_from_handler(m, record, header, slot, periods, moment, is_late ? &place : NULL);
+    else
+        cp__moment_add_from_handler(moment, slot, periods);
+}
+
+/* The kernel counts such losses for the ring as a whole, and names whichever event writes to it next. */
+static void lost_from_handler(struct cp__m *m, const struct record *record)
+{
+    int which;
+    int slot = slot_of_from_handler(m, word_from_handler(record, 1), &which);
+
+    if (slot >= 0 && !cp__perf_has_lost_count)
+        cp__ring_add_lost_from_handler(m, slot, word_from_handler(record, 2));
+}
+
+static void throttling_begins_from_handler(struct cp__m *m, int slot, int which, uint64_t time)
+{
+    struct cp__handle *handle = &m->handles[slot];
+
+    handle->is_throttled = true;
+    handle->throttling.since = time;
+    handle->throttling.running = handle->events[which].count.time_running; /* or later: its sample tells */
+    cp_add_single_writer(&m->stats[slot].throttled, 1);
+}
+
+/* Of header, time, id, stream id. The sample that throttled the event comes between the two. A full ring
+ * loses records; then the second tells of the first. */
+static void throttled_from_handler(struct cp__m *m, const struct record *record, bool begins)
+{
+    int which;
+    int slot = slot_of_from_handler(m, word_from_handler(record, 2), &which);
+    uint64_t time = word_from_handler(record, 1);
+    struct cp__handle *handle;
+
+    if (slot < 0)
+        return;
+    handle = &m->handles[slot];
+    if (begins || !handle->is_throttled)
+        throttling_begins_from_handler(m, slot, which, begins ? time : 0);
+    if (begins)
+        return;
+    handle->throttling.ns = time - handle->throttling.since;
+    handle->is_throttled = false;
+    handle->was_throttled = true;
+}
+
+static void record_from_handler(struct cp__m *m, const struct record *record,
+                                const struct perf_event_header *header, struct cp__moment *moment)
+{
+    switch (header->type) {
+    case PERF_RECORD_SAMPLE:
+        sample_from_handler(m, record, header, moment);
+        break;
+    case PERF_RECORD_LOST: /* header, id, how many */
+        lost_from_handler(m, record);
+        break;
+    case PERF_RECORD_THROTTLE:
+    case PERF_RECORD_UNTHROTTLE:
+        throttled_from_handler(m, record, header->type == PERF_RECORD_THROTTLE);
+        break;
+    default:
+        break;
+    }
+}
+
+uint32_t cp__ring_throttled_from_handler(const struct cp__m *m)
+{
+    const struct perf_event_mmap_page *page = m->ring.page;
+    uint64_t head = page != NULL ? cp_load_acquire(&page->data_head) : 0; /* as in draining */
+    uint32_t throttled = 0;
+    struct perf_event_header header;
+    int which;
+
+    for (int slot = 0; slot < CP_EV_MAX; slot++)
+        throttled |= (uint32_t)m->handles[slot].is_throttled << slot;
+    for (uint64_t at = page != NULL ? page->data_tail : 0; at != head; at += header.size) {
+        struct record record = {.ring = &m->ring, .at = at / sizeof(uint64_t)};
+        bool begins;
+        int slot;
+
+        header = header_from_handler(&record);
+        if (header.size == 0)
+            break;
+        begins = header.type == PERF_RECORD_THROTTLE;
+        if (!begins && header.type != PERF_RECORD_UNTHROTTLE)
+            continue;
+        slot = slot_of_from_handler(m, word_from_handler(&record, 2), &which);
+        if (slot >= 0)
+            throttled = (throttled & ~(1u << slot)) | (uint32_t)begins << slot;
+    }
+    return throttled;
+}
+
+/* What the kernel has written so far. Its records are not looked at here. */
+static uint64_t head_from_handler(const struct cp__ring *ring)
+{
+    const struct perf_event_mmap_page *page = ring->page;
+
+    return cp_load_relaxed(&page->data_head); /* relaxed: only its value counts */
+}
+
+void cp__ring_own_begins_from_handler(struct cp__ring *ring)
+{
+    if (ring->page != NULL)
+        ring->own_begin = head_from_handler(ring);
+}
+
+void cp__ring_own_ends_from_handler(struct cp__ring *ring)
+{
+    if (ring->page == NULL)
+        return;
+    ring->own_end = head_from_handler(ring);
+    ring->own_begin = UINT64_MAX;
+}
+
+void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)
+{
+    struct perf_event_mmap_page *page = m->ring.page;
+    uint64_t head;
+    uint64_t tail;
+
+    if (page == NULL)
+        return;
+    head =
+        cp_load_acquire(&page->data_head); /* pairs with the kernel's barrier in perf_output_put_handle() */
+    tail = page->data_tail;
+    while (tail != head) {
+        struct record record = {.ring = &m->ring, .at = tail / sizeof(uint64_t)};
+        struct perf_event_header header = header_from_handler(&record);
+
+        if (header.size == 0)
+            break;
+        record_from_handler(m, &record, &header, moment);
+        tail += header.size;
+    }
+    cp_store_release(&page->data_tail, tail); /* pairs with the kernel's reading of it before it writes */
+}

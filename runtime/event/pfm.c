@@ -1,0 +1,350 @@
+/*
+ * Events by the names that processors' manuals have for them, by libpfm4: "MEM_LOAD_RETIRED:L3_MISS", with
+ * unit masks and modifiers that each event has of its own, and the PMU before it where need be: "skl::".
+ */
+#include "pfm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <perfmon/pfmlib_perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/base/lock.h"
+
+/* ---- libpfm4 --------------------------------------------------------------------------------- */
+
+/* The library keeps state of its own, and promises nothing about threads. It changes that state while it is
+ * initialised, and only reads it afterwards. */
+static struct cp__lock lock = CP__LOCK_INIT(CP__RANK_PFM);
+static enum { NOT_YET, INITIALISING, INITIALISED, TORN } state; /* under lock; a child reads it without */
+static pfm_err_t initialised;                                   /* what pfm_initialize() said; under lock */
+
+pfm_err_t cp__pfm_lock(void)
+{
+    cp__lock(&lock);
+    if (state == NOT_YET) {
+        /* release, both: a child of a fork that comes meanwhile sees these stores in the order in which they
+         * stand here (see fork.c); they pair with the acquire in cp__pfm_forget() */
+        cp_store_release(&state, INITIALISING);
+        initialised = pfm_initialize();
+        cp_store_release(&state, INITIALISED);
+    }
+    return state == TORN ? PFM_ERR_NOINIT : initialised;
+}
+
+void cp__pfm_unlock(void)
+{
+    cp__unlock(&lock);
+}
+
+/* If pfm_initialize() was interrupted by the fork, a second call would not begin anew. So none is made. */
+void cp__pfm_forget(void)
+{
+    cp__lock_reset(&lock);
+    if (cp_load_acquire(&state) == INITIALISING) /* pairs with the releases in cp__pfm_lock() */
+        cp_store_relaxed(&state, TORN);          /* relaxed: this is the only thread */
+}
+
+void cp__pfm_describe(char *text, size_t size)
+{
+    pfm_pmu_info_t info = {.size = sizeof info};
+    size_t used = 0;
+
+    snprintf(text, size, "libpfm4, which does not know this processor,");
+    if (cp__pfm_lock() == PFM_SUCCESS) {
+        for (pfm_pmu_t pmu = PFM_PMU_NONE; pmu < PFM_PMU_MAX; pmu++) {
+            if (pfm_get_pmu_info(pmu, &info) == PFM_SUCCESS && info.is_present &&
+                info.type == PFM_PMU_TYPE_CORE && used + 64 < size)
+                used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "libpfm4 for ",
+                                         info.name);
+        }
+    }
+    cp__pfm_unlock();
+}
+
+struct answer {
+    struct perf_event_attr attr;
+    char *full; /* the name with all that it left out; free() it */
+    int cpu;
+};
+
+/* What libpfm4 makes of a name; under the lock. No mode counts unless the name says so. */
+static pfm_err_t ask(const char *name, struct answer *answer)
+{
+    pfm_perf_encode_arg_t question = {
+        .attr = &answer->attr, .fstr = &answer->full, .size = sizeof question, .cpu = -1};
+    pfm_err_t result;
+
+    *answer = (struct answer){.full = NULL};
+    result = pfm_get_os_event_encoding(name, 0, PFM_OS_PERF_EVENT_EXT, &question);
+    answer->cpu = question.cpu;
+    return result;
+}
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+/* The part of a full name after the PMU's, "clx::". */
+static const char *event_part(const char *full)
+{
+    const char *colons = strstr(full, "::");
+
+    return colons == NULL ? full : colons + 2;
+}
+
+/* Modifiers that say how to sample, not what. */
+static bool is_sampling(const char *part)
+{
+    static const char *const names[] = {"period", "freq", "excl", "mg", "mh", "cpu", "pinned", "hw_smpl"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t n = strlen(names[i]);
+
+        if (strncmp(part, names[i], n) == 0 && (part[n] == '=' || part[n] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a part of a full name says something that spec has no place for. */
+static bool is_kept(const char *part, size_t n)
+{
+    return strncmp(part, "u=", 2) != 0 && strncmp(part, "k=", 2) != 0 && strncmp(part, "h=", 2) != 0 &&
+           (n != 1 || strchr("ukh", part[0]) == NULL) && strncmp(part, "precise=", strlen("precise=")) != 0 &&
+           !is_sampling(part) && (n < 2 || strncmp(part + n - 2, "=0", 2) != 0);
+}
+
+/* The full name without what is not said: one for each way to write an event. False where it is too long. */
+static bool shorten(const char *full, char *base)
+{
+    size_t size = sizeof((struct cp_event_spec *)NULL)->name;
+    const char *at = event_part(full);
+    size_t used = (size_t)(at - full);
+
+    if (used >= size)
+        return false;
+    memcpy(base, full, used);
+    for (bool is_first = true; *at != '\0'; is_first = false) {
+        size_t n = strcspn(at, ":");
+
+        if (is_first || is_kept(at, n)) {
+            if (used + n + 1 >= size)
+                return false;
+            used += (size_t)snprintf(base + used, size - used, "%s%.*s", is_first ? "" : ":", (int)n, at);
+        }
+        at += n + (at[n] == ':');
+    }
+    return true;
+}
+
+static bool is_same(const struct perf_event_attr *a, const struct perf_event_attr *b)
+{
+    return a->type == b->type && a->config == b->config && a->config1 == b->config1 &&
+           a->config2 == b->config2;
+}
+
+/*
+ * Makes base the name that stands for the answer. What libpfm4 fills in by itself it does not always spell,
+ * or encode, as where it is given (skl::OFFCORE_RESPONSE_0, the threshold of skl::MEM_TRANS_RETIRED), so it
+ * is asked for what it said, and that counts; unless it does not take its own words
+ * (skl::OFFCORE_RESPONSE_0:SNP_NONE), then those of the question stay. False where base is too long. Under
+ * the lock.
+ */
+static bool settle(const char *name, struct answer *answer, char *base)
+{
+    char asked[512];
+    struct answer again;
+    bool fits = shorten(answer->full, base);
+
+    if (!fits)
+        return false;
+    if (ask(base, &again) == PFM_SUCCESS) {
+        answer->attr.config = again.attr.config;
+        answer->attr.config1 = again.attr.config1;
+        answer->attr.config2 = again.attr.config2;
+        fits = shorten(again.full, base);
+    } else {
+        snprintf(asked, sizeof asked, "%.*s%s", (int)(event_part(answer->full) - answer->full), answer->full,
+                 event_part(name));
+        fits = shorten(asked, base);
+    }
+    free(again.full);
+    return fits;
+}
+
+/* Takes the PMU's name off where the event is found without it. Under the lock. */
+static void drop_pmu(const struct answer *answer, char *base)
+{
+    const char *event = event_part(base);
+    struct answer other;
+
+    if (ask(event, &other) == PFM_SUCCESS && is_same(&answer->attr, &other.attr))
+        memmove(base, event, strlen(event) + 1);
+    free(other.full);
+}
+
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+/* For a message: the unit masks and modifiers of the event that a name begins with; false where libpfm4 has
+ * no such event. Under the lock. */
+static bool list_attributes(const char *name, char *list, size_t size)
+{
+    const char *event = event_part(name);
+    char base[128];
+    pfm_event_attr_info_t attribute = {.size = sizeof attribute};
+    pfm_event_info_t info = {.size = sizeof info};
+    size_t used = 0;
+    int index;
+
+    snprintf(list, size, "nothing");
+    snprintf(base, sizeof base, "%.*s", (int)(event - name + (long)strcspn(event, ":")), name);
+    index = pfm_find_event(base);
+    if (index < 0 || pfm_get_event_info(index, PFM_OS_PERF_EVENT_EXT, &info) != PFM_SUCCESS)
+        return false;
+    for (int i = 0; i < info.nattrs; i++) {
+        if (pfm_get_event_attr_info(index, i, PFM_OS_PERF_EVENT_EXT, &attribute) == PFM_SUCCESS &&
+            !is_sampling(attribute.name) && used + strlen(attribute.name) + 3 <= size)
+            used += (size_t)snprintf(list + used, size - used, "%s%s", used > 0 ? ", " : "", attribute.name);
+    }
+    return true;
+}
+
+static int refuse(pfm_err_t error, const char *name, struct cp_error *err)
+{
+    char list[240];
+
+    if (error == PFM_SUCCESS || !list_attributes(name, list, sizeof list))
+        return cp__error(
+            err, -ENOENT,
+            "libpfm4 has no event \"%.60s\" for this processor. \"counterpoint events\" lists those "
+            "that it has.",
+            name);
+    return cp__error(
+        err, -EINVAL,
+        "libpfm4 refuses \"%.60s\": %s. After the event's name it takes, with colons between: %s.", name,
+        pfm_strerror(error), list);
+}
+
+/* Whether the name asks for something that is no part of an event. */
+static bool says_how_to_sample(const struct answer *answer)
+{
+    const struct perf_event_attr *attr = &answer->attr;
+
+    return answer->cpu != -1 || attr->sample_period != 0 || attr->freq != 0 || attr->pinned != 0 ||
+           attr->exclusive != 0 || attr->exclude_host != 0 || strstr(answer->full, ":mg=1") != NULL ||
+           strstr(answer->full, ":hw_smpl=1") != NULL;
+}
+
+static int take(const struct answer *answer, const char *base, struct cp_event_spec *spec)
+{
+    const struct perf_event_attr *attr = &answer->attr;
+    const struct cp_event_encoding encoding = {.type = attr->type,
+                                               .bp_type = attr->bp_type,
+                                               .config = attr->config,
+                                               .config1 = attr->config1,
+                                               .config2 = attr->config2};
+
+    if (!cp__event_take_encoding(spec, attr->type, attr->config)) {
+        cp__event_take_named(spec, &encoding);
+        snprintf(spec->name, sizeof spec->name, "%s", base);
+        if (spec->kind == CP_EVENT_HARDWARE && strstr(base, "MISS") != NULL)
+            spec->preset_period = 10000;
+    }
+    spec->modes = (strstr(answer->full, ":u=1") != NULL ? CP_EVENT_USER : 0) |
+                  (strstr(answer->full, ":k=1") != NULL ? CP_EVENT_KERNEL : 0) |
+                  (strstr(answer->full, ":h=1") != NULL ? CP_EVENT_HV : 0);
+    spec->precise_ip = (enum cp_profile_pc_precision)attr->precise_ip;
+    return 0;
+}
+
+/* Under the lock: one name, as libpfm4 takes it. */
+static int find(const char *name, struct cp_event_spec *spec, struct cp_error *err)
+{
+    struct answer answer;
+    char base[sizeof spec->name];
+    pfm_err_t error = ask(name, &answer);
+    int result = 0;
+
+    if (error != PFM_SUCCESS || strncmp(answer.full, "perf_raw:", strlen("perf_raw:")) == 0) {
+        result = refuse(error, name, err); /* rHEX is ours */
+    } else if (says_how_to_sample(&answer)) {
+        result =
+            cp__error(err, -EINVAL,
+                      "The event \"%.60s\" has a modifier that says how to sample, not what. Leave it off; "
+                      "the period is given beside the event's name.",
+                      name);
+    } else if (!settle(name, &answer, base)) {
+        result =
+            cp__error(err, -ENAMETOOLONG,
+                      "The event \"%.40s...\" has a name of more than %zu characters. Give its numbers: type "
+                      "%u, config=0x%" PRIx64 ",config1=0x%" PRIx64 ".",
+                      name, sizeof base - 1, answer.attr.type, (uint64_t)answer.attr.config,
+                      (uint64_t)answer.attr.config1);
+    } else {
+        drop_pmu(&answer, base);
+        result = take(&answer, base, spec);
+    }
+    free(answer.full);
+    return result;
+}
+
+/* Where a name ends in modifiers of perf's that libpfm4 has not, such as ":upp": where they begin. */
+static const char *suffix_of(const char *name)
+{
+    const char *colon = strrchr(name, ':');
+
+    if (colon == NULL || colon[1] == '\0' || colon[1 + strspn(colon + 1, "ukhp")] != '\0')
+        return NULL;
+    return colon + 1;
+}
+
+/* libpfm4 is asked for the whole name first: what it has may look like a suffix of perf's. */
+static int find_with_suffix(const char *name, struct cp_event_spec *spec, struct cp_error *err)
+{
+    const char *suffix = NULL;
+    char base[256];
+    int result = find(name, spec, NULL);
+
+    if (result < 0) {
+        suffix = suffix_of(name);
+        if (suffix == NULL || (size_t)(suffix - name) > sizeof base)
+            return find(name, spec, err);
+        snprintf(base, sizeof base, "%.*s", (int)(suffix - name - 1), name);
+        if (find(base, spec, NULL) < 0)
+            return find(name, spec, err); /* it is not the suffix that is wrong */
+    }
+    snprintf(base, sizeof base, "%s", spec->name);
+    return cp__event_take_suffix(spec, base, ":", suffix, err);
+}
+
+/* The error of every name if libpfm4 cannot be asked at all. Under the lock. */
+static int refuse_all(const char *name, pfm_err_t error, struct cp_error *err)
+{
+    if (state == TORN)
+        return cp__error(
+            err, -ENOENT,
+            "The event \"%.60s\" cannot be looked up: this process was forked while another thread was "
+            "initialising libpfm4, which is not usable here. Look an event up before fork(), or give the "
+            "event's number: rHEX, or cpu/event=N,umask=N/.",
+            name);
+    return cp__error(err, -ENOENT,
+                     "The event \"%.60s\" cannot be looked up: libpfm4 does not know this processor (%s), as "
+                     "in some virtual machines. Give the event's number: rHEX, or cpu/event=N,umask=N/.",
+                     name, pfm_strerror(error));
+}
+
+int cp__event_parse_pfm(const char *name, struct cp_event_spec *spec, struct cp_error *err)
+{
+    pfm_err_t error = cp__pfm_lock();
+    int result;
+
+    if (error == PFM_SUCCESS)
+        result = find_with_suffix(name, spec, err);
+    else
+        result = refuse_all(name, error, err);
+    cp__pfm_unlock();
+    return result;
+}

@@ -1,0 +1,288 @@
+#include "rows.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/os.h"
+
+#define MAX_HZ 1000000
+#define NS_PER_SECOND 1000000000u
+
+/*
+ * Periods below min_period are refused: a clock faster than 10 us is what the kernel itself rounds up (and
+ * less than a sample costs); a PMU event that comes every cycle or so, at a period under 1000, would leave
+ * time for nothing else. Presets are the prototype's (uber-dev/go, pmu_pprof) for the proposal's PMU events
+ * and 100 Hz for clocks; that of the other PMU events is what gives some 100 samples a second where the event
+ * is frequent. How often a program faults or switches differs by orders of magnitude, so those events have no
+ * preset. A tracepoint or a watchpoint is chosen to see every occurrence.
+ */
+#define HARDWARE(c, preset, ...)                                                                             \
+    {                                                                                                        \
+        .kind = CP_EVENT_HARDWARE, .perf_type = PERF_TYPE_HARDWARE, .perf_config = PERF_COUNT_HW_##c,        \
+        .preset_period = preset, .min_period = 1000, .kernel_mode = CP__KERNEL_NEVER, __VA_ARGS__            \
+    }
+#define CLOCK(c, ...)                                                                                        \
+    {                                                                                                        \
+        .kind = CP_EVENT_CLOCK, .perf_type = PERF_TYPE_SOFTWARE, .perf_config = PERF_COUNT_SW_##c,           \
+        .preset_period = 10000000, .min_period = 10000, .kernel_mode = CP__KERNEL_PREFERRED, __VA_ARGS__     \
+    }
+#define SOFTWARE(c, kernel, ...)                                                                             \
+    {                                                                                                        \
+        .kind = CP_EVENT_SOFTWARE, .perf_type = PERF_TYPE_SOFTWARE, .perf_config = PERF_COUNT_SW_##c,        \
+        .min_period = 1, .kernel_mode = CP__KERNEL_##kernel, __VA_ARGS__                                     \
+    }
+
+static const struct cp__event rows[] = {
+    [CP_CPUPROF_OS_TIMER] = {.name = "timer",
+                             .description = "CPU time, by a POSIX timer of each thread's own",
+                             .kind = CP_EVENT_TIMER,
+                             .preset_period = 10000000,
+                             .min_period = NS_PER_SECOND / MAX_HZ,
+                             .kernel_mode = CP__KERNEL_PREFERRED},
+    [CP_CPUPROF_HW_CPU_CYCLES] = HARDWARE(CPU_CYCLES, 10000000, .name = "cycles", .alias = "cpu-cycles",
+                                          .description = "cycles that the processor runs"),
+    [CP_CPUPROF_HW_INSTRUCTIONS] =
+        HARDWARE(INSTRUCTIONS, 1000000, .name = "instructions", .description = "instructions that retire"),
+    [CP_CPUPROF_HW_CACHE_REFERENCES] =
+        HARDWARE(CACHE_REFERENCES, 100000, .name = "cacheReferences", .alias = "cache-references",
+                 .description = "accesses to the last level's cache, as a rule"),
+    [CP_CPUPROF_HW_CACHE_MISSES] =
+        HARDWARE(CACHE_MISSES, 10000, .name = "cacheMisses", .alias = "cache-misses",
+                 .description = "accesses that the last level's cache misses, as a rule"),
+    [CP_CPUPROF_HW_BRANCH_INSTRUCTIONS] =
+        HARDWARE(BRANCH_INSTRUCTIONS, 100000, .name = "branches", .alias = "branch-instructions",
+                 .other = "branchInstructions", .description = "branches that retire"),
+    [CP_CPUPROF_HW_BRANCH_MISSES] =
+        HARDWARE(BRANCH_MISSES, 10000, .name = "branchMisses", .alias = "branch-misses",
+                 .description = "branches that were predicted wrongly"),
+    [CP_CPUPROF_HW_RAW] = {.name = "raw",
+                           .description = "the processor's own event number, in hexadecimal digits",
+                           .kind = CP_EVENT_HARDWARE,
+                           .perf_type = PERF_TYPE_RAW,
+                           .preset_period = 100000,
+                           .min_period = 1000,
+                           .kernel_mode = CP__KERNEL_NEVER},
+    [CP_CPUPROF_SW_TASK_CLOCK] = CLOCK(TASK_CLOCK, .name = "taskClock", .alias = "task-clock",
+                                       .description = "CPU time, by the kernel's high-resolution clock"),
+    [CP_CPUPROF_SW_CPU_CLOCK] = CLOCK(CPU_CLOCK, .name = "cpuClock", .alias = "cpu-clock",
+                                      .description = "CPU time, by the clock of the CPU"),
+    [CP_CPUPROF_SW_PAGE_FAULTS] =
+        SOFTWARE(PAGE_FAULTS, PREFERRED, .name = "pageFaults", .alias = "page-faults", .other = "faults",
+                 .description = "page faults"),
+    [CP_CPUPROF_SW_CONTEXT_SWITCHES] =
+        SOFTWARE(CONTEXT_SWITCHES, REQUIRED, .name = "contextSwitches", .alias = "context-switches",
+                 .other = "cs", .description = "times that the thread gave or lost its CPU"),
+    [CP_CPUPROF_SW_CPU_MIGRATIONS] =
+        SOFTWARE(CPU_MIGRATIONS, REQUIRED, .name = "cpuMigrations", .alias = "cpu-migrations",
+                 .other = "migrations", .description = "times that the thread moved to another CPU"),
+    [CP_CPUPROF_NAMED] =
+        HARDWARE(MAX, 100000, .name = "named", .description = "any other event, by its encoding"),
+    HARDWARE(BUS_CYCLES, 1000000, .name = "busCycles", .alias = "bus-cycles",
+             .description = "cycles of the bus, which differ from the processor's"),
+    HARDWARE(REF_CPU_CYCLES, 10000000, .name = "refCycles", .alias = "ref-cycles",
+             .description = "cycles at the frequency that is not scaled"),
+    HARDWARE(STALLED_CYCLES_FRONTEND, 1000000, .name = "stalledCyclesFrontend",
+             .alias = "stalled-cycles-frontend", .other = "idle-cycles-frontend",
+             .description = "cycles that had no instruction to issue"),
+    HARDWARE(STALLED_CYCLES_BACKEND, 1000000, .name = "stalledCyclesBackend",
+             .alias = "stalled-cycles-backend", .other = "idle-cycles-backend",
+             .description = "cycles that had nothing free to issue to"),
+    SOFTWARE(PAGE_FAULTS_MIN, PREFERRED, .name = "minorFaults", .alias = "minor-faults",
+             .description = "page faults that needed no input"),
+    SOFTWARE(PAGE_FAULTS_MAJ, PREFERRED, .name = "majorFaults", .alias = "major-faults",
+             .description = "page faults that waited for input"),
+    SOFTWARE(ALIGNMENT_FAULTS, PREFERRED, .name = "alignmentFaults", .alias = "alignment-faults",
+             .description = "unaligned accesses that the kernel mended"),
+    SOFTWARE(EMULATION_FAULTS, PREFERRED, .name = "emulationFaults", .alias = "emulation-faults",
+             .description = "instructions that the kernel emulated"),
+    SOFTWARE(CGROUP_SWITCHES, REQUIRED, .name = "cgroupSwitches", .alias = "cgroup-switches",
+             .description = "switches to a thread of another control group"),
+};
+#define ROWS (sizeof rows / sizeof rows[0])
+
+/* What an encoding's type says of an event that has no row. */
+static const struct cp__event named_software = SOFTWARE(MAX, PREFERRED, .name = "named");
+static const struct cp__event named_tracepoint = {.name = "named",
+                                                  .kind = CP_EVENT_TRACEPOINT,
+                                                  .preset_period = 1,
+                                                  .min_period = 1,
+                                                  .kernel_mode = CP__KERNEL_REQUIRED};
+static const struct cp__event named_watchpoint = {.name = "named",
+                                                  .kind = CP_EVENT_WATCHPOINT,
+                                                  .preset_period = 1,
+                                                  .min_period = 1,
+                                                  .kernel_mode = CP__KERNEL_NEVER};
+
+const struct cp__event *cp__event_row(size_t i)
+{
+    return i < ROWS ? &rows[i] : NULL;
+}
+
+bool cp__event_is_called(const struct cp__event *row, const char *name)
+{
+    return strcmp(name, row->name) == 0 || (row->alias != NULL && strcmp(name, row->alias) == 0) ||
+           (row->other != NULL && strcmp(name, row->other) == 0);
+}
+
+static const struct cp__event *named(const struct cp_event_encoding *encoding)
+{
+    switch (encoding->type) {
+    case PERF_TYPE_SOFTWARE:
+        return &named_software;
+    case PERF_TYPE_TRACEPOINT:
+        return &named_tracepoint;
+    case PERF_TYPE_BREAKPOINT:
+        return &named_watchpoint;
+    default:
+        return &rows[CP_CPUPROF_NAMED];
+    }
+}
+
+const struct cp__event *cp__event(enum cp_cpu_event event, const struct cp_event_encoding *encoding)
+{
+    if ((unsigned)event >= CP_CPUPROF_EVENT_COUNT)
+        return NULL;
+    if (event != CP_CPUPROF_NAMED)
+        return &rows[event];
+    for (size_t i = CP_CPUPROF_EVENT_COUNT; i < ROWS; i++) {
+        if (rows[i].perf_type == encoding->type && rows[i].perf_config == encoding->config)
+            return &rows[i];
+    }
+    return named(encoding);
+}
+
+const char *cp_event_name(enum cp_cpu_event event)
+{
+    return (unsigned)event < CP_CPUPROF_EVENT_COUNT ? rows[event].name : NULL;
+}
+
+static int no_event(enum cp_cpu_event event, struct cp_error *err)
+{
+    return cp__error(err, -EINVAL, "There is no event number %d. Use one of enum cp_cpu_event, 0 to %d.",
+                     (int)event, CP_CPUPROF_EVENT_COUNT - 1);
+}
+
+static int check_period(const struct cp__event *row, const char *name, uint64_t period, struct cp_error *err)
+{
+    char preset[48] = "";
+    const char *unit = row->kind == CP_EVENT_CLOCK || row->kind == CP_EVENT_TIMER ? " ns" : "";
+
+    if (period == 0 && row->preset_period != 0)
+        return cp__error(
+            err, -EINVAL,
+            "The config for %s has a period of 0. Set one; cp_cpu_profile_config_init() takes the "
+            "preset, %" PRIu64 "%s.",
+            name, row->preset_period, unit);
+    if (period == 0)
+        return cp__error(
+            err, -EINVAL,
+            "The event %s has no preset period, since programs differ too much in it. Give one: 1 "
+            "samples every occurrence, 100 every hundredth.",
+            name);
+    if (row->preset_period != 0)
+        snprintf(preset, sizeof preset, ", and the preset %" PRIu64 "%s", row->preset_period, unit);
+    if (period < row->min_period)
+        return cp__error(err, -EINVAL,
+                         "A period of %" PRIu64 "%s is too small for %s: the smallest is %" PRIu64 "%s%s.",
+                         period, unit, name, row->min_period, unit, preset);
+    if (period > INT64_MAX)
+        return cp__error(err, -EINVAL,
+                         "A period of %" PRIu64 "%s is too large for %s: the largest is %" PRId64 "%s.",
+                         period, unit, name, INT64_MAX, unit);
+    return 0;
+}
+
+/* Whether a config of ours lets an event count in the kernel. A thread's CPU clock always does. */
+static bool counts_kernel(const struct cp__event *row)
+{
+    if (row->kernel_mode == CP__KERNEL_PREFERRED)
+        return row->kind == CP_EVENT_TIMER || cp__os_may_count_kernel();
+    return row->kernel_mode == CP__KERNEL_REQUIRED;
+}
+
+struct cp__event_text cp__request_name(const struct cp_slot_request *request)
+{
+    struct cp__event_text name;
+
+    if (request->name != NULL)
+        snprintf(name.text, sizeof name.text, "%s", request->name);
+    else if (request->event == CP_CPUPROF_HW_RAW)
+        snprintf(name.text, sizeof name.text, "r%" PRIx64, request->config.raw_event);
+    else
+        snprintf(name.text, sizeof name.text, "%s", cp__config_event(request->event, &request->config)->name);
+    return name;
+}
+
+int cp__request_check(const struct cp_slot_request *request, struct cp_error *err)
+{
+    const struct cp_cpu_profile_config *config = &request->config;
+    const struct cp__event *row = cp__config_event(request->event, config);
+    struct cp__event_text text;
+    const char *name = text.text;
+
+    if (row == NULL)
+        return no_event(request->event, err);
+    text = cp__request_name(request);
+    if (config->size != sizeof *config)
+        return cp__error(err, -EINVAL,
+                         "The config for %s says it is %zu bytes long, this library's is %zu. Set size to "
+                         "sizeof(struct cp_cpu_profile_config), and build against the library's own header.",
+                         name, config->size, sizeof *config);
+    if (config->precise_ip > CP_CPUPROF_IP_NO_SKID)
+        return cp__error(err, -EINVAL, "The precision level %d for %s is not one of 0 to %d.",
+                         (int)config->precise_ip, name, CP_CPUPROF_IP_NO_SKID);
+    if (config->is_user_excluded && !config->is_kernel_included && !config->is_hv_included)
+        return cp__error(err, -EINVAL,
+                         "The config for %s lets no mode count: user mode is excluded, kernel and hypervisor "
+                         "are not included.",
+                         name);
+    if (row->kernel_mode == CP__KERNEL_REQUIRED && !config->is_kernel_included)
+        return cp__error(err, -EINVAL,
+                         "The event %s happens in the kernel only, and the config leaves the kernel out. Set "
+                         "is_kernel_included.",
+                         name);
+    if (row->kind != CP_EVENT_TIMER)
+        return check_period(row, name, config->period, err);
+    if (config->hz == 0 || config->hz > MAX_HZ)
+        return cp__error(err, -EINVAL, "A rate of %" PRIu64 " Hz is not one that the timer has: 1 to %d.",
+                         config->hz, MAX_HZ);
+    return 0;
+}
+
+int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
+                               uint64_t period, struct cp_error *err)
+{
+    const struct cp__event *row = cp__event(spec->event, &spec->encoding);
+    bool in_kernel;
+    int result;
+
+    if (row == NULL)
+        return no_event(spec->event, err);
+    if (period == 0)
+        period = spec->preset_period != 0 ? spec->preset_period : row->preset_period;
+    result = check_period(row, spec->name, period, err);
+    if (result < 0)
+        return result;
+    in_kernel = spec->modes != 0 ? (spec->modes & CP_EVENT_KERNEL) != 0 : counts_kernel(row);
+    *config = (struct cp_cpu_profile_config){
+        .size = sizeof *config,
+        .period = period,
+        .raw_event = spec->raw_event,
+        .precise_ip = spec->precise_ip,
+        .is_sample_ip_included = true,
+        .is_kernel_included = in_kernel,
+        .is_hv_included = (spec->modes & CP_EVENT_HV) != 0,
+        .is_sample_callchain_included = (spec->modes & CP_EVENT_KERNEL) != 0,
+        .is_callchain_kernel_included = (spec->modes & CP_EVENT_KERNEL) != 0,
+        .is_user_excluded = spec->modes != 0 && (spec->modes & CP_EVENT_USER) == 0,
+        .encoding = spec->encoding,
+    };
+    if (row->kind == CP_EVENT_TIMER)
+        config->hz = period >= NS_PER_SECOND ? 1 : NS_PER_SECOND / period;
+    return 0;
+}

@@ -1,0 +1,184 @@
+#include "moment.h"
+
+#include <string.h>
+
+#include "slot.h"
+
+void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__registers *regs,
+                                   enum cp__since since)
+{
+    memset(moment, 0, offsetof(struct cp__moment, is_unwound));
+    moment->regs = regs;
+    moment->since = since;
+    moment->signal_frame = 0;
+    moment->is_unwound = false;
+}
+
+/* ---- The stack ------------------------------------------------------------------------------- */
+
+/* Above a G's first frame there may be some words of its entry. */
+#define G_SLACK 512
+
+/* The stack that sp is in: the current G's, or the thread's own while the M runs its scheduler or switches.
+ * The stack pointer decides, so that a signal in the middle of a switch is never put down to the wrong G. */
+static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t sp, struct cp__stack *stack)
+{
+    const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
+
+    if (g != NULL && sp >= g->stack_lo && sp < g->stack_hi) {
+        *stack = (struct cp__stack){.lo = g->stack_lo, .hi = g->stack_hi, .slack = G_SLACK};
+        return g;
+    }
+    *stack = m->stack;
+    if (cp__stack_holds(stack, sp))
+        return &m->self;
+    *stack = (struct cp__stack){.lo = 0, .hi = 0};
+    return g != NULL ? g : &m->self;
+}
+
+static void unwind_from_handler(const struct cp__m *m, struct cp__moment *moment)
+{
+    struct cp__stack stack;
+
+    if (moment->is_unwound)
+        return;
+    moment->g = running_from_handler(m, moment->regs->sp, &stack);
+    moment->depth =
+        cp__unwind_from_handler(moment->regs, &stack, moment->frames, CP_MAX_FRAMES, &moment->chain_flags);
+    if (stack.hi == 0)
+        moment->chain_flags |= CP_SAMPLE_FOREIGN_SP;
+    moment->is_unwound = true;
+}
+
+/* ---- Samples --------------------------------------------------------------------------------- */
+
+/* A signal brings several samples of a slot if records have waited, or tell more than their place. */
+static void note_signal_from_handler(struct cp__m_stats *stats, struct cp__moment *moment, int slot)
+{
+    uint32_t bit = 1u << slot;
+
+    if ((moment->brought & bit) == 0)
+        cp_add_single_writer(&stats->signals, 1);
+    moment->brought |= bit;
+}
+
+static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample *sample)
+{
+    cp_add_single_writer(&stats->samples, sample->weight);
+    if ((sample->flags & CP_SAMPLE_STALLED) != 0) {
+        cp_add_single_writer(&stats->stalled, sample->weight);
+        return;
+    }
+    if ((sample->flags & CP_SAMPLE_TRUNCATED) != 0)
+        cp_add_single_writer(&stats->truncated, 1);
+    if ((sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
+        cp_add_single_writer(&stats->incomplete, 1);
+    if ((sample->flags & CP_SAMPLE_LATE) != 0)
+        cp_add_single_writer(&stats->late, sample->weight);
+}
+
+static void append_from_handler(struct cp__m *m, struct cp__moment *moment, int slot,
+                                const struct cp_sample *sample)
+{
+    struct cp__m_stats *stats = &m->stats[slot];
+    bool half;
+
+    if (!cp__samplebuf_append_from_handler(&m->buffers[slot], m->handles[slot].seq, sample, &half)) {
+        cp_add_single_writer(&stats->dropped, sample->weight);
+        return;
+    }
+    note_signal_from_handler(stats, moment, slot);
+    note_from_handler(stats, sample);
+    cp__slot_queue_from_handler(m, slot);
+    if (half)
+        cp__slots_wake_from_handler();
+}
+
+/* Without its frames. */
+static struct cp_sample sample_from_handler(const struct cp_g *g, unsigned flags)
+{
+    return (struct cp_sample){.g_id = g->id, .labels = g->labels, .flags = flags};
+}
+
+/* The program has gone on since: nothing is known of the callers, and of the G only if the stack is that of
+ * the G that runs. */
+static struct cp_sample late_from_handler(const struct cp__m *m, const struct cp__detail *detail)
+{
+    struct cp__stack stack;
+    const struct cp_g *g = running_from_handler(m, detail->where.sp, &stack);
+
+    return sample_from_handler(stack.hi != 0 ? g : &m->self, CP_SAMPLE_LATE);
+}
+
+/* Appends n callers to the frames that sample has already, as far as there is room. */
+static void add_callers_from_handler(struct cp_sample *sample, uintptr_t *frames, const uintptr_t *callers,
+                                     unsigned n)
+{
+    unsigned room = CP_MAX_FRAMES - sample->depth;
+
+    if (n > room) {
+        n = room;
+        sample->flags = (sample->flags & ~CP_SAMPLE_INCOMPLETE) | CP_SAMPLE_TRUNCATED;
+    }
+    memcpy(frames + sample->depth, callers, n * sizeof *frames);
+    sample->depth += n;
+}
+
+void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, int slot, uint64_t weight,
+                                    const struct cp__detail *detail)
+{
+    uintptr_t frames[CP_MAX_FRAMES];
+    struct cp_sample sample;
+    const uintptr_t *callers = NULL;
+    unsigned n = 0;
+
+    if (detail->is_late) {
+        sample = late_from_handler(m, detail);
+        callers = &detail->where.pc;
+        n = 1;
+    } else {
+        unwind_from_handler(m, moment);
+        sample = sample_from_handler(moment->g, moment->chain_flags);
+        callers = moment->frames;
+        n = moment->depth;
+    }
+    sample.weight = weight;
+    sample.ip = detail->ip;
+    sample.addr = detail->addr;
+    sample.kernel_depth = detail->kernel_depth;
+    sample.frames = frames;
+    sample.depth = detail->depth;
+    memcpy(frames, detail->frames, detail->depth * sizeof *frames);
+    if (detail->has_user_frames)
+        sample.flags = 0;
+    else
+        add_callers_from_handler(&sample, frames, callers, n);
+    append_from_handler(m, moment, slot, &sample);
+}
+
+void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment)
+{
+    struct cp_sample sample;
+
+    if (!moment->any)
+        return;
+    if (moment->since == CP__SINCE_BLOCKED) { /* of a timer, or without a ring */
+        sample = sample_from_handler(&m->self, CP_SAMPLE_LATE);
+    } else {
+        unwind_from_handler(m, moment);
+        sample = sample_from_handler(moment->g, moment->chain_flags);
+        sample.depth = moment->depth;
+        sample.frames = moment->frames;
+    }
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        sample.weight = moment->weight[slot];
+        if (sample.weight != 0)
+            append_from_handler(m, moment, slot, &sample);
+    }
+    sample.flags |= CP_SAMPLE_STALLED;
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        sample.weight = moment->stalled[slot];
+        if (sample.weight != 0)
+            append_from_handler(m, moment, slot, &sample);
+    }
+}

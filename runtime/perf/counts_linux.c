@@ -1,0 +1,189 @@
+/*
+ * Whether an event that opens also counts.
+ *
+ * A virtual machine may have a PMU whose counters stay at 0, or debug registers that its host does not pass
+ * on: perf_event_open(2) succeeds there, and the event never happens. So what an event stands on is made to
+ * happen once, on the calling thread, and its count is looked at. What cannot be made to happen for sure (a
+ * miss of some cache) is judged by the cycles of the same PMU. The kernel's own events are not tried: the
+ * kernel counts all of those that it opens.
+ */
+#include <errno.h>
+#include <linux/hw_breakpoint.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core_pmu_linux.h"
+#include "perf_linux.h"
+#include "runtime/base/fail.h"
+#include "runtime/event/rows.h"
+#include "runtime/os.h"
+
+/* A PMU that has counted nothing in that much CPU time counts nothing. One that counts has done so in the
+ * first microseconds. */
+#define ENOUGH_NS 2000000
+
+/* An event that counts, on the PMU of each kind of core, and how to make it happen. */
+struct trial {
+    const struct perf_event_attr *attr;
+    void (*trigger)(const struct perf_event_attr *attr);
+    int fds[CP__CORE_PMUS];
+    int n;
+};
+
+/* ---- Making it happen ------------------------------------------------------------------------ */
+
+/* Some thousand instructions, cycles and branches in user mode, and some system calls. */
+static void work(const struct perf_event_attr *attr)
+{
+    volatile unsigned sum = 0;
+
+    (void)attr;
+    for (unsigned i = 0; i < 2000; i++)
+        sum += i;
+    (void)sum; /* for clang, which warns of what is only written */
+    for (unsigned i = 0; i < 10; i++)
+        cp__os_tid();
+}
+
+/* The word is on this thread's stack and nobody else's. */
+static void access_word(const struct perf_event_attr *attr)
+{
+    volatile uint64_t *word = (volatile uint64_t *)(uintptr_t)attr->bp_addr;
+
+    *word = *word + 1;
+}
+
+__attribute__((noinline)) static void execute(const struct perf_event_attr *attr)
+{
+    __asm__ volatile("" ::"r"(attr));
+}
+
+/* ---- Looking --------------------------------------------------------------------------------- */
+
+static int add_from_handler(void *context, struct perf_event_attr *attr)
+{
+    struct trial *trial = context;
+    int fd = cp__perf_open_from_handler(attr);
+
+    if (fd < 0)
+        return fd;
+    trial->fds[trial->n++] = fd;
+    return 0;
+}
+
+/* Whether any of the events has counted, or never had a counter to do so; false if all had one in vain. */
+static bool counts(const struct trial *trial)
+{
+    bool has_run = false;
+
+    for (int i = 0; i < trial->n; i++) {
+        struct cp__count count;
+
+        if (read(trial->fds[i], &count, sizeof count) <= 0 || count.value != 0)
+            return true;
+        has_run = has_run || count.time_running != 0;
+    }
+    return !has_run;
+}
+
+static bool happens(const struct trial *trial)
+{
+    uint64_t start = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
+
+    for (int i = 0; i < trial->n; i++)
+        ioctl(trial->fds[i], PERF_EVENT_IOC_ENABLE, 0);
+    do {
+        trial->trigger(trial->attr);
+        if (counts(trial))
+            return true;
+    } while (cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - start < ENOUGH_NS);
+    return false;
+}
+
+/* Returns false only if the event opens, and counts nothing when it is made to happen. If the event does not
+ * open, the result is true: opening the caller's own event will tell the reason. */
+static bool try(const struct perf_event_attr *attr, void (*trigger)(const struct perf_event_attr *attr))
+{
+    struct trial trial = {.attr = attr, .trigger = trigger};
+    bool result = cp__core_pmus_add_from_handler(attr, add_from_handler, &trial) < 0 || happens(&trial);
+
+    for (int i = 0; i < trial.n; i++)
+        close(trial.fds[i]);
+    return result;
+}
+
+/* ---- What to try ----------------------------------------------------------------------------- */
+
+/* The same access to a word of this function's own, in user mode: whether debug registers work does not
+ * depend on whose address stands in them, and the program's word is the program's. */
+static bool try_watchpoint(struct perf_event_attr *attr)
+{
+    volatile uint64_t word = 0;
+    bool is_code = attr->bp_type == HW_BREAKPOINT_X;
+
+    attr->bp_addr = is_code ? (uintptr_t)execute : (uintptr_t)&word;
+    attr->exclude_user = 0;
+    attr->exclude_kernel = 1;
+    attr->exclude_hv = 1;
+    return try(attr, is_code ? execute : access_word);
+}
+
+/* Whether the event happens in any program that runs for a moment. */
+static bool is_certain(const struct perf_event_attr *attr)
+{
+    if (attr->type != PERF_TYPE_HARDWARE)
+        return false;
+    switch ((uint32_t)attr->config) { /* the upper half names a kind of core */
+    case PERF_COUNT_HW_CPU_CYCLES:
+    case PERF_COUNT_HW_INSTRUCTIONS:
+    case PERF_COUNT_HW_BRANCH_INSTRUCTIONS:
+    case PERF_COUNT_HW_BUS_CYCLES:
+    case PERF_COUNT_HW_REF_CPU_CYCLES:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Turns attr into the cycles of the same PMU, in the same modes. */
+static void turn_to_cycles(struct perf_event_attr *attr)
+{
+    uint64_t pmu = 0;
+
+    if (attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_HW_CACHE)
+        pmu = attr->config >> 32; /* PERF_PMU_TYPE_SHIFT, Linux 5.13 */
+    else if (attr->type >= PERF_TYPE_MAX)
+        pmu = attr->type;
+    attr->type = PERF_TYPE_HARDWARE;
+    attr->config = pmu << 32 | PERF_COUNT_HW_CPU_CYCLES;
+    attr->config1 = attr->config2 = 0;
+}
+
+static bool try_hardware(struct perf_event_attr *attr)
+{
+    if (attr->exclude_user && attr->exclude_kernel)
+        return true; /* what a hypervisor does cannot be made to happen */
+    if (!is_certain(attr))
+        turn_to_cycles(attr);
+    return try(attr, work);
+}
+
+int cp__perf_try_count(const struct cp_slot_request *request)
+{
+    struct perf_event_attr attr = cp__perf_attr_from_handler(request->event, &request->config);
+    bool result = true;
+
+    switch (cp__config_event(request->event, &request->config)->kind) {
+    case CP_EVENT_WATCHPOINT:
+        result = try_watchpoint(&attr);
+        break;
+    case CP_EVENT_HARDWARE:
+        result = try_hardware(&attr);
+        break;
+    default:
+        break;
+    }
+    return result ? 0 : -ENODATA;
+}

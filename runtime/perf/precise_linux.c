@@ -1,0 +1,99 @@
+/*
+ * Which level of precise_ip really works.
+ *
+ * A kernel refuses the levels that its PMU does not have, but some accept one and then deliver no sample. So
+ * each level, from the one that is wanted down, is tried with a real sample on the calling thread.
+ */
+#include <errno.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "perf_linux.h"
+#include "runtime/event/rows.h"
+#include "runtime/os.h"
+
+/* A sample every so many events; the attempt ends with the first one, or when this much CPU time has passed.
+ */
+#define PERIOD 1000
+#define ATTEMPT_NS 2000000
+/* That many periods without a sample: none will come. */
+#define PERIODS_WITHOUT 10
+
+/* Some of whatever a processor counts: instructions, cycles, branches that are hard to foresee, accesses to
+ * more memory than the first cache holds. */
+static void exert(void)
+{
+    static uint8_t memory[256 << 10];
+    uint32_t random = 1;
+
+    for (int i = 0; i < 2000; i++) {
+        uint8_t *at = &memory[(random = random * 1664525 + 1013904223) >> 14];
+
+        if ((random >> 13 & 1) != 0)
+            cp_store_relaxed(at, (uint8_t)(*at + 1)); /* relaxed: nobody reads it */
+    }
+}
+
+enum outcome {
+    REFUSED,
+    DELIVERS,
+    DELIVERS_NOT,
+    UNKNOWN, /* the event did not happen often enough */
+};
+
+static enum outcome watch(int fd, const struct perf_event_mmap_page *page)
+{
+    uint64_t start = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t count = 0;
+
+    ioctl(fd, PERF_EVENT_IOC_ENABLE, 0);
+    while (cp_load_acquire(&page->data_head) == 0 && /* pairs with the kernel's barrier before it stores it */
+           cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - start < ATTEMPT_NS)
+        exert();
+    ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+    if (cp_load_acquire(&page->data_head) != 0) /* the same */
+        return DELIVERS;
+    if (read(fd, &count, sizeof count) != sizeof count || count < (uint64_t)PERIODS_WITHOUT * PERIOD)
+        return UNKNOWN;
+    return DELIVERS_NOT;
+}
+
+static enum outcome attempt(const struct cp_slot_request *request, unsigned level)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct perf_event_attr attr = cp__perf_sample_attr_from_handler(request->event, &request->config);
+    enum outcome outcome = UNKNOWN;
+    void *ring;
+    int fd;
+
+    attr.precise_ip = level & 3;
+    attr.sample_period = PERIOD;
+    attr.read_format = 0;
+    fd = cp__perf_open_event_from_handler(&attr);
+    if (fd < 0)
+        return REFUSED;
+    ring = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (ring != MAP_FAILED) {
+        outcome = watch(fd, ring);
+        munmap(ring, 2 * page);
+    }
+    close(fd);
+    return outcome;
+}
+
+enum cp_profile_pc_precision cp__perf_reach_precision(const struct cp_slot_request *request)
+{
+    unsigned level = request->config.precise_ip;
+
+    if (cp__config_event(request->event, &request->config)->kind != CP_EVENT_HARDWARE)
+        return CP_CPUPROF_IP_ARBITRARY_SKID; /* the kernel does not look at it */
+    for (; level > 0; level--) {
+        enum outcome outcome = attempt(request, level);
+
+        if (outcome == DELIVERS || outcome == UNKNOWN)
+            break;
+    }
+    return (enum cp_profile_pc_precision)level;
+}

@@ -1,0 +1,309 @@
+/*
+ * Ms that have nothing to run.
+ *
+ * Such an M first searches the queues of the others, and then sleeps: the first one in epoll_wait, where it
+ * waits for deadlines and descriptors too (the poller), the others on a futex each. Two things must not
+ * happen.
+ *
+ * A task in a queue while an M that could run it sleeps. Who has put a task into a queue therefore wakes a
+ * sleeper, unless an M is searching, which will find the task. The hint wake_wanted says "one sleeps and none
+ * searches":
+ *
+ *     puts the task into a queue            stops searching: sets wake_wanted
+ *     fence                                 fence
+ *     looks at wake_wanted                  looks at the queues again
+ *
+ * One of the two looks sees what the other has written. The second column is gone through before an M sleeps,
+ * and when a search ends with a task (there may be more of them; then another M is woken, and so on until all
+ * are busy).
+ *
+ * A deadline or descriptor waited for while Ms sleep and none of them is the poller. Who adds one, and the
+ * poller when it leaves to run a G, therefore wakes a sleeper, which becomes the poller if it finds nothing
+ * else. Where no M is idle, they all look now and then (sched.c).
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SEARCH_ROUNDS 4 /* over all Ms; some µs in all */
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* ---- Futexes --------------------------------------------------------------------------------- */
+
+static void futex_sleep(struct cp__worker *w)
+{
+    /* acquire: pairs with the release in futex_wake(); a signal (EINTR) or a wake-up for nobody goes round */
+    while (cp_load_acquire(&w->notified) == 0)
+        syscall(SYS_futex, &w->notified, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    cp_store_relaxed(&w->notified, 0u); /* relaxed: the next to set it has found w idle, under the lock */
+}
+
+/* w may be NULL. It may have woken before the system call, and its memory be gone: the kernel is told, not
+ * asked. */
+static void futex_wake(struct cp__worker *w)
+{
+    if (w == NULL)
+        return;
+    cp_store_release(&w->notified, 1u); /* pairs with the acquire in futex_sleep() */
+    syscall(SYS_futex, &w->notified, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* ---- Who is idle; all under the lock --------------------------------------------------------- */
+
+/* Brings the hints up to date. */
+static void publish(void)
+{
+    const struct cp__sched *s = &cp__sched;
+    bool wanted = s->searching == 0 && (s->idle != NULL || (s->poller != NULL && !s->poller_is_called));
+
+    cp_store_relaxed(&cp__sched.wake_wanted, (uint32_t)wanted);          /* relaxed: fences order it */
+    cp_store_relaxed(&cp__sched.polling, (uint32_t)(s->poller != NULL)); /* relaxed: a hint */
+}
+
+static void set_searching(struct cp__worker *w, bool searching)
+{
+    if (searching && !w->searching)
+        cp__sched.searching++;
+    if (!searching && w->searching)
+        cp__sched.searching--;
+    w->searching = searching;
+}
+
+/*
+ * Takes an M out of its sleep to search, unless one searches already. Returns the M whose futex must be woken
+ * after the lock has been left. The poller comes last, because another would have to take its place.
+ */
+static struct cp__worker *choose(void)
+{
+    struct cp__worker *w = cp__sched.idle, *poller = cp__sched.poller;
+
+    if (cp__sched.searching > 0)
+        return NULL;
+    if (w != NULL) {
+        cp__sched.idle = w->next_idle;
+        set_searching(w, true);
+    } else if (poller != NULL && !cp__sched.poller_is_called) {
+        cp__sched.poller_is_called = true;
+        set_searching(poller, true);
+        cp__wait_interrupt();
+    }
+    publish();
+    return w;
+}
+
+static bool poller_is_missing(void)
+{
+    return cp__sched.poller == NULL && cp__sched.idle != NULL && cp__wait_is_needed();
+}
+
+/* ---- Waking ---------------------------------------------------------------------------------- */
+
+static void wake_one(void)
+{
+    struct cp__worker *w;
+
+    cp__lock(&cp__sched.lock);
+    w = choose();
+    cp__unlock(&cp__sched.lock);
+    futex_wake(w);
+}
+
+void cp__idle_wake(void)
+{
+    cp_fence_seq_cst();                               /* pairs with the one in work_is_left(); see the top */
+    if (cp_load_relaxed(&cp__sched.wake_wanted) != 0) /* relaxed: the fence orders it */
+        wake_one();
+}
+
+void cp__idle_need_poller(uint64_t when)
+{
+    struct cp__worker *w = NULL;
+
+    cp__lock(&cp__sched.lock);
+    if (cp__sched.poller == NULL) {
+        w = choose();
+    } else if (when < cp__sched.poller_until && !cp__sched.poller_is_called) {
+        cp__sched.poller_until = when;
+        cp__wait_interrupt();
+    }
+    cp__unlock(&cp__sched.lock);
+    futex_wake(w);
+}
+
+void cp__idle_stop(void)
+{
+    struct cp__worker *w, *next;
+
+    cp__lock(&cp__sched.lock);
+    cp__sched.stopping = true;
+    w = cp__sched.idle;
+    cp__sched.idle = NULL;
+    if (cp__sched.poller != NULL)
+        cp__wait_interrupt();
+    publish();
+    cp__unlock(&cp__sched.lock);
+    for (; w != NULL; w = next) {
+        next = w->next_idle;
+        futex_wake(w);
+    }
+}
+
+/* ---- Searching ------------------------------------------------------------------------------- */
+
+/* Whether there is something in any queue, after the caller has published that it searches no more. */
+static bool work_is_left(void)
+{
+    cp_fence_seq_cst(); /* pairs with the one in cp__idle_wake(); see the top */
+    if (cp_load_relaxed(&cp__sched.global_count) != 0) /* relaxed: the fence orders it */
+        return true;
+    for (unsigned i = 0; i < cp__sched.worker_count; i++) {
+        if (!cp__queue_is_empty(&cp__sched.workers[i]))
+            return true;
+    }
+    return false;
+}
+
+static struct cp_task *search_once(struct cp__worker *w)
+{
+    unsigned n = cp__sched.worker_count;
+    unsigned start = cp__worker_random(w, n);
+    struct cp_task *task = cp__global_grab(w);
+
+    for (unsigned i = 0; i < n && task == NULL; i++) {
+        struct cp__worker *victim = &cp__sched.workers[(start + i) % n];
+
+        if (victim != w)
+            task = cp__queue_steal(w, victim);
+    }
+    return task;
+}
+
+struct cp_task *cp__idle_search(struct cp__worker *w)
+{
+    struct cp_task *task = NULL;
+
+    if (cp__sched.worker_count == 1)
+        return NULL;
+    cp__lock(&cp__sched.lock);
+    set_searching(w, true);
+    publish();
+    cp__unlock(&cp__sched.lock);
+    for (int round = 0; round < SEARCH_ROUNDS && task == NULL; round++) {
+        task = search_once(w);
+        relax();
+    }
+    return task;
+}
+
+void cp__idle_found(struct cp__worker *w)
+{
+    bool missing;
+
+    cp__lock(&cp__sched.lock);
+    set_searching(w, false);
+    missing = poller_is_missing();
+    publish();
+    cp__unlock(&cp__sched.lock);
+    if (missing || work_is_left())
+        cp__idle_wake();
+}
+
+/* ---- Sleeping -------------------------------------------------------------------------------- */
+
+enum joined { JOINED_STOP, JOINED_WORK, JOINED_IDLE, JOINED_POLLER };
+
+/* Makes w idle, unless there is work or the end. *until: how long a poller may sleep. */
+static enum joined join(struct cp__worker *w, uint64_t *until)
+{
+    enum joined joined = JOINED_IDLE;
+
+    cp__lock(&cp__sched.lock);
+    set_searching(w, false);
+    if (cp__sched.stopping) {
+        joined = JOINED_STOP;
+    } else if (cp__sched.global_first != NULL) {
+        joined = JOINED_WORK;
+    } else if (cp__sched.poller == NULL) {
+        joined = JOINED_POLLER;
+        cp__sched.poller = w;
+        cp__sched.poller_until = *until = cp__wait_deadline();
+    } else {
+        w->next_idle = cp__sched.idle;
+        cp__sched.idle = w;
+    }
+    publish();
+    cp__unlock(&cp__sched.lock);
+    return joined;
+}
+
+/* Takes w off the idle Ms; false where somebody else has done so, and will wake it or has. */
+static bool leave_idle(struct cp__worker *w)
+{
+    struct cp__worker **link = &cp__sched.idle;
+    bool found;
+
+    cp__lock(&cp__sched.lock);
+    while (*link != NULL && *link != w)
+        link = &(*link)->next_idle;
+    found = *link != NULL;
+    if (found)
+        *link = w->next_idle;
+    publish();
+    cp__unlock(&cp__sched.lock);
+    return found;
+}
+
+/* Passes the poller's place on where it is needed. */
+static void leave_poller(void)
+{
+    struct cp__worker *other = NULL;
+
+    cp__lock(&cp__sched.lock);
+    cp__sched.poller = NULL;
+    cp__sched.poller_is_called = false;
+    if (poller_is_missing())
+        other = choose();
+    publish();
+    cp__unlock(&cp__sched.lock);
+    futex_wake(other);
+}
+
+static void sleep_as_poller(struct cp__worker *w, uint64_t until)
+{
+    unsigned polled = cp__wait_poll(w, work_is_left() ? 0 : until);
+
+    leave_poller();
+    if (polled > 1)
+        cp__idle_wake();
+}
+
+bool cp__idle_sleep(struct cp__worker *w)
+{
+    uint64_t until = 0;
+
+    switch (join(w, &until)) {
+    case JOINED_STOP:
+        return false;
+    case JOINED_WORK:
+        break;
+    case JOINED_POLLER:
+        sleep_as_poller(w, until);
+        break;
+    case JOINED_IDLE:
+        if (!work_is_left() || !leave_idle(w))
+            futex_sleep(w);
+        break;
+    }
+    return true;
+}

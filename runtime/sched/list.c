@@ -1,0 +1,160 @@
+/*
+ * Looking at all Gs while they run.
+ *
+ * The slabs are the registry: every task lies in one, and none goes while the scheduler runs, so a G is found
+ * for as long as its task's id is not 0, and nobody has to enter or leave anything.
+ *
+ * A G's stack can be read while no M is on it. To keep Ms away would cost an exchange, or a barrier, at each
+ * switch; so all of that cost is here. The tasks of a slab are marked (watched), then the kernel makes every
+ * running thread of the process pass a barrier, then running is read. An M stores running before it looks at
+ * watched. If its store came before the barrier, it is seen here; if not, its load comes after the barrier
+ * and sees the mark. An M that sees it puts the task back into the global queue and takes another.
+ *
+ * A G that runs goes on, and may end, and its task be another's: what is known of it is read between two
+ * looks at the id, which is never used again.
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "internal.h"
+#include "runtime/base/fail.h"
+#include "runtime/label.h"
+#include "runtime/os.h"
+
+struct cp__lock cp__list_lock = CP__LOCK_INIT(CP__RANK_SCHED_LIST);
+
+uint64_t cp__coarse_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Marks those of a slab's tasks that are Gs; false where there are none. */
+static bool mark(struct cp__slab *slab)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < CP__SLAB_TASKS; i++) {
+        /* acquire: pairs with the release in publish(), sched.c */
+        if (cp_load_acquire(&slab->tasks[i].id) != 0) {
+            cp_store_relaxed(&slab->tasks[i].watched, 1u); /* relaxed: the barrier comes after it */
+            any = true;
+        }
+    }
+    return any;
+}
+
+static void unmark(struct cp_task *task)
+{
+    cp_store_release(&task->watched, 0u); /* pairs with the acquires in claim(), sched.c */
+}
+
+static void describe_wait(const struct cp_task *task, struct cp_sched_g *g)
+{
+    const uint32_t awaits = (uint32_t)(CP__WAKE_PERMIT | CP__WAKE_EVENT) << CP__AWAITS;
+    uint64_t now, since;
+
+    g->state = "runnable";
+    if ((cp_load_acquire(&task->state) & awaits) == 0) /* pairs with the exchange in suspend(), sched.c */
+        return;
+    now = cp__coarse_ns();
+    since = cp_load_relaxed(&task->waits_since); /* relaxed, both: it does not run */
+    g->state = cp_load_relaxed(&task->waits_for);
+    g->waited_ns = now > since ? now - since : 0;
+}
+
+/* What can be told of any G; false where it is gone, or another has come. */
+static bool describe(const struct cp_task *task, uint64_t id, struct cp_sched_g *g)
+{
+    /* relaxed, all: id is read before and after them */
+    *g = (struct cp_sched_g){.id = id,
+                             .parent_id = cp_load_relaxed(&task->parent_id),
+                             .created_at = cp_load_relaxed(&task->created_at),
+                             .entry = cp_load_relaxed(&task->entry),
+                             .stack_lo = (uintptr_t)task->stack_lo,
+                             .stack_hi = (uintptr_t)task->stack_hi};
+    cp_fence_acquire(); /* pairs with the fence in publish(), sched.c */
+    return cp_load_relaxed(&task->id) == id;
+}
+
+static int show_running(struct cp_task *task, struct cp_sched_g *g, cp_sched_g_fn *fn, void *context)
+{
+    int result = 0;
+
+    g->state = "running";
+    g->labels = cp__labels_of_running(&task->g);
+    if (cp_load_acquire(&task->id) == g->id) /* acquire: as in describe(), for the labels */
+        result = fn(context, g);
+    cp_labels_unref(g->labels);
+    return result;
+}
+
+static int show_suspended(const struct cp_task *task, struct cp_sched_g *g, cp_sched_g_fn *fn, void *context)
+{
+    ucontext_t registers;
+
+    memset(&registers, 0, sizeof registers);
+    cp__context_save(&task->context, &registers);
+    g->context = &registers;
+    g->labels = task->g.labels;
+    describe_wait(task, g);
+    return fn(context, g);
+}
+
+/* After the barrier, for a task that is marked. */
+static int show(struct cp_task *task, cp_sched_g_fn *fn, void *context)
+{
+    struct cp_sched_g g;
+    /* acquire, both: pairs with the releases in run() and cp__task_entry(), sched.c. Where it does not run,
+     * what it did when it ran is visible; that it has ended, too. */
+    uint32_t tid = cp_load_acquire(&task->running);
+    uint64_t id = cp_load_acquire(&task->id);
+
+    if (id == 0 || !describe(task, id, &g))
+        return 0;
+    g.tid = tid;
+    return tid != 0 ? show_running(task, &g, fn, context) : show_suspended(task, &g, fn, context);
+}
+
+static int show_slab(struct cp__slab *slab, cp_sched_g_fn *fn, void *context, int result)
+{
+    for (unsigned i = 0; i < CP__SLAB_TASKS; i++) {
+        struct cp_task *task = &slab->tasks[i];
+
+        if (cp_load_relaxed(&task->watched) == 0) /* relaxed: this thread has written it */
+            continue;
+        if (result >= 0)
+            result = show(task, fn, context);
+        unmark(task);
+    }
+    return result;
+}
+
+static int show_all(cp_sched_g_fn *fn, void *context)
+{
+    int result = 0;
+
+    for (struct cp__slab *slab = cp__slabs(); slab != NULL && result >= 0; slab = slab->next)
+        if (mark(slab))
+            result = show_slab(slab, fn, context, cp__os_barrier());
+    return result;
+}
+
+int cp_sched_each_g(cp_sched_g_fn *fn, void *context, struct cp_error *err)
+{
+    int result = cp__os_barrier();
+
+    if (result < 0)
+        return cp__error(
+            err, result,
+            "Gs cannot be listed: the system refuses membarrier (%s), without which their stacks "
+            "cannot be read safely. It takes Linux 4.14, and a container that allows the call.",
+            strerror(-result));
+    cp__lock(&cp__list_lock);
+    result = show_all(fn, context);
+    cp__unlock(&cp__list_lock);
+    return result < 0 ? result : 0;
+}

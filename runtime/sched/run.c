@@ -1,0 +1,232 @@
+/* Starting the scheduler, and stopping it: its Ms come and go here. */
+#include <errno.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+#include "runtime/base/fail.h"
+
+/* How a new thread tells cp_sched_run() whether it has become an M. */
+struct start {
+    struct cp__worker *worker;
+    struct cp_error *err;
+    int result;
+    sem_t done;
+};
+
+static unsigned cpu_count(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set) < 0)
+        return 1;
+    return (unsigned)CPU_COUNT(&set);
+}
+
+/* Copies what the caller asks for to *options, with the defaults filled in. */
+static int read_options(struct cp_sched_options *options, const struct cp_sched_options *from,
+                        struct cp_error *err)
+{
+    *options = (struct cp_sched_options){.size = sizeof *options};
+    if (from != NULL && from->size < sizeof *from)
+        return cp__error(err, -EINVAL,
+                         "The scheduler's options have size %zu; set it to sizeof, which is %zu.", from->size,
+                         sizeof *from);
+    if (from != NULL)
+        *options = *from;
+    if (options->threads > CP_SCHED_THREADS_MAX)
+        return cp__error(err, -EINVAL, "The scheduler has at most %d threads, not %u.", CP_SCHED_THREADS_MAX,
+                         options->threads);
+    if (options->threads == 0)
+        options->threads = cpu_count();
+    return 0;
+}
+
+/* ---- Ms -------------------------------------------------------------------------------------- */
+
+static int make_workers(unsigned n, struct cp_error *err)
+{
+    size_t size = n * sizeof(struct cp__worker);
+    struct cp__worker *workers = aligned_alloc(_Alignof(struct cp__worker), size);
+
+    if (workers == NULL)
+        return cp__error(err, -ENOMEM, "There is no memory for %u Ms (%zu bytes).", n, size);
+    memset(workers, 0, size);
+    for (unsigned i = 0; i < n; i++)
+        workers[i].random = (i + 1) * 2654435769u;
+    cp__sched.workers = workers;
+    cp__sched.worker_count = n;
+    return 0;
+}
+
+static void *thread_main(void *arg)
+{
+    struct start *start = arg;
+    struct cp__worker *w = start->worker;
+    int result = cp_m_attach(&w->m, start->err);
+
+    start->result = result;
+    sem_post(&start->done); /* from here on *start is gone */
+    if (result == 0) {
+        cp__worker_run(w);
+        cp_m_detach(w->m);
+    }
+    return NULL;
+}
+
+/* Starts the thread of M i, and waits until it is one. */
+static int start_thread(struct start *start, unsigned i)
+{
+    struct cp__worker *w = &cp__sched.workers[i];
+    int result;
+    char name[16];
+
+    start->worker = w;
+    result = -pthread_create(&w->thread, NULL, thread_main, start);
+    if (result < 0)
+        return cp__error(
+            start->err, result,
+            "Thread %u of %u could not be started: %s. Ask for fewer, or raise the limit (ulimit -u, "
+            "pids.max).",
+            i + 1, cp__sched.worker_count, strerror(-result));
+    snprintf(name, sizeof name, "cp-m%u", i);
+    pthread_setname_np(w->thread, name);
+    while (sem_wait(&start->done) < 0) { /* EINTR */
+    }
+    if (start->result < 0)
+        pthread_join(w->thread, NULL);
+    return start->result;
+}
+
+/* Starts all threads but the caller's. *started is how many there are then, that one included. */
+static int start_threads(unsigned *started, struct cp_error *err)
+{
+    struct start start = {.err = err};
+    int result = 0;
+
+    sem_init(&start.done, 0, 0);
+    for (*started = 1; *started < cp__sched.worker_count && result == 0;) {
+        result = start_thread(&start, *started);
+        if (result == 0)
+            ++*started;
+    }
+    sem_destroy(&start.done);
+    return result;
+}
+
+/* With the calling thread as the first M. */
+static int run_on_ms(void (*fn)(void *), void *arg, struct cp_error *err)
+{
+    unsigned started;
+    int result = start_threads(&started, err);
+
+    if (result == 0) {
+        result = cp__go_first(fn, arg);
+        if (result < 0)
+            cp__error(err, result, "There is no memory for the first G's stack.");
+        else
+            cp__worker_run(&cp__sched.workers[0]);
+    } else {
+        cp__idle_stop();
+    }
+    for (unsigned i = 1; i < started; i++)
+        pthread_join(cp__sched.workers[i].thread, NULL);
+    return result;
+}
+
+static int run_as_m(void (*fn)(void *), void *arg, struct cp_error *err)
+{
+    bool was_m = cp_m_self() != NULL;
+    int result = cp_m_attach(&cp__sched.workers[0].m, err);
+
+    if (result < 0)
+        return result;
+    result = run_on_ms(fn, arg, err);
+    if (!was_m)
+        cp_m_detach(cp__sched.workers[0].m);
+    return result;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static bool claim(void)
+{
+    bool claimed;
+
+    cp__lock(&cp__sched.lock);
+    claimed = !cp__sched.running;
+    if (claimed) {
+        cp__sched.running = true;
+        cp__sched.stopping = false;
+        cp__sched.searching = 0;
+        cp__sched.global_first = NULL;
+        cp__sched.global_last = &cp__sched.global_first;
+    }
+    cp__unlock(&cp__sched.lock);
+    return claimed;
+}
+
+static void release(void)
+{
+    cp__lock(&cp__sched.lock);
+    free(cp__sched.workers);
+    cp__sched.workers = NULL;
+    cp__sched.running = false;
+    cp__unlock(&cp__sched.lock);
+}
+
+static int run_with(const struct cp_sched_options *options, void (*fn)(void *), void *arg,
+                    struct cp_error *err)
+{
+    int result = cp__stacks_start(options->stack_size, err);
+
+    if (result < 0)
+        return result;
+    result = make_workers(options->threads, err);
+    if (result == 0)
+        result = cp__wait_start(err);
+    if (result == 0) {
+        result = run_as_m(fn, arg, err);
+        cp__wait_stop();
+    }
+    cp__stacks_stop();
+    return result;
+}
+
+int cp_sched_run(const struct cp_sched_options *options, void (*fn)(void *), void *arg, struct cp_error *err)
+{
+    struct cp_sched_options read;
+    int result = read_options(&read, options, err);
+
+    if (result < 0)
+        return result;
+    if (!claim())
+        return cp__error(err, -EBUSY,
+                         "A scheduler runs in this process already; start a G on it with cp_go() instead.");
+    result = run_with(&read, fn, arg, err);
+    release();
+    return result;
+}
+
+/* ---- In the child of a fork ------------------------------------------------------------------ */
+
+/*
+ * The scheduler, its Ms and its Gs are the parent's. Other Ms may have been in the midst of anything, and so
+ * nothing of theirs is touched: the child begins with an empty scheduler. The G that has forked goes on, on
+ * its stack, as a thread that is no G.
+ */
+static void after_fork_in_child(void)
+{
+    cp__sched = (struct cp__sched){.lock = CP__LOCK_INIT(CP__RANK_SCHED)};
+    cp__stacks_forget();
+    cp__wait_forget();
+    cp__worker_forget();
+}
+
+__attribute__((constructor)) static void register_handler(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}

@@ -1,0 +1,410 @@
+/* The scheduler: its Ms, the life of a G, yielding and parking. */
+#include "sched.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "internal.h"
+#include "runtime/os.h"
+
+/*
+ * Now and then an M looks at the global queue and the poller before its own queue, and now and then a G that
+ * yields goes to the global queue: so Gs move between Ms that are all busy, and those on a longer queue, or
+ * on an M that gets less of a CPU, do not progress less for ever. How often varies, not to hit the same G
+ * each time.
+ */
+#define INTERVAL_MIN 8u
+#define INTERVAL_SPREAD 16u
+
+struct cp__sched cp__sched = {.lock = CP__LOCK_INIT(CP__RANK_SCHED)};
+
+static _Thread_local struct cp__worker *self;
+
+__attribute__((noinline)) struct cp__worker *cp__worker_self(void)
+{
+    __asm__ volatile(""); /* the compiler must not see that the answer is often the same */
+    return self;
+}
+
+void cp__worker_forget(void)
+{
+    self = NULL;
+}
+
+struct cp_task *cp_task_self(void)
+{
+    struct cp__worker *w = cp__worker_self();
+
+    return w == NULL ? NULL : w->current;
+}
+
+/* ---- Waiting and waking ---------------------------------------------------------------------- */
+
+bool cp__task_wake(struct cp_task *task, enum cp__wake bit)
+{
+    const uint32_t awaits = (uint32_t)bit << CP__AWAITS;
+    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
+
+    /* The exchange pairs with those in suspend() and take_permit(). */
+    do {
+        new = (old & awaits) != 0 ? old & ~awaits : old | bit;
+    } while (!cp_compare_exchange(&task->state, &old, new));
+    return (old & awaits) != 0;
+}
+
+static bool take_permit(struct cp_task *task)
+{
+    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
+
+    /* The exchange pairs with the one in cp__task_wake(). */
+    do {
+        if ((old & CP__WAKE_PERMIT) == 0)
+            return false;
+        new = old & ~(uint32_t)CP__WAKE_PERMIT;
+    } while (!cp_compare_exchange(&task->state, &old, new));
+    return true;
+}
+
+/* On the M's stack: task waits for the bit from now on; false where it has come while the G was leaving. */
+static bool suspend(struct cp__worker *w, struct cp_task *task, enum cp__wake bit)
+{
+    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
+
+    cp_store_relaxed(&task->waits_since, w->seen_ns); /* relaxed: the exchange comes after it */
+
+    /* With the exchange the task may run elsewhere: its context is in place before it. Pairs with
+     * cp__task_wake(). */
+    do {
+        new = (old & bit) != 0 ? old & ~(uint32_t)bit : old | (uint32_t)bit << CP__AWAITS;
+    } while (!cp_compare_exchange(&task->state, &old, new));
+    return (old & bit) == 0;
+}
+
+void cp__task_enqueue(struct cp_task *task)
+{
+    struct cp__worker *w = cp__worker_self();
+
+    if (w == NULL)
+        cp__global_append(task, task, 1);
+    else
+        cp__queue_push(w, task);
+    cp__idle_wake();
+}
+
+const char *cp__task_state_name(const struct cp_task *task)
+{
+    const uint32_t awaits = (uint32_t)(CP__WAKE_PERMIT | CP__WAKE_EVENT) << CP__AWAITS;
+
+    /* relaxed, all: a snapshot */
+    if ((cp_load_relaxed(&task->state) & awaits) != 0)
+        return cp_load_relaxed(&task->waits_for);
+    return cp_load_relaxed(&task->running) != 0 ? "running" : "runnable";
+}
+
+/* ---- On a G's stack -------------------------------------------------------------------------- */
+
+/* Gives the M back. Returns, unless the G ends, when the G goes on, maybe on another M. */
+static void leave(struct cp_task *task, enum cp__after after)
+{
+    struct cp__worker *w = cp__worker_self();
+
+    w->after = after;
+    cp__fiber_leave(&task->fiber, &w->fiber, after == CP__AFTER_END);
+    cp__context_switch(&task->context, &w->context);
+    cp__fiber_arrive(&task->fiber, &cp__worker_self()->fiber);
+}
+
+/* The outermost function of every G but for the trampoline that calls it. */
+static void cp__task_entry(void *arg)
+{
+    struct cp_task *task = arg;
+
+    cp__fiber_arrive(&task->fiber, &cp__worker_self()->fiber);
+    task->fn(task->arg);
+    if (cp__worker_self() == NULL)
+        exit(EXIT_SUCCESS); /* the child of a fork, as after any other thread's function; see run.c */
+    /* No G any more, while it counts as running still: pairs with the acquire in show(), list.c. */
+    cp_store_release(&task->id, 0u);
+    leave(task, CP__AFTER_END);
+    abort();
+}
+
+void cp__task_await(const char *waits_for)
+{
+    struct cp_task *task = cp_task_self();
+
+    cp_store_relaxed(&task->waits_for, waits_for); /* relaxed: the exchange in suspend() comes after it */
+    leave(task, CP__AFTER_WAIT);
+}
+
+void cp_yield(void)
+{
+    struct cp_task *task = cp_task_self();
+
+    if (task != NULL)
+        leave(task, CP__AFTER_YIELD);
+}
+
+int cp_park(void)
+{
+    struct cp_task *task = cp_task_self();
+
+    if (task == NULL)
+        return -ESRCH;
+    if (take_permit(task))
+        return 0;
+    cp_store_relaxed(&task->waits_for, "park"); /* relaxed: as in cp__task_await() */
+    leave(task, CP__AFTER_PARK);
+    return 0;
+}
+
+void cp_ready(struct cp_task *task)
+{
+    if (cp__task_wake(task, CP__WAKE_PERMIT))
+        cp__task_enqueue(task);
+}
+
+/* ---- Birth and death ------------------------------------------------------------------------- */
+
+/* Makes the task known as a G to those who list them. */
+static void publish(struct cp_task *task, uintptr_t created_at)
+{
+    cp_fence_release(); /* pairs with the fence in describe(), list.c: id is 0 for who sees the rest */
+    /* relaxed, all: id is read before and after them */
+    cp_store_relaxed(&task->parent_id, task->g.parent_id);
+    cp_store_relaxed(&task->created_at, created_at);
+    cp_store_relaxed(&task->entry, task->fn);
+    cp_store_release(&task->id, task->g.id); /* pairs with the acquires of it in list.c */
+}
+
+static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *arg, uintptr_t created_at)
+{
+    struct cp_task *task = cp__task_alloc(w);
+
+    if (task == NULL)
+        return NULL;
+    task->fn = fn;
+    task->arg = arg;
+    cp_store_relaxed(&task->state, 0u); /* relaxed: nobody knows it yet */
+    cp_g_init(&task->g, task->stack_lo, task->stack_hi, cp_g_self());
+    cp__fiber_init(&task->fiber, task->stack_lo, (size_t)(task->stack_hi - task->stack_lo));
+    cp__context_init(&task->context, task->stack_lo, task->stack_hi, cp__task_entry, task);
+    publish(task, created_at);
+    return task;
+}
+
+/* Counts one more G; false where there is none, because the scheduler has not begun or is about to end. */
+static bool count_live(void)
+{
+    uint64_t live = cp_load_relaxed(&cp__sched.live); /* relaxed: checked by the exchange */
+
+    do {
+        if (live == 0)
+            return false;
+    } while (!cp_compare_exchange(&cp__sched.live, &live, live + 1));
+    return true;
+}
+
+static void uncount_live(void)
+{
+    /* pairs with itself: the last one sees what all have done */
+    if (cp_fetch_sub_acq_rel(&cp__sched.live, 1) == 1)
+        cp__idle_stop();
+}
+
+static int start_task(void (*fn)(void *), void *arg, uintptr_t created_at)
+{
+    struct cp_task *task = new_task(cp__worker_self(), fn, arg, created_at);
+
+    if (task == NULL) {
+        uncount_live();
+        return -ENOMEM;
+    }
+    cp__task_enqueue(task);
+    return 0;
+}
+
+__attribute__((noinline)) int cp_go(void (*fn)(void *), void *arg)
+{
+    return count_live() ? start_task(fn, arg, (uintptr_t)__builtin_return_address(0)) : -ESRCH;
+}
+
+int cp__go_first(void (*fn)(void *), void *arg)
+{
+    cp_store_relaxed(&cp__sched.live, 1u); /* relaxed: the queue orders it */
+    return start_task(fn, arg, 0);
+}
+
+static void end_task(struct cp__worker *w, struct cp_task *task)
+{
+    cp__fiber_fini(&task->fiber);
+    cp_g_fini(&task->g);
+    cp__task_free(w, task);
+    uncount_live();
+}
+
+/* ---- On an M's stack ------------------------------------------------------------------------- */
+
+static unsigned interval(struct cp__worker *w)
+{
+    return INTERVAL_MIN + cp__worker_random(w, INTERVAL_SPREAD);
+}
+
+/* Whether a task that yields goes to the global queue; with one M, only while others wait there. */
+static bool must_give(struct cp__worker *w)
+{
+    if (w->until_give-- > 0)
+        return false;
+    w->until_give = interval(w);
+    return cp__sched.worker_count > 1 || cp_load_relaxed(&cp__sched.global_count) > 0; /* relaxed: a hint */
+}
+
+static void requeue(struct cp__worker *w, struct cp_task *task)
+{
+    if (must_give(w))
+        cp__global_append(task, task, 1);
+    else
+        cp__queue_push(w, task);
+}
+
+static void after(struct cp__worker *w, struct cp_task *task)
+{
+    switch (w->after) {
+    case CP__AFTER_YIELD:
+        requeue(w, task);
+        break;
+    case CP__AFTER_PARK:
+        if (!suspend(w, task, CP__WAKE_PERMIT))
+            cp__queue_push(w, task);
+        break;
+    case CP__AFTER_WAIT:
+        if (!suspend(w, task, CP__WAKE_EVENT))
+            cp__queue_push(w, task);
+        break;
+    case CP__AFTER_END:
+        end_task(w, task);
+        break;
+    }
+}
+
+/*
+ * Says that task is about to run; false where it must not, because somebody looks at it (see list.c).
+ * Who looks writes watched, makes every running thread pass a barrier, and reads running; so here is no need
+ * of one between the store and the load, and either sees the other.
+ */
+static bool claim(struct cp__worker *w, struct cp_task *task)
+{
+    /* acquire, both: pairs with the release in unmark(), list.c: its last look at the stack is over */
+    if (cp_load_acquire(&task->watched) != 0)
+        return false;
+    cp_store_relaxed(&task->running, w->tid); /* relaxed: see above */
+    cp_fence_signal();
+    if (__builtin_expect(cp_load_acquire(&task->watched) == 0, 1))
+        return true;
+    cp_store_release(&task->running, 0u); /* pairs as the one in run() */
+    return false;
+}
+
+/* Puts a task that is being looked at behind all others. */
+static __attribute__((noinline)) void put_back(struct cp_task *task)
+{
+    cp__global_append(task, task, 1);
+    sched_yield(); /* it may be the only one, and who looks may want the CPU */
+}
+
+/*
+ * Runs task until it gives the M back. The signal handler finds out by the stack pointer whether the G or the
+ * M is interrupted; m->g says which G, from before the first instruction on its stack until after the last.
+ */
+static void run(struct cp__worker *w, struct cp_task *task)
+{
+    if (!claim(w, task)) {
+        put_back(task);
+        return;
+    }
+    w->current = task;
+    cp_execute(w->m, &task->g);
+    cp__fiber_leave(&w->fiber, &task->fiber, false);
+    cp__context_switch(&w->context, &task->context);
+    cp__fiber_arrive(&w->fiber, NULL);
+    cp_execute(w->m, NULL);
+    cp_store_release(&task->running, 0u); /* pairs with the acquire in show(): its context is in place */
+    w->current = NULL;
+    after(w, task);
+}
+
+static unsigned poll_in_passing(struct cp__worker *w)
+{
+    /* relaxed: a hint; while an M sleeps in the poller there is no need to look */
+    if (cp_load_relaxed(&cp__sched.polling) != 0 || !cp__wait_is_needed())
+        return 0;
+    return cp__wait_poll(w, 0);
+}
+
+/* What comes before w's own queue now and then. */
+static struct cp_task *look_around(struct cp__worker *w)
+{
+    unsigned polled = poll_in_passing(w);
+    struct cp_task *task = cp__global_pop();
+
+    w->until_look = interval(w);
+    w->seen_ns = cp__coarse_ns();
+    if (polled > 0)
+        cp__idle_wake();
+    return task;
+}
+
+static struct cp_task *look(struct cp__worker *w)
+{
+    struct cp_task *task = NULL;
+
+    if (w->until_look-- == 0)
+        task = look_around(w);
+    if (task == NULL)
+        task = cp__queue_pop(w);
+    if (task == NULL)
+        task = cp__global_grab(w);
+    if (task == NULL && poll_in_passing(w) > 0) {
+        task = cp__queue_pop(w);
+        cp__idle_wake();
+    }
+    return task;
+}
+
+static bool sleep_idle(struct cp__worker *w)
+{
+    bool goes_on = cp__idle_sleep(w);
+
+    w->seen_ns = cp__coarse_ns();
+    return goes_on;
+}
+
+/* NULL: all Gs have ended. */
+static struct cp_task *next_task(struct cp__worker *w)
+{
+    do {
+        struct cp_task *task = look(w);
+
+        if (task == NULL)
+            task = cp__idle_search(w);
+        if (task != NULL) {
+            if (w->searching)
+                cp__idle_found(w);
+            return task;
+        }
+    } while (sleep_idle(w));
+    return NULL;
+}
+
+void cp__worker_run(struct cp__worker *w)
+{
+    struct cp_task *task;
+
+    self = w;
+    w->tid = (uint32_t)cp__os_tid();
+    cp__fiber_init_thread(&w->fiber);
+    while ((task = next_task(w)) != NULL)
+        run(w, task);
+    self = NULL;
+}

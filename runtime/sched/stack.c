@@ -1,0 +1,230 @@
+/*
+ * Stacks, and the tasks that have them.
+ *
+ * They come in slabs, one mapping each: the tasks of all its stacks first (close together, so that a list of
+ * them can be walked, and never unmapped while the scheduler runs), then guard, stack, guard, stack ...
+ * Guards are made with MADV_GUARD_INSTALL where the kernel has it (Linux 6.13), which leaves a slab one
+ * mapping; elsewhere with mprotect, which makes two mappings of each stack, so that vm.max_map_count (65530)
+ * ends it at about 32 000.
+ *
+ * A task that has ended goes to its M's cache with its stack as it is; what the cache cannot hold goes to a
+ * list for all, and gives its memory back.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "runtime/base/fail.h"
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+
+#define CACHE_MAX 64u
+#define CACHE_BATCH 32u
+#define GUARD_SIZE 16384u /* functions with more locals than this can step over it */
+/*
+ * Where stacks begin differs by this, so that the first frames of many do not fall into the same lines of the
+ * cache: with 10 to 40 Gs that yield, no misses of a 32 KiB cache in place of two a yield (cachegrind).
+ */
+#define COLOUR_SIZE 128u
+#define COLOURS 8u
+
+static struct {
+    struct cp__lock lock;
+    /* Guarded by the lock. */
+    struct cp__slab *slabs;
+    struct cp_task *free_tasks;
+
+    /* Immutable while the scheduler runs. */
+    size_t stack_size;
+    size_t guard_size;
+    size_t head_size; /* of struct cp__slab, in whole pages */
+    bool use_mprotect;
+} stacks = {.lock = CP__LOCK_INIT(CP__RANK_SCHED)};
+
+/* ---- Slabs ----------------------------------------------------------------------------------- */
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static size_t slab_size(void)
+{
+    return stacks.head_size + CP__SLAB_TASKS * (stacks.guard_size + stacks.stack_size);
+}
+
+static int guard(char *place)
+{
+    if (!stacks.use_mprotect)
+        return madvise(place, stacks.guard_size, MADV_GUARD_INSTALL);
+    return mprotect(place, stacks.guard_size, PROT_NONE);
+}
+
+/* Lays out the stacks, and puts their tasks on the list; -1 where a guard is refused. */
+static int divide(struct cp__slab *slab)
+{
+    char *place = (char *)slab + stacks.head_size;
+
+    for (unsigned i = 0; i < CP__SLAB_TASKS; i++) {
+        struct cp_task *task = &slab->tasks[i];
+
+        if (guard(place) < 0)
+            return -1;
+        place += stacks.guard_size;
+        task->stack_lo = place;
+        place += stacks.stack_size;
+        task->stack_hi = place - i % COLOURS * COLOUR_SIZE;
+        task->next = i + 1 < CP__SLAB_TASKS ? task + 1 : NULL;
+    }
+    return 0;
+}
+
+/* A slab whose tasks are linked; NULL: no memory. */
+static struct cp__slab *new_slab(void)
+{
+    void *map = mmap(NULL, slab_size(), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+
+    if (map == MAP_FAILED)
+        return NULL;
+    madvise(map, slab_size(), MADV_NOHUGEPAGE); /* a huge page would make many stacks resident at once */
+    if (divide(map) < 0) {
+        munmap(map, slab_size());
+        return NULL;
+    }
+    return map;
+}
+
+/* Whether guards are to be made with mprotect. */
+static bool must_use_mprotect(void)
+{
+    void *map = mmap(NULL, stacks.guard_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool refused = map == MAP_FAILED || madvise(map, stacks.guard_size, MADV_GUARD_INSTALL) < 0;
+
+    if (map != MAP_FAILED)
+        munmap(map, stacks.guard_size);
+    return refused;
+}
+
+int cp__stacks_start(size_t stack_size, struct cp_error *err)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    if (stack_size == 0)
+        stack_size = CP_SCHED_STACK_SIZE;
+    if (stack_size < CP_SCHED_STACK_MIN || stack_size > SIZE_MAX / 2 / CP__SLAB_TASKS - GUARD_SIZE - page)
+        return cp__error(err, -EINVAL,
+                         "A stack of %zu bytes for each G is too %s; 0 takes the default of %d.", stack_size,
+                         stack_size < CP_SCHED_STACK_MIN ? "small" : "large", CP_SCHED_STACK_SIZE);
+    stacks.stack_size = round_up(stack_size, page);
+    stacks.guard_size = round_up(GUARD_SIZE, page);
+    stacks.head_size = round_up(sizeof(struct cp__slab), page);
+    stacks.use_mprotect = must_use_mprotect();
+    return 0;
+}
+
+void cp__stacks_stop(void)
+{
+    struct cp__slab *slab, *next;
+
+    cp__lock(&cp__list_lock);
+    for (slab = stacks.slabs; slab != NULL; slab = next) {
+        next = slab->next;
+        munmap(slab, slab_size());
+    }
+    stacks.slabs = NULL;
+    cp__unlock(&cp__list_lock);
+    stacks.free_tasks = NULL;
+}
+
+void cp__stacks_forget(void)
+{
+    cp__lock_reset(&cp__list_lock);
+    cp__lock_reset(&stacks.lock);
+    stacks.slabs = NULL;
+    stacks.free_tasks = NULL;
+}
+
+struct cp__slab *cp__slabs(void)
+{
+    struct cp__slab *first;
+
+    cp__lock(&stacks.lock);
+    first = stacks.slabs;
+    cp__unlock(&stacks.lock);
+    return first;
+}
+
+/* ---- Tasks ----------------------------------------------------------------------------------- */
+
+/* Takes up to n free tasks, linked; makes some where there are none. NULL: no memory. */
+static struct cp_task *take_free(unsigned n, unsigned *taken)
+{
+    struct cp_task *first, **link;
+
+    cp__lock(&stacks.lock);
+    if (stacks.free_tasks == NULL) {
+        struct cp__slab *slab = new_slab();
+
+        if (slab != NULL) {
+            slab->next = stacks.slabs;
+            stacks.slabs = slab;
+            stacks.free_tasks = slab->tasks;
+        }
+    }
+    first = stacks.free_tasks;
+    link = &stacks.free_tasks;
+    for (*taken = 0; *taken < n && *link != NULL; ++*taken)
+        link = &(*link)->next;
+    stacks.free_tasks = *link;
+    *link = NULL;
+    cp__unlock(&stacks.lock);
+    return first;
+}
+
+struct cp_task *cp__task_alloc(struct cp__worker *w)
+{
+    struct cp_task *task;
+    unsigned taken;
+
+    if (w == NULL)
+        return take_free(1, &taken);
+    if (w->free_tasks == NULL)
+        w->free_tasks = take_free(CACHE_BATCH, &w->free_count);
+    task = w->free_tasks;
+    if (task != NULL) {
+        w->free_tasks = task->next;
+        w->free_count--;
+    }
+    return task;
+}
+
+/* Gives the memory of w's cached stacks back but for the newest CACHE_BATCH, and these tasks to all. */
+static void trim(struct cp__worker *w)
+{
+    struct cp_task *last = w->free_tasks, *first, *task;
+
+    for (unsigned i = 1; i < CACHE_BATCH; i++)
+        last = last->next;
+    first = last->next;
+    last->next = NULL;
+    w->free_count = CACHE_BATCH;
+    for (task = first; task != NULL; last = task, task = task->next)
+        madvise(task->stack_lo, stacks.stack_size, MADV_DONTNEED);
+    cp__lock(&stacks.lock);
+    last->next = stacks.free_tasks;
+    stacks.free_tasks = first;
+    cp__unlock(&stacks.lock);
+}
+
+void cp__task_free(struct cp__worker *w, struct cp_task *task)
+{
+    task->next = w->free_tasks;
+    w->free_tasks = task;
+    if (++w->free_count > CACHE_MAX)
+        trim(w);
+}

@@ -1,0 +1,158 @@
+/*
+ * Where a thread's stack is, for unwinding.
+ *
+ * A chain of frame pointers does not end by itself. The C library's code that calls a thread's function, or
+ * main, keeps no frame pointer: what the function saves as its caller's may be anything, an address of this
+ * very stack too, and the chain would go on there. So the stack is taken to end where the outermost frame of
+ * the program does. The unwinder of the compiler's library finds that frame, by call-frame information;
+ * nothing of it is needed in the signal handler.
+ */
+#include <link.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <unwind.h>
+
+#include "runtime/fork.h"
+#include "runtime/os.h"
+
+/* ---- The C library --------------------------------------------------------------------------- */
+
+struct range {
+    uintptr_t lo;
+    uintptr_t hi;
+};
+static struct range c_library; /* set once; empty where it is part of the program or unknown */
+static uintptr_t entry;        /* of the program: _start, which is the C library's too */
+
+static bool holds(const struct range *range, uintptr_t address)
+{
+    return address >= range->lo && address < range->hi;
+}
+
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+
+static struct range extent_of(const struct dl_phdr_info *object)
+{
+    struct range extent = {UINTPTR_MAX, 0};
+
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        uintptr_t lo = object->dlpi_addr + header->p_vaddr;
+
+        if (header->p_type != PT_LOAD)
+            continue;
+        extent.lo = lo < extent.lo ? lo : extent.lo;
+        extent.hi = lo + header->p_memsz > extent.hi ? lo + header->p_memsz : extent.hi;
+    }
+    return extent;
+}
+
+/* A string of the C library's own tells which object it is; functions of its may be somebody else's by now.
+ */
+static int find_c_library(struct dl_phdr_info *object, size_t size, void *arg)
+{
+    struct range extent = extent_of(object);
+
+    (void)size;
+    (void)arg;
+    if (!holds(&extent, (uintptr_t)gnu_get_libc_version()))
+        return 0;
+    if (!holds(&extent, entry))
+        c_library = extent;
+    return 1;
+}
+#else
+static int find_c_library(struct dl_phdr_info *object, size_t size, void *arg)
+{
+    (void)object;
+    (void)size;
+    (void)arg;
+    return 1;
+}
+#endif
+
+static void find_once(void)
+{
+    entry = getauxval(AT_ENTRY);
+    cp__fork_delay();
+    if (!cp__fork_came_between())
+        dl_iterate_phdr(find_c_library, NULL);
+    cp__fork_allow();
+}
+
+/* ---- The outermost frame --------------------------------------------------------------------- */
+
+/* The program's outermost frame. */
+struct outermost {
+    uintptr_t fp;
+    uintptr_t end; /* 0 while the last frame seen is the program's */
+};
+
+/* Looks at a frame, innermost first. What the unwinder calls a frame's CFA is its stack pointer: where the
+ * frame that it called ends. */
+static _Unwind_Reason_Code look_at(struct _Unwind_Context *context, void *arg)
+{
+    struct outermost *outermost = arg;
+    uintptr_t pc = _Unwind_GetIP(context);
+
+    if (pc == 0)
+        return _URC_NO_REASON; /* behind the last one */
+    if (!holds(&c_library, pc) && _Unwind_GetRegionStart(context) != entry)
+        *outermost = (struct outermost){.fp = _Unwind_GetGR(context, CP__FP_NUMBER)};
+    else if (outermost->end == 0)
+        outermost->end = _Unwind_GetCFA(context);
+    return _URC_NO_REASON;
+}
+
+/* Its end is 0 where it cannot be told. */
+static struct outermost find_outermost(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct outermost outermost = {.end = 0};
+
+    pthread_once(&once, find_once);
+    if (c_library.hi == 0 || _Unwind_Backtrace(look_at, &outermost) != _URC_END_OF_STACK)
+        outermost.end = 0;
+    return outermost;
+}
+
+/* ---- The stack ------------------------------------------------------------------------------- */
+
+static struct cp__stack whole_stack(void)
+{
+    struct cp__stack stack = {.slack = UINTPTR_MAX};
+    pthread_attr_t attributes;
+    void *lo;
+    size_t size;
+
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return stack;
+    if (pthread_attr_getstack(&attributes, &lo, &size) == 0)
+        stack = (struct cp__stack){.lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size, .slack = UINTPTR_MAX};
+    pthread_attr_destroy(&attributes);
+    return stack;
+}
+
+/* The two words that a frame pointer points at. */
+#define FRAME_RECORD (2 * sizeof(uintptr_t))
+/* They may lie this much lower in the frame of a function that aligns its stack, or that the outermost one
+ * gave its place to. */
+#define LEAST_SLACK 128
+
+struct cp__stack cp__os_thread_stack(void)
+{
+    struct cp__stack stack = whole_stack();
+    uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
+    struct outermost outermost;
+
+    if (!cp__stack_holds(&stack, sp))
+        return stack; /* called on a stack of somebody's own making */
+    outermost = find_outermost();
+    if (outermost.end <= sp || !cp__stack_holds(&stack, outermost.end))
+        return stack;
+    stack = (struct cp__stack){.lo = stack.lo, .hi = outermost.end, .slack = LEAST_SLACK};
+    if (outermost.fp >= sp && outermost.fp < stack.hi - FRAME_RECORD - LEAST_SLACK)
+        stack.slack = stack.hi - FRAME_RECORD - outermost.fp;
+    return stack;
+}
