@@ -108,12 +108,16 @@ static int write_out(struct cp_session *session, const struct order *order, stru
 }
 
 /* Reading symbols takes all of a CPU. Profiles that end together do it in turn, so that the program has a
- * half of that CPU at least. A profile whose turn does not come goes on without, as it has been recorded. */
-static int stop(const struct cp__exchange *exchange, struct cp_session *session, const struct order *order,
-                struct cp_memory *profile, struct cp_error *err)
+ * half of that CPU at least. None samples while it waits. A profile whose turn does not come goes on without,
+ * as it has been recorded. */
+static int write_in_turn(const struct cp__exchange *exchange, struct cp_session *session,
+                         const struct order *order, struct cp_memory *profile, struct cp_error *err)
 {
-    int turn = cp__http_turn_take(exchange, CP__TURN_PROFILE), result;
+    int turn, result = cp_session_halt(session, err);
 
+    if (result < 0)
+        return result;
+    turn = cp__http_turn_take(exchange, CP__TURN_PROFILE);
     if (turn == -ECANCELED)
         return turn;
     result = write_out(session, order, profile, err);
@@ -135,7 +139,7 @@ static int record(const struct cp__exchange *exchange, const struct order *order
         return result;
     result = cp__http_wait(exchange, order->seconds);
     if (result == 0)
-        result = stop(exchange, session, order, profile, err);
+        result = write_in_turn(exchange, session, order, profile, err);
     cp_session_close(session);
     return result;
 }

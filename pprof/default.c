@@ -75,7 +75,7 @@ static int check_idle(struct cp_error *err)
             "beside it with cp_session_start().");
     return cp__error(
         err, -EBUSY,
-        "The last CPU profile could not be written and is kept. Write it with cp_stop_cpu_profile() or "
+        "The last CPU profile has not been written yet and is kept. Write it with cp_stop_cpu_profile() or "
         "cp_session_write(), or drop it with cp_session_close(cp_default_session()).");
 }
 

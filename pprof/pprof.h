@@ -161,9 +161,18 @@ struct cp_session;
  */
 int cp_session_start(struct cp_session **session, const struct cp_profiling_option *options, size_t n,
                      struct cp_error *err);
-/* Stops it (once) and writes each profile that is not written yet, to its own writer. Returns the first
- * error, with the profile kept: call again to retry, or cp_session_write() elsewhere. -ECHILD in a child of
- * the process that started the session; there it can only be closed. */
+/*
+ * Ends the sampling (once) and writes nothing, for a program that chooses when symbols are read, which takes
+ * a CPU's time. The samples and the duration of the profiles end here, and the slots are free for others. The
+ * profiles stay in memory until cp_session_stop() or cp_session_write() writes them or cp_session_close()
+ * drops them. A session that has ended stays as it is. Any number of threads may call it, beside
+ * cp_session_stop() too; it waits for another thread that ends or writes the session. -ECHILD as
+ * cp_session_stop().
+ */
+int cp_session_halt(struct cp_session *session, struct cp_error *err);
+/* Ends the sampling, unless it has ended, and writes each profile that is not written yet, to its own writer.
+ * Returns the first error, with the profile kept: call again to retry, or cp_session_write() elsewhere.
+ * -ECHILD in a child of the process that started the session; there it can only be closed. */
 int cp_session_stop(struct cp_session *session, struct cp_error *err);
 /* Writes the profile of option i of a stopped session to another writer, any number of times. -EBUSY where
  * the session still runs, -EINVAL where there is no option i. */

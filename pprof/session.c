@@ -46,7 +46,7 @@ static void *collect(void *arg)
 
     for (;;) {
         uint32_t token = cp_slots_token();
-        /* acquire: pairs with the release in stop(); the slots have stopped, so this is the last round */
+        /* acquire: pairs with the release in halt(); the slots have stopped, so this is the last round */
         bool last = cp_load_acquire(&session->stopping) != 0;
 
         read_all(session);
@@ -78,7 +78,7 @@ void cp__session_read_up(struct cp_session *session, size_t i)
 }
 
 /* Under the session's lock. */
-static void stop(struct cp_session *session)
+static void halt(struct cp_session *session)
 {
     cp_slots_stop(session->slots, session->n);
     session->duration_ns = cp__now_ns(CLOCK_MONOTONIC) - session->started_ns;
@@ -124,6 +124,19 @@ static int check_process(const struct cp_session *session, struct cp_error *err)
         (int)session->pid);
 }
 
+int cp_session_halt(struct cp_session *session, struct cp_error *err)
+{
+    int result = check_process(session, err);
+
+    if (result < 0)
+        return result;
+    cp__lock(&session->lock);
+    if (session->running)
+        halt(session);
+    cp__unlock(&session->lock);
+    return 0;
+}
+
 int cp_session_stop(struct cp_session *session, struct cp_error *err)
 {
     int result = check_process(session, err);
@@ -132,7 +145,7 @@ int cp_session_stop(struct cp_session *session, struct cp_error *err)
         return result;
     cp__lock(&session->lock);
     if (session->running)
-        stop(session);
+        halt(session);
     result = cp__thread_run(write_parts, session);
     if (result < 0)
         cp__write_refused(result, err);
@@ -233,7 +246,7 @@ void cp_session_close(struct cp_session *session)
     if (session->pid == getpid()) {
         cp__lock(&session->lock);
         if (session->running)
-            stop(session);
+            halt(session);
         cp__unlock(&session->lock);
     }
     cp__session_free(session);

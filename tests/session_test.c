@@ -247,6 +247,60 @@ CP_TEST(sessions_share_eight_slots)
     }
 }
 
+/* ---- The end of sampling --------------------------------------------------------------------- */
+
+CP_TEST(a_profile_can_be_written_long_after_its_sampling_has_ended)
+{
+    struct cp_memory memory = {0}, early = {0};
+    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
+    struct cp_slot_stats then, now;
+    struct cp_session *session;
+    struct cp_error err;
+    int64_t before, sampled;
+
+    attach();
+    before = cp__now_ns(CLOCK_MONOTONIC);
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    burn_here(50000000);
+    CHECK_EQ(cp_session_halt(session, &err), 0);
+    sampled = cp__now_ns(CLOCK_MONOTONIC) - before;
+    CHECK_EQ(cp_session_stats(session, 0, &then), 0);
+    check_all_slots_free();
+    burn_here(50000000);
+    CHECK_EQ(cp_session_halt(session, &err), 0);
+    CHECK_EQ(memory.size, 0);
+    CHECK_EQ(cp_session_write_text(session, 0, cp_writer_memory(&early), &err), 0);
+    CHECK(early.size > 0);
+    CHECK_EQ(cp_session_stop(session, &err), 0);
+    CHECK_EQ(cp_session_halt(session, &err), 0);
+    CHECK_EQ(cp_session_stats(session, 0, &now), 0);
+    CHECK_EQ(now.samples, then.samples);
+    CHECKF(session->duration_ns > 0 && session->duration_ns <= sampled, "%lld of %lld ns",
+           (long long)session->duration_ns, (long long)sampled);
+    save(&memory, file_in_dir("halted.pb.gz"));
+    check_names_burn(file_in_dir("halted.pb.gz"));
+    cp_session_close(session);
+    free(memory.data);
+    free(early.data);
+}
+
+CP_TEST(the_default_session_keeps_its_place_until_it_is_written)
+{
+    struct cp_memory a = {0}, b = {0};
+    struct cp_error err;
+
+    attach();
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&a), &err), 0);
+    CHECK_EQ(cp_session_halt(cp_default_session(), &err), 0);
+    CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&b), &err), -EBUSY);
+    CHECK_CONTAINS(err.message, "has not been written yet");
+    CHECK_EQ(a.size, 0);
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0);
+    CHECK(a.size > 0);
+    CHECK(cp_default_session() == NULL);
+    free(a.data);
+}
+
 /* ---- What stands in a profile ---------------------------------------------------------------- */
 
 CP_TEST(a_profile_says_how_it_was_measured)
@@ -450,6 +504,7 @@ CP_TEST(a_child_has_no_session_and_may_start_one)
     parents = cp_default_session();
     pid = fork();
     if (pid == 0) {
+        CHECK_EQ(cp_session_halt(parents, &err), -ECHILD);
         CHECK_EQ(cp_session_stop(parents, &err), -ECHILD);
         CHECK_EQ(cp_stop_cpu_profile(&err), -ESRCH);
         profile_to(cp_writer_memory(&memory));
