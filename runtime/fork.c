@@ -28,8 +28,9 @@
  *
  * Two things cannot be mended in the child: the dynamic linker's lock, and a descriptor that another thread
  * has been given and has not noted yet. So a fork waits for threads in these, but not for ever:
- * cp__fork_delay(). A handler does not wait; a descriptor that it is just opening may stay open in the child
- * until that executes a program: one of an event that its parent has disabled, or will.
+ * cp__linker_begin() and cp__fork_delay(). A handler does not wait; a descriptor that it is just opening may
+ * stay open in the child until that executes a program: one of an event that its parent has disabled, or
+ * will.
  *
  * This relies on the order in which the child sees another thread's stores. It is the order of any reader:
  * the kernel makes a page read-only before it shares the page with the child, and a thread that writes to
@@ -60,7 +61,10 @@
  * come at once, one sees the other. */
 static uint32_t delays; /* threads between cp__fork_delay() and cp__fork_allow() */
 static uint32_t forks;  /* threads between before() and after_in_parent() */
-static bool came_between;
+/* Atomic: threads between cp__linker_begin() and cp__linker_end() that do not wait for a fork. Says nothing
+ * any more when linker_is_locked. */
+static uint32_t askers;
+static bool linker_is_locked; /* set in the fork handler of a child, for good */
 /* The calling thread's part of both: a handler that a fork runs may use the profiler, and a signal handler
  * may fork. Nobody waits for itself. */
 static _Thread_local struct {
@@ -113,9 +117,17 @@ void cp__fork_allow(void)
     own.delays--;
 }
 
-bool cp__fork_came_between(void)
+bool cp__linker_begin(void)
 {
-    return came_between;
+    cp__fork_delay();
+    cp_fetch_add_acq_rel(&askers, 1u); /* release: pairs with the acquire in after_in_child() */
+    return !linker_is_locked;
+}
+
+void cp__linker_end(void)
+{
+    cp_fetch_sub_acq_rel(&askers, 1u); /* release: pairs with the acquire in after_in_child() */
+    cp__fork_allow();
 }
 
 /* ---- Children whose handlers do not run ------------------------------------------------------ */
@@ -163,8 +175,10 @@ static void after_in_child(void)
 {
     if (page != NULL)
         *page = 1;
-    if (cp_load_acquire(&delays) > own.delays) /* pairs with the release in lower() */
-        came_between = true;
+    /* acquire: pairs with the releases in cp__linker_begin() and cp__linker_end(). The thread itself may be
+     * one of the askers: the linker's lock is that of a thread of the parent's, even so. */
+    if (cp_load_acquire(&askers) != 0)
+        linker_is_locked = true;
     cp_store_relaxed(&delays, own.delays); /* relaxed, both: this is the only thread */
     cp_store_relaxed(&forks, 0u);
     own.forks = 0;

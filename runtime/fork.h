@@ -19,17 +19,20 @@ static inline bool cp__is_raw_child_from_handler(void)
 }
 
 /*
- * Between these two calls a thread does what would harm a child if a fork came in the middle: it asks the
- * dynamic linker, whose lock would stay locked in the child, or opens events, whose descriptors the child
- * could not find. Forks of other
- * threads wait for cp__fork_allow(), and cp__fork_delay() waits for a fork that is under way, both for
- * CP__FORK_WAIT_MS at most: a prepare handler of the program's may wait for the very thread. May nest.
+ * Between these two calls a thread does what would harm a child if a fork came in the middle: it opens
+ * events, whose descriptors the child could not find. Forks of other threads wait for cp__fork_allow(), and
+ * cp__fork_delay() waits for a fork that is under way, both for CP__FORK_WAIT_MS at most: a prepare handler
+ * of the program's may wait for the very thread. May nest.
  */
 #define CP__FORK_WAIT_MS 100
 void cp__fork_delay(void);
 void cp__fork_allow(void);
-/* Whether this process was forked while another thread was between cp__fork_delay() and cp__fork_allow(). If
- * so, the dynamic linker must not be asked any more. */
-bool cp__fork_came_between(void);
+/*
+ * The same for a thread that asks the dynamic linker. cp__linker_begin() returns false if the linker must not
+ * be asked: this process was forked while a thread of its parent's was between these calls, whose lock of the
+ * linker's stays locked here. cp__linker_end() follows in either case.
+ */
+bool cp__linker_begin(void);
+void cp__linker_end(void);
 
 #endif

@@ -211,17 +211,22 @@ CP_TEST(a_fork_while_another_thread_writes_a_profile)
 }
 
 /* Who is in the dynamic linker holds a fork up, but not for ever. */
-static void child_knows(void)
+static void ask_linker(void)
 {
-    CHECK(cp__fork_came_between());
+    CHECK(cp__linker_begin());
+}
+
+static void child_must_not_ask(void)
+{
+    CHECK(!cp__linker_begin());
+    cp__linker_end();
     child_profiles();
 }
 
-static void child_does_not_know(void)
+static void child_may_ask(void)
 {
-    CHECK(!cp__fork_came_between());
-    cp__fork_delay();
-    cp__fork_allow();
+    CHECK(cp__linker_begin());
+    cp__linker_end();
     child_profiles();
 }
 
@@ -229,10 +234,21 @@ CP_TEST(a_fork_waits_for_the_dynamic_linker_but_not_for_ever)
 {
     if (TEST_TSAN)
         SKIP("ThreadSanitizer lets a process that was forked from one with threads start none");
-    start_holder(cp__fork_delay, cp__fork_allow);
-    in_child(child_knows);
+    start_holder(ask_linker, cp__linker_end);
+    in_child(child_must_not_ask);
     stop_holder();
-    in_child(child_does_not_know);
+    in_child(child_may_ask);
+}
+
+/* The thread opens events for longer than a fork waits, or waits for the fork itself: nothing of the linker's
+ * is locked. */
+CP_TEST(a_child_asks_the_linker_if_another_thread_only_opened_events)
+{
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer lets a process that was forked from one with threads start none");
+    start_holder(cp__fork_delay, cp__fork_allow);
+    in_child(child_may_ask);
+    stop_holder();
 }
 
 /* ---- Prepare handlers of the program's ------------------------------------------------------- */

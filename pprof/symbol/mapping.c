@@ -217,10 +217,9 @@ static int name_objects(struct cp__mappings *mappings)
     struct naming naming = {.mappings = mappings};
     int result = 0;
 
-    cp__fork_delay();
-    if (!cp__fork_came_between())
+    if (cp__linker_begin())
         result = dl_iterate_phdr(name_object, &naming);
-    cp__fork_allow();
+    cp__linker_end();
     return result;
 }
 

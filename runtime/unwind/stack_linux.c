@@ -75,10 +75,9 @@ static int find_c_library(struct dl_phdr_info *object, size_t size, void *arg)
 static void find_once(void)
 {
     entry = getauxval(AT_ENTRY);
-    cp__fork_delay();
-    if (!cp__fork_came_between())
+    if (cp__linker_begin())
         dl_iterate_phdr(find_c_library, NULL);
-    cp__fork_allow();
+    cp__linker_end();
 }
 
 /* ---- The outermost frame --------------------------------------------------------------------- */
