@@ -77,8 +77,7 @@ static int listen_on(const struct addrinfo *info, struct cp__http_socket **noted
     if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
     error = errno;
-    cp__http_socket_forget(*noted);
-    close(fd);
+    cp__http_socket_close(*noted);
     return -error;
 }
 

@@ -314,8 +314,10 @@ static void __attribute__((format(printf, 2, 0))) on_log(void *cls, const char *
     struct cp_http *http = cls;
 
     pthread_mutex_lock(&http->lock);
-    if (http->start_error != NULL && http->start_error->message[0] == '\0')
+    if (http->start_error != NULL && http->start_error->message[0] == '\0') {
+        http->start_error->code = -errno;
         vsnprintf(http->start_error->message, sizeof http->start_error->message, format, arguments);
+    }
     pthread_mutex_unlock(&http->lock);
 }
 
@@ -345,31 +347,43 @@ static struct MHD_Daemon *start_daemon(struct cp_http *http, int fd)
         is_tls ? tls : plain, MHD_OPTION_END);
 }
 
+/* Tells why libmicrohttpd did not start, by what it logged first. Of the value that errno had then only a
+ * shortage is of use as a code. */
+static int explain(const struct cp_http *http, struct cp_error *said, struct cp_error *err)
+{
+    const bool is_short =
+        said->code == -EMFILE || said->code == -ENFILE || said->code == -EAGAIN || said->code == -ENOMEM;
+    const bool is_tls = http->options.certificate != NULL;
+    char *text = said->message;
+
+    text[strcspn(text, "\n")] = '\0';
+    if (text[0] != '\0' && text[strlen(text) - 1] == '.')
+        text[strlen(text) - 1] = '\0';
+    return cp__http_error(
+        err, is_short ? said->code : -EINVAL,
+        "libmicrohttpd did not start a server%s: %s. It takes a thread and two descriptors.%s",
+        is_tls ? " with this certificate and key" : "", text[0] != '\0' ? text : "it gave no reason",
+        is_tls ? " The key must be the certificate's, without a password, and a certificate "
+                 "that others signed must stand before theirs."
+               : "");
+}
+
 /* libmicrohttpd's thread has the signal mask of the one that starts it. */
 static int serve(struct cp_http *http, int fd, struct cp_error *err)
 {
-    const bool is_tls = http->options.certificate != NULL;
     struct cp_error said = {.code = 0};
     sigset_t all, old;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     http->start_error = &said;
+    errno = 0;
     http->daemon = start_daemon(http, fd);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_mutex_lock(&http->lock);
     http->start_error = NULL;
     pthread_mutex_unlock(&http->lock);
-    if (http->daemon != NULL)
-        return 0;
-    said.message[strcspn(said.message, "\n")] = '\0';
-    return cp__http_error(err, -EINVAL, "libmicrohttpd did not start a server%s: %s%s",
-                          is_tls ? " with this certificate and key" : "",
-                          said.message[0] != '\0' ? said.message : "it gave no reason.",
-                          is_tls
-                              ? " The key must be the certificate's, without a password, and a certificate "
-                                "that others signed must stand before theirs."
-                              : "");
+    return http->daemon != NULL ? 0 : explain(http, &said, err);
 }
 
 /* Whoever can reach the address can ask if there is no token, and can read along if there is no TLS. */
@@ -411,13 +425,13 @@ static int start_on(struct cp_http *http, const char *address, struct cp_error *
     http->is_server = true;
     result = cp__http_thread(&http->keeper, keep, http);
     if (result < 0) {
-        close(cp__http_socket_forget(http->listener));
+        cp__http_socket_close(http->listener);
         return cp__http_error(err, result, "No thread could be started for the HTTP endpoint: %s.",
                               strerror(-result));
     }
     result = serve(http, fd, err);
     if (result < 0) {
-        cp__http_socket_forget(http->listener); /* libmicrohttpd has closed it */
+        cp__http_socket_close(http->listener); /* libmicrohttpd closes it in most cases, not in all */
         cp_http_quiesce(http);
         pthread_join(http->keeper, NULL);
     }
@@ -457,11 +471,9 @@ const char *cp_http_warning(const struct cp_http *http)
 /* A child that fork() did not make still has the socket. */
 static void stop_in_child(struct cp_http *http)
 {
-    int fd = http->listener != NULL ? cp__http_socket_forget(http->listener) : -1;
-
+    if (http->listener != NULL)
+        cp__http_socket_close(http->listener);
     http->listener = NULL;
-    if (fd >= 0)
-        close(fd);
 }
 
 /* The socket is shut down first: a child of a fork() that comes after it was forgotten does not listen. */

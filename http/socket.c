@@ -1,8 +1,10 @@
 #include "socket.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,6 +13,8 @@
 /* Never freed, since a child of fork() may be looking at it. */
 struct cp__http_socket {
     struct cp__http_socket *next; /* immutable */
+    dev_t device;                 /* written before fd is */
+    ino_t inode;                  /* too: no other socket has both while this one is open */
     int32_t fd;                   /* -1: none */
     uint32_t is_used;             /* becomes 1 under the lock, and 0 anywhere */
 };
@@ -18,17 +22,25 @@ static struct cp__http_socket *sockets; /* written under the lock; grows at its 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* Whether a descriptor of that number, if there is one, is the socket's. */
+static bool is_open(const struct cp__http_socket *socket, int fd)
+{
+    struct stat now;
+
+    return fd >= 0 && fstat(fd, &now) == 0 && now.st_dev == socket->device && now.st_ino == socket->inode;
+}
+
 /* Takes no lock, since the thread that had the lock may not be in the child, and calls close(2) past the C
  * library, in which it is a cancellation point. */
 static void close_sockets(void)
 {
     /* pairs with the release in add_socket() */
     for (struct cp__http_socket *socket = cp_load_acquire(&sockets); socket != NULL; socket = socket->next) {
-        int fd = cp_load_relaxed(&socket->fd); /* relaxed: the child has this thread only */
+        int fd = cp_load_acquire(&socket->fd); /* pairs with the release in cp__http_socket_new() */
 
-        if (fd >= 0)
+        if (is_open(socket, fd))
             syscall(SYS_close, fd);
-        cp_store_relaxed(&socket->fd, -1); /* relaxed: as above */
+        cp_store_relaxed(&socket->fd, -1); /* relaxed: the child has this thread only */
     }
 }
 
@@ -69,7 +81,9 @@ static struct cp__http_socket *add_socket(void)
 struct cp__http_socket *cp__http_socket_new(int fd)
 {
     struct cp__http_socket *socket;
+    struct stat now = {.st_ino = 0};
 
+    fstat(fd, &now);
     pthread_once(&once, set_up);
     pthread_mutex_lock(&lock);
     socket = find_unused();
@@ -77,7 +91,9 @@ struct cp__http_socket *cp__http_socket_new(int fd)
         socket = add_socket();
     if (socket != NULL) {
         cp_store_relaxed(&socket->is_used, 1); /* relaxed: the lock orders it for who looks for one */
-        cp_store_relaxed(&socket->fd, fd);     /* relaxed: the child of a fork has what its thread had */
+        socket->device = now.st_dev;
+        socket->inode = now.st_ino;
+        cp_store_release(&socket->fd, fd); /* pairs with the acquire in close_sockets() */
     }
     pthread_mutex_unlock(&lock);
     return socket;
@@ -90,4 +106,13 @@ int cp__http_socket_forget(struct cp__http_socket *socket)
     cp_store_relaxed(&socket->fd, -1);     /* relaxed: as above */
     cp_store_release(&socket->is_used, 0); /* pairs with the acquire in find_unused() */
     return fd;
+}
+
+void cp__http_socket_close(struct cp__http_socket *socket)
+{
+    const int fd = cp_load_relaxed(&socket->fd); /* relaxed: only the server's owner is here */
+
+    if (is_open(socket, fd))
+        close(fd);
+    cp__http_socket_forget(socket);
 }

@@ -1,9 +1,11 @@
 /* Starting the HTTP endpoint: where it listens, what is refused, its threads. */
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "http_tools.h"
 
+#include "http/socket.h"
 #include "resources.h"
 
 static void check_start_fails(const char *address, struct cp_http_options options, int code, const char *part)
@@ -58,6 +60,36 @@ CP_TEST(a_start_that_fails_says_why_and_leaves_nothing)
     CHECK_EQ(now.threads, then.threads);
     cp_http_stop(http);
     cp_http_stop(NULL);
+}
+
+/* If libmicrohttpd (0.9.75) does not start, it has closed the socket that it was given in some cases, and has
+ * left it open in others: if it gets no descriptor of its own, for instance. */
+CP_TEST(a_server_without_descriptors_for_libmicrohttpd_leaves_nothing)
+{
+    struct rlimit limit, less;
+    struct cp_http *http = start_http(NULL); /* which has looked up what is looked up once */
+    char address[80];
+    struct cp_error err;
+    int result, before, next = dup(0);
+
+    strcpy(address, cp_http_address(http));
+    cp_http_stop(http);
+    close(next);
+    next = dup(0); /* the lowest number that is free */
+    close(next);
+    before = open_descriptors();
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    less = (struct rlimit){.rlim_cur = (rlim_t)next + 1, .rlim_max = limit.rlim_max};
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &less), 0);
+    for (int i = 0; i < 2; i++) {
+        result = cp_http_start(&http, address, NULL, &err);
+        CHECKF(result == -EMFILE, "%d: %s", result, err.message);
+        CHECK_CONTAINS(err.message, "Too many open files. It takes a thread and two descriptors.");
+        CHECK_EQ(open_descriptors(), before);
+    }
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    CHECKF(cp_http_start(&http, address, NULL, &err) == 0, "%s", err.message);
+    cp_http_stop(http);
 }
 
 CP_TEST(it_listens_where_it_is_told_to)
@@ -258,6 +290,25 @@ CP_TEST(a_child_that_fork_did_not_make_gives_the_socket_up_when_it_stops)
     CHECK_EQ(WEXITSTATUS(status), 10);
     check_answer(http, "$base/cmdline", 200, NULL);
     cp_http_stop(http);
+}
+
+/* As libmicrohttpd closes the socket a moment before it is forgotten. */
+CP_TEST(a_number_that_is_another_descriptors_by_now_is_left_alone)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), status;
+    struct cp__http_socket *noted = cp__http_socket_new(fd);
+    pid_t pid;
+
+    CHECK(noted != NULL);
+    CHECK_EQ(dup2(0, fd), fd);
+    pid = fork();
+    if (pid == 0)
+        _exit(fcntl(fd, F_GETFD) < 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    cp__http_socket_close(noted);
+    CHECK(fcntl(fd, F_GETFD) >= 0);
+    close(fd);
 }
 
 CP_TEST(a_child_may_listen_by_itself)
