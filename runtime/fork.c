@@ -60,28 +60,41 @@
 /* Atomic. A thread raises one, then looks at the other, with a fence in between: of a fork and a delay that
  * come at once, one sees the other. */
 static uint32_t delays; /* threads between cp__fork_delay() and cp__fork_allow() */
-static uint32_t forks;  /* threads between before() and after_in_parent() */
+static uint32_t forks;  /* threads between before() and after() */
 /* Atomic: threads between cp__linker_begin() and cp__linker_end() that do not wait for a fork. Says nothing
  * any more when linker_is_locked. */
 static uint32_t askers;
 static bool linker_is_locked; /* set in the fork handler of a child, for good */
-/* The calling thread's part of both: a handler that a fork runs may use the profiler, and a signal handler
- * may fork. Nobody waits for itself. */
+/* The calling thread's part of delays and forks: a handler that a fork runs may use the profiler, and a
+ * signal handler may fork. Nobody waits for itself. */
 static _Thread_local struct {
     uint32_t delays;
     uint32_t forks;
-    uint64_t mask; /* the signal mask, from before() on */
+    uint64_t mask; /* the signal mask before the outermost fork, while forks is not 0 */
 } own __attribute__((tls_model("initial-exec")));
 
-static void raise_and_fence(uint32_t *word)
+/*
+ * A word and the thread's part of it change together, while no signal handler can run: if a handler forked in
+ * between, the fork would wait for its own thread or not wait for another one, and the child would go on with
+ * a word that never becomes 0 again.
+ */
+static void raise_and_fence(uint32_t *word, uint32_t *part)
 {
+    uint64_t mask = cp__os_block_all_from_handler();
+
+    *part += 1;
     cp_fetch_add_acq_rel(word, 1u); /* acquire: pairs with the release in lower() */
     cp_fence_seq_cst();             /* pairs with itself, on the thread that raises the other word */
+    cp__os_unblock_all_from_handler(mask);
 }
 
-static void lower(uint32_t *word)
+static void lower(uint32_t *word, uint32_t *part)
 {
+    uint64_t mask = cp__os_block_all_from_handler();
+
+    *part -= 1;
     cp_fetch_sub_acq_rel(word, 1u); /* release: pairs with the acquires of it in this file */
+    cp__os_unblock_all_from_handler(mask);
     cp__os_futex_wake_from_handler(word);
 }
 
@@ -102,19 +115,17 @@ static void wait_for(uint32_t *word, uint32_t least)
 
 void cp__fork_delay(void)
 {
-    own.delays++;
-    raise_and_fence(&delays);
+    raise_and_fence(&delays, &own.delays);
     if (cp_load_acquire(&forks) <= own.forks) /* pairs with the release in lower() */
         return;
-    lower(&delays);
+    lower(&delays, &own.delays);
     wait_for(&forks, own.forks);
-    raise_and_fence(&delays);
+    raise_and_fence(&delays, &own.delays);
 }
 
 void cp__fork_allow(void)
 {
-    lower(&delays);
-    own.delays--;
+    lower(&delays, &own.delays);
 }
 
 bool cp__linker_begin(void)
@@ -155,20 +166,26 @@ void cp__fork_prepare(void)
 
 /* ---- The handlers ---------------------------------------------------------------------------- */
 
-/* With SIGPROF blocked, the child cannot be interrupted before it has forgotten. */
+/* With SIGPROF blocked, the child cannot be interrupted before it has forgotten. The handler of another
+ * signal may fork before this fork has ended: such a fork ends first, and leaves SIGPROF blocked. */
 static void before(void)
 {
-    own.mask = cp__os_block_from_handler();
-    own.forks++;
-    raise_and_fence(&forks);
+    uint64_t mask = cp__os_block_from_handler();
+
+    raise_and_fence(&forks, &own.forks);
+    if (own.forks == 1)
+        own.mask = mask;
     wait_for(&delays, own.delays);
 }
 
-static void after_in_parent(void)
+static void after(void)
 {
-    lower(&forks);
-    own.forks--;
-    cp__os_unblock_from_handler(own.mask);
+    uint64_t mask = own.mask;
+    bool is_outermost = own.forks == 1;
+
+    lower(&forks, &own.forks);
+    if (is_outermost)
+        cp__os_unblock_from_handler(mask);
 }
 
 static void after_in_child(void)
@@ -180,8 +197,7 @@ static void after_in_child(void)
     if (cp_load_acquire(&askers) != 0)
         linker_is_locked = true;
     cp_store_relaxed(&delays, own.delays); /* relaxed, both: this is the only thread */
-    cp_store_relaxed(&forks, 0u);
-    own.forks = 0;
+    cp_store_relaxed(&forks, own.forks);
     cp__lock_reset(&cp__runtime_lock);
     cp__labels_forget();
     cp__pfm_forget();
@@ -189,10 +205,10 @@ static void after_in_child(void)
     cp__slots_forget();
     cp__ms_forget();
     cp__code_after_fork();
-    cp__os_unblock_from_handler(own.mask);
+    after();
 }
 
 __attribute__((constructor)) static void register_handlers(void)
 {
-    pthread_atfork(before, after_in_parent, after_in_child);
+    pthread_atfork(before, after, after_in_child);
 }

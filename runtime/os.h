@@ -111,6 +111,9 @@ void cp__os_signal_chain_from_handler(int signal, siginfo_t *info, void *ucontex
 /* SIGPROF kept from the calling thread; returns what to pass to cp__os_unblock_from_handler. */
 uint64_t cp__os_block_from_handler(void);
 void cp__os_unblock_from_handler(uint64_t old);
+/* All signals kept from the calling thread; returns what to pass to cp__os_unblock_all_from_handler(). */
+uint64_t cp__os_block_all_from_handler(void);
+void cp__os_unblock_all_from_handler(uint64_t old);
 /* Takes a pending SIGPROF off the calling thread, which has it blocked; false where none is pending. */
 bool cp__os_take_pending_from_handler(siginfo_t *info);
 /* Makes it pending again. */

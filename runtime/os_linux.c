@@ -319,6 +319,22 @@ void cp__os_unblock_from_handler(uint64_t old)
         syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &sigprof_mask, NULL, sizeof old);
 }
 
+uint64_t cp__os_block_all_from_handler(void)
+{
+    const uint64_t all = UINT64_MAX;
+    uint64_t old = 0;
+
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof old);
+    cp_fence_signal();
+    return old;
+}
+
+void cp__os_unblock_all_from_handler(uint64_t old)
+{
+    cp_fence_signal();
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
+}
+
 bool cp__os_take_pending_from_handler(siginfo_t *info)
 {
     const struct timespec now = {0, 0};
