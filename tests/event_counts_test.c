@@ -57,9 +57,9 @@ static bool was_accessed(void)
     return registers.tried.bp_type == HW_BREAKPOINT_X || word_at(registers.tried.bp_addr) != registers.before;
 }
 
-ssize_t read(int fd, void *buffer, size_t size)
+static long read_event(int fd, void *buffer, size_t size)
 {
-    ssize_t got = real_syscall(SYS_read, fd, buffer, size);
+    long got = real_syscall(SYS_read, fd, buffer, size);
     uint64_t *words = buffer;
 
     if (got != 3 * sizeof *words) /* count, time enabled, time running */
@@ -69,6 +69,11 @@ ssize_t read(int fd, void *buffer, size_t size)
     words[0] = words[0] * running_percent / 100;
     words[2] = words[2] * running_percent / 100;
     return got;
+}
+
+__attribute__((constructor)) static void play_registers(void)
+{
+    stub_pmu.read = read_event;
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
@@ -285,4 +290,53 @@ CP_TEST(no_debug_register_left_is_another_answer)
     spec = spec_of(event);
     CHECK_EQ(cp_event_probe(&spec, &err), -ENOSPC);
     CHECK_STR(err.reason, "all debug registers are in use");
+}
+
+/* ---- Threads that are cancelled -------------------------------------------------------------- */
+
+static const char *volatile reached; /* the last call that the cancelled thread came back from */
+
+static void *ask_cancelled(void *arg)
+{
+    const struct cp_event_spec *spec = arg;
+    struct cp_counter_value value;
+    struct cp_counter *counter;
+
+    reached = "nothing";
+    pthread_cancel(pthread_self());
+    if (cp_event_probe(spec, NULL) < 0)
+        return NULL;
+    reached = "probe";
+    if (cp_counter_open(&counter, spec, NULL) < 0)
+        return NULL;
+    reached = "open";
+    cp_counters_start(&counter, 1);
+    cp_counters_stop(&counter, 1);
+    cp_counter_reset(counter);
+    cp_counter_read(counter, &value, NULL);
+    reached = "read";
+    cp_counter_close(counter);
+    reached = "close";
+    pthread_testcancel();
+    return NULL;
+}
+
+/* A thread that ended in the middle would leave what it has opened and allocated. */
+CP_TEST(asking_for_events_is_no_cancellation_point)
+{
+    static const char *const names[] = {"taskClock", "cycles", "cycles:pp"};
+    pthread_t thread;
+    void *result;
+
+    test_need_events();
+    stub_pmu.most_precise = 3;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        struct cp_event_spec spec = spec_of(names[i]);
+
+        CHECK_EQ(pthread_create(&thread, NULL, ask_cancelled, &spec), 0);
+        CHECK_EQ(pthread_join(thread, &result), 0);
+        CHECKF(strcmp(reached, "close") == 0, "%s: came as far as %s", names[i], reached);
+        CHECK(result == PTHREAD_CANCELED);
+        CHECK_EQ(resources_now().perf_fds, 0);
+    }
 }

@@ -10,11 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "counter.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
@@ -90,7 +89,7 @@ int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, s
 void cp_counter_close(struct cp_counter *counter)
 {
     for (int i = 0; counter != NULL && i < counter->n; i++)
-        close(counter->fds[i]);
+        cp__sys_close_from_handler(counter->fds[i]);
     free(counter);
 }
 
@@ -98,8 +97,10 @@ static int control(struct cp_counter *const *counters, size_t n, unsigned long r
 {
     for (size_t i = 0; i < n; i++) {
         for (int kind = 0; kind < counters[i]->n; kind++) {
-            if (ioctl(counters[i]->fds[kind], request, 0) < 0)
-                return -errno;
+            int result = cp__sys_ioctl_from_handler(counters[i]->fds[kind], request, 0);
+
+            if (result < 0)
+                return result;
         }
     }
     return 0;
@@ -123,10 +124,10 @@ static int read_events(const struct cp_counter *counter, struct reading *sum)
     *sum = (struct reading){.count = 0};
     for (int i = 0; i < counter->n; i++) {
         struct reading one;
-        ssize_t size = read(counter->fds[i], &one, sizeof one);
+        long size = cp__sys_read_from_handler(counter->fds[i], &one, sizeof one);
 
         if (size != sizeof one)
-            return size < 0 ? -errno : -EIO;
+            return size < 0 ? (int)size : -EIO;
         sum->count += one.count;
         sum->running += one.running;
         sum->enabled = one.enabled > sum->enabled ? one.enabled : sum->enabled;

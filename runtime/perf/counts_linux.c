@@ -10,13 +10,12 @@
 #include <errno.h>
 #include <linux/hw_breakpoint.h>
 #include <stdint.h>
-#include <sys/ioctl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core_pmu_linux.h"
 #include "perf_linux.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
 #include "runtime/os.h"
 
@@ -81,7 +80,7 @@ static bool counts(const struct trial *trial)
     for (int i = 0; i < trial->n; i++) {
         struct cp__count count;
 
-        if (read(trial->fds[i], &count, sizeof count) <= 0 || count.value != 0)
+        if (cp__sys_read_from_handler(trial->fds[i], &count, sizeof count) <= 0 || count.value != 0 || i == 0)
             return true;
         has_run = has_run || count.time_running != 0;
     }
@@ -93,7 +92,7 @@ static bool happens(const struct trial *trial)
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
 
     for (int i = 0; i < trial->n; i++)
-        ioctl(trial->fds[i], PERF_EVENT_IOC_ENABLE, 0);
+        cp__sys_ioctl_from_handler(trial->fds[i], PERF_EVENT_IOC_ENABLE, 0);
     do {
         trial->trigger(trial->attr);
         if (counts(trial))
@@ -110,7 +109,7 @@ static bool try(const struct perf_event_attr *attr, void (*trigger)(const struct
     bool result = cp__core_pmus_add_from_handler(attr, add_from_handler, &trial) < 0 || happens(&trial);
 
     for (int i = 0; i < trial.n; i++)
-        close(trial.fds[i]);
+        cp__sys_close_from_handler(trial.fds[i]);
     return result;
 }
 

@@ -5,12 +5,12 @@
  * each level, from the one that is wanted down, is tried with a real sample on the calling thread.
  */
 #include <errno.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "perf_linux.h"
+#include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
 #include "runtime/os.h"
 
@@ -48,14 +48,15 @@ static enum outcome watch(int fd, const struct perf_event_mmap_page *page)
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
     uint64_t count = 0;
 
-    ioctl(fd, PERF_EVENT_IOC_ENABLE, 0);
+    cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ENABLE, 0);
     while (cp_load_acquire(&page->data_head) == 0 && /* pairs with the kernel's barrier before it stores it */
            cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - start < ATTEMPT_NS)
         exert();
-    ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+    cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_DISABLE, 0);
     if (cp_load_acquire(&page->data_head) != 0) /* the same */
         return DELIVERS;
-    if (read(fd, &count, sizeof count) != sizeof count || count < (uint64_t)PERIODS_WITHOUT * PERIOD)
+    if (cp__sys_read_from_handler(fd, &count, sizeof count) != sizeof count ||
+        count < (uint64_t)PERIODS_WITHOUT * PERIOD)
         return UNKNOWN;
     return DELIVERS_NOT;
 }
@@ -79,7 +80,7 @@ static enum outcome attempt(const struct cp_slot_request *request, unsigned leve
         outcome = watch(fd, ring);
         munmap(ring, 2 * page);
     }
-    close(fd);
+    cp__sys_close_from_handler(fd);
     return outcome;
 }
 
