@@ -43,7 +43,10 @@ cc = $(if $(filter clang%,$(CC)),$(CC) $(addprefix --target=,$(cross)),$(if $(fi
 
 # ---- Test programs -------------------------------------------------------------------------------
 
-test_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_test.c)))
+# The rooms of tests: of one module; of what users see; those that measure, and run alone after the others.
+test_rooms = unit system timing
+test_sources := $(sort $(wildcard $(test_rooms:%=tests/%/*_test.c)))
+test_names := $(notdir $(basename $(test_sources)))
 # Those that are linked with the endpoint's library, and all that build it.
 http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
 http_programs := $(patsubst %_test,%,$(http_linked)) examples install server
@@ -136,9 +139,9 @@ frameworks = cmocka check $(if $(findstring thread,$(SANITIZE)),,criterion)
 demos = goroutine serial
 example_names := $(filter-out $(example_parts) with_%,$(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c))))
 # Of the processor's own code, where it is read: see arch/arch.h.
-caller_objects := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/caller_$(ARCH).c))
+caller_objects := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/unit/caller_$(ARCH).c))
 # Programs that tests run.
-sample_names := $(patsubst tests/%.c,%,$(sort $(wildcard tests/*_sample.c)))
+sample_names := $(patsubst tests/support/%.c,%,$(sort $(wildcard tests/support/*_sample.c)))
 # Of runner_sample, beside its own.
 sample_parts = runner_sample_output runner_sample_bench
 bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
@@ -155,11 +158,12 @@ tests := $(addprefix $(B)/tests/,$(test_names))
 samples := $(addprefix $(B)/tests/,$(sample_names))
 test_programs = $(tests) $(samples) $(framework_examples)
 benches := $(addprefix $(B)/bench/,$(bench_names))
-objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/test.o \
+objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/support/test.o \
            $(caller_objects) \
            $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
-           $(patsubst %,$(B)/obj/tests/%.o,$(sample_parts)) \
-           $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(test_programs) $(lacking) $(benches))
+           $(sample_names:%=$(B)/obj/tests/support/%.o) $(sample_parts:%=$(B)/obj/tests/support/%.o) \
+           $(test_sources:%.c=$(B)/obj/%.o) \
+           $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(framework_examples) $(lacking) $(benches))
 
 # Runs commands as other machines would.
 lacking = $(B)/tests/elsewhere/lacking
@@ -353,7 +357,7 @@ $(B)/lib/libcounterpoint-$(1).so: $(call side_objects,$(1)) $(addprefix $(B)/obj
 endef
 $(foreach s,$(sides),$(eval $(call side,$(s))))
 
-# Whoever may use no event at all, skips the tests that ask for one: see tests/test.c.
+# Whoever may use no event at all, skips the tests that ask for one: see tests/support/test.c.
 wrapped = cp_slots_start cp_counter_open
 
 link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o,$^) \
@@ -376,14 +380,20 @@ $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_w
 
 $(B)/tests/caller_test: $(caller_objects)
 
-$(B)/tests/%_test: $(B)/obj/tests/%_test.o $(B)/obj/tests/test.o $(testing_a) $(lib_a)
+# Whatever room a test's source is in, its program is build/tests/NAME_test.
+define test_room
+$(patsubst tests/$(1)/%.c,$(B)/tests/%,$(filter tests/$(1)/%,$(test_sources))): $(B)/tests/%: $(B)/obj/tests/$(1)/%.o
+endef
+$(foreach r,$(test_rooms),$(eval $(call test_room,$(r))))
+
+$(tests): $(B)/obj/tests/support/test.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)
 
 $(B)/bench/listing $(http_linked:%=$(B)/tests/%): $(http_a)
 
-$(B)/tests/%_sample: $(B)/obj/tests/%_sample.o $(testing_a) $(lib_a)
+$(B)/tests/%_sample: $(B)/obj/tests/support/%_sample.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)
@@ -408,7 +418,7 @@ $(lacking): $(B)/obj/tests/elsewhere/lacking.o
 	@mkdir -p $(@D)
 	$(Q)$(cc) $(ldflags) -pie -o $@ $(filter %.o,$^)
 
-$(B)/tests/runner_sample: $(sample_parts:%=$(B)/obj/tests/%.o)
+$(B)/tests/runner_sample: $(sample_parts:%=$(B)/obj/tests/support/%.o)
 
 # The browser's driver is a package, too; on another machine there may be no browser.
 $(B)/tests/ui_test: $(if $(cross),,$(ui_test)/page.mjs)

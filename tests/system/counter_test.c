@@ -1,0 +1,600 @@
+/*
+ * Counters, on this machine's kernel. Those of the PMU are skipped where there is none; tests/vm runs them in
+ * an emulated machine, and tells with CP_TEST_CPI how many cycles an instruction takes there. Then an event
+ * that does not open is a failure.
+ */
+#include "counter.h"
+#include "sched.h"
+#include "tests/support/burn.h"
+#include "tests/support/refuse.h"
+#include "tests/support/resources.h"
+
+#include <linux/perf_event.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+static struct cp_event_spec spec_of(const char *name)
+{
+    struct cp_event_spec spec;
+    struct cp_error err = {0};
+    int result = cp_event_parse(name, &spec, &err);
+
+    CHECKF(result == 0, "%s", err.message);
+    return spec;
+}
+
+static struct cp_counter *opened(const char *name)
+{
+    struct cp_event_spec spec = spec_of(name);
+    struct cp_counter *counter;
+    struct cp_error err = {0};
+    int result = cp_counter_open(&counter, &spec, &err);
+
+    CHECKF(result == 0, "%s", err.message);
+    return counter;
+}
+
+/* Skips where the PMU's events cannot be had. */
+static struct cp_counter *opened_pmu(const char *name)
+{
+    struct cp_event_spec spec = spec_of(name);
+    struct cp_counter *counter;
+    struct cp_error err = {0};
+
+    if (cp_counter_open(&counter, &spec, &err) == 0)
+        return counter;
+    CHECKF(getenv("CP_TEST_CPI") == NULL, "%s", err.message);
+    SKIP("there is no PMU to be used (%s)", err.reason);
+}
+
+static struct cp_counter_value value_of(struct cp_counter *counter)
+{
+    struct cp_counter_value value;
+    struct cp_error err = {0};
+    int result = cp_counter_read(counter, &value, &err);
+
+    CHECKF(result == 0, "%s", err.message);
+    printf("%llu (%llu), running %llu of %llu ns\n", (unsigned long long)value.count,
+           (unsigned long long)value.raw, (unsigned long long)value.running_ns,
+           (unsigned long long)value.enabled_ns);
+    return value;
+}
+
+static void start(struct cp_counter *counter)
+{
+    CHECK_EQ(cp_counters_start(&counter, 1), 0);
+}
+
+static void stop(struct cp_counter *counter)
+{
+    CHECK_EQ(cp_counters_stop(&counter, 1), 0);
+}
+
+/* ---- The kernel's events --------------------------------------------------------------------- */
+
+#define PAGES ((uint64_t)1000)
+/* What a thread's beginning and end, or a fork, may cost beside what is looked for; sanitizers have pages of
+ * their own for each of the program's. */
+#define CHECK_PAGES(value, n)                                                                                \
+    CHECKF((value).count >= (n)*PAGES && (TEST_ASAN || TEST_TSAN || (value).count < (n)*PAGES + PAGES / 2),  \
+           "%llu faults", (unsigned long long)(value).count)
+
+/* A fault for each of so many pages. */
+static void touch_pages(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = PAGES * page;
+    volatile char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(memory != MAP_FAILED);
+    madvise((void *)(uintptr_t)memory, size, MADV_NOHUGEPAGE);
+    for (size_t i = 0; i < size; i += page)
+        memory[i] = 1;
+    munmap((void *)(uintptr_t)memory, size);
+}
+
+static void *run_touch(void *unused)
+{
+    touch_pages();
+    return unused;
+}
+
+static void *run_two(void *unused)
+{
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, run_touch, NULL), 0);
+    touch_pages();
+    pthread_join(thread, NULL);
+    return unused;
+}
+
+CP_TEST(what_happens_between_start_and_stop_is_counted)
+{
+    struct cp_counter *counter = opened("pageFaults");
+    struct cp_counter_value value;
+
+    touch_pages();
+    CHECK_EQ(value_of(counter).count, 0);
+    start(counter);
+    touch_pages();
+    stop(counter);
+    value = value_of(counter);
+    CHECK_PAGES(value, 1);
+    CHECK(!value.is_scaled && value.count == value.raw && value.running_ns == value.enabled_ns);
+    touch_pages();
+    CHECK_EQ(value_of(counter).count, value.count);
+    start(counter);
+    touch_pages();
+    value = value_of(counter);
+    CHECK_PAGES(value, 2);
+    stop(counter);
+    cp_counter_close(counter);
+}
+
+CP_TEST(a_reset_counts_from_0)
+{
+    struct cp_counter *counter = opened("pageFaults");
+    struct cp_counter_value value;
+
+    start(counter);
+    touch_pages();
+    touch_pages();
+    CHECK_EQ(cp_counter_reset(counter), 0);
+    touch_pages();
+    stop(counter);
+    value = value_of(counter);
+    CHECK_PAGES(value, 1);
+    CHECK_EQ(cp_counter_reset(counter), 0);
+    value = value_of(counter);
+    CHECK(value.count == 0 && value.enabled_ns == 0 && !value.is_scaled);
+    cp_counter_close(counter);
+}
+
+static void body_touches_when_told(struct worker *worker)
+{
+    await(&worker->stop, 1);
+    touch_pages();
+}
+
+/* A thread that was there before, one that is started by another, and started and ended in each state. */
+CP_TEST(threads_that_are_started_later_are_counted)
+{
+    struct worker older, newer;
+    struct cp_counter *counter;
+    struct cp_counter_value value;
+    pthread_t thread;
+
+    start_worker(&older, body_touches_when_told, NULL);
+    counter = opened("pageFaults");
+    start_worker(&newer, body_touches_when_told, NULL);
+    start(counter);
+    CHECK_EQ(pthread_create(&thread, NULL, run_two, NULL), 0);
+    pthread_join(thread, NULL);
+    value = value_of(counter);
+    CHECK_PAGES(value, 2);
+    stop_worker(&newer);
+    value = value_of(counter);
+    CHECK_PAGES(value, 3);
+    stop_worker(&older);
+    CHECK_EQ(pthread_create(&thread, NULL, run_touch, NULL), 0);
+    pthread_join(thread, NULL);
+    stop(counter);
+    CHECK_EQ(pthread_create(&thread, NULL, run_touch, NULL), 0);
+    pthread_join(thread, NULL);
+    value = value_of(counter);
+    CHECK_PAGES(value, 4);
+    cp_counter_close(counter);
+}
+
+struct opener {
+    struct cp_counter *counter;
+    struct worker heir;
+};
+
+static void *open_and_end(void *arg)
+{
+    struct opener *opener = arg;
+
+    opener->counter = opened("pageFaults");
+    start_worker(&opener->heir, body_touches_when_told, NULL);
+    return NULL;
+}
+
+CP_TEST(the_opening_thread_may_end)
+{
+    struct cp_counter_value value;
+    struct opener opener;
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, open_and_end, &opener), 0);
+    pthread_join(thread, NULL);
+    start(opener.counter);
+    touch_pages();
+    CHECK(value_of(opener.counter).count < PAGES);
+    stop_worker(&opener.heir);
+    stop(opener.counter);
+    value = value_of(opener.counter);
+    CHECK_PAGES(value, 1);
+    cp_counter_close(opener.counter);
+}
+
+struct remote {
+    struct cp_counter *counter;
+    int step;
+};
+
+static void *control_from_afar(void *arg)
+{
+    struct remote *remote = arg;
+
+    start(remote->counter);
+    cp_store_release(&remote->step, 1); /* pairs with the acquire in await(), as those that follow */
+    await(&remote->step, 2);
+    stop(remote->counter);
+    cp_store_release(&remote->step, 3);
+    await(&remote->step, 4);
+    return NULL;
+}
+
+CP_TEST(another_thread_may_start_and_stop)
+{
+    struct remote remote = {.counter = opened("pageFaults")};
+    struct cp_counter_value value;
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, control_from_afar, &remote), 0);
+    await(&remote.step, 1);
+    touch_pages();
+    cp_store_release(&remote.step, 2);
+    await(&remote.step, 3);
+    touch_pages();
+    value = value_of(remote.counter);
+    CHECK_PAGES(value, 1);
+    cp_store_release(&remote.step, 4);
+    pthread_join(thread, NULL);
+    cp_counter_close(remote.counter);
+}
+
+/* Its own clock is shorter than the counted time by what the machine under it took. */
+CP_TEST(task_clock_is_the_threads_cpu_time)
+{
+    struct cp_counter *counter = opened("taskClock");
+    uint64_t wall, cpu;
+    struct cp_counter_value value;
+
+    wall = wall_ns();
+    start(counter);
+    cpu = cpu_ns();
+    burn_a(50 * MS);
+    sleep_ms(50);
+    cpu = cpu_ns() - cpu;
+    stop(counter);
+    wall = wall_ns() - wall;
+    value = value_of(counter);
+    CHECKF(value.count >= cpu / 10 * 9 && value.count + 40 * MS <= wall, "%llu of CPU %llu and wall %llu",
+           (unsigned long long)value.count, (unsigned long long)cpu, (unsigned long long)wall);
+    cp_counter_close(counter);
+}
+
+static void need_inherit_thread(void)
+{
+    struct perf_event_attr attr = {.size = sizeof attr,
+                                   .type = PERF_TYPE_SOFTWARE,
+                                   .config = PERF_COUNT_SW_DUMMY,
+                                   .exclude_kernel = 1,
+                                   .exclude_hv = 1,
+                                   .inherit = 1,
+                                   .inherit_thread = 1};
+    int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+
+    if (fd < 0 && errno == EINVAL)
+        SKIP("this kernel counts children, too: Linux 5.13 can tell them from threads");
+    close(fd);
+}
+
+CP_TEST(children_are_not_counted)
+{
+    need_inherit_thread();
+    struct cp_counter *counter = opened("pageFaults");
+    struct cp_counter_value value;
+    int status;
+    pid_t child;
+
+    start(counter);
+    child = fork();
+    if (child == 0) {
+        touch_pages();
+        cp_counter_close(counter);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    touch_pages();
+    stop(counter);
+    value = value_of(counter);
+    CHECK_PAGES(value, 1);
+    cp_counter_close(counter);
+}
+
+CP_TEST(nothing_is_left_open)
+{
+    struct cp_counter *counters[4];
+    struct resources before, after;
+
+    cp_counter_close(opened("taskClock")); /* what is made once */
+    before = resources_now();
+    for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
+        counters[i] = opened(i % 2 == 0 ? "pageFaults" : "taskClock");
+    CHECK_EQ(resources_now().perf_fds, before.perf_fds + (int)ARRAY_SIZE(counters));
+    CHECK_EQ(cp_counters_start(counters, ARRAY_SIZE(counters)), 0);
+    touch_pages();
+    CHECK_EQ(cp_counters_stop(counters, ARRAY_SIZE(counters)), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
+        CHECK(value_of(counters[i]).count >= PAGES);
+        cp_counter_close(counters[i]);
+    }
+    cp_counter_close(NULL);
+    after = resources_now();
+    check_resources(&after, &before, 1);
+}
+
+/* ---- Refused --------------------------------------------------------------------------------- */
+
+/* With these words; where nothing was opened nothing stays. A timer is no way out. */
+static void check_refused(const char *name, int code, const char *reason, const char *words)
+{
+    struct cp_event_spec spec = spec_of(name);
+    struct resources before, after;
+    struct cp_counter *counter = NULL;
+    struct cp_error err = {0};
+    int result = cp_counter_open(&counter, &spec, &err);
+
+    printf("%d (%s): %s\n", result, err.reason, err.message);
+    CHECK_EQ(result, code);
+    CHECK_EQ(err.code, code);
+    CHECK(counter == NULL);
+    CHECK_STR(err.reason, reason);
+    CHECK_CONTAINS(err.message, name);
+    CHECK_CONTAINS(err.message, words);
+    CHECK(strcmp(name, "timer") == 0 || strstr(err.message, "timer") == NULL);
+    before = resources_now(); /* with what is made once */
+    CHECK_EQ(cp_counter_open(&counter, &spec, NULL), code);
+    after = resources_now();
+    check_resources(&after, &before, 1);
+}
+
+CP_TEST(the_timer_is_refused)
+{
+    cp_counter_close(opened("taskClock"));
+    check_refused("timer", -EINVAL, "no event to count", "Use taskClock");
+}
+
+/* Modes that it does not have: it must be told all of them. */
+CP_TEST(a_pmu_that_does_not_tell_modes_apart_says_so)
+{
+    if (access("/sys/bus/event_source/devices/msr/events/tsc", R_OK) < 0 || geteuid() != 0)
+        SKIP("no such PMU here, or no right to count the kernel");
+    cp_counter_close(opened("taskClock")); /* what is made once for the process is there */
+    check_refused("msr/tsc/", -EINVAL, "counts all modes only", "suffix ukh");
+    cp_counter_close(opened("msr/tsc/ukh"));
+}
+
+static const struct refusal {
+    int error;
+    const char *reason;
+    const char *words;
+} refusals[] = {
+    {EPERM, "forbidden by seccomp", "has to allow perf_event_open"},
+    {ENOSYS, "no perf_event_open", "Do without it."},
+    {EMFILE, "no file descriptor left", "or do without it."},
+    {ENODEV, "not in this kernel", "Do without it."},
+    {EINVAL, "not in this way (EINVAL)", "Use another event, or other modes."},
+    {EBUSY, "in use by somebody else (EBUSY)", "use taskClock"},
+    {E2BIG, "this kernel is too old", "or do without it."},
+    {EIO, "", "Do without it."},
+};
+
+CP_TEST(perf_event_open_may_be_refused_in_many_ways)
+{
+    cp_counter_close(opened("taskClock"));
+    for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
+        pid_t pid = fork();
+        int status;
+
+        if (pid == 0) {
+            refuse_call(SYS_perf_event_open, refusals[i].error);
+            check_refused("pageFaults", -refusals[i].error, refusals[i].reason, refusals[i].words);
+            fflush(NULL);
+            _exit(0);
+        }
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECKF(status == 0, "%s: %#x", strerror(refusals[i].error), (unsigned)status);
+    }
+}
+
+CP_TEST(nobody_counts_what_the_kernel_does)
+{
+    long paranoid = become_nobody();
+
+    if (paranoid != 2)
+        SKIP("kernel.perf_event_paranoid is %ld and not 2", paranoid);
+    cp_counter_close(opened("pageFaults"));
+    check_refused("contextSwitches", -EACCES, "kernel mode: paranoid level 2", "or use taskClock.");
+    check_refused("pageFaults:k", -EACCES, "kernel mode: paranoid level 2",
+                  "or leave the kernel out (suffix u)");
+}
+
+/* ---- The PMU's events ------------------------------------------------------------------------ */
+
+/* So many instructions, and what calls it some more. */
+static void run_instructions(uint64_t n)
+{
+    uint64_t rounds = n / 2;
+
+#if defined(__x86_64__)
+    __asm__ volatile("1:\tdec %0\n\tjnz 1b" : "+r"(rounds) : : "cc");
+#elif defined(__aarch64__)
+    __asm__ volatile("1:\tsubs %0, %0, #1\n\tb.ne 1b" : "+r"(rounds) : : "cc");
+#else
+    (void)rounds;
+    SKIP("it is not known how this processor counts down");
+#endif
+}
+
+#define CHECK_NEAR(n, expected, part)                                                                        \
+    CHECKF((double)(n) >= (1 - (part)) * (double)(expected) &&                                               \
+               (double)(n) <= (1 + (part)) * (double)(expected),                                             \
+           "%llu instead of %llu", (unsigned long long)(n), (unsigned long long)(expected))
+
+/* Cycles and instructions, as a benchmark counts them. */
+struct pair {
+    struct cp_counter *counters[2];
+    uint64_t cycles;
+    uint64_t instructions;
+};
+
+static struct pair open_pair(void)
+{
+    struct pair pair;
+
+    pair.counters[0] = opened_pmu("cycles");
+    pair.counters[1] = opened_pmu("instructions");
+    return pair;
+}
+
+static void read_pair(struct pair *pair)
+{
+    pair->cycles = value_of(pair->counters[0]).count;
+    pair->instructions = value_of(pair->counters[1]).count;
+}
+
+static void close_pair(const struct pair *pair)
+{
+    cp_counter_close(pair->counters[0]);
+    cp_counter_close(pair->counters[1]);
+}
+
+/* Where it is known, which is where it is always the same. */
+static void check_cpi(const struct pair *pair)
+{
+    const char *cpi = getenv("CP_TEST_CPI");
+
+    if (cpi != NULL)
+        CHECK_NEAR(pair->cycles, strtod(cpi, NULL) * (double)pair->instructions, 0.005);
+}
+
+CP_TEST(instructions_are_counted)
+{
+    struct pair pair = open_pair();
+
+    for (uint64_t n = TEST_ASAN || TEST_TSAN ? 2000000 : 200000; n <= 20000000; n *= 10) {
+        CHECK_EQ(cp_counter_reset(pair.counters[0]), 0);
+        CHECK_EQ(cp_counter_reset(pair.counters[1]), 0);
+        CHECK_EQ(cp_counters_start(pair.counters, 2), 0);
+        run_instructions(n);
+        CHECK_EQ(cp_counters_stop(pair.counters, 2), 0);
+        read_pair(&pair);
+        CHECK_NEAR(pair.instructions, n, 0.005);
+        check_cpi(&pair);
+    }
+    close_pair(&pair);
+}
+
+/* What starting and stopping themselves count. */
+CP_TEST(little_else_is_counted)
+{
+    struct cp_counter *counters[3] = {opened_pmu("instructions"), opened_pmu("instructions"),
+                                      opened_pmu("instructions")};
+
+    for (size_t n = 1; n <= 3; n++) {
+        for (size_t i = 0; i < n; i++)
+            CHECK_EQ(cp_counter_reset(counters[i]), 0);
+        CHECK_EQ(cp_counters_start(counters, n), 0);
+        CHECK_EQ(cp_counters_stop(counters, n), 0);
+        for (size_t i = 0; i < n; i++)
+            CHECK(value_of(counters[i]).count < (TEST_ASAN || TEST_TSAN ? 10000 : 100) * n);
+    }
+    for (size_t i = 0; i < 3; i++)
+        cp_counter_close(counters[i]);
+}
+
+#define GS 4
+#define ROUNDS 10
+#define INSTRUCTIONS_OF_G ((uint64_t)50000000)
+
+static void count_down(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < ROUNDS; i++) {
+        run_instructions(INSTRUCTIONS_OF_G / ROUNDS);
+        cp_yield();
+    }
+}
+
+struct crowd {
+    struct pair pair;
+    struct cp_wait_group *group;
+};
+
+static void count_down_in_group(void *arg)
+{
+    struct crowd *crowd = arg;
+
+    count_down(NULL);
+    cp_wait_group_done(crowd->group);
+}
+
+static void run_crowd(void *arg)
+{
+    struct crowd *crowd = arg;
+
+    cp_wait_group_add(crowd->group, GS);
+    CHECK_EQ(cp_counters_start(crowd->pair.counters, 2), 0);
+    for (int i = 0; i < GS; i++)
+        CHECK_EQ(cp_go(count_down_in_group, crowd), 0);
+    cp_wait_group_wait(crowd->group);
+    CHECK_EQ(cp_counters_stop(crowd->pair.counters, 2), 0);
+}
+
+CP_TEST(instructions_of_gs_are_counted_on_all_ms)
+{
+    const struct cp_sched_options two = {.size = sizeof two, .threads = 2};
+    struct crowd crowd = {.pair = open_pair(), .group = cp_wait_group_new()};
+    struct cp_error err = {0};
+
+    CHECKF(cp_sched_run(&two, run_crowd, &crowd, &err) == 0, "%s", err.message);
+    read_pair(&crowd.pair);
+    /* Of the scheduler ThreadSanitizer makes far more. */
+    CHECK_NEAR(crowd.pair.instructions, GS * INSTRUCTIONS_OF_G, TEST_TSAN ? 0.1 : 0.005);
+    check_cpi(&crowd.pair);
+    close_pair(&crowd.pair);
+    cp_wait_group_free(crowd.group);
+}
+
+/* More than any PMU has counters for. */
+#define MANY 24
+
+CP_TEST(events_that_take_turns_are_scaled)
+{
+    struct cp_counter *counters[MANY];
+    uint64_t scaled = 0;
+
+    for (size_t i = 0; i < MANY; i++)
+        counters[i] = opened_pmu("instructions");
+    CHECK_EQ(cp_counters_start(counters, MANY), 0);
+    for (int i = 0; i < 25; i++)
+        run_instructions(INSTRUCTIONS_OF_G);
+    CHECK_EQ(cp_counters_stop(counters, MANY), 0);
+    for (size_t i = 0; i < MANY; i++) {
+        struct cp_counter_value value = value_of(counters[i]);
+
+        CHECK_EQ(value.is_scaled, value.running_ns < value.enabled_ns);
+        CHECK_NEAR(value.count, (double)value.raw * (double)value.enabled_ns / (double)value.running_ns,
+                   1e-6);
+        if (getenv("CP_TEST_CPI") != NULL) /* other machines are not always equally fast */
+            CHECK_NEAR(value.count, 25 * INSTRUCTIONS_OF_G, 0.01);
+        scaled += value.is_scaled;
+        cp_counter_close(counters[i]);
+    }
+    CHECK(scaled > 0);
+}

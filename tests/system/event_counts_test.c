@@ -1,0 +1,342 @@
+/*
+ * An event that opens and counts nothing is refused. A stub plays the PMU and the debug registers, so that
+ * any machine gives both answers.
+ */
+#include <errno.h>
+#include <linux/hw_breakpoint.h>
+
+#include "counter.h"
+#include "pprof.h"
+#include "runtime/perf/core_pmu_linux.h"
+#include "tests/support/burn.h"
+#include "tests/support/resources.h"
+#include "tests/support/stub_pmu.h"
+
+/* ---- The stub's debug registers -------------------------------------------------------------- */
+
+static struct {
+    bool are_silent;
+    bool are_full; /* there is none left */
+    int fd;        /* of the watchpoint that was tried last */
+    struct perf_event_attr tried;
+    uint64_t before; /* what stood in the word that it watches */
+} registers = {.fd = -1};
+
+static unsigned running_percent = 100; /* of the time for which events are enabled they have a counter */
+
+static uint64_t word_at(uint64_t address)
+{
+    return *(volatile const uint64_t *)(uintptr_t)address;
+}
+
+/* An event that never happens stands for the watchpoint; what it counts is for read() to say. */
+static long open_watchpoint(const struct perf_event_attr *asked, const long a[6])
+{
+    struct perf_event_attr attr = *asked;
+
+    if (registers.are_full) {
+        errno = ENOSPC;
+        return -1;
+    }
+    attr.type = PERF_TYPE_SOFTWARE;
+    attr.config = PERF_COUNT_SW_EMULATION_FAULTS;
+    attr.bp_type = 0;
+    attr.bp_addr = attr.bp_len = 0;
+    long fd = real_syscall(SYS_perf_event_open, &attr, a[1], a[2], a[3], a[4]);
+
+    if (asked->sample_period == 0 && !asked->inherit) { /* neither of a session nor of a counter */
+        registers.fd = (int)fd;
+        registers.tried = *asked;
+        registers.before = asked->bp_type == HW_BREAKPOINT_X ? 0 : word_at(asked->bp_addr);
+    }
+    return fd;
+}
+
+static bool was_accessed(void)
+{
+    return registers.tried.bp_type == HW_BREAKPOINT_X || word_at(registers.tried.bp_addr) != registers.before;
+}
+
+static long read_event(int fd, void *buffer, size_t size)
+{
+    long got = real_syscall(SYS_read, fd, buffer, size);
+    uint64_t *words = buffer;
+
+    if (got != 3 * sizeof *words) /* count, time enabled, time running */
+        return got;
+    if (fd == registers.fd)
+        words[0] = !registers.are_silent && was_accessed();
+    words[0] = words[0] * running_percent / 100;
+    words[2] = words[2] * running_percent / 100;
+    return got;
+}
+
+__attribute__((constructor)) static void play_registers(void)
+{
+    stub_pmu.read = read_event;
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+static struct cp_event_spec spec_of(const char *event)
+{
+    struct cp_event_spec spec;
+    struct cp_error err = {0};
+
+    CHECKF(cp_event_parse(event, &spec, &err) == 0, "%s", err.message);
+    return spec;
+}
+
+static void check_counts(const char *event)
+{
+    struct cp_event_spec spec = spec_of(event);
+    struct cp_counter *counter;
+    struct cp_error err = {0};
+
+    CHECKF(cp_event_probe(&spec, &err) == 0, "%s: %s", event, err.message);
+    CHECKF(cp_counter_open(&counter, &spec, &err) == 0, "%s: %s", event, err.message);
+    cp_counter_close(counter);
+}
+
+static void check_error(const char *event, int result, const struct cp_error *err, const char *word)
+{
+    CHECKF(result == -ENODATA && err->code == result, "%s: %d: %s", event, result, err->message);
+    CHECK_STR(err->reason, "opens, but does not count here");
+    CHECK_CONTAINS(err->message, event);
+    CHECK_CONTAINS(err->message, word);
+}
+
+/* By a probe, a start, a session and a counter; nothing stays behind. */
+static void check_silent(const char *event, const char *word)
+{
+    struct cp_slot_request requests[] = {request("timer", 10 * MS), request(event, 100000)};
+    struct cp_memory memory = {0};
+    struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), event, 100000);
+    struct cp_event_spec spec = spec_of(event);
+    struct resources before, after;
+    struct cp_session *session;
+    struct cp_counter *counter;
+    struct cp_error err = {0};
+    int slots[2];
+
+    requests[1].name = event;
+    cp_slots_start(requests, 2, slots, &err); /* what the first start maps stays for the next one */
+    before = resources_now();
+    check_error(event, cp_event_probe(&spec, &err), &err, word);
+    check_error(event, cp_slots_start(requests, 2, slots, &err), &err, word);
+    check_error(event, cp_session_start(&session, &option, 1, &err), &err, word);
+    check_error(event, cp_counter_open(&counter, &spec, &err), &err, word);
+    after = resources_now();
+    check_resources(&after, &before, 1);
+    CHECK(sigprof_is(SIG_DFL));
+}
+
+/* ---- PMUs ------------------------------------------------------------------------------------ */
+
+static const char *const of_a_pmu[] = {"cycles", "instructions",    "branches",  "cacheMisses", "refCycles",
+                                       "r1c2",   "LLC-load-misses", "cycles:pp", "busCycles"};
+
+CP_TEST(a_pmu_that_counts_is_used)
+{
+    test_need_events();
+    stub_pmu.most_precise = 3;
+    for (size_t i = 0; i < ARRAY_SIZE(of_a_pmu); i++)
+        check_counts(of_a_pmu[i]);
+}
+
+CP_TEST(a_pmu_that_stays_at_0_is_refused)
+{
+    stub_pmu.most_precise = 3;
+    stub_pmu.is_silent = true;
+    for (size_t i = 0; i < ARRAY_SIZE(of_a_pmu); i++)
+        check_silent(of_a_pmu[i], "the PMU stays at 0 while the processor works");
+    check_counts("taskClock"); /* which is no PMU's */
+}
+
+/* System calls make them. The kernel lets only some users count in it. */
+CP_TEST(cycles_of_the_kernel_are_tried_there)
+{
+    struct cp_event_spec spec = spec_of("cycles:k");
+    int result = cp_event_probe(&spec, NULL);
+
+    CHECK(result == 0 || result == -EACCES);
+    if (result == 0) {
+        CHECK(stub_pmu.last.exclude_user && !stub_pmu.last.exclude_kernel);
+        stub_pmu.is_silent = true;
+        CHECK_EQ(cp_event_probe(&spec, NULL), -ENODATA);
+    }
+}
+
+/* What may truly not have happened is judged by its PMU's cycles; what surely has, by itself. */
+CP_TEST(rare_events_are_not_refused_for_not_happening)
+{
+    test_need_events();
+    stub_pmu.only_cycles_happen = true;
+    check_counts("cacheMisses");
+    check_counts("LLC-load-misses");
+    check_counts("r1c2");
+    check_silent("instructions", "Use taskClock");
+}
+
+/* An event that shares the counters with others may have had none yet. */
+CP_TEST(an_event_that_has_had_no_counter_is_not_refused)
+{
+    test_need_events();
+    running_percent = 0;
+    check_counts("cycles");
+}
+
+/* The thread is on a core of one kind, and the PMU of the others counts nothing meanwhile. */
+CP_TEST(one_kind_of_cores_that_counts_is_enough)
+{
+    test_need_events();
+    cp__m_prepare();
+    stub_pmu.kinds = 2;
+    cp__core_pmus = (struct cp__core_pmus){.n = 2, .types = {STUB_TYPE + 1, STUB_TYPE + 2}};
+    check_counts("cycles");
+    check_counts("LLC-load-misses");
+    stub_pmu.refuses_kind = 1;
+    check_silent("cycles", "stays at 0");
+}
+
+/* Whatever it is called; and the events that are started with it are not started. */
+CP_TEST(no_pmu_is_another_answer)
+{
+    static const char *const names[] = {"cycles", "r1c2", "LLC-load-misses"};
+    struct resources before = {0}, after;
+
+    stub_pmu.is_absent = true;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", MS),
+                                             request("cpuClock", 100000), request(names[i], 0)};
+        struct cp_error err;
+        int slots[4];
+
+        requests[3].name = names[i];
+        for (size_t first = 0; first < 4; first += 3) {
+            CHECK_EQ(cp_slots_start(&requests[first], 4 - first, slots, &err), -ENOENT);
+            CHECK_EQ(err.code, -ENOENT);
+            CHECK_CONTAINS(err.message, names[i]);
+            CHECK_CONTAINS(err.message, "taskClock");
+            CHECK(strstr(err.reason, "opens") == NULL);
+        }
+        if (i == 0) /* what the first start maps stays for the next one */
+            before = resources_now();
+    }
+    after = resources_now();
+    check_resources(&after, &before, 1);
+    CHECK(sigprof_is(SIG_DFL));
+}
+
+/* ---- Watchpoints ----------------------------------------------------------------------------- */
+
+static uint64_t watched[2];
+
+static void name_watch(char *event, size_t size, const void *address, const char *rest)
+{
+    snprintf(event, size, "mem:%p%s", address, rest);
+}
+
+/* Also at an address where this program has nothing, and which the probe had better not touch. */
+static void for_each_watchpoint(void (*check)(const char *event))
+{
+    static const char *const kinds[] = {"/8:w", "/8:rw", "/4:w", "/2:rw", "/1:w", ":x", "/8:w:k", "/8:rw:uk"};
+    const void *const addresses[] = {&watched[1], (const void *)8};
+    char event[64];
+
+    stub_pmu.open_watchpoint = open_watchpoint;
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        for (size_t k = 0; k < ARRAY_SIZE(addresses); k++) {
+            struct cp_event_spec spec;
+
+            name_watch(event, sizeof event, addresses[k], kinds[i]);
+            spec = spec_of(event);
+            if (cp_event_probe(&spec, NULL) == -EACCES)
+                continue; /* kernel mode */
+            check(spec.name);
+            CHECK(registers.tried.bp_addr != (uintptr_t)addresses[k]);
+            CHECK(registers.tried.bp_type == spec.encoding.bp_type);
+            CHECK(registers.tried.bp_len == spec.encoding.config2);
+        }
+    }
+    CHECK(watched[0] == 0 && watched[1] == 0);
+}
+
+CP_TEST(debug_registers_that_notice_are_used)
+{
+    for_each_watchpoint(check_counts);
+}
+
+static void check_silent_watchpoint(const char *event)
+{
+    check_silent(event, "debug registers notice no access");
+}
+
+CP_TEST(debug_registers_that_notice_nothing_are_refused)
+{
+    registers.are_silent = true;
+    for_each_watchpoint(check_silent_watchpoint);
+}
+
+CP_TEST(no_debug_register_left_is_another_answer)
+{
+    char event[64];
+    struct cp_event_spec spec;
+    struct cp_error err;
+
+    stub_pmu.open_watchpoint = open_watchpoint;
+    registers.are_silent = registers.are_full = true;
+    name_watch(event, sizeof event, watched, "/8:w");
+    spec = spec_of(event);
+    CHECK_EQ(cp_event_probe(&spec, &err), -ENOSPC);
+    CHECK_STR(err.reason, "all debug registers are in use");
+}
+
+/* ---- Threads that are cancelled -------------------------------------------------------------- */
+
+static const char *volatile reached; /* the last call that the cancelled thread came back from */
+
+static void *ask_cancelled(void *arg)
+{
+    const struct cp_event_spec *spec = arg;
+    struct cp_counter_value value;
+    struct cp_counter *counter;
+
+    reached = "nothing";
+    pthread_cancel(pthread_self());
+    if (cp_event_probe(spec, NULL) < 0)
+        return NULL;
+    reached = "probe";
+    if (cp_counter_open(&counter, spec, NULL) < 0)
+        return NULL;
+    reached = "open";
+    cp_counters_start(&counter, 1);
+    cp_counters_stop(&counter, 1);
+    cp_counter_reset(counter);
+    cp_counter_read(counter, &value, NULL);
+    reached = "read";
+    cp_counter_close(counter);
+    reached = "close";
+    pthread_testcancel();
+    return NULL;
+}
+
+/* A thread that ended in the middle would leave what it has opened and allocated. */
+CP_TEST(asking_for_events_is_no_cancellation_point)
+{
+    static const char *const names[] = {"taskClock", "cycles", "cycles:pp"};
+    pthread_t thread;
+    void *result;
+
+    test_need_events();
+    stub_pmu.most_precise = 3;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        struct cp_event_spec spec = spec_of(names[i]);
+
+        CHECK_EQ(pthread_create(&thread, NULL, ask_cancelled, &spec), 0);
+        CHECK_EQ(pthread_join(thread, &result), 0);
+        CHECKF(strcmp(reached, "close") == 0, "%s: came as far as %s", names[i], reached);
+        CHECK(result == PTHREAD_CANCELED);
+        CHECK_EQ(resources_now().perf_fds, 0);
+    }
+}

@@ -1,0 +1,524 @@
+/*
+ * What the signal handler does not do: allocate, lock, call the dynamic linker, wait, or change errno.
+ *
+ * The functions that do these stand in this program in place of the C library's, and note when they are
+ * called in a handler of SIGPROF. They know by sigaction(), which stands here too and puts a function around
+ * the handler.
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <linux/futex.h>
+#include <malloc.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "tests/support/burn.h"
+
+/* ---- What is called in the handler ----------------------------------------------------------- */
+
+#if TEST_ASAN || TEST_TSAN
+
+static void need_interposition(void)
+{
+    SKIP("the sanitizer's own functions stand in place of the C library's");
+}
+static const char *volatile forbidden;
+static uint64_t handled, errno_changed;
+static struct {
+    uint64_t opened, mapped, unmapped, closed, timers_made, timers_deleted;
+} done;
+
+#else
+
+#include "tests/support/stub_syscall.h"
+
+static void need_interposition(void)
+{
+}
+
+static _Thread_local volatile int depth __attribute__((tls_model("initial-exec"))); /* of handlers */
+static const char *volatile forbidden;                                              /* the last such call */
+static uint64_t handled, errno_changed;                                             /* signals */
+
+/* What the handler did that it may do only there where it has a reason to. */
+static struct {
+    uint64_t opened, mapped, unmapped, closed, timers_made, timers_deleted;
+} done;
+
+static void not_in_handler(const char *name)
+{
+    if (depth > 0)
+        forbidden = name;
+}
+
+static void count(uint64_t *counter)
+{
+    if (depth > 0)
+        cp_fetch_add_relaxed(counter, 1); /* relaxed: looked at when all is over */
+}
+
+/* The C library's own function behind one that stands here; found before main() begins. */
+#define REAL(type, name, parameters)                                                                         \
+    static type(*real_##name) parameters;                                                                    \
+    __attribute__((constructor)) static void find_##name(void)                                               \
+    {                                                                                                        \
+        *(void **)&real_##name = dlsym(RTLD_NEXT, #name);                                                    \
+    }
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *old, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+void __libc_free(void *memory);
+
+void *malloc(size_t size)
+{
+    not_in_handler("malloc");
+    return __libc_malloc(size);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    not_in_handler("calloc");
+    return __libc_calloc(n, size);
+}
+
+void *realloc(void *old, size_t size)
+{
+    not_in_handler("realloc");
+    return __libc_realloc(old, size);
+}
+
+void *memalign(size_t alignment, size_t size)
+{
+    not_in_handler("memalign");
+    return __libc_memalign(alignment, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    not_in_handler("aligned_alloc");
+    return __libc_memalign(alignment, size);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t size)
+{
+    not_in_handler("posix_memalign");
+    *memory = __libc_memalign(alignment, size);
+    return *memory == NULL ? ENOMEM : 0;
+}
+
+void free(void *memory)
+{
+    not_in_handler("free");
+    __libc_free(memory);
+}
+
+REAL(int, pthread_mutex_lock, (pthread_mutex_t *))
+int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    not_in_handler("pthread_mutex_lock");
+    return real_pthread_mutex_lock(mutex);
+}
+
+REAL(int, pthread_mutex_trylock, (pthread_mutex_t *))
+int pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+    not_in_handler("pthread_mutex_trylock");
+    return real_pthread_mutex_trylock(mutex);
+}
+
+REAL(int, pthread_rwlock_rdlock, (pthread_rwlock_t *))
+int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
+{
+    not_in_handler("pthread_rwlock_rdlock");
+    return real_pthread_rwlock_rdlock(lock);
+}
+
+REAL(int, pthread_rwlock_wrlock, (pthread_rwlock_t *))
+int pthread_rwlock_wrlock(pthread_rwlock_t *lock)
+{
+    not_in_handler("pthread_rwlock_wrlock");
+    return real_pthread_rwlock_wrlock(lock);
+}
+
+REAL(int, pthread_once, (pthread_once_t *, void (*)(void)))
+int pthread_once(pthread_once_t *once, void (*fn)(void))
+{
+    not_in_handler("pthread_once");
+    return real_pthread_once(once, fn);
+}
+
+REAL(int, dl_iterate_phdr, (int (*)(struct dl_phdr_info *, size_t, void *), void *))
+int dl_iterate_phdr(int (*fn)(struct dl_phdr_info *, size_t, void *), void *arg)
+{
+    not_in_handler("dl_iterate_phdr");
+    return real_dl_iterate_phdr(fn, arg);
+}
+
+REAL(void *, dlopen, (const char *, int))
+void *dlopen(const char *path, int flags)
+{
+    not_in_handler("dlopen");
+    return real_dlopen(path, flags);
+}
+
+REAL(int, vsnprintf, (char *, size_t, const char *, va_list))
+int vsnprintf(char *text, size_t size, const char *format, va_list arguments)
+{
+    not_in_handler("vsnprintf");
+    return real_vsnprintf(text, size, format, arguments);
+}
+
+/* A ring may be mapped, which is a descriptor's, and nothing else. */
+REAL(void *, mmap, (void *, size_t, int, int, int, off_t))
+void *mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    if (fd < 0 || (flags & MAP_SHARED) == 0)
+        not_in_handler("mmap");
+    count(&done.mapped);
+    return real_mmap(address, size, protection, flags, fd, offset);
+}
+
+REAL(int, munmap, (void *, size_t))
+int munmap(void *address, size_t size)
+{
+    count(&done.unmapped);
+    return real_munmap(address, size);
+}
+
+REAL(int, nanosleep, (const struct timespec *, struct timespec *))
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+    not_in_handler("nanosleep");
+    return real_nanosleep(time, left);
+}
+
+static void look_at_call(long number, const long arguments[6])
+{
+    switch (number) {
+    case SYS_perf_event_open:
+        count(&done.opened);
+        return;
+    case SYS_timer_create:
+        count(&done.timers_made);
+        return;
+    case SYS_timer_delete:
+        count(&done.timers_deleted);
+        return;
+    case SYS_futex:
+        if ((arguments[1] & FUTEX_CMD_MASK) != FUTEX_WAKE)
+            not_in_handler("futex, to wait");
+        return;
+    case SYS_close:
+        count(&done.closed);
+        return;
+    case SYS_gettid:
+    case SYS_madvise:
+    case SYS_read:
+    case SYS_ioctl:
+    case SYS_fcntl:
+    case SYS_timer_settime:
+    case SYS_rt_sigprocmask:
+    case SYS_rt_sigtimedwait:
+    case SYS_rt_tgsigqueueinfo:
+        return;
+    default:
+        not_in_handler("syscall, of a number that is not known here");
+    }
+}
+
+static long stub_syscall(long number, const long arguments[6])
+{
+    look_at_call(number, arguments);
+    return hand_on(number, arguments);
+}
+
+/* ---- The handler ----------------------------------------------------------------------------- */
+
+#define SOME_ERRNO 4711
+
+static void (*handler)(int, siginfo_t *, void *);
+
+static void around_handler(int signal, siginfo_t *info, void *ucontext)
+{
+    int old = errno;
+
+    depth++;
+    errno = SOME_ERRNO;
+    handler(signal, info, ucontext);
+    if (errno != SOME_ERRNO)
+        cp_fetch_add_relaxed(&errno_changed, 1); /* relaxed: looked at when all is over */
+    errno = old;
+    depth--;
+    cp_fetch_add_relaxed(&handled, 1);
+}
+
+REAL(int, sigaction, (int, const struct sigaction *, struct sigaction *))
+int sigaction(int signal, const struct sigaction *action, struct sigaction *old)
+{
+    struct sigaction wrapped;
+
+    not_in_handler("sigaction");
+    if (signal == SIGPROF && action != NULL && (action->sa_flags & SA_SIGINFO) != 0) {
+        handler = action->sa_sigaction;
+        wrapped = *action;
+        wrapped.sa_sigaction = around_handler;
+        action = &wrapped;
+    }
+    if (real_sigaction(signal, action, old) < 0)
+        return -1;
+    if (old != NULL && old->sa_sigaction == around_handler)
+        old->sa_sigaction = handler;
+    return 0;
+}
+
+#endif
+
+/* ---- Load ------------------------------------------------------------------------------------ */
+
+/* Threads that are interrupted in the middle of what the handler must not do itself. */
+
+static void use_memory(struct worker *worker)
+{
+    for (size_t i = 1; cp_load_acquire(&worker->stop) == 0;
+         i++) { /* pairs with the release in stop_worker() */
+        char *memory = malloc(i % 5000 + 1);
+        char *more = realloc(memory, i % 70000 + 1);
+
+        __asm__ volatile("" : : "r"(more) : "memory"); /* or compilers leave it out */
+        free(more);
+    }
+}
+
+static void fault(struct worker *worker)
+{
+    while (cp_load_acquire(&worker->stop) == 0) {
+        volatile char *memory =
+            mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        for (size_t i = 0; i < 1 << 20; i += 4096)
+            memory[i] = 1;
+        munmap((void *)(uintptr_t)memory, 1 << 20);
+    }
+}
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void use_locks(struct worker *worker)
+{
+    while (cp_load_acquire(&worker->stop) == 0) {
+        pthread_mutex_lock(&mutex);
+        usleep(10);
+        pthread_mutex_unlock(&mutex);
+    }
+}
+
+static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)info;
+    (void)size;
+    (void)arg;
+    return 0;
+}
+
+static void use_linker(struct worker *worker)
+{
+    while (cp_load_acquire(&worker->stop) == 0) {
+        dl_iterate_phdr(look_at_object, NULL);
+        dlsym(RTLD_DEFAULT, "there_is_no_such_symbol");
+    }
+}
+
+static void reach_scheduling_points(struct worker *worker)
+{
+    struct cp_g g;
+    char stack[16];
+
+    cp_g_init(&g, stack, stack + sizeof stack, NULL);
+    while (cp_load_acquire(&worker->stop) == 0) {
+        cp_execute(worker->m, &g);
+        cp_execute(worker->m, NULL);
+    }
+    cp_g_fini(&g);
+}
+
+static void (*const bodies[])(struct worker *) = {
+    body_c, use_memory, fault, use_locks, use_locks, use_linker, reach_scheduling_points};
+
+/* As many of these as the machine lets run, with periods that give signals enough. */
+static size_t some_events(struct cp_slot_request *requests)
+{
+    static const struct {
+        const char *name;
+        uint64_t period;
+    } events[] = {{"timer", 5000000},     {"taskClock", 250000}, {"cpuClock", 330000},   {"pageFaults", 3},
+                  {"contextSwitches", 2}, {"cpuMigrations", 1},  {"taskClock", 1100000}, {"timer", 7000000}};
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+        struct cp_slot_request made = request(events[i].name, events[i].period);
+        struct cp_error err = {0};
+        int slot;
+
+        if (cp_slots_start(&made, 1, &slot, &err) < 0) {
+            printf("%s\n", err.message);
+            continue;
+        }
+        cp_slots_stop(&slot, 1);
+        cp_slots_release(&slot, 1);
+        requests[n++] = made;
+    }
+    return n;
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+static void check_handler(void)
+{
+    printf("%llu signals; in them %llu events and %llu timers opened, %llu rings mapped\n",
+           (unsigned long long)handled, (unsigned long long)done.opened, (unsigned long long)done.timers_made,
+           (unsigned long long)done.mapped);
+    CHECKF(forbidden == NULL, "%s was called", forbidden);
+    CHECK_EQ(errno_changed, 0);
+}
+
+/* Whatever they may be called upon to do, and taken many samples. */
+static bool have_handlers_done_all(size_t n)
+{
+    return handled > 1000 && done.timers_made > 0 && done.timers_deleted > 0 &&
+           (n <= 2 || (done.opened > 0 && done.mapped > 0 && done.unmapped > 0 && done.closed > 0));
+}
+
+/* All events at once; each start and each stop is found by the threads in their handlers, when they are
+ * kicked. */
+CP_TEST(nothing_forbidden_is_called)
+{
+    struct worker workers[ARRAY_SIZE(bodies)];
+    struct cp_slot_request requests[CP_EV_MAX];
+    size_t n;
+
+    need_interposition();
+    n = some_events(requests);
+    for (size_t i = 0; i < ARRAY_SIZE(bodies); i++)
+        start_worker(&workers[i], bodies[i], NULL);
+    for (size_t round = 0; round < 1000 && (round < n || !have_handlers_done_all(n)); round++) {
+        struct profile profile = {0};
+
+        start_profile(&profile, requests + round % n, n - round % n);
+        sleep_ms(30);
+        stop_profile(&profile);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(bodies); i++)
+        stop_worker(&workers[i]);
+    check_handler();
+    CHECK(have_handlers_done_all(n));
+}
+
+/* Compilers leave out memory that nobody uses. */
+static void *volatile kept;
+static void keep(void *memory)
+{
+    kept = memory;
+}
+
+/* The check above sees a handler that does. */
+static void bad_handler(int signal, siginfo_t *info, void *ucontext)
+{
+    (void)signal;
+    (void)info;
+    (void)ucontext;
+    keep(malloc(100));
+    errno = 0;
+}
+
+CP_TEST(a_handler_that_allocates_is_found)
+{
+    struct sigaction action = {.sa_sigaction = bad_handler, .sa_flags = SA_SIGINFO};
+
+    need_interposition();
+    CHECK_EQ(sigaction(SIGPROF, &action, NULL), 0);
+    raise(SIGPROF);
+    CHECK_EQ(handled, 1);
+    CHECK_EQ(errno_changed, 1);
+    CHECK_STR(forbidden, "malloc");
+    free(kept);
+}
+
+/* ---- The library's code ---------------------------------------------------------------------- */
+
+static void need_plain_code(void)
+{
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("the code of a sanitizer is in every function");
+}
+
+CP_TEST(the_code_calls_nothing_forbidden)
+{
+    char *said;
+
+    need_plain_code();
+    said = test_command(NULL, "tests/handler_calls %s/lib/libcounterpoint.a", test_build_dir());
+    printf("%s", said);
+    free(said);
+}
+
+/* A library of one file whose handler does something, three calls deep. */
+static char *handler_that(const char *what, int *status)
+{
+    char path[200];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/handler.c", test_dir());
+    file = fopen(path, "w");
+    CHECK(file != NULL);
+    fprintf(file,
+            "#include <stdlib.h>\n#include <stdio.h>\n#include <unistd.h>\n"
+            "void cp__on_sigprof_from_handler(void), cp__other(void);\nchar *volatile memory;\n"
+            "static __attribute__((noinline, used)) void on_signal_from_handler(void) { __asm__(\"\"); }\n"
+            "static __attribute__((noinline)) void third(int n) { if (n) { %s; } }\n"
+            "static __attribute__((noinline)) void second(int n) { third(n); __asm__(\"\"); }\n"
+            "static __attribute__((noinline, used)) void set_thread_pmu_profiler_from_handler(void)\n"
+            "{ second(getpid()); }\n"
+            "void cp__on_sigprof_from_handler(void) { }\n",
+            what);
+    fclose(file);
+    return test_command(
+        status,
+        "cd %s && ${CC:-cc} -O2 -fPIC -c handler.c && rm -f handler.a && ar rc handler.a handler.o\n"
+        "cd - > /dev/null && tests/handler_calls %s/handler.a",
+        test_dir(), test_dir());
+}
+
+CP_TEST(code_that_calls_what_it_must_not_is_found)
+{
+    static const struct {
+        const char *what;
+        const char *name; /* NULL: it is allowed */
+    } calls[] = {
+        {"syscall(3, n)", NULL},
+        {"close(n)", "a cancellation point"},
+        {"memory += read(n, memory, 8)", "a cancellation point"},
+        {"pause()", "a cancellation point"},
+        {"free((void *)memory)", "free"},
+        {"puts(memory)", "puts"},
+        {"cp__other()", "cp__other"},
+        {"void (*volatile f)(void) = abort; f()", "abort"},
+    };
+
+    need_plain_code();
+    for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+        int status;
+        char *said = handler_that(calls[i].what, &status);
+
+        CHECKF((status == 0) == (calls[i].name == NULL), "%s: %s", calls[i].what, said);
+        if (calls[i].name != NULL) {
+            CHECK_CONTAINS(said, "set_thread_pmu_profiler_from_handler > ");
+            CHECK_CONTAINS(said, calls[i].name);
+        }
+        free(said);
+    }
+}

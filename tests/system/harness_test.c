@@ -1,0 +1,371 @@
+/* Checks, commands and tests/run: this program runs itself again, with samples in it that fail. */
+#include "sched.h"
+#include "tests/support/test.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Samples --------------------------------------------------------------------------------- */
+
+static void sample_passes(struct cp_t *t)
+{
+    (void)t;
+    puts("told by sample_passes");
+    CHECK(1 + 1 == 2);
+    CHECK_EQ(-1, -1);
+    CHECK_STR("a", "a");
+    CHECK_CONTAINS("abc", "bc");
+    CHECKF(true, "not shown");
+}
+
+static void sample_check(struct cp_t *t)
+{
+    (void)t;
+    CHECK(1 + 1 == 3);
+}
+
+static void sample_check_eq(struct cp_t *t)
+{
+    (void)t;
+    CHECK_EQ(2 + 2, 5);
+}
+
+static void sample_check_str(struct cp_t *t)
+{
+    (void)t;
+    CHECK_STR("one", NULL);
+}
+
+static void sample_check_contains(struct cp_t *t)
+{
+    (void)t;
+    CHECK_CONTAINS("haystack", "needle");
+}
+
+static void sample_checkf(struct cp_t *t)
+{
+    (void)t;
+    CHECKF(1 > 2, "%d apples", 7);
+}
+
+static void *fail(void *unused)
+{
+    (void)unused;
+    CHECK(!"on a thread");
+    return NULL;
+}
+
+static void sample_thread(struct cp_t *t)
+{
+    (void)t;
+    pthread_t thread;
+    pthread_create(&thread, NULL, fail, NULL);
+    pthread_join(thread, NULL);
+}
+
+static void sample_crash(struct cp_t *t)
+{
+    (void)t;
+    printf("directory %s\n", test_dir());
+    signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would turn it into an exit status */
+    raise(SIGSEGV);
+}
+
+/* What a test leaves behind that ends in its midst is no leak. */
+static void sample_skip(struct cp_t *t)
+{
+    (void)t;
+    void *volatile lost = malloc(100);
+    lost = NULL;
+    (void)lost;
+    puts("told by sample_skip");
+    SKIP("no %s here", "unicorn");
+}
+
+static void sample_leak(struct cp_t *t)
+{
+    (void)t;
+    void *volatile lost = malloc(100);
+    lost = NULL;
+    (void)lost;
+}
+
+static void fail_on_g(void *unused)
+{
+    (void)unused;
+    CHECK(!"on a G");
+}
+
+static void sample_g(struct cp_t *t)
+{
+    (void)t;
+    const struct cp_sched_options options = {.size = sizeof(options), .threads = 2};
+    cp_sched_run(&options, fail_on_g, NULL, NULL);
+}
+
+/* A check that fails in a child ends the child alone, and leaves the test's files alone. */
+static void sample_fork(struct cp_t *t)
+{
+    (void)t;
+    int status;
+    const char *dir = test_dir();
+    pid_t child = fork();
+    CHECK(child != 0);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    CHECK_EQ(access(dir, F_OK), 0);
+    CHECKF(WEXITSTATUS(status) == 0, "the child's status: %d", WEXITSTATUS(status));
+}
+
+static void sample_dir(struct cp_t *t)
+{
+    (void)t;
+    struct stat st;
+    char path[200];
+    snprintf(path, sizeof(path), "%s/sub/file", test_dir());
+    free(test_command(NULL, "mkdir %s/sub && echo > %s", test_dir(), path));
+    CHECK(stat(path, &st) == 0);
+    printf("directory %s\n", test_dir());
+}
+
+static struct cp_test_case samples[] = {
+    {.name = "sample_passes", .run = sample_passes},
+    {.name = "sample_check", .run = sample_check},
+    {.name = "sample_check_eq", .run = sample_check_eq},
+    {.name = "sample_check_str", .run = sample_check_str},
+    {.name = "sample_check_contains", .run = sample_check_contains},
+    {.name = "sample_checkf", .run = sample_checkf},
+    {.name = "sample_thread", .run = sample_thread},
+    {.name = "sample_g", .run = sample_g},
+    {.name = "sample_fork", .run = sample_fork},
+    {.name = "sample_crash", .run = sample_crash},
+    {.name = "sample_leak", .run = sample_leak},
+    {.name = "sample_skip", .run = sample_skip},
+    {.name = "sample_dir", .run = sample_dir},
+};
+
+__attribute__((constructor)) static void add_samples(void)
+{
+    for (size_t i = 0; getenv("HARNESS_SAMPLES") && i < sizeof(samples) / sizeof(samples[0]); i++)
+        cp_test_add(&samples[i]);
+}
+
+/* Runs this program with its samples; what it printed, and its exit status. */
+static char *run_samples(int *status, const char *arguments)
+{
+    return test_command(status, "HARNESS_SAMPLES=1 %s/tests/harness_test %s", test_build_dir(), arguments);
+}
+
+/* Runs one sample, which must fail and say so in these words. */
+static void expect_failure(const char *sample, const char *words)
+{
+    int status;
+    char arguments[200];
+    snprintf(arguments, sizeof(arguments), "-run '^Test_%s$'", sample);
+    char *output = run_samples(&status, arguments);
+    CHECK_EQ(status, 1);
+    CHECK_CONTAINS(output, "--- FAIL: Test_sample_");
+    CHECK_CONTAINS(output, words);
+    free(output);
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+CP_TEST(failed_checks_say_where_and_why)
+{
+    expect_failure("sample_check", "    harness_test.c:");
+    expect_failure("sample_check", ": 1 + 1 == 3\n");
+    expect_failure("sample_check_eq", "2 + 2 == 5: 4 and 5\n");
+    expect_failure("sample_check_str", ": \"one\" and \"(null)\"\n");
+    expect_failure("sample_check_contains", "no \"needle\" in:\n        haystack\n");
+    expect_failure("sample_checkf", ": 1 > 2: 7 apples\n");
+}
+
+CP_TEST(checks_may_be_made_anywhere)
+{
+    expect_failure("sample_thread", "\"on a thread\"");
+    expect_failure("sample_g", "\"on a G\"");
+    expect_failure("sample_fork", ": child != 0\n");
+    expect_failure("sample_fork", ": the child's status: 1\n");
+}
+
+CP_TEST(a_leak_fails)
+{
+    if (!TEST_ASAN)
+        SKIP("AddressSanitizer finds leaks; this program is built without it");
+    expect_failure("sample_leak", "LeakSanitizer");
+}
+
+CP_TEST(passing_checks_pass_and_print_nothing)
+{
+    int status;
+    char *output = run_samples(&status, "-run '^Test_sample_passes$'");
+    CHECK_EQ(status, 0);
+    CHECK(!strstr(output, "told by"));
+    free(output);
+
+    output = run_samples(&status, "-v -run '^Test_sample_passes$'");
+    CHECK_CONTAINS(output, "\ntold by sample_passes\n--- PASS: Test_sample_passes (");
+    free(output);
+}
+
+/* Runs a sample that makes its directory and tells where; that must be gone afterwards, and what it is in. */
+static void expect_no_directory(int expected_status, const char *arguments)
+{
+    int status;
+    struct stat st;
+    char *output = run_samples(&status, arguments);
+    CHECKF(status == expected_status, "%s", output);
+    char *path = strstr(output, "directory /") + strlen("directory ");
+    *strchr(path, '\n') = 0;
+    *strrchr(path, '/') = 0;
+    CHECKF(stat(path, &st) < 0 && errno == ENOENT, "%s is still there", path);
+    free(output);
+}
+
+CP_TEST(the_directory_is_removed)
+{
+    expect_no_directory(0, "-v -run '^Test_sample_dir$'");
+    expect_no_directory(0, "-inprocess -run '^Test_sample_dir$'");
+    expect_no_directory(1, "-run '^Test_sample_crash$'");
+}
+
+CP_TEST(commands_give_status_and_both_outputs)
+{
+    int status;
+    char *output = test_command(&status, "echo %s; echo two >&2; exit 3", "one");
+    CHECK_EQ(status, 3);
+    CHECK_STR(output, "one\ntwo\n");
+    free(output);
+    free(test_command(&status, "kill -TERM $$"));
+    CHECK_EQ(status, 128 + SIGTERM);
+}
+
+/* ---- tests/run ------------------------------------------------------------------------------- */
+
+/* Writes a test program: a script. */
+static void write_program(const char *name, const char *script)
+{
+    char path[200];
+    free(test_command(NULL, "mkdir -p %s/tests", test_dir()));
+    snprintf(path, sizeof(path), "%s/tests/%s", test_dir(), name);
+    FILE *file = fopen(path, "we");
+    CHECK(file);
+    fprintf(file, "#!/bin/sh\n%s\n", script);
+    CHECK_EQ(fchmod(fileno(file), 0755), 0);
+    fclose(file);
+}
+
+/* Runs what was written, or this program with its samples. */
+static char *drive(int *status, const char *arguments)
+{
+    return test_command(status, "HARNESS_SAMPLES=1 tests/run %s %s", test_dir(), arguments);
+}
+
+static void expect_of_driver(int expected_status, const char *arguments, const char *words)
+{
+    int status;
+    char *output = drive(&status, arguments);
+    CHECKF(status == expected_status, "%s", output);
+    CHECK_CONTAINS(output, words);
+    free(output);
+}
+
+CP_TEST(the_driver_sums_up)
+{
+    write_program("one_test", "echo 'ok 1 - Test_a # time=0.10s'\n"
+                              "echo '# told by b'\n"
+                              "echo 'ok 2 - Test_b # SKIP why: so'\n"
+                              "echo 1..2");
+    write_program("two_test",
+                  "echo 'ok 1 - TestA # time=0.10s'\necho 'ok 2 - Test_b # time=0.00s'\necho 1..2");
+    expect_of_driver(0, "", "ok    one/a (0.10s)\n");
+    expect_of_driver(0, "", "\n\nskip  one/b: why: so\n3 passed, 0 failed, 1 skipped\n");
+
+    write_program("three_test",
+                  "echo 'not ok 1 - Test_c # time=0.20s'\necho '# panic: why'\necho 1..1\nexit 1");
+    expect_of_driver(1, "", "FAIL  three/c (0.20s)\n      | panic: why\n");
+    expect_of_driver(1, "", "\nFAIL  three/c (0.20s)\n3 passed, 1 failed, 1 skipped\n");
+    expect_of_driver(0, "two", "\n2 passed, 0 failed, 0 skipped\n");
+}
+
+/* Each of these ends well only if the other one runs meanwhile. */
+CP_TEST(the_driver_runs_programs_side_by_side)
+{
+    static const char *const names[] = {"one", "two"};
+    for (int i = 0; i < 2; i++) {
+        char name[20], script[400];
+        snprintf(name, sizeof(name), "%s_test", names[i]);
+        snprintf(script, sizeof(script),
+                 "cd %s\ntouch %s\necho 'ok 1 - Test_a # time=0.10s'\n"
+                 "for i in $(seq 200); do [ ! -f %s ] || break; sleep 0.1; done\n"
+                 "[ -f %s ] && sleep 0.2 && echo 'ok 2 - Test_b # time=0.10s'\necho 1..2",
+                 test_dir(), names[i], names[1 - i], names[1 - i]);
+        write_program(name, script);
+    }
+    expect_of_driver(0, "one two",
+                     "ok    one/a (0.10s)\nok    one/b (0.10s)\n2 passed, 0 failed, 0 skipped\n");
+    expect_of_driver(0, "", "ok    two/a (0.10s)\nok    two/b (0.10s)\n2 passed, 0 failed, 0 skipped\n");
+    expect_of_driver(0, "", "\n\n4 passed, 0 failed, 0 skipped\n");
+}
+
+CP_TEST(the_driver_reads_what_the_runner_writes)
+{
+    free(test_command(NULL, "mkdir %s/tests && ln -s %s/tests/harness_test %s/tests", test_dir(),
+                      test_build_dir(), test_dir()));
+    int status;
+    char *output = drive(&status, "harness/sample_passes"),
+         *line = strstr(output, "ok    harness/sample_passes (");
+    CHECKF(line && isdigit((unsigned char)strchr(line, '(')[1]), "no time in:\n%s", output);
+    free(output);
+    expect_of_driver(0, "harness/sample_passes", "\n1 passed, 0 failed, 0 skipped\n");
+    expect_of_driver(0, "harness/sample_skip", "\nskip  harness/sample_skip: no unicorn here\n");
+    expect_of_driver(1, "harness/sample_check", ": 1 + 1 == 3\n");
+    expect_of_driver(1, "harness/sample_check", "\nFAIL  harness/sample_check (");
+    expect_of_driver(1, "harness/sample_crash", "\n      | directory /");
+    expect_of_driver(1, "harness/sample_passes harness/sample_check_eq harness/sample_skip",
+                     "\n1 passed, 1 failed, 1 skipped\n");
+    expect_of_driver(1, "harness/sample_pass", "\nFAIL  harness/sample_pass: there is no such test\n");
+}
+
+/* A test that fails has failed, also if it would pass the next time. */
+CP_TEST(no_test_gets_a_second_try)
+{
+    char script[500];
+    snprintf(
+        script, sizeof(script),
+        "cd %s\nif [ -f passes ]; then echo 'ok 1 - Test_d # time=0.00s'; echo 1..1; exit; fi\n"
+        "touch passes\necho 'not ok 1 - Test_d # time=0.30s'\necho '#     d.c:12: 1 == 2'\necho 1..1\nexit 1",
+        test_dir());
+    write_program("unsteady_test", script);
+    expect_of_driver(1, "", "\nFAIL  unsteady/d (0.30s)\n0 passed, 1 failed, 0 skipped\n");
+}
+
+CP_TEST(the_driver_fails_where_a_program_dies_or_nothing_runs)
+{
+    int status;
+    char *output = drive(&status, "");
+    CHECK_EQ(status, 1);
+    CHECK_CONTAINS(output, "0 passed, 0 failed, 0 skipped\n");
+    free(output);
+
+    write_program("dead_test", "echo 'ok 1 - Test_a'\necho its last words");
+    expect_of_driver(1, "",
+                     "FAIL  dead: the program ended with status 0 without an account of its tests\n"
+                     "      | its last words\n");
+    expect_of_driver(1, "", "\n1 passed, 1 failed, 0 skipped\n");
+    write_program("dead_test", "echo 'ok 1 - Test_a'\necho 1..2");
+    expect_of_driver(1, "", "\n1 passed, 1 failed, 0 skipped\n");
+    write_program("dead_test", "echo 'ok 1 - Test_a'\necho 1..1\nexit 1");
+    expect_of_driver(1, "", "FAIL  dead: the program ended with status 1 without");
+    write_program("dead_test", "echo 'not ok 1 - Test_a'\necho '# panic: '\necho 1..1");
+    expect_of_driver(1, "", "\n0 passed, 2 failed, 0 skipped\n");
+}

@@ -1,0 +1,181 @@
+/*
+ * Inlined functions: of each byte of code of a set of programs, what is known is what both addr2line and
+ * llvm-symbolizer know. The programs have no symbol tables, so that all names are those of the debug
+ * information: with symbols, both tools name some functions by the symbol of another one.
+ *
+ * Of the tools themselves, those of binutils 2.40 and LLVM 14, this is wrong:
+ *
+ *     addr2line         reads no range lists by their index, as clang writes them by version 5: an inlined
+ *                       function in several parts is missing there, and its code is credited to the function
+ *                       around it
+ *     both              do not read split debug information, or not all of it: addr2line reads none at all,
+ *                       llvm-symbolizer finds no inlined functions in gcc's C at -O1. A program with split
+ *                       debug information is compared with the one without: their code is the same, byte by
+ *                       byte.
+ */
+#include "tests/support/symbol_tools.h"
+
+enum { MAX_ADDRESSES = 10000 };
+
+/* Every byte of the functions that were compiled from the source, ascending. */
+static size_t list_functions(const char *path, uint64_t *addresses)
+{
+    char *text = test_command(NULL,
+                              "nm -nS --defined-only %s | grep -E '^[^ ]+ [^ ]+ [tTwW] ' | "
+                              "grep -vE ' (_start|_dl_relocate_static_pie)$'",
+                              path);
+    uint64_t start, size, next = 0;
+    size_t n = 0;
+    int length;
+
+    for (char *at = text; sscanf(at, "%" SCNx64 " %" SCNx64 " %*s %*s %n", &start, &size, &length) == 2;
+         at += length)
+        for (next = start > next ? start : next; next < start + size && n < MAX_ADDRESSES; next++)
+            addresses[n++] = next;
+    free(text);
+    CHECK(n > 100 && n < MAX_ADDRESSES);
+    return n;
+}
+
+/* What a tool says of one address, up to what it says of the next one; *at moves there. */
+struct answer {
+    const char *text;
+    size_t size;
+};
+
+static struct answer next_answer(const char **at)
+{
+    const char *next = strstr(*at, "\n0x");
+    struct answer answer = {*at, next == NULL ? strlen(*at) : (size_t)(next + 1 - *at)};
+
+    *at += answer.size;
+    return answer;
+}
+
+static bool is_same(struct answer a, struct answer b)
+{
+    return a.size == b.size && memcmp(a.text, b.text, a.size) == 0;
+}
+
+static unsigned n_lines(struct answer answer)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < answer.size; i++)
+        n += answer.text[i] == '\n';
+    return n;
+}
+
+/* See above: is this what addr2line does not know? */
+static bool is_known_difference(const char *compile, struct answer addr2line, struct answer llvm)
+{
+    return strstr(compile, "clang") != NULL && strstr(compile, "-gdwarf-5") != NULL &&
+           n_lines(addr2line) < n_lines(llvm);
+}
+
+static void check_answers(const char *compile, const char *ours, const char *addr2line, const char *llvm)
+{
+    unsigned n = 0, n_differences = 0;
+
+    while (*llvm != '\0') {
+        const struct answer a = next_answer(&ours), b = next_answer(&addr2line), c = next_answer(&llvm);
+        const bool is_different = !is_same(b, c);
+
+        n++;
+        n_differences += is_different;
+        if (!is_same(a, c) || (is_different && !is_known_difference(compile, b, c)))
+            TEST_FAIL("%s:\nours:\n%.*s\naddr2line:\n%.*s\nllvm-symbolizer:\n%.*s", compile, (int)a.size,
+                      a.text, (int)b.size, b.text, (int)c.size, c.text);
+    }
+    CHECK_STR(ours, "");
+    CHECK_STR(addr2line, "");
+    printf("%s: %u addresses; addr2line and llvm-symbolizer differ at %u\n", compile, n, n_differences);
+}
+
+struct program {
+    uint64_t addresses[MAX_ADDRESSES];
+    size_t n;
+    char *answers; /* ours */
+};
+
+static void build_program(const char *compile, const char *name)
+{
+    free(test_command(NULL, "cd %s && %s -o %s %s && objcopy -O binary -j .text %s %s.text", test_dir(),
+                      compile, name, test_source("inline_target.c"), name, name));
+}
+
+/* Leaves "whole" and "whole.text" in the test's directory. */
+static void check_whole(const char *compile, struct program *program)
+{
+    char path[256], *addr2line, *llvm;
+    unsigned inlined;
+
+    build_program(compile, "whole");
+    snprintf(path, sizeof path, "%s/whole", test_dir());
+    program->n = list_functions(path, program->addresses);
+    free(test_command(NULL, "objcopy --strip-all --keep-section='.debug*' %s", path));
+    program->answers = look_up(path, program->addresses, program->n, &inlined);
+    CHECKF(inlined > 100, "%u", inlined);
+    addr2line = ask("addr2line -a -f -i -s", path, program->addresses, program->n);
+    llvm = ask("llvm-symbolizer-14 --output-style=GNU --no-demangle -a -f -i --basenames", path,
+               program->addresses, program->n);
+    check_answers(compile, program->answers, addr2line, llvm);
+    free(addr2line);
+    free(llvm);
+}
+
+/* Of the same program with split debug information we say the same. */
+static void check_split(const char *compile, const struct program *whole)
+{
+    char path[256], *answers;
+    unsigned inlined;
+
+    build_program(compile, "split");
+    free(test_command(NULL, "cd %s && cmp whole.text split.text", test_dir()));
+    snprintf(path, sizeof path, "%s/split", test_dir());
+    answers = look_up(path, whole->addresses, whole->n, &inlined);
+    check_equal(answers, whole->answers);
+    free(answers);
+}
+
+/* By both versions of the format, split and not. */
+static void check_level(const char *compiler, unsigned level)
+{
+    static const char *const formats[] = {"-gdwarf-4", "-gdwarf-5"};
+    struct program *program = malloc(sizeof *program);
+    char compile[128], split[160];
+
+    if (!is_there("llvm-symbolizer-14") || !is_there("clang++-14"))
+        SKIP("There is no clang-14 or no llvm-symbolizer-14 here (packages clang-14, llvm-14).");
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(compile, sizeof compile, "%s -O%u -g %s", compiler, level, formats[i]);
+        snprintf(split, sizeof split, "%s -gsplit-dwarf", compile);
+        check_whole(compile, program);
+        check_split(split, program);
+        free(program->answers);
+    }
+    free(program);
+}
+
+#define LEVELS(name, compiler)                                                                               \
+    CP_TEST(of_##name##_at_0, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
+    {                                                                                                        \
+        check_level(compiler, 0);                                                                            \
+    }                                                                                                        \
+    CP_TEST(of_##name##_at_1, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
+    {                                                                                                        \
+        check_level(compiler, 1);                                                                            \
+    }                                                                                                        \
+    CP_TEST(of_##name##_at_2, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
+    {                                                                                                        \
+        check_level(compiler, 2);                                                                            \
+    }                                                                                                        \
+    CP_TEST(of_##name##_at_3, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
+    {                                                                                                        \
+        check_level(compiler, 3);                                                                            \
+    }
+
+LEVELS(gcc_in_c, "gcc -x c")
+LEVELS(gcc_in_cxx, "g++ -x c++")
+LEVELS(clang_in_c, "clang-14 -x c")
+LEVELS(clang_in_cxx, "clang++-14 -x c++")

@@ -1,0 +1,487 @@
+/* Labels: sets of them, scopes, inheritance, and samples taken while they change. */
+#include <stdarg.h>
+
+#include "runtime/label.h"
+#include "sched.h"
+#include "tests/support/burn.h"
+
+/* ---- One thread ------------------------------------------------------------------------------ */
+
+/* A thread that is an M, for the whole test. */
+static struct cp_m *attached(void)
+{
+    struct cp_error err = {0};
+    struct cp_m *m;
+
+    CHECKF(cp_m_attach(&m, &err) == 0, "%s", err.message);
+    return m;
+}
+
+/* The calling G's labels are exactly these, in this order: keys and values, and NULL. */
+static void check_labels(const char *key, ...)
+{
+    const struct cp_labels *labels = cp_g_self()->labels;
+    size_t n = 0;
+    va_list more;
+
+    va_start(more, key);
+    for (; key != NULL; key = va_arg(more, const char *)) {
+        const char *value = va_arg(more, const char *);
+
+        CHECK(n < cp_labels_count(labels));
+        CHECK_STR(cp_labels_key(labels, n), key);
+        CHECK_STR(cp_labels_value(labels, n), value);
+        n++;
+    }
+    va_end(more);
+    CHECK_EQ(cp_labels_count(labels), n);
+    if (n == 0)
+        CHECK(labels == NULL);
+}
+
+static void set(const char *key, const char *value)
+{
+    CHECK_EQ(cp_label_set(key, value), 0);
+}
+
+CP_TEST(setting_replacing_and_removing)
+{
+    struct cp_m *m = attached();
+
+    check_labels(NULL);
+    set("m", NULL); /* there is none */
+    check_labels(NULL);
+    set("m", "1");
+    check_labels("m", "1", NULL);
+    set("z", "2");
+    set("a", "3");
+    set("n", "");
+    check_labels("a", "3", "m", "1", "n", "", "z", "2", NULL);
+    set("m", "another and a longer one");
+    check_labels("a", "3", "m", "another and a longer one", "n", "", "z", "2", NULL);
+    set("a", NULL);
+    set("y", NULL);
+    check_labels("m", "another and a longer one", "n", "", "z", "2", NULL);
+    set("z", NULL);
+    set("m", NULL);
+    check_labels("n", "", NULL);
+    set("n", NULL);
+    check_labels(NULL);
+    cp_m_detach(m);
+}
+
+/* In order of the keys' bytes, however they come in. */
+CP_TEST(many_labels_are_in_order)
+{
+    struct cp_m *m = attached();
+    const struct cp_labels *labels;
+    char key[8], value[16];
+
+    for (int i = 0; i < 500; i++) {
+        snprintf(key, sizeof key, "%d", i * 7919 % 500);
+        snprintf(value, sizeof value, "value %s", key);
+        set(key, value);
+    }
+    labels = cp_g_self()->labels;
+    CHECK_EQ(cp_labels_count(labels), 500);
+    for (size_t i = 0; i < 500; i++) {
+        snprintf(value, sizeof value, "value %s", cp_labels_key(labels, i));
+        CHECK_STR(cp_labels_value(labels, i), value);
+        CHECK(i == 0 || strcmp(cp_labels_key(labels, i - 1), cp_labels_key(labels, i)) < 0);
+    }
+    for (int i = 0; i < 500; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        set(key, NULL);
+        CHECK_EQ(cp_labels_count(cp_g_self()->labels), 499 - (size_t)i);
+    }
+    cp_m_detach(m);
+}
+
+/* The strings are the set's own, whatever becomes of the caller's. */
+CP_TEST(strings_are_copied)
+{
+    struct cp_m *m = attached();
+    char key[] = "key", value[] = "value";
+    char *large = malloc(100001);
+
+    set(key, value);
+    key[0] = value[0] = '?';
+    check_labels("key", "value", NULL);
+    memset(large, 'x', 100000);
+    large[100000] = 0;
+    set(large, large);
+    CHECK_STR(cp_labels_value(cp_g_self()->labels, 1), large);
+    free(large);
+    cp_m_detach(m); /* which lets go of them */
+}
+
+CP_TEST(bad_keys)
+{
+    static const char *const bad[] = {NULL, "", "pprof::", "pprof::base", "pprof::x=y"};
+    static const char *const good[] = {"pprof", "pprof:", "pprof:x", "Pprof::x", " ", "a::pprof::"};
+    struct cp_m *m = attached();
+
+    set("a", "1");
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct cp_label_scope scope = cp_label_begin(bad[i], "value");
+
+        CHECK_EQ(scope.error, -EINVAL);
+        check_labels("a", "1", NULL);
+        cp_label_end(&scope);
+        CHECK_EQ(cp_label_set(bad[i], "value"), -EINVAL);
+        CHECK_EQ(cp_label_set(bad[i], NULL), -EINVAL);
+        check_labels("a", "1", NULL);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        set(good[i], "value");
+        set(good[i], NULL);
+    }
+    cp_m_detach(m);
+}
+
+/* Neither of them has a G to set labels of. */
+CP_TEST(threads_that_are_no_ms)
+{
+    struct cp_label_scope scope;
+    struct cp_m *m;
+
+    CHECK_EQ(cp_label_set("a", "1"), -ESRCH);
+    scope = cp_label_begin("a", "1");
+    CHECK_EQ(scope.error, -ESRCH);
+    cp_label_end(&scope);
+    {
+        CP_LABEL_SCOPE("a", "1");
+    }
+    m = attached();
+    set("a", "1");
+    cp_m_detach(m);
+    CHECK_EQ(cp_label_set("a", "1"), -ESRCH);
+    m = attached(); /* a new M, without labels */
+    check_labels(NULL);
+    cp_m_detach(m);
+}
+
+CP_TEST(references)
+{
+    struct cp_m *m = attached();
+    struct cp_labels *labels;
+
+    cp_labels_unref(NULL);
+    CHECK(cp_labels_ref(NULL) == NULL);
+    CHECK_EQ(cp_labels_count(NULL), 0);
+    set("a", "1");
+    labels = cp_g_self()->labels;
+    CHECK_EQ(labels->refs, 1);
+    CHECK(cp_labels_ref(labels) == labels);
+    CHECK_EQ(labels->refs, 2);
+    set("a", "2"); /* it stays, though the G has another one */
+    CHECK_EQ(labels->refs, 1);
+    CHECK_STR(cp_labels_value(labels, 0), "1");
+    cp_labels_unref(labels);
+    cp_m_detach(m);
+}
+
+/* ---- Scopes ---------------------------------------------------------------------------------- */
+
+static void nested(int depth)
+{
+    char value[16];
+
+    snprintf(value, sizeof value, "%d", depth);
+    CP_LABEL_SCOPE("depth", value);
+    check_labels("a", "1", "depth", value, "z", "2", NULL);
+    if (depth < 5)
+        nested(depth + 1);
+    check_labels("a", "1", "depth", value, "z", "2", NULL);
+}
+
+CP_TEST(scopes_nest_and_restore)
+{
+    struct cp_m *m = attached();
+    struct cp_labels *before;
+
+    set("a", "1");
+    set("z", "2");
+    before = cp_g_self()->labels;
+    nested(0);
+    CHECK(cp_g_self()->labels == before); /* the very set */
+    CHECK_EQ(before->refs, 1);
+    {
+        CP_LABEL_SCOPE("a", NULL); /* takes one away for a while */
+        CP_LABEL_SCOPE("b", "3");
+        check_labels("b", "3", "z", "2", NULL);
+    }
+    check_labels("a", "1", "z", "2", NULL);
+    for (int i = 0; i < 3; i++) {
+        CP_LABEL_SCOPE("i", "x");
+        if (i == 1)
+            continue; /* leaving in another way */
+        check_labels("a", "1", "i", "x", "z", "2", NULL);
+    }
+    check_labels("a", "1", "z", "2", NULL);
+    cp_m_detach(m);
+}
+
+/* What was set inside a scope is gone with it; its end may be called twice. */
+CP_TEST(scopes_end_once)
+{
+    struct cp_m *m = attached();
+    struct cp_label_scope scope = cp_label_begin("a", "1");
+
+    CHECK_EQ(scope.error, 0);
+    set("b", "2");
+    check_labels("a", "1", "b", "2", NULL);
+    cp_label_end(&scope);
+    check_labels(NULL);
+    set("c", "3");
+    cp_label_end(&scope);
+    check_labels("c", "3", NULL);
+    cp_m_detach(m);
+}
+
+/* ---- Inheritance ----------------------------------------------------------------------------- */
+
+CP_TEST(gs_inherit)
+{
+    struct cp_m *m = attached();
+    struct cp_g parent, child, orphan;
+    char stack[64];
+
+    set("a", "1");
+    cp_g_init(&parent, stack, stack + 64, cp_g_self());
+    cp_execute(m, &parent);
+    CHECK(cp_g_self() == &parent);
+    CHECK_EQ(parent.labels->refs, 2);
+    set("b", "2");
+    check_labels("a", "1", "b", "2", NULL);
+    cp_g_init(&child, stack, stack + 64, &parent);
+    CHECK_EQ(child.parent_id, parent.id);
+    CHECK(child.id > parent.id);
+    set("b", NULL); /* the child does not notice */
+    cp_execute(m, &child);
+    check_labels("a", "1", "b", "2", NULL);
+    cp_g_init(&orphan, stack, stack + 64, NULL);
+    CHECK(orphan.labels == NULL && orphan.parent_id == 0);
+    cp_execute(m, NULL);
+    check_labels("a", "1", NULL);
+    cp_g_fini(&parent);
+    cp_g_fini(&child);
+    cp_g_fini(&child);
+    cp_g_fini(&orphan);
+    cp_m_detach(m);
+}
+
+static int finished;
+
+static void grandchild(void *arg)
+{
+    check_labels("from", arg, "who", "child", NULL);
+    cp_yield();
+    check_labels("from", arg, "who", "child", NULL);
+    cp_fetch_add_relaxed(&finished, 1); /* relaxed: read after all have ended */
+}
+
+static void child(void *arg)
+{
+    check_labels("from", arg, NULL);
+    CP_LABEL_SCOPE("who", "child");
+    CHECK_EQ(cp_go(grandchild, arg), 0);
+    for (int i = 0; i < 20; i++) {
+        cp_yield();
+        check_labels("from", arg, "who", "child", NULL);
+    }
+    cp_fetch_add_relaxed(&finished, 1);
+}
+
+static void root(void *arg)
+{
+    static const char *const from[] = {"one", "two", "three"};
+
+    (void)arg;
+    for (int i = 0; i < 300; i++) {
+        CP_LABEL_SCOPE("from", from[i % 3]);
+        CHECK_EQ(cp_go(child, (void *)(uintptr_t)from[i % 3]), 0);
+    }
+}
+
+CP_TEST(gs_of_the_scheduler_inherit)
+{
+    struct cp_sched_options options = {.size = sizeof options, .threads = 3};
+    struct cp_error err = {0};
+
+    CHECKF(cp_sched_run(&options, root, NULL, &err) == 0, "%s", err.message);
+    CHECK_EQ(finished, 600);
+}
+
+/* ---- Many threads ---------------------------------------------------------------------------- */
+
+static struct cp_labels *common;
+
+static void *use_common(void *arg)
+{
+    struct cp_m *m = attached();
+    struct cp_g mine = {.labels = cp_labels_ref(common)};
+
+    for (int i = 0; i < 20000; i++) {
+        struct cp_g other;
+
+        cp_g_init(&other, NULL, NULL, &mine);
+        CHECK_STR(cp_labels_value(other.labels, 0), "everybody's");
+        cp_g_fini(&other);
+    }
+    cp_g_fini(&mine);
+    cp_m_detach(m);
+    return arg;
+}
+
+CP_TEST(references_on_many_threads)
+{
+    struct cp_m *m = attached();
+    pthread_t threads[4];
+
+    set("whose", "everybody's");
+    common = cp_labels_ref(cp_g_self()->labels);
+    cp_m_detach(m);
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, use_common, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK_EQ(common->refs, 1);
+    cp_labels_unref(common);
+}
+
+/* ---- Samples while labels change ------------------------------------------------------------- */
+
+/* Sets "a" and then "b" to the next number, over and over; a scope comes and goes. */
+static void change_labels(const int *stop)
+{
+    for (int i = 1; cp_load_acquire(stop) == 0; i++) { /* pairs with the release in stop_worker() */
+        char number[16];
+
+        snprintf(number, sizeof number, "%d", i);
+        set("a", number);
+        set("b", number);
+        CP_LABEL_SCOPE("scope", number);
+    }
+}
+
+static void change_on_thread(struct worker *worker)
+{
+    change_labels(&worker->stop);
+}
+
+static long number_of(const struct cp_labels *labels, const char *key)
+{
+    for (size_t i = 0; i < cp_labels_count(labels); i++)
+        if (strcmp(cp_labels_key(labels, i), key) == 0)
+            return strtol(cp_labels_value(labels, i), NULL, 10);
+    return 0;
+}
+
+/* A set that was the G's at some time: what belongs together is together. */
+static void check_set(void *context, const struct cp_sample *sample)
+{
+    uint64_t *labelled = context;
+    long a = number_of(sample->labels, "a");
+    long b = number_of(sample->labels, "b");
+    long scope = number_of(sample->labels, "scope");
+    size_t n = (a != 0) + (b != 0) + (scope != 0);
+
+    CHECKF(b == a || b == a - 1, "a=%ld b=%ld", a, b);
+    CHECKF(scope == 0 || (scope == a && scope == b), "a=%ld b=%ld scope=%ld", a, b, scope);
+    CHECK_EQ(cp_labels_count(sample->labels), n);
+    *labelled += n > 0;
+}
+
+/* Under a sanitizer a signal takes more CPU time than 20 us: the next one would come at once, for ever. */
+#define FAST_NS (TEST_TSAN ? 1000000 : TEST_ASAN ? 200000 : 20000)
+
+/* Samples. */
+#define ENOUGH (TEST_TSAN ? 300 : 5000)
+
+/* As fast as this machine lets it be. */
+static struct cp_slot_request fast_clock(void)
+{
+    struct cp_slot_request made = request("taskClock", FAST_NS);
+    struct cp_error err = {0};
+    int slot;
+
+    while (cp_slots_start(&made, 1, &slot, &err) < 0) {
+        CHECKF(made.config.period < 100 * MS, "%s", err.message);
+        made.config.period *= 2;
+    }
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    return made;
+}
+
+CP_TEST(samples_have_a_set_of_their_time)
+{
+    struct cp_slot_request clock = fast_clock();
+    uint64_t labelled = 0;
+    struct profile profile = {.look = check_set, .context = &labelled};
+    struct worker workers[2];
+
+    for (int i = 0; i < 2; i++)
+        start_worker(&workers[i], change_on_thread, NULL);
+    start_profile(&profile, &clock, 1);
+    while (sampled(profile.slots[0]) < ENOUGH)
+        usleep(1000);
+    for (int i = 0; i < 2; i++)
+        stop_worker(&workers[i]);
+    stop_profile(&profile);
+    printf("%llu samples, %llu of them with labels\n", (unsigned long long)profile.seen[0].samples,
+           (unsigned long long)labelled);
+    CHECK(profile.seen[0].samples > 0);
+    CHECK(labelled > profile.seen[0].samples / 2);
+}
+
+/* Gs that change their M while their labels change. */
+static int gs_stop;
+
+static void change_on_g(void *arg)
+{
+    (void)arg;
+    for (int i = 1; cp_load_acquire(&gs_stop) == 0; i++) { /* pairs with the release in stop_gs() */
+        char number[16];
+
+        snprintf(number, sizeof number, "%d", i);
+        set("a", number);
+        set("b", number);
+        cp_yield();
+    }
+}
+
+static void *stop_gs(void *arg)
+{
+    const struct profile *profile = arg;
+
+    while (sampled(profile->slots[0]) < ENOUGH)
+        usleep(1000);
+    cp_store_release(&gs_stop, 1); /* pairs with the acquire in change_on_g() */
+    return arg;
+}
+
+static void run_gs(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 50; i++)
+        CHECK_EQ(cp_go(change_on_g, NULL), 0);
+}
+
+CP_TEST(samples_of_gs_have_a_set_of_their_time)
+{
+    struct cp_sched_options options = {.size = sizeof options, .threads = 3};
+    struct cp_slot_request clock = fast_clock();
+    uint64_t labelled = 0;
+    struct profile profile = {.look = check_set, .context = &labelled};
+    struct cp_error err = {0};
+    pthread_t stopper;
+
+    start_profile(&profile, &clock, 1);
+    CHECK_EQ(pthread_create(&stopper, NULL, stop_gs, &profile), 0);
+    CHECKF(cp_sched_run(&options, run_gs, NULL, &err) == 0, "%s", err.message);
+    pthread_join(stopper, NULL);
+    stop_profile(&profile);
+    CHECK(labelled > 0);
+}

@@ -1,0 +1,588 @@
+/* Attach, detach, start and stop, over and over: what is put back, what is left behind, and what must never
+ * happen. */
+#include "tests/support/burn.h"
+#include "tests/support/resources.h"
+
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+static void need_prompt_signals(void)
+{
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late: what they count means nothing");
+}
+
+/* ---- Attach and detach ----------------------------------------------------------------------- */
+
+CP_TEST(a_thread_is_one_m)
+{
+    struct cp_m *first, *second;
+
+    CHECK(cp_m_self() == NULL && cp_g_self() == NULL);
+    CHECK_EQ(cp_label_set("a", "b"), -ESRCH);
+    CHECK_EQ(cp_m_attach(&first, NULL), 0);
+    CHECK_EQ(cp_m_attach(&second, NULL), 0);
+    CHECK(first == second && cp_m_self() == first && cp_g_self() != NULL);
+    cp_m_detach(first);
+    CHECK(cp_m_self() == NULL && cp_g_self() == NULL);
+    CHECK_EQ(cp_m_attach(&first, NULL), 0);
+    CHECK(cp_m_self() == first);
+    CHECK_EQ(cp_label_set("a", "b"), 0);
+    cp_m_detach(first);
+}
+
+static void *attach_and_exit(void *ns)
+{
+    struct cp_m *m;
+
+    CHECK_EQ(cp_m_attach(&m, NULL), 0);
+    CHECK_EQ(cp_label_set("thread", "exits"), 0);
+    burn_a(*(const uint64_t *)ns);
+    return NULL;
+}
+
+/* Threads that end as Ms, before anybody has read what they left. */
+CP_TEST(samples_outlive_their_thread)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", 10 * MS)};
+    struct resources before = {0}, after;
+    uint64_t ns = 30 * MS;
+
+    for (int i = 0; i < 10; i++) {
+        struct profile profile = {.n = 0};
+        pthread_t thread;
+
+        start_unread(&profile, requests, 2);
+        pthread_create(&thread, NULL, attach_and_exit, &ns);
+        pthread_join(thread, NULL);
+        stop_profile(&profile);
+        CHECK(profile.stats[0].ms == 1 && profile.stats[1].ms == 1);
+        CHECK_EQ(profile.seen[0].weight, profile.stats[0].samples);
+        CHECK_EQ(profile.seen[1].weight, profile.stats[1].samples);
+        if (!TEST_TSAN)
+            CHECK(profile.seen[0].in[IN_A] > 0);
+        if (i == 1)
+            before = resources_now();
+    }
+    after = resources_now();
+    check_resources(&after, &before, 2);
+}
+
+static void body_300_us(struct worker *worker)
+{
+    (void)worker;
+    burn_a(300000);
+}
+
+CP_TEST(a_thousand_short_lived_threads)
+{
+    enum { THREADS = 1000 };
+    /* A sample must take less, or the thread does nothing else: at 10 us the CPU of a virtual machine, where
+     * it takes longer, stood still for two minutes. */
+    const uint64_t period = TEST_ASAN ? 200000 : 100000;
+    struct cp_slot_request requests[] = {request("taskClock", period), request("timer", 10 * MS)};
+    struct profile profile = {.n = 0};
+    struct resources before = {0}, after;
+    uint64_t cpu = 0, start = clock_ns(CLOCK_MONOTONIC), elapsed;
+
+    need_prompt_signals();
+    start_profile(&profile, requests, 2);
+    for (int i = 0; i < THREADS; i++) {
+        struct worker worker;
+
+        run_attached(&worker, body_300_us, NULL);
+        cpu += worker.cpu;
+        if (i == THREADS / 10)
+            before = resources_now();
+    }
+    after = resources_now();
+    stop_profile(&profile);
+    elapsed = clock_ns(CLOCK_MONOTONIC) - start;
+    check_resources(&after, &before, 60); /* a few threads' worth that nobody has read yet */
+    CHECK(TEST_ASAN || after.rss_kib < before.rss_kib + 4096);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(profile.stats[i].ms, THREADS);
+        CHECK_EQ(profile.seen[i].weight, profile.stats[i].samples);
+        CHECKF(profile.stats[i].count >= cpu - cpu / 20 && (TEST_ASAN || profile.stats[i].count <= elapsed),
+               "event %d: %llu ns, at least %llu in %llu", i, (unsigned long long)profile.stats[i].count,
+               (unsigned long long)cpu, (unsigned long long)elapsed);
+    }
+    printf("%llu samples of %.1f periods, %llu dropped, %llu lost\n",
+           (unsigned long long)profile.stats[0].samples, periods_of(&profile, 0, period),
+           (unsigned long long)profile.stats[0].dropped, (unsigned long long)profile.stats[0].lost);
+    /* of each thread's last period, what there is of it is no sample */
+    CHECK((double)profile.stats[0].samples >= periods_of(&profile, 0, period) - THREADS);
+    CHECK((double)profile.stats[0].samples <= periods_of(&profile, 0, period) + THREADS);
+}
+
+/* ---- SIGPROF's disposition ------------------------------------------------------------------- */
+
+static int stray; /* SIGPROFs that came when nothing was profiled */
+
+static void on_stray(int signal)
+{
+    (void)signal;
+    cp_fetch_add_relaxed(&stray, 1); /* relaxed: looked at when all is over */
+}
+
+static void cycle(unsigned ms)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", MS)};
+    struct profile profile = {.n = 0};
+
+    start_profile(&profile, requests, 2);
+    CHECK(!sigprof_is(SIG_DFL) && !sigprof_is(SIG_IGN) && !sigprof_is(on_stray));
+    sleep_ms(ms);
+    stop_profile(&profile);
+}
+
+static void body_execute(struct worker *worker)
+{
+    while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
+        SPIN();
+        cp_execute(worker->m, NULL);
+    }
+}
+
+CP_TEST(sigprof_is_put_back)
+{
+    void (*const handlers[])(int) = {SIG_DFL, SIG_IGN, on_stray};
+    struct worker spins, executes;
+
+    start_worker(&spins, body_c, NULL);
+    start_worker(&executes, body_execute, NULL);
+    for (size_t i = 0; i < ARRAY_SIZE(handlers); i++) {
+        struct sigaction action = {.sa_handler = handlers[i], .sa_flags = SA_RESTART}, now;
+
+        sigaddset(&action.sa_mask, SIGUSR2);
+        sigaction(SIGPROF, &action, NULL);
+        cycle(30);
+        /* An M that was just looking at the slots when the stop looked at it puts the handler back itself. */
+        for (int naps = 0; !sigprof_is(handlers[i]); naps++) {
+            CHECK(naps < ENOUGH_NAPS);
+            usleep(NAP_US);
+        }
+        sigaction(SIGPROF, NULL, &now);
+        CHECK((now.sa_flags & (SA_RESTART | SA_SIGINFO | SA_ONSTACK)) == SA_RESTART);
+        if (!TEST_TSAN) /* whose sigaction() keeps no mask */
+            CHECK(sigismember(&now.sa_mask, SIGUSR2) == 1 && sigismember(&now.sa_mask, SIGUSR1) == 0);
+    }
+    CHECK_EQ(stray, 0);
+    stop_worker(&spins);
+    stop_worker(&executes);
+}
+
+CP_TEST(sigprof_is_put_back_by_the_calls_of_the_proposal)
+{
+    const struct cp_cpu_profile_config config = {.size = sizeof config, .period = 100000};
+    struct worker worker;
+
+    start_worker(&worker, body_c, NULL);
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(cp_set_cpu_profile_config(CP_CPUPROF_SW_TASK_CLOCK, &config, NULL), 0);
+        CHECK_EQ(cp_set_cpu_profile_rate(1000, NULL), 0);
+        CHECK(!sigprof_is(SIG_DFL));
+        sleep_ms(1);
+        CHECK_EQ(cp_set_cpu_profile_config(CP_CPUPROF_SW_TASK_CLOCK, NULL, NULL), 0);
+        CHECK_EQ(cp_set_cpu_profile_rate(0, NULL), 0);
+        CHECK(sigprof_is(SIG_DFL));
+    }
+    stop_worker(&worker);
+}
+
+/* A thread that is profiled, sleeps over the stop, and then runs on with what it still holds. */
+static void body_burn_sleep_burn(struct worker *worker)
+{
+    uint64_t token;
+
+    burn_a(20 * MS);
+    cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
+    CHECK_EQ(read(*(const int *)worker->arg, &token, sizeof token), sizeof token);
+    burn_a(40 * MS);
+    cp_execute(worker->m, NULL);
+    cp_store_release(&worker->running, 3); /* pairs with the acquire in await() */
+    CHECK_EQ(read(*(const int *)worker->arg, &token, sizeof token), sizeof token);
+}
+
+CP_TEST(sigprof_is_not_put_back_while_a_sleeper_may_get_one)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", MS)};
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+    uint64_t token = 1;
+
+    for (int i = 0; i < 3; i++) {
+        struct profile profile = {.n = 0};
+        struct worker worker;
+
+        start_profile(&profile, requests, 2);
+        start_worker(&worker, body_burn_sleep_burn, &fd);
+        await(&worker.running, 2);
+        await_sleep(worker.tid);
+        stop_profile(&profile);
+        CHECK(!sigprof_is(SIG_DFL));
+        CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
+        await(&worker.running, 3); /* it has got some, and lives */
+        CHECK(sigprof_is(SIG_DFL));
+        CHECK_EQ(resources_now().perf_fds + resources_now().timers, 0);
+        CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
+        join_worker(&worker);
+    }
+    close(fd);
+}
+
+/* It never held anything, so nothing can come. */
+CP_TEST(sigprof_is_put_back_although_a_thread_slept_all_the_time)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+    struct worker worker;
+    uint64_t token = 1;
+
+    start_worker(&worker, body_burn_sleep_burn, &fd);
+    await(&worker.running, 2);
+    await_sleep(worker.tid);
+    cycle(50);
+    CHECK(sigprof_is(SIG_DFL));
+    CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
+    CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
+    join_worker(&worker);
+    close(fd);
+}
+
+/* ---- Alternate signal stacks ----------------------------------------------------------------- */
+
+static void set_altstack(void *memory, size_t size)
+{
+    const stack_t stack = {.ss_sp = memory, .ss_size = size, .ss_flags = memory == NULL ? SS_DISABLE : 0};
+
+    CHECK_EQ(sigaltstack(&stack, NULL), 0);
+}
+
+static void check_altstack(const void *memory, size_t size)
+{
+    stack_t now;
+
+    CHECK_EQ(sigaltstack(NULL, &now), 0);
+    if (memory == NULL)
+        CHECK((now.ss_flags & SS_DISABLE) != 0);
+    else
+        CHECK((now.ss_flags & SS_DISABLE) == 0 && now.ss_sp == memory && now.ss_size == size);
+}
+
+CP_TEST(alternate_stacks_are_kept_or_put_back)
+{
+    size_t large = 64 << 10, small = 8 << 10;
+    char *memory = malloc(large);
+    struct cp_m *m;
+    stack_t now;
+
+    set_altstack(memory, large);
+    CHECK_EQ(cp_m_attach(&m, NULL), 0);
+    check_altstack(memory, large); /* large enough for us too */
+    cp_m_detach(m);
+    check_altstack(memory, large);
+
+    set_altstack(memory, small);
+    CHECK_EQ(cp_m_attach(&m, NULL), 0);
+    sigaltstack(NULL, &now);
+    CHECK(now.ss_sp != memory && now.ss_size >= 32 << 10);
+    cp_m_detach(m);
+    check_altstack(memory, small);
+
+    set_altstack(NULL, 0);
+    CHECK_EQ(cp_m_attach(&m, NULL), 0);
+    sigaltstack(NULL, &now);
+    CHECK((now.ss_flags & SS_DISABLE) == 0 && now.ss_size >= 32 << 10);
+    cp_m_detach(m);
+    check_altstack(NULL, 0);
+
+    CHECK_EQ(cp_m_attach(&m, NULL), 0); /* what the program sets meanwhile is its own */
+    set_altstack(memory, large);
+    cp_m_detach(m);
+    check_altstack(memory, large);
+    set_altstack(NULL, 0);
+    free(memory);
+}
+
+/* ---- Many cycles ----------------------------------------------------------------------------- */
+
+static void body_sleeps(struct worker *worker)
+{
+    while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
+        burn_b(100000);
+        usleep(3000);
+    }
+}
+
+/* Some that spin, one with scheduling points, some that mostly sleep. */
+static void start_load(struct worker workers[5])
+{
+    start_worker(&workers[0], body_c, NULL);
+    start_worker(&workers[1], body_c, NULL);
+    start_worker(&workers[2], body_execute, NULL);
+    start_worker(&workers[3], body_sleeps, NULL);
+    start_worker(&workers[4], body_sleeps, NULL);
+}
+
+static void stop_load(struct worker workers[5])
+{
+    for (int i = 0; i < 5; i++)
+        stop_worker(&workers[i]);
+}
+
+/* Buffers come into memory as they are used, 256 KiB for an M and event; nothing else may grow. */
+CP_TEST(many_cycles_leave_nothing_behind)
+{
+    enum { CYCLES = 300 };
+    struct resources tenth = {0}, last;
+    struct worker workers[5];
+
+    start_load(workers);
+    for (int i = 1; i <= CYCLES; i++) {
+        cycle(1);
+        if (i != 10 && i != CYCLES)
+            continue;
+        sleep_ms(100); /* sleepers wake, and let go */
+        last = resources_now();
+        if (i == 10)
+            tenth = last;
+    }
+    check_resources(&last, &tenth, 4);
+    CHECK(TEST_ASAN || TEST_TSAN || last.rss_kib <= tenth.rss_kib + 5 * 2 * 256 + 1024);
+    stop_load(workers);
+    CHECK_EQ(resources_now().perf_fds, 0);
+    CHECK(sigprof_is(SIG_DFL)); /* an M that detaches sees to it at the latest */
+}
+
+static void *many_cycles(void *event)
+{
+    struct cp_slot_request requests[] = {request(event, strcmp(event, "timer") == 0 ? MS : 100000)};
+
+    for (int i = 0; i < 60; i++) {
+        struct profile profile = {.n = 0};
+
+        start_profile(&profile, requests, 1);
+        sleep_ms((unsigned)i % 4);
+        stop_profile(&profile);
+        CHECK_EQ(profile.seen[0].weight, profile.stats[0].samples);
+    }
+    return NULL;
+}
+
+CP_TEST(several_threads_start_and_stop_at_once)
+{
+    static char clock[] = "taskClock", other[] = "cpuClock", timer[] = "timer";
+    char *const events[] = {clock, other, timer, clock};
+    pthread_t threads[ARRAY_SIZE(events)];
+    struct worker workers[5];
+
+    start_load(workers);
+    for (size_t i = 0; i < ARRAY_SIZE(events); i++)
+        pthread_create(&threads[i], NULL, many_cycles, events[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(events); i++)
+        pthread_join(threads[i], NULL);
+    stop_load(workers);
+    CHECK_EQ(resources_now().perf_fds + resources_now().timers, 0);
+    CHECK(sigprof_is(SIG_DFL));
+}
+
+/* Attaches and detaches all the time, while profiles come and go. */
+static void *attach_forever(void *stop)
+{
+    while (cp_load_acquire((int *)stop) == 0) { /* pairs with the release in the test below */
+        struct cp_m *m;
+
+        CHECK_EQ(cp_m_attach(&m, NULL), 0);
+        burn_a(200000);
+        cp_m_detach(m);
+    }
+    return NULL;
+}
+
+CP_TEST(ms_come_and_go_while_profiles_do)
+{
+    pthread_t threads[3];
+    int stop = 0;
+
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, attach_forever, &stop);
+    for (int i = 0; i < 150; i++)
+        cycle((unsigned)i % 3);
+    cp_store_release(&stop, 1); /* pairs with the acquire in attach_forever() */
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_EQ(resources_now().perf_fds + resources_now().timers, 0);
+    CHECK(sigprof_is(SIG_DFL));
+}
+
+/* ---- Identity -------------------------------------------------------------------------------- */
+
+/*
+ * One slot, one event after the other in it, the Ms in the middle of things at each change. An M that went on
+ * with an earlier config would show in the ratio of samples to count; samples that were left unread would
+ * show where the event has none: no M migrates.
+ */
+CP_TEST(a_slot_never_mixes_its_configs)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 50000),   request("cpuMigrations", 1),
+                                         request("taskClock", 210000),  request("cpuClock", 1000000),
+                                         request("taskClock", 1000000), request("cpuMigrations", 1)};
+    struct worker workers[2];
+    cpu_set_t set;
+    int armed = 0;
+
+    need_prompt_signals();
+    if (!requests[0].config.is_kernel_included)
+        SKIP("perf_event_paranoid lets this user count in user mode only");
+    CPU_ZERO(&set);
+    CPU_SET(sched_getcpu(), &set);
+    CHECK_EQ(sched_setaffinity(0, sizeof set, &set), 0);
+    start_worker(&workers[0], body_c, NULL);
+    start_worker(&workers[1], body_execute, NULL);
+    for (size_t i = 0; i < 200; i++) {
+        const struct cp_slot_request *now = &requests[i % ARRAY_SIZE(requests)];
+        struct profile profile = {.n = 0};
+        double periods;
+
+        if (i % 3 == 0)
+            start_unread(&profile, now, 1);
+        else
+            start_profile(&profile, now, 1);
+        CHECK_EQ(profile.slots[0], 0);
+        sleep_ms(4);
+        if (i % 5 == 0) { /* unread, and gone */
+            profile.n = 0;
+            stop_profile(&profile);
+            cp_slots_stop(profile.slots, 1);
+            cp_slots_release(profile.slots, 1);
+            continue;
+        }
+        stop_profile(&profile);
+        periods = periods_of(&profile, 0, now->config.period);
+        CHECKF((double)profile.stats[0].samples <= periods * 1.01 + 2 &&
+                   (double)profile.stats[0].samples >= periods * 0.98 - 2,
+               "%zu: %llu samples, %.1f periods", i, (unsigned long long)profile.stats[0].samples, periods);
+        CHECK_EQ(profile.seen[0].weight, profile.stats[0].samples);
+        armed += (int)profile.stats[0].ms;
+    }
+    printf("%d times armed\n", armed);
+    CHECK(armed >= 40);
+    stop_worker(&workers[0]);
+    stop_worker(&workers[1]);
+}
+
+/* What a thread that sleeps between two profiles is told. */
+struct two_profiles {
+    struct profile first, second;
+    int fd; /* an eventfd, which wakes it */
+};
+
+static void body_sleep_burn(struct worker *worker)
+{
+    const struct two_profiles *two = worker->arg;
+    uint64_t token;
+
+    burn_until_sampled(two->first.slots[0], 20);
+    cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
+    CHECK_EQ(read(two->fd, &token, sizeof token), sizeof token);
+    burn_until_sampled(two->second.slots[0], 100);
+    cp_execute(worker->m, NULL);
+}
+
+/* An M that slept over the end of one profile and the start of the next, in the same slot. What it then
+ * has is of the second one's period, an eighth of the samples that the first one's would be. */
+CP_TEST(a_sleeper_wakes_into_the_profile_that_runs_then)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000), request("taskClock", 800000)};
+    struct two_profiles two = {.fd = eventfd(0, EFD_CLOEXEC)};
+    struct worker worker;
+    uint64_t token = 1;
+
+    need_prompt_signals();
+    start_profile(&two.first, &requests[0], 1);
+    start_worker(&worker, body_sleep_burn, &two);
+    await(&worker.running, 2);
+    await_sleep(worker.tid);
+    stop_profile(&two.first);
+    start_profile(&two.second, &requests[1], 1);
+    CHECK_EQ(two.first.slots[0], two.second.slots[0]);
+    CHECK_EQ(write(two.fd, &token, sizeof token), sizeof token);
+    join_worker(&worker);
+    stop_profile(&two.second);
+    close(two.fd);
+    check_told(&two.first, 0, requests[0].config.period);
+    check_told(&two.second, 0, requests[1].config.period);
+    CHECK_EQ(two.second.stats[0].ms, 1);
+}
+
+/* ---- The end of the process ------------------------------------------------------------------ */
+
+static void start_everything(struct worker workers[5])
+{
+    static struct profile profile;
+    struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", MS)};
+
+    start_load(workers);
+    start_profile(&profile, requests, 2);
+    sleep_ms(10);
+}
+
+CP_TEST(other_programs_run_meanwhile)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", MS)};
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+
+    attach(&worker);
+    start_profile(&profile, requests, 2);
+    for (int i = 0; i < 10; i++) {
+        char *output =
+            test_command(NULL, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; ls -l /proc/self/fd");
+
+        CHECKF(strstr(output, "perf_event") == NULL, "%s", output);
+        free(output);
+    }
+    stop_profile(&profile);
+    cp_m_detach(worker.m);
+}
+
+CP_TEST(a_thread_may_detach_and_become_another_program)
+{
+    test_need_events();
+    for (int i = 0; i < 10; i++) {
+        pid_t child = fork();
+        int status;
+
+        if (child == 0) {
+            struct worker workers[5];
+            struct cp_m *m;
+
+            cp_m_attach(&m, NULL);
+            start_everything(workers);
+            burn_a(2 * MS);
+            cp_m_detach(m);
+            execl("/bin/sh", "sh", "-c", "exit 7", (char *)NULL);
+        }
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 7, "status %#x", (unsigned)status);
+    }
+}
+
+CP_TEST(a_process_may_end_while_it_is_profiled)
+{
+    test_need_events();
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        int status;
+
+        if (child == 0) {
+            struct worker workers[5];
+
+            start_everything(workers);
+            exit(7);
+        }
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 7, "status %#x", (unsigned)status);
+    }
+}

@@ -1,0 +1,294 @@
+/* What monitoring asks of the library beside profiles: names for addresses, which threads are Ms, how much
+ * was sampled; and a profile as text. */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pprof/symbol/mapping.h"
+#include "tests/support/session_tools.h"
+
+/* ---- Addresses ------------------------------------------------------------------------------- */
+
+struct names {
+    char text[4][64];
+};
+
+static void take_name(void *context, size_t i, const char *function)
+{
+    struct names *names = context;
+
+    snprintf(names->text[i], sizeof names->text[i], "%s", function);
+}
+
+CP_TEST(addresses_have_names_whatever_their_order)
+{
+    struct names names = {0};
+    const uintptr_t addresses[] = {(uintptr_t)pthread_create, (uintptr_t)burn_here + 1, 1,
+                                   (uintptr_t)take_name};
+
+    CHECK_EQ(cp_symbol_lookup(addresses, 4, take_name, &names), 0);
+    CHECK_STR(names.text[1], "burn_here");
+    CHECK_STR(names.text[2], "");
+    CHECK_STR(names.text[3], "take_name");
+    CHECK_EQ(cp_symbol_lookup(addresses, 0, take_name, &names), 0);
+    if (!TEST_ASAN && !TEST_TSAN) /* which have a function of their own there */
+        CHECK_CONTAINS(names.text[0], "pthread_create");
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+static pthread_barrier_t barrier;
+
+__attribute__((noinline)) static void attach_worker(void)
+{
+    attach();
+    __asm__ volatile("");
+}
+
+static void *worker(void *arg)
+{
+    pthread_setname_np(pthread_self(), "a \"worker\" \xc3\xa9\xc3"); /* whose last character is cut */
+    attach_worker();
+    *(pid_t *)arg = (pid_t)syscall(SYS_gettid);
+    pthread_barrier_wait(&barrier); /* attached */
+    pthread_barrier_wait(&barrier); /* looked at */
+    return NULL;
+}
+
+static void with_worker(void (*look)(pid_t tid))
+{
+    pthread_t thread;
+    pid_t tid;
+
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_create(&thread, NULL, worker, &tid);
+    pthread_barrier_wait(&barrier);
+    look(tid);
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+}
+
+static void look_at_text(pid_t tid)
+{
+    struct cp_memory text = {0};
+    char thread[64];
+
+    CHECK_EQ(cp_thread_profile(cp_writer_memory(&text), true, NULL), 0);
+    save(&text, file_in_dir("threads.txt"));
+    free(text.data);
+    char *shown = test_command(NULL, "cat %s", file_in_dir("threads.txt"));
+    snprintf(thread, sizeof thread, "# labels: {\"thread\":\"a \\\"worker\\\" \xc3\xa9?/%d\"}\n", (int)tid);
+    CHECK_CONTAINS(shown, "threadcreate profile: total 2\n1 @ 0x");
+    CHECK_CONTAINS(shown, thread);
+    CHECK_CONTAINS(shown, "attach_worker");
+    free(shown);
+}
+
+CP_TEST(the_threads_that_are_Ms_are_listed_as_text)
+{
+    attach();
+    with_worker(look_at_text);
+}
+
+static void look_at_profile(pid_t tid)
+{
+    struct cp_memory memory = {0};
+    char thread[64];
+
+    CHECK_EQ(cp_thread_profile(cp_writer_memory(&memory), false, NULL), 0);
+    save(&memory, file_in_dir("threads.pb.gz"));
+    free(memory.data);
+    char *top = pprof("-top -sample_index=threadcreate", file_in_dir("threads.pb.gz"));
+    CHECK_CONTAINS(top, "Type: threadcreate");
+    CHECK_CONTAINS(top, "attach_worker");
+    free(top);
+    char *raw = pprof("-raw", file_in_dir("threads.pb.gz"));
+    CHECK_CONTAINS(raw, "Samples:\nthreadcreate/count");
+    free(raw);
+    char *tags = pprof("-tags", file_in_dir("threads.pb.gz"));
+    snprintf(thread, sizeof thread, "a \"worker\" \xc3\xa9?/%d", (int)tid);
+    CHECK_CONTAINS(tags, thread);
+    free(tags);
+}
+
+CP_TEST(the_threads_that_are_Ms_are_a_profile)
+{
+    with_worker(look_at_profile);
+}
+
+static void nothing(pid_t tid)
+{
+    (void)tid;
+}
+
+static void count_m(void *context, const struct cp_m_info *m)
+{
+    (void)m;
+    ++*(unsigned *)context;
+}
+
+CP_TEST(threads_that_ended_are_not_listed)
+{
+    struct cp_runtime_stats stats;
+    unsigned listed = 0;
+
+    CHECK_EQ(cp_set_cpu_profile_rate(100, NULL), 0); /* an M is kept until its samples have been read */
+    with_worker(nothing);
+    cp_m_list(count_m, &listed);
+    CHECK_EQ(listed, 0);
+    cp_runtime_stats(&stats);
+    CHECK_EQ(stats.ms, 0);
+    attach();
+    cp_m_list(count_m, &listed);
+    CHECK_EQ(listed, 1);
+    cp_runtime_stats(&stats);
+    CHECK_EQ(stats.ms, 1);
+}
+
+static ssize_t refuse(void *context, const void *data, size_t size)
+{
+    (void)context, (void)data, (void)size;
+    return -ENOSPC;
+}
+
+CP_TEST(a_list_of_threads_that_cannot_be_written_says_so)
+{
+    struct cp_error err;
+
+    for (int is_text = 0; is_text <= 1; is_text++) {
+        attach();
+        CHECK_EQ(cp_thread_profile(cp_writer_callback(refuse, NULL), is_text, &err), -ENOSPC);
+        CHECK_CONTAINS(err.message, "No space left on device");
+    }
+}
+
+/* ---- A profile as text ----------------------------------------------------------------------- */
+
+static struct cp_session *stopped_session(struct cp_memory *memory)
+{
+    const struct cp_profiling_option option = cp_event(cp_writer_memory(memory), "taskClock", 100000);
+    struct cp_session *session;
+    struct cp_error err;
+
+    attach();
+    cp_label_set("role", "tester");
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    CHECK_EQ(cp_session_write_text(session, 0, cp_writer_memory(memory), &err), -EBUSY);
+    burn_here(100000000);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    return session;
+}
+
+CP_TEST(a_profile_as_text_has_names_for_people_and_addresses_for_tools)
+{
+    struct cp_memory memory = {0};
+    struct cp_session *session = stopped_session(&memory);
+
+    memory.size = 0;
+    CHECK_EQ(cp_session_write_text(session, 0, cp_writer_memory(&memory), NULL), 0);
+    CHECK_EQ(cp_session_write_text(session, 1, cp_writer_memory(&memory), NULL), -EINVAL);
+    cp_session_close(session);
+    save(&memory, file_in_dir("profile.txt"));
+    free(memory.data);
+    char *text = test_command(NULL, "cat %s", file_in_dir("profile.txt"));
+    CHECK_CONTAINS(text, "# a sample stands for 100000 ns\nsamples profile: total ");
+    CHECK_CONTAINS(text, "# labels: {\"role\":\"tester\"}\n");
+    CHECK_CONTAINS(text, "\tburn_here+0x");
+    CHECK_CONTAINS(text, "session_tools.h:");
+    CHECK_CONTAINS(text, "--- Memory map: ---\n");
+    free(text);
+    /* They read addresses and map from it, and symbolise by the program's file. */
+    check_names_burn(file_in_dir("profile.txt"));
+}
+
+/* ---- Counters -------------------------------------------------------------------------------- */
+
+CP_TEST(counters_outlive_their_sessions)
+{
+    struct cp_memory memory = {0};
+    struct cp_runtime_stats before, stats;
+    struct cp_slot_stats of_session;
+    struct cp_session *session;
+
+    cp_runtime_stats(&before);
+    CHECK_EQ(before.totals.samples, 0);
+    for (uint64_t n = 1; n <= 2; n++, before = stats) {
+        session = stopped_session(&memory);
+        cp_session_stats(session, 0, &of_session);
+        cp_runtime_stats(&stats);
+        CHECK(of_session.samples > 0);
+        CHECK_EQ(stats.totals.samples, before.totals.samples + of_session.samples);
+        CHECK_EQ(stats.totals.ms, n);
+        CHECK(stats.handler_ns > before.handler_ns);
+        CHECK_EQ(stats.slots, 0);
+        cp_session_close(session);
+    }
+    free(memory.data);
+    cp_m_detach(cp_m_self());
+    cp_runtime_stats(&stats);
+    CHECK_EQ(stats.ms, 0);
+    CHECK_EQ(stats.handler_ns, before.handler_ns);
+}
+
+CP_TEST(counters_rise_while_a_session_runs)
+{
+    struct cp_memory memory = {0};
+    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
+    struct cp_runtime_stats stats;
+    struct cp_session *session;
+    uint64_t seen;
+
+    attach();
+    CHECK_EQ(cp_session_start(&session, &option, 1, NULL), 0);
+    burn_here(50000000);
+    cp_runtime_stats(&stats);
+    seen = stats.totals.samples;
+    CHECK_EQ(stats.slots, 1);
+    CHECK(seen > 0);
+    burn_here(50000000);
+    cp_runtime_stats(&stats);
+    CHECK(stats.totals.samples > seen);
+    cp_session_close(session);
+    free(memory.data);
+}
+
+/* ---- Forks ----------------------------------------------------------------------------------- */
+
+static uint32_t forks_are_over;
+
+static void *note_again_and_again(void *arg)
+{
+    struct cp__mappings mappings = {0};
+
+    (void)arg;
+    while (cp_load_relaxed(&forks_are_over) == 0) /* relaxed: nothing else is told */
+        CHECK_EQ(cp__mappings_note(&mappings), 0);
+    cp__mappings_free(&mappings);
+    return NULL;
+}
+
+/* The dynamic linker's lock is taken meanwhile, and the child has but one thread. */
+CP_TEST(a_child_finds_the_dynamic_linker_unlocked)
+{
+    struct cp__mappings mappings = {0};
+    pthread_t thread;
+
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("a sanitizer's own locks may be held for ever in a child of a process with threads");
+    CHECK_EQ(pthread_create(&thread, NULL, note_again_and_again, NULL), 0);
+    for (int i = 0; i < 500; i++) {
+        pid_t child = fork();
+        int status;
+
+        if (child == 0) {
+            alarm(10);
+            _exit(cp__mappings_note(&mappings) != 0);
+        }
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECKF(status == 0, "child %d: %#x", i, (unsigned)status);
+    }
+    cp_store_relaxed(&forks_are_over, 1);
+    pthread_join(thread, NULL);
+}

@@ -1,0 +1,493 @@
+/* The scheduler: Gs that start, take turns and end, on any number of Ms. */
+#include "runtime/sched/internal.h"
+#include "tests/support/gs.h"
+#include "tests/support/resources.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+/* ---- Start and end --------------------------------------------------------------------------- */
+
+static unsigned ended;
+
+static void child(void *arg)
+{
+    for (int i = 0; i < 10; i++)
+        cp_yield();
+    cp_sleep(MS);
+    add_one(arg);
+}
+
+static void parent_ends_first(void *arg)
+{
+    for (int i = 0; i < 50; i++)
+        go(child, arg);
+}
+
+CP_TEST(run_returns_when_all_gs_have_ended)
+{
+    for (unsigned threads = 1; threads <= 4; threads++) {
+        ended = 0;
+        run(threads, parent_ends_first, &ended);
+        CHECK_EQ(ended, 50);
+    }
+}
+
+static void run_again(void *arg)
+{
+    struct cp_error err = {0};
+
+    (void)arg;
+    CHECK_EQ(cp_sched_run(NULL, nothing, NULL, &err), -EBUSY);
+    CHECK_EQ(err.code, -EBUSY);
+    CHECK_CONTAINS(err.message, "runs in this process already");
+}
+
+CP_TEST(a_second_scheduler_is_refused)
+{
+    run(2, run_again, NULL);
+}
+
+CP_TEST(bad_options_are_refused)
+{
+    struct cp_sched_options options = {.size = 1};
+    struct cp_error err = {0};
+
+    CHECK_EQ(cp_sched_run(&options, nothing, NULL, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "size 1;");
+    options = (struct cp_sched_options){.size = sizeof options, .threads = CP_SCHED_THREADS_MAX + 1};
+    CHECK_EQ(cp_sched_run(&options, nothing, NULL, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "at most 1024 threads");
+    options = (struct cp_sched_options){.size = sizeof options, .stack_size = CP_SCHED_STACK_MIN - 1};
+    CHECK_EQ(cp_sched_run(&options, nothing, NULL, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "too small");
+    options.stack_size = SIZE_MAX - 5;
+    CHECK_EQ(cp_sched_run(&options, nothing, NULL, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "too large");
+    run(1, nothing, NULL);
+}
+
+CP_TEST(calls_of_a_g_fail_elsewhere)
+{
+    CHECK_EQ(cp_go(nothing, NULL), -ESRCH);
+    CHECK_EQ(cp_park(), -ESRCH);
+    CHECK_EQ(cp_sleep(1), -ESRCH);
+    CHECK_EQ(cp_wait_fd(0, 1, 0), -ESRCH);
+    CHECK(cp_task_self() == NULL);
+    cp_yield();
+    run(1, nothing, NULL);
+    CHECK_EQ(cp_go(nothing, NULL), -ESRCH);
+}
+
+/* Of address space. */
+static long mapped_kib(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    long pages = 0;
+
+    CHECK(file != NULL && fscanf(file, "%ld", &pages) == 1);
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+CP_TEST(a_run_leaves_nothing_behind)
+{
+    struct resources then = {0}, now;
+    long mapped = 0;
+
+    for (int i = 0; i < 110; i++) {
+        if (i == 10) {
+            then = resources_now();
+            mapped = mapped_kib();
+        }
+        run(3, parent_ends_first, &ended);
+    }
+    now = resources_now();
+    CHECK_EQ(now.fds, then.fds);
+    CHECK_EQ(now.threads, then.threads);
+    if (!TEST_ASAN && !TEST_TSAN)
+        CHECKF(mapped_kib() <= mapped + 1024, "%ld KiB of mappings more", mapped_kib() - mapped);
+}
+
+CP_TEST(a_start_that_fails_says_why_and_undoes_itself)
+{
+    struct cp_sched_options options = {.size = sizeof options, .threads = 1000};
+    struct rlimit files, memory, less = {.rlim_cur = 4ul << 30, .rlim_max = RLIM_INFINITY};
+    struct cp_error err = {0};
+    int threads = count_threads();
+
+    getrlimit(RLIMIT_NOFILE, &files);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 3, .rlim_max = files.rlim_max});
+    CHECK_EQ(cp_sched_run(NULL, nothing, NULL, &err), -EMFILE);
+    CHECK_CONTAINS(err.message, "ulimit -n");
+    setrlimit(RLIMIT_NOFILE, &files);
+    run(2, nothing, NULL);
+
+    if (TEST_ASAN || TEST_TSAN)
+        return; /* their shadow alone is larger */
+    getrlimit(RLIMIT_AS, &memory);
+    setrlimit(RLIMIT_AS, &less);
+    CHECK_EQ(cp_sched_run(&options, nothing, NULL, &err), -EAGAIN);
+    CHECK_CONTAINS(err.message, "of 1000 could not be started");
+    setrlimit(RLIMIT_AS, &memory);
+    CHECK_EQ(count_threads(), threads);
+    run(2, nothing, NULL);
+}
+
+/* ---- What the profiler sees ------------------------------------------------------------------ */
+
+static uint64_t first_id;
+
+static void check_current(void)
+{
+    const struct cp_g *g = cp_m_self()->g;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+    CHECK(g == &cp_task_self()->g);
+    CHECK(here >= g->stack_lo && here < g->stack_hi);
+    CHECK(g->stack_hi - g->stack_lo > CP_SCHED_STACK_SIZE - 4096);
+}
+
+static void child_of_first(void *arg)
+{
+    uint64_t id = cp_task_self()->g.id;
+
+    (void)arg;
+    CHECK_EQ(cp_task_self()->g.parent_id, first_id);
+    CHECK(id != first_id);
+    for (int i = 0; i < 100; i++) {
+        check_current();
+        cp_yield();
+    }
+    CHECK_EQ(cp_task_self()->g.id, id);
+}
+
+static void first_of_all(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(cp_task_self()->g.parent_id, 0);
+    first_id = cp_task_self()->g.id;
+    for (int i = 0; i < 10; i++)
+        go(child_of_first, NULL);
+}
+
+CP_TEST(an_m_knows_its_g)
+{
+    struct cp_m *m;
+
+    CHECK_EQ(cp_m_attach(&m, NULL), 0);
+    run(1, first_of_all, NULL);
+    CHECK(m->g == NULL);
+    run(3, first_of_all, NULL);
+    CHECK(cp_m_self() == m); /* it was one before */
+    cp_m_detach(m);
+    run(2, nothing, NULL);
+    CHECK(cp_m_self() == NULL); /* it was none before */
+}
+
+static const char *label_of_this(void)
+{
+    const struct cp_labels *labels = cp_g_self()->labels;
+
+    return cp_labels_count(labels) == 1 ? cp_labels_value(labels, 0) : NULL;
+}
+
+static void inherits(void *arg)
+{
+    CHECK_STR(label_of_this(), arg);
+    CHECK_EQ(cp_label_set("key", "the child's own"), 0);
+    cp_yield();
+    CHECK_STR(label_of_this(), "the child's own");
+}
+
+static void labels_its_children(void *arg)
+{
+    static char first[] = "first", second[] = "second";
+
+    CHECK_STR(label_of_this(), arg);
+    go(inherits, arg);
+    CHECK_EQ(cp_label_set("key", first), 0);
+    go(inherits, first);
+    CHECK_EQ(cp_label_set("key", second), 0);
+    go(inherits, second);
+    cp_yield();
+    CHECK_STR(label_of_this(), second);
+}
+
+CP_TEST(gs_inherit_labels)
+{
+    static char outside[] = "the thread's";
+    struct cp_m *m;
+
+    run(2, labels_its_children, NULL);
+    CHECK_EQ(cp_m_attach(&m, NULL), 0);
+    CHECK_EQ(cp_label_set("key", outside), 0);
+    run(2, labels_its_children, outside);
+    CHECK_STR(label_of_this(), outside);
+}
+
+static struct cp_task *observed;
+
+static void sleeps_then_parks(void *arg)
+{
+    (void)arg;
+    cp_store_release(&observed, cp_task_self());
+    cp_sleep(50 * MS);
+    cp_park();
+}
+
+static void observe(void *arg)
+{
+    (void)arg;
+    CHECK_STR(cp__task_state_name(cp_task_self()), "running");
+    go(sleeps_then_parks, NULL);
+    while (cp_load_acquire(&observed) == NULL)
+        cp_yield();
+    cp_sleep(5 * MS);
+    CHECK_STR(cp__task_state_name(observed), "sleep");
+    cp_sleep(100 * MS * TEST_SLOWDOWN);
+    CHECK_STR(cp__task_state_name(observed), "park");
+    cp_ready(observed);
+    CHECK_STR(cp__task_state_name(observed), "runnable");
+}
+
+CP_TEST(a_gs_state_has_a_name)
+{
+    run(1, observe, NULL);
+}
+
+/* ---- Turns ----------------------------------------------------------------------------------- */
+
+static char turns[64];
+static unsigned turn;
+
+static void takes_turns(void *name)
+{
+    for (int i = 0; i < 10; i++) {
+        turns[turn++] = *(const char *)name;
+        cp_yield();
+    }
+}
+
+static void start_three(void *arg)
+{
+    static char names[] = "abc";
+
+    (void)arg;
+    for (int i = 0; i < 3; i++)
+        go(takes_turns, &names[i]);
+}
+
+CP_TEST(gs_on_one_m_take_turns)
+{
+    run(1, start_three, NULL);
+    CHECK_STR(turns, "abcabcabcabcabcabcabcabcabcabc");
+}
+
+#define RUNNERS 10
+#define RACE_MS 4u /* Ms at most */
+#define LAPS_ON_EACH 100
+
+static uint64_t laps[RUNNERS][RACE_MS]; /* of each G on each M */
+static struct cp_m *race_ms[RACE_MS];
+static unsigned race_is_over;
+
+/* The number of the calling M, the first time the next one. */
+static unsigned m_number(void)
+{
+    struct cp_m *m = cp_m_self(), *none;
+
+    for (unsigned i = 0; i < RACE_MS; i++) {
+        none = NULL;
+        if (cp_load_acquire(&race_ms[i]) == m || cp_compare_exchange(&race_ms[i], &none, m) || none == m)
+            return i;
+    }
+    CHECK(!"more Ms than there should be");
+    return 0;
+}
+
+static void runs_laps(void *arg)
+{
+    uint64_t *own = arg;
+
+    while (cp_load_relaxed(&race_is_over) == 0) {
+        for (volatile int i = 0; i < 2000; i++) {
+        }
+        cp_add_single_writer(&own[m_number()], 1u);
+        cp_yield();
+    }
+}
+
+static bool all_have_been_everywhere(unsigned threads)
+{
+    for (unsigned g = 0; g < RUNNERS; g++) {
+        for (unsigned m = 0; m < threads; m++) {
+            if (cp_load_relaxed(&laps[g][m]) < LAPS_ON_EACH)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void race(void *arg)
+{
+    for (int i = 0; i < RUNNERS; i++)
+        go(runs_laps, laps[i]);
+    do {
+        cp_sleep(300 * MS);
+    } while (!all_have_been_everywhere(*(unsigned *)arg));
+    cp_store_relaxed(&race_is_over, 1u);
+}
+
+static void check_race(unsigned threads)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+
+    memset(laps, 0, sizeof laps);
+    memset(race_ms, 0, sizeof race_ms);
+    race_is_over = 0;
+    run(threads, race, &threads);
+    for (int i = 0; i < RUNNERS; i++) {
+        uint64_t all = 0;
+
+        for (unsigned m = 0; m < RACE_MS; m++)
+            all += laps[i][m];
+        least = all < least ? all : least;
+        most = all > most ? all : most;
+    }
+    printf("%u Ms: %llu to %llu laps\n", threads, (unsigned long long)least, (unsigned long long)most);
+    CHECK(threads > 1 || most - least <= 1);
+    CHECK(most < 3 * least);
+}
+
+/*
+ * On one M their progress is exactly equal. On several it depends on how the system treats each M; it is
+ * equal in the long run because Gs move between Ms though all are busy, which is what must be seen here: each
+ * G goes everywhere.
+ */
+CP_TEST(equal_gs_progress_equally)
+{
+    for (unsigned threads = 1; threads <= RACE_MS; threads++)
+        check_race(threads);
+}
+
+#define MEETINGS 500
+static unsigned met;
+static struct cp_wait_group *meeting;
+
+/* Does not give its M back before all have come: each needs one of its own. */
+static void meets(void *arg)
+{
+    unsigned all = *(unsigned *)arg;
+
+    add_one(&met);
+    while (cp_load_relaxed(&met) < all)
+        sched_yield();
+    cp_wait_group_done(meeting);
+}
+
+/* Ms go to sleep after one meeting while the next begins. */
+static void holds_meetings(void *arg)
+{
+    unsigned n = *(unsigned *)arg;
+
+    for (int i = 0; i < MEETINGS; i++) {
+        cp_store_relaxed(&met, 0u);
+        cp_wait_group_add(meeting, n);
+        for (unsigned g = 0; g < n; g++)
+            go(meets, arg);
+        cp_wait_group_wait(meeting);
+        CHECK_EQ(met, n);
+    }
+}
+
+CP_TEST(every_m_gets_work)
+{
+    meeting = cp_wait_group_new();
+    for (unsigned threads = 1; threads <= 8; threads *= 2)
+        run(threads, holds_meetings, &threads);
+    cp_wait_group_free(meeting);
+}
+
+static void sets(void *flag)
+{
+    cp_store_release((unsigned *)flag, 1u);
+}
+
+/* Each G that it starts needs another M, which has just run the one before and is on its way to sleep, or not
+ * yet. */
+static void starts_and_blocks_its_m(void *arg)
+{
+    unsigned seed = 1;
+
+    (void)arg;
+    for (int i = 0; i < 20000 / TEST_SLOWDOWN; i++) {
+        unsigned flag = 0;
+
+        for (volatile int delay = rand_r(&seed) % (1 << i % 12); delay > 0; delay--) {
+        }
+        go(sets, &flag);
+        while (cp_load_acquire(&flag) == 0)
+            sched_yield();
+    }
+}
+
+CP_TEST(an_m_that_falls_asleep_looks_once_more)
+{
+    run(2, starts_and_blocks_its_m, NULL);
+    run(3, starts_and_blocks_its_m, NULL);
+}
+
+static void sleeps_long(void *arg)
+{
+    (void)arg;
+    cp_sleep(300 * MS);
+}
+
+CP_TEST(idle_ms_use_no_cpu)
+{
+    clock_t before = clock();
+
+    run(8, sleeps_long, NULL);
+    CHECKF(clock() - before < CLOCKS_PER_SEC / 8 * TEST_SLOWDOWN, "%ld us of CPU time in 300 ms",
+           (long)(clock() - before));
+}
+
+#define MANY 10000
+static unsigned visits[MANY];
+
+static void yields_much(void *arg)
+{
+    for (int i = 0; i < 20; i++) {
+        ++*(unsigned *)arg;
+        cp_yield();
+    }
+}
+
+static void start_many(void *arg)
+{
+    unsigned n = *(unsigned *)arg;
+
+    for (unsigned i = 0; i < n; i++)
+        go(yields_much, &visits[i]);
+}
+
+CP_TEST(sixty_four_ms_and_ten_thousand_gs)
+{
+    unsigned n = TEST_TSAN ? 2000 : MANY; /* TSan has room for about 8000 fibers */
+
+    run(64, start_many, &n);
+    for (unsigned i = 0; i < n; i++)
+        CHECK_EQ(visits[i], 20);
+}

@@ -1,0 +1,470 @@
+/* Which G a sample is put down to, and what its frames are, on stacks of every kind. */
+#include "tests/support/burn.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#define STACK_SIZE ((size_t)256 << 10)
+
+static void need_contexts(void)
+{
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer knows nothing of swapcontext(), and delivers signals late");
+}
+
+static char *map_stack(void)
+{
+    void *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(stack != MAP_FAILED);
+    return stack;
+}
+
+/* ---- Gs -------------------------------------------------------------------------------------- */
+
+/* A green thread on a stack of its own, which burns and comes back. */
+struct green {
+    struct cp_g g;
+    char *stack;
+    ucontext_t context;
+    ucontext_t back;
+};
+
+static struct green *entered; /* makecontext() passes no pointers */
+
+static void enter_green(void)
+{
+    CP_LABEL_SCOPE("green", "yes");
+    burn_b(100 * MS);
+}
+
+static void make_green(struct green *green, const struct cp_g *parent)
+{
+    green->stack = map_stack();
+    if (parent != NULL)
+        cp_g_init(&green->g, green->stack, green->stack + STACK_SIZE, parent);
+    getcontext(&green->context);
+    green->context.uc_stack.ss_sp = green->stack;
+    green->context.uc_stack.ss_size = STACK_SIZE;
+    green->context.uc_link = &green->back;
+    makecontext(&green->context, enter_green, 0);
+}
+
+/* Which samples came, by whose they say they are. */
+struct by_g {
+    uint64_t id[3]; /* of the Gs; 0: the M itself */
+    int samples[3];
+    int of_others;
+    int wrong_code;
+    int wrong_label;
+};
+
+/* G 0 runs burn_c() without labels, 1 burn_a() with one, 2 burn_b() with another. */
+static void sort_by_g(void *context, const struct cp_sample *sample)
+{
+    static const enum code code[] = {IN_C, IN_A, IN_B};
+    static const char *const label[] = {NULL, "own", "green"};
+    struct by_g *by = context;
+    int i = 0;
+
+    while (i < 3 && sample->g_id != by->id[i])
+        i++;
+    if (i == 3) {
+        by->of_others++;
+        return;
+    }
+    by->samples[i]++;
+    for (unsigned f = 0; f < sample->depth; f++)
+        for (enum code c = 0; c < CODES; c++)
+            by->wrong_code += c != code[i] && is_in(c, sample->frames[f]);
+    if (i > 0 && is_in(code[i], sample->frames[0]))
+        by->wrong_label +=
+            cp_labels_count(sample->labels) != 1 || strcmp(cp_labels_key(sample->labels, 0), label[i]) != 0;
+}
+
+/* The M's own code, a G on the M's stack, a G on a stack of its own, the M's own code again. */
+static void body_gs(struct worker *worker)
+{
+    struct by_g *by = worker->arg;
+    pthread_attr_t attributes;
+    struct green green;
+    struct cp_g own;
+    void *stack;
+    size_t size;
+    int stop = 0;
+
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &stack, &size);
+    pthread_attr_destroy(&attributes);
+    cp_g_init(&own, stack, (char *)stack + size, NULL);
+    make_green(&green, &own);
+    by->id[1] = own.id;
+    by->id[2] = green.g.id;
+    CHECK(own.id != 0 && green.g.id != own.id && green.g.parent_id == own.id);
+
+    cp_execute(worker->m, &own);
+    CHECK(cp_g_self() == &own);
+    CHECK_EQ(cp_label_set("own", "yes"), 0);
+    burn_a(100 * MS);
+    entered = &green;
+    cp_execute(worker->m, &green.g);
+    swapcontext(&green.back, &green.context);
+    cp_execute(worker->m, NULL);
+    CHECK(cp_labels_count(green.g.labels) == 0);
+    cp_store_release(&stop, 1); /* no other thread: burn_c() takes one turn */
+    for (uint64_t end = cpu_ns() + 100 * MS; cpu_ns() < end;) {
+        cp_store_release(&stop, 1);
+        burn_c(&stop);
+        SPIN();
+    }
+    cp_g_fini(&green.g);
+    cp_g_fini(&own);
+    munmap(green.stack, STACK_SIZE);
+}
+
+CP_TEST(samples_name_the_g_and_its_labels)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", 10 * MS)};
+    struct by_g by = {.id = {0, UINT64_MAX, UINT64_MAX}};
+    struct profile profile = {.look = sort_by_g, .context = &by};
+    struct worker worker;
+
+    need_contexts();
+    start_unread(&profile, requests, 2);
+    run_attached(&worker, body_gs, &by);
+    stop_profile(&profile);
+    printf("%d, %d and %d samples\n", by.samples[0], by.samples[1], by.samples[2]);
+    CHECK_EQ(by.of_others, 0);
+    CHECK_EQ(by.wrong_code, 0);
+    CHECK_EQ(by.wrong_label, 0);
+    CHECK(by.samples[0] > 0 && by.samples[1] > 0 && by.samples[2] > 0);
+}
+
+/* An M that has said which G comes next, and is still on its own stack. */
+static void body_half_switched(struct worker *worker)
+{
+    struct green green;
+    struct cp_g parent = {.id = 0};
+
+    make_green(&green, &parent);
+    cp_execute(worker->m, &green.g);
+    burn_a(100 * MS);
+    cp_execute(worker->m, NULL);
+    cp_g_fini(&green.g);
+    munmap(green.stack, STACK_SIZE);
+}
+
+static void count_named(void *context, const struct cp_sample *sample)
+{
+    *(int *)context += sample->g_id != 0;
+}
+
+CP_TEST(the_stack_pointer_decides_whose_a_sample_is)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000)};
+    int named = 0;
+    struct profile profile = {.look = count_named, .context = &named};
+    struct worker worker;
+
+    start_unread(&profile, requests, 1);
+    run_attached(&worker, body_half_switched, NULL);
+    stop_profile(&profile);
+    CHECK(profile.seen[0].samples > 10);
+    CHECK_EQ(named, 0);
+    CHECK_EQ(profile.seen[0].foreign_sp, 0);
+}
+
+/* ---- Stacks that nobody told of -------------------------------------------------------------- */
+
+static void check_foreign(void *context, const struct cp_sample *sample)
+{
+    (void)context;
+    if ((sample->flags & CP_SAMPLE_FOREIGN_SP) != 0) {
+        CHECK_EQ(sample->depth, 1);
+        CHECK_EQ(sample->g_id, 0);
+        CHECK(!is_in(IN_A, sample->frames[0]));
+    } else {
+        CHECK(!is_in(IN_B, sample->frames[0]));
+    }
+}
+
+static void body_untold(struct worker *worker)
+{
+    struct green green;
+
+    (void)worker;
+    make_green(&green, NULL);
+    entered = &green;
+    burn_a(50 * MS);
+    swapcontext(&green.back, &green.context);
+    burn_a(50 * MS);
+    munmap(green.stack, STACK_SIZE);
+}
+
+CP_TEST(a_stack_that_nobody_told_of_gives_the_leaf_only)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000)};
+    struct profile profile = {.look = check_foreign};
+    struct worker worker;
+
+    need_contexts();
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_untold, NULL);
+    stop_profile(&profile);
+    CHECK(profile.seen[0].foreign_sp > 0);
+    CHECK(profile.seen[0].leaf[IN_A] > 0);
+}
+
+static void on_usr1(int signal)
+{
+    (void)signal;
+    burn_b(100 * MS);
+}
+
+static void body_on_altstack(struct worker *worker)
+{
+    struct sigaction action = {.sa_handler = on_usr1, .sa_flags = SA_ONSTACK};
+
+    (void)worker;
+    sigaction(SIGUSR1, &action, NULL);
+    burn_a(50 * MS);
+    pthread_kill(pthread_self(), SIGUSR1);
+    burn_a(50 * MS);
+}
+
+CP_TEST(a_handler_on_the_alternate_stack_is_sampled_too)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000)};
+    struct profile profile = {.look = check_foreign};
+    struct worker worker;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late");
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_on_altstack, NULL);
+    stop_profile(&profile);
+    CHECK(profile.seen[0].foreign_sp > 0);
+}
+
+/* ---- Depth ----------------------------------------------------------------------------------- */
+
+CODE(b) void recurse_b(int depth, uint64_t ns)
+{
+    if (depth > 0)
+        recurse_b(depth - 1, ns);
+    else
+        burn_a(ns);
+    __asm__ volatile(""); /* no tail call */
+}
+
+static void body_deep(struct worker *worker)
+{
+    recurse_b(*(const int *)worker->arg, 100 * MS);
+}
+
+struct depths {
+    unsigned least;
+    unsigned most;
+    int samples;
+    int truncated;
+};
+
+/* Of the samples in burn_a() itself: a leaf elsewhere is a frame more. */
+static void note_depth(void *context, const struct cp_sample *sample)
+{
+    struct depths *depths = context;
+
+    if (!is_in(IN_A, sample->frames[0]) || (sample->flags & CP_SAMPLE_STALLED) != 0)
+        return;
+    if (sample->depth < depths->least || depths->samples == 0)
+        depths->least = sample->depth;
+    if (sample->depth > depths->most)
+        depths->most = sample->depth;
+    depths->samples++;
+    depths->truncated += (sample->flags & CP_SAMPLE_TRUNCATED) != 0;
+}
+
+static struct depths depths_below(int recursion)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000)};
+    struct depths depths = {0};
+    struct profile profile = {.look = note_depth, .context = &depths};
+    struct worker worker;
+
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_deep, &recursion);
+    stop_profile(&profile);
+    printf("recursion %d: %u to %u frames\n", recursion, depths.least, depths.most);
+    CHECK(depths.samples > 0);
+    CHECK_EQ(depths.least, depths.most);
+    CHECK(profile.seen[0].truncated >= profile.stats[0].truncated);
+    CHECK(profile.stats[0].truncated >= (uint64_t)depths.truncated);
+    return depths;
+}
+
+CP_TEST(stacks_end_at_256_frames)
+{
+    struct depths depths;
+    int outside;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late, with the registers of before: the stack may have "
+             "changed");
+    depths = depths_below(0);
+    outside = (int)depths.most;
+    CHECK(depths.truncated == 0 && outside < 20);
+    depths = depths_below(CP_MAX_FRAMES - outside);
+    CHECK_EQ(depths.least, CP_MAX_FRAMES);
+    CHECK_EQ(depths.truncated, 0);
+    depths = depths_below(CP_MAX_FRAMES - outside + 1);
+    CHECK_EQ(depths.least, CP_MAX_FRAMES);
+    CHECK_EQ(depths.truncated, depths.samples);
+    depths = depths_below(3000);
+    CHECK_EQ(depths.least, CP_MAX_FRAMES);
+    CHECK_EQ(depths.truncated, depths.samples);
+}
+
+/* ---- Hostile code ---------------------------------------------------------------------------- */
+
+/* Runs for a while with whatever is in the frame pointer. */
+__attribute__((noinline)) static void spin_with_frame_pointer(uintptr_t fp)
+{
+    for (int i = 0; i < 200; i++) {
+        uint64_t n = 100000;
+
+#if defined(__x86_64__)
+        __asm__ volatile("push %%rbp\n\tmov %1, %%rbp\n"
+                         "1:\tdec %0\n\tjnz 1b\n\t"
+                         "pop %%rbp"
+                         : "+r"(n)
+                         : "r"(fp)
+                         : "cc", "memory");
+#elif defined(__aarch64__)
+        __asm__ volatile("str x29, [sp, #-16]!\n\tmov x29, %1\n"
+                         "1:\tsubs %0, %0, #1\n\tb.ne 1b\n\t"
+                         "ldr x29, [sp], #16"
+                         : "+r"(n)
+                         : "r"(fp)
+                         : "cc", "memory");
+#else
+#error "Say here how this processor runs with a frame pointer of fp."
+#endif
+    }
+}
+
+static void spin_once(void)
+{
+    SPIN();
+}
+
+/* Calls a function with whatever in the frame pointer, which that function saves as its caller's. */
+__attribute__((noinline)) static void call_with_frame_pointer(uintptr_t fp)
+{
+    for (int i = 0; i < 200; i++)
+#if defined(__x86_64__)
+        __asm__ volatile("mov %%rsp, %%rbx\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
+                         "push %%rbp\n\tpush %%rbp\n\tmov %0, %%rbp\n\t"
+                         "call *%1\n\t"
+                         "pop %%rbp\n\tpop %%rbp\n\tmov %%rbx, %%rsp"
+                         :
+                         : "r"(fp), "r"(spin_once)
+                         : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc",
+                           "memory");
+#elif defined(__aarch64__)
+        __asm__ volatile("str x29, [sp, #-16]!\n\tmov x29, %0\n\t"
+                         "blr %1\n\t"
+                         "ldr x29, [sp], #16"
+                         :
+                         : "r"(fp), "r"(spin_once)
+                         : "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12",
+                           "x13", "x14", "x15", "x16", "x17", "x18", "x30", "cc", "memory");
+#endif
+}
+
+static void body_garbage(struct worker *worker)
+{
+    uintptr_t loop[2] = {(uintptr_t)loop, (uintptr_t)body_garbage};
+    uintptr_t low[2] = {(uintptr_t)loop - 4096, 12};
+    uintptr_t high[2] = {UINTPTR_MAX - 7, (uintptr_t)body_garbage};
+    pthread_attr_t attributes;
+    void *stack;
+    size_t size;
+
+    (void)worker;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &stack, &size);
+    pthread_attr_destroy(&attributes);
+    const uintptr_t values[] = {0,
+                                1,
+                                8,
+                                UINTPTR_MAX,
+                                UINTPTR_MAX - 7,
+                                UINTPTR_MAX - 15,
+                                (uintptr_t)1 << 63,
+                                (uintptr_t)body_garbage,
+                                (uintptr_t)loop,
+                                (uintptr_t)low,
+                                (uintptr_t)high,
+                                (uintptr_t)loop + 1,
+                                (uintptr_t)stack,
+                                (uintptr_t)stack - 8,
+                                (uintptr_t)stack + size,
+                                (uintptr_t)stack + size - 8,
+                                (uintptr_t)stack + size - 16};
+
+    for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+        spin_with_frame_pointer(values[i]);
+        call_with_frame_pointer(values[i]);
+    }
+}
+
+CP_TEST(a_frame_pointer_may_be_anything)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 50000)};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_garbage, NULL);
+    stop_profile(&profile);
+    CHECK(profile.seen[0].samples > 0);
+}
+
+/* A loop of argument rounds: the last bytes of a mapping, with nothing behind. */
+static void body_at_the_edge(struct worker *worker)
+{
+#if defined(__x86_64__) /* mov %edi,%eax; 1: dec %eax; jnz 1b; ret */
+    static const unsigned char code[] = {0x89, 0xf8, 0xff, 0xc8, 0x75, 0xfc, 0xc3};
+#elif defined(__aarch64__) /* 1: subs w0,w0,#1; b.ne 1b; ret */
+    static const uint32_t code[] = {0x71000400, 0x54ffffe1, 0xd65f03c0};
+#endif
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void (*spin)(unsigned);
+
+    (void)worker;
+    CHECK(memory != MAP_FAILED);
+    memcpy(memory + page - sizeof code, code, sizeof code);
+    __builtin___clear_cache(memory, memory + page);
+    mprotect(memory, page, PROT_READ | PROT_EXEC);
+    munmap(memory + page, page);
+    *(void **)&spin = memory + page - sizeof code;
+    for (uint64_t end = cpu_ns() + 150 * MS; cpu_ns() < end;)
+        spin(100000);
+    munmap(memory, page);
+}
+
+CP_TEST(code_may_end_where_its_mapping_does)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 50000)};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_at_the_edge, NULL);
+    stop_profile(&profile);
+    CHECK(profile.seen[0].samples > 0);
+}

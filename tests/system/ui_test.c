@@ -1,0 +1,197 @@
+/* The endpoint's page: as it is served, and in a browser, which tests/ui/page.mjs drives. */
+#include "tests/support/http_tools.h"
+
+#include "http/events.h"
+#include "pprof/sysctl_linux.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- How it is served ------------------------------------------------------------------------ */
+
+CP_TEST(the_page_may_load_nothing_but_its_own_files)
+{
+    struct cp_http *http = start_http(NULL);
+
+    check_answer(http, "\"$base/ui/\"", 200, "\nContent-Type: text/html; charset=utf-8\n",
+                 "\nContent-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; ",
+                 "\nX-Content-Type-Options: nosniff\n", "src=\"page.js\"", NULL);
+    check_answer(http, "\"$base/ui/page.js\"", 200, "\nContent-Type: text/javascript; charset=utf-8\n", NULL);
+    check_answer(http, "\"$base/ui/page.css\"", 200, "\nContent-Type: text/css; charset=utf-8\n",
+                 ".d3-flame-graph", NULL);
+    check_answer(http, "\"$base/ui/icon.svg\"", 200, "\nContent-Type: image/svg+xml\n", "</svg>", NULL);
+    check_answer(http, "\"$base/ui\"", 301, "\nLocation: /debug/pprof/ui/\n", NULL);
+    check_answer(http, "\"$base/\"", 200, "href=\"ui/\"", NULL);
+    check_answer(http, "\"$base/ui/bundle.mjs\"", 404, NULL);
+    check_answer(http, "-X POST \"$base/ui/\"", 405, NULL);
+    cp_http_stop(http);
+}
+
+CP_TEST(licences_of_what_is_in_the_page_come_with_it)
+{
+    struct cp_http *http = start_http(NULL);
+
+    check_answer(http, "\"$base/ui/licenses.txt\"", 200, "\nContent-Type: text/plain; charset=utf-8\n",
+                 "\nd3-flame-graph ", "Apache License", "\npprof-format ", "\nDatadog pprof-format\n",
+                 "\nd3-selection ", "Permission to use, copy, modify", NULL);
+    cp_http_stop(http);
+}
+
+CP_TEST(a_browser_asks_whether_a_file_has_changed)
+{
+    struct cp_http *http = start_http(NULL);
+    char *answer = ask(http, "%s", "\"$base/ui/page.js\"");
+    char *tag = strstr(answer, "\nETag: \"");
+    char arguments[200];
+
+    CHECK(tag != NULL);
+    CHECK_CONTAINS(answer, "\nCache-Control: private, no-cache\n");
+    snprintf(arguments, sizeof arguments, "-H 'If-None-Match: %.18s' \"$base/ui/page.js\"",
+             tag + strlen("\nETag: "));
+    check_answer(http, arguments, 304, "\nETag: \"", NULL);
+    check_answer(http, "-H 'If-None-Match: \"another\"' \"$base/ui/page.js\"", 200, NULL);
+    check_answer(http, "\"$base/ui/events.json\"", 200, "\nCache-Control: no-store\n", NULL);
+    free(answer);
+    cp_http_stop(http);
+}
+
+CP_TEST(the_page_is_guarded_as_the_rest_is)
+{
+    const struct cp_http_options options = {.size = sizeof options, .token = "secret", .max_seconds = 77};
+    struct cp_http *http = start_http(&options);
+
+    check_answer(http, "\"$base/ui/\"", 401, NULL);
+    check_answer(http, "\"$base/ui/page.js\"", 401, NULL);
+    check_answer(http, "\"$base/ui/events.json\"", 401, NULL);
+    check_answer(http, "-u any:secret \"$base/ui/\"", 200, NULL);
+    check_answer(http, "-u any:secret -H 'Host: evil.example' \"$base/ui/\"", 403, NULL);
+    check_answer(http, "-u any:secret -H 'Origin: http://evil.example' \"$base/ui/events.json\"", 403, NULL);
+    check_answer(http, "-u any:secret \"$base/ui/events.json\"", 200, "{\"maxSeconds\":77,", NULL);
+    cp_http_stop(http);
+}
+
+/* The kernel's limit as the core and the endpoint read it. */
+static void pretend_sample_rate(const char *rate)
+{
+    static char path[512];
+
+    free(test_command(NULL, "mkdir -p %s/kernel && echo %s > %s/kernel/perf_event_max_sample_rate",
+                      test_dir(), rate, test_dir()));
+    cp__sysctl_root = test_dir();
+    snprintf(path, sizeof path, "%s/kernel/perf_event_max_sample_rate", test_dir());
+    cp__http_max_rate_file = path;
+}
+
+CP_TEST(the_events_are_json)
+{
+    pretend_sample_rate("7000");
+
+    struct cp_http *http = start_http(NULL);
+    char *list = test_command(NULL,
+                              "curl -sSf http://%s" PPROF "/ui/events.json | jq -r '.events[] | "
+                              "select(.reason == null) | \"\\(.name) \\(.period) \\(.isTime) \\(.maxRate)\"'",
+                              cp_http_address(http));
+
+    printf("%s", list);
+    CHECK_CONTAINS(list, "timer 10000000 true 0\n");
+    CHECK_CONTAINS(list, "taskClock 200000 true 7000\n");
+    CHECK_CONTAINS(list, "cpuClock 1000000 true 7000\n");
+    CHECK_CONTAINS(list, "pageFaults 100 false 0\n");
+    free(list);
+    cp_http_stop(http);
+}
+
+/* ---- Its parts ------------------------------------------------------------------------------- */
+
+CP_TEST(what_limits_a_recording_is_told_from_what_is_usual)
+{
+    static const char script[] =
+        "import { limitsOf } from '" CP_UI "/comments.js';\n"
+        "const two = 'threads: 2 sampled, 0 without a perf ring (signals counted, not records), 0 refused';\n"
+        "const of = '% of the event\\'s own count';\n"
+        "const usual = ['engine: timer, a POSIX timer', two, 'event: r3c is the number 0x3c', 'losses: "
+        "none',\n"
+        "  'precise_ip: asked 2, reached 2', 'rate: asked 1 sample', 'foreign SIGPROFs: 3',\n"
+        "  'periods folded into a later sample: 4', `coverage: 1000 samples, 99.00 ${of}`,\n"
+        "  `coverage: 100 samples, 104.09 ${of}`, `coverage: 63 samples, 98.74 ${of}`,\n"
+        "  `coverage: 2 samples, 50.00 ${of}`, `coverage: 0 samples, 0.00 ${of}`];\n"
+        "const limits = [two.replace('0 refused', '1 refused: No space'), two.replace('0 without', '1 "
+        "without'),\n"
+        "  'precise_ip: asked 2, reached 1', 'warning: A sample', 'throttled by the kernel: 3 times',\n"
+        "  'incomplete stacks (code without frame pointers): 2', 'dropped (sample buffer full): 1',\n"
+        "  'multiplexed: the event never had a counter', 'count: 0: the event did not happen',\n"
+        "  `coverage: 1000 samples, 98.99 ${of}`, `coverage: 2 samples, 40.00 ${of}`, 'what is new here'];\n"
+        "console.log(limitsOf(usual).join(), '|', limits.filter((c) => limitsOf([two, c])[0] !== c).join(),\n"
+        "  limitsOf([]).length);\n";
+    FILE *file;
+
+    if (system("command -v node > /dev/null") != 0)
+        SKIP("node is not installed");
+    file = fopen(file_in_dir("limits.mjs"), "w");
+    fputs(script, file);
+    fclose(file);
+    char *wrong = test_command(NULL, "node %s", file_in_dir("limits.mjs"));
+    CHECK_STR(wrong, " |  0\n");
+    free(wrong);
+}
+
+/* ---- In a browser ---------------------------------------------------------------------------- */
+
+__attribute__((always_inline)) static inline void stir(void)
+{
+    burn_here(5000000);
+    __asm__ volatile("");
+}
+
+__attribute__((noinline)) static void cook_meals(void)
+{
+    stir();
+    __asm__ volatile("");
+}
+
+/* Opens when the browser says so. */
+static void *run_kitchen(void *arg)
+{
+    const char *open = arg;
+
+    attach();
+    cp_label_set("role", "kitchen");
+    while (cp_load_acquire(&is_ending) == 0) { /* pairs with the release in stop_service() */
+        if (access(open, F_OK) == 0)
+            cook_meals();
+        else
+            usleep(10000);
+    }
+    return NULL;
+}
+
+CP_TEST(a_browser_records_and_compares)
+{
+    char pictures[400], downloaded[450];
+    pthread_t kitchen;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late: what is recorded is too little to look at");
+    if (system("command -v node > /dev/null && command -v chromium > /dev/null") != 0)
+        SKIP("node or chromium is not installed");
+    snprintf(pictures, sizeof pictures, "%s/pictures", test_build_dir());
+    mkdir(pictures, 0777);
+    pretend_sample_rate("7000");
+    start_service();
+    CHECK_EQ(pthread_create(&kitchen, NULL, run_kitchen, (void *)(uintptr_t)file_in_dir("open")), 0);
+
+    struct cp_http *http = start_http(NULL);
+    char *steps = test_command(NULL, "HOME=%s node %s/page.mjs http://%s" PPROF "/ui/ %s %s", test_dir(),
+                               CP_UI_TEST, cp_http_address(http), file_in_dir("open"), pictures);
+    printf("%s", steps);
+    free(steps);
+    stop_service();
+    pthread_join(kitchen, NULL);
+    cp_http_stop(http);
+
+    snprintf(downloaded, sizeof downloaded, "%s/downloaded.pb.gz", pictures);
+    char *top = pprof("-top", downloaded);
+    CHECK_CONTAINS(top, "serve_customers");
+    CHECK_CONTAINS(top, "Duration: 2");
+    free(top);
+}

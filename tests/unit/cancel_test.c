@@ -1,0 +1,172 @@
+/* A thread that has been cancelled does not end inside the library: neither in its signal handler, nor with
+ * one of its locks. */
+#include "tests/support/burn.h"
+
+#include "runtime/base/lock.h"
+
+/* Runs body on a thread for which a deferred cancellation is pending from the beginning. */
+static void run_cancelled(void *(*body)(void *), void *arg)
+{
+    pthread_t thread;
+    void *result;
+
+    CHECK_EQ(pthread_create(&thread, NULL, body, arg), 0);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    CHECK(result == PTHREAD_CANCELED);
+}
+
+/* ---- Locks ----------------------------------------------------------------------------------- */
+
+static struct cp__lock outer = CP__LOCK_INIT(CP__RANK_DEFAULT_SESSION);
+static struct cp__lock inner = CP__LOCK_INIT(CP__RANK_LABELS);
+
+struct steps {
+    bool is_disabled; /* the thread cannot be cancelled to begin with */
+    bool inside;      /* the thread came past cancellation points with both locks and with one */
+    bool behind;      /* and past one without any */
+};
+
+static void *body_locks(void *arg)
+{
+    struct steps *steps = arg;
+    int state;
+
+    if (steps->is_disabled)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_cancel(pthread_self());
+    cp__lock(&outer);
+    cp__lock(&inner);
+    pthread_testcancel();
+    cp__unlock(&inner);
+    pthread_testcancel();
+    steps->inside = true;
+    cp__unlock(&outer);
+    pthread_testcancel();
+    steps->behind = true;
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+    pthread_testcancel();
+    return NULL;
+}
+
+static bool is_free(struct cp__lock *lock)
+{
+    bool is_free = pthread_mutex_trylock(&lock->mutex) == 0;
+
+    if (is_free)
+        pthread_mutex_unlock(&lock->mutex);
+    return is_free;
+}
+
+CP_TEST(a_thread_with_a_lock_is_not_cancelled)
+{
+    struct steps steps[] = {{.is_disabled = false}, {.is_disabled = true}};
+
+    if (TEST_ASAN)
+        SKIP("AddressSanitizer takes the stack of a cancelled thread for another function's");
+    for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+        run_cancelled(body_locks, &steps[i]);
+        CHECK(steps[i].inside);
+        CHECK_EQ(steps[i].behind, steps[i].is_disabled);
+        CHECK(is_free(&outer) && is_free(&inner));
+    }
+}
+
+/* ---- The runtime ----------------------------------------------------------------------------- */
+
+static void take_sample(void *context, const struct cp_sample *sample)
+{
+    (void)context;
+    CHECK(sample->weight > 0);
+}
+
+static const char *volatile reached; /* the last call that the cancelled thread came back from */
+
+static void *body_runtime(void *arg)
+{
+    struct cp_slot_request made = request("taskClock", 1000000);
+    struct cp_slot_stats stats;
+    struct cp_m *m;
+    int slot = -1;
+
+    (void)arg;
+    reached = "nothing";
+    pthread_cancel(pthread_self());
+    if (cp_m_attach(&m, NULL) < 0)
+        return NULL;
+    reached = "attach";
+    if (cp_slots_start(&made, 1, &slot, NULL) < 0)
+        return NULL;
+    reached = "start";
+    cp_execute(m, NULL);
+    raise(SIGPROF);
+    reached = "handler";
+    cp_slots_read(slot, take_sample, NULL);
+    cp_slots_stats(slot, &stats);
+    reached = "read";
+    cp_slots_stop(&slot, 1);
+    cp_execute(m, NULL);
+    cp_slots_release(&slot, 1);
+    reached = "stop";
+    cp_m_detach(m);
+    reached = "detach";
+    pthread_testcancel();
+    return NULL;
+}
+
+/* Each of these calls opens, reads and closes files or events. */
+CP_TEST(no_call_of_the_runtime_is_a_cancellation_point)
+{
+    test_need_events();
+    run_cancelled(body_runtime, NULL);
+    CHECK_STR(reached, "detach");
+}
+
+struct interrupted {
+    struct cp_m *m;
+    uint32_t go_on;
+    bool is_through;
+};
+
+/* Between the two loads there is no cancellation point of the thread's own. */
+static void *body_interrupted(void *arg)
+{
+    struct interrupted *thread = arg;
+
+    if (cp_m_attach(&thread->m, NULL) < 0)
+        return NULL;
+    pthread_cancel(pthread_self());
+    cp_store_release(&thread->go_on, 1);         /* pairs with the acquire in the test */
+    while (cp_load_acquire(&thread->go_on) != 2) /* pairs with the release in the test */
+        continue;
+    thread->is_through = true;
+    pthread_testcancel();
+    return NULL;
+}
+
+/* The thread is armed, sampled and disarmed without coming to a scheduling point. */
+CP_TEST(the_handler_has_no_cancellation_point)
+{
+    struct cp_slot_request made = request("taskClock", 1000000);
+    struct interrupted thread = {.go_on = 0};
+    struct cp_slot_stats stats = {.samples = 0};
+    struct cp_error err;
+    pthread_t id;
+    void *result;
+    int slot;
+
+    CHECK_EQ(pthread_create(&id, NULL, body_interrupted, &thread), 0);
+    while (cp_load_acquire(&thread.go_on) == 0) /* pairs with the release in body_interrupted() */
+        sleep_ms(1);
+    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+    while (stats.samples < 10) {
+        sleep_ms(1);
+        cp_slots_read(slot, take_sample, NULL);
+        cp_slots_stats(slot, &stats);
+    }
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    cp_store_release(&thread.go_on, 2); /* pairs with the acquire in body_interrupted() */
+    CHECK_EQ(pthread_join(id, &result), 0);
+    CHECK(result == PTHREAD_CANCELED);
+    CHECK(thread.is_through);
+}

@@ -1,0 +1,429 @@
+/* Which addresses are code, and which code can be read. */
+#include "tests/support/burn.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+
+#include "runtime/os.h"
+#include "runtime/slot.h"
+#include "runtime/unwind/code.h"
+#include "runtime/unwind/unwind.h"
+#include "tests/support/lone_page.h"
+
+/* ---- Code that is mapped by the test --------------------------------------------------------- */
+
+/* Position-independent, as all code without data and calls by name: it runs wherever it is copied to. */
+__attribute__((noinline, aligned(64))) static void call_it(void (*fn)(void *), void *arg)
+{
+    fn(arg);
+    __asm__ volatile("");
+}
+
+__attribute__((noinline, aligned(64))) static void loop(const int *stop)
+{
+    while (__atomic_load_n(stop, __ATOMIC_ACQUIRE) == 0) /* pairs with the release in run_in() */
+        __asm__ volatile("");
+}
+
+#define PAGE ((size_t)4096)
+#define COPIED 256 /* more than either takes; what follows in the program is code, too */
+
+/* A page with a copy of the code at from, which can be run and read. */
+static char *map_code(const void *from)
+{
+    char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(page != MAP_FAILED);
+    memcpy(page, from, COPIED);
+    __builtin___clear_cache(page, page + COPIED);
+    CHECK_EQ(mprotect(page, PAGE, PROT_READ | PROT_EXEC), 0);
+    return page;
+}
+
+/* A sanitizer puts calls into the code, by addresses that are relative to its own. */
+static void need_plain_code(void)
+{
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("code with a sanitizer in it runs at one address only");
+}
+
+static bool is_code(const void *address)
+{
+    struct cp__code_range range = {.size = 0};
+
+    return cp__code_find_from_handler((uintptr_t)address, &range);
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
+CP_TEST(without_a_table_any_address_may_be_code)
+{
+    struct cp__code_range range = {.size = 0};
+
+    CHECK(cp__code_holds_from_handler(&range, 4096) && cp__code_holds_from_handler(&range, 0x12345678));
+    CHECK(!is_code(NULL) && !is_code((void *)4095) && !is_code((void *)UINTPTR_MAX));
+    CHECK(!is_code((void *)((uintptr_t)1 << 63)));
+}
+
+/* All executable mappings, by the C library's reading of the same file: both ends of each. */
+CP_TEST(the_table_has_what_can_be_executed)
+{
+    static int data;
+    FILE *file = fopen("/proc/self/maps", "re");
+    char line[600], permissions[5];
+    unsigned long start, end;
+    int n = 0;
+
+    cp__code_update();
+    while (fgets(line, sizeof line, file) != NULL) {
+        struct cp__code_range range = {.size = 0};
+        bool is_executable;
+
+        CHECK_EQ(sscanf(line, "%lx-%lx %4s", &start, &end, permissions), 3);
+        is_executable = permissions[2] == 'x' && (long)start > 0;
+        CHECKF(cp__code_holds_from_handler(&range, start) == is_executable, "%s", line);
+        CHECKF(!is_executable || range.is_readable == (permissions[0] == 'r'), "%s", line);
+        CHECKF(cp__code_holds_from_handler(&range, end - 1) == is_executable, "%s", line);
+        n += is_executable;
+    }
+    fclose(file);
+    CHECK(n >= 3); /* the program, the C library, the kernel's own */
+    CHECK(is_code((void *)(uintptr_t)loop) && is_code((void *)(uintptr_t)printf));
+    CHECK(!is_code(&data) && !is_code(&start) && !is_code(NULL) && !is_code((void *)UINTPTR_MAX));
+}
+
+CP_TEST(code_that_is_mapped_later_is_known_after_a_look, .timeout_s = 5 * TEST_SLOWDOWN)
+{
+    char *code;
+
+    cp__code_update();
+    code = map_code((const void *)(uintptr_t)loop);
+    CHECK(!is_code(code));
+    while (!is_code(code))
+        cp__code_look(); /* not too often: not at once, maybe */
+    CHECK(is_code(code + PAGE - 1) && is_code((void *)(uintptr_t)loop));
+    munmap(code, PAGE);
+    cp__code_update();
+    CHECK(!is_code(code));
+}
+
+/* So many ranges do not fit into what is mapped for the table at first. */
+CP_TEST(a_table_grows)
+{
+    enum { MANY = 3000 };
+    char *memory = mmap(NULL, 2 * MANY * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(memory != MAP_FAILED);
+    cp__code_update();
+    for (size_t i = 0; i < MANY; i++)
+        CHECK_EQ(mprotect(memory + 2 * i * PAGE, PAGE, PROT_READ | PROT_EXEC), 0);
+    for (int times = 0; times < 3; times++) {
+        cp__code_update();
+        for (size_t i = 0; i < MANY; i++)
+            CHECK(is_code(memory + 2 * i * PAGE) && !is_code(memory + (2 * i + 1) * PAGE));
+        CHECK(is_code((void *)(uintptr_t)loop));
+    }
+}
+
+/* A child may be forked while another thread is at it. */
+CP_TEST(a_child_makes_its_own_table)
+{
+    char *code;
+
+    cp__m_prepare();
+    code = map_code((const void *)(uintptr_t)loop);
+    if (fork() == 0) {
+        cp__code_update();
+        _exit(is_code(code) ? 0 : 1);
+    }
+    int status;
+    CHECK(wait(&status) > 0 && status == 0);
+}
+
+/* ---- Stacks ---------------------------------------------------------------------------------- */
+
+static unsigned flags;
+
+static unsigned unwind(uintptr_t pc, uintptr_t *words, uintptr_t *frames)
+{
+    const struct cp__registers regs = {.pc = pc, .sp = (uintptr_t)words, .fp = (uintptr_t)words};
+    const struct cp__stack bounds = {.lo = (uintptr_t)words, .hi = (uintptr_t)(words + WORDS)};
+
+    return cp__unwind_from_handler(&regs, &bounds, frames, CP_MAX_FRAMES, &flags);
+}
+
+/* Each frame's pointer is that of the next one. */
+CP_TEST(an_address_of_data_is_no_return_address)
+{
+    static uintptr_t data[2];
+    uintptr_t *words = lone_page();
+    uintptr_t frames[CP_MAX_FRAMES];
+    char *code;
+
+    cp__code_update();
+    code = map_code((const void *)(uintptr_t)loop); /* which is not known */
+    for (int i = 0; i + 2 < WORDS; i += 2) {
+        words[i] = (uintptr_t)&words[i + 2];
+        words[i + 1] = (uintptr_t)printf;
+    }
+    CHECK_EQ(unwind((uintptr_t)code, words, frames), 1);
+    CHECK_EQ(flags, CP_SAMPLE_INCOMPLETE);
+    CHECK(unwind((uintptr_t)printf, words, frames) > 100);
+    words[21] = (uintptr_t)data;
+    CHECK(unwind((uintptr_t)printf, words, frames) <= 12);
+    CHECK_EQ(flags, CP_SAMPLE_INCOMPLETE);
+}
+
+static int slot;
+
+/* A tick of the timer, as the kernel would send it to this thread. */
+static void send_tick(void *arg)
+{
+    siginfo_t info;
+
+    (void)arg;
+    memset(&info, 0, sizeof info);
+    info.si_code = SI_TIMER;
+    info.si_value.sival_ptr = (void *)(uintptr_t)cp__slot_seq_from_handler(slot);
+    CHECK_EQ(syscall(SYS_rt_tgsigqueueinfo, getpid(), cp__os_tid(), SIGPROF, &info), 0);
+}
+
+struct found {
+    uintptr_t lo, hi;  /* where a frame is looked for */
+    int with, without; /* samples */
+};
+
+static void look_for(void *context, const struct cp_sample *sample)
+{
+    struct found *found = context;
+    bool has = false;
+
+    for (unsigned i = 0; i < sample->depth; i++)
+        has |= sample->frames[i] >= found->lo && sample->frames[i] < found->hi;
+    if (has)
+        found->with++;
+    else
+        found->without++;
+}
+
+/* A function in code that was made while the program is profiled calls one that is sampled. */
+CP_TEST(code_that_is_mapped_later_is_in_stacks_after_a_pass, .timeout_s = 5 * TEST_SLOWDOWN)
+{
+    struct cp_slot_request made = request("timer", 1000 * MS);
+    struct worker worker = {.body = NULL};
+    struct found found = {.with = 0};
+    struct cp_error err;
+    char *code;
+
+    need_plain_code();
+    attach(&worker);
+    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+    code = map_code((const void *)(uintptr_t)call_it);
+    found.lo = (uintptr_t)code;
+    found.hi = found.lo + PAGE;
+    while (found.with == 0) {
+        ((void (*)(void (*)(void *), void *))(uintptr_t)code)(send_tick, NULL);
+        cp_slots_read(slot, look_for, &found);
+    }
+    CHECK(found.without >= 1); /* it was not known at once */
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    cp_m_detach(worker.m);
+}
+
+/* ---- Code that cannot be read ---------------------------------------------------------------- */
+
+static bool is_text(const void *address)
+{
+    struct cp__text text = {.lo = 0};
+
+    return cp__text_at_from_handler(&text, (uintptr_t)address, 16);
+}
+
+CP_TEST(code_is_readable_as_far_as_its_mapping_goes)
+{
+    struct cp__text text = {.lo = 0};
+    char *memory = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uintptr_t lo = (uintptr_t)memory + PAGE;
+
+    CHECK_EQ(mprotect(memory + PAGE, 2 * PAGE, PROT_READ | PROT_EXEC), 0);
+    for (int has_table = 0; has_table < 2; has_table++) {
+        text = (struct cp__text){.lo = 0};
+        CHECK(cp__text_at_from_handler(&text, lo + 16, 32));
+        CHECK(text.lo == lo && text.hi == lo + PAGE);
+        CHECK(cp__text_at_from_handler(&text, lo + PAGE - 1, 32));
+        CHECK(text.lo == lo && text.hi == lo + 2 * PAGE);
+        CHECK(cp__text_at_from_handler(&text, lo + 2 * PAGE - 1, 32));
+        CHECK(text.lo == lo && text.hi == lo + 2 * PAGE);
+        CHECK(!cp__text_at_from_handler(&text, lo + 2 * PAGE, 32));
+        CHECK(!cp__text_at_from_handler(&text, lo - 1, 32));
+        cp__code_update();
+    }
+}
+
+/* By the table, if it knows; else by the kernel's word. */
+CP_TEST(code_that_may_not_be_read_is_not_read)
+{
+    char *code = map_code((const void *)(uintptr_t)loop);
+    char *gone = map_code((const void *)(uintptr_t)loop);
+    uintptr_t *words = lone_page();
+    uintptr_t frames[CP_MAX_FRAMES];
+    uint32_t rights;
+
+    cp__code_update();
+    CHECK(is_text(code) && is_text(gone));
+    CHECK_EQ(mprotect(code, PAGE, PROT_NONE), 0);
+    munmap(gone, PAGE);
+    CHECK(is_code(code) && is_code(gone));
+    CHECK(!is_text(code) && !is_text(gone));
+    CHECK_EQ(unwind((uintptr_t)code, words, frames), 1);
+    CHECK_EQ(unwind((uintptr_t)gone, words, frames), 1);
+    CHECK_EQ(mprotect(code, PAGE, PROT_EXEC), 0);
+    cp__code_update();
+    rights = cp__code_open_from_handler();
+    CHECK(is_code(code) && !is_text(code)); /* even if the processor lets it */
+    cp__code_keep_from_handler(rights);
+}
+
+struct looping {
+    char *code;
+    int stop;
+    uint32_t running;
+};
+
+static void *run_loop(void *arg)
+{
+    struct looping *looping = arg;
+    struct worker worker = {.body = NULL};
+
+    attach(&worker);
+    cp_store_release(&looping->running, 1); /* pairs with the acquire in run_in() */
+    ((void (*)(const int *))(uintptr_t)looping->code)(&looping->stop);
+    cp_m_detach(worker.m);
+    return NULL;
+}
+
+/* Samples a thread that runs in code until there are samples of it there. */
+static void run_in(char *code)
+{
+    struct cp_slot_request made = request("taskClock", MS);
+    struct looping looping = {.code = code};
+    struct found found = {.lo = (uintptr_t)code, .hi = (uintptr_t)code + PAGE};
+    struct cp_error err;
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, run_loop, &looping), 0);
+    while (cp_load_acquire(&looping.running) == 0) /* pairs with the release in run_loop() */
+        sleep_ms(1);
+    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+    while (found.with < 20) {
+        sleep_ms(1);
+        cp_slots_read(slot, look_for, &found);
+    }
+    cp_store_release(&looping.stop, 1); /* pairs with the acquire in loop() */
+    pthread_join(thread, NULL);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+}
+
+CP_TEST(execute_only_code_is_sampled, .timeout_s = 10 * TEST_SLOWDOWN)
+{
+    char *code = map_code((const void *)(uintptr_t)loop);
+
+    need_plain_code();
+    CHECK_EQ(mprotect(code, PAGE, PROT_EXEC), 0);
+    run_in(code);
+}
+
+static int some_key(void)
+{
+    int key = pkey_alloc(0, 0);
+
+    if (key < 0)
+        SKIP("this machine has no protection keys: pkey_alloc says %s", strerror(errno));
+    return key;
+}
+
+/* A signal handler begins with the right to read what has the key 0 only. */
+CP_TEST(code_with_a_protection_key_is_sampled, .timeout_s = 10 * TEST_SLOWDOWN)
+{
+    char *code = map_code((const void *)(uintptr_t)loop);
+
+    need_plain_code();
+    CHECK_EQ(pkey_mprotect(code, PAGE, PROT_READ | PROT_EXEC, some_key()), 0);
+    run_in(code);
+}
+
+static ucontext_t outside, inside;
+
+static void run_inside(void)
+{
+    for (int i = 0; i < 20; i++)
+        send_tick(NULL);
+    swapcontext(&inside, &outside);
+}
+
+/* A green thread's, that is: on a thread's own stack the C library has what the kernel must read. */
+CP_TEST(a_stack_with_a_protection_key_is_walked)
+{
+    struct cp_slot_request made = request("timer", 1000 * MS);
+    struct found found = {.lo = (uintptr_t)run_inside, .hi = (uintptr_t)run_inside + COPIED};
+    size_t size = 64 * PAGE;
+    char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct worker worker = {.body = NULL};
+    struct cp_error err;
+    struct cp_g g;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer calls handlers later, with other rights");
+    CHECK_EQ(pkey_mprotect(stack, size, PROT_READ | PROT_WRITE, some_key()), 0);
+    attach(&worker);
+    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+    getcontext(&inside);
+    inside.uc_stack = (stack_t){.ss_sp = stack, .ss_size = size};
+    makecontext(&inside, run_inside, 0);
+    cp_g_init(&g, stack, stack + size, NULL);
+    cp_execute(worker.m, &g);
+    swapcontext(&outside, &inside);
+    cp_execute(worker.m, NULL);
+    cp_g_fini(&g);
+    cp_slots_read(slot, look_for, &found);
+    CHECK(found.with >= 20);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    cp_m_detach(worker.m);
+}
+
+/* The host's own handler has the rights that the kernel gave. */
+static uint32_t host_rights;
+
+static void host_handler(int signal)
+{
+    (void)signal;
+    host_rights = cp__keys_from_handler();
+}
+
+CP_TEST(the_hosts_handler_has_its_rights)
+{
+    const struct sigaction action = {.sa_handler = host_handler};
+    struct cp_slot_request made = request("timer", 1000 * MS);
+    struct worker worker = {.body = NULL};
+    struct cp_error err;
+    uint32_t alone;
+
+    some_key();
+    CHECK_EQ(sigaction(SIGPROF, &action, NULL), 0);
+    raise(SIGPROF);
+    alone = host_rights;
+    host_rights = 0;
+    attach(&worker);
+    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+    raise(SIGPROF);
+    CHECK_EQ(host_rights, alone);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    cp_m_detach(worker.m);
+}

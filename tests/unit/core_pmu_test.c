@@ -1,0 +1,139 @@
+/* Processors with several kinds of cores, each with a PMU of its own; a stub plays them. */
+#include "runtime/perf/core_pmu_linux.h"
+#include "tests/support/burn.h"
+#include "tests/support/resources.h"
+#include "tests/support/stub_pmu.h"
+
+#include <sys/stat.h>
+
+/* ---- Finding them ---------------------------------------------------------------------------- */
+
+static void put(const char *name, const char *file, const char *text)
+{
+    char path[300];
+
+    snprintf(path, sizeof path, "%s/%s", test_dir(), name);
+    mkdir(path, 0755);
+    snprintf(path, sizeof path, "%s/%s", name, file);
+    test_write_file(path, text);
+}
+
+CP_TEST(kinds_are_found)
+{
+    const char *devices = test_dir();
+    struct cp__core_pmus found = {.n = 7};
+
+    cp__core_pmus_find("/nowhere", &found);
+    CHECK_EQ(found.n, 0);
+    put("software", "type", "1\n");
+    put("uncore_imc", "type", "12\n");
+    put("uncore_imc", "cpumask", "0\n");
+    cp__core_pmus_find(devices, &found);
+    CHECK_EQ(found.n, 0);
+    put("cpu_core", "type", "4\n");
+    put("cpu_core", "cpus", "0-3\n");
+    cp__core_pmus_find(devices, &found);
+    CHECK_EQ(found.n, 0); /* one kind is no matter of kinds */
+    put("cpu_atom", "type", "10\n");
+    put("cpu_atom", "cpus", "4-7\n");
+    cp__core_pmus_find(devices, &found);
+    CHECK_EQ(found.n, 2);
+    CHECK_EQ(found.types[0], 4);
+    CHECK_EQ(found.types[1], 10);
+    for (char name[] = "more_a"; name[5] < 'f'; name[5]++) {
+        put(name, "type", "20\n");
+        put(name, "cpus", "8\n");
+    }
+    cp__core_pmus_find(devices, &found);
+    CHECK_EQ(found.n, CP__CORE_PMUS);
+}
+
+/* ---- Sampling on them ------------------------------------------------------------------------ */
+
+static struct cp_slot_stats sample_by(const char *name, uint64_t period)
+{
+    struct cp_slot_request made = request(name, period);
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    uint64_t ns = 50 * MS;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late: what they count means nothing");
+    start_profile(&profile, &made, 1);
+    run_attached(&worker, body_a, &ns);
+    stop_profile(&profile);
+    need_unthrottled(&profile, 0);
+    CHECK_EQ(profile.seen[0].weight, profile.stats[0].samples);
+    CHECK_EQ(profile.stats[0].lost, 0);
+    CHECK_EQ(profile.stats[0].foreign, 0);
+    CHECK(profile.stats[0].count > ns / 2);
+    CHECK(profile.stats[0].samples > 0); /* a virtual machine that stands still makes one of many periods */
+    CHECK((double)profile.stats[0].samples <= periods_of(&profile, 0, period) + 1);
+    return profile.stats[0];
+}
+
+static void two_kinds(void)
+{
+    cp__m_prepare();
+    stub_pmu.kinds = 2;
+    cp__core_pmus = (struct cp__core_pmus){.n = 2, .types = {STUB_TYPE + 1, STUB_TYPE + 2}};
+}
+
+CP_TEST(an_event_is_opened_on_every_kind)
+{
+    const char *const names[] = {"cycles", "r1c2"};
+
+    two_kinds();
+    sample_by("cycles", 300000); /* what is made once */
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        struct resources before = resources_now(), after;
+
+        stub_pmu.opened = 0;
+        sample_by(names[i], 300000);
+        CHECK_EQ(stub_pmu.opened, 6); /* at the start two that count and two that sample, and two on the M */
+        sample_by(names[i], 100000);  /* pausing */
+        after = resources_now();
+        check_resources(&after, &before, 0);
+    }
+}
+
+/* An event that only one kind has is sampled there. */
+CP_TEST(a_kind_may_refuse)
+{
+    two_kinds();
+    stub_pmu.refuses_kind = 2;
+    stub_pmu.opened = 0;
+    sample_by("cycles", 300000);
+    CHECK_EQ(stub_pmu.opened, 3); /* one that counts and one that samples at the start, and one on the M */
+}
+
+/* Kernels that cannot be told the kind get the event without. */
+CP_TEST(kinds_may_be_unknown_to_the_kernel)
+{
+    two_kinds();
+    stub_pmu.kinds = 0;
+    stub_pmu.opened = 0;
+    sample_by("cycles", 300000);
+    CHECK_EQ(stub_pmu.opened, 3); /* one that counts and one that samples at the start, and one on the M */
+    CHECK_EQ(stub_pmu.last.config, PERF_COUNT_HW_CPU_CYCLES);
+}
+
+CP_TEST(the_kernels_own_events_are_no_matter_of_kinds)
+{
+    two_kinds();
+    stub_pmu.opened = 0;
+    sample_by("taskClock", 300000);
+    CHECK_EQ(stub_pmu.opened, 0);
+}
+
+/* While a thread is on one kind of core its events on the others are enabled and do not run: so times of
+ * running add up and times of being enabled do not. The stub's run both, all the time. */
+CP_TEST(times_of_running_add_up)
+{
+    struct cp_slot_stats stats;
+
+    two_kinds();
+    stats = sample_by("cycles", 300000);
+    CHECK(10 * stats.time_running > 18 * stats.time_enabled);
+    CHECK(10 * stats.time_running < 22 * stats.time_enabled);
+}

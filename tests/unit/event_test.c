@@ -1,0 +1,381 @@
+/* The table of events, and the configs that are made of them. */
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/capability.h>
+
+#include "runtime/os.h"
+#include "tests/support/event_tools.h"
+
+/* The order of the proposal, section 4.2; programs are compiled with these numbers. */
+_Static_assert(CP_CPUPROF_OS_TIMER == 0 && CP_CPUPROF_FIRST_EVENT == 0, "");
+_Static_assert(CP_CPUPROF_HW_CPU_CYCLES == 1 && CP_CPUPROF_FIRST_PMU_EVENT == 1, "");
+_Static_assert(CP_CPUPROF_HW_INSTRUCTIONS == 2, "");
+_Static_assert(CP_CPUPROF_HW_CACHE_REFERENCES == 3, "");
+_Static_assert(CP_CPUPROF_HW_CACHE_MISSES == 4, "");
+_Static_assert(CP_CPUPROF_HW_BRANCH_INSTRUCTIONS == 5, "");
+_Static_assert(CP_CPUPROF_HW_BRANCH_MISSES == 6, "");
+_Static_assert(CP_CPUPROF_HW_RAW == 7 && CP_CPUPROF_LAST_EVENT == 7, "");
+_Static_assert(CP_CPUPROF_EVENTS_MAX == 8 && CP_EV_MAX == 8, "");
+_Static_assert(CP_CPUPROF_SW_TASK_CLOCK == 8, "");
+_Static_assert(CP_CPUPROF_SW_CPU_CLOCK == 9, "");
+_Static_assert(CP_CPUPROF_SW_PAGE_FAULTS == 10, "");
+_Static_assert(CP_CPUPROF_SW_CONTEXT_SWITCHES == 11, "");
+_Static_assert(CP_CPUPROF_SW_CPU_MIGRATIONS == 12 && CP_CPUPROF_NAMED == 13, "");
+_Static_assert(CP_CPUPROF_EVENT_COUNT == 14, "");
+_Static_assert(CP_CPUPROF_IP_ARBITRARY_SKID == 0 && CP_CPUPROF_IP_CONSTANT_SKID == 1 &&
+                   CP_CPUPROF_IP_SUGGEST_NO_SKID == 2 && CP_CPUPROF_IP_NO_SKID == 3,
+               "the kernel's precise_ip");
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    const char *perf_name; /* NULL: perf has none */
+    enum cp_cpu_event event;
+    enum cp_event_kind kind;
+    uint32_t type;
+    uint64_t config;
+    uint64_t preset;
+} table[] = {
+    {"timer", NULL, CP_CPUPROF_OS_TIMER, CP_EVENT_TIMER, 0, 0, 10000000},
+    {"cycles", "cpu-cycles", CP_CPUPROF_HW_CPU_CYCLES, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
+     PERF_COUNT_HW_CPU_CYCLES, 10000000},
+    {"instructions", "instructions", CP_CPUPROF_HW_INSTRUCTIONS, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
+     PERF_COUNT_HW_INSTRUCTIONS, 1000000},
+    {"cacheReferences", "cache-references", CP_CPUPROF_HW_CACHE_REFERENCES, CP_EVENT_HARDWARE,
+     PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_REFERENCES, 100000},
+    {"cacheMisses", "cache-misses", CP_CPUPROF_HW_CACHE_MISSES, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
+     PERF_COUNT_HW_CACHE_MISSES, 10000},
+    {"branches", "branch-instructions", CP_CPUPROF_HW_BRANCH_INSTRUCTIONS, CP_EVENT_HARDWARE,
+     PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_INSTRUCTIONS, 100000},
+    {"branchMisses", "branch-misses", CP_CPUPROF_HW_BRANCH_MISSES, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
+     PERF_COUNT_HW_BRANCH_MISSES, 10000},
+    {"taskClock", "task-clock", CP_CPUPROF_SW_TASK_CLOCK, CP_EVENT_CLOCK, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_TASK_CLOCK, 10000000},
+    {"cpuClock", "cpu-clock", CP_CPUPROF_SW_CPU_CLOCK, CP_EVENT_CLOCK, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_CPU_CLOCK, 10000000},
+    {"pageFaults", "page-faults", CP_CPUPROF_SW_PAGE_FAULTS, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_PAGE_FAULTS, 0},
+    {"contextSwitches", "context-switches", CP_CPUPROF_SW_CONTEXT_SWITCHES, CP_EVENT_SOFTWARE,
+     PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 0},
+    {"cpuMigrations", "cpu-migrations", CP_CPUPROF_SW_CPU_MIGRATIONS, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_CPU_MIGRATIONS, 0},
+    {"busCycles", "bus-cycles", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
+     PERF_COUNT_HW_BUS_CYCLES, 1000000},
+    {"refCycles", "ref-cycles", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
+     PERF_COUNT_HW_REF_CPU_CYCLES, 10000000},
+    {"stalledCyclesFrontend", "stalled-cycles-frontend", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE,
+     PERF_TYPE_HARDWARE, PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, 1000000},
+    {"stalledCyclesBackend", "stalled-cycles-backend", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE,
+     PERF_TYPE_HARDWARE, PERF_COUNT_HW_STALLED_CYCLES_BACKEND, 1000000},
+    {"minorFaults", "minor-faults", CP_CPUPROF_NAMED, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_PAGE_FAULTS_MIN, 0},
+    {"majorFaults", "major-faults", CP_CPUPROF_NAMED, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_PAGE_FAULTS_MAJ, 0},
+    {"alignmentFaults", "alignment-faults", CP_CPUPROF_NAMED, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_ALIGNMENT_FAULTS, 0},
+    {"emulationFaults", "emulation-faults", CP_CPUPROF_NAMED, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_EMULATION_FAULTS, 0},
+    {"cgroupSwitches", "cgroup-switches", CP_CPUPROF_NAMED, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
+     PERF_COUNT_SW_CGROUP_SWITCHES, 0},
+};
+
+CP_TEST(names)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+        const char *const spellings[] = {table[i].name, table[i].perf_name};
+
+        for (size_t j = 0; j < 2 && spellings[j] != NULL; j++) {
+            struct cp_event_spec spec = parse(spellings[j]);
+
+            CHECK_EQ(spec.event, table[i].event);
+            CHECK_EQ(spec.raw_event, 0);
+            CHECK_STR(spec.name, table[i].name);
+            CHECK_EQ(spec.modes, 0);
+            CHECK_EQ(spec.precise_ip, CP_CPUPROF_IP_ARBITRARY_SKID);
+        }
+        if (table[i].event != CP_CPUPROF_NAMED)
+            CHECK_STR(cp_event_name(table[i].event), table[i].name);
+    }
+    CHECK_STR(cp_event_name(CP_CPUPROF_HW_RAW), "raw");
+    CHECK_STR(cp_event_name(CP_CPUPROF_NAMED), "named");
+    CHECK(cp_event_name(CP_CPUPROF_EVENT_COUNT) == NULL);
+    CHECK(cp_event_name((enum cp_cpu_event) - 1) == NULL);
+}
+
+CP_TEST(third_spellings)
+{
+    CHECK_STR(parse("branchInstructions").name, "branches");
+    CHECK_STR(parse("idle-cycles-frontend").name, "stalledCyclesFrontend");
+    CHECK_STR(parse("idle-cycles-backend").name, "stalledCyclesBackend");
+    CHECK_STR(parse("faults").name, "pageFaults");
+    CHECK_STR(parse("cs").name, "contextSwitches");
+    CHECK_STR(parse("migrations").name, "cpuMigrations");
+}
+
+CP_TEST(what_events_are)
+{
+    const struct cp_event_encoding none = {.type = 0};
+
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+        struct cp_event_spec spec = parse(table[i].name);
+        const struct cp__event *row = cp__event(spec.event, &spec.encoding);
+
+        CHECK_EQ(spec.kind, table[i].kind);
+        CHECK_EQ(spec.preset_period, table[i].preset);
+        CHECK_STR(row->name, table[i].name);
+        CHECK_EQ(row->perf_type, table[i].type);
+        CHECK_EQ(row->perf_config, table[i].config);
+        CHECK_EQ(spec.encoding.type, spec.event == CP_CPUPROF_NAMED ? table[i].type : 0);
+        CHECK_EQ(spec.encoding.config, spec.event == CP_CPUPROF_NAMED ? table[i].config : 0);
+    }
+    CHECK_EQ(parse("r1").kind, CP_EVENT_HARDWARE);
+    CHECK(parse("r1").preset_period != 0);
+    CHECK(cp__event(CP_CPUPROF_EVENT_COUNT, &none) == NULL);
+    CHECK(cp__event((enum cp_cpu_event) - 1, &none) == NULL);
+}
+
+/* What lists show: each row once, in the order of the numbers, those without a number last. */
+CP_TEST(rows)
+{
+    size_t n = 0;
+    const struct cp__event *row;
+
+    for (size_t i = 0; (row = cp__event_row(i)) != NULL; i++) {
+        CHECK(row->description != NULL);
+        if (i == CP_CPUPROF_HW_RAW || i == CP_CPUPROF_NAMED)
+            continue;
+        CHECK_STR(row->name, table[n].name);
+        CHECK_EQ(i < CP_CPUPROF_EVENT_COUNT ? i : CP_CPUPROF_NAMED, table[n].event);
+        n++;
+    }
+    CHECK_EQ(n, ARRAY_SIZE(table));
+}
+
+/* By an encoding's type, what stands in no row. */
+CP_TEST(kinds_of_encodings)
+{
+    static const struct {
+        uint32_t type;
+        enum cp_event_kind kind;
+        enum cp__kernel_mode mode;
+        uint64_t preset;
+    } types[] = {
+        {PERF_TYPE_SOFTWARE, CP_EVENT_SOFTWARE, CP__KERNEL_PREFERRED, 0},
+        {PERF_TYPE_TRACEPOINT, CP_EVENT_TRACEPOINT, CP__KERNEL_REQUIRED, 1},
+        {PERF_TYPE_BREAKPOINT, CP_EVENT_WATCHPOINT, CP__KERNEL_NEVER, 1},
+        {PERF_TYPE_HW_CACHE, CP_EVENT_HARDWARE, CP__KERNEL_NEVER, 100000},
+        {PERF_TYPE_RAW, CP_EVENT_HARDWARE, CP__KERNEL_NEVER, 100000},
+        {17, CP_EVENT_HARDWARE, CP__KERNEL_NEVER, 100000},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        const struct cp_event_encoding encoding = {.type = types[i].type, .config = 0x1234};
+        const struct cp__event *row = cp__event(CP_CPUPROF_NAMED, &encoding);
+
+        CHECK_EQ(row->kind, types[i].kind);
+        CHECK_EQ(row->kernel_mode, types[i].mode);
+        CHECK_EQ(row->preset_period, types[i].preset);
+        CHECK_STR(row->name, "named");
+    }
+}
+
+/* ---- Configs --------------------------------------------------------------------------------- */
+
+static int check(enum cp_cpu_event event, const struct cp_cpu_profile_config *config, struct cp_error *err)
+{
+    const struct cp_slot_request request = {.event = event, .config = *config};
+
+    return cp__request_check(&request, err);
+}
+
+static struct cp_cpu_profile_config config_of(const char *name, uint64_t period)
+{
+    struct cp_cpu_profile_config config;
+    struct cp_event_spec spec = parse(name);
+    struct cp_error err = {0};
+
+    memset(&config, 0xff, sizeof config);
+    CHECKF(cp_cpu_profile_config_init(&config, &spec, period, &err) == 0, "%s: %s", name, err.message);
+    CHECKF(check(spec.event, &config, &err) == 0, "%s: %s", name, err.message);
+    CHECK_EQ(config.size, sizeof config);
+    return config;
+}
+
+/* What the proposal has by default: the program counter and nothing else. */
+CP_TEST(configs)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+        struct cp_cpu_profile_config config = config_of(table[i].name, 123456);
+
+        CHECK_EQ(config.period, 123456);
+        CHECK_EQ(config.hz, table[i].kind == CP_EVENT_TIMER ? 8100 : 0);
+        CHECK_EQ(config.raw_event, 0);
+        CHECK_EQ(config.precise_ip, CP_CPUPROF_IP_ARBITRARY_SKID);
+        CHECK(config.is_sample_ip_included);
+        CHECK(!config.is_sample_addr_included && !config.is_hv_included && !config.is_idle_included);
+        CHECK(!config.is_sample_callchain_included && !config.is_callchain_kernel_included &&
+              !config.is_callchain_user_included);
+    }
+    CHECKF(config_of("rffffffffffffffff", 5000).raw_event == UINT64_MAX, "raw_event");
+    CHECK_EQ(config_of("r1c2", 0).raw_event, 0x1c2);
+}
+
+CP_TEST(preset_periods)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+        if (table[i].preset != 0)
+            CHECK_EQ(config_of(table[i].name, 0).period, table[i].preset);
+        else
+            CHECK_EQ(config_of(table[i].name, 1).period, 1);
+    }
+    CHECK_EQ(config_of("timer", 0).hz, 100);
+    CHECK_EQ(config_of("r1c2", 0).period, 100000);
+}
+
+CP_TEST(rates_of_the_timer)
+{
+    CHECK_EQ(config_of("timer", 1000).hz, 1000000);
+    CHECK_EQ(config_of("timer", 1001).hz, 999000);
+    CHECK_EQ(config_of("timer", 1000000).hz, 1000);
+    CHECK_EQ(config_of("timer", 30000000).hz, 33);
+    CHECK_EQ(config_of("timer", 999999999).hz, 1);
+    CHECK_EQ(config_of("timer", 1000000000).hz, 1);
+    CHECK_EQ(config_of("timer", 1000000001).hz, 1); /* no slower than that */
+    CHECK_EQ(config_of("timer", INT64_MAX).hz, 1);
+}
+
+static void refuse_period(const char *name, uint64_t period, const char *remedy)
+{
+    struct cp_cpu_profile_config config;
+    struct cp_event_spec spec = parse(name);
+    struct cp_error err = {0};
+
+    CHECKF(cp_cpu_profile_config_init(&config, &spec, period, &err) == -EINVAL, "%s %llu", name,
+           (unsigned long long)period);
+    CHECK_EQ(err.code, -EINVAL);
+    check_message(&err);
+    CHECK_CONTAINS(err.message, spec.name);
+    CHECK_CONTAINS(err.message, remedy);
+    CHECK_EQ(cp_cpu_profile_config_init(&config, &spec, period, NULL), -EINVAL);
+}
+
+CP_TEST(periods_that_are_refused)
+{
+    static const struct {
+        const char *name;
+        uint64_t smallest;
+        const char *said;
+    } least[] = {
+        {"timer", 1000, "the smallest is 1000 ns"},      {"taskClock", 10000, "the smallest is 10000 ns"},
+        {"cpuClock", 10000, "the smallest is 10000 ns"}, {"cycles", 1000, "the smallest is 1000,"},
+        {"branchMisses", 1000, "the smallest is 1000,"}, {"r1c2", 1000, "the smallest is 1000,"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(least); i++) {
+        config_of(least[i].name, least[i].smallest);
+        refuse_period(least[i].name, least[i].smallest - 1, least[i].said);
+        refuse_period(least[i].name, 1, "and the preset 10");
+        config_of(least[i].name, INT64_MAX);
+        refuse_period(least[i].name, (uint64_t)INT64_MAX + 1, "the largest is 9223372036854775807");
+        refuse_period(least[i].name, UINT64_MAX, "the largest is");
+    }
+    refuse_period("pageFaults", 0, "Give one");
+    refuse_period("contextSwitches", 0, "Give one");
+    refuse_period("cpuMigrations", 0, "Give one");
+    refuse_period("pageFaults", UINT64_MAX, "the largest is");
+}
+
+static void refuse_config(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
+                          const char *said)
+{
+    struct cp_error err = {0};
+
+    CHECK_EQ(check(event, config, &err), -EINVAL);
+    CHECK_EQ(err.code, -EINVAL);
+    check_message(&err);
+    CHECK_CONTAINS(err.message, said);
+}
+
+/* Configs that somebody filled by hand. */
+CP_TEST(configs_that_are_refused)
+{
+    struct cp_cpu_profile_config config = config_of("r1c2", 0);
+    struct cp_event_spec spec = {.event = CP_CPUPROF_EVENT_COUNT};
+    struct cp_error err = {0};
+
+    config.period = 0;
+    refuse_config(CP_CPUPROF_HW_RAW, &config, "r1c2");
+    refuse_config(CP_CPUPROF_HW_RAW, &config, "100000"); /* the preset */
+    config = config_of("r1c2", 0);
+    config.size--;
+    refuse_config(CP_CPUPROF_HW_RAW, &config, "r1c2");
+    config = config_of("cycles", 0);
+    config.precise_ip = CP_CPUPROF_IP_NO_SKID;
+    CHECK_EQ(check(CP_CPUPROF_HW_CPU_CYCLES, &config, NULL), 0);
+    config.precise_ip = (enum cp_profile_pc_precision)4;
+    refuse_config(CP_CPUPROF_HW_CPU_CYCLES, &config, "cycles is not one of 0 to 3");
+    config = config_of("contextSwitches", 1);
+    config.is_kernel_included = false;
+    refuse_config(CP_CPUPROF_SW_CONTEXT_SWITCHES, &config, "is_kernel_included");
+    config = config_of("timer", 0);
+    config.hz = 0;
+    refuse_config(CP_CPUPROF_OS_TIMER, &config, "1 to 1000000");
+    config.hz = 1000001;
+    refuse_config(CP_CPUPROF_OS_TIMER, &config, "1 to 1000000");
+    refuse_config(CP_CPUPROF_EVENT_COUNT, &config, "13");
+    refuse_config((enum cp_cpu_event) - 1, &config, "0 to 13");
+    CHECK_EQ(cp_cpu_profile_config_init(&config, &spec, 1000, &err), -EINVAL);
+    check_message(&err);
+}
+
+/* ---- The kernel's part ----------------------------------------------------------------------- */
+
+/* What perf_event_open itself says. */
+static bool kernel_may_count(void)
+{
+    struct perf_event_attr attr = {.size = sizeof attr,
+                                   .type = PERF_TYPE_SOFTWARE,
+                                   .config = PERF_COUNT_SW_TASK_CLOCK,
+                                   .sample_period = 1000000000,
+                                   .disabled = 1};
+    int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    close(fd);
+    return true;
+}
+
+static void check_kernel(void)
+{
+    bool may = kernel_may_count();
+
+    printf("kernel mode: %s\n", may ? "yes" : "no");
+    CHECK_EQ(cp__os_may_count_kernel(), may);
+    CHECK_EQ(config_of("taskClock", 0).is_kernel_included, may);
+    CHECK_EQ(config_of("cpuClock", 0).is_kernel_included, may);
+    CHECK_EQ(config_of("pageFaults", 1).is_kernel_included, may);
+    CHECK(config_of("timer", 0).is_kernel_included); /* a CPU clock has both */
+    CHECK(config_of("contextSwitches", 1).is_kernel_included);
+    CHECK(config_of("cpuMigrations", 1).is_kernel_included);
+    CHECK(!config_of("cycles", 0).is_kernel_included);
+    CHECK(!config_of("r1c2", 0).is_kernel_included);
+}
+
+CP_TEST(kernel_mode_where_it_is_allowed)
+{
+    check_kernel();
+}
+
+/* Without the privileges that this process may have, perf_event_paranoid decides alone. */
+CP_TEST(kernel_mode_without_privileges)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {{0}, {0}};
+
+    CHECK_EQ(syscall(SYS_capset, &header, none), 0);
+    check_kernel();
+}

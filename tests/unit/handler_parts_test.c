@@ -1,0 +1,181 @@
+/* Parts of the handler's way that meet other threads, or each other, too rarely to be seen by chance: the
+ * tests make them meet. */
+#include "tests/support/burn.h"
+
+#include <stdint.h>
+
+#include "runtime/os.h"
+#include "runtime/samplebuf.h"
+#include "runtime/slot.h"
+
+static int start_one(const struct cp_slot_request *made)
+{
+    struct cp_error err;
+    int slot;
+
+    CHECKF(cp_slots_start(made, 1, &slot, &err) == 0, "%s", err.message);
+    return slot;
+}
+
+static void end_one(int slot)
+{
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+}
+
+/* A tick of the timer of the config seq, as the kernel would send it to this thread. */
+static void send_tick(uint64_t seq)
+{
+    siginfo_t info;
+
+    memset(&info, 0, sizeof info);
+    info.si_code = SI_TIMER;
+    info.si_value.sival_ptr = (void *)(uintptr_t)seq;
+    CHECK_EQ(syscall(SYS_rt_tgsigqueueinfo, getpid(), cp__os_tid(), SIGPROF, &info), 0);
+}
+
+/* ---- Two timers ------------------------------------------------------------------------------ */
+
+#define TICKS 100
+
+/* Their own ticks are rare: one a second, and one in two seconds. */
+CP_TEST(each_timer_gets_its_own_ticks)
+{
+    struct cp_slot_request requests[] = {request("timer", 2000 * MS), request("timer", 1000 * MS)};
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+    struct cp_slot_stats gone;
+    int late;
+
+    attach(&worker);
+    start_unread(&profile, requests, 2);
+    late = start_one(&requests[1]);
+    for (int i = 0; i < TICKS; i++) {
+        send_tick(cp__slot_seq_from_handler(profile.slots[0]));
+        send_tick(cp__slot_seq_from_handler(profile.slots[1]));
+        send_tick(cp__slot_seq_from_handler(profile.slots[1]));
+    }
+    cp_slots_stats(late, &gone);
+    CHECK(gone.samples < TICKS / 2);
+    end_one(late);
+    stop_profile(&profile);
+    CHECK(profile.stats[0].samples >= TICKS && profile.stats[0].samples < TICKS * 3 / 2);
+    CHECK(profile.stats[1].samples >= 2 * TICKS && profile.stats[1].samples < TICKS * 5 / 2);
+    cp_m_detach(worker.m);
+}
+
+/* ---- A config that changes while it is copied ------------------------------------------------ */
+
+#define ROUNDS 100
+
+static struct {
+    int slot;
+    uint32_t stop;
+    uint32_t arrived;  /* how often the copying thread has been interrupted */
+    uint32_t released; /* how often it may go on */
+    uint64_t whole, refused, torn;
+} copying;
+
+/* The thread stands still until the slot has another config. */
+static void stand_still(int signal)
+{
+    uint32_t round = cp_load_relaxed(&copying.arrived) + 1; /* relaxed: stored by this thread */
+
+    (void)signal;
+    cp_store_release(&copying.arrived, round);          /* pairs with the acquire in interrupt_copying() */
+    while (cp_load_acquire(&copying.released) != round) /* pairs with the release there */
+        sched_yield();
+}
+
+/* The timer has no use for these fields, which are the config's number. */
+static void number(struct cp_slot_request *made, uint64_t n)
+{
+    made->config.period = n;
+    made->config.raw_event = n;
+    made->config.encoding.config2 = n;
+}
+
+static bool is_whole(const struct cp__slot_config *config, uint64_t first_seq)
+{
+    uint64_t n = config->seq - first_seq;
+
+    return config->config.period == n && config->config.raw_event == n &&
+           config->config.encoding.config2 == n;
+}
+
+static void *body_copies(void *arg)
+{
+    struct cp__slot_config config;
+
+    while (cp_load_acquire(&copying.stop) == 0) { /* pairs with the release in the test */
+        if (!cp__slot_config_from_handler(copying.slot, &config))
+            copying.refused++;
+        else if (is_whole(&config, *(const uint64_t *)arg))
+            cp_add_single_writer(&copying.whole, 1);
+        else
+            copying.torn++;
+    }
+    return NULL;
+}
+
+static void interrupt_copying(pthread_t thread, struct cp_slot_request *made, uint32_t round)
+{
+    uint64_t whole = cp_load_relaxed(&copying.whole); /* relaxed: that it moves is all that counts */
+
+    while (cp_load_relaxed(&copying.whole) < whole + 100) /* the same */
+        sched_yield();
+    CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
+    while (cp_load_acquire(&copying.arrived) != round) /* pairs with the release in stand_still() */
+        sched_yield();
+    end_one(copying.slot);
+    number(made, round);
+    CHECK_EQ(start_one(made), copying.slot);
+    cp_store_release(&copying.released, round); /* pairs with the acquire in stand_still() */
+}
+
+/* The thread does little else than copy: of so many interruptions, most come in the middle of it. */
+CP_TEST(a_config_is_copied_whole_or_not_at_all)
+{
+    const struct sigaction action = {.sa_handler = stand_still};
+    struct cp_slot_request made = request("timer", 1000 * MS);
+    uint64_t first_seq;
+    pthread_t thread;
+
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+    number(&made, 0);
+    copying.slot = start_one(&made);
+    first_seq = cp__slot_seq_from_handler(copying.slot);
+    CHECK_EQ(pthread_create(&thread, NULL, body_copies, &first_seq), 0);
+    for (uint32_t round = 1; round <= ROUNDS; round++)
+        interrupt_copying(thread, &made, round);
+    cp_store_release(&copying.stop, 1); /* pairs with the acquire in body_copies() */
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    end_one(copying.slot);
+    printf("%llu copies, %llu refused\n", (unsigned long long)copying.whole,
+           (unsigned long long)copying.refused);
+    CHECK_EQ(copying.torn, 0);
+    CHECK(copying.refused > 0 && copying.refused <= ROUNDS);
+}
+
+/* ---- A buffer that fills --------------------------------------------------------------------- */
+
+CP_TEST(a_buffer_that_is_half_full_wakes_its_reader)
+{
+    struct cp_slot_request made = request("timer", 1000 * MS);
+    struct worker worker = {.body = NULL};
+    struct cp_slot_stats stats = {.samples = 0};
+    uint32_t token = cp_slots_token();
+    int slot;
+
+    attach(&worker);
+    slot = start_one(&made);
+    while (cp_slots_token() == token && stats.dropped == 0) {
+        send_tick(cp__slot_seq_from_handler(slot));
+        cp_slots_stats(slot, &stats);
+    }
+    CHECK_EQ(stats.dropped, 0);
+    CHECK(stats.samples > 0 && stats.samples <= CP__SAMPLEBUF_WORDS / 2 / CP__SAMPLE_HEADER_WORDS);
+    cp_slots_wait(token, 100000); /* or the test takes too long */
+    end_one(slot);
+    cp_m_detach(worker.m);
+}

@@ -1,0 +1,214 @@
+/* The registry of Ms: who is in it, for how long, and what is refused. */
+#include "tests/support/burn.h"
+#include "tests/support/resources.h"
+
+#include <semaphore.h>
+#include <sys/syscall.h>
+
+#include "runtime/m.h"
+
+/* All that are registered, also those whose threads have ended. */
+static int registered(void)
+{
+    int n = 0;
+
+    cp__lock(&cp__runtime_lock);
+    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next)
+        n++;
+    cp__unlock(&cp__runtime_lock);
+    return n;
+}
+
+static void *comes_and_goes(void *arg)
+{
+    struct worker worker = {.body = NULL};
+
+    attach(&worker);
+    return arg;
+}
+
+static void let_threads_come_and_go(int n)
+{
+    for (int i = 0; i < n; i++) {
+        pthread_t thread;
+
+        CHECK_EQ(pthread_create(&thread, NULL, comes_and_goes, NULL), 0);
+        pthread_join(thread, NULL);
+    }
+}
+
+/* ---- Who stays ------------------------------------------------------------------------------- */
+
+CP_TEST(threads_that_end_after_a_stop_that_nobody_reads_leave_nothing)
+{
+    CHECK_EQ(cp_set_cpu_profile_rate(100, NULL), 0);
+    CHECK_EQ(cp_set_cpu_profile_rate(0, NULL), 0);
+    let_threads_come_and_go(20);
+    CHECK_EQ(registered(), 0);
+}
+
+/* Armed, and without a sample. */
+CP_TEST(threads_without_samples_leave_nothing_to_a_reader_that_does_not_come)
+{
+    struct cp_slot_stats stats;
+    struct cp_slot_request rare = request("pageFaults", 1000000000);
+    int slot;
+
+    CHECK_EQ(cp_slots_start(&rare, 1, &slot, NULL), 0);
+    let_threads_come_and_go(20);
+    CHECK_EQ(registered(), 0);
+    cp_slots_stats(slot, &stats);
+    CHECK_EQ(stats.ms, 20);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+}
+
+/* Middle, last and first of the list. */
+CP_TEST(ms_go_in_any_order)
+{
+    struct worker workers[5];
+    static const int order[] = {2, 0, 4, 1, 3};
+    int before = registered();
+
+    for (int i = 0; i < 5; i++)
+        start_worker(&workers[i], body_c, NULL);
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(registered(), before + 5 - i);
+        stop_worker(&workers[order[i]]);
+    }
+    CHECK_EQ(registered(), before);
+}
+
+/* ---- Who is looked at ------------------------------------------------------------------------ */
+
+static bool is_registered(const struct cp_m_info *info)
+{
+    bool found = false;
+
+    cp__lock(&cp__runtime_lock);
+    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next)
+        found = found || m->creators == info->frames;
+    cp__unlock(&cp__runtime_lock);
+    return found;
+}
+
+struct look {
+    struct worker *worker;
+    bool seen;
+};
+
+/* The thread ends while its M is looked at: the M stays until the lister has gone on. */
+static void end_it(void *context, const struct cp_m_info *info)
+{
+    struct look *look = context;
+
+    if (look->seen)
+        return;
+    look->seen = true;
+    stop_worker(look->worker);
+    CHECK(is_registered(info));
+    CHECK(info->depth > 0 && info->frames[0] != 0);
+}
+
+CP_TEST(an_m_stays_while_it_is_listed)
+{
+    struct worker worker;
+    struct look look = {.worker = &worker};
+
+    start_worker(&worker, body_c, NULL);
+    cp_m_list(end_it, &look);
+    CHECK(look.seen);
+    CHECK_EQ(registered(), 0);
+}
+
+/* ---- The end of a thread --------------------------------------------------------------------- */
+
+/* Uses up the keys for thread-specific data; the first has a value of this program's. */
+static pthread_key_t first, last;
+static int mine;
+
+static void use_up_keys(void)
+{
+    pthread_key_t key;
+
+    CHECK_EQ(pthread_key_create(&first, NULL), 0);
+    CHECK_EQ(pthread_setspecific(first, &mine), 0);
+    while (pthread_key_create(&key, NULL) == 0)
+        last = key;
+}
+
+CP_TEST(a_thread_whose_end_would_not_be_noticed_is_no_m)
+{
+    struct cp_error err = {0};
+    struct cp_m *m;
+
+    use_up_keys();
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(cp_m_attach(&m, &err), -EAGAIN);
+        CHECK_CONTAINS(err.message, "This thread cannot become an M: its end would not be noticed");
+        CHECK(cp_m_self() == NULL);
+    }
+    CHECK_EQ(pthread_key_delete(last), 0);
+    CHECKF(cp_m_attach(&m, &err) == 0, "%s", err.message);
+    CHECK(pthread_getspecific(first) == &mine);
+    let_threads_come_and_go(1);
+    CHECK_EQ(registered(), 1);
+    cp_m_detach(m);
+    CHECK(pthread_getspecific(first) == &mine);
+    CHECK_EQ(registered(), 0);
+}
+
+/* No destructor runs: nobody hears of this end. */
+static void *end_without_destructors(void *arg)
+{
+    struct worker worker = {.body = NULL};
+
+    attach(&worker);
+    sem_post(arg);
+    syscall(SYS_exit, 0);
+    return NULL;
+}
+
+/* In the last round of destructors, after ours. */
+static pthread_key_t late;
+
+static void attach_again(void *arg)
+{
+    struct worker worker = {.body = NULL};
+
+    attach(&worker);
+    burn_a(MS);
+    CHECK_EQ(pthread_setspecific(late, arg), 0); /* for the next round */
+}
+
+static void *end_as_an_m(void *arg)
+{
+    CHECK_EQ(pthread_setspecific(late, arg), 0);
+    return comes_and_goes(arg);
+}
+
+CP_TEST(a_thread_that_ends_unnoticed_harms_nobody)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+    struct worker self = {.body = NULL};
+    pthread_t thread;
+    sem_t ended;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer does not survive threads that go on after its own destructor");
+    sem_init(&ended, 0, 0);
+    attach(&self);
+    CHECK_EQ(pthread_create(&thread, NULL, end_without_destructors, &ended), 0);
+    sem_wait(&ended);
+    CHECK_EQ(pthread_key_create(&late, attach_again), 0);
+    for (int i = 0; i < 2; i++) {
+        start_profile(&profile, &clock, 1);
+        CHECK_EQ(pthread_create(&thread, NULL, end_as_an_m, &ended), 0);
+        pthread_join(thread, NULL);
+        burn_b(30 * MS);
+        stop_profile(&profile);
+        CHECK(profile.seen[0].in[IN_B] > 0);
+    }
+    cp_m_detach(self.m);
+}

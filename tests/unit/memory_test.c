@@ -1,0 +1,153 @@
+/* The profiler's own memory: how much of it stays, and who pays for it. */
+#include "tests/support/burn.h"
+
+#include <sys/mman.h>
+
+#include "runtime/m.h"
+
+static struct cp__m *self(void)
+{
+    return (struct cp__m *)cp_m_self();
+}
+
+/* ---- Faults of the handler's own ------------------------------------------------------------- */
+
+#define TOUCHED 1000
+
+static struct {
+    uintptr_t lo, hi;
+} touched;
+static uint64_t in_touched, in_ours;
+
+static bool is_within(uintptr_t address, const void *lo, size_t size)
+{
+    return address >= (uintptr_t)lo && address < (uintptr_t)lo + size;
+}
+
+static void count_fault(void *context, const struct cp_sample *sample)
+{
+    const struct cp__samplebuf *buf = context;
+
+    in_touched += sample->addr >= touched.lo && sample->addr < touched.hi;
+    in_ours += is_within(sample->addr, buf->words, CP__SAMPLEBUF_WORDS * sizeof(uint64_t)) ||
+               is_within(sample->addr, self()->altstack, 128 << 10) ||
+               is_within(sample->addr, self()->ring.page, 64 << 10);
+}
+
+static void touch(size_t page)
+{
+    char *pages = mmap(NULL, TOUCHED * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(pages != MAP_FAILED);
+    madvise(pages, TOUCHED * page, MADV_NOHUGEPAGE);
+    touched.lo = (uintptr_t)pages;
+    touched.hi = touched.lo + TOUCHED * page;
+    for (int i = 0; i < TOUCHED; i++)
+        ((volatile char *)pages)[i * page] = 1;
+}
+
+/* The sample buffer has 20 pages that are used for the first time, the stack and the ring some. */
+CP_TEST(page_faults_are_those_of_the_program)
+{
+    struct cp_slot_request faults = request("pageFaults", 1);
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+    struct cp__samplebuf *buf;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late: a signal that finds one pending is no sample");
+    faults.config.is_sample_addr_included = true;
+    start_unread(&profile, &faults, 1);
+    attach(&worker);
+    touch((size_t)sysconf(_SC_PAGESIZE));
+    buf = &self()->buffers[profile.slots[0]];
+    CHECK(buf->head > TOUCHED * CP__SAMPLE_HEADER_WORDS); /* the handler has faulted, too */
+    cp_slots_read(profile.slots[0], count_fault, buf);
+    CHECK_EQ(in_touched, TOUCHED);
+    CHECK_EQ(in_ours, 0);
+    stop_profile(&profile);
+    cp_m_detach(worker.m);
+}
+
+/* ---- Buffers of slots that are free ---------------------------------------------------------- */
+
+static size_t resident(const struct cp__samplebuf *buf)
+{
+    static unsigned char pages[CP__SAMPLEBUF_WORDS * sizeof(uint64_t) / 4096];
+    size_t size = CP__SAMPLEBUF_WORDS * sizeof(uint64_t), n = 0;
+
+    CHECK_EQ(mincore(buf->words, size, pages), 0);
+    for (size_t i = 0; i < size / (size_t)sysconf(_SC_PAGESIZE); i++)
+        n += pages[i] & 1;
+    return n;
+}
+
+/* Until the buffer has been used all around. */
+static void fill(struct cp__samplebuf *buf, int slot)
+{
+    uint64_t head = buf->head;
+
+    while (buf->head - head <= CP__SAMPLEBUF_WORDS) {
+        burn_a(10 * MS);
+        cp_slots_read(slot, see, &(struct profile_part){.profile = &(struct profile){.n = 1}});
+    }
+    CHECK(resident(buf) > 0);
+}
+
+static int start_fast(void)
+{
+    struct cp_slot_request clock = request("taskClock", TEST_TSAN ? 1000000 : TEST_ASAN ? 200000 : 50000);
+    struct cp_error err = {0};
+    int slot;
+
+    CHECKF(cp_slots_start(&clock, 1, &slot, &err) == 0, "%s", err.message);
+    return slot;
+}
+
+static void end(int slot)
+{
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+}
+
+CP_TEST(buffers_of_a_free_slot_are_given_back)
+{
+    struct worker worker = {.body = NULL};
+    struct cp__samplebuf *buf;
+
+    attach(&worker);
+    for (int i = 0; i < 2; i++) { /* the second run uses it again */
+        int slot = start_fast();
+
+        buf = &self()->buffers[slot];
+        fill(buf, slot);
+        end(slot);
+        CHECK_EQ(resident(buf), 0);
+    }
+    cp_m_detach(worker.m);
+}
+
+/* An M that is late keeps its buffer: it may be recording. */
+CP_TEST(the_buffer_of_an_m_that_is_late_is_given_back_later)
+{
+    struct worker worker = {.body = NULL};
+    struct cp__samplebuf *buf;
+    int slot;
+
+    attach(&worker);
+    slot = start_fast();
+    buf = &self()->buffers[slot];
+    fill(buf, slot);
+    cp_slots_stop(&slot, 1);
+    CHECK(cp__m_claim_from_handler(self(), CP__CLAIM_SELF));
+    cp_slots_release(&slot, 1);
+    CHECK(resident(buf) > 0);
+    cp__m_unclaim_from_handler(self());
+    self()->armed |= 1u << slot;
+    cp_slots_release(&slot, 1);
+    CHECK(resident(buf) > 0);
+    self()->armed &= ~(1u << slot);
+    end(start_fast());
+    CHECK_EQ(resident(buf), 0);
+    cp_m_detach(worker.m);
+}

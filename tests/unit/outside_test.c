@@ -1,0 +1,320 @@
+/* Threads that another one kicks, or whose events another one disables, and those it has to leave alone. */
+#include "tests/support/burn.h"
+#include "tests/support/resources.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+
+#include "runtime/m.h"
+#include "runtime/os.h"
+
+static struct cp__m *m_of(const struct worker *worker)
+{
+    return (struct cp__m *)worker->m;
+}
+
+static void read_slot(int slot)
+{
+    struct profile_part part = {&(struct profile){.n = 0}, 0};
+
+    cp_slots_read(slot, see, &part);
+}
+
+static int started(struct cp_slot_request request)
+{
+    struct cp_error err = {0};
+    int slot;
+
+    if (cp_slots_start(&request, 1, &slot, &err) < 0)
+        SKIP("%s", err.message);
+    return slot;
+}
+
+static void stop_slot(int slot)
+{
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+}
+
+/* ---- Threads that sleep ---------------------------------------------------------------------- */
+
+struct sleeper {
+    struct worker worker;
+    int fd;
+    int asked; /* to wake up and work a little */
+    int interrupted;
+};
+
+static void body_poll(struct worker *worker)
+{
+    struct sleeper *sleeper = worker->arg;
+    struct pollfd wanted = {.fd = sleeper->fd, .events = POLLIN};
+    uint64_t token;
+
+    while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
+        if (poll(&wanted, 1, -1) < 0) {
+            cp_fetch_add_relaxed(&sleeper->interrupted, 1); /* relaxed: looked at when all is over */
+            continue;
+        }
+        CHECK_EQ(read(sleeper->fd, &token, sizeof token), sizeof token);
+        burn_a(100000);
+        cp_store_release(&sleeper->asked, 0); /* pairs with the acquire in wake() */
+    }
+}
+
+static void wait_asleep(const struct sleeper *sleeper)
+{
+    while (cp__os_thread_is_runnable(sleeper->worker.tid))
+        usleep(1000);
+}
+
+static void wake(struct sleeper *sleeper)
+{
+    uint64_t token = 1;
+
+    cp_store_relaxed(&sleeper->asked, 1); /* relaxed: the token comes after it */
+    CHECK_EQ(write(sleeper->fd, &token, sizeof token), sizeof token);
+    while (cp_load_acquire(&sleeper->asked) != 0) /* pairs with the release in body_poll() */
+        usleep(1000);
+    wait_asleep(sleeper);
+}
+
+static void start_sleeper(struct sleeper *sleeper)
+{
+    *sleeper = (struct sleeper){.fd = eventfd(0, EFD_CLOEXEC)};
+    start_worker(&sleeper->worker, body_poll, sleeper);
+    wait_asleep(sleeper);
+}
+
+static void stop_sleeper(struct sleeper *sleeper)
+{
+    uint64_t token = 1;
+
+    cp_store_release(&sleeper->worker.stop, 1);
+    CHECK_EQ(write(sleeper->fd, &token, sizeof token), sizeof token);
+    join_worker(&sleeper->worker);
+    close(sleeper->fd);
+}
+
+/* It has worked since the start and has not seen it, but sleeps now: a kick would cut its poll() short. */
+CP_TEST(a_thread_that_sleeps_is_not_kicked)
+{
+    struct sleeper sleeper;
+
+    start_sleeper(&sleeper);
+    for (int i = 0; i < 20; i++) {
+        int slot = started(request("timer", 10 * MS));
+
+        read_slot(slot);
+        wake(&sleeper);
+        read_slot(slot);
+        read_slot(slot);
+        stop_slot(slot);
+    }
+    CHECK_EQ(m_of(&sleeper.worker)->kick.sent, 0);
+    CHECK_EQ(sleeper.interrupted, 0);
+    stop_sleeper(&sleeper);
+}
+
+/* ---- Threads that run ------------------------------------------------------------------------ */
+
+static void body_blocks_sigprof(struct worker *worker)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
+    burn_c(&worker->stop);
+    cp_m_detach(worker->m); /* with the signal blocked: none of the host's may come */
+    cp_m_attach(&worker->m, NULL);
+}
+
+CP_TEST(a_kick_that_does_not_arrive_is_repeated_by_and_by)
+{
+    enum { READS = 200 };
+    struct worker worker;
+    uint64_t start, took;
+    int slot;
+
+    start_worker(&worker, body_blocks_sigprof, NULL);
+    await(&worker.running, 2);
+    start = cp__os_clock_ns_from_handler(m_of(&worker)->cpu_clock);
+    slot = started(request("timer", 10 * MS));
+    for (int i = 0; i < READS; i++)
+        read_slot(slot);
+    took = cp__os_clock_ns_from_handler(m_of(&worker)->cpu_clock) - start;
+    printf("%u kicks in %.1f ms of CPU time\n", m_of(&worker)->kick.sent, (double)took / 1e6);
+    CHECK(m_of(&worker)->kick.sent <= 1 + took / MS);
+    stop_worker(&worker);
+    stop_slot(slot);
+    CHECK(sigprof_is(SIG_DFL));
+}
+
+static uint64_t count_of(const struct worker *worker, int slot)
+{
+    uint64_t values[4];
+
+    CHECK(read(m_of(worker)->handles[slot].fd, values, sizeof values) > 0);
+    return values[0];
+}
+
+/* A thread that never takes a signal stands for one whose samples leave it no time. */
+CP_TEST(a_stop_disables_the_event_of_a_thread_that_cannot)
+{
+    int slots[] = {started(request("taskClock", MS)), started(request("cpuClock", MS))};
+    struct worker worker;
+    uint64_t count;
+
+    start_worker(&worker, body_blocks_sigprof, NULL);
+    await(&worker.running, 2);
+    CHECK_EQ(m_of(&worker)->armed, 1u << slots[0] | 1u << slots[1]);
+    stop_slot(slots[0]);
+    CHECK_EQ(m_of(&worker)->off, 1u << slots[0]);
+    CHECK_EQ(m_of(&worker)->claim, CP__CLAIM_NONE);
+    count = count_of(&worker, slots[0]);
+    CHECK(count > 0);
+    for (uint64_t other = count_of(&worker, slots[1]); count_of(&worker, slots[1]) == other;)
+        usleep(1000); /* this one goes on */
+    CHECK_EQ(count_of(&worker, slots[0]), count);
+    stop_worker(&worker);
+    stop_slot(slots[1]);
+    CHECK_EQ(resources_now().perf_fds, 0);
+    CHECK(sigprof_is(SIG_DFL));
+}
+
+/* The handler goes on with what it paused, but for what was disabled from outside meanwhile. */
+CP_TEST(what_was_disabled_from_outside_stays_so_when_a_handler_ends)
+{
+    struct worker worker;
+    struct cp__m *m;
+    uint64_t count;
+    int slot = started(request("taskClock", MS));
+
+    start_worker(&worker, body_blocks_sigprof, NULL);
+    await(&worker.running, 2);
+    m = m_of(&worker);
+    m->pausing = m->paused = 1u << slot; /* as its handler would have it; its thread takes no signal */
+    CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
+    cp__os_disable(m, slot);
+    cp__m_unclaim_from_handler(m);
+    count = count_of(&worker, slot);
+    cp__os_resume_from_handler(m);
+    m->pausing = m->paused = 0;
+    count_of(&worker, slot); /* what passed between the two calls */
+    count = count_of(&worker, slot);
+    for (uint64_t cpu = cp__os_clock_ns_from_handler(m->cpu_clock);
+         cp__os_clock_ns_from_handler(m->cpu_clock) - cpu < 2 * MS;)
+        usleep(1000);
+    CHECK_EQ(count_of(&worker, slot), count);
+    stop_worker(&worker);
+    stop_slot(slot);
+}
+
+/* ---- The claim ------------------------------------------------------------------------------- */
+
+/* The M could be arming a timer from what it saw before the stop, so a signal may come yet. */
+CP_TEST(the_handler_stays_while_an_m_is_changing_its_handles)
+{
+    struct sleeper sleeper;
+    int slot;
+
+    start_sleeper(&sleeper);
+    slot = started(request("timer", 10 * MS));
+    CHECK(cp__m_claim_from_handler(m_of(&sleeper.worker), CP__CLAIM_SELF));
+    stop_slot(slot);
+    CHECK(!sigprof_is(SIG_DFL));
+    cp__m_unclaim_from_handler(m_of(&sleeper.worker));
+    stop_slot(started(request("timer", 10 * MS)));
+    CHECK(sigprof_is(SIG_DFL));
+    stop_sleeper(&sleeper);
+}
+
+static void body_execute_on_demand(struct worker *worker)
+{
+    for (int n = 1; n <= 2; n++) {
+        cp_execute(worker->m, NULL);
+        cp_store_release(&worker->running, 1 + n); /* pairs with the acquire in await() */
+        await(&worker->stop, n);
+    }
+}
+
+CP_TEST(an_m_that_finds_the_claim_taken_looks_again)
+{
+    struct worker worker;
+    int slot = started(request("timer", 10 * MS));
+    int other;
+
+    start_worker(&worker, body_execute_on_demand, NULL);
+    await(&worker.running, 2);
+    CHECK_EQ(m_of(&worker)->armed, 1u << slot);
+    CHECK(cp__m_claim_from_handler(m_of(&worker), CP__CLAIM_OUTSIDE));
+    other = started(request("timer", 20 * MS));
+    cp_store_release(&worker.stop, 1); /* pairs with the acquire in await() */
+    await(&worker.running, 3);
+    CHECK_EQ(m_of(&worker)->armed, 1u << slot);
+    CHECK(m_of(&worker)->head.generation != cp_generation);
+    cp__m_unclaim_from_handler(m_of(&worker));
+    cp_store_release(&worker.stop, 2);
+    join_worker(&worker);
+    stop_slot(slot);
+    stop_slot(other);
+}
+
+CP_TEST(a_detach_waits_for_the_claim)
+{
+    struct worker worker;
+    int slot = started(request("timer", 10 * MS));
+    pid_t tid;
+
+    start_worker(&worker, body_execute_on_demand, NULL);
+    await(&worker.running, 2);
+    tid = worker.tid;
+    cp__lock(&cp__runtime_lock);
+    CHECK(cp__m_claim_from_handler(m_of(&worker), CP__CLAIM_OUTSIDE));
+    cp_store_release(&worker.stop, 1);
+    await(&worker.running, 3);
+    cp_store_release(&worker.stop, 2);
+    while (cp_load_relaxed(&m_of(&worker)->life) == CP__M_LIVE || cp__os_thread_is_runnable(tid))
+        usleep(1000); /* it waits for the lock in cp_m_detach() */
+    cp__m_unclaim_from_handler(m_of(&worker));
+    cp__unlock(&cp__runtime_lock);
+    join_worker(&worker);
+    CHECK_EQ(resources_now().timers, 0);
+    stop_slot(slot);
+}
+
+/* ---- The signal, and the thread's state ------------------------------------------------------ */
+
+static void on_sigprof(int signal)
+{
+    (void)signal;
+}
+
+CP_TEST(a_handler_that_was_put_over_ours_stays)
+{
+    int slot = started(request("timer", 10 * MS));
+
+    signal(SIGPROF, on_sigprof);
+    stop_slot(slot);
+    CHECK(sigprof_is(on_sigprof));
+}
+
+static void body_strange_name(struct worker *worker)
+{
+    prctl(PR_SET_NAME, "x) S");
+    cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
+    burn_c(&worker->stop);
+}
+
+CP_TEST(the_state_of_a_thread_is_not_taken_from_its_name)
+{
+    struct worker worker;
+
+    start_worker(&worker, body_strange_name, NULL);
+    await(&worker.running, 2);
+    CHECK(cp__os_thread_is_runnable(worker.tid));
+    stop_worker(&worker);
+}

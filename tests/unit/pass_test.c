@@ -1,0 +1,160 @@
+/* A pass of a reader: which Ms it looks at, and that it misses none. */
+#include "tests/support/burn.h"
+
+#include "runtime/kick.h"
+#include "runtime/m.h"
+#include "runtime/os.h"
+#include "runtime/slot.h"
+
+static int start_timer(void)
+{
+    struct cp_slot_request timer = request("timer", 1000 * MS);
+    struct cp_error err = {0};
+    int slot;
+
+    CHECKF(cp_slots_start(&timer, 1, &slot, &err) == 0, "%s", err.message);
+    return slot;
+}
+
+static void stop_timer(int slot)
+{
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+}
+
+/* ---- The queue ------------------------------------------------------------------------------- */
+
+/* As the handler of the calling thread's M does. */
+static void append(struct cp__m *m, int slot)
+{
+    static const uintptr_t frames[] = {0x1000};
+    const struct cp_sample sample = {.weight = 1, .depth = 1, .frames = frames};
+    bool half;
+
+    CHECK(cp__samplebuf_append_from_handler(&m->buffers[slot], cp__slot_run(slot), &sample, &half));
+    cp__slot_queue_from_handler(m, slot);
+}
+
+struct appender {
+    struct cp__m *m;
+    int slot;
+    int n; /* to append */
+};
+
+static void append_one(void *context, const struct cp_sample *sample)
+{
+    struct appender *appender = context;
+
+    (void)sample;
+    if (appender->n-- > 0)
+        append(appender->m, appender->slot);
+}
+
+CP_TEST(what_is_appended_while_it_is_read_is_found_by_the_next_pass)
+{
+    struct appender appender = {.n = 1};
+    struct worker self = {.body = NULL};
+
+    attach(&self);
+    appender.m = (struct cp__m *)self.m;
+    appender.slot = start_timer();
+    append(appender.m, appender.slot);
+    CHECK_EQ(cp_slots_read(appender.slot, append_one, &appender), 1);
+    CHECK_EQ(cp_slots_read(appender.slot, append_one, &appender), 1);
+    CHECK_EQ(cp_slots_read(appender.slot, append_one, &appender), 0);
+    stop_timer(appender.slot);
+    cp_m_detach(self.m);
+}
+
+static void body_late(struct worker *worker)
+{
+    cp__slot_queue_from_handler((struct cp__m *)worker->m, CP_EV_MAX - 1); /* which nobody reads */
+}
+
+CP_TEST(an_m_that_is_late_for_a_slot_does_not_stay)
+{
+    struct worker worker;
+
+    start_worker(&worker, body_late, NULL);
+    join_worker(&worker);
+    CHECK(cp__ms == NULL);
+}
+
+/* ---- Looks ----------------------------------------------------------------------------------- */
+
+#define SLEEPERS 200
+
+static int ends[2]; /* of a pipe that nothing is written to */
+
+static void body_wait(struct worker *worker)
+{
+    char byte;
+
+    (void)worker;
+    CHECK_EQ(read(ends[0], &byte, 1), 0);
+}
+
+static uint64_t process_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000 * MS + (uint64_t)t.tv_nsec;
+}
+
+static unsigned count_looked_at(void)
+{
+    unsigned n = 0;
+
+    cp__lock(&cp__runtime_lock);
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
+        n += m->asleep_ns != UINT64_MAX;
+    cp__unlock(&cp__runtime_lock);
+    return n;
+}
+
+static void forget_looks(void)
+{
+    cp__lock(&cp__runtime_lock);
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
+        m->asleep_ns = UINT64_MAX;
+    cp__unlock(&cp__runtime_lock);
+}
+
+/* All are behind, so a look leaves the time when the M was found asleep, or kicks it; a kick changes that,
+ * too. */
+static void pass_once(void)
+{
+    cp__lock(&cp__runtime_lock);
+    cp__kick_pass();
+    cp__unlock(&cp__runtime_lock);
+}
+
+CP_TEST(a_pass_looks_at_few_ms_of_an_idle_process)
+{
+    static struct worker workers[SLEEPERS];
+    uint64_t cpu;
+    int slot;
+
+    CHECK_EQ(pipe(ends), 0);
+    for (int i = 0; i < SLEEPERS; i++)
+        start_worker(&workers[i], body_wait, NULL);
+    for (int i = 0; i < SLEEPERS; i++)
+        while (cp__os_thread_is_runnable(workers[i].tid))
+            usleep(1000);
+    slot = start_timer();
+    cpu = process_ns();
+    pass_once();
+    forget_looks();
+    pass_once();
+    cpu = process_ns() - cpu;
+    printf("%u looks in %.1f ms of CPU time\n", count_looked_at(), (double)cpu / 1e6);
+    CHECK(count_looked_at() <= 16 + cpu / 100000);
+    for (int i = 0; i < 2 * SLEEPERS / 16 && count_looked_at() < SLEEPERS; i++)
+        pass_once();
+    CHECK(count_looked_at() > SLEEPERS / 2);
+    close(ends[1]);
+    for (int i = 0; i < SLEEPERS; i++)
+        join_worker(&workers[i]);
+    stop_timer(slot);
+}

@@ -1,0 +1,386 @@
+/* What a profile's comments say of how it was taken, from figures made up here. */
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pprof/profile_data.h"
+#include "pprof/session.h"
+#include "pprof/sysctl_linux.h"
+#include "tests/support/session_tools.h"
+
+/* A session of one event that has been stopped. */
+static struct cp_session *stopped(const char *event, uint64_t period)
+{
+    struct cp_session *session = calloc(1, sizeof *session);
+    struct cp__part *part = &session->parts[0];
+    struct cp_error err;
+
+    session->n = 1;
+    session->pid = getpid();
+    session->stats[0].ms = 1;
+    CHECKF(cp_event_parse(event, &part->event, &err) == 0, "%s", err.message);
+    CHECKF(cp_cpu_profile_config_init(&part->config, &part->event, period, &err) == 0, "%s", err.message);
+    CHECK_EQ(cp__profile_new(&part->profile), 0);
+    return session;
+}
+
+/* The comments of its profile, each between line breaks. */
+static char *comments_of(struct cp_session *session)
+{
+    const char *path = file_in_dir("report.pb.gz");
+    struct cp_memory memory = {0};
+    struct cp_writer w = cp_writer_memory(&memory);
+    struct cp_error err;
+    char *said, *text;
+
+    CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
+    save(&memory, path);
+    free(memory.data);
+    said = pprof("-comments", path);
+    CHECK(asprintf(&text, "\n%s\n", said) > 0);
+    free(said);
+    return text;
+}
+
+static void check_says(struct cp_session *session, const char *comment)
+{
+    char *text = comments_of(session), line[512];
+
+    snprintf(line, sizeof line, "\n%s\n", comment);
+    CHECK_CONTAINS(text, line);
+    free(text);
+}
+
+static void check_contains(struct cp_session *session, const char *part)
+{
+    char *text = comments_of(session);
+
+    CHECK_CONTAINS(text, part);
+    free(text);
+}
+
+static void check_says_nothing_of(struct cp_session *session, const char *part)
+{
+    char *text = comments_of(session);
+
+    CHECKF(strstr(text, part) == NULL, "%s", text);
+    free(text);
+}
+
+/* ---- The event ------------------------------------------------------------------------------- */
+
+CP_TEST(modes_are_told)
+{
+    struct cp_session *session = stopped("cycles", 1000000);
+    struct cp_cpu_profile_config *config = &session->parts[0].config;
+
+#define ENGINE(modes)                                                                                        \
+    "engine: cycles through perf_event_open on each thread, " modes ", SIGPROF to that thread"
+    check_says(session, ENGINE("user mode"));
+    config->is_kernel_included = true;
+    check_says(session, ENGINE("user and kernel mode"));
+    config->is_hv_included = true;
+    check_says(session, ENGINE("user, kernel and hypervisor mode"));
+    config->is_user_excluded = true;
+    check_says(session, ENGINE("kernel and hypervisor mode"));
+    config->is_kernel_included = false;
+    check_says(session, ENGINE("hypervisor mode"));
+    config->is_kernel_included = true;
+    config->is_hv_included = false;
+    check_says(session, ENGINE("kernel mode"));
+    config->is_idle_included = true;
+    check_says(session, ENGINE("kernel mode and the idle task"));
+    cp__session_free(session);
+}
+
+CP_TEST(encodings_are_told)
+{
+    struct cp_session *session = stopped("r1c2", 100000);
+    struct cp__part *part = &session->parts[0];
+
+    check_says(session, "event: r1c2 is the processor's number 0x1c2");
+    part->event.event = CP_CPUPROF_NAMED;
+    part->event.kind = CP_EVENT_HARDWARE;
+    strcpy(part->event.name, "LLC-load-misses");
+    part->config.encoding = (struct cp_event_encoding){.type = 3, .config = 0x10002};
+    check_says(session, "event: LLC-load-misses is perf_event_open's type 3, config 0x10002");
+    part->config.encoding.config1 = 7;
+    check_says(session,
+               "event: LLC-load-misses is perf_event_open's type 3, config 0x10002, config1 0x7, config2 0");
+    cp__session_free(session);
+    session = stopped("mem:0x1230/8:w", 1);
+    check_says(session,
+               "event: mem:0x1230/8:w is perf_event_open's type 5, bp_type 2, bp_addr 0x1230, bp_len 8");
+    cp__session_free(session);
+    session = stopped("cycles", 100000);
+    check_says_nothing_of(session, "\nevent:");
+    cp__session_free(session);
+}
+
+/* ---- Losses ---------------------------------------------------------------------------------- */
+
+/* What was lost has the weight that it had. */
+CP_TEST(losses_are_frames_of_their_weight)
+{
+    static const uintptr_t frame = 0x1000;
+    const struct cp_sample sample = {.weight = 5, .depth = 1, .frames = &frame};
+    struct cp_session *session = stopped("cycles", 1000);
+    struct cp__part *part = &session->parts[0];
+    const char *path = file_in_dir("losses.pb.gz");
+    struct cp_memory memory = {0};
+    struct cp_writer w = cp_writer_memory(&memory);
+    struct cp_error err;
+    char *text;
+
+    session->stats[0].dropped = 11;
+    session->stats[0].lost = 22;
+    part->unfolded = 33;
+    CHECK_EQ(cp__profile_add(part->profile, &sample), 0);
+    CHECK_EQ(cp__report_losses(part, &session->stats[0]), 0);
+    CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
+    save(&memory, path);
+    text = pprof("-symbolize=none -traces", path);
+    CHECK_CONTAINS(text, "     11000   [dropped: sample buffer full]\n");
+    CHECK_CONTAINS(text, "     22000   [lost: perf ring full]\n");
+    CHECK_CONTAINS(text, "     33000   [lost: no memory to fold samples]\n");
+    free(text);
+    free(memory.data);
+    cp__session_free(session);
+}
+
+/* The time of a machine that stood still is the program's no more than it is another's. */
+CP_TEST(stalls_are_read_and_not_folded)
+{
+    static const uintptr_t frames[] = {0x1000, 0x2000};
+    const struct cp_sample sample = {.weight = 5, .depth = 1, .frames = &frames[0]};
+    const struct cp_sample stalled = {
+        .weight = 7, .depth = 1, .frames = &frames[1], .flags = CP_SAMPLE_STALLED};
+    struct cp_session *session = stopped("taskClock", 1000000);
+    struct cp__part *part = &session->parts[0];
+
+    cp__part_fold(part, &sample);
+    cp__part_fold(part, &stalled);
+    CHECK_EQ(part->read, 12);
+    CHECK_EQ(part->unfolded, 0);
+    CHECK(cp__profile_find(part->profile, 0x1000) != NULL);
+    CHECK(cp__profile_find(part->profile, 0x2000) == NULL);
+    cp__session_free(session);
+}
+
+/* An M that slept at the stop may record its last samples after the profile-writer thread has read the rest,
+ * here all of them. */
+CP_TEST(the_figures_are_of_samples_that_were_read)
+{
+    struct cp_session *session = stopped("timer", 0);
+    struct cp__part *part = &session->parts[0];
+    const struct cp_slot_request request = {
+        .event = part->event.event, .config = part->config, .name = part->event.name};
+    struct cp_slot_stats stats = {0};
+    struct cp_error err;
+
+    attach();
+    CHECKF(cp_slots_start(&request, 1, session->slots, &err) == 0, "%s", err.message);
+    while (stats.samples < 2) {
+        burn_here(10000000);
+        cp_slots_stats(session->slots[0], &stats);
+    }
+    cp_slots_stop(session->slots, 1);
+    cp__session_read_up(session, 0);
+    CHECK(session->stats[0].samples >= 2);
+    CHECK_EQ(part->read, session->stats[0].samples);
+    cp_slots_release(session->slots, 1);
+    cp__session_free(session);
+}
+
+/* ---- How it ran ------------------------------------------------------------------------------ */
+
+CP_TEST(precision_is_told)
+{
+    struct cp_session *session = stopped("cycles", 1000000);
+    static const uintptr_t frame = 0x1000;
+    const struct cp_sample sample = {.weight = 5, .depth = 1, .frames = &frame, .ip = 0x2000};
+
+    check_says_nothing_of(session, "precise_ip");
+    session->parts[0].config.precise_ip = CP_CPUPROF_IP_NO_SKID;
+    session->stats[0].precise_ip = CP_CPUPROF_IP_CONSTANT_SKID;
+    check_says(session, "precise_ip: asked 3, reached 1");
+    check_says_nothing_of(session, "interrupted");
+    CHECK_EQ(cp__profile_add(session->parts[0].profile, &sample), 0);
+    check_says(session, "precise_ip: 5 samples whose recorded instruction lay in another function than the "
+                        "interrupted one; the interrupted one is shown");
+    cp__session_free(session);
+}
+
+CP_TEST(taking_turns_is_told)
+{
+    struct cp_session *session = stopped("cycles", 1000000);
+    struct cp_slot_stats *stats = &session->stats[0];
+
+    stats->time_enabled = stats->time_running = 3000000000;
+    check_says_nothing_of(session, "multiplexed");
+    stats->time_running = 750000000;
+    check_says(session,
+               "multiplexed: the event had a counter for 25.0 % of the time; multiply values by 4.000 "
+               "for the whole");
+    stats->time_running = 0;
+    check_says(session, "multiplexed: the event never had a counter");
+    stats->time_enabled = 0;
+    check_says_nothing_of(session, "multiplexed");
+    cp__session_free(session);
+}
+
+CP_TEST(throttling_is_told_with_the_limit)
+{
+    struct cp_session *session = stopped("cycles", 1000000);
+
+    session->rate_limit = 25000;
+    check_says_nothing_of(session, "throttled");
+    check_says(session, "losses: none");
+    session->stats[0].throttled = 12;
+    session->stats[0].throttled_ns = 300000000;
+    session->stats[0].time_running = session->stats[0].time_enabled = 1000000000;
+    check_says(session,
+               "throttled by the kernel: 12 times, for 0.300 of 1.000 CPU seconds, which are not in the "
+               "profile; kernel.perf_event_max_sample_rate is 25000 samples a second");
+    session->rate_limit = 0;
+    check_says(session,
+               "throttled by the kernel: 12 times, for 0.300 of 1.000 CPU seconds, which are not in the "
+               "profile");
+    check_says_nothing_of(session, "losses: none");
+    cp__session_free(session);
+}
+
+/* Also with all that is found out while it is written. */
+CP_TEST(the_second_time_is_as_the_first)
+{
+    static const uintptr_t frames[] = {0xffffffff81000000, 0x1000};
+    const struct cp_sample in_kernel = {.weight = 1, .depth = 2, .kernel_depth = 1, .frames = frames};
+    const struct cp_sample precise = {
+        .weight = 2, .depth = 1, .frames = &frames[1], .ip = 0x2000, .addr = 0x7f0012345678};
+    struct cp_session *session = stopped("cycles:kpp", 1000000);
+    struct cp_memory memory[2] = {{0}};
+    struct cp_error err;
+
+    session->parts[0].profile->kallsyms = "/nonexistent/kallsyms";
+    session->stats[0].throttled = 1;
+    session->rate_limit = 1000;
+    CHECK_EQ(cp__profile_add(session->parts[0].profile, &in_kernel), 0);
+    CHECK_EQ(cp__profile_add(session->parts[0].profile, &precise), 0);
+    for (int i = 0; i < 2; i++) {
+        struct cp_writer w = cp_writer_memory(&memory[i]);
+
+        CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
+    }
+    check_says(session, "precise_ip: asked 2, reached 0");
+    check_says(session, "precise_ip: 2 samples whose recorded instruction lay in another function than the "
+                        "interrupted one; the interrupted one is shown");
+    check_says(session,
+               "kernel frames have no names: /proc/kallsyms cannot be read (No such file or directory). "
+               "Let this process see it, in a container for instance, or use a kernel that has it "
+               "(CONFIG_KALLSYMS).");
+    CHECK_EQ(memory[0].size, memory[1].size);
+    CHECK(memcmp(memory[0].data, memory[1].data, memory[0].size) == 0);
+    free(memory[0].data);
+    free(memory[1].data);
+    cp__session_free(session);
+}
+
+/* ---- Rates ----------------------------------------------------------------------------------- */
+
+CP_TEST(a_rate_past_the_limit_is_told_afterwards)
+{
+    struct cp_session *session = stopped("instructions", 10000);
+    struct cp_slot_stats *stats = &session->stats[0];
+
+    session->rate_limit = 50000;
+    stats->count = 2000000000; /* 200000 samples in 2 s */
+    stats->time_enabled = stats->time_running = 4000000000;
+    check_says_nothing_of(session, "warning");
+    stats->time_enabled = stats->time_running = 2000000000;
+    check_says(session,
+               "warning: A sample of instructions every 10000 came to 100000 a second, and the kernel "
+               "stops at 50000 (kernel.perf_event_max_sample_rate). Take a period of 20000 or more, "
+               "or raise that with sysctl.");
+    stats->time_enabled = stats->time_running = 4000000000;
+    stats->throttled_ns = 2000000000;
+    check_contains(session, "came to 100000 a second");
+    session->rate_limit = 0;
+    check_says_nothing_of(session, "warning");
+    cp__session_free(session);
+}
+
+CP_TEST(that_no_thread_was_sampled_is_told)
+{
+    struct cp_session *session = stopped("timer", 0);
+
+    check_says_nothing_of(session, "warning");
+    session->stats[0].ms = 0;
+    check_says(session, "warning: no thread was sampled: none that had called cp_m_attach() ran meanwhile");
+    session->stats[0].ms_refused = 1;
+    check_says_nothing_of(session, "warning");
+    cp__session_free(session);
+}
+
+/* A setting of the test's own instead of the kernel's. */
+static void set_limit(const char *limit)
+{
+    char path[512];
+
+    cp__sysctl_root = test_dir();
+    snprintf(path, sizeof path, "%s/kernel", test_dir());
+    CHECK(mkdir(path, 0700) == 0 || errno == EEXIST);
+    test_write_file("kernel/perf_event_max_sample_rate", limit);
+}
+
+/* What is said at the start of a clock, and whether its profile says so, too; NULL: nothing. */
+static void check_warning(const char *limit, uint64_t period, const char *part)
+{
+    struct cp_memory memory = {0};
+    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", period);
+    struct cp_session *session;
+    struct cp_error err;
+    char *text;
+
+    set_limit(limit);
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    set_limit("1");
+    if (part == NULL)
+        CHECK_STR(cp_session_warning(session, 0), NULL);
+    else
+        CHECK_CONTAINS(cp_session_warning(session, 0), part);
+    CHECK_STR(cp_session_warning(session, 1), NULL);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    save(&memory, file_in_dir("warned.pb.gz"));
+    text = pprof("-comments", file_in_dir("warned.pb.gz"));
+    CHECK((strstr(text, "warning: A sample of taskClock every") != NULL) == (part != NULL));
+    free(text);
+    cp_session_close(session);
+    free(memory.data);
+}
+
+CP_TEST(a_clock_past_the_limit_is_told_at_the_start)
+{
+    attach();
+    check_warning("10000\n", 100000, NULL);
+    check_warning(
+        "9999\n", 100000,
+        "A sample of taskClock every 100000 ns is 10000 a second, and the kernel stops at 9999 "
+        "(kernel.perf_event_max_sample_rate). Take a period of 100011 ns or more, or raise that with "
+        "sysctl.");
+    check_warning("", 100000, NULL);
+    check_warning("-1\n", 100000, NULL);
+}
+
+/* ---- The count ------------------------------------------------------------------------------- */
+
+CP_TEST(an_event_that_never_happened_is_told)
+{
+    struct cp_session *session = stopped("cacheMisses", 10000);
+
+    check_says_nothing_of(session, "count: 0"); /* no thread came by */
+    session->stats[0].time_enabled = session->stats[0].time_running = 1000000;
+    check_says(session, "count: 0: the event did not happen, or this machine does not count it");
+    session->stats[0].count = 1;
+    check_says_nothing_of(session, "count: 0");
+    cp__session_free(session);
+}

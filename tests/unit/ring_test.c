@@ -1,0 +1,563 @@
+/* What a ring's records stand for: a ring of the test's own, filled as the kernel would. */
+#include <linux/perf_event.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/configure.h"
+#include "runtime/engine/ring_linux.h"
+#include "runtime/m.h"
+#include "runtime/moment.h"
+#include "runtime/os.h"
+#include "runtime/perf/perf_linux.h"
+#include "tests/support/test.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define PERIOD 100000
+#define ID 7
+#define SLOT 3
+/* Where a sample's record has the event's count: after header and identifier. */
+#define COUNT 2
+
+struct ring {
+    struct perf_event_mmap_page *page;
+    uint64_t *data;
+    struct cp__m m;
+};
+
+static struct ring *new_ring(enum cp_event_kind kind)
+{
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    struct ring *ring = calloc(1, sizeof *ring);
+
+    cp__m_prepare();
+    ring->page = aligned_alloc(size, 2 * size);
+    memset(ring->page, 0, 2 * size);
+    ring->data = (uint64_t *)((char *)ring->page + size);
+    ring->m.ring = (struct cp__ring){
+        .page = ring->page, .words = ring->data, .n_words = size / sizeof *ring->data, .fd = -1};
+    ring->m.handles[SLOT] = (struct cp__handle){.seq = 1,
+                                                .period = PERIOD,
+                                                .events = {{.id = ID}},
+                                                .n_events = 1,
+                                                .layout.count = COUNT,
+                                                .fd = 100,
+                                                .kind = kind,
+                                                .folds = kind == CP_EVENT_CLOCK};
+    return ring;
+}
+
+static void free_ring(struct ring *ring)
+{
+    cp__samplebuf_free(&ring->m.buffers[SLOT]);
+    free(ring->page);
+    free(ring);
+}
+
+static void put_misc(struct ring *ring, uint32_t type, uint16_t misc, const uint64_t *words, size_t n)
+{
+    uint64_t size_words = (size_t)sysconf(_SC_PAGESIZE) / sizeof(uint64_t);
+    struct perf_event_header header = {
+        .type = type, .misc = misc, .size = (uint16_t)((n + 1) * sizeof(uint64_t))};
+    uint64_t at = ring->page->data_head / sizeof(uint64_t);
+
+    memcpy(&ring->data[at % size_words], &header, sizeof header);
+    for (size_t i = 0; i < n; i++)
+        ring->data[(at + 1 + i) % size_words] = words[i];
+    ring->page->data_head += header.size;
+}
+
+static void put(struct ring *ring, uint32_t type, const uint64_t *words, size_t n)
+{
+    put_misc(ring, type, 0, words, n);
+}
+
+static void put_sample(struct ring *ring, uint64_t id, uint64_t count)
+{
+    put(ring, PERF_RECORD_SAMPLE, (const uint64_t[]){id, count, count, count, 0}, 5);
+}
+
+static struct cp__moment read_ring(struct ring *ring)
+{
+    const siginfo_t info = {.si_code = POLL_IN};
+    struct cp__moment moment;
+
+    cp__moment_begin_from_handler(&moment, NULL, CP__SINCE_HERE);
+    cp__sigprof_pmu_handler(&ring->m, &info, &moment);
+    CHECK_EQ(ring->page->data_tail, ring->page->data_head);
+    return moment;
+}
+
+static void check_moment(struct ring *ring, uint64_t weight, uint64_t stalled)
+{
+    struct cp__moment moment = read_ring(ring);
+
+    CHECK_EQ(moment.weight[SLOT], weight);
+    CHECK_EQ(moment.stalled[SLOT], stalled);
+    for (int slot = 0; slot < CP_EV_MAX; slot++)
+        CHECK(slot == SLOT || (moment.weight[slot] == 0 && moment.stalled[slot] == 0));
+}
+
+CP_TEST(each_record_is_a_sample)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+
+    check_moment(ring, 0, 0);
+    for (uint64_t i = 1; i <= 5; i++)
+        put_sample(ring, ID, i * PERIOD + 900);
+    put_sample(ring, ID + 1, 77); /* of an event that is gone */
+    check_moment(ring, 5, 0);
+    CHECK_EQ(ring->m.stats[SLOT].count, 5 * PERIOD + 900);
+    CHECK_EQ(ring->m.stats[SLOT].overruns, 0);
+    check_moment(ring, 0, 0);
+    free_ring(ring);
+}
+
+/* The ring goes round many times, and records run over its end. */
+CP_TEST(records_run_over_the_rings_end)
+{
+    struct ring *ring = new_ring(CP_EVENT_SOFTWARE);
+
+    for (uint64_t i = 1; i <= 1000; i++) {
+        put_sample(ring, ID, i);
+        check_moment(ring, 1, 0);
+    }
+    free_ring(ring);
+}
+
+CP_TEST(a_late_record_stands_for_the_periods_it_missed)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+
+    put_sample(ring, ID, PERIOD);
+    check_moment(ring, 1, 0);
+    put_sample(ring, ID, 6 * PERIOD + PERIOD / 2); /* four were missed */
+    check_moment(ring, 5, 0);
+    put_sample(ring, ID, 7 * PERIOD); /* and the next is in time again */
+    check_moment(ring, 1, 0);
+    CHECK_EQ(ring->m.stats[SLOT].overruns, 4);
+    free_ring(ring);
+}
+
+/* A few counts early or late, in the noise of reading, is neither a period more nor one fewer. */
+CP_TEST(noise_is_no_period)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+
+    put_sample(ring, ID, PERIOD - 500);
+    put_sample(ring, ID, 2 * PERIOD + PERIOD / 2);
+    put_sample(ring, ID, 3 * PERIOD - 500);
+    put_sample(ring, ID, 4 * PERIOD);
+    check_moment(ring, 4, 0);
+    put_sample(ring, ID, 6 * PERIOD - 500); /* one was missed */
+    check_moment(ring, 2, 0);
+    free_ring(ring);
+}
+
+/* The machine stood still for 30 ms: no function's time, but not forgotten. */
+CP_TEST(a_long_gap_is_no_functions_time)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+
+    put_sample(ring, ID, PERIOD);
+    check_moment(ring, 1, 0);
+    put_sample(ring, ID, 302 * PERIOD);
+    check_moment(ring, 1, 300);
+    put_sample(ring, ID, 303 * PERIOD);
+    check_moment(ring, 1, 0);
+    CHECK_EQ(ring->m.stats[SLOT].overruns, 300);
+    free_ring(ring);
+}
+
+/* Other events have a record for each period, whatever their count says meanwhile. */
+CP_TEST(only_clocks_are_folded)
+{
+    struct ring *ring = new_ring(CP_EVENT_SOFTWARE);
+
+    put_sample(ring, ID, 10 * PERIOD);
+    put_sample(ring, ID, 500 * PERIOD);
+    check_moment(ring, 2, 0);
+    free_ring(ring);
+}
+
+CP_TEST(throttling_is_told)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+
+    put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID, ID}, 3);
+    put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID + 1, ID + 1}, 3);
+    put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){12346, ID, ID}, 3);
+    check_moment(ring, 0, 0);
+    CHECK_EQ(ring->m.stats[SLOT].throttled, 1);
+    free_ring(ring);
+}
+
+static bool is_paused(struct ring *ring)
+{
+    cp__os_pause_from_handler(&ring->m);
+    return ring->m.paused == 1u << SLOT;
+}
+
+/* It counts nothing, and enabling it would end that. */
+CP_TEST(a_throttled_event_is_not_paused)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+
+    ring->m.pausing = 1u << SLOT;
+    ring->m.handles[SLOT].events[0].fd = -1;
+    CHECK(is_paused(ring));
+    put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID + 1, ID + 1}, 3);
+    CHECK(is_paused(ring));
+    put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID, ID}, 3);
+    put_sample(ring, ID, PERIOD);
+    CHECK(!is_paused(ring));
+    read_ring(ring);
+    CHECK(!is_paused(ring));
+    put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){12346, ID, ID}, 3);
+    CHECK(is_paused(ring));
+    read_ring(ring);
+    CHECK(is_paused(ring));
+    free_ring(ring);
+}
+
+/* The record that throttles is a late one as any other; after the gap, the program is elsewhere. */
+CP_TEST(what_passes_while_throttled_is_no_functions_time)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+
+    for (uint64_t i = 0; i < 2; i++) {
+        uint64_t gap = i == 0 ? 10 : 100; /* periods: less than what a stall takes, and more */
+
+        put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID, ID}, 3);
+        put_sample(ring, ID, (1000 * i + 3) * PERIOD);
+        read_ring(ring);
+        put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){12346, ID, ID}, 3);
+        put_sample(ring, ID, (1000 * i + 3 + gap) * PERIOD);
+        check_moment(ring, 1, 0);
+        put_sample(ring, ID, (1000 * i + 3 + gap + 2) * PERIOD);
+        check_moment(ring, 2, 0);
+    }
+    free_ring(ring);
+}
+
+static void put_time(struct ring *ring, uint64_t count, uint64_t running)
+{
+    put(ring, PERF_RECORD_SAMPLE, (const uint64_t[]){ID, count, running, running, 0}, 5);
+}
+
+static void check_throttled(struct ring *ring, uint64_t ns)
+{
+    read_ring(ring);
+    CHECK_EQ(ring->m.stats[SLOT].throttled_ns, ns);
+}
+
+/* 4 ms by the clock, in which the thread ran for 3; or for all of them, and then for a part of a period. */
+CP_TEST(how_long_an_event_was_throttled)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+    const uint64_t start = 1000000000, ms = 1000000;
+
+    for (uint64_t i = 0; i < 2; i++) {
+        put_time(ring, 1, 100 * i * ms);
+        put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){start + 100 * i * ms, ID, ID}, 3);
+        put_time(ring, 2, (100 * i + 1) * ms);
+        check_throttled(ring, 3 * i * ms);
+        put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){start + (100 * i + 4) * ms, ID, ID}, 3);
+        check_throttled(ring, 3 * i * ms);
+        put_time(ring, 3, (100 * i + (i == 0 ? 4 : 6)) * ms);
+        check_throttled(ring, (3 + 4 * i) * ms);
+        put_time(ring, 4, (100 * i + 50) * ms);
+        check_throttled(ring, (3 + 4 * i) * ms);
+    }
+    free_ring(ring);
+}
+
+/* As where the ring was full. */
+CP_TEST(the_record_that_begins_throttling_may_be_lost)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+
+    for (uint64_t i = 1; i <= 2; i++) {
+        put_time(ring, 1, 100000 * i);
+        put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){1000000000, ID, ID}, 3);
+        put_time(ring, 2, 100000 * i + 5000);
+        check_throttled(ring, 5000 * i);
+        CHECK_EQ(ring->m.stats[SLOT].throttled, i);
+    }
+    free_ring(ring);
+}
+
+CP_TEST(an_event_may_end_throttled)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+    const struct cp__count last = {.time_running = 7000};
+
+    put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){1, ID, ID}, 3);
+    put_time(ring, 1, 5000);
+    read_ring(ring);
+    cp__ring_end_throttling_from_handler(&ring->m, SLOT, &last);
+    CHECK_EQ(ring->m.stats[SLOT].throttled_ns, 2000);
+    put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){1501, ID, ID}, 3);
+    read_ring(ring);
+    cp__ring_end_throttling_from_handler(&ring->m, SLOT, &last);
+    CHECK_EQ(ring->m.stats[SLOT].throttled_ns, 2000 + 1500);
+    free_ring(ring);
+}
+
+/* What the kernel counts of a clock that it throttles is not the time that passed. */
+CP_TEST(a_clocks_count_is_the_time_that_it_ran)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+
+    put_time(ring, 3 * PERIOD, 2 * PERIOD);
+    put_time(ring, 3 * PERIOD, 5 * PERIOD);
+    read_ring(ring);
+    CHECK_EQ(ring->m.stats[SLOT].count, 5 * PERIOD);
+    free_ring(ring);
+}
+
+/* ---- Records with something of their own ----------------------------------------------------- */
+
+struct last {
+    unsigned n;
+    struct cp_sample sample;
+    uintptr_t frames[CP_MAX_FRAMES];
+};
+
+static void keep(void *context, const struct cp_sample *sample)
+{
+    struct last *last = context;
+
+    last->n++;
+    last->sample = *sample;
+    memcpy(last->frames, sample->frames, sample->depth * sizeof last->frames[0]);
+}
+
+/* Puts one record with these words and returns the sample that comes of it. */
+static struct last sample_of(struct ring *ring, uint16_t misc, const uint64_t *words, size_t n)
+{
+    const struct cp__registers regs = {.pc = 0x4711}; /* on no stack: nothing to walk */
+    const siginfo_t info = {.si_code = POLL_IN};
+    struct cp__moment moment;
+    struct last last = {.n = 0};
+
+    CHECK_EQ(cp__samplebuf_make(&ring->m.buffers[SLOT]), 0);
+    put_misc(ring, PERF_RECORD_SAMPLE, misc, words, n);
+    cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_HERE);
+    cp__sigprof_pmu_handler(&ring->m, &info, &moment);
+    CHECK(!moment.any); /* it has been recorded */
+    cp__samplebuf_read(&ring->m.buffers[SLOT], 1, keep, &last);
+    CHECK_EQ(last.n, 1);
+    return last;
+}
+
+CP_TEST(a_precise_address_is_the_programs)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+    const uint64_t words[] = {ID, 0x5000, PERIOD, PERIOD, PERIOD, 0};
+    struct last last;
+
+    ring->m.handles[SLOT].is_precise = true;
+    ring->m.handles[SLOT].layout = (struct cp__record_layout){.ip = 2, .count = 3};
+    last = sample_of(ring, PERF_RECORD_MISC_USER | PERF_RECORD_MISC_EXACT_IP, words, 6);
+    CHECK_EQ(last.sample.ip, 0x5000);
+    CHECK_EQ(last.sample.depth, 1);
+    CHECK_EQ(last.frames[0], 0x4711);
+    CHECK_EQ(ring->m.stats[SLOT].count, PERIOD);
+    last = sample_of(ring, PERF_RECORD_MISC_KERNEL, words, 6);
+    CHECK_EQ(last.sample.ip, 0);
+    free_ring(ring);
+}
+
+/* The kernel's frames, then the program's where they are wanted; records of every length round the ring. */
+CP_TEST(chains_are_taken_apart)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+    uint64_t words[160] = {ID, PERIOD, PERIOD, PERIOD, 0};
+
+    ring->m.handles[SLOT].layout = (struct cp__record_layout){.count = 2, .chain = 6};
+    for (unsigned i = 0; i < 2000; i++) {
+        unsigned kernel = i % 7, user = i % 64, n = 6;
+        bool wanted = i % 2 == 0;
+        struct last last;
+
+        words[n++] = (uint64_t)PERF_CONTEXT_HV;
+        words[n++] = 0xdead;
+        words[n++] = (uint64_t)PERF_CONTEXT_KERNEL;
+        for (unsigned k = 0; k < kernel; k++)
+            words[n++] = 0xffffffff81000000 + k;
+        words[n++] = (uint64_t)PERF_CONTEXT_USER;
+        for (unsigned u = 0; u < user; u++)
+            words[n++] = 0x400000 + u;
+        words[5] = n - 6;
+        ring->m.handles[SLOT].has_user_chain = wanted;
+        last = sample_of(ring, PERF_RECORD_MISC_KERNEL, words, n);
+        CHECK_EQ(last.sample.kernel_depth, kernel);
+        CHECK_EQ(last.sample.depth, kernel + (wanted && user > 0 ? user : 1));
+        CHECK_EQ(last.sample.ip, 0);
+        for (unsigned k = 0; k < kernel; k++)
+            CHECK_EQ(last.frames[k], 0xffffffff81000000 + k);
+        for (unsigned u = 0; wanted && u < user; u++)
+            CHECK_EQ(last.frames[kernel + u], 0x400000 + u);
+        CHECK((wanted && user > 0) || last.frames[kernel] == 0x4711);
+    }
+    free_ring(ring);
+}
+
+/* A chain may be as long as a sysctl lets it: what is too much is left away, and said. */
+CP_TEST(long_chains_are_cut)
+{
+    struct ring *ring = new_ring(CP_EVENT_CLOCK);
+    uint64_t words[6 + 301] = {ID, PERIOD, PERIOD, PERIOD, 0, 301, (uint64_t)PERF_CONTEXT_KERNEL};
+    struct last last;
+
+    for (unsigned i = 7; i < ARRAY_SIZE(words); i++)
+        words[i] = 0xffffffff81000000 + i;
+    ring->m.handles[SLOT].layout = (struct cp__record_layout){.count = 2, .chain = 6};
+    last = sample_of(ring, PERF_RECORD_MISC_KERNEL, words, ARRAY_SIZE(words));
+    CHECK_EQ(last.sample.kernel_depth, CP_MAX_FRAMES);
+    CHECK_EQ(last.sample.depth, CP_MAX_FRAMES);
+    CHECK((last.sample.flags & CP_SAMPLE_TRUNCATED) != 0);
+    free_ring(ring);
+}
+
+/* ---- Where records were made ----------------------------------------------------------------- */
+
+#define PC 0x10000
+#define SP 0x70000
+#define SIGNAL_FRAME 0x90000
+
+/* A record of the program being there, in user mode. */
+static void put_place(struct ring *ring, uintptr_t pc, uintptr_t sp)
+{
+    uint64_t words[8] = {ID, 0, 0, 0, 0};
+    size_t n = cp__perf_has_lost_count ? 5 : 4;
+
+    words[n++] = PERF_SAMPLE_REGS_ABI_64;
+    words[n++] = sp;
+    words[n++] = pc;
+    put(ring, PERF_RECORD_SAMPLE, words, n);
+}
+
+/* How many are late if the program is at PC and SP now. */
+static uint64_t count_late(struct ring *ring, enum cp__since since)
+{
+    const struct cp__registers regs = {.pc = PC, .sp = SP};
+    const siginfo_t info = {.si_code = POLL_IN};
+    uint64_t before = ring->m.stats[SLOT].late;
+    struct cp__moment moment;
+
+    cp__moment_begin_from_handler(&moment, &regs, since);
+    moment.signal_frame = SIGNAL_FRAME;
+    cp__sigprof_pmu_handler(&ring->m, &info, &moment);
+    cp__moment_end_from_handler(&ring->m, &moment);
+    return ring->m.stats[SLOT].late - before;
+}
+
+static void need_places(void)
+{
+    if (CP__PERF_REGS == 0)
+        SKIP("what perf_event_open calls this processor's registers is not known");
+}
+
+static struct ring *ring_of_places(enum cp_event_kind kind)
+{
+    struct ring *ring = new_ring(kind);
+
+    CHECK_EQ(cp__samplebuf_make(&ring->m.buffers[SLOT]), 0);
+    ring->m.ring.own_begin = UINT64_MAX;
+    return ring;
+}
+
+CP_TEST(a_record_of_another_place_is_late)
+{
+    static const struct {
+        uintptr_t pc, sp;
+        bool is_late;
+        bool is_late_in_pmu;
+        bool is_late_if_precise;
+    } cases[] = {
+        {PC, SP, false, false, false},
+        {PC + CP__SYSCALL_SIZE, SP, false, false, false}, /* of a system call that is made again */
+        {PC + 1, SP, true, false, false},
+        {PC - CP__SYSCALL_SIZE, SP, true, false, false},
+        {PC, SP - 8, true, false, false},
+        {PC + 200, SP - 8, true, false, false},
+        {PC + 300, SP - 8, true, true, false},
+        {PC - 300, SP + 4096, true, true, false},
+        {PC - 300, SP - 4104, true, true, true},
+        {PC + 300, SIGNAL_FRAME, false, false, false}, /* on the way into a handler, or out of it */
+        {PC + 300, SIGNAL_FRAME - 8, false, false, false},
+        {PC + 300, SIGNAL_FRAME - 16, true, true, true},
+        {PC + 300, SIGNAL_FRAME + 8, true, true, true},
+        {(uintptr_t)cp__on_sigprof_from_handler, SP - 8, false, false, false},
+        {(uintptr_t)cp__on_sigprof_from_handler + 100, SP + 1000, false, false, false},
+    };
+
+    need_places();
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct ring *software = ring_of_places(CP_EVENT_SOFTWARE), *pmu = ring_of_places(CP_EVENT_HARDWARE);
+
+        put_place(software, cases[i].pc, cases[i].sp);
+        CHECKF(count_late(software, CP__SINCE_SIGNAL) == cases[i].is_late, "case %zu", i);
+        put_place(software, cases[i].pc, cases[i].sp);
+        CHECKF(count_late(software, CP__SINCE_HERE) == 0, "case %zu", i);
+        put_place(pmu, cases[i].pc, cases[i].sp);
+        CHECKF(count_late(pmu, CP__SINCE_SIGNAL) == cases[i].is_late_in_pmu, "case %zu", i);
+        pmu->m.handles[SLOT].is_precise = true;
+        put_place(pmu, cases[i].pc, cases[i].sp);
+        CHECKF(count_late(pmu, CP__SINCE_SIGNAL) == cases[i].is_late_if_precise, "case %zu", i);
+        free_ring(software);
+        free_ring(pmu);
+    }
+}
+
+/* They came while the library had SIGPROF blocked itself. */
+CP_TEST(records_made_in_the_library_are_not_late)
+{
+    struct ring *ring;
+
+    need_places();
+    ring = ring_of_places(CP_EVENT_SOFTWARE);
+    put_place(ring, PC + 300, SP - 8);
+    put_place(ring, PC + 400, SP - 8);
+    cp__ring_own_ends_from_handler(&ring->m.ring); /* a handler before it ended here */
+    put_place(ring, PC + 500, SP - 8);             /* the program goes on, with SIGPROF blocked */
+    cp__ring_own_begins_from_handler(&ring->m.ring);
+    put_place(ring, PC + 600, SP - 8);
+    CHECK_EQ(count_late(ring, CP__SINCE_SIGNAL), 1);
+    put_place(ring, PC + 700, SP - 8);
+    cp__ring_own_ends_from_handler(&ring->m.ring);
+    put_place(ring, PC + 800, SP - 8);
+    CHECK_EQ(count_late(ring, CP__SINCE_SIGNAL), 1);
+    CHECK_EQ(ring->m.stats[SLOT].samples, 6);
+    free_ring(ring);
+}
+
+static void take_late(void *context, const struct cp_sample *sample)
+{
+    uint64_t *found = context;
+
+    CHECK_EQ(sample->flags, CP_SAMPLE_LATE);
+    CHECK(sample->depth == 1 && sample->frames[0] == PC + 300);
+    found[sample->g_id]++;
+}
+
+/* Of the G only if the stack is that of the one that runs. */
+CP_TEST(a_late_sample_is_its_own_address_and_gs)
+{
+    struct cp_g g = {.id = 1, .stack_lo = SP - 4096, .stack_hi = SP};
+    uint64_t found[2] = {0};
+    struct ring *ring;
+
+    need_places();
+    ring = ring_of_places(CP_EVENT_SOFTWARE);
+    ring->m.head.g = &g;
+    put_place(ring, PC + 300, SP - 8);
+    put_place(ring, PC + 300, SP + 8);
+    CHECK_EQ(count_late(ring, CP__SINCE_BLOCKED), 2);
+    CHECK_EQ(cp__samplebuf_read(&ring->m.buffers[SLOT], 1, take_late, found), 2);
+    CHECK(found[0] == 1 && found[1] == 1);
+    free_ring(ring);
+}

@@ -1,0 +1,461 @@
+/* The buffer between a signal handler and the thread that reads it. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/label.h"
+#include "runtime/samplebuf.h"
+#include "tests/support/test.h"
+
+#define WORDS CP__SAMPLEBUF_WORDS
+#define HEADER CP__SAMPLE_HEADER_WORDS
+
+/* ---- Samples that tell whether they are whole ------------------------------------------------ */
+
+static uintptr_t frame_of(uint64_t number, unsigned i)
+{
+    return (uintptr_t)(number * 1000003 + i * 7919 + 1);
+}
+
+/* Sample number n has depth, flags, weight and frames that follow from n. */
+static void make_sample(uint64_t n, unsigned depth, struct cp_labels *labels, uintptr_t *frames,
+                        struct cp_sample *sample)
+{
+    for (unsigned i = 0; i < depth; i++)
+        frames[i] = frame_of(n, i);
+    *sample = (struct cp_sample){.weight = n + 1,
+                                 .g_id = n,
+                                 .labels = labels,
+                                 .flags = (unsigned)n & 7,
+                                 .depth = depth,
+                                 .frames = frames};
+}
+
+static bool append(struct cp__samplebuf *buf, uint64_t seq, uint64_t n, unsigned depth,
+                   struct cp_labels *labels)
+{
+    uintptr_t frames[CP_MAX_FRAMES];
+    struct cp_sample sample;
+    bool half;
+
+    make_sample(n, depth, labels, frames, &sample);
+    return cp__samplebuf_append_from_handler(buf, seq, &sample, &half);
+}
+
+static void check_sample(const struct cp_sample *sample)
+{
+    uint64_t n = sample->g_id;
+
+    CHECK_EQ(sample->weight, n + 1);
+    CHECK_EQ(sample->flags, n & 7);
+    CHECK(sample->depth <= CP_MAX_FRAMES);
+    for (unsigned i = 0; i < sample->depth; i++)
+        CHECK_EQ(sample->frames[i], frame_of(n, i));
+}
+
+/* What a read should find. */
+struct expected {
+    uint64_t next; /* number of the next sample */
+    uint64_t step; /* from one to the next */
+    int depth;     /* -1: any */
+    struct cp_labels *labels;
+};
+
+static void expect(void *context, const struct cp_sample *sample)
+{
+    struct expected *expected = context;
+
+    check_sample(sample);
+    CHECK_EQ(sample->g_id, expected->next);
+    CHECK(sample->labels == expected->labels);
+    if (expected->depth >= 0)
+        CHECK_EQ(sample->depth, expected->depth);
+    expected->next += expected->step;
+}
+
+static struct cp_labels *new_labels(void)
+{
+    struct cp_labels *labels = calloc(1, sizeof *labels);
+
+    CHECK(labels != NULL);
+    labels->refs = 1;
+    return labels;
+}
+
+/* ---- Who has a reference --------------------------------------------------------------------- */
+
+/* Labels that cannot be written: whoever takes or drops a reference is seen here first. */
+static struct {
+    struct cp_labels *labels;
+    const struct cp__samplebuf *buf;
+    uint64_t unread; /* words in the buffer when it happened */
+} guarded;
+
+static void on_reference(int signal)
+{
+    (void)signal;
+    guarded.unread = guarded.buf->head - guarded.buf->tail;
+    mprotect(guarded.labels, sizeof *guarded.labels, PROT_READ | PROT_WRITE);
+}
+
+/* A child of a fork drops the references of what has not been read: not one that has been dropped before. */
+CP_TEST(a_reference_is_dropped_when_its_sample_is_out_of_the_buffer)
+{
+    struct sigaction action = {.sa_handler = on_reference};
+    struct cp__samplebuf buf = {0};
+    struct expected one = {.depth = 3};
+
+    guarded.labels =
+        mmap(NULL, sizeof *guarded.labels, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(guarded.labels != MAP_FAILED);
+    guarded.labels->refs = 1;
+    guarded.buf = &buf;
+    guarded.unread = UINT64_MAX;
+    one.labels = guarded.labels;
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    CHECK(append(&buf, 1, 0, 3, guarded.labels));
+    CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
+    CHECK_EQ(mprotect(guarded.labels, sizeof *guarded.labels, PROT_READ), 0);
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &one), 1);
+    CHECK_EQ(guarded.labels->refs, 1);
+    CHECK_EQ(guarded.unread, 0);
+    cp__samplebuf_free(&buf);
+}
+
+/* ---- One thread ------------------------------------------------------------------------------ */
+
+CP_TEST(empty_buffers)
+{
+    struct cp__samplebuf buf = {0};
+    struct expected none = {.depth = 3};
+
+    CHECK(!append(&buf, 1, 0, 3, NULL)); /* no memory yet */
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &none), 0);
+    cp__samplebuf_free(&buf);
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    uint64_t *words = buf.words;
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    CHECK(buf.words == words);
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &none), 0);
+    cp__samplebuf_free(&buf);
+    cp__samplebuf_free(&buf);
+    CHECK_EQ(cp__samplebuf_make(&buf), 0); /* again */
+    CHECK(append(&buf, 1, 0, 3, NULL));
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &none), 1);
+    cp__samplebuf_free(&buf);
+}
+
+CP_TEST(samples_of_every_depth)
+{
+    struct cp__samplebuf buf = {0};
+    struct cp_labels *labels = new_labels();
+
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    for (unsigned depth = 0; depth <= CP_MAX_FRAMES; depth++) {
+        struct expected one = {.next = depth, .step = 1, .depth = (int)depth, .labels = labels};
+
+        CHECK(append(&buf, 7, depth, depth, labels));
+        CHECK_EQ(buf.head - buf.tail, HEADER + depth);
+        CHECK_EQ(labels->refs, 2);
+        CHECK_EQ(cp__samplebuf_read(&buf, 7, expect, &one), 1);
+        CHECK_EQ(labels->refs, 1);
+        CHECK_EQ(buf.head, buf.tail);
+    }
+    cp__samplebuf_free(&buf);
+    cp_labels_unref(labels);
+}
+
+/* A sample at every place where it runs over the end. */
+CP_TEST(wrapping_around)
+{
+    static const unsigned depths[] = {0, 1, 25, CP_MAX_FRAMES};
+    struct cp__samplebuf buf = {0};
+
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    for (size_t d = 0; d < sizeof depths / sizeof depths[0]; d++) {
+        for (uint64_t before = 0; before <= HEADER + depths[d]; before++) {
+            struct expected two = {.next = before, .step = 1, .depth = (int)depths[d]};
+
+            buf.head = buf.tail = (before << 33) + WORDS - before;
+            CHECK(append(&buf, 1, before, depths[d], NULL));
+            CHECK(append(&buf, 1, before + 1, depths[d], NULL));
+            CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &two), 2);
+        }
+    }
+    cp__samplebuf_free(&buf);
+}
+
+/* Fills a buffer that begins anywhere, to the last word. */
+static void check_full(uint64_t start)
+{
+    struct cp__samplebuf buf = {.head = start, .tail = start};
+    struct expected all = {.next = 0, .step = 1, .depth = -1};
+    uint64_t n = 0;
+
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    while (WORDS - (buf.head - buf.tail) >= 2 * (HEADER + CP_MAX_FRAMES))
+        CHECK(append(&buf, 1, n++, CP_MAX_FRAMES, NULL));
+    uint64_t left = WORDS - (buf.head - buf.tail) - HEADER - CP_MAX_FRAMES;
+    CHECK(append(&buf, 1, n++, (unsigned)(left - HEADER), NULL));
+    CHECK_EQ(WORDS - (buf.head - buf.tail), HEADER + CP_MAX_FRAMES);
+    CHECK(append(&buf, 1, n++, CP_MAX_FRAMES - 1, NULL)); /* one word is left */
+    CHECK(!append(&buf, 1, n, 0, NULL));
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &all), n);
+    CHECK(append(&buf, 1, n++, CP_MAX_FRAMES, NULL));
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &all), 1);
+    cp__samplebuf_free(&buf);
+
+    buf = (struct cp__samplebuf){.head = start, .tail = start};
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    buf.head = start + WORDS - HEADER - 10; /* as if so much were unread */
+    CHECK(!append(&buf, 1, 0, 11, NULL));
+    CHECK(append(&buf, 1, 0, 10, NULL)); /* an exact fit */
+    CHECK_EQ(buf.head - buf.tail, WORDS);
+    CHECK(!append(&buf, 1, 1, 0, NULL));
+    buf.tail = buf.head - HEADER - 10;
+    all = (struct expected){.next = 0, .step = 1, .depth = 10};
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &all), 1);
+    cp__samplebuf_free(&buf);
+}
+
+CP_TEST(full_buffers)
+{
+    for (uint64_t start = 0; start < 40; start++)
+        check_full(start * 977);
+    check_full(WORDS - 1);
+    check_full(((uint64_t)1 << 40) + 3);
+}
+
+/* A sample that finds no room takes no reference. */
+CP_TEST(dropped_samples_hold_nothing)
+{
+    struct cp__samplebuf buf = {0};
+    struct cp_labels *labels = new_labels();
+    uint64_t appended = 0;
+
+    CHECK(!append(&buf, 1, 0, 1, labels));
+    CHECK_EQ(labels->refs, 1);
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    while (append(&buf, 1, appended, 20, labels))
+        appended++;
+    CHECK_EQ(appended, WORDS / (HEADER + 20));
+    CHECK_EQ(labels->refs, 1 + appended);
+    CHECK(!append(&buf, 1, 0, 20, labels));
+    CHECK_EQ(labels->refs, 1 + appended);
+    cp__samplebuf_free(&buf);
+    CHECK_EQ(labels->refs, 1);
+    cp_labels_unref(labels);
+}
+
+/* Samples of other configs are for nobody, and let go of their labels. */
+CP_TEST(samples_of_other_configs)
+{
+    struct cp__samplebuf buf = {0};
+    struct cp_labels *labels = new_labels();
+    struct expected second = {.next = 1, .step = 3, .depth = -1, .labels = labels};
+
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    for (uint64_t n = 0; n < 99; n++)
+        CHECK(append(&buf, n % 3 + 1, n, (unsigned)n, labels));
+    CHECK_EQ(labels->refs, 100);
+    CHECK_EQ(cp__samplebuf_read(&buf, 2, expect, &second), 33);
+    CHECK_EQ(second.next, 100);
+    CHECK_EQ(labels->refs, 1);
+    CHECK_EQ(buf.head, buf.tail);
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &second), 0);
+    cp__samplebuf_free(&buf);
+    cp_labels_unref(labels);
+}
+
+/* ---- Half full ------------------------------------------------------------------------------- */
+
+static bool becomes_half(struct cp__samplebuf *buf, unsigned depth, bool *appended)
+{
+    uintptr_t frames[CP_MAX_FRAMES];
+    struct cp_sample sample;
+    bool half;
+
+    make_sample(0, depth, NULL, frames, &sample);
+    *appended = cp__samplebuf_append_from_handler(buf, 1, &sample, &half);
+    return half;
+}
+
+static void ignore(void *context, const struct cp_sample *sample)
+{
+    (void)context;
+    check_sample(sample);
+}
+
+/* Once each time that it happens, at the sample that does it, wherever the buffer begins. */
+CP_TEST(half_full_is_told_once)
+{
+    struct cp__samplebuf buf = {0};
+
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    for (unsigned depth = 0; depth <= CP_MAX_FRAMES; depth += 16) {
+        bool appended = true;
+
+        while (appended) {
+            uint64_t used = buf.head - buf.tail;
+            bool half = becomes_half(&buf, depth, &appended);
+
+            CHECK_EQ(half, used < WORDS / 2 && used + HEADER + depth >= WORDS / 2);
+        }
+        CHECK(cp__samplebuf_read(&buf, 1, ignore, NULL) > 0);
+    }
+    cp__samplebuf_free(&buf);
+}
+
+CP_TEST(half_full_to_the_word)
+{
+    struct cp__samplebuf buf = {0};
+    bool appended;
+
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    buf.head = WORDS / 2 - HEADER - 4; /* as if so much were unread */
+    CHECK(!becomes_half(&buf, 3, &appended));
+    buf.head = WORDS / 2 - HEADER - 4;
+    CHECK(becomes_half(&buf, 4, &appended));
+    CHECK_EQ(buf.head, WORDS / 2);
+    CHECK(!becomes_half(&buf, 4, &appended));
+    buf.tail = buf.head;
+    cp__samplebuf_free(&buf);
+}
+
+/* ---- Two threads ----------------------------------------------------------------------------- */
+
+#define SETS 4
+
+struct shared {
+    struct cp__samplebuf buf;
+    struct cp_labels *sets[SETS];
+    uint64_t count; /* how many to append */
+    uint64_t dropped;
+    uint64_t appended;
+    int done;
+    /* The consumer's. */
+    uint64_t next;
+    uint64_t read;
+};
+
+static void produce_one(struct shared *shared, uint64_t n)
+{
+    unsigned depth = (unsigned)(n * 2654435761u >> 7) % (n % 64 == 0 ? CP_MAX_FRAMES + 1 : 40);
+
+    if (append(&shared->buf, 1, n, depth, shared->sets[n % SETS]))
+        shared->appended++;
+    else
+        shared->dropped++;
+}
+
+static void consume_one(void *context, const struct cp_sample *sample)
+{
+    struct shared *shared = context;
+
+    check_sample(sample);
+    CHECK(sample->g_id >= shared->next); /* in order, each once */
+    CHECK(sample->labels == shared->sets[sample->g_id % SETS]);
+    shared->next = sample->g_id + 1;
+    shared->read++;
+}
+
+static void *consume(void *arg)
+{
+    struct shared *shared = arg;
+    bool done;
+
+    do {
+        done = cp_load_acquire(&shared->done) != 0; /* pairs with the release in finish() */
+        cp__samplebuf_read(&shared->buf, 1, consume_one, shared);
+        if (shared->read % 16 == 0)
+            usleep(100); /* now and then it lets the buffer fill up */
+    } while (!done);
+    return NULL;
+}
+
+static void start(struct shared *shared, pthread_t *consumer)
+{
+    CHECK_EQ(cp__samplebuf_make(&shared->buf), 0);
+    for (int i = 0; i < SETS; i++)
+        shared->sets[i] = new_labels();
+    CHECK_EQ(pthread_create(consumer, NULL, consume, shared), 0);
+}
+
+static void finish(struct shared *shared, pthread_t consumer)
+{
+    cp_store_release(&shared->done, 1); /* pairs with the acquire in consume() */
+    CHECK_EQ(pthread_join(consumer, NULL), 0);
+    printf("%llu read, %llu dropped\n", (unsigned long long)shared->read,
+           (unsigned long long)shared->dropped);
+    CHECK_EQ(shared->read, shared->appended);
+    cp__samplebuf_free(&shared->buf);
+    for (int i = 0; i < SETS; i++) {
+        CHECK_EQ(shared->sets[i]->refs, 1);
+        cp_labels_unref(shared->sets[i]);
+    }
+}
+
+CP_TEST(producer_and_consumer)
+{
+    static struct shared shared = {.count = 1000000 / TEST_SLOWDOWN};
+    pthread_t consumer;
+
+    start(&shared, &consumer);
+    for (uint64_t n = 0; n < shared.count; n++) {
+        produce_one(&shared, n);
+        if (n % 1024 == 0)
+            sched_yield();
+    }
+    finish(&shared, consumer);
+    CHECK_EQ(shared.appended + shared.dropped, shared.count);
+}
+
+/* ---- A producer in a signal handler ---------------------------------------------------------- */
+
+static struct shared from_handler;
+static uint64_t produced;
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    for (int i = 0; i < 20; i++)
+        produce_one(&from_handler, produced++);
+}
+
+/* ThreadSanitizer takes longer for a signal than there would be between two. */
+#define SIGNAL_PERIOD_NS (TEST_TSAN ? 2000000 : 50000)
+#define PRODUCED (TEST_TSAN ? 20000u : 100000u)
+
+/* Only this thread gets the signals, in the middle of whatever it does. */
+CP_TEST(producer_in_a_signal_handler)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
+    struct itimerspec every = {.it_value.tv_nsec = SIGNAL_PERIOD_NS, .it_interval.tv_nsec = SIGNAL_PERIOD_NS};
+    struct itimerspec never = {.it_value.tv_nsec = 0};
+    volatile uint64_t *const so_far = &produced;
+    pthread_t consumer;
+    timer_t timer;
+
+    start(&from_handler, &consumer);
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+    event._sigev_un._tid = (int)syscall(SYS_gettid);
+    CHECK_EQ(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+    CHECK_EQ(timer_settime(timer, 0, &every, NULL), 0);
+    while (*so_far < PRODUCED) {
+        if (TEST_TSAN)
+            usleep(20); /* it delivers signals in such calls */
+    }
+    CHECK_EQ(timer_settime(timer, 0, &never, NULL), 0);
+    CHECK_EQ(timer_delete(timer), 0);
+    action.sa_handler = SIG_IGN;
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+    finish(&from_handler, consumer);
+    CHECK_EQ(from_handler.appended + from_handler.dropped, produced);
+}

@@ -1,0 +1,238 @@
+/* The outer end of call chains, against libunwind's: of threads, of the program and of Gs. */
+#include <stdlib.h>
+
+#include "sched.h"
+#include "tests/support/chains.h"
+
+/* ---- The outer end --------------------------------------------------------------------------- */
+
+static struct chain interrupted; /* here */
+static struct chain interrupted_reference;
+static struct cp__stack looked_at;
+
+static void on_interrupt(int signal, siginfo_t *info, void *ucontext)
+{
+    (void)signal;
+    (void)info;
+    find_ours(ucontext, &looked_at, &interrupted);
+    find_reference(ucontext, &interrupted_reference);
+}
+
+/* Fills interrupted with the chain of the calling function, as of a signal there. */
+static inline __attribute__((always_inline)) void interrupt(struct cp__stack stack)
+{
+    looked_at = stack;
+#ifdef __x86_64__
+    __asm__ volatile("int3" ::: "memory");
+#else
+    raise(SIGTRAP);
+#endif
+}
+
+static struct cp__stack whole_stack(void)
+{
+    pthread_attr_t attributes;
+    void *lo;
+    size_t size;
+
+    CHECK_EQ(pthread_getattr_np(pthread_self(), &attributes), 0);
+    CHECK_EQ(pthread_attr_getstack(&attributes, &lo, &size), 0);
+    pthread_attr_destroy(&attributes);
+    return (struct cp__stack){.lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size};
+}
+
+static bool has_frame(uintptr_t pc)
+{
+    for (unsigned i = 0; i < interrupted.n; i++)
+        if (interrupted.frames[i] == pc)
+            return true;
+    return false;
+}
+
+/* What was interrupted last is all of the program's frames, and at most one more. */
+static void check_end(void)
+{
+    unsigned needed = needed_depth(&interrupted_reference);
+
+    print_chain("ours", &interrupted);
+    print_chain("libunwind's", &interrupted_reference);
+    CHECK_EQ(compare(&interrupted, &interrupted_reference), EXACT);
+    if (!TEST_ASAN) /* which puts frames of its own there */
+        CHECK_EQ(interrupted.n, needed);
+}
+
+static void end_of_thread(void)
+{
+    interrupt(cp__os_thread_stack());
+    check_end();
+}
+
+static int from_callback(const void *a, const void *b)
+{
+    (void)a;
+    (void)b;
+    looked_at = cp__os_thread_stack();
+    return 0;
+}
+
+/* What is found deep in callbacks of the C library is the same. */
+static void end_from_callback(void)
+{
+    struct cp__stack stack = cp__os_thread_stack();
+    int numbers[2] = {2, 1};
+
+    looked_at = (struct cp__stack){.lo = 0, .hi = 0};
+    qsort(numbers, 2, sizeof numbers[0], from_callback);
+    CHECK_EQ(looked_at.lo, stack.lo);
+    CHECK_EQ(looked_at.hi, stack.hi);
+    CHECK(looked_at.hi < whole_stack().hi);
+}
+
+CP_TEST(chains_end_on_threads)
+{
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    handle(SIGTRAP, on_interrupt);
+    on_thread(end_of_thread);
+    on_thread(end_from_callback);
+    end_of_thread(); /* the main thread */
+    end_from_callback();
+}
+
+/* Where its variables may lie above what its frame pointer points at. */
+static void *start_with_large_frame(void *arg)
+{
+    volatile char large[2000];
+
+    for (size_t i = 0; i < sizeof large; i++)
+        large[i] = 1;
+    interrupt(cp__os_thread_stack());
+    return large[5] == 0 ? arg : NULL;
+}
+
+CP_TEST(a_chain_that_ends_in_a_large_frame_is_whole)
+{
+    pthread_t thread;
+
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    handle(SIGTRAP, on_interrupt);
+    CHECK_EQ(pthread_create(&thread, NULL, start_with_large_frame, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    check_end();
+    CHECK_EQ(interrupted.flags, 0);
+}
+
+/* ---- The outer end, with garbage in the frame pointer ---------------------------------------- */
+
+/* A chain of frame pointers that leads to a word in the outer part of the stack, which the C library holds,
+ * is followed there unless it is known that the program's frames end before. */
+static void check_garbage(uintptr_t garbage)
+{
+    struct cp__stack found = cp__os_thread_stack();
+
+    interrupt(whole_stack());
+    print_chain("unbounded", &interrupted);
+    CHECK(has_frame(garbage));
+    interrupt(found);
+    print_chain("bounded", &interrupted);
+    CHECK(!has_frame(garbage));
+    CHECK_EQ(compare(&interrupted, &interrupted_reference), EXACT);
+}
+
+#ifdef __x86_64__
+/* A thread's control block has its own address and another one in its first words, and lies on the thread's
+ * stack. */
+__attribute__((noinline, used)) static void thread_with_garbage(void)
+{
+    uintptr_t garbage;
+
+    __asm__("movq %%fs:8, %0" : "=r"(garbage));
+    check_garbage(garbage);
+    pthread_exit(NULL); /* the C library's frame pointer is lost */
+}
+
+__attribute__((naked)) static void *start_with_garbage(void *arg __attribute__((unused)))
+{
+    __asm__("movq %fs:0, %rbp\n\tjmp thread_with_garbage");
+}
+
+CP_TEST(garbage_from_the_start_of_a_thread)
+{
+    pthread_t thread;
+
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    handle(SIGTRAP, on_interrupt);
+    CHECK_EQ(pthread_create(&thread, NULL, start_with_garbage, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+#endif
+
+/* Above main's frame lies that of the C library's function that called it; here it never returns there. */
+CP_TEST(garbage_from_the_start_of_the_program)
+{
+    static const uintptr_t planted[2] = {0, 0x123456789abc};
+    struct cp__stack found = cp__os_thread_stack();
+    uintptr_t hi = found.hi;
+    uintptr_t place = hi + 32;
+    uintptr_t *frame = __builtin_frame_address(0);
+
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    handle(SIGTRAP, on_interrupt);
+    while (frame[0] > (uintptr_t)frame && frame[0] < hi)
+        frame = (uintptr_t *)frame[0];
+    CHECK(hi - (uintptr_t)(frame + 2) <= found.slack); /* main's */
+    CHECK(place + sizeof planted <= whole_stack().hi);
+    memcpy((void *)place, planted, sizeof planted);
+    frame[0] = place;
+    check_garbage(planted[1]);
+}
+
+/* ---- Gs -------------------------------------------------------------------------------------- */
+
+static int checked;
+
+static void deep(int depth)
+{
+    struct cp_g *g = cp_g_self();
+
+    if (depth > 0) {
+        deep(depth - 1);
+        __asm__ volatile("");
+        return;
+    }
+    interrupt((struct cp__stack){.lo = g->stack_lo, .hi = g->stack_hi});
+    CHECK_EQ(compare(&interrupted, &interrupted_reference), EXACT);
+    CHECK_EQ(interrupted.n, interrupted_reference.n);
+    checked++;
+}
+
+static void run_g(void *depth)
+{
+    for (int i = 0; i < 10; i++) {
+        deep((int)(uintptr_t)depth);
+        cp_yield();
+    }
+}
+
+static void run_gs(void *arg)
+{
+    for (uintptr_t i = 0; i < 20; i++)
+        CHECK_EQ(cp_go(run_g, (void *)i), 0);
+    run_g(arg);
+}
+
+/* To the last frame, the same as libunwind's; so are those of the M that runs them. */
+CP_TEST(chains_end_on_gs)
+{
+    struct cp_sched_options options = {.size = sizeof options, .threads = 1};
+    struct cp_error err = {0};
+
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    handle(SIGTRAP, on_interrupt);
+    CHECKF(cp_sched_run(&options, run_gs, NULL, &err) == 0, "%s", err.message);
+    CHECK_EQ(checked, 210);
+}
