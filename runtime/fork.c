@@ -176,15 +176,12 @@ static void before(void)
     if (own.forks == 1)
         own.mask = mask;
     wait_for(&delays, own.delays);
-    cp__lock(&cp__runtime_lock);
 }
 
 static void after(void)
 {
     uint64_t mask = own.mask;
     bool is_outermost = own.forks == 1;
-
-    cp__unlock(&cp__runtime_lock);
 
     lower(&forks, &own.forks);
     if (is_outermost)
@@ -201,6 +198,7 @@ static void after_in_child(void)
         linker_is_locked = true;
     cp_store_relaxed(&delays, own.delays); /* relaxed, both: this is the only thread */
     cp_store_relaxed(&forks, own.forks);
+    cp__lock_reset(&cp__runtime_lock);
     cp__labels_forget();
     cp__pfm_forget();
     cp__configs_forget();
