@@ -204,10 +204,11 @@ CP_TEST(a_relative_prefix_is_refused)
     free(test_command(NULL, "! ls %s/not", test_dir()));
 }
 
-/* ---- The README's fragments ------------------------------------------------------------------ */
+/* ---- The documents' fragments ---------------------------------------------------------------- */
 
-/* A fragment in C of the README: the n-th below a heading. */
+/* A fragment in C of a document: the n-th below a heading. */
 struct fragment {
+    const char *document;
     const char *heading;
     int n;
     const char *before; /* what it takes for granted; REST is what its "..." stands for */
@@ -222,11 +223,11 @@ static void write_fragment(const struct fragment *f)
                      "awk -v heading='## %s' -v wanted=%d '\n"
                      "    /^```/ { is_code = !is_code; is_c = $0 == \"```c\"; n += is_c && is_there; next }\n"
                      "    !is_code && /^##+ / { sub(/^#+/, \"##\"); is_there = $0 == heading }\n"
-                     "    is_c && is_there && n == wanted' README.md > %s/fragment\n"
+                     "    is_c && is_there && n == wanted' %s > %s/fragment\n"
                      "cd %s && test -s fragment && sed -i 's/^\\( *\\)\\.\\.\\./\\1REST;/' fragment\n"
                      "{ grep '^#' fragment; echo '%s'; %s grep -v '^#' fragment; %s } "
                      "> fragment.c",
-                     f->heading, f->n, test_dir(), test_dir(), f->before,
+                     f->heading, f->n, f->document, test_dir(), test_dir(), f->before,
                      f->is_body ? "echo 'int main(void) {';" : "", f->is_body ? "echo '}';" : ""));
 }
 
@@ -254,7 +255,8 @@ static const char link_and_run[] =
 
 CP_TEST(the_readmes_pthread_program_builds_and_runs)
 {
-    const struct fragment fragment = {.heading = "Embedding it",
+    const struct fragment fragment = {.document = "README.md",
+                                      .heading = "Embed it",
                                       .n = 1,
                                       .before = "static void *work(void *arg) { return arg; }\n"
                                                 "#define REST thread(NULL)"};
@@ -264,11 +266,12 @@ CP_TEST(the_readmes_pthread_program_builds_and_runs)
     compile_as_c_and_cpp(link_and_run);
 }
 
-CP_TEST(the_readmes_lines_for_a_runtime_compile)
+CP_TEST(the_lines_for_a_runtime_compile)
 {
     const struct fragment fragment = {
-        .heading = "Embedding it",
-        .n = 2,
+        .document = "docs/embedding.md",
+        .heading = "A green-thread runtime",
+        .n = 1,
         .before = "struct task;\nvoid switch_to(struct task *task);\n#define REST int rest"};
 
     install();
@@ -279,13 +282,15 @@ CP_TEST(the_readmes_lines_for_a_runtime_compile)
 }
 
 /* The names in its braces are no C++ before 20, and g++ asks for all of them. */
-CP_TEST(the_readmes_lines_for_the_endpoint_compile)
+CP_TEST(the_lines_for_the_endpoint_compile)
 {
-    const struct fragment start = {.heading = "Over HTTP",
+    const struct fragment start = {.document = "README.md",
+                                   .heading = "Over HTTP",
                                    .n = 1,
                                    .before = "static struct cp_error err;\n#define REST",
                                    .is_body = true};
-    const struct fragment options = {.heading = "Who may ask",
+    const struct fragment options = {.document = "docs/http.md",
+                                     .heading = "Who may ask",
                                      .n = 1,
                                      .before = "#include <counterpoint/http.h>\n"
                                                "static struct cp_error err;\n"
@@ -326,16 +331,16 @@ static const char last_calls[] =
     "    return cp_sched_run(&options, first, NULL, NULL) < 0;\n"
     "}\n";
 
-CP_TEST(with_the_readmes_flags_stacks_are_whole)
+CP_TEST(with_the_documents_flags_stacks_are_whole)
 {
     install();
     test_write_file("program.c", last_calls);
-    char *text = test_command(NULL,
-                              "flags=$(grep -oE -e '-fno-[a-z-]+' README.md | sort -u) &&\n"
-                              "cd %s && cc -O2 $flags program.c -o program $(" PKG_CONFIG
-                              " --cflags --libs counterpoint)"
-                              " && LD_LIBRARY_PATH=usr/lib ./program",
-                              test_dir());
+    char *text = test_command(
+        NULL,
+        "flags=$(grep -ohE -e '-fno-[a-z-]+' README.md docs/embedding.md | sort -u) &&\n"
+        "cd %s && cc -O2 $flags program.c -o program $(" PKG_CONFIG " --cflags --libs counterpoint)"
+        " && LD_LIBRARY_PATH=usr/lib ./program",
+        test_dir());
     CHECK_CONTAINS(text, "\nwait_here(");
     CHECK_CONTAINS(text, "\nentry(");
     CHECK_CONTAINS(text, "\ncreated by start ");
