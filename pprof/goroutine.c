@@ -236,7 +236,6 @@ static int add_creators(struct listing *l)
 
 static int collect(struct listing *l, struct cp_error *err)
 {
-    struct cp__profile_findings findings;
     int result = cp_sched_each_g(see, l, err);
 
     if (result == 0)
@@ -245,7 +244,7 @@ static int collect(struct listing *l, struct cp_error *err)
         result = add_creators(l);
     if (result == -ENOMEM)
         return cp__error(err, result, "There is no memory for a list of %zu Gs.", l->n);
-    return result < 0 ? result : cp__profile_resolve(l->profile, &findings, err);
+    return result < 0 ? result : cp__profile_resolve_all(l->profile, err);
 }
 
 static int make(const void *what, struct cp_writer *w, struct cp_error *err)

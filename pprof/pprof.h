@@ -172,7 +172,9 @@ int cp_session_start(struct cp_session **session, const struct cp_profiling_opti
 int cp_session_halt(struct cp_session *session, struct cp_error *err);
 /* Ends the sampling, unless it has ended, and writes each profile that is not written yet, to its own writer.
  * Returns the first error, with the profile kept: call again to retry, or cp_session_write() elsewhere.
- * -ECHILD in a child of the process that started the session; there it can only be closed. */
+ * Without memory for functions' names, some 64 MiB, a profile is written with addresses only and says so;
+ * cp_session_write() may find the names later. -ECHILD in a child of the process that started the session;
+ * there it can only be closed. */
 int cp_session_stop(struct cp_session *session, struct cp_error *err);
 /* Writes the profile of option i of a stopped session to another writer, any number of times. -EBUSY where
  * the session still runs, -EINVAL where there is no option i. */

@@ -348,6 +348,16 @@ int cp__profile_resolve(struct cp__profile *profile, struct cp__profile_findings
         return 0;
     }
     return cp__error(err, -ENOMEM,
-                     "The profile could not be written: not enough memory to look up function names. It is "
-                     "kept, and can be written when memory is free.");
+                     "The profile could not be written: there is not enough memory. It is kept, and can be "
+                     "written when memory is free.");
+}
+
+int cp__profile_resolve_all(struct cp__profile *profile, struct cp_error *err)
+{
+    struct cp__profile_findings findings;
+    int result = cp__profile_resolve(profile, &findings, err);
+
+    if (result < 0 || findings.unnamed == 0)
+        return result;
+    return cp__error(err, -ENOMEM, "There is not enough memory to look up function names.");
 }

@@ -46,12 +46,17 @@ const struct cp__frame *cp__profile_find(const struct cp__profile *profile, uint
 struct cp__profile_findings {
     uint64_t elsewhere; /* weight of the samples whose recorded instruction is in another function than the
                          * interrupted one, or in none that is known: they keep the interrupted one */
+    uint64_t unnamed;   /* addresses without a name since there was no memory; the next call tries again */
     char kernel[256]; /* why kernel frames have no names, and what to do; "": they have, or there are none */
 };
 
-/* Finds out what the frames are that came in since the last call. -ENOMEM, and nothing is lost, or 0. */
+/* Finds out what the frames are that came in since the last call, or that have no name for want of memory.
+ * Names take much more memory than all the rest: without that much the frames stay addresses. -ENOMEM, and
+ * nothing is lost, or 0. */
 int cp__profile_resolve(struct cp__profile *profile, struct cp__profile_findings *findings,
                         struct cp_error *err);
+/* The same for what can be had again: -ENOMEM if any name is missing for lack of memory, too. */
+int cp__profile_resolve_all(struct cp__profile *profile, struct cp_error *err);
 
 /* Encodes the profile as it was resolved last, gzipped, to w (ops->write only), with a fixed amount of
  * memory. May be called more than once; without samples in between both calls together write the same bytes

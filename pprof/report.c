@@ -298,6 +298,11 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     say_limits(&comments, session, i);
     say_overload(&comments, stats);
     say_losses(&comments, part, stats);
+    if (findings.unnamed != 0)
+        say(&comments,
+            "no names: there was not enough memory to look up %" PRIu64 " addresses; "
+            "pprof tools can look them up where they find the program's files",
+            findings.unnamed);
     if (findings.kernel[0] != '\0')
         say(&comments, "%s", findings.kernel);
     meta.n_comments = comments.n;

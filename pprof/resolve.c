@@ -124,24 +124,36 @@ static int take_answer(void *context, size_t i, const struct cp__symbol *symbol)
     return add_lines(batch->profile, frame, symbol->lines, symbol->n);
 }
 
+/* What is without a name is an address in its mapping, which tools can look up, unless the mapping says that
+ * this has been done. */
+static void leave_unnamed(struct batch *batch, size_t n)
+{
+    struct cp__mapping_use *use = batch->use;
+
+    use->has_functions = use->has_files = use->has_lines = use->has_inlining = false;
+    batch->profile->findings.unnamed += n;
+}
+
+/* Frames that find no names because there is no memory may find them the next time. */
 static int resolve_batch(struct batch *batch, size_t n)
 {
     struct cp__profile *p = batch->profile;
     uint64_t *addresses = list_addresses(batch->frames, n);
     uint32_t mapping = batch->frames[0].mapping;
-    int result;
+    int result = -ENOMEM;
     size_t i;
 
-    if (addresses == NULL)
-        return -ENOMEM;
     batch->use = &p->uses[mapping];
-    result = cp__symbolise(&p->mappings.items[mapping], addresses, n, take_answer, batch);
-    for (i = 0; i < n && result == 0; i++) {
-        p->frames[batch->frames[i].frame].is_resolved = true;
+    if (addresses != NULL)
+        result = cp__symbolise(&p->mappings.items[mapping], addresses, n, take_answer, batch);
+    free(addresses);
+    for (i = 0; i < n; i++) {
+        p->frames[batch->frames[i].frame].is_resolved = result == 0;
         p->frames[batch->frames[i].frame].mapping = mapping + 1;
     }
-    free(addresses);
-    return result;
+    if (result == -ENOMEM)
+        leave_unnamed(batch, n);
+    return result == -ENOMEM ? 0 : result;
 }
 
 /* ---- The kernel ------------------------------------------------------------------------------ */
@@ -168,7 +180,8 @@ static int take_kernel_answer(void *context, size_t i, const char *name, const c
     return add_lines(batch->profile, frame, &line, 1);
 }
 
-/* Frames that find no names because the kernel does not show them may find them the next time. */
+/* Frames that find no names because the kernel does not show them may find them the next time. The
+ * kernel's list is read as a stream, which takes less memory than writing the profile does. */
 static int resolve_kernel(struct batch *batch, size_t n)
 {
     struct cp__profile *p = batch->profile;

@@ -70,7 +70,6 @@ static void add_m(void *context, const struct cp_m_info *m)
 static int make(const void *what, struct cp_writer *w, struct cp_error *err)
 {
     struct list list = {.profile = NULL};
-    struct cp__profile_findings findings;
     const struct cp__profile_meta meta = {.is_count = true,
                                           .sample_type = "threadcreate",
                                           .sample_unit = "count",
@@ -84,7 +83,7 @@ static int make(const void *what, struct cp_writer *w, struct cp_error *err)
     if (list.result < 0)
         cp__error(err, list.result, "There is no memory to list the threads in.");
     if (list.result == 0)
-        list.result = cp__profile_resolve(list.profile, &findings, err);
+        list.result = cp__profile_resolve_all(list.profile, err);
     if (list.result == 0)
         list.result = cp__report_to(list.profile, &meta, w, err);
     cp__profile_free(list.profile);

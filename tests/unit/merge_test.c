@@ -1,9 +1,9 @@
 /* Merging profiles: the same as go tool pprof makes of several. */
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <zlib.h>
 
 #include "pprof/merge.h"
+#include "tests/support/memory_limit.h"
 #include "tests/support/profile_tools.h"
 
 /* ---- Files ----------------------------------------------------------------------------------- */
@@ -389,20 +389,6 @@ static int read_within(const struct cp_memory *file, size_t limit, struct cp_err
         cp__proto__profile__free_unpacked(p, NULL);
     CHECK_EQ(p == NULL, result < 0);
     return result;
-}
-
-/* The process gets so much more memory, and no more. */
-static void limit_memory(size_t size)
-{
-    struct rlimit limit;
-    unsigned long pages;
-    FILE *file = fopen("/proc/self/statm", "r");
-
-    CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
-    fclose(file);
-    CHECK_EQ(getrlimit(RLIMIT_AS, &limit), 0);
-    limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + size;
-    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
 /* Many parts of gzip's format are a file of that format, too. */

@@ -1,6 +1,5 @@
 /* From addresses to names, for objects that are built in many ways: against what addr2line says. */
-#include <sys/resource.h>
-
+#include "tests/support/memory_limit.h"
 #include "tests/support/symbol_tools.h"
 
 /* ---- Against addr2line ----------------------------------------------------------------------- */
@@ -181,20 +180,6 @@ CP_TEST(symbols_of_assembly)
         CHECKF((strstr(text, line) != NULL) == (expected[i].name != NULL), "%s is not in:\n%s", line, text);
     }
     free(text);
-}
-
-/* The process gets so much more memory, and no more; UINT64_MAX: as much as there is. */
-static void limit_memory(uint64_t size)
-{
-    struct rlimit limit;
-    unsigned long pages;
-    FILE *file = fopen("/proc/self/statm", "r");
-
-    CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
-    fclose(file);
-    CHECK_EQ(getrlimit(RLIMIT_AS, &limit), 0);
-    limit.rlim_cur = size == UINT64_MAX ? limit.rlim_max : pages * (size_t)sysconf(_SC_PAGESIZE) + size;
-    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
 /* libdw would end the process. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "pprof/writer.h"
+#include "tests/support/memory_limit.h"
 #include "tests/support/refuse.h"
 #include "tests/support/session_tools.h"
 
@@ -236,6 +237,45 @@ CP_TEST(without_a_thread_to_write_on_a_profile_is_kept)
     CHECK(cp_default_session() == session);
     CHECK_EQ(cp_start_cpu_profile(cp_writer_memory(&memory), &err), -EBUSY);
     CHECK_EQ(memory.size, 0);
+}
+
+/* Looking names up takes more memory than this; all else takes less. */
+CP_TEST(without_memory_for_names_a_profile_is_written_without_them)
+{
+    static const char unnamed[] = "no names: there was not enough memory to look up ";
+    struct cp_memory memory = {0}, later = {0};
+    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
+    const char *path = file_in_dir("unnamed.pb.gz");
+    struct cp_session *session;
+    struct cp_error err;
+    char *text;
+    int result;
+
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("A sanitizer takes more address space than there is memory.");
+    attach();
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    burn_here(50000000);
+    limit_memory(32 << 20);
+    result = cp_session_stop(session, &err);
+    limit_memory(UINT64_MAX);
+    CHECKF(result == 0, "%s", err.message);
+    save(&memory, path);
+    text = pprof("-symbolize=none -raw", path);
+    CHECK_CONTAINS(text, unnamed);
+    CHECK_CONTAINS(text, "writer_test"); /* the mapping */
+    CHECK(strstr(text, "burn_here") == NULL);
+    free(text);
+    check_names_burn(path); /* pprof finds the program's file */
+    CHECKF(cp_session_write(session, 0, cp_writer_memory(&later), &err) == 0, "%s", err.message);
+    save(&later, path);
+    text = pprof("-symbolize=none -raw", path);
+    CHECK_CONTAINS(text, "burn_here");
+    CHECK(strstr(text, unnamed) == NULL);
+    free(text);
+    cp_session_close(session);
+    free(memory.data);
+    free(later.data);
 }
 
 static ssize_t profile_meanwhile(void *context, const void *data, size_t size)
