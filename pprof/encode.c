@@ -1,240 +1,215 @@
-/* A profile's file, written to a stream piece by piece. */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+/* A profile's file, written to a stream piece by piece: each message is filled, packed and forgotten. */
+#include "encode.h"
 
-#include "profile_data.h"
 #include "stream.h"
 
-/* ---- Samples --------------------------------------------------------------------------------- */
+/* The encoder holds one part at a time: its words, and the messages that its own message points to. */
+struct encoder {
+    const struct cp__encoding *of;
+    struct cp__stream *stream;
+    uint64_t *words;
+    Cp__Proto__Line *lines, **line_pointers;
+    Cp__Proto__Label *labels, **label_pointers;
+};
 
-/* Values are signed in the file. */
-static int64_t clamp(uint64_t value)
+/* Writes a profile of which only one element of a repeated field is there. */
+#define PUT(e, field, value)                                                                                 \
+    do {                                                                                                     \
+        Cp__Proto__Profile piece_ = CP__PROTO__PROFILE__INIT;                                                \
+        piece_.n_##field = 1;                                                                                \
+        piece_.field = (value);                                                                              \
+        cp__stream_put((e)->stream, &piece_);                                                                \
+    } while (0)
+
+/* ---- Parts ----------------------------------------------------------------------------------- */
+
+static void encode_sample(struct encoder *e, size_t i)
 {
-    return value > INT64_MAX ? INT64_MAX : (int64_t)value;
-}
-
-static int64_t multiply(uint64_t weight, uint64_t period)
-{
-    uint64_t product;
-
-    return __builtin_mul_overflow(weight, period, &product) ? INT64_MAX : clamp(product);
-}
-
-static size_t count_labels(const struct cp__profile *p, size_t set)
-{
-    return cp_labels_count(p->label_sets[set].labels);
-}
-
-static struct cp__scratch *scratch_new(const struct cp__profile *p)
-{
-    size_t n_ids = 0, n_lines = 0, n_labels = 0;
-    size_t i;
-
-    for (i = 0; i < p->n_stacks; i++)
-        n_ids = p->stacks[i].depth > n_ids ? p->stacks[i].depth : n_ids;
-    for (i = 0; i < p->n_frames; i++)
-        n_lines = p->frames[i].n_lines > n_lines ? p->frames[i].n_lines : n_lines;
-    for (i = 0; i < p->n_label_sets; i++)
-        n_labels = count_labels(p, i) > n_labels ? count_labels(p, i) : n_labels;
-    return cp__scratch_new(n_ids, n_lines, n_labels + 1); /* the data's address */
-}
-
-static void fill_label(Cp__Proto__Label *label, uint32_t key, uint32_t value)
-{
-    cp__proto__label__init(label);
-    label->key = key;
-    label->str = value;
-}
-
-static size_t fill_labels(const struct cp__profile *p, const struct cp__stack *stack,
-                          struct cp__scratch *scratch)
-{
-    const uint32_t *strings;
-    size_t n = 0, i;
-
-    if (stack->labels != 0) {
-        strings = p->label_strings + p->label_sets[stack->labels - 1].first_string;
-        n = count_labels(p, stack->labels - 1);
-        for (i = 0; i < n; i++)
-            fill_label(&scratch->labels[i], strings[2 * i], strings[2 * i + 1]);
-    }
-    if (stack->address != 0)
-        fill_label(&scratch->labels[n++], p->address_key, stack->address_string);
-    return n;
-}
-
-static void put_samples(struct cp__stream *s, const struct cp__profile *p,
-                        const struct cp__profile_meta *meta, struct cp__scratch *scratch)
-{
+    Cp__Proto__Sample sample = CP__PROTO__SAMPLE__INIT;
+    int64_t room[2];
+    const int64_t *values = e->of->values(e->of->what, i, room);
+    uint64_t *words = e->words, *labels;
     size_t n;
-    uint32_t i;
 
-    for (n = 0; n < p->n_stacks && s->error == 0; n++) {
-        const struct cp__stack *stack = &p->stacks[n];
-        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
-        Cp__Proto__Sample sample = CP__PROTO__SAMPLE__INIT;
-        int64_t values[] = {clamp(stack->weight), multiply(stack->weight, meta->period)};
-
-        for (i = 0; i < stack->depth; i++)
-            scratch->ids[i] = (uint64_t)p->stack_frames[stack->first + i] + 1;
-        if (cp__stack_is_precise(p, stack))
-            scratch->ids[0] = stack->ip;
-        sample.n_location_id = stack->depth;
-        sample.location_id = scratch->ids;
-        sample.n_value = meta->is_count ? 1 : 2;
-        sample.value = values;
-        sample.n_label = fill_labels(p, stack, scratch);
-        sample.label = scratch->label_pointers;
-        piece.n_sample = 1;
-        piece.sample = &(Cp__Proto__Sample *){&sample};
-        cp__stream_put(s, &piece);
+    if (values == NULL)
+        return;
+    n = e->of->sample(e->of->what, i, words);
+    sample.n_location_id = words[0];
+    sample.location_id = words + 1;
+    labels = words + 1 + words[0];
+    for (size_t j = 0; j < words[0]; j++)
+        sample.location_id[j]++; /* an id is never 0 */
+    sample.n_value = e->of->n_types;
+    sample.value = (int64_t *)(uintptr_t)values; /* packing them does not write to them */
+    sample.n_label = (size_t)(words + n - labels) / 4;
+    sample.label = e->label_pointers;
+    for (size_t j = 0; j < sample.n_label; j++, labels += 4) {
+        cp__proto__label__init(&e->labels[j]);
+        e->labels[j].key = (int64_t)labels[0];
+        e->labels[j].str = (int64_t)labels[1];
+        e->labels[j].num = (int64_t)labels[2];
+        e->labels[j].num_unit = (int64_t)labels[3];
     }
+    PUT(e, sample, &(Cp__Proto__Sample *){&sample});
 }
 
-/* ---- What samples refer to ------------------------------------------------------------------- */
-
-static void put_mappings(struct cp__stream *s, const struct cp__profile *p)
+static void encode_mapping(struct encoder *e, size_t i)
 {
-    const struct cp__mapping_use *use;
-    size_t i;
+    const struct cp__encoded_mapping *of = &e->of->mappings[i];
+    Cp__Proto__Mapping mapping = CP__PROTO__MAPPING__INIT;
 
-    for (i = 0; i < p->mappings.n; i++) {
-        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
-        Cp__Proto__Mapping mapping = CP__PROTO__MAPPING__INIT;
-
-        use = &p->uses[i];
-        if (use->id == 0)
-            continue;
-        mapping.id = use->id;
-        mapping.memory_start = p->mappings.items[i].start;
-        mapping.memory_limit = p->mappings.items[i].limit;
-        mapping.file_offset = p->mappings.items[i].offset;
-        mapping.filename = use->file;
-        mapping.build_id = use->build_id;
-        mapping.has_functions = use->has_functions;
-        mapping.has_filenames = use->has_files;
-        mapping.has_line_numbers = use->has_lines;
-        mapping.has_inline_frames = use->has_inlining;
-        piece.n_mapping = 1;
-        piece.mapping = &(Cp__Proto__Mapping *){&mapping};
-        cp__stream_put(s, &piece);
-    }
+    if (of->id == 0)
+        return;
+    mapping.id = of->id;
+    mapping.memory_start = of->start;
+    mapping.memory_limit = of->limit;
+    mapping.file_offset = of->offset;
+    mapping.filename = of->file;
+    mapping.build_id = of->build_id;
+    mapping.has_functions = of->has_functions;
+    mapping.has_filenames = of->has_files;
+    mapping.has_line_numbers = of->has_lines;
+    mapping.has_inline_frames = of->has_inlining;
+    PUT(e, mapping, &(Cp__Proto__Mapping *){&mapping});
 }
 
-static void put_locations(struct cp__stream *s, const struct cp__profile *p, struct cp__scratch *scratch)
+static void encode_location(struct encoder *e, size_t i)
 {
-    size_t n;
-    uint32_t i;
+    Cp__Proto__Location location = CP__PROTO__LOCATION__INIT;
+    const uint64_t *words = e->words;
+    const size_t n = e->of->location(e->of->what, i, e->words);
 
-    for (n = 0; n < p->n_frames && s->error == 0; n++) {
-        const struct cp__frame *frame = &p->frames[n];
-        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
-        Cp__Proto__Location location = CP__PROTO__LOCATION__INIT;
-
-        for (i = 0; i < frame->n_lines; i++) {
-            cp__proto__line__init(&scratch->lines[i]);
-            scratch->lines[i].function_id = (uint64_t)p->lines[frame->first_line + i].function + 1;
-            scratch->lines[i].line = p->lines[frame->first_line + i].line;
-        }
-        location.id = n + 1;
-        location.mapping_id = frame->mapping == 0 ? 0 : p->uses[frame->mapping - 1].id;
-        location.address = frame->address;
-        location.n_line = frame->n_lines;
-        location.line = scratch->line_pointers;
-        piece.n_location = 1;
-        piece.location = &(Cp__Proto__Location *){&location};
-        cp__stream_put(s, &piece);
+    location.id = i + 1;
+    location.mapping_id = words[0];
+    location.address = words[1];
+    location.is_folded = words[2] != 0;
+    location.n_line = (n - 3) / 3;
+    location.line = e->line_pointers;
+    for (size_t j = 0; j < location.n_line; j++) {
+        cp__proto__line__init(&e->lines[j]);
+        e->lines[j].function_id = words[3 + 3 * j] + 1;
+        e->lines[j].line = (int64_t)words[4 + 3 * j];
+        e->lines[j].column = (int64_t)words[5 + 3 * j];
     }
+    PUT(e, location, &(Cp__Proto__Location *){&location});
 }
 
-static void put_functions(struct cp__stream *s, const struct cp__profile *p)
+static void encode_function(struct encoder *e, size_t i)
 {
-    size_t i;
+    Cp__Proto__Function function = CP__PROTO__FUNCTION__INIT;
+    const uint64_t *words = e->words;
 
-    for (i = 0; i < p->n_functions && s->error == 0; i++) {
-        Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
-        Cp__Proto__Function function = CP__PROTO__FUNCTION__INIT;
+    e->of->function(e->of->what, i, e->words);
+    function.id = i + 1;
+    function.name = (int64_t)words[0];
+    function.system_name = (int64_t)words[1];
+    function.filename = (int64_t)words[2];
+    function.start_line = (int64_t)words[3];
+    PUT(e, function, &(Cp__Proto__Function *){&function});
+}
 
-        function.id = i + 1;
-        function.name = p->functions[i].name;
-        function.system_name = p->functions[i].name; /* readers translate names of C++ and Rust themselves */
-        function.filename = p->functions[i].file;
-        function.start_line = p->functions[i].start_line;
-        piece.n_function = 1;
-        piece.function = &(Cp__Proto__Function *){&function};
-        cp__stream_put(s, &piece);
-    }
+/* Of the table, then the names, then the comments. */
+static void encode_string(struct encoder *e, size_t i)
+{
+    const struct cp__encoding *of = e->of;
+    const char *text = i < of->strings->n                 ? cp__strings_get(of->strings, (uint32_t)i)
+                       : i < of->strings->n + of->n_names ? of->names[i - of->strings->n]
+                                                          : of->comments[i - of->strings->n - of->n_names];
+
+    PUT(e, string_table, &(char *){(char *)(uintptr_t)text}); /* packing it does not write to it */
+}
+
+/* ---- The head -------------------------------------------------------------------------------- */
+
+static Cp__Proto__ValueType type_of(const struct encoder *e, size_t i)
+{
+    Cp__Proto__ValueType type = CP__PROTO__VALUE_TYPE__INIT;
+
+    type.type = (int64_t)e->of->types[2 * i];
+    type.unit = (int64_t)e->of->types[2 * i + 1];
+    return type;
+}
+
+static void encode_type(struct encoder *e, size_t i)
+{
+    Cp__Proto__ValueType type = type_of(e, i);
+
+    PUT(e, sample_type, &(Cp__Proto__ValueType *){&type});
+}
+
+static void encode_head(struct encoder *e)
+{
+    Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
+    Cp__Proto__ValueType period_type = type_of(e, e->of->n_types);
+
+    piece.period_type = &period_type;
+    piece.time_nanos = e->of->time_ns;
+    piece.duration_nanos = e->of->duration_ns;
+    piece.period = e->of->period;
+    piece.default_sample_type = e->of->default_type;
+    piece.drop_frames = e->of->drop_frames;
+    piece.keep_frames = e->of->keep_frames;
+    piece.doc_url = e->of->doc_url;
+    cp__stream_put(e->stream, &piece);
+}
+
+static void encode_comment(struct encoder *e, size_t i)
+{
+    const struct cp__encoding *of = e->of;
+    int64_t comment =
+        (int64_t)(i < of->n_known_comments ? of->known_comments[i]
+                                           : of->strings->n + of->n_names + i - of->n_known_comments);
+
+    PUT(e, comment, &comment);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-/* The strings of meta stand in the table behind those of the profile, in this order, and then the
- * comments. */
-enum { SAMPLES, COUNT, TYPE, UNIT, FIRST_COMMENT };
-
-static void put_strings(struct cp__stream *s, const struct cp__profile *p,
-                        const struct cp__profile_meta *meta)
+/* The pointers stand before what they point to: all of them, and words, have one alignment. */
+static void *encoder_reserve(struct encoder *e)
 {
-    size_t i;
+    const size_t n = e->of->max_words, n_lines = n / 3 + 1, n_labels = n / 4 + 1;
+    char *memory = calloc(1, n * sizeof *e->words + n_lines * (sizeof *e->lines + sizeof *e->line_pointers) +
+                                 n_labels * (sizeof *e->labels + sizeof *e->label_pointers));
 
-    for (i = 0; i < p->strings.n && s->error == 0; i++)
-        cp__stream_put_string(s, cp__strings_get(&p->strings, (uint32_t)i));
-    cp__stream_put_string(s, "samples");
-    cp__stream_put_string(s, "count");
-    cp__stream_put_string(s, meta->sample_type);
-    cp__stream_put_string(s, meta->sample_unit);
-    for (i = 0; i < meta->n_comments; i++)
-        cp__stream_put_string(s, meta->comments[i]);
+    if (memory == NULL)
+        return NULL;
+    e->words = (uint64_t *)memory;
+    e->line_pointers = (Cp__Proto__Line **)(e->words + n);
+    e->label_pointers = (Cp__Proto__Label **)(e->line_pointers + n_lines);
+    e->lines = (Cp__Proto__Line *)(e->label_pointers + n_labels);
+    e->labels = (Cp__Proto__Label *)(e->lines + n_lines);
+    for (size_t i = 0; i < n_lines; i++)
+        e->line_pointers[i] = &e->lines[i];
+    for (size_t i = 0; i < n_labels; i++)
+        e->label_pointers[i] = &e->labels[i];
+    return memory;
 }
 
-static void put_meta(struct cp__stream *s, const struct cp__profile *p, const struct cp__profile_meta *meta)
+static void encode_each(struct encoder *e, size_t n, void (*encode)(struct encoder *e, size_t i))
 {
-    Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
-    Cp__Proto__ValueType samples = CP__PROTO__VALUE_TYPE__INIT;
-    Cp__Proto__ValueType event = CP__PROTO__VALUE_TYPE__INIT;
-    int64_t first = (int64_t)p->strings.n;
-    int64_t comment;
-    size_t i;
-
-    samples.type = first + SAMPLES;
-    samples.unit = first + COUNT;
-    event.type = first + TYPE;
-    event.unit = first + UNIT;
-    piece.n_sample_type = meta->is_count ? 1 : 2;
-    piece.sample_type = (Cp__Proto__ValueType *[]){meta->is_count ? &event : &samples, &event};
-    piece.default_sample_type = event.type;
-    piece.period_type = &event;
-    piece.period = clamp(meta->period);
-    piece.time_nanos = meta->time_ns;
-    piece.duration_nanos = meta->duration_ns;
-    cp__stream_put(s, &piece);
-    for (i = 0; i < meta->n_comments; i++) {
-        Cp__Proto__Profile more = CP__PROTO__PROFILE__INIT;
-
-        comment = first + FIRST_COMMENT + (int64_t)i;
-        more.n_comment = 1;
-        more.comment = &comment;
-        cp__stream_put(s, &more);
-    }
+    for (size_t i = 0; i < n && e->stream->error == 0; i++)
+        encode(e, i);
 }
 
-int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w)
+int cp__encode(const struct cp__encoding *of, struct cp_writer *w)
 {
-    struct cp__stream *s = cp__stream_new(w);
-    struct cp__scratch *scratch = scratch_new(p);
+    struct encoder e = {.of = of, .stream = cp__stream_new(w)};
+    void *memory = encoder_reserve(&e);
     int result = -ENOMEM;
 
-    if (s != NULL && scratch != NULL) {
-        put_meta(s, p, meta);
-        put_samples(s, p, meta, scratch);
-        put_mappings(s, p);
-        put_locations(s, p, scratch);
-        put_functions(s, p);
-        put_strings(s, p, meta);
-        result = cp__stream_end(s);
+    if (e.stream != NULL && memory != NULL) {
+        encode_each(&e, of->n_types, encode_type);
+        encode_head(&e);
+        encode_each(&e, of->n_known_comments + of->n_comments, encode_comment);
+        encode_each(&e, of->n_samples, encode_sample);
+        encode_each(&e, of->n_mappings, encode_mapping);
+        encode_each(&e, of->n_locations, encode_location);
+        encode_each(&e, of->n_functions, encode_function);
+        encode_each(&e, of->strings->n + of->n_names + of->n_comments, encode_string);
+        result = cp__stream_end(e.stream);
     }
-    free(scratch);
-    cp__stream_free(s);
+    free(memory);
+    cp__stream_free(e.stream);
     return result;
 }

@@ -100,7 +100,7 @@ static int end(struct addition *a, struct cp__tuples *tuples, uint32_t *number)
 
 /* Some frames have names when those of one profile have. go tool pprof believes the first profile alone, and
  * then looks up anew what has a name, and finds less. */
-static void add_flags(struct cp__merged_mapping *to, const struct cp__merged_mapping *from)
+static void add_flags(struct cp__encoded_mapping *to, const struct cp__encoded_mapping *from)
 {
     to->has_functions |= from->has_functions;
     to->has_files |= from->has_files;
@@ -113,7 +113,9 @@ static int fold_mapping(struct addition *a, uint32_t i)
     enum { PAGE = 4096 }; /* sizes are equal that round up to the same: as go tool pprof does it */
     struct cp_merge *m = a->m;
     const Cp__Proto__Mapping *mapping = a->p->mapping[i];
-    const struct cp__merged_mapping data = {
+    const size_t n = m->mappings.n;
+    const struct cp__encoded_mapping data = {
+        .id = (uint32_t)n + 1,
         .start = mapping->memory_start,
         .limit = mapping->memory_limit,
         .offset = mapping->file_offset,
@@ -125,7 +127,6 @@ static int fold_mapping(struct addition *a, uint32_t i)
         .has_inlining = mapping->has_inline_frames,
     };
     const uint32_t file = data.build_id != 0 ? data.build_id : data.file;
-    const size_t n = m->mappings.n;
     uint32_t number;
 
     if (a->ids.mappings.numbers[i] != 0)

@@ -3,16 +3,8 @@
 #ifndef COUNTERPOINT_PPROF_MERGE_H
 #define COUNTERPOINT_PPROF_MERGE_H
 
-#include "pprof.h"
+#include "encode.h"
 #include "profile.pb-c.h"
-#include "table.h"
-
-/* A mapping as the first profile that had it tells of it; what its frames have, if any of them. */
-struct cp__merged_mapping {
-    uint64_t start, limit, offset;
-    uint32_t file, build_id;
-    bool has_functions, has_files, has_lines, has_inlining;
-};
 
 /*
  * What is equal is there once. The parts of a tuple, all of them words:
@@ -35,7 +27,7 @@ struct cp_merge {
 
     struct cp__strings strings;
     struct cp__tuples mappings, functions, locations, samples, comments;
-    struct cp__merged_mapping *mapping_data; /* of each mapping */
+    struct cp__encoded_mapping *mapping_data; /* of each; the first profile that had it tells of it */
     size_t mapping_data_capacity;
     int64_t *values; /* n_types of each sample; one that has only zeros was not wholly added */
     size_t n_values, values_capacity;

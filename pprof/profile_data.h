@@ -1,11 +1,11 @@
 /* What a profile holds: profile.c folds samples into it, resolve.c finds out what the frames are,
- * encode.c writes it. */
+ * profile_encode.c writes it. */
 #ifndef COUNTERPOINT_PPROF_PROFILE_DATA_H
 #define COUNTERPOINT_PPROF_PROFILE_DATA_H
 
+#include "encode.h"
 #include "pprof/symbol/mapping.h"
 #include "profile.h"
-#include "table.h"
 
 /* An instruction that samples were taken in or called from, or a name that stands in for one: a Location. */
 struct cp__frame {
@@ -83,23 +83,12 @@ struct cp__profile {
     uint32_t *label_strings;
     size_t n_label_strings, label_strings_capacity;
     size_t n_resolved_label_sets;
-    uint32_t address_key;         /* number in strings; 0: no stack has an address */
-    struct cp__mapping_use *uses; /* one for each mapping */
+    uint32_t address_key;             /* number in strings; 0: no stack has an address */
+    struct cp__encoded_mapping *uses; /* one for each mapping */
     size_t uses_capacity;
     struct cp__strings strings; /* the first is "" */
     struct cp__profile_findings findings;
     const char *kallsyms; /* where the kernel's symbols are read; the tests have some of their own */
-};
-
-/* What the file says of a mapping. */
-struct cp__mapping_use {
-    uint32_t id; /* in the file; 0: not in it */
-    uint32_t file;
-    uint32_t build_id;
-    bool has_functions; /* some frames have; the format's own symboliser sets these in the same way */
-    bool has_files;
-    bool has_lines;
-    bool has_inlining;
 };
 
 /* Where in its function a frame goes on; 0: unknown. */

@@ -88,7 +88,7 @@ static int reserve_uses(struct cp__profile *p)
 /* Frames that lie in one mapping, or in the kernel, in order of address. */
 struct batch {
     struct cp__profile *profile;
-    struct cp__mapping_use *use;
+    struct cp__encoded_mapping *use;
     struct unresolved {
         uint64_t address;
         uint32_t mapping; /* KERNEL: which one is seen when it is looked up */
@@ -110,7 +110,7 @@ static uint64_t *list_addresses(const struct unresolved *frames, size_t n)
 static int take_answer(void *context, size_t i, const struct cp__symbol *symbol)
 {
     struct batch *batch = context;
-    struct cp__mapping_use *use = batch->use;
+    struct cp__encoded_mapping *use = batch->use;
     struct cp__frame *frame = &batch->profile->frames[batch->frames[i].frame];
     size_t j;
 
@@ -312,7 +312,8 @@ static int resolve_addresses(struct cp__profile *p)
  * frames. */
 static int number_mappings(struct cp__profile *p)
 {
-    struct cp__mapping_use *use;
+    const struct cp__mapping *mapping;
+    struct cp__encoded_mapping *use;
     uint32_t id = 0;
     size_t i;
 
@@ -323,10 +324,14 @@ static int number_mappings(struct cp__profile *p)
         use = &p->uses[i];
         if (i > 0 && use->id == 0)
             continue;
+        mapping = &p->mappings.items[i];
         use->id = ++id;
-        if (cp__strings_add(&p->strings, p->mappings.items[i].file, &use->file) < 0 ||
-            (p->mappings.items[i].build_id != NULL &&
-             cp__strings_add(&p->strings, p->mappings.items[i].build_id, &use->build_id) < 0))
+        use->start = mapping->start;
+        use->limit = mapping->limit;
+        use->offset = mapping->offset;
+        if (cp__strings_add(&p->strings, mapping->file, &use->file) < 0 ||
+            (mapping->build_id != NULL &&
+             cp__strings_add(&p->strings, mapping->build_id, &use->build_id) < 0))
             return -ENOMEM;
     }
     return 0;

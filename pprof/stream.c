@@ -58,15 +58,6 @@ void cp__stream_put(struct cp__stream *s, const Cp__Proto__Profile *piece)
     cp__proto__profile__pack_to_buffer(piece, &s->base);
 }
 
-void cp__stream_put_string(struct cp__stream *s, const char *text)
-{
-    Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
-
-    piece.n_string_table = 1;
-    piece.string_table = &(char *){(char *)(uintptr_t)text}; /* packing it does not write to it */
-    cp__stream_put(s, &piece);
-}
-
 int cp__stream_end(struct cp__stream *s)
 {
     compress_gathered(s, Z_FINISH);
@@ -78,25 +69,4 @@ void cp__stream_free(struct cp__stream *s)
     if (s != NULL)
         deflateEnd(&s->z);
     free(s);
-}
-
-/* The pointers stand before what they point to: all of them, and ids, have the alignment of the struct. */
-struct cp__scratch *cp__scratch_new(size_t n_ids, size_t n_lines, size_t n_labels)
-{
-    struct cp__scratch *s = calloc(1, sizeof *s + n_ids * sizeof *s->ids +
-                                          n_lines * (sizeof *s->lines + sizeof *s->line_pointers) +
-                                          n_labels * (sizeof *s->labels + sizeof *s->label_pointers));
-
-    if (s == NULL)
-        return NULL;
-    s->ids = (uint64_t *)(s + 1);
-    s->line_pointers = (Cp__Proto__Line **)(s->ids + n_ids);
-    s->label_pointers = (Cp__Proto__Label **)(s->line_pointers + n_lines);
-    s->lines = (Cp__Proto__Line *)(s->label_pointers + n_labels);
-    s->labels = (Cp__Proto__Label *)(s->lines + n_lines);
-    for (size_t i = 0; i < n_lines; i++)
-        s->line_pointers[i] = &s->lines[i];
-    for (size_t i = 0; i < n_labels; i++)
-        s->label_pointers[i] = &s->labels[i];
-    return s;
 }

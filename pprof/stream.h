@@ -22,23 +22,9 @@ struct cp__stream {
     unsigned char packed[16384];
 };
 
-/* Arrays that messages of varying size point to, as long as the longest one needs. */
-struct cp__scratch {
-    uint64_t *ids;
-    Cp__Proto__Line **line_pointers;
-    Cp__Proto__Label **label_pointers;
-    Cp__Proto__Line *lines;
-    Cp__Proto__Label *labels;
-};
-
-/* One piece of memory, for free(); NULL where there is none. */
-struct cp__scratch *cp__scratch_new(size_t n_ids, size_t n_lines, size_t n_labels);
-
 /* A stream to w (ops->write only); NULL where there is no memory. */
 struct cp__stream *cp__stream_new(struct cp_writer *w);
 void cp__stream_put(struct cp__stream *s, const Cp__Proto__Profile *piece);
-/* A string of the profile's table, the next in order. */
-void cp__stream_put_string(struct cp__stream *s, const char *text);
 /* Writes what is left; 0, or the first error of all. */
 int cp__stream_end(struct cp__stream *s);
 /* NULL does nothing. */

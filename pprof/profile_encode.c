@@ -1,0 +1,136 @@
+/* What a profile made of samples tells the encoder. */
+#include "encode.h"
+#include "profile_data.h"
+
+struct told {
+    const struct cp__profile *profile;
+    const struct cp__profile_meta *meta;
+};
+
+static int64_t clamp_value(uint64_t value) /* values are signed in the file */
+{
+    return value > INT64_MAX ? INT64_MAX : (int64_t)value;
+}
+
+static size_t tell_function(const void *what, size_t i, uint64_t *words)
+{
+    const struct cp__function *function = &((const struct told *)what)->profile->functions[i];
+    size_t n = 0;
+
+    words[n++] = function->name;
+    words[n++] = function->name; /* readers translate names of C++ and Rust themselves */
+    words[n++] = function->file;
+    words[n++] = function->start_line;
+    return n;
+}
+
+static size_t tell_location(const void *what, size_t i, uint64_t *words)
+{
+    const struct cp__profile *p = ((const struct told *)what)->profile;
+    const struct cp__frame *frame = &p->frames[i];
+    size_t n = 0;
+
+    words[n++] = frame->mapping == 0 ? 0 : p->uses[frame->mapping - 1].id;
+    words[n++] = frame->address;
+    words[n++] = false;
+    for (uint32_t j = 0; j < frame->n_lines; j++) {
+        words[n++] = p->lines[frame->first_line + j].function;
+        words[n++] = p->lines[frame->first_line + j].line;
+        words[n++] = 0;
+    }
+    return n;
+}
+
+static size_t n_labels_of(const struct cp__profile *p, const struct cp__stack *stack)
+{
+    return stack->labels == 0 ? 0 : cp_labels_count(p->label_sets[stack->labels - 1].labels);
+}
+
+static size_t tell_label(uint64_t *words, uint32_t key, uint32_t value)
+{
+    words[0] = key;
+    words[1] = value;
+    words[2] = words[3] = 0;
+    return 4;
+}
+
+static size_t tell_sample(const void *what, size_t i, uint64_t *words)
+{
+    const struct cp__profile *p = ((const struct told *)what)->profile;
+    const struct cp__stack *stack = &p->stacks[i];
+    const size_t n_labels = n_labels_of(p, stack);
+    size_t n = 0;
+
+    words[n++] = stack->depth;
+    for (uint32_t j = 0; j < stack->depth; j++)
+        words[n++] = p->stack_frames[stack->first + j];
+    if (cp__stack_is_precise(p, stack))
+        words[1] = stack->ip - 1;
+    for (size_t j = 0; j < n_labels; j++) {
+        const uint32_t *label = p->label_strings + p->label_sets[stack->labels - 1].first_string + 2 * j;
+
+        n += tell_label(words + n, label[0], label[1]);
+    }
+    if (stack->address != 0)
+        n += tell_label(words + n, p->address_key, stack->address_string);
+    return n;
+}
+
+static const int64_t *tell_values(const void *what, size_t i, int64_t room[2])
+{
+    const struct told *told = what;
+    const uint64_t weight = told->profile->stacks[i].weight;
+    uint64_t product;
+
+    room[0] = clamp_value(weight);
+    room[1] = __builtin_mul_overflow(weight, told->meta->period, &product) ? INT64_MAX : clamp_value(product);
+    return room;
+}
+
+static size_t longest_tuple(const struct cp__profile *p)
+{
+    size_t most = 4, n;
+
+    for (size_t i = 0; i < p->n_stacks; i++) {
+        n = 1 + p->stacks[i].depth + 4 * (n_labels_of(p, &p->stacks[i]) + 1);
+        most = n > most ? n : most;
+    }
+    for (size_t i = 0; i < p->n_frames; i++) {
+        n = 3 + 3 * p->frames[i].n_lines;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w)
+{
+    const char *const names[] = {"samples", "count", meta->sample_type, meta->sample_unit};
+    const uint64_t samples = p->strings.n, event = samples + 2;
+    const uint64_t types[] = {samples, samples + 1, event, event + 1, event, event + 1};
+    const struct cp__encoding encoding = {
+        .what = &(struct told){p, meta},
+        .function = tell_function,
+        .location = tell_location,
+        .sample = tell_sample,
+        .values = tell_values,
+        .n_functions = p->n_functions,
+        .n_locations = p->n_frames,
+        .n_samples = p->n_stacks,
+        .max_words = longest_tuple(p),
+        .mappings = p->uses,
+        .n_mappings = p->mappings.n,
+        .strings = &p->strings,
+        .names = names,
+        .n_names = 4,
+        .comments = meta->comments,
+        .n_comments = meta->n_comments,
+        .types = types + (meta->is_count ? 2 : 0),
+        .n_types = meta->is_count ? 1 : 2,
+        .time_ns = meta->time_ns,
+        .duration_ns = meta->duration_ns,
+        .period = clamp_value(meta->period),
+        .default_type = (int64_t)event,
+    };
+
+    return cp__encode(&encoding, w);
+}
