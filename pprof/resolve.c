@@ -128,7 +128,7 @@ static int take_answer(void *context, size_t i, const struct cp__symbol *symbol)
  * this has been done. */
 static void leave_unnamed(struct batch *batch, size_t n)
 {
-    struct cp__mapping_use *use = batch->use;
+    struct cp__encoded_mapping *use = batch->use;
 
     use->has_functions = use->has_files = use->has_lines = use->has_inlining = false;
     batch->profile->findings.unnamed += n;
