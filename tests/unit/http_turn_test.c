@@ -88,6 +88,86 @@ CP_TEST(the_child_of_a_fork_has_its_own_turns_and_places)
     CHECK_EQ(status, 0);
 }
 
+/* A turn that the child gives must not go to a waiter, whose stack another thread of the parent's has. */
+CP_TEST(nobody_waits_in_the_child_of_a_fork)
+{
+    pthread_t thread;
+    int number = 0, status;
+    pid_t pid;
+
+    take_turn();
+    CHECK_EQ(pthread_create(&thread, NULL, wait_for_turn, &number), 0);
+    CHECK(waiters_become(1));
+    cp__http_turn_wait_ms = 50;
+    pid = fork();
+    if (pid == 0) {
+        CHECK_EQ(cp__http_turn_waiters(), 0);
+        cp__http_turn_give(); /* as the thread does that had the turn and forked */
+        CHECK_EQ(cp__http_turn_take(NULL, CP__TURN_LOOKUP), 0);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    cp__http_turn_give();
+    pthread_join(thread, NULL);
+}
+
+/* ---- Cancellation ---------------------------------------------------------------------------- */
+
+static int handled, n_written;
+
+/* Cancels the thread that asks, before anything is answered. */
+static const char *header_and_cancel(void *context, const char *name)
+{
+    pthread_cancel(pthread_self());
+    return strcmp(name, "host") == 0 ? context : NULL;
+}
+
+static int answer_begins(void *context, int status, const struct cp_http_header *headers, size_t n)
+{
+    (void)context, (void)headers, (void)n;
+    handled = status;
+    return 0;
+}
+
+static int answer_goes_on(void *context, const void *data, size_t size)
+{
+    (void)context, (void)data;
+    n_written += size > 0;
+    return 0;
+}
+
+static void *handle_and_go_on(void *arg)
+{
+    static char host[] = "localhost";
+    const struct cp_http_request asked = {
+        .size = sizeof asked, .method = "GET", .path = arg, .header = header_and_cancel, .context = host};
+    const struct cp_http_response answer = {
+        .size = sizeof answer, .begin = answer_begins, .write = answer_goes_on};
+
+    CHECK_EQ(cp_http_handle(&asked, &answer, NULL), 0);
+    CHECK_EQ(handled, 200);
+    CHECK(n_written > 0);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* It waits for a thread of its own, with the turn: a cancellation there would leave the turn taken. */
+CP_TEST(a_thread_that_answers_is_cancelled_afterwards)
+{
+    static char path[] = PPROF "/threadcreate";
+    pthread_t thread;
+    void *result;
+
+    cp__http_turn_wait_ms = 50;
+    CHECK_EQ(pthread_create(&thread, NULL, handle_and_go_on, path), 0);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    CHECK(result == PTHREAD_CANCELED);
+    CHECK_EQ(handled, 200);
+    CHECK_EQ(cp__http_turn_take(NULL, CP__TURN_LOOKUP), 0);
+    cp__http_turn_give();
+}
+
 /* ---- Requests -------------------------------------------------------------------------------- */
 
 static void check_status(int fd, const char *status)
