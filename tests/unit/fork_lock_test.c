@@ -464,26 +464,42 @@ static void fork_in_callback(void *context, const struct cp_sample *sample)
         alarm(5);
 }
 
+static int count_queued(int slot)
+{
+    int n = 0;
+
+    cp__lock(&cp__runtime_lock);
+    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next)
+        n += cp_load_relaxed(&m->queued[slot].is_in) != 0; /* relaxed: the next look sees it, too */
+    cp__unlock(&cp__runtime_lock);
+    return n;
+}
+
+/* The reader has taken the first of three Ms from the queue, knows the second, and must find the third. */
 CP_TEST(a_callback_may_fork)
 {
     struct cp_slot_request clock = request("taskClock", MS);
-    struct worker other;
+    struct worker others[3];
     int slot, status = -1;
     pid_t parent = getpid();
 
     end_if_it_hangs();
     CHECK_EQ(cp_slots_start(&clock, 1, &slot, NULL), 0);
-    start_worker(&other, body_c, NULL);
+    for (int i = 0; i < 3; i++)
+        start_worker(&others[i], body_c, NULL);
+    while (count_queued(slot) < 3)
+        sleep_ms(1);
     while (status < 0)
         cp_slots_read(slot, fork_in_callback, &status);
     if (getpid() != parent) {
         cp_slots_read(slot, fork_in_callback, &status);
-        _exit(cp__ms == NULL ? 0 : 1); /* the other M has been freed when it was let go of */
+        _exit(cp__ms == NULL ? 0 : 1); /* the other Ms have been freed when they were let go of */
     }
     CHECK_EQ(status, 0);
     cp_slots_stop(&slot, 1);
     cp_slots_release(&slot, 1);
-    stop_worker(&other);
+    for (int i = 0; i < 3; i++)
+        stop_worker(&others[i]);
 }
 
 /* ---- Children whose fork handlers do not run ------------------------------------------------- */
