@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "configure.h"
+#include "fork.h"
 #include "m.h"
 #include "moment.h"
 #include "os.h"
@@ -126,18 +127,22 @@ struct round {
     uint64_t samples;
 };
 
-/* Does the work with samples. All of *round is 0 if another thread had the CPU meanwhile. */
+/* Does the work with samples. All of *round is 0 if another thread had the CPU meanwhile. A fork waits until
+ * the round has ended, because the child would not find the event. */
 static int time_sampled(struct cp__m *m, const struct plan *plan, uint64_t rounds, struct round *round)
 {
     uint64_t before = interrupts(m);
-    int result = arm(m, plan->interval_ns);
+    int result;
 
-    if (result < 0)
-        return result;
-    round->ns = time_work(rounds);
-    disarm(m);
-    round->samples = round->ns == 0 ? 0 : interrupts(m) - before;
-    return 0;
+    cp__fork_delay();
+    result = arm(m, plan->interval_ns);
+    if (result == 0) {
+        round->ns = time_work(rounds);
+        disarm(m);
+        round->samples = round->ns == 0 ? 0 : interrupts(m) - before;
+    }
+    cp__fork_allow();
+    return result;
 }
 
 /* Does what ceil() does. Some compilers make a call of ceil(), for which a program would need the

@@ -66,7 +66,9 @@ static void start_once(void)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     cp__code_update();
     cp__fork_prepare();
+    cp__fork_delay(); /* events are opened, and closed again */
     cp__os_start();
+    cp__fork_allow();
     pthread_setcancelstate(cancel_state, NULL);
 }
 

@@ -1,6 +1,7 @@
 /* Asking about one event, without an M or a slot. */
 #include <errno.h>
 
+#include "fork.h"
 #include "m.h"
 #include "os.h"
 #include "runtime/base/fail.h"
@@ -40,5 +41,10 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
     if (result < 0)
         return result;
     cp__m_prepare();
-    return spec->event == CP_CPUPROF_OS_TIMER ? cp__os_timer_probe(err) : cp__perf_probe(&request, 1, err);
+    if (spec->event == CP_CPUPROF_OS_TIMER)
+        return cp__os_timer_probe(err);
+    cp__fork_delay(); /* events are opened, and closed again */
+    result = cp__perf_probe(&request, 1, err);
+    cp__fork_allow();
+    return result;
 }

@@ -15,6 +15,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
+#include "runtime/fork.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
 
@@ -75,9 +76,11 @@ int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, s
         return cp__error(err, -ENOMEM, "There is no memory for a counter (%zu bytes).", sizeof *counter);
     counter->name = cp__request_name(&request);
     cp__m_prepare();
+    cp__fork_delay(); /* events are opened */
     result = cp__perf_try_count(&request);
     if (result == 0)
         result = open_events(counter, &request);
+    cp__fork_allow();
     if (result < 0) {
         cp_counter_close(counter);
         return cp__perf_explain_count(result, &request, err);
@@ -88,8 +91,12 @@ int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, s
 
 void cp_counter_close(struct cp_counter *counter)
 {
-    for (int i = 0; counter != NULL && i < counter->n; i++)
+    if (counter == NULL)
+        return;
+    cp__fork_delay();
+    for (int i = 0; i < counter->n; i++)
         cp__sys_close_from_handler(counter->fds[i]);
+    cp__fork_allow();
     free(counter);
 }
 

@@ -19,6 +19,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
+#include "runtime/fork.h"
 #include "runtime/os.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
@@ -446,12 +447,14 @@ bool cp__os_may_count_kernel(void)
 {
     const struct perf_event_attr attr = {
         .size = sizeof attr, .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK, .disabled = 1};
-    int fd = cp__perf_open_from_handler(&attr);
+    int fd;
 
-    if (fd < 0)
-        return false;
-    cp__sys_close_from_handler(fd);
-    return true;
+    cp__fork_delay();
+    fd = cp__perf_open_from_handler(&attr);
+    if (fd >= 0)
+        cp__sys_close_from_handler(fd);
+    cp__fork_allow();
+    return fd >= 0;
 }
 
 /* An M that is none: the events of a start are opened into it, on the calling thread, all at once. */

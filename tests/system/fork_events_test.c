@@ -1,0 +1,199 @@
+/*
+ * A fork waits while another thread opens or closes events: the child could not find their descriptors, and
+ * they would stay open in it. Each call below is played several times; in each of them a fork comes when the
+ * call has just opened, or is about to close, another descriptor.
+ */
+#include "tests/support/burn.h"
+
+#include <linux/futex.h>
+#include <semaphore.h>
+#include <sys/wait.h>
+
+#include "runtime/cost.h"
+#include "runtime/counter/counter.h"
+#include "runtime/m.h"
+#include "tests/support/stub_syscall.h"
+
+#define MOST_PLAYED 12
+
+static struct {
+    int moments; /* atomic: descriptors opened and closed */
+    int chosen;  /* the moment at which the fork comes; -1: none */
+    sem_t has_come;
+    int outcome; /* atomic: 0, or one of these, whichever comes first */
+} play = {.chosen = -1};
+enum { WAITS = 1, FORKED };
+
+static _Thread_local bool is_forker;
+
+static void tell(int outcome)
+{
+    int none = 0;
+
+    cp_compare_exchange(&play.outcome, &none, outcome);
+}
+
+/* Lets the other thread fork, if this is the moment, and waits until it has done so or waits for this one. */
+static void note_moment(void)
+{
+    if (is_forker || cp_fetch_add_relaxed(&play.moments, 1) != play.chosen) /* relaxed: a number of its own */
+        return;
+    sem_post(&play.has_come);
+    await(&play.outcome, WAITS);
+}
+
+static long stub_syscall(long number, const long a[6])
+{
+    long result;
+
+    if (number == SYS_futex && is_forker && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT)
+        tell(WAITS);
+    if (number == SYS_close)
+        note_moment();
+    result = hand_on(number, a);
+    if (number == SYS_perf_event_open && result >= 0)
+        note_moment();
+    return result;
+}
+
+static void *fork_at_moment(void *arg)
+{
+    pid_t child;
+
+    is_forker = true;
+    sem_wait(&play.has_come);
+    child = fork();
+    if (child == 0)
+        _exit(0);
+    tell(FORKED);
+    waitpid(child, NULL, 0);
+    return arg;
+}
+
+/* Returns false if the call came to its end before the moment. */
+static bool play_with_fork(void (*call)(void), int moment)
+{
+    pthread_t forker;
+    bool has_come;
+
+    play.moments = play.outcome = 0;
+    play.chosen = moment;
+    sem_init(&play.has_come, 0, 0);
+    CHECK_EQ(pthread_create(&forker, NULL, fork_at_moment, NULL), 0);
+    call();
+    has_come = cp_load_relaxed(&play.moments) > moment; /* relaxed: its threads have ended */
+    if (!has_come)
+        sem_post(&play.has_come);
+    pthread_join(forker, NULL);
+    play.chosen = -1;
+    return has_come;
+}
+
+static void check_delays(const char *what, void (*call)(void))
+{
+    int played = 0;
+
+    test_need_events();
+    while (played < MOST_PLAYED && play_with_fork(call, played)) {
+        CHECKF(play.outcome == WAITS, "%s: a fork did not wait at moment %d", what, played);
+        played++;
+    }
+    printf("%s: a fork waited at each of %d moments\n", what, played);
+    CHECK(played > 0);
+}
+
+/* ---- What opens and closes events ------------------------------------------------------------ */
+
+static struct cp_event_spec spec_of(const char *event)
+{
+    struct cp_event_spec spec;
+    struct cp_error err = {0};
+
+    CHECKF(cp_event_parse(event, &spec, &err) == 0, "%s", err.message);
+    return spec;
+}
+
+static void call_probe(void)
+{
+    static uint64_t watched;
+    char watchpoint[40];
+    struct cp_event_spec clock = spec_of("taskClock"), watch;
+
+    snprintf(watchpoint, sizeof watchpoint, "mem:%p/8:w", (void *)&watched);
+    watch = spec_of(watchpoint);
+    cp_event_probe(&clock, NULL);
+    cp_event_probe(&watch, NULL); /* which some machines refuse */
+}
+
+CP_TEST(a_probe_delays_forks)
+{
+    cp__m_prepare();
+    check_delays("cp_event_probe()", call_probe);
+}
+
+static void call_config(void)
+{
+    request("taskClock", MS);
+}
+
+CP_TEST(asking_for_the_kernels_mode_delays_forks)
+{
+    cp__m_prepare();
+    check_delays("cp_cpu_profile_config_init()", call_config);
+}
+
+static void call_counter(void)
+{
+    struct cp_event_spec spec = spec_of("taskClock");
+    struct cp_counter *counter;
+
+    CHECK_EQ(cp_counter_open(&counter, &spec, NULL), 0);
+    cp_counter_close(counter);
+}
+
+CP_TEST(a_counter_delays_forks)
+{
+    cp__m_prepare();
+    check_delays("cp_counter_open(), cp_counter_close()", call_counter);
+}
+
+static void call_cost(void)
+{
+    cp__cost_set(0);
+    cp_sample_cost_ns(NULL);
+}
+
+CP_TEST(measuring_the_cost_delays_forks)
+{
+    cp__m_prepare();
+    check_delays("cp_sample_cost_ns()", call_cost);
+}
+
+/* Once in a process. */
+CP_TEST(the_first_call_delays_forks)
+{
+    test_need_events();
+    CHECK(play_with_fork(cp__m_prepare, 1)); /* the first moment is that of a file */
+    CHECK_EQ(play.outcome, WAITS);
+}
+
+static void call_start(void)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct worker worker = {.body = NULL};
+    int slot;
+
+    attach(&worker);
+    CHECK_EQ(cp_slots_start(&clock, 1, &slot, NULL), 0);
+    cp_execute(worker.m, NULL);
+    cp_slots_stop(&slot, 1);
+    cp_execute(worker.m, NULL);
+    cp_slots_release(&slot, 1);
+    cp_m_detach(worker.m);
+}
+
+CP_TEST(a_start_and_a_scheduling_point_delay_forks)
+{
+    cp__m_prepare();
+    check_delays("cp_slots_start(), cp_execute()", call_start);
+}
