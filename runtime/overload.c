@@ -25,7 +25,8 @@ static uint64_t take_cost(struct cp__m *m, int slot)
 {
     const uint64_t cost = cp__cost_known();
     const struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t seq = cp_load_acquire(&stats->seq); /* pairs with the release in reset_stats_from_handler() */
+    /* pairs with the release in reset_stats_from_handler(), configure.c */
+    uint64_t seq = cp_load_acquire(&stats->seq);
     uint64_t now = interrupts(stats);
     uint64_t before = m->window.seq[slot] == seq ? m->window.interrupts[slot] : now;
 

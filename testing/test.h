@@ -20,7 +20,7 @@ struct cp__test {
     struct cp__test *parent; /* NULL: none */
     const struct cp__options *options;
     unsigned cpu;
-    void *owner; /* where it runs: see cp__test_owner() */
+    void *owner; /* where it runs: see owner_self() in t.c */
     jmp_buf end; /* where a test goes on that ends early */
     struct cp__cleanup *cleanups;
     struct cp__subtest_name *subtests; /* those that there were */

@@ -1,8 +1,8 @@
 /*
- * See context.h. The unwind information is exact at every instruction: the canonical frame address is given by the
- * stack pointer all the way, so it moves to the other stack together with it, where a frame of the same layout lies.
- * The frame pointer follows one instruction later; in between it points outside the stack, where a walk along frame
- * pointers stops.
+ * See context.h. The unwind information is exact at every instruction: the canonical frame address is given
+ * by the stack pointer all the way, so it moves to the other stack together with it, where a frame of the
+ * same layout lies. The frame pointer follows one instruction later; in between it points outside the
+ * stack, where a walk along frame pointers stops.
  */
 
     .text
@@ -68,7 +68,8 @@ cp__context_switch:
     .cfi_endproc
     .size   cp__context_switch, . - cp__context_switch
 
-/* Where a new context begins. It has no caller: its return address is undefined, which ends every unwinding here. */
+/* Where a new context begins. It has no caller: its return address is undefined, which ends every unwinding
+ * here. */
     .p2align 4
     .globl  cp__context_entry
     .hidden cp__context_entry
@@ -86,7 +87,8 @@ cp__context_entry:
 
     .section .note.GNU-stack, "", @progbits
 
-/* Every target of an indirect branch here begins with endbr64 (IBT). A shadow stack would have to be switched too. */
+/* Every target of an indirect branch here begins with endbr64 (IBT). A shadow stack would have to be
+ * switched, too. */
     .section .note.gnu.property, "a"
     .p2align 3
     .long   4              /* size of the name */

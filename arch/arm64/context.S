@@ -1,8 +1,8 @@
 /*
- * See context.h. The unwind information is exact at every instruction: the canonical frame address is given by the
- * stack pointer all the way, so it moves to the other stack together with it, where a frame of the same layout lies.
- * The frame pointer follows one instruction later; in between it points outside the stack, where a walk along frame
- * records stops.
+ * See context.h. The unwind information is exact at every instruction: the canonical frame address is given
+ * by the stack pointer all the way, so it moves to the other stack together with it, where a frame of the
+ * same layout lies. The frame pointer follows one instruction later; in between it points outside the
+ * stack, where a walk along frame records stops.
  */
 
 #define FRAME 176
@@ -96,8 +96,8 @@ cp__context_switch:
     .cfi_endproc
     .size   cp__context_switch, . - cp__context_switch
 
-/* Where a new context begins. It has no caller: its return address is undefined, which ends every unwinding here, and
- * x29 is 0. */
+/* Where a new context begins. It has no caller: its return address is undefined, which ends every unwinding
+ * here, and x29 is 0. */
     .p2align 4
     .globl  cp__context_entry
     .hidden cp__context_entry

@@ -27,8 +27,7 @@ enum cp_profile_pc_precision cp__perf_reach_precision(const struct cp_slot_reque
 /* Whether an event that opens counts, too: 0, also if that cannot be told, or -ENODATA. */
 int cp__perf_try_count(const struct cp_slot_request *request);
 
-/* What its refusals mean, in words; perf_explain_linux.c. Each fills err and returns the code it was given.
- */
+/* What its refusals mean, in words: see explain_linux.c. Each fills err and returns the code it was given. */
 int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err);
 int cp__perf_explain_count(int code, const struct cp_slot_request *request, struct cp_error *err);
 int cp__perf_explain_ring(int code, const struct cp_slot_request *request, struct cp_error *err);

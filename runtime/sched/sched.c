@@ -329,7 +329,7 @@ static void run(struct cp__worker *w, struct cp_task *task)
     cp__context_switch(&w->context, &task->context);
     cp__fiber_arrive(&w->fiber, NULL);
     cp_execute(w->m, NULL);
-    cp_store_release(&task->running, 0u); /* pairs with the acquire in show(): its context is in place */
+    cp_store_release(&task->running, 0u); /* pairs with show(), list.c: its context is in place */
     w->current = NULL;
     after(w, task);
 }

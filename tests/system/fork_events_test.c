@@ -9,8 +9,8 @@
 #include <semaphore.h>
 #include <sys/wait.h>
 
+#include "counter.h"
 #include "runtime/cost.h"
-#include "runtime/counter/counter.h"
 #include "runtime/m.h"
 #include "tests/support/stub_syscall.h"
 

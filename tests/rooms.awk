@@ -1,0 +1,253 @@
+# Reads the #include lines of all sources, and holds the order of the rooms: see tests/check, which runs this with
+#
+#     -v public="..."   the public headers' paths
+#     -v map=1          draws the order instead
+#
+# Prints what is wrong, a line each; fails if anything is.
+
+# A room may include what is in the rooms of the lines above its own, and nothing of its own line's other rooms. A room
+# that "alone" names may include no more than what stands there; "public" stands for all public headers.
+function list_rooms() {
+    row("arch")
+    row("runtime/base")
+    row("runtime/event", "runtime/base arch")
+    row("runtime/perf", "runtime/base runtime/event")
+    row("runtime/unwind")
+    row("runtime")
+    row("runtime/engine")
+    row("runtime/counter")
+    row("runtime/sched", "runtime/base arch public")
+    row("pprof/symbol")
+    row("pprof")
+    row("http testing")
+    row("cmd examples bench tests/elsewhere tests/support")
+    row("tests/unit tests/timing")
+    row("tests/system", "tests/support public")
+}
+
+# What is not yet as it must be: "FOLDER INCLUDED_FILE", and a room with too large a circle. An exception that is not
+# needed any more is a mistake, too.
+function list_exceptions() {
+    exception["pprof/symbol pprof/pprof.h"] = 0
+    exception["pprof/symbol pprof/sysctl_linux.h"] = 0
+    exception["pprof/symbol pprof/table.h"] = 0
+    exception["pprof/symbol pprof/thread.h"] = 0
+    exception["runtime/base runtime/runtime.h"] = 0
+    exception["runtime/event runtime/os.h"] = 0
+    exception["runtime/event runtime/runtime.h"] = 0
+    exception["runtime/perf runtime/m.h"] = 0
+    exception["runtime/perf runtime/os.h"] = 0
+    exception["runtime/perf runtime/runtime.h"] = 0
+    exception["runtime/sched runtime/label.h"] = 0
+    exception["runtime/sched runtime/os.h"] = 0
+    exception["runtime/unwind runtime/fork.h"] = 0
+    exception["runtime/unwind runtime/os.h"] = 0
+    exception["runtime/unwind runtime/runtime.h"] = 0
+    exception["tests/system http/events.h"] = 0
+    exception["tests/system http/goroutine.h"] = 0
+    exception["tests/system http/server.h"] = 0
+    exception["tests/system http/socket.h"] = 0
+    exception["tests/system pprof/session.h"] = 0
+    exception["tests/system pprof/symbol/mapping.h"] = 0
+    exception["tests/system pprof/sysctl_linux.h"] = 0
+    exception["tests/system pprof/table.h"] = 0
+    exception["tests/system runtime/cost.h"] = 0
+    exception["tests/system runtime/fork.h"] = 0
+    exception["tests/system runtime/label.h"] = 0
+    exception["tests/system runtime/m.h"] = 0
+    exception["tests/system runtime/perf/core_pmu_linux.h"] = 0
+    exception["tests/system runtime/perf/perf_linux.h"] = 0
+    exception["tests/system runtime/sched/internal.h"] = 0
+    exception["tests/system testing/profile.h"] = 0
+    known_circle["runtime"] = 0
+}
+
+# row(ROOMS [, ALONE])
+function row(names, alone,    i, n, part) {
+    height++
+    n = split(names, part, " ")
+    for (i = 1; i <= n; i++) {
+        rooms[++room_count] = part[i]
+        height_of[part[i]] = height
+        alone_of[part[i]] = alone
+    }
+}
+
+BEGIN {
+    list_rooms()
+    list_exceptions()
+    n = split(public, part, " ")
+    for (i = 1; i <= n; i++)
+        public_path[base_of(part[i])] = part[i]
+    for (i = 1; i < ARGC; i++)
+        if (ARGV[i] ~ /\//)
+            exists[ARGV[i]] = 1
+    least_circle = 8
+}
+
+function base_of(path) {
+    sub(/.*\//, "", path)
+    return path
+}
+
+function folder_of(path) {
+    sub(/\/[^\/]*$/, "", path)
+    return path
+}
+
+# The longest name of a room that the path begins with.
+function room_of(path,    folder) {
+    for (folder = folder_of(path); !(folder in height_of) && folder ~ /\//; folder = folder_of(folder))
+        continue
+    return folder
+}
+
+# A header and its .c are one; so are NAME.h and NAME_linux.c.
+function unit_of(path) {
+    sub(/\.[chS]$/, "", path)
+    sub(/_linux$/, "", path)
+    return path
+}
+
+function wrong(what) {
+    print FILENAME ":" FNR ": " what
+    bad = 1
+}
+
+# The path of an included file; "" if it is not one of the sources. A header has one way to be named: a public one, one
+# of the same folder and one of the processor's (arch/ARCH) by its bare name, any other by its path from the root.
+function path_of(name, folder,    path) {
+    if (name !~ /\//) {
+        if ((folder "/" name) in exists)
+            return folder "/" name
+        if (name in public_path)
+            return public_path[name]
+        for (path in exists)
+            if (path ~ /^arch\/[a-z0-9]+\// && base_of(path) == name)
+                return path
+        if (name == "profile.pb-c.h")
+            return ""
+        wrong("include \"" name "\" with its folder from the root")
+        return ""
+    }
+    if (!(name in exists)) {
+        wrong("there is no " name)
+        return ""
+    }
+    if (folder_of(name) == folder || public_path[base_of(name)] == name)
+        wrong("include \"" base_of(name) "\" without its folder")
+    return name
+}
+
+function is_allowed_alone(to, path, list,    i, n, part) {
+    n = split(list, part, " ")
+    for (i = 1; i <= n; i++)
+        if (part[i] == to || (part[i] == "public" && public_path[base_of(path)] == path))
+            return 1
+    return n == 0
+}
+
+function note(from, path,    to, key) {
+    to = room_of(path)
+    edge[unit_of(FILENAME), unit_of(path)] = 1
+    if (to == from)
+        return
+    if (height_of[to] < height_of[from] && is_allowed_alone(to, path, alone_of[from])) {
+        arrows[from, to]++
+        return
+    }
+    key = folder_of(FILENAME) " " path
+    if (key in exception) {
+        exception[key]++
+        arrows[from, to]++
+        is_wrong[from, to] = 1
+        return
+    }
+    wrong(from "/ must not include " path (height_of[to] < height_of[from] ? "" : ", which is not below it"))
+}
+
+FNR == 1 {
+    units[unit_of(FILENAME)] = 1
+    from = room_of(FILENAME)
+    if (!(from in height_of)) {
+        wrong("the order of the rooms in tests/rooms.awk does not have " folder_of(FILENAME) "/")
+        nextfile
+    }
+}
+
+/^[ \t]*#[ \t]*include[ \t]*"/ {
+    name = $0
+    sub(/^[^"]*"/, "", name)
+    sub(/".*/, "", name)
+    path = path_of(name, folder_of(FILENAME))
+    if (path != "")
+        note(from, path)
+}
+
+END {
+    for (key in exception)
+        if (exception[key] == 0) {
+            print "tests/rooms.awk: the exception \"" key "\" is not needed any more"
+            bad = 1
+        }
+    find_circles()
+    if (map)
+        draw()
+    exit bad
+}
+
+# reach(UNIT): fills seen[] with what UNIT leads to inside its room.
+function reach(unit,    other) {
+    for (other in units)
+        if (((unit, other) in edge) && !(other in seen) && room_of(other) == room_of(unit)) {
+            seen[other] = 1
+            reach(other)
+        }
+}
+
+# The files that lead to each other in a circle, room by room.
+function find_circles(    unit, other, name, size, names, key) {
+    for (unit in units) {
+        split("", seen)
+        reach(unit)
+        for (other in seen)
+            leads[unit, other] = 1
+    }
+    for (unit in units) {
+        size = 1
+        names = base_of(unit)
+        for (other in units)
+            if (other != unit && ((unit, other) in leads) && ((other, unit) in leads)) {
+                size++
+                names = names " " base_of(other)
+            }
+        key = room_of(unit)
+        if (size > circle[key]) {
+            circle[key] = size
+            circle_names[key] = names
+        }
+    }
+    for (key in circle)
+        if (circle[key] >= least_circle && !(key in known_circle)) {
+            print key "/: " circle[key] " files include each other in a circle, 7 are allowed: " circle_names[key]
+            bad = 1
+        } else if (circle[key] < least_circle && (key in known_circle)) {
+            print "tests/rooms.awk: the circle in " key "/ is known as an exception, and is there no more"
+            bad = 1
+        }
+}
+
+# A line for each room, from the highest to the lowest, with the rooms that it includes; "!" marks an exception.
+function draw(    i, j, line, level) {
+    for (i = room_count; i > 0; i--) {
+        line = ""
+        for (j = room_count; j > 0; j--)
+            if ((rooms[i], rooms[j]) in arrows)
+                line = line " " (((rooms[i], rooms[j]) in is_wrong) ? "!" : "") rooms[j] \
+                    "(" arrows[rooms[i], rooms[j]] ")"
+        if (level != height_of[rooms[i]])
+            print ""
+        level = height_of[rooms[i]]
+        printf "%2d  %-16s%s%s\n", level, rooms[i], line == "" ? "" : " ->", line
+    }
+}
