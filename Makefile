@@ -111,8 +111,8 @@ before := $(if $(filter deps check test test-% mutants demo bench,$(goals)),deps
 # The rooms of the library. Public headers include each other by their bare names, as they are installed.
 rooms = arch/$(ARCH) runtime/base runtime/event runtime/perf runtime/unwind runtime runtime/engine runtime/counter \
         runtime/sched pprof/symbol pprof
-public_headers = runtime/base/atomic.h runtime/runtime.h runtime/counter/counter.h runtime/sched/sched.h pprof/pprof.h http/http.h \
-                 testing/testing.h
+public_headers = runtime/base/atomic.h runtime/base/error.h runtime/event/event.h runtime/runtime.h \
+                 runtime/counter/counter.h runtime/sched/sched.h pprof/pprof.h http/http.h testing/testing.h
 
 gen = $(B)/gen/pprof/profile.pb-c
 sources := $(foreach d,$(rooms),$(sort $(wildcard $(d)/*.c $(d)/*.S)))

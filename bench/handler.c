@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "runtime/os.h"
 #include "runtime/samplebuf.h"
 #include "runtime/unwind/code.h"
 #include "runtime/unwind/unwind.h"
@@ -124,7 +123,7 @@ __attribute__((noinline)) static uint64_t descend(struct cp_t *b, const char *na
 /* Besides the frames of the benchmark, of which there are some. */
 CP_BENCHMARK(Chain)
 {
-    stack = cp__os_thread_stack();
+    stack = cp__thread_stack();
     cp__code_update();
     result += descend(b, "5 frames more", 5);
     result += descend(b, "20 frames more", 20);
@@ -149,7 +148,7 @@ CP_BENCHMARK(FirstCaller)
     static const unsigned char returns[] = {0xc3};
     struct cp__registers returning = {.pc = (uintptr_t)returns, .sp = regs.sp, .fp = regs.fp};
 
-    stack = cp__os_thread_stack();
+    stack = cp__thread_stack();
     cp_t_run(b, "at a ret", first_caller, &returning);
     cp_t_run(b, "between calls", first_caller, &regs);
 }
@@ -191,7 +190,7 @@ static void *find_end(void *ns)
 {
     double start = bench_now_ns();
 
-    stack = cp__os_thread_stack();
+    stack = cp__thread_stack();
     *(double *)ns = bench_now_ns() - start;
     return NULL;
 }
@@ -200,7 +199,7 @@ static void find_main_threads_end(struct cp_t *b, void *arg)
 {
     (void)arg;
     for (; cp_bench_next(b);)
-        stack = cp__os_thread_stack();
+        stack = cp__thread_stack();
 }
 
 /* An iteration is the thread's whole life; the search alone is ns/search. */

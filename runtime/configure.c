@@ -1,44 +1,15 @@
 #include "configure.h"
 
 #include <errno.h>
+#include <signal.h>
 
-#include "fork.h"
+#include "engine.h"
 #include "moment.h"
 #include "overload.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/base/os.h"
 #include "runtime/event/rows.h"
 #include "slot.h"
-
-/* xorshift64*: where in its period a timer starts is all that hangs on it. */
-static uint64_t random_from_handler(struct cp__m *m)
-{
-    m->random ^= m->random >> 12;
-    m->random ^= m->random << 25;
-    m->random ^= m->random >> 27;
-    return m->random * 0x2545f4914f6cdd1du;
-}
-
-/* ---- Timers ---------------------------------------------------------------------------------- */
-
-/* The first expiry is uniform in (0, period], so that threads shorter than a period are sampled in
- * proportion. */
-static int start_timer_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
-{
-    struct cp__handle *handle = &m->handles[slot];
-
-    handle->period = 1000000000u / config->config.hz;
-    handle->cpu_ns = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
-    return cp__os_timer_start_from_handler(&handle->fd, config->seq,
-                                           1 + random_from_handler(m) % handle->period, handle->period);
-}
-
-static void stop_timer_from_handler(struct cp__m *m, int slot)
-{
-    struct cp__handle *handle = &m->handles[slot];
-    uint64_t now = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
-
-    cp__os_timer_stop_from_handler(handle->fd);
-    cp_store_relaxed(&m->stats[slot].count, now - handle->cpu_ns);
-}
 
 /* ---- One slot -------------------------------------------------------------------------------- */
 
@@ -70,10 +41,7 @@ static bool start_from_handler(struct cp__m *m, int slot)
                             .kind = cp__config_event((enum cp_cpu_event)config.event, &config.config)->kind,
                             .period = config.config.period};
     cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of the claim */
-    if (handle->kind == CP_EVENT_TIMER)
-        result = start_timer_from_handler(m, slot, &config);
-    else
-        result = cp__set_thread_pmu_profiler(m, slot, &config, NULL);
+    result = cp__engine.open_from_handler(m, slot, &config);
     if (result < 0)
         cp_store_relaxed(&m->stats[slot].refused, result);
     return result == 0 && handle->kind != CP_EVENT_TIMER;
@@ -88,7 +56,7 @@ static void enable_from_handler(struct cp__m *m, uint32_t slots)
 {
     for (; slots != 0; slots &= slots - 1) {
         int slot = __builtin_ctz(slots);
-        int result = cp__os_enable_from_handler(m, slot);
+        int result = cp__engine.enable_from_handler(m, slot);
 
         if (result < 0)
             cp_store_relaxed(&m->stats[slot].refused, result);
@@ -101,28 +69,10 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *mome
     if (m->handles[slot].fd < 0)
         return; /* it was refused */
     cp_store_relaxed(&m->stats[slot].overloaded_ns, cp__overload_ns_from_handler(m, slot));
-    if (m->handles[slot].kind == CP_EVENT_TIMER)
-        stop_timer_from_handler(m, slot);
-    else
-        cp__set_thread_pmu_profiler(m, slot, NULL, moment);
+    cp__engine.close_from_handler(m, slot, moment);
 }
 
 /* ---- All of them ----------------------------------------------------------------------------- */
-
-/* A signal that was raised before its source went away is pending now. It must not outlive the handle: its
- * descriptor's number may be somebody else's tomorrow, and the handler may be. */
-void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
-{
-    siginfo_t info;
-
-    while (cp__os_take_pending_from_handler(&info)) {
-        if (!cp__classify_from_handler(m, &info, moment)) {
-            cp_add_single_writer(&m->foreign, -1); /* the handler will count it */
-            cp__os_requeue_from_handler(&info);
-            return;
-        }
-    }
-}
 
 static bool is_live_from_handler(const struct cp__m *m)
 {
@@ -149,7 +99,7 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
     }
     if (stopped == 0)
         return;
-    cp__take_pending_from_handler(m, &moment);
+    cp__engine.take_pending_from_handler(m, &moment);
     cp__moment_end_from_handler(m, &moment);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if ((stopped >> slot & 1) != 0)
@@ -178,7 +128,7 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
     }
     cp_store_release(&m->head.generation, generation); /* pairs with the acquire in is_behind(), kick.c */
     enable_from_handler(m, opened);
-    cp__os_own_from_handler(m);
+    cp__engine.own_from_handler(m);
     cp__m_unclaim_from_handler(m);
     return true;
 }

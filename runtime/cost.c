@@ -8,11 +8,12 @@
 #include <string.h>
 
 #include "configure.h"
-#include "fork.h"
+#include "engine.h"
 #include "m.h"
 #include "moment.h"
-#include "os.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/base/os.h"
 #include "runtime/event/rows.h"
 #include "slot.h"
 
@@ -106,8 +107,8 @@ static int arm(struct cp__m *m, uint64_t interval)
     int result;
 
     m->handles[0] = (struct cp__handle){.seq = 1, .fd = -1, .kind = CP_EVENT_CLOCK, .period = interval};
-    result = cp__set_thread_pmu_profiler(m, 0, &config, NULL);
-    return result < 0 ? result : cp__os_enable_from_handler(m, 0);
+    result = cp__engine.open_from_handler(m, 0, &config);
+    return result < 0 ? result : cp__engine.enable_from_handler(m, 0);
 }
 
 static void disarm(struct cp__m *m)
@@ -116,8 +117,8 @@ static void disarm(struct cp__m *m)
     uint64_t mask = cp__os_block_from_handler();
 
     cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
-    cp__set_thread_pmu_profiler(m, 0, NULL, &none);
-    cp__take_pending_from_handler(m, &none);
+    cp__engine.close_from_handler(m, 0, &none);
+    cp__engine.take_pending_from_handler(m, &none);
     m->handles[0].seq = 0;
     cp__os_unblock_from_handler(mask);
 }
@@ -216,7 +217,7 @@ static void *measure(void *arg)
 
     m->tid = cp__os_tid();
     m->cpu_clock = cp__os_thread_clock(m->tid);
-    m->stack = cp__os_thread_stack();
+    m->stack = cp__thread_stack();
     m->claim = CP__CLAIM_SELF;
     cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
     cp_fence_signal();
@@ -269,10 +270,7 @@ uint64_t cp_sample_cost_ns(struct cp_error *err)
     if (ns != 0)
         return ns;
     cp__m_prepare();
-    if (cp__set_thread_pmu_profiler == NULL)
-        result = -ENOSYS;
-    else
-        result = measure_cost(&ns, err);
+    result = measure_cost(&ns, err);
     if (result < 0 || ns == 0) {
         cp__error(err, result < 0 ? result : -ENODATA,
                   "What a sample costs cannot be measured here: %s. A taskClock of perf_event_open is needed "

@@ -2,9 +2,10 @@
 
 #include <time.h>
 
-#include "os.h"
+#include "engine.h"
 #include "outside.h"
 #include "overload.h"
+#include "runtime/base/os.h"
 #include "slot.h"
 
 /* How long a stop waits for an M that has work to do and gets no CPU, or keeps SIGPROF blocked. */
@@ -58,9 +59,9 @@ static void kick(struct cp__m *m, uint64_t cpu_ns)
 
     if (!cp__slots_have_handler() || (cp__kick_is_under_way(m) && cpu_ns - m->kick.cpu_ns < ARRIVED_NS))
         return;
-    m->kick.sent = (last + 1) % CP__OS_KICKS;
+    m->kick.sent = (last + 1) % CP__ENGINE_KICKS;
     m->kick.cpu_ns = cpu_ns;
-    if (cp__os_kick(m->tid, m->kick.sent) < 0)
+    if (cp__engine.kick(m->tid, m->kick.sent) < 0)
         m->kick.sent = last;
 }
 

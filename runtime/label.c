@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os.h"
 #include "runtime/base/lock.h"
+#include "runtime/base/os.h"
 
 size_t cp_labels_count(const struct cp_labels *labels)
 {

@@ -6,12 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "altstack.h"
 #include "configure.h"
+#include "engine.h"
 #include "fork.h"
 #include "kick.h"
 #include "moment.h"
-#include "os.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/base/os.h"
 #include "runtime/unwind/code.h"
 #include "slot.h"
 
@@ -67,7 +70,7 @@ static void start_once(void)
     cp__code_update();
     cp__fork_prepare();
     cp__fork_delay(); /* events are opened, and closed again */
-    cp__os_start();
+    cp__engine.start();
     cp__fork_allow();
     pthread_setcancelstate(cancel_state, NULL);
 }
@@ -122,7 +125,7 @@ static struct cp__m *new_m(const void *frame_pointer, struct cp_error *err)
     }
     m->tid = cp__os_tid();
     m->cpu_clock = cp__os_thread_clock(m->tid);
-    m->stack = cp__os_thread_stack();
+    m->stack = cp__thread_stack();
     m->n_creators = cp__unwind_callers(frame_pointer, &m->stack, m->creators, CP__M_CREATORS);
     m->self = (struct cp_g){.stack_lo = m->stack.lo, .stack_hi = m->stack.hi};
     m->random = (uint64_t)m->tid * 0x9e3779b97f4a7c15u ^ cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
@@ -268,7 +271,7 @@ void cp_m_detach(struct cp_m *head)
     for (uint32_t slots = m->undrained; slots != 0; slots &= slots - 1)
         cp__slot_queue_from_handler(m, __builtin_ctz(slots)); /* a reader may just have taken m off */
     cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
-    cp__take_pending_from_handler(m, &none);
+    cp__engine.take_pending_from_handler(m, &none);
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     /* release: pairs with the acquire in cp__ms_forget(): a child must not free it after this thread has */
     cp_store_release(&m->altstack, NULL);
@@ -354,7 +357,7 @@ void cp_m_list(cp_m_list_fn *fn, void *context)
 /* Another thread may have been changing what belongs to m's handles. */
 static void let_go(struct cp__m *m)
 {
-    cp__perf_forget(m);
+    cp__engine.forget(m);
     memset(m->handles, 0, sizeof m->handles);
     cp_store_relaxed(&m->armed, 0); /* relaxed, all: this is the only thread */
     cp_store_relaxed(&m->off, 0);

@@ -52,6 +52,8 @@
 
 #include "runtime.h"
 #include "runtime/base/lock.h"
+#include "runtime/perf/core_pmu_linux.h"
+#include "runtime/perf/perf_linux.h"
 #include "runtime/unwind/unwind.h"
 #include "samplebuf.h"
 
@@ -67,24 +69,12 @@ struct cp__record_layout {
     uint8_t chain; /* number of entries, then these */
 };
 
-/* What read(2) of an event returns, and its records carry. */
-struct cp__count {
-    uint64_t value;
-    uint64_t time_enabled;
-    uint64_t time_running;
-    uint64_t lost; /* records of this event that found the ring full; where the kernel tells */
-};
-
 /* An event of perf_event_open(2). */
 struct cp__perf_event {
     int fd;
     uint64_t id;            /* names it in ring records */
     struct cp__count count; /* as last told */
 };
-
-/* Processors whose cores are of several kinds have a PMU for each kind; an event of the PMU is opened on all.
- */
-#define CP__CORE_PMUS 4
 
 /* An M's resources for one slot. */
 struct cp__handle {

@@ -36,6 +36,9 @@ static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t 
     return g != NULL ? g : &m->self;
 }
 
+_Static_assert(CP__CHAIN_TRUNCATED == CP_SAMPLE_TRUNCATED && CP__CHAIN_INCOMPLETE == CP_SAMPLE_INCOMPLETE,
+               "a chain's flags are the sample's");
+
 static void unwind_from_handler(const struct cp__m *m, struct cp__moment *moment)
 {
     struct cp__stack stack;

@@ -1,6 +1,6 @@
 #include "outside.h"
 
-#include "os.h"
+#include "engine.h"
 #include "slot.h"
 
 /* A POSIX timer on a CPU clock expires at the kernel's ticks at the most, and leaves its thread its time. */
@@ -23,7 +23,7 @@ bool cp__outside_disable_unwanted(struct cp__m *m)
         return false;
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if (can_starve(m, slot) && m->handles[slot].seq != cp__slot_seq_from_handler(slot))
-            cp__os_disable(m, slot);
+            cp__engine.disable(m, slot);
     }
     cp__m_unclaim_from_handler(m);
     return true;

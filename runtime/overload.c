@@ -7,7 +7,8 @@
 #include "overload.h"
 
 #include "cost.h"
-#include "os.h"
+#include "engine.h"
+#include "runtime/base/os.h"
 
 /* So much CPU time at least lies between two looks. */
 #define WINDOW_NS 100000000u
@@ -78,7 +79,7 @@ static void estimate_costs(struct cp__m *m, struct costs *costs)
 
         if (m->handles[slot].seq == 0 || m->handles[slot].kind == CP_EVENT_TIMER)
             continue;
-        count = cp__os_count(m, slot);
+        count = cp__engine.count(m, slot);
         if (m->window.is_stuck)
             costs->of[slot] =
                 1 + (count - m->window.count[slot]) / m->handles[slot].period * cp__cost_known();
@@ -122,7 +123,7 @@ static void disable(struct cp__m *m, int slot, uint64_t cpu_ns)
     if (!cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE))
         return;
     if (m->handles[slot].seq == m->window.seq[slot] && m->handles[slot].kind != CP_EVENT_TIMER) {
-        cp__os_disable(m, slot);
+        cp__engine.disable(m, slot);
         cp_store_relaxed(&m->stats[slot].overloaded_at, cpu_ns); /* relaxed: a number of its own */
     }
     cp__m_unclaim_from_handler(m);

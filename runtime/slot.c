@@ -5,11 +5,12 @@
 
 #include "configure.h"
 #include "cost.h"
-#include "fork.h"
+#include "engine.h"
 #include "kick.h"
 #include "m.h"
-#include "os.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/base/os.h"
 #include "runtime/event/rows.h"
 #include "runtime/unwind/code.h"
 
@@ -181,7 +182,7 @@ static int install_handler(struct cp_error *err)
     int result = 0;
 
     if (!installed)
-        result = cp__os_signal_install(cp__on_sigprof_from_handler, err);
+        result = cp__engine.install(err);
     installed = result == 0;
     return result;
 }
@@ -217,26 +218,13 @@ static double rate_running(void)
     return sum;
 }
 
-static int probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (requests[i].event == CP_CPUPROF_OS_TIMER) {
-            int result = cp__os_timer_probe(err);
-
-            if (result < 0)
-                return result;
-        }
-    }
-    return cp__perf_probe(requests, n, err);
-}
-
 /* Everything that can fail comes before the first config is published. */
 static int start(struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
 {
     int result = find_free(n, found, err);
 
     if (result == 0)
-        result = probe(requests, n, err);
+        result = cp__engine.probe(requests, n, err);
     if (result == 0)
         result = cp__cost_check(requests, n, rate_running(), err);
     if (result == 0)
@@ -372,7 +360,7 @@ void cp_slots_stop(const int *stopped, size_t n)
     cp__lock(&cp__runtime_lock);
     for (size_t i = 0; i < n; i++) {
         slots[stopped[i]].state = STOPPED;
-        slots[stopped[i]].kept.handler_replaced = !cp__os_signal_is_ours();
+        slots[stopped[i]].kept.handler_replaced = !cp__engine.is_installed();
         cp_store_release(&slots[stopped[i]].seq,
                          0); /* pairs with the acquire in cp__slot_seq_from_handler() */
     }
@@ -481,7 +469,7 @@ void cp__slots_settle(void)
         if (!is_settled(m))
             return;
     }
-    cp__os_signal_restore();
+    cp__engine.restore();
     installed = false;
 }
 
@@ -495,6 +483,6 @@ void cp__slots_forget(void)
     }
     holds = 0; /* the thread that measures is the parent's */
     next_generation();
-    cp__os_signal_restore();
+    cp__engine.restore();
     installed = false;
 }

@@ -9,7 +9,7 @@
 
 #include "kernel.h"
 #include "pprof/table.h"
-#include "runtime/fork.h"
+#include "runtime/base/fork_gate.h"
 
 static void mapping_free(struct cp__mapping *mapping)
 {
@@ -210,7 +210,7 @@ static int name_object(struct dl_phdr_info *object, size_t size, void *context)
 /*
  * The dynamic linker takes a lock of its own meanwhile, which nobody gives back in a child that is forked
  * then: the child would wait for ever when it loads a library or takes a profile. So forks wait; and a child
- * for which they did not (see fork.h) has a profile without build ids.
+ * for which they did not (see fork_gate.h) has a profile without build ids.
  */
 static int name_objects(struct cp__mappings *mappings)
 {

@@ -2,7 +2,7 @@
 #ifndef COUNTERPOINT_RUNTIME_BASE_FAIL_H
 #define COUNTERPOINT_RUNTIME_BASE_FAIL_H
 
-#include "runtime.h"
+#include "error.h"
 
 /* Writes code and the sentence to err, which may be NULL, with '?' for control characters; returns code.
  * Keeps errno. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,4 +34,9 @@ int cp__sys_ioctl_from_handler(int fd, unsigned long request, unsigned long argu
 int cp__sys_fcntl_from_handler(int fd, int command, unsigned long argument)
 {
     return (int)or_errno(syscall(SYS_fcntl, fd, command, argument));
+}
+
+int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr)
+{
+    return (int)or_errno(syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
 }

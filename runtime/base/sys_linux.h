@@ -17,5 +17,8 @@ int cp__sys_close_from_handler(int fd);
 long cp__sys_read_from_handler(int fd, void *data, size_t size);
 int cp__sys_ioctl_from_handler(int fd, unsigned long request, unsigned long argument);
 int cp__sys_fcntl_from_handler(int fd, int command, unsigned long argument);
+/* Opens an event on the calling thread, on any CPU, closed by exec. */
+struct perf_event_attr;
+int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr);
 
 #endif

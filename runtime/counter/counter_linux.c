@@ -13,9 +13,9 @@
 
 #include "counter.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
-#include "runtime/fork.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
 
@@ -75,7 +75,7 @@ int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, s
     if (counter == NULL)
         return cp__error(err, -ENOMEM, "There is no memory for a counter (%zu bytes).", sizeof *counter);
     counter->name = cp__request_name(&request);
-    cp__m_prepare();
+    cp__perf_prepare();
     cp__fork_delay(); /* events are opened */
     result = cp__perf_try_count(&request);
     if (result == 0)

@@ -11,101 +11,17 @@
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "events_linux.h"
 #include "ring_linux.h"
+#include "runtime/altstack.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
-#include "runtime/fork.h"
-#include "runtime/os.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
-
-bool cp__perf_has_lost_count; /* set once, before the first M */
-
-/* ---- Opening --------------------------------------------------------------------------------- */
-
-/* The soft limit is for programs that put descriptors into fd_sets; this one needs the hard one only when it
- * gets there. Whether anything was gained. */
-static bool raise_descriptor_limit_from_handler(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= limit.rlim_max)
-        return false;
-    limit.rlim_cur = limit.rlim_max;
-    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
-int cp__perf_open_from_handler(const struct perf_event_attr *attr)
-{
-    int fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-
-    if (fd < 0 && errno == EMFILE && raise_descriptor_limit_from_handler())
-        fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-    return fd < 0 ? -errno : fd;
-}
-
-/* arm64's PMU knows no exclude_idle and refuses it, and a thread's event never counts in the idle task
- * anyway.
- */
-int cp__perf_open_event_from_handler(struct perf_event_attr *attr)
-{
-    int fd = cp__perf_open_from_handler(attr);
-
-    if (fd == -EOPNOTSUPP && attr->exclude_idle) {
-        attr->exclude_idle = 0;
-        fd = cp__perf_open_from_handler(attr);
-    }
-    return fd;
-}
-
-struct perf_event_attr cp__perf_attr_from_handler(enum cp_cpu_event event,
-                                                  const struct cp_cpu_profile_config *config)
-{
-    const struct cp__event *row = cp__config_event(event, config);
-    const struct cp_event_encoding *encoding = &config->encoding;
-    bool is_named = event == CP_CPUPROF_NAMED;
-
-    return (struct perf_event_attr){
-        .size = sizeof(struct perf_event_attr),
-        .type = is_named ? encoding->type : row->perf_type,
-        .config =
-            is_named ? encoding->config : (event == CP_CPUPROF_HW_RAW ? config->raw_event : row->perf_config),
-        .bp_type = is_named ? encoding->bp_type : 0,
-        .config1 = is_named ? encoding->config1 : 0,
-        .config2 = is_named ? encoding->config2 : 0,
-        .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
-        .disabled = 1,
-        .exclude_user = config->is_user_excluded,
-        .exclude_kernel = !config->is_kernel_included,
-        .exclude_hv = !config->is_hv_included,
-    };
-}
-
-struct perf_event_attr cp__perf_sample_attr_from_handler(enum cp_cpu_event event,
-                                                         const struct cp_cpu_profile_config *config)
-{
-    struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
-
-    attr.sample_period = config->period;
-    attr.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ |
-                       (config->is_sample_ip_included ? PERF_SAMPLE_IP : 0) |
-                       (config->is_sample_addr_included ? PERF_SAMPLE_ADDR : 0) |
-                       (config->is_sample_callchain_included ? PERF_SAMPLE_CALLCHAIN : 0) |
-                       (CP__PERF_REGS != 0 ? PERF_SAMPLE_REGS_USER : 0);
-    attr.sample_regs_user = CP__PERF_REGS;
-    attr.read_format |= cp__perf_has_lost_count ? PERF_FORMAT_LOST : 0;
-    attr.exclude_idle = !config->is_idle_included;
-    attr.exclude_callchain_kernel = !config->is_callchain_kernel_included;
-    attr.exclude_callchain_user = !config->is_callchain_user_included;
-    attr.precise_ip = config->precise_ip & 3;
-    attr.wakeup_events = 1;
-    return attr;
-}
 
 /* As perf_event_open(2) orders what cp__perf_sample_attr_from_handler() asks for. */
 static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_config *config)
@@ -177,29 +93,29 @@ static void control_all_from_handler(const struct cp__m *m, uint32_t slots, unsi
 
 /* A throttled event counts nothing, and enabling it would end that: with a period so short that the event
  * overflows as soon as the handler returns, the program would never get anywhere. */
-void cp__os_pause_from_handler(struct cp__m *m)
+void cp__events_pause_from_handler(struct cp__m *m)
 {
     cp__ring_own_begins_from_handler(&m->ring);
     m->paused = 0;
     if (m->pausing == 0)
         return;
-    /* relaxed: cp__os_resume_from_handler() sees to an event that is disabled from outside from now on */
+    /* relaxed: cp__events_resume_from_handler() sees to an event that is disabled from outside from now on */
     m->paused = m->pausing & ~cp_load_relaxed(&m->off) & ~cp__ring_throttled_from_handler(m);
     control_all_from_handler(m, m->paused, PERF_EVENT_IOC_DISABLE);
 }
 
-void cp__os_own_from_handler(struct cp__m *m)
+void cp__events_own_from_handler(struct cp__m *m)
 {
     cp__ring_own_ends_from_handler(&m->ring);
 }
 
-void cp__os_resume_from_handler(struct cp__m *m)
+void cp__events_resume_from_handler(struct cp__m *m)
 {
     uint32_t slots = m->paused & m->pausing;
 
     control_all_from_handler(m, slots, PERF_EVENT_IOC_ENABLE);
     /* relaxed: the kernel serves the two calls for one event one after the other, under its context's mutex.
-     * If cp__os_disable()'s call came first, its store to off is seen here; if not, the event stays
+     * If cp__events_disable()'s call came first, its store to off is seen here; if not, the event stays
      * disabled. */
     control_all_from_handler(m, slots & cp_load_relaxed(&m->off), PERF_EVENT_IOC_DISABLE);
     cp__ring_own_ends_from_handler(&m->ring);
@@ -245,7 +161,7 @@ static bool has_fd_from_handler(const struct cp__handle *handle, int fd)
     return false;
 }
 
-static bool on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
+bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
 {
     bool ours = false;
 
@@ -346,7 +262,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event eve
     return result;
 }
 
-static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
+void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     struct cp__handle *handle = &m->handles[slot];
     struct cp__count count;
@@ -366,28 +282,22 @@ static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *mome
     close_from_handler(m, slot);
 }
 
-static int set_thread_pmu_profiler_from_handler(struct cp__m *m, int slot,
-                                                const struct cp__slot_config *config,
-                                                struct cp__moment *moment)
+int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
 {
+    enum cp_cpu_event event = (enum cp_cpu_event)config->event;
     int ring = 0;
-    int result;
+    int result = prepare_from_handler(m, slot, event, &config->config, &ring);
 
-    if (config == NULL) {
-        stop_from_handler(m, slot, moment);
-        return 0;
-    }
-    result = prepare_from_handler(m, slot, (enum cp_cpu_event)config->event, &config->config, &ring);
     if (result < 0)
         return result;
-    if (counts_faults_from_handler((enum cp_cpu_event)config->event, &config->config))
+    if (counts_faults_from_handler(event, &config->config))
         cp__os_altstack_populate_from_handler(m->altstack); /* a signal uses it before the handler pauses */
-    if (pauses_from_handler((enum cp_cpu_event)config->event, &config->config))
+    if (pauses_from_handler(event, &config->config))
         m->pausing |= 1u << slot;
     return 0;
 }
 
-int cp__os_enable_from_handler(struct cp__m *m, int slot)
+int cp__events_enable_from_handler(struct cp__m *m, int slot)
 {
     int result = control_from_handler(&m->handles[slot], PERF_EVENT_IOC_ENABLE);
 
@@ -397,7 +307,7 @@ int cp__os_enable_from_handler(struct cp__m *m, int slot)
 }
 
 /* Of the first of the slot's events: there are more only on processors with several kinds of cores. */
-uint64_t cp__os_count(const struct cp__m *m, int slot)
+uint64_t cp__events_count(const struct cp__m *m, int slot)
 {
     const struct cp__handle *handle = &m->handles[slot];
     struct cp__count count;
@@ -409,56 +319,22 @@ uint64_t cp__os_count(const struct cp__m *m, int slot)
 
 /* Takes effect at once: if the thread runs, the kernel interrupts it for that. A handler that has paused the
  * event looks at off after it has enabled it again. */
-void cp__os_disable(struct cp__m *m, int slot)
+void cp__events_disable(struct cp__m *m, int slot)
 {
-    cp_store_relaxed(&m->off, m->off | 1u << slot); /* relaxed: see cp__os_resume_from_handler() */
+    cp_store_relaxed(&m->off, m->off | 1u << slot); /* relaxed: see cp__events_resume_from_handler() */
     control_from_handler(&m->handles[slot], PERF_EVENT_IOC_DISABLE);
 }
 
 /* ---- Outside the handler --------------------------------------------------------------------- */
 
-/* Only a kernel that does not know the flag says EINVAL. */
-static bool knows_lost_count(void)
-{
-    const struct perf_event_attr attr = {.size = sizeof attr,
-                                         .type = PERF_TYPE_SOFTWARE,
-                                         .config = PERF_COUNT_SW_DUMMY,
-                                         .read_format = PERF_FORMAT_LOST,
-                                         .disabled = 1,
-                                         .exclude_kernel = 1,
-                                         .exclude_hv = 1};
-    int fd = cp__perf_open_from_handler(&attr);
-
-    if (fd >= 0)
-        cp__sys_close_from_handler(fd);
-    return fd != -EINVAL;
-}
-
-void cp__os_start(void)
+void cp__events_start(void)
 {
     cp__ring_prepare();
-    cp__perf_has_lost_count = knows_lost_count();
-    cp__core_pmus_find("/sys/bus/event_source/devices", &cp__core_pmus);
-    cp__set_thread_pmu_profiler = set_thread_pmu_profiler_from_handler;
-    cp__sigprof_pmu_handler = on_signal_from_handler;
-}
-
-bool cp__os_may_count_kernel(void)
-{
-    const struct perf_event_attr attr = {
-        .size = sizeof attr, .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK, .disabled = 1};
-    int fd;
-
-    cp__fork_delay();
-    fd = cp__perf_open_from_handler(&attr);
-    if (fd >= 0)
-        cp__sys_close_from_handler(fd);
-    cp__fork_allow();
-    return fd >= 0;
+    cp__perf_prepare();
 }
 
 /* An M that is none: the events of a start are opened into it, on the calling thread, all at once. */
-int cp__perf_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
+int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
 {
     struct cp__m *m = calloc(1, sizeof *m);
     int result = 0;
@@ -498,7 +374,7 @@ static void close_event(int fd, uint64_t id)
 
 /* The ring is not mapped in the child (VM_DONTCOPY), the descriptors share the parent's events: asking for an
  * event's id changes nothing. */
-void cp__perf_forget(struct cp__m *m)
+void cp__events_forget(struct cp__m *m)
 {
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         struct cp__handle *handle = &m->handles[slot];

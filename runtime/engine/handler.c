@@ -1,10 +1,15 @@
+#include "handler.h"
+
 #include <errno.h>
 
+#include "events_linux.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/base/os.h"
 #include "runtime/configure.h"
-#include "runtime/fork.h"
 #include "runtime/moment.h"
 #include "runtime/slot.h"
 #include "runtime/unwind/code.h"
+#include "signal_linux.h"
 
 /* ---- What a signal stands for ---------------------------------------------------------------- */
 
@@ -31,13 +36,12 @@ static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, 
     }
 }
 
-bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
+/* Adds what a SIGPROF stands for to moment; false if it is not ours. */
+static bool classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
 {
-    bool ours = false;
+    bool ours = cp__events_on_signal_from_handler(m, info, moment);
     uint32_t kick;
 
-    if (cp__sigprof_pmu_handler != NULL)
-        ours = cp__sigprof_pmu_handler(m, info, moment); /* on every signal: SIGPROF does not queue */
     if (info->si_code == SI_TIMER) {
         uint64_t seq = (uintptr_t)info->si_value.sival_ptr;
 
@@ -45,13 +49,28 @@ bool cp__classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp
             timer_from_handler(m, seq, (unsigned)info->si_overrun, moment);
             ours = true;
         }
-    } else if (cp__os_is_kick_from_handler(info, &kick)) {
+    } else if (cp__signal_is_kick_from_handler(info, &kick)) {
         cp_store_release(&m->kick.taken, kick); /* pairs with the acquire in cp__kick_is_under_way() */
         ours = true;
     }
     if (!ours)
         cp_add_single_writer(&m->foreign, 1);
     return ours;
+}
+
+/* A signal that was raised before its source went away is pending now. It must not outlive the handle: its
+ * descriptor's number may be somebody else's tomorrow, and the handler may be. */
+void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
+{
+    siginfo_t info;
+
+    while (cp__signal_take_pending_from_handler(&info)) {
+        if (!classify_from_handler(m, &info, moment)) {
+            cp_add_single_writer(&m->foreign, -1); /* the handler will count it */
+            cp__signal_requeue_from_handler(&info);
+            return;
+        }
+    }
 }
 
 /* ---- The handler ----------------------------------------------------------------------------- */
@@ -93,27 +112,27 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
         uint64_t start;
 
         cp_add_single_writer(&m->runs, 1);
-        cp__os_pause_from_handler(m);
+        cp__events_pause_from_handler(m);
         start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
         cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_SIGNAL);
         moment.signal_frame = signal_frame(info, ucontext);
-        ours = cp__classify_from_handler(m, info, &moment);
+        ours = classify_from_handler(m, info, &moment);
         cp__moment_end_from_handler(m, &moment);
         /* acquire: pairs with the release in publish(), slot.c */
         if (cp_load_acquire(&cp_generation) != m->head.generation)
             reconfigure_from_handler(m, &regs);
         note_run_from_handler(m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
-        cp__os_resume_from_handler(m);
+        cp__events_resume_from_handler(m);
         cp_add_single_writer(&m->runs, 1);
     } else {
         ours =
-            cp__os_is_kick_from_handler(info, &kick) ||
+            cp__signal_is_kick_from_handler(info, &kick) ||
             (info->si_code == SI_TIMER && cp__slot_is_seq_from_handler((uintptr_t)info->si_value.sival_ptr));
     }
     cp__code_keep_from_handler(rights);
     errno = saved_errno;
     if (!ours) { /* the host's handler may never come back: all is done before */
-        cp__os_signal_chain_from_handler(signal, info, ucontext);
+        cp__signal_chain_from_handler(signal, info, ucontext);
         errno = saved_errno;
     }
 }

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "handler.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/configure.h"
 #include "runtime/perf/perf_linux.h"

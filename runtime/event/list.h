@@ -2,7 +2,7 @@
 #ifndef COUNTERPOINT_RUNTIME_EVENT_LIST_H
 #define COUNTERPOINT_RUNTIME_EVENT_LIST_H
 
-#include "runtime.h"
+#include "event.h"
 
 /* Whom to tell, and what that returned last: other than 0 is the end. */
 struct cp__event_list {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "atomic.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/lock.h"
 

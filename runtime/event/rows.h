@@ -5,7 +5,9 @@
 #ifndef COUNTERPOINT_RUNTIME_EVENT_ROWS_H
 #define COUNTERPOINT_RUNTIME_EVENT_ROWS_H
 
-#include "runtime.h"
+#include "event.h"
+
+#define CP__NS_PER_SECOND ((uint64_t)1000000000)
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
@@ -57,6 +59,9 @@ int cp__spec_request(const struct cp_event_spec *spec, struct cp_slot_request *r
 
 /* Whether a config can be run at all; -EINVAL and the reason where not. */
 int cp__request_check(const struct cp_slot_request *request, struct cp_error *err);
+
+/* Whether perf_event_paranoid and this process's capabilities let events count in kernel mode. */
+bool cp__event_may_count_kernel(void);
 
 /* Whether one of the row's spellings is name. */
 bool cp__event_is_called(const struct cp__event *row, const char *name);

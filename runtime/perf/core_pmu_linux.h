@@ -7,15 +7,16 @@
 #define COUNTERPOINT_RUNTIME_PERF_CORE_PMU_LINUX_H
 
 #include <linux/perf_event.h>
+#include <stdint.h>
 
-#include "runtime/m.h"
+#define CP__CORE_PMUS 4 /* kinds of cores, at most */
 
 struct cp__core_pmus {
     int n; /* 0 where all cores are of one kind */
     uint32_t types[CP__CORE_PMUS];
 };
 
-/* Set before the first M. */
+/* Set by cp__perf_prepare(). */
 extern struct cp__core_pmus cp__core_pmus;
 
 /* What a folder as /sys/bus/event_source/devices says. */

@@ -15,9 +15,9 @@
 #include "core_pmu_linux.h"
 #include "perf_linux.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
-#include "runtime/os.h"
 
 /* A PMU that has counted nothing in that much CPU time counts nothing. One that counts has done so in the
  * first microseconds. */

@@ -4,7 +4,19 @@
 
 #include <linux/perf_event.h>
 
-#include "runtime.h"
+#include "event.h"
+
+/* Finds out what the kernel and the processor have, once in a process. The rest of this room, but for the
+ * explanations, is used after this call only. */
+void cp__perf_prepare(void);
+
+/* What read(2) of an event returns, and its records carry. */
+struct cp__count {
+    uint64_t value;
+    uint64_t time_enabled;
+    uint64_t time_running;
+    uint64_t lost; /* records of this event that found the ring full; where the kernel tells */
+};
 
 /* Whether the kernel counts the records that found a ring full (PERF_FORMAT_LOST, Linux 6.0). */
 extern bool cp__perf_has_lost_count;

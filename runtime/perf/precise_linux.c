@@ -9,10 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "atomic.h"
 #include "perf_linux.h"
+#include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
-#include "runtime/os.h"
 
 /* A sample every so many events; the attempt ends with the first one, or when this much CPU time has passed.
  */

@@ -19,8 +19,8 @@
 
 #include "internal.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/os.h"
 #include "runtime/label.h"
-#include "runtime/os.h"
 
 struct cp__lock cp__list_lock = CP__LOCK_INIT(CP__RANK_SCHED_LIST);
 

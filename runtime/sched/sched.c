@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "internal.h"
-#include "runtime/os.h"
+#include "runtime/base/os.h"
 
 /*
  * Now and then an M looks at the global queue and the poller before its own queue, and now and then a G that

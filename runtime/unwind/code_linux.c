@@ -8,9 +8,9 @@
 
 #include "arch/arch.h"
 #include "atomic.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
-#include "runtime/fork.h"
-#include "runtime/os.h"
 
 /* Shared: the handler reads a table while the writer may already write it again; see code.h. */
 struct table {

@@ -12,8 +12,8 @@
 #include <sys/auxv.h>
 #include <unwind.h>
 
-#include "runtime/fork.h"
-#include "runtime/os.h"
+#include "runtime/base/fork_gate.h"
+#include "unwind.h"
 
 /* ---- The C library --------------------------------------------------------------------------- */
 
@@ -139,7 +139,7 @@ static struct cp__stack whole_stack(void)
  * gave its place to. */
 #define LEAST_SLACK 128
 
-struct cp__stack cp__os_thread_stack(void)
+struct cp__stack cp__thread_stack(void)
 {
     struct cp__stack stack = whole_stack();
     uintptr_t sp = (uintptr_t)__builtin_frame_address(0);

@@ -53,7 +53,7 @@ cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack
     frames[n++] = regs->pc;
     if (!cp__stack_holds(stack, regs->sp))
         return n;
-    *flags = CP_SAMPLE_INCOMPLETE;
+    *flags = CP__CHAIN_INCOMPLETE;
     if (!is_code(regs->pc, stack, &range))
         return n;
     if (!cp__caller_from_handler(regs, stack->hi, &caller))
@@ -67,7 +67,7 @@ cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack
          frame != NULL && (pc = caller_of(frame->pc, stack, &range)) != 0;
          frame = frame_at(frame->fp, top, stack)) {
         if (n == max) {
-            *flags = CP_SAMPLE_TRUNCATED;
+            *flags = CP__CHAIN_TRUNCATED;
             return n;
         }
         frames[n++] = pc;

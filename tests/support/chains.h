@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/os.h"
+#include "runtime/altstack.h"
 #include "runtime/unwind/unwind.h"
 #include "test.h"
 

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 
-#include "runtime/fork.h"
+#include "runtime/base/fork_gate.h"
 #include "tests/support/step.h"
 #include "tests/support/stub_syscall.h"
 

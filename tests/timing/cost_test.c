@@ -3,9 +3,9 @@
 #include "tests/support/refuse.h"
 
 #include "pprof.h"
+#include "runtime/base/os.h"
 #include "runtime/cost.h"
 #include "runtime/m.h"
-#include "runtime/os.h"
 
 /* The cost that the tests set, far from any real one. */
 #define COST_NS 1000000

@@ -4,7 +4,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 
-#include "runtime/os.h"
+#include "runtime/base/os.h"
 #include "runtime/slot.h"
 #include "tests/support/stub_pmu.h"
 

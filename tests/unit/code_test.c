@@ -7,7 +7,8 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 
-#include "runtime/os.h"
+#include "runtime/base/os.h"
+#include "runtime/m.h"
 #include "runtime/slot.h"
 #include "runtime/unwind/code.h"
 #include "runtime/unwind/unwind.h"

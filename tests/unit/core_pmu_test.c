@@ -1,5 +1,6 @@
 /* Processors with several kinds of cores, each with a PMU of its own; a stub plays them. */
 #include "runtime/perf/core_pmu_linux.h"
+#include "runtime/perf/perf_linux.h"
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 #include "tests/support/stub_pmu.h"
@@ -74,7 +75,7 @@ static struct cp_slot_stats sample_by(const char *name, uint64_t period)
 
 static void two_kinds(void)
 {
-    cp__m_prepare();
+    cp__perf_prepare();
     stub_pmu.kinds = 2;
     cp__core_pmus = (struct cp__core_pmus){.n = 2, .types = {STUB_TYPE + 1, STUB_TYPE + 2}};
 }

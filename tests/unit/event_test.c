@@ -5,7 +5,6 @@
 
 #include <linux/capability.h>
 
-#include "runtime/os.h"
 #include "tests/support/event_tools.h"
 
 /* The order of the proposal, section 4.2; programs are compiled with these numbers. */
@@ -354,7 +353,7 @@ static void check_kernel(void)
     bool may = kernel_may_count();
 
     printf("kernel mode: %s\n", may ? "yes" : "no");
-    CHECK_EQ(cp__os_may_count_kernel(), may);
+    CHECK_EQ(cp__event_may_count_kernel(), may);
     CHECK_EQ(config_of("taskClock", 0).is_kernel_included, may);
     CHECK_EQ(config_of("cpuClock", 0).is_kernel_included, may);
     CHECK_EQ(config_of("pageFaults", 1).is_kernel_included, may);

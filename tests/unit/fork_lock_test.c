@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 
 #include "pprof.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/event/pfm.h"
-#include "runtime/fork.h"
 #include "runtime/m.h"
 
 /* Ends the process if it hangs: fork() itself would wait for ever. */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "runtime/os.h"
+#include "runtime/base/os.h"
 #include "runtime/samplebuf.h"
 #include "runtime/slot.h"
 

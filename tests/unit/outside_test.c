@@ -6,8 +6,9 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 
+#include "runtime/base/os.h"
+#include "runtime/engine/events_linux.h"
 #include "runtime/m.h"
-#include "runtime/os.h"
 
 static struct cp__m *m_of(const struct worker *worker)
 {
@@ -198,10 +199,10 @@ CP_TEST(what_was_disabled_from_outside_stays_so_when_a_handler_ends)
     m = m_of(&worker);
     m->pausing = m->paused = 1u << slot; /* as its handler would have it; its thread takes no signal */
     CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
-    cp__os_disable(m, slot);
+    cp__events_disable(m, slot);
     cp__m_unclaim_from_handler(m);
     count = count_of(&worker, slot);
-    cp__os_resume_from_handler(m);
+    cp__events_resume_from_handler(m);
     m->pausing = m->paused = 0;
     count_of(&worker, slot); /* what passed between the two calls */
     count = count_of(&worker, slot);

@@ -1,9 +1,9 @@
 /* A pass of a reader: which Ms it looks at, and that it misses none. */
 #include "tests/support/burn.h"
 
+#include "runtime/base/os.h"
 #include "runtime/kick.h"
 #include "runtime/m.h"
-#include "runtime/os.h"
 #include "runtime/slot.h"
 
 static int start_timer(void)

@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include "runtime/configure.h"
+#include "runtime/engine/events_linux.h"
+#include "runtime/engine/handler.h"
 #include "runtime/engine/ring_linux.h"
 #include "runtime/m.h"
 #include "runtime/moment.h"
-#include "runtime/os.h"
 #include "runtime/perf/perf_linux.h"
 #include "tests/support/test.h"
 
@@ -84,7 +85,7 @@ static struct cp__moment read_ring(struct ring *ring)
     struct cp__moment moment;
 
     cp__moment_begin_from_handler(&moment, NULL, CP__SINCE_HERE);
-    cp__sigprof_pmu_handler(&ring->m, &info, &moment);
+    cp__events_on_signal_from_handler(&ring->m, &info, &moment);
     CHECK_EQ(ring->page->data_tail, ring->page->data_head);
     return moment;
 }
@@ -195,7 +196,7 @@ CP_TEST(throttling_is_told)
 
 static bool is_paused(struct ring *ring)
 {
-    cp__os_pause_from_handler(&ring->m);
+    cp__events_pause_from_handler(&ring->m);
     return ring->m.paused == 1u << SLOT;
 }
 
@@ -345,7 +346,7 @@ static struct last sample_of(struct ring *ring, uint16_t misc, const uint64_t *w
     CHECK_EQ(cp__samplebuf_make(&ring->m.buffers[SLOT]), 0);
     put_misc(ring, PERF_RECORD_SAMPLE, misc, words, n);
     cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_HERE);
-    cp__sigprof_pmu_handler(&ring->m, &info, &moment);
+    cp__events_on_signal_from_handler(&ring->m, &info, &moment);
     CHECK(!moment.any); /* it has been recorded */
     cp__samplebuf_read(&ring->m.buffers[SLOT], 1, keep, &last);
     CHECK_EQ(last.n, 1);
@@ -450,7 +451,7 @@ static uint64_t count_late(struct ring *ring, enum cp__since since)
 
     cp__moment_begin_from_handler(&moment, &regs, since);
     moment.signal_frame = SIGNAL_FRAME;
-    cp__sigprof_pmu_handler(&ring->m, &info, &moment);
+    cp__events_on_signal_from_handler(&ring->m, &info, &moment);
     cp__moment_end_from_handler(&ring->m, &moment);
     return ring->m.stats[SLOT].late - before;
 }

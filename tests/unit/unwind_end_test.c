@@ -63,7 +63,7 @@ static void check_end(void)
 
 static void end_of_thread(void)
 {
-    interrupt(cp__os_thread_stack());
+    interrupt(cp__thread_stack());
     check_end();
 }
 
@@ -71,14 +71,14 @@ static int from_callback(const void *a, const void *b)
 {
     (void)a;
     (void)b;
-    looked_at = cp__os_thread_stack();
+    looked_at = cp__thread_stack();
     return 0;
 }
 
 /* What is found deep in callbacks of the C library is the same. */
 static void end_from_callback(void)
 {
-    struct cp__stack stack = cp__os_thread_stack();
+    struct cp__stack stack = cp__thread_stack();
     int numbers[2] = {2, 1};
 
     looked_at = (struct cp__stack){.lo = 0, .hi = 0};
@@ -106,7 +106,7 @@ static void *start_with_large_frame(void *arg)
 
     for (size_t i = 0; i < sizeof large; i++)
         large[i] = 1;
-    interrupt(cp__os_thread_stack());
+    interrupt(cp__thread_stack());
     return large[5] == 0 ? arg : NULL;
 }
 
@@ -129,7 +129,7 @@ CP_TEST(a_chain_that_ends_in_a_large_frame_is_whole)
  * is followed there unless it is known that the program's frames end before. */
 static void check_garbage(uintptr_t garbage)
 {
-    struct cp__stack found = cp__os_thread_stack();
+    struct cp__stack found = cp__thread_stack();
 
     interrupt(whole_stack());
     print_chain("unbounded", &interrupted);
@@ -173,7 +173,7 @@ CP_TEST(garbage_from_the_start_of_a_thread)
 CP_TEST(garbage_from_the_start_of_the_program)
 {
     static const uintptr_t planted[2] = {0, 0x123456789abc};
-    struct cp__stack found = cp__os_thread_stack();
+    struct cp__stack found = cp__thread_stack();
     uintptr_t hi = found.hi;
     uintptr_t place = hi + 32;
     uintptr_t *frame = __builtin_frame_address(0);

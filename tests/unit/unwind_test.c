@@ -255,7 +255,7 @@ static void on_trap(int signal, siginfo_t *info, void *ucontext)
 
 static void step_through(void)
 {
-    run.stack = cp__os_thread_stack();
+    run.stack = cp__thread_stack();
     step_from_here();
     target(rounds);
     step_to_here();
@@ -381,7 +381,7 @@ static void sample(void)
 {
     timer_t timer;
 
-    run.stack = cp__os_thread_stack();
+    run.stack = cp__thread_stack();
     timer = start_timer();
     while (sum(run.in_own) + sum(run.in_others) < 20000) {
         is_sampling = true;

@@ -1,0 +1,15 @@
+/* The alternate signal stack of an M's thread. */
+#ifndef COUNTERPOINT_RUNTIME_ALTSTACK_H
+#define COUNTERPOINT_RUNTIME_ALTSTACK_H
+
+#include "error.h"
+
+/* Sees to it that the calling thread has an alternate signal stack; what it mapped for that, or NULL in
+ * *mapped. */
+int cp__os_altstack_make(void **mapped, struct cp_error *err);
+void cp__os_altstack_free(void *mapped);
+/* Makes the part of the alternate stack that a signal takes resident, if the system can do that. Does nothing
+ * with NULL. */
+void cp__os_altstack_populate_from_handler(void *mapped);
+
+#endif

@@ -1,0 +1,122 @@
+#include "os.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "atomic.h"
+#include "sys_linux.h"
+
+/* ---- Threads and clocks ---------------------------------------------------------------------- */
+
+pid_t cp__os_tid(void)
+{
+    return (pid_t)syscall(SYS_gettid);
+}
+
+int cp__os_barrier(void)
+{
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
+        return 0;
+    /* Not registered yet in this process (EPERM); or not known. */
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) < 0)
+        return -errno;
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) < 0 ? -errno : 0;
+}
+
+/* As pthread_getcpuclockid() makes them, from a thread id: see CPUCLOCK_PERTHREAD_MASK in the kernel's
+ * posix-timers.h. */
+clockid_t cp__os_thread_clock(pid_t tid)
+{
+    return (clockid_t)(~(unsigned)tid << 3 | 6);
+}
+
+uint64_t cp__os_clock_ns_from_handler(clockid_t clock)
+{
+    struct timespec ts = {0, 0};
+
+    clock_gettime(clock, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+bool cp__os_thread_is_runnable(pid_t tid)
+{
+    char path[48];
+    char text[256];
+    const char *end;
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    fd = cp__sys_open_from_handler(path);
+    if (fd < 0)
+        return fd != -ENOENT;
+    n = cp__sys_read_from_handler(fd, text, sizeof text - 1);
+    cp__sys_close_from_handler(fd);
+    text[n < 0 ? 0 : n] = '\0';
+    end = strrchr(text, ')'); /* the name before it may hold anything */
+    return end == NULL || strncmp(end, ") R", 3) == 0;
+}
+
+uint64_t cp__os_thread_switches(void)
+{
+    struct rusage usage = {.ru_nvcsw = 0};
+
+    getrusage(RUSAGE_THREAD, &usage);
+    return (uint64_t)usage.ru_nvcsw + (uint64_t)usage.ru_nivcsw;
+}
+
+void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms)
+{
+    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
+
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0);
+}
+
+void cp__os_futex_wake_from_handler(uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- SIGPROF --------------------------------------------------------------------------------- */
+
+static const uint64_t sigprof_mask = (uint64_t)1 << (SIGPROF - 1);
+
+uint64_t cp__os_block_from_handler(void)
+{
+    uint64_t old = 0;
+
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &sigprof_mask, &old, sizeof old);
+    cp_fence_signal();
+    return old;
+}
+
+void cp__os_unblock_from_handler(uint64_t old)
+{
+    cp_fence_signal();
+    if ((old & sigprof_mask) == 0)
+        syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &sigprof_mask, NULL, sizeof old);
+}
+
+uint64_t cp__os_block_all_from_handler(void)
+{
+    const uint64_t all = UINT64_MAX;
+    uint64_t old = 0;
+
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof old);
+    cp_fence_signal();
+    return old;
+}
+
+void cp__os_unblock_all_from_handler(uint64_t old)
+{
+    cp_fence_signal();
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
+}

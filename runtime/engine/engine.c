@@ -1,0 +1,55 @@
+/* The engine of SIGPROF: events of perf_event_open(2), and timers, each of which signals its own thread. */
+#include "runtime/engine.h"
+
+#include "events_linux.h"
+#include "handler.h"
+#include "runtime/base/fail.h"
+#include "signal_linux.h"
+#include "timer_linux.h"
+
+static int open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
+{
+    return m->handles[slot].kind == CP_EVENT_TIMER ? cp__timer_open_from_handler(m, slot, config)
+                                                   : cp__events_open_from_handler(m, slot, config);
+}
+
+static void close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
+{
+    if (m->handles[slot].kind == CP_EVENT_TIMER)
+        cp__timer_close_from_handler(m, slot);
+    else
+        cp__events_close_from_handler(m, slot, moment);
+}
+
+static int probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
+{
+    int result = 0;
+
+    for (size_t i = 0; i < n && result == 0; i++) {
+        if (requests[i].event == CP_CPUPROF_OS_TIMER)
+            result = cp__timer_probe(err);
+    }
+    return result < 0 ? result : cp__events_probe(requests, n, err);
+}
+
+static int install(struct cp_error *err)
+{
+    return cp__signal_install(cp__on_sigprof_from_handler, err);
+}
+
+const struct cp__engine cp__engine = {
+    .start = cp__events_start,
+    .open_from_handler = open_from_handler,
+    .enable_from_handler = cp__events_enable_from_handler,
+    .close_from_handler = close_from_handler,
+    .take_pending_from_handler = cp__take_pending_from_handler,
+    .own_from_handler = cp__events_own_from_handler,
+    .count = cp__events_count,
+    .disable = cp__events_disable,
+    .probe = probe,
+    .kick = cp__signal_kick,
+    .install = install,
+    .is_installed = cp__signal_is_ours,
+    .restore = cp__signal_restore,
+    .forget = cp__events_forget,
+};

@@ -1,0 +1,28 @@
+/* Events of perf_event_open(2) on an M; see engine.h, whose calls these are, for those without a comment. */
+#ifndef COUNTERPOINT_RUNTIME_ENGINE_EVENTS_LINUX_H
+#define COUNTERPOINT_RUNTIME_ENGINE_EVENTS_LINUX_H
+
+#include <signal.h>
+
+#include "runtime/engine.h"
+
+void cp__events_start(void);
+int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);
+int cp__events_enable_from_handler(struct cp__m *m, int slot);
+void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment);
+void cp__events_own_from_handler(struct cp__m *m);
+uint64_t cp__events_count(const struct cp__m *m, int slot);
+void cp__events_disable(struct cp__m *m, int slot);
+int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err);
+void cp__events_forget(struct cp__m *m);
+
+/* On every SIGPROF of the calling M, since SIGPROF does not queue: adds to moment what its ring holds, and
+ * the signal itself if that is all there is to count. True if the signal is of one of the M's events. */
+bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);
+
+/* Called when the handler begins and when it ends. In between, the calling M's events that are not to count
+ * the handler do not count, and what other events record belongs to the interrupted place. */
+void cp__events_pause_from_handler(struct cp__m *m);
+void cp__events_resume_from_handler(struct cp__m *m);
+
+#endif

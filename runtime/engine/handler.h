@@ -1,0 +1,14 @@
+/* The handler of SIGPROF. */
+#ifndef COUNTERPOINT_RUNTIME_ENGINE_HANDLER_H
+#define COUNTERPOINT_RUNTIME_ENGINE_HANDLER_H
+
+#include <signal.h>
+
+#include "runtime/engine.h"
+
+void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext);
+
+/* As engine.h has it. */
+void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment);
+
+#endif

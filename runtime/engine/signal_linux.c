@@ -1,0 +1,125 @@
+#include "signal_linux.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/base/os.h"
+#include "runtime/engine.h"
+
+static struct sigaction previous; /* under the runtime lock; immutable while ours is installed */
+static void (*installed)(int, siginfo_t *, void *);
+static char kick_cookies[CP__ENGINE_KICKS]; /* their addresses mark kicks */
+
+int cp__signal_install(void (*handler)(int, siginfo_t *, void *), struct cp_error *err)
+{
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+
+    /* Every bit, so that the C library's own signals are blocked too. sigfillset() leaves those out, and one
+     * of them ends a thread that another thread cancels. */
+    memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
+    installed = handler; /* first: a child of a fork must know our handler, if it finds that in place */
+    if (sigaction(SIGPROF, NULL, &previous) < 0 || sigaction(SIGPROF, &action, NULL) < 0)
+        return cp__error(err, -errno, "sigaction refused a handler for SIGPROF: %s.", strerror(errno));
+    return 0;
+}
+
+bool cp__signal_is_ours(void)
+{
+    struct sigaction current;
+
+    return sigaction(SIGPROF, NULL, &current) == 0 && (current.sa_flags & SA_SIGINFO) != 0 &&
+           current.sa_sigaction == installed;
+}
+
+/* Where somebody has put a handler over ours it stays, and ours may still be called by it. */
+void cp__signal_restore(void)
+{
+    if (cp__signal_is_ours())
+        sigaction(SIGPROF, &previous, NULL);
+}
+
+/* A signal set as the kernel knows it: the first 64 bits of the C library's. */
+static uint64_t kernel_set(const sigset_t *set)
+{
+    uint64_t bits;
+
+    memcpy(&bits, set, sizeof bits);
+    return bits;
+}
+
+/* Blocks what the kernel would have blocked if it had called the host's handler itself. */
+static void take_mask_from_handler(int signal, const void *ucontext)
+{
+    uint64_t bits = kernel_set(&((const ucontext_t *)ucontext)->uc_sigmask) | kernel_set(&previous.sa_mask);
+
+    if ((previous.sa_flags & SA_NODEFER) == 0)
+        bits |= (uint64_t)1 << (signal - 1);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &bits, NULL, sizeof bits);
+}
+
+/*
+ * A handler that was put over ours, and stayed when ours went, is the one before ours at the next start, and
+ * hands the signal on to ours in its turn. Such a second call has the same siginfo and a deeper frame. That a
+ * first call was begun is not enough to tell: a handler that leaves by siglongjmp() never comes back here.
+ */
+void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
+{
+    static _Thread_local struct {
+        const siginfo_t *info; /* what is being handed on; NULL: nothing */
+        uintptr_t frame;
+    } begun __attribute__((tls_model("initial-exec")));
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+
+    if (begun.info == info && frame < begun.frame)
+        return;
+    begun.info = info;
+    begun.frame = frame;
+    cp_fence_signal();
+    take_mask_from_handler(signal, ucontext);
+    if ((previous.sa_flags & SA_SIGINFO) != 0) {
+        if (previous.sa_sigaction != installed)
+            previous.sa_sigaction(signal, info, ucontext);
+    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(signal);
+    }
+    cp_fence_signal();
+    begun.info = NULL;
+}
+
+static const uint64_t sigprof_mask = (uint64_t)1 << (SIGPROF - 1);
+
+bool cp__signal_take_pending_from_handler(siginfo_t *info)
+{
+    const struct timespec now = {0, 0};
+
+    return syscall(SYS_rt_sigtimedwait, &sigprof_mask, info, &now, sizeof sigprof_mask) == SIGPROF;
+}
+
+void cp__signal_requeue_from_handler(siginfo_t *info)
+{
+    syscall(SYS_rt_tgsigqueueinfo, getpid(), cp__os_tid(), SIGPROF, info);
+}
+
+int cp__signal_kick(pid_t tid, uint32_t number)
+{
+    siginfo_t info;
+
+    memset(&info, 0, sizeof info);
+    info.si_code = SI_QUEUE;
+    info.si_pid = getpid();
+    info.si_uid = getuid();
+    info.si_value.sival_ptr = &kick_cookies[number];
+    return syscall(SYS_rt_tgsigqueueinfo, info.si_pid, tid, SIGPROF, &info) < 0 ? -errno : 0;
+}
+
+bool cp__signal_is_kick_from_handler(const siginfo_t *info, uint32_t *number)
+{
+    uintptr_t cookie = (uintptr_t)info->si_value.sival_ptr - (uintptr_t)kick_cookies;
+
+    *number = (uint32_t)cookie;
+    return info->si_code == SI_QUEUE && cookie < CP__ENGINE_KICKS;
+}

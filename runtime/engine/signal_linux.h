@@ -1,0 +1,28 @@
+/* SIGPROF: whose handler is in place, the one before it, and what is pending. */
+#ifndef COUNTERPOINT_RUNTIME_ENGINE_SIGNAL_LINUX_H
+#define COUNTERPOINT_RUNTIME_ENGINE_SIGNAL_LINUX_H
+
+#include <signal.h>
+
+#include "runtime/engine.h"
+
+/* Installs the handler; under the runtime lock. */
+int cp__signal_install(void (*handler)(int, siginfo_t *, void *), struct cp_error *err);
+/* Puts back what was there before. Under the runtime lock, when no SIGPROF of ours can come any more. */
+void cp__signal_restore(void);
+/* Whether ours is the handler that is in place. */
+bool cp__signal_is_ours(void);
+/* Hands a SIGPROF that is not ours to the handler that was there before, if any. */
+void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext);
+
+/* Takes a pending SIGPROF off the calling thread, which has it blocked; false if none is pending. */
+bool cp__signal_take_pending_from_handler(siginfo_t *info);
+/* Makes it pending again. */
+void cp__signal_requeue_from_handler(siginfo_t *info);
+
+/* Sends a kick, which cp__signal_is_kick_from_handler() knows and tells the number of; 0 or a negative errno
+ * value. */
+int cp__signal_kick(pid_t tid, uint32_t number);
+bool cp__signal_is_kick_from_handler(const siginfo_t *info, uint32_t *number);
+
+#endif

@@ -1,0 +1,89 @@
+#include "timer_linux.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/base/os.h"
+
+/* System calls of our own: glibc's timer_create() may allocate. */
+static int timer_create_from_handler(int *timer, uint64_t value)
+{
+    struct sigevent event;
+
+    memset(&event, 0, sizeof event);
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = SIGPROF;
+    event.sigev_value.sival_ptr = (void *)(uintptr_t)value;
+    event._sigev_un._tid = cp__os_tid();
+    return syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, timer) < 0 ? -errno : 0;
+}
+
+static struct timespec to_timespec(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+}
+
+static int start_timer_from_handler(int *timer, uint64_t value, uint64_t first_ns, uint64_t period_ns)
+{
+    struct itimerspec when = {.it_value = to_timespec(first_ns), .it_interval = to_timespec(period_ns)};
+    int result = timer_create_from_handler(timer, value);
+
+    if (result == 0 && syscall(SYS_timer_settime, *timer, 0, &when, NULL) < 0) {
+        result = -errno;
+        syscall(SYS_timer_delete, *timer);
+    }
+    if (result < 0)
+        *timer = -1;
+    return result;
+}
+
+/* xorshift64*: where in its period a timer starts is all that hangs on it. */
+static uint64_t random_from_handler(struct cp__m *m)
+{
+    m->random ^= m->random >> 12;
+    m->random ^= m->random << 25;
+    m->random ^= m->random >> 27;
+    return m->random * 0x2545f4914f6cdd1du;
+}
+
+/* The first expiry is uniform in (0, period], so that threads shorter than a period are sampled in
+ * proportion. */
+int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
+{
+    struct cp__handle *handle = &m->handles[slot];
+
+    handle->period = 1000000000u / config->config.hz;
+    handle->cpu_ns = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
+    return start_timer_from_handler(&handle->fd, config->seq, 1 + random_from_handler(m) % handle->period,
+                                    handle->period);
+}
+
+void cp__timer_close_from_handler(struct cp__m *m, int slot)
+{
+    struct cp__handle *handle = &m->handles[slot];
+    uint64_t now = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
+
+    syscall(SYS_timer_delete, handle->fd);
+    cp_store_relaxed(&m->stats[slot].count, now - handle->cpu_ns);
+}
+
+int cp__timer_probe(struct cp_error *err)
+{
+    int timer;
+    int result = timer_create_from_handler(&timer, 0);
+
+    if (result < 0)
+        return cp__error_because(
+            err, result, "no POSIX timer left",
+            "The event timer cannot run: timer_create says %s. Where that is EAGAIN, the user "
+            "has used up the "
+            "limit of pending signals: raise it with ulimit -i, or use taskClock.",
+            strerror(-result));
+    syscall(SYS_timer_delete, timer);
+    return 0;
+}

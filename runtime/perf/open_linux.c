@@ -1,0 +1,128 @@
+/* How perf_event_open(2) is asked. */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include "arch/arch.h"
+#include "core_pmu_linux.h"
+#include "perf_linux.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/base/sys_linux.h"
+#include "runtime/event/rows.h"
+
+bool cp__perf_has_lost_count; /* set once, before the first M */
+
+/* ---- Opening --------------------------------------------------------------------------------- */
+
+/* The soft limit is for programs that put descriptors into fd_sets; this one needs the hard one only when it
+ * gets there. Whether anything was gained. */
+static bool raise_descriptor_limit_from_handler(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= limit.rlim_max)
+        return false;
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+int cp__perf_open_from_handler(const struct perf_event_attr *attr)
+{
+    int fd = cp__sys_perf_event_open_from_handler(attr);
+
+    if (fd == -EMFILE && raise_descriptor_limit_from_handler())
+        fd = cp__sys_perf_event_open_from_handler(attr);
+    return fd;
+}
+
+/* arm64's PMU knows no exclude_idle and refuses it, and a thread's event never counts in the idle task
+ * anyway.
+ */
+int cp__perf_open_event_from_handler(struct perf_event_attr *attr)
+{
+    int fd = cp__perf_open_from_handler(attr);
+
+    if (fd == -EOPNOTSUPP && attr->exclude_idle) {
+        attr->exclude_idle = 0;
+        fd = cp__perf_open_from_handler(attr);
+    }
+    return fd;
+}
+
+struct perf_event_attr cp__perf_attr_from_handler(enum cp_cpu_event event,
+                                                  const struct cp_cpu_profile_config *config)
+{
+    const struct cp__event *row = cp__config_event(event, config);
+    const struct cp_event_encoding *encoding = &config->encoding;
+    bool is_named = event == CP_CPUPROF_NAMED;
+
+    return (struct perf_event_attr){
+        .size = sizeof(struct perf_event_attr),
+        .type = is_named ? encoding->type : row->perf_type,
+        .config =
+            is_named ? encoding->config : (event == CP_CPUPROF_HW_RAW ? config->raw_event : row->perf_config),
+        .bp_type = is_named ? encoding->bp_type : 0,
+        .config1 = is_named ? encoding->config1 : 0,
+        .config2 = is_named ? encoding->config2 : 0,
+        .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
+        .disabled = 1,
+        .exclude_user = config->is_user_excluded,
+        .exclude_kernel = !config->is_kernel_included,
+        .exclude_hv = !config->is_hv_included,
+    };
+}
+
+struct perf_event_attr cp__perf_sample_attr_from_handler(enum cp_cpu_event event,
+                                                         const struct cp_cpu_profile_config *config)
+{
+    struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
+
+    attr.sample_period = config->period;
+    attr.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ |
+                       (config->is_sample_ip_included ? PERF_SAMPLE_IP : 0) |
+                       (config->is_sample_addr_included ? PERF_SAMPLE_ADDR : 0) |
+                       (config->is_sample_callchain_included ? PERF_SAMPLE_CALLCHAIN : 0) |
+                       (CP__PERF_REGS != 0 ? PERF_SAMPLE_REGS_USER : 0);
+    attr.sample_regs_user = CP__PERF_REGS;
+    attr.read_format |= cp__perf_has_lost_count ? PERF_FORMAT_LOST : 0;
+    attr.exclude_idle = !config->is_idle_included;
+    attr.exclude_callchain_kernel = !config->is_callchain_kernel_included;
+    attr.exclude_callchain_user = !config->is_callchain_user_included;
+    attr.precise_ip = config->precise_ip & 3;
+    attr.wakeup_events = 1;
+    return attr;
+}
+
+/* ---- What the kernel knows ------------------------------------------------------------------- */
+
+/* Only a kernel that does not know the flag says EINVAL. */
+static bool knows_lost_count(void)
+{
+    const struct perf_event_attr attr = {.size = sizeof attr,
+                                         .type = PERF_TYPE_SOFTWARE,
+                                         .config = PERF_COUNT_SW_DUMMY,
+                                         .read_format = PERF_FORMAT_LOST,
+                                         .disabled = 1,
+                                         .exclude_kernel = 1,
+                                         .exclude_hv = 1};
+    int fd = cp__perf_open_from_handler(&attr);
+
+    if (fd >= 0)
+        cp__sys_close_from_handler(fd);
+    return fd != -EINVAL;
+}
+
+static void find_out(void)
+{
+    cp__fork_delay(); /* an event is opened, and closed again */
+    cp__perf_has_lost_count = knows_lost_count();
+    cp__fork_allow();
+    cp__core_pmus_find("/sys/bus/event_source/devices", &cp__core_pmus);
+}
+
+void cp__perf_prepare(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, find_out);
+}
