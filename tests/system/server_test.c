@@ -19,7 +19,7 @@ struct server {
     char endpoint[64];
 };
 
-static struct server start_server(void)
+static struct server start_server_on(const char *service, const char *endpoint)
 {
     struct server server;
     char path[512];
@@ -33,7 +33,7 @@ static struct server start_server(void)
         dup2(out[1], 1);
         close(out[0]);
         close(out[1]);
-        execl(path, path, "-listen", "127.0.0.1:0", "-endpoint", "127.0.0.1:0", "-threads", "2", NULL);
+        execl(path, path, "-listen", service, "-endpoint", endpoint, "-threads", "2", NULL);
         _exit(127);
     }
     close(out[1]);
@@ -45,6 +45,11 @@ static struct server start_server(void)
              2);
     fclose(said);
     return server;
+}
+
+static struct server start_server(void)
+{
+    return start_server_on("127.0.0.1:0", "127.0.0.1:0");
 }
 
 /* How it ended: 0, or its status as wait(2) has it. */
@@ -474,15 +479,13 @@ CP_TEST(what_is_being_answered_at_the_end_still_is)
 
     CHECK_EQ(connect_to(server.service), -1);
     CHECK_EQ(connect_to(server.endpoint), -1);
-    /* Nothing is in the way of the next one. */
-    int status;
+    /* Nothing is in the way of the next one. It is not ended by timeout(1), which sends SIGCONT, too: that takes
+     * away the SIGSTOP by which LeakSanitizer stops a program that ends, and the program waits for ever. */
+    struct server next = start_server_on(server.service, server.endpoint);
 
-    text =
-        test_command(&status, "timeout --preserve-status -s INT 1 %s/examples/server -listen %s -endpoint %s",
-                     test_build_dir(), server.service, server.endpoint);
-    CHECKF(status == 0, "%d: %s", status, text);
-    CHECK_CONTAINS(text, server.service);
-    free(text);
+    CHECK_STR(next.service, server.service);
+    CHECK_STR(next.endpoint, server.endpoint);
+    CHECK_EQ(stop_server(&next, SIGINT), 0);
 }
 
 CP_TEST(a_start_that_fails_says_why)
@@ -518,13 +521,18 @@ CP_TEST(a_start_that_fails_says_why)
 
 CP_TEST(an_endpoint_for_everybody_is_warned_of)
 {
-    int status;
-    char *text = test_command(&status,
-                              "timeout --preserve-status -s INT 1 %s/examples/server -listen 127.0.0.1:0 "
-                              "-endpoint 0.0.0.0:0 2>&1 > /dev/null",
-                              test_build_dir());
+    const int file = open(file_in_dir("warned"), O_RDWR | O_CREAT | O_CLOEXEC, 0600), own = dup(2);
+    struct server server;
+    char *text;
 
-    CHECK_EQ(status, 0);
+    CHECK(file >= 0 && own >= 0);
+    dup2(file, 2);
+    server = start_server_on("127.0.0.1:0", "0.0.0.0:0");
+    dup2(own, 2);
+    text = test_command(NULL, "cat %s", file_in_dir("warned")); /* it warns before it says where it listens */
     CHECK_CONTAINS(text, "Whoever can reach 0.0.0.0:");
+    CHECK_EQ(stop_server(&server, SIGINT), 0);
     free(text);
+    close(file);
+    close(own);
 }
