@@ -479,9 +479,8 @@ CP_TEST(what_is_being_answered_at_the_end_still_is)
 
     CHECK_EQ(connect_to(server.service), -1);
     CHECK_EQ(connect_to(server.endpoint), -1);
-    /* Nothing is in the way of the next one. It is not ended by timeout(1), which sends SIGCONT, too: that
-     * takes away the SIGSTOP by which LeakSanitizer stops a program that ends, and the program waits for ever.
-     */
+    /* Nothing is in the way of the next one. It is not ended by timeout(1), which sends SIGCONT, too. That
+     * takes away the SIGSTOP by which LeakSanitizer stops a program that ends, which then waits for ever. */
     struct server next = start_server_on(server.service, server.endpoint);
 
     CHECK_STR(next.service, server.service);
