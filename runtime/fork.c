@@ -22,7 +22,7 @@
  *   readers     An M that somebody holds (cp__m_next()) stays: the thread that forks may be the one, in a
  *               callback.
  *   descriptors A number that another thread was just closing may be a file of the program's by now: the
- *               child closes only what the kernel says is that very event (cp__perf_forget()).
+ *               child closes only what the kernel says is that very event (cp__events_forget()).
  *   SIGPROF     is given back if ours is the handler in place. Whether a flag says so does not matter.
  *   libpfm4     is refused, in words, if another thread was just initialising it.
  *

@@ -44,7 +44,7 @@ static bool is_awake(struct cp__m *m, uint64_t cpu_ns)
 
 bool cp__kick_is_under_way(const struct cp__m *m)
 {
-    /* acquire: pairs with the release in cp__classify_from_handler() */
+    /* acquire: pairs with the release in classify_from_handler(), handler.c */
     return cp_load_acquire(&m->kick.taken) != m->kick.sent;
 }
 

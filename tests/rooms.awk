@@ -11,7 +11,7 @@ function list_rooms() {
     row("arch")
     row("runtime/base")
     row("runtime/event", "runtime/base arch")
-    row("runtime/perf", "runtime/base runtime/event")
+    row("runtime/perf", "runtime/base runtime/event arch")
     row("runtime/unwind")
     row("runtime")
     row("runtime/engine")
@@ -32,17 +32,7 @@ function list_exceptions() {
     exception["pprof/symbol pprof/sysctl_linux.h"] = 0
     exception["pprof/symbol pprof/table.h"] = 0
     exception["pprof/symbol pprof/thread.h"] = 0
-    exception["runtime/base runtime/runtime.h"] = 0
-    exception["runtime/event runtime/os.h"] = 0
-    exception["runtime/event runtime/runtime.h"] = 0
-    exception["runtime/perf runtime/m.h"] = 0
-    exception["runtime/perf runtime/os.h"] = 0
-    exception["runtime/perf runtime/runtime.h"] = 0
     exception["runtime/sched runtime/label.h"] = 0
-    exception["runtime/sched runtime/os.h"] = 0
-    exception["runtime/unwind runtime/fork.h"] = 0
-    exception["runtime/unwind runtime/os.h"] = 0
-    exception["runtime/unwind runtime/runtime.h"] = 0
     exception["tests/system http/events.h"] = 0
     exception["tests/system http/goroutine.h"] = 0
     exception["tests/system http/server.h"] = 0
@@ -52,7 +42,6 @@ function list_exceptions() {
     exception["tests/system pprof/sysctl_linux.h"] = 0
     exception["tests/system pprof/table.h"] = 0
     exception["tests/system runtime/cost.h"] = 0
-    exception["tests/system runtime/fork.h"] = 0
     exception["tests/system runtime/label.h"] = 0
     exception["tests/system runtime/m.h"] = 0
     exception["tests/system runtime/perf/core_pmu_linux.h"] = 0
