@@ -18,6 +18,9 @@
 #include "slot.h"
 
 static uint64_t cost_ns; /* shared, atomic: 0 until it has been measured */
+/* Shared, atomic: until then, by CLOCK_MONOTONIC, nobody measures again, because no cost was found. */
+static uint64_t failed_until_ns;
+static uint32_t is_measuring; /* shared, atomic: 1 while a thread measures */
 
 uint64_t cp__cost_known(void)
 {
@@ -26,7 +29,13 @@ uint64_t cp__cost_known(void)
 
 void cp__cost_set(uint64_t ns)
 {
-    cp_store_relaxed(&cost_ns, ns); /* relaxed: a number of its own */
+    cp_store_relaxed(&cost_ns, ns); /* relaxed, both: numbers of their own */
+    cp_store_relaxed(&failed_until_ns, 0);
+}
+
+void cp__cost_forget(void)
+{
+    cp_store_relaxed(&is_measuring, 0); /* relaxed: this is the only thread */
 }
 
 /* ---- Measuring ------------------------------------------------------------------------------- */
@@ -258,27 +267,96 @@ static int measure_cost(uint64_t *ns, struct cp_error *err)
         cp__slots_drop_handler();
     }
     free(measurement.m);
-    *ns = measurement.ns;
+    *ns = result < 0 ? 0 : measurement.ns;
     return result;
+}
+
+/* ---- One after the other --------------------------------------------------------------------- */
+
+/* A measurement takes 0.6 s at most, unless its thread gets no CPU. A wait has an end because the thread that
+ * measures may wait for the one that asks: a program may have a pthread_create() of its own. */
+#define LONGEST_WAIT_NS 1000000000u
+/* A measurement that finds nothing keeps a CPU busy for up to 0.6 s. */
+#define FAILURE_LASTS_NS 10000000000u
+
+static bool has_failed(void)
+{
+    /* relaxed: a number of its own */
+    return cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < cp_load_relaxed(&failed_until_ns);
+}
+
+/* False if another thread has been measuring for too long. */
+static bool begin_turn(void)
+{
+    uint64_t start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
+    uint32_t nobody = 0;
+
+    while (!cp_compare_exchange(&is_measuring, &nobody, 1u)) { /* pairs with the release in end_turn() */
+        uint64_t passed = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start;
+
+        if (passed >= LONGEST_WAIT_NS)
+            return false;
+        cp__os_futex_wait(&is_measuring, 1, (int)((LONGEST_WAIT_NS - passed) / 1000000u) + 1);
+        nobody = 0;
+    }
+    return true;
+}
+
+static void end_turn(void)
+{
+    cp_store_release(&is_measuring, 0); /* pairs with the acquire in begin_turn() */
+    cp__os_futex_wake_from_handler(&is_measuring);
+}
+
+/* Whoever has waited for another thread's measurement finds what came of it. */
+static int measure_in_turn(uint64_t *ns, struct cp_error *err)
+{
+    int result = 0;
+
+    if (has_failed())
+        return -ENODATA;
+    if (!begin_turn())
+        return -EBUSY;
+    *ns = cp__cost_known();
+    if (*ns == 0)
+        result = has_failed() ? -ENODATA : measure_cost(ns, err);
+    if (*ns != 0)
+        cp__cost_set(*ns);
+    else if (result == 0) /* relaxed: a number of its own */
+        cp_store_relaxed(&failed_until_ns, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + FAILURE_LASTS_NS);
+    end_turn();
+    return *ns == 0 && result == 0 ? -ENODATA : result;
+}
+
+static const char *why_not(int result)
+{
+    switch (result) {
+    case -ENODATA:
+        return "a taskClock has no samples, or no CPU was free for it in the last 10 s";
+    case -EBUSY:
+        return "another thread has been measuring it for more than a second";
+    default:
+        return strerror(-result);
+    }
 }
 
 uint64_t cp_sample_cost_ns(struct cp_error *err)
 {
     uint64_t ns = cp__cost_known();
-    int result = 0;
+    int cancel_state, result;
 
     if (ns != 0)
         return ns;
     cp__m_prepare();
-    result = measure_cost(&ns, err);
-    if (result < 0 || ns == 0) {
-        cp__error(err, result < 0 ? result : -ENODATA,
+    /* A thread that ended here would leave the turn taken, and what the measuring thread writes to. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    result = measure_in_turn(&ns, err);
+    pthread_setcancelstate(cancel_state, NULL);
+    if (result < 0)
+        cp__error(err, result,
                   "What a sample costs cannot be measured here: %s. A taskClock of perf_event_open is needed "
                   "for it.",
-                  result < 0 ? strerror(-result) : "a taskClock has no samples, or no CPU was free for it");
-        return 0;
-    }
-    cp__cost_set(ns);
+                  why_not(result));
     return ns;
 }
 

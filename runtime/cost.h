@@ -13,9 +13,11 @@
 
 /* The cost in ns that has been measured; 0 if it is not known (yet). */
 uint64_t cp__cost_known(void);
-/* Sets the measured cost to ns. A program that tests something else sets a cost so low that no period is
- * refused, however slow the machine is. */
+/* Sets the measured cost to ns; 0: it is measured when it is needed. A program that tests something else sets
+ * a cost so low that no period is refused, however slow the machine is. */
 void cp__cost_set(uint64_t ns);
+/* In the child of a fork: nobody measures, whoever did so in the parent. */
+void cp__cost_forget(void);
 
 /* How many samples a second of CPU time the config can come to; 0 if that is not known beforehand. */
 double cp__cost_rate(enum cp_cpu_event event, const struct cp_cpu_profile_config *config);

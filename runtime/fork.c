@@ -45,6 +45,7 @@
 #include <pthread.h>
 
 #include "config.h"
+#include "cost.h"
 #include "label.h"
 #include "m.h"
 #include "runtime/base/fork_gate.h"
@@ -61,6 +62,7 @@ static void after_in_child(void)
     cp__pfm_forget();
     cp__configs_forget();
     cp__slots_forget();
+    cp__cost_forget();
     cp__ms_forget();
     cp__code_after_fork();
     cp__fork_ended();

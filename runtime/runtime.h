@@ -180,8 +180,9 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err);
  * What a sample of an event of perf_event_open(2) costs the thread that it interrupts on this machine, in ns
  * of its CPU time: the interrupt, the signal and the handler. The cost is measured once in a process, by this
  * call or by the first start of any event but the timer, on a thread of its own: that takes 20 to 40 ms, and
- * up to 0.6 s on a busy machine. 0, and the reason in err, if the cost cannot be measured: then no start is
- * refused for it.
+ * up to 0.6 s on a busy machine, and whoever asks meanwhile waits for the result. 0, and the reason in err,
+ * if the cost cannot be measured: then no start is refused for it. If the attempt took time and found nothing
+ * (-ENODATA), the next one is made 10 s later at the earliest.
  */
 uint64_t cp_sample_cost_ns(struct cp_error *err);
 

@@ -3,6 +3,7 @@
 #include "tests/support/burn.h"
 
 #include "runtime/base/lock.h"
+#include "runtime/cost.h"
 
 /* Runs body on a thread for which a deferred cancellation is pending from the beginning. */
 static void run_cancelled(void *(*body)(void *), void *arg)
@@ -91,6 +92,10 @@ static void *body_runtime(void *arg)
     (void)arg;
     reached = "nothing";
     pthread_cancel(pthread_self());
+    cp__cost_set(0);
+    cp_sample_cost_ns(NULL);
+    cp__cost_set(1);
+    reached = "cost";
     if (cp_m_attach(&m, NULL) < 0)
         return NULL;
     reached = "attach";
