@@ -10,7 +10,7 @@
 
 struct seen {
     pid_t pid, parent, group;
-    char state;
+    char state; /* of the thread whose file it is: a process' own file has its first thread's */
     uint64_t cpu;
     bool is_of_test;
 };
@@ -20,11 +20,12 @@ struct all {
     size_t n;
 };
 
-static bool read_process(const char *pid, struct seen *seen)
+/* From DIRECTORY/ID/stat. */
+static bool read_stat(const char *directory, const char *id, struct seen *seen)
 {
-    char path[40], line[1024] = "";
+    char path[64], line[1024] = "";
     uint64_t user, system;
-    snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+    snprintf(path, sizeof(path), "%s/%.20s/stat", directory, id);
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
@@ -34,17 +35,18 @@ static bool read_process(const char *pid, struct seen *seen)
     if (!after_name || sscanf(after_name, ") %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64,
                               &seen->state, &seen->parent, &seen->group, &user, &system) != 5)
         return false;
-    seen->pid = atoi(pid);
+    seen->pid = atoi(id);
     seen->cpu = user + system;
     seen->is_of_test = false;
     return true;
 }
 
-static struct all read_all(void)
+/* The processes of "/proc", or the threads of "/proc/PID/task". */
+static struct all read_all(const char *path)
 {
     struct all all = {0};
     size_t room = 0;
-    DIR *directory = opendir("/proc");
+    DIR *directory = opendir(path);
     for (const struct dirent *entry; directory && (entry = readdir(directory));) {
         if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
@@ -54,7 +56,7 @@ static struct all read_all(void)
                 abort();
             all.at = more;
         }
-        all.n += read_process(entry->d_name, &all.at[all.n]);
+        all.n += read_stat(path, entry->d_name, &all.at[all.n]);
     }
     if (directory)
         closedir(directory);
@@ -83,10 +85,23 @@ static void mark(struct all *all, pid_t group)
     }
 }
 
+/* Whether one of the process' threads is: the first may wait for another one, which gets no CPU now. */
+static bool is_runnable(pid_t pid)
+{
+    char path[40];
+    bool is = false;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    struct all threads = read_all(path);
+    for (size_t i = 0; i < threads.n; i++)
+        is |= threads.at[i].state == 'R' || threads.at[i].state == 'D';
+    free(threads.at);
+    return is;
+}
+
 struct cp__activity cp__activity_of(pid_t group)
 {
     struct cp__activity found = {0};
-    struct all all = read_all();
+    struct all all = read_all("/proc");
     bool any = false;
     mark(&all, group);
     for (size_t i = 0; i < all.n; i++) {
@@ -94,7 +109,7 @@ struct cp__activity cp__activity_of(pid_t group)
             continue;
         any = true;
         found.cpu += all.at[i].cpu;
-        found.is_runnable |= all.at[i].state == 'R' || all.at[i].state == 'D';
+        found.is_runnable = found.is_runnable || is_runnable(all.at[i].pid);
     }
     found.is_runnable |= !any;
     free(all.at);
