@@ -215,6 +215,35 @@ CP_TEST(events_are_stopped_if_the_handler_gets_no_time)
     stop_profile(&profile);
 }
 
+/* A handler that takes most of the time is known by its own figures: the test keeps them, as the thread takes
+ * no signal. What a sample costs is not known, and of the events the one with the most samples goes. */
+CP_TEST(an_event_is_stopped_if_the_cost_is_unknown)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS), request("cpuClock", MS)};
+    struct profile profile = {.n = 0};
+    struct cp_slot_stats stats;
+    struct worker worker;
+    struct cp__m *m;
+    uint64_t start;
+
+    start_profile(&profile, requests, 2);
+    start_worker(&worker, body_blocks_sigprof, NULL);
+    await(&worker.running, 2);
+    m = (struct cp__m *)worker.m;
+    cp__cost_set(0);
+    start = cpu_of(&worker);
+    do {
+        cp_add_single_writer(&m->stats[profile.slots[0]].records, 1);
+        cp_add_single_writer(&m->stats[profile.slots[1]].records, 3);
+        cp_add_single_writer(&m->busy_ns, 10 * MS);
+        wait_for_pass(&worker, start);
+        cp_slots_stats(profile.slots[1], &stats);
+    } while (stats.ms_overloaded == 0);
+    cp__cost_set(1);
+    stop_worker(&worker);
+    stop_profile(&profile);
+}
+
 /* The profile tells, by a comment and by what the event would have come to. */
 CP_TEST(a_profile_tells_that_its_event_was_stopped)
 {

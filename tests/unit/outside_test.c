@@ -214,6 +214,30 @@ CP_TEST(what_was_disabled_from_outside_stays_so_when_a_handler_ends)
     stop_slot(slot);
 }
 
+/* A handler that paused such an event would enable it again at its end, for a moment: each time enough for
+ * the event's next sample, if the event is one that leaves its thread no time. */
+CP_TEST(what_was_disabled_from_outside_is_not_paused)
+{
+    struct worker worker;
+    struct cp__m *m;
+    int slots[] = {started(request("taskClock", MS)), started(request("cpuClock", MS))};
+
+    start_worker(&worker, body_blocks_sigprof, NULL);
+    await(&worker.running, 2);
+    m = m_of(&worker);
+    m->pausing = 1u << slots[0] | 1u << slots[1]; /* its thread takes no signal, so nothing else pauses */
+    CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
+    cp__events_disable(m, slots[0]);
+    cp__m_unclaim_from_handler(m);
+    cp__events_pause_from_handler(m);
+    CHECK_EQ(m->paused, 1u << slots[1]);
+    cp__events_resume_from_handler(m);
+    m->pausing = m->paused = 0;
+    stop_worker(&worker);
+    stop_slot(slots[0]);
+    stop_slot(slots[1]);
+}
+
 /* ---- The claim ------------------------------------------------------------------------------- */
 
 /* The M could be arming a timer from what it saw before the stop, so a signal may come yet. */
