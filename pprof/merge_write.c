@@ -6,7 +6,7 @@
 #include "runtime/base/fail.h"
 #include "writer.h"
 
-/* Tools show all of them in front of everything else: so many at most, and then one that tells how many more
+/* Tools show all comments in front of everything else: so many at most, and then one that tells how many more
  * there were. */
 enum { MAX_COMMENTS = 64 };
 
@@ -97,7 +97,7 @@ static int encode_merge(const void *what, struct cp_writer *w)
         .doc_url = m->doc_url,
     };
 
-    snprintf(more, sizeof more, "and %zu more comments, in the %zu profiles that were merged",
+    snprintf(more, sizeof more, "more_comments: %zu # in the %zu profiles that were merged",
              m->comments.n - n_comments, m->n_profiles);
     return cp__encode(&encoding, w);
 }

@@ -41,25 +41,53 @@ int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats)
 
 /* ---- Comments -------------------------------------------------------------------------------- */
 
-#define MAX_COMMENTS 32
+/*
+ * A comment is a line "KEY: VALUE # sentence": the key and the value for programs, the sentence for people.
+ * docs/accuracy.md lists the keys, which stay as they are. A LIMIT tells that something is missing, or is not
+ * as it was asked for.
+ */
+enum kind { FACT, LIMIT };
 
-struct comments {
-    char text[MAX_COMMENTS][384];
-    const char *list[MAX_COMMENTS];
-    size_t n;
+/* A number with its phrase; 0 is not told. */
+struct figure {
+    enum kind kind;
+    const char *key;
+    uint64_t number;
+    const char *sentence;
 };
 
-static void __attribute__((format(printf, 2, 3))) say(struct comments *comments, const char *format, ...)
+struct comments {
+    char text[40][448];
+    const char *list[40];
+    size_t n;
+    char limits[384]; /* the keys of all limits */
+};
+
+static void __attribute__((format(printf, 5, 6)))
+say(struct comments *comments, enum kind kind, const char *key, const char *sentence, const char *format, ...)
 {
+    const size_t n_limits = strlen(comments->limits);
+    char *text = comments->text[comments->n];
+    char value[384];
     va_list arguments;
 
-    if (comments->n == MAX_COMMENTS)
-        return;
     va_start(arguments, format);
-    vsnprintf(comments->text[comments->n], sizeof comments->text[0], format, arguments);
+    vsnprintf(value, sizeof value, format, arguments);
     va_end(arguments);
-    comments->list[comments->n] = comments->text[comments->n];
-    comments->n++;
+    snprintf(text, sizeof comments->text[0], "%s: %s%s%s", key, value, sentence[0] != '\0' ? " # " : "",
+             sentence);
+    comments->list[comments->n++] = text;
+    if (kind == LIMIT)
+        snprintf(comments->limits + n_limits, sizeof comments->limits - n_limits, "%s%s",
+                 n_limits > 0 ? "," : "", key);
+}
+
+static void say_figures(struct comments *comments, const struct figure *figures, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (figures[i].number != 0)
+            say(comments, figures[i].kind, figures[i].key, figures[i].sentence, "%" PRIu64,
+                figures[i].number);
 }
 
 static bool is_time(const struct cp__part *part)
@@ -74,181 +102,180 @@ uint64_t cp__part_period(const struct cp__part *part)
     return part->config.period;
 }
 
-/* "user and kernel mode" */
-static const char *name_modes(const struct cp_cpu_profile_config *config)
+static void say_encoding(struct comments *comments, const struct cp__part *part)
 {
-    static const char *const names[] = {
-        "no",
-        "user",
-        "kernel",
-        "user and kernel",
-        "hypervisor",
-        "user and hypervisor",
-        "kernel and hypervisor",
-        "user, kernel and hypervisor",
-    };
-    unsigned modes = config->is_user_excluded ? 0 : 1;
+    static const char sentence[] = "how perf_event_open was asked for the event";
+    const struct cp_event_encoding *encoding = &part->config.encoding;
+    char more[64] = "";
 
-    modes |= config->is_kernel_included ? 2 : 0;
-    modes |= config->is_hv_included ? 4 : 0;
-    return names[modes];
+    if (part->event.event == CP_CPUPROF_HW_RAW)
+        say(comments, FACT, "encoding", sentence, "type=4,config=%#" PRIx64, part->config.raw_event);
+    if (part->event.event != CP_CPUPROF_NAMED)
+        return;
+    if ((encoding->config1 | encoding->config2) != 0)
+        snprintf(more, sizeof more, ",config1=%#" PRIx64 ",config2=%#" PRIx64, encoding->config1,
+                 encoding->config2);
+    if (part->event.kind == CP_EVENT_WATCHPOINT)
+        say(comments, FACT, "encoding", sentence,
+            "type=%" PRIu32 ",bp_type=%" PRIu32 ",bp_addr=%#" PRIx64 ",bp_len=%" PRIu64, encoding->type,
+            encoding->bp_type, encoding->config1, encoding->config2);
+    else
+        say(comments, FACT, "encoding", sentence, "type=%" PRIu32 ",config=%#" PRIx64 "%s", encoding->type,
+            encoding->config, more);
 }
 
 static void say_event(struct comments *comments, const struct cp__part *part)
 {
-    const struct cp_event_encoding *encoding = &part->config.encoding;
-    const char *name = part->event.name;
-    char more[64] = "";
+    const struct cp_cpu_profile_config *config = &part->config;
+    char modes[40];
 
-    if (part->event.event == CP_CPUPROF_HW_RAW)
-        say(comments, "event: %s is the processor's number %#" PRIx64, name, part->config.raw_event);
-    if (part->event.event != CP_CPUPROF_NAMED)
-        return;
-    if ((encoding->config1 | encoding->config2) != 0)
-        snprintf(more, sizeof more, ", config1 %#" PRIx64 ", config2 %#" PRIx64, encoding->config1,
-                 encoding->config2);
-    if (part->event.kind == CP_EVENT_WATCHPOINT)
-        say(comments,
-            "event: %s is perf_event_open's type %" PRIu32 ", bp_type %" PRIu32 ", bp_addr %#" PRIx64
-            ", bp_len %" PRIu64,
-            name, encoding->type, encoding->bp_type, encoding->config1, encoding->config2);
-    else
-        say(comments, "event: %s is perf_event_open's type %" PRIu32 ", config %#" PRIx64 "%s", name,
-            encoding->type, encoding->config, more);
+    snprintf(modes, sizeof modes, "%s%s%s%s", config->is_user_excluded ? "" : ",user",
+             config->is_kernel_included ? ",kernel" : "", config->is_hv_included ? ",hypervisor" : "",
+             config->is_idle_included ? ",idle" : "");
+    say(comments, FACT, "event", "", "%s", part->event.name);
+    if (part->event.kind == CP_EVENT_TIMER) {
+        say(comments, FACT, "engine", "a POSIX timer on the CPU clock of each thread, SIGPROF to that thread",
+            "timer");
+    } else {
+        say(comments, FACT, "engine", "perf_event_open on each thread, SIGPROF to that thread", "perf");
+        say(comments, FACT, "modes", "of the processor in which the event counts", "%s",
+            modes[0] != '\0' ? modes + 1 : "none");
+    }
+    say_encoding(comments, part);
 }
 
-static void say_engine(struct comments *comments, const struct cp__part *part,
-                       const struct cp_slot_stats *stats)
+static void say_threads(struct comments *comments, const struct cp__part *part,
+                        const struct cp_slot_stats *stats)
 {
-    if (part->event.kind == CP_EVENT_TIMER)
-        say(comments, "engine: timer, a POSIX timer on the CPU clock of each thread, SIGPROF to that thread");
-    else
-        say(comments, "engine: %s through perf_event_open on each thread, %s mode%s, SIGPROF to that thread",
-            part->event.name, name_modes(&part->config),
-            part->config.is_idle_included ? " and the idle task" : "");
-    say(comments,
-        "threads: %" PRIu32 " sampled, %" PRIu32
-        " without a perf ring (signals counted, not records), %" PRIu32 " refused%s%s",
-        stats->ms, stats->ms_ringless, stats->ms_refused, stats->ms_refused != 0 ? ": " : "",
-        stats->ms_refused != 0 ? strerror(-stats->refused_errno) : "");
-    if (stats->ms == 0 && stats->ms_refused == 0)
-        say(comments, "warning: no thread was sampled: none that had called cp_m_attach() ran meanwhile");
+    const struct figure figures[] = {
+        {FACT, "period", cp__part_period(part),
+         is_time(part) ? "ns of CPU time between two samples, as asked"
+                       : "events between two samples, as asked"},
+        {FACT, "threads", stats->ms, "were sampled"},
+        {LIMIT, "threads_ringless", stats->ms_ringless,
+         "had no perf ring: signals were counted, not records"},
+        {LIMIT, "threads_refused", stats->ms_refused,
+         "were not sampled, because the system refused the event"},
+    };
+
+    say_figures(comments, figures, sizeof figures / sizeof figures[0]);
+    if (stats->ms_refused != 0)
+        say(comments, LIMIT, "refusal", "what the system said last", "%s", strerror(-stats->refused_errno));
+    else if (stats->ms == 0)
+        say(comments, LIMIT, "threads", "no thread that had called cp_m_attach() ran meanwhile", "0");
+}
+
+/* Below 99 percent something is missing, if it is more than the period of each thread that was not over at
+ * the end. */
+static enum kind judge_coverage(const struct cp_slot_stats *stats, double expected)
+{
+    const double samples = (double)stats->samples;
+
+    return samples >= 0.99 * expected || expected - samples <= stats->ms ? FACT : LIMIT;
 }
 
 static void say_rate(struct comments *comments, const struct cp__part *part,
                      const struct cp_slot_stats *stats)
 {
-    double period = (double)cp__part_period(part);
-    double count = (double)stats->count;
+    const double period = (double)cp__part_period(part);
+    const double count = (double)stats->count, samples = (double)stats->samples;
+    const struct figure figures[] = {
+        {FACT, "count", stats->count,
+         is_time(part) ? "ns of CPU time, by the event's own count" : "events, by the event's own count"},
+        {FACT, "samples", stats->samples, "of one period each"},
+        {FACT, "signals", stats->signals, "brought the samples"},
+    };
 
+    say_figures(comments, figures, sizeof figures / sizeof figures[0]);
     if (stats->count == 0 && stats->time_running != 0)
-        say(comments, "count: 0: the event did not happen, or this machine does not count it");
+        say(comments, LIMIT, "count", "the event did not happen, or this machine does not count it", "0");
     if (stats->count == 0)
         return;
-    if (is_time(part))
-        say(comments,
-            "rate: asked %.6g samples a CPU second, delivered %.6g in %.6g signals, over %.3f CPU seconds",
-            1e9 / period, (double)stats->samples / count * 1e9, (double)stats->signals / count * 1e9,
-            count / 1e9);
-    else
-        say(comments, "rate: asked a sample every %.0f, delivered one every %.1f, of %" PRIu64 " counted",
-            period, stats->samples == 0 ? 0 : count / (double)stats->samples, stats->count);
-    say(comments, "coverage: %" PRIu64 " samples, %.2f %% of the event's own count", stats->samples,
-        100.0 * (double)stats->samples * period / count);
-    if (stats->stalled != 0)
-        say(comments,
-            "stalls: %.3f of these CPU seconds passed in gaps of over 2 ms, while the machine ran something "
-            "else; "
-            "not in the profile",
-            (double)stats->stalled * period / 1e9);
+    if (is_time(part)) {
+        say(comments, FACT, "rate_asked", "samples a CPU second", "%.6g", 1e9 / period);
+        say(comments, FACT, "rate", "samples a CPU second, as delivered", "%.6g", samples / count * 1e9);
+    } else if (stats->samples != 0) {
+        say(comments, FACT, "interval", "events between two samples, as delivered", "%.1f", count / samples);
+    }
+    say(comments, judge_coverage(stats, count / period), "coverage",
+        "percent of the event's own count that the samples stand for", "%.2f",
+        100 * samples * period / count);
 }
 
-/* The event took turns with others. */
-static void say_multiplexing(struct comments *comments, const struct cp_slot_stats *stats)
+static void say_quality(struct comments *comments, const struct cp__part *part,
+                        const struct cp_slot_stats *stats, const struct cp__profile_findings *findings)
 {
-    double enabled = (double)stats->time_enabled;
-    double running = (double)stats->time_running;
+    const uint32_t asked = (uint32_t)part->config.precise_ip;
 
-    if (stats->time_running == 0 && stats->time_enabled != 0)
-        say(comments, "multiplexed: the event never had a counter");
-    else if (stats->time_running < stats->time_enabled)
-        say(comments,
-            "multiplexed: the event had a counter for %.1f %% of the time; multiply values by %.3f for the "
-            "whole",
-            100 * running / enabled, enabled / running);
-}
-
-static void say_precision(struct comments *comments, const struct cp__part *part,
-                          const struct cp_slot_stats *stats, const struct cp__profile_findings *findings)
-{
-    if (part->config.precise_ip > 0)
-        say(comments, "precise_ip: asked %d, reached %" PRIu32, (int)part->config.precise_ip,
+    if (asked > 0) {
+        say(comments, FACT, "precise_ip_asked", "", "%" PRIu32, asked);
+        say(comments, stats->precise_ip < asked ? LIMIT : FACT, "precise_ip", "was reached", "%" PRIu32,
             stats->precise_ip);
-    if (findings->elsewhere != 0)
-        say(comments,
-            "precise_ip: %" PRIu64 " samples whose recorded instruction lay in another function than the "
-            "interrupted one; the interrupted one is shown",
-            findings->elsewhere);
+    }
+    if (stats->time_running < stats->time_enabled)
+        say(comments, LIMIT, "multiplexed",
+            stats->time_running == 0
+                ? "the event never had a counter"
+                : "percent of the time in which the event had a counter; divide values by "
+                  "it for the whole",
+            "%.1f", 100 * (double)stats->time_running / (double)stats->time_enabled);
+    if (stats->handler_replaced)
+        say(comments, LIMIT, "handler_replaced", "another SIGPROF handler was installed meanwhile", "yes");
+    if (findings->kernel[0] != '\0')
+        say(comments, LIMIT, "kernel_names", findings->kernel, "none");
 }
 
-static void say_limits(struct comments *comments, const struct cp_session *session, size_t i)
+static void say_warning(struct comments *comments, const struct cp_session *session, size_t i)
+{
+    const struct cp__part *part = &session->parts[i];
+    char text[sizeof part->warning];
+
+    cp__rate_judge(&part->event, &part->config, &session->stats[i], session->rate_limit, text, sizeof text);
+    if (part->warning[0] != '\0' || text[0] != '\0')
+        say(comments, LIMIT, "warning", "", "%s", part->warning[0] != '\0' ? part->warning : text);
+}
+
+static void say_losses(struct comments *comments, const struct cp_session *session, size_t i,
+                       const struct cp__profile_findings *findings)
 {
     const struct cp__part *part = &session->parts[i];
     const struct cp_slot_stats *stats = &session->stats[i];
-    char text[sizeof part->warning];
-
-    cp__rate_judge(&part->event, &part->config, stats, session->rate_limit, text, sizeof text);
-    if (part->warning[0] != '\0' || text[0] != '\0')
-        say(comments, "warning: %s", part->warning[0] != '\0' ? part->warning : text);
-    if (stats->throttled == 0)
-        return;
-    if (session->rate_limit != 0)
-        snprintf(text, sizeof text, "; kernel.perf_event_max_sample_rate is %" PRIu64 " samples a second",
-                 session->rate_limit);
-    say(comments,
-        "throttled by the kernel: %" PRIu64
-        " times, for %.3f of %.3f CPU seconds, which are not in the profile%s",
-        stats->throttled, (double)stats->throttled_ns / 1e9, (double)stats->time_running / 1e9,
-        session->rate_limit != 0 ? text : "");
-}
-
-static void say_overload(struct comments *comments, const struct cp_slot_stats *stats)
-{
-    if (stats->ms_overloaded != 0)
-        say(comments,
-            "stopped: on %" PRIu32 " of %" PRIu32 " threads, where samples took more than half of the time; "
-            "%.3f of their CPU seconds have no samples. "
-            "Take a longer period.",
-            stats->ms_overloaded, stats->ms, (double)stats->overloaded_ns / 1e9);
-}
-
-static void say_losses(struct comments *comments, const struct cp__part *part,
-                       const struct cp_slot_stats *stats)
-{
-    const struct {
-        const char *what;
-        uint64_t n;
-    } counts[] = {
-        {"dropped (sample buffer full)", stats->dropped},
-        {"lost (perf ring full)", stats->lost},
-        {"unfolded (no memory)", part->unfolded},
-        {"late (SIGPROF was blocked; without callers)", stats->late},
-        {"truncated stacks", stats->truncated},
-        {"incomplete stacks (code without frame pointers)", stats->incomplete},
-        {"periods folded into a later sample", stats->overruns},
-        {"foreign SIGPROFs", stats->foreign},
+    const bool is_throttled = stats->throttled != 0;
+    const struct figure figures[] = {
+        {LIMIT, "throttled", stats->throttled, "times, by the kernel"},
+        {LIMIT, "throttled_ns", stats->throttled_ns,
+         "of CPU time passed meanwhile and are not in the profile"},
+        {FACT, "running_ns", is_throttled ? stats->time_running : 0, "of CPU time passed in all"},
+        {FACT, "rate_limit", is_throttled ? session->rate_limit : 0,
+         "samples a second, kernel.perf_event_max_sample_rate"},
+        {LIMIT, "stopped", stats->ms_overloaded,
+         "threads, where samples took more than half of the time; take a longer period"},
+        {LIMIT, "stopped_ns", stats->overloaded_ns, "of the CPU time of stopped threads have no samples"},
+        {LIMIT, "stalled_ns", stats->stalled * cp__part_period(part),
+         "of CPU time passed in gaps of over 2 ms, while the machine ran something else; not in the profile"},
+        {LIMIT, "dropped", stats->dropped, "periods, because a sample buffer was full"},
+        {LIMIT, "lost", stats->lost, "records, because a perf ring was full"},
+        {LIMIT, "unfolded", part->unfolded, "periods, because there was no memory"},
+        {LIMIT, "unnamed", findings->unnamed,
+         "addresses, because there was no memory to look them up; pprof tools can where they find the "
+         "program's "
+         "files"},
+        {LIMIT, "late", stats->late, "periods without callers, because SIGPROF was blocked"},
+        {LIMIT, "truncated", stats->truncated, "stacks of more than 256 frames"},
+        {LIMIT, "incomplete", stats->incomplete, "stacks that broke off, as in code without frame pointers"},
+        {LIMIT, "elsewhere", findings->elsewhere,
+         "samples whose recorded instruction lay in another function than the interrupted one, which is "
+         "shown"},
+        {FACT, "folded", stats->overruns, "periods, into a later sample"},
+        {FACT, "foreign", stats->foreign, "SIGPROFs from elsewhere"},
     };
-    bool any = false;
 
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        if (counts[i].n != 0)
-            say(comments, "%s: %" PRIu64, counts[i].what, counts[i].n);
-        any = any || (i < 3 && counts[i].n != 0);
-    }
-    if (!any && stats->ms_refused == 0 && stats->throttled == 0 && stats->ms_overloaded == 0)
-        say(comments, "losses: none");
-    if (stats->handler_replaced)
-        say(comments, "incomplete: another SIGPROF handler was installed while this profile was taken");
+    say_figures(comments, figures, sizeof figures / sizeof figures[0]);
+    if (comments->limits[0] == '\0')
+        say(comments, FACT, "limits", "nothing is known to be missing", "none");
+    else
+        say(comments, FACT, "limits", "what these lines tell is missing, or is not as it was asked for", "%s",
+            comments->limits);
 }
 
 /* ---- Writing --------------------------------------------------------------------------------- */
@@ -276,7 +303,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
 {
     struct cp__part *part = &session->parts[i];
     const struct cp_slot_stats *stats = &session->stats[i];
-    struct comments comments = {.n = 0};
+    struct comments comments = {.n = 0, .limits = ""};
     const bool time = is_time(part);
     struct cp__profile_meta meta = {.sample_type = time ? "cpu" : part->event.name,
                                     .sample_unit = time ? "nanoseconds" : "count",
@@ -290,21 +317,12 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
 
     if (result < 0)
         return result;
-    say_engine(&comments, part, stats);
     say_event(&comments, part);
-    say_precision(&comments, part, stats, &findings);
+    say_threads(&comments, part, stats);
     say_rate(&comments, part, stats);
-    say_multiplexing(&comments, stats);
-    say_limits(&comments, session, i);
-    say_overload(&comments, stats);
-    say_losses(&comments, part, stats);
-    if (findings.unnamed != 0)
-        say(&comments,
-            "no names: there was not enough memory to look up %" PRIu64 " addresses; "
-            "pprof tools can look them up where they find the program's files",
-            findings.unnamed);
-    if (findings.kernel[0] != '\0')
-        say(&comments, "%s", findings.kernel);
+    say_quality(&comments, part, stats, &findings);
+    say_warning(&comments, session, i);
+    say_losses(&comments, session, i, &findings);
     meta.n_comments = comments.n;
     return cp__report_to(part->profile, &meta, w, err);
 }

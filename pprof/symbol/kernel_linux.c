@@ -196,20 +196,19 @@ void cp__kernel_explain(int result, char *text, size_t size)
     int64_t restricted = cp__sysctl("kernel/kptr_restrict");
 
     if (result != -EPERM)
-        snprintf(
-            text, size,
-            "kernel frames have no names: /proc/kallsyms cannot be read (%s). Let this process see it, in a "
-            "container for instance, or use a kernel that has it (CONFIG_KALLSYMS).",
-            strerror(-result));
+        snprintf(text, size,
+                 "/proc/kallsyms cannot be read (%s). Let this process see it, in a "
+                 "container for instance, or use a kernel that has it (CONFIG_KALLSYMS).",
+                 strerror(-result));
     else if (restricted > 1)
         snprintf(text, size,
-                 "kernel frames have no names: /proc/kallsyms hides its addresses from everybody "
+                 "/proc/kallsyms hides its addresses from everybody "
                  "(kernel.kptr_restrict=%" PRId64
                  "). Set that to 1 with sysctl, and give this process CAP_SYSLOG.",
                  restricted);
     else
         snprintf(
             text, size,
-            "kernel frames have no names: /proc/kallsyms hides its addresses from this process. Give it "
+            "/proc/kallsyms hides its addresses from this process. Give it "
             "CAP_SYSLOG, or set kernel.kptr_restrict to 0 and kernel.perf_event_paranoid to 1 with sysctl.");
 }

@@ -58,10 +58,10 @@ CP_TEST(two_profiles_at_a_time_are_each_of_its_own_event)
                       "wait $a && wait $b",
                       test_dir(), cp_http_address(http)));
     char *comments = pprof("-comments", file_in_dir("a"));
-    CHECK_CONTAINS(comments, "engine: taskClock");
+    CHECK_CONTAINS(comments, "event: taskClock\n");
     free(comments);
     comments = pprof("-comments", file_in_dir("b"));
-    CHECK_CONTAINS(comments, "engine: cpuClock");
+    CHECK_CONTAINS(comments, "event: cpuClock\n");
     free(comments);
     check_names_burn(file_in_dir("a"));
     check_names_burn(file_in_dir("b"));

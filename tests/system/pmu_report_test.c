@@ -122,7 +122,7 @@ CP_TEST(a_profile_of_cycles_says_so)
     need(requests, 1);
     profile_to_memory(&stats, PERIOD);
     CHECK(profile_says("cycles"));
-    CHECK(profile_says("engine: cycles through perf_event_open on each thread, user mode"));
+    CHECK(profile_says("modes: user # "));
     CHECK(profile_says("coverage: "));
     CHECK(!profile_says("multiplexed"));
 }
@@ -141,7 +141,7 @@ CP_TEST(a_profile_whose_event_took_turns_says_so)
     stop_profile(&profile);
     if (stats.time_running == stats.time_enabled)
         SKIP("this PMU has a counter for each of %d events", CP_EV_MAX);
-    CHECK(profile_says("multiplexed: the event had a counter for "));
+    CHECK(profile_says("multiplexed: "));
 }
 
 /* root may have set kernel.perf_event_max_sample_rate so low, as tests/vm does. */
@@ -158,7 +158,7 @@ CP_TEST(throttling_is_told)
     printf("%llu samples, %llu times throttled\n", (unsigned long long)stats.samples,
            (unsigned long long)stats.throttled);
     CHECK(stats.throttled > 10);
-    CHECK(profile_says("throttled by the kernel: "));
+    CHECK(profile_says("throttled: "));
 }
 
 CP_TEST(an_event_that_the_pmu_does_not_count_is_refused_in_words)

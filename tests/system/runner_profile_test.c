@@ -28,7 +28,7 @@ CP_TEST(all_tests_are_in_one_profile)
 {
     free(run_sample_here(NULL, "-cpuprofile=x.pb.gz -run 'one|two' " TASK_CLOCK));
     char *top = pprof("-top -nodefraction=0", "x.pb.gz");
-    CHECK_CONTAINS(top, "engine: taskClock ");
+    CHECK_CONTAINS(top, "event: taskClock\n");
     CHECK_CONTAINS(top, " burn_one");
     CHECK_CONTAINS(top, " burn_two");
     free(top);

@@ -8,6 +8,9 @@
 #include "pprof/sysctl_linux.h"
 #include "tests/support/session_tools.h"
 
+#define ELSEWHERE                                                                                            \
+    " # samples whose recorded instruction lay in another function than the interrupted one, which is shown"
+
 /* A session of one event that has been stopped. */
 static struct cp_session *stopped(const char *event, uint64_t period)
 {
@@ -67,6 +70,15 @@ static void check_says_nothing_of(struct cp_session *session, const char *part)
     free(text);
 }
 
+/* The line that lists what limits the profile; NULL: nothing does. */
+static void check_limits(struct cp_session *session, const char *keys)
+{
+    char line[400];
+
+    snprintf(line, sizeof line, "limits: %s # ", keys != NULL ? keys : "none");
+    check_contains(session, line);
+}
+
 /* ---- The event ------------------------------------------------------------------------------- */
 
 CP_TEST(modes_are_told)
@@ -74,22 +86,24 @@ CP_TEST(modes_are_told)
     struct cp_session *session = stopped("cycles", 1000000);
     struct cp_cpu_profile_config *config = &session->parts[0].config;
 
-#define ENGINE(modes)                                                                                        \
-    "engine: cycles through perf_event_open on each thread, " modes ", SIGPROF to that thread"
-    check_says(session, ENGINE("user mode"));
+#define ENGINE(modes) "modes: " modes " # of the processor in which the event counts"
+    check_says(session, "event: cycles");
+    check_says(session, "engine: perf # perf_event_open on each thread, SIGPROF to that thread");
+    check_says(session, "period: 1000000 # events between two samples, as asked");
+    check_says(session, ENGINE("user"));
     config->is_kernel_included = true;
-    check_says(session, ENGINE("user and kernel mode"));
+    check_says(session, ENGINE("user,kernel"));
     config->is_hv_included = true;
-    check_says(session, ENGINE("user, kernel and hypervisor mode"));
+    check_says(session, ENGINE("user,kernel,hypervisor"));
     config->is_user_excluded = true;
-    check_says(session, ENGINE("kernel and hypervisor mode"));
+    check_says(session, ENGINE("kernel,hypervisor"));
     config->is_kernel_included = false;
-    check_says(session, ENGINE("hypervisor mode"));
+    check_says(session, ENGINE("hypervisor"));
     config->is_kernel_included = true;
     config->is_hv_included = false;
-    check_says(session, ENGINE("kernel mode"));
+    check_says(session, ENGINE("kernel"));
     config->is_idle_included = true;
-    check_says(session, ENGINE("kernel mode and the idle task"));
+    check_says(session, ENGINE("kernel,idle"));
     cp__session_free(session);
 }
 
@@ -98,22 +112,21 @@ CP_TEST(encodings_are_told)
     struct cp_session *session = stopped("r1c2", 100000);
     struct cp__part *part = &session->parts[0];
 
-    check_says(session, "event: r1c2 is the processor's number 0x1c2");
+#define ENCODING(text) "encoding: " text " # how perf_event_open was asked for the event"
+    check_says(session, ENCODING("type=4,config=0x1c2"));
     part->event.event = CP_CPUPROF_NAMED;
     part->event.kind = CP_EVENT_HARDWARE;
     strcpy(part->event.name, "LLC-load-misses");
     part->config.encoding = (struct cp_event_encoding){.type = 3, .config = 0x10002};
-    check_says(session, "event: LLC-load-misses is perf_event_open's type 3, config 0x10002");
+    check_says(session, ENCODING("type=3,config=0x10002"));
     part->config.encoding.config1 = 7;
-    check_says(session,
-               "event: LLC-load-misses is perf_event_open's type 3, config 0x10002, config1 0x7, config2 0");
+    check_says(session, ENCODING("type=3,config=0x10002,config1=0x7,config2=0"));
     cp__session_free(session);
     session = stopped("mem:0x1230/8:w", 1);
-    check_says(session,
-               "event: mem:0x1230/8:w is perf_event_open's type 5, bp_type 2, bp_addr 0x1230, bp_len 8");
+    check_says(session, ENCODING("type=5,bp_type=2,bp_addr=0x1230,bp_len=8"));
     cp__session_free(session);
     session = stopped("cycles", 100000);
-    check_says_nothing_of(session, "\nevent:");
+    check_says_nothing_of(session, "encoding");
     cp__session_free(session);
 }
 
@@ -192,6 +205,41 @@ CP_TEST(the_figures_are_of_samples_that_were_read)
     cp__session_free(session);
 }
 
+CP_TEST(losses_are_told_by_their_keys)
+{
+    struct cp_session *session = stopped("cycles", 1000);
+
+    session->stats[0].ms_ringless = 1;
+    session->stats[0].ms_overloaded = 2;
+    session->stats[0].overloaded_ns = 3;
+    session->stats[0].stalled = 4;
+    session->stats[0].dropped = 5;
+    session->stats[0].lost = 6;
+    session->parts[0].unfolded = 7;
+    session->stats[0].late = 8;
+    session->stats[0].truncated = 9;
+    session->stats[0].incomplete = 10;
+    session->stats[0].overruns = 11;
+    session->stats[0].foreign = 12;
+    session->stats[0].handler_replaced = true;
+    check_contains(session, "\nthreads_ringless: 1 # ");
+    check_contains(session, "\nhandler_replaced: yes # ");
+    check_contains(session, "\nstopped: 2 # ");
+    check_contains(session, "\nstopped_ns: 3 # ");
+    check_contains(session, "\nstalled_ns: 4000 # ");
+    check_contains(session, "\ndropped: 5 # ");
+    check_contains(session, "\nlost: 6 # ");
+    check_contains(session, "\nunfolded: 7 # ");
+    check_contains(session, "\nlate: 8 # ");
+    check_contains(session, "\ntruncated: 9 # ");
+    check_contains(session, "\nincomplete: 10 # ");
+    check_contains(session, "\nfolded: 11 # ");
+    check_contains(session, "\nforeign: 12 # ");
+    check_limits(session, "threads_ringless,handler_replaced,stopped,stopped_ns,stalled_ns,dropped,lost,"
+                          "unfolded,late,truncated,incomplete");
+    cp__session_free(session);
+}
+
 /* ---- How it ran ------------------------------------------------------------------------------ */
 
 CP_TEST(precision_is_told)
@@ -203,11 +251,16 @@ CP_TEST(precision_is_told)
     check_says_nothing_of(session, "precise_ip");
     session->parts[0].config.precise_ip = CP_CPUPROF_IP_NO_SKID;
     session->stats[0].precise_ip = CP_CPUPROF_IP_CONSTANT_SKID;
-    check_says(session, "precise_ip: asked 3, reached 1");
-    check_says_nothing_of(session, "interrupted");
+    check_says(session, "precise_ip_asked: 3");
+    check_says(session, "precise_ip: 1 # was reached");
+    check_limits(session, "precise_ip");
+    check_says_nothing_of(session, "elsewhere");
+    session->stats[0].precise_ip = CP_CPUPROF_IP_NO_SKID;
+    check_says(session, "precise_ip: 3 # was reached");
+    check_limits(session, NULL);
     CHECK_EQ(cp__profile_add(session->parts[0].profile, &sample), 0);
-    check_says(session, "precise_ip: 5 samples whose recorded instruction lay in another function than the "
-                        "interrupted one; the interrupted one is shown");
+    check_says(session, "elsewhere: 5" ELSEWHERE);
+    check_limits(session, "elsewhere");
     cp__session_free(session);
 }
 
@@ -220,10 +273,11 @@ CP_TEST(taking_turns_is_told)
     check_says_nothing_of(session, "multiplexed");
     stats->time_running = 750000000;
     check_says(session,
-               "multiplexed: the event had a counter for 25.0 % of the time; multiply values by 4.000 "
-               "for the whole");
+               "multiplexed: 25.0 # percent of the time in which the event had a counter; divide values "
+               "by it for the whole");
     stats->time_running = 0;
-    check_says(session, "multiplexed: the event never had a counter");
+    check_says(session, "multiplexed: 0.0 # the event never had a counter");
+    check_limits(session, "multiplexed");
     stats->time_enabled = 0;
     check_says_nothing_of(session, "multiplexed");
     cp__session_free(session);
@@ -235,18 +289,17 @@ CP_TEST(throttling_is_told_with_the_limit)
 
     session->rate_limit = 25000;
     check_says_nothing_of(session, "throttled");
-    check_says(session, "losses: none");
+    check_limits(session, NULL);
     session->stats[0].throttled = 12;
     session->stats[0].throttled_ns = 300000000;
     session->stats[0].time_running = session->stats[0].time_enabled = 1000000000;
-    check_says(session,
-               "throttled by the kernel: 12 times, for 0.300 of 1.000 CPU seconds, which are not in the "
-               "profile; kernel.perf_event_max_sample_rate is 25000 samples a second");
+    check_says(session, "throttled: 12 # times, by the kernel");
+    check_says(session, "throttled_ns: 300000000 # of CPU time passed meanwhile and are not in the profile");
+    check_says(session, "running_ns: 1000000000 # of CPU time passed in all");
+    check_says(session, "rate_limit: 25000 # samples a second, kernel.perf_event_max_sample_rate");
+    check_limits(session, "count,throttled,throttled_ns");
     session->rate_limit = 0;
-    check_says(session,
-               "throttled by the kernel: 12 times, for 0.300 of 1.000 CPU seconds, which are not in the "
-               "profile");
-    check_says_nothing_of(session, "losses: none");
+    check_says_nothing_of(session, "rate_limit");
     cp__session_free(session);
 }
 
@@ -271,13 +324,12 @@ CP_TEST(the_second_time_is_as_the_first)
 
         CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
     }
-    check_says(session, "precise_ip: asked 2, reached 0");
-    check_says(session, "precise_ip: 2 samples whose recorded instruction lay in another function than the "
-                        "interrupted one; the interrupted one is shown");
-    check_says(session,
-               "kernel frames have no names: /proc/kallsyms cannot be read (No such file or directory). "
-               "Let this process see it, in a container for instance, or use a kernel that has it "
-               "(CONFIG_KALLSYMS).");
+    check_says(session, "precise_ip: 0 # was reached");
+    check_says(session, "elsewhere: 2" ELSEWHERE);
+    check_limits(session, "precise_ip,kernel_names,throttled,elsewhere");
+    check_says(session, "kernel_names: none # /proc/kallsyms cannot be read (No such file or directory). "
+                        "Let this process see it, in a container for instance, or use a kernel that has it "
+                        "(CONFIG_KALLSYMS).");
     CHECK_EQ(memory[0].size, memory[1].size);
     CHECK(memcmp(memory[0].data, memory[1].data, memory[0].size) == 0);
     free(memory[0].data);
@@ -313,11 +365,16 @@ CP_TEST(that_no_thread_was_sampled_is_told)
 {
     struct cp_session *session = stopped("timer", 0);
 
-    check_says_nothing_of(session, "warning");
+    check_says(session, "threads: 1 # were sampled");
     session->stats[0].ms = 0;
-    check_says(session, "warning: no thread was sampled: none that had called cp_m_attach() ran meanwhile");
+    check_says(session, "threads: 0 # no thread that had called cp_m_attach() ran meanwhile");
+    check_limits(session, "threads");
     session->stats[0].ms_refused = 1;
-    check_says_nothing_of(session, "warning");
+    session->stats[0].refused_errno = -ENOSPC;
+    check_says_nothing_of(session, "cp_m_attach");
+    check_says(session, "threads_refused: 1 # were not sampled, because the system refused the event");
+    check_says(session, "refusal: No space left on device # what the system said last");
+    check_limits(session, "threads_refused,refusal");
     cp__session_free(session);
 }
 
@@ -379,8 +436,34 @@ CP_TEST(an_event_that_never_happened_is_told)
 
     check_says_nothing_of(session, "count: 0"); /* no thread came by */
     session->stats[0].time_enabled = session->stats[0].time_running = 1000000;
-    check_says(session, "count: 0: the event did not happen, or this machine does not count it");
+    check_says(session, "count: 0 # the event did not happen, or this machine does not count it");
     session->stats[0].count = 1;
     check_says_nothing_of(session, "count: 0");
+    cp__session_free(session);
+}
+
+/* At the end, no thread's last period is over. */
+CP_TEST(a_coverage_that_misses_more_than_the_last_periods_is_a_limit)
+{
+    struct cp_session *session = stopped("cycles", 1000);
+    struct cp_slot_stats *stats = &session->stats[0];
+
+    stats->ms = 2;
+    stats->count = 64500;
+    stats->samples = 63;
+    stats->signals = 60;
+    check_says(session, "count: 64500 # events, by the event's own count");
+    check_says(session, "samples: 63 # of one period each");
+    check_says(session, "signals: 60 # brought the samples");
+    check_says(session, "interval: 1023.8 # events between two samples, as delivered");
+    check_says(session, "coverage: 97.67 # percent of the event's own count that the samples stand for");
+    check_limits(session, NULL);
+    stats->count = 65001;
+    check_limits(session, "coverage");
+    stats->count = 1000000;
+    stats->samples = 990;
+    check_limits(session, NULL);
+    stats->samples = 989;
+    check_limits(session, "coverage");
     cp__session_free(session);
 }

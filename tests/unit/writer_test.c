@@ -242,7 +242,7 @@ CP_TEST(without_a_thread_to_write_on_a_profile_is_kept)
 /* Looking names up takes more memory than this; all else takes less. */
 CP_TEST(without_memory_for_names_a_profile_is_written_without_them)
 {
-    static const char unnamed[] = "no names: there was not enough memory to look up ";
+    static const char unnamed[] = "Comment: unnamed: ";
     struct cp_memory memory = {0}, later = {0};
     const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
     const char *path = file_in_dir("unnamed.pb.gz");
