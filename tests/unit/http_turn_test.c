@@ -159,6 +159,8 @@ CP_TEST(a_thread_that_answers_is_cancelled_afterwards)
     pthread_t thread;
     void *result;
 
+    if (TEST_ASAN)
+        SKIP("AddressSanitizer takes what a cancelled thread leaves of its stack for in use");
     cp__http_turn_wait_ms = 50;
     CHECK_EQ(pthread_create(&thread, NULL, handle_and_go_on, path), 0);
     CHECK_EQ(pthread_join(thread, &result), 0);
