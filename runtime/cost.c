@@ -137,18 +137,23 @@ struct round {
     uint64_t samples;
 };
 
-/* Does the work with samples. All of *round is 0 if another thread had the CPU meanwhile. A fork waits until
- * the round has ended, because the child would not find the event. */
+/* Does the work with samples. All of *round is 0 if another thread had the CPU meanwhile, or if a SIGPROF of
+ * the program came: the handler has given that signal back, and SIGPROF is blocked since then. A fork waits
+ * until the round has ended, because the child would not find the event. */
 static int time_sampled(struct cp__m *m, const struct plan *plan, uint64_t rounds, struct round *round)
 {
     uint64_t before = interrupts(m);
+    uint64_t foreign = m->foreign;
     int result;
 
+    cp__os_unblock_from_handler(0);
     cp__fork_delay();
     result = arm(m, plan->interval_ns);
     if (result == 0) {
         round->ns = time_work(rounds);
         disarm(m);
+        if (m->foreign != foreign)
+            round->ns = 0;
         round->samples = round->ns == 0 ? 0 : interrupts(m) - before;
     }
     cp__fork_allow();
@@ -228,12 +233,14 @@ static void *measure(void *arg)
     m->cpu_clock = cp__os_thread_clock(m->tid);
     m->stack = cp__thread_stack();
     m->claim = CP__CLAIM_SELF;
+    m->is_of_library = true;
     cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
     cp_fence_signal();
     cp__os_unblock_from_handler(0);
     measurement->result = measure_by(measurement, &rough);
     if (measurement->result == 0 && measurement->ns != 0 && 4 * measurement->ns < rough.interval_ns)
         measurement->result = refine(measurement);
+    cp__os_unblock_from_handler(0); /* a signal of the program's that waits for this thread is given back */
     cp__os_block_from_handler();
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     return NULL;

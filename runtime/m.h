@@ -172,8 +172,9 @@ struct cp__m {
     struct cp__handle handles[CP_EV_MAX];
     struct cp__ring ring;
     uint64_t random;
-    uint32_t pausing; /* a bit for each slot whose event stops counting in the handler */
-    uint32_t paused;  /* those that this handler has stopped */
+    uint32_t pausing;   /* a bit for each slot whose event stops counting in the handler */
+    uint32_t paused;    /* those that this handler has stopped */
+    bool is_of_library; /* the thread is of the library: signals of the program are for other threads */
 
     /* Shared; see above for who writes them. */
     uint32_t life;  /* enum cp__m_life */

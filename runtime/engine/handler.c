@@ -132,7 +132,10 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
     cp__code_keep_from_handler(rights);
     errno = saved_errno;
     if (!ours) { /* the host's handler may never come back: all is done before */
-        cp__signal_chain_from_handler(signal, info, ucontext);
+        if (m != NULL && m->is_of_library)
+            cp__signal_give_back_from_handler(info, ucontext);
+        else
+            cp__signal_chain_from_handler(signal, info, ucontext);
         errno = saved_errno;
     }
 }

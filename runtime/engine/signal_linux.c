@@ -51,6 +51,8 @@ static uint64_t kernel_set(const sigset_t *set)
     return bits;
 }
 
+static const uint64_t sigprof_mask = (uint64_t)1 << (SIGPROF - 1);
+
 /* Blocks what the kernel would have blocked if it had called the host's handler itself. */
 static void take_mask_from_handler(int signal, const void *ucontext)
 {
@@ -90,7 +92,17 @@ void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
     begun.info = NULL;
 }
 
-static const uint64_t sigprof_mask = (uint64_t)1 << (SIGPROF - 1);
+/* The kernel does not let a thread queue for the process what looks like a signal of the kernel or of kill().
+ * Such a signal is sent anew by kill(). */
+void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext)
+{
+    sigset_t *mask = &((ucontext_t *)ucontext)->uc_sigmask;
+    uint64_t bits = kernel_set(mask) | sigprof_mask;
+
+    memcpy(mask, &bits, sizeof bits);
+    if (info->si_code >= 0 || syscall(SYS_rt_sigqueueinfo, getpid(), SIGPROF, info) < 0)
+        syscall(SYS_kill, getpid(), SIGPROF);
+}
 
 bool cp__signal_take_pending_from_handler(siginfo_t *info)
 {

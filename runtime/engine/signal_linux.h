@@ -15,6 +15,10 @@ bool cp__signal_is_ours(void);
 /* Hands a SIGPROF that is not ours to the handler that was there before, if any. */
 void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext);
 
+/* Sends a SIGPROF that is not ours to the process again, and keeps SIGPROF blocked in the calling thread when
+ * the handler returns: another thread takes the signal, or it stays pending for one that waits for it. */
+void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext);
+
 /* Takes a pending SIGPROF off the calling thread, which has it blocked; false if none is pending. */
 bool cp__signal_take_pending_from_handler(siginfo_t *info);
 /* Makes it pending again. */

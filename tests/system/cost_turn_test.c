@@ -110,6 +110,39 @@ CP_TEST(a_wait_for_another_measurement_has_an_end)
     CHECK_EQ(measurements, 1);
 }
 
+static int host_signals;
+
+static void on_host_signal(int signal)
+{
+    (void)signal;
+    host_signals++;
+}
+
+/* No other thread has the signal unblocked, so it comes to the one that measures. */
+static void signal_process(void)
+{
+    kill(getpid(), SIGPROF);
+}
+
+/* The program's threads have SIGPROF blocked and wait for it: it is theirs. */
+CP_TEST(a_signal_of_the_programs_is_left_to_its_threads)
+{
+    const struct timespec now = {0, 0};
+    sigset_t set;
+
+    test_need_events();
+    CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
+    cp__cost_set(0);
+    when_measuring = signal_process;
+    cp_sample_cost_ns(NULL);
+    CHECK_EQ(measurements, 1);
+    CHECK_EQ(sigtimedwait(&set, NULL, &now), SIGPROF);
+    CHECK_EQ(host_signals, 0);
+}
+
 static int is_held, may_go_on;
 
 static void stay(void)
