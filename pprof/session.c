@@ -40,6 +40,13 @@ static void read_all(struct cp_session *session)
         cp_slots_read(session->slots[i], cp__part_fold, &session->parts[i]);
 }
 
+/* What is sampled may be unloaded before the profiles are written. */
+static void note_mappings(struct cp_session *session)
+{
+    for (size_t i = 0; i < session->n; i++)
+        cp__profile_note_mappings(session->parts[i].profile); /* without memory: when it is written */
+}
+
 static void *collect(void *arg)
 {
     struct cp_session *session = arg;
@@ -50,8 +57,10 @@ static void *collect(void *arg)
         bool last = cp_load_acquire(&session->stopping) != 0;
 
         read_all(session);
-        if (last)
+        if (last) {
+            note_mappings(session);
             return NULL;
+        }
         cp_slots_wait(token, READ_INTERVAL_MS);
     }
 }

@@ -1,4 +1,5 @@
 /* Sessions: what the option API accepts, that they are independent, and what stands in their profiles. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -282,6 +283,41 @@ CP_TEST(a_profile_can_be_written_long_after_its_sampling_has_ended)
     cp_session_close(session);
     free(memory.data);
     free(early.data);
+}
+
+/* What was mapped is noted at the end of sampling, at the latest: the code may be gone when it is written. */
+CP_TEST(code_that_is_unloaded_before_the_profile_is_written_has_names)
+{
+    struct cp_memory memory = {0};
+    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
+    struct cp_session *session;
+    struct cp_error err;
+    void (*spin)(void);
+    void *library;
+    char *text;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late, so that most samples are lost");
+    free(test_command(
+        NULL,
+        "cd %s && echo 'void spin_in_library(void) { for (volatile int i = 0; i < 10000000; i++) ; "
+        "}' | gcc -xc -O1 -g -shared -fPIC -fno-omit-frame-pointer -o libspin.so -",
+        test_dir()));
+    attach();
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    library = dlopen(file_in_dir("libspin.so"), RTLD_NOW);
+    CHECKF(library != NULL, "%s", dlerror());
+    *(void **)&spin = dlsym(library, "spin_in_library");
+    spin();
+    CHECK_EQ(cp_session_halt(session, &err), 0);
+    dlclose(library);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    save(&memory, file_in_dir("unloaded.pb.gz"));
+    text = pprof("-symbolize=none -raw", file_in_dir("unloaded.pb.gz"));
+    CHECK_CONTAINS(text, " spin_in_library ");
+    free(text);
+    cp_session_close(session);
+    free(memory.data);
 }
 
 CP_TEST(the_default_session_keeps_its_place_until_it_is_written)
