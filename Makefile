@@ -2,7 +2,8 @@
 #
 # The configuration is in variables: CC, ARCH (a folder of arch/), SANITIZE (address,undefined or thread) and
 # DEBUG=1 (asserts the order of locks). The default one is built into build/, any other into a folder of its
-# own there. With the ARCH of another machine it is built for that one. 'make V=1' shows the commands.
+# own there. With the ARCH of another machine it is built for that one. 'make V=1' shows the commands. WERROR=1,
+# which .ci/run sets, makes an error of each warning.
 
 VERSION = 0.1.0
 SOVERSION = 0
@@ -18,6 +19,7 @@ endif
 ARCH = $(host_arch)
 SANITIZE =
 DEBUG =
+WERROR =
 CFLAGS = -O2 -g
 LDFLAGS =
 PREFIX = /usr/local
@@ -47,6 +49,7 @@ cc = $(if $(filter clang%,$(CC)),$(CC) $(addprefix --target=,$(cross)),$(if $(fi
 test_rooms = unit system timing
 test_sources := $(sort $(wildcard $(test_rooms:%=tests/%/*_test.c)))
 test_names := $(notdir $(basename $(test_sources)))
+unit_names := $(patsubst tests/unit/%_test.c,%,$(filter tests/unit/%,$(test_sources)))
 # Those that are linked with the endpoint's library, and all that build it.
 http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
 http_programs := $(patsubst %_test,%,$(http_linked)) examples install server
@@ -90,7 +93,7 @@ test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl pr
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
                    $(filter ui,$(goal_programs))),chromium)
-packages += $(if $(filter deps test test-% mutants,$(goals)),$(test_packages))
+packages += $(if $(filter deps test quick test-% mutants,$(goals)),$(test_packages))
 # This makes the load that the endpoint is measured under.
 packages += $(if $(filter deps bench,$(goals)),wrk curl)
 # These make the emulated machine and what goes into it.
@@ -103,8 +106,10 @@ foreign := $(call arch_of,$(cross))
 library_arch := $(or $(foreign),$(shell dpkg --print-architecture 2> /dev/null))
 packages += $(addsuffix $(addprefix :,$(library_arch)),$(libraries))
 
-# For these goals they are looked for before anything is built.
-before := $(if $(filter deps check test test-% mutants demo bench,$(goals)),deps)
+# Before anything is built, these goals install what is missing, and others say what it is. Neither is done for the goals
+# that name a file, and for what needs no package.
+before := $(if $(filter deps demo test,$(goals)),deps,$(if $(filter all lib quick test-% mutants bench check install, \
+            $(goals)),present))
 
 # ---- Sources -------------------------------------------------------------------------------------
 
@@ -155,6 +160,7 @@ testing_a = $(B)/lib/libcounterpoint-testing.a
 examples := $(addprefix $(B)/examples/,$(example_names))
 framework_examples := $(if $(cross),,$(frameworks:%=$(B)/examples/with_%))
 tests := $(addprefix $(B)/tests/,$(test_names))
+unit_tests := $(unit_names:%=$(B)/tests/%_test)
 samples := $(addprefix $(B)/tests/,$(sample_names))
 test_programs = $(tests) $(samples) $(framework_examples)
 benches := $(addprefix $(B)/bench/,$(bench_names))
@@ -171,7 +177,7 @@ lacking = $(B)/tests/elsewhere/lacking
 # ---- Flags ---------------------------------------------------------------------------------------
 
 warnings = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual \
-           -Wwrite-strings -Wundef -Werror
+           -Wwrite-strings -Wundef
 sanitizer = $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all)
 # gcc says at each fence that ThreadSanitizer does not see it; nothing can be done about that there.
 warnings += $(if $(findstring thread,$(SANITIZE)),$(if $(findstring clang,$(CC)),,-Wno-tsan))
@@ -204,12 +210,15 @@ CFLAGS_ui_files = -Wa,-I,$(ui)
 CFLAGS_ui_test = -DCP_UI='"$(CURDIR)/http/ui"' -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 CFLAGS_main = -DCP_VERSION='"$(VERSION)"'
 
+# Not among the flags that everything is built anew for.
+compile = $(Q)$(cc) $(cflags) $(if $(WERROR),-Werror)
+
 Q = $(if $(V),,@)
 say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
 # ---- Goals ---------------------------------------------------------------------------------------
 
-.PHONY: all lib deps demo test test-vm test-elsewhere mutants bench check format install uninstall clean help FORCE
+.PHONY: all lib deps present demo quick test test-vm test-elsewhere mutants bench check format install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -224,6 +233,9 @@ demo: $(demos:%=$(B)/examples/%) ## runs the two examples; measured and expected
 test:                           ## all tests, or those that T names: make test T="sched pprof/one_test_of_it"
 	$(Q)tests/run $(B) $(T)
 test: $(if $(T_programs),$(T_programs:%=$(B)/tests/%_test),all $(test_programs))
+
+quick: $(unit_tests)            ## the tests of single modules (tests/unit/), in seconds
+	$(Q)tests/run $(B) $(unit_names)
 
 test-%: $(B)/tests/%_test       ## one test program: make test-sched
 	$(Q)tests/run $(B) $*
@@ -240,7 +252,7 @@ test-elsewhere:                 ## demo and tests as on other machines: make tes
 
 # What other machines are built for, tests and all, is made by the same rules: see "all".
 test-vm: | $(before)            ## tests and examples in emulated arm64 machines, which have a PMU
-	$(Q)$(MAKE) --no-print-directory ARCH=arm64 deps all
+	$(Q)$(MAKE) --no-print-directory ARCH=arm64 all
 	$(Q)tests/vm/test build/arm64
 
 check: | $(before)              ## the sources' form: format, includes, sizes
@@ -255,13 +267,21 @@ clean:                          ## takes build/ away; what was fetched stays in 
 help:                           ## this list
 	@awk -F ':.*##' '/^[a-z%-]+:.*##/ { printf "  make %-10s%s\n", $$1, $$2 }' Makefile
 
+# The packages that are missing, into the shell's variable of that name. dpkg-query is slow to start: if it knows all
+# packages as installed, it is not asked for each of them.
+status = dpkg-query -W -f '$${db:Status-Status}\n'
+find_missing = missing=$$(all=$$($(status) $(packages) 2> /dev/null) && [ -z "$$(echo "$$all" | grep -vx installed)" ] || \
+                   for p in $(packages); do $(status) $$p 2> /dev/null | grep -qx installed || echo $$p; done)
+
+present:
+	@command -v dpkg-query > /dev/null || exit 0; $(find_missing); [ -z "$$missing" ] || \
+	    { echo "Debian packages are missing:" $$missing. "'make deps' installs all that the project needs."; exit 1; }
+
 # Nothing is fetched where everything is there, and nothing is done where there is no dpkg.
-deps:                           ## installs missing Debian packages; what needs them does it itself
+deps:                           ## installs the Debian packages that are missing, as 'make demo' and 'make test' do
 	@command -v dpkg-query > /dev/null || \
 	    { echo "This is no Debian system; needed is what Debian has in: $(strip $(packages))"; exit 0; }; \
-	missing=$$(for p in $(packages); do \
-	    dpkg-query -W -f '$${db:Status-Status}\n' $$p 2> /dev/null | grep -qx installed || echo $$p; done); \
-	[ -n "$$missing" ] || exit 0; \
+	$(find_missing); [ -n "$$missing" ] || exit 0; \
 	[ "$$(id -u)" = 0 ] && root= || root=$$(command -v sudo) || \
 	    { echo "Packages are missing. As root: apt-get install" $$missing; exit 1; }; \
 	echo "Installing" $$missing; \
@@ -286,12 +306,12 @@ $(gen).c: pprof/profile.proto | $(before)
 $(B)/obj/%.o: %.c $(B)/flags | $(gen).c $(before)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(cflags) $(CFLAGS_$(*F)) -MMD -MP -c -o $@ $<
+	$(compile) $(CFLAGS_$(*F)) -MMD -MP -c -o $@ $<
 
 $(B)/obj/%.o: %.S $(B)/flags | $(before)
 	$(call say,AS,$<)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(cflags) $(CFLAGS_$(*F)) -MMD -MP -c -o $@ $<
+	$(compile) $(CFLAGS_$(*F)) -MMD -MP -c -o $@ $<
 
 # What packages the page is made of stands in the lock, each with its digest.
 npm_ci = $(Q)command -v npm > /dev/null || { echo "The endpoint's page takes npm: make deps"; exit 1; }; \
@@ -319,7 +339,7 @@ $(B)/obj/http/ui_files.o: $(ui)/version
 $(B)/obj/pprof/profile.pb-c.o: $(gen).c $(B)/flags
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(cflags) -MMD -MP -c -o $@ $<
+	$(compile) -MMD -MP -c -o $@ $<
 
 archive = $(Q)rm -f $@ && $(tool)ar qcs $@ $(filter %.o,$^)
 
