@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <signal.h>
 
+#include "disposition.h"
 #include "engine.h"
 #include "moment.h"
 #include "overload.h"
@@ -119,8 +120,11 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
         return true; /* the handles are the parent's */
     if (!cp__m_claim_from_handler(m, CP__CLAIM_SELF))
         return false;
-    cp_fence_seq_cst(); /* pairs with those in cp__slots_settle() and a stop, kick.c: claim, then look */
-    generation = cp_load_acquire(&cp_generation); /* pairs with the release in publish(), slot.c */
+    /* Claim, then look: pairs with the fences in cp__disposition_settle(), disposition.c, and in
+     * is_any_waited_for(), kick.c. */
+    cp_fence_seq_cst();
+    /* acquire: pairs with the release in cp__slots_next_generation(), slot.c */
+    generation = cp_load_acquire(&cp_generation);
     stop_unwanted_from_handler(m, regs, since);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if (m->handles[slot].seq == 0 && is_live_from_handler(m))
@@ -158,7 +162,7 @@ void cp_execute_slow(struct cp_m *head)
     cp__os_unblock_from_handler(mask);
     if (cp_load_relaxed(&((struct cp__m *)head)->armed) == 0) { /* relaxed: stored by this thread */
         cp__lock(&cp__runtime_lock);
-        cp__slots_settle();
+        cp__disposition_settle();
         cp__unlock(&cp__runtime_lock);
     }
     errno = saved_errno;

@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "configure.h"
+#include "disposition.h"
 #include "engine.h"
 #include "m.h"
 #include "moment.h"
+#include "prepare.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
@@ -267,11 +269,11 @@ static int run_blocked(struct measurement *measurement)
 static int measure_cost(uint64_t *ns, struct cp_error *err)
 {
     struct measurement measurement = {.m = calloc(1, sizeof *measurement.m)};
-    int result = measurement.m == NULL ? -ENOMEM : cp__slots_hold_handler(err);
+    int result = measurement.m == NULL ? -ENOMEM : cp__disposition_hold(err);
 
     if (result == 0) {
         result = run_blocked(&measurement);
-        cp__slots_drop_handler();
+        cp__disposition_drop();
     }
     free(measurement.m);
     *ns = result < 0 ? 0 : measurement.ns;
@@ -354,7 +356,7 @@ uint64_t cp_sample_cost_ns(struct cp_error *err)
 
     if (ns != 0)
         return ns;
-    cp__m_prepare();
+    cp__prepare();
     /* A thread that ended here would leave the turn taken, and what the measuring thread writes to. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     result = measure_in_turn(&ns, err);

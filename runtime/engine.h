@@ -8,13 +8,18 @@
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_H
 #define COUNTERPOINT_RUNTIME_ENGINE_H
 
-#include "m.h"
-#include "moment.h"
-#include "runtime.h"
-#include "slot.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "event.h"
 
 /* Kicks are numbered modulo this. */
 #define CP__ENGINE_KICKS 256
+
+struct cp__m;
+struct cp__moment;
+struct cp__slot_config;
 
 struct cp__engine {
     /* ---- Once, before the first M ---- */

@@ -46,8 +46,10 @@
 
 #include "config.h"
 #include "cost.h"
+#include "disposition.h"
 #include "label.h"
 #include "m.h"
+#include "queue.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/event/rows.h"
 #include "runtime/unwind/code.h"
@@ -62,6 +64,8 @@ static void after_in_child(void)
     cp__pfm_forget();
     cp__configs_forget();
     cp__slots_forget();
+    cp__queues_forget();
+    cp__disposition_forget();
     cp__cost_forget();
     cp__ms_forget();
     cp__code_after_fork();

@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include "disposition.h"
 #include "engine.h"
 #include "outside.h"
 #include "overload.h"
@@ -42,12 +43,6 @@ static bool is_awake(struct cp__m *m, uint64_t cpu_ns)
     return false;
 }
 
-bool cp__kick_is_under_way(const struct cp__m *m)
-{
-    /* acquire: pairs with the release in classify_from_handler(), handler.c */
-    return cp_load_acquire(&m->kick.taken) != m->kick.sent;
-}
-
 /*
  * SIGPROF does not queue: if one is pending, a kick is dropped, and the pending one does the kick's work.
  * But then kick.taken does not reach kick.sent, and the kick seems to be under way for ever. So if the last
@@ -57,7 +52,7 @@ static void kick(struct cp__m *m, uint64_t cpu_ns)
 {
     uint32_t last = m->kick.sent;
 
-    if (!cp__slots_have_handler() || (cp__kick_is_under_way(m) && cpu_ns - m->kick.cpu_ns < ARRIVED_NS))
+    if (!cp__disposition_is_taken() || (cp__m_has_kick(m) && cpu_ns - m->kick.cpu_ns < ARRIVED_NS))
         return;
     m->kick.sent = (last + 1) % CP__ENGINE_KICKS;
     m->kick.cpu_ns = cpu_ns;
@@ -68,7 +63,7 @@ static void kick(struct cp__m *m, uint64_t cpu_ns)
 /* Whether m's thread runs and has something to see, or misses a kick. */
 static bool needs_kick(struct cp__m *m, bool behind, uint64_t *cpu_ns)
 {
-    if (!behind && !cp__kick_is_under_way(m))
+    if (!behind && !cp__m_has_kick(m))
         return false;
     *cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock);
     return is_awake(m, *cpu_ns);
@@ -84,8 +79,7 @@ static bool needs_kick(struct cp__m *m, bool behind, uint64_t *cpu_ns)
 #define LEAST_LOOKS 16
 #define NS_A_LOOK 100000
 
-static struct cp__m *next_look; /* NULL: the first of the list; under the runtime lock */
-static uint64_t process_ns;     /* the process's CPU clock at the last pass; the same */
+static uint64_t process_ns; /* the process's CPU clock at the last pass; under the runtime lock */
 
 static uint64_t count_looks(void)
 {
@@ -110,7 +104,7 @@ static void look_at(struct cp__m *m)
 
 void cp__kick_pass(void)
 {
-    struct cp__m *first = next_look != NULL ? next_look : cp__ms;
+    struct cp__m *first = cp__ms_cursor != NULL ? cp__ms_cursor : cp__ms;
     struct cp__m *m = first;
 
     if (m == NULL)
@@ -121,15 +115,7 @@ void cp__kick_pass(void)
         if (m == first)
             break;
     }
-    next_look = m;
-}
-
-void cp__kick_forget(const struct cp__m *m)
-{
-    if (m == NULL)
-        next_look = NULL;
-    else if (next_look == m)
-        next_look = m->next;
+    cp__ms_cursor = m;
 }
 
 /* ---- A stop ---------------------------------------------------------------------------------- */

@@ -8,14 +8,8 @@
  * events that cost an M too much. A pass costs in proportion to what the process did since the last one, not
  * to how many Ms there are. Under the runtime lock. */
 void cp__kick_pass(void);
-/* m is about to be taken off the list of Ms; NULL: any may be. Under the runtime lock. */
-void cp__kick_forget(const struct cp__m *m);
-
 /* Disables, from outside, the events that no slot holds any more, and kicks until every M that runs has
  * looked at the slots. Ms that sleep are left alone. Not under the runtime lock. */
 void cp__kick_until_settled(void);
-
-/* Whether a kick may yet reach m. Under the runtime lock. */
-bool cp__kick_is_under_way(const struct cp__m *m);
 
 #endif

@@ -40,7 +40,7 @@ static struct {
 static void let_finish(void)
 {
     cp_fence_signal();                       /* a barrier for the compiler; the processor's is the reader's */
-    if (cp_load_acquire(&reader.reads) == 0) /* pairs with the release in cp__labels_of_running() */
+    if (cp_load_acquire(&reader.reads) == 0) /* pairs with the release in cp_g_labels() */
         return;
     cp__lock(&reader.lock);
     cp__unlock(&reader.lock);
@@ -69,14 +69,14 @@ static struct cp_labels *ref_if_alive(struct cp_labels *labels)
     return labels;
 }
 
-struct cp_labels *cp__labels_of_running(struct cp_g *const g)
+struct cp_labels *cp_g_labels(struct cp_g *g)
 {
     struct cp_labels *seen, *labels;
 
     cp__lock(&reader.lock);
     cp_store_relaxed(&reader.reads, 1u); /* relaxed: the barrier comes after it */
     cp__os_barrier();
-    /* acquire: pairs with the release in replace() and in cp_g_init() */
+    /* acquire: pairs with the release in replace_labels(), g.c, and in cp_g_init(), g.c */
     while ((seen = cp_load_acquire(&g->labels)) != NULL && (labels = ref_if_alive(seen)) == NULL) {
         /* replaced already: another set, or none, is on its way */
     }
@@ -107,8 +107,7 @@ static void append(struct cp_labels *to, char **strings, const struct cp_label *
     *strings += key_size + value_size;
 }
 
-/* A set like old, with key set to value, or without key where value is NULL. The empty set is NULL. */
-static int with(const struct cp_labels *old, const char *key, const char *value, struct cp_labels **out)
+int cp__labels_with(const struct cp_labels *old, const char *key, const char *value, struct cp_labels **out)
 {
     const struct cp_label added = {key, value};
     size_t n = cp_labels_count(old);
@@ -142,50 +141,4 @@ static int with(const struct cp_labels *old, const char *key, const char *value,
             append(set, &strings, &old->items[i]);
     *out = set;
     return 0;
-}
-
-/* The handler on this thread sees the old set or the new one, and either is still referred to by g. */
-static void replace(struct cp_g *g, struct cp_labels *labels)
-{
-    struct cp_labels *old = g->labels;
-
-    cp_store_release(&g->labels, labels); /* pairs with the acquire in cp__labels_of_running() */
-    cp_fence_signal();
-    cp_labels_unref(old);
-}
-
-static int set(struct cp_g *g, const char *key, const char *value)
-{
-    struct cp_labels *labels;
-    int result;
-
-    if (g == NULL)
-        return -ESRCH;
-    if (key == NULL || key[0] == '\0' || strncmp(key, "pprof::", 7) == 0)
-        return -EINVAL;
-    result = with(g->labels, key, value, &labels);
-    if (result == 0)
-        replace(g, labels);
-    return result;
-}
-
-int cp_label_set(const char *key, const char *value)
-{
-    return set(cp_g_self(), key, value);
-}
-
-struct cp_label_scope cp_label_begin(const char *key, const char *value)
-{
-    struct cp_g *g = cp_g_self();
-    struct cp_label_scope scope = {.g = g, .outer = g == NULL ? NULL : cp_labels_ref(g->labels)};
-
-    scope.error = set(g, key, value);
-    return scope;
-}
-
-void cp_label_end(struct cp_label_scope *scope)
-{
-    if (scope->g != NULL)
-        replace(scope->g, scope->outer); /* hands the scope's reference over */
-    scope->g = NULL;
 }

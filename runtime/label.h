@@ -23,9 +23,9 @@ static inline struct cp_labels *cp__labels_ref_from_handler(struct cp_labels *la
     return labels;
 }
 
-/* The labels of a G that may run, with a reference of the caller's own; NULL: it has none. g's memory must
- * stay, but may come to be another G's. cp__os_barrier() must work. */
-struct cp_labels *cp__labels_of_running(struct cp_g *g);
+/* Makes a set like old, with key set to value, or without key if value is NULL; the empty set is NULL. 0 or
+ * -ENOMEM. */
+int cp__labels_with(const struct cp_labels *old, const char *key, const char *value, struct cp_labels **out);
 
 /* In the child of a fork: nobody reads. */
 void cp__labels_forget(void);

@@ -42,7 +42,7 @@
  *               was swallowed by one that was                     SIGPROF swallowed it, one more is sent
  *
  * SIGPROF can be given back to the host when every M is GONE, or has claim NONE, no handle (armed) and no
- * kick under way, while no slot runs: cp__slots_settle().
+ * kick under way, while no slot runs: cp__disposition_settle().
  */
 #ifndef COUNTERPOINT_RUNTIME_M_H
 #define COUNTERPOINT_RUNTIME_M_H
@@ -228,9 +228,9 @@ extern _Thread_local struct cp__m *cp__m_current __attribute__((tls_model("initi
 /* All Ms, newest first; under the runtime lock. Whoever forks does not take it: each change of the list is
  * one store that leaves it whole; see fork.c. */
 extern struct cp__m *cp__ms;
+/* Where the next pass over the list begins; NULL: with the first. Moves on when that M is freed. */
+extern struct cp__m *cp__ms_cursor;
 
-/* What is done once in a process: before the first M, and before a start, which may come first. */
-void cp__m_prepare(void);
 /* Iterates over the Ms without holding the runtime lock while one is looked at: start with NULL, end at NULL.
  */
 struct cp__m *cp__m_next(struct cp__m *m);
@@ -252,6 +252,16 @@ static inline void cp__m_unclaim_from_handler(struct cp__m *m)
 static inline bool cp__m_is_gone(const struct cp__m *m)
 {
     return cp_load_relaxed(&m->life) == CP__M_GONE; /* relaxed: stored under the lock */
+}
+/* Puts m on the list. Under the runtime lock. */
+void cp__m_link(struct cp__m *m);
+/* Frees m, which is not on the list. */
+void cp__m_free(struct cp__m *m);
+/* Whether a kick may yet reach m. Under the runtime lock. */
+static inline bool cp__m_has_kick(const struct cp__m *m)
+{
+    /* acquire: pairs with the release in classify_from_handler(), handler.c */
+    return cp_load_acquire(&m->kick.taken) != m->kick.sent;
 }
 /* Frees m if it is GONE and nobody needs it any more. Under the runtime lock. */
 void cp__m_free_if_done(struct cp__m *m);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "queue.h"
 #include "slot.h"
 
 void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__registers *regs,
@@ -92,7 +93,7 @@ static void append_from_handler(struct cp__m *m, struct cp__moment *moment, int 
     }
     note_signal_from_handler(stats, moment, slot);
     note_from_handler(stats, sample);
-    cp__slot_queue_from_handler(m, slot);
+    cp__queue_push_from_handler(m, slot);
     if (half)
         cp__slots_wake_from_handler();
 }

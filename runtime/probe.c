@@ -3,6 +3,7 @@
 
 #include "engine.h"
 #include "m.h"
+#include "prepare.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/event/rows.h"
@@ -14,7 +15,7 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
 
     if (result < 0)
         return result;
-    cp__m_prepare();
+    cp__prepare();
     cp__fork_delay(); /* events are opened, and closed again */
     result = cp__engine.probe(&request, 1, err);
     cp__fork_allow();

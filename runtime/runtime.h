@@ -81,6 +81,10 @@ struct cp_g {
 void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g *parent);
 /* Lets go of what g refers to. It must not be any M's current G any more. */
 void cp_g_fini(struct cp_g *g);
+/* The labels of g, which may run on another thread meanwhile, with a reference that is the caller's: for
+ * lists of Gs. NULL if g has none. The memory of g must stay, but may come to be another G's. The system must
+ * have membarrier(2). */
+struct cp_labels *cp_g_labels(struct cp_g *g);
 
 /* The part of an M that cp_execute() touches; the rest is private. Owned by the M's thread. */
 struct cp_m {

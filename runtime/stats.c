@@ -1,3 +1,5 @@
+#include "stats.h"
+
 #include "m.h"
 #include "overload.h"
 #include "runtime/base/fail.h"

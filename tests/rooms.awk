@@ -32,7 +32,6 @@ function list_exceptions() {
     exception["pprof/symbol pprof/sysctl_linux.h"] = 0
     exception["pprof/symbol pprof/table.h"] = 0
     exception["pprof/symbol pprof/thread.h"] = 0
-    exception["runtime/sched runtime/label.h"] = 0
     exception["tests/system http/events.h"] = 0
     exception["tests/system http/goroutine.h"] = 0
     exception["tests/system http/server.h"] = 0
@@ -48,7 +47,6 @@ function list_exceptions() {
     exception["tests/system runtime/perf/perf_linux.h"] = 0
     exception["tests/system runtime/sched/internal.h"] = 0
     exception["tests/system testing/profile.h"] = 0
-    known_circle["runtime"] = 0
 }
 
 # row(ROOMS [, ALONE])

@@ -5,6 +5,9 @@
 #include <signal.h>
 
 #include "runtime/engine.h"
+#include "runtime/m.h"
+#include "runtime/moment.h"
+#include "runtime/slot.h"
 
 void cp__events_start(void);
 int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);

@@ -50,7 +50,7 @@ static bool classify_from_handler(struct cp__m *m, const siginfo_t *info, struct
             ours = true;
         }
     } else if (cp__signal_is_kick_from_handler(info, &kick)) {
-        cp_store_release(&m->kick.taken, kick); /* pairs with the acquire in cp__kick_is_under_way() */
+        cp_store_release(&m->kick.taken, kick); /* pairs with the acquire in cp__m_has_kick() */
         ours = true;
     }
     if (!ours)
@@ -118,7 +118,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
         moment.signal_frame = signal_frame(info, ucontext);
         ours = classify_from_handler(m, info, &moment);
         cp__moment_end_from_handler(m, &moment);
-        /* acquire: pairs with the release in publish(), slot.c */
+        /* acquire: pairs with the release in cp__slots_next_generation(), slot.c */
         if (cp_load_acquire(&cp_generation) != m->head.generation)
             reconfigure_from_handler(m, &regs);
         note_run_from_handler(m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);

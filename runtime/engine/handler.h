@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "runtime/engine.h"
+#include "runtime/moment.h"
 
 void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext);
 

@@ -6,6 +6,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "atomic.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 #include "runtime/engine.h"

@@ -3,6 +3,8 @@
 #define COUNTERPOINT_RUNTIME_ENGINE_TIMER_LINUX_H
 
 #include "runtime/engine.h"
+#include "runtime/m.h"
+#include "runtime/slot.h"
 
 /* Arms a timer whose SIGPROFs carry the config's sequence number. */
 int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);

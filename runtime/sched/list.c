@@ -20,7 +20,6 @@
 #include "internal.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
-#include "runtime/label.h"
 
 struct cp__lock cp__list_lock = CP__LOCK_INIT(CP__RANK_SCHED_LIST);
 
@@ -85,7 +84,7 @@ static int show_running(struct cp_task *task, struct cp_sched_g *g, cp_sched_g_f
     int result = 0;
 
     g->state = "running";
-    g->labels = cp__labels_of_running(&task->g);
+    g->labels = cp_g_labels(&task->g);
     if (cp_load_acquire(&task->id) == g->id) /* acquire: as in describe(), for the labels */
         result = fn(context, g);
     cp_labels_unref(g->labels);

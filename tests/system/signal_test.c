@@ -311,7 +311,7 @@ CP_TEST(sigprof_blocked_for_long_loses_records_and_says_so)
  * all events of the ring together. */
 static void need_lost_count(void)
 {
-    cp__m_prepare();
+    cp__perf_prepare();
     if (!cp__perf_has_lost_count)
         SKIP("this kernel does not count what an event has lost: Linux 6.0 does");
 }

@@ -9,6 +9,7 @@
 
 #include "runtime/base/os.h"
 #include "runtime/m.h"
+#include "runtime/prepare.h"
 #include "runtime/slot.h"
 #include "runtime/unwind/code.h"
 #include "runtime/unwind/unwind.h"
@@ -134,7 +135,7 @@ CP_TEST(a_child_makes_its_own_table)
 {
     char *code;
 
-    cp__m_prepare();
+    cp__prepare();
     code = map_code((const void *)(uintptr_t)loop);
     if (fork() == 0) {
         cp__code_update();

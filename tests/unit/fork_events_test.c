@@ -12,6 +12,7 @@
 #include "counter.h"
 #include "runtime/cost.h"
 #include "runtime/m.h"
+#include "runtime/prepare.h"
 #include "tests/support/stub_syscall.h"
 
 #define MOST_PLAYED 12
@@ -127,7 +128,7 @@ static void call_probe(void)
 
 CP_TEST(a_probe_delays_forks)
 {
-    cp__m_prepare();
+    cp__prepare();
     check_delays("cp_event_probe()", call_probe);
 }
 
@@ -138,7 +139,7 @@ static void call_config(void)
 
 CP_TEST(asking_for_the_kernels_mode_delays_forks)
 {
-    cp__m_prepare();
+    cp__prepare();
     check_delays("cp_cpu_profile_config_init()", call_config);
 }
 
@@ -153,7 +154,7 @@ static void call_counter(void)
 
 CP_TEST(a_counter_delays_forks)
 {
-    cp__m_prepare();
+    cp__prepare();
     check_delays("cp_counter_open(), cp_counter_close()", call_counter);
 }
 
@@ -165,7 +166,7 @@ static void call_cost(void)
 
 CP_TEST(measuring_the_cost_delays_forks)
 {
-    cp__m_prepare();
+    cp__prepare();
     check_delays("cp_sample_cost_ns()", call_cost);
 }
 
@@ -173,7 +174,7 @@ CP_TEST(measuring_the_cost_delays_forks)
 CP_TEST(the_first_call_delays_forks)
 {
     test_need_events();
-    CHECK(play_with_fork(cp__m_prepare, 1)); /* the first moment is that of a file */
+    CHECK(play_with_fork(cp__prepare, 1)); /* the first moment is that of a file */
     CHECK_EQ(play.outcome, WAITS);
 }
 
@@ -194,6 +195,6 @@ static void call_start(void)
 
 CP_TEST(a_start_and_a_scheduling_point_delay_forks)
 {
-    cp__m_prepare();
+    cp__prepare();
     check_delays("cp_slots_start(), cp_execute()", call_start);
 }

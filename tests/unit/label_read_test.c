@@ -48,7 +48,7 @@ static struct cp_labels *old, *new;
  * freed the old ones, because it did not see a reader yet. */
 static void replace_before_barrier(void)
 {
-    cp_store_release(&g.labels, new); /* pairs with the acquire in cp__labels_of_running() */
+    cp_store_release(&g.labels, new); /* pairs with the acquire in cp_g_labels() */
     old->refs = 77;                   /* what is in freed memory */
 }
 
@@ -60,7 +60,7 @@ CP_TEST(the_barrier_comes_before_the_look)
     new = new_set();
     g.labels = old;
     at_barrier = replace_before_barrier;
-    labels = cp__labels_of_running(&g);
+    labels = cp_g_labels(&g);
     CHECK(labels == new);
     CHECK_EQ(new->refs, 2);
     CHECK_EQ(old->refs, 77);
@@ -128,7 +128,7 @@ static void on_look(int signal)
 
 static void check_that_owner_waits(void)
 {
-    struct cp_labels *labels = cp__labels_of_running(owner.g);
+    struct cp_labels *labels = cp_g_labels(owner.g);
 
     CHECK(owner.waited);
     CHECK_EQ(cp_labels_count(labels), 1);

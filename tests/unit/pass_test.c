@@ -4,6 +4,7 @@
 #include "runtime/base/os.h"
 #include "runtime/kick.h"
 #include "runtime/m.h"
+#include "runtime/queue.h"
 #include "runtime/slot.h"
 
 static int start_timer(void)
@@ -32,7 +33,7 @@ static void append(struct cp__m *m, int slot)
     bool half;
 
     CHECK(cp__samplebuf_append_from_handler(&m->buffers[slot], cp__slot_run(slot), &sample, &half));
-    cp__slot_queue_from_handler(m, slot);
+    cp__queue_push_from_handler(m, slot);
 }
 
 struct appender {
@@ -68,7 +69,7 @@ CP_TEST(what_is_appended_while_it_is_read_is_found_by_the_next_pass)
 
 static void body_late(struct worker *worker)
 {
-    cp__slot_queue_from_handler((struct cp__m *)worker->m, CP_EV_MAX - 1); /* which nobody reads */
+    cp__queue_push_from_handler((struct cp__m *)worker->m, CP_EV_MAX - 1); /* which nobody reads */
 }
 
 CP_TEST(an_m_that_is_late_for_a_slot_does_not_stay)

@@ -12,6 +12,7 @@
 #include "runtime/m.h"
 #include "runtime/moment.h"
 #include "runtime/perf/perf_linux.h"
+#include "runtime/prepare.h"
 #include "tests/support/test.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
@@ -32,7 +33,7 @@ static struct ring *new_ring(enum cp_event_kind kind)
     size_t size = (size_t)sysconf(_SC_PAGESIZE);
     struct ring *ring = calloc(1, sizeof *ring);
 
-    cp__m_prepare();
+    cp__prepare();
     ring->page = aligned_alloc(size, 2 * size);
     memset(ring->page, 0, 2 * size);
     ring->data = (uint64_t *)((char *)ring->page + size);

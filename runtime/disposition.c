@@ -1,0 +1,75 @@
+#include "disposition.h"
+
+#include "engine.h"
+#include "m.h"
+#include "slot.h"
+
+/* Under the runtime lock, both. */
+static bool installed;
+static unsigned holds;
+
+int cp__disposition_take(struct cp_error *err)
+{
+    int result = 0;
+
+    if (!installed)
+        result = cp__engine.install(err);
+    installed = result == 0;
+    return result;
+}
+
+int cp__disposition_hold(struct cp_error *err)
+{
+    int result;
+
+    cp__lock(&cp__runtime_lock);
+    result = cp__disposition_take(err);
+    holds += result == 0;
+    cp__unlock(&cp__runtime_lock);
+    return result;
+}
+
+void cp__disposition_drop(void)
+{
+    cp__lock(&cp__runtime_lock);
+    holds--;
+    cp__disposition_settle();
+    cp__unlock(&cp__runtime_lock);
+}
+
+bool cp__disposition_is_taken(void)
+{
+    return installed;
+}
+
+/* Whether no SIGPROF of ours can reach m any more: it holds no handle, is not about to arm one from what it
+ * saw in the slots before they emptied, and has no kick under way. */
+static bool is_settled(const struct cp__m *m)
+{
+    if (cp__m_is_gone(m))
+        return true;
+    /* acquire: pairs with the release in cp__m_unclaim_from_handler() */
+    return cp_load_acquire(&m->claim) == CP__CLAIM_NONE && !cp__m_has_kick(m) &&
+           cp_load_relaxed(&m->armed) == 0; /* relaxed: ordered by the acquire of the claim */
+}
+
+void cp__disposition_settle(void)
+{
+    if (!installed || holds != 0 || cp__slots_running())
+        return;
+    cp_fence_seq_cst(); /* pairs with the fence in cp__configure_from_handler(): the slots are empty, then
+                           look */
+    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+        if (!is_settled(m))
+            return;
+    }
+    cp__engine.restore();
+    installed = false;
+}
+
+void cp__disposition_forget(void)
+{
+    holds = 0; /* the thread that measures is the parent's */
+    cp__engine.restore();
+    installed = false;
+}

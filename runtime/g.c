@@ -1,0 +1,79 @@
+/* Gs, and their labels. */
+#include <errno.h>
+#include <string.h>
+
+#include "label.h"
+#include "runtime.h"
+
+static uint64_t next_g_id; /* shared, atomic */
+
+static uint64_t new_g_id(void)
+{
+    return cp_fetch_add_relaxed(&next_g_id, 1u) + 1; /* relaxed: only uniqueness counts */
+}
+
+void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g *parent)
+{
+    g->id = new_g_id();
+    g->parent_id = parent == NULL ? 0 : parent->id;
+    g->stack_lo = (uintptr_t)stack_lo;
+    g->stack_hi = (uintptr_t)stack_hi;
+    /* pairs with the acquire in cp_g_labels() */
+    cp_store_release(&g->labels, parent == NULL ? NULL : cp_labels_ref(parent->labels));
+}
+
+void cp_g_fini(struct cp_g *g)
+{
+    struct cp_labels *labels = g->labels;
+
+    cp_store_relaxed(&g->labels, NULL); /* relaxed: see let_finish() */
+    cp_labels_unref(labels);
+}
+
+/* ---- Labels ---------------------------------------------------------------------------------- */
+
+/* The handler on this thread sees the old set or the new one, and either is still referred to by g. */
+static void replace_labels(struct cp_g *g, struct cp_labels *labels)
+{
+    struct cp_labels *old = g->labels;
+
+    cp_store_release(&g->labels, labels); /* pairs with the acquire in cp_g_labels() */
+    cp_fence_signal();
+    cp_labels_unref(old);
+}
+
+static int set_label(struct cp_g *g, const char *key, const char *value)
+{
+    struct cp_labels *labels;
+    int result;
+
+    if (g == NULL)
+        return -ESRCH;
+    if (key == NULL || key[0] == '\0' || strncmp(key, "pprof::", 7) == 0)
+        return -EINVAL;
+    result = cp__labels_with(g->labels, key, value, &labels);
+    if (result == 0)
+        replace_labels(g, labels);
+    return result;
+}
+
+int cp_label_set(const char *key, const char *value)
+{
+    return set_label(cp_g_self(), key, value);
+}
+
+struct cp_label_scope cp_label_begin(const char *key, const char *value)
+{
+    struct cp_g *g = cp_g_self();
+    struct cp_label_scope scope = {.g = g, .outer = g == NULL ? NULL : cp_labels_ref(g->labels)};
+
+    scope.error = set_label(g, key, value);
+    return scope;
+}
+
+void cp_label_end(struct cp_label_scope *scope)
+{
+    if (scope->g != NULL)
+        replace_labels(scope->g, scope->outer); /* hands the scope's reference over */
+    scope->g = NULL;
+}

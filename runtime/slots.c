@@ -1,0 +1,223 @@
+/* Starting, reading and stopping slots. */
+#include <errno.h>
+#include <string.h>
+
+#include "configure.h"
+#include "cost.h"
+#include "disposition.h"
+#include "engine.h"
+#include "kick.h"
+#include "m.h"
+#include "prepare.h"
+#include "queue.h"
+#include "runtime/base/fail.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/event/rows.h"
+#include "runtime/unwind/code.h"
+#include "slot.h"
+#include "stats.h"
+
+/* Where the calling thread is an M, it is one that nobody else needs to kick. */
+static void look_at_slots(void)
+{
+    if (cp__m_current != NULL)
+        cp_execute(&cp__m_current->head, cp__m_current->head.g);
+}
+
+/* ---- Start ----------------------------------------------------------------------------------- */
+
+static int find_free(size_t n, int *found, struct cp_error *err)
+{
+    size_t i = 0;
+
+    for (int slot = 0; slot < CP_EV_MAX && i < n; slot++) {
+        if (cp__slot_is_free(slot))
+            found[i++] = slot;
+    }
+    if (i == n)
+        return 0;
+    return cp__error(
+        err, -EBUSY,
+        "%zu event%s cannot start: %zu of the %d that this process can sample at once are free. Stop another "
+        "session first, or wait for its end.",
+        n, n == 1 ? "" : "s", i, CP_EV_MAX);
+}
+
+static int check(const struct cp_slot_request *requests, size_t n, struct cp_error *err)
+{
+    if (n == 0 || n > CP_EV_MAX)
+        return cp__error(err, -EINVAL, "%zu events were given: a start takes 1 to %d.", n, CP_EV_MAX);
+    for (size_t i = 0; i < n; i++) {
+        int result = cp__request_check(&requests[i], err);
+
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
+static int make_buffers(size_t n, const int *found, struct cp_error *err)
+{
+    uint32_t mask = 0;
+
+    for (size_t i = 0; i < n; i++)
+        mask |= 1u << found[i];
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+        if (cp__m_make_buffers(m, mask) < 0)
+            return cp__error(
+                err, -ENOMEM,
+                "There is no memory for the sample buffers, %zu KiB for an event and M. Free some, or sample "
+                "fewer events.",
+                (size_t)CP__SAMPLEBUF_WORDS * sizeof(uint64_t) / 1024);
+    }
+    return 0;
+}
+
+/* Everything that can fail comes before the first config is published. */
+static int start(struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
+{
+    int result = find_free(n, found, err);
+
+    if (result == 0)
+        result = cp__engine.probe(requests, n, err);
+    if (result == 0)
+        result = cp__cost_check(requests, n, cp__slots_rate(), err);
+    if (result == 0)
+        result = make_buffers(n, found, err);
+    if (result == 0)
+        result = cp__disposition_take(err);
+    if (result < 0)
+        return result;
+    for (size_t i = 0; i < n; i++)
+        cp__slot_publish(found[i], &requests[i], cp__cost_rate(requests[i].event, &requests[i].config));
+    cp__slots_next_generation();
+    return 0;
+}
+
+int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
+{
+    struct cp_slot_request reached[CP_EV_MAX];
+    int result = check(requests, n, err);
+
+    if (result < 0)
+        return result;
+    memcpy(reached, requests, n * sizeof *reached);
+    cp__prepare();
+    cp__code_update();
+    if (cp__cost_matters(reached, n))
+        cp_sample_cost_ns(NULL); /* without it nothing is refused */
+    cp__fork_delay();            /* events are opened, and closed again */
+    cp__lock(&cp__runtime_lock);
+    cp__ms_free_forgotten();
+    result = start(reached, n, found, err);
+    cp__disposition_settle();
+    cp__unlock(&cp__runtime_lock);
+    cp__fork_allow();
+    look_at_slots();
+    return result;
+}
+
+/* ---- Read ------------------------------------------------------------------------------------ */
+
+static int read_m(struct cp__m *m, int slot, uint64_t run, cp_sample_fn *fn, void *context)
+{
+    bool last; /* whether nothing can come after what is read now */
+    int n;
+
+    cp__lock(&cp__runtime_lock);
+    last = cp__m_is_gone(m) && (m->undrained >> slot & 1) != 0;
+    cp__unlock(&cp__runtime_lock);
+    n = cp__samplebuf_read(&m->buffers[slot], run, fn, context);
+    cp__lock(&cp__runtime_lock);
+    if (last) {
+        cp__slot_keep_stats(slot, m);
+        m->undrained &= ~(1u << slot);
+    }
+    m->refs--;
+    cp__m_free_if_done(m);
+    cp__unlock(&cp__runtime_lock);
+    return n;
+}
+
+/* Holds all Ms of the queue until each has been read: fn may fork, and the child frees the Ms that nobody
+ * holds. */
+int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
+{
+    struct cp__m *queue;
+    uint64_t run;
+    int n = 0;
+
+    cp__code_look();
+    look_at_slots();
+    cp__lock(&cp__runtime_lock);
+    run = cp__slot_run(slot);
+    if (cp__slot_runs(slot))
+        cp__kick_pass();
+    queue = cp__queue_take(slot);
+    for (struct cp__m *m = queue; m != NULL; m = m->queued[slot].next)
+        m->refs++;
+    cp__unlock(&cp__runtime_lock);
+    for (struct cp__m *m = queue, *next; m != NULL; m = next) {
+        next = cp__queue_next(m, slot);
+        n += read_m(m, slot, run, fn, context);
+    }
+    return n;
+}
+
+/* ---- Stop ------------------------------------------------------------------------------------ */
+
+void cp_slots_stop(const int *stopped, size_t n)
+{
+    cp__lock(&cp__runtime_lock);
+    for (size_t i = 0; i < n; i++) {
+        cp__slot_kept_stats(stopped[i])->handler_replaced = !cp__engine.is_installed();
+        cp__slot_stop(stopped[i]);
+    }
+    cp__slots_next_generation();
+    cp__unlock(&cp__runtime_lock);
+    look_at_slots();
+    cp__kick_until_settled();
+    cp__lock(&cp__runtime_lock);
+    cp__disposition_settle();
+    cp__unlock(&cp__runtime_lock);
+}
+
+/* Gives the memory of m's buffers back whose slots are free, if m cannot record anything for them: it has no
+ * handle for the slot, and nobody is about to make one. Under the runtime lock, so that no slot starts. */
+static void give_back(struct cp__m *m)
+{
+    cp_fence_seq_cst(); /* pairs with the one in cp__configure_from_handler() */
+    /* acquire: pairs with the release in cp__m_unclaim_from_handler() */
+    if (cp__m_is_gone(m) || cp_load_acquire(&m->claim) != CP__CLAIM_NONE)
+        return;
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        /* relaxed: ordered by the acquire of the claim */
+        if (cp__slot_is_free(slot) && (cp_load_relaxed(&m->armed) >> slot & 1) == 0)
+            cp__samplebuf_give_back(&m->buffers[slot]);
+    }
+}
+
+/* The lock is taken anew for each M, because the kernel takes its time. If an M still holds a handle, a later
+ * release gives its memory back. */
+static void give_all_back(void)
+{
+    for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {
+        cp__lock(&cp__runtime_lock);
+        give_back(m);
+        cp__unlock(&cp__runtime_lock);
+    }
+}
+
+void cp_slots_release(const int *released, size_t n)
+{
+    cp__lock(&cp__runtime_lock);
+    for (size_t i = 0; i < n; i++) {
+        cp__slot_release_stats(released[i]);
+        cp__slot_free(released[i]);
+        cp__queues_empty_free();
+        cp__m_drop_samples(released[i]);
+    }
+    cp__disposition_settle();
+    cp__unlock(&cp__runtime_lock);
+    give_all_back();
+}
