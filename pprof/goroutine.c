@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "arch/arch.h"
 #include "profile_data.h"
 #include "runtime/base/fail.h"
 #include "sched.h"
@@ -34,28 +35,19 @@ struct listing {
 
 unsigned cp_unwind_frame_pointers(const struct cp_sched_g *g, uintptr_t *frames, unsigned max)
 {
-#if defined(__x86_64__)
-    const uintptr_t pc = (uintptr_t)g->context->uc_mcontext.gregs[REG_RIP];
-    uintptr_t fp = (uintptr_t)g->context->uc_mcontext.gregs[REG_RBP];
-    uintptr_t lowest = (uintptr_t)g->context->uc_mcontext.gregs[REG_RSP];
-#elif defined(__aarch64__)
-    const uintptr_t pc = g->context->uc_mcontext.pc;
-    uintptr_t fp = g->context->uc_mcontext.regs[29];
-    uintptr_t lowest = g->context->uc_mcontext.sp;
-#else
-    return 0;
-#endif
+    const struct cp__registers regs = cp__registers_from_handler(g->context);
+    uintptr_t fp = regs.fp, lowest = regs.sp;
     unsigned n = 0;
 
     if (max > 0)
-        frames[n++] = pc;
+        frames[n++] = regs.pc;
     while (n > 0 && n < max && fp >= lowest && fp % sizeof fp == 0 && fp < g->stack_hi &&
            g->stack_hi - fp >= 2 * sizeof fp) {
         const uintptr_t *record = (const uintptr_t *)fp; /* the caller's, and where it goes on */
 
         if (record[1] == 0)
             break;
-        frames[n++] = record[1];
+        frames[n++] = cp__code_address_from_handler(record[1]);
         lowest = fp + 2 * sizeof fp;
         fp = record[0];
     }
