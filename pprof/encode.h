@@ -6,7 +6,7 @@
 #define COUNTERPOINT_PPROF_ENCODE_H
 
 #include "pprof.h"
-#include "table.h"
+#include "runtime/base/table.h"
 
 /* What a profile's file says of a mapping. */
 struct cp__encoded_mapping {

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "sysctl_linux.h"
+#include "runtime/base/sysctl_linux.h"
 
 uint64_t cp__rate_limit(void)
 {

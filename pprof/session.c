@@ -8,7 +8,7 @@
 
 #include "rate_linux.h"
 #include "runtime/base/fail.h"
-#include "thread.h"
+#include "runtime/base/thread.h"
 #include "writer.h"
 
 #define READ_INTERVAL_MS 50

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "runtime/base/fail.h"
-#include "thread.h"
+#include "runtime/base/thread.h"
 #include "writer.h"
 
 int cp__write_all(struct cp_writer *w, const void *data, size_t size)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pprof/table.h"
+#include "runtime/base/table.h"
 
 /* A scope inside that many others is not looked into. */
 enum { MAX_DEPTH = 200 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pprof/table.h"
+#include "runtime/base/table.h"
 
 /* Code from start up to end. */
 struct cp__elf_symbol {

@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pprof/sysctl_linux.h"
-#include "pprof/table.h"
+#include "runtime/base/sysctl_linux.h"
+#include "runtime/base/table.h"
 
 enum { PAGE = 4096 };
 

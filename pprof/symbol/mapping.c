@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "kernel.h"
-#include "pprof/table.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/table.h"
 
 static void mapping_free(struct cp__mapping *mapping)
 {

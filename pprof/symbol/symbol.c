@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "part.h"
-#include "pprof/table.h"
+#include "runtime/base/table.h"
 
 /* One address at a time. */
 struct answer {

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "pprof/profile.h"
-#include "pprof/table.h"
 #include "pprof/writer.h"
+#include "runtime/base/table.h"
 #include "runtime/label.h"
 #include "test.h"
 

@@ -3,7 +3,7 @@
 
 #include <microhttpd.h>
 
-#include "pprof/table.h"
+#include "runtime/base/table.h"
 
 static struct cp_http *mounted;
 

@@ -2,7 +2,7 @@
 #include "tests/support/http_tools.h"
 
 #include "http/events.h"
-#include "pprof/sysctl_linux.h"
+#include "runtime/base/sysctl_linux.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 
 #include "pprof/profile_data.h"
 #include "pprof/symbol/kernel.h"
-#include "pprof/sysctl_linux.h"
+#include "runtime/base/sysctl_linux.h"
 #include "tests/support/profile_tools.h"
 
 static const char symbols[] = "0000000000000000 A fixed_percpu_data\n"

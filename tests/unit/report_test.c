@@ -5,7 +5,7 @@
 
 #include "pprof/profile_data.h"
 #include "pprof/session.h"
-#include "pprof/sysctl_linux.h"
+#include "runtime/base/sysctl_linux.h"
 #include "tests/support/session_tools.h"
 
 #define ELSEWHERE                                                                                            \

@@ -2,11 +2,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "kernel.h"
-#include "mapping.h"
 #include "pprof.h"
-#include "pprof/thread.h"
-#include "symbol.h"
+#include "pprof/symbol/kernel.h"
+#include "pprof/symbol/mapping.h"
+#include "pprof/symbol/symbol.h"
+#include "runtime/base/thread.h"
 
 struct lookup {
     const uintptr_t *addresses;

@@ -1,7 +1,7 @@
 /* Growing arrays, tables that find an array's elements by what they hold, and strings and tuples kept once
  * each. */
-#ifndef COUNTERPOINT_PPROF_TABLE_H
-#define COUNTERPOINT_PPROF_TABLE_H
+#ifndef COUNTERPOINT_RUNTIME_BASE_TABLE_H
+#define COUNTERPOINT_RUNTIME_BASE_TABLE_H
 
 #include <errno.h>
 #include <stdbool.h>

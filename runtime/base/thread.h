@@ -1,6 +1,6 @@
 /* Threads of the library's own. */
-#ifndef COUNTERPOINT_PPROF_THREAD_H
-#define COUNTERPOINT_PPROF_THREAD_H
+#ifndef COUNTERPOINT_RUNTIME_BASE_THREAD_H
+#define COUNTERPOINT_RUNTIME_BASE_THREAD_H
 
 #include <pthread.h>
 
