@@ -28,21 +28,6 @@ function list_rooms() {
 # What is not yet as it must be: "FOLDER INCLUDED_FILE", and a room with too large a circle. An exception that is not
 # needed any more is a mistake, too.
 function list_exceptions() {
-    exception["tests/system http/events.h"] = 0
-    exception["tests/system http/goroutine.h"] = 0
-    exception["tests/system http/server.h"] = 0
-    exception["tests/system http/socket.h"] = 0
-    exception["tests/system pprof/session.h"] = 0
-    exception["tests/system pprof/symbol/mapping.h"] = 0
-    exception["tests/system runtime/base/sysctl_linux.h"] = 0
-    exception["tests/system runtime/base/table.h"] = 0
-    exception["tests/system runtime/cost.h"] = 0
-    exception["tests/system runtime/label.h"] = 0
-    exception["tests/system runtime/m.h"] = 0
-    exception["tests/system runtime/perf/core_pmu_linux.h"] = 0
-    exception["tests/system runtime/perf/perf_linux.h"] = 0
-    exception["tests/system runtime/sched/internal.h"] = 0
-    exception["tests/system testing/profile.h"] = 0
 }
 
 # row(ROOMS [, ALONE])

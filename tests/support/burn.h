@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "runtime.h"
 #include "test.h"
 
@@ -25,26 +26,7 @@
 /* A test uses some of what stands here. */
 #define BURN_API __attribute__((unused)) static
 
-/* ---- Clocks ---------------------------------------------------------------------------------- */
-
-BURN_API uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec t;
-
-    clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-BURN_API uint64_t wall_ns(void)
-{
-    return clock_ns(CLOCK_MONOTONIC);
-}
-
-/* The CPU time of the calling thread. */
-BURN_API uint64_t cpu_ns(void)
-{
-    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
-}
+/* ---- Waiting --------------------------------------------------------------------------------- */
 
 /* Signals do not shorten it. */
 BURN_API void sleep_ms(unsigned ms)

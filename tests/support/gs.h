@@ -2,6 +2,7 @@
 #ifndef COUNTERPOINT_TESTS_GS_H
 #define COUNTERPOINT_TESTS_GS_H
 
+#include "clock.h"
 #include "sched.h"
 #include "test.h"
 
@@ -31,14 +32,6 @@ static inline void go(void (*fn)(void *), void *arg)
 static inline void add_one(void *counter)
 {
     cp_fetch_add_acq_rel((unsigned *)counter, 1u);
-}
-
-static inline uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000 * MS + (uint64_t)ts.tv_nsec;
 }
 
 /* ---- A signal every 200 us, without SA_RESTART ----------------------------------------------- */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
 #include "pprof.h"
 #include "test.h"
 
@@ -16,16 +17,12 @@ static volatile unsigned long sink;
 
 __attribute__((noinline, unused)) static void burn_here(long ns)
 {
-    struct timespec ts;
-    long end;
+    const uint64_t end = cpu_ns() + (uint64_t)ns;
 
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-    end = ts.tv_sec * 1000000000 + ts.tv_nsec + ns;
     do {
         for (unsigned i = 0; i < 10000; i++)
             sink += i;
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-    } while (ts.tv_sec * 1000000000 + ts.tv_nsec < end);
+    } while (cpu_ns() < end);
 }
 
 static inline void attach(void)

@@ -5,7 +5,7 @@
 #include <linux/perf_event.h>
 #include <sys/wait.h>
 
-#include "runtime/cost.h"
+#include "tests/support/inside.h"
 #include "tests/support/stub_syscall.h"
 
 #define ASKERS 4
@@ -64,7 +64,7 @@ CP_TEST(who_asks_at_once_has_one_answer)
     uint64_t costs[ASKERS];
 
     test_need_events();
-    cp__cost_set(0);
+    set_sample_cost(0);
     when_measuring = until_the_others_wait;
     for (int i = 0; i < ASKERS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, ask, &costs[i]), 0);
@@ -82,13 +82,13 @@ CP_TEST(what_failed_is_not_tried_again_at_once)
 
     test_need_events();
     has_no_samples = true;
-    cp__cost_set(0);
+    set_sample_cost(0);
     for (int i = 0; i < 3; i++) {
         err.code = 0;
         check_failed(cp_sample_cost_ns(&err), &err, -ENODATA);
     }
     CHECK_EQ(measurements, 1);
-    cp__cost_set(0);
+    set_sample_cost(0);
     check_failed(cp_sample_cost_ns(&err), &err, -ENODATA);
     CHECK_EQ(measurements, 2);
 }
@@ -104,7 +104,7 @@ static void ask_while_measuring(void)
 CP_TEST(a_wait_for_another_measurement_has_an_end)
 {
     test_need_events();
-    cp__cost_set(0);
+    set_sample_cost(0);
     when_measuring = ask_while_measuring;
     cp_sample_cost_ns(NULL);
     CHECK_EQ(measurements, 1);
@@ -135,7 +135,7 @@ CP_TEST(a_signal_of_the_programs_is_left_to_its_threads)
     sigemptyset(&set);
     sigaddset(&set, SIGPROF);
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
-    cp__cost_set(0);
+    set_sample_cost(0);
     when_measuring = signal_process;
     cp_sample_cost_ns(NULL);
     CHECK_EQ(measurements, 1);
@@ -159,7 +159,7 @@ CP_TEST(a_child_measures_for_itself)
     pid_t child;
 
     test_need_events();
-    cp__cost_set(0);
+    set_sample_cost(0);
     when_measuring = stay;
     CHECK_EQ(pthread_create(&thread, NULL, ask, &cost), 0);
     await(&is_held, 1);

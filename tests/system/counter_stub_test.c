@@ -1,8 +1,7 @@
 /* Counters on PMUs that a stub plays: how the kernel is asked, and what its answers mean. */
 #include "counter.h"
-#include "runtime/perf/core_pmu_linux.h"
-#include "runtime/perf/perf_linux.h"
 #include "tests/support/burn.h"
+#include "tests/support/inside.h"
 #include "tests/support/resources.h"
 #include "tests/support/stub_pmu.h"
 
@@ -146,9 +145,8 @@ CP_TEST(what_never_had_a_counter_is_no_zero)
 
 static void two_kinds(void)
 {
-    cp__perf_prepare();
     stub_pmu.kinds = 2;
-    cp__core_pmus = (struct cp__core_pmus){.n = 2, .types = {STUB_TYPE + 1, STUB_TYPE + 2}};
+    play_two_kinds_of_cores(STUB_TYPE + 1, STUB_TYPE + 2);
 }
 
 /* The stub's events of both kinds run all the time, and those of the second count nothing. */

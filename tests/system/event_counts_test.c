@@ -7,9 +7,8 @@
 
 #include "counter.h"
 #include "pprof.h"
-#include "runtime/perf/core_pmu_linux.h"
-#include "runtime/perf/perf_linux.h"
 #include "tests/support/burn.h"
+#include "tests/support/inside.h"
 #include "tests/support/resources.h"
 #include "tests/support/stub_pmu.h"
 
@@ -191,9 +190,8 @@ CP_TEST(an_event_that_has_had_no_counter_is_not_refused)
 CP_TEST(one_kind_of_cores_that_counts_is_enough)
 {
     test_need_events();
-    cp__perf_prepare();
     stub_pmu.kinds = 2;
-    cp__core_pmus = (struct cp__core_pmus){.n = 2, .types = {STUB_TYPE + 1, STUB_TYPE + 2}};
+    play_two_kinds_of_cores(STUB_TYPE + 1, STUB_TYPE + 2);
     check_counts("cycles");
     check_counts("LLC-load-misses");
     stub_pmu.refuses_kind = 1;

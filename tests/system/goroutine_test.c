@@ -1,7 +1,7 @@
 /* Looking at all Gs: from outside, while they run on. */
-#include "http/goroutine.h"
-#include "runtime/m.h"
+#include "pprof.h"
 #include "tests/support/gs.h"
+#include "tests/support/http_inside.h"
 
 #define UNW_LOCAL_ONLY
 #include <errno.h>
@@ -144,7 +144,7 @@ static int check_g(void *context, const struct cp_sched_g *g)
         CHECK_STR(g->state, self->state);
         CHECK_EQ(g->parent_id, main_id);
         CHECK(g->entry == begins);
-        check_stack(self, g, cp__http_unwind);
+        check_stack(self, g, unwind_g);
         self->seen++;
     } else if (g->entry == has_not_begun) {
         CHECK_STR(g->state, "runnable");
@@ -289,7 +289,7 @@ static int count_g(void *n, const struct cp_sched_g *g)
     CHECK(g->id >= first_id && g->id - first_id <= MANY);
     times_seen[g->id - first_id]++;
     if (g->context != NULL)
-        CHECK(cp__http_unwind(g, frames, DEPTH) >= 4);
+        CHECK(unwind_g(g, frames, DEPTH) >= 4);
     ++*(unsigned *)n;
     return 0;
 }
@@ -395,7 +395,7 @@ static int check_churn(void *context, const struct cp_sched_g *g)
     round->ids[g->id / 8] |= (unsigned char)(1 << g->id % 8);
     round->n++;
     if (g->context != NULL)
-        CHECK(cp__http_unwind(g, frames, DEPTH) >= 1);
+        CHECK(unwind_g(g, frames, DEPTH) >= 1);
     for (size_t label = 0; label < cp_labels_count(g->labels); label++)
         CHECK(strlen(cp_labels_key(g->labels, label)) > 4 && cp_labels_value(g->labels, label)[0] != '\0');
     if (i < 0)
@@ -515,17 +515,17 @@ static void write_listings(void)
     for (unsigned debug = 1; debug <= 2; debug++) {
         struct cp_memory memory = {0};
 
-        result = cp_goroutine_profile(cp_writer_memory(&memory), debug, cp__http_unwind, &err);
+        result = cp_goroutine_profile(cp_writer_memory(&memory), debug, unwind_g, &err);
         CHECKF(result == 0, "%s", err.message);
         texts[debug] = calloc(1, memory.size + 1); /* strict sanitizers see strndup() look at what follows */
         CHECK(texts[debug] != NULL);
         memcpy(texts[debug], memory.data, memory.size);
         free(memory.data);
     }
-    result = cp_goroutine_profile(cp_writer_path(profile_path), 0, cp__http_unwind, &err);
+    result = cp_goroutine_profile(cp_writer_path(profile_path), 0, unwind_g, &err);
     CHECKF(result == 0, "%s", err.message);
     for (unsigned debug = 0; debug <= 2; debug++) {
-        CHECK_EQ(cp_goroutine_profile(cp_writer_path("/dev/full"), debug, cp__http_unwind, &err), -ENOSPC);
+        CHECK_EQ(cp_goroutine_profile(cp_writer_path("/dev/full"), debug, unwind_g, &err), -ENOSPC);
         CHECK_CONTAINS(err.message, "could not be written to its file: No space left on device.");
     }
 }

@@ -1,17 +1,14 @@
 /* Clients of the HTTP endpoint that go away, break off, send too much, are slow, or many. */
 #include "tests/support/http_tools.h"
 
-#include "http/server.h"
+#include "tests/support/http_inside.h"
 #include "tests/support/resources.h"
 
 #include <sys/resource.h>
 
 static uint64_t now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return wall_ns() / 1000000;
 }
 
 /* What is held once it is no more than it was: a connection that the client closed is gone a moment later
@@ -30,9 +27,9 @@ static struct resources settle(const struct resources *then)
 /* False after so long. */
 static bool fds_become(int n, int timeout_ms)
 {
-    const uint64_t end = cp__http_now_ms() + (uint64_t)timeout_ms;
+    const uint64_t end = now_ms() + (uint64_t)timeout_ms;
 
-    for (; cp__http_now_ms() < end; usleep(10000)) {
+    for (; now_ms() < end; usleep(10000)) {
         if (resources_now().fds == n)
             return true;
     }
@@ -261,7 +258,7 @@ CP_TEST(a_client_that_does_not_read_its_answer_is_cut)
     struct cp_http *http;
     int fd;
 
-    cp__http_answer_timeout_s = 1;
+    set_answer_timeout(1);
     http = start_http(&options);
     then = resources_now();
     fd = connect_slowly(http);
@@ -286,7 +283,7 @@ CP_TEST(answers_that_are_not_read_have_a_limit)
     struct cp_http *http;
     int first, second;
 
-    cp__http_max_answers = 1 << 20;
+    set_most_answers(1 << 20);
     http = start_http(NULL);
     then = resources_now();
     first = connect_slowly(http);

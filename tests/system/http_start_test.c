@@ -5,7 +5,6 @@
 
 #include "tests/support/http_tools.h"
 
-#include "http/socket.h"
 #include "tests/support/resources.h"
 
 static void check_start_fails(const char *address, struct cp_http_options options, int code, const char *part)
@@ -290,25 +289,6 @@ CP_TEST(a_child_that_fork_did_not_make_gives_the_socket_up_when_it_stops)
     CHECK_EQ(WEXITSTATUS(status), 10);
     check_answer(http, "$base/cmdline", 200, NULL);
     cp_http_stop(http);
-}
-
-/* As libmicrohttpd closes the socket a moment before it is forgotten. */
-CP_TEST(a_number_that_is_another_descriptors_by_now_is_left_alone)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), status;
-    struct cp__http_socket *noted = cp__http_socket_new(fd);
-    pid_t pid;
-
-    CHECK(noted != NULL);
-    CHECK_EQ(dup2(0, fd), fd);
-    pid = fork();
-    if (pid == 0)
-        _exit(fcntl(fd, F_GETFD) < 0);
-    CHECK_EQ(waitpid(pid, &status, 0), pid);
-    CHECK_EQ(status, 0);
-    cp__http_socket_close(noted);
-    CHECK(fcntl(fd, F_GETFD) >= 0);
-    close(fd);
 }
 
 CP_TEST(a_child_may_listen_by_itself)

@@ -1,8 +1,8 @@
 /* What the HTTP endpoint answers: to curl, go tool pprof and gperftools' pprof. */
 #include "tests/support/http_tools.h"
 
-#include "http/events.h"
-#include "runtime/cost.h"
+#include "tests/support/http_inside.h"
+#include "tests/support/inside.h"
 #include "tests/support/stub_pmu.h" /* a PMU there is, or not, on any machine */
 
 /* ---- Profiles -------------------------------------------------------------------------------- */
@@ -143,7 +143,7 @@ static void check_smallest_period(const struct period *period)
     struct cp_http *http = start_http(&options);
     char arguments[200], sentence[100];
 
-    cp__cost_set(period->cost_ns);
+    set_sample_cost(period->cost_ns);
     snprintf(arguments, sizeof arguments, "\"$base/profile?event=%s&seconds=1&period=%llu\"", period->event,
              period->smallest - 1);
     snprintf(sentence, sizeof sentence, "The smallest period is %llu here.\n", period->smallest);
@@ -301,7 +301,7 @@ CP_TEST(the_index_offers_periods_that_the_kernel_allows)
 
     test_need_events();
     snprintf(path, sizeof path, "%s/max_rate", test_dir());
-    cp__http_max_rate_file = path;
+    set_rate_limit_file(path);
     http = start_http(NULL);
     check_index_has(http, "100000\n", "100000", "1000000");
     check_index_has(http, "10000\n", "100000", "1000000");
@@ -309,10 +309,10 @@ CP_TEST(the_index_offers_periods_that_the_kernel_allows)
     check_index_has(http, "2001\n", "500000", "1000000");
     check_index_has(http, "300\n", "5000000", "5000000");
     check_index_has(http, "0\n", "100000", "1000000");
-    cp__cost_set(50000);
+    set_sample_cost(50000);
     check_index_has(http, "10000\n", "500000", "1000000");
     check_index_has(http, "300\n", "5000000", "5000000");
-    cp__cost_set(10);
+    set_sample_cost(10);
     check_index_has(http, "nonsense\n", "100000", "1000000");
     unlink(path);
     check_answer(http, "$base/", 200, "\"profile?event=taskClock&amp;period=100000&amp;", NULL);
@@ -335,7 +335,7 @@ CP_TEST(the_index_links_to_the_events_that_work)
     char *page;
 
     test_need_events();
-    cp__http_max_rate_file = "/nowhere";
+    set_rate_limit_file("/nowhere");
     http = start_http(NULL);
     check_answer(http, "$base/", 200, "\nContent-Type: text/html; charset=utf-8\n",
                  "\nContent-Security-Policy: default-src 'none'; style-src 'self'; ",

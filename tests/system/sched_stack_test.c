@@ -1,5 +1,4 @@
 /* The scheduler's stacks: very many at once, guards, reuse. */
-#include "runtime/sched/internal.h"
 #include "sched.h"
 #include "tests/support/test.h"
 
@@ -211,7 +210,7 @@ use_down_to(uintptr_t lowest)
 static void overflows(void *arg)
 {
     (void)arg;
-    guarded_lo = cp_task_self()->g.stack_lo;
+    guarded_lo = cp_g_self()->stack_lo;
     use_down_to(0);
 }
 
@@ -267,7 +266,7 @@ static unsigned reached;
 /* All but the last KiB, which the calls in there need. */
 static void uses_all(void *arg)
 {
-    const struct cp_g *g = &cp_task_self()->g;
+    const struct cp_g *g = cp_g_self();
 
     CHECK(g->stack_hi - g->stack_lo > *(size_t *)arg - 4096);
     use_down_to(g->stack_lo + 1024);

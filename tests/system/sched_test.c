@@ -1,5 +1,4 @@
 /* The scheduler: Gs that start, take turns and end, on any number of Ms. */
-#include "runtime/sched/internal.h"
 #include "tests/support/gs.h"
 #include "tests/support/resources.h"
 
@@ -154,30 +153,30 @@ static void check_current(void)
     const struct cp_g *g = cp_m_self()->g;
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
-    CHECK(g == &cp_task_self()->g);
+    CHECK(g == cp_g_self());
     CHECK(here >= g->stack_lo && here < g->stack_hi);
     CHECK(g->stack_hi - g->stack_lo > CP_SCHED_STACK_SIZE - 4096);
 }
 
 static void child_of_first(void *arg)
 {
-    uint64_t id = cp_task_self()->g.id;
+    uint64_t id = cp_g_self()->id;
 
     (void)arg;
-    CHECK_EQ(cp_task_self()->g.parent_id, first_id);
+    CHECK_EQ(cp_g_self()->parent_id, first_id);
     CHECK(id != first_id);
     for (int i = 0; i < 100; i++) {
         check_current();
         cp_yield();
     }
-    CHECK_EQ(cp_task_self()->g.id, id);
+    CHECK_EQ(cp_g_self()->id, id);
 }
 
 static void first_of_all(void *arg)
 {
     (void)arg;
-    CHECK_EQ(cp_task_self()->g.parent_id, 0);
-    first_id = cp_task_self()->g.id;
+    CHECK_EQ(cp_g_self()->parent_id, 0);
+    first_id = cp_g_self()->id;
     for (int i = 0; i < 10; i++)
         go(child_of_first, NULL);
 }
@@ -247,19 +246,35 @@ static void sleeps_then_parks(void *arg)
     cp_park();
 }
 
+static int note_state(void *context, const struct cp_sched_g *g)
+{
+    if (g->entry == sleeps_then_parks)
+        *(const char **)context = g->state;
+    return 0;
+}
+
+static const char *state_of_observed(void)
+{
+    const char *state = NULL;
+    struct cp_error err;
+    int result = cp_sched_each_g(note_state, &state, &err);
+
+    CHECKF(result == 0, "%s", err.message);
+    return state;
+}
+
 static void observe(void *arg)
 {
     (void)arg;
-    CHECK_STR(cp__task_state_name(cp_task_self()), "running");
     go(sleeps_then_parks, NULL);
     while (cp_load_acquire(&observed) == NULL)
         cp_yield();
     cp_sleep(5 * MS);
-    CHECK_STR(cp__task_state_name(observed), "sleep");
+    CHECK_STR(state_of_observed(), "sleep");
     cp_sleep(100 * MS * TEST_SLOWDOWN);
-    CHECK_STR(cp__task_state_name(observed), "park");
+    CHECK_STR(state_of_observed(), "park");
     cp_ready(observed);
-    CHECK_STR(cp__task_state_name(observed), "runnable");
+    CHECK_STR(state_of_observed(), "runnable");
 }
 
 CP_TEST(a_gs_state_has_a_name)

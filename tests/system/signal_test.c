@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <sys/time.h>
 
-#include "runtime/m.h"
-#include "runtime/perf/perf_linux.h"
+#include "tests/support/inside.h"
 
 #define PERIOD 100000
 
@@ -311,8 +310,7 @@ CP_TEST(sigprof_blocked_for_long_loses_records_and_says_so)
  * all events of the ring together. */
 static void need_lost_count(void)
 {
-    cp__perf_prepare();
-    if (!cp__perf_has_lost_count)
+    if (!kernel_counts_losses())
         SKIP("this kernel does not count what an event has lost: Linux 6.0 does");
 }
 
@@ -429,11 +427,8 @@ CP_TEST(a_foreign_signal_that_is_pending_stays_so)
 /* Fills the calling M's buffer of a slot with samples of another config, as a late M leaves them behind. */
 static void fill_buffer(int slot)
 {
-    const struct cp_sample foreign = {.weight = 1, .frames = &(uintptr_t){0}};
-    bool half;
-
     block_sigprof(SIG_BLOCK);
-    while (cp__samplebuf_append_from_handler(&cp__m_current->buffers[slot], 1, &foreign, &half))
+    while (append_foreign_sample(slot))
         continue;
     block_sigprof(SIG_UNBLOCK);
 }

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "testing/profile.h"
 #include "tests/support/session_tools.h"
 
 /* The runner has a thread of the profile's when it forks. */
@@ -164,43 +163,6 @@ CP_TEST(several_events_give_a_file_each)
 }
 
 /* ---- Flags ----------------------------------------------------------------------------------- */
-
-CP_TEST(all_spellings_are_taken_and_nothing_else)
-{
-    char *argv[] = {strdup("prog"),
-                    strdup("-v"),
-                    strdup("a"),
-                    strdup("-test.cpuprofile"),
-                    strdup("f"),
-                    strdup("--cpuprofileevent=timer,taskClock"),
-                    strdup("-"),
-                    strdup("--test.cpuprofileperiod=12"),
-                    strdup("---cpuprofile"),
-                    strdup("-cpuprofiles"),
-                    strdup("cpuprofile"),
-                    strdup("-cpuprofileperiod"),
-                    strdup("18446744073709551615"),
-                    strdup("--"),
-                    strdup("-cpuprofile"),
-                    NULL};
-    static const char *const kept[] = {"prog",         "-v",         "a",  "-",          "---cpuprofile",
-                                       "-cpuprofiles", "cpuprofile", "--", "-cpuprofile"};
-    char *all[sizeof argv / sizeof argv[0]];
-    struct cp__profile_flags flags;
-    int argc = sizeof argv / sizeof argv[0] - 1;
-
-    memcpy(all, argv, sizeof all);
-    cp__profile_flags_take(&argc, argv, &flags);
-    CHECK_STR(flags.file, "f");
-    CHECK_STR(flags.events, "timer,taskClock");
-    CHECKF(flags.period == UINT64_MAX, "%llu", (unsigned long long)flags.period);
-    CHECK_EQ(argc, sizeof kept / sizeof kept[0]);
-    for (int i = 0; i < argc; i++)
-        CHECK_STR(argv[i], kept[i]);
-    CHECK(argv[argc] == NULL);
-    for (size_t i = 0; all[i] != NULL; i++)
-        free(all[i]);
-}
 
 CP_TEST(bad_flags_end_in_a_sentence)
 {

@@ -1,8 +1,8 @@
 /* The endpoint's page: as it is served, and in a browser, which tests/ui/page.mjs drives. */
 #include "tests/support/http_tools.h"
 
-#include "http/events.h"
-#include "runtime/base/sysctl_linux.h"
+#include "tests/support/http_inside.h"
+#include "tests/support/pprof_inside.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,9 +77,9 @@ static void pretend_sample_rate(const char *rate)
 
     free(test_command(NULL, "mkdir -p %s/kernel && echo %s > %s/kernel/perf_event_max_sample_rate",
                       test_dir(), rate, test_dir()));
-    cp__sysctl_root = test_dir();
+    set_sysctl_folder(test_dir());
     snprintf(path, sizeof path, "%s/kernel/perf_event_max_sample_rate", test_dir());
-    cp__http_max_rate_file = path;
+    set_rate_limit_file(path);
 }
 
 CP_TEST(the_events_are_json)

@@ -1,0 +1,29 @@
+/* What tests set and call inside the endpoint, where no public call does: see inside.h. */
+#ifndef COUNTERPOINT_TESTS_HTTP_INSIDE_H
+#define COUNTERPOINT_TESTS_HTTP_INSIDE_H
+
+#include "http/events.h"
+#include "http/goroutine.h"
+#include "http/server.h"
+
+/* The file that tells the kernel's limit of samples a second; path is used until another one is set. */
+static inline void set_rate_limit_file(const char *path)
+{
+    cp__http_max_rate_file = path;
+}
+
+static inline void set_answer_timeout(unsigned seconds)
+{
+    cp__http_answer_timeout_s = seconds;
+}
+
+/* The bytes of answers that are being sent, in all. */
+static inline void set_most_answers(size_t bytes)
+{
+    cp__http_max_answers = bytes;
+}
+
+/* The endpoint's own unwinder, by the unwind tables. */
+static cp_unwind_fn *const unwind_g __attribute__((unused)) = cp__http_unwind;
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * What tests set, ask and make inside the core, where no public call does. The tests of tests/system/ know no
+ * private header: if the library is rebuilt, this file changes, and the tests do not.
+ */
+#ifndef COUNTERPOINT_TESTS_INSIDE_H
+#define COUNTERPOINT_TESTS_INSIDE_H
+
+#include "runtime/cost.h"
+#include "runtime/m.h"
+#include "runtime/perf/core_pmu_linux.h"
+#include "runtime/perf/perf_linux.h"
+
+/* What a sample is said to cost, in place of what is measured. */
+static inline void set_sample_cost(uint64_t ns)
+{
+    cp__cost_set(ns);
+}
+
+/* Makes the core believe that the processor has two kinds of cores, whose PMUs have these types. */
+static inline void play_two_kinds_of_cores(uint32_t first, uint32_t second)
+{
+    cp__perf_prepare();
+    cp__core_pmus = (struct cp__core_pmus){.n = 2, .types = {first, second}};
+}
+
+/* Whether the kernel counts what an event has lost, as Linux 6.0 does. */
+static inline bool kernel_counts_losses(void)
+{
+    cp__perf_prepare();
+    return cp__perf_has_lost_count;
+}
+
+/* Appends a sample of another config to the calling M's buffer of a slot, as a late M leaves one behind;
+ * false if there is no room. SIGPROF is blocked. */
+static inline bool append_foreign_sample(int slot)
+{
+    const struct cp_sample foreign = {.weight = 1, .frames = &(uintptr_t){0}};
+    bool half;
+
+    return cp__samplebuf_append_from_handler(&cp__m_current->buffers[slot], 1, &foreign, &half);
+}
+
+#endif

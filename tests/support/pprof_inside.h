@@ -1,0 +1,20 @@
+/* What tests set and ask inside the profiles, where no public call does: see inside.h. */
+#ifndef COUNTERPOINT_TESTS_PPROF_INSIDE_H
+#define COUNTERPOINT_TESTS_PPROF_INSIDE_H
+
+#include "pprof/session.h"
+#include "runtime/base/sysctl_linux.h"
+
+/* The folder in place of /proc/sys; path is used until another one is set. */
+static inline void set_sysctl_folder(const char *path)
+{
+    cp__sysctl_root = path;
+}
+
+/* How long a session that has ended has sampled. */
+static inline int64_t session_duration_ns(const struct cp_session *session)
+{
+    return session->duration_ns;
+}
+
+#endif
