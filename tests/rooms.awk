@@ -25,11 +25,6 @@ function list_rooms() {
     row("tests/system", "tests/support public")
 }
 
-# What is not yet as it must be: "FOLDER INCLUDED_FILE", and a room with too large a circle. An exception that is not
-# needed any more is a mistake, too.
-function list_exceptions() {
-}
-
 # row(ROOMS [, ALONE])
 function row(names, alone,    i, n, part) {
     height++
@@ -43,14 +38,13 @@ function row(names, alone,    i, n, part) {
 
 BEGIN {
     list_rooms()
-    list_exceptions()
     n = split(public, part, " ")
     for (i = 1; i <= n; i++)
         public_path[base_of(part[i])] = part[i]
     for (i = 1; i < ARGC; i++)
         if (ARGV[i] ~ /\//)
             exists[ARGV[i]] = 1
-    least_circle = 8
+    largest_circle = 7
 }
 
 function base_of(path) {
@@ -115,20 +109,13 @@ function is_allowed_alone(to, path, list,    i, n, part) {
     return n == 0
 }
 
-function note(from, path,    to, key) {
+function note(from, path,    to) {
     to = room_of(path)
     edge[unit_of(FILENAME), unit_of(path)] = 1
     if (to == from)
         return
     if (height_of[to] < height_of[from] && is_allowed_alone(to, path, alone_of[from])) {
         arrows[from, to]++
-        return
-    }
-    key = folder_of(FILENAME) " " path
-    if (key in exception) {
-        exception[key]++
-        arrows[from, to]++
-        is_wrong[from, to] = 1
         return
     }
     wrong(from "/ must not include " path (height_of[to] < height_of[from] ? "" : ", which is not below it"))
@@ -153,11 +140,6 @@ FNR == 1 {
 }
 
 END {
-    for (key in exception)
-        if (exception[key] == 0) {
-            print "tests/rooms.awk: the exception \"" key "\" is not needed any more"
-            bad = 1
-        }
     find_circles()
     if (map)
         draw()
@@ -196,26 +178,24 @@ function find_circles(    unit, other, name, size, names, key) {
         }
     }
     for (key in circle)
-        if (circle[key] >= least_circle && !(key in known_circle)) {
-            print key "/: " circle[key] " files include each other in a circle, 7 are allowed: " circle_names[key]
-            bad = 1
-        } else if (circle[key] < least_circle && (key in known_circle)) {
-            print "tests/rooms.awk: the circle in " key "/ is known as an exception, and is there no more"
+        if (circle[key] > largest_circle) {
+            print key "/: " circle[key] " files include each other in a circle, " largest_circle " are allowed: " \
+                circle_names[key]
             bad = 1
         }
 }
 
-# A line for each room, from the highest to the lowest, with the rooms that it includes; "!" marks an exception.
+# A line for each room, from the highest to the lowest, with the rooms that it includes; and the largest circle in it.
 function draw(    i, j, line, level) {
     for (i = room_count; i > 0; i--) {
         line = ""
         for (j = room_count; j > 0; j--)
             if ((rooms[i], rooms[j]) in arrows)
-                line = line " " (((rooms[i], rooms[j]) in is_wrong) ? "!" : "") rooms[j] \
-                    "(" arrows[rooms[i], rooms[j]] ")"
+                line = line " " rooms[j] "(" arrows[rooms[i], rooms[j]] ")"
         if (level != height_of[rooms[i]])
             print ""
         level = height_of[rooms[i]]
-        printf "%2d  %-16s%s%s\n", level, rooms[i], line == "" ? "" : " ->", line
+        printf "%2d  %-16s%s%s%s\n", level, rooms[i], line == "" ? "" : " ->", line, \
+            circle[rooms[i]] > 1 ? "; a circle of " circle[rooms[i]] " files" : ""
     }
 }
