@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "address.h"
+#include "runtime/base/fail.h"
 
 /* Takes "HOST:PORT" apart; false where it is something else. */
 static bool split(const char *address, char *host, size_t size, const char **port)
@@ -42,11 +43,10 @@ static int parse(const char *address, struct addrinfo **info, struct cp_error *e
 
     if (split(address, host, sizeof host, &port) && getaddrinfo(host, port, &hints, info) == 0)
         return 0;
-    return cp__http_error(
-        err, -EINVAL,
-        "\"%s\" is no address to listen on. Give an IP address or localhost, and a port, as "
-        "in 127.0.0.1:6060, [::1]:6060 or :6060; 0.0.0.0:6060 is all interfaces.",
-        address);
+    return cp__error(err, -EINVAL,
+                     "\"%s\" is no address to listen on. Give an IP address or localhost, and a port, as "
+                     "in 127.0.0.1:6060, [::1]:6060 or :6060; 0.0.0.0:6060 is all interfaces.",
+                     address);
 }
 
 /* Noted before it listens, so that no child of a fork keeps one that does. */
@@ -91,12 +91,11 @@ int cp__http_listen(const char *address, struct cp__http_socket **noted, struct 
     result = listen_on(info, noted);
     freeaddrinfo(info);
     if (result == -EADDRINUSE)
-        return cp__http_error(
-            err, result, "Another program listens on %s already. Take another port, or 0 for a free one.",
-            address);
+        return cp__error(err, result,
+                         "Another program listens on %s already. Take another port, or 0 for a free one.",
+                         address);
     if (result < 0)
-        return cp__http_error(err, result, "It is not possible to listen on %s: %s.", address,
-                              strerror(-result));
+        return cp__error(err, result, "It is not possible to listen on %s: %s.", address, strerror(-result));
     return result;
 }
 

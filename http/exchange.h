@@ -89,9 +89,6 @@ int cp__http_query_number(const char *query, const char *key, unsigned long long
 /* 0 if a query has none but these keys, which NULL ends; otherwise -EINVAL with a sentence that names
  * them. */
 int cp__http_query_has_only(const char *query, const char *const *keys, struct cp_error *err);
-/* Fills err and returns code. */
-int cp__http_error(struct cp_error *err, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* ---- The endpoints --------------------------------------------------------------------------- */
 

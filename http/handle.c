@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "exchange.h"
+#include "runtime/base/sized.h"
 
 /* The keys that a query may have. NULL: the query is no list of keys. */
 static const char *const none[] = {NULL};
@@ -159,15 +160,21 @@ bool cp__http_check(struct cp__exchange *exchange, int *result)
 int cp_http_handle(const struct cp_http_request *request, const struct cp_http_response *response,
                    const struct cp_http_options *options)
 {
-    static const struct cp_http_options defaults = {.size = sizeof defaults};
+    struct cp_http_request own_request;
+    struct cp_http_response own_response;
+    struct cp_http_options own_options = {.size = sizeof own_options};
     struct cp__exchange exchange = {
-        .request = request, .response = response, .options = options != NULL ? options : &defaults};
-    int result, cancel_state;
+        .request = &own_request, .response = &own_response, .options = &own_options};
+    int result = CP__TAKE(cp_http_request, &own_request, request, NULL);
+    int cancel_state;
 
-    if (request->size != sizeof *request || response->size != sizeof *response ||
-        exchange.options->size != sizeof defaults)
-        return -EINVAL;
-    if (exchange.options->token != NULL && exchange.options->token[0] == '\0')
+    if (result == 0)
+        result = CP__TAKE(cp_http_response, &own_response, response, NULL);
+    if (result == 0 && options != NULL)
+        result = CP__TAKE(cp_http_options, &own_options, options, NULL);
+    if (result < 0)
+        return result;
+    if (own_options.token != NULL && own_options.token[0] == '\0')
         return -EINVAL; /* an empty password would do */
     /* The thread is the program's. A deferred cancellation would leave a turn, a slot or a lock taken. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);

@@ -155,8 +155,9 @@ struct cp_http_response {
  * Answers a request on the calling thread, which for a profile takes as long as the profile. Everything
  * that the endpoint checks is checked here, but what a server sees before there is a request: connections,
  * time, and the sizes of header and body. 0, -ECANCELED where is_gone() said so, or what begin() or write()
- * returned; -EINVAL, without an answer, for a struct of another size or an empty token. If the thread is
- * cancelled meanwhile, the request is answered first: the callbacks are called with cancellation disabled.
+ * returned; without an answer, -EINVAL for an empty token or a struct whose size is not set, and -E2BIG for
+ * a struct with members that this library does not know. If the thread is cancelled meanwhile, the request
+ * is answered first: the callbacks are called with cancellation disabled.
  */
 int cp_http_handle(const struct cp_http_request *request, const struct cp_http_response *response,
                    const struct cp_http_options *options);

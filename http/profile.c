@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "events.h"
+#include "runtime/base/fail.h"
 #include "share.h"
 
 /* What a request asks for. */
@@ -41,14 +42,13 @@ static int read_event(const char *query, struct order *order, struct cp_error *e
     if (result < 0)
         return result;
     if (order->event[0] == '\0')
-        return cp__http_error(
-            err, -EINVAL,
-            "The event has no name. Leave \"event\" out for the timer, or see " CP__HTTP_ROOT
-            "/ for what there is.");
+        return cp__error(err, -EINVAL,
+                         "The event has no name. Leave \"event\" out for the timer, or see " CP__HTTP_ROOT
+                         "/ for what there is.");
     if (is_several(order->event))
-        return cp__http_error(
-            err, -EINVAL, "%s are several events. A profile is of one event: ask for each at the same time.",
-            order->event);
+        return cp__error(err, -EINVAL,
+                         "%s are several events. A profile is of one event: ask for each at the same time.",
+                         order->event);
     result = cp_event_parse(order->event, &order->spec, err);
     return result == -ENOENT ? -EINVAL : result; /* the request is wrong, not the machine */
 }
@@ -60,10 +60,10 @@ static int check_period(const struct cp__exchange *exchange, const struct order 
 
     if (order->period == 0 || order->period >= min)
         return 0;
-    return cp__http_error(err, -EINVAL,
-                          "period=%llu is too small for %s over HTTP, where samples may take a small part of "
-                          "the program's time only. The smallest period is %llu here.",
-                          order->period, order->spec.name, (unsigned long long)min);
+    return cp__error(err, -EINVAL,
+                     "period=%llu is too small for %s over HTTP, where samples may take a small part of "
+                     "the program's time only. The smallest period is %llu here.",
+                     order->period, order->spec.name, (unsigned long long)min);
 }
 
 static int read_order(const struct cp__exchange *exchange, struct order *order, struct cp_error *err)

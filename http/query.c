@@ -1,24 +1,9 @@
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "exchange.h"
-
-int cp__http_error(struct cp_error *err, int code, const char *format, ...)
-{
-    va_list arguments;
-
-    *err = (struct cp_error){.code = code};
-    va_start(arguments, format);
-    vsnprintf(err->message, sizeof err->message, format, arguments);
-    va_end(arguments);
-    for (char *c = err->message; *c != '\0'; c++) {
-        if (iscntrl((unsigned char)*c))
-            *c = '?';
-    }
-    return code;
-}
+#include "runtime/base/fail.h"
 
 static int hex(char c)
 {
@@ -83,14 +68,14 @@ static int take_pair(const char **from, const char *key, char *value, size_t siz
         length =
             is_wanted ? decode_up_to(from, "&", value, size) : decode_up_to(from, "&", other, sizeof other);
         if (is_wanted && length >= (long)size)
-            return cp__http_error(err, -EINVAL, "The value of %s is too long: %zu characters at most.", key,
-                                  size - 1);
+            return cp__error(err, -EINVAL, "The value of %s is too long: %zu characters at most.", key,
+                             size - 1);
     }
     if (length < 0)
-        return cp__http_error(err, -EINVAL,
-                              "The query has an escape that is none, or a zero byte, at \"%.20s\": write a "
-                              "percent sign as %%25.",
-                              *from);
+        return cp__error(err, -EINVAL,
+                         "The query has an escape that is none, or a zero byte, at \"%.20s\": write a "
+                         "percent sign as %%25.",
+                         *from);
     if (**from == '&')
         ++*from;
     return is_wanted;
@@ -107,7 +92,7 @@ int cp__http_query(const char *query, const char *key, char *value, size_t size,
             return result;
         found += result;
         if (found > 1)
-            return cp__http_error(err, -EINVAL, "The query has %s more than once. Give it once.", key);
+            return cp__error(err, -EINVAL, "The query has %s more than once. Give it once.", key);
     }
     return found;
 }
@@ -127,9 +112,8 @@ int cp__http_query_number(const char *query, const char *key, unsigned long long
         is_number = *c >= '0' && *c <= '9' && !__builtin_mul_overflow(number, 10ull, &number) &&
                     !__builtin_add_overflow(number, (unsigned long long)(*c - '0'), &number);
     if (!is_number || number < min || number > max)
-        return cp__http_error(err, -EINVAL,
-                              "%s=%s is not possible: it must be a whole number from %llu to %llu.", key,
-                              text, min, max);
+        return cp__error(err, -EINVAL, "%s=%s is not possible: it must be a whole number from %llu to %llu.",
+                         key, text, min, max);
     *value = number;
     return 1;
 }
@@ -147,12 +131,11 @@ static int refuse_key(const char *key, const char *const *keys, struct cp_error 
     size_t n = 0;
 
     if (keys[0] == NULL)
-        return cp__http_error(err, -EINVAL, "The query has \"%s\", which means nothing here: no key does.",
-                              key);
+        return cp__error(err, -EINVAL, "The query has \"%s\", which means nothing here: no key does.", key);
     for (size_t i = 0; keys[i] != NULL && n < sizeof list; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i == 0 ? "" : ", ", keys[i]);
-    return cp__http_error(err, -EINVAL, "The query has \"%s\", which means nothing here. What there is: %s.",
-                          key, list);
+    return cp__error(err, -EINVAL, "The query has \"%s\", which means nothing here. What there is: %s.", key,
+                     list);
 }
 
 int cp__http_query_has_only(const char *query, const char *const *keys, struct cp_error *err)

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "address.h"
+#include "runtime/base/fail.h"
+#include "runtime/base/sized.h"
 
 enum {
     CONNECTIONS = 100,      /* by default */
@@ -185,17 +187,16 @@ static int check_token(const char *token, struct cp_error *err)
     size_t length = strlen(token);
 
     if (length == 0)
-        return cp__http_error(err, -EINVAL, "The token is empty. Give one, or NULL where none is wanted.");
+        return cp__error(err, -EINVAL, "The token is empty. Give one, or NULL where none is wanted.");
     for (size_t i = 0; i < length; i++) {
         if (iscntrl((unsigned char)token[i]))
-            return cp__http_error(
-                err, -EINVAL,
-                "The token has a control character, which nobody can send in a header. Where "
-                "it was read from a file, take the line's end off.");
+            return cp__error(err, -EINVAL,
+                             "The token has a control character, which nobody can send in a header. Where "
+                             "it was read from a file, take the line's end off.");
     }
     if (token[length - 1] == ' ')
-        return cp__http_error(err, -EINVAL,
-                              "The token has a blank at its end, which is lost in a header. Take it off.");
+        return cp__error(err, -EINVAL,
+                         "The token has a blank at its end, which is lost in a header. Take it off.");
     return 0;
 }
 
@@ -204,17 +205,16 @@ static int check_pem(const char *what, const char *text, const char *end, struct
 {
     if (strstr(text, end) != NULL)
         return 0;
-    return cp__http_error(
-        err, -EINVAL,
-        "The %s is no PEM text: it has no line \"-----BEGIN %s\". Give what its file holds, "
-        "not the file's name.",
-        what, end);
+    return cp__error(err, -EINVAL,
+                     "The %s is no PEM text: it has no line \"-----BEGIN %s\". Give what its file holds, "
+                     "not the file's name.",
+                     what, end);
 }
 
 static int check_tls(const struct cp_http_options *options, struct cp_error *err)
 {
     if ((options->certificate != NULL) != (options->key != NULL))
-        return cp__http_error(err, -EINVAL, "TLS needs a certificate and its key, and only one was given.");
+        return cp__error(err, -EINVAL, "TLS needs a certificate and its key, and only one was given.");
     if (options->key == NULL)
         return 0;
     if (check_pem("certificate", options->certificate, "CERTIFICATE-----", err) < 0)
@@ -222,14 +222,10 @@ static int check_tls(const struct cp_http_options *options, struct cp_error *err
     return check_pem("key", options->key, "PRIVATE KEY-----", err);
 }
 
+/* Copies the options, which have this library's size. */
 static int copy_options(struct cp_http_options *to, const struct cp_http_options *from, struct cp_error *err)
 {
     *to = (struct cp_http_options){.size = sizeof *to};
-    if (from->size != sizeof *from)
-        return cp__http_error(err, -EINVAL,
-                              "The options say they are %zu bytes long, this library's are %zu. Set size to "
-                              "sizeof(struct cp_http_options).",
-                              from->size, sizeof *from);
     if (from->token != NULL && check_token(from->token, err) < 0)
         return -EINVAL;
     if (check_tls(from, err) < 0)
@@ -242,7 +238,7 @@ static int copy_options(struct cp_http_options *to, const struct cp_http_options
     to->request_timeout_s = from->request_timeout_s != 0 ? from->request_timeout_s : REQUEST_TIMEOUT_S;
     if (!copy_hosts(to, from) || !copy_string(&to->token, from->token) ||
         !copy_string(&to->certificate, from->certificate) || !copy_string(&to->key, from->key))
-        return cp__http_error(err, -ENOMEM, "There is no memory for the HTTP endpoint.");
+        return cp__error(err, -ENOMEM, "There is no memory for the HTTP endpoint.");
     return 0;
 }
 
@@ -258,13 +254,16 @@ static void free_http(struct cp_http *http)
 
 static int mount(struct cp_http **out, const struct cp_http_options *options, struct cp_error *err)
 {
-    const struct cp_http_options none = {.size = sizeof none};
-    struct cp_http *http = calloc(1, sizeof *http);
+    struct cp_http_options own = {.size = sizeof own};
+    int result = options == NULL ? 0 : CP__TAKE(cp_http_options, &own, options, err);
+    struct cp_http *http;
     pthread_condattr_t monotonic;
-    int result;
 
+    if (result < 0)
+        return result;
+    http = calloc(1, sizeof *http);
     if (http == NULL)
-        return cp__http_error(err, -ENOMEM, "There is no memory for the HTTP endpoint.");
+        return cp__error(err, -ENOMEM, "There is no memory for the HTTP endpoint.");
     http->pid = getpid();
     pthread_mutex_init(&http->lock, NULL);
     pthread_condattr_init(&monotonic);
@@ -272,7 +271,7 @@ static int mount(struct cp_http **out, const struct cp_http_options *options, st
     pthread_cond_init(&http->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     http->queue_end = &http->queue;
-    result = copy_options(&http->options, options != NULL ? options : &none, err);
+    result = copy_options(&http->options, &own, err);
     if (result < 0)
         free_http(http);
     else
@@ -359,13 +358,13 @@ static int explain(const struct cp_http *http, struct cp_error *said, struct cp_
     text[strcspn(text, "\n")] = '\0';
     if (text[0] != '\0' && text[strlen(text) - 1] == '.')
         text[strlen(text) - 1] = '\0';
-    return cp__http_error(
-        err, is_short ? said->code : -EINVAL,
-        "libmicrohttpd did not start a server%s: %s. It takes a thread and two descriptors.%s",
-        is_tls ? " with this certificate and key" : "", text[0] != '\0' ? text : "it gave no reason",
-        is_tls ? " The key must be the certificate's, without a password, and a certificate "
-                 "that others signed must stand before theirs."
-               : "");
+    return cp__error(err, is_short ? said->code : -EINVAL,
+                     "libmicrohttpd did not start a server%s: %s. It takes a thread and two descriptors.%s",
+                     is_tls ? " with this certificate and key" : "",
+                     text[0] != '\0' ? text : "it gave no reason",
+                     is_tls ? " The key must be the certificate's, without a password, and a certificate "
+                              "that others signed must stand before theirs."
+                            : "");
 }
 
 /* libmicrohttpd's thread has the signal mask of the one that starts it. */
@@ -426,8 +425,8 @@ static int start_on(struct cp_http *http, const char *address, struct cp_error *
     result = cp__http_thread(&http->keeper, keep, http);
     if (result < 0) {
         cp__http_socket_close(http->listener);
-        return cp__http_error(err, result, "No thread could be started for the HTTP endpoint: %s.",
-                              strerror(-result));
+        return cp__error(err, result, "No thread could be started for the HTTP endpoint: %s.",
+                         strerror(-result));
     }
     result = serve(http, fd, err);
     if (result < 0) {

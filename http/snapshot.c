@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/fail.h"
 #include "share.h"
 
 enum { NAME_SIZE = 80 };
@@ -88,7 +89,7 @@ static int subtract(const struct cp_memory *now, const struct cp_memory *then, s
     int result;
 
     if (merge == NULL)
-        return cp__http_error(err, -ENOMEM, "There is no memory for the answer.");
+        return cp__error(err, -ENOMEM, "There is no memory for the answer.");
     result = cp_merge_add(merge, now->data, now->size, err);
     if (result == 0)
         result = cp_merge_subtract(merge, then->data, then->size, err);
@@ -156,10 +157,10 @@ int cp__http_snapshot(struct cp__exchange *exchange, const char *name, cp__http_
     if (result >= 0)
         result = cp__http_query_number(query, "seconds", 1, cp__http_max_seconds(exchange), &seconds, &err);
     if (result >= 0 && seconds != 0 && debug != 0)
-        result = cp__http_error(&err, -EINVAL,
-                                "What changes in some seconds is a profile only, and debug=%llu is text. "
-                                "Leave one of the two out.",
-                                debug);
+        result = cp__error(&err, -EINVAL,
+                           "What changes in some seconds is a profile only, and debug=%llu is text. "
+                           "Leave one of the two out.",
+                           debug);
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
     if (seconds != 0)

@@ -1,6 +1,7 @@
 /* The runner's flags; what they mean is in their table. */
 #include "options.h"
 
+#include "runtime/base/sized.h"
 #include "sched.h"
 
 #include <errno.h>
@@ -246,13 +247,14 @@ static void set_defaults(struct cp__options *o, const struct cp_test_main_option
         .shuffle_seed = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec,
     };
     cp__pattern_compile(&o->run, "", NULL);
-    size_t size = main_options ? main_options->size : 0;
-    if (size >= offsetof(struct cp_test_main_options, run) && main_options->timeout_s > 0)
-        o->timeout_s = main_options->timeout_s;
-    if (size >= offsetof(struct cp_test_main_options, idle_s))
-        o->run_on = main_options->run;
-    if (size >= sizeof(*main_options))
-        o->idle_s = main_options->idle_s;
+    struct cp_test_main_options own = {.size = sizeof(own)};
+    struct cp_error err;
+    if (main_options && CP__TAKE(cp_test_main_options, &own, main_options, &err) < 0)
+        cp__options_refuse("%s", err.message);
+    if (own.timeout_s > 0)
+        o->timeout_s = own.timeout_s;
+    o->run_on = own.run;
+    o->idle_s = own.idle_s;
 }
 
 /* Go's test programs are given their flags as "-test.NAME". */

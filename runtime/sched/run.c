@@ -8,6 +8,7 @@
 
 #include "internal.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/sized.h"
 
 /* How a new thread tells cp_sched_run() whether it has become an M. */
 struct start {
@@ -30,13 +31,12 @@ static unsigned cpu_count(void)
 static int read_options(struct cp_sched_options *options, const struct cp_sched_options *from,
                         struct cp_error *err)
 {
+    int result;
+
     *options = (struct cp_sched_options){.size = sizeof *options};
-    if (from != NULL && from->size < sizeof *from)
-        return cp__error(err, -EINVAL,
-                         "The scheduler's options have size %zu; set it to sizeof, which is %zu.", from->size,
-                         sizeof *from);
-    if (from != NULL)
-        *options = *from;
+    result = from == NULL ? 0 : CP__TAKE(cp_sched_options, options, from, err);
+    if (result < 0)
+        return result;
     if (options->threads > CP_SCHED_THREADS_MAX)
         return cp__error(err, -EINVAL, "The scheduler has at most %d threads, not %u.", CP_SCHED_THREADS_MAX,
                          options->threads);

@@ -64,7 +64,7 @@ CP_TEST(bad_options_are_refused)
     struct cp_error err = {0};
 
     CHECK_EQ(cp_sched_run(&options, nothing, NULL, &err), -EINVAL);
-    CHECK_CONTAINS(err.message, "size 1;");
+    CHECK_CONTAINS(err.message, "size 1");
     options = (struct cp_sched_options){.size = sizeof options, .threads = CP_SCHED_THREADS_MAX + 1};
     CHECK_EQ(cp_sched_run(&options, nothing, NULL, &err), -EINVAL);
     CHECK_CONTAINS(err.message, "at most 1024 threads");
