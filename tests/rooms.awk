@@ -195,7 +195,7 @@ function draw(    i, j, line, level) {
         if (level != height_of[rooms[i]])
             print ""
         level = height_of[rooms[i]]
-        printf "%2d  %-16s%s%s%s\n", level, rooms[i], line == "" ? "" : " ->", line, \
-            circle[rooms[i]] > 1 ? "; a circle of " circle[rooms[i]] " files" : ""
+        printf("%2d  %-16s%s%s%s\n", level, rooms[i], line == "" ? "" : " ->", line,
+               circle[rooms[i]] > 1 ? "; a circle of " circle[rooms[i]] " files" : "")
     }
 }
