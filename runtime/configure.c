@@ -9,7 +9,6 @@
 #include "overload.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
-#include "runtime/event/rows.h"
 #include "slot.h"
 
 /* ---- One slot -------------------------------------------------------------------------------- */
@@ -37,10 +36,7 @@ static bool start_from_handler(struct cp__m *m, int slot)
         return false;
     reset_stats_from_handler(m, slot, config.seq);
     *handle =
-        (struct cp__handle){.seq = config.seq,
-                            .fd = -1,
-                            .kind = cp__config_event((enum cp_cpu_event)config.event, &config.config)->kind,
-                            .period = config.config.period};
+        (struct cp__handle){.seq = config.seq, .fd = -1, .kind = config.kind, .period = config.config.period};
     cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of the claim */
     result = cp__engine.open_from_handler(m, slot, &config);
     if (result < 0)

@@ -111,12 +111,12 @@ static uint64_t interrupts(const struct cp__m *m)
 
 static int arm(struct cp__m *m, uint64_t interval)
 {
-    const struct cp__slot_config config = {
-        .event = CP_CPUPROF_SW_TASK_CLOCK,
-        .config = {.size = sizeof config.config, .period = interval},
-    };
+    struct cp_slot_request request = {.event = CP_CPUPROF_SW_TASK_CLOCK, .config.period = interval};
+    struct cp__slot_config config = {.kind = CP_EVENT_CLOCK};
     int result;
 
+    cp__request_encode(&request);
+    config.config = request.config;
     m->handles[0] = (struct cp__handle){.seq = 1, .fd = -1, .kind = CP_EVENT_CLOCK, .period = interval};
     result = cp__engine.open_from_handler(m, 0, &config);
     return result < 0 ? result : cp__engine.enable_from_handler(m, 0);

@@ -5,6 +5,7 @@
 
 #include "atomic.h"
 #include "runtime/base/os.h"
+#include "runtime/event/rows.h"
 
 #define WORDS (sizeof(struct cp__slot_config) / sizeof(uint64_t))
 _Static_assert(sizeof(struct cp__slot_config) % sizeof(uint64_t) == 0, "a config is copied in words");
@@ -72,7 +73,9 @@ static uint64_t new_seq(void)
 void cp__slot_publish(int number, const struct cp_slot_request *request, double rate)
 {
     struct slot *slot = &slots[number];
-    struct cp__slot_config config = {.seq = new_seq(), .event = request->event, .config = request->config};
+    struct cp__slot_config config = {.seq = new_seq(),
+                                     .kind = cp__config_event(request->event, &request->config)->kind,
+                                     .config = request->config};
     uint64_t words[WORDS];
 
     memcpy(words, &config, sizeof config);

@@ -16,8 +16,8 @@
 
 struct cp__slot_config {
     uint64_t seq;
-    uint64_t event; /* enum cp_cpu_event */
-    struct cp_cpu_profile_config config;
+    enum cp_event_kind kind;
+    struct cp_cpu_profile_config config; /* encoding is set, whatever the event; see cp__request_encode() */
 };
 
 /* Sequence numbers of one process share their upper bits, so that a timer's signal can be told from a foreign

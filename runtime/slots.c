@@ -102,6 +102,8 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
     if (result < 0)
         return result;
     memcpy(reached, requests, n * sizeof *reached);
+    for (size_t i = 0; i < n; i++)
+        cp__request_encode(&reached[i]);
     cp__prepare();
     cp__code_update();
     if (cp__cost_matters(reached, n))

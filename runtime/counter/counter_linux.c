@@ -51,7 +51,7 @@ static int add_from_handler(void *context, struct perf_event_attr *attr)
 
 static int open_events(struct cp_counter *counter, const struct cp_slot_request *request)
 {
-    struct perf_event_attr attr = cp__perf_attr_from_handler(request->event, &request->config);
+    struct perf_event_attr attr = cp__perf_attr_from_handler(&request->config);
 
     attr.inherit = 1;
     attr.inherit_thread = 1;

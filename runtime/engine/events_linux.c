@@ -19,7 +19,6 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
-#include "runtime/event/rows.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
 
@@ -67,20 +66,21 @@ static int control_from_handler(const struct cp__handle *handle, unsigned long r
 #define PAUSE_BELOW_PERIOD 200000
 
 /* The handler faults in what it writes to first: a sample buffer's pages, the ring's, its stack's. */
-static bool counts_faults_from_handler(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
+static bool counts_faults(const struct cp_cpu_profile_config *config)
 {
-    const struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
+    uint64_t what = config->encoding.config;
 
-    return attr.type == PERF_TYPE_SOFTWARE && !attr.exclude_user &&
-           (attr.config == PERF_COUNT_SW_PAGE_FAULTS || attr.config == PERF_COUNT_SW_PAGE_FAULTS_MIN ||
-            attr.config == PERF_COUNT_SW_PAGE_FAULTS_MAJ);
+    return config->encoding.type == PERF_TYPE_SOFTWARE && !config->is_user_excluded &&
+           (what == PERF_COUNT_SW_PAGE_FAULTS || what == PERF_COUNT_SW_PAGE_FAULTS_MIN ||
+            what == PERF_COUNT_SW_PAGE_FAULTS_MAJ);
 }
 
-static bool pauses_from_handler(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
+static bool pauses(const struct cp__slot_config *slot)
 {
-    return counts_faults_from_handler(event, config) ||
-           (cp__config_event(event, config)->kind == CP_EVENT_HARDWARE && !config->is_user_excluded &&
-            config->period < PAUSE_BELOW_PERIOD);
+    const struct cp_cpu_profile_config *config = &slot->config;
+
+    return counts_faults(config) || (slot->kind == CP_EVENT_HARDWARE && !config->is_user_excluded &&
+                                     config->period < PAUSE_BELOW_PERIOD);
 }
 
 /* One system call an event: prctl() has one for all events that a thread opened, which may be somebody
@@ -242,18 +242,16 @@ static int join_from_handler(struct cp__m *m, int slot)
 
 /* Opens the event of config as a member of m's ring; disabled. What was wrong with the ring, or 0, in *ring.
  */
-static int prepare_from_handler(struct cp__m *m, int slot, enum cp_cpu_event event,
-                                const struct cp_cpu_profile_config *config, int *ring)
+static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_profile_config *config,
+                                int *ring)
 {
     struct cp__handle *handle = &m->handles[slot];
-    const struct perf_event_attr attr = cp__perf_sample_attr_from_handler(event, config);
+    const struct perf_event_attr attr = cp__perf_sample_attr_from_handler(config);
     int result;
 
     handle->layout = layout_from_handler(config);
     handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
-    handle->folds = cp__config_event(event, config)->kind == CP_EVENT_CLOCK && config->is_kernel_included &&
-                    !config->is_user_excluded;
     result = cp__core_pmus_add_from_handler(&attr, add_event_from_handler, handle);
     *ring = result < 0 ? 0 : join_from_handler(m, slot);
     cp_store_relaxed(&m->stats[slot].ringless, result < 0 || *ring < 0);
@@ -284,15 +282,16 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
 
 int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
 {
-    enum cp_cpu_event event = (enum cp_cpu_event)config->event;
     int ring = 0;
-    int result = prepare_from_handler(m, slot, event, &config->config, &ring);
+    int result = prepare_from_handler(m, slot, &config->config, &ring);
 
     if (result < 0)
         return result;
-    if (counts_faults_from_handler(event, &config->config))
+    m->handles[slot].folds = config->kind == CP_EVENT_CLOCK && config->config.is_kernel_included &&
+                             !config->config.is_user_excluded;
+    if (counts_faults(&config->config))
         cp__os_altstack_populate_from_handler(m->altstack); /* a signal uses it before the handler pauses */
-    if (pauses_from_handler(event, &config->config))
+    if (pauses(config))
         m->pausing |= 1u << slot;
     return 0;
 }
@@ -349,7 +348,7 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
         requests[i].config.precise_ip = cp__perf_reach_precision(&requests[i]);
         result = cp__perf_try_count(&requests[i]);
         if (result == 0)
-            result = prepare_from_handler(m, (int)i, requests[i].event, &requests[i].config, &ring);
+            result = prepare_from_handler(m, (int)i, &requests[i].config, &ring);
         if (result < 0) {
             cp__perf_explain(result, &requests[i], err);
         } else if (ring < 0) {

@@ -150,19 +150,34 @@ int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struc
     return 0;
 }
 
+/* How perf_event_open(2) is asked for an event: raw is the number of CP_CPUPROF_HW_RAW, named the encoding of
+ * CP_CPUPROF_NAMED. The timer is not one of its events, and keeps what it has. */
+static struct cp_event_encoding encoding_of(enum cp_cpu_event event, uint64_t raw,
+                                            const struct cp_event_encoding *named)
+{
+    const struct cp__event *row = cp__event(event, named);
+
+    if (event == CP_CPUPROF_NAMED || row->kind == CP_EVENT_TIMER)
+        return *named;
+    return (struct cp_event_encoding){.type = row->perf_type,
+                                      .config = event == CP_CPUPROF_HW_RAW ? raw : row->perf_config};
+}
+
 int cp_event_encode(const struct cp_event_spec *spec, struct cp_event_encoding *encoding)
 {
     const struct cp__event *row = cp__event(spec->event, &spec->encoding);
 
     if (row == NULL || row->kind == CP_EVENT_TIMER)
         return -EINVAL;
-    if (spec->event == CP_CPUPROF_NAMED)
-        *encoding = spec->encoding;
-    else
-        *encoding = (struct cp_event_encoding){.type = row->perf_type,
-                                               .config = spec->event == CP_CPUPROF_HW_RAW ? spec->raw_event
-                                                                                          : row->perf_config};
+    *encoding = encoding_of(spec->event, spec->raw_event, &spec->encoding);
     return 0;
+}
+
+void cp__request_encode(struct cp_slot_request *request)
+{
+    struct cp_cpu_profile_config *config = &request->config;
+
+    config->encoding = encoding_of(request->event, config->raw_event, &config->encoding);
 }
 
 int cp__spec_request(const struct cp_event_spec *spec, struct cp_slot_request *request, struct cp_error *err)
@@ -173,5 +188,9 @@ int cp__spec_request(const struct cp_event_spec *spec, struct cp_slot_request *r
 
     *request = (struct cp_slot_request){.event = spec->event, .name = spec->name};
     result = cp_cpu_profile_config_init(&request->config, spec, has_preset ? 0 : 1, err);
-    return result < 0 ? result : cp__request_check(request, err);
+    if (result == 0)
+        result = cp__request_check(request, err);
+    if (result == 0)
+        cp__request_encode(request);
+    return result;
 }

@@ -60,6 +60,9 @@ int cp__spec_request(const struct cp_event_spec *spec, struct cp_slot_request *r
 /* Whether a config can be run at all; -EINVAL and the reason where not. */
 int cp__request_check(const struct cp_slot_request *request, struct cp_error *err);
 
+/* Sets the config's encoding, by which perf_event_open(2) is asked for the event, whatever the event is. */
+void cp__request_encode(struct cp_slot_request *request);
+
 /* Whether perf_event_paranoid and this process's capabilities let events count in kernel mode. */
 bool cp__event_may_count_kernel(void);
 

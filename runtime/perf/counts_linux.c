@@ -171,7 +171,7 @@ static bool try_hardware(struct perf_event_attr *attr)
 
 int cp__perf_try_count(const struct cp_slot_request *request)
 {
-    struct perf_event_attr attr = cp__perf_attr_from_handler(request->event, &request->config);
+    struct perf_event_attr attr = cp__perf_attr_from_handler(&request->config);
     bool result = true;
 
     switch (cp__config_event(request->event, &request->config)->kind) {

@@ -245,7 +245,7 @@ static unsigned facts_of_pmu(uint32_t type, char *pmu, size_t size)
 static unsigned facts_of_event(int code, const struct cp_slot_request *request, char *pmu, size_t size)
 {
     const struct cp__event *row = cp__config_event(request->event, &request->config);
-    const uint32_t type = request->event == CP_CPUPROF_NAMED ? request->config.encoding.type : row->perf_type;
+    const uint32_t type = request->config.encoding.type;
 
     return facts_of_pmu(type, pmu, size) | (row->kind == CP_EVENT_WATCHPOINT ? WATCHPOINT : 0) |
            (row->kind == CP_EVENT_TRACEPOINT ? TRACEPOINT : 0) |

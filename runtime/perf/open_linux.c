@@ -8,7 +8,6 @@
 #include "perf_linux.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/sys_linux.h"
-#include "runtime/event/rows.h"
 
 bool cp__perf_has_lost_count; /* set once, before the first M */
 
@@ -49,21 +48,17 @@ int cp__perf_open_event_from_handler(struct perf_event_attr *attr)
     return fd;
 }
 
-struct perf_event_attr cp__perf_attr_from_handler(enum cp_cpu_event event,
-                                                  const struct cp_cpu_profile_config *config)
+struct perf_event_attr cp__perf_attr_from_handler(const struct cp_cpu_profile_config *config)
 {
-    const struct cp__event *row = cp__config_event(event, config);
     const struct cp_event_encoding *encoding = &config->encoding;
-    bool is_named = event == CP_CPUPROF_NAMED;
 
     return (struct perf_event_attr){
         .size = sizeof(struct perf_event_attr),
-        .type = is_named ? encoding->type : row->perf_type,
-        .config =
-            is_named ? encoding->config : (event == CP_CPUPROF_HW_RAW ? config->raw_event : row->perf_config),
-        .bp_type = is_named ? encoding->bp_type : 0,
-        .config1 = is_named ? encoding->config1 : 0,
-        .config2 = is_named ? encoding->config2 : 0,
+        .type = encoding->type,
+        .config = encoding->config,
+        .bp_type = encoding->bp_type,
+        .config1 = encoding->config1,
+        .config2 = encoding->config2,
         .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
         .disabled = 1,
         .exclude_user = config->is_user_excluded,
@@ -72,10 +67,9 @@ struct perf_event_attr cp__perf_attr_from_handler(enum cp_cpu_event event,
     };
 }
 
-struct perf_event_attr cp__perf_sample_attr_from_handler(enum cp_cpu_event event,
-                                                         const struct cp_cpu_profile_config *config)
+struct perf_event_attr cp__perf_sample_attr_from_handler(const struct cp_cpu_profile_config *config)
 {
-    struct perf_event_attr attr = cp__perf_attr_from_handler(event, config);
+    struct perf_event_attr attr = cp__perf_attr_from_handler(config);
 
     attr.sample_period = config->period;
     attr.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ |

@@ -25,12 +25,12 @@ extern bool cp__perf_has_lost_count;
 int cp__perf_open_from_handler(const struct perf_event_attr *attr);
 
 /* What counts, and in which modes; the same, and how it is sampled; and opening that, with as little as the
- * processor's PMU takes. */
-struct perf_event_attr cp__perf_attr_from_handler(enum cp_cpu_event event,
-                                                  const struct cp_cpu_profile_config *config);
-struct perf_event_attr cp__perf_sample_attr_from_handler(enum cp_cpu_event event,
-                                                         const struct cp_cpu_profile_config *config);
+ * processor's PMU takes. cp__request_encode() has set the config's encoding. */
+struct perf_event_attr cp__perf_attr_from_handler(const struct cp_cpu_profile_config *config);
+struct perf_event_attr cp__perf_sample_attr_from_handler(const struct cp_cpu_profile_config *config);
 int cp__perf_open_event_from_handler(struct perf_event_attr *attr);
+
+/* The rest takes requests whose encoding cp__request_encode() has set. */
 
 /* The highest level of precise_ip, up to the config's, by which the calling thread gets samples of the event.
  */

@@ -65,7 +65,7 @@ static enum outcome watch(int fd, const struct perf_event_mmap_page *page)
 static enum outcome attempt(const struct cp_slot_request *request, unsigned level)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct perf_event_attr attr = cp__perf_sample_attr_from_handler(request->event, &request->config);
+    struct perf_event_attr attr = cp__perf_sample_attr_from_handler(&request->config);
     enum outcome outcome = UNKNOWN;
     void *ring;
     int fd;
