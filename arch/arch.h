@@ -1,10 +1,12 @@
 /*
- * What differs by instruction set. Each folder beside this file implements it under the same file names; the
- * build puts one of them, arch/$(ARCH), on the include path.
+ * What differs between instruction sets. Each folder beside this file implements the interface below under
+ * the same file names; the build puts one folder, arch/$(ARCH), on the include path.
  *
- *   registers.h   where a signal found the program, what a return address is, and which memory can be read
- *   caller.c      what the code there says about its caller
- *   context.h     a suspended flow of control, and switching between two
+ *     registers.h   the registers at which a signal interrupted the program, how a return address is stored,
+ *                   and which memory the handler may read
+ *     caller.c      finds the caller of an interrupted function by reading the function's instructions
+ *     context.h     a suspended flow of control, and the switch between two flows
+ *     watch.h       what the processor's debug registers can watch
  */
 #ifndef COUNTERPOINT_ARCH_H
 #define COUNTERPOINT_ARCH_H
@@ -13,28 +15,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The registers that unwinding starts from. */
+/* The registers from which unwinding starts. */
 struct cp__registers {
     uintptr_t pc;
     uintptr_t sp;
     uintptr_t fp;
-    uintptr_t lr; /* the link register, where calls leave the return address in one; else 0 */
+    uintptr_t lr; /* the link register, on processors whose calls put the return address there; else 0 */
 };
 
 #include "registers.h" // IWYU pragma: export
 
-/* A stretch of code that can be read. */
+/* A range of code, [lo, hi), whose bytes can be read. */
 struct cp__text {
     uintptr_t lo;
     uintptr_t hi;
 };
 
-/* The runtime's answer to whether the code at pc can be read. If so, text becomes a stretch that holds pc,
- * and that goes on for size bytes from there if all of these can be read. {0} is the text of one that has not
- * asked yet. */
+/* The runtime answers this question: can the code at pc be read? If the code can be read, the function sets
+ * *text to a range that contains pc, and that range covers size bytes from pc if all of these bytes can be
+ * read. A caller that has not asked before passes a *text of {0}. Safe in a signal handler. */
 bool cp__text_at_from_handler(struct cp__text *text, uintptr_t pc, size_t size);
 
-/* The same, where most of the code that is asked for is in the stretch that is known already. */
+/* The same question. Looks into *text first, because most questions concern the range that the last answer
+ * found. */
 static inline bool cp__text_has_from_handler(struct cp__text *text, uintptr_t pc, size_t size)
 {
     return (pc >= text->lo && pc < text->hi && text->hi - pc >= size) ||
@@ -42,11 +45,13 @@ static inline bool cp__text_has_from_handler(struct cp__text *text, uintptr_t pc
 }
 
 /*
- * What the registers will be when the function that regs are in has returned, if its code tells: needed if
- * the function has no frame, not yet or not any more. False if the code does not tell or cannot be read; in
- * code that keeps frame pointers the frame pointer is then the function's own. Of the stack it reads
- * [regs->sp, hi) only, and of the code what the processor is about to fetch, as far as
- * cp__text_at_from_handler() lets it: regs->pc must have been reached by running.
+ * Computes the registers that the caller will have when the function of regs has returned, if the function's
+ * code tells them. Unwinding needs this if the function has no frame, has not made its frame yet, or has
+ * already removed it. Returns false if the code does not tell the registers or cannot be read; in code that
+ * keeps frame pointers, regs->fp then points at the function's own frame.
+ *
+ * The function reads only [regs->sp, hi) of the stack. It reads the code that the processor would fetch next,
+ * as far as cp__text_at_from_handler() allows. The program must have reached regs->pc by running.
  */
 bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller);
 

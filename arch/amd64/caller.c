@@ -1,53 +1,56 @@
 /*
- * Finding the caller of interrupted code where the frame pointer cannot tell: in a function's first
- * and last instructions, and in functions that have no frame at all (gcc gives leaf functions none,
- * whatever the flags).
+ * Finds the caller of interrupted code if the frame pointer cannot tell the caller: in a function's first and
+ * last instructions, and in functions without a frame (gcc makes no frame for leaf functions, whatever the
+ * flags are).
  *
- * The code ahead knows where the return address is: the program will come to a ret, and that is where
- * its stack pointer will be then. So this reads on, instruction by instruction, and keeps account of
- * the stack pointer and of the frame pointer. Which way the program will take does not matter: all of
- * them give back the same stack. It comes to one of these:
+ * The code ahead tells where the return address is: the program will reach a ret, and at that ret the stack
+ * pointer points at the return address. So cp__caller_from_handler() reads on, instruction by instruction,
+ * and tracks the stack pointer and the frame pointer. The choice of branches does not matter, because every
+ * way out of the function restores the same stack. A walk meets one of these:
  *
- *     ret              The return address lies on top of the stack, and what the frame pointer is by then
- *                      is the caller's.
- *     mov %rsp,%rbp    Where it makes a frame, that is with the caller's frame pointer on top of the stack:
- *                      the return address lies above that.
- *     what it cannot   A call or a system call, which may never come back; an indirect jump; a stack
- *     follow           pointer from elsewhere. It goes back to the last conditional jump that it passed,
- *                      and takes it. It does so too where a loop closes.
+ *     ret                    The return address is on top of the stack. The tracked frame pointer is the
+ *                            caller's.
+ *     mov %rsp,%rbp          The function makes its frame. The caller's frame pointer is on top of the stack,
+ *                            and the return address lies above the frame pointer.
+ *     an instruction that    A call or a system call, which may never return; an indirect jump; a stack
+ *     cannot be followed     pointer loaded from elsewhere. The walk returns to the last conditional jump
+ *                            that it passed, and takes the jump. The walk also does so at the end of a
+ *                            loop.
  *
- * When there is no other way, or after STEPS instructions, nothing is known. In code that keeps frame
- * pointers the function has its frame then, since calls are made with one.
+ * If no jump is left to take, or after STEPS instructions, the caller is unknown. In code that keeps frame
+ * pointers, the function has made its frame by then, because a function makes its frame before it calls
+ * another one.
  *
- * By the ABI a function gives rbp back as it got it, by pop, leave or mov out of memory; what else it
- * does with rbp in between is of no interest.
+ * By the ABI, a function restores rbp before it returns, by pop, leave or a mov from memory. The walk ignores
+ * every other use of rbp.
  */
 #include "arch/arch.h"
 #include "decode.h"
 
-/* Enough for the way out of most functions that call nothing; a few ns each. */
+/* STEPS is enough for the way out of most functions that call nothing. A step takes a few ns. */
 #define STEPS 96
 #define FORKS 8
 #define WORD sizeof(uintptr_t)
 
-/* A place on the way, with what the registers will be there. */
+/* A position of the walk, with the values that the registers will have there. */
 struct state {
     uintptr_t pc;
     uintptr_t sp;
     uintptr_t fp;
-    uintptr_t pushed_at; /* where the frame pointer will have been pushed, and what it was; 0: nowhere */
+    uintptr_t pushed_at; /* the address at which the frame pointer will have been pushed; 0: not pushed */
     uintptr_t pushed;
 };
 
+/* A conditional jump that the walk has passed without taking it. */
 struct fork {
-    uintptr_t passed; /* behind the conditional jump */
+    uintptr_t passed; /* the address after the conditional jump */
     bool is_taken;
-    struct state state; /* at its target */
+    struct state state; /* the state at the jump's target */
 };
 
 struct walk {
     struct state at;
-    uintptr_t floor; /* what will have been pushed below it is not there yet */
+    uintptr_t floor; /* the stack pointer at the start; below it, what will be pushed is not stored yet */
     uintptr_t hi;
     struct cp__registers *caller;
     struct cp__text text;
@@ -57,13 +60,15 @@ struct walk {
 
 enum outcome { GOES_ON, FOUND, LOST };
 
-/* The stack is other functions' frames, maybe such that a sanitizer has fenced. */
+/* Reads a word of the stack. The stack holds frames of other functions, and a sanitizer may have fenced parts
+ * of these frames. */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static uintptr_t read_word(uintptr_t address)
 {
     return *(const uintptr_t *)address;
 }
 
-/* What will lie at an address of the stack. */
+/* Finds the word that the stack will hold at address when the program has come to the walk's position.
+ * Returns false if the word is unknown. */
 static bool load(const struct walk *walk, uintptr_t address, uintptr_t *value)
 {
     if (address == walk->at.pushed_at) {
@@ -78,24 +83,28 @@ static bool load(const struct walk *walk, uintptr_t address, uintptr_t *value)
 
 /* ---- Instructions ---------------------------------------------------------------------------- */
 
+/* Handles a ret: the return address is on top of the stack. */
 static enum outcome finish(struct walk *walk)
 {
     *walk->caller = (struct cp__registers){.sp = walk->at.sp + WORD, .fp = walk->at.fp};
     return load(walk, walk->at.sp, &walk->caller->pc) ? FOUND : LOST;
 }
 
+/* Handles `mov %rsp,%rbp`. If the caller's frame pointer is on top of the stack, the function is making its
+ * frame. */
 static enum outcome make_frame(struct walk *walk)
 {
     uintptr_t saved;
 
     if (!load(walk, walk->at.sp, &saved) || saved != walk->at.fp) {
-        walk->at.fp = walk->at.sp; /* no frame, just a copy */
+        walk->at.fp = walk->at.sp; /* no frame, only a copy */
         return GOES_ON;
     }
     *walk->caller = (struct cp__registers){.sp = walk->at.sp + 2 * WORD, .fp = saved};
     return load(walk, walk->at.sp + WORD, &walk->caller->pc) ? FOUND : LOST;
 }
 
+/* Handles `leave`: restores rsp and rbp from the frame. */
 static enum outcome leave_frame(struct walk *walk)
 {
     walk->at.sp = walk->at.fp + WORD;
@@ -120,7 +129,7 @@ static enum outcome pop(struct walk *walk, unsigned reg)
     return reg == CP__SP ? LOST : GOES_ON;
 }
 
-/* add, sub, cmp and their like, with a constant. */
+/* Handles add, sub, cmp and similar operations with a constant. */
 static enum outcome add_constant(struct walk *walk, const struct cp__instruction *in)
 {
     uintptr_t constant = (uintptr_t)(intptr_t)in->immediate;
@@ -133,6 +142,7 @@ static enum outcome add_constant(struct walk *walk, const struct cp__instruction
     return GOES_ON;
 }
 
+/* Handles `lea`, as far as rsp and rbp are concerned. */
 static enum outcome load_address(struct walk *walk, const struct cp__instruction *in)
 {
     uintptr_t address = (in->base == CP__SP ? walk->at.sp : walk->at.fp) + (uintptr_t)(intptr_t)in->disp;
@@ -146,6 +156,7 @@ static enum outcome load_address(struct walk *walk, const struct cp__instruction
     return GOES_ON;
 }
 
+/* Handles a mov between two registers. */
 static enum outcome move(struct walk *walk, unsigned to, unsigned from)
 {
     if (to == CP__FP && from == CP__SP)
@@ -156,6 +167,7 @@ static enum outcome move(struct walk *walk, unsigned to, unsigned from)
     return from == CP__FP ? GOES_ON : LOST;
 }
 
+/* Handles a mov from memory to a register. Only a load of rbp from the stack is followed. */
 static enum outcome move_from_memory(struct walk *walk, const struct cp__instruction *in)
 {
     if (in->reg == CP__FP && in->base == CP__SP)
@@ -163,8 +175,8 @@ static enum outcome move_from_memory(struct walk *walk, const struct cp__instruc
     return in->reg == CP__SP ? LOST : GOES_ON;
 }
 
-/* All that is not looked at more closely: whether it sets the stack pointer. Opcodes are odd for operands of
- * more than 8 bits. */
+/* Handles the remaining instructions: the walk is lost if one of them sets the stack pointer. Opcodes whose
+ * operands have more than 8 bits are odd. */
 static enum outcome other(const struct cp__instruction *in)
 {
     bool rm_is_sp = in->mod == 3 && in->rm == CP__SP;
@@ -184,7 +196,7 @@ static enum outcome other(const struct cp__instruction *in)
     case 0xbc:
         return rm_is_sp ? LOST : GOES_ON;
     default:
-        if (in->opcode < 0x40 && in->opcode % 8 == 3) /* add and its like, into reg */
+        if (in->opcode < 0x40 && in->opcode % 8 == 3) /* add and similar operations, into reg */
             return in->reg == CP__SP ? LOST : GOES_ON;
         return in->opcode < 0x100 && in->opcode % 2 == 1 && rm_is_sp ? LOST : GOES_ON;
     }
@@ -192,7 +204,7 @@ static enum outcome other(const struct cp__instruction *in)
 
 /* ---- Ways ------------------------------------------------------------------------------------ */
 
-/* Remembers the other way, once. */
+/* Remembers a conditional jump's target, once for each jump. */
 static enum outcome pass_jump(struct walk *walk, const struct cp__instruction *in)
 {
     for (unsigned i = 0; i < walk->fork_count; i++) {
@@ -208,7 +220,7 @@ static enum outcome pass_jump(struct walk *walk, const struct cp__instruction *i
     return GOES_ON;
 }
 
-/* Goes back to the last fork whose other way has not been taken. */
+/* Returns to the last conditional jump whose target the walk has not visited. */
 static bool take_fork(struct walk *walk)
 {
     for (unsigned i = walk->fork_count; i-- > 0;) {
@@ -221,6 +233,8 @@ static bool take_fork(struct walk *walk)
     return false;
 }
 
+/* Handles an unconditional jump. A jump backward may close a loop, so the walk takes another branch if one is
+ * left. */
 static enum outcome jump(struct walk *walk, const struct cp__instruction *in)
 {
     if (in->immediate < 0 && take_fork(walk))
@@ -230,15 +244,15 @@ static enum outcome jump(struct walk *walk, const struct cp__instruction *in)
 }
 
 /*
- * Whether a jump through a pointer is a linker's stub, by which functions of other objects are called. It is
- * alone in its block of 16 bytes, which has one of the forms
+ * Returns whether a jump through a pointer belongs to a linker's stub. Programs call functions of other
+ * objects through such stubs. A stub is alone in its block of 16 bytes, which has one of these forms:
  *
  *     jmp *; push; jmp
  *     jmp *; xchg %ax,%ax; jmp *; xchg %ax,%ax
  *     endbr64; jmp *, or bnd jmp *; nop
  *
- * A function's own jump through a pointer tells nothing, but on a stub's stack the return address comes
- * first.
+ * A function's own jump through a pointer tells nothing about the stack. In a stub, the return address is on
+ * top of the stack.
  */
 static bool is_stub(const uint8_t *jump)
 {
@@ -258,6 +272,7 @@ static enum outcome jump_indirect(struct walk *walk, const struct cp__instructio
     return in->is_rip_relative && is_stub(in->begin) ? finish(walk) : LOST;
 }
 
+/* Follows one instruction. */
 static enum outcome step(struct walk *walk, const struct cp__instruction *in)
 {
     walk->at.pc = (uintptr_t)in->end;
@@ -266,7 +281,7 @@ static enum outcome step(struct walk *walk, const struct cp__instruction *in)
         return in->has_operand_size ? LOST : push(walk, in->rm);
     case 0x58 ... 0x5f:
         return in->has_operand_size ? LOST : pop(walk, in->rm);
-    case 0x68: /* push of a constant, of the flags */
+    case 0x68: /* push of a constant, push of the flags */
     case 0x6a:
     case 0x9c:
         return push(walk, CP__NO_REGISTER);
@@ -308,6 +323,7 @@ static enum outcome step(struct walk *walk, const struct cp__instruction *in)
     }
 }
 
+/* Decodes the instruction at the walk's position. Returns false if the code there cannot be read. */
 static bool decode(struct walk *walk, struct cp__instruction *in)
 {
     uintptr_t pc = walk->at.pc;

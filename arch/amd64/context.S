@@ -1,8 +1,8 @@
 /*
- * See context.h. The unwind information is exact at every instruction: the canonical frame address is given
- * by the stack pointer all the way, so it moves to the other stack together with it, where a frame of the
- * same layout lies. The frame pointer follows one instruction later; in between it points outside the
- * stack, where a walk along frame pointers stops.
+ * See context.h. The unwind information is exact at every instruction. The canonical frame address is defined
+ * by the stack pointer throughout, so it moves to the other stack in the same instruction as the stack
+ * pointer; a frame of the same layout lies there. The frame pointer follows one instruction later. In
+ * between, the frame pointer points outside the stack, and a walk along frame pointers stops there.
  */
 
     .text
@@ -68,8 +68,8 @@ cp__context_switch:
     .cfi_endproc
     .size   cp__context_switch, . - cp__context_switch
 
-/* Where a new context begins. It has no caller: its return address is undefined, which ends every unwinding
- * here. */
+/* A new context begins here. It has no caller: the unwind information declares the return address undefined,
+ * so every unwinder stops here. */
     .p2align 4
     .globl  cp__context_entry
     .hidden cp__context_entry
@@ -87,8 +87,8 @@ cp__context_entry:
 
     .section .note.GNU-stack, "", @progbits
 
-/* Every target of an indirect branch here begins with endbr64 (IBT). A shadow stack would have to be
- * switched, too. */
+/* Every target of an indirect branch in this file begins with endbr64 (IBT). The code does not switch shadow
+ * stacks, so the note does not claim support for them. */
     .section .note.gnu.property, "a"
     .p2align 3
     .long   4              /* size of the name */

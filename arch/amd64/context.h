@@ -1,10 +1,10 @@
 /*
- * A suspended flow of control, and switching between two; x86-64, System V ABI. arch/generic has the same
- * interface.
+ * A suspended flow of control, and the switch between two flows, for x86-64 and the System V ABI.
+ * arch/generic has the same interface.
  *
- * A flow of control is suspended by cp__context_switch() only, a function call: what has to be kept is what
- * the ABI lets a caller rely on. It is pushed onto the flow's own stack, so that the context is no more than
- * where that is.
+ * A flow of control is suspended only by cp__context_switch(), which is a function call. So only the
+ * registers that the ABI preserves across a call must be saved. cp__context_switch() pushes them onto the
+ * flow's own stack, and the context holds only their address.
  */
 #ifndef COUNTERPOINT_CONTEXT_H
 #define COUNTERPOINT_CONTEXT_H
@@ -15,10 +15,11 @@
 
 #include "arch/arch.h"
 
-/* What can be expected of every instruction of it, and not only of its calls. */
+/* Unwinding works at every instruction of cp__context_switch(), not only at calls. Tests rely on this
+ * constant. */
 #define CP__CONTEXT_IS_ASSEMBLY 1
 
-/* What cp__context_switch() leaves on the stack, lowest address first. context.S knows this layout. */
+/* What cp__context_switch() leaves on the stack, lowest address first. context.S depends on this layout. */
 struct cp__context_frame {
     uint32_t mxcsr;
     uint16_t x87_control;
@@ -36,22 +37,22 @@ struct cp__context {
     struct cp__context_frame *frame;
 };
 
-/* Where a new context begins: calls rbx(r12) as the outermost frame. */
+/* A new context begins here: the function calls rbx(r12) as the outermost frame. */
 void cp__context_entry(void);
 
 /*
- * Suspends the caller into *from and goes on with *to, on the same thread; returns when something switches to
- * *from, maybe on another thread: addresses of thread-local variables (errno's too) must not be kept across
- * it. Signals may come at any instruction: the stack pointer changes in one, and the unwind information is
- * right at all of them.
+ * Suspends the caller into *from and continues *to on the same thread. The call returns when another flow
+ * switches to *from, possibly on another thread; so a caller must not keep addresses of thread-local
+ * variables (errno's included) across the call.
+ *
+ * A signal may arrive at any instruction: one instruction changes the stack pointer, and the unwind
+ * information is correct at all of them.
  */
 void cp__context_switch(struct cp__context *from, struct cp__context *to);
 
-/*
- * Makes *context one that will call entry(arg) on the stack [stack_lo, stack_hi), with the caller's
- * floating-point modes. entry must not return. Frame-pointer chains on that stack end with a frame pointer of
- * 0.
- */
+/* Initialises *context so that a switch to it calls entry(arg) on the stack [stack_lo, stack_hi), with the
+ * caller's floating-point modes. entry must not return. Chains of frame pointers on that stack end with a
+ * frame pointer of 0. */
 static inline void cp__context_init(struct cp__context *context, void *stack_lo, void *stack_hi,
                                     void (*entry)(void *), void *arg)
 {
@@ -63,13 +64,13 @@ static inline void cp__context_init(struct cp__context *context, void *stack_lo,
     __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(frame->mxcsr), "=m"(frame->x87_control));
     frame->rbx = (uintptr_t)entry;
     frame->r12 = (uintptr_t)arg;
-    /* Past its first instruction, as a return address is, so that unwinding a context that has not begun
-     * finds it. */
+    /* The address is past the first instruction, like a return address, so that unwinders find
+     * cp__context_entry() in a context that has not begun. */
     frame->rip = (uintptr_t)cp__context_entry + 1;
     context->frame = frame;
 }
 
-/* Where a suspended context goes on: what unwinding it starts from. */
+/* Returns the registers with which a suspended context continues. Unwinding starts from them. */
 static inline struct cp__registers cp__context_registers(const struct cp__context *context)
 {
     const struct cp__context_frame *frame = context->frame;
@@ -77,7 +78,7 @@ static inline struct cp__registers cp__context_registers(const struct cp__contex
     return (struct cp__registers){.pc = frame->rip, .sp = (uintptr_t)(frame + 1), .fp = frame->rbp};
 }
 
-/* The same with all registers that a function keeps for its caller, as unwinders by tables want them. */
+/* Writes all registers that a function preserves for its caller. Unwinders that use tables need them. */
 static inline void cp__context_save(const struct cp__context *context, ucontext_t *to)
 {
     const struct cp__context_frame *frame = context->frame;

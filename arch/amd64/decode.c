@@ -3,12 +3,15 @@
 #include <string.h>
 
 /*
- * What follows an opcode:
+ * What follows each opcode:
+ *
  *     .  nothing          m  ModRM            x  not decoded
- *     b  8 bits           B  ModRM, 8 bits    u  ModRM, and where group is 0 or 1 an immediate
- *     z  32 bits, or 16   Z  ModRM, z         v  z, or 64 bits with REX.W
- *     w  16 bits          j  32 bits            q  64 bits
- * z is 16 bits behind the prefix 66. Prefixes have been passed by; they count as x here.
+ *     b  8 bits           B  ModRM, 8 bits    u  ModRM, then an immediate if group is 0 or 1
+ *     z  32 or 16 bits    Z  ModRM, z         v  z, or 64 bits with REX.W
+ *     w  16 bits          j  32 bits          q  64 bits
+ *
+ * z has 16 bits after the prefix 66. The decoder skips prefixes before it uses the table, so prefixes are x
+ * here.
  */
 static const char after_opcode[] = "mmmmbzxxmmmmbzxx"
                                    "mmmmbzxxmmmmbzxx"
@@ -30,7 +33,7 @@ static const char after_opcode[] = "mmmmbzxxmmmmbzxx"
 static const char after_0f[] = "mmmmxxxxxxxxxmxx" /* 05: syscall, 0b: ud2 */
                                "mmmmmmmmmmmmmmmm"
                                "mmmmxxxxmmmmmmmm"
-                               "....xxx.xxxxxxxx" /* 38, 3a: longer opcodes */
+                               "....xxx.xxxxxxxx" /* 38 and 3a introduce longer opcodes */
                                "mmmmmmmmmmmmmmmm" /* 40 */
                                "mmmmmmmmmmmmmmmm"
                                "mmmmmmmmmmmmmmmm"
@@ -47,13 +50,13 @@ static const char after_0f[] = "mmmmxxxxxxxxxmxx" /* 05: syscall, 0b: ud2 */
 static bool is_prefix(uint8_t byte)
 {
     switch (byte) {
-    case 0x26: /* segments */
+    case 0x26: /* segment overrides */
     case 0x2e:
     case 0x36:
     case 0x3e:
     case 0x64:
     case 0x65:
-    case 0x66: /* sizes */
+    case 0x66: /* operand size and address size */
     case 0x67:
     case 0xf0: /* lock */
     case 0xf2: /* rep, bnd */
@@ -64,7 +67,8 @@ static bool is_prefix(uint8_t byte)
     }
 }
 
-/* VEX and EVEX name one of the maps of opcodes: those behind 0f, 0f38 and 0f3a are 1, 2 and 3. */
+/* Decodes a VEX or EVEX prefix and its opcode. The prefix names one of the maps of opcodes: maps 1, 2 and 3
+ * hold the opcodes that follow 0f, 0f38 and 0f3a. */
 static char vector_opcode(const uint8_t **at, uint8_t first)
 {
     unsigned map = first == 0xc5 ? 1 : **at & (first == 0xc4 ? 31 : 7);
@@ -77,7 +81,7 @@ static char vector_opcode(const uint8_t **at, uint8_t first)
     return map == 3 ? 'B' : 'm';
 }
 
-/* Takes the opcode; what follows it. */
+/* Reads the opcode at *at; returns the letter that says what follows the opcode. */
 static char take_opcode(const uint8_t **at, struct cp__instruction *in)
 {
     uint8_t byte = *(*at)++;
@@ -98,6 +102,7 @@ static char take_opcode(const uint8_t **at, struct cp__instruction *in)
     return byte == 0x38 ? 'm' : 'B';
 }
 
+/* Reads a signed number of size bytes; returns 0 for other sizes than 1, 2 and 4. */
 static int32_t take_number(const uint8_t **at, unsigned size)
 {
     const uint8_t *bytes = *at;
@@ -119,11 +124,13 @@ static int32_t take_number(const uint8_t **at, unsigned size)
     }
 }
 
+/* Returns a register's number, whose fourth bit comes from the REX prefix. */
 static uint8_t extended(const struct cp__instruction *in, uint8_t bit, unsigned number)
 {
     return (uint8_t)(number | ((in->rex & bit) != 0 ? 8 : 0));
 }
 
+/* Reads the SIB byte and the displacement of an operand in memory. */
 static void take_memory(const uint8_t **at, struct cp__instruction *in, unsigned base)
 {
     unsigned disp_size = in->mod == 1 ? 1 : in->mod == 2 ? 4 : 0;
@@ -203,7 +210,8 @@ bool cp__decode_from_handler(const uint8_t *at, struct cp__instruction *in)
     return true;
 }
 
-/* Zeros stand behind the bytes that there are. An instruction that takes some of them is none. */
+/* Copies the bytes that exist and puts zeros behind them. If the decoder needs one of the zeros, the
+ * instruction is incomplete and the call fails. */
 bool cp__decode_within_from_handler(const uint8_t *at, size_t size, struct cp__instruction *in)
 {
     uint8_t bytes[CP__DECODE_MOST] = {0};

@@ -1,57 +1,62 @@
 /*
- * Finding the caller of interrupted code where the frame pointer cannot tell: in a function's first and last
- * instructions, and in functions that have no frame at all (gcc gives leaf functions none, unless told to).
+ * Finds the caller of interrupted code if the frame pointer cannot tell the caller: in a function's first and
+ * last instructions, and in functions without a frame (gcc makes no frame for leaf functions, unless an
+ * option asks for one).
  *
- * A call leaves the return address in the link register, x30. A function that calls others saves it together
- * with the caller's frame pointer, as a frame record, and takes both back before it returns. The code ahead
- * knows which of the two places holds it now. So this reads on, instruction by instruction, and keeps account
- * of the stack pointer, the frame pointer and the link register. Which way the program will take does not
- * matter: all of them give back the same. It comes to one of these:
+ * A call leaves the return address in the link register, x30. A function that calls others stores x30
+ * together with the caller's frame pointer, as a frame record, and loads both again before it returns. The
+ * code ahead tells which of the two places holds the return address now. So cp__caller_from_handler() reads
+ * on, instruction by instruction, and tracks the stack pointer, the frame pointer and the link register. The
+ * choice of branches does not matter, because every way out of the function restores the same registers. A
+ * walk meets one of these:
  *
- *     ret                   The registers are by then what they were at the call.
- *     stp x29,x30,[sp...]   Where it makes a frame record, they still are.
- *     mov x29,sp            And so they are where the record is there and is not yet pointed at.
- *     what it cannot        A call or a system call, which may never come back; an indirect jump. It goes
- *     follow                back to the last conditional jump that it passed, and takes it. It does so too
- *                           where a loop closes.
+ *     ret                   The tracked registers are those of the call.
+ *     stp x29,x30,[sp...]   The function makes its frame record. The registers are still those of the call.
+ *     mov x29,sp            The frame record is stored and x29 does not point at it yet. The registers are
+ *                           still those of the call.
+ *     an instruction that   A call or a system call, which may never return; an indirect jump. The walk
+ *     cannot be followed    returns to the last conditional jump that it passed, and takes the jump. The walk
+ *                           also does so at the end of a loop.
  *
- * When there is no other way, or after STEPS instructions, nothing is known. In code that keeps frame
- * pointers the function has its frame then, since calls are made with one.
+ * If no jump is left to take, or after STEPS instructions, the caller is unknown. In code that keeps frame
+ * pointers, the function has made its frame by then, because a function makes its frame before it calls
+ * another one.
  *
- * By the procedure call standard a function gives x29 back as it got it, and to return it needs x30 as it got
- * that: whatever else it does with them in between it does after it has saved them, and it loads them from
- * the stack again. So only these loads count, and no other writes to the two.
+ * By the procedure call standard, a function restores x29 before it returns, and it needs its original x30 to
+ * return. So a function changes x29 and x30 only after it has stored them, and loads them from the stack
+ * later. The walk follows only these loads, and ignores every other write to x29 and x30.
  */
 #include "arch/arch.h"
 
 #include <stddef.h>
 
-/* Enough for the way out of most functions that call nothing; a few ns each. */
+/* STEPS is enough for the way out of most functions that call nothing. A step takes a few ns. */
 #define STEPS 96
 #define FORKS 8
 #define WORD sizeof(uintptr_t)
 
-/* Numbers of registers. Where a stack pointer can stand at all, 31 is it. */
+/* Register numbers. 31 means the stack pointer in operands that can be the stack pointer. */
 enum { IP0 = 16, IP1 = 17, FP = 29, LR = 30, SP = 31 };
 
-/* A place on the way, with what the registers will be there. */
+/* A position of the walk, with the values that the registers will have there. */
 struct state {
     uintptr_t pc;
     uintptr_t sp;
     uintptr_t fp;
     uintptr_t lr;
-    bool knows_sp; /* false where it has been set from what is not followed: realigned, or by a register */
+    bool knows_sp; /* false after sp was realigned, or set from a register that the walk does not track */
 };
 
+/* A conditional jump that the walk has passed without taking it. */
 struct fork {
-    uintptr_t passed; /* behind the conditional jump */
+    uintptr_t passed; /* the address after the conditional jump */
     bool is_taken;
-    struct state state; /* at its target */
+    struct state state; /* the state at the jump's target */
 };
 
 struct walk {
     struct state at;
-    uintptr_t floor; /* what will have been stored below it is not there yet */
+    uintptr_t floor; /* the stack pointer at the start; below it, what will be stored is not there yet */
     uintptr_t hi;
     struct cp__registers *caller;
     struct cp__text text;
@@ -61,12 +66,15 @@ struct walk {
 
 enum outcome { GOES_ON, FOUND, LOST };
 
-/* The stack is other functions' frames, maybe such that a sanitizer has fenced. */
+/* Reads a word of the stack. The stack holds frames of other functions, and a sanitizer may have fenced parts
+ * of these frames. */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static uintptr_t read_word(uintptr_t address)
 {
     return *(const uintptr_t *)address;
 }
 
+/* Reads the word at an address of the stack into *value. Returns false if the address is outside the known
+ * stack. */
 static bool load(const struct walk *walk, uintptr_t address, uintptr_t *value)
 {
     if (address < walk->floor || address % WORD != 0 || address >= walk->hi || walk->hi - address < WORD)
@@ -77,6 +85,7 @@ static bool load(const struct walk *walk, uintptr_t address, uintptr_t *value)
 
 /* ---- Fields of an instruction ---------------------------------------------------------------- */
 
+/* Returns the bits of an instruction from lowest on, width bits wide. */
 static unsigned field(uint32_t in, unsigned lowest, unsigned width)
 {
     return in >> lowest & ((1u << width) - 1);
@@ -89,8 +98,8 @@ static intptr_t signed_field(uint32_t in, unsigned lowest, unsigned width)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
-/* The function's registers are its caller's, but for the stack pointer: where it will be is known to be sp,
- * or not more than that the caller's is not below the function's. */
+/* Ends the walk: the tracked registers are the caller's, except the stack pointer. If knows_sp, the caller's
+ * stack pointer is sp. Else only a lower bound is known: it is not below the function's own stack pointer. */
 static enum outcome finish(const struct walk *walk, bool knows_sp, uintptr_t sp)
 {
     if (knows_sp && (sp < walk->floor || sp > walk->hi))
@@ -101,7 +110,8 @@ static enum outcome finish(const struct walk *walk, bool knows_sp, uintptr_t sp)
     return FOUND;
 }
 
-/* x29 is made to point at address. */
+/* Handles an instruction that makes x29 point at address. If the frame record there holds the tracked
+ * registers, the function has just made its frame. */
 static enum outcome make_frame(struct walk *walk, uintptr_t address)
 {
     uintptr_t fp, lr;
@@ -115,7 +125,7 @@ static enum outcome make_frame(struct walk *walk, uintptr_t address)
 
 /* ---- Arithmetic ------------------------------------------------------------------------------ */
 
-/* add and sub of a constant, mov between sp and another register. */
+/* Handles add and sub of a constant, and mov between sp and another register. */
 static enum outcome add_constant(struct walk *walk, uint32_t in)
 {
     unsigned to = field(in, 0, 5), from = field(in, 5, 5);
@@ -132,11 +142,12 @@ static enum outcome add_constant(struct walk *walk, uint32_t in)
     return GOES_ON;
 }
 
+/* Handles arithmetic. The walk needs to know only what becomes of sp and x29. */
 static enum outcome compute(struct walk *walk, uint32_t in)
 {
     if ((in & 0x3f800000) == 0x11000000)
         return add_constant(walk, in);
-    /* and, orr, eor of a constant; add and sub with a tag; add and sub of a register that is extended */
+    /* and, orr, eor of a constant; add and sub with a tag; add and sub of an extended register */
     if (field(in, 0, 5) == SP && (((in & 0x1f800000) == 0x12000000 && field(in, 29, 2) != 3) ||
                                   (in & 0x3f800000) == 0x11800000 || (in & 0x3fe00000) == 0x0b200000))
         walk->at.knows_sp = false;
@@ -145,17 +156,18 @@ static enum outcome compute(struct walk *walk, uint32_t in)
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* An access with the address base + offset, or where it is moved behind, base. */
+/* A load or a store. Its address is base + offset, or base if the instruction moves base afterwards. */
 struct access {
     unsigned base;
     intptr_t offset;
-    bool moves_before; /* base becomes base + offset */
+    bool moves_before; /* base becomes base + offset before the access */
     bool moves_behind;
     bool is_load;
-    unsigned words;  /* of the two, 0 where they are none, but parts or vectors */
-    unsigned reg[2]; /* what is loaded or stored */
+    unsigned words;  /* how many words of 64 bits are accessed; 0 for parts of words and vectors */
+    unsigned reg[2]; /* the registers that are loaded or stored */
 };
 
+/* Decodes a load or a store of two registers. */
 static struct access pair(uint32_t in)
 {
     unsigned opc = field(in, 30, 2);
@@ -163,7 +175,7 @@ static struct access pair(uint32_t in)
     unsigned size = is_vector ? 4u << opc : opc == 0 || opc == 1 ? 4 : 8;
 
     if (!is_vector && opc == 1 && field(in, 22, 1) == 0)
-        size = 16; /* with a tag */
+        size = 16; /* a store with a memory tag */
     return (struct access){.base = field(in, 5, 5),
                            .offset = signed_field(in, 15, 7) * (intptr_t)size,
                            .moves_before = field(in, 23, 2) == 3,
@@ -173,7 +185,8 @@ static struct access pair(uint32_t in)
                            .reg = {field(in, 0, 5), field(in, 10, 5)}};
 }
 
-/* With an offset of 9 bits, signed, or of 12, in units of what is loaded or stored. */
+/* Decodes a load or a store of one register. Its offset has 9 bits and a sign, or 12 bits in units of the
+ * access's size. */
 static struct access single(uint32_t in)
 {
     bool is_scaled = field(in, 24, 1) != 0;
@@ -189,8 +202,8 @@ static struct access single(uint32_t in)
                            .reg = {field(in, 0, 5)}};
 }
 
-/* Whether x29 and x30 are stored as a frame record, or one of them where the stack pointer moves for it: such
- * a store is no other than that of what the caller had there. */
+/* Returns whether a store saves x29 and x30 as a frame record, or saves x30 alone and moves the stack pointer
+ * for it. Such a store saves the caller's values. */
 static bool makes_record(const struct access *access)
 {
     if (access->is_load || access->base != SP)
@@ -203,6 +216,8 @@ static bool makes_record(const struct access *access)
     return false;
 }
 
+/* Follows a load of x29 or x30 from the stack. The walk is lost if the address or the word there is
+ * unknown. */
 static enum outcome take_back(struct walk *walk, const struct access *access, uintptr_t address,
                               bool knows_address)
 {
@@ -242,7 +257,7 @@ static enum outcome load_or_store(struct walk *walk, uint32_t in)
         access = single(in);
         return access_memory(walk, &access);
     }
-    /* several vectors, tags, where the address is moved */
+    /* loads and stores of several vectors, or of tags, that move the base register */
     if (field(in, 5, 5) == SP &&
         ((in & 0xbe800000) == 0x0c800000 || ((in & 0xff200000) == 0xd9200000 && field(in, 10, 1) != 0)))
         walk->at.knows_sp = false;
@@ -251,7 +266,7 @@ static enum outcome load_or_store(struct walk *walk, uint32_t in)
 
 /* ---- Ways ------------------------------------------------------------------------------------ */
 
-/* Remembers the other way, once. */
+/* Remembers a conditional jump's target, once for each jump. */
 static enum outcome pass_jump(struct walk *walk, intptr_t words)
 {
     for (unsigned i = 0; i < walk->fork_count; i++) {
@@ -267,7 +282,7 @@ static enum outcome pass_jump(struct walk *walk, intptr_t words)
     return GOES_ON;
 }
 
-/* Goes back to the last fork whose other way has not been taken. */
+/* Returns to the last conditional jump whose target the walk has not visited. */
 static bool take_fork(struct walk *walk)
 {
     for (unsigned i = walk->fork_count; i-- > 0;) {
@@ -280,6 +295,8 @@ static bool take_fork(struct walk *walk)
     return false;
 }
 
+/* Handles an unconditional jump. A jump backward may close a loop, so the walk takes another branch if one is
+ * left. */
 static enum outcome jump(struct walk *walk, intptr_t words)
 {
     if (words < 0 && take_fork(walk))
@@ -289,23 +306,24 @@ static enum outcome jump(struct walk *walk, intptr_t words)
 }
 
 /*
- * Whether a jump through x16 or x17 is a linker's stub, by which functions far away, or of other objects, are
- * called. It ends in one of
+ * Returns whether a jump through x16 or x17 belongs to a linker's stub. Programs call distant functions, and
+ * functions of other objects, through such stubs. A stub ends in one of these forms:
  *
  *     ldr x17,[x16,#]; add x16,x16,#; br x17
  *     adrp x16,#; add x16,x16,#; br x16
  *
- * A function's own jump through a pointer tells nothing, but a stub has changed no register that counts.
+ * A function's own jump through a pointer tells nothing. A stub has changed no register that the walk tracks.
  */
 static bool is_stub(const uint32_t *jump, unsigned reg)
 {
     if ((uintptr_t)jump % 4096 < 2 * sizeof *jump)
-        return false; /* what stands before may not be there */
+        return false; /* the page before may not be mapped */
     if ((jump[-1] & 0xffc003ff) != 0x91000210)
         return false;
     return reg == IP1 ? (jump[-2] & 0xffc003ff) == 0xf9400211 : (jump[-2] & 0x9f00001f) == 0x90000010;
 }
 
+/* Handles ret and br. A ret, and the br of a linker's stub, end the walk. */
 static enum outcome jump_indirect(struct walk *walk, uint32_t in)
 {
     unsigned reg = field(in, 5, 5);
@@ -331,6 +349,7 @@ static enum outcome branch(struct walk *walk, uint32_t in)
     return (in & 0xff000000) == 0xd5000000 ? GOES_ON : LOST; /* hints, barriers, system registers */
 }
 
+/* Follows one instruction. */
 static enum outcome step(struct walk *walk, uint32_t in)
 {
     walk->at.pc += sizeof in;

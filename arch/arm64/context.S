@@ -1,8 +1,8 @@
 /*
- * See context.h. The unwind information is exact at every instruction: the canonical frame address is given
- * by the stack pointer all the way, so it moves to the other stack together with it, where a frame of the
- * same layout lies. The frame pointer follows one instruction later; in between it points outside the
- * stack, where a walk along frame records stops.
+ * See context.h. The unwind information is exact at every instruction. The canonical frame address is defined
+ * by the stack pointer throughout, so it moves to the other stack in the same instruction as the stack
+ * pointer; a frame of the same layout lies there. The frame pointer follows one instruction later. In
+ * between, the frame pointer points outside the stack, and a walk along frame records stops there.
  */
 
 #define FRAME 176
@@ -58,7 +58,7 @@ cp__context_switch:
     mov     sp, x10
     mov     x29, sp
     ldr     x10, [sp, 160]
-    cmp     x10, x9         /* a write takes much longer */
+    cmp     x10, x9         /* a write takes much longer than a compare */
     b.eq    1f
     msr     fpcr, x10
 1:  ldp     d14, d15, [sp, 144]
@@ -96,8 +96,8 @@ cp__context_switch:
     .cfi_endproc
     .size   cp__context_switch, . - cp__context_switch
 
-/* Where a new context begins. It has no caller: its return address is undefined, which ends every unwinding
- * here, and x29 is 0. */
+/* A new context begins here. It has no caller: the unwind information declares the return address undefined
+ * and x29 is 0, so every unwinder stops here. */
     .p2align 4
     .globl  cp__context_entry
     .hidden cp__context_entry
@@ -114,7 +114,7 @@ cp__context_entry:
 
     .section .note.GNU-stack, "", @progbits
 
-/* Every target of an indirect branch here begins with bti; a return needs none. */
+/* Every target of an indirect branch in this file begins with bti. A return needs no bti at its target. */
     .section .note.gnu.property, "a"
     .p2align 3
     .long   4              /* size of the name */

@@ -1,19 +1,21 @@
-/* AArch64: included by arch/arch.h only. */
+/* The registers of AArch64. Only arch/arch.h includes this file. */
 #include <asm/perf_regs.h>
 #include <ucontext.h>
 
-/* What cp__caller_from_handler() says is by the code. */
+/* cp__caller_from_handler() reads code on this processor. */
 #define CP__READS_CODE 1
 
-/* The frame pointer's number in call-frame information. */
+/* The frame pointer's register number in call-frame information. */
 #define CP__FP_NUMBER 29
 
-/* The bits of sp and pc among the registers that perf_event_open(2) records, in this order. */
+/* The bits of sp and pc in the register set that perf_event_open(2) can record. Records hold them in this
+ * order. */
 #define CP__PERF_REGS ((uint64_t)1 << PERF_REG_ARM64_SP | (uint64_t)1 << PERF_REG_ARM64_PC)
-/* How long the instruction of a system call is: to restart the call, the kernel sets pc back by that. */
+/* The size of a system call's instruction. To restart a system call, the kernel sets pc back by this size. */
 #define CP__SYSCALL_SIZE 4
 
-/* Where the signal whose ucontext this is found its thread. */
+/* Returns the registers at which a signal interrupted its thread; ucontext is the handler's third
+ * argument. */
 static inline struct cp__registers cp__registers_from_handler(const void *ucontext)
 {
     const mcontext_t *machine = &((const ucontext_t *)ucontext)->uc_mcontext;
@@ -22,8 +24,8 @@ static inline struct cp__registers cp__registers_from_handler(const void *uconte
         .pc = machine->pc, .sp = machine->sp, .fp = machine->regs[29], .lr = machine->regs[30]};
 }
 
-/* The address in what was saved as a return address: without the signature that a processor with pointer
- * authentication has put into its upper bits. To others the instruction is a nop. */
+/* Returns the address that a saved return address holds, without the signature that a processor with pointer
+ * authentication puts into the upper bits. On other processors the instruction is a nop. */
 static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
 {
     register uintptr_t x30 __asm__("x30") = saved;
@@ -34,7 +36,8 @@ static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
 
 /* ---- Protection keys ------------------------------------------------------------------------- */
 
-/* Linux 6.12 and later have protection keys on processors with FEAT_S1POE; they are not known here. */
+/* Linux 6.12 and later have protection keys on processors with FEAT_S1POE. This file does not support
+ * them. */
 static inline bool cp__has_keys(void)
 {
     return false;

@@ -1,8 +1,9 @@
-/* arm64: what its debug registers can watch. */
+/* What the debug registers of arm64 can watch. */
 #ifndef COUNTERPOINT_ARCH_WATCH_H
 #define COUNTERPOINT_ARCH_WATCH_H
 
-/* Whether they can tell reads from writes; where not, only writes can be watched alone. */
+/* Whether the debug registers can trap reads without trapping writes. If not, only writes can be watched
+ * alone. */
 #define CP__WATCHES_READS_ALONE true
 
 #endif

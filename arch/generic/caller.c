@@ -1,7 +1,7 @@
 #include "arch/arch.h"
 
-/* Whether the frame pointer still, or again, belongs to the caller cannot be told without knowing the
- * instructions. */
+/* Always returns false: without knowledge of the instructions, nobody can tell whether the frame pointer
+ * still belongs to the caller, or belongs to the caller again. */
 bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller)
 {
     (void)regs;

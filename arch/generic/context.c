@@ -3,21 +3,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a new context needs until it begins; lies at the top of its stack. */
+/* What a new context needs until it begins. It lies at the top of the context's stack. */
 struct beginning {
     ucontext_t machine;
     void (*entry)(void *);
     void *arg;
 };
 
-/* From here on the function has no caller, says its unwind information. */
+/* The unwind information says that the function has no caller from here on. */
 #if defined(__x86_64__)
 #define END_UNWINDING() __asm__ volatile(".cfi_undefined %rip")
 #elif defined(__aarch64__)
 #define END_UNWINDING() __asm__ volatile(".cfi_undefined x30")
 #endif
 
-/* The outermost function of a context; makecontext() hands over ints, so the pointer comes in two halves. */
+/* The outermost function of a context. makecontext() passes ints, so begin() gets its pointer in two
+ * halves. */
 static void begin(unsigned high, unsigned low)
 {
     const struct beginning *beginning = (const struct beginning *)((uintptr_t)high << 32 | low);
@@ -27,7 +28,7 @@ static void begin(unsigned high, unsigned low)
     abort();
 }
 
-/* Takes the frame pointer out, and the address that begin() would return to: the chain of frame pointers ends
+/* Clears the frame pointer and the return address of begin(), so that the chain of frame pointers ends
  * there. */
 static void end_chains(ucontext_t *machine)
 {
@@ -47,7 +48,7 @@ void cp__context_init(struct cp__context *context, void *stack_lo, void *stack_h
     struct beginning *beginning = (struct beginning *)place;
 
     if (getcontext(&beginning->machine) < 0)
-        abort(); /* documented to be impossible */
+        abort(); /* the documentation says that getcontext() cannot fail */
     beginning->machine.uc_stack.ss_sp = stack_lo;
     beginning->machine.uc_stack.ss_size = place - (uintptr_t)stack_lo;
     beginning->machine.uc_link = NULL;
@@ -56,12 +57,13 @@ void cp__context_init(struct cp__context *context, void *stack_lo, void *stack_h
     makecontext(&beginning->machine, (void (*)(void))begin, 2, (unsigned)(place >> 32), (unsigned)place);
     end_chains(&beginning->machine);
     context->saved = &beginning->machine;
-    /* Past its first byte, as a return address is, so that unwinding a context that has not begun finds it.
-     */
+    /* The address is past the first byte, like a return address, so that unwinders find begin() in a context
+     * that has not begun. */
     context->caller = (struct cp__registers){.pc = (uintptr_t)begin + 1, .sp = place};
 }
 
-/* The machine's registers are those with which swapcontext() returns; but where the context has not begun. */
+/* Writes the registers with which swapcontext() returns. In a context that has not begun, pc is that of
+ * cp__context_registers(). */
 void cp__context_save(const struct cp__context *context, ucontext_t *to)
 {
     memcpy(&to->uc_mcontext, &context->saved->uc_mcontext, sizeof to->uc_mcontext);
@@ -77,12 +79,12 @@ void cp__context_save(const struct cp__context *context, ucontext_t *to)
 void cp__context_switch(struct cp__context *from, struct cp__context *to)
 {
     const uintptr_t *frame =
-        __builtin_frame_address(0); /* the caller's frame pointer, and where it goes on */
+        __builtin_frame_address(0); /* the caller's frame pointer and the return address */
     ucontext_t here;
 
-    here.uc_stack = (stack_t){.ss_flags = 0}; /* AddressSanitizer looks at it */
+    here.uc_stack = (stack_t){.ss_flags = 0}; /* AddressSanitizer reads uc_stack */
     from->saved = &here;
     from->caller = (struct cp__registers){.pc = frame[1], .sp = (uintptr_t)(frame + 2), .fp = frame[0]};
     if (swapcontext(&here, to->saved) < 0)
-        abort(); /* the signal mask could not be set: not a valid context */
+        abort(); /* the signal mask could not be set, so the context is not valid */
 }

@@ -1,15 +1,15 @@
-/* Any processor whose registers the C library shows: included by arch/arch.h only. */
+/* The registers of any processor whose registers the C library shows. Only arch/arch.h includes this file. */
 #include <ucontext.h>
 
-/* The frame pointer's number in call-frame information. */
+/* The frame pointer's register number in call-frame information. */
 #if defined(__x86_64__)
 #define CP__FP_NUMBER 6
 #elif defined(__aarch64__)
 #define CP__FP_NUMBER 29
 #endif
 
-/* As in the other folders of arch/. A processor without these has records that do not say where they were
- * made. */
+/* The same constants as in the other folders of arch/. On a processor that is not named here, perf's records
+ * do not tell where the samples were taken. */
 #if defined(__x86_64__)
 #include <asm/perf_regs.h>
 #define CP__PERF_REGS ((uint64_t)1 << PERF_REG_X86_SP | (uint64_t)1 << PERF_REG_X86_IP)
@@ -23,7 +23,8 @@
 #define CP__SYSCALL_SIZE 0
 #endif
 
-/* Where the signal whose ucontext this is found its thread. */
+/* Returns the registers at which a signal interrupted its thread; ucontext is the handler's third
+ * argument. */
 static inline struct cp__registers cp__registers_from_handler(const void *ucontext)
 {
     const mcontext_t *machine = &((const ucontext_t *)ucontext)->uc_mcontext;
@@ -39,8 +40,8 @@ static inline struct cp__registers cp__registers_from_handler(const void *uconte
 #endif
 }
 
-/* The address in what was saved as a return address: without the signature that an arm64 with pointer
- * authentication has put into its upper bits. */
+/* Returns the address that a saved return address holds, without the signature that an arm64 processor with
+ * pointer authentication puts into the upper bits. */
 static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
 {
 #if defined(__aarch64__)
@@ -55,7 +56,7 @@ static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
 
 /* ---- Protection keys ------------------------------------------------------------------------- */
 
-/* None are known. */
+/* This file supports no protection keys. */
 static inline bool cp__has_keys(void)
 {
     return false;

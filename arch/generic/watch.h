@@ -1,8 +1,10 @@
-/* Any processor: what its debug registers can watch, which the kernel knows. */
+/* What the debug registers of any processor can watch. Only the kernel knows, so the constant allows
+ * everything. */
 #ifndef COUNTERPOINT_ARCH_WATCH_H
 #define COUNTERPOINT_ARCH_WATCH_H
 
-/* Whether they can tell reads from writes; where not, only writes can be watched alone. */
+/* Whether the debug registers can trap reads without trapping writes. If not, only writes can be watched
+ * alone. */
 #define CP__WATCHES_READS_ALONE true
 
 #endif
