@@ -4,7 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* What a message quotes may come from anywhere; a terminal must not obey it. */
+/* Replaces control characters: a message may quote text from anywhere, and a terminal must not obey that
+ * text. */
 static void clean(char *text)
 {
     for (; *text != '\0'; text++) {
@@ -13,6 +14,7 @@ static void clean(char *text)
     }
 }
 
+/* Fills err, if err is not NULL, and preserves errno. */
 static void fill(struct cp_error *err, int code, const char *reason, const char *format, va_list arguments)
 {
     int saved = errno;

@@ -8,16 +8,16 @@
 
 /* ---- What forks wait for --------------------------------------------------------------------- */
 
-/* Atomic. A thread raises one, then looks at the other, with a fence in between: of a fork and a delay that
- * come at once, one sees the other. */
+/* Both words are atomic. A thread raises one word, then passes a fence, then reads the other word. So if a
+ * fork and a delay come at the same time, at least one of them sees the other. */
 static uint32_t delays; /* threads between cp__fork_delay() and cp__fork_allow() */
 static uint32_t forks;  /* threads between cp__fork_begins() and cp__fork_ended() */
-/* Atomic: threads between cp__linker_begin() and cp__linker_end() that do not wait for a fork. Says nothing
- * any more when linker_is_locked. */
+/* Atomic. The number of threads between cp__linker_begin() and cp__linker_end(), none of which waits for a
+ * fork. The number means nothing once linker_is_locked is true. */
 static uint32_t askers;
-static bool linker_is_locked; /* set in the fork handler of a child, for good */
-/* The calling thread's part of delays and forks: a handler that a fork runs may use the profiler, and a
- * signal handler may fork. Nobody waits for itself. */
+static bool linker_is_locked; /* set in the fork handler of a child, never cleared */
+/* The calling thread's share of `delays` and `forks`. A fork handler may use the profiler and a signal
+ * handler may fork, so a thread subtracts its own share and never waits for itself. */
 static _Thread_local struct {
     uint32_t delays;
     uint32_t forks;
@@ -25,9 +25,9 @@ static _Thread_local struct {
 } own __attribute__((tls_model("initial-exec")));
 
 /*
- * A word and the thread's part of it change together, while no signal handler can run: if a handler forked in
- * between, the fork would wait for its own thread or not wait for another one, and the child would go on with
- * a word that never becomes 0 again.
+ * Raises a word and the thread's share of the word. Both change while no signal handler can run on this
+ * thread. If a handler forked between the two changes, the fork would wait for its own thread or fail to wait
+ * for another one, and the child would keep a word that never becomes 0 again.
  */
 static void raise_and_fence(uint32_t *word, uint32_t *part)
 {
@@ -39,6 +39,7 @@ static void raise_and_fence(uint32_t *word, uint32_t *part)
     cp__os_unblock_all_from_handler(mask);
 }
 
+/* Undoes raise_and_fence(), and wakes those who wait for the word. */
 static void lower(uint32_t *word, uint32_t *part)
 {
     uint64_t mask = cp__os_block_all_from_handler();
@@ -49,7 +50,7 @@ static void lower(uint32_t *word, uint32_t *part)
     cp__os_futex_wake_from_handler(word);
 }
 
-/* Waits until the word is no more than least, or for CP__FORK_WAIT_MS. */
+/* Waits until the word is at most `least`, or until CP__FORK_WAIT_MS have passed. */
 static void wait_for(uint32_t *word, uint32_t least)
 {
     uint64_t deadline = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + (uint64_t)CP__FORK_WAIT_MS * 1000000u;
@@ -98,7 +99,7 @@ static const uint32_t is_known = 1;
 const uint32_t *cp__fork_mark = &is_known;
 static uint32_t *page; /* NULL: the mark is is_known */
 
-/* A page that the kernel makes zero in every child. */
+/* Maps a page of which the kernel makes a zeroed copy in every child. */
 void cp__fork_mark_prepare(void)
 {
     size_t size = (size_t)sysconf(_SC_PAGESIZE);
@@ -112,13 +113,13 @@ void cp__fork_mark_prepare(void)
         return;
     }
     page = made;
-    cp_store_relaxed(&cp__fork_mark, made); /* relaxed: pthread_once() orders it, before the first M */
+    cp_store_relaxed(&cp__fork_mark, made); /* relaxed: pthread_once() orders the store before the first M */
 }
 
 /* ---- For the fork handlers ------------------------------------------------------------------- */
 
-/* The handler of another signal may fork before this fork has ended: such a fork ends first, and leaves
- * SIGPROF blocked. */
+/* The handler of another signal may fork before this fork has ended. Such an inner fork ends first, and
+ * leaves SIGPROF blocked. */
 void cp__fork_begins(void)
 {
     uint64_t mask = cp__os_block_from_handler();
@@ -143,10 +144,10 @@ void cp__fork_made_child(void)
 {
     if (page != NULL)
         *page = 1;
-    /* acquire: pairs with the releases in cp__linker_begin() and cp__linker_end(). The thread itself may be
-     * one of the askers: the linker's lock is that of a thread of the parent's, even so. */
+    /* acquire: pairs with the releases in cp__linker_begin() and cp__linker_end(). Even if the forking thread
+     * itself is among the askers, the linker's lock belongs to a thread of the parent. */
     if (cp_load_acquire(&askers) != 0)
         linker_is_locked = true;
-    cp_store_relaxed(&delays, own.delays); /* relaxed, both: this is the only thread */
+    cp_store_relaxed(&delays, own.delays); /* relaxed, both stores: this is the only thread */
     cp_store_relaxed(&forks, own.forks);
 }

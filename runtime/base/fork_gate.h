@@ -1,4 +1,5 @@
-/* What forks of this process wait for, and how its children are told from it. fork.c forgets in a child. */
+/* What the forks of this process wait for, and how a child process differs from its parent. fork.c resets the
+ * state of a child. */
 #ifndef COUNTERPOINT_RUNTIME_BASE_FORK_GATE_H
 #define COUNTERPOINT_RUNTIME_BASE_FORK_GATE_H
 
@@ -7,11 +8,12 @@
 
 #include "atomic.h"
 
-/* After this call a child process can be told from its parent, even if no fork handlers have run in the
- * child: neither _Fork() nor a raw system call runs them. */
+/* After this call, a child process can be told from its parent even if no fork handlers have run in the
+ * child: neither _Fork() nor a raw system call runs fork handlers. */
 void cp__fork_mark_prepare(void);
-/* Whether this process is a child whose fork handlers have not run: its Ms' events are the parent's, and the
- * Ms' rings are not mapped. Always false before Linux 4.14. */
+/* Returns whether this process is a child whose fork handlers have not run. In such a child, the Ms' events
+ * belong to the parent, and the Ms' rings are not mapped. Before Linux 4.14 the function always returns
+ * false. */
 extern const uint32_t *cp__fork_mark;
 static inline bool cp__is_raw_child_from_handler(void)
 {
@@ -19,27 +21,26 @@ static inline bool cp__is_raw_child_from_handler(void)
 }
 
 /*
- * Between these two calls a thread does what would harm a child if a fork came in the middle: it opens
- * events, whose descriptors the child could not find. Forks of other threads wait for cp__fork_allow(), and
- * cp__fork_delay() waits for a fork that is under way, both for CP__FORK_WAIT_MS at most: a prepare handler
- * of the program's may wait for the very thread. May nest.
+ * A thread calls cp__fork_delay() before, and cp__fork_allow() after, an action that would harm a child if a
+ * fork came in the middle. Opening events is such an action: the child could not find their descriptors.
+ * Forks of other threads wait for cp__fork_allow(), and cp__fork_delay() waits for a fork that has begun.
+ * Both wait for at most CP__FORK_WAIT_MS, because a prepare handler of the program may wait for this very
+ * thread. The calls nest.
  */
 #define CP__FORK_WAIT_MS 100
 void cp__fork_delay(void);
 void cp__fork_allow(void);
 /*
- * The same for a thread that asks the dynamic linker. cp__linker_begin() returns false if the linker must not
- * be asked: this process was forked while a thread of its parent's was between these calls, whose lock of the
- * linker's stays locked here. cp__linker_end() follows in either case.
+ * The same for a thread that calls the dynamic linker. cp__linker_begin() returns false if the linker must
+ * not be called: this process was forked while a thread of the parent was between these two calls, and that
+ * thread's lock of the linker stays locked in this process. The caller calls cp__linker_end() in either case.
  */
 bool cp__linker_begin(void);
 void cp__linker_end(void);
 
-/*
- * For the fork handlers. cp__fork_begins() blocks SIGPROF, and waits for the threads that delay a fork.
- * cp__fork_ended() follows in the parent, and at the end of all that is to be done in the child, which begins
- * with cp__fork_made_child().
- */
+/* For the fork handlers. cp__fork_begins() blocks SIGPROF and waits for the threads that delay a fork. The
+ * parent then calls cp__fork_ended(). The child calls cp__fork_made_child() first, and cp__fork_ended() after
+ * the rest of its work. */
 void cp__fork_begins(void);
 void cp__fork_ended(void);
 void cp__fork_made_child(void);

@@ -3,11 +3,12 @@
 #ifdef CP_DEBUG
 #include <assert.h>
 
-static _Thread_local unsigned held; /* a bit for each rank */
+static _Thread_local unsigned held; /* one bit for each rank that the thread holds */
 #endif
 
-static _Thread_local unsigned depth;   /* how many locks the thread holds, or waits for */
-static _Thread_local int cancel_state; /* the thread's own, while depth is not 0 */
+static _Thread_local unsigned depth; /* the number of locks that the thread holds or waits for */
+/* the thread's cancel state before the outermost lock; valid while depth is not 0 */
+static _Thread_local int cancel_state;
 
 static void keep_from_cancellation(void)
 {

@@ -1,11 +1,12 @@
 /*
- * Mutexes with ranks. A thread takes locks in the order of this list only; a debug build (CP_DEBUG) asserts
- * it. No signal handler takes any. The ranks are one order for the whole process, so the layers above use
- * this header too.
+ * Mutexes with ranks. A thread takes locks only in the order of the list below; a debug build (CP_DEBUG)
+ * asserts the order. No signal handler takes a lock. The ranks are one order for the whole process, so the
+ * rooms above the runtime use this header too.
  *
- * A thread that holds one of these locks cannot be cancelled: the outermost cp__lock() disables cancellation
- * and the cp__unlock() of the last lock restores what was before. So a cancellation point under a lock
- * (libpfm4 and the C library's files have many) never ends a thread that would leave the lock locked.
+ * A thread that holds one of these locks cannot be cancelled: the outermost cp__lock() disables cancellation,
+ * and the cp__unlock() of the last lock restores the previous state. So a cancellation point under a lock
+ * (libpfm4 and the C library's file functions have many) never ends a thread that would leave the lock
+ * locked.
  */
 #ifndef COUNTERPOINT_RUNTIME_BASE_LOCK_H
 #define COUNTERPOINT_RUNTIME_BASE_LOCK_H
@@ -16,11 +17,11 @@ enum cp__lock_rank {
     CP__RANK_DEFAULT_SESSION, /* pprof: which session is the default one */
     CP__RANK_SESSION,         /* pprof: one session's state */
     CP__RANK_CONFIGS,         /* runtime: which slot each event of cp_set_cpu_profile_config() has */
-    CP__RANK_SCHED_LIST,      /* sched: who looks at all Gs, and against the end of their stacks */
-    CP__RANK_SCHED,           /* sched: each lock of the scheduler; none is taken under another */
+    CP__RANK_SCHED_LIST,      /* sched: the list of all Gs, and the end of a stack that somebody reads */
+    CP__RANK_SCHED,           /* sched: each lock of the scheduler; no thread takes two of them */
     CP__RANK_RUNTIME,         /* runtime: the slots, the registry of Ms, the signal's disposition */
     CP__RANK_PFM,             /* runtime: libpfm4 */
-    CP__RANK_LABELS,          /* runtime: who reads the labels of a G that runs */
+    CP__RANK_LABELS,          /* runtime: who reads the labels of a running G */
 };
 
 struct cp__lock {
@@ -34,7 +35,7 @@ struct cp__lock {
 
 void cp__lock(struct cp__lock *lock);
 void cp__unlock(struct cp__lock *lock);
-/* In the child of a fork: nobody holds the lock, whoever held it in the parent. See fork.c. */
+/* Makes a lock free in the child of a fork, whoever held the lock in the parent. See fork.c. */
 void cp__lock_reset(struct cp__lock *lock);
 
 #endif

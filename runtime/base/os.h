@@ -1,4 +1,5 @@
-/* Threads, clocks and the signal mask. os_linux.c answers; a port brings a file of its own beside it. */
+/* Threads, clocks and the signal mask. os_linux.c implements them; a port to another system adds a file
+ * beside os_linux.c. */
 #ifndef COUNTERPOINT_RUNTIME_BASE_OS_H
 #define COUNTERPOINT_RUNTIME_BASE_OS_H
 
@@ -8,24 +9,29 @@
 #include <time.h>
 
 pid_t cp__os_tid(void);
-/* Every thread of this process that runs passes a full memory barrier before it returns: what a thread wrote
- * before something that the caller does not see after it is seen. -ENOSYS or other where the system has no
- * such thing, or forbids it. */
+/* Makes every running thread of this process pass a full memory barrier before the call returns. So if
+ * another thread stores A and then loads B, and the caller stores B, calls this function and then loads A,
+ * then at least one of the two sees the other's store. Returns 0, or a negative errno value if the system has
+ * no such call (-ENOSYS) or forbids it. */
 int cp__os_barrier(void);
-/* The CPU clock of a thread of this process; usable from every thread of it. */
+/* Returns the CPU clock of a thread of this process. Every thread of the process can read the clock. */
 clockid_t cp__os_thread_clock(pid_t tid);
+/* Returns the clock's time in ns. */
 uint64_t cp__os_clock_ns_from_handler(clockid_t clock);
-/* How often the calling thread has given up a CPU or lost one. */
+/* Returns how often the calling thread has lost or given up its CPU. */
 uint64_t cp__os_thread_switches(void);
-/* Whether the thread runs or waits for a CPU; true where that cannot be told. */
+/* Returns whether the thread runs or waits for a CPU; true if the system does not tell. */
 bool cp__os_thread_is_runnable(pid_t tid);
+/* Waits until another thread wakes the word, or for timeout_ms. Returns at once if the word is not `value`,
+ * and may return early. */
 void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms);
 void cp__os_futex_wake_from_handler(uint32_t *word);
 
-/* SIGPROF kept from the calling thread; returns what to pass to cp__os_unblock_from_handler. */
+/* Blocks SIGPROF on the calling thread. Returns the value to pass to cp__os_unblock_from_handler(). */
 uint64_t cp__os_block_from_handler(void);
 void cp__os_unblock_from_handler(uint64_t old);
-/* All signals kept from the calling thread; returns what to pass to cp__os_unblock_all_from_handler(). */
+/* Blocks all signals on the calling thread. Returns the value to pass to
+ * cp__os_unblock_all_from_handler(). */
 uint64_t cp__os_block_all_from_handler(void);
 void cp__os_unblock_all_from_handler(uint64_t old);
 

@@ -25,14 +25,14 @@ int cp__os_barrier(void)
 {
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
         return 0;
-    /* Not registered yet in this process (EPERM); or not known. */
+    /* The process is not registered yet (EPERM), or the kernel does not know the call. */
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) < 0)
         return -errno;
     return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) < 0 ? -errno : 0;
 }
 
-/* As pthread_getcpuclockid() makes them, from a thread id: see CPUCLOCK_PERTHREAD_MASK in the kernel's
- * posix-timers.h. */
+/* Computes the clock's number from the thread id, as pthread_getcpuclockid() does: see
+ * CPUCLOCK_PERTHREAD_MASK in the kernel's posix-timers.h. */
 clockid_t cp__os_thread_clock(pid_t tid)
 {
     return (clockid_t)(~(unsigned)tid << 3 | 6);
@@ -61,7 +61,7 @@ bool cp__os_thread_is_runnable(pid_t tid)
     n = cp__sys_read_from_handler(fd, text, sizeof text - 1);
     cp__sys_close_from_handler(fd);
     text[n < 0 ? 0 : n] = '\0';
-    end = strrchr(text, ')'); /* the name before it may hold anything */
+    end = strrchr(text, ')'); /* the thread's name, before the last ')', may contain any character */
     return end == NULL || strncmp(end, ") R", 3) == 0;
 }
 

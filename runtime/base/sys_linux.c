@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Turns -1 with errno into a negative errno value. */
 static long or_errno(long result)
 {
     return result < 0 ? -errno : result;

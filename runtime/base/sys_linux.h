@@ -1,23 +1,23 @@
 /*
- * System calls that the C library offers as cancellation points only. A thread that another one has
- * cancelled would end in the middle of the signal handler, with whatever lock the interrupted code holds, so
- * the handler makes these calls through syscall(2), which POSIX does not know and which is no cancellation
- * point.
+ * System calls that the C library offers only as cancellation points. If another thread had cancelled this
+ * one, the thread would end at such a call, in the middle of the signal handler, with every lock that the
+ * interrupted code holds. So the handler makes these calls through syscall(2), which POSIX does not know and
+ * which is no cancellation point.
  *
- * Each returns what the system call returned: 0 or more, or a negative errno value.
+ * Each function returns what the system call returned, 0 or more, or a negative errno value.
  */
 #ifndef COUNTERPOINT_RUNTIME_BASE_SYS_LINUX_H
 #define COUNTERPOINT_RUNTIME_BASE_SYS_LINUX_H
 
 #include <stddef.h>
 
-/* Opens a file to read it. */
+/* Opens a file for reading; exec closes the descriptor. */
 int cp__sys_open_from_handler(const char *path);
 int cp__sys_close_from_handler(int fd);
 long cp__sys_read_from_handler(int fd, void *data, size_t size);
 int cp__sys_ioctl_from_handler(int fd, unsigned long request, unsigned long argument);
 int cp__sys_fcntl_from_handler(int fd, int command, unsigned long argument);
-/* Opens an event on the calling thread, on any CPU, closed by exec. */
+/* Opens an event on the calling thread, on any CPU; exec closes the descriptor. */
 struct perf_event_attr;
 int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr);
 

@@ -1,20 +1,20 @@
 /*
  * Where code is: the executable mappings of this process.
  *
- * The signal handler asks whether a word can be a return address, and which code bytes it may read. It gets
- * the answer from a table, which is made outside the handler: at each start, and again by the pass of a
- * reader (cp_slots_read()) after a handler has asked for an address that is in no range. So code that was
- * mapped later (dlopen(), a JIT) is known after one pass. A pass that found nothing new costs, at most, one
- * two hundredth of a CPU.
+ * The signal handler asks whether a word can be a return address, and which bytes of code it may read. A
+ * table answers both questions. The table is made outside the handler: at each start of an event, and again
+ * by a reader's pass (cp_slots_read()) after a handler has asked for an address that is in no range. So code
+ * that was mapped later (by dlopen(), by a JIT) is known after one pass. Passes that find nothing new cost at
+ * most one two hundredth of a CPU.
  *
- * There are two tables, of versions n and n - 1 or n + 1; the handler reads the one of the version that was
- * published last. A writer says which version it is about to write, then writes over the other table, then
- * publishes that. So what a handler reads stays as it is until two versions later, and a handler that was
- * held up for so long finds that out: it looks at the number of the version that was begun after it has read,
- * and takes an address that it cannot tell for no code. A table's memory is never freed, and so can be read
- * always.
+ * There are two tables. The handler reads the table of the version that was published last. A writer first
+ * announces the version that it is about to write, then writes over the other table, then publishes the new
+ * version. So a table that a handler reads does not change until two versions later. A handler that was
+ * delayed for that long notices it: after the handler has read, it looks at the number of the version that
+ * was begun last, and treats an address that it can no longer judge as no code. The memory of a table is
+ * never freed, so reading it is always safe.
  *
- * If /proc/self/maps cannot be read, there is no table. Then every address of user space may be code.
+ * If /proc/self/maps cannot be read, there is no table. Then every address of user space counts as code.
  */
 #ifndef COUNTERPOINT_RUNTIME_UNWIND_CODE_H
 #define COUNTERPOINT_RUNTIME_UNWIND_CODE_H
@@ -26,51 +26,55 @@
 #include "arch/arch.h"
 #include "atomic.h"
 
-extern bool cp__code_has_keys; /* the processor has protection keys */
+extern bool cp__code_has_keys; /* whether the processor has protection keys */
 
 struct cp__code_range {
     uintptr_t start;
     uintptr_t size;
-    bool is_readable; /* by its mapping; a protection key, or a later mprotect(), may say otherwise */
+    bool is_readable; /* by the mapping; a protection key, or a later mprotect(), may forbid reading */
 };
 
-/* Finds the range that pc is in; false if it is in none. Then *found is as it was. */
+/* Finds the range that contains pc. Returns false, and leaves *found unchanged, if no range does. */
 bool cp__code_find_from_handler(uintptr_t pc, struct cp__code_range *found);
 
-/* The same for one of many addresses, most of which are in the range of the one before; {0} at first. */
+/* Returns whether pc is in a range, for one of many addresses: most addresses are in the same range as the
+ * one before. The caller starts with a *last of {0}. */
 static inline bool cp__code_holds_from_handler(struct cp__code_range *last, uintptr_t pc)
 {
     return pc - last->start < last->size || cp__code_find_from_handler(pc, last);
 }
 
 /*
- * A signal handler starts with the kernel's initial rights, by which only memory of protection key 0 can be
- * read. Code and stacks of the program may have other keys, so the handler gives itself the right to read
- * all. Returns what the rights were, for cp__code_keep_from_handler(); when the handler returns, the kernel
- * puts back what the interrupted code had.
+ * Gives the signal handler the right to read all memory. A handler starts with the kernel's initial rights,
+ * which allow reading only memory of protection key 0; code and stacks of the program may have other keys.
+ * Returns the previous rights, for cp__code_keep_from_handler(). When the handler returns, the kernel
+ * restores the rights of the interrupted code.
  */
 static inline uint32_t cp__code_open_from_handler(void)
 {
     uint32_t rights = 0;
 
-    if (cp_load_relaxed(&cp__code_has_keys)) { /* relaxed, here and below: set before the first M */
+    /* relaxed, here and below: the flag is set before the first M */
+    if (cp_load_relaxed(&cp__code_has_keys)) {
         rights = cp__keys_from_handler();
         cp__set_keys_from_handler(cp__readable_keys(rights));
     }
     return rights;
 }
 
+/* Restores the rights that cp__code_open_from_handler() returned. */
 static inline void cp__code_keep_from_handler(uint32_t rights)
 {
     if (cp_load_relaxed(&cp__code_has_keys))
         cp__set_keys_from_handler(rights);
 }
 
-/* Makes the table anew. Any number of threads may; one does it. */
+/* Makes the table anew. Any number of threads may call this function; one of them does the work. */
 void cp__code_update(void);
-/* Does so if a handler missed an address, but not too often. */
+/* Makes the table anew if a handler missed an address, but not too often. */
 void cp__code_look(void);
-/* In the child of a fork, whose parent may have had another thread in cp__code_update(). */
+/* Resets the state in the child of a fork, because another thread of the parent may have been in
+ * cp__code_update(). */
 void cp__code_after_fork(void);
 
 #endif

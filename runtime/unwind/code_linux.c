@@ -12,37 +12,38 @@
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
 
-/* Shared: the handler reads a table while the writer may already write it again; see code.h. */
+/* Shared: a handler may read a table while a writer already overwrites it; see code.h. */
 struct table {
-    struct cp__code_range *ranges; /* in order of address */
+    struct cp__code_range *ranges; /* sorted by address */
     size_t n;
-    size_t room; /* the writer's own */
+    size_t room; /* the number of ranges that fit; only the writer uses it */
 };
-static struct table tables[2]; /* version v is in [v % 2] */
-static uint64_t begun;         /* the version that was written last, or is being written */
-static uint64_t published;     /* the version that is whole; 0: there is none */
+static struct table tables[2]; /* version v is in tables[v % 2] */
+static uint64_t begun;         /* the version that was written last or is being written */
+static uint64_t published;     /* the version that is complete; 0: none */
 static uint32_t missed;        /* a handler met an address that is in no range */
 
 bool cp__code_has_keys;
 
-/* Owned by the thread that has set is_writing. */
+/* The thread that has set is_writing owns these. */
 static uint32_t is_writing;
-static uint64_t not_before; /* when cp__code_look() may do it again */
+static uint64_t not_before; /* the earliest time at which cp__code_look() may make a table */
 
 /* ---- In the handler -------------------------------------------------------------------------- */
 
-/* What is not the kernel's half, and not the first page, which is never mapped: a pc there has faulted. */
+/* Every address except the kernel's half and the first page. The first page is never mapped, so a pc there
+ * has faulted. */
 static const struct cp__code_range anything = {
     .start = 4096, .size = UINTPTR_MAX / 2 - 4096, .is_readable = true};
 
-/* Whether a table of that version could have been written over while it was read. */
+/* Returns whether a writer may have overwritten the table of this version while it was read. */
 static bool is_overtaken_from_handler(uint64_t version)
 {
     cp_fence_acquire(); /* pairs with the release fence in begin_version() */
     return cp_load_relaxed(&begun) > version + 1;
 }
 
-/* Copies the last range that begins at pc or below it; false where there is none. */
+/* Copies the last range that begins at pc or below, and returns whether pc is in that range. */
 static bool search_from_handler(const struct cp__code_range *ranges, size_t n, uintptr_t pc,
                                 struct cp__code_range *found)
 {
@@ -51,7 +52,8 @@ static bool search_from_handler(const struct cp__code_range *ranges, size_t n, u
     while (lo < hi) {
         size_t middle = lo + (hi - lo) / 2;
 
-        /* relaxed, as the loads that follow: is_overtaken_from_handler() decides whether they are of use */
+        /* relaxed, like the loads below: is_overtaken_from_handler() decides whether the values may be
+         * used */
         if (cp_load_relaxed(&ranges[middle].start) <= pc)
             lo = middle + 1;
         else
@@ -65,10 +67,11 @@ static bool search_from_handler(const struct cp__code_range *ranges, size_t n, u
     return pc - found->start < found->size;
 }
 
+/* Finds the range of pc in the table of a version. Returns false if the table was overwritten meanwhile. */
 static bool look_up_from_handler(uint64_t version, uintptr_t pc, struct cp__code_range *found)
 {
     const struct table *table = &tables[version % 2];
-    const struct cp__code_range *ranges = cp_load_relaxed(&table->ranges); /* relaxed: checked right below */
+    const struct cp__code_range *ranges = cp_load_relaxed(&table->ranges); /* relaxed: checked below */
     size_t n = cp_load_relaxed(&table->n);
     struct cp__code_range range;
 
@@ -92,17 +95,17 @@ bool cp__code_find_from_handler(uintptr_t pc, struct cp__code_range *found)
     if (look_up_from_handler(version, pc, found))
         return true;
     if (cp_load_relaxed(&missed) == 0)
-        cp_store_relaxed(&missed, 1); /* relaxed: cp__code_look() may see it a pass later */
+        cp_store_relaxed(&missed, 1); /* relaxed: cp__code_look() may see the store one pass later */
     return false;
 }
 
-#define PAGE ((uintptr_t)4096) /* or a part of one */
+#define PAGE ((uintptr_t)4096) /* or a part of a page */
 
 /*
- * Asks the kernel whether the page can be read: the table may be older than an mprotect(), and knows nothing
- * of protection keys. rt_sigprocmask(2) copies the set from the page before it looks at the operation, and
- * the kernel has no operation of the number that is given here. So the call changes nothing, and fails with
- * EFAULT if the page cannot be read, else with EINVAL.
+ * Asks the kernel whether the page can be read: the table may be older than an mprotect(), and does not know
+ * about protection keys. rt_sigprocmask(2) copies the set from the page before it checks the operation, and
+ * no operation has the number -1. So the call changes nothing; it fails with EFAULT if the page cannot be
+ * read, and with EINVAL otherwise.
  */
 static bool is_readable_from_handler(uintptr_t page)
 {
@@ -135,11 +138,12 @@ bool cp__text_at_from_handler(struct cp__text *text, uintptr_t pc, size_t size)
 /* ---- Reading /proc/self/maps ----------------------------------------------------------------- */
 
 /*
- * One mapping a line:
+ * A parser of /proc/self/maps, which has one mapping in each line:
  *
  *     START-END PERMISSIONS OFFSET DEVICE INODE PATH
  *
- * in hexadecimal digits, and r, w, x and p, each of which may be a dash. The text comes in pieces.
+ * The addresses have hexadecimal digits; PERMISSIONS are r, w, x and p, or a dash in their place. The text
+ * arrives in pieces.
  */
 struct parser {
     enum { IN_START, IN_END, IN_PERMISSIONS, IN_REST } at;
@@ -149,6 +153,7 @@ struct parser {
     bool is_short_of_memory;
 };
 
+/* Gives the table twice the room. Returns false if there is no memory. */
 static bool grow(struct table *table)
 {
     size_t room = table->room == 0 ? 512 : 2 * table->room;
@@ -157,15 +162,17 @@ static bool grow(struct table *table)
 
     if (ranges == MAP_FAILED)
         return false;
-    /* What was there stays mapped: a handler may still read it. */
+    /* The old ranges stay mapped, because a handler may still read them. */
     for (size_t i = 0; i < table->n; i++)
         ranges[i] = table->ranges[i];
     cp_store_relaxed(&table->ranges,
-                     ranges); /* relaxed, as the stores of take_mapping(): publish() orders them */
+                     ranges); /* relaxed, like the stores in take_mapping(): publish() orders them */
     table->room = room;
     return true;
 }
 
+/* Adds a mapping to the table if it is executable. A mapping that continues the last one extends that
+ * range. */
 static void take_mapping(struct parser *parser)
 {
     struct table *table = parser->table;
@@ -213,10 +220,10 @@ static void take_character(struct parser *parser, char c)
     }
 }
 
-/* Whether the mappings could be read to the end. */
+/* Reads the mappings into the table. Returns whether all of them were read and stored. */
 static bool read_mappings(struct table *table)
 {
-    static char text[16384]; /* of the thread that has set is_writing */
+    static char text[16384]; /* the thread that has set is_writing owns the buffer */
     struct parser parser = {.table = table};
     int fd = cp__sys_open_from_handler("/proc/self/maps");
     long n = -1;
@@ -233,11 +240,12 @@ static bool read_mappings(struct table *table)
 
 /* ---- Making the table ------------------------------------------------------------------------ */
 
+/* Announces a version, and returns its table, empty. */
 static struct table *begin_version(uint64_t version)
 {
     struct table *table = &tables[version % 2];
 
-    cp_store_relaxed(&begun, version); /* relaxed: ordered by the fence */
+    cp_store_relaxed(&begun, version); /* relaxed: the fence below orders the store */
     cp_fence_release();                /* pairs with the acquire fence in is_overtaken_from_handler() */
     cp_store_relaxed(&table->n, 0);
     return table;
@@ -256,9 +264,11 @@ void cp__code_update(void)
     /* acquire: pairs with the release at the end */
     if (cp_exchange_acq_rel(&is_writing, 1u) != 0)
         return;
-    cp__fork_delay();                          /* a file is opened */
-    version = cp_load_relaxed(&published) + 1; /* relaxed: only who has set is_writing stores it */
-    cp_store_relaxed(&missed, 0); /* relaxed: an address that is missed from now on is looked for again */
+    cp__fork_delay(); /* reading the mappings opens a file */
+    /* relaxed: only the thread that has set is_writing stores it */
+    version = cp_load_relaxed(&published) + 1;
+    /* relaxed: a handler that misses an address from now on sets the flag again */
+    cp_store_relaxed(&missed, 0);
     if (version == 1)
         cp_store_relaxed(&cp__code_has_keys, cp__has_keys()); /* relaxed: before the first M */
     if (read_mappings(begin_version(version)))
@@ -270,7 +280,7 @@ void cp__code_update(void)
 
 void cp__code_look(void)
 {
-    if (cp_load_relaxed(&missed) == 0) /* relaxed: a later pass sees it, too */
+    if (cp_load_relaxed(&missed) == 0) /* relaxed: if this pass does not see the store, a later pass does */
         return;
     if (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) >= cp_load_relaxed(&not_before)) /* relaxed: a hint */
         cp__code_update();

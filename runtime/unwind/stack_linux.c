@@ -1,11 +1,11 @@
 /*
- * Where a thread's stack is, for unwinding.
+ * Where a thread's stack ends, for unwinding.
  *
  * A chain of frame pointers does not end by itself. The C library's code that calls a thread's function, or
- * main, keeps no frame pointer: what the function saves as its caller's may be anything, an address of this
- * very stack too, and the chain would go on there. So the stack is taken to end where the outermost frame of
- * the program does. The unwinder of the compiler's library finds that frame, by call-frame information;
- * nothing of it is needed in the signal handler.
+ * main(), keeps no frame pointer. So the frame pointer that the function saves may be any value, even an
+ * address of this very stack, and the chain would continue there. The profiler therefore takes the end of the
+ * program's outermost frame as the end of the stack. The unwinder of the compiler's library finds that frame,
+ * by call-frame information, outside of the signal handler.
  */
 #include <link.h>
 #include <pthread.h>
@@ -21,8 +21,8 @@ struct range {
     uintptr_t lo;
     uintptr_t hi;
 };
-static struct range c_library; /* set once; empty where it is part of the program or unknown */
-static uintptr_t entry;        /* of the program: _start, which is the C library's too */
+static struct range c_library; /* set once; empty if the C library is part of the program or unknown */
+static uintptr_t entry;        /* the address of the program's _start(), which is the C library's code too */
 
 static bool holds(const struct range *range, uintptr_t address)
 {
@@ -32,6 +32,7 @@ static bool holds(const struct range *range, uintptr_t address)
 #ifdef __GLIBC__
 #include <gnu/libc-version.h>
 
+/* Returns the addresses from the first to the last segment of an object. */
 static struct range extent_of(const struct dl_phdr_info *object)
 {
     struct range extent = {UINTPTR_MAX, 0};
@@ -48,8 +49,8 @@ static struct range extent_of(const struct dl_phdr_info *object)
     return extent;
 }
 
-/* A string of the C library's own tells which object it is; functions of its may be somebody else's by now.
- */
+/* Finds the object that contains a string of the C library. A string is safer than a function: another object
+ * may have replaced the function. */
 static int find_c_library(struct dl_phdr_info *object, size_t size, void *arg)
 {
     struct range extent = extent_of(object);
@@ -82,21 +83,21 @@ static void find_once(void)
 
 /* ---- The outermost frame --------------------------------------------------------------------- */
 
-/* The program's outermost frame. */
+/* The outermost frame of the program. */
 struct outermost {
     uintptr_t fp;
-    uintptr_t end; /* 0 while the last frame seen is the program's */
+    uintptr_t end; /* the end of the frame; 0 while the last frame seen is the program's */
 };
 
-/* Looks at a frame, innermost first. What the unwinder calls a frame's CFA is its stack pointer: where the
- * frame that it called ends. */
+/* Looks at one frame; the unwinder starts with the innermost. What the unwinder calls the CFA of a frame is
+ * that frame's stack pointer, so it is the end of the frame that was called. */
 static _Unwind_Reason_Code look_at(struct _Unwind_Context *context, void *arg)
 {
     struct outermost *outermost = arg;
     uintptr_t pc = _Unwind_GetIP(context);
 
     if (pc == 0)
-        return _URC_NO_REASON; /* behind the last one */
+        return _URC_NO_REASON; /* past the last frame */
     if (!holds(&c_library, pc) && _Unwind_GetRegionStart(context) != entry)
         *outermost = (struct outermost){.fp = _Unwind_GetGR(context, CP__FP_NUMBER)};
     else if (outermost->end == 0)
@@ -104,7 +105,7 @@ static _Unwind_Reason_Code look_at(struct _Unwind_Context *context, void *arg)
     return _URC_NO_REASON;
 }
 
-/* Its end is 0 where it cannot be told. */
+/* Finds the outermost frame of the program on this stack. The result's end is 0 if the frame is unknown. */
 static struct outermost find_outermost(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -118,6 +119,7 @@ static struct outermost find_outermost(void)
 
 /* ---- The stack ------------------------------------------------------------------------------- */
 
+/* Returns the calling thread's stack as the C library knows it. */
 static struct cp__stack whole_stack(void)
 {
     struct cp__stack stack = {.slack = UINTPTR_MAX};
@@ -133,10 +135,10 @@ static struct cp__stack whole_stack(void)
     return stack;
 }
 
-/* The two words that a frame pointer points at. */
+/* The size of a frame record: a frame pointer points at two words. */
 #define FRAME_RECORD (2 * sizeof(uintptr_t))
-/* They may lie this much lower in the frame of a function that aligns its stack, or that the outermost one
- * gave its place to. */
+/* The frame record may lie this much lower, in the frame of a function that aligns its stack, or of a
+ * function that replaced the outermost one by a tail call. */
 #define LEAST_SLACK 128
 
 struct cp__stack cp__thread_stack(void)
@@ -146,7 +148,7 @@ struct cp__stack cp__thread_stack(void)
     struct outermost outermost;
 
     if (!cp__stack_holds(&stack, sp))
-        return stack; /* called on a stack of somebody's own making */
+        return stack; /* the caller runs on a stack that the program made itself */
     outermost = find_outermost();
     if (outermost.end <= sp || !cp__stack_holds(&stack, outermost.end))
         return stack;

@@ -2,20 +2,20 @@
 
 #include "code.h"
 
-/* What a frame pointer points at. */
+/* The two words at which a frame pointer points. */
 struct frame {
-    uintptr_t fp; /* the caller's */
-    uintptr_t pc; /* where it goes on, as saved */
+    uintptr_t fp; /* the caller's frame pointer */
+    uintptr_t pc; /* the return address, as the function saved it */
 };
 
-/* A word that is no address of code is no return address: the chain has left the frames. So is an address of
- * the stack itself, even if the stack is executable. */
+/* Returns whether pc can be a return address. A word that is no address of code is none: the chain has left
+ * the frames. An address of the stack itself is none either, even if the stack is executable. */
 static bool is_code(uintptr_t pc, const struct cp__stack *stack, struct cp__code_range *last)
 {
     return cp__code_holds_from_handler(last, pc) && !cp__stack_holds(stack, pc);
 }
 
-/* The frame at fp, where it lies whole between floor and the stack's end. */
+/* Returns the frame at fp, or NULL if the frame is not completely between floor and the stack's end. */
 static const struct frame *frame_at(uintptr_t fp, uintptr_t floor, const struct cp__stack *stack)
 {
     if (fp < floor || fp % sizeof(uintptr_t) != 0 || fp >= stack->hi || stack->hi - fp < sizeof(struct frame))
@@ -23,7 +23,8 @@ static const struct frame *frame_at(uintptr_t fp, uintptr_t floor, const struct 
     return (const struct frame *)fp;
 }
 
-/* Where a caller goes on, by what a frame has saved of it; 0 if that is no code. */
+/* Returns the address at which a caller continues, from the word that a frame has saved; 0 if that is no
+ * code. */
 static uintptr_t caller_of(uintptr_t saved, const struct cp__stack *stack, struct cp__code_range *last)
 {
     uintptr_t pc = cp__code_address_from_handler(saved);
@@ -31,14 +32,15 @@ static uintptr_t caller_of(uintptr_t saved, const struct cp__stack *stack, struc
     return is_code(pc, stack, last) ? pc : 0;
 }
 
-/* Whether a chain that led up to top has come to the stack's first frame. A frame pointer of 0 would not
- * tell: code that uses the register otherwise leaves zeros there too. */
+/* Returns whether a chain that led up to top has reached the stack's first frame. A frame pointer of 0 would
+ * not prove it, because code that uses the register for something else may store zeros too. */
 static bool is_at_end(const struct cp__stack *stack, uintptr_t top)
 {
     return stack->hi - top <= stack->slack;
 }
 
-/* The stack is other functions' frames, maybe such that a sanitizer has fenced. */
+/* The attribute: the stack holds frames of other functions, and a sanitizer may have fenced parts of these
+ * frames. */
 __attribute__((no_sanitize("address", "thread", "undefined"))) unsigned
 cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack, uintptr_t *frames,
                         unsigned max, unsigned *flags)
