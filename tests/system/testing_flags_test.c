@@ -107,8 +107,8 @@ CP_TEST(check_without_processes_is_profiled_once)
     CHECK(TEST_TSAN || strstr(text, "sum_of_squares") != NULL);
     free(text);
     text = pprof("-comments", "x.pb.gz");
-    CHECK_CONTAINS(text, "coverage");
-    CHECK(strstr(strstr(text, "coverage") + 1, "coverage") == NULL);
+    CHECK_CONTAINS(text, "coverage: ");
+    CHECK(strstr(strstr(text, "coverage: ") + 1, "coverage: ") == NULL);
     free(text);
 }
 
