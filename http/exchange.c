@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/base/clock.h"
+
 const char cp__http_text[] = "text/plain; charset=utf-8";
 
 enum { MAX_HEADERS = 16 };
@@ -166,10 +168,7 @@ bool cp__http_is_gone(const struct cp__exchange *exchange)
 
 uint64_t cp__http_now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return (uint64_t)cp__clock_ns(CLOCK_MONOTONIC) / 1000000;
 }
 
 int cp__http_wait(const struct cp__exchange *exchange, unsigned long long seconds)

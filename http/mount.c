@@ -9,24 +9,6 @@
 
 size_t cp__http_max_answers = 64 << 20;
 
-enum { WORKER_STACK = 1 << 20 }; /* what is deep has threads of its own: see pprof.h */
-
-int cp__http_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
-{
-    pthread_attr_t attributes;
-    sigset_t all, old;
-    int result;
-
-    sigfillset(&all);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, WORKER_STACK);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    result = pthread_create(thread, &attributes, fn, arg);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attributes);
-    return -result;
-}
-
 /* ---- A call ---------------------------------------------------------------------------------- */
 
 struct cp__http_call *cp__http_call_new(struct cp_http *http, const char *uri)
@@ -308,7 +290,7 @@ static bool add_worker(struct cp_http *http)
             pthread_join(worker->thread, NULL);
         worker->http = http;
         worker->state = CP__WORKER_NONE;
-        if (cp__http_thread(&worker->thread, work, worker) < 0)
+        if (cp__thread_start(&worker->thread, CP__HTTP_STACK, work, worker) < 0)
             return has_worker;
         worker->state = CP__WORKER_RUNS;
         return true;

@@ -422,7 +422,7 @@ static int start_on(struct cp_http *http, const char *address, struct cp_error *
     if (!cp__http_is_loopback(fd))
         warn(http);
     http->is_server = true;
-    result = cp__http_thread(&http->keeper, keep, http);
+    result = cp__thread_start(&http->keeper, CP__HTTP_STACK, keep, http);
     if (result < 0) {
         cp__http_socket_close(http->listener);
         return cp__error(err, result, "No thread could be started for the HTTP endpoint: %s.",

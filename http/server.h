@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "exchange.h"
+#include "runtime/base/thread.h"
 #include "socket.h"
 
 enum { CP__HTTP_WORKERS = 3 * CP_EV_MAX };
@@ -89,8 +90,8 @@ extern unsigned cp__http_answer_timeout_s;
 extern size_t cp__http_max_answers;
 enum { CP__HTTP_SHORT = 64 << 10 };
 
-/* Starts a thread with every signal blocked; 0 or a negative errno value. */
-int cp__http_thread(pthread_t *thread, void *(*fn)(void *), void *arg);
+/* The stack of a thread of the server's own; what is deep has threads of its own: see pprof.h. */
+enum { CP__HTTP_STACK = 1 << 20 };
 
 /* A call for a request of this URI. NULL without memory. */
 struct cp__http_call *cp__http_call_new(struct cp_http *http, const char *uri);

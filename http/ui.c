@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "events.h"
+#include "runtime/base/text.h"
 #include "share.h"
 
 /* In ui_files.S. */
@@ -72,24 +73,6 @@ int cp__http_ui(struct cp__exchange *exchange)
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-static void print_string(FILE *out, const char *text)
-{
-    if (text == NULL) {
-        fputs("null", out);
-        return;
-    }
-    fputc('"', out);
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
-            fprintf(out, "\\%c", *text);
-        else if ((unsigned char)*text < ' ')
-            fprintf(out, "\\u%04x", (unsigned char)*text);
-        else
-            fputc(*text, out);
-    }
-    fputc('"', out);
-}
-
 struct list {
     FILE *out;
     const char *separator;
@@ -101,13 +84,13 @@ static void print_event(void *context, const struct cp__http_event *event)
     const char *description = event->info->description;
 
     fprintf(list->out, "%s{\"name\":", list->separator);
-    print_string(list->out, event->info->name);
+    cp__json_string(list->out, event->info->name);
     fputs(",\"description\":", list->out);
-    print_string(list->out, description != NULL ? description : "");
+    cp__json_string(list->out, description != NULL ? description : "");
     fputs(",\"use\":", list->out);
-    print_string(list->out, event->use);
+    cp__json_string(list->out, event->use);
     fputs(",\"reason\":", list->out);
-    print_string(list->out, event->refusal);
+    cp__json_string(list->out, event->refusal);
     fprintf(list->out, ",\"period\":%" PRIu64 ",\"isTime\":%s,\"maxRate\":%" PRIu64 "}", event->period,
             event->is_time ? "true" : "false", event->max_rate);
     list->separator = ",\n";

@@ -202,7 +202,7 @@ static int write_profile(const struct listing *l, struct cp_writer *w, struct cp
                                           .sample_type = "goroutine",
                                           .sample_unit = "count",
                                           .period = 1,
-                                          .time_ns = cp__now_ns(CLOCK_REALTIME),
+                                          .time_ns = cp__clock_ns(CLOCK_REALTIME),
                                           .is_text = l->debug == 1};
 
     return cp__report_to(l->profile, &meta, w, err);

@@ -6,6 +6,7 @@
 
 #include "pprof/symbol/kernel.h"
 #include "profile_data.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/fail.h"
 
 /* A sample as it is stored: what may stand at its outer end has a name and no address. */
@@ -25,18 +26,10 @@ struct key {
  * object's, a just in time compiler's for instance, brings new ones all the time. */
 enum { NOTE_INTERVAL_NS = 100000000 };
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
 /* Without memory, or without /proc, what is known stays as it is. */
 int cp__profile_note_mappings(struct cp__profile *profile)
 {
-    profile->noted_ns = now_ns();
+    profile->noted_ns = cp__clock_ns(CLOCK_MONOTONIC_COARSE);
     return cp__mappings_note(&profile->mappings) == -ENOMEM ? -ENOMEM : 0;
 }
 
@@ -169,7 +162,7 @@ static uint32_t find_frame(struct cp__profile *p, const struct cp__frame_key *ke
             return number;
     if (key->name == 0 && key->address < CP__KERNEL_START &&
         cp__mappings_find(&p->mappings, key->address) == p->mappings.n &&
-        now_ns() - p->noted_ns >= NOTE_INTERVAL_NS)
+        cp__clock_ns(CLOCK_MONOTONIC_COARSE) - p->noted_ns >= NOTE_INTERVAL_NS)
         cp__profile_note_mappings(p); /* it will be tried again when the profile is written */
     number = (uint32_t)p->n_frames++;
     p->frames[number] = (struct cp__frame){.address = key->address, .name = key->name};

@@ -13,14 +13,6 @@
 
 #define READ_INTERVAL_MS 50
 
-int64_t cp__now_ns(int clock)
-{
-    struct timespec ts = {0, 0};
-
-    clock_gettime(clock, &ts);
-    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 /* ---- The profile-writer thread --------------------------------------------------------------- */
 
 void cp__part_fold(void *context, const struct cp_sample *sample)
@@ -67,7 +59,7 @@ static void *collect(void *arg)
 
 int cp__session_collect(struct cp_session *session)
 {
-    return cp__thread_start(&session->thread, collect, session);
+    return cp__thread_start(&session->thread, CP__DEEP_STACK, collect, session);
 }
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
@@ -90,7 +82,7 @@ void cp__session_read_up(struct cp_session *session, size_t i)
 static void halt(struct cp_session *session)
 {
     cp_slots_stop(session->slots, session->n);
-    session->duration_ns = cp__now_ns(CLOCK_MONOTONIC) - session->started_ns;
+    session->duration_ns = cp__clock_ns(CLOCK_MONOTONIC) - session->started_ns;
     cp_store_release(&session->stopping, 1); /* pairs with the acquire in collect() */
     cp_slots_wake();
     pthread_join(session->thread, NULL);

@@ -10,6 +10,7 @@
 
 #include "pprof.h"
 #include "profile.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/lock.h"
 
 /* One option of a session. Owned by the profile-writer thread while there is one, else by the session's lock.
@@ -50,8 +51,6 @@ struct cp_session {
 
     struct cp__part parts[CP_EV_MAX];
 };
-
-int64_t cp__now_ns(int clock);
 
 /* Starts the profile-writer thread. */
 int cp__session_collect(struct cp_session *session);

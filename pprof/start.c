@@ -116,8 +116,8 @@ static int arm(struct cp_session *session, struct cp_error *err)
         requests[i] = (struct cp_slot_request){.event = session->parts[i].event.event,
                                                .config = session->parts[i].config,
                                                .name = session->parts[i].event.name};
-    session->time_ns = cp__now_ns(CLOCK_REALTIME);
-    session->started_ns = cp__now_ns(CLOCK_MONOTONIC);
+    session->time_ns = cp__clock_ns(CLOCK_REALTIME);
+    session->started_ns = cp__clock_ns(CLOCK_MONOTONIC);
     result = cp_slots_start(requests, session->n, session->slots, err);
     if (result < 0)
         return result;

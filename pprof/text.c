@@ -20,29 +20,10 @@
 #include <string.h>
 
 #include "profile_data.h"
+#include "runtime/base/text.h"
 #include "writer.h"
 
 /* ---- A stack --------------------------------------------------------------------------------- */
-
-/* With "?" for each byte that is not UTF-8, as in the other form. */
-static void print_quoted(FILE *out, const char *text)
-{
-    size_t size;
-
-    fputc('"', out);
-    for (; *text != '\0'; text += size > 0 ? size : 1) {
-        size = cp__utf8_size(text);
-        if (size == 0)
-            fputc('?', out);
-        else if (*text == '"' || *text == '\\')
-            fprintf(out, "\\%c", *text);
-        else if ((unsigned char)*text < ' ' || *text == 0x7f)
-            fprintf(out, "\\u%04x", *text);
-        else
-            fwrite(text, 1, size, out);
-    }
-    fputc('"', out);
-}
 
 void cp__print_labels(FILE *out, const struct cp_labels *labels)
 {
@@ -51,9 +32,9 @@ void cp__print_labels(FILE *out, const struct cp_labels *labels)
 
     for (i = 0; i < n; i++) {
         fputs(i == 0 ? "# labels: {" : ", ", out);
-        print_quoted(out, cp_labels_key(labels, i));
+        cp__json_string(out, cp_labels_key(labels, i));
         fputc(':', out);
-        print_quoted(out, cp_labels_value(labels, i));
+        cp__json_string(out, cp_labels_value(labels, i));
     }
     if (n > 0)
         fputs("}\n", out);

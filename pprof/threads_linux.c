@@ -74,7 +74,7 @@ static int make(const void *what, struct cp_writer *w, struct cp_error *err)
                                           .sample_type = "threadcreate",
                                           .sample_unit = "count",
                                           .period = 1,
-                                          .time_ns = cp__now_ns(CLOCK_REALTIME),
+                                          .time_ns = cp__clock_ns(CLOCK_REALTIME),
                                           .is_text = *(const bool *)what};
 
     list.result = cp__profile_new(&list.profile);

@@ -1,6 +1,7 @@
 /* The loop of a benchmark, and what comes of it. */
 #include "bench_profile.h"
 #include "counts.h"
+#include "runtime/base/clock.h"
 #include "test.h"
 
 #include <ctype.h>
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct metric {
     struct metric *next;
@@ -29,13 +29,6 @@ struct cp__bench {
     struct metric *metrics;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* ---- The loop -------------------------------------------------------------------------------- */
 
 static struct cp__bench *bench_of(const struct cp_t *b)
@@ -52,12 +45,12 @@ static void run_clock(struct cp__bench *bench)
 {
     cp__counts_start();
     bench->is_running = true;
-    bench->started_ns = now_ns();
+    bench->started_ns = (uint64_t)cp__clock_ns(CLOCK_MONOTONIC);
 }
 
 static void stop_clock(struct cp__bench *bench)
 {
-    bench->elapsed_ns += now_ns() - bench->started_ns;
+    bench->elapsed_ns += (uint64_t)cp__clock_ns(CLOCK_MONOTONIC) - bench->started_ns;
     bench->is_running = false;
     cp__counts_stop();
 }
@@ -99,7 +92,8 @@ static uint64_t next_goal(const struct cp__bench *bench, uint64_t elapsed_ns, ui
 
 static uint64_t elapsed(const struct cp__bench *bench)
 {
-    return bench->elapsed_ns + (bench->is_running ? now_ns() - bench->started_ns : 0);
+    return bench->elapsed_ns +
+           (bench->is_running ? (uint64_t)cp__clock_ns(CLOCK_MONOTONIC) - bench->started_ns : 0);
 }
 
 bool cp_bench_next_slow(struct cp_t *b)

@@ -2,11 +2,11 @@
 #include "report.h"
 
 #include "bench_profile.h"
-#include "clock.h"
 #include "counts.h"
 #include "orphans.h"
 #include "process.h"
 #include "profile.h"
+#include "runtime/base/clock.h"
 #include "spread.h"
 #include "temp.h"
 #include "test.h"

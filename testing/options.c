@@ -1,5 +1,6 @@
 /* The runner's flags; what they mean is in their table. */
 #include "options.h"
+#include "runtime/base/clock.h"
 
 #include "runtime/base/sized.h"
 #include "sched.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const struct option flags[] = {
     {"run", required_argument, NULL, 'r'},      {"skip", required_argument, NULL, 'k'},
@@ -236,15 +236,13 @@ static unsigned available_cpus(void)
 
 static void set_defaults(struct cp__options *o, const struct cp_test_main_options *main_options)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     *o = (struct cp__options){
         .count = 1,
         .cpus = {available_cpus()},
         .cpu_count = 1,
         .timeout_s = 600,
         .bench_ns = 1000000000,
-        .shuffle_seed = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec,
+        .shuffle_seed = cp__clock_ns(CLOCK_REALTIME),
     };
     cp__pattern_compile(&o->run, "", NULL);
     struct cp_test_main_options own = {.size = sizeof(own)};

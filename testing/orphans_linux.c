@@ -1,7 +1,7 @@
 /* See orphans.h. */
 #include "orphans.h"
 
-#include "clock.h"
+#include "runtime/base/clock.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "profile.h"
+#include "runtime/base/clock.h"
 #include "temp.h"
 
 #define FINISHED ".pb.gz"
@@ -245,13 +245,10 @@ void cp__parts_free(struct cp__parts *parts)
 
 static struct cp_writer writer_of(struct cp__part *part, size_t i)
 {
-    struct timespec now;
-
     if (part->parts->pid == part->pid)
         return cp_writer_memory(&part->memory[i]);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (asprintf(&part->paths[i], "%s/%zu.%d.%" PRIu64 UNFINISHED, part->parts->directory, i, (int)part->pid,
-                 (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) < 0)
+    if (asprintf(&part->paths[i], "%s/%zu.%d.%" PRId64 UNFINISHED, part->parts->directory, i, (int)part->pid,
+                 cp__clock_ns(CLOCK_MONOTONIC)) < 0)
         part->paths[i] = NULL;
     return cp_writer_path(part->paths[i] == NULL ? "" : part->paths[i]);
 }

@@ -1,10 +1,10 @@
 /* The runner's side of a test's process: see process.h. */
 #include "process.h"
 
-#include "clock.h"
 #include "idle.h"
 #include "orphans.h"
 #include "report.h"
+#include "runtime/base/clock.h"
 #include "stacks.h"
 #include "test.h"
 

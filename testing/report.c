@@ -1,7 +1,7 @@
 /* The tree of the tests that run, and what of it is shown when: see report.h. */
 #include "report.h"
 
-#include "clock.h"
+#include "runtime/base/clock.h"
 #include "spread.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* What a test does by its "t". */
-#include "clock.h"
+#include "runtime/base/clock.h"
 #include "temp.h"
 #include "test.h"
 

@@ -3,32 +3,12 @@
 #include <stdio.h>
 
 #include "events.h"
-
-/* Kernel and library names are ASCII; whatever is not cannot be vouched for. */
-static void print_string(const char *text)
-{
-    if (text == NULL) {
-        fputs("null", stdout);
-        return;
-    }
-    putchar('"');
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c >= ' ' && c < 0x7f)
-            putchar(c);
-        else
-            printf("\\u%04x", c < 0x80 ? c : 0xfffd);
-    }
-    putchar('"');
-}
+#include "runtime/base/text.h"
 
 static void print_member(const char *name, const char *value)
 {
     printf(", \"%s\": ", name);
-    print_string(value);
+    cp__json_string(stdout, value);
 }
 
 static void print_modes(const struct cp_cpu_profile_config *config)
@@ -56,7 +36,7 @@ static void print_event(const struct event *event)
         [EVENT_UNTRIED] = "null", [EVENT_WORKS] = "true", [EVENT_REFUSED] = "false"};
 
     fputs("{\"name\": ", stdout);
-    print_string(event->name);
+    cp__json_string(stdout, event->name);
     print_member("alias", event->alias);
     print_member("group", event->group);
     print_member("kind", event_kind(event));
@@ -92,7 +72,7 @@ void print_list_json(const struct event_group *groups, size_t n, const char *mis
     fputs("{\"groups\": [", stdout);
     for (size_t i = 0; i < n; i++) {
         printf("%s\n  {\"name\": ", i > 0 ? "," : "");
-        print_string(groups[i].events[0].group);
+        cp__json_string(stdout, groups[i].events[0].group);
         print_working(&groups[i]);
         printf(", \"listed\": %s}", groups[i].is_long ? "false" : "true");
     }
@@ -106,7 +86,7 @@ void print_list_json(const struct event_group *groups, size_t n, const char *mis
         }
     }
     fputs("],\n \"no_tracepoints\": ", stdout);
-    print_string(missing);
+    cp__json_string(stdout, missing);
     puts("}");
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "atomic.h"
+#include "clock.h"
 #include "sys_linux.h"
 
 /* ---- Threads and clocks ---------------------------------------------------------------------- */
@@ -40,10 +41,7 @@ clockid_t cp__os_thread_clock(pid_t tid)
 
 uint64_t cp__os_clock_ns_from_handler(clockid_t clock)
 {
-    struct timespec ts = {0, 0};
-
-    clock_gettime(clock, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    return (uint64_t)cp__clock_ns(clock);
 }
 
 bool cp__os_thread_is_runnable(pid_t tid)

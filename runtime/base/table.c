@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "text.h"
+
 void *cp__grown(void *array, size_t *capacity, size_t n, size_t element_size)
 {
     size_t doubled = *capacity < 8 ? 16 : 2 * *capacity;
@@ -80,29 +82,12 @@ uint64_t cp__hash_add_string(uint64_t hash, const char *text)
     return hash;
 }
 
-size_t cp__utf8_size(const char *text)
-{
-    const unsigned char *s = (const unsigned char *)text;
-    size_t size = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
-    uint32_t code = s[0] & (0x7fu >> size);
-    size_t i;
-
-    for (i = 1; i < size; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (s[i] & 0x3f);
-    }
-    if (size == 3 && (code < 0x800 || (code >= 0xd800 && code < 0xe000)))
-        return 0;
-    return size == 4 && (code < 0x10000 || code > 0x10ffff) ? 0 : size;
-}
-
 static void make_utf8(char *text)
 {
     size_t size;
 
     for (; *text != '\0'; text += size) {
-        size = cp__utf8_size(text);
+        size = cp__utf8_size(text, SIZE_MAX);
         if (size == 0) {
             *text = '?';
             size = 1;

@@ -75,9 +75,6 @@ static inline uint32_t cp__hash_end(uint64_t hash)
 }
 uint64_t cp__hash_add_string(uint64_t hash, const char *text);
 
-/* How many bytes the character takes in UTF-8; 0 where there is none. */
-size_t cp__utf8_size(const char *text);
-
 /* Strings, each once, numbered in the order in which they came. Zero is an empty set. */
 struct cp__strings {
     char *bytes;

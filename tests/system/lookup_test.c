@@ -78,7 +78,8 @@ static void look_at_text(pid_t tid)
     save(&text, file_in_dir("threads.txt"));
     free(text.data);
     char *shown = test_command(NULL, "cat %s", file_in_dir("threads.txt"));
-    snprintf(thread, sizeof thread, "# labels: {\"thread\":\"a \\\"worker\\\" \xc3\xa9?/%d\"}\n", (int)tid);
+    snprintf(thread, sizeof thread, "# labels: {\"thread\":\"a \\\"worker\\\" \xc3\xa9\\ufffd/%d\"}\n",
+             (int)tid);
     CHECK_CONTAINS(shown, "threadcreate profile: total 2\n1 @ 0x");
     CHECK_CONTAINS(shown, thread);
     CHECK_CONTAINS(shown, "attach_worker");
