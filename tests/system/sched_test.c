@@ -237,12 +237,14 @@ CP_TEST(gs_inherit_labels)
 }
 
 static struct cp_task *observed;
+static uint32_t was_seen_asleep;
 
 static void sleeps_then_parks(void *arg)
 {
     (void)arg;
     cp_store_release(&observed, cp_task_self());
-    cp_sleep(50 * MS);
+    while (cp_load_acquire(&was_seen_asleep) == 0)
+        cp_sleep(5 * MS);
     cp_park();
 }
 
@@ -263,16 +265,21 @@ static const char *state_of_observed(void)
     return state;
 }
 
+static void wait_for_state(const char *state)
+{
+    while (strcmp(state_of_observed(), state) != 0)
+        cp_sleep(MS);
+}
+
 static void observe(void *arg)
 {
     (void)arg;
     go(sleeps_then_parks, NULL);
     while (cp_load_acquire(&observed) == NULL)
         cp_yield();
-    cp_sleep(5 * MS);
-    CHECK_STR(state_of_observed(), "sleep");
-    cp_sleep(100 * MS * TEST_SLOWDOWN);
-    CHECK_STR(state_of_observed(), "park");
+    wait_for_state("sleep");
+    cp_store_release(&was_seen_asleep, 1u);
+    wait_for_state("park");
     cp_ready(observed);
     CHECK_STR(state_of_observed(), "runnable");
 }

@@ -382,12 +382,14 @@ static void check_name_at(uintptr_t pc, const char *name)
     unw_context_t context;
     unw_cursor_t cursor;
     unw_word_t offset;
+    int result;
 
     unw_getcontext(&context);
     unw_init_local(&cursor, &context);
     unw_set_reg(&cursor, UNW_REG_IP, pc);
-    unw_get_proc_name(&cursor, found, sizeof found, &offset);
-    CHECK_STR(found, name);
+    result = unw_get_proc_name(&cursor, found, sizeof found, &offset);
+    CHECKF(result == 0 && strcmp(found, name) == 0, "libunwind says %s and %s for %s", unw_strerror(result),
+           found, name);
 }
 
 CP_TEST(a_suspended_context_names_who_suspended_it)
