@@ -482,7 +482,7 @@ CP_TEST(json_tells_what_is_not_listed)
     free(names);
 }
 
-CP_TEST(json_of_one_event)
+CP_TEST(json_shows_one_event)
 {
     char *text = query("LLC-load-misses",
                        "[.name, .group, .kind, .perf, .period, .encoding.type, .encoding.config] | @tsv");
@@ -530,7 +530,7 @@ CP_TEST(bad_usage_is_told)
     check_run("events -- timer", 0, "timer");
 }
 
-CP_TEST(help_and_version)
+CP_TEST(help_and_version_are_printed)
 {
     static const char *const spellings[] = {"--help", "-help", "-h"};
     char *text;

@@ -205,7 +205,7 @@ static void run_in_every_state(cp_sched_g_fn *fn)
     cp_wait_group_free(group);
 }
 
-CP_TEST(each_state_and_its_stack)
+CP_TEST(each_state_is_seen_with_its_stack)
 {
     run_in_every_state(check_g);
     for (unsigned i = 0; i < SELVES; i++)
@@ -240,7 +240,7 @@ static int must_not_be_called(void *context, const struct cp_sched_g *g)
     return 0;
 }
 
-CP_TEST(no_scheduler_no_gs)
+CP_TEST(without_a_scheduler_there_are_no_gs)
 {
     CHECK_EQ(cp_sched_each_g(must_not_be_called, NULL, NULL), 0);
 }
@@ -308,7 +308,7 @@ static void list_many(void *n)
     cp_wait_group_done(end);
 }
 
-CP_TEST(a_hundred_thousand)
+CP_TEST(a_hundred_thousand_gs_are_listed_once_each)
 {
     unsigned n = 0;
 
@@ -451,7 +451,7 @@ static void churns(void *arg)
     cp_wait_group_done(end);
 }
 
-CP_TEST(while_others_come_and_go)
+CP_TEST(gs_are_listed_while_others_come_and_go)
 {
     run(3, churns, NULL);
 }
@@ -495,7 +495,7 @@ static void forks(void *arg)
     pthread_join(thread, arg);
 }
 
-CP_TEST(a_child_of_a_fork_while_somebody_lists)
+CP_TEST(a_child_may_be_forked_while_somebody_lists)
 {
     if (TEST_TSAN)
         SKIP("ThreadSanitizer does not let a child of a program with threads go on.");
@@ -552,7 +552,7 @@ static void is_listed(void *arg)
     cp_wait_group_done(end);
 }
 
-CP_TEST(what_is_written)
+CP_TEST(a_profile_of_gs_is_written_in_three_forms)
 {
     char *top, *raw;
 

@@ -157,25 +157,25 @@ static void check_level(const char *compiler, unsigned level)
     free(program);
 }
 
-#define LEVELS(name, compiler)                                                                               \
-    CP_TEST(of_##name##_at_0, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
+#define LEVEL(test, compiler, level)                                                                         \
+    CP_TEST(test, .timeout_s = 60 * TEST_SLOWDOWN)                                                           \
     {                                                                                                        \
-        check_level(compiler, 0);                                                                            \
-    }                                                                                                        \
-    CP_TEST(of_##name##_at_1, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
-    {                                                                                                        \
-        check_level(compiler, 1);                                                                            \
-    }                                                                                                        \
-    CP_TEST(of_##name##_at_2, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
-    {                                                                                                        \
-        check_level(compiler, 2);                                                                            \
-    }                                                                                                        \
-    CP_TEST(of_##name##_at_3, .timeout_s = 60 * TEST_SLOWDOWN)                                               \
-    {                                                                                                        \
-        check_level(compiler, 3);                                                                            \
+        check_level(compiler, level);                                                                        \
     }
 
-LEVELS(gcc_in_c, "gcc -x c")
-LEVELS(gcc_in_cxx, "g++ -x c++")
-LEVELS(clang_in_c, "clang-14 -x c")
-LEVELS(clang_in_cxx, "clang++-14 -x c++")
+LEVEL(inlining_by_gcc_in_c_at_0_is_known, "gcc -x c", 0)
+LEVEL(inlining_by_gcc_in_c_at_1_is_known, "gcc -x c", 1)
+LEVEL(inlining_by_gcc_in_c_at_2_is_known, "gcc -x c", 2)
+LEVEL(inlining_by_gcc_in_c_at_3_is_known, "gcc -x c", 3)
+LEVEL(inlining_by_gcc_in_cxx_at_0_is_known, "g++ -x c++", 0)
+LEVEL(inlining_by_gcc_in_cxx_at_1_is_known, "g++ -x c++", 1)
+LEVEL(inlining_by_gcc_in_cxx_at_2_is_known, "g++ -x c++", 2)
+LEVEL(inlining_by_gcc_in_cxx_at_3_is_known, "g++ -x c++", 3)
+LEVEL(inlining_by_clang_in_c_at_0_is_known, "clang-14 -x c", 0)
+LEVEL(inlining_by_clang_in_c_at_1_is_known, "clang-14 -x c", 1)
+LEVEL(inlining_by_clang_in_c_at_2_is_known, "clang-14 -x c", 2)
+LEVEL(inlining_by_clang_in_c_at_3_is_known, "clang-14 -x c", 3)
+LEVEL(inlining_by_clang_in_cxx_at_0_is_known, "clang++-14 -x c++", 0)
+LEVEL(inlining_by_clang_in_cxx_at_1_is_known, "clang++-14 -x c++", 1)
+LEVEL(inlining_by_clang_in_cxx_at_2_is_known, "clang++-14 -x c++", 2)
+LEVEL(inlining_by_clang_in_cxx_at_3_is_known, "clang++-14 -x c++", 3)

@@ -76,7 +76,7 @@ static void body_300_us(struct worker *worker)
     burn_a(300000);
 }
 
-CP_TEST(a_thousand_short_lived_threads)
+CP_TEST(a_thousand_short_lived_threads_are_sampled)
 {
     enum { THREADS = 1000 };
     /* A sample must take less, or the thread does nothing else: at 10 us the CPU of a virtual machine, where

@@ -54,7 +54,7 @@ static void check_lines(const char *raw, const char *location, const char *funct
     free(text);
 }
 
-CP_TEST(lines_and_inlined_functions)
+CP_TEST(lines_and_inlined_functions_are_told)
 {
     struct cp__profile *profile = new_profile();
     uintptr_t frames[2] = {(uintptr_t)remember_caller};
@@ -232,7 +232,7 @@ CP_TEST(objects_come_and_go)
     cp__profile_free(between);
 }
 
-CP_TEST(objects_that_are_gone_for_pprof)
+CP_TEST(objects_that_are_gone_for_pprof_have_names)
 {
     const char *path = build("gcc -O2 -g -shared -fPIC", "libtarget.so");
     struct object object = load(path);
@@ -254,7 +254,7 @@ CP_TEST(objects_that_are_gone_for_pprof)
 }
 
 /* What is exported has names without debug information. */
-CP_TEST(stripped_object)
+CP_TEST(a_stripped_object_has_its_exported_names)
 {
     const char *path = build("gcc -O2 -g -shared -fPIC", "libtarget.so");
     struct cp__profile *profile = new_profile();
@@ -302,7 +302,7 @@ static void check_named(const char *path, bool has_lines)
     cp__profile_free(profile);
 }
 
-CP_TEST(separate_debug_file)
+CP_TEST(a_separate_debug_file_is_read_if_it_belongs_there)
 {
     const char *path = build("gcc -O2 -g -shared -fPIC", "libtarget.so");
 
@@ -343,7 +343,7 @@ static void check_replaced(const char *compile, const char *id, bool is_late)
 }
 
 /* A file that took the place of the one that is mapped names nothing: its code is other code. */
-CP_TEST(replaced_object)
+CP_TEST(an_object_that_was_replaced_names_nothing)
 {
     for (int is_late = 0; is_late < 2; is_late++) {
         check_replaced("gcc -O2 -g -shared -fPIC", NULL, is_late);
@@ -353,7 +353,7 @@ CP_TEST(replaced_object)
 
 /* ---- Unusual objects ------------------------------------------------------------------------- */
 
-CP_TEST(virtual_object)
+CP_TEST(the_vdso_has_names)
 {
     uintptr_t base = getauxval(AT_SYSINFO_EHDR);
     struct cp__profile *profile = new_profile();
@@ -389,7 +389,7 @@ static void look_up_deleted_self(const char *path)
     puts("looked itself up");
 }
 
-CP_TEST(deleted_program)
+CP_TEST(a_deleted_program_looks_itself_up)
 {
     static const char *const ways[] = {"cp", "objcopy --remove-section .note.gnu.build-id"};
     const char *self = getenv("CP_TEST_COPY");
@@ -402,7 +402,7 @@ CP_TEST(deleted_program)
     for (size_t i = 0; i < 2; i++) {
         text = test_command(NULL,
                             "copy=%s/copy; %s /proc/$PPID/exe $copy && CP_TEST_COPY=$copy $copy -inprocess "
-                            "-run deleted_program",
+                            "-run a_deleted_program",
                             test_dir(), ways[i]);
         CHECK_CONTAINS(text, "looked itself up");
         free(text);
@@ -423,9 +423,9 @@ CP_TEST(nothing_is_asked_of_the_network)
     CHECK_EQ(getsockname(listener, (struct sockaddr *)&address, &size), 0);
     text = test_command(NULL,
                         "DEBUGINFOD_URLS=http://127.0.0.1:%d DEBUGINFOD_TIMEOUT=1 "
-                        "/proc/$PPID/exe -inprocess -v -run stripped_object",
+                        "/proc/$PPID/exe -inprocess -v -run a_stripped_object",
                         ntohs(address.sin_port));
-    CHECK_CONTAINS(text, "--- PASS: Test_stripped_object");
+    CHECK_CONTAINS(text, "--- PASS: Test_a_stripped_object_has_its_exported_names");
     free(text);
     CHECK_EQ(accept(listener, NULL, NULL), -1);
     CHECK_EQ(errno, EAGAIN);

@@ -256,7 +256,7 @@ CP_TEST(no_pmu_is_told_apart_from_one_that_lacks_the_event)
 }
 
 /* The kernel itself. */
-CP_TEST(a_place_that_cannot_be_watched)
+CP_TEST(a_place_that_cannot_be_watched_is_refused)
 {
     struct cp_event_spec spec = watchpoint(&watched, HW_BREAKPOINT_W, sizeof watched);
 
@@ -268,7 +268,7 @@ CP_TEST(a_place_that_cannot_be_watched)
     check_probe(&spec, -EINVAL, "not a place to watch", "1, 2, 4 or 8");
 }
 
-CP_TEST(more_watchpoints_than_debug_registers)
+CP_TEST(more_watchpoints_than_debug_registers_are_refused)
 {
     struct cp_slot_request requests[CP_EV_MAX];
     struct cp_event_spec spec = watchpoint(&watched, HW_BREAKPOINT_W, sizeof watched);

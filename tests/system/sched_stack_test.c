@@ -142,7 +142,7 @@ static void check_crowd(unsigned threads, unsigned n)
     free(crowd);
 }
 
-CP_TEST(a_hundred_thousand_gs_at_once)
+CP_TEST(a_hundred_thousand_gs_live_at_once)
 {
     if (!has_guard_install())
         SKIP("without MADV_GUARD_INSTALL (Linux 6.13) vm.max_map_count ends it at about 32 000 Gs");

@@ -505,7 +505,7 @@ static void start_many(void *arg)
         go(yields_much, &visits[i]);
 }
 
-CP_TEST(sixty_four_ms_and_ten_thousand_gs)
+CP_TEST(sixty_four_ms_run_ten_thousand_gs)
 {
     unsigned n = TEST_TSAN ? 2000 : MANY; /* TSan has room for about 8000 fibers */
 

@@ -94,7 +94,7 @@ CP_TEST(several_events_need_the_environment)
     free(b.data);
 }
 
-CP_TEST(a_second_start_and_a_stop_without_start)
+CP_TEST(a_second_start_and_a_stop_without_start_are_refused)
 {
     struct cp_memory a = {0};
     struct cp_memory b = {0};

@@ -67,7 +67,7 @@ static void need_llvm(void)
         SKIP("There is no llvm-symbolizer-14 here (package llvm-14).");
 }
 
-CP_TEST(program_at_any_address)
+CP_TEST(a_program_has_names_at_any_address)
 {
     check("gcc -O2 -g -gdwarf-4 -pie -fPIE -DPROGRAM", addr2line);
     check("gcc -O2 -g -gdwarf-4 -no-pie -fno-pie -DPROGRAM", addr2line);
@@ -75,13 +75,13 @@ CP_TEST(program_at_any_address)
     check("gcc -O2 -DPROGRAM", addr2line_names);
 }
 
-CP_TEST(shared_object)
+CP_TEST(a_shared_object_has_names)
 {
     check("gcc -O2 -g -gdwarf-4 -shared -fPIC", addr2line);
     check("gcc -O2 -g -gdwarf-4 -shared -fPIC -Wl,-z,noseparate-code", addr2line);
 }
 
-CP_TEST(debug_information_of_all_kinds)
+CP_TEST(debug_information_of_all_kinds_is_read)
 {
     check("gcc -O2 -g -gdwarf-4 -gz -DPROGRAM", addr2line);
     need_llvm();
@@ -93,7 +93,7 @@ CP_TEST(debug_information_of_all_kinds)
 }
 
 /* The code is the same as without. */
-CP_TEST(split_debug_information)
+CP_TEST(split_debug_information_says_the_same)
 {
     char *whole = compare("gcc -O2 -g -DPROGRAM", NULL);
     char *split = compare("gcc -O2 -g -gsplit-dwarf -DPROGRAM", NULL);
@@ -104,7 +104,7 @@ CP_TEST(split_debug_information)
 }
 
 /* What the linker threw away still has debug information, at address 0. */
-CP_TEST(dropped_functions)
+CP_TEST(functions_that_the_linker_dropped_name_nothing)
 {
     need_llvm();
     check("gcc -O2 -g -ffunction-sections -Wl,--gc-sections -DPROGRAM", llvm);
@@ -112,7 +112,7 @@ CP_TEST(dropped_functions)
 }
 
 /* clang leaves .debug_aranges out. */
-CP_TEST(objects_of_clang)
+CP_TEST(objects_of_clang_have_names)
 {
     if (!is_there("clang-14"))
         SKIP("There is no clang-14 here.");
@@ -125,7 +125,7 @@ CP_TEST(objects_of_clang)
 }
 
 /* Symbols inside others, without a size, and code that none covers. */
-CP_TEST(symbols_of_assembly)
+CP_TEST(symbols_of_assembly_name_what_they_cover)
 {
     static const char source[] =
         ".text\n"
@@ -199,7 +199,7 @@ CP_TEST(without_memory_nothing_is_looked_up)
 }
 
 /* Distributions keep a compressed symbol table in stripped programs. */
-CP_TEST(small_debug_information)
+CP_TEST(the_small_symbol_table_of_a_stripped_program_is_read)
 {
     char *path = strdup(build("gcc -O2 -g -DPROGRAM", "target"));
     uint64_t addresses[4096];

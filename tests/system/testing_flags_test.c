@@ -275,7 +275,7 @@ static void redirect_stderr(void)
     close(fd);
 }
 
-CP_TEST(children_that_end_in_any_way)
+CP_TEST(children_may_end_in_any_way)
 {
     char *text;
 

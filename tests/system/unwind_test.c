@@ -314,14 +314,14 @@ static void check_options(const char *compiler, const char *const *options)
         check_every_instruction(compiler, *options);
 }
 
-CP_TEST(every_instruction_of_gcc)
+CP_TEST(chains_are_right_at_every_instruction_of_gcc)
 {
     skip_under_tsan();
     check_options(GCC, any_options);
     check_options(GCC, gcc_options);
 }
 
-CP_TEST(every_instruction_of_clang)
+CP_TEST(chains_are_right_at_every_instruction_of_clang)
 {
     skip_under_tsan();
     check_options(CLANG, any_options);
@@ -339,7 +339,7 @@ static void check_share(const char *what, long count, double least, double most)
 /* The C library keeps no frame pointers. Where a function of its uses the register for something else, a
  * chain may go on with what that is; nearly none of it is an address of code, and whoever writes a profile
  * can tell. */
-CP_TEST(every_instruction_of_libraries)
+CP_TEST(chains_in_libraries_are_nearly_never_wrong)
 {
     skip_under_tsan();
     step_target(GCC, "-O2", "unwind_target_libraries", 1);
@@ -391,7 +391,7 @@ static void sample(void)
     timer_delete(timer);
 }
 
-CP_TEST(random_moments)
+CP_TEST(chains_at_random_moments_are_nearly_never_wrong)
 {
     skip_under_tsan();
     handle(SIGUSR1, on_timer);

@@ -164,7 +164,7 @@ static void *start_elsewhere(void *profile)
     return NULL;
 }
 
-CP_TEST(an_m_that_reads_profiles_itself)
+CP_TEST(an_m_may_read_profiles_itself)
 {
     struct profile profile = {.n = 0};
     struct worker worker = {.body = NULL};

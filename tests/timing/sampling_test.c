@@ -286,7 +286,7 @@ static uint64_t tick_ns(void)
     return (uint64_t)tick.tv_nsec;
 }
 
-CP_TEST(a_timer_of_100_hz)
+CP_TEST(a_timer_of_100_hz_samples_every_10_ms)
 {
     struct cp_slot_request requests[] = {request("timer", 10 * MS)};
     struct profile profile = {.n = 0};

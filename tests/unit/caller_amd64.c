@@ -134,7 +134,7 @@ static void check_piece(const struct piece *piece, struct cp__registers regs)
            caller.fp);
 }
 
-CP_TEST(pieces_of_code)
+CP_TEST(pieces_of_code_tell_who_called)
 {
     struct cp__registers regs = make_stack();
 
@@ -143,7 +143,7 @@ CP_TEST(pieces_of_code)
 }
 
 /* Between the push and the mov, where the word on top of the stack is the frame pointer. */
-CP_TEST(half_a_prologue)
+CP_TEST(half_a_prologue_tells_who_called)
 {
     const struct piece piece = PIECE("xor %eax,%eax; mov %rsp,%rbp", "\x31\xc0\x48\x89\xe5", 9, 8);
     struct cp__registers regs = make_stack();
@@ -153,7 +153,7 @@ CP_TEST(half_a_prologue)
 }
 
 /* Nothing below the stack pointer counts, nor what lies at the end. */
-CP_TEST(return_addresses_outside)
+CP_TEST(return_addresses_outside_the_stack_are_not_taken)
 {
     struct cp__registers caller;
     const struct piece inside = PIECE("pop; ret", "\x58\xc3", WORDS - 1, SAME);
@@ -193,7 +193,7 @@ static void check_stub(const char *block, size_t at, bool is_stub)
     CHECK_EQ(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller), is_stub);
 }
 
-CP_TEST(stubs_of_linkers)
+CP_TEST(stubs_of_linkers_are_known)
 {
     check_stub("\xff\x25\x01\x02\x03\x04\x68\x01\x00\x00\x00\xe9\x01\x02\x03\x04", 0, true);
     check_stub("\xff\x25\x01\x02\x03\x04\x66\x90\xff\x25\x01\x02\x03\x04\x66\x90", 8, true);
@@ -279,7 +279,7 @@ static long check_object(const char *path)
     return tally.decoded;
 }
 
-CP_TEST(instructions_of_libraries)
+CP_TEST(instructions_of_libraries_are_decoded)
 {
     char path[PATH_MAX];
     Dl_info library;
@@ -293,7 +293,7 @@ CP_TEST(instructions_of_libraries)
 }
 
 /* No byte behind an instruction is read, whatever it is. */
-CP_TEST(decoding_at_the_end_of_memory)
+CP_TEST(decoding_ends_where_memory_ends)
 {
     uint8_t *end = (uint8_t *)lone_page() + WORDS * sizeof(uintptr_t);
     uint64_t random = 88172645463325252;

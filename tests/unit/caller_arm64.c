@@ -61,7 +61,7 @@ static void check_code(const char *what, struct code code, struct cp__registers 
 #define PIECE(text, return_at, fp_at, sp_at) check_code(text, CODE(text), regs, return_at, fp_at, sp_at)
 #define LOSES(text) check_code(text, CODE(text), regs, LOST, SAME, SAME)
 
-CP_TEST(ways_out)
+CP_TEST(ways_out_of_a_function_are_followed)
 {
     struct cp__registers regs = make_stack();
 
@@ -84,7 +84,7 @@ CP_TEST(ways_out)
     PIECE("ldr x30, [x0]; mov x30, x1; ldr x29, [x1, #8]!; ret", LINK, SAME, 8);
 }
 
-CP_TEST(ways_in)
+CP_TEST(ways_into_a_function_are_followed_back)
 {
     struct cp__registers regs = make_stack();
 
@@ -113,7 +113,7 @@ CP_TEST(ways_in)
     PIECE("add x29, sp, #32; bl .", LINK, SAME, 14);
 }
 
-CP_TEST(stack_pointers)
+CP_TEST(stack_pointers_are_followed)
 {
     struct cp__registers regs = make_stack();
 
@@ -137,7 +137,7 @@ CP_TEST(stack_pointers)
     LOSES(".inst 0x918003ff; ldr x30, [sp], #16; ret // addg sp, sp, #0, #0");
 }
 
-CP_TEST(ways_through)
+CP_TEST(ways_through_a_function_are_followed)
 {
     struct cp__registers regs = make_stack();
 
@@ -163,7 +163,7 @@ CP_TEST(ways_through)
 }
 
 /* Nothing below the stack pointer counts, nor what lies at the end. */
-CP_TEST(return_addresses_outside)
+CP_TEST(return_addresses_outside_the_stack_are_not_taken)
 {
     struct cp__registers regs = make_stack();
     struct cp__registers caller;
@@ -207,7 +207,7 @@ static void check_stub(const char *what, struct code code, bool is_stub)
 }
 #define STUB(text, is_stub) check_stub(text, CODE(text), is_stub)
 
-CP_TEST(stubs_of_linkers)
+CP_TEST(stubs_of_linkers_are_known)
 {
     STUB("adrp x16, .; ldr x17, [x16, #16]; add x16, x16, #16; br x17", true);
     STUB("hint #34; adrp x16, .; ldr x17, [x16, #16]; add x16, x16, #16; br x17", true);
@@ -219,7 +219,7 @@ CP_TEST(stubs_of_linkers)
 }
 
 /* What stands before a page may not be there. */
-CP_TEST(a_stub_that_begins_a_page)
+CP_TEST(a_stub_may_begin_a_page)
 {
     struct cp__registers regs = make_stack();
     struct cp__registers caller;

@@ -43,7 +43,7 @@ static uintptr_t *page_of_frames(void)
     return words;
 }
 
-CP_TEST(frame_pointers_of_all_kinds)
+CP_TEST(frame_pointers_may_be_anything)
 {
     uintptr_t *words = page_of_frames();
     uintptr_t lo = (uintptr_t)words, hi = (uintptr_t)(words + WORDS), pc = (uintptr_t)call;
@@ -77,7 +77,7 @@ CP_TEST(frame_pointers_of_all_kinds)
     CHECK_EQ(unwind(pc, sp, sp, lo, hi), 1 + (WORDS - 100) / 2);
 }
 
-CP_TEST(bounds_of_all_kinds)
+CP_TEST(bounds_may_be_anything)
 {
     uintptr_t *words = page_of_frames();
     uintptr_t lo = (uintptr_t)words, hi = (uintptr_t)(words + WORDS), pc = (uintptr_t)call;
@@ -95,7 +95,7 @@ CP_TEST(bounds_of_all_kinds)
 }
 
 /* The interrupted instruction's bytes are not looked at where there can be none. */
-CP_TEST(program_counters_of_all_kinds)
+CP_TEST(program_counters_may_be_anything)
 {
     uintptr_t *words = page_of_frames();
     uintptr_t lo = (uintptr_t)words, hi = (uintptr_t)(words + WORDS);
@@ -108,7 +108,7 @@ CP_TEST(program_counters_of_all_kinds)
 }
 
 /* A return address that is none ends the chain. */
-CP_TEST(words_that_are_no_return_addresses)
+CP_TEST(a_word_that_is_no_return_address_ends_the_chain)
 {
     uintptr_t *words = page_of_frames();
     uintptr_t lo = (uintptr_t)words, hi = (uintptr_t)(words + WORDS);
@@ -120,7 +120,7 @@ CP_TEST(words_that_are_no_return_addresses)
     }
 }
 
-CP_TEST(circles)
+CP_TEST(circles_end)
 {
     uintptr_t *words = page_of_frames();
     uintptr_t lo = (uintptr_t)words, hi = (uintptr_t)(words + WORDS), pc = (uintptr_t)call;
@@ -136,7 +136,7 @@ CP_TEST(circles)
     CHECK_EQ(unwind(pc, lo, lo, lo, hi), 12);
 }
 
-CP_TEST(chains_of_any_length)
+CP_TEST(chains_may_have_any_length)
 {
     uintptr_t *words = lone_page();
     uintptr_t *two = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -159,7 +159,7 @@ CP_TEST(chains_of_any_length)
 }
 
 /* Stacks of random words that are more or less like frames: whatever is found lies where it may. */
-CP_TEST(stacks_of_random_words)
+CP_TEST(stacks_of_random_words_do_no_harm)
 {
     uintptr_t *words = lone_page();
     uintptr_t lo = (uintptr_t)words, hi = (uintptr_t)(words + WORDS);
@@ -185,7 +185,7 @@ CP_TEST(stacks_of_random_words)
 
 #if TEST_ASAN
 /* AddressSanitizer fences variables in the frames of others; a chain goes through. */
-CP_TEST(fenced_stacks)
+CP_TEST(chains_go_through_fenced_stacks)
 {
     uintptr_t *words = page_of_frames();
     uintptr_t lo = (uintptr_t)words, hi = (uintptr_t)(words + WORDS);

@@ -7,7 +7,7 @@
 
 /* Configs as perf_event_open(2) composes them; the first names are those of "perf list", the others perf 6.1
  * was seen to take (with -vv), and the last ones differ from them in case. */
-CP_TEST(cache_events)
+CP_TEST(cache_events_have_many_spellings)
 {
     static const struct {
         const char *name;
@@ -99,7 +99,7 @@ CP_TEST(cache_events)
 }
 
 /* As evsel__hw_cache_type and evsel__hw_cache_stat of perf's evsel.c, util/, have it. */
-CP_TEST(cache_events_that_make_no_sense)
+CP_TEST(cache_events_that_make_no_sense_are_refused)
 {
     static const char *const names[] = {"L1-icache-stores",   "l1i-write-misses", "iTLB-stores",
                                         "iTLB-prefetches",    "branch-stores",    "btb-prefetch-misses",

@@ -3,7 +3,7 @@
 
 /* ---- Raw events ------------------------------------------------------------------------------ */
 
-CP_TEST(raw_events)
+CP_TEST(raw_events_are_read)
 {
     static const struct {
         const char *name;
@@ -54,7 +54,7 @@ static void refuse_unknown(const char *name, const char *shown)
     CHECK_CONTAINS(err.message, "counterpoint events");
 }
 
-CP_TEST(names_of_nothing)
+CP_TEST(names_of_nothing_are_refused)
 {
     static const char *const names[] = {" ",
                                         "cycle",
@@ -109,7 +109,7 @@ CP_TEST(names_of_nothing)
 }
 
 /* No byte of a name can do anything to whom it is shown. */
-CP_TEST(names_of_odd_bytes)
+CP_TEST(odd_bytes_of_a_name_are_not_shown)
 {
     char name[4] = "a?c";
 
@@ -126,7 +126,7 @@ CP_TEST(names_of_odd_bytes)
     refuse_unknown("\033[2J\033]0;title\007cycles\r\n", "?[2J?]0;title?cycles??");
 }
 
-CP_TEST(names_of_any_length)
+CP_TEST(names_may_have_any_length)
 {
     char *name = malloc(100001);
     char shown[64];
@@ -142,7 +142,7 @@ CP_TEST(names_of_any_length)
 
 /* ---- Suffixes -------------------------------------------------------------------------------- */
 
-CP_TEST(suffixes)
+CP_TEST(suffixes_are_read)
 {
     static const struct {
         const char *name;
@@ -181,7 +181,7 @@ CP_TEST(suffixes)
     }
 }
 
-CP_TEST(suffixes_that_are_refused)
+CP_TEST(bad_suffixes_are_refused)
 {
     static const struct {
         const char *name;
@@ -248,7 +248,7 @@ CP_TEST(suffixes_reach_the_config)
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
-CP_TEST(lists_of_names)
+CP_TEST(lists_of_names_are_taken_apart)
 {
     static const struct {
         const char *list;
@@ -311,7 +311,7 @@ static const char *const tokens[] = {"cycles",    "taskClock",
                                      "L1-dcache", "speculative-read"};
 
 /* Whatever comes, the answer is an event whose name stands for it, or an error in words. */
-CP_TEST(any_name)
+CP_TEST(any_name_is_an_event_or_an_error)
 {
     uint64_t state = 0x2545f4914f6cdd1d;
     unsigned events = 0;

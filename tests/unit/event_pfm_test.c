@@ -221,19 +221,19 @@ static void check_encodings(const char *pmu, const struct expected *events, size
     {                                                                                                        \
         check_encodings(pmu, table, ARRAY_SIZE(table));                                                      \
     }
-ENCODINGS(skylake, "skl", skl)
-ENCODINGS(sapphire_rapids, "spr", spr)
-ENCODINGS(zen_1, "amd64_fam17h_zen1", zen1)
-ENCODINGS(zen_2, "amd64_fam17h_zen2", zen2)
-ENCODINGS(zen_3, "amd64_fam19h_zen3", zen3)
-ENCODINGS(zen_4, "amd64_fam19h_zen4", zen4)
-ENCODINGS(neoverse_n1, "arm_n1", n1)
-ENCODINGS(neoverse_v1, "arm_v1", v1)
-ENCODINGS(cortex_a57, "arm_ac57", a57)
+ENCODINGS(skylake_has_its_encodings, "skl", skl)
+ENCODINGS(sapphire_rapids_has_its_encodings, "spr", spr)
+ENCODINGS(zen_1_has_its_encodings, "amd64_fam17h_zen1", zen1)
+ENCODINGS(zen_2_has_its_encodings, "amd64_fam17h_zen2", zen2)
+ENCODINGS(zen_3_has_its_encodings, "amd64_fam19h_zen3", zen3)
+ENCODINGS(zen_4_has_its_encodings, "amd64_fam19h_zen4", zen4)
+ENCODINGS(neoverse_n1_has_its_encodings, "arm_n1", n1)
+ENCODINGS(neoverse_v1_has_its_encodings, "arm_v1", v1)
+ENCODINGS(cortex_a57_has_its_encodings, "arm_ac57", a57)
 
 /* ---- Modifiers ------------------------------------------------------------------------------- */
 
-CP_TEST(modifiers)
+CP_TEST(modifiers_are_read)
 {
     static const struct {
         const char *name;
@@ -273,7 +273,7 @@ CP_TEST(modifiers)
     }
 }
 
-CP_TEST(modifiers_that_are_refused)
+CP_TEST(bad_modifiers_are_refused)
 {
     static const struct {
         const char *name;
@@ -307,7 +307,7 @@ CP_TEST(modifiers_that_are_refused)
 }
 
 /* Modes count from nothing, so that what a processor's modifiers do not name does not count. */
-CP_TEST(modes_of_arm)
+CP_TEST(modes_of_arm_count_from_nothing)
 {
     force("arm_n1");
     CHECK_EQ(parse("CPU_CYCLES:u").modes, CP_EVENT_USER);
@@ -362,12 +362,12 @@ static void check_all(const char *name, unsigned least)
     CHECK(n >= least);
 }
 
-CP_TEST(names_of_skylake)
+CP_TEST(all_names_of_skylake_are_read)
 {
     check_all("skl", 400);
 }
 
-CP_TEST(names_of_zen_4)
+CP_TEST(all_names_of_zen_4_are_read)
 {
     check_all("amd64_fam19h_zen4", 250);
 }

@@ -91,7 +91,7 @@ static struct cp_event_spec parse_pmu(const char *name)
 
 /* ---- Terms ----------------------------------------------------------------------------------- */
 
-CP_TEST(terms)
+CP_TEST(terms_are_encoded)
 {
     static const struct {
         const char *name;
@@ -154,7 +154,7 @@ CP_TEST(terms)
     }
 }
 
-CP_TEST(suffixes_of_terms)
+CP_TEST(terms_may_have_suffixes)
 {
     CHECK_STR(parse_pmu("cpu/cycles-ct/u").name, "cpu/cycles-ct/u");
     CHECK_STR(parse_pmu("cpu/cycles-ct/:ku").name, "cpu/cycles-ct/uk");
@@ -167,7 +167,7 @@ CP_TEST(suffixes_of_terms)
 }
 
 /* What has a row is that event, whichever way it was written. */
-CP_TEST(terms_of_what_has_a_name)
+CP_TEST(terms_of_what_has_a_name_are_that_event)
 {
     struct cp_event_spec spec = parse_pmu("software/config=2/");
 
@@ -179,7 +179,7 @@ CP_TEST(terms_of_what_has_a_name)
     CHECK_EQ(spec.kind, CP_EVENT_SOFTWARE);
 }
 
-CP_TEST(terms_that_are_refused)
+CP_TEST(bad_terms_are_refused)
 {
     static const struct {
         const char *name;
@@ -252,7 +252,7 @@ static void need(const char *file)
         SKIP("there is no %s here", file);
 }
 
-CP_TEST(pmus_of_this_machine)
+CP_TEST(pmus_of_this_machine_are_known)
 {
     need("/sys/bus/event_source/devices/software/type");
     CHECK_STR(parse("software/config=0/").name, "cpuClock");
@@ -263,7 +263,7 @@ CP_TEST(pmus_of_this_machine)
     refuse_name("there-is-none/x/", -ENOENT, "software");
 }
 
-CP_TEST(events_of_this_machine)
+CP_TEST(events_of_this_machine_are_known)
 {
     struct cp_event_spec spec;
 

@@ -81,7 +81,7 @@ static const struct {
      PERF_COUNT_SW_CGROUP_SWITCHES, 0},
 };
 
-CP_TEST(names)
+CP_TEST(each_event_has_its_names)
 {
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
         const char *const spellings[] = {table[i].name, table[i].perf_name};
@@ -104,7 +104,7 @@ CP_TEST(names)
     CHECK(cp_event_name((enum cp_cpu_event) - 1) == NULL);
 }
 
-CP_TEST(third_spellings)
+CP_TEST(some_events_have_a_third_spelling)
 {
     CHECK_STR(parse("branchInstructions").name, "branches");
     CHECK_STR(parse("idle-cycles-frontend").name, "stalledCyclesFrontend");
@@ -114,7 +114,7 @@ CP_TEST(third_spellings)
     CHECK_STR(parse("migrations").name, "cpuMigrations");
 }
 
-CP_TEST(what_events_are)
+CP_TEST(each_event_has_a_kind_a_preset_and_an_encoding)
 {
     const struct cp_event_encoding none = {.type = 0};
 
@@ -137,7 +137,7 @@ CP_TEST(what_events_are)
 }
 
 /* What lists show: each row once, in the order of the numbers, those without a number last. */
-CP_TEST(rows)
+CP_TEST(rows_stand_in_the_order_of_the_numbers)
 {
     size_t n = 0;
     const struct cp__event *row;
@@ -154,7 +154,7 @@ CP_TEST(rows)
 }
 
 /* By an encoding's type, what stands in no row. */
-CP_TEST(kinds_of_encodings)
+CP_TEST(an_encoding_tells_its_kind)
 {
     static const struct {
         uint32_t type;
@@ -204,7 +204,7 @@ static struct cp_cpu_profile_config config_of(const char *name, uint64_t period)
 }
 
 /* What the proposal has by default: the program counter and nothing else. */
-CP_TEST(configs)
+CP_TEST(a_config_has_the_program_counter_and_nothing_else)
 {
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
         struct cp_cpu_profile_config config = config_of(table[i].name, 123456);
@@ -222,7 +222,7 @@ CP_TEST(configs)
     CHECK_EQ(config_of("r1c2", 0).raw_event, 0x1c2);
 }
 
-CP_TEST(preset_periods)
+CP_TEST(periods_have_presets)
 {
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
         if (table[i].preset != 0)
@@ -234,7 +234,7 @@ CP_TEST(preset_periods)
     CHECK_EQ(config_of("r1c2", 0).period, 100000);
 }
 
-CP_TEST(rates_of_the_timer)
+CP_TEST(the_timers_rate_follows_from_its_period)
 {
     CHECK_EQ(config_of("timer", 1000).hz, 1000000);
     CHECK_EQ(config_of("timer", 1001).hz, 999000);
@@ -261,7 +261,7 @@ static void refuse_period(const char *name, uint64_t period, const char *remedy)
     CHECK_EQ(cp_cpu_profile_config_init(&config, &spec, period, NULL), -EINVAL);
 }
 
-CP_TEST(periods_that_are_refused)
+CP_TEST(bad_periods_are_refused)
 {
     static const struct {
         const char *name;
@@ -299,7 +299,7 @@ static void refuse_config(enum cp_cpu_event event, const struct cp_cpu_profile_c
 }
 
 /* Configs that somebody filled by hand. */
-CP_TEST(configs_that_are_refused)
+CP_TEST(bad_configs_are_refused)
 {
     struct cp_cpu_profile_config config = config_of("r1c2", 0);
     struct cp_event_spec spec = {.event = CP_CPUPROF_EVENT_COUNT};
@@ -364,13 +364,13 @@ static void check_kernel(void)
     CHECK(!config_of("r1c2", 0).is_kernel_included);
 }
 
-CP_TEST(kernel_mode_where_it_is_allowed)
+CP_TEST(the_kernel_is_counted_where_that_is_allowed)
 {
     check_kernel();
 }
 
 /* Without the privileges that this process may have, perf_event_paranoid decides alone. */
-CP_TEST(kernel_mode_without_privileges)
+CP_TEST(without_privileges_the_paranoid_level_decides)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[2] = {{0}, {0}};

@@ -21,7 +21,7 @@ static int find(const char *const *tracefs, const char *name, struct cp_event_sp
     return cp__event_find_tracepoint(tracefs, name, spec, suffix, err);
 }
 
-CP_TEST(tracepoints)
+CP_TEST(tracepoints_are_found)
 {
     char good[512], empty[512];
     const char *const one[] = {good, NULL};
@@ -46,7 +46,7 @@ CP_TEST(tracepoints)
     CHECK_STR(suffix, "k");
 }
 
-CP_TEST(tracepoints_that_are_refused)
+CP_TEST(bad_tracepoints_are_refused)
 {
     static const struct {
         const char *name;
@@ -90,7 +90,7 @@ CP_TEST(tracepoints_that_are_refused)
 }
 
 /* Whom the kernel's directory is closed to is told how it is opened. */
-CP_TEST(tracepoints_that_may_not_be_read)
+CP_TEST(a_closed_directory_of_tracepoints_is_told)
 {
     char closed[512];
     const char *const one[] = {closed, NULL};

@@ -2,7 +2,7 @@
 #include "tests/support/event_tools.h"
 #include "watch.h"
 
-CP_TEST(watchpoints)
+CP_TEST(watchpoints_are_read)
 {
     static const struct {
         const char *name;
@@ -38,7 +38,7 @@ CP_TEST(watchpoints)
     }
 }
 
-CP_TEST(watchpoints_that_are_refused)
+CP_TEST(bad_watchpoints_are_refused)
 {
     static const struct {
         const char *name;

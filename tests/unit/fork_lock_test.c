@@ -122,7 +122,7 @@ static void unlock_runtime(void)
     cp__unlock(&cp__runtime_lock);
 }
 
-CP_TEST(a_fork_while_another_thread_has_the_runtime_lock)
+CP_TEST(a_fork_may_come_while_another_thread_has_the_runtime_lock)
 {
     fork_beside_holder(lock_runtime, unlock_runtime);
 }
@@ -132,7 +132,7 @@ static void lock_pfm(void)
     cp__pfm_lock();
 }
 
-CP_TEST(a_fork_while_another_thread_is_in_libpfm4)
+CP_TEST(a_fork_may_come_while_another_thread_is_in_libpfm4)
 {
     fork_beside_holder(lock_pfm, cp__pfm_unlock);
 }
@@ -172,7 +172,7 @@ static void nothing(void)
 {
 }
 
-CP_TEST(a_fork_while_another_thread_reads_samples)
+CP_TEST(a_fork_may_come_while_another_thread_reads_samples)
 {
     fork_beside_holder(read_and_stay, nothing);
 }
@@ -194,7 +194,7 @@ static void stop_and_stay(void)
 }
 
 /* The default session is the parent's, and its lock is held while its profile is written. */
-CP_TEST(a_fork_while_another_thread_writes_a_profile)
+CP_TEST(a_fork_may_come_while_another_thread_writes_a_profile)
 {
     if (TEST_TSAN)
         SKIP("ThreadSanitizer lets a process that was forked from one with threads start none");

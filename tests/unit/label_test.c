@@ -44,7 +44,7 @@ static void set(const char *key, const char *value)
     CHECK_EQ(cp_label_set(key, value), 0);
 }
 
-CP_TEST(setting_replacing_and_removing)
+CP_TEST(labels_are_set_replaced_and_removed)
 {
     struct cp_m *m = attached();
 
@@ -115,7 +115,7 @@ CP_TEST(strings_are_copied)
     cp_m_detach(m); /* which lets go of them */
 }
 
-CP_TEST(bad_keys)
+CP_TEST(bad_keys_are_refused)
 {
     static const char *const bad[] = {NULL, "", "pprof::", "pprof::base", "pprof::x=y"};
     static const char *const good[] = {"pprof", "pprof:", "pprof:x", "Pprof::x", " ", "a::pprof::"};
@@ -140,7 +140,7 @@ CP_TEST(bad_keys)
 }
 
 /* Neither of them has a G to set labels of. */
-CP_TEST(threads_that_are_no_ms)
+CP_TEST(threads_that_are_no_ms_have_no_labels)
 {
     struct cp_label_scope scope;
     struct cp_m *m;
@@ -161,7 +161,7 @@ CP_TEST(threads_that_are_no_ms)
     cp_m_detach(m);
 }
 
-CP_TEST(references)
+CP_TEST(a_reference_keeps_a_set)
 {
     struct cp_m *m = attached();
     struct cp_labels *labels;
@@ -334,7 +334,7 @@ static void *use_common(void *arg)
     return arg;
 }
 
-CP_TEST(references_on_many_threads)
+CP_TEST(many_threads_may_hold_references)
 {
     struct cp_m *m = attached();
     pthread_t threads[4];

@@ -255,7 +255,7 @@ static void check_throttled(struct ring *ring, uint64_t ns)
 }
 
 /* 4 ms by the clock, in which the thread ran for 3; or for all of them, and then for a part of a period. */
-CP_TEST(how_long_an_event_was_throttled)
+CP_TEST(the_time_of_throttling_is_told)
 {
     struct ring *ring = new_ring(CP_EVENT_HARDWARE);
     const uint64_t start = 1000000000, ms = 1000000;

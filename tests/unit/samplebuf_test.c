@@ -130,7 +130,7 @@ CP_TEST(a_reference_is_dropped_when_its_sample_is_out_of_the_buffer)
 
 /* ---- One thread ------------------------------------------------------------------------------ */
 
-CP_TEST(empty_buffers)
+CP_TEST(an_empty_buffer_gives_nothing)
 {
     struct cp__samplebuf buf = {0};
     struct expected none = {.depth = 3};
@@ -151,7 +151,7 @@ CP_TEST(empty_buffers)
     cp__samplebuf_free(&buf);
 }
 
-CP_TEST(samples_of_every_depth)
+CP_TEST(samples_may_have_every_depth)
 {
     struct cp__samplebuf buf = {0};
     struct cp_labels *labels = new_labels();
@@ -172,7 +172,7 @@ CP_TEST(samples_of_every_depth)
 }
 
 /* A sample at every place where it runs over the end. */
-CP_TEST(wrapping_around)
+CP_TEST(samples_run_over_the_buffers_end)
 {
     static const unsigned depths[] = {0, 1, 25, CP_MAX_FRAMES};
     struct cp__samplebuf buf = {0};
@@ -224,7 +224,7 @@ static void check_full(uint64_t start)
     cp__samplebuf_free(&buf);
 }
 
-CP_TEST(full_buffers)
+CP_TEST(a_full_buffer_takes_no_more)
 {
     for (uint64_t start = 0; start < 40; start++)
         check_full(start * 977);
@@ -254,7 +254,7 @@ CP_TEST(dropped_samples_hold_nothing)
 }
 
 /* Samples of other configs are for nobody, and let go of their labels. */
-CP_TEST(samples_of_other_configs)
+CP_TEST(samples_of_other_configs_are_for_nobody)
 {
     struct cp__samplebuf buf = {0};
     struct cp_labels *labels = new_labels();
@@ -312,7 +312,7 @@ CP_TEST(half_full_is_told_once)
     cp__samplebuf_free(&buf);
 }
 
-CP_TEST(half_full_to_the_word)
+CP_TEST(half_full_is_exact_to_the_word)
 {
     struct cp__samplebuf buf = {0};
     bool appended;
@@ -401,7 +401,7 @@ static void finish(struct shared *shared, pthread_t consumer)
     }
 }
 
-CP_TEST(producer_and_consumer)
+CP_TEST(a_consumer_gets_what_a_producer_appends)
 {
     static struct shared shared = {.count = 1000000 / TEST_SLOWDOWN};
     pthread_t consumer;
@@ -433,7 +433,7 @@ static void on_signal(int signal)
 #define PRODUCED (TEST_TSAN ? 20000u : 100000u)
 
 /* Only this thread gets the signals, in the middle of whatever it does. */
-CP_TEST(producer_in_a_signal_handler)
+CP_TEST(a_producer_may_be_a_signal_handler)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};

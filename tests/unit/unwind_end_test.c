@@ -157,7 +157,7 @@ __attribute__((naked)) static void *start_with_garbage(void *arg __attribute__((
     __asm__("movq %fs:0, %rbp\n\tjmp thread_with_garbage");
 }
 
-CP_TEST(garbage_from_the_start_of_a_thread)
+CP_TEST(garbage_at_the_start_of_a_thread_ends_no_walk_badly)
 {
     pthread_t thread;
 
@@ -170,7 +170,7 @@ CP_TEST(garbage_from_the_start_of_a_thread)
 #endif
 
 /* Above main's frame lies that of the C library's function that called it; here it never returns there. */
-CP_TEST(garbage_from_the_start_of_the_program)
+CP_TEST(garbage_at_the_start_of_the_program_ends_no_walk_badly)
 {
     static const uintptr_t planted[2] = {0, 0x123456789abc};
     struct cp__stack found = cp__thread_stack();

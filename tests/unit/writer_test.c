@@ -347,7 +347,7 @@ CP_TEST(an_error_in_the_midst_of_text_is_told)
     close(w.fd);
 }
 
-CP_TEST(a_full_disk_and_a_pipe_without_reader)
+CP_TEST(a_full_disk_and_a_pipe_without_reader_are_told)
 {
     struct cp_error err;
     int pipe_fds[2];
