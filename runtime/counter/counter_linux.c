@@ -1,9 +1,9 @@
 /*
  * Counters through perf_event_open(2).
  *
- * An event that is inherited (attr.inherit) counts on the thread that opened it and, by copies that the
- * kernel makes, on every thread that one of these starts. Reading it sums them up, those of threads that have
- * ended included, and enabling or disabling it reaches all copies. See design/0021-counters.md.
+ * An inherited event (attr.inherit) counts on the thread that opened it. It also counts on every thread that
+ * one of its threads starts, because the kernel copies the event. A read sums up all copies, also those of
+ * threads that have ended; enabling and disabling reach all copies. See design/0021-counters.md.
  */
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -19,7 +19,7 @@
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
 
-/* What read(2) of an event returns, or the sum of that. */
+/* What read(2) of an event returns, or the sum of several such readings. */
 struct reading {
     uint64_t count;
     uint64_t enabled;
@@ -27,13 +27,14 @@ struct reading {
 };
 
 struct cp_counter {
-    int fds[CP__CORE_PMUS]; /* of the event on each kind of core */
+    int fds[CP__CORE_PMUS]; /* the event on each kind of core */
     int n;
-    struct reading zero; /* the reading that stands for 0 */
+    struct reading zero; /* the reading that counts as 0 */
     struct cp__event_text name;
 };
 
-/* Kernels before 5.13 do not know inherit_thread, and copy the event to children of fork(), too. */
+/* Opens the event on one kind of core. Kernels before 5.13 do not know inherit_thread; they also copy the
+ * event to children of fork(). */
 static int add_from_handler(void *context, struct perf_event_attr *attr)
 {
     struct cp_counter *counter = context;
@@ -100,6 +101,7 @@ void cp_counter_close(struct cp_counter *counter)
     free(counter);
 }
 
+/* Applies an ioctl() to all events of n counters. */
 static int control(struct cp_counter *const *counters, size_t n, unsigned long request)
 {
     for (size_t i = 0; i < n; i++) {
@@ -118,14 +120,14 @@ int cp_counters_start(struct cp_counter *const *counters, size_t n)
     return control(counters, n, PERF_EVENT_IOC_ENABLE);
 }
 
-/* In the order of starting, so that what all of them count besides the work is the same. */
+/* Stops in the order of starting, so that every counter counts the same work besides the caller's. */
 int cp_counters_stop(struct cp_counter *const *counters, size_t n)
 {
     return control(counters, n, PERF_EVENT_IOC_DISABLE);
 }
 
-/* The events on all kinds of cores are enabled while the thread runs, and one of them runs: times of running
- * add up, times of being enabled do not. */
+/* Sums up the events on all kinds of cores. While the thread runs, all of them are enabled and one of them
+ * runs: so the running times add up and the enabled times do not. */
 static int read_events(const struct cp_counter *counter, struct reading *sum)
 {
     *sum = (struct reading){.count = 0};

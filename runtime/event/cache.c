@@ -1,4 +1,4 @@
-/* Hardware cache events: a cache, what is done to it, and how that ends, by perf's names for each. */
+/* Hardware cache events. Each consists of a cache, an operation and a result, with perf's names for each. */
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #define WRITE (1u << PERF_COUNT_HW_CACHE_OP_WRITE)
 #define PREFETCH (1u << PERF_COUNT_HW_CACHE_OP_PREFETCH)
 
-/* The first name of each is the one that perf shows. What is done decides which combinations make sense:
- * nothing is written to an instruction cache. */
+/* The first name of each cache is the one that perf shows. `ops` says which combinations make sense: nothing
+ * is written to an instruction cache. */
 static const struct {
     const char *names[NAMES];
     unsigned ops;
@@ -27,7 +27,8 @@ static const struct {
     [PERF_COUNT_HW_CACHE_BPU] = {{"branch", "branches", "bpu", "btb", "bpc"}, READ},
     [PERF_COUNT_HW_CACHE_NODE] = {{"node"}, READ | WRITE | PREFETCH},
 };
-/* The second name of these is the one of an event that counts accesses: "LLC-loads", "LLC-load-misses". */
+/* An event that counts accesses uses the second name of an operation, an event that counts misses uses the
+ * first: "LLC-loads", "LLC-load-misses". */
 static const char *const ops[PERF_COUNT_HW_CACHE_OP_MAX][NAMES] = {
     [PERF_COUNT_HW_CACHE_OP_READ] = {"load", "loads", "read"},
     [PERF_COUNT_HW_CACHE_OP_WRITE] = {"store", "stores", "write"},
@@ -40,6 +41,7 @@ static const char *const results[PERF_COUNT_HW_CACHE_RESULT_MAX][NAMES] = {
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
+/* Describes the event of a combination. */
 static struct cp__cache_event event_of(unsigned cache, unsigned op, unsigned result)
 {
     bool misses = result == PERF_COUNT_HW_CACHE_RESULT_MISS;
@@ -92,8 +94,8 @@ bool cp__event_take_cache(struct cp_event_spec *spec, uint64_t config)
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-/* Moves *text past one of the names and the hyphen after it, whatever the letters' case; false where it
- * begins with none of them. */
+/* Moves *text past one of the names and the hyphen after it; the letters' case does not matter. Returns false
+ * if *text begins with none of the names. */
 static bool take(const char **text, const char *const *names)
 {
     for (int i = 0; i < NAMES && names[i] != NULL; i++) {
@@ -107,7 +109,8 @@ static bool take(const char **text, const char *const *names)
     return false;
 }
 
-/* Which of n lists has a name that *text begins with; -1 for none. Moves past it. */
+/* Returns which of n lists contains a name with which *text begins, and moves *text past the name; -1 if no
+ * list does. */
 static int take_any(const char **text, const char *const (*lists)[NAMES], int n)
 {
     for (int i = 0; i < n; i++) {
@@ -126,7 +129,7 @@ static int take_cache(const char **text)
     return -1;
 }
 
-/* What is done and how it ends stand in either order; perf reads "LLC" and "LLC-misses" as loads. */
+/* Operation and result stand in either order. Like perf, the parser takes "LLC" and "LLC-misses" as loads. */
 int cp__event_parse_cache(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
     const char *text = name;

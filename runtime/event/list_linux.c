@@ -1,4 +1,4 @@
-/* What there is to sample by, as this kernel and its tables name it. */
+/* Lists the events that can be sampled, as the kernel and the tables here name them. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "list.h"
 #include "rows.h"
 
-/* Calls each for a directory's entries, in order, but not for hidden ones. */
+/* Calls `each` for the entries of a directory in alphabetical order, except hidden ones. */
 static void for_each(struct cp__event_list *list, const char *path,
                      void (*each)(struct cp__event_list *list, const char *path, const char *name))
 {
@@ -25,6 +25,7 @@ static void for_each(struct cp__event_list *list, const char *path,
         free(entries);
 }
 
+/* Returns whether a file exists in path/directory. */
 static bool has_file(const char *path, const char *directory, const char *file)
 {
     char full[PATH_MAX];
@@ -42,13 +43,14 @@ static const char *last_part(const char *path)
 
 /* ---- Tables ---------------------------------------------------------------------------------- */
 
+/* Lists the rows from `from` to `to`: only those of one kind if the rows have names of their own. */
 static void list_rows(struct cp__event_list *list, const char *group, size_t from, size_t to,
                       enum cp_event_kind kind)
 {
     const struct cp__event *row;
 
     for (size_t i = from; i < to && (row = cp__event_row(i)) != NULL; i++) {
-        /* raw is none until it has a number */
+        /* "raw" is no event without a number */
         if (i != CP_CPUPROF_HW_RAW && (row->kind == kind || to <= CP_CPUPROF_NAMED))
             cp__event_list_tell(list, &(struct cp_event_info){.name = row->name,
                                                               .alias = row->alias,
@@ -67,7 +69,8 @@ static void list_caches(struct cp__event_list *list)
 
 /* ---- PMUs ------------------------------------------------------------------------------------ */
 
-/* "EVENT.unit" and its like say more about EVENT, and cannot be parsed; nor can what wants a parameter. */
+/* Lists an event of a PMU if its name can be parsed. Files such as "EVENT.unit" describe EVENT and cannot be
+ * parsed, and neither can events that need a parameter. */
 static void list_pmu_event(struct cp__event_list *list, const char *path, const char *event)
 {
     const char *pmu = path + strlen(cp__pmus) + 1;
@@ -91,13 +94,14 @@ static void list_pmu(struct cp__event_list *list, const char *path, const char *
     for_each(list, events, list_pmu_event);
 }
 
+/* Lists a PMU that counts for threads. */
 static void list_thread_pmu(struct cp__event_list *list, const char *path, const char *pmu)
 {
     if (!has_file(path, pmu, "cpumask"))
         list_pmu(list, path, pmu);
 }
 
-/* These count for the whole machine. */
+/* Lists a PMU that counts for the whole machine. */
 static void list_uncore_pmu(struct cp__event_list *list, const char *path, const char *pmu)
 {
     if (has_file(path, pmu, "cpumask"))
@@ -125,6 +129,7 @@ static void list_system(struct cp__event_list *list, const char *path, const cha
     for_each(list, events, list_tracepoint);
 }
 
+/* Lists the tracepoints of the first tracefs that can be read. */
 static void list_tracepoints(struct cp__event_list *list)
 {
     char path[PATH_MAX];

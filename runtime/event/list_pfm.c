@@ -1,9 +1,9 @@
 /*
- * The events that libpfm4 has for this machine's processor: each that has no unit mask, and each with every
- * one of its unit masks. Older names of the same events are left out.
+ * Lists the events that libpfm4 has for this machine's processor: each event without unit masks, and each
+ * other event once for every one of its unit masks. Older names of the same events are left out.
  *
- * What libpfm4 is asked about it answers under its lock; its strings stay. Names are parsed without the lock,
- * since that takes it, too.
+ * libpfm4 is called under its lock, and the strings that it returns stay valid. Names are parsed without the
+ * lock, because the parser takes the same lock.
  */
 #include <perfmon/pfmlib_perf_event.h>
 #include <stdio.h>
@@ -12,7 +12,8 @@
 #include "list.h"
 #include "pfm.h"
 
-/* A PMU of the processor's, not of its memory controllers and the like, which count for the whole machine. */
+/* Returns whether a PMU is the processor's own. The PMUs of memory controllers and the like count for the
+ * whole machine. */
 static bool get_pmu(pfm_pmu_t pmu, pfm_pmu_info_t *info)
 {
     bool is_core = false;
@@ -24,7 +25,7 @@ static bool get_pmu(pfm_pmu_t pmu, pfm_pmu_info_t *info)
     return is_core;
 }
 
-/* The number of the event after it; -1 after the last. */
+/* Returns the number of the next event; -1 after the last one. */
 static int get_event(int event, pfm_event_info_t *info)
 {
     int next = -1;
@@ -39,6 +40,7 @@ static int get_event(int event, pfm_event_info_t *info)
     return next;
 }
 
+/* Returns whether the i-th attribute of an event is a unit mask. */
 static bool get_umask(int event, int i, pfm_event_attr_info_t *info)
 {
     bool is_umask = false;
@@ -51,7 +53,8 @@ static bool get_umask(int event, int i, pfm_event_attr_info_t *info)
     return is_umask;
 }
 
-/* Without the PMU where the rest is name enough; not at all where it takes more to name an event. */
+/* Reports an event. The name leaves the PMU out if the rest is enough to find the event. An event whose name
+ * cannot be parsed is not reported. */
 static void tell(struct cp__event_list *list, const char *pmu, const char *event, const char *umask,
                  const char *description)
 {
@@ -68,6 +71,7 @@ static void tell(struct cp__event_list *list, const char *pmu, const char *event
                                   .name = is_enough ? bare : full, .group = pmu, .description = description});
 }
 
+/* Reports an event with all of its unit masks; returns the number of the next event. */
 static int list_event(struct cp__event_list *list, const char *pmu, int event)
 {
     pfm_event_info_t info;

@@ -1,4 +1,4 @@
-/* From a name to an event: which form the name has, the forms that a table holds, and the suffix. */
+/* From a name to an event: which form the name has, the forms that are found in a table, and the suffix. */
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
@@ -49,7 +49,7 @@ void cp__event_take_row(struct cp_event_spec *spec, size_t i)
     snprintf(spec->name, sizeof spec->name, "%s", row->name);
 }
 
-/* Rows that stand for many events. */
+/* Returns whether a row stands for many events. */
 static bool is_many(size_t i)
 {
     return i == CP_CPUPROF_HW_RAW || i == CP_CPUPROF_NAMED;
@@ -68,6 +68,7 @@ bool cp__event_take_encoding(struct cp_event_spec *spec, uint32_t type, uint64_t
     return type == PERF_TYPE_HW_CACHE && cp__event_take_cache(spec, config);
 }
 
+/* Finds a name among the rows. */
 static bool parse_row(const char *name, struct cp_event_spec *spec)
 {
     const struct cp__event *row;
@@ -81,7 +82,7 @@ static bool parse_row(const char *name, struct cp_event_spec *spec)
     return false;
 }
 
-/* "r" and 1 to 16 hexadecimal digits. */
+/* Reads "r" and 1 to 16 hexadecimal digits. */
 static bool parse_raw(const char *name, struct cp_event_spec *spec)
 {
     size_t digits = name[0] == 'r' ? strspn(name + 1, "0123456789abcdefABCDEF") : 0;
@@ -102,7 +103,7 @@ static const struct {
     unsigned mode;
 } modes[] = {{'u', CP_EVENT_USER}, {'k', CP_EVENT_KERNEL}, {'h', CP_EVENT_HV}};
 
-/* Those that say something else, which has no place here. */
+/* perf's other modifiers, which this library does not support. */
 static const struct {
     char letter;
     const char *meaning;
@@ -125,6 +126,7 @@ bool cp__event_is_suffix(const char *text)
     return text[0] != '\0' && text[strspn(text, "ukhpGHISDPWeb")] == '\0';
 }
 
+/* Explains why a letter of the suffix is wrong; '\0' is an empty suffix. */
 static int refuse_letter(char letter, const char *base, struct cp_error *err)
 {
     if (letter == '\0')
@@ -148,7 +150,7 @@ static int refuse_letter(char letter, const char *base, struct cp_error *err)
         base, letter, base);
 }
 
-/* Takes one letter; false where there is no sense in it, or not a second time. */
+/* Applies one letter. Returns false if the letter is unknown or was used before. */
 static bool take_letter(char letter, struct cp_event_spec *spec)
 {
     if (letter == 'p' && spec->precise_ip < CP_CPUPROF_IP_NO_SKID) {
@@ -164,12 +166,14 @@ static bool take_letter(char letter, struct cp_event_spec *spec)
     return false;
 }
 
+/* Returns whether the suffix leaves out the only mode in which the event happens. */
 static bool counts_nothing(const struct cp_event_spec *spec)
 {
     return spec->modes != 0 && (spec->modes & CP_EVENT_KERNEL) == 0 &&
            cp__event(spec->event, &spec->encoding)->kernel_mode == CP__KERNEL_REQUIRED;
 }
 
+/* Completes the name: base, mark, and the modifiers in their order. */
 static int name_spec(struct cp_event_spec *spec, const char *base, const char *mark, struct cp_error *err)
 {
     char letters[8] = "";
@@ -213,7 +217,7 @@ int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const ch
 
 /* ---- Forms ----------------------------------------------------------------------------------- */
 
-/* Nobody knows the name; tracefs is what was said there, 0 where it was not asked. */
+/* Explains that nobody knows the name. tracefs is the result of asking tracefs; 0: tracefs was not asked. */
 static int unknown(const char *name, int tracefs, struct cp_error *err)
 {
     const char *said = tracefs == -EACCES   ? "and tracefs, which may not be read,"
@@ -236,7 +240,7 @@ static int unknown(const char *name, int tracefs, struct cp_error *err)
         name, strlen(name) > 40 ? "..." : "", pfm, said, list);
 }
 
-/* A name that a table holds; -ENOENT, without a message, where none does. */
+/* Finds a name in the tables. Returns -ENOENT, without a message, if no table has the name. */
 static int parse_table(const char *base, struct cp_event_spec *spec, struct cp_error *err)
 {
     if (parse_row(base, spec) || parse_raw(base, spec))
@@ -244,7 +248,7 @@ static int parse_table(const char *base, struct cp_event_spec *spec, struct cp_e
     return cp__event_parse_cache(base, spec, err);
 }
 
-/* Of an event that spec has by its name alone. */
+/* Applies the suffix to an event whose complete name is spec's. */
 static int take_suffix(struct cp_event_spec *spec, const char *suffix, struct cp_error *err)
 {
     char base[sizeof spec->name];
@@ -253,8 +257,9 @@ static int take_suffix(struct cp_event_spec *spec, const char *suffix, struct cp
     return cp__event_take_suffix(spec, base, ":", suffix, err);
 }
 
-/* Names that others know. Where spec has an event already, what followed its name is no suffix: it is an
- * error unless they know the whole. */
+/* Finds a name that tracefs or libpfm4 knows. If has_event, spec already holds the event of the first part,
+ * but the rest of the name is no suffix: the rest is an error unless tracefs or libpfm4 knows the whole
+ * name. */
 static int parse_foreign(const char *name, const char *suffix, bool has_event, struct cp_event_spec *spec,
                          struct cp_error *err)
 {
@@ -277,7 +282,8 @@ static int parse_foreign(const char *name, const char *suffix, bool has_event, s
     return result == -ENOENT ? unknown(name, tracefs, err) : result;
 }
 
-/* A name without a prefix. What stands after its first colon is a suffix, or the second half of the name. */
+/* Parses a name without a prefix. The text after the first colon is a suffix, or the second half of the
+ * name. */
 static int parse_word(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
     char base[sizeof spec->name];
@@ -296,6 +302,7 @@ static int parse_word(const char *name, struct cp_event_spec *spec, struct cp_er
     return parse_foreign(name, suffix, result == 0, spec, err);
 }
 
+/* Returns the rest of a name after a prefix; NULL if the name does not begin with the prefix. */
 static const char *after(const char *name, const char *prefix)
 {
     size_t n = strlen(prefix);
@@ -339,7 +346,8 @@ int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error
     return result;
 }
 
-/* Where a name ends: at the next comma, past the second slash of a PMU's terms. An address has one slash. */
+/* Returns where a name ends: at the next comma after the second slash of a PMU's terms. A watchpoint's
+ * address has one slash. */
 static char *end_of_name(char *name)
 {
     char *end = name + strcspn(name, ",/");

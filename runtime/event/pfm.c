@@ -1,6 +1,7 @@
 /*
- * Events by the names that processors' manuals have for them, by libpfm4: "MEM_LOAD_RETIRED:L3_MISS", with
- * unit masks and modifiers that each event has of its own, and the PMU before it where need be: "skl::".
+ * Events by the names of the processors' manuals, through libpfm4: "MEM_LOAD_RETIRED:L3_MISS". An event's
+ * name may be followed by unit masks and modifiers of that event, and preceded by the PMU if necessary:
+ * "skl::".
  */
 #include "pfm.h"
 
@@ -18,18 +19,20 @@
 
 /* ---- libpfm4 --------------------------------------------------------------------------------- */
 
-/* The library keeps state of its own, and promises nothing about threads. It changes that state while it is
- * initialised, and only reads it afterwards. */
+/* libpfm4 has state of its own and promises nothing about threads. libpfm4 changes that state only while it
+ * is being initialised. */
 static struct cp__lock lock = CP__LOCK_INIT(CP__RANK_PFM);
-static enum { NOT_YET, INITIALISING, INITIALISED, TORN } state; /* under lock; a child reads it without */
-static pfm_err_t initialised;                                   /* what pfm_initialize() said; under lock */
+/* under lock; a child of a fork reads it without */
+static enum { NOT_YET, INITIALISING, INITIALISED, TORN } state;
+/* the result of pfm_initialize(); under lock */
+static pfm_err_t initialised;
 
 pfm_err_t cp__pfm_lock(void)
 {
     cp__lock(&lock);
     if (state == NOT_YET) {
-        /* release, both: a child of a fork that comes meanwhile sees these stores in the order in which they
-         * stand here (see fork.c); they pair with the acquire in cp__pfm_forget() */
+        /* release, both: a child of a fork that comes meanwhile sees these stores in this order (see fork.c).
+         * They pair with the acquire in cp__pfm_forget(). */
         cp_store_release(&state, INITIALISING);
         initialised = pfm_initialize();
         cp_store_release(&state, INITIALISED);
@@ -42,7 +45,8 @@ void cp__pfm_unlock(void)
     cp__unlock(&lock);
 }
 
-/* If pfm_initialize() was interrupted by the fork, a second call would not begin anew. So none is made. */
+/* If the fork interrupted pfm_initialize(), a second call of pfm_initialize() would not begin anew. So the
+ * child never calls libpfm4. */
 void cp__pfm_forget(void)
 {
     cp__lock_reset(&lock);
@@ -69,11 +73,11 @@ void cp__pfm_describe(char *text, size_t size)
 
 struct answer {
     struct perf_event_attr attr;
-    char *full; /* the name with all that it left out; free() it */
+    char *full; /* the complete name, with everything that the question left out; release it with free() */
     int cpu;
 };
 
-/* What libpfm4 makes of a name; under the lock. No mode counts unless the name says so. */
+/* Asks libpfm4 for a name, under the lock. A mode counts only if the name says so. */
 static pfm_err_t ask(const char *name, struct answer *answer)
 {
     pfm_perf_encode_arg_t question = {
@@ -88,7 +92,7 @@ static pfm_err_t ask(const char *name, struct answer *answer)
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-/* The part of a full name after the PMU's, "clx::". */
+/* Returns the part of a complete name after the PMU's, "clx::". */
 static const char *event_part(const char *full)
 {
     const char *colons = strstr(full, "::");
@@ -96,7 +100,7 @@ static const char *event_part(const char *full)
     return colons == NULL ? full : colons + 2;
 }
 
-/* Modifiers that say how to sample, not what. */
+/* Returns whether a modifier says how to sample, and not what. */
 static bool is_sampling(const char *part)
 {
     static const char *const names[] = {"period", "freq", "excl", "mg", "mh", "cpu", "pinned", "hw_smpl"};
@@ -110,7 +114,7 @@ static bool is_sampling(const char *part)
     return false;
 }
 
-/* Whether a part of a full name says something that spec has no place for. */
+/* Returns whether a part of a complete name carries information that spec stores nowhere else. */
 static bool is_kept(const char *part, size_t n)
 {
     return strncmp(part, "u=", 2) != 0 && strncmp(part, "k=", 2) != 0 && strncmp(part, "h=", 2) != 0 &&
@@ -118,7 +122,8 @@ static bool is_kept(const char *part, size_t n)
            !is_sampling(part) && (n < 2 || strncmp(part + n - 2, "=0", 2) != 0);
 }
 
-/* The full name without what is not said: one for each way to write an event. False where it is too long. */
+/* Writes a complete name to base, without parts that are at their defaults or that spec stores elsewhere. So
+ * each event has one name, however it was written. Returns false if the name is too long. */
 static bool shorten(const char *full, char *base)
 {
     size_t size = sizeof((struct cp_event_spec *)NULL)->name;
@@ -148,11 +153,11 @@ static bool is_same(const struct perf_event_attr *a, const struct perf_event_att
 }
 
 /*
- * Makes base the name that stands for the answer. What libpfm4 fills in by itself it does not always spell,
- * or encode, as where it is given (skl::OFFCORE_RESPONSE_0, the threshold of skl::MEM_TRANS_RETIRED), so it
- * is asked for what it said, and that counts; unless it does not take its own words
- * (skl::OFFCORE_RESPONSE_0:SNP_NONE), then those of the question stay. False where base is too long. Under
- * the lock.
+ * Makes base the name of the answer's event, under the lock. libpfm4 sometimes fills in defaults that it does
+ * not spell or encode as it would if they were given (skl::OFFCORE_RESPONSE_0, the threshold of
+ * skl::MEM_TRANS_RETIRED). So the function asks libpfm4 for the name that libpfm4 answered, and that second
+ * answer counts. If libpfm4 does not accept its own name (skl::OFFCORE_RESPONSE_0:SNP_NONE), the words of the
+ * question stay. Returns false if base is too long.
  */
 static bool settle(const char *name, struct answer *answer, char *base)
 {
@@ -176,7 +181,7 @@ static bool settle(const char *name, struct answer *answer, char *base)
     return fits;
 }
 
-/* Takes the PMU's name off where the event is found without it. Under the lock. */
+/* Removes the PMU's name from base if libpfm4 finds the same event without it. Under the lock. */
 static void drop_pmu(const struct answer *answer, char *base)
 {
     const char *event = event_part(base);
@@ -189,8 +194,8 @@ static void drop_pmu(const struct answer *answer, char *base)
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-/* For a message: the unit masks and modifiers of the event that a name begins with; false where libpfm4 has
- * no such event. Under the lock. */
+/* Lists the unit masks and modifiers of the event with which a name begins, for a message. Returns false if
+ * libpfm4 has no such event. Under the lock. */
 static bool list_attributes(const char *name, char *list, size_t size)
 {
     const char *event = event_part(name);
@@ -213,6 +218,7 @@ static bool list_attributes(const char *name, char *list, size_t size)
     return true;
 }
 
+/* Explains why libpfm4 does not accept a name. */
 static int refuse(pfm_err_t error, const char *name, struct cp_error *err)
 {
     char list[240];
@@ -229,7 +235,7 @@ static int refuse(pfm_err_t error, const char *name, struct cp_error *err)
         pfm_strerror(error), list);
 }
 
-/* Whether the name asks for something that is no part of an event. */
+/* Returns whether the name asks for something that is no part of an event. */
 static bool says_how_to_sample(const struct answer *answer)
 {
     const struct perf_event_attr *attr = &answer->attr;
@@ -239,6 +245,7 @@ static bool says_how_to_sample(const struct answer *answer)
            strstr(answer->full, ":hw_smpl=1") != NULL;
 }
 
+/* Fills spec with the event of an answer. */
 static int take(const struct answer *answer, const char *base, struct cp_event_spec *spec)
 {
     const struct perf_event_attr *attr = &answer->attr;
@@ -261,7 +268,7 @@ static int take(const struct answer *answer, const char *base, struct cp_event_s
     return 0;
 }
 
-/* Under the lock: one name, as libpfm4 takes it. */
+/* Finds one name as libpfm4 spells it. Under the lock. */
 static int find(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
     struct answer answer;
@@ -270,7 +277,7 @@ static int find(const char *name, struct cp_event_spec *spec, struct cp_error *e
     int result = 0;
 
     if (error != PFM_SUCCESS || strncmp(answer.full, "perf_raw:", strlen("perf_raw:")) == 0) {
-        result = refuse(error, name, err); /* rHEX is ours */
+        result = refuse(error, name, err); /* this library has its own rHEX */
     } else if (says_how_to_sample(&answer)) {
         result =
             cp__error(err, -EINVAL,
@@ -292,7 +299,8 @@ static int find(const char *name, struct cp_event_spec *spec, struct cp_error *e
     return result;
 }
 
-/* Where a name ends in modifiers of perf's that libpfm4 has not, such as ":upp": where they begin. */
+/* If a name ends in modifiers of perf's that libpfm4 does not have, such as ":upp", returns where the
+ * modifiers begin; else NULL. */
 static const char *suffix_of(const char *name)
 {
     const char *colon = strrchr(name, ':');
@@ -302,7 +310,8 @@ static const char *suffix_of(const char *name)
     return colon + 1;
 }
 
-/* libpfm4 is asked for the whole name first: what it has may look like a suffix of perf's. */
+/* Finds a name that may end in perf's modifiers. libpfm4 is asked for the whole name first, because its own
+ * modifiers may look like perf's. */
 static int find_with_suffix(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
     const char *suffix = NULL;
@@ -315,13 +324,13 @@ static int find_with_suffix(const char *name, struct cp_event_spec *spec, struct
             return find(name, spec, err);
         snprintf(base, sizeof base, "%.*s", (int)(suffix - name - 1), name);
         if (find(base, spec, NULL) < 0)
-            return find(name, spec, err); /* it is not the suffix that is wrong */
+            return find(name, spec, err); /* the suffix is not the mistake */
     }
     snprintf(base, sizeof base, "%s", spec->name);
     return cp__event_take_suffix(spec, base, ":", suffix, err);
 }
 
-/* The error of every name if libpfm4 cannot be asked at all. Under the lock. */
+/* Explains to any name why libpfm4 cannot be asked at all. Under the lock. */
 static int refuse_all(const char *name, pfm_err_t error, struct cp_error *err)
 {
     if (state == TORN)

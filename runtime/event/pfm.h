@@ -1,4 +1,4 @@
-/* libpfm4, for those who ask it. */
+/* libpfm4, for the files that ask it. */
 #ifndef COUNTERPOINT_RUNTIME_EVENT_PFM_H
 #define COUNTERPOINT_RUNTIME_EVENT_PFM_H
 
@@ -7,8 +7,9 @@
 #include "rows.h"
 
 /*
- * Initialises libpfm4 at the first call, and keeps other threads from it until cp__pfm_unlock(), which is
- * called whatever this returns: PFM_SUCCESS, or why it cannot be used. Do not parse names under it.
+ * Initialises libpfm4 at the first call, and keeps other threads from libpfm4 until cp__pfm_unlock(). The
+ * caller calls cp__pfm_unlock() whatever the result is: PFM_SUCCESS, or the reason why libpfm4 cannot be
+ * used. Do not parse names between the two calls.
  */
 pfm_err_t cp__pfm_lock(void);
 void cp__pfm_unlock(void);

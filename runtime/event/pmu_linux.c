@@ -1,7 +1,8 @@
 /*
- * Events of a PMU by its terms, "cpu/event=0xd1,umask=0x20/u". The kernel describes a PMU in a directory of
- * its name: "type" has its number; "format/TERM" says which bits of perf_event_attr the term's value goes to,
- * such as "config:0-7,32-35"; "events/NAME" has the terms that the name stands for.
+ * Events of a PMU by its terms, "cpu/event=0xd1,umask=0x20/u". The kernel describes each PMU in a directory
+ * with the PMU's name: the file "type" contains its number; "format/TERM" says which bits of perf_event_attr
+ * the term's value goes to, such as "config:0-7,32-35"; "events/NAME" contains the terms for which the name
+ * stands.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +24,7 @@ const char cp__pmus[] = "/sys/bus/event_source/devices";
 #define TEXT_SIZE 512
 
 struct pmu {
-    const char *directory; /* that PMUs are in */
+    const char *directory; /* the directory that contains the PMUs */
     char name[NAME_SIZE];
     uint32_t type;
 };
@@ -31,13 +32,13 @@ struct pmu {
 struct term {
     char name[NAME_SIZE];
     bool has_value;
-    bool is_open; /* "=?", in an events file: whoever uses it has to say */
+    bool is_open; /* "=?", in an events file: the user of the event must give the value */
     uint64_t value;
 };
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-/* The first line of a PMU's file, FOLDER/NAME or NAME; false where there is none. */
+/* Reads the first line of a PMU's file, FOLDER/NAME or NAME. Returns false if there is none. */
 static bool read_text(const struct pmu *pmu, const char *folder, const char *name, char text[TEXT_SIZE])
 {
     char path[4 * NAME_SIZE + TEXT_SIZE];
@@ -55,7 +56,7 @@ static bool read_text(const struct pmu *pmu, const char *folder, const char *nam
     return is_read;
 }
 
-/* For messages: what a directory has, with commas between; what does not fit is left out. */
+/* Lists what a directory contains, with commas, for messages. Names that do not fit are left out. */
 static void list_names(const char *path, char *list, size_t size)
 {
     DIR *directory = opendir(path);
@@ -76,7 +77,7 @@ static void list_names(const char *path, char *list, size_t size)
 
 /* ---- Terms ----------------------------------------------------------------------------------- */
 
-/* Reads one term; moves *text past it and its comma. */
+/* Reads one term, and moves *text past the term and its comma. */
 static bool take_term(const char **text, struct term *term)
 {
     size_t n = strspn(*text, LETTERS);
@@ -103,7 +104,7 @@ static bool take_term(const char **text, struct term *term)
     return **text == '\0';
 }
 
-/* Which bits a format has; *word is 0 for config, 1 for config1, and so on. */
+/* Reads which bits a term goes to; *word is 0 for config, 1 for config1, and so on. */
 static bool read_format(const struct pmu *pmu, const char *term, int *word, uint64_t *mask)
 {
     char text[TEXT_SIZE];
@@ -124,7 +125,8 @@ static bool read_format(const struct pmu *pmu, const char *term, int *word, uint
     return *at == '\0' && *mask != 0;
 }
 
-/* The low bits of value, one after the other, where mask has a bit; false where value has more of them. */
+/* Puts the bits of value, lowest first, where mask has a bit. Returns false if value has more bits than
+ * mask. */
 static bool spread(uint64_t value, uint64_t mask, uint64_t *bits)
 {
     for (*bits = 0; mask != 0; mask &= mask - 1, value >>= 1)
@@ -132,6 +134,7 @@ static bool spread(uint64_t value, uint64_t mask, uint64_t *bits)
     return value == 0;
 }
 
+/* Returns the member that a number names; NULL if the encoding has no such member. */
 static uint64_t *word_of(struct cp_event_encoding *encoding, int word)
 {
     uint64_t *const words[WORDS] = {&encoding->config, &encoding->config1, &encoding->config2};
@@ -139,7 +142,8 @@ static uint64_t *word_of(struct cp_event_encoding *encoding, int word)
     return word < WORDS ? words[word] : NULL;
 }
 
-/* Bits that a term of every PMU has, or that its format says; false where it has none. */
+/* Finds the bits of a term: of one that every PMU has, or of one that the PMU describes. Returns false if
+ * there is no such term. */
 static bool find_bits(const struct pmu *pmu, const struct term *term, int *word, uint64_t *mask)
 {
     static const char *const whole[] = {"config", "config1", "config2", "config3"};
@@ -152,7 +156,7 @@ static bool find_bits(const struct pmu *pmu, const struct term *term, int *word,
     return read_format(pmu, term->name, word, mask);
 }
 
-/* Those of perf that say how to sample, not what. */
+/* Returns whether a term is one of perf's options, which say how to sample, and not what. */
 static bool is_option(const char *name)
 {
     static const char *const options[] = {
@@ -167,6 +171,7 @@ static bool is_option(const char *name)
     return false;
 }
 
+/* Explains why a term is wrong. */
 static int refuse_term(const struct pmu *pmu, const struct term *term, struct cp_error *err)
 {
     char path[TEXT_SIZE + NAME_SIZE];
@@ -187,7 +192,7 @@ static int refuse_term(const struct pmu *pmu, const struct term *term, struct cp
         pmu->name, term->has_value ? "term" : "event", term->name, list);
 }
 
-/* "rHEX" is config=0xHEX. */
+/* Reads "rHEX", which means config=0xHEX. */
 static bool is_raw(const struct term *term, uint64_t *value)
 {
     size_t n = strspn(term->name + 1, "0123456789abcdefABCDEF");
@@ -198,6 +203,7 @@ static bool is_raw(const struct term *term, uint64_t *value)
     return true;
 }
 
+/* Sets the bits of a term in the encoding. */
 static int apply_term(const struct pmu *pmu, const struct term *term, struct cp_event_encoding *encoding,
                       struct cp_error *err)
 {
@@ -228,6 +234,7 @@ static int apply_term(const struct pmu *pmu, const struct term *term, struct cp_
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
+/* Returns whether a text contains a term of this name. */
 static bool has_term(const char *text, const char *name)
 {
     struct term term;
@@ -239,7 +246,7 @@ static bool has_term(const char *text, const char *name)
     return false;
 }
 
-/* The terms that a name of the PMU's stands for, by perf's spelling or another of the table's. */
+/* Reads the terms for which an event's name stands. The name may be the PMU's, or any spelling of a row. */
 static bool read_event(const struct pmu *pmu, const char *name, char text[TEXT_SIZE])
 {
     const struct cp__event *row;
@@ -253,7 +260,8 @@ static bool read_event(const struct pmu *pmu, const char *name, char text[TEXT_S
     return false;
 }
 
-/* Applies the terms of an events file; what it leaves open must be among those that were given. */
+/* Applies the terms of an events file. If the file leaves a term open, the term must be among those that were
+ * given. */
 static int apply_event(const struct pmu *pmu, const char *name, const char *text, const char *given,
                        struct cp_event_encoding *encoding, struct cp_error *err)
 {
@@ -285,7 +293,7 @@ static int refuse_text(const char *text, struct cp_error *err)
         text);
 }
 
-/* The events that are named come first, so that terms beside them change them. */
+/* Applies terms. Named events come first, so that the terms beside them change them. */
 static int apply_terms(const struct pmu *pmu, const char *terms, struct cp_event_encoding *encoding,
                        struct cp_error *err)
 {
@@ -313,7 +321,8 @@ static int apply_terms(const struct pmu *pmu, const char *terms, struct cp_event
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-/* The PMU's own name for an encoding, the first in order of the alphabet; false where it has none. */
+/* Finds the PMU's own name for an encoding, the first one in alphabetical order. Returns false if the PMU has
+ * none. */
 static bool find_event(const struct pmu *pmu, const struct cp_event_encoding *encoding, char name[NAME_SIZE])
 {
     char path[TEXT_SIZE + NAME_SIZE];
@@ -339,7 +348,7 @@ static bool find_event(const struct pmu *pmu, const struct cp_event_encoding *en
     return found;
 }
 
-/* Numbers as the terms config, config1 and config2, without those that are 0. */
+/* Prints an encoding as the terms config, config1 and config2, without those that are 0. */
 static bool print_numbers(const struct pmu *pmu, const struct cp_event_encoding *encoding, char *base)
 {
     char rest[64] = "";
@@ -352,7 +361,7 @@ static bool print_numbers(const struct pmu *pmu, const struct cp_event_encoding 
     return cp__event_print(base, "%s/config=0x%" PRIx64 "%s/", pmu->name, encoding->config, rest);
 }
 
-/* One name for all ways to write an encoding; *mark is what stands between it and a suffix. */
+/* Chooses one name for all ways to write an encoding; *mark is the text between the name and a suffix. */
 static bool name_encoding(const struct pmu *pmu, const struct cp_event_encoding *encoding,
                           struct cp_event_spec *spec, char *base, const char **mark)
 {
@@ -379,6 +388,7 @@ static bool name_encoding(const struct pmu *pmu, const struct cp_event_encoding 
     return print_numbers(pmu, encoding, base);
 }
 
+/* Reads the PMU's number. */
 static int find_pmu(struct pmu *pmu, struct cp_error *err)
 {
     char text[TEXT_SIZE];
@@ -421,6 +431,6 @@ int cp__event_parse_pmu(const char *directory, const char *text, struct cp_event
         return result;
     if (!name_encoding(&pmu, &encoding, spec, base, &mark))
         return cp__error(err, -ENAMETOOLONG, "The PMU's name %s and its terms are too long.", pmu.name);
-    end += end[1] == ':'; /* perf writes the suffix without a colon here */
+    end += end[1] == ':'; /* perf writes no colon before this suffix */
     return cp__event_take_suffix(spec, base, mark, end[1] != '\0' || *end == ':' ? end + 1 : NULL, err);
 }

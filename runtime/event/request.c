@@ -1,4 +1,4 @@
-/* Configs and requests: what an event is asked to do, and whether it can. */
+/* Configs and requests: how an event is to run, and whether that is possible. */
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
@@ -15,6 +15,7 @@ static int no_event(enum cp_cpu_event event, struct cp_error *err)
                      (int)event, CP_CPUPROF_EVENT_COUNT - 1);
 }
 
+/* Refuses a period that the event cannot have. */
 static int check_period(const struct cp__event *row, const char *name, uint64_t period, struct cp_error *err)
 {
     char preset[48] = "";
@@ -59,7 +60,8 @@ bool cp__event_may_count_kernel(void)
     return fd >= 0;
 }
 
-/* Whether a config of ours lets an event count in the kernel. A thread's CPU clock always does. */
+/* Returns whether a config that this library makes lets an event count in the kernel. A thread's CPU clock
+ * always counts there. */
 static bool counts_kernel(const struct cp__event *row)
 {
     if (row->kernel_mode == CP__KERNEL_PREFERRED)

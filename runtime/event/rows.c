@@ -10,12 +10,14 @@
 #include "runtime/base/fail.h"
 
 /*
- * Periods below min_period are refused: a clock faster than 10 us is what the kernel itself rounds up (and
- * less than a sample costs); a PMU event that comes every cycle or so, at a period under 1000, would leave
- * time for nothing else. Presets are the prototype's (uber-dev/go, pmu_pprof) for the proposal's PMU events
- * and 100 Hz for clocks; that of the other PMU events is what gives some 100 samples a second where the event
- * is frequent. How often a program faults or switches differs by orders of magnitude, so those events have no
- * preset. A tracepoint or a watchpoint is chosen to see every occurrence.
+ * A period below min_period is refused. The kernel itself rounds a clock's period up to 10 us, which is less
+ * than the cost of a sample. A PMU event that happens in every cycle or so would leave time for nothing else
+ * at a period below 1000.
+ *
+ * The preset periods of the proposal's PMU events are those of its prototype (uber-dev/go, pmu_pprof); clocks
+ * have 100 Hz. The other PMU events have presets that give about 100 samples a second if the event is
+ * frequent. Programs differ by orders of magnitude in how often they fault or switch, so these events have no
+ * preset. Somebody who chooses a tracepoint or a watchpoint wants to see every occurrence.
  */
 #define HARDWARE(c, preset, ...)                                                                             \
     {                                                                                                        \
@@ -101,7 +103,7 @@ static const struct cp__event rows[] = {
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
-/* What an encoding's type says of an event that has no row. */
+/* Events that have an encoding but no row. Their encoding's type decides. */
 static const struct cp__event named_software = SOFTWARE(MAX, PREFERRED, .name = "named");
 static const struct cp__event named_tracepoint = {.name = "named",
                                                   .kind = CP_EVENT_TRACEPOINT,

@@ -1,6 +1,6 @@
 /*
- * Events: the tables of those that have a row, and the parts of the grammar that cp_event_parse() reads names
- * by, for the runtime's own files.
+ * Events: the tables of those that have a row, and the parts of the grammar by which cp_event_parse() reads
+ * names, for the runtime's own files.
  */
 #ifndef COUNTERPOINT_RUNTIME_EVENT_ROWS_H
 #define COUNTERPOINT_RUNTIME_EVENT_ROWS_H
@@ -11,18 +11,18 @@
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-/* Whether an event is of use when only user mode counts. */
+/* Whether an event is useful if only user mode counts. */
 enum cp__kernel_mode {
     CP__KERNEL_NEVER,     /* counts user mode unless the config says otherwise */
-    CP__KERNEL_PREFERRED, /* counts kernel mode too where the system lets it */
+    CP__KERNEL_PREFERRED, /* counts kernel mode too if the system allows it */
     CP__KERNEL_REQUIRED,  /* happens in kernel mode only */
 };
 
 struct cp__event {
     const char *name;
-    const char *alias;       /* perf's name; NULL: the same, or none */
+    const char *alias;       /* perf's name; NULL: the same name, or none */
     const char *other;       /* a third spelling; NULL: none */
-    const char *description; /* what it counts, a phrase */
+    const char *description; /* what the event counts, as a phrase */
     enum cp_event_kind kind;
     uint32_t perf_type; /* PERF_TYPE_... */
     uint64_t perf_config;
@@ -32,14 +32,15 @@ struct cp__event {
 };
 
 /*
- * The rows one by one, from 0; NULL past the last. Those of enum cp_cpu_event come first, in its order (among
- * them CP_CPUPROF_HW_RAW and CP_CPUPROF_NAMED, which stand for many events and cannot be had by their row's
- * name), then those that are CP_CPUPROF_NAMED by a name of their own.
+ * Returns row i of the table, from 0; NULL past the last row. The rows of enum cp_cpu_event come first, in
+ * its order. Two of them, CP_CPUPROF_HW_RAW and CP_CPUPROF_NAMED, stand for many events, and their names are
+ * not parsed. Then come the events that are CP_CPUPROF_NAMED but have a name of their own.
  */
 const struct cp__event *cp__event_row(size_t i);
 
-/* The row of an event; NULL where there is no such event. For CP_CPUPROF_NAMED the row with its encoding, or
- * else what the encoding's type says: it has no name, and its type and config are the encoding's. */
+/* Returns the row of an event; NULL if there is no such event. For CP_CPUPROF_NAMED, the result is the row
+ * with that encoding, or else a row for the encoding's type, which has no name, type and config of its
+ * own. */
 const struct cp__event *cp__event(enum cp_cpu_event event, const struct cp_event_encoding *encoding);
 static inline const struct cp__event *cp__config_event(enum cp_cpu_event event,
                                                        const struct cp_cpu_profile_config *config)
@@ -47,87 +48,89 @@ static inline const struct cp__event *cp__config_event(enum cp_cpu_event event,
     return cp__event(event, &config->encoding);
 }
 
-/* The name of what is asked for, for messages. */
+/* The name of a request's event, for messages. */
 struct cp__event_text {
     char text[sizeof((struct cp_event_spec *)NULL)->name];
 };
 struct cp__event_text cp__request_name(const struct cp_slot_request *request);
 
-/* The request for an event with the config that cp_cpu_profile_config_init() makes, at the preset period or,
- * where there is none, 1; checked. Its name is spec's. */
+/* Makes and checks the request for an event with the config of cp_cpu_profile_config_init(), at the preset
+ * period, or at a period of 1 if there is no preset. request->name points into spec. */
 int cp__spec_request(const struct cp_event_spec *spec, struct cp_slot_request *request, struct cp_error *err);
 
-/* Whether a config can be run at all; -EINVAL and the reason where not. */
+/* Checks whether a config can run at all. Returns -EINVAL and the reason if not. */
 int cp__request_check(const struct cp_slot_request *request, struct cp_error *err);
 
-/* Sets the config's encoding, by which perf_event_open(2) is asked for the event, whatever the event is. */
+/* Returns whether perf_event_paranoid and this process's capabilities let events count in kernel mode. */
 void cp__request_encode(struct cp_slot_request *request);
 
-/* Whether perf_event_paranoid and this process's capabilities let events count in kernel mode. */
+/* Returns whether name is one of the row's spellings. */
 bool cp__event_may_count_kernel(void);
 
-/* Whether one of the row's spellings is name. */
+/* One of perf's cache events. The list leaves out combinations that make no sense. */
 bool cp__event_is_called(const struct cp__event *row, const char *name);
 
 /* ---- Hardware cache events ------------------------------------------------------------------- */
 
-/* One of perf's cache events, by its number from 0, in a list without the combinations that make no sense. */
+/* perf's name, such as "LLC-load-misses" */
 struct cp__cache_event {
-    char name[32]; /* perf's: "LLC-load-misses" */
+    char name[32]; /* Describes the i-th cache event, from 0. Returns false past the last one. */
     uint64_t config;
     uint64_t preset_period;
 };
-/* False past the last one. */
+/* Fills spec with the cache event that has this config. Returns false if there is none. */
 bool cp__cache_event(size_t i, struct cp__cache_event *event);
-/* The one with that config; false where there is none. */
+/* Each of the following functions reads one form of name. It returns 0 and fills spec, or returns a negative
+ * errno value and the reason. */
 bool cp__event_take_cache(struct cp_event_spec *spec, uint64_t config);
 
 /* ---- The grammar's parts --------------------------------------------------------------------- */
 
-/* Each reads one form of name: 0 and the event in spec, or a negative errno value and the reason. */
+/* Fills spec with the event of row i. */
 
-/* What a row of the table says, by its number. */
+/* Fills spec with the row or the cache event that has an encoding. Returns false if there is none. */
 void cp__event_take_row(struct cp_event_spec *spec, size_t i);
-/* The row or the cache event that has an encoding; false where there is none. */
+/* Fills spec with a CP_CPUPROF_NAMED event of this encoding. Kind and preset are those of the encoding's
+ * type. */
 bool cp__event_take_encoding(struct cp_event_spec *spec, uint32_t type, uint64_t config);
-/* A CP_CPUPROF_NAMED event by its encoding; kind and preset are those of the encoding's type. */
+/* Completes spec by perf's modifiers, such as "upp". base is the event's name without modifiers. The function
+ * sets spec's modes and precise_ip, and its name: base, mark, and the modifiers in a fixed order. A suffix of
+ * NULL means that there is none; "" is refused. */
 void cp__event_take_named(struct cp_event_spec *spec, const struct cp_event_encoding *encoding);
 
-/*
- * Reads perf's modifiers, such as "upp", of an event whose name without them is base, and completes spec with
- * them: its modes, its precise_ip, and its name, which is base, mark, and the modifiers in an order of their
- * own. NULL stands for no suffix, "" is refused.
- */
+/* Returns whether a text consists of perf's modifiers only, also of modifiers that are refused. */
 int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const char *mark, const char *suffix,
                           struct cp_error *err);
-/* Whether a text has letters of perf's modifiers only, those that are refused among them. */
+/* Writes a name of spec's size. Returns false if the name is too long. */
 bool cp__event_is_suffix(const char *text);
-/* Writes a name that may be too long for a spec's; false where it is. */
+/* Parses "LLC-load-misses" and similar names, without a suffix. Returns -ENOENT, without a message, if the
+ * name names no cache; -EINVAL if the combination makes no sense. */
 bool cp__event_print(char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* "LLC-load-misses" and its like, without a suffix. -ENOENT, without a message, where the name is no cache's;
- * -EINVAL where the combination makes no sense. */
+/* Parses "mem:ADDRESS[/LEN][:rwx][:SUFFIX]". */
 int cp__event_parse_cache(const char *name, struct cp_event_spec *spec, struct cp_error *err);
 
-/* "mem:ADDRESS[/LEN][:rwx][:SUFFIX]". */
+/* The folder in which the kernel describes PMUs. */
 int cp__event_parse_watch(const char *text, struct cp_event_spec *spec, struct cp_error *err);
 
-/* Where the kernel describes PMUs. */
+/* Parses "PMU/TERM[=VALUE],.../[SUFFIX]", by the PMUs that a directory describes. Returns -ENOENT if the
+ * machine has no such PMU, or the PMU no such term. */
 extern const char cp__pmus[];
-/* "PMU/TERM[=VALUE],.../[SUFFIX]", by the PMUs that are described in a directory. -ENOENT where the machine
- * has no such PMU, or that no such term. */
+/* Parses a name that libpfm4 knows, such as "skl::MEM_LOAD_RETIRED:L3_MISS:u". Returns -ENOENT if libpfm4 has
+ * no such event for this processor. */
 int cp__event_parse_pmu(const char *directory, const char *text, struct cp_event_spec *spec,
                         struct cp_error *err);
 
-/* A name that libpfm4 knows, such as "skl::MEM_LOAD_RETIRED:L3_MISS:u". -ENOENT where it has none for this
- * processor. */
+/* Writes which processors' names libpfm4 was asked for, as a phrase for a message. */
 int cp__event_parse_pfm(const char *name, struct cp_event_spec *spec, struct cp_error *err);
-/* For a message: which processors' names libpfm4 was asked for, a phrase. */
+/* Resets the state in the child of a fork: libpfm4 is usable unless another thread was initialising it. */
 void cp__pfm_describe(char *text, size_t size);
-/* In the child of a fork: libpfm4 is usable, unless another thread was initialising it. */
+/* The places at which tracefs may be mounted, the usual place first; NULL ends the list. */
 void cp__pfm_forget(void);
 
-/* Where tracefs is mounted, the usual place first; NULL ends the list. */
+/* Finds "SYSTEM:NAME[:SUFFIX]" in the tracefs that is mounted at one of the places. Fills spec without the
+ * suffix; *suffix is NULL if there is none. Returns -ENODEV if tracefs is not mounted, -ENOENT if tracefs has
+ * no such tracepoint, -EACCES if this user may not read tracefs. */
 extern const char *const cp__tracefs[];
 /* "SYSTEM:NAME[:SUFFIX]", by the tracefs that is mounted at one of the places; fills spec but for the suffix,
  * NULL where there is none. -ENODEV where tracefs is not mounted, -ENOENT where it has no such tracepoint,

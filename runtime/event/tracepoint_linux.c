@@ -1,4 +1,4 @@
-/* Tracepoints: places in the kernel's code, which tracefs numbers. */
+/* Tracepoints: places in the kernel's code, to which tracefs gives numbers. */
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -10,12 +10,14 @@
 
 const char *const cp__tracefs[] = {"/sys/kernel/tracing", "/sys/kernel/debug/tracing", NULL};
 
-#define NAME_MAX_ 64 /* of a system or a tracepoint, with the zero; the longest of Linux 6.18 has 40 */
+/* the size of a system's or a tracepoint's name, with the zero; the longest name in Linux 6.18 has 40
+ * characters */
+#define NAME_MAX_ 64
 
 /* ---- tracefs --------------------------------------------------------------------------------- */
 
-/* The number of a tracepoint by the tracefs at root. -ENOENT: there is no such tracepoint; -ENODEV: no
- * tracefs is there; -EACCES: it may not be read. */
+/* Reads the number of a tracepoint from the tracefs at root. Returns -ENOENT if there is no such tracepoint,
+ * -ENODEV if there is no tracefs at root, -EACCES if this user may not read the file. */
 static int read_id(const char *root, const char *system, const char *name, uint64_t *id)
 {
     char path[256];
@@ -38,7 +40,8 @@ static int read_id(const char *root, const char *system, const char *name, uint6
     return result;
 }
 
-/* By the first tracefs that has it; else what the first one says, or one that can be read. */
+/* Reads the number from the first tracefs that has the tracepoint. On failure, returns the error of a tracefs
+ * that can be read, or else of the first place. */
 static int find_id(const char *const *tracefs, const char *system, const char *name, uint64_t *id)
 {
     int first = read_id(tracefs[0], system, name, id);
@@ -52,6 +55,7 @@ static int find_id(const char *const *tracefs, const char *system, const char *n
     return first;
 }
 
+/* Explains why the number of a tracepoint could not be read. */
 static int explain(int code, const char *root, const char *system, const char *name, struct cp_error *err)
 {
     if (code == -ENODEV)
@@ -73,7 +77,7 @@ static int explain(int code, const char *root, const char *system, const char *n
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-/* A name that is a directory's; moves *text past it. */
+/* Reads a name that can be a directory's, and moves *text past it. */
 static bool take_name(const char **text, char *name)
 {
     size_t n = strspn(*text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");

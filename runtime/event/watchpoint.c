@@ -1,4 +1,4 @@
-/* Watchpoints: accesses to an address, by the processor's debug registers. */
+/* Watchpoints: accesses to an address, noticed by the processor's debug registers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/hw_breakpoint.h>
@@ -20,7 +20,7 @@ static int refuse_form(const char *text, struct cp_error *err)
         text);
 }
 
-/* A decimal or 0x number; moves *text past it. */
+/* Reads a decimal or 0x number, and moves *text past it. */
 static bool take_number(const char **text, uint64_t *value)
 {
     bool is_hex = (*text)[0] == '0' && ((*text)[1] == 'x' || (*text)[1] == 'X');
@@ -33,7 +33,7 @@ static bool take_number(const char **text, uint64_t *value)
     return n > 0 && errno == 0;
 }
 
-/* "r", "w", "x" and combinations, each once. */
+/* Reads "r", "w", "x" and combinations, each letter at most once. */
 static bool take_access(const char **text, uint32_t *access)
 {
     static const char letters[] = "rwx";
@@ -48,7 +48,7 @@ static bool take_access(const char **text, uint32_t *access)
     return true;
 }
 
-/* As the kernel would, but in words. */
+/* Refuses what the kernel would refuse, but explains why. */
 static int check(const struct cp_event_encoding *watch, struct cp_error *err)
 {
     uint64_t length = watch->config2;
@@ -85,7 +85,7 @@ static void name_watch(const struct cp_event_encoding *watch, char *name)
                     (watch->bp_type & HW_BREAKPOINT_X) != 0 ? "x" : "");
 }
 
-/* What is left out is as perf has it: reads and writes of 4 bytes, and for code the size of a long. */
+/* Missing parts have perf's defaults: reads and writes of 4 bytes, and the size of a long for code. */
 int cp__event_parse_watch(const char *text, struct cp_event_spec *spec, struct cp_error *err)
 {
     struct cp_event_encoding watch = {.type = PERF_TYPE_BREAKPOINT};

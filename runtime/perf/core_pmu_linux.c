@@ -9,7 +9,8 @@
 
 struct cp__core_pmus cp__core_pmus;
 
-/* A core PMU says which CPUs it is of; all others say on which to open them ("cpumask"), or nothing. */
+/* Reads the number of a core PMU; returns false for other PMUs. A core PMU has a file "cpus", which says to
+ * which CPUs it belongs. Every other PMU says on which CPUs to open its events ("cpumask"), or nothing. */
 static bool read_type(const char *devices, const char *name, uint32_t *type)
 {
     char path[512];
@@ -52,7 +53,8 @@ void cp__core_pmus_find(const char *devices, struct cp__core_pmus *found)
         found->n = 0;
 }
 
-/* Turns attr to the i-th kind's PMU; false where what it asks for is no matter of kinds. */
+/* Changes attr so that it opens on the PMU of the i-th kind of core. Returns false if the event does not
+ * depend on the kind of core. */
 static bool turn_from_handler(struct perf_event_attr *attr, int i)
 {
     uint64_t type = cp__core_pmus.types[i];

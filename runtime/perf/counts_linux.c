@@ -1,11 +1,11 @@
 /*
- * Whether an event that opens also counts.
+ * Finds out whether an event that opens also counts.
  *
  * A virtual machine may have a PMU whose counters stay at 0, or debug registers that its host does not pass
- * on: perf_event_open(2) succeeds there, and the event never happens. So what an event stands on is made to
- * happen once, on the calling thread, and its count is looked at. What cannot be made to happen for sure (a
- * miss of some cache) is judged by the cycles of the same PMU. The kernel's own events are not tried: the
- * kernel counts all of those that it opens.
+ * on: perf_event_open(2) succeeds there, but the event never happens. So the code below makes the event
+ * happen once, on the calling thread, and reads the count. If the event cannot be provoked reliably (a miss
+ * of some cache), the cycles of the same PMU are tried instead. The kernel's own events are not tried,
+ * because the kernel counts every one of them that it opens.
  */
 #include <errno.h>
 #include <linux/hw_breakpoint.h>
@@ -19,11 +19,11 @@
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
 
-/* A PMU that has counted nothing in that much CPU time counts nothing. One that counts has done so in the
- * first microseconds. */
+/* If a PMU has counted nothing in this much CPU time, it counts nothing at all. A PMU that works counts in
+ * the first microseconds. */
 #define ENOUGH_NS 2000000
 
-/* An event that counts, on the PMU of each kind of core, and how to make it happen. */
+/* The events of one trial, on the PMU of each kind of core, and the function that makes them happen. */
 struct trial {
     const struct perf_event_attr *attr;
     void (*trigger)(const struct perf_event_attr *attr);
@@ -33,7 +33,7 @@ struct trial {
 
 /* ---- Making it happen ------------------------------------------------------------------------ */
 
-/* Some thousand instructions, cycles and branches in user mode, and some system calls. */
+/* Runs some thousand instructions, cycles and branches in user mode, and some system calls. */
 static void work(const struct perf_event_attr *attr)
 {
     volatile unsigned sum = 0;
@@ -41,12 +41,12 @@ static void work(const struct perf_event_attr *attr)
     (void)attr;
     for (unsigned i = 0; i < 2000; i++)
         sum += i;
-    (void)sum; /* for clang, which warns of what is only written */
+    (void)sum; /* clang warns about a variable that is only written */
     for (unsigned i = 0; i < 10; i++)
         cp__os_tid();
 }
 
-/* The word is on this thread's stack and nobody else's. */
+/* Accesses the watched word, which is on this thread's own stack. */
 static void access_word(const struct perf_event_attr *attr)
 {
     volatile uint64_t *word = (volatile uint64_t *)(uintptr_t)attr->bp_addr;
@@ -54,6 +54,7 @@ static void access_word(const struct perf_event_attr *attr)
     *word = *word + 1;
 }
 
+/* The function that a trial's watchpoint for execution watches. */
 __attribute__((noinline)) static void execute(const struct perf_event_attr *attr)
 {
     __asm__ volatile("" ::"r"(attr));
@@ -72,7 +73,8 @@ static int add_from_handler(void *context, struct perf_event_attr *attr)
     return 0;
 }
 
-/* Whether any of the events has counted, or never had a counter to do so; false if all had one in vain. */
+/* Returns false only if every event had a counter and none of them counted. If an event never had a counter,
+ * it may count later. */
 static bool counts(const struct trial *trial)
 {
     bool has_run = false;
@@ -87,6 +89,7 @@ static bool counts(const struct trial *trial)
     return !has_run;
 }
 
+/* Enables the events and provokes them until one counts; returns false after ENOUGH_NS of CPU time. */
 static bool happens(const struct trial *trial)
 {
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
@@ -101,8 +104,8 @@ static bool happens(const struct trial *trial)
     return false;
 }
 
-/* Returns false only if the event opens, and counts nothing when it is made to happen. If the event does not
- * open, the result is true: opening the caller's own event will tell the reason. */
+/* Returns false only if the event opens and does not count when it is provoked. If the event does not open,
+ * the result is true: opening the caller's own event will report the reason. */
 static bool try(const struct perf_event_attr *attr, void (*trigger)(const struct perf_event_attr *attr))
 {
     struct trial trial = {.attr = attr, .trigger = trigger};
@@ -115,8 +118,8 @@ static bool try(const struct perf_event_attr *attr, void (*trigger)(const struct
 
 /* ---- What to try ----------------------------------------------------------------------------- */
 
-/* The same access to a word of this function's own, in user mode: whether debug registers work does not
- * depend on whose address stands in them, and the program's word is the program's. */
+/* Tries the same kind of access on a word of this function's own, in user mode. Whether debug registers work
+ * does not depend on the address in them, and the program's own word must not be touched. */
 static bool try_watchpoint(struct perf_event_attr *attr)
 {
     volatile uint64_t word = 0;
@@ -129,7 +132,7 @@ static bool try_watchpoint(struct perf_event_attr *attr)
     return try(attr, is_code ? execute : access_word);
 }
 
-/* Whether the event happens in any program that runs for a moment. */
+/* Returns whether the event happens in any program that runs for a moment. */
 static bool is_certain(const struct perf_event_attr *attr)
 {
     if (attr->type != PERF_TYPE_HARDWARE)
@@ -146,7 +149,7 @@ static bool is_certain(const struct perf_event_attr *attr)
     }
 }
 
-/* Turns attr into the cycles of the same PMU, in the same modes. */
+/* Changes attr to the cycles of the same PMU, in the same modes. */
 static void turn_to_cycles(struct perf_event_attr *attr)
 {
     uint64_t pmu = 0;
@@ -163,7 +166,7 @@ static void turn_to_cycles(struct perf_event_attr *attr)
 static bool try_hardware(struct perf_event_attr *attr)
 {
     if (attr->exclude_user && attr->exclude_kernel)
-        return true; /* what a hypervisor does cannot be made to happen */
+        return true; /* a hypervisor's work cannot be provoked */
     if (!is_certain(attr))
         turn_to_cycles(attr);
     return try(attr, work);

@@ -1,4 +1,4 @@
-/* How perf_event_open(2) is asked. */
+/* Builds what perf_event_open(2) is asked for, and opens events. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -13,8 +13,9 @@ bool cp__perf_has_lost_count; /* set once, before the first M */
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-/* The soft limit is for programs that put descriptors into fd_sets; this one needs the hard one only when it
- * gets there. Whether anything was gained. */
+/* Raises the soft limit of descriptors to the hard one; returns whether the limit rose. The soft limit exists
+ * for programs that put descriptors into an fd_set, and the profiler does not; so it raises the limit only
+ * when it reaches it. */
 static bool raise_descriptor_limit_from_handler(void)
 {
     struct rlimit limit;
@@ -34,9 +35,8 @@ int cp__perf_open_from_handler(const struct perf_event_attr *attr)
     return fd;
 }
 
-/* arm64's PMU knows no exclude_idle and refuses it, and a thread's event never counts in the idle task
- * anyway.
- */
+/* Opens an event, without exclude_idle if the PMU refuses that bit, as arm64's PMU does. A thread's event
+ * never counts in the idle task, so nothing is lost. */
 int cp__perf_open_event_from_handler(struct perf_event_attr *attr)
 {
     int fd = cp__perf_open_from_handler(attr);
@@ -89,7 +89,8 @@ struct perf_event_attr cp__perf_sample_attr_from_handler(const struct cp_cpu_pro
 
 /* ---- What the kernel knows ------------------------------------------------------------------- */
 
-/* Only a kernel that does not know the flag says EINVAL. */
+/* Returns whether the kernel knows PERF_FORMAT_LOST. Only a kernel that does not know the flag returns EINVAL
+ * here. */
 static bool knows_lost_count(void)
 {
     const struct perf_event_attr attr = {.size = sizeof attr,
@@ -108,7 +109,7 @@ static bool knows_lost_count(void)
 
 static void find_out(void)
 {
-    cp__fork_delay(); /* an event is opened, and closed again */
+    cp__fork_delay(); /* knows_lost_count() opens an event and closes it */
     cp__perf_has_lost_count = knows_lost_count();
     cp__fork_allow();
     cp__core_pmus_find("/sys/bus/event_source/devices", &cp__core_pmus);

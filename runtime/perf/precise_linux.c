@@ -1,8 +1,9 @@
 /*
- * Which level of precise_ip really works.
+ * Finds out which level of precise_ip works.
  *
- * A kernel refuses the levels that its PMU does not have, but some accept one and then deliver no sample. So
- * each level, from the one that is wanted down, is tried with a real sample on the calling thread.
+ * A kernel refuses the levels that its PMU does not have. But some kernels accept a level and then deliver no
+ * sample. So the code below tries each level, from the requested one downwards, until a real sample arrives
+ * on the calling thread.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -15,15 +16,15 @@
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
 
-/* A sample every so many events; the attempt ends with the first one, or when this much CPU time has passed.
- */
+/* An attempt samples every PERIOD events. The attempt ends with the first sample, or after ATTEMPT_NS of CPU
+ * time. */
 #define PERIOD 1000
 #define ATTEMPT_NS 2000000
-/* That many periods without a sample: none will come. */
+/* After this many periods without a sample, none will come. */
 #define PERIODS_WITHOUT 10
 
-/* Some of whatever a processor counts: instructions, cycles, branches that are hard to foresee, accesses to
- * more memory than the first cache holds. */
+/* Provokes whatever a processor counts: instructions, cycles, branches that are hard to predict, accesses to
+ * more memory than the first-level cache holds. */
 static void exert(void)
 {
     static uint8_t memory[256 << 10];
@@ -33,7 +34,7 @@ static void exert(void)
         uint8_t *at = &memory[(random = random * 1664525 + 1013904223) >> 14];
 
         if ((random >> 13 & 1) != 0)
-            cp_store_relaxed(at, (uint8_t)(*at + 1)); /* relaxed: nobody reads it */
+            cp_store_relaxed(at, (uint8_t)(*at + 1)); /* relaxed: nobody reads the memory */
     }
 }
 
@@ -44,17 +45,19 @@ enum outcome {
     UNKNOWN, /* the event did not happen often enough */
 };
 
+/* Enables an event and waits for its first record. */
 static enum outcome watch(int fd, const struct perf_event_mmap_page *page)
 {
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
     uint64_t count = 0;
 
     cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ENABLE, 0);
-    while (cp_load_acquire(&page->data_head) == 0 && /* pairs with the kernel's barrier before it stores it */
+    /* pairs with the kernel's barrier before the kernel stores data_head */
+    while (cp_load_acquire(&page->data_head) == 0 &&
            cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - start < ATTEMPT_NS)
         exert();
     cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_DISABLE, 0);
-    if (cp_load_acquire(&page->data_head) != 0) /* the same */
+    if (cp_load_acquire(&page->data_head) != 0) /* pairs with the same barrier */
         return DELIVERS;
     if (cp__sys_read_from_handler(fd, &count, sizeof count) != sizeof count ||
         count < (uint64_t)PERIODS_WITHOUT * PERIOD)
@@ -62,6 +65,7 @@ static enum outcome watch(int fd, const struct perf_event_mmap_page *page)
     return DELIVERS_NOT;
 }
 
+/* Tries one level of precise_ip. */
 static enum outcome attempt(const struct cp_slot_request *request, unsigned level)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -90,7 +94,7 @@ enum cp_profile_pc_precision cp__perf_reach_precision(const struct cp_slot_reque
     unsigned level = request->config.precise_ip;
 
     if (cp__config_event(request->event, &request->config)->kind != CP_EVENT_HARDWARE)
-        return CP_CPUPROF_IP_ARBITRARY_SKID; /* the kernel does not look at it */
+        return CP_CPUPROF_IP_ARBITRARY_SKID; /* the kernel ignores precise_ip for other events */
     for (; level > 0; level--) {
         enum outcome outcome = attempt(request, level);
 
