@@ -63,6 +63,16 @@ int cp__http_reply_body(struct cp__exchange *exchange, const char *type, const v
     return cp__http_reply(exchange, 200, &header, 1, body, size);
 }
 
+int cp__http_reply_profile(struct cp__exchange *exchange, const char *name, const struct cp_memory *profile)
+{
+    char disposition[80];
+    const struct cp_http_header headers[] = {{"Content-Type", "application/octet-stream"},
+                                             {"Content-Disposition", disposition}};
+
+    snprintf(disposition, sizeof disposition, "attachment; filename=\"%s\"", name);
+    return cp__http_reply(exchange, 200, headers, 2, profile->data, profile->size);
+}
+
 int cp__http_refuse_with(struct cp__exchange *exchange, int status, const struct cp_http_header *header,
                          const char *text)
 {

@@ -34,6 +34,8 @@ int cp__http_reply(struct cp__exchange *exchange, int status, const struct cp_ht
                    const void *body, size_t size);
 /* 200 and a body of a type. */
 int cp__http_reply_body(struct cp__exchange *exchange, const char *type, const void *body, size_t size);
+/* The same with a profile, to be saved under that name. */
+int cp__http_reply_profile(struct cp__exchange *exchange, const char *name, const struct cp_memory *profile);
 /* An error as net/http/pprof sends it: a sentence as text, and X-Go-Pprof. */
 int cp__http_refuse(struct cp__exchange *exchange, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -94,7 +96,9 @@ int cp__http_query_has_only(const char *query, const char *const *keys, struct c
 
 typedef int cp__http_endpoint_fn(struct cp__exchange *exchange);
 cp__http_endpoint_fn cp__http_profile, cp__http_index, cp__http_style, cp__http_cmdline, cp__http_symbol,
-    cp__http_threadcreate, cp__http_metrics, cp__http_goroutine, cp__http_ui, cp__http_ui_events;
+    cp__http_metrics, cp__http_ui, cp__http_ui_events;
+/* goroutine and threadcreate, whose profile is a state of the program, or what changes in some seconds. */
+cp__http_endpoint_fn cp__http_snapshot;
 
 /* ---- Which endpoint answers (handle.c) ------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /*
- * goroutine: where all Gs are.
+ * The stacks of Gs that do not run.
  *
  * libunwind is linked here and nowhere else: it brings a backtrace() of its own.
  */
@@ -8,7 +8,6 @@
 
 #include "goroutine.h"
 #include "sched.h"
-#include "snapshot.h"
 
 /* Where a context goes on is a return address; libunwind takes what it begins with for one, unless it is told
  * of a signal's frame. */
@@ -27,14 +26,4 @@ unsigned cp__http_unwind(const struct cp_sched_g *g, uintptr_t *frames, unsigned
         frames[n++] = address;
     } while (n < max && unw_step(&cursor) > 0);
     return n;
-}
-
-static int take(struct cp_writer w, unsigned debug, struct cp_error *err)
-{
-    return cp_goroutine_profile(w, debug, cp__http_unwind, err);
-}
-
-int cp__http_goroutine(struct cp__exchange *exchange)
-{
-    return cp__http_snapshot(exchange, "goroutine", take);
 }

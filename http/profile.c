@@ -87,13 +87,9 @@ static int read_order(const struct cp__exchange *exchange, struct order *order, 
 
 static int send(struct cp__exchange *exchange, const struct order *order, const struct cp_memory *profile)
 {
-    static const struct cp_http_header binary[] = {
-        {"Content-Type", "application/octet-stream"},
-        {"Content-Disposition", "attachment; filename=\"profile\""}};
-
     if (order->debug > 0)
         return cp__http_reply_body(exchange, cp__http_text, profile->data, profile->size);
-    return cp__http_reply(exchange, 200, binary, 2, profile->data, profile->size);
+    return cp__http_reply_profile(exchange, "profile", profile);
 }
 
 /* Text is written beside what the session writes by itself. */

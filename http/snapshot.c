@@ -4,12 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "goroutine.h"
 #include "runtime/base/fail.h"
+#include "sched.h"
 #include "share.h"
 
-enum { NAME_SIZE = 80 };
-
 size_t cp__http_max_snapshot = 64 << 20; /* as the text of Go's goroutine profile */
+
+/* Writes the state as it is now: as a profile with debug 0, otherwise as text. */
+typedef int take_fn(struct cp_writer w, unsigned debug, struct cp_error *err);
 
 /* ---- One state ------------------------------------------------------------------------------- */
 
@@ -33,8 +36,8 @@ static ssize_t keep(void *context, const void *data, size_t size)
 
 /* Takes a state when it is this request's turn. False if the request has been answered, and *result is what
  * to return. */
-static bool take_one(struct cp__exchange *exchange, cp__http_take_fn *take, unsigned debug,
-                     struct snapshot *snapshot, int *result)
+static bool take_one(struct cp__exchange *exchange, take_fn *take, unsigned debug, struct snapshot *snapshot,
+                     int *result)
 {
     struct cp_error err;
 
@@ -52,17 +55,7 @@ static bool take_one(struct cp__exchange *exchange, cp__http_take_fn *take, unsi
     return false;
 }
 
-static int send_profile(struct cp__exchange *exchange, const char *name, const struct cp_memory *profile)
-{
-    char disposition[NAME_SIZE];
-    const struct cp_http_header headers[] = {{"Content-Type", "application/octet-stream"},
-                                             {"Content-Disposition", disposition}};
-
-    snprintf(disposition, sizeof disposition, "attachment; filename=\"%s\"", name);
-    return cp__http_reply(exchange, 200, headers, 2, profile->data, profile->size);
-}
-
-static int send_state(struct cp__exchange *exchange, const char *name, cp__http_take_fn *take, unsigned debug)
+static int send_state(struct cp__exchange *exchange, const char *name, take_fn *take, unsigned debug)
 {
     static const char end[] = "\n(This is the beginning only: the rest would be too long.)\n";
     struct snapshot snapshot = {.is_cut = false};
@@ -70,7 +63,7 @@ static int send_state(struct cp__exchange *exchange, const char *name, cp__http_
 
     if (take_one(exchange, take, debug, &snapshot, &result)) {
         if (debug == 0)
-            result = send_profile(exchange, name, &snapshot.data);
+            result = cp__http_reply_profile(exchange, name, &snapshot.data);
         else if (snapshot.is_cut && cp__http_append(&snapshot.data, end, sizeof end - 1) < 0)
             result = cp__http_refuse(exchange, 503, "There is no memory for the answer.");
         else
@@ -103,7 +96,7 @@ static int send_difference(struct cp__exchange *exchange, const char *name, cons
                            const struct cp_memory *then)
 {
     struct cp_memory delta = {.data = NULL};
-    char file[NAME_SIZE / 2];
+    char file[40];
     struct cp_error err;
     int result = subtract(now, then, &delta, &err);
 
@@ -111,12 +104,12 @@ static int send_difference(struct cp__exchange *exchange, const char *name, cons
     if (result < 0)
         result = cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
     else
-        result = send_profile(exchange, file, &delta);
+        result = cp__http_reply_profile(exchange, file, &delta);
     free(delta.data);
     return result;
 }
 
-static int send_delta(struct cp__exchange *exchange, const char *name, cp__http_take_fn *take,
+static int send_delta(struct cp__exchange *exchange, const char *name, take_fn *take,
                       unsigned long long seconds)
 {
     struct snapshot then = {.is_cut = false}, now = {.is_cut = false};
@@ -132,7 +125,7 @@ static int send_delta(struct cp__exchange *exchange, const char *name, cp__http_
     return result;
 }
 
-static int send_delta_in_place(struct cp__exchange *exchange, const char *name, cp__http_take_fn *take,
+static int send_delta_in_place(struct cp__exchange *exchange, const char *name, take_fn *take,
                                unsigned long long seconds)
 {
     static const struct cp_http_header later = {"Retry-After", "10"};
@@ -147,8 +140,20 @@ static int send_delta_in_place(struct cp__exchange *exchange, const char *name, 
     return result;
 }
 
-int cp__http_snapshot(struct cp__exchange *exchange, const char *name, cp__http_take_fn *take)
+static int take_gs(struct cp_writer w, unsigned debug, struct cp_error *err)
 {
+    return cp_goroutine_profile(w, debug, cp__http_unwind, err);
+}
+
+static int take_threads(struct cp_writer w, unsigned debug, struct cp_error *err)
+{
+    return cp_thread_profile(w, debug > 0, err);
+}
+
+int cp__http_snapshot(struct cp__exchange *exchange)
+{
+    const char *name = exchange->request->path + sizeof CP__HTTP_ROOT;
+    take_fn *take = strcmp(name, "goroutine") == 0 ? take_gs : take_threads;
     const char *query = exchange->request->query;
     unsigned long long debug = 0, seconds = 0;
     struct cp_error err;

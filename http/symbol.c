@@ -1,4 +1,4 @@
-/* The endpoints that are small: threadcreate and symbol. */
+/* symbol: the names of addresses. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
@@ -7,21 +7,6 @@
 #include <strings.h>
 
 #include "share.h"
-#include "snapshot.h"
-
-/* ---- threadcreate ---------------------------------------------------------------------------- */
-
-static int take_threads(struct cp_writer w, unsigned debug, struct cp_error *err)
-{
-    return cp_thread_profile(w, debug > 0, err);
-}
-
-int cp__http_threadcreate(struct cp__exchange *exchange)
-{
-    return cp__http_snapshot(exchange, "threadcreate", take_threads);
-}
-
-/* ---- symbol ---------------------------------------------------------------------------------- */
 
 /* How many addresses may be asked for at once, and the bytes that the names of their functions may have.
  * Those of C++ templates can have thousands. */
