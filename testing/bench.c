@@ -1,4 +1,4 @@
-/* The loop of a benchmark, and what comes of it. */
+/* The loop of a benchmark, and the figures that the benchmark reports. */
 #include "bench_profile.h"
 #include "counts.h"
 #include "runtime/base/clock.h"
@@ -10,37 +10,41 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A figure that the benchmark itself reports by cp_bench_metric(). */
 struct metric {
     struct metric *next;
     double value;
-    bool is_shown; /* in the place of what is measured under that name */
+    bool is_shown; /* already printed, in place of the measured figure with the same unit */
     char unit[];
 };
 
-/* Belongs to the thread or G that the benchmark runs on. */
+/* Only the thread or G that the benchmark runs on uses a struct cp__bench. */
 struct cp__bench {
-    uint64_t granted; /* iterations that the loop may make, and has made less the "left" of its cp_t */
+    uint64_t
+        granted; /* iterations granted to the loop so far; the loop has made granted - cp_t.left of them */
     bool is_started;
-    bool is_running; /* the clock */
+    bool is_running; /* the clock runs */
     bool is_over;
-    uint64_t started_ns; /* of CLOCK_MONOTONIC, where the clock runs */
-    uint64_t elapsed_ns; /* up to there */
-    uint64_t bytes;      /* of an iteration; 0: not told */
+    uint64_t started_ns; /* CLOCK_MONOTONIC when the clock was started last */
+    uint64_t elapsed_ns; /* measured before the clock was started last */
+    uint64_t bytes;      /* bytes that an iteration processes; 0: unknown */
     struct metric *metrics;
 };
 
 /* ---- The loop -------------------------------------------------------------------------------- */
 
+/* Returns the benchmark's part of b; fails the test if b is a test and not a benchmark. */
 static struct cp__bench *bench_of(const struct cp_t *b)
 {
     struct cp__bench *bench = cp__test_of(b)->bench;
     if (!bench)
-        cp__t_fatal(&cp__test_of(b)->t, "This is a test; CP_BENCHMARK makes benchmarks.");
+        cp__t_fatal(&cp__test_of(b)->t, "This is a test. Only CP_BENCHMARK() makes benchmarks.");
     return bench;
 }
 
-/* The clock starts last and stops first: starting and stopping a counter takes the kernel microseconds, which
- * are no part of the loop; what they count of the look at the clock is some hundred instructions. */
+/* Starts the counters before the clock, as stop_clock() stops them after it: starting and stopping a counter
+ * takes microseconds in the kernel, which are not part of the loop. The counters, in turn, count some
+ * hundred instructions of reading the clock. */
 static void run_clock(struct cp__bench *bench)
 {
     cp__counts_start();
@@ -73,6 +77,7 @@ void cp_bench_resume(struct cp_t *b)
     run_clock(bench);
 }
 
+/* Ends the loop: stops the clock and the profile. */
 static void finish(struct cp_t *b, struct cp__bench *bench)
 {
     cp_bench_pause(b);
@@ -80,8 +85,8 @@ static void finish(struct cp_t *b, struct cp__bench *bench)
     bench->is_over = true;
 }
 
-/* How many iterations in all make the time full: a fifth more than it seems, at most a hundred times as many
- * as there were, so that a first iteration which is cheaper than the others does no harm. */
+/* Returns how many iterations in all should fill the time: by the speed so far, plus a fifth, but at most a
+ * hundred times as many as before, because the first iteration may be much cheaper than the others. */
 static uint64_t next_goal(const struct cp__bench *bench, uint64_t elapsed_ns, uint64_t goal_ns)
 {
     double goal = 1.2 * (double)bench->granted * (double)goal_ns / (double)(elapsed_ns ? elapsed_ns : 1);
@@ -90,6 +95,7 @@ static uint64_t next_goal(const struct cp__bench *bench, uint64_t elapsed_ns, ui
     return n > bench->granted ? n : bench->granted + 1;
 }
 
+/* Returns the nanoseconds for which the clock has run so far. */
 static uint64_t elapsed(const struct cp__bench *bench)
 {
     return bench->elapsed_ns +
@@ -101,7 +107,7 @@ bool cp_bench_next_slow(struct cp_t *b)
     const struct cp__options *o = cp__test_of(b)->options;
     struct cp__bench *bench = bench_of(b);
     if (bench->is_over)
-        cp__t_fatal(b, "A benchmark has one loop by cp_bench_next(); this is its second.");
+        cp__t_fatal(b, "A benchmark has only one loop with cp_bench_next(), and this is the second.");
     if (!bench->is_started) {
         bench->is_started = true;
         bench->granted = o->bench_iterations ? o->bench_iterations : 1;
@@ -134,7 +140,7 @@ void cp_bench_set_bytes(struct cp_t *b, uint64_t bytes)
     bench_of(b)->bytes = bytes;
 }
 
-/* The link to that metric, or to where it would be. */
+/* Returns the link to the metric with that unit, or the link at the end of the list. */
 static struct metric **find_metric(struct cp__bench *bench, const char *unit)
 {
     struct metric **m = &bench->metrics;
@@ -143,7 +149,8 @@ static struct metric **find_metric(struct cp__bench *bench, const char *unit)
     return m;
 }
 
-/* For those who read the benchmark's line, a blank ends it. */
+/* Returns whether the unit is one word. Programs that read the benchmark's line separate its fields by
+ * blanks. */
 static bool is_word(const char *unit)
 {
     const char *end = unit;
@@ -156,9 +163,9 @@ void cp_bench_metric(struct cp_t *b, double value, const char *unit)
 {
     struct metric **m = find_metric(bench_of(b), unit);
     if (!is_word(unit))
-        cp__t_fatal(b, "A metric's unit must be one word, such as hits/op, and \"%s\" is none.", unit);
+        cp__t_fatal(b, "A metric's unit must be one word, such as hits/op, and \"%s\" is not.", unit);
     if (!isfinite(value))
-        cp__t_fatal(b, "The metric %s must be a finite number, and %g is none.", unit, value);
+        cp__t_fatal(b, "The metric %s must be a finite number, and %g is not.", unit, value);
     if (!*m) {
         *m = calloc(1, sizeof(**m) + strlen(unit) + 1);
         if (!*m)
@@ -168,7 +175,7 @@ void cp_bench_metric(struct cp_t *b, double value, const char *unit)
     (*m)->value = value;
 }
 
-/* What the benchmark says of it itself, or else what was measured. */
+/* Returns the value that the benchmark itself has reported for the unit, or else the measured value. */
 static double own_or_measured(struct cp__bench *bench, const char *unit, double measured)
 {
     struct metric *m = *find_metric(bench, unit);
@@ -177,7 +184,7 @@ static double own_or_measured(struct cp__bench *bench, const char *unit, double 
     return m ? m->value : measured;
 }
 
-/* With as many digits as Go's testing shows: about four. */
+/* Prints a figure with about four digits, as Go's testing package does. */
 static void print_figure(FILE *stream, double value, const char *unit)
 {
     double size = value < 0 ? -value : value, limit = 99.995;
@@ -192,6 +199,7 @@ void cp__bench_print_figure(FILE *stream, struct cp__bench *bench, double value,
     print_figure(stream, own_or_measured(bench, unit, value), unit);
 }
 
+/* Sends the benchmark's line to the runner. */
 static void tell_result(struct cp__test *test)
 {
     struct cp__bench *bench = test->bench;
@@ -225,9 +233,10 @@ void cp__bench_begin(struct cp__test *test)
     test->bench = calloc(1, sizeof(*test->bench));
     if (!test->bench)
         abort();
-    cp__bench_label(test); /* what its Gs inherit that start before the loop */
+    cp__bench_label(test); /* before the loop, so that Gs that the benchmark starts there inherit the label */
 }
 
+/* Reports the result, or fails a benchmark whose loop is missing or was left early. */
 void cp__bench_end(struct cp__test *test)
 {
     struct cp__bench *bench = test->bench;
@@ -236,9 +245,13 @@ void cp__bench_end(struct cp__test *test)
         finish(&test->t, bench);
     bool has_failed = cp_t_failed(&test->t) || test->is_skipped;
     if (has_left_loop && !has_failed)
-        cp__t_error(&test->t, "It has left its loop (by break or return?) before cp_bench_next() was false.");
+        cp__t_error(
+            &test->t,
+            "The benchmark has left its loop, perhaps by break or return, before cp_bench_next() was false.");
     else if (!bench->is_started && !test->subtests && !has_failed)
-        cp__t_error(&test->t, "It has no loop: for (; cp_bench_next(b);) is what is measured.");
+        cp__t_error(
+            &test->t,
+            "The benchmark has no loop. Write for (; cp_bench_next(b);) around what is to be measured.");
     else if (bench->is_started && !has_failed)
         tell_result(test);
 }

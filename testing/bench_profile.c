@@ -1,17 +1,18 @@
+/* See bench_profile.h. */
 #include "bench_profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 static struct cp__parts *parts; /* NULL: no profile is wanted */
-static struct cp__part *part;   /* of the loop that runs */
+static struct cp__part *part;   /* the samples of the loop that runs */
 
 int cp__bench_profile_open(const struct cp__profile_flags *flags, struct cp_error *err)
 {
     int result = cp__parts_open(&parts, flags, err);
     if (result == 0 && (result = cp__part_start(&part, parts, err)) == 0) {
         cp__part_warn(part);
-        cp__part_drop(part); /* it was to see whether one can be had */
+        cp__part_drop(part); /* the part has shown that sampling works */
     }
     if (result < 0 && parts) {
         cp__parts_remove(parts);
@@ -33,7 +34,7 @@ void cp__bench_profile_start(struct cp__test *test)
     if (!parts)
         return;
     if (cp__part_start(&part, parts, &err) < 0)
-        cp__t_fatal(&test->t, "No profile of this benchmark can be taken: %s", err.message);
+        cp__t_fatal(&test->t, "The benchmark cannot be profiled: %s", err.message);
     cp__bench_label(test);
 }
 
@@ -41,11 +42,12 @@ void cp__bench_profile_stop(struct cp__test *test)
 {
     struct cp_error err;
     if (part && cp__part_stop(part, &err) < 0)
-        cp__t_error(&test->t, "The profile of this benchmark is lost: %s", err.message);
+        cp__t_error(&test->t, "The profile of the benchmark is lost: %s", err.message);
     part = NULL;
 }
 
-/* A thread that is no M has no labels, and no samples that they could be on. */
+/* cp_label_set() fails on a thread that is not an M. That does not matter, because such a thread is not
+ * sampled. */
 void cp__bench_label(const struct cp__test *test)
 {
     char *name;

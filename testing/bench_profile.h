@@ -1,20 +1,23 @@
-/* -benchprofile: one profile of the loops of all benchmarks, each labelled with its name. */
+/* -benchprofile: one profile of the loops of all benchmarks, whose samples are labelled with the benchmark's
+ * name. */
 #ifndef COUNTERPOINT_TESTING_BENCH_PROFILE_H
 #define COUNTERPOINT_TESTING_BENCH_PROFILE_H
 
 #include "profile.h"
 #include "test.h"
 
-/* In the runner, before the first benchmark: 0, or why there can be no such profile. */
+/* Called in the runner before the first benchmark. Returns 0, or an error that says why no profile can be
+ * taken. */
 int cp__bench_profile_open(const struct cp__profile_flags *flags, struct cp_error *err);
-/* There, after the last one: whether it could be written, or none was asked for. */
+/* Called in the runner after the last benchmark. Returns false if the profile could not be written. */
 bool cp__bench_profile_write(void);
 
-/* In the benchmark's process, around its loop. */
+/* Called in the process of a benchmark, before and after the loop. */
 void cp__bench_profile_start(struct cp__test *test);
 void cp__bench_profile_stop(struct cp__test *test);
 
-/* Labels what the calling G, and those that it starts, do from now on as the benchmark's, or as nobody's. */
+/* Sets or removes the label of the benchmark for what the calling G, and the Gs that it starts from now on,
+ * do. */
 void cp__bench_label(const struct cp__test *test);
 void cp__bench_unlabel(void);
 

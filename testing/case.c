@@ -1,4 +1,4 @@
-/* The tests that the program has. */
+/* The list of the program's tests. */
 #include "test.h"
 
 #include <ctype.h>
@@ -18,7 +18,8 @@ struct cp_test_case *cp__test_cases(void)
     return first;
 }
 
-/* What follows "Test" or "Benchmark" must be no lower-case letter for those who read the names. */
+/* Adds an underscore before a lower-case letter: tools that read Go's reports expect no lower-case letter
+ * after "Test" or * "Benchmark". */
 char *cp__test_case_name(const struct cp_test_case *test)
 {
     char *name;

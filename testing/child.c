@@ -1,4 +1,5 @@
-/* See child.h. What cannot go on is told before it ends, so that the runner can look at its stacks. */
+/* See child.h. A process that cannot go on tells the runner before it ends, so that the runner can print the
+ * stacks. */
 #include "child.h"
 
 #include "counts.h"
@@ -20,19 +21,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Set before the test begins; is_over when it has ended. */
+/* The variables below are set before the test begins; is_over is set when the test has ended. */
 static const struct cp__job *current_job;
-static void (*call)(const struct cp__event *event);           /* NULL: events go over the socket */
-static pthread_mutex_t tell_lock = PTHREAD_MUTEX_INITIALIZER; /* a long text is several packets */
+static void (*call)(const struct cp__event *event);           /* NULL: events go through the socket */
+static pthread_mutex_t tell_lock = PTHREAD_MUTEX_INITIALIZER; /* keeps the packets of a long text together */
 static int event_socket, control_socket, output;
 static const struct cp__output_counts *output_counts;
 static pid_t pid;
 static uint32_t is_over;
-static uintptr_t first_stack_lo; /* of the thread that the process began on; 0: not known */
+static uintptr_t first_stack_lo; /* lowest address of the first thread's stack; 0: unknown */
 
-/* What lies below a stack belongs to it that far down: the scheduler's guards are smaller. */
+/* A fault at most this far below a stack is an overflow of that stack. The guards of the scheduler are
+ * smaller. */
 enum { GUARD_SIZE = 64 << 10 };
 
+/* Sends an event with the size of the output so far, so that the runner shows both in their order. */
 static void send_from_handler(const struct cp__event *event)
 {
     struct cp__event sent = *event;
@@ -45,8 +48,9 @@ bool cp__is_forked_by_test(void)
     return getpid() != pid;
 }
 
-/* Of a process that the test has forked, what it logs is told, but no test of its copy begins or ends; and
- * the lock may have been held by a thread that it does not have. */
+/* A process that the test has forked only sends log events: no test begins or ends in that copy. Such a
+ * process does * not take tell_lock, because a thread that exists only in the parent may have held the lock
+ * at the fork. */
 void cp__tell(const struct cp__event *event)
 {
     fflush(stdout);
@@ -60,8 +64,8 @@ void cp__tell(const struct cp__event *event)
     pthread_mutex_unlock(&tell_lock);
 }
 
-/* Others may pass through it from here on, because a test may open its own directory to other users; what
- * else is in it remains unknown to them. */
+/* Lets other users pass through the directory, because a test may open its own directory to them. Other
+ * users still * cannot list the directory, so they do not find what else is in it. */
 const char *cp__temp_root(int *error)
 {
     *error = current_job->temp_error;
@@ -75,7 +79,7 @@ void cp__end_process(struct cp__test *test)
     for (; test; test = test->parent)
         cp__test_tell_end(test);
     fflush(NULL);
-    cp_store_relaxed(&is_over, 1); /* relaxed: read by this thread, on its way out */
+    cp_store_relaxed(&is_over, 1); /* relaxed: only this thread reads the flag, in tell_exit() */
     if (call)
         exit(1);
     _exit(0);
@@ -83,8 +87,9 @@ void cp__end_process(struct cp__test *test)
 
 /* ---- The end of the process ------------------------------------------------------------------ */
 
-/* Tells that the process ends here, and why, and waits until its stacks have been looked at. What prints them
- * knows its name, and that of tell_exit(). */
+/* Tells the runner that the process ends here, and why, and waits until the runner has read the stacks.
+ * tells_end() of * stacks_linux.c knows the names of this function, die_from_handler() and tell_exit();
+ * hence "noinline". */
 __attribute__((noinline)) static void stop_from_handler(const char *why)
 {
     char answer;
@@ -98,6 +103,7 @@ __attribute__((noinline)) static void stop_from_handler(const char *why)
         (void)!recv(event_socket, &answer, 1, MSG_DONTWAIT);
 }
 
+/* Stores the lower end of the stack of the process's first thread, for is_overflow_from_handler(). */
 static void find_first_stack(void)
 {
     pthread_attr_t attributes;
@@ -110,7 +116,7 @@ static void find_first_stack(void)
     pthread_attr_destroy(&attributes);
 }
 
-/* Whether it is because a stack has been used up: that of a G, or of the thread that the program began on. */
+/* Returns whether the signal means that the stack of a G, or of the first thread, has overflowed. */
 static bool is_overflow_from_handler(int signal_number, const siginfo_t *info)
 {
     const struct cp_m *m = cp_m_self();
@@ -119,7 +125,8 @@ static bool is_overflow_from_handler(int signal_number, const siginfo_t *info)
     return signal_number == SIGSEGV && info->si_code > 0 && address < lo && lo - address <= GUARD_SIZE;
 }
 
-/* In a child that the test has forked, signals do what they would. */
+/* Tells the runner about a fatal signal, then lets the signal do what it would have done. A process that the
+ * test has * forked tells nothing. */
 static void die_from_handler(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;
@@ -129,10 +136,11 @@ static void die_from_handler(int signal_number, siginfo_t *info, void *context)
     raise(signal_number);
 }
 
-/* Sanitizers have handlers of their own for some of them, which tell more; they are left alone. */
+/* Catches fatal signals that nobody else handles. Handlers of sanitizers stay, because their reports say
+ * more. */
 static void catch_signals(void)
 {
-    static char stack[64 << 10]; /* where a thread's own has been used up; Ms have theirs */
+    static char stack[64 << 10]; /* for a thread whose stack has overflowed; Ms bring their own */
     stack_t here;
     if (sigaltstack(NULL, &here) == 0 && here.ss_flags & SS_DISABLE)
         sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof(stack)}, NULL);
@@ -145,17 +153,18 @@ static void catch_signals(void)
             sigaction(signals[i], &action, NULL);
 }
 
+/* Called by exit(): if the test has not ended, the test's code called exit(), and the runner is told. */
 static void tell_exit(int status, void *unused)
 {
     (void)status, (void)unused;
     if (!cp__is_forked_by_test() &&
-        !cp_load_relaxed(&is_over)) /* relaxed: written by the thread that exits, or not */
+        !cp_load_relaxed(&is_over)) /* relaxed: if this thread did not set the flag, the test has not ended */
         stop_from_handler("");
 }
 
 /* ---- Gs -------------------------------------------------------------------------------------- */
 
-/* The stacks of all Gs; "": they cannot be had. free() it. */
+/* Returns the stacks of all Gs as text, or "" if they cannot be listed. The caller frees the text. */
 static char *list_gs(void)
 {
     struct cp_memory listing = {0};
@@ -170,7 +179,7 @@ static char *list_gs(void)
     return text;
 }
 
-/* Lets the runner have the stacks of all Gs whenever it asks, even where no M goes on. */
+/* Body of a thread that answers the runner's request for the stacks of all Gs, even if every M is stuck. */
 static void *watch(void *unused)
 {
     char request;
@@ -184,6 +193,8 @@ static void *watch(void *unused)
     return unused;
 }
 
+/* Starts the thread of watch() with all signals blocked, so that the test's signals never reach that thread.
+ * */
 static void start_watching(void)
 {
     pthread_t thread;
@@ -201,13 +212,14 @@ static int count_other(void *count, const struct cp_sched_g *g)
     return 0;
 }
 
+/* Returns the number of Gs besides the caller. */
 static size_t other_gs(void)
 {
     size_t n = 0;
     return cp_sched_each_g(count_other, &n, NULL) == 0 ? n : 0;
 }
 
-/* The paragraphs of a listing of Gs without the one of the G that calls. */
+/* Returns a copy of a listing of Gs without the paragraph of the calling G. */
 static char *without_self(const char *listing)
 {
     char self[50], *text = NULL;
@@ -228,7 +240,7 @@ static char *without_self(const char *listing)
     return text;
 }
 
-/* Gs that are about to end get a second for it. */
+/* Fails the test if Gs are left when it ends. Gs that are about to end get a second for that. */
 static void fail_where_gs_are_left(struct cp__test *test)
 {
     size_t n = 0;
@@ -237,12 +249,12 @@ static void fail_where_gs_are_left(struct cp__test *test)
     if (n == 0)
         return;
     char *listing = list_gs(), *text = without_self(listing);
-    cp__t_error(&test->t, "The test ends, and Gs are left: %zu.\n%s", n, text ? text : "");
+    cp__t_error(&test->t, "The test has ended, but Gs are left: %zu.\n%s", n, text ? text : "");
     free(text);
     free(listing);
     if (!call)
         cp_testing_child_stop();
-    cp__end_process(test); /* the scheduler would wait for them */
+    cp__end_process(test); /* returning would let the scheduler wait for the Gs that are left */
 }
 
 /* ---- The test -------------------------------------------------------------------------------- */
@@ -252,7 +264,7 @@ static void call_test(struct cp_t *t, void *job)
     ((const struct cp__job *)job)->test->run(t);
 }
 
-/* On the runtime of the options. */
+/* Runs the job's test on the runtime that the options choose, and tells the runner how the test ended. */
 static void run_test(void *arg)
 {
     struct cp__job *job = arg;
@@ -264,7 +276,7 @@ static void run_test(void *arg)
         fail_where_gs_are_left(&test);
     if (!call && test.has_ended_early) {
         cp_testing_child_stop();
-        cp__end_process(&test); /* what it had is still there, and no leak to tell of */
+        cp__end_process(&test); /* the test's memory was not freed, so a leak checker must not run */
     }
     cp__test_tell_end(&test);
     free(test.name);
@@ -276,10 +288,11 @@ static int run_on_scheduler(void (*fn)(void *), void *arg, unsigned threads, str
     return cp_sched_run(&options, fn, arg, err);
 }
 
+/* Reports the test as failed, because the runtime could not start. */
 static void tell_that_nothing_ran(const struct cp__job *job, const struct cp_error *err)
 {
     char *name = cp__test_case_name(job->test), *text;
-    if (asprintf(&text, "    It could not be started on %u threads: %s\n", job->cpu, err->message) < 0)
+    if (asprintf(&text, "    The test could not be started on %u threads: %s\n", job->cpu, err->message) < 0)
         abort();
     cp__tell(&(struct cp__event){.kind = CP__EVENT_RUN, .name = name});
     cp__tell(&(struct cp__event){.kind = CP__EVENT_LOG, .name = name, .text = text});
@@ -288,6 +301,7 @@ static void tell_that_nothing_ran(const struct cp__job *job, const struct cp_err
     free(text);
 }
 
+/* Runs the job on the scheduler, or on the runtime that the program has chosen with run_on. */
 static void run(const struct cp__job *job)
 {
     struct cp_error err = {0};
@@ -300,6 +314,7 @@ static void run(const struct cp__job *job)
         tell_that_nothing_ran(job, &err);
 }
 
+/* Connects stdin to /dev/null, and stdout and stderr to the pipe that the runner reads. */
 static void redirect(void)
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -310,7 +325,8 @@ static void redirect(void)
     setvbuf(stdout, NULL, _IONBF, 0);
 }
 
-/* A test may close what it takes for its own, or use low numbers for something else. */
+/* Moves a descriptor to a high number, because a test may close low numbers that it takes for its own, or
+ * count on * getting them. */
 static int move_up(int fd)
 {
     struct rlimit limit;
@@ -341,7 +357,7 @@ void cp__child_run(const struct cp__job *job, const struct cp__child_ends *ends)
     cp_testing_child_start();
     run(job);
     cp_testing_child_stop();
-    cp_store_relaxed(&is_over, 1); /* relaxed: read by this thread, on its way out */
+    cp_store_relaxed(&is_over, 1); /* relaxed: only this thread reads the flag, in tell_exit() */
     exit(0);
 }
 

@@ -1,4 +1,4 @@
-/* The process of a test: between the runner's fork and its end. */
+/* The process of a test, from the runner's fork() to the end of the process. */
 #ifndef COUNTERPOINT_TESTING_CHILD_H
 #define COUNTERPOINT_TESTING_CHILD_H
 
@@ -6,26 +6,26 @@
 #include "options.h"
 #include "output.h"
 
-/* A test that is to run: immutable. */
+/* A test to run, and how to run it. Immutable. */
 struct cp__job {
     const struct cp_test_case *test;
     const struct cp__options *options;
     unsigned cpu;
-    const char *temp_root; /* for the test's directories; may be NULL if it is not there */
-    int temp_error;        /* why it is not there, as of errno; 0: it is */
+    const char *temp_root; /* parent of the test's temporary directories; may be NULL if temp_error is set */
+    int temp_error;        /* 0, or the errno value that says why temp_root is missing */
 };
 
-/* The ends of the sockets and the pipe that a test's process has. */
+/* The ends of the two sockets and the pipe that the test's process uses. */
 struct cp__child_ends {
-    int events;  /* its events go out, answers to STOPPED come in */
-    int control; /* a byte comes in when the stacks of all Gs are wanted */
+    int events;  /* events go out; the answer to CP__EVENT_STOPPED comes in */
+    int control; /* a byte comes in when the runner wants the stacks of all Gs */
     int output;  /* stdout and stderr */
     const struct cp__output_counts *output_counts;
 };
 
-/* Runs the job in a child process and ends that. */
+/* Runs the job in the calling process, which is a child of the runner, and ends that process. */
 _Noreturn void cp__child_run(const struct cp__job *job, const struct cp__child_ends *ends);
-/* Runs it in this one, where events are calls. */
+/* Runs the job in the runner's own process (-inprocess): event() is called for each event. */
 void cp__child_run_in_process(const struct cp__job *job, void (*event)(const struct cp__event *event));
 
 #endif

@@ -1,3 +1,4 @@
+/* See counts.h. */
 #include "counts.h"
 
 #include "counter.h"
@@ -10,15 +11,15 @@
 
 enum { COUNTS_MAX = 32 };
 
-/* Chosen in the runner, opened in the process of a benchmark. */
+/* The runner chooses the events, and the process of a benchmark opens them. */
 static struct cp_event_spec specs[COUNTS_MAX];
 static struct cp_counter *counters[COUNTS_MAX];
 static size_t count;
-/* The same counters, clocks last. */
+/* The opened counters, those of clocks last. */
 static struct cp_counter *by_kind[COUNTS_MAX];
 static size_t clocks;
 
-/* Those that were not opened there. */
+/* The events that the process of the benchmark could not open, and why. */
 static struct refusal {
     char event[sizeof(specs[0].name)];
     struct cp_error reason;
@@ -27,6 +28,7 @@ static size_t refused;
 
 /* ---- In the runner --------------------------------------------------------------------------- */
 
+/* Adds an event that can be opened here; of an event that cannot, a note says why. */
 static void add(const struct cp_event_spec *spec)
 {
     struct cp_counter *counter;
@@ -52,7 +54,7 @@ int cp__counts_choose(char *list, struct cp_error *err)
         if (result < 0)
             cp__report_note("# no %s: %s\n", name, err->message);
         else if (count == COUNTS_MAX)
-            cp__report_note("# no %s: more than %d events are not counted at once.\n", name, COUNTS_MAX);
+            cp__report_note("# no %s: at most %d events can be counted at once.\n", name, COUNTS_MAX);
         else
             add(&spec);
     }
@@ -61,6 +63,7 @@ int cp__counts_choose(char *list, struct cp_error *err)
 
 /* ---- In the benchmark's process --------------------------------------------------------------- */
 
+/* Fills by_kind from counters. */
 static void put_clocks_last(void)
 {
     size_t n = 0;
@@ -73,8 +76,8 @@ static void put_clocks_last(void)
             by_kind[n++] = counters[i];
 }
 
-/* What the runner could open by itself can be refused here: by a limit on descriptors, or as there are not
- * registers enough for all. The others keep their order. */
+/* The kernel may refuse an event here that the runner could open alone: there may be a limit on descriptors,
+ * or too few * hardware counters for all events at once. The other events keep their order. */
 void cp__counts_open(void)
 {
     static bool is_open;
@@ -97,8 +100,8 @@ void cp__counts_reset(void)
         cp_counter_reset(counters[i]);
 }
 
-/* A clock counts the time in the kernel, and is to have none in it that starting and stopping the others
- * takes. */
+/* Starts the clocks last, and cp__counts_stop() stops the clocks first: a clock also counts time in the
+ * kernel, and must * not count the time in which the other counters are started and stopped. */
 void cp__counts_start(void)
 {
     cp_counters_start(by_kind, count);
@@ -123,7 +126,8 @@ static void print_value(FILE *stream, struct cp__bench *bench, const struct cp_e
     cp__bench_print_figure(stream, bench, 100 * (double)value->running_ns / (double)value->enabled_ns, unit);
 }
 
-/* A value that was counted only in part is an estimate; how large a part it is stands behind it. */
+/* Prints one figure for each event. If the kernel counted an event only part of the time, its figure is an
+ * estimate, and * a second figure says which part of the time was counted. */
 void cp__counts_print(FILE *stream, struct cp__bench *bench, double n)
 {
     struct cp_counter_value cycles = {0}, instructions = {0};

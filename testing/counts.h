@@ -1,4 +1,4 @@
-/* -counters: what is counted over a benchmark's loop, on all threads of its process. */
+/* -counters: events that are counted while a benchmark's loop runs, on all threads of the process. */
 #ifndef COUNTERPOINT_TESTING_COUNTS_H
 #define COUNTERPOINT_TESTING_COUNTS_H
 
@@ -8,15 +8,16 @@
 
 struct cp__bench;
 
-/* Takes the events of a list, which is written into. Those that do not work here are told, once, and left
- * out. -EINVAL where a name makes no sense. */
+/* Chooses the events of a comma-separated list, and writes into the list. An event that does not work on
+ * this machine is * left out, and a note says why. Returns -EINVAL or -ENAMETOOLONG if a name is not the
+ * name of an event. */
 int cp__counts_choose(char *list, struct cp_error *err);
-/* Opens them for the calling thread and those that it starts from then on. */
+/* Opens the chosen events for the calling thread and for the threads that it starts from now on. */
 void cp__counts_open(void);
 void cp__counts_reset(void);
 void cp__counts_start(void);
 void cp__counts_stop(void);
-/* The figures of n iterations, as the benchmark's line shows them. */
+/* Prints the figures per operation, for n iterations, as parts of the benchmark's line. */
 void cp__counts_print(FILE *stream, struct cp__bench *bench, double n);
 
 #endif

@@ -1,3 +1,4 @@
+/* See event.h. */
 #include "event.h"
 
 #include <errno.h>
@@ -5,13 +6,14 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-/* At most max bytes of a text and its end, where it is whole in them. */
+/* Returns how many bytes of the text, besides a terminating zero, fit into max bytes. */
 static size_t part_of(const char *text, size_t max)
 {
     size_t n = strlen(text);
     return n < max ? n : max - 1;
 }
 
+/* Sends one packet with the first text_length bytes of the event's text. */
 static void send_packet(int socket, const struct cp__event *event, size_t text_length)
 {
     static const char end = 0;

@@ -1,3 +1,4 @@
+/* The flags of a program's profile, as cp_testing_start() takes them. See profile.h. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,12 +36,13 @@ uint64_t cp__parse_count(const char *text)
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
+/* Stores the value of a flag, or ends the program by cp__bad_usage(). */
 typedef void take_fn(struct cp__profile_flags *flags, const char *program, const char *value);
 
 static void take_file(struct cp__profile_flags *flags, const char *program, const char *value)
 {
     if (*value == '\0')
-        cp__bad_usage(program, "-cpuprofile must name the file that the profile is to go to.");
+        cp__bad_usage(program, "-cpuprofile must name the file for the profile.");
     flags->file = value;
 }
 
@@ -61,8 +63,7 @@ static void take_period(struct cp__profile_flags *flags, const char *program, co
 {
     flags->period = cp__parse_count(value);
     if (flags->period == 0)
-        cp__bad_usage(program, "-cpuprofileperiod must be a number of at least 1, and \"%s\" is none.",
-                      value);
+        cp__bad_usage(program, "-cpuprofileperiod must be a number of at least 1, and \"%s\" is not.", value);
 }
 
 /* ---- The command line ------------------------------------------------------------------------ */
@@ -76,7 +77,7 @@ static const struct flag {
     {"cpuprofileperiod", take_period},
 };
 
-/* The flag that an argument is, of ours; *value is what stands behind its "=", or NULL. */
+/* Returns the profile flag that the argument is, or NULL; *value is the text after "=", or NULL. */
 static const struct flag *find_flag(char *argument, char **value)
 {
     char *name = argument + strspn(argument, "-");

@@ -1,4 +1,4 @@
-/* Whether the processes of a test still do something. */
+/* Tells a test that hangs from a test that computes or waits for the machine. */
 #ifndef COUNTERPOINT_TESTING_IDLE_H
 #define COUNTERPOINT_TESTING_IDLE_H
 
@@ -6,12 +6,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What one look at a process group, and at all that its processes have started, has found. */
+/* What one look at a process group, and at all descendants of its processes, has found. */
 struct cp__activity {
-    uint64_t cpu;     /* CPU time of its processes, in ticks of the kernel's */
-    bool is_runnable; /* one of their threads runs, waits for a CPU or for a disk; or nothing can be seen */
+    uint64_t cpu;     /* CPU time of the processes in the kernel's clock ticks (USER_HZ) */
+    bool is_runnable; /* a thread runs, or waits for a CPU or a disk; true also if no process can be seen */
 };
 
+/* Looks at the process group in /proc. Costs a look at every process of the machine. */
 struct cp__activity cp__activity_of(pid_t group);
 
 #endif

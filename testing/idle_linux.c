@@ -1,4 +1,4 @@
-/* See idle.h: what /proc tells of processes. */
+/* See idle.h. Reads /proc. */
 #include "idle.h"
 
 #include <ctype.h>
@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A process or a thread, as its "stat" file describes it. */
 struct seen {
     pid_t pid, parent, group;
-    char state; /* of the thread whose file it is: a process' own file has its first thread's */
-    uint64_t cpu;
-    bool is_of_test;
+    char state;      /* state of the thread; a process's own file has the state of its first thread */
+    uint64_t cpu;    /* user and system time in clock ticks */
+    bool is_of_test; /* set by mark() */
 };
 
 struct all {
@@ -20,7 +21,7 @@ struct all {
     size_t n;
 };
 
-/* From DIRECTORY/ID/stat. */
+/* Fills *seen from DIRECTORY/ID/stat. Returns false if the process or thread is gone. */
 static bool read_stat(const char *directory, const char *id, struct seen *seen)
 {
     char path[64], line[1024] = "";
@@ -31,7 +32,7 @@ static bool read_stat(const char *directory, const char *id, struct seen *seen)
         return false;
     line[fread(line, 1, sizeof(line) - 1, file)] = 0;
     fclose(file);
-    const char *after_name = strrchr(line, ')'); /* the name may have anything in it */
+    const char *after_name = strrchr(line, ')'); /* a process name may contain any character */
     if (!after_name || sscanf(after_name, ") %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64,
                               &seen->state, &seen->parent, &seen->group, &user, &system) != 5)
         return false;
@@ -41,7 +42,7 @@ static bool read_stat(const char *directory, const char *id, struct seen *seen)
     return true;
 }
 
-/* The processes of "/proc", or the threads of "/proc/PID/task". */
+/* Reads the processes of "/proc", or the threads of "/proc/PID/task". The caller frees "at". */
 static struct all read_all(const char *path)
 {
     struct all all = {0};
@@ -71,7 +72,7 @@ static bool has_parent_of_test(const struct all *all, const struct seen *child)
     return false;
 }
 
-/* Those of the group, and their descendants, which may have groups of their own. */
+/* Marks the processes of the group and all their descendants, which may have other groups. */
 static void mark(struct all *all, pid_t group)
 {
     bool any = true;
@@ -85,7 +86,8 @@ static void mark(struct all *all, pid_t group)
     }
 }
 
-/* Whether one of the process' threads is: the first may wait for another one, which gets no CPU now. */
+/* Returns whether any thread of the process is runnable. The first thread's state is not enough: the first
+ * thread may * wait for another one, which is runnable and gets no CPU. */
 static bool is_runnable(pid_t pid)
 {
     char path[40];

@@ -1,4 +1,4 @@
-/* Which tests run, in which order, and where. */
+/* The main function of a test program: decides which tests run, in which order, and in which process. */
 #include "report.h"
 
 #include "bench_profile.h"
@@ -17,12 +17,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Tests or benchmarks, in the order in which they run. */
+/* Tests or benchmarks in the order in which they run. */
 struct list {
     const struct cp_test_case **tests;
     size_t count;
 };
 
+/* Returns whether the flags choose the test or benchmark, or tests below it. */
 static bool is_chosen(const struct cp_test_case *test, const struct cp__options *o)
 {
     char *name = cp__test_case_name(test);
@@ -32,6 +33,7 @@ static bool is_chosen(const struct cp_test_case *test, const struct cp__options 
     return is && (!test->is_benchmark || o->has_bench);
 }
 
+/* Returns the chosen tests, or the chosen benchmarks; the caller frees "tests". */
 static struct list choose(const struct cp__options *o, bool are_benchmarks)
 {
     size_t all = 0;
@@ -46,11 +48,11 @@ static struct list choose(const struct cp__options *o, bool are_benchmarks)
     return list;
 }
 
-/* The same order for the same seed, everywhere. */
+/* Shuffles the list. Equal seeds give equal orders on every machine, so that a failure can be repeated. */
 static void shuffle(struct list *list, uint64_t seed)
 {
     for (size_t i = list->count; i > 1; i--) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u; /* Knuth's, of MMIX */
+        seed = seed * 6364136223846793005u + 1442695040888963407u; /* the generator of Knuth's MMIX */
         size_t j = (size_t)((seed >> 33) % i);
         const struct cp_test_case *test = list->tests[j];
         list->tests[j] = list->tests[i - 1];
@@ -70,6 +72,7 @@ static void print_name(const struct cp__options *o, const char *name)
     free(line);
 }
 
+/* -list: prints the names of the tests that match, and runs nothing. */
 static void print_names(const struct cp__options *o)
 {
     double started = cp__clock_s();
@@ -85,12 +88,14 @@ static void print_names(const struct cp__options *o)
 
 /* ---- Running --------------------------------------------------------------------------------- */
 
+/* Returns the time limit of a test in seconds. -timeout takes precedence over the test's own limit. */
 static double timeout_of(const struct cp_test_case *test, const struct cp__options *o)
 {
     return o->is_timeout_given || test->timeout_s == 0 ? o->timeout_s : test->timeout_s;
 }
 
-/* Whether to go on. */
+/* Runs one test. Returns whether the run goes on: it ends after a failure with -failfast, and after a
+ * signal. */
 static bool run_one(const struct cp_test_case *test, const struct cp__options *o, unsigned cpu)
 {
     char *temp_root;
@@ -108,6 +113,7 @@ static bool run_one(const struct cp_test_case *test, const struct cp__options *o
     return !(o->is_fail_fast && cp__report_last_failed()) && cp__process_signal() == 0;
 }
 
+/* Runs the chosen tests on each number of threads. Returns whether the run goes on. */
 static bool run_tests(const struct cp__options *o)
 {
     struct list list = choose(o, false);
@@ -141,14 +147,15 @@ static void run_benchmarks(const struct cp__options *o)
     free(list.tests);
 }
 
-/* What takes more than the flags to be known as possible: a sentence and status 2 where it is not. */
+/* Checks what the flags' own syntax does not show, such as whether events can be counted and files written.
+ * Prints a sentence and exits with status 2 if something is impossible. */
 static void prepare(struct cp__options *o, struct cp__profile_flags *profile)
 {
     struct cp_error err;
     struct cp__profile_flags bench_profile = *profile;
     bench_profile.file = o->bench_profile;
     if (!profile->file && !o->bench_profile && (profile->events || profile->period))
-        cp__options_refuse("-cpuprofile must say where the profile is to go.");
+        cp__options_refuse("-cpuprofile must name the file for the profile.");
     if (profile->file && o->bench_profile && cp__parts_same_file(profile->file, o->bench_profile))
         cp__options_refuse(
             "-cpuprofile and -benchprofile name the same file, \"%s\". Each profile is a file of "

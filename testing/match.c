@@ -1,5 +1,5 @@
-/* Names of tests by regular expressions, a slash between the levels and a bar between alternatives of all of
- * them, as -run and -bench take them. */
+/* Matches names of tests as -run and -bench do: a slash separates the regular expressions for the levels of
+ * a name, and * a bar separates alternatives, each of which has all levels. */
 #include "options.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The length of the text up to the next slash or bar that is in no brackets or parentheses. */
+/* Returns the length of the text up to the next slash or bar outside of brackets and parentheses. */
 static size_t level_length(const char *text)
 {
     const char *p = text;
@@ -34,12 +34,12 @@ static int compile_level(regex_t *level, const char *text, size_t length, struct
         abort();
     for (char *p = expression; *p; p++)
         if (*p == ' ')
-            *p = '_'; /* as in names */
+            *p = '_'; /* names of tests have underscores instead of spaces */
     int code = regcomp(level, expression, REG_EXTENDED | REG_NOSUB);
     if (code != 0) {
         char reason[100];
         regerror(code, level, reason, sizeof(reason));
-        snprintf(err->message, sizeof(err->message), "\"%s\" is no regular expression: %s.", expression,
+        snprintf(err->message, sizeof(err->message), "\"%s\" is not a regular expression: %s.", expression,
                  reason);
         err->code = -EINVAL;
     }
@@ -69,7 +69,7 @@ int cp__pattern_compile(struct cp__pattern *pattern, const char *text, struct cp
     }
 }
 
-/* The levels of the alternative that begins at level i. */
+/* Returns the number of levels of the alternative that begins at level i. */
 static size_t alternative_levels(const struct cp__pattern *pattern, size_t i)
 {
     size_t n = 1;
@@ -78,6 +78,8 @@ static size_t alternative_levels(const struct cp__pattern *pattern, size_t i)
     return n;
 }
 
+/* Returns whether the first levels of the name match the given levels of a pattern. A shorter name matches
+ * if all of * its levels do. */
 static bool matches(const regex_t *level, size_t levels, const char *name)
 {
     char *copy = strdup(name), *rest = copy;
@@ -90,7 +92,7 @@ static bool matches(const regex_t *level, size_t levels, const char *name)
     return is_match;
 }
 
-/* By one of its alternatives with at most so many levels. */
+/* Returns whether one of the alternatives with at most levels_most levels matches the name. */
 static bool match_by(const struct cp__pattern *pattern, size_t levels_most, const char *name)
 {
     size_t n;

@@ -1,4 +1,4 @@
-/* The runner's flags; what they mean is in their table. */
+/* The runner's flags; the table "usage" says what they mean. */
 #include "options.h"
 #include "runtime/base/clock.h"
 
@@ -26,30 +26,30 @@ static const struct option flags[] = {
 };
 
 static const char usage[] =
-    "  -run REGEX             the tests whose names match; by level: 'Test_a/empty'\n"
-    "  -skip REGEX            not those\n"
-    "  -bench REGEX           benchmarks, too; '.' for all of them\n"
+    "  -run REGEX             run the tests whose names match, by level: 'Test_a/empty'\n"
+    "  -skip REGEX            do not run these tests and benchmarks\n"
+    "  -bench REGEX           also run these benchmarks; '.' means all\n"
     "  -benchtime 1s|100x     how long, or how often, a benchmark's loop runs\n"
-    "  -counters EVENT[,...]  what they count beside the time: cycles,instructions\n"
-    "  -benchprofile FILE     a profile of their loops; -cpuprofileevent and -cpuprofileperiod are for it, "
-    "too\n"
-    "  -count N               how often each runs\n"
-    "  -cpu N[,...]           on how many threads of the scheduler; each runs with each number\n"
-    "  -timeout 10m           a test that takes longer fails, with the stacks of all it has; 0: none\n"
-    "  -shuffle on|off|N      in what order\n"
-    "  -failfast              nothing more after a failure\n"
-    "  -v                     tests that pass are shown, too\n"
-    "  -json                  as the events of go tool test2json\n"
-    "  -tap                   as the Test Anything Protocol, for prove; with -v each has its time\n"
-    "  -list REGEX            only their names\n"
-    "  -inprocess             in this process, one after the other, without a time limit: for a debugger\n"
-    "  -cpuprofile FILE       a profile of all that runs\n"
-    "  -cpuprofileevent EVENT what its samples are taken by: timer, cycles, taskClock, ...\n"
-    "  -cpuprofileperiod N    events, or ns, between two of them\n";
+    "  -counters EVENT[,...]  also count these events in benchmarks: cycles,instructions\n"
+    "  -benchprofile FILE     write a profile of the loops of benchmarks; see also -cpuprofileevent and\n"
+    "                         -cpuprofileperiod\n"
+    "  -count N               run each test and benchmark N times\n"
+    "  -cpu N[,...]           on how many threads of the scheduler; each test runs with each number\n"
+    "  -timeout 10m           a test that takes longer fails, and its stacks are shown; 0 means no limit\n"
+    "  -shuffle on|off|N      run the tests in random order; N is the seed\n"
+    "  -failfast              stop after the first failure\n"
+    "  -v                     also show tests that pass\n"
+    "  -json                  print events as go tool test2json does\n"
+    "  -tap                   print the Test Anything Protocol, for prove; -v adds the times\n"
+    "  -list REGEX            only list the names of tests and benchmarks that match\n"
+    "  -inprocess             run all tests in this process without time limits, for a debugger\n"
+    "  -cpuprofile FILE       write a profile of everything that runs\n"
+    "  -cpuprofileevent EVENT the event that triggers a sample: timer, cycles, taskClock, ...\n"
+    "  -cpuprofileperiod N    events, or ns, between two samples\n";
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* A decimal number that fills the text up to end. */
+/* Parses a decimal number that fills the text up to end. */
 static bool parse_number(uint64_t *n, const char *text, const char *end)
 {
     char *stop;
@@ -58,7 +58,7 @@ static bool parse_number(uint64_t *n, const char *text, const char *end)
     return *text >= '0' && *text <= '9' && stop == end && errno == 0;
 }
 
-/* Seconds of "1h10m", "1.5s", "300ms"; negative where it is no duration. */
+/* Returns the seconds of a duration such as "1h10m", "1.5s" or "300ms"; -1 if the text is not a duration. */
 static double parse_duration(const char *text)
 {
     static const struct unit {
@@ -84,12 +84,14 @@ static double parse_duration(const char *text)
     return p == text || !(sum < 1e9) ? -1 : sum;
 }
 
+/* Parses the optional value of a flag that is true or false; NULL, a flag without a value, means true. */
 static bool parse_bool(bool *value, const char *text)
 {
     *value = !text || strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
     return *value || strcmp(text, "false") == 0 || strcmp(text, "0") == 0;
 }
 
+/* Parses a time ("1s") or a number of iterations ("100x"). */
 static bool parse_bench_time(struct cp__options *o, const char *text)
 {
     size_t n = strlen(text);
@@ -101,6 +103,7 @@ static bool parse_bench_time(struct cp__options *o, const char *text)
     return o->bench_ns > 0;
 }
 
+/* Parses numbers of threads that are separated by commas. */
 static bool parse_cpus(struct cp__options *o, const char *text)
 {
     o->cpu_count = 0;
@@ -117,6 +120,7 @@ static bool parse_cpus(struct cp__options *o, const char *text)
     }
 }
 
+/* Parses "on", "off" or a seed. */
 static bool parse_shuffle(struct cp__options *o, const char *text)
 {
     o->is_shuffled = strcmp(text, "off") != 0;
@@ -135,8 +139,8 @@ static bool parse_pattern(struct cp__pattern *pattern, const char *text, struct 
 
 /* ---- Flags ----------------------------------------------------------------------------------- */
 
-/* Those that take a value; false where there is no sense in it, with the reason where there is more to say
- * of it. */
+/* Parses a flag that takes a value. Returns false if the value makes no sense; *err has the reason if the
+ * phrase of values_of() does not say everything. */
 static bool take_value(struct cp__options *o, int flag, char *value, struct cp_error *err)
 {
     switch (flag) {
@@ -166,6 +170,7 @@ static bool take_value(struct cp__options *o, int flag, char *value, struct cp_e
     }
 }
 
+/* Parses any flag; see take_value(). */
 static bool take(struct cp__options *o, int flag, char *value, struct cp_error *err)
 {
     switch (flag) {
@@ -184,7 +189,7 @@ static bool take(struct cp__options *o, int flag, char *value, struct cp_error *
     }
 }
 
-/* What a flag's value must be. */
+/* Returns a phrase that says what a flag's value must be. */
 static const char *values_of(int flag)
 {
     switch (flag) {
@@ -206,7 +211,7 @@ static const char *values_of(int flag)
     case 'e':
         return "events with commas between";
     case 'P':
-        return "the file that the profile is to go to";
+        return "the file for the profile";
     default:
         return "true or false";
     }
@@ -228,12 +233,14 @@ void cp__options_refuse(const char *format, ...)
     exit(2);
 }
 
+/* Returns the number of CPUs that the process may use, the default of -cpu. */
 static unsigned available_cpus(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
 }
 
+/* Sets the defaults of the flags. Options of the program, if it has any, take precedence. */
 static void set_defaults(struct cp__options *o, const struct cp_test_main_options *main_options)
 {
     *o = (struct cp__options){
@@ -255,7 +262,7 @@ static void set_defaults(struct cp__options *o, const struct cp_test_main_option
     o->idle_s = own.idle_s;
 }
 
-/* Go's test programs are given their flags as "-test.NAME". */
+/* Turns "-test.NAME" into "-NAME", because tools that know Go's test programs pass the flags in that form. */
 static void strip_prefix(char *argument)
 {
     if (argument[0] != '-')
@@ -273,7 +280,7 @@ void cp__options_parse(struct cp__options *options, int argc, char **argv,
         strip_prefix(argv[i]);
     for (int flag, i; (flag = getopt_long_only(argc, argv, "", flags, &i)) != -1;) {
         struct cp_error err = {0};
-        if (flag == 'h' || flag == '?') { /* getopt has said what is wrong */
+        if (flag == 'h' || flag == '?') { /* getopt_long_only() has printed what is wrong */
             print_usage(flag == 'h' ? stdout : stderr);
             exit(flag == 'h' ? 0 : 2);
         }
@@ -284,5 +291,5 @@ void cp__options_parse(struct cp__options *options, int argc, char **argv,
     if (options->is_tap && options->is_json)
         cp__options_refuse("-tap and -json are two forms of one report. Give one of them.");
     if (optind < argc)
-        cp__options_refuse("\"%s\" is no flag; tests are named by -run.", argv[optind]);
+        cp__options_refuse("\"%s\" is not a flag. Name tests by -run.", argv[optind]);
 }

@@ -1,13 +1,13 @@
-/* Processes that a test has started and that left its process group, as daemons do. */
+/* Processes that a test has started and that have left the test's process group, as daemons do. */
 #ifndef COUNTERPOINT_TESTING_ORPHANS_H
 #define COUNTERPOINT_TESTING_ORPHANS_H
 
-/* Before the tests: from here on such a process becomes the runner's child when its parent ends. Does nothing
- * if the program has children of its own, which cannot be told from them. */
+/* Called before the tests: from now on, such a process becomes the runner's child when its parent ends. Does
+ * nothing if the program already has children, because those could not be told from a test's daemons. */
 void cp__orphans_adopt(void);
-/* After a test, whose own process has been reaped: ends all of them. */
+/* Called after each test, when the test's process has been reaped: kills all such processes. */
 void cp__orphans_end(void);
-/* After the tests: what the program starts itself from here on is left alone. */
+/* Called after the tests: processes that the program itself starts from now on are left alone. */
 void cp__orphans_release(void);
 
 #endif

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* So long it is tried; a process that the kernel does not let go may take longer. */
+/* Seconds for which the runner tries to end all of them; a process stuck in the kernel may take longer. */
 enum { PATIENCE_S = 5 };
 
 static bool is_adopting;
@@ -35,6 +35,7 @@ void cp__orphans_release(void)
     is_adopting = false;
 }
 
+/* Returns the parent of a process, or 0 if the process is gone. */
 static pid_t parent_of(const char *pid)
 {
     char path[NAME_MAX + 16], line[1024];
@@ -46,7 +47,7 @@ static pid_t parent_of(const char *pid)
     fclose(file);
     line[n] = 0;
     int parent = 0;
-    const char *after_name = strrchr(line, ')'); /* the name may have anything in it */
+    const char *after_name = strrchr(line, ')'); /* a process name may contain any character */
     if (after_name)
         sscanf(after_name, ") %*c %d", &parent);
     return parent;
@@ -62,7 +63,7 @@ static void kill_children(void)
         closedir(directory);
 }
 
-/* Each that ends may leave others, which are the runner's children then. */
+/* Kills and reaps children until none is left. When a child ends, its own children become the runner's. */
 void cp__orphans_end(void)
 {
     double deadline = cp__clock_s() + PATIENCE_S;

@@ -35,18 +35,20 @@ void cp__output_close(struct cp__output *output)
     munmap(output->counts, sizeof(*output->counts));
 }
 
+/* Returns how many bytes the runner has read from the pipe. */
 static size_t taken(const struct cp__output *output)
 {
-    return cp_load_relaxed(&output->counts->taken); /* relaxed: its own */
+    return cp_load_relaxed(&output->counts->taken); /* relaxed: only this process writes the number */
 }
 
 void cp__output_fill(struct cp__output *output)
 {
-    uint64_t turns = cp_load_relaxed(&output->counts->turns); /* relaxed: its own */
+    uint64_t turns =
+        cp_load_relaxed(&output->counts->turns); /* relaxed: only this process writes the number */
     if (output->shown < taken(output))
         return;
-    cp_store_relaxed(&output->counts->turns,
-                     turns + 1); /* relaxed: the pipe's lock in the kernel orders it */
+    /* relaxed: the kernel's lock of the pipe orders the store before the read() */
+    cp_store_relaxed(&output->counts->turns, turns + 1);
     ssize_t n = read(output->pipe, output->buffer, sizeof(output->buffer) - 1);
     output->is_closed |= n == 0;
     output->filled = n > 0 ? (size_t)n : 0;
@@ -54,7 +56,8 @@ void cp__output_fill(struct cp__output *output)
     cp_store_release(&output->counts->turns, turns + 2); /* pairs with the acquire in size_in_turn() */
 }
 
-/* The next n bytes of the buffer. */
+/* Shows the next n bytes of the buffer. Zero bytes are shown as question marks, because texts end in a zero.
+ * */
 static void show(struct cp__output *output, size_t n)
 {
     char *text = output->buffer + (output->filled - (taken(output) - output->shown)), next = text[n];
@@ -92,16 +95,18 @@ void cp__output_show_all(struct cp__output *output)
 
 /* ---- The test's side ------------------------------------------------------------------------- */
 
-/* False if the runner was reading meanwhile, and the size may be wrong. */
+/* Computes the size of the output so far. Returns false if the runner was reading meanwhile, so that *size
+ * may be wrong. */
 static bool size_in_turn(int end, const struct cp__output_counts *counts, size_t *size)
 {
     int left = 0;
     uint64_t turns = cp_load_acquire(&counts->turns); /* pairs with the release in cp__output_fill() */
-    *size = cp_load_relaxed(&counts->taken);          /* relaxed: turns says whether it fits */
+    *size = cp_load_relaxed(&counts->taken);          /* relaxed: "turns" tells whether the number is valid */
     if (ioctl(end, FIONREAD, &left) == 0)
         *size += (size_t)left;
     cp_fence_acquire();
-    return turns % 2 == 0 && cp_load_relaxed(&counts->turns) == turns; /* relaxed: as above */
+    return turns % 2 == 0 &&
+           cp_load_relaxed(&counts->turns) == turns; /* relaxed: the fence orders the load */
 }
 
 size_t cp__output_size_from_handler(int end, const struct cp__output_counts *counts)

@@ -1,20 +1,20 @@
 /*
- * What a test prints, on its way to the runner: a pipe, which the runner empties while the test runs.
+ * The output of a test on its way to the runner: a pipe, which the runner empties while the test runs.
  *
- * What is printed and what is told over the socket (event.h) must stand in the order in which it came about.
- * So each event says how many bytes had been printed before it: those that the runner has read, a number
- * that it shares with the test's processes, and those that are in the pipe still. The two are looked at
- * together, between two turns of the runner:
+ * Output and events (event.h), which take separate ways, must be shown in the order in which they were made.
+ * So each event says how many bytes had been printed before the event: the bytes that the runner has read, a
+ * number that the runner shares with the test's processes, plus the bytes that are still in the pipe. The
+ * test reads both numbers between two turns of the runner, so that they belong together:
  *
  *     runner                                test
- *     turns is odd                          turns is even
- *     reads from the pipe                   looks at taken
- *     adds that to taken                    asks the kernel how much is in the pipe
- *     turns is even                         turns is the same
+ *     makes "turns" odd                     waits until "turns" is even
+ *     reads from the pipe                   loads "taken"
+ *     adds the number of bytes to "taken"   asks the kernel how much is in the pipe
+ *     makes "turns" even                    checks that "turns" is the same
  *
- * The runner reads from the pipe before it receives events, so that of a thread that prints, tells and
- * prints, it has not shown the second print when the event comes: the event was sent before that was
- * printed.
+ * The runner reads from the pipe before it receives events. If a thread prints, sends an event, and prints
+ * again, the runner has therefore not shown the second print when the event arrives: the event was sent
+ * before the second print was made.
  */
 #ifndef COUNTERPOINT_TESTING_OUTPUT_H
 #define COUNTERPOINT_TESTING_OUTPUT_H
@@ -23,36 +23,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Shared, atomic; the runner alone writes. */
+/* Shared with the test's processes by atomic operations; only the runner writes. */
 struct cp__output_counts {
     uint64_t turns; /* odd while the runner reads from the pipe */
-    uint64_t taken; /* bytes that it has read */
+    uint64_t taken; /* bytes that the runner has read */
 };
 
-/* The runner's side; its own. */
+/* The runner's side, which only the runner uses. */
 struct cp__output {
-    int pipe; /* the runner's end, which does not wait */
+    int pipe; /* the runner's end, non-blocking */
     struct cp__output_counts *counts;
-    size_t shown;   /* bytes of all that was printed */
-    bool is_closed; /* nobody can print any more */
-    size_t filled;  /* of the buffer, of which the last byte is that with the number counts->taken */
+    size_t shown;   /* bytes that have been shown, of everything that was printed */
+    bool is_closed; /* all writing ends are closed, so no more output can come */
+    size_t filled;  /* bytes in the buffer; the last of them is byte number counts->taken of the output */
     char buffer[64 << 10];
 };
 
-/* Opens the pipe; *end is the test's. 0 or a negative errno value. */
+/* Opens the pipe; *end is the test's end. Returns 0 or a negative errno value. */
 int cp__output_open(struct cp__output *output, int *end);
 void cp__output_close(struct cp__output *output);
-/* Reads from the pipe, unless not all is shown that was read before. */
+/* Reads from the pipe if everything that was read before has been shown; else does nothing. */
 void cp__output_fill(struct cp__output *output);
-/* Shows what was printed up to byte end of all; less if that is not there. */
+/* Shows the output up to the byte with the number end, or as much of that as has arrived. */
 void cp__output_show(struct cp__output *output, size_t end);
-/* Shows all that was read. */
+/* Shows everything that has been read. */
 void cp__output_show_read(struct cp__output *output);
-/* Shows all that has been printed by now. */
+/* Shows everything that has been printed so far, whether it has been read or not. */
 void cp__output_show_all(struct cp__output *output);
 
-/* The test's side: how many bytes have been printed to the pipe by now. While others print without end it
- * may be a little less. */
+/* The test's side: returns how many bytes have been printed to the pipe so far. The result may be a little
+ * too small while other threads print without end. */
 size_t cp__output_size_from_handler(int end, const struct cp__output_counts *counts);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Files in the directory: N.PID.NS.tmp while process PID samples event N, N.PID.NS.pb.gz when all of it is
- * there; NS tells parts apart that processes of the same number wrote, one after the other.
+ * See profile.h. The directory has a file N.PID.NS.tmp while the process PID samples event N, which becomes
+ * N.PID.NS.pb.gz when all samples are written. NS, a time, tells apart the parts of processes that had the
+ * same number one after the other.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,18 +22,18 @@
 #define FINISHED ".pb.gz"
 #define UNFINISHED ".tmp"
 
-/* One event more than a session takes is for the library to refuse. */
+/* One more than a session can have, so that cp_session_start() refuses a list that is too long. */
 enum { MAX_EVENTS = CP_EV_MAX + 1 };
 
 struct cp__parts {
-    pid_t pid; /* of the process that opened it; 0 in one that was started anew */
+    pid_t pid; /* the process that opened the parts; 0 in a process that was started anew */
     char *directory;
     char *event_list;
     uint64_t period;
     size_t n;
-    char *events[MAX_EVENTS]; /* in event_text */
+    char *events[MAX_EVENTS]; /* pointers into event_text */
     char *event_text;
-    char *files[MAX_EVENTS]; /* where the profiles go; NULL in a process that only takes part */
+    char *files[MAX_EVENTS]; /* the profiles' files; NULL in a process that was started anew */
     struct cp_merge *merges[MAX_EVENTS];
 };
 
@@ -40,13 +41,14 @@ struct cp__part {
     struct cp__parts *parts;
     struct cp_session *session;
     pid_t pid;
-    struct cp_memory memory[MAX_EVENTS]; /* in the process that opened the parts */
-    char *paths[MAX_EVENTS];             /* in others */
+    struct cp_memory memory[MAX_EVENTS]; /* used in the process that opened the parts */
+    char *paths[MAX_EVENTS];             /* used in other processes */
 };
 
 static int fail(struct cp_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Fills *err, and returns the code. */
 static int fail(struct cp_error *err, int code, const char *format, ...)
 {
     va_list arguments;
@@ -60,7 +62,7 @@ static int fail(struct cp_error *err, int code, const char *format, ...)
 
 static int fail_memory(struct cp_error *err)
 {
-    return fail(err, -ENOMEM, "There is no memory for a test's profile.");
+    return fail(err, -ENOMEM, "There is not enough memory for the profile of a test.");
 }
 
 static bool ends_in(const char *text, const char *suffix)
@@ -72,6 +74,7 @@ static bool ends_in(const char *text, const char *suffix)
 
 /* ---- Making it ------------------------------------------------------------------------------- */
 
+/* Returns parts with the events of the list, without directory and files; NULL if there is no memory. */
 static struct cp__parts *new_parts(const char *events, uint64_t period)
 {
     struct cp__parts *parts = calloc(1, sizeof *parts);
@@ -91,7 +94,8 @@ static struct cp__parts *new_parts(const char *events, uint64_t period)
     return parts;
 }
 
-/* With several events x.pb.gz becomes x.EVENT.pb.gz. The event's slashes are no directories. */
+/* Returns the path of the i-th event's profile: x.pb.gz, or x.EVENT.pb.gz if there are several events.
+ * Slashes in the name of an event become underscores. The caller frees the path. */
 static char *file_of(const struct cp__parts *parts, const char *file, size_t i)
 {
     const size_t stem = strlen(file) - (ends_in(file, FINISHED) ? strlen(FINISHED) : 0);
@@ -108,7 +112,7 @@ static char *file_of(const struct cp__parts *parts, const char *file, size_t i)
     return path;
 }
 
-/* Whether the file can be written in the end; it is not touched before. */
+/* Checks whether the file can be written later. The file is not changed. */
 static int check_file(const char *path, struct cp_error *err)
 {
     struct stat status;
@@ -129,6 +133,7 @@ static int check_file(const char *path, struct cp_error *err)
     return fail(err, -error, "The profile's file \"%.200s\" cannot be written: %s.", path, strerror(error));
 }
 
+/* Files that exist are compared by device and inode, others by name and directory. */
 bool cp__parts_same_file(const char *a, const char *b)
 {
     struct stat sa, sb;
@@ -148,9 +153,10 @@ static int make_directory(struct cp__parts *parts, struct cp_error *err)
 
     if (result == 0)
         return 0;
-    fail(err, result,
-         "There can be no directory for the profile's parts (%.200s): %s. TMPDIR may name another place.",
-         parts->directory == NULL ? "its path is not known" : parts->directory, strerror(-result));
+    fail(
+        err, result,
+        "The directory for the profile's parts cannot be made (%.200s): %s. Set TMPDIR to another directory.",
+        parts->directory == NULL ? "its path is unknown" : parts->directory, strerror(-result));
     free(parts->directory);
     parts->directory = NULL;
     return result;
@@ -203,7 +209,7 @@ char *cp__parts_name(const struct cp__parts *parts)
 {
     char *name;
 
-    /* the names of events have no blanks */
+    /* sscanf() in cp__parts_named() relies on names of events without blanks. */
     return asprintf(&name, "%" PRIu64 " %s %s", parts->period, parts->event_list, parts->directory) < 0
                ? NULL
                : name;
@@ -243,6 +249,7 @@ void cp__parts_free(struct cp__parts *parts)
 
 /* ---- Taking part ----------------------------------------------------------------------------- */
 
+/* Returns the writer for the i-th event's samples: into memory, or into a file of the directory. */
 static struct cp_writer writer_of(struct cp__part *part, size_t i)
 {
     if (part->parts->pid == part->pid)
@@ -253,6 +260,8 @@ static struct cp_writer writer_of(struct cp__part *part, size_t i)
     return cp_writer_path(part->paths[i] == NULL ? "" : part->paths[i]);
 }
 
+/* Returns the session's option for the i-th event. The timer's rate is fixed, so -cpuprofileperiod is not
+ * for it. */
 static struct cp_profiling_option option_of(struct cp__part *part, size_t i)
 {
     const char *event = part->parts->events[i];
@@ -296,6 +305,7 @@ void cp__part_warn(const struct cp__part *part)
     }
 }
 
+/* Renames a file to the name that says that all samples are written. */
 static int finish_file(const struct cp__part *part, size_t i, struct cp_error *err)
 {
     char *finished;
@@ -350,7 +360,8 @@ void cp__part_drop(struct cp__part *part)
 
 /* ---- Making it one --------------------------------------------------------------------------- */
 
-/* Calls fn with the path of each file in the directory; false where one could not be called, or said so. */
+/* Calls fn() with the path of each file in the directory. Returns false if fn() returned false for a file,
+ * or could not be called for all files. */
 static bool each_file(const struct cp__parts *parts, bool (*fn)(void *, const char *path, const char *name),
                       void *context)
 {
@@ -402,11 +413,13 @@ static bool read_file(const char *path, struct cp_memory *file)
     return good;
 }
 
+/* The context of add_file(): the number of processes that left an unfinished file is counted. */
 struct addition {
     struct cp__parts *parts;
     unsigned unfinished;
 };
 
+/* Adds a finished file of the directory to the merged profile of its event. */
 static bool add_file(void *context, const char *path, const char *name)
 {
     struct addition *a = context;
@@ -431,7 +444,8 @@ static bool add_file(void *context, const char *path, const char *name)
     return good;
 }
 
-/* To its file, or else to the directory. Where nothing was sampled there is nothing to lose. */
+/* Writes the i-th merged profile to its file or, if that fails, into the directory. A profile without
+ * samples is not written, and that is no failure. */
 static bool write_file(const struct cp__parts *parts, size_t i)
 {
     struct cp_error err;
@@ -441,7 +455,7 @@ static bool write_file(const struct cp__parts *parts, size_t i)
     if (result == 0)
         return true;
     if (result == -ENODATA) {
-        fprintf(stderr, "%s is not written: nothing that could be sampled has run to its end.\n",
+        fprintf(stderr, "%s is not written: no process that could be sampled has ended normally.\n",
                 parts->files[i]);
         return true;
     }
@@ -462,13 +476,12 @@ int cp__parts_merge(struct cp__parts *parts)
     for (size_t i = 0; i < parts->n; i++)
         good = write_file(parts, i) && good;
     if (a.unfinished > 0)
-        fprintf(stderr,
-                "Not in the profile: what %u process%s sampled, which did not end as %s should have.\n",
-                a.unfinished, a.unfinished == 1 ? "" : "es", a.unfinished == 1 ? "it" : "they");
+        fprintf(stderr, "The profile lacks the samples of %u process%s, which did not end normally.\n",
+                a.unfinished, a.unfinished == 1 ? "" : "es");
     if (good)
         cp__parts_remove(parts);
     else
-        fprintf(stderr, "What there is of the profile is kept in %s.\n", parts->directory);
+        fprintf(stderr, "The parts of the profile are kept in %s.\n", parts->directory);
     cp__parts_free(parts);
     return good ? 0 : 1;
 }

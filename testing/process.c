@@ -1,4 +1,4 @@
-/* The runner's side of a test's process: see process.h. */
+/* See process.h. */
 #include "process.h"
 
 #include "idle.h"
@@ -21,10 +21,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Of the stacks of all Gs so many bytes are shown from the beginning, and as many from the end. */
+/* Of the listing of all Gs, the report shows this many bytes from the beginning and as many from the end. */
 enum { GS_PART = 64 << 10 };
 
-/* More events than a socket holds. */
+/* The most events that are read after the process has ended; more than a socket can hold. */
 enum { EVENTS_AT_END = 100000 };
 
 struct process {
@@ -33,35 +33,36 @@ struct process {
     int events, control; /* the runner's ends */
     struct cp__output output;
     double deadline;      /* seconds of CLOCK_MONOTONIC; 0: none */
-    struct cp__event end; /* of the test on the first level, held back until the process has ended well */
-    char *end_name;       /* NULL: it has not ended */
-    char *stacks;         /* of a process that told of its end; NULL: it did not */
-    char *why;            /* the reason that it told; NULL: none */
+    struct cp__event end; /* the end of the top-level test, held back until the process has ended well */
+    char *end_name;       /* name for "end"; NULL: the test has not ended */
+    char *stacks;         /* stacks of a process that told of its end; NULL: it did not tell */
+    char *why;            /* the reason that the process told; NULL: none */
     struct cp__text gs;
     bool has_all_gs;
     bool is_timed_out;
-    bool is_idle;      /* it has done nothing for so long that it was taken for hanging */
-    bool has_hung_up;  /* the test has closed its end */
-    unsigned idle_max; /* seconds; 0: it may be idle for as long as it likes */
-    unsigned idle;     /* looks, one each second, at which nothing had happened since the last one */
-    double next_look;
+    bool is_idle;      /* the processes did nothing for idle_max looks; the test is taken for hanging */
+    bool has_hung_up;  /* the test's process has closed its end of the event socket */
+    unsigned idle_max; /* seconds; 0: the test may be idle without limit */
+    unsigned idle;     /* consecutive looks, one a second, that found no activity */
+    double next_look;  /* seconds of CLOCK_MONOTONIC */
     struct cp__activity seen;
 };
 
 /* ---- Signals to the runner ------------------------------------------------------------------- */
 
 static volatile sig_atomic_t signal_caught; /* 0: none */
-static volatile sig_atomic_t group;         /* of the test that runs; 0: none */
+static volatile sig_atomic_t group;         /* process group of the running test; 0: none */
 static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* A process that is not reaped yet, so that its number and its group's are its own; it may have joined
- * another group. */
+/* Kills a test's process and its group. The process has not been reaped, so its number and its group's number
+ * cannot belong to others. The process is killed separately, because it may have joined another group. */
 static void kill_with_group_from_handler(pid_t pid)
 {
     kill(-pid, SIGKILL);
     kill(pid, SIGKILL);
 }
 
+/* Handles the signals of cp__process_catch_signals(). SA_RESETHAND makes a second signal end the runner. */
 static void end_test_from_handler(int signal_number)
 {
     int old = errno;
@@ -78,12 +79,13 @@ void cp__process_catch_signals(void)
     for (size_t i = 0; i < sizeof(caught_signals) / sizeof(caught_signals[0]); i++)
         if (sigaction(caught_signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
             sigaction(caught_signals[i], &action, NULL);
-    /* Who has started the program may have ignored SIGCHLD. The kernel then keeps no exit status. */
+    /* The program's parent may have made it ignore SIGCHLD; the kernel would then keep no exit status for
+     * waitpid(). */
     if (sigaction(SIGCHLD, NULL, &old) == 0 && (old.sa_handler == SIG_IGN || old.sa_flags & SA_NOCLDWAIT))
         signal(SIGCHLD, SIG_DFL);
 }
 
-/* In the test's process they are not the runner's. */
+/* Gives the runner's signals their default action in the test's process. */
 static void leave_signals(void)
 {
     struct sigaction action;
@@ -111,6 +113,7 @@ static void report(enum cp__event_kind kind, const char *name, const char *text)
     cp__report_event(&(struct cp__event){.kind = kind, .name = name, .text = text});
 }
 
+/* Stores the stacks of the process, the given thread's first. */
 static void look_at_stacks(struct process *p, pid_t thread)
 {
     size_t size;
@@ -122,6 +125,7 @@ static void look_at_stacks(struct process *p, pid_t thread)
     fclose(stream);
 }
 
+/* Handles one event: the end of the top-level test is held back, most others go to the report. */
 static void handle(struct process *p, const struct cp__event *event)
 {
     switch (event->kind) {
@@ -147,7 +151,7 @@ static void handle(struct process *p, const struct cp__event *event)
     }
 }
 
-/* At most so many, as a test may send them without end; how many there were. */
+/* Handles at most so many events, because a test may send events without end. Returns how many there were. */
 static unsigned read_events(struct process *p, unsigned most)
 {
     static struct cp__event_packet packet;
@@ -162,6 +166,7 @@ static unsigned read_events(struct process *p, unsigned most)
 
 /* ---- Its life -------------------------------------------------------------------------------- */
 
+/* Forks the test's process and keeps the runner's ends of its sockets and its pipe. */
 static void start(struct process *p, const struct cp__job *job)
 {
     int events[2], control[2], output;
@@ -181,9 +186,9 @@ static void start(struct process *p, const struct cp__job *job)
         close(p->output.pipe);
         cp__child_run(job, &(struct cp__child_ends){events[1], control[1], output, p->output.counts});
     }
-    setpgid(p->pid, p->pid); /* here too: whichever comes first */
+    setpgid(p->pid, p->pid); /* the child calls setpgid(), too; either call may come first */
     group = p->pid;
-    if (signal_caught != 0) /* before there was a group to end */
+    if (signal_caught != 0) /* the signal came before "group" was set, so its handler killed nothing */
         kill_with_group_from_handler(p->pid);
     p->pidfd = pidfd_open(p->pid, 0);
     if (p->pidfd < 0)
@@ -195,15 +200,15 @@ static void start(struct process *p, const struct cp__job *job)
     p->control = control[0];
 }
 
-/* For poll(), which takes an int of them. */
+/* Returns the milliseconds until the deadline for poll(), which takes an int; -1 if there is no deadline. */
 static int ms_until(double deadline)
 {
     double ms = (deadline - cp__clock_s()) * 1000;
     return deadline == 0 ? -1 : ms < 1e9 ? (int)ms + 1 : 1000000000;
 }
 
-/* Looks once a second. Looks are counted and not the time: a machine that stands still is no test that
- * hangs. */
+/* Looks once a second whether the processes do something. Looks without activity are counted instead of
+ * time, so that a * machine that stands still does not look like a test that hangs. */
 static void look_whether_idle(struct process *p)
 {
     if (p->idle_max == 0 || cp__clock_s() < p->next_look)
@@ -215,6 +220,7 @@ static void look_whether_idle(struct process *p)
     p->next_look = cp__clock_s() + 1;
 }
 
+/* Returns the milliseconds until the deadline or the next look at the processes, whichever comes first. */
 static int ms_until_next(const struct process *p, double deadline)
 {
     int end = ms_until(deadline);
@@ -224,10 +230,11 @@ static int ms_until_next(const struct process *p, double deadline)
     return end < 0 || (look >= 0 && look < end) ? look : end;
 }
 
-/* Shows what has come, first what was printed and told, in its order; then what was printed after it. */
+/* Shows what has arrived: events, and the output that was printed before each; then output that no event
+ * follows. */
 static void take(struct process *p, bool is_hung_up)
 {
-    enum { MOST = 100 }; /* events, for the time limit */
+    enum { MOST = 100 }; /* events in one turn, so that the time limit is looked at in between */
     cp__output_fill(&p->output);
     unsigned n = read_events(p, MOST);
     if (n < MOST)
@@ -236,8 +243,8 @@ static void take(struct process *p, bool is_hung_up)
     fflush(stdout);
 }
 
-/* Reads what comes until the process has ended (true), or the deadline has passed or is_done() says so, or it
- * hangs. */
+/* Reads and shows what arrives. Returns true when the process has ended, and false when the deadline has
+ * passed, when * is_done() says so, or when the test hangs. */
 static bool follow(struct process *p, double deadline, bool (*is_done)(const struct process *p))
 {
     for (;;) {
@@ -263,7 +270,8 @@ static bool has_gs(const struct process *p)
     return p->has_all_gs;
 }
 
-/* A process that hangs is asked for its Gs, and its threads are looked at. */
+/* Collects what a process that hangs still tells: the stacks of its Gs, which it sends itself, and of its
+ * threads. */
 static void look_at_hung(struct process *p, bool has_gs_of_its_own)
 {
     p->is_timed_out = true;
@@ -275,7 +283,7 @@ static void look_at_hung(struct process *p, bool has_gs_of_its_own)
 
 /* ---- How it ended ---------------------------------------------------------------------------- */
 
-/* In a sentence; NULL where it ended as it should. */
+/* Returns a sentence that says how the process ended, or NULL if the process ended well. */
 static char *bad_end(const struct process *p, int status, double timeout_s)
 {
     char *text = NULL;
@@ -297,22 +305,24 @@ static char *bad_end(const struct process *p, int status, double timeout_s)
                      WEXITSTATUS(status),
                      p->stacks || WEXITSTATUS(status) != 0
                          ? ""
-                         : ", or has closed the descriptors by which it is heard");
+                         : ", or has closed the descriptors through which it reports");
     if (n < 0)
         abort();
     return text;
 }
 
+/* Reports the bad end of a process as a log of the innermost test that runs, and all tests that run as
+ * failed. */
 static void report_bad_end(struct process *p, const struct cp__job *job, const char *reason, double seconds)
 {
     char *text, *name, *gs = cp__text_copy(&p->gs, 0, p->gs.size);
-    if (!cp__report_open_test()) { /* it did not come so far */
+    if (!cp__report_open_test()) { /* the process ended before the test began */
         char *top = cp__test_case_name(job->test);
         report(CP__EVENT_RUN, top, "");
         free(top);
     }
     if (asprintf(&text, "%s\n\n%s%s", reason, gs,
-                 p->stacks ? p->stacks : "Nothing is left of its stacks.\n") < 0)
+                 p->stacks ? p->stacks : "The stacks of the test's process are lost.\n") < 0)
         abort();
     report(CP__EVENT_LOG, cp__report_open_test(), text);
     free(text);
@@ -345,7 +355,7 @@ void cp__process_run(const struct cp__job *job, double timeout_s)
     start(&p, job);
     if (!follow(&p, timeout_s > 0 ? started + timeout_s : 0, NULL))
         look_at_hung(&p, !job->options->run_on);
-    kill_with_group_from_handler(p.pid); /* whatever is left */
+    kill_with_group_from_handler(p.pid); /* ends the processes that the test has left running */
     group = 0;
     waitpid(p.pid, &status, 0);
     cp__orphans_end();

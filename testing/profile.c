@@ -1,3 +1,4 @@
+/* The public calls of testing.h that take profiles of programs. See profile.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -5,13 +6,13 @@
 #include "profile.h"
 #include "testing.h"
 
-/* Which parts a child's samples belong to; see cp__parts_name(). */
+/* The environment variable that tells a child which parts its samples belong to: see cp__parts_name(). */
 #define VARIABLE "CP_TESTING_PARTS"
 
-/* Of the process that called cp_testing_start(), and of its children where they were forked. */
+/* Set in the process that called cp_testing_start(), and inherited by its forked children. */
 static struct cp__parts *parts;
 static struct cp__part *own;
-/* Of a process between cp_testing_child_start() and _stop(). */
+/* Set in a process between cp_testing_child_start() and cp_testing_child_stop(). */
 static struct cp__parts *child_parts;
 static struct cp__part *child;
 
@@ -20,13 +21,14 @@ static void say(const struct cp_error *err)
     fprintf(stderr, "%s\n", err->message);
 }
 
-/* A program that calls exit(), in a test for instance, loses nothing by it. */
+/* Called by exit(), so that a program that calls exit(), for example in a test, loses no samples. */
 static void stop_at_exit(void)
 {
     cp_testing_child_stop();
     cp_testing_stop();
 }
 
+/* Registers stop_at_exit() once. */
 static void stop_at_exit_too(void)
 {
     static bool is_registered;
@@ -41,7 +43,8 @@ void cp__profile_start(const struct cp__profile_flags *flags, bool is_by_childre
     struct cp_error err;
     char *name;
 
-    unsetenv(VARIABLE); /* of a runner that runs this one as a test */
+    unsetenv(
+        VARIABLE); /* a runner may have set the variable for this program, which is then one of its tests */
     if (flags->file == NULL)
         return;
     if (cp__parts_open(&parts, flags, &err) < 0) {
@@ -55,7 +58,7 @@ void cp__profile_start(const struct cp__profile_flags *flags, bool is_by_childre
     }
     cp__part_warn(own);
     if (is_by_children) {
-        cp__part_drop(own); /* it was to see whether there can be one */
+        cp__part_drop(own); /* the part has shown that sampling works; only children sample */
         own = NULL;
     }
     name = cp__parts_name(parts);
@@ -71,7 +74,7 @@ void cp_testing_start(int *argc, char **argv)
 
     cp__profile_flags_take(argc, argv, &flags);
     if (flags.file == NULL && (flags.events != NULL || flags.period != 0))
-        cp__bad_usage(argv[0], "-cpuprofile must say where the profile is to go.");
+        cp__bad_usage(argv[0], "-cpuprofile must name the file for the profile.");
     cp__profile_start(&flags, false);
 }
 
@@ -93,7 +96,7 @@ int cp_testing_stop(void)
     return failed;
 }
 
-/* What was inherited over a fork is the parent's. */
+/* Frees what a child has inherited by fork(), because it belongs to the parent. */
 static void forget(void)
 {
     cp__part_drop(own);
@@ -110,7 +113,7 @@ void cp_testing_child_start(void)
     struct cp_error err;
 
     if (name == NULL || cp__part_is_mine(own) || cp__part_is_mine(child))
-        return; /* nobody asked for it, or this process is being profiled */
+        return; /* no profile is wanted, or this process already samples */
     forget();
     child_parts = cp__parts_named(name);
     if (child_parts != NULL && cp__part_start(&child, child_parts, &err) < 0)

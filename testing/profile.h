@@ -1,6 +1,6 @@
 /*
- * Profiles of test programs, for the files that take them: flags.c reads the flags, parts.c makes one profile
- * of what several processes sampled, profile.c is what testing.h shows of both.
+ * Profiles of test programs. flags.c reads the flags, parts.c merges what several processes sampled into one
+ * profile, and profile.c implements the public calls of testing.h with both.
  */
 #ifndef COUNTERPOINT_TESTING_PROFILE_H
 #define COUNTERPOINT_TESTING_PROFILE_H
@@ -12,72 +12,81 @@
 
 /* ---- Flags: flags.c -------------------------------------------------------------------------- */
 
-/* What a profile is to be of; the strings are argv's. */
+/* Which profile to write; the strings belong to argv. */
 struct cp__profile_flags {
     const char *file;   /* NULL: no profile */
-    const char *events; /* with commas between; NULL: timer */
-    uint64_t period;    /* 0: the event's preset */
+    const char *events; /* separated by commas; NULL: timer */
+    uint64_t period;    /* 0: the event's default period */
 };
 
-/* Takes the three flags of testing.h out of argv, which stays terminated by NULL. What makes no sense in one
- * of them ends the program: see cp__bad_usage(). Whether there is a file is for the caller to look at. */
+/* Removes the three profile flags of testing.h from argv, which stays terminated by NULL. A wrong value ends
+ * the program by cp__bad_usage(). The caller checks whether a file is given. */
 void cp__profile_flags_take(int *argc, char **argv, struct cp__profile_flags *flags);
 
-/* Says on stderr what is wrong with the command line, and which flags there are, and exits with status 2. */
+/* Prints to stderr what is wrong with the command line, and which flags there are, and exits with status 2.
+ * */
 _Noreturn void cp__bad_usage(const char *program, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A number of at least 1, in decimal digits only; 0 where the text is none or it does not fit. */
+/* Parses a number of at least 1, in decimal digits only. Returns 0 if the text is anything else or does not
+ * fit. */
 uint64_t cp__parse_count(const char *text);
 
 /* ---- Parts: parts.c -------------------------------------------------------------------------- */
 
 /*
- * A profile (with several events: one of each) that several processes sample for, one after the other or at
- * once. What the process that opened the parts samples itself stays in its memory; others write theirs into a
- * directory of the run's own when they are done. In the end it is all made one file.
+ * The parts of a profile for which several processes sample, one after the other or at the same time; of
+ * several profiles if there are several events, one for each. The process that opened the parts keeps its
+ * own samples in memory; the other processes write their samples into a temporary directory when they stop.
+ * In the end, all parts are merged into one file.
  */
 struct cp__parts;
-/* What one process samples for it, at one time. */
+/* The samples of one process, from one start to its stop. */
 struct cp__part;
 
-/* Whether profiles that are to go to a and to b, of the same events, would be written over each other. */
+/* Returns whether profiles of the same events that go to the files a and b would overwrite each other. */
 bool cp__parts_same_file(const char *a, const char *b);
-/* Makes the directory. -EACCES and the like where the profile's file could not be written later on. */
+/* Makes the temporary directory. Returns -EACCES or a similar error if the profile's file cannot be written
+ * later. */
 int cp__parts_open(struct cp__parts **parts, const struct cp__profile_flags *flags, struct cp_error *err);
-/* Whether this machine refuses one of the events, whose names are right. */
+/* Returns whether this machine refuses one of the events although its name is right. */
 bool cp__parts_are_refused(const struct cp__parts *parts);
-/* For processes that were started anew: a word for the environment that says which parts these are, and the
- * parts that it stands for. Free both. NULL: no memory; no sense in it. */
+/* For processes that are started anew: cp__parts_name() returns a string for the environment that describes
+ * the parts, and cp__parts_named() makes parts of such a string. The caller frees both. NULL: no memory, or
+ * a string that makes no sense. */
 char *cp__parts_name(const struct cp__parts *parts);
 struct cp__parts *cp__parts_named(const char *name);
-/* Adds what there is in the directory, writes the profile's file, and frees the parts. The directory is taken
- * away, unless something went wrong; then stderr says what, and where it is, and it returns 1. Otherwise 0.
- * For the process that opened the parts. */
+/* Merges what is in the directory, writes the profile's file, and frees the parts. Returns 0 and removes the
+ * directory, or prints to stderr what went wrong and where the directory is, and returns 1. Only for the
+ * process that opened the parts. */
 int cp__parts_merge(struct cp__parts *parts);
-/* Takes the directory away. */
+/* Removes the directory. */
 void cp__parts_remove(const struct cp__parts *parts);
-/* Frees it and keeps the directory. NULL does nothing. */
+/* Frees the parts and keeps the directory. NULL does nothing. */
 void cp__parts_free(struct cp__parts *parts);
 
-/* Starts sampling in this process, which may have been forked from the one that opened the parts; they must
- * live until the part is stopped. The calling thread becomes an M. Errors as cp_session_start(). */
+/* Starts sampling in the calling process, which may have been forked from the one that opened the parts. The
+ * parts must live until the part is stopped. The calling thread becomes an M. Errors are those of
+ * cp_session_start(). */
 int cp__part_start(struct cp__part **part, struct cp__parts *parts, struct cp_error *err);
-/* Says on stderr what may be wrong with it: cp_session_warning(). */
+/* Prints to stderr the warnings of the session: see cp_session_warning(). */
 void cp__part_warn(const struct cp__part *part);
-/* Stops it, keeps what was sampled, and frees the part, also where that fails. */
+/* Stops sampling, keeps the samples, and frees the part, even if the call fails. */
 int cp__part_stop(struct cp__part *part, struct cp_error *err);
-/* Whether the calling process opened them, and not one from which it was forked. NULL: no. */
+/* Returns whether the calling process itself opened the parts. NULL: false. A forked child of that process
+ * did not. */
 bool cp__parts_are_mine(const struct cp__parts *parts);
-/* Whether the calling process started it, and not one from which it was forked. NULL: no. */
+/* Returns whether the calling process itself started the part. NULL: false. A forked child of that process
+ * did not. */
 bool cp__part_is_mine(const struct cp__part *part);
-/* Frees the part, and what it has sampled. NULL does nothing. */
+/* Frees the part with its samples. NULL does nothing. */
 void cp__part_drop(struct cp__part *part);
 
 /* ---- The program's profile: profile.c -------------------------------------------------------- */
 
-/* cp_testing_start(), of flags that were taken already. With is_by_children this process is not sampled: one
- * with a profile's thread had better not fork, for the child has whatever locks that thread held. */
+/* Does what cp_testing_start() does, with flags that have been parsed. If is_by_children is set, only
+ * children are sampled, not this process: a process that forks must not have a profile's thread, because the
+ * child would inherit the locks that the thread held. */
 void cp__profile_start(const struct cp__profile_flags *flags, bool is_by_children);
 
 #endif

@@ -1,4 +1,4 @@
-/* The tree of the tests that run, and what of it is shown when: see report.h. */
+/* See report.h. Keeps the tree of the test that runs, and tells the form what happens. */
 #include "report.h"
 
 #include "runtime/base/clock.h"
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of what a test prints and logs so many bytes are kept for the time when it has failed, from the
- * beginning, and as many from the end. */
+/* Bytes of output, and of each log, that are kept until the test has ended: as many from the beginning, and
+ * as many from the end. */
 enum { KEPT_PART = 256 << 10 };
 
 static const struct cp__report_form *form;
-static struct cp__node *top;                          /* the test on the first level that runs; NULL: none */
-static struct cp__node *open;                         /* the innermost one */
-static struct cp__text printed = {.part = KEPT_PART}; /* by it */
+static struct cp__node *top;                          /* the top-level test that runs; NULL: none */
+static struct cp__node *open;                         /* the innermost test that runs */
+static struct cp__text printed = {.part = KEPT_PART}; /* output of the top-level test */
 static bool has_failed, has_last_failed;
 static double started;
 static unsigned cpus;
@@ -27,7 +27,8 @@ bool cp__node_is_benchmark(const struct cp__node *node)
 
 /* ---- The tree -------------------------------------------------------------------------------- */
 
-/* A benchmark's name ends in how many Ms ran it, where that is not one. */
+/* Returns the name that reports show; the caller frees it. A benchmark's name ends in the number of Ms,
+ * unless that is 1. */
 static char *shown_name(const char *name)
 {
     char *shown;
@@ -37,6 +38,7 @@ static char *shown_name(const char *name)
     return shown;
 }
 
+/* Adds a test that begins, below the innermost test that runs. */
 static void add(const char *name)
 {
     struct cp__node *node = calloc(1, sizeof(*node));
@@ -59,7 +61,7 @@ static void add(const char *name)
     open = node;
 }
 
-/* The node of that name among those that are open, or the innermost one. */
+/* Returns the test of that name among those that run, or else the innermost one. */
 static struct cp__node *find(const char *name)
 {
     char *shown = shown_name(name);
@@ -82,6 +84,7 @@ static void free_tree(struct cp__node *node)
     }
 }
 
+/* Ends a test. At the end of a top-level test, the form shows the tree, which is then freed. */
 static void end(struct cp__node *node, const struct cp__event *event)
 {
     node->is_ended = true;

@@ -1,6 +1,6 @@
 /*
- * As go test prints it; with -v what happens as it happens, otherwise only what failed. With -json the same
- * lines are put into events, as go tool test2json does it.
+ * The report in the form of "go test": with -v, everything as it happens; else only failures. With -json,
+ * the same lines become events, as "go tool test2json" makes them.
  */
 #include "report.h"
 
@@ -11,15 +11,16 @@
 #include <sys/utsname.h>
 
 static const struct cp__options *options;
-static const struct cp__node *shown; /* the one that the lines before belong to */
+static const struct cp__node *shown; /* the test that the last lines belong to */
 static bool has_header;
-static bool is_in_line;       /* the last line has no end */
-static bool is_in_log;        /* the last log has none */
-static char unfinished[4096]; /* with -json, that */
+static bool is_in_line;       /* the last line is not finished */
+static bool is_in_log;        /* the last log is not finished */
+static char unfinished[4096]; /* with -json: the line that is not finished */
 static size_t unfinished_length;
 
 /* ---- Lines and actions ----------------------------------------------------------------------- */
 
+/* Emits the first size bytes of the unfinished line as an event. */
 static void emit_unfinished(const char *test, size_t size)
 {
     cp__report_json("output", test, -1, unfinished, size);
@@ -27,7 +28,8 @@ static void emit_unfinished(const char *test, size_t size)
     memmove(unfinished, unfinished + size, unfinished_length);
 }
 
-/* An event has a whole line; what there is of one waits for its end, or until it is long. */
+/* Adds to the unfinished line. Each event has a whole line, so a part of a line waits for its end, or until
+ * the buffer is full. */
 static void add_to_line(const char *test, const char *part, size_t n)
 {
     while (n > 0) {
@@ -43,6 +45,7 @@ static void add_to_line(const char *test, const char *part, size_t n)
     }
 }
 
+/* Writes text as it is, or as events. */
 static void write_text(const char *test, const char *text)
 {
     size_t length = strlen(text);
@@ -58,6 +61,7 @@ static void write_text(const char *test, const char *text)
     }
 }
 
+/* Finishes the last line if a test has left it unfinished. */
 static void end_line(void)
 {
     if (is_in_line)
@@ -65,7 +69,7 @@ static void end_line(void)
     is_in_log = false;
 }
 
-/* What begins on a line of its own, also where a test has left one unfinished. */
+/* Writes text that begins on a line of its own, even if a test has left a line unfinished. */
 static void emit(const char *test, const char *text)
 {
     if (*text)
@@ -73,6 +77,7 @@ static void emit(const char *test, const char *text)
     write_text(test, text);
 }
 
+/* With -json, emits an event without output. */
 static void act(const char *test, const char *action, double seconds)
 {
     end_line();
@@ -93,7 +98,8 @@ static void emitf(const char *test, const char *format, ...)
     free(text);
 }
 
-/* Each line of what the test logged as bytes from to end, indented. */
+/* Writes the bytes from "from" to before "end" of what the test logged, each line indented by the test's
+ * depth. */
 static void emit_log(const struct cp__node *node, size_t from, size_t end)
 {
     char *log = cp__text_copy(&node->log, from, end);
@@ -114,6 +120,7 @@ static void emit_all(const char *test, const struct cp__text *text)
 
 /* ---- While a test runs ----------------------------------------------------------------------- */
 
+/* Returns the name of the processor; NULL if the kernel does not tell, as on arm64. */
 static const char *processor(void)
 {
     static char line[200];
@@ -129,6 +136,7 @@ static const char *processor(void)
     return name;
 }
 
+/* Prints the lines that precede the first benchmark. Tools such as benchstat read them. */
 static void show_header(void)
 {
     struct utsname system;
@@ -154,6 +162,7 @@ static void show_run(const struct cp__node *node)
     shown = node;
 }
 
+/* With -v, says that the next lines belong to another test than the lines before. */
 static void switch_to(const struct cp__node *node)
 {
     if (options->is_verbose && shown != node) {
@@ -168,7 +177,7 @@ static void show_log(const struct cp__node *node, const char *text)
     if (!options->is_verbose || cp__node_is_benchmark(node))
         return;
     switch_to(node);
-    /* A long text comes in pieces. */
+    /* A long text arrives in several events, which belong to the same line or lines. */
     (is_in_log ? write_text : emit)(node->name, text);
     is_in_log = is_in_line;
 }
@@ -190,6 +199,7 @@ static void show_result(const struct cp__node *node, const char *text)
 
 /* ---- When it has ended ----------------------------------------------------------------------- */
 
+/* Shows a benchmark that did not pass, or that has logged something. */
 static void show_benchmark(const struct cp__node *node)
 {
     static const char *const words[] = {
@@ -211,7 +221,8 @@ static void show_benchmarks(const struct cp__node *node)
     }
 }
 
-/* A log stands between the subtests as it came; with -v it has been shown. */
+/* Shows the end of a test and its subtests. A test's log is shown where its parts were logged: before,
+ * between and after the subtests. With -v the log has already been shown. */
 static void show_test(const struct cp__node *node)
 {
     static const char *const words[] = {[CP__PASSED] = "PASS", [CP__FAILED] = "FAIL", [CP__SKIPPED] = "SKIP"};

@@ -1,4 +1,4 @@
-/* The events of go tool test2json, a line each. */
+/* The events of "go tool test2json", one in each line. */
 #include "report.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/text.h"
@@ -37,7 +37,7 @@ void cp__report_json(const char *action, const char *test, double elapsed, const
     if (test)
         print_member("Test", test, strlen(test));
     if (elapsed >= 0)
-        printf(",\"Elapsed\":%.*f", test ? 2 : 3, elapsed); /* as many digits as in the text */
+        printf(",\"Elapsed\":%.*f", test ? 2 : 3, elapsed); /* as many digits as the line of text has */
     if (output)
         print_member("Output", output, size);
     puts("}");

@@ -1,4 +1,4 @@
-/* The Test Anything Protocol, version 13 with indented subtests, as prove reads it. */
+/* The report in the Test Anything Protocol, version 13, with indented subtests, as "prove" reads it. */
 #include "report.h"
 
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 static unsigned tests;
 static bool is_timed;
 
+/* Prints each line of the text as a comment. */
 static void print_comment(const char *text, unsigned depth)
 {
     while (*text) {
@@ -23,7 +24,7 @@ static void print_all(const struct cp__text *text, unsigned depth)
     free(all);
 }
 
-/* A "#" would begin a directive. */
+/* Prints a name with escapes, because "#" would begin a directive. */
 static void print_name(const char *name)
 {
     for (; *name; name++) {
@@ -33,7 +34,8 @@ static void print_name(const char *name)
     }
 }
 
-/* The reason of a skip is what was logged last, without its place. */
+/* Prints the directive of a skipped test. The reason is the last line that was logged, without file and
+ * line. */
 static void print_directive(const struct cp__node *node)
 {
     if (node->outcome != CP__SKIPPED)
@@ -47,6 +49,7 @@ static void print_directive(const struct cp__node *node)
     free(log);
 }
 
+/* Prints a test after its subtests. */
 static void print_node(const struct cp__node *node, unsigned number)
 {
     unsigned subtests = 0;

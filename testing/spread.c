@@ -1,3 +1,4 @@
+/* See spread.h. */
 #include "spread.h"
 
 #include "report.h"
@@ -5,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A benchmark with the results of its runs so far; the list is in the order in which the benchmarks first
+ * ran. */
 struct benchmark {
     char *name;
     double *values;
@@ -14,6 +17,7 @@ struct benchmark {
 
 static struct benchmark *first, **last = &first;
 
+/* Returns the benchmark of that name; adds one if there is none. */
 static struct benchmark *find(const char *name)
 {
     for (struct benchmark *b = first; b; b = b->next)
@@ -42,6 +46,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Prints a benchmark's median, smallest and largest ns/op. Sorts the values. */
 static void note(struct benchmark *b)
 {
     qsort(b->values, b->count, sizeof(b->values[0]), compare);

@@ -1,10 +1,10 @@
-/* How far apart the runs of a benchmark are. */
+/* How much the results of repeated runs of a benchmark differ. */
 #ifndef COUNTERPOINT_TESTING_SPREAD_H
 #define COUNTERPOINT_TESTING_SPREAD_H
 
-/* Takes note of one run's ns/op. */
+/* Stores the ns/op of one run of the benchmark. */
 void cp__spread_add(const char *benchmark, double ns_per_op);
-/* Prints a line for each benchmark that ran more than once, and forgets all. */
+/* Prints a line for each benchmark that ran more than once, and forgets all stored results. */
 void cp__spread_note(void);
 
 #endif

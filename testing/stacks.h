@@ -5,9 +5,9 @@
 #include <sys/types.h>
 
 /*
- * Prints the stacks of a child process' threads, the one called first at the head. The process is stopped
- * meanwhile. Frames of child.c's handler or exit function that told of the end are left out. Where the system
- * forbids to look, that is printed.
+ * Prints the stacks of the threads of a child process, the thread "first" before the others. The process is
+ * stopped meanwhile. Frames of the handler and the exit function in child.c that told of the end are left
+ * out. If the system forbids ptrace(), a line that says so is printed instead.
  */
 void cp__stacks_print(FILE *stream, pid_t pid, pid_t first);
 

@@ -1,5 +1,5 @@
-/* Stacks of another process, by ptrace(2) and the tables for unwinding that its objects have; libdwfl does
- * it. */
+/* See stacks.h. libdwfl walks the stacks of the other process by ptrace(2) and the unwinding tables of its
+ * objects. */
 #include "stacks.h"
 
 #include "pprof/symbol/debug_file.h"
@@ -10,21 +10,22 @@
 #include <string.h>
 
 enum {
-    FIRST_MAX = 40,    /* of a deep stack so many frames are shown from where it is, the handler's less ... */
-    LAST_MAX = 16,     /* ... and so many up to where it began */
-    WALK_MAX = 100000, /* what goes on from there is taken to go on for ever */
+    FIRST_MAX =
+        40, /* frames of a deep stack that are shown from its innermost end, the handler's included ... */
+    LAST_MAX = 16,     /* ... and from its outermost end */
+    WALK_MAX = 100000, /* frames; a walk that is longer is taken for an endless one */
 };
 
 struct frame {
     Dwarf_Addr pc;
-    bool is_call; /* pc is where a call returns to */
+    bool is_call; /* pc is a return address, so the call is just before it */
 };
 
 struct frames {
     struct frame first[FIRST_MAX];
-    struct frame last[LAST_MAX]; /* of those behind the first, frame i in [i % LAST_MAX] */
+    struct frame last[LAST_MAX]; /* a ring: frame i of those after the first ones is at [i % LAST_MAX] */
     int count;
-    int interrupted; /* the last frame of the first that a signal interrupted; 0: none */
+    int interrupted; /* index, among the first frames, of the last frame that a signal interrupted; 0: none */
 };
 
 static struct frame *place_of(struct frames *frames, int i)
@@ -32,6 +33,7 @@ static struct frame *place_of(struct frames *frames, int i)
     return i < FIRST_MAX ? &frames->first[i] : &frames->last[i % LAST_MAX];
 }
 
+/* A callback of libdwfl: stores a frame, and aborts the walk after WALK_MAX frames. */
 static int add_frame(Dwfl_Frame *state, void *arg)
 {
     struct frames *frames = arg;
@@ -52,7 +54,8 @@ static const char *function_of(Dwfl *dwfl, Dwarf_Addr pc)
     return module ? dwfl_module_addrname(module, pc) : NULL;
 }
 
-/* clang's objects have no table of which unit has an address. */
+/* Returns the line of an address. If the object lacks the table from addresses to units, as clang's do, all
+ * units are * searched. */
 static Dwarf_Line *line_of(Dwfl_Module *module, Dwarf_Addr pc)
 {
     Dwarf_Addr bias;
@@ -79,6 +82,7 @@ static void print_frame(FILE *stream, Dwfl *dwfl, const struct frame *frame)
         fprintf(stream, "\n        %s 0x%llx\n", object ? object : "", (unsigned long long)pc);
 }
 
+/* Returns whether the function is one of those in child.c that tell the runner of the end. */
 static bool tells_end(const char *function)
 {
     static const char *const functions[] = {"stop_from_handler", "die_from_handler", "tell_exit"};
@@ -88,8 +92,9 @@ static bool tells_end(const char *function)
     return false;
 }
 
-/* Behind those of the handler, which ThreadSanitizer may have called later, or of the function that exit()
- * called, which told of the end. */
+/* Returns the index of the first frame to show: the one after the frames of the signal handler, which
+ * ThreadSanitizer may * call later than the kernel would, or after the frames of the function that exit()
+ * called. */
 static int first_frame(const struct frames *frames, Dwfl *dwfl)
 {
     int first = frames->interrupted;
@@ -99,6 +104,7 @@ static int first_frame(const struct frames *frames, Dwfl *dwfl)
     return first;
 }
 
+/* Prints a thread's stack; of a very deep stack only both ends. */
 static void print_thread(FILE *stream, Dwfl *dwfl, pid_t tid)
 {
     struct frames frames = {.count = 0};
@@ -118,6 +124,7 @@ static void print_thread(FILE *stream, Dwfl *dwfl, pid_t tid)
     fputc('\n', stream);
 }
 
+/* The threads of the process, collected before their stacks are walked. */
 struct listing {
     FILE *stream;
     Dwfl *dwfl;
@@ -157,7 +164,7 @@ void cp__stacks_print(FILE *stream, pid_t pid, pid_t first)
     if (error == 0)
         print_all(stream, dwfl, first);
     else
-        fprintf(stream, "no stacks: process %d cannot be looked at: %s\n", (int)pid,
+        fprintf(stream, "no stacks: process %d cannot be examined: %s\n", (int)pid,
                 error > 0 ? strerror(error) : dwfl_errmsg(-1));
     dwfl_end(dwfl);
 }

@@ -1,4 +1,4 @@
-/* What a test does by its "t". */
+/* The public calls that a test makes with its "t". */
 #include "runtime/base/clock.h"
 #include "temp.h"
 #include "test.h"
@@ -14,15 +14,17 @@
 
 #include "sched.h"
 
+/* A function to call when the test has ended; the newest is the first of the list. */
 struct cp__cleanup {
     void (*fn)(void *arg);
     void *arg;
     struct cp__cleanup *next;
 };
 
+/* A name that subtests have asked for. */
 struct cp__subtest_name {
     struct cp__subtest_name *next;
-    unsigned uses; /* how many subtests were to have it */
+    unsigned uses; /* how many subtests have asked for the name */
     char name[];
 };
 
@@ -33,16 +35,16 @@ static void *must(void *memory)
     return memory;
 }
 
-/* The innermost test that runs; written by the thread or G that it runs on, one at a time. */
+/* The innermost test that runs. Written only by the thread or G that the test runs on. */
 static struct cp__test *current;
 
 struct cp_t *cp_t_self(void)
 {
-    struct cp__test *test = cp_load_acquire(&current); /* acquire: pairs with cp__test_run()'s release */
+    struct cp__test *test = cp_load_acquire(&current); /* acquire: pairs with the release in cp__test_run() */
     return test ? &test->t : NULL;
 }
 
-/* The G, or else the thread, that calls. */
+/* Identifies the calling G or, outside of Gs, the calling thread. */
 static void *owner_self(void)
 {
     struct cp_task *task = cp_task_self();
@@ -51,8 +53,9 @@ static void *owner_self(void)
 
 /* ---- Logging and ending ---------------------------------------------------------------------- */
 
-/* As Go shows it: "    file.c:12: ", and what follows a newline indented once more. file: NULL where the
- * runner says it. */
+/* Returns a log message in Go's form: " file.c:12: " before the first line, and deeper indentation before
+ * the others. If file is NULL, the message is the runner's own and has no place. The caller frees the text.
+ * */
 static char *log_text(const char *file, int line, const char *format, va_list args)
 {
     char *message, *text = NULL;
@@ -79,6 +82,7 @@ static char *log_text(const char *file, int line, const char *format, va_list ar
     return must(text);
 }
 
+/* Sends a message to the runner, and marks the test as failed if the message is an error. */
 static void report(struct cp_t *t, enum cp_t_report kind, const char *file, int line, const char *format,
                    va_list args)
 {
@@ -97,11 +101,14 @@ void cp_t_report(struct cp_t *t, enum cp_t_report kind, const char *file, int li
     va_end(args);
 }
 
+/* Ends the test at once. The jump to test->end is only possible on the thread or G that the test runs on; on
+ * any other, the process ends. */
 static _Noreturn void end(struct cp_t *t)
 {
     struct cp__test *test = cp__test_of(t);
-    if (cp__is_forked_by_test()) /* it is not the test that ends, and what that has is not to be cleaned up */
-        _exit(cp_t_failed(t) || !cp_load_relaxed(&test->is_skipped) ? 1 : 77); /* relaxed: by this thread */
+    if (cp__is_forked_by_test()) /* only this copy ends; the test itself goes on and keeps its directories */
+        /* relaxed: this thread has set the flag, or nobody has */
+        _exit(cp_t_failed(t) || !cp_load_relaxed(&test->is_skipped) ? 1 : 77);
     if (test->owner != owner_self())
         cp__end_process(test);
     for (struct cp__test *open = test; open; open = open->parent)
@@ -117,14 +124,14 @@ void cp_t_report_and_end(struct cp_t *t, enum cp_t_report kind, const char *file
     report(t, kind, file, line, format, args);
     va_end(args);
     if (kind == CP_T_SKIP)
-        cp_store_relaxed(&cp__test_of(t)->is_skipped, 1); /* relaxed: read when the test has ended */
+        cp_store_relaxed(&cp__test_of(t)->is_skipped, 1); /* relaxed: read after the test has ended */
     end(t);
 }
 
 void cp_t_fail(struct cp_t *t)
 {
     for (struct cp__test *test = cp__test_of(t); test; test = test->parent)
-        cp_store_relaxed(&test->is_failed, 1); /* relaxed: a flag, behind which nothing stands */
+        cp_store_relaxed(&test->is_failed, 1); /* relaxed: the flag publishes no other data */
 }
 
 void cp_t_fail_now(struct cp_t *t)
@@ -135,7 +142,7 @@ void cp_t_fail_now(struct cp_t *t)
 
 bool cp_t_failed(const struct cp_t *t)
 {
-    return cp_load_relaxed(&cp__test_of(t)->is_failed); /* relaxed: as above */
+    return cp_load_relaxed(&cp__test_of(t)->is_failed); /* relaxed: as in cp_t_fail() */
 }
 
 const char *cp_t_name(const struct cp_t *t)
@@ -167,13 +174,14 @@ const char *cp_t_temp_dir(struct cp_t *t)
     if (asprintf(&test->temp_dir, "%s/XXXXXX", parent ? parent : "") < 0)
         abort();
     if (error || !mkdtemp(test->temp_dir))
-        cp__t_fatal(t, "There is no directory %s for the test's files: %s. TMPDIR may name another place.",
-                    parent ? parent : "in TMPDIR", strerror(error ? error : errno));
+        cp__t_fatal(
+            t, "The directory %s for the test's files cannot be made: %s. Set TMPDIR to another directory.",
+            parent ? parent : "in TMPDIR", strerror(error ? error : errno));
     cp_t_cleanup(t, cp__temp_remove, test->temp_dir);
     return test->temp_dir;
 }
 
-/* One may add another, or end early. */
+/* Runs the cleanups, the newest first. A cleanup may add another cleanup, and may end early. */
 static void run_cleanups(struct cp__test *test)
 {
     for (struct cp__cleanup *cleanup; (cleanup = test->cleanups);) {
@@ -214,14 +222,14 @@ bool cp__test_run(struct cp__test *test, void (*fn)(struct cp_t *t, void *arg), 
     test->owner = owner_self();
     test->started = cp__clock_s();
     cp__tell(&(struct cp__event){.kind = CP__EVENT_RUN, .name = test->name});
-    cp_store_release(&current, test); /* release: pairs with cp_t_self()'s acquire */
+    cp_store_release(&current, test); /* release: pairs with the acquire in cp_t_self() */
     if (setjmp(test->end) == 0)
         fn(&test->t, arg);
     if (test->bench)
         cp__bench_end(test);
     run_cleanups(test);
     cp__bench_free(test->bench);
-    cp_store_release(&current, test->parent); /* release: as above */
+    cp_store_release(&current, test->parent); /* release: pairs with the acquire in cp_t_self() */
     free_names(test->subtests);
     free(test->temp_dir);
     return !cp_t_failed(&test->t);
@@ -229,7 +237,7 @@ bool cp__test_run(struct cp__test *test, void (*fn)(struct cp_t *t, void *arg), 
 
 /* ---- Subtests -------------------------------------------------------------------------------- */
 
-/* The entry of a name among those that there were; a new one where there was none. */
+/* Returns the entry of a name that subtests have asked for; adds one if there is none. */
 static struct cp__subtest_name *find_name(struct cp__test *test, const char *name)
 {
     struct cp__subtest_name *entry = test->subtests;
@@ -243,7 +251,8 @@ static struct cp__subtest_name *find_name(struct cp__test *test, const char *nam
     return test->subtests = entry;
 }
 
-/* The whole name of a subtest; free() it. */
+/* Returns the full name of a subtest, with "#01" and so on if the name was used before. The caller frees it.
+ * */
 static char *subtest_name(struct cp__test *parent, const char *name)
 {
     char *given, *numbered;
@@ -266,6 +275,7 @@ static char *subtest_name(struct cp__test *parent, const char *name)
     return numbered;
 }
 
+/* Returns whether the flags choose the subtest, or tests below it. */
 static bool is_chosen(const struct cp__test *parent, const char *name)
 {
     const struct cp__options *o = parent->options;

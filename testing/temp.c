@@ -34,6 +34,8 @@ int cp__temp_make(char **path)
 
 /* ---- Removing -------------------------------------------------------------------------------- */
 
+/* Makes a directory accessible to its owner, so that the second walk can empty it. FTW_DNR: nftw() could not
+ * read the * directory and did not enter it, so a new walk starts there. */
 static int open_up(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)ftw;
@@ -51,7 +53,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return 0;
 }
 
-/* Tests close directories, too. */
+/* Walks twice: a test may have taken away its own permission for a directory, and the second walk removes. */
 void cp__temp_remove(void *path)
 {
     nftw(path, open_up, 16, FTW_PHYS);

@@ -1,17 +1,20 @@
-/* Directories for what a run keeps until it ends. */
+/* Temporary directories, which exist until the run ends. */
 #ifndef COUNTERPOINT_TESTING_TEMP_H
 #define COUNTERPOINT_TESTING_TEMP_H
 
-/* Makes a directory in TMPDIR, or /tmp, that was not there before and that only this user may enter; its name
- * cannot be foreseen. *path is absolute, so that it stays right if the process changes its directory; free()
- * it. 0 or a negative errno value; *path then is the name that was tried, or NULL. */
+/* Makes a new directory in TMPDIR or /tmp that only this user may enter, with a name that nobody can
+ * foresee. * *path is absolute, so that it stays valid if the process changes its working directory; the
+ * caller frees *path. * Returns 0 or a negative errno value; after an error *path is the name that was
+ * tried, or NULL. */
 int cp__temp_make(char **path);
 
-/* A path that stays right if the process changes its directory; free() it. NULL: there is no memory, or no
- * such directory any more; errno says which. */
+/* Returns an absolute form of the path, which stays valid if the process changes its working directory; the
+ * caller * frees it. Returns NULL with errno set if there is no memory or if the working directory no longer
+ * exists. */
 char *cp__temp_absolute(const char *path);
 
-/* Removes a directory with all that is in it, if it is there. For a cleanup of a test, hence "void *". */
+/* Removes a directory and everything in it, if it exists. The argument is a void * because tests use the
+ * function * as a cleanup. */
 void cp__temp_remove(void *path);
 
 #endif

@@ -19,7 +19,7 @@ static void *must(void *memory)
 
 /* ---- Adding ---------------------------------------------------------------------------------- */
 
-/* How many bytes went to the head. */
+/* Adds to the head, and returns how many bytes the head took. */
 static size_t add_to_head(struct cp__text *text, const char *more, size_t n)
 {
     size_t begin = least(text->size, text->part), taken = least(n, text->part - begin);
@@ -33,6 +33,7 @@ static size_t add_to_head(struct cp__text *text, const char *more, size_t n)
     return taken;
 }
 
+/* Adds n bytes to the ring of the tail, of which only the last "part" bytes can matter. */
 static void add_to_tail(struct cp__text *text, const char *more, size_t n)
 {
     size_t begin = text->size;
@@ -62,7 +63,7 @@ void cp__text_add(struct cp__text *text, const char *more)
 
 /* ---- Copying --------------------------------------------------------------------------------- */
 
-/* The offset at which the part of the text's end that is kept begins. */
+/* Returns the offset at which the kept end of the text begins. */
 static size_t tail_begin(const struct cp__text *text)
 {
     return text->size > 2 * text->part ? text->size - text->part : least(text->size, text->part);
@@ -75,7 +76,7 @@ static void copy_head(FILE *to, const struct cp__text *text, size_t from, size_t
         fwrite(text->head + from, 1, end - from, to);
 }
 
-/* What is gone lies between the head and the tail, as a whole. */
+/* Writes the line that stands for the missing bytes, which all lie between the head and the tail. */
 static void copy_gap(FILE *to, const struct cp__text *text, size_t from, size_t end)
 {
     size_t gone = tail_begin(text) - least(text->size, text->part);

@@ -86,11 +86,11 @@ CP_TEST(metrics_that_no_reader_understands_are_refused)
     expect("-run '^$' -bench metrics -benchtime 2x -cpu 1 -v", 1,
            "--- FAIL: Benchmark_metrics/blank\n    A metric's unit must be one word, such as hits/op, and "
            "\"a b\" "
-           "is none.\n",
+           "is not.\n",
            "--- FAIL: Benchmark_metrics/empty\n", "--- FAIL: Benchmark_metrics/line\n",
            "--- FAIL: Benchmark_metrics/end\n",
            "--- FAIL: Benchmark_metrics/infinite\n    The metric x/op must be a finite number, and inf is "
-           "none.\n",
+           "not.\n",
            "--- FAIL: Benchmark_metrics/nan\n", "!after the metric", "!/op\n");
 }
 
@@ -121,15 +121,16 @@ CP_TEST(the_spread_of_runs_is_told)
 CP_TEST(odd_benchmarks_are_told)
 {
     expect("-run '^$' -bench 'no_loop' -cpu 1", 1, "--- FAIL: Benchmark_no_loop\n", "nothing to measure\n",
-           "    It has no loop: for (; cp_bench_next(b);) is what is measured.\n");
+           "    The benchmark has no loop. Write for (; cp_bench_next(b);) around what is to be measured.\n");
     expect("-run '^$' -bench 'two_loops' -cpu 1 -benchtime 2x", 1, "--- FAIL: Benchmark_two_loops\n",
-           "    A benchmark has one loop by cp_bench_next(); this is its second.\n", "!ns/op");
+           "    A benchmark has only one loop with cp_bench_next(), and this is the second.\n", "!ns/op");
     expect("-run '^$' -bench 'breaks' -cpu 1 -benchtime 10x", 1,
-           "--- FAIL: Benchmark_breaks\n    It has left its loop (by break or return?) before ",
-           "--- FAIL: Benchmark_breaks_at_the_end\n    It has left its loop ", "!ns/op");
+           "--- FAIL: Benchmark_breaks\n    The benchmark has left its loop, perhaps by break or return, "
+           "before ",
+           "--- FAIL: Benchmark_breaks_at_the_end\n    The benchmark has left its loop", "!ns/op");
     expect("-run '^$' -bench 'returns' -cpu 1", 1,
-           "--- FAIL: Benchmark_returns/sub\n    It has left its loop ", "--- FAIL: Benchmark_returns\n",
-           "!ns/op");
+           "--- FAIL: Benchmark_returns/sub\n    The benchmark has left its loop",
+           "--- FAIL: Benchmark_returns\n", "!ns/op");
     expect("-run '^$' -bench 'fatal' -cpu 2", 1, "--- FAIL: Benchmark_fatal-2\n", ": in the loop\n",
            "!ns/op");
     expect("-run '^$' -bench 'skipped' -cpu 1", 0, "--- SKIP: Benchmark_skipped\n", ": in the loop\n",

@@ -90,7 +90,7 @@ CP_TEST(a_kill_is_told)
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         expect_bad_end(&bad[i]);
-    expect("-run Test_kill_hard", 1, "\nNothing is left of its stacks.\n");
+    expect("-run Test_kill_hard", 1, "\nThe stacks of the test's process are lost.\n");
 }
 
 CP_TEST(an_exit_is_told)
@@ -105,7 +105,7 @@ CP_TEST(an_exit_is_told)
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* a G that exits has its memory still */
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         expect_bad_end(&bad[i]);
-    expect("-run Test_exit_at_once", 1, "\nNothing is left of its stacks.\n");
+    expect("-run Test_exit_at_once", 1, "\nThe stacks of the test's process are lost.\n");
     if (!TEST_ASAN) /* it takes the unwinding of a G's stack for an overflow */
         expect("-run Test_exit_main_thread", 1, "panic: ", "--- FAIL: Test_exit_main_thread");
 }
@@ -216,7 +216,7 @@ CP_TEST(a_run_that_is_ended_leaves_nothing_behind)
     CHECK_CONTAINS(output, "panic: the run was ended by signal 15 (Terminated)\n");
     CHECK_CONTAINS(output, "--- FAIL: Test_hang_with_child (");
     CHECK_CONTAINS(output, "\nFAIL\nFAIL\trunner_sample\t");
-    CHECK_CONTAINS(output, "x.pb.gz is not written: nothing that could be sampled has run to its end.\n");
+    CHECK_CONTAINS(output, "x.pb.gz is not written: no process that could be sampled has ended normally.\n");
     CHECK_CONTAINS(output, "\nstatus 143\n");
     CHECKF(!strstr(output, "Test_self"), "%s", output);
     expect_no_child(file);
@@ -240,7 +240,7 @@ CP_TEST(a_killed_runner_takes_its_test_along)
 
 CP_TEST(gs_that_are_left_are_told)
 {
-    expect("-v -run 'leak_g|self'", 1, "\n    The test ends, and Gs are left: 1.\n", "[park]:\n",
+    expect("-v -run 'leak_g|self'", 1, "\n    The test has ended, but Gs are left: 1.\n", "[park]:\n",
            "parked_g(...)", SAMPLE, "--- FAIL: Test_leak_g", "--- PASS: Test_self",
            "!fail_where_gs_are_left");
 }

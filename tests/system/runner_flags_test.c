@@ -127,8 +127,7 @@ CP_TEST(flags_that_make_no_sense_end_with_a_sentence)
         {"-tap=", "-tap must be true or false"},
         {"-inprocess=maybe", "-inprocess must be true or false"},
         {"-counters ''", "-counters must be events with commas between, and \"\" is not.\n"},
-        {"-benchprofile ''",
-         "-benchprofile must be the file that the profile is to go to, and \"\" is not.\n"},
+        {"-benchprofile ''", "-benchprofile must be the file for the profile, and \"\" is not.\n"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         expect(bad[i].flags, 2, bad[i].says,
@@ -137,7 +136,7 @@ CP_TEST(flags_that_make_no_sense_end_with_a_sentence)
     expect("-run", 2, "requires an argument", "usage: ");
     expect("-tap -json", 2, "-tap and -json are two forms of one report. Give one of them.\nusage: ");
     expect("-tap -json -tap=false -run self", 0, "{\"Time\":");
-    expect("self", 2, "\"self\" is no flag; tests are named by -run.", "usage: ");
+    expect("self", 2, "\"self\" is not a flag. Name tests by -run.", "usage: ");
     expect("-help", 0, "usage: runner_sample", "-benchtime 1s|100x");
     expect("--help", 0, "usage: runner_sample");
 }

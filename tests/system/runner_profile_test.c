@@ -114,7 +114,7 @@ CP_TEST(both_profiles_and_counters_get_on)
 CP_TEST(where_nothing_runs_there_is_no_profile)
 {
     char *output = run_sample_here(NULL, "-run nothing -cpuprofile=x.pb.gz; ls x.pb.gz 2>&1 || true");
-    CHECK_CONTAINS(output, "x.pb.gz is not written: nothing");
+    CHECK_CONTAINS(output, "x.pb.gz is not written: no process");
     CHECK_CONTAINS(output, "testing: warning: no tests to run");
     CHECK_CONTAINS(output, "No such file");
     free(output);
@@ -163,6 +163,6 @@ CP_TEST(what_cannot_be_profiled_ends_in_a_sentence)
 
     output = run_sample(&status, "-cpuprofileevent taskClock");
     CHECK_EQ(status, 2);
-    CHECK_CONTAINS(output, "-cpuprofile must say where");
+    CHECK_CONTAINS(output, "-cpuprofile must name the file");
     free(output);
 }

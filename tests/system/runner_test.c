@@ -15,7 +15,7 @@ CP_TEST(failures_are_told)
     expect("-run Test_fatal", 1, "--- FAIL: Test_fatal_thread (", "    --- FAIL: Test_fatal_thread/inner (",
            "    runner_sample.c:", ": fatal from a thread\n", "--- FAIL: Test_fatal_g (",
            ": fatal from a G\n", "!after the end", "!panic");
-    expect("-run not_a_benchmark", 1, "\n    This is a test; CP_BENCHMARK makes benchmarks.");
+    expect("-run not_a_benchmark", 1, "\n    This is a test. Only CP_BENCHMARK() makes benchmarks.");
 }
 
 CP_TEST(skips_are_told)
@@ -91,7 +91,7 @@ CP_TEST(a_directory_that_cannot_be_is_told)
     setenv("TMPDIR", "/", 1);
     if (geteuid() == 0)
         become_nobody();
-    expect("-run closed_dirs", 1, "There is no directory //counterpoint-", ": Permission denied. TMPDIR may");
+    expect("-run closed_dirs", 1, "The directory //counterpoint-", ": Permission denied. Set TMPDIR");
 }
 
 CP_TEST(subtests_are_a_tree)

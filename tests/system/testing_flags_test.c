@@ -178,15 +178,15 @@ CP_TEST(bad_flags_end_in_a_sentence)
         {"-cpuprofile x -cpuprofileevent bogus", "\"bogus\"", true},
         {"-cpuprofile x -cpuprofileevent=", "The event has no name.", true},
         {"-cpuprofile x -cpuprofileevent timer,", "event", true},
-        {"-cpuprofile x -cpuprofileperiod 0", "must be a number of at least 1, and \"0\" is none", true},
-        {"-cpuprofile x -cpuprofileperiod -1", "\"-1\" is none", true},
-        {"-cpuprofile x -cpuprofileperiod 1e9", "\"1e9\" is none", true},
-        {"-cpuprofile x -cpuprofileperiod 0x10", "\"0x10\" is none", true},
-        {"-cpuprofile x -cpuprofileperiod=", "\"\" is none", true},
-        {"-cpuprofile x -cpuprofileperiod ' 1'", "\" 1\" is none", true},
-        {"-cpuprofile x -cpuprofileperiod 18446744073709551616", "is none", true},
-        {"-cpuprofileevent timer", "-cpuprofile must say where", true},
-        {"--test.cpuprofileperiod 5", "-cpuprofile must say where", true},
+        {"-cpuprofile x -cpuprofileperiod 0", "must be a number of at least 1, and \"0\" is not", true},
+        {"-cpuprofile x -cpuprofileperiod -1", "\"-1\" is not", true},
+        {"-cpuprofile x -cpuprofileperiod 1e9", "\"1e9\" is not", true},
+        {"-cpuprofile x -cpuprofileperiod 0x10", "\"0x10\" is not", true},
+        {"-cpuprofile x -cpuprofileperiod=", "\"\" is not", true},
+        {"-cpuprofile x -cpuprofileperiod ' 1'", "\" 1\" is not", true},
+        {"-cpuprofile x -cpuprofileperiod 18446744073709551616", "is not", true},
+        {"-cpuprofileevent timer", "-cpuprofile must name the file", true},
+        {"--test.cpuprofileperiod 5", "-cpuprofile must name the file", true},
         {"-cpuprofile /nonexistent/x", "\"/nonexistent/x\" cannot be written: No such file", false},
         {"-cpuprofile tmp", "/tmp\" cannot be written: Is a directory", false},
         {"-cpuprofile x -cpuprofileevent taskClock -cpuprofileperiod 1", "10000 ns", false},
@@ -289,7 +289,7 @@ CP_TEST(children_may_end_in_any_way)
     CHECK(getenv("CP_TESTING_PARTS") == NULL);
     check_nothing_left();
     text = test_command(NULL, "cat %s", file_in_dir("stderr"));
-    CHECK_CONTAINS(text, "Not in the profile: what 1 process sampled");
+    CHECK_CONTAINS(text, "The profile lacks the samples of 1 process,");
     free(text);
     text = pprof("-top", "x.pb.gz");
     CHECK_CONTAINS(text, "burn_in_child");
@@ -326,8 +326,8 @@ CP_TEST(what_cannot_be_written_is_kept)
     text = test_command(NULL, "cat %s", file_in_dir("stderr"));
     CHECK_CONTAINS(text, "there/x.pb.gz: The profile's file");
     CHECK_CONTAINS(text, "No such file or directory");
-    CHECK_CONTAINS(text, "What there is of the profile is kept in ");
-    at = strstr(text, "is kept in ") + strlen("is kept in ");
+    CHECK_CONTAINS(text, "The parts of the profile are kept in ");
+    at = strstr(text, "are kept in ") + strlen("are kept in ");
     snprintf(kept, sizeof kept, "%.*s/merged.0.pb.gz", (int)strcspn(at, "\n") - 1, at);
     top = pprof("-top", kept);
     CHECK_CONTAINS(top, "burn_in_child");
@@ -347,7 +347,7 @@ CP_TEST(what_cannot_be_read_is_kept)
     CHECK_EQ(cp_testing_stop(), 1);
     text = test_command(NULL, "cat %s", file_in_dir("stderr"));
     CHECK_CONTAINS(text, "/0.1.1.pb.gz: A profile to be merged cannot be read");
-    CHECK_CONTAINS(text, "is kept in ");
+    CHECK_CONTAINS(text, "are kept in ");
     free(text);
     check_names_burn("x.pb.gz");
 }
