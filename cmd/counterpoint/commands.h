@@ -2,18 +2,18 @@
 #ifndef COUNTERPOINT_CMD_COMMANDS_H
 #define COUNTERPOINT_CMD_COMMANDS_H
 
-/* Exit statuses of all of them. */
+/* The exit statuses of all subcommands. */
 enum status {
     STATUS_OK,
-    STATUS_NO,      /* what was asked about is not so: the event does not work here */
-    STATUS_USAGE,   /* a command line that makes no sense, or names what does not exist */
+    STATUS_NO,      /* the answer is no: the event does not work here */
+    STATUS_USAGE,   /* the command line makes no sense, or names something that does not exist */
     STATUS_FAILURE, /* no memory, or the output could not be written */
 };
 
-/* argv[0] is the subcommand's name. */
+/* Runs the subcommand; argv[0] is its name. */
 enum status command_events(int argc, char **argv);
 
-/* "counterpoint: " and a sentence on stderr; returns status. */
+/* Prints "counterpoint: " and a sentence to stderr; returns status. */
 enum status complain(enum status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

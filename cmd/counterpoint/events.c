@@ -8,8 +8,8 @@
 
 #include "commands.h"
 
-/* More events than this of one group are not listed unless they are asked for; and so many tracepoints are
- * not tried, since letting go of one takes the kernel tens of milliseconds. */
+/* Longer groups than this are listed only if the user asks for them. Of more tracepoints than this, none is
+ * tried, because the kernel takes tens of milliseconds to close one. */
 #define MANY 40
 
 static const char help[] =
@@ -73,7 +73,8 @@ bool event_is_timed(const struct event *event)
     return event->spec.kind == CP_EVENT_TIMER || event->spec.kind == CP_EVENT_CLOCK;
 }
 
-/* Of an event that also happens in the kernel: only a part of it counts. */
+/* Returns whether only a part of the event counts: the event also happens in the kernel, and the kernel does
+ * not count here. */
 bool event_is_user_only(const struct event *event)
 {
     return (event->spec.kind == CP_EVENT_CLOCK || event->spec.kind == CP_EVENT_SOFTWARE) &&
@@ -85,7 +86,8 @@ const char *event_reason(const struct event *event)
     return event->error.reason[0] != '\0' ? event->error.reason : strerror(-event->error.code);
 }
 
-/* How it would run: with its preset period, or every time where it has none. */
+/* Sets the config with which the event would run: with its preset period, or with a period of 1 if there is
+ * none. */
 static void configure(struct event *event)
 {
     if (cp_cpu_profile_config_init(&event->config, &event->spec, 0, NULL) < 0)
@@ -108,7 +110,7 @@ static char *copy(const char *text)
     return copied;
 }
 
-/* What a list names and the parser does not know would be of no use. */
+/* Adds an event to the list, unless the parser does not know its name. */
 static int add(void *context, const struct cp_event_info *info)
 {
     struct events *events = context;
@@ -170,7 +172,7 @@ static bool matches(const struct event *event, const char *wanted)
            (event->alias != NULL && fnmatch(wanted, event->alias, FNM_CASEFOLD) == 0);
 }
 
-/* Leaves those that are wanted. */
+/* Removes the events that the user did not ask for. */
 static void narrow(struct events *events, const char *wanted)
 {
     size_t kept = 0;
@@ -186,6 +188,7 @@ static void narrow(struct events *events, const char *wanted)
 
 /* ---- Groups ---------------------------------------------------------------------------------- */
 
+/* Returns how many events from `from` on belong to the same group. */
 static size_t group_length(const struct events *events, size_t from)
 {
     size_t n = 1;
@@ -195,6 +198,7 @@ static size_t group_length(const struct events *events, size_t from)
     return n;
 }
 
+/* Returns whether all n events were refused for the same reason. */
 static bool is_one_refusal(const struct event *events, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -225,7 +229,8 @@ static void try_group(struct event *events, size_t n)
     }
 }
 
-/* The presets are what one looks for first: they are always listed. */
+/* Tries the events of a group, and decides how to show the group. The presets are always listed, because
+ * users look for them first. */
 static struct event_group make_group(struct event *events, size_t n, bool is_asked_for)
 {
     bool is_listed = is_asked_for || strcmp(events[0].group, "presets") == 0;
@@ -237,7 +242,7 @@ static struct event_group make_group(struct event *events, size_t n, bool is_ask
                                 .is_refused = !is_listed && is_one_refusal(events, n)};
 }
 
-/* Tracepoints are the one group that a user may be kept from seeing. */
+/* Returns whether this user cannot see the tracepoints, and why. No other group can be hidden from a user. */
 static bool are_tracepoints_missing(const struct events *events, struct cp_error *why)
 {
     struct cp_event_spec spec;
@@ -273,7 +278,7 @@ static bool is_same(const struct cp_event_spec *a, const struct cp_event_spec *b
     return cp_event_encode(a, &x) == 0 && cp_event_encode(b, &y) == 0 && memcmp(&x, &y, sizeof x) == 0;
 }
 
-/* What the list says of the event that a name stands for, whichever of its names that is. */
+/* Copies what the list says of the event, whichever of the event's names the user gave. */
 static void describe(struct event *event, const struct events *events)
 {
     for (size_t i = 0; i < events->n; i++) {

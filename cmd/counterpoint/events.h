@@ -7,42 +7,42 @@
 enum event_state {
     EVENT_UNTRIED,
     EVENT_WORKS,
-    EVENT_REFUSED, /* error says why */
+    EVENT_REFUSED, /* `error` says why */
 };
 
 struct event {
-    char *name; /* as the user may write it */
+    char *name; /* a name that the user may give */
     char *alias;
     char *group;
     char *description;
     struct cp_event_spec spec;
-    struct cp_cpu_profile_config config; /* that it would run with */
+    struct cp_cpu_profile_config config; /* the config with which the event would run */
     enum event_state state;
     struct cp_error error;
 };
 
-/* Events of one heading, which stand together. */
+/* The events under one heading, which are adjacent in the list. */
 struct event_group {
     const struct event *events;
     size_t n;
-    /* where nobody asked for just these: */
-    bool is_long;    /* too many to list */
-    bool is_refused; /* all of them, for one reason */
+    /* Set only if the user did not ask for this group: */
+    bool is_long;    /* the group has too many events to list */
+    bool is_refused; /* all events were refused for one reason */
 };
 
-/* What an event is, in words. */
+/* Returns what kind of event it is, as a word. */
 const char *event_kind(const struct event *event);
-bool event_is_timed(const struct event *event); /* its period is in ns */
+bool event_is_timed(const struct event *event); /* Returns whether the event's period is in ns. */
 bool event_is_user_only(const struct event *event);
-/* How many of a group work; -1: they were not tried. */
+/* Returns how many events of a group work; -1: they were not tried. */
 int group_working(const struct event_group *group);
-/* Why it is refused, in a phrase. */
+/* Returns why the event was refused, as a phrase. */
 const char *event_reason(const struct event *event);
 
-/* The argument of perf record -e for an event; false where perf has no such event. */
+/* Writes the argument of `perf record -e` for an event. Returns false if perf has no such event. */
 bool event_perf_spelling(const struct event *event, char *text, size_t size);
 
-/* missing: why there are no tracepoints among them; NULL: there are, or nobody asked for them. */
+/* missing: why the list has no tracepoints; NULL: the list has them, or the user did not ask for them. */
 void print_list_text(const struct event_group *groups, size_t n, const char *missing);
 void print_list_json(const struct event_group *groups, size_t n, const char *missing);
 void print_event_text(const struct event *event);

@@ -1,4 +1,4 @@
-/* For programs. Numbers of 64 bits are strings, since many readers take numbers for doubles. */
+/* Output for programs. Numbers of 64 bits are strings, because many readers convert numbers to doubles. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -29,7 +29,7 @@ static void print_modes(const struct cp_cpu_profile_config *config)
     putchar(']');
 }
 
-/* Without the closing brace. */
+/* Prints an event without the closing brace. */
 static void print_event(const struct event *event)
 {
     static const char *const works[] = {

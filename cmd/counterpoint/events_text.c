@@ -1,4 +1,4 @@
-/* For people: lines of at most 80 columns, names that are longer than that apart. */
+/* Output for people: lines have at most 80 columns, except names that are longer. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct text {
     char text[80];
 };
 
-/* "10 ms", "1000000"; "-" where there is no preset. */
+/* Returns "10 ms" or "1000000"; "-" if there is no preset. */
 static struct text period_of(const struct event *event)
 {
     uint64_t period = event->spec.preset_period;
@@ -41,7 +41,7 @@ static const char *state_of(const struct event *event)
     return event_is_user_only(event) ? "works, in user mode only" : "works";
 }
 
-/* Words, between indent and the right margin; the first line goes on where the cursor is. */
+/* Prints words between indent and the right margin. The cursor is at column. */
 static void print_wrapped(const char *text, size_t column, size_t indent)
 {
     for (bool is_first = true; *text != '\0'; is_first = false) {
@@ -73,7 +73,7 @@ static bool is_listed(const struct event_group *group)
     return !group->is_long && !group->is_refused;
 }
 
-/* What stands in the last column of a group in one line. */
+/* Returns the last column of a group that is shown in one line. */
 static struct text summary_of(const struct event_group *group)
 {
     int working = group_working(group);
@@ -93,7 +93,8 @@ static size_t longer(size_t length, const char *text)
     return strlen(text) > length ? strlen(text) : length;
 }
 
-/* So wide that all names fit, or else so that all states do; longer names get a line of their own. */
+/* Returns the width of the first column: wide enough for all names, if all states still fit. Longer names get
+ * a line of their own. */
 static int name_width(const struct event_group *groups, size_t n)
 {
     size_t name = 0, state = 0, width;
@@ -124,7 +125,7 @@ static void print_row(const struct event *event, int width)
     print_columns(event_kind(event), period_of(event).text, state_of(event));
 }
 
-/* A group in one line. */
+/* Prints a group in one line. */
 static void print_summary(const struct event_group *group, int width)
 {
     char many[24];
@@ -145,13 +146,14 @@ static void print_group(const struct event_group *group, int width)
         print_row(&group->events[i], width);
 }
 
-/* Reasons in a list that names only a number of those that work are of no interest. */
+/* Returns whether the reasons below the list include this event's. A group that only shows how many of its
+ * events work has no reasons. */
 static bool has_reason(const struct event_group *group, const struct event *event)
 {
     return event->state == EVENT_REFUSED && (is_listed(group) || group->is_refused);
 }
 
-/* Whether an earlier event was refused for the same reason. */
+/* Returns whether an earlier event was refused for the same reason. */
 static bool is_known(const struct event_group *groups, const struct event *event)
 {
     for (const struct event_group *group = groups;; group++) {
@@ -166,7 +168,7 @@ static bool is_known(const struct event_group *groups, const struct event *event
     }
 }
 
-/* Each reason once, in the words that its first event was refused with. */
+/* Prints each reason once, in the words of the first event that was refused for it. */
 static void print_reasons(const struct event_group *groups, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -68,7 +68,7 @@ static enum status run(int argc, char **argv)
     return STATUS_OK;
 }
 
-/* What was printed is worth nothing where it did not arrive. */
+/* Output that did not arrive is a failure, whatever the command has returned. */
 int main(int argc, char **argv)
 {
     enum status status = run(argc, argv);

@@ -1,4 +1,4 @@
-/* How perf writes an event: by its name where it has one, or else by its numbers. */
+/* How perf writes an event: by its name if it has one, or else by its numbers. */
 #include <inttypes.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #define TRACEPOINT "tracepoint:"
 
-/* What follows the event: only what differs from perf's own way, which is to count user and kernel mode. */
+/* Writes the suffix: only what differs from perf's default, which counts user and kernel mode. */
 static void spell_modes(const struct event *event, char *text, size_t size)
 {
     const struct cp_cpu_profile_config *config = &event->config;
@@ -19,7 +19,8 @@ static void spell_modes(const struct event *event, char *text, size_t size)
              &"ppp"[3 - (int)config->precise_ip]);
 }
 
-/* "r1c2" or "cpu/config=0x1b7,config1=0x3f/"; false for the type of a PMU that has a name of its own. */
+/* Writes "r1c2" or "cpu/config=0x1b7,config1=0x3f/". Returns false if the type belongs to a PMU with a name
+ * of its own. */
 static bool spell_numbers(const struct cp_event_encoding *encoding, char *text, size_t size)
 {
     char more[64] = "";
@@ -36,7 +37,7 @@ static bool spell_numbers(const struct cp_event_encoding *encoding, char *text, 
     return true;
 }
 
-/* The name without the suffix that it may end in; a PMU's terms end in a slash. */
+/* Writes the name without its suffix. A PMU's terms end in a slash. */
 static void spell_name(const struct event *event, const char *name, char *text, size_t size)
 {
     bool has_terms = event->spec.kind == CP_EVENT_HARDWARE && strchr(name, '/') != NULL;
@@ -47,7 +48,7 @@ static void spell_name(const struct event *event, const char *name, char *text, 
              end != NULL && has_suffix ? (int)(end + has_terms - name) : (int)strlen(name), name);
 }
 
-/* Of an event that has no name of perf's own in the list. */
+/* Writes an event for which the list has no name of perf's. */
 static bool spell_unlisted(const struct event *event, char *text, size_t size)
 {
     const char *name = event->spec.name;

@@ -1,7 +1,7 @@
 /*
- * Channels. A G that waits has a struct waiter on its stack, in one of the channel's two lists. Whoever takes
- * it out, under the lock, has moved the element, or closed the channel, and wakes the G once the lock is
- * free.
+ * Channels. A G that waits has a struct waiter on its stack, in one of the channel's two lists. Another G or
+ * thread takes the waiter out of the list, under the lock. Before it does so, it has moved the element, or it
+ * closes the channel; after it has released the lock, it wakes the G.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,11 +12,12 @@
 struct waiter {
     struct waiter *next;
     struct cp_task *task;
-    const void *from; /* a sender's element */
-    void *to;         /* where a receiver's goes */
+    const void *from; /* where a sender's element is */
+    void *to;         /* where a receiver's element goes */
     int result;
 };
 
+/* A queue of waiters. `last` points at the link that is NULL. */
 struct list {
     struct waiter *first;
     struct waiter **last;
@@ -28,12 +29,12 @@ struct cp_chan {
     size_t capacity;
 
     struct cp__lock lock;
-    /* Guarded by the lock. Where receivers wait the queue is empty and no sender waits; where senders wait it
-     * is full. */
+    /* The lock guards these. If receivers wait, the queue is empty and no sender waits; if senders wait, the
+     * queue is full. */
     struct list senders;
     struct list receivers;
     size_t count; /* elements in the queue */
-    size_t first; /* index of the oldest */
+    size_t first; /* index of the oldest element */
     bool closed;
     unsigned char elems[];
 };
@@ -65,7 +66,8 @@ static void wake(struct cp_task *task)
         cp__task_enqueue(task);
 }
 
-/* Releases the lock and waits until somebody has taken w out of list. */
+/* Appends self to list, releases the lock, and waits until another G or thread has taken w out of the
+ * list. */
 static int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w, const char *waits_for)
 {
     w->task = cp_task_self();
@@ -79,7 +81,7 @@ static int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w, co
     return w->result;
 }
 
-/* Releases the lock and wakes w, who has got what it waited for. */
+/* Releases the lock, and wakes w, which has received what it waited for. */
 static int served(struct cp_chan *chan, struct waiter *w)
 {
     struct cp_task *task = w->task;
@@ -181,14 +183,15 @@ void cp_chan_close(struct cp_chan *chan)
     struct waiter *w, *next;
 
     cp__lock(&chan->lock);
-    *chan->senders.last = chan->receivers.first; /* all of them; one of the lists is empty */
+    /* one of the two lists is empty, so this list has all waiters */
+    *chan->senders.last = chan->receivers.first;
     w = chan->senders.first;
     chan->senders = (struct list){NULL, &chan->senders.first};
     chan->receivers = (struct list){NULL, &chan->receivers.first};
     chan->closed = true;
     cp__unlock(&chan->lock);
     for (; w != NULL; w = next) {
-        next = w->next; /* w is gone as soon as its G runs */
+        next = w->next; /* w is invalid as soon as its G runs */
         w->result = -EPIPE;
         wake(w->task);
     }

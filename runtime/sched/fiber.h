@@ -1,5 +1,5 @@
-/* Tells the sanitizers that the stack is about to be, or has been, switched. Nothing at all in other builds.
- */
+/* Tells the sanitizers about switches of stacks. In builds without a sanitizer, all of these calls are
+ * empty. */
 #ifndef COUNTERPOINT_RUNTIME_SCHED_FIBER_H
 #define COUNTERPOINT_RUNTIME_SCHED_FIBER_H
 
@@ -17,12 +17,13 @@
 #include <sanitizer/common_interface_defs.h>
 
 struct cp__fiber {
-    void *fake_stack; /* AddressSanitizer's own copy of the stack, while the fiber is suspended */
+    void *fake_stack; /* AddressSanitizer's copy of the stack while the fiber is suspended */
     const void *stack_lo;
     size_t stack_size;
 };
 
-/* The calling thread as a fiber; its stack becomes known when a fiber it has started arrives. */
+/* Describes the calling thread as a fiber. Its stack becomes known when a fiber arrives that the thread has
+ * started. */
 static inline void cp__fiber_init_thread(struct cp__fiber *fiber)
 {
     *fiber = (struct cp__fiber){.stack_lo = NULL};
@@ -33,20 +34,21 @@ static inline void cp__fiber_init(struct cp__fiber *fiber, void *stack_lo, size_
     *fiber = (struct cp__fiber){.stack_lo = stack_lo, .stack_size = stack_size};
 }
 
-/* What functions that have not returned have fenced off on the stack is free again. */
+/* Clears the marks that functions left on the stack because they never returned. */
 static inline void cp__fiber_fini(struct cp__fiber *fiber)
 {
     __asan_unpoison_memory_region(fiber->stack_lo, fiber->stack_size);
 }
 
-/* Before the switch. ends: from will not run again. */
+/* Announces a switch. ends: `from` will not run again. */
 static inline __attribute__((always_inline)) void cp__fiber_leave(struct cp__fiber *from,
                                                                   struct cp__fiber *to, bool ends)
 {
     __sanitizer_start_switch_fiber(ends ? NULL : &from->fake_stack, to->stack_lo, to->stack_size);
 }
 
-/* After it, on self. thread: the fiber that was left, where that is a thread's; NULL: it is another's. */
+/* Reports, on self's stack, that the switch is complete. thread: the fiber that was left, if a thread's; else
+ * NULL. */
 static inline __attribute__((always_inline)) void cp__fiber_arrive(struct cp__fiber *self,
                                                                    struct cp__fiber *thread)
 {

@@ -1,4 +1,4 @@
-/* Wait groups: a counter, and the Gs that wait until it is zero. */
+/* Wait groups: a counter, and the Gs that wait until the counter is zero. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ void cp_wait_group_add(struct cp_wait_group *group, int64_t n)
         group->waiters = NULL;
     }
     cp__unlock(&group->lock);
-    /* The group may be freed now by one who finds its counter at zero. */
+    /* From now on, a caller that finds the counter at zero may free the group. */
     for (; w != NULL; w = next) {
         struct cp_task *task = w->task;
 

@@ -1,25 +1,25 @@
 /*
  * Ms that have nothing to run.
  *
- * Such an M first searches the queues of the others, and then sleeps: the first one in epoll_wait, where it
- * waits for deadlines and descriptors too (the poller), the others on a futex each. Two things must not
- * happen.
+ * Such an M first searches the queues of the other Ms, and then sleeps. The first M to be idle becomes the
+ * poller: it sleeps in epoll_wait(), and so also waits for deadlines and descriptors. The other Ms sleep on a
+ * futex each. Two things must not happen.
  *
- * A task in a queue while an M that could run it sleeps. Who has put a task into a queue therefore wakes a
- * sleeper, unless an M is searching, which will find the task. The hint wake_wanted says "one sleeps and none
- * searches":
+ * First, a task must not stay in a queue while an M sleeps that could run the task. So the thread that has
+ * put a task into a queue wakes a sleeper, unless an M is searching: that M will find the task. The hint
+ * wake_wanted says "an M sleeps and none searches":
  *
  *     puts the task into a queue            stops searching: sets wake_wanted
  *     fence                                 fence
  *     looks at wake_wanted                  looks at the queues again
  *
- * One of the two looks sees what the other has written. The second column is gone through before an M sleeps,
- * and when a search ends with a task (there may be more of them; then another M is woken, and so on until all
- * are busy).
+ * At least one of the two looks sees what the other side has written. An M goes through the second column
+ * before it sleeps, and when its search ends with a task. (More tasks may be left; then the M wakes another
+ * one, and so on until all Ms are busy.)
  *
- * A deadline or descriptor waited for while Ms sleep and none of them is the poller. Who adds one, and the
- * poller when it leaves to run a G, therefore wakes a sleeper, which becomes the poller if it finds nothing
- * else. Where no M is idle, they all look now and then (sched.c).
+ * Second, no deadline or descriptor must be waited for while Ms sleep and none of them is the poller. So the
+ * thread that adds one wakes a sleeper, and so does the poller when it leaves to run a G. The sleeper becomes
+ * the poller if it finds nothing else to do. While no M is idle, every M polls now and then (sched.c).
  */
 #include "internal.h"
 
@@ -28,8 +28,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SEARCH_ROUNDS 4 /* over all Ms; some µs in all */
+#define SEARCH_ROUNDS 4 /* rounds over all Ms; some µs in total */
 
+/* Tells the processor that the thread spins. */
 static void relax(void)
 {
 #if defined(__x86_64__)
@@ -43,14 +44,16 @@ static void relax(void)
 
 static void futex_sleep(struct cp__worker *w)
 {
-    /* acquire: pairs with the release in futex_wake(); a signal (EINTR) or a wake-up for nobody goes round */
+    /* acquire: pairs with the release in futex_wake(). After a signal (EINTR) or a spurious wake-up the loop
+     * waits again. */
     while (cp_load_acquire(&w->notified) == 0)
         syscall(SYS_futex, &w->notified, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
-    cp_store_relaxed(&w->notified, 0u); /* relaxed: the next to set it has found w idle, under the lock */
+    /* relaxed: the next thread that sets the word has found w idle, under the lock */
+    cp_store_relaxed(&w->notified, 0u);
 }
 
-/* w may be NULL. It may have woken before the system call, and its memory be gone: the kernel is told, not
- * asked. */
+/* Wakes w, which may be NULL. w may have woken before the system call, and its memory may be gone by then;
+ * the kernel only uses the address. */
 static void futex_wake(struct cp__worker *w)
 {
     if (w == NULL)
@@ -61,16 +64,18 @@ static void futex_wake(struct cp__worker *w)
 
 /* ---- Who is idle; all under the lock --------------------------------------------------------- */
 
-/* Brings the hints up to date. */
+/* Updates the hints. */
 static void publish(void)
 {
     const struct cp__sched *s = &cp__sched;
     bool wanted = s->searching == 0 && (s->idle != NULL || (s->poller != NULL && !s->poller_is_called));
 
-    cp_store_relaxed(&cp__sched.wake_wanted, (uint32_t)wanted);          /* relaxed: fences order it */
+    /* relaxed: the fences order the store */
+    cp_store_relaxed(&cp__sched.wake_wanted, (uint32_t)wanted);
     cp_store_relaxed(&cp__sched.polling, (uint32_t)(s->poller != NULL)); /* relaxed: a hint */
 }
 
+/* Sets w's flag, and counts the searching Ms. */
 static void set_searching(struct cp__worker *w, bool searching)
 {
     if (searching && !w->searching)
@@ -80,10 +85,9 @@ static void set_searching(struct cp__worker *w, bool searching)
     w->searching = searching;
 }
 
-/*
- * Takes an M out of its sleep to search, unless one searches already. Returns the M whose futex must be woken
- * after the lock has been left. The poller comes last, because another would have to take its place.
- */
+/* Chooses a sleeping M and makes it search, unless another M searches already. Returns the M whose futex the
+ * caller must wake after it has released the lock. The poller is chosen last, because another M would have to
+ * take its place. */
 static struct cp__worker *choose(void)
 {
     struct cp__worker *w = cp__sched.idle, *poller = cp__sched.poller;
@@ -121,8 +125,9 @@ static void wake_one(void)
 
 void cp__idle_wake(void)
 {
-    cp_fence_seq_cst();                               /* pairs with the one in work_is_left(); see the top */
-    if (cp_load_relaxed(&cp__sched.wake_wanted) != 0) /* relaxed: the fence orders it */
+    /* pairs with the fence in work_is_left(); see the top of the file */
+    cp_fence_seq_cst();
+    if (cp_load_relaxed(&cp__sched.wake_wanted) != 0) /* relaxed: the fence orders the load */
         wake_one();
 }
 
@@ -161,11 +166,11 @@ void cp__idle_stop(void)
 
 /* ---- Searching ------------------------------------------------------------------------------- */
 
-/* Whether there is something in any queue, after the caller has published that it searches no more. */
+/* Returns whether any queue has a task. The caller has published before that it no longer searches. */
 static bool work_is_left(void)
 {
-    cp_fence_seq_cst(); /* pairs with the one in cp__idle_wake(); see the top */
-    if (cp_load_relaxed(&cp__sched.global_count) != 0) /* relaxed: the fence orders it */
+    cp_fence_seq_cst(); /* pairs with the fence in cp__idle_wake(); see the top of the file */
+    if (cp_load_relaxed(&cp__sched.global_count) != 0) /* relaxed: the fence orders the load */
         return true;
     for (unsigned i = 0; i < cp__sched.worker_count; i++) {
         if (!cp__queue_is_empty(&cp__sched.workers[i]))
@@ -174,6 +179,7 @@ static bool work_is_left(void)
     return false;
 }
 
+/* Looks into the global queue, then into the queues of all other Ms, from a random one on. */
 static struct cp_task *search_once(struct cp__worker *w)
 {
     unsigned n = cp__sched.worker_count;
@@ -223,7 +229,7 @@ void cp__idle_found(struct cp__worker *w)
 
 enum joined { JOINED_STOP, JOINED_WORK, JOINED_IDLE, JOINED_POLLER };
 
-/* Makes w idle, unless there is work or the end. *until: how long a poller may sleep. */
+/* Makes w idle, unless there is work or the scheduler stops. *until is how long w may sleep as the poller. */
 static enum joined join(struct cp__worker *w, uint64_t *until)
 {
     enum joined joined = JOINED_IDLE;
@@ -247,7 +253,8 @@ static enum joined join(struct cp__worker *w, uint64_t *until)
     return joined;
 }
 
-/* Takes w off the idle Ms; false where somebody else has done so, and will wake it or has. */
+/* Takes w off the list of idle Ms. Returns false if another M has done so, and will wake w or has woken
+ * it. */
 static bool leave_idle(struct cp__worker *w)
 {
     struct cp__worker **link = &cp__sched.idle;
@@ -264,7 +271,7 @@ static bool leave_idle(struct cp__worker *w)
     return found;
 }
 
-/* Passes the poller's place on where it is needed. */
+/* Passes the poller's place on, if a poller is needed. */
 static void leave_poller(void)
 {
     struct cp__worker *other = NULL;

@@ -1,17 +1,18 @@
 /*
  * Looking at all Gs while they run.
  *
- * The slabs are the registry: every task lies in one, and none goes while the scheduler runs, so a G is found
- * for as long as its task's id is not 0, and nobody has to enter or leave anything.
+ * The slabs are the registry of Gs: every task is in a slab, and no slab is unmapped while the scheduler
+ * runs. So a G is found as long as its task's id is not 0, and no G has to register or unregister.
  *
- * A G's stack can be read while no M is on it. To keep Ms away would cost an exchange, or a barrier, at each
- * switch; so all of that cost is here. The tasks of a slab are marked (watched), then the kernel makes every
- * running thread of the process pass a barrier, then running is read. An M stores running before it looks at
- * watched. If its store came before the barrier, it is seen here; if not, its load comes after the barrier
- * and sees the mark. An M that sees it puts the task back into the global queue and takes another.
+ * A G's stack can be read while no M runs on it. To keep Ms away from the stack would cost an exchange, or a
+ * barrier, at each switch; so this file pays the whole cost instead. It marks the tasks of a slab
+ * (`watched`), then makes every running thread of the process pass a barrier, then reads `running`. An M
+ * stores `running` before it loads `watched`. If the M's store came before the barrier, this file sees the
+ * store; if not, the M's load comes after the barrier and sees the mark. An M that sees the mark puts the
+ * task back into the global queue and takes another task.
  *
- * A G that runs goes on, and may end, and its task be another's: what is known of it is read between two
- * looks at the id, which is never used again.
+ * A running G continues, and may end, and its task may become another G. So this file reads what it reports
+ * of a running G between two loads of the id, and ids are never used again.
  */
 #include <errno.h>
 #include <string.h>
@@ -31,7 +32,7 @@ uint64_t cp__coarse_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* Marks those of a slab's tasks that are Gs; false where there are none. */
+/* Marks the tasks of a slab that are Gs. Returns false if there are none. */
 static bool mark(struct cp__slab *slab)
 {
     bool any = false;
@@ -39,7 +40,7 @@ static bool mark(struct cp__slab *slab)
     for (unsigned i = 0; i < CP__SLAB_TASKS; i++) {
         /* acquire: pairs with the release in publish(), sched.c */
         if (cp_load_acquire(&slab->tasks[i].id) != 0) {
-            cp_store_relaxed(&slab->tasks[i].watched, 1u); /* relaxed: the barrier comes after it */
+            cp_store_relaxed(&slab->tasks[i].watched, 1u); /* relaxed: the barrier comes after the store */
             any = true;
         }
     }
@@ -51,24 +52,26 @@ static void unmark(struct cp_task *task)
     cp_store_release(&task->watched, 0u); /* pairs with the acquires in claim(), sched.c */
 }
 
+/* Fills in what a suspended G waits for, and for how long. */
 static void describe_wait(const struct cp_task *task, struct cp_sched_g *g)
 {
     const uint32_t awaits = (uint32_t)(CP__WAKE_PERMIT | CP__WAKE_EVENT) << CP__AWAITS;
     uint64_t now, since;
 
     g->state = "runnable";
-    if ((cp_load_acquire(&task->state) & awaits) == 0) /* pairs with the exchange in suspend(), sched.c */
+    /* acquire: pairs with the exchange in suspend(), sched.c */
+    if ((cp_load_acquire(&task->state) & awaits) == 0)
         return;
     now = cp__coarse_ns();
-    since = cp_load_relaxed(&task->waits_since); /* relaxed, both: it does not run */
+    since = cp_load_relaxed(&task->waits_since); /* relaxed, both loads: the G does not run */
     g->state = cp_load_relaxed(&task->waits_for);
     g->waited_ns = now > since ? now - since : 0;
 }
 
-/* What can be told of any G; false where it is gone, or another has come. */
+/* Fills in what can be told of any G. Returns false if the G has ended. */
 static bool describe(const struct cp_task *task, uint64_t id, struct cp_sched_g *g)
 {
-    /* relaxed, all: id is read before and after them */
+    /* relaxed, all loads: id is read before and after them */
     *g = (struct cp_sched_g){.id = id,
                              .parent_id = cp_load_relaxed(&task->parent_id),
                              .created_at = cp_load_relaxed(&task->created_at),
@@ -103,12 +106,12 @@ static int show_suspended(const struct cp_task *task, struct cp_sched_g *g, cp_s
     return fn(context, g);
 }
 
-/* After the barrier, for a task that is marked. */
+/* Reports a marked task, after the barrier. */
 static int show(struct cp_task *task, cp_sched_g_fn *fn, void *context)
 {
     struct cp_sched_g g;
-    /* acquire, both: pairs with the releases in run() and cp__task_entry(), sched.c. Where it does not run,
-     * what it did when it ran is visible; that it has ended, too. */
+    /* acquire, both: pairs with the releases in run() and cp__task_entry(), sched.c. If the G does not run,
+     * everything is visible that the G did while it ran, also its end. */
     uint32_t tid = cp_load_acquire(&task->running);
     uint64_t id = cp_load_acquire(&task->id);
 
@@ -118,12 +121,13 @@ static int show(struct cp_task *task, cp_sched_g_fn *fn, void *context)
     return tid != 0 ? show_running(task, &g, fn, context) : show_suspended(task, &g, fn, context);
 }
 
+/* Reports the marked tasks of a slab, and removes all marks. */
 static int show_slab(struct cp__slab *slab, cp_sched_g_fn *fn, void *context, int result)
 {
     for (unsigned i = 0; i < CP__SLAB_TASKS; i++) {
         struct cp_task *task = &slab->tasks[i];
 
-        if (cp_load_relaxed(&task->watched) == 0) /* relaxed: this thread has written it */
+        if (cp_load_relaxed(&task->watched) == 0) /* relaxed: this thread has written the mark */
             continue;
         if (result >= 0)
             result = show(task, fn, context);

@@ -1,20 +1,22 @@
-/* The queues of tasks that can run: one for each M, and a global one for what comes from elsewhere or
- * overflows. */
+/* The queues of tasks that can run: one for each M, and a global one for tasks that come from elsewhere or
+ * overflow. */
 #include "internal.h"
 
 /* ---- The queue of an M ----------------------------------------------------------------------- */
 
 static struct cp_task *slot_load(const struct cp__queue *q, uint32_t i)
 {
-    return cp_load_relaxed(&q->slots[i % CP__QUEUE_SIZE]); /* relaxed: head or tail orders it */
+    /* relaxed: the accesses to head and tail order the load */
+    return cp_load_relaxed(&q->slots[i % CP__QUEUE_SIZE]);
 }
 
 static void slot_store(struct cp__queue *q, uint32_t i, struct cp_task *task)
 {
-    cp_store_relaxed(&q->slots[i % CP__QUEUE_SIZE], task); /* relaxed: the release of tail comes after it */
+    cp_store_relaxed(&q->slots[i % CP__QUEUE_SIZE], task); /* relaxed: the release store of tail follows */
 }
 
-/* Moves the older half of w's full queue, and task, to the global one; false where thieves have made room. */
+/* Moves the older half of w's full queue, and task, to the global queue. Returns false if thieves have made
+ * room meanwhile. */
 static bool overflow(struct cp__worker *w, uint32_t head, struct cp_task *task)
 {
     const uint32_t n = CP__QUEUE_SIZE / 2;
@@ -22,24 +24,24 @@ static bool overflow(struct cp__worker *w, uint32_t head, struct cp_task *task)
 
     if (!cp_compare_exchange(&w->queue.head, &head, head + n))
         return false;
-    for (uint32_t i = 0; i < n; i++) { /* the slots stay as they are: only this thread writes them */
+    for (uint32_t i = 0; i < n; i++) { /* the slots do not change: only this thread writes them */
         *link = slot_load(&w->queue, head + i);
         link = &(*link)->next;
     }
     *link = task;
     cp__global_append(first, task, n + 1);
-    cp__idle_wake(); /* an M that went to sleep meanwhile has not seen them */
+    cp__idle_wake(); /* an M that went to sleep meanwhile has not seen the tasks */
     return true;
 }
 
 void cp__queue_push(struct cp__worker *w, struct cp_task *task)
 {
     struct cp__queue *q = &w->queue;
-    uint32_t tail = cp_load_relaxed(&q->tail); /* relaxed: its own */
+    uint32_t tail = cp_load_relaxed(&q->tail); /* relaxed: only this thread writes tail */
 
     for (;;) {
-        /* acquire: pairs with the compare-and-exchanges of those who take, who have read the slots before it
-         */
+        /* acquire: pairs with the compare-and-exchanges of those who take tasks. They have read the slots
+         * before. */
         uint32_t head = cp_load_acquire(&q->head);
 
         if (tail - head < CP__QUEUE_SIZE)
@@ -54,8 +56,9 @@ void cp__queue_push(struct cp__worker *w, struct cp_task *task)
 struct cp_task *cp__queue_pop(struct cp__worker *w)
 {
     struct cp__queue *q = &w->queue;
-    uint32_t tail = cp_load_relaxed(&q->tail); /* relaxed: its own */
-    uint32_t head = cp_load_relaxed(&q->head); /* relaxed: checked by the exchange; the slots are its own */
+    uint32_t tail = cp_load_relaxed(&q->tail); /* relaxed: only this thread writes tail */
+    /* relaxed: the exchange checks head, and only this thread writes the slots */
+    uint32_t head = cp_load_relaxed(&q->head);
 
     while (head != tail) {
         struct cp_task *task = slot_load(q, head);
@@ -68,7 +71,7 @@ struct cp_task *cp__queue_pop(struct cp__worker *w)
 
 bool cp__queue_is_empty(const struct cp__worker *w)
 {
-    /* acquire, both: a hint; who acts on it looks again */
+    /* acquire, both: a hint; a caller that acts on the result looks again */
     uint32_t head = cp_load_acquire(&w->queue.head);
 
     return cp_load_acquire(&w->queue.tail) == head;
@@ -78,23 +81,24 @@ struct cp_task *cp__queue_steal(struct cp__worker *w, struct cp__worker *victim)
 {
     struct cp__queue *from = &victim->queue;
     struct cp__queue *to = &w->queue;
-    uint32_t to_tail = cp_load_relaxed(&to->tail); /* relaxed: its own */
+    uint32_t to_tail = cp_load_relaxed(&to->tail); /* relaxed: only this thread writes tail */
     uint32_t head =
-        cp_load_acquire(&from->head); /* pairs with the exchange of others: tail is read after it */
+        cp_load_acquire(&from->head); /* pairs with the exchanges of others; tail is loaded after head */
 
     for (;;) {
-        /* acquire: pairs with the release in cp__queue_push(); the slots and the tasks are visible after it
-         */
+        /* acquire: pairs with the release in cp__queue_push(). The slots and the tasks are visible after this
+         * load. */
         uint32_t n = cp_load_acquire(&from->tail) - head;
 
         n -= n / 2;
         if (n == 0)
             return NULL;
-        if (n <= CP__QUEUE_SIZE / 2) { /* else head has moved in between */
+        if (n <= CP__QUEUE_SIZE / 2) { /* else head has moved between the two loads */
             for (uint32_t i = 0; i < n; i++)
                 slot_store(to, to_tail + i, slot_load(from, head + i));
             if (cp_compare_exchange(&from->head, &head, head + n)) {
-                cp_store_release(&to->tail, to_tail + n - 1); /* pairs as the one in cp__queue_push() */
+                /* pairs with the same load as the release in cp__queue_push() */
+                cp_store_release(&to->tail, to_tail + n - 1);
                 return slot_load(to, to_tail + n - 1);
             }
         }
@@ -114,7 +118,7 @@ void cp__global_append(struct cp_task *first, struct cp_task *last, uint32_t n)
     cp__unlock(&cp__sched.lock);
 }
 
-/* Takes up to n, linked; under the lock. *taken is how many. */
+/* Takes up to n tasks, linked; *taken is their number. Under the lock. */
 static struct cp_task *take(uint32_t n, uint32_t *taken)
 {
     struct cp_task *first = cp__sched.global_first;
@@ -136,7 +140,7 @@ struct cp_task *cp__global_pop(void)
     uint32_t taken;
 
     if (cp_load_relaxed(&cp__sched.global_count) ==
-        0) /* relaxed: the last look, before sleeping, is another */
+        0) /* relaxed: the last look before an M sleeps is another one */
         return NULL;
     cp__lock(&cp__sched.lock);
     task = take(1, &taken);

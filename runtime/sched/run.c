@@ -1,4 +1,4 @@
-/* Starting the scheduler, and stopping it: its Ms come and go here. */
+/* Starts and stops the scheduler: this file creates the Ms and ends them. */
 #include <errno.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -10,7 +10,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/sized.h"
 
-/* How a new thread tells cp_sched_run() whether it has become an M. */
+/* How a new thread tells cp_sched_run() whether the thread has become an M. */
 struct start {
     struct cp__worker *worker;
     struct cp_error *err;
@@ -18,6 +18,7 @@ struct start {
     sem_t done;
 };
 
+/* Returns the number of CPUs that this process may use. */
 static unsigned cpu_count(void)
 {
     cpu_set_t set;
@@ -27,7 +28,7 @@ static unsigned cpu_count(void)
     return (unsigned)CPU_COUNT(&set);
 }
 
-/* Copies what the caller asks for to *options, with the defaults filled in. */
+/* Copies the caller's options to *options, and fills in the defaults. */
 static int read_options(struct cp_sched_options *options, const struct cp_sched_options *from,
                         struct cp_error *err)
 {
@@ -69,7 +70,7 @@ static void *thread_main(void *arg)
     int result = cp_m_attach(&w->m, start->err);
 
     start->result = result;
-    sem_post(&start->done); /* from here on *start is gone */
+    sem_post(&start->done); /* *start may be invalid from here on */
     if (result == 0) {
         cp__worker_run(w);
         cp_m_detach(w->m);
@@ -77,7 +78,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Starts the thread of M i, and waits until it is one. */
+/* Starts the thread of M i, and waits until the thread is an M or has failed to become one. */
 static int start_thread(struct start *start, unsigned i)
 {
     struct cp__worker *w = &cp__sched.workers[i];
@@ -94,14 +95,14 @@ static int start_thread(struct start *start, unsigned i)
             i + 1, cp__sched.worker_count, strerror(-result));
     snprintf(name, sizeof name, "cp-m%u", i);
     pthread_setname_np(w->thread, name);
-    while (sem_wait(&start->done) < 0) { /* EINTR */
+    while (sem_wait(&start->done) < 0) { /* a signal (EINTR) */
     }
     if (start->result < 0)
         pthread_join(w->thread, NULL);
     return start->result;
 }
 
-/* Starts all threads but the caller's. *started is how many there are then, that one included. */
+/* Starts all threads except the caller's. *started is the number of Ms afterwards, with the caller's. */
 static int start_threads(unsigned *started, struct cp_error *err)
 {
     struct start start = {.err = err};
@@ -117,7 +118,7 @@ static int start_threads(unsigned *started, struct cp_error *err)
     return result;
 }
 
-/* With the calling thread as the first M. */
+/* Runs the scheduler with the calling thread, which is an M, as the first M. */
 static int run_on_ms(void (*fn)(void *), void *arg, struct cp_error *err)
 {
     unsigned started;
@@ -137,6 +138,7 @@ static int run_on_ms(void (*fn)(void *), void *arg, struct cp_error *err)
     return result;
 }
 
+/* Makes the calling thread an M, unless it is one already, and runs the scheduler. */
 static int run_as_m(void (*fn)(void *), void *arg, struct cp_error *err)
 {
     bool was_m = cp_m_self() != NULL;
@@ -152,6 +154,7 @@ static int run_as_m(void (*fn)(void *), void *arg, struct cp_error *err)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
+/* Takes the right to run the only scheduler. Returns false if one runs already. */
 static bool claim(void)
 {
     bool claimed;
@@ -214,9 +217,9 @@ int cp_sched_run(const struct cp_sched_options *options, void (*fn)(void *), voi
 /* ---- In the child of a fork ------------------------------------------------------------------ */
 
 /*
- * The scheduler, its Ms and its Gs are the parent's. Other Ms may have been in the midst of anything, and so
- * nothing of theirs is touched: the child begins with an empty scheduler. The G that has forked goes on, on
- * its stack, as a thread that is no G.
+ * Resets the scheduler in the child of a fork: the scheduler, its Ms and its Gs belong to the parent. The
+ * other Ms may have been in the middle of anything, so nothing of theirs is touched: the child begins with an
+ * empty scheduler. The G that forked continues on its stack, as a thread that is no G.
  */
 static void after_fork_in_child(void)
 {

@@ -9,10 +9,10 @@
 #include "runtime/base/os.h"
 
 /*
- * Now and then an M looks at the global queue and the poller before its own queue, and now and then a G that
- * yields goes to the global queue: so Gs move between Ms that are all busy, and those on a longer queue, or
- * on an M that gets less of a CPU, do not progress less for ever. How often varies, not to hit the same G
- * each time.
+ * Now and then an M looks at the global queue and the poller before its own queue, and now and then a
+ * yielding G goes to the global queue. So Gs move between Ms that are all busy, and a G on a longer queue, or
+ * on an M that gets less CPU time, does not progress less for ever. The interval varies, so that it does not
+ * hit the same G each time.
  */
 #define INTERVAL_MIN 8u
 #define INTERVAL_SPREAD 16u
@@ -23,7 +23,7 @@ static _Thread_local struct cp__worker *self;
 
 __attribute__((noinline)) struct cp__worker *cp__worker_self(void)
 {
-    __asm__ volatile(""); /* the compiler must not see that the answer is often the same */
+    __asm__ volatile(""); /* the compiler must not see that two calls often have the same result */
     return self;
 }
 
@@ -44,20 +44,21 @@ struct cp_task *cp_task_self(void)
 bool cp__task_wake(struct cp_task *task, enum cp__wake bit)
 {
     const uint32_t awaits = (uint32_t)bit << CP__AWAITS;
-    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
+    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: the exchange checks the value */
 
-    /* The exchange pairs with those in suspend() and take_permit(). */
+    /* The exchange pairs with the exchanges in suspend() and take_permit(). */
     do {
         new = (old & awaits) != 0 ? old & ~awaits : old | bit;
     } while (!cp_compare_exchange(&task->state, &old, new));
     return (old & awaits) != 0;
 }
 
+/* Takes the permit of cp_ready(). Returns false if there is none. */
 static bool take_permit(struct cp_task *task)
 {
-    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
+    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: the exchange checks the value */
 
-    /* The exchange pairs with the one in cp__task_wake(). */
+    /* The exchange pairs with the exchange in cp__task_wake(). */
     do {
         if ((old & CP__WAKE_PERMIT) == 0)
             return false;
@@ -66,15 +67,16 @@ static bool take_permit(struct cp_task *task)
     return true;
 }
 
-/* On the M's stack: task waits for the bit from now on; false where it has come while the G was leaving. */
+/* Makes task wait for the bit, on the M's stack. Returns false if the wake-up has come while the G was
+ * leaving its stack. */
 static bool suspend(struct cp__worker *w, struct cp_task *task, enum cp__wake bit)
 {
-    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: checked by the exchange */
+    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: the exchange checks the value */
 
-    cp_store_relaxed(&task->waits_since, w->seen_ns); /* relaxed: the exchange comes after it */
+    cp_store_relaxed(&task->waits_since, w->seen_ns); /* relaxed: the exchange follows */
 
-    /* With the exchange the task may run elsewhere: its context is in place before it. Pairs with
-     * cp__task_wake(). */
+    /* After the exchange, another M may run the task; the task's context was stored before. Pairs with the
+     * exchange in cp__task_wake(). */
     do {
         new = (old & bit) != 0 ? old & ~(uint32_t)bit : old | (uint32_t)bit << CP__AWAITS;
     } while (!cp_compare_exchange(&task->state, &old, new));
@@ -96,7 +98,7 @@ const char *cp__task_state_name(const struct cp_task *task)
 {
     const uint32_t awaits = (uint32_t)(CP__WAKE_PERMIT | CP__WAKE_EVENT) << CP__AWAITS;
 
-    /* relaxed, all: a snapshot */
+    /* relaxed, all loads: a snapshot */
     if ((cp_load_relaxed(&task->state) & awaits) != 0)
         return cp_load_relaxed(&task->waits_for);
     return cp_load_relaxed(&task->running) != 0 ? "running" : "runnable";
@@ -104,7 +106,8 @@ const char *cp__task_state_name(const struct cp_task *task)
 
 /* ---- On a G's stack -------------------------------------------------------------------------- */
 
-/* Gives the M back. Returns, unless the G ends, when the G goes on, maybe on another M. */
+/* Gives the M back. The call returns when the G continues, possibly on another M; it never returns if the G
+ * ends. */
 static void leave(struct cp_task *task, enum cp__after after)
 {
     struct cp__worker *w = cp__worker_self();
@@ -115,7 +118,7 @@ static void leave(struct cp_task *task, enum cp__after after)
     cp__fiber_arrive(&task->fiber, &cp__worker_self()->fiber);
 }
 
-/* The outermost function of every G but for the trampoline that calls it. */
+/* The outermost function of every G, apart from the trampoline that calls it. */
 static void cp__task_entry(void *arg)
 {
     struct cp_task *task = arg;
@@ -123,8 +126,9 @@ static void cp__task_entry(void *arg)
     cp__fiber_arrive(&task->fiber, &cp__worker_self()->fiber);
     task->fn(task->arg);
     if (cp__worker_self() == NULL)
-        exit(EXIT_SUCCESS); /* the child of a fork, as after any other thread's function; see run.c */
-    /* No G any more, while it counts as running still: pairs with the acquire in show(), list.c. */
+        exit(EXIT_SUCCESS); /* the child of a fork, whose thread ends here like any other thread; see run.c */
+    /* From here on the task is no G, but still counts as running: pairs with the acquire in show(),
+     * list.c. */
     cp_store_release(&task->id, 0u);
     leave(task, CP__AFTER_END);
     abort();
@@ -134,7 +138,7 @@ void cp__task_await(const char *waits_for)
 {
     struct cp_task *task = cp_task_self();
 
-    cp_store_relaxed(&task->waits_for, waits_for); /* relaxed: the exchange in suspend() comes after it */
+    cp_store_relaxed(&task->waits_for, waits_for); /* relaxed: the exchange in suspend() follows */
     leave(task, CP__AFTER_WAIT);
 }
 
@@ -167,17 +171,19 @@ void cp_ready(struct cp_task *task)
 
 /* ---- Birth and death ------------------------------------------------------------------------- */
 
-/* Makes the task known as a G to those who list them. */
+/* Makes the task visible as a G to those who list Gs. */
 static void publish(struct cp_task *task, uintptr_t created_at)
 {
-    cp_fence_release(); /* pairs with the fence in describe(), list.c: id is 0 for who sees the rest */
-    /* relaxed, all: id is read before and after them */
+    /* pairs with the fence in describe(), list.c: whoever sees the stores below also sees that id was 0 */
+    cp_fence_release();
+    /* relaxed, all stores: readers load id before and after them */
     cp_store_relaxed(&task->parent_id, task->g.parent_id);
     cp_store_relaxed(&task->created_at, created_at);
     cp_store_relaxed(&task->entry, task->fn);
-    cp_store_release(&task->id, task->g.id); /* pairs with the acquires of it in list.c */
+    cp_store_release(&task->id, task->g.id); /* pairs with the acquire loads of id in list.c */
 }
 
+/* Returns a new G; NULL: no memory. */
 static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *arg, uintptr_t created_at)
 {
     struct cp_task *task = cp__task_alloc(w);
@@ -186,7 +192,7 @@ static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *
         return NULL;
     task->fn = fn;
     task->arg = arg;
-    cp_store_relaxed(&task->state, 0u); /* relaxed: nobody knows it yet */
+    cp_store_relaxed(&task->state, 0u); /* relaxed: no other thread knows the task yet */
     cp_g_init(&task->g, task->stack_lo, task->stack_hi, cp_g_self());
     cp__fiber_init(&task->fiber, task->stack_lo, (size_t)(task->stack_hi - task->stack_lo));
     cp__context_init(&task->context, task->stack_lo, task->stack_hi, cp__task_entry, task);
@@ -194,10 +200,11 @@ static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *
     return task;
 }
 
-/* Counts one more G; false where there is none, because the scheduler has not begun or is about to end. */
+/* Counts one more G. Returns false if there is no G, because the scheduler has not begun or is about to
+ * end. */
 static bool count_live(void)
 {
-    uint64_t live = cp_load_relaxed(&cp__sched.live); /* relaxed: checked by the exchange */
+    uint64_t live = cp_load_relaxed(&cp__sched.live); /* relaxed: the exchange checks the value */
 
     do {
         if (live == 0)
@@ -208,7 +215,7 @@ static bool count_live(void)
 
 static void uncount_live(void)
 {
-    /* pairs with itself: the last one sees what all have done */
+    /* pairs with itself: the last G to end sees what all Gs have done */
     if (cp_fetch_sub_acq_rel(&cp__sched.live, 1) == 1)
         cp__idle_stop();
 }
@@ -232,7 +239,7 @@ __attribute__((noinline)) int cp_go(void (*fn)(void *), void *arg)
 
 int cp__go_first(void (*fn)(void *), void *arg)
 {
-    cp_store_relaxed(&cp__sched.live, 1u); /* relaxed: the queue orders it */
+    cp_store_relaxed(&cp__sched.live, 1u); /* relaxed: the queue orders the store */
     return start_task(fn, arg, 0);
 }
 
@@ -246,12 +253,14 @@ static void end_task(struct cp__worker *w, struct cp_task *task)
 
 /* ---- On an M's stack ------------------------------------------------------------------------- */
 
+/* Returns a random interval between INTERVAL_MIN and INTERVAL_MIN + INTERVAL_SPREAD. */
 static unsigned interval(struct cp__worker *w)
 {
     return INTERVAL_MIN + cp__worker_random(w, INTERVAL_SPREAD);
 }
 
-/* Whether a task that yields goes to the global queue; with one M, only while others wait there. */
+/* Returns whether a yielding task goes to the global queue. With one M, it does so only while other tasks
+ * wait there. */
 static bool must_give(struct cp__worker *w)
 {
     if (w->until_give-- > 0)
@@ -268,6 +277,7 @@ static void requeue(struct cp__worker *w, struct cp_task *task)
         cp__queue_push(w, task);
 }
 
+/* Does what the G that has just left its stack has asked for. */
 static void after(struct cp__worker *w, struct cp_task *task)
 {
     switch (w->after) {
@@ -289,34 +299,35 @@ static void after(struct cp__worker *w, struct cp_task *task)
 }
 
 /*
- * Says that task is about to run; false where it must not, because somebody looks at it (see list.c).
- * Who looks writes watched, makes every running thread pass a barrier, and reads running; so here is no need
- * of one between the store and the load, and either sees the other.
+ * Announces that task is about to run. Returns false if the task must not run, because somebody looks at it
+ * (see list.c). That thread stores `watched`, makes every running thread of the process pass a barrier, and
+ * then loads `running`. The lister's barrier replaces a fence between the store of `running` and the second
+ * load of `watched` here: at least one of the two threads sees the other's store.
  */
 static bool claim(struct cp__worker *w, struct cp_task *task)
 {
-    /* acquire, both: pairs with the release in unmark(), list.c: its last look at the stack is over */
+    /* acquire, both loads: pairs with the release in unmark(), list.c, which follows the lister's last look
+     * at the stack */
     if (cp_load_acquire(&task->watched) != 0)
         return false;
     cp_store_relaxed(&task->running, w->tid); /* relaxed: see above */
     cp_fence_signal();
     if (__builtin_expect(cp_load_acquire(&task->watched) == 0, 1))
         return true;
-    cp_store_release(&task->running, 0u); /* pairs as the one in run() */
+    cp_store_release(&task->running, 0u); /* pairs with the same load as the release in run() */
     return false;
 }
 
-/* Puts a task that is being looked at behind all others. */
+/* Puts a task that somebody looks at behind all others. */
 static __attribute__((noinline)) void put_back(struct cp_task *task)
 {
     cp__global_append(task, task, 1);
-    sched_yield(); /* it may be the only one, and who looks may want the CPU */
+    sched_yield(); /* the task may be the only one, and the thread that looks may need the CPU */
 }
 
-/*
- * Runs task until it gives the M back. The signal handler finds out by the stack pointer whether the G or the
- * M is interrupted; m->g says which G, from before the first instruction on its stack until after the last.
- */
+/* Runs task until the task gives the M back. The signal handler tells from the stack pointer whether it has
+ * interrupted the G or the M. m->g names the G, from before the first instruction on the G's stack until
+ * after the last one. */
 static void run(struct cp__worker *w, struct cp_task *task)
 {
     if (!claim(w, task)) {
@@ -329,20 +340,22 @@ static void run(struct cp__worker *w, struct cp_task *task)
     cp__context_switch(&w->context, &task->context);
     cp__fiber_arrive(&w->fiber, NULL);
     cp_execute(w->m, NULL);
-    cp_store_release(&task->running, 0u); /* pairs with show(), list.c: its context is in place */
+    /* pairs with the acquire in show(), list.c: the context is stored */
+    cp_store_release(&task->running, 0u);
     w->current = NULL;
     after(w, task);
 }
 
+/* Makes Gs runnable whose time or descriptor has come, without waiting. Returns their number. */
 static unsigned poll_in_passing(struct cp__worker *w)
 {
-    /* relaxed: a hint; while an M sleeps in the poller there is no need to look */
+    /* relaxed: a hint; while an M sleeps in the poller, no other M has to look */
     if (cp_load_relaxed(&cp__sched.polling) != 0 || !cp__wait_is_needed())
         return 0;
     return cp__wait_poll(w, 0);
 }
 
-/* What comes before w's own queue now and then. */
+/* Looks at the poller and the global queue, which happens now and then before w looks at its own queue. */
 static struct cp_task *look_around(struct cp__worker *w)
 {
     unsigned polled = poll_in_passing(w);
@@ -355,6 +368,7 @@ static struct cp_task *look_around(struct cp__worker *w)
     return task;
 }
 
+/* Looks for a task without searching other Ms' queues. */
 static struct cp_task *look(struct cp__worker *w)
 {
     struct cp_task *task = NULL;
@@ -380,7 +394,7 @@ static bool sleep_idle(struct cp__worker *w)
     return goes_on;
 }
 
-/* NULL: all Gs have ended. */
+/* Returns the next task; NULL: all Gs have ended. */
 static struct cp_task *next_task(struct cp__worker *w)
 {
     do {

@@ -1,14 +1,14 @@
 /*
- * Stacks, and the tasks that have them.
+ * Stacks, and the tasks that own them.
  *
- * They come in slabs, one mapping each: the tasks of all its stacks first (close together, so that a list of
- * them can be walked, and never unmapped while the scheduler runs), then guard, stack, guard, stack ...
- * Guards are made with MADV_GUARD_INSTALL where the kernel has it (Linux 6.13), which leaves a slab one
- * mapping; elsewhere with mprotect, which makes two mappings of each stack, so that vm.max_map_count (65530)
- * ends it at about 32 000.
+ * Stacks come in slabs, and each slab is one mapping: first the tasks of all its stacks, then guard, stack,
+ * guard, stack ... The tasks lie close together, so that they can be listed, and a slab is never unmapped
+ * while the scheduler runs. Guards are made with MADV_GUARD_INSTALL if the kernel has it (Linux 6.13); a slab
+ * then stays one mapping. Otherwise guards are made with mprotect(), which makes two mappings of each stack,
+ * so vm.max_map_count (65530) limits the number of stacks to about 32 000.
  *
- * A task that has ended goes to its M's cache with its stack as it is; what the cache cannot hold goes to a
- * list for all, and gives its memory back.
+ * A task that has ended goes to its M's cache, and its stack keeps its memory. Tasks that do not fit into the
+ * cache give the memory of their stacks back and go to a list that all Ms share.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,11 +24,10 @@
 
 #define CACHE_MAX 64u
 #define CACHE_BATCH 32u
-#define GUARD_SIZE 16384u /* functions with more locals than this can step over it */
-/*
- * Where stacks begin differs by this, so that the first frames of many do not fall into the same lines of the
- * cache: with 10 to 40 Gs that yield, no misses of a 32 KiB cache in place of two a yield (cachegrind).
- */
+#define GUARD_SIZE 16384u /* a function with more locals than this can step over the guard */
+/* The beginnings of stacks differ by this, so that the first frames of many stacks do not fall into the same
+ * lines of the cache. With 10 to 40 Gs that yield, cachegrind finds no misses of a 32 KiB cache, instead of
+ * two for each yield. */
 #define COLOUR_SIZE 128u
 #define COLOURS 8u
 
@@ -41,7 +40,7 @@ static struct {
     /* Immutable while the scheduler runs. */
     size_t stack_size;
     size_t guard_size;
-    size_t head_size; /* of struct cp__slab, in whole pages */
+    size_t head_size; /* the size of struct cp__slab, in whole pages */
     bool use_mprotect;
 } stacks = {.lock = CP__LOCK_INIT(CP__RANK_SCHED)};
 
@@ -57,6 +56,7 @@ static size_t slab_size(void)
     return stacks.head_size + CP__SLAB_TASKS * (stacks.guard_size + stacks.stack_size);
 }
 
+/* Makes a guard at place. */
 static int guard(char *place)
 {
     if (!stacks.use_mprotect)
@@ -64,7 +64,7 @@ static int guard(char *place)
     return mprotect(place, stacks.guard_size, PROT_NONE);
 }
 
-/* Lays out the stacks, and puts their tasks on the list; -1 where a guard is refused. */
+/* Lays out the stacks of a slab and links their tasks. Returns -1 if the kernel refuses a guard. */
 static int divide(struct cp__slab *slab)
 {
     char *place = (char *)slab + stacks.head_size;
@@ -83,7 +83,7 @@ static int divide(struct cp__slab *slab)
     return 0;
 }
 
-/* A slab whose tasks are linked; NULL: no memory. */
+/* Returns a slab whose tasks are linked; NULL: no memory. */
 static struct cp__slab *new_slab(void)
 {
     void *map = mmap(NULL, slab_size(), PROT_READ | PROT_WRITE,
@@ -99,7 +99,7 @@ static struct cp__slab *new_slab(void)
     return map;
 }
 
-/* Whether guards are to be made with mprotect. */
+/* Returns whether guards must be made with mprotect(). */
 static bool must_use_mprotect(void)
 {
     void *map = mmap(NULL, stacks.guard_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -161,7 +161,7 @@ struct cp__slab *cp__slabs(void)
 
 /* ---- Tasks ----------------------------------------------------------------------------------- */
 
-/* Takes up to n free tasks, linked; makes some where there are none. NULL: no memory. */
+/* Takes up to n free tasks, linked; makes a slab if there are none. NULL: no memory. */
 static struct cp_task *take_free(unsigned n, unsigned *taken)
 {
     struct cp_task *first, **link;
@@ -203,7 +203,8 @@ struct cp_task *cp__task_alloc(struct cp__worker *w)
     return task;
 }
 
-/* Gives the memory of w's cached stacks back but for the newest CACHE_BATCH, and these tasks to all. */
+/* Keeps the newest CACHE_BATCH tasks of w's cache. The others give the memory of their stacks back and go to
+ * the shared list. */
 static void trim(struct cp__worker *w)
 {
     struct cp_task *last = w->free_tasks, *first, *task;

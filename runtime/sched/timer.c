@@ -1,6 +1,6 @@
 /*
- * The queue of deadlines: a pairing heap, because it needs no memory but the timers' own, and takes any of
- * them out. Adding takes constant time, the rest O(log n) amortised.
+ * The queue of deadlines: a pairing heap, because a pairing heap needs no memory except the timers and can
+ * remove any of them. Adding a timer takes constant time, and removing one O(log n) amortised.
  */
 #include "internal.h"
 
@@ -9,7 +9,8 @@ static bool is_before(const struct cp__timer *a, const struct cp__timer *b)
     return a->when != b->when ? a->when < b->when : a->seq < b->seq;
 }
 
-/* Makes the later of two roots the other's first child; returns the earlier. Either may be NULL. */
+/* Makes the later of two roots the first child of the earlier one, and returns the earlier one. Either may be
+ * NULL. */
 static struct cp__timer *meld(struct cp__timer *a, struct cp__timer *b)
 {
     struct cp__timer *root, *child;
@@ -26,8 +27,7 @@ static struct cp__timer *meld(struct cp__timer *a, struct cp__timer *b)
     return root;
 }
 
-/* Makes one root of a list of siblings: melds them by twos from the front, then all of these from the back.
- */
+/* Makes one root of a list of siblings: melds pairs from the front, then melds all pairs from the back. */
 static struct cp__timer *meld_all(struct cp__timer *list)
 {
     struct cp__timer *pairs = NULL, *root = NULL;

@@ -1,10 +1,10 @@
 /*
  * Waiting for a time or for a descriptor.
  *
- * Who waits has a struct waiter on its stack, in the queue of deadlines, in the list of its descriptor, or in
- * both. Whoever takes it out of them, under the lock, decides the result and wakes the G, exactly once. A
- * descriptor is in the epoll set from the first wait on, and armed (EPOLLONESHOT) for what its waiters want.
- * Closing it takes it out.
+ * A G that waits has a struct waiter on its stack: in the queue of deadlines, in the list of the descriptor's
+ * waiters, or in both. Whoever takes the waiter out of them, under the lock, decides the result and wakes the
+ * G, exactly once. A descriptor is in the epoll set from the first wait on, and is armed (EPOLLONESHOT) for
+ * what its waiters want. Closing the descriptor removes it from the set.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,16 +18,16 @@
 #include "runtime/base/fail.h"
 
 #define EVENTS_AT_ONCE 64
-#define EPOLL_FLAGS                                                                                          \
-    (EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE) /* how to wait, which is decided here */
+/* Flags that say how to wait. This file sets them; a caller's are ignored. */
+#define EPOLL_FLAGS (EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE)
 #define NS_PER_S 1000000000u
 #define NS_PER_MS 1000000u
 
 struct waiter {
-    struct cp__timer timer; /* first: timers are waiters */
+    struct cp__timer timer; /* first, so that a timer's address is its waiter's */
     struct cp_task *task;
-    struct waiter *next; /* in its descriptor's list, or among those to be woken */
-    int fd;              /* -1: sleeps only */
+    struct waiter *next; /* in the descriptor's list, or in the list of those to be woken */
+    int fd;              /* -1: the G only sleeps */
     uint32_t events;
     int result;
 };
@@ -37,11 +37,11 @@ static struct {
 
     /* Guarded by the lock. */
     struct cp__timers timers;
-    struct waiter **by_fd; /* the waiters of each descriptor */
-    int fd_limit;          /* of by_fd */
+    struct waiter **by_fd; /* the first waiter of each descriptor */
+    int fd_limit;          /* the length of by_fd */
 
     /* Written under the lock, read without. */
-    uint64_t deadline; /* the earliest; UINT64_MAX: none */
+    uint64_t deadline; /* the earliest deadline; UINT64_MAX: none */
     uint32_t fd_waiters;
 
     /* Immutable while the scheduler runs. */
@@ -80,8 +80,8 @@ int cp__wait_start(struct cp_error *err)
     return result;
 }
 
-/* Forgets the number before closing it: another file may get the number next, and a child of a fork must not
- * close that file. */
+/* Forgets the number before it closes the descriptor: another file may get the same number next, and a child
+ * of a fork must not close that file. */
 static void close_descriptor(int *fd)
 {
     int old = *fd;
@@ -100,10 +100,12 @@ void cp__wait_stop(void)
     waits.fd_limit = 0;
 }
 
-/* The epoll set is shared with the parent: its events would be had by one of the two. */
+/* Closes the child's descriptors. The epoll set is shared with the parent, so the child could take the
+ * parent's events. */
 void cp__wait_forget(void)
 {
-    int epoll = cp_load_acquire(&waits.epoll); /* pairs with the release in close_descriptor(), both */
+    /* acquire, both loads: pairs with the release in close_descriptor() */
+    int epoll = cp_load_acquire(&waits.epoll);
     int interrupt = cp_load_acquire(&waits.interrupt);
 
     memset(&waits, 0, sizeof waits);
@@ -114,14 +116,14 @@ void cp__wait_forget(void)
     close_descriptor(&waits.interrupt);
 }
 
-/* The counter is read back by the one M that waits, so that another's look in passing does not take it away.
- */
+/* Makes the poller return. Only the M that waits reads the counter back, so another M that polls in passing
+ * does not consume the interrupt. */
 void cp__wait_interrupt(void)
 {
     uint64_t one = 1;
     ssize_t n = write(waits.interrupt, &one, sizeof one);
 
-    (void)n; /* cannot fail before 2^64 - 1 of them */
+    (void)n; /* write() cannot fail before 2^64 - 1 calls */
 }
 
 static void interrupt_seen(void)
@@ -129,13 +131,13 @@ static void interrupt_seen(void)
     uint64_t count;
     ssize_t n = read(waits.interrupt, &count, sizeof count);
 
-    (void)n; /* EAGAIN: not interrupted, or not yet */
+    (void)n; /* EAGAIN: no interrupt, or none yet */
 }
 
 uint64_t cp__wait_deadline(void)
 {
     return cp_load_relaxed(
-        &waits.deadline); /* relaxed: the scheduler's lock orders it with cp__idle_need_poller() */
+        &waits.deadline); /* relaxed: the scheduler's lock orders the load with cp__idle_need_poller() */
 }
 
 bool cp__wait_is_needed(void)
@@ -153,6 +155,7 @@ static void publish_deadline(void)
     cp_store_relaxed(&waits.deadline, first == NULL ? UINT64_MAX : first->when); /* relaxed: as above */
 }
 
+/* Adds w to the queue of deadlines, ns from now. */
 static void add_timer(struct waiter *w, uint64_t ns)
 {
     uint64_t now = now_ns();
@@ -172,6 +175,7 @@ static void remove_timer(struct waiter *w)
 
 /* ---- Descriptors; under the lock ------------------------------------------------------------- */
 
+/* Makes by_fd long enough for fd. */
 static int make_room(int fd)
 {
     int limit = waits.fd_limit > 0 ? waits.fd_limit : 64;
@@ -190,7 +194,7 @@ static int make_room(int fd)
     return 0;
 }
 
-/* Arms fd for what its waiters want. */
+/* Arms fd for the events that its waiters want. */
 static int arm(int fd)
 {
     struct epoll_event event = {.events = EPOLLONESHOT, .data.fd = fd};
@@ -199,7 +203,7 @@ static int arm(int fd)
         event.events |= w->events;
     if (epoll_ctl(waits.epoll, EPOLL_CTL_MOD, fd, &event) == 0)
         return 0;
-    /* Not in the set; anything else that is wrong is so for both calls. */
+    /* The descriptor is not in the set yet. Any other error would come from both calls. */
     return epoll_ctl(waits.epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
@@ -213,7 +217,7 @@ static void unlink_fd(struct waiter *w)
     cp_store_relaxed(&waits.fd_waiters, waits.fd_waiters - 1); /* relaxed: a hint */
 }
 
-/* Appends w to the waiters of its descriptor, so that the one who came first is woken first. */
+/* Appends w to the waiters of its descriptor, so that the first waiter is woken first. */
 static int link_fd(struct waiter *w)
 {
     int result = make_room(w->fd);
@@ -233,7 +237,8 @@ static int link_fd(struct waiter *w)
 
 /* ---- Waking ---------------------------------------------------------------------------------- */
 
-/* Takes w out of wherever it waits; under the lock. */
+/* Takes w out of the queue and the list in which it waits, and appends w to the ready ones; under the
+ * lock. */
 static void finish(struct waiter *w, int result, struct waiter ***ready)
 {
     remove_timer(w);
@@ -245,6 +250,7 @@ static void finish(struct waiter *w, int result, struct waiter ***ready)
     *ready = &w->next;
 }
 
+/* Handles an event of a descriptor: makes the waiters ready that want it. */
 static void fd_event(int fd, uint32_t events, struct waiter ***ready)
 {
     struct waiter *w = fd < waits.fd_limit ? waits.by_fd[fd] : NULL, *next;
@@ -257,9 +263,10 @@ static void fd_event(int fd, uint32_t events, struct waiter ***ready)
             finish(w, (int)got, ready);
     }
     if (fd < waits.fd_limit && waits.by_fd[fd] != NULL)
-        arm(fd); /* cannot fail where it has worked before and the descriptor is open */
+        arm(fd); /* cannot fail: it has worked before, and the descriptor is open */
 }
 
+/* Makes the waiters ready whose deadline has come. */
 static void expire(struct waiter ***ready)
 {
     uint64_t now = waits.timers.first == NULL ? 0 : now_ns();
@@ -272,6 +279,7 @@ static void expire(struct waiter ***ready)
     }
 }
 
+/* Wakes the Gs of a list into m's queue; returns how many can run. */
 static unsigned wake(struct cp__worker *m, struct waiter *ready)
 {
     unsigned n = 0;
@@ -279,7 +287,7 @@ static unsigned wake(struct cp__worker *m, struct waiter *ready)
     while (ready != NULL) {
         struct cp_task *task = ready->task;
 
-        ready = ready->next; /* gone as soon as its G runs */
+        ready = ready->next; /* the waiter is invalid as soon as its G runs */
         if (cp__task_wake(task, CP__WAKE_EVENT)) {
             cp__queue_push(m, task);
             n++;
@@ -290,7 +298,8 @@ static unsigned wake(struct cp__worker *m, struct waiter *ready)
 
 /* ---- The poller ------------------------------------------------------------------------------ */
 
-/* epoll_wait until a time; to the nanosecond where the kernel has epoll_pwait2 (Linux 5.11). */
+/* Waits for events until a time. The time is exact to the nanosecond if the kernel has epoll_pwait2 (Linux
+ * 5.11). */
 static int wait_for_events(struct epoll_event *events, uint64_t until)
 {
     static bool is_refused; /* atomic */
@@ -299,7 +308,8 @@ static int wait_for_events(struct epoll_event *events, uint64_t until)
     struct timespec ts = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
     int n, ms;
 
-    if (!cp_load_relaxed(&is_refused)) { /* relaxed: it costs a call to find out again */
+    /* relaxed: a thread that does not see the store makes one more system call */
+    if (!cp_load_relaxed(&is_refused)) {
         n = epoll_pwait2(waits.epoll, events, EVENTS_AT_ONCE, until == UINT64_MAX ? NULL : &ts, NULL);
         if (n >= 0 || (errno != ENOSYS && errno != EPERM))
             return n;
@@ -309,6 +319,7 @@ static int wait_for_events(struct epoll_event *events, uint64_t until)
     return epoll_wait(waits.epoll, events, EVENTS_AT_ONCE, until == UINT64_MAX ? -1 : ms);
 }
 
+/* Returns whether a deadline has passed. */
 static bool is_due(void)
 {
     uint64_t deadline = cp_load_relaxed(&waits.deadline); /* relaxed: a hint */
@@ -322,7 +333,7 @@ unsigned cp__wait_poll(struct cp__worker *m, uint64_t until)
     struct waiter *ready = NULL, **last = &ready;
     int n = 0;
 
-    /* relaxed: who adds a waiter sees to it that an M looks again */
+    /* relaxed: whoever adds a waiter makes sure that an M looks again */
     if (until != 0 || cp_load_relaxed(&waits.fd_waiters) > 0)
         n = wait_for_events(events, until);
     if (n <= 0 && !is_due()) /* n < 0: a signal */
@@ -355,7 +366,7 @@ int cp_sleep(uint64_t ns)
     return 0;
 }
 
-/* Apart from the wait, because it looks at errno: see sched.h. */
+/* A separate function, because it uses errno and the caller may change its thread: see sched.h. */
 static __attribute__((noinline)) int start_waiting(struct waiter *w, int64_t timeout_ns)
 {
     int result;
@@ -378,7 +389,7 @@ int cp_wait_fd(int fd, uint32_t events, int64_t timeout_ns)
     if (fd < 0)
         return -EBADF;
     result = start_waiting(&w, timeout_ns);
-    if (result == -EPERM) /* a file that does not support epoll: poll(2) calls it ready */
+    if (result == -EPERM) /* the file does not support epoll; poll(2) calls such a file ready */
         return (int)(events & (EPOLLIN | EPOLLOUT));
     if (result < 0)
         return result;
