@@ -105,7 +105,7 @@ static uint64_t period_of(const struct cp__exchange *exchange, const struct advi
 
 uint64_t cp__http_period(const struct cp__exchange *exchange, const char *event)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
 
     return cp_event_parse(event, &spec, NULL) < 0 ? 0 : period_of(exchange, find_advice(event), &spec);
 }
@@ -114,7 +114,7 @@ static int take_event(void *context, const struct cp_event_info *info)
 {
     const struct walk *walk = context;
     const struct advice *advice = find_advice(info->name);
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp__http_event event;
     struct cp_error err;
     int result;

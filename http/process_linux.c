@@ -134,16 +134,18 @@ static void print_gauges(FILE *out, const struct cp_runtime_stats *stats, const 
 int cp__http_metrics(struct cp__exchange *exchange)
 {
     const struct cp_http_header type = {"Content-Type", "text/plain; version=0.0.4; charset=utf-8"};
-    struct cp_runtime_stats stats;
+    struct cp_runtime_stats stats = {.size = sizeof stats};
+    struct cp_slot_stats totals = {.size = sizeof totals};
     struct held held = {.descriptors = 0};
     struct cp__http_page page;
 
     cp_runtime_stats(&stats);
+    cp_slots_totals(&totals);
     count_descriptors(&held);
     count_rings(&held);
     cp__http_page_open(&page);
     if (page.out != NULL) {
-        print_totals(page.out, &stats.totals);
+        print_totals(page.out, &totals);
         print_handler_time(page.out, stats.handler_ns);
         print_gauges(page.out, &stats, &held);
     }

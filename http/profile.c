@@ -49,6 +49,7 @@ static int read_event(const char *query, struct order *order, struct cp_error *e
         return cp__error(err, -EINVAL,
                          "%s are several events. A profile is of one event: ask for each at the same time.",
                          order->event);
+    order->spec.size = sizeof order->spec;
     result = cp_event_parse(order->event, &order->spec, err);
     return result == -ENOENT ? -EINVAL : result; /* the request is wrong, not the machine */
 }

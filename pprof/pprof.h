@@ -179,7 +179,7 @@ int cp_session_stop(struct cp_session *session, struct cp_error *err);
 /* Writes the profile of option i of a stopped session to another writer, any number of times. -EBUSY where
  * the session still runs, -EINVAL where there is no option i. */
 int cp_session_write(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err);
-/* What happened to option i so far; see runtime.h. */
+/* What happened to option i so far; see cp_slots_stats(), runtime.h. */
 int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats *stats);
 /* What may be wrong with option i, in sentences that live as long as the session and stand in the profile,
  * too: the period of a clock that asks for more samples than the kernel allows

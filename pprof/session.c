@@ -8,6 +8,7 @@
 
 #include "rate_linux.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/sized.h"
 #include "runtime/base/thread.h"
 #include "writer.h"
 
@@ -70,6 +71,7 @@ void cp__session_read_up(struct cp_session *session, size_t i)
 {
     struct cp__part *part = &session->parts[i];
 
+    session->stats[i].size = sizeof session->stats[i];
     for (int tries = 0; tries < 10; tries++) {
         cp_slots_stats(session->slots[i], &session->stats[i]);
         if (part->read >= session->stats[i].samples)
@@ -220,17 +222,19 @@ bool cp__session_is_running(struct cp_session *session)
 
 int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats *stats)
 {
+    int result;
+
     if (i >= session->n)
         return -EINVAL;
     if (session->pid != getpid())
         return -ECHILD; /* the lock may be one that nobody gives back here */
     cp__lock(&session->lock);
     if (session->running)
-        cp_slots_stats(session->slots[i], stats);
+        result = cp_slots_stats(session->slots[i], stats);
     else
-        *stats = session->stats[i];
+        result = CP__GIVE(cp_slot_stats, stats, &session->stats[i], NULL);
     cp__unlock(&session->lock);
-    return 0;
+    return result;
 }
 
 const char *cp_session_warning(const struct cp_session *session, size_t i)

@@ -6,6 +6,7 @@
 
 #include "rate_linux.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/sized.h"
 #include "session.h"
 #include "writer.h"
 
@@ -34,20 +35,23 @@ static int name_event(const struct cp_profiling_option *option, struct cp_event_
     return cp_event_parse(name, spec, err);
 }
 
-/* A config of another size is not read: cp_slots_start() refuses it. */
-static void take_config(struct cp__part *part, const struct cp_cpu_profile_config *config)
+static int take_config(struct cp__part *part, const struct cp_cpu_profile_config *config,
+                       struct cp_error *err)
 {
-    part->config.size = config->size;
-    if (config->size == sizeof part->config)
-        part->config = *config;
+    int result = CP__TAKE(cp_cpu_profile_config, &part->config, config, err);
+
     part->config.raw_event = part->event.raw_event;
     part->config.encoding = part->event.encoding;
+    return result;
 }
 
 static int take_option(struct cp__part *part, const struct cp_profiling_option *option, struct cp_error *err)
 {
-    int result = name_event(option, &part->event, err);
+    int result;
 
+    part->event.size = sizeof part->event;
+    part->config.size = sizeof part->config;
+    result = name_event(option, &part->event, err);
     if (result < 0)
         return result;
     part->writer = option->writer;
@@ -57,8 +61,7 @@ static int take_option(struct cp__part *part, const struct cp_profiling_option *
                          part->event.name);
     if (option->config == NULL)
         return cp_cpu_profile_config_init(&part->config, &part->event, option->period, err);
-    take_config(part, option->config);
-    return 0;
+    return take_config(part, option->config, err);
 }
 
 static int check_unique_events(const struct cp_session *session, struct cp_error *err)

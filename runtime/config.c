@@ -7,6 +7,7 @@
 #include "runtime.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/lock.h"
+#include "runtime/base/sized.h"
 
 /* The slot of each event, numbered from 1; 0: none. A stopped one is kept until it has been read. Under
  * configs_lock. */
@@ -37,10 +38,12 @@ static void release(enum cp_cpu_event event)
 
 static int replace(enum cp_cpu_event event, const struct cp_cpu_profile_config *config, struct cp_error *err)
 {
-    const struct cp_slot_request request = {.event = event, .config = *config};
+    struct cp_slot_request request = {.event = event};
     int slot;
-    int result = cp_slots_start(&request, 1, &slot, err);
+    int result = CP__TAKE(cp_cpu_profile_config, &request.config, config, err);
 
+    if (result == 0)
+        result = cp_slots_start(&request, 1, &slot, err);
     if (result < 0)
         return result;
     stop(event);

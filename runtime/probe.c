@@ -6,13 +6,17 @@
 #include "prepare.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/sized.h"
 #include "runtime/event/rows.h"
 
 int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
 {
     struct cp_slot_request request;
-    int result = cp__spec_request(spec, &request, err);
+    struct cp_event_spec own;
+    int result = CP__TAKE(cp_event_spec, &own, spec, err);
 
+    if (result == 0)
+        result = cp__spec_request(&own, &request, err);
     if (result < 0)
         return result;
     cp__prepare();

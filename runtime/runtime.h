@@ -229,6 +229,7 @@ void cp_slots_release(const int *slots, size_t n);
 
 /* What happened in a slot since its start, summed over all Ms. */
 struct cp_slot_stats {
+    size_t size;           /* sizeof(struct cp_slot_stats) as the caller compiled it */
     uint64_t samples;      /* periods recorded, the sum of all weights */
     uint64_t signals;      /* signals that brought them */
     uint64_t dropped;      /* periods lost because a sample buffer was full */
@@ -255,17 +256,21 @@ struct cp_slot_stats {
     uint32_t precise_ip;    /* the level reached, at most the config's */
     bool handler_replaced;  /* at its stop somebody else's SIGPROF handler stood in place of this library's */
 };
-void cp_slots_stats(int slot, struct cp_slot_stats *stats);
+/* Fills *stats, whose size is set. -EINVAL if there is no such slot, or the size is not set. */
+int cp_slots_stats(int slot, struct cp_slot_stats *stats);
+/* The same, summed over all slots that were ever started: counters that only rise, in which an M counts once
+ * for each event that it was armed for. */
+int cp_slots_totals(struct cp_slot_stats *stats);
 
 /* What the profiler does in this process, for monitoring. */
 struct cp_runtime_stats {
+    size_t size;         /* sizeof(struct cp_runtime_stats) as the caller compiled it */
+    uint64_t handler_ns; /* time that Ms have spent in the signal handler, less its pausing of events */
     uint32_t ms;         /* threads that are Ms */
     uint32_t slots;      /* slots in use, of CP_EV_MAX */
-    uint64_t handler_ns; /* time that Ms have spent in the signal handler, less its pausing of events */
-    struct cp_slot_stats totals; /* summed over all slots that were ever started: counters that only rise, in
-                                  * which an M counts once for each event it was armed for */
 };
-void cp_runtime_stats(struct cp_runtime_stats *stats);
+/* Fills *stats, whose size is set. -EINVAL if it is not. */
+int cp_runtime_stats(struct cp_runtime_stats *stats);
 
 /* An M, as a list shows it; valid during the call only. */
 struct cp_m_info {

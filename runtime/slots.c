@@ -43,17 +43,18 @@ static int find_free(size_t n, int *found, struct cp_error *err)
         n, n == 1 ? "" : "s", i, CP_EV_MAX);
 }
 
-static int check(const struct cp_slot_request *requests, size_t n, struct cp_error *err)
+/* Copies the requests, and checks them. */
+static int take_requests(struct cp_slot_request *to, const struct cp_slot_request *from, size_t n,
+                         struct cp_error *err)
 {
+    int result;
+
     if (n == 0 || n > CP_EV_MAX)
         return cp__error(err, -EINVAL, "%zu events were given: a start takes 1 to %d.", n, CP_EV_MAX);
-    for (size_t i = 0; i < n; i++) {
-        int result = cp__request_check(&requests[i], err);
-
-        if (result < 0)
-            return result;
-    }
-    return 0;
+    result = cp__requests_take(to, from, n, err);
+    for (size_t i = 0; i < n && result == 0; i++)
+        result = cp__request_check(&to[i], err);
+    return result;
 }
 
 static int make_buffers(size_t n, const int *found, struct cp_error *err)
@@ -97,11 +98,10 @@ static int start(struct cp_slot_request *requests, size_t n, int *found, struct 
 int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
 {
     struct cp_slot_request reached[CP_EV_MAX];
-    int result = check(requests, n, err);
+    int result = take_requests(reached, requests, n, err);
 
     if (result < 0)
         return result;
-    memcpy(reached, requests, n * sizeof *reached);
     for (size_t i = 0; i < n; i++)
         cp__request_encode(&reached[i]);
     cp__prepare();

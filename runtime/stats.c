@@ -3,8 +3,10 @@
 #include "m.h"
 #include "overload.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/sized.h"
 #include "slot.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Adds what m has counted for the config run to stats. */
@@ -59,11 +61,16 @@ static void collect(int slot, struct cp_slot_stats *stats)
     }
 }
 
-void cp_slots_stats(int slot, struct cp_slot_stats *stats)
+int cp_slots_stats(int slot, struct cp_slot_stats *stats)
 {
+    struct cp_slot_stats own;
+
+    if (slot < 0 || slot >= CP_EV_MAX)
+        return -EINVAL;
     cp__lock(&cp__runtime_lock);
-    collect(slot, stats);
+    collect(slot, &own);
     cp__unlock(&cp__runtime_lock);
+    return CP__GIVE(cp_slot_stats, stats, &own, NULL);
 }
 
 /* ---- All slots ------------------------------------------------------------------------------- */
@@ -111,26 +118,37 @@ void cp__stats_m_gone(const struct cp__m *m)
     gone_handler_ns += m->handler_ns;
 }
 
-void cp_runtime_stats(struct cp_runtime_stats *stats)
+int cp_slots_totals(struct cp_slot_stats *stats)
 {
-    struct cp_slot_stats of_slot;
+    struct cp_slot_stats sum, of_slot;
     uint32_t used;
 
     cp__lock(&cp__runtime_lock);
-    *stats = (struct cp_runtime_stats){.handler_ns = gone_handler_ns, .totals = released};
-    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
-        if (cp__m_is_gone(m))
-            continue;
-        stats->ms++;
-        stats->handler_ns += cp_load_relaxed(&m->handler_ns); /* relaxed: a counter of its own */
-    }
+    sum = released;
     used = cp__slots_with_reader();
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if ((used >> slot & 1) == 0)
             continue;
-        stats->slots++;
         collect(slot, &of_slot);
-        add(&stats->totals, &of_slot);
+        add(&sum, &of_slot);
     }
     cp__unlock(&cp__runtime_lock);
+    return CP__GIVE(cp_slot_stats, stats, &sum, NULL);
+}
+
+int cp_runtime_stats(struct cp_runtime_stats *stats)
+{
+    struct cp_runtime_stats own;
+
+    cp__lock(&cp__runtime_lock);
+    own = (struct cp_runtime_stats){.handler_ns = gone_handler_ns,
+                                    .slots = (uint32_t)__builtin_popcount(cp__slots_with_reader())};
+    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+        if (cp__m_is_gone(m))
+            continue;
+        own.ms++;
+        own.handler_ns += cp_load_relaxed(&m->handler_ns); /* relaxed: a counter of its own */
+    }
+    cp__unlock(&cp__runtime_lock);
+    return CP__GIVE(cp_runtime_stats, stats, &own, NULL);
 }

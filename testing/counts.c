@@ -47,7 +47,7 @@ static void add(const struct cp_event_spec *spec)
 int cp__counts_choose(char *list, struct cp_error *err)
 {
     for (char *name; (name = cp_event_next(&list));) {
-        struct cp_event_spec spec;
+        struct cp_event_spec spec = {.size = sizeof spec};
         int result = cp_event_parse(name, &spec, err);
         if (result == -EINVAL || result == -ENAMETOOLONG)
             return result;
@@ -130,11 +130,11 @@ static void print_value(FILE *stream, struct cp__bench *bench, const struct cp_e
  * estimate, and * a second figure says which part of the time was counted. */
 void cp__counts_print(FILE *stream, struct cp__bench *bench, double n)
 {
-    struct cp_counter_value cycles = {0}, instructions = {0};
+    struct cp_counter_value cycles = {.size = sizeof(cycles)}, instructions = {.size = sizeof(instructions)};
     for (size_t i = 0; i < refused; i++)
         cp__t_log(cp_t_self(), "%s is not counted: %s", refusals[i].event, refusals[i].reason.message);
     for (size_t i = 0; i < count; i++) {
-        struct cp_counter_value value;
+        struct cp_counter_value value = {.size = sizeof value};
         struct cp_error err;
         if (cp_counter_read(counters[i], &value, &err) < 0) {
             cp__t_log(cp_t_self(), "%s is not shown: %s", specs[i].name, err.message);

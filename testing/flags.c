@@ -48,7 +48,7 @@ static void take_file(struct cp__profile_flags *flags, const char *program, cons
 
 static void take_events(struct cp__profile_flags *flags, const char *program, const char *value)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err = {0};
     char *copy = strdup(value), *rest = copy, *event;
 

@@ -197,7 +197,7 @@ int cp__parts_open(struct cp__parts **out, const struct cp__profile_flags *flags
 bool cp__parts_are_refused(const struct cp__parts *parts)
 {
     for (size_t i = 0; i < parts->n; i++) {
-        struct cp_event_spec spec;
+        struct cp_event_spec spec = {.size = sizeof spec};
 
         if (cp_event_parse(parts->events[i], &spec, NULL) == 0 && cp_event_probe(&spec, NULL) < 0)
             return true;
@@ -265,7 +265,7 @@ static struct cp_writer writer_of(struct cp__part *part, size_t i)
 static struct cp_profiling_option option_of(struct cp__part *part, size_t i)
 {
     const char *event = part->parts->events[i];
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     const bool is_timer = cp_event_parse(event, &spec, NULL) == 0 && spec.kind == CP_EVENT_TIMER;
 
     return cp_event(writer_of(part, i), event, is_timer ? 0 : part->parts->period);

@@ -114,7 +114,7 @@ static char *copy(const char *text)
 static int add(void *context, const struct cp_event_info *info)
 {
     struct events *events = context;
-    struct event event = {.name = NULL};
+    struct event event = {.spec.size = sizeof event.spec, .config.size = sizeof event.config};
 
     if (cp_event_parse(info->name, &event.spec, NULL) < 0)
         return 0;
@@ -245,7 +245,7 @@ static struct event_group make_group(struct event *events, size_t n, bool is_ask
 /* Returns whether this user cannot see the tracepoints, and why. No other group can be hidden from a user. */
 static bool are_tracepoints_missing(const struct events *events, struct cp_error *why)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
 
     return !is_group(events, "tracepoints") &&
            cp_event_parse("tracepoint:sched:sched_switch", &spec, why) < 0;
@@ -295,7 +295,8 @@ static void describe(struct event *event, const struct events *events)
 
 static enum status show(const struct events *events, const char *name, bool json)
 {
-    struct event event = {.name = copy(name)};
+    struct event event = {
+        .name = copy(name), .spec.size = sizeof event.spec, .config.size = sizeof event.config};
     enum status status = STATUS_USAGE;
 
     if (cp_event_parse(name, &event.spec, &event.error) < 0) {

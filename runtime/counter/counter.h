@@ -2,7 +2,7 @@
  * counterpoint/counter.h: counting events over a piece of work, without samples.
  *
  *     struct cp_counter *counters[2];
- *     struct cp_event_spec spec;
+ *     struct cp_event_spec spec = {.size = sizeof spec};
  *     if (cp_event_parse("cycles", &spec, &err) < 0 || cp_counter_open(&counters[0], &spec, &err) < 0)
  *         fprintf(stderr, "%s\n", err.message);
  *     ...                                    // the same for "instructions"; then threads may be started
@@ -52,6 +52,7 @@ int cp_counters_start(struct cp_counter *const *counters, size_t n);
 int cp_counters_stop(struct cp_counter *const *counters, size_t n);
 
 struct cp_counter_value {
+    size_t size;         /* sizeof(struct cp_counter_value) as the caller compiled it */
     uint64_t count;      /* of events; ns for clocks. Where is_scaled, what raw is estimated to stand for */
     uint64_t raw;        /* what was counted */
     uint64_t enabled_ns; /* for how long its threads ran while it was started, summed over them */
@@ -59,7 +60,8 @@ struct cp_counter_value {
     bool is_scaled;      /* running_ns < enabled_ns: count is raw * enabled_ns / running_ns */
 };
 /*
- * What was counted since the counter was opened or reset; also while it is started. -EBUSY where its threads
+ * Fills *value, whose size is set, with what was counted since the counter was opened or reset; also while it
+ * is started. -EBUSY where its threads
  * have run and it never had one of the PMU's counters, so that there is nothing to estimate from; otherwise
  * what read(2) said.
  */

@@ -14,6 +14,7 @@
 #include "counter.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/sized.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
 #include "runtime/perf/core_pmu_linux.h"
@@ -62,12 +63,15 @@ static int open_events(struct cp_counter *counter, const struct cp_slot_request 
 int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, struct cp_error *err)
 {
     struct cp_slot_request request;
+    struct cp_event_spec own;
     struct cp_counter *counter;
-    int result = cp__spec_request(spec, &request, err);
+    int result = CP__TAKE(cp_event_spec, &own, spec, err);
 
+    if (result == 0)
+        result = cp__spec_request(&own, &request, err);
     if (result < 0)
         return result;
-    if (spec->event == CP_CPUPROF_OS_TIMER)
+    if (own.event == CP_CPUPROF_OS_TIMER)
         return cp__error_because(
             err, -EINVAL, "no event to count",
             "The event timer cannot be counted: it is a clock's signal and no event of the "
@@ -144,20 +148,15 @@ static int read_events(const struct cp_counter *counter, struct reading *sum)
     return 0;
 }
 
-int cp_counter_read(struct cp_counter *counter, struct cp_counter_value *value, struct cp_error *err)
+/* What a reading says. -EBUSY if the event never had a counter. */
+static int make_value(const struct cp_counter *counter, const struct reading *now,
+                      struct cp_counter_value *value, struct cp_error *err)
 {
-    struct reading now;
-    int result = read_events(counter, &now);
-
-    *value = (struct cp_counter_value){.count = 0};
-    if (result < 0)
-        return cp__error(err, result, "The counter of %s cannot be read (%s). Open it anew.",
-                         counter->name.text, strerror(-result));
     *value = (struct cp_counter_value){
-        .count = now.count - counter->zero.count,
-        .raw = now.count - counter->zero.count,
-        .enabled_ns = now.enabled - counter->zero.enabled,
-        .running_ns = now.running - counter->zero.running,
+        .count = now->count - counter->zero.count,
+        .raw = now->count - counter->zero.count,
+        .enabled_ns = now->enabled - counter->zero.enabled,
+        .running_ns = now->running - counter->zero.running,
     };
     if (value->running_ns >= value->enabled_ns)
         return 0;
@@ -172,6 +171,21 @@ int cp_counter_read(struct cp_counter *counter, struct cp_counter_value *value, 
     value->count =
         (uint64_t)((double)value->raw * (double)value->enabled_ns / (double)value->running_ns + 0.5);
     return 0;
+}
+
+int cp_counter_read(struct cp_counter *counter, struct cp_counter_value *value, struct cp_error *err)
+{
+    struct cp_counter_value own = {.count = 0};
+    struct reading now;
+    int result = read_events(counter, &now), filled;
+
+    if (result < 0)
+        cp__error(err, result, "The counter of %s cannot be read (%s). Open it anew.", counter->name.text,
+                  strerror(-result));
+    else
+        result = make_value(counter, &now, &own, err);
+    filled = CP__GIVE(cp_counter_value, value, &own, err);
+    return filled < 0 ? filled : result;
 }
 
 int cp_counter_reset(struct cp_counter *counter)

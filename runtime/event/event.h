@@ -56,6 +56,7 @@ struct cp_event_encoding {
     uint64_t config;
     uint64_t config1; /* a watchpoint's address */
     uint64_t config2; /* a watchpoint's length */
+    uint64_t reserved[3];
 };
 
 /* The proposal's cpuProfileConfig, and what it has no words for. The runtime copies what it is given. */
@@ -95,6 +96,7 @@ enum cp_event_kind {
 
 /* An event that a name stands for. */
 struct cp_event_spec {
+    size_t size; /* sizeof(struct cp_event_spec) as the caller compiled it */
     enum cp_cpu_event event;
     enum cp_event_kind kind;
     uint64_t raw_event;                /* CP_CPUPROF_HW_RAW only */
@@ -106,7 +108,7 @@ struct cp_event_spec {
 };
 
 /*
- * Finds the event that a name stands for:
+ * Finds the event that a name stands for, and fills *spec, whose size is set:
  *
  *     timer, cycles, taskClock, majorFaults, ...  a name of this library's own, or perf's spelling of it
  *     rHEX                                        the processor's own event number
@@ -166,16 +168,19 @@ const char *cp_event_name(enum cp_cpu_event event);
  * The config that cp_event_*() and the pprof layer use: user mode only for PMU events; for clocks and
  * software events kernel mode too, where perf_event_paranoid lets this process, so that time inside system
  * calls counts. (A clock's signals cut waits in system calls short then: EINTR. With is_kernel_included false
- * they do not.) A period of 0 takes the preset; -EINVAL where there is none or the period is absurd.
+ * they do not.) A period of 0 takes the preset; -EINVAL where there is none or the period is absurd. It fills
+ * *config, whose size is set.
  */
 int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
                                uint64_t period, struct cp_error *err);
 
-/* An event to start, and how. */
+/* An event to start, and how. In an array of requests the next one follows the end of the config, which the
+ * config's size tells: all configs of an array have one size. */
 struct cp_slot_request {
     enum cp_cpu_event event;
-    struct cp_cpu_profile_config config;
     const char *name; /* for messages; NULL: the event's own */
+    uint64_t reserved[2];
+    struct cp_cpu_profile_config config; /* stays the last member */
 };
 
 #ifdef __cplusplus

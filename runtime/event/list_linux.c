@@ -76,7 +76,7 @@ static void list_pmu_event(struct cp__event_list *list, const char *path, const 
     const char *pmu = path + strlen(cp__pmus) + 1;
     int length = (int)strcspn(pmu, "/");
     char name[2 * NAME_MAX + 3], group[NAME_MAX + 1];
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
 
     snprintf(group, sizeof group, "%.*s", length, pmu);
     snprintf(name, sizeof name, "%s/%s/", group, event);

@@ -60,7 +60,7 @@ static void tell(struct cp__event_list *list, const char *pmu, const char *event
 {
     char full[256];
     const char *bare = full + strlen(pmu) + strlen("::");
-    struct cp_event_spec spec, other;
+    struct cp_event_spec spec = {.size = sizeof spec}, other = {.size = sizeof other};
     bool is_enough;
 
     snprintf(full, sizeof full, "%s::%s%s%s", pmu, event, umask[0] != '\0' ? ":" : "", umask);

@@ -9,6 +9,7 @@
 
 #include "rows.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/sized.h"
 
 bool cp__event_print(char *name, const char *format, ...)
 {
@@ -336,14 +337,14 @@ static int parse(const char *name, struct cp_event_spec *spec, struct cp_error *
 int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
     struct cp_event_spec found = {.event = CP_CPUPROF_NAMED};
-    int result;
+    int result = cp__struct_check(spec, "struct cp_event_spec", err);
 
+    if (result < 0)
+        return result;
     if (name == NULL || name[0] == '\0')
         return cp__error(err, -EINVAL, "The event has no name. \"counterpoint events\" lists all.");
     result = parse(name, &found, err);
-    if (result == 0)
-        *spec = found;
-    return result;
+    return result < 0 ? result : CP__GIVE(cp_event_spec, spec, &found, err);
 }
 
 /* Returns where a name ends: at the next comma after the second slash of a PMU's terms. A watchpoint's

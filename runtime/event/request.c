@@ -3,10 +3,12 @@
 #include <inttypes.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "rows.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/sized.h"
 #include "runtime/base/sys_linux.h"
 
 static int no_event(enum cp_cpu_event event, struct cp_error *err)
@@ -92,11 +94,6 @@ int cp__request_check(const struct cp_slot_request *request, struct cp_error *er
     if (row == NULL)
         return no_event(request->event, err);
     text = cp__request_name(request);
-    if (config->size != sizeof *config)
-        return cp__error(err, -EINVAL,
-                         "The config for %s says it is %zu bytes long, this library's is %zu. Set size to "
-                         "sizeof(struct cp_cpu_profile_config), and build against the library's own header.",
-                         name, config->size, sizeof *config);
     if (config->precise_ip > CP_CPUPROF_IP_NO_SKID)
         return cp__error(err, -EINVAL, "The precision level %d for %s is not one of 0 to %d.",
                          (int)config->precise_ip, name, CP_CPUPROF_IP_NO_SKID);
@@ -119,8 +116,8 @@ int cp__request_check(const struct cp_slot_request *request, struct cp_error *er
     return 0;
 }
 
-int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
-                               uint64_t period, struct cp_error *err)
+static int make_config(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
+                       uint64_t period, struct cp_error *err)
 {
     const struct cp__event *row = cp__event(spec->event, &spec->encoding);
     bool in_kernel;
@@ -152,6 +149,18 @@ int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struc
     return 0;
 }
 
+int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
+                               uint64_t period, struct cp_error *err)
+{
+    struct cp_cpu_profile_config made;
+    struct cp_event_spec own;
+    int result = CP__TAKE(cp_event_spec, &own, spec, err);
+
+    if (result == 0)
+        result = make_config(&made, &own, period, err);
+    return result < 0 ? result : CP__GIVE(cp_cpu_profile_config, config, &made, err);
+}
+
 /* How perf_event_open(2) is asked for an event: raw is the number of CP_CPUPROF_HW_RAW, named the encoding of
  * CP_CPUPROF_NAMED. The timer is not one of its events, and keeps what it has. */
 static struct cp_event_encoding encoding_of(enum cp_cpu_event event, uint64_t raw,
@@ -167,11 +176,13 @@ static struct cp_event_encoding encoding_of(enum cp_cpu_event event, uint64_t ra
 
 int cp_event_encode(const struct cp_event_spec *spec, struct cp_event_encoding *encoding)
 {
-    const struct cp__event *row = cp__event(spec->event, &spec->encoding);
+    struct cp_event_spec own;
+    int result = CP__TAKE(cp_event_spec, &own, spec, NULL);
+    const struct cp__event *row = result < 0 ? NULL : cp__event(own.event, &own.encoding);
 
     if (row == NULL || row->kind == CP_EVENT_TIMER)
-        return -EINVAL;
-    *encoding = encoding_of(spec->event, spec->raw_event, &spec->encoding);
+        return result < 0 ? result : -EINVAL;
+    *encoding = encoding_of(own.event, own.raw_event, &own.encoding);
     return 0;
 }
 
@@ -189,10 +200,36 @@ int cp__spec_request(const struct cp_event_spec *spec, struct cp_slot_request *r
     int result;
 
     *request = (struct cp_slot_request){.event = spec->event, .name = spec->name};
-    result = cp_cpu_profile_config_init(&request->config, spec, has_preset ? 0 : 1, err);
+    result = make_config(&request->config, spec, has_preset ? 0 : 1, err);
     if (result == 0)
         result = cp__request_check(request, err);
     if (result == 0)
         cp__request_encode(request);
     return result;
+}
+
+/* ---- Requests of a caller ---------------------------------------------------------------------- */
+
+int cp__requests_take(struct cp_slot_request *to, const struct cp_slot_request *from, size_t n,
+                      struct cp_error *err)
+{
+    const char *at = (const char *)from;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct cp_slot_request *request = (const struct cp_slot_request *)(const void *)at;
+        int result;
+
+        if (request->config.size != from->config.size)
+            return cp__error(err, -EINVAL,
+                             "The configs of the requests have different sizes. Set the size of each to "
+                             "sizeof(struct cp_cpu_profile_config).");
+        result = CP__TAKE(cp_cpu_profile_config, &to[i].config, &request->config, err);
+        if (result < 0)
+            return result;
+        to[i].event = request->event;
+        to[i].name = request->name;
+        memset(to[i].reserved, 0, sizeof to[i].reserved);
+        at += offsetof(struct cp_slot_request, config) + request->config.size;
+    }
+    return 0;
 }

@@ -58,83 +58,85 @@ struct cp__event_text cp__request_name(const struct cp_slot_request *request);
  * period, or at a period of 1 if there is no preset. request->name points into spec. */
 int cp__spec_request(const struct cp_event_spec *spec, struct cp_slot_request *request, struct cp_error *err);
 
+/* Copies a caller's array of n requests, whose configs may have the size of an older or a newer library. */
+int cp__requests_take(struct cp_slot_request *to, const struct cp_slot_request *from, size_t n,
+                      struct cp_error *err);
+
 /* Checks whether a config can run at all. Returns -EINVAL and the reason if not. */
 int cp__request_check(const struct cp_slot_request *request, struct cp_error *err);
 
-/* Returns whether perf_event_paranoid and this process's capabilities let events count in kernel mode. */
+/* Sets the config's encoding, by which perf_event_open(2) is asked for the event, whatever the event is. */
 void cp__request_encode(struct cp_slot_request *request);
 
-/* Returns whether name is one of the row's spellings. */
+/* Returns whether perf_event_paranoid and this process's capabilities let events count in kernel mode. */
 bool cp__event_may_count_kernel(void);
 
-/* One of perf's cache events. The list leaves out combinations that make no sense. */
+/* Returns whether name is one of the row's spellings. */
 bool cp__event_is_called(const struct cp__event *row, const char *name);
 
 /* ---- Hardware cache events ------------------------------------------------------------------- */
 
-/* perf's name, such as "LLC-load-misses" */
+/* One of perf's cache events. The list leaves out combinations that make no sense. */
 struct cp__cache_event {
-    char name[32]; /* Describes the i-th cache event, from 0. Returns false past the last one. */
+    char name[32]; /* perf's name, such as "LLC-load-misses" */
     uint64_t config;
     uint64_t preset_period;
 };
-/* Fills spec with the cache event that has this config. Returns false if there is none. */
+/* Describes the i-th cache event, from 0. Returns false past the last one. */
 bool cp__cache_event(size_t i, struct cp__cache_event *event);
-/* Each of the following functions reads one form of name. It returns 0 and fills spec, or returns a negative
- * errno value and the reason. */
+/* Fills spec with the cache event that has this config. Returns false if there is none. */
 bool cp__event_take_cache(struct cp_event_spec *spec, uint64_t config);
 
 /* ---- The grammar's parts --------------------------------------------------------------------- */
 
 /* Fills spec with the event of row i. */
-
-/* Fills spec with the row or the cache event that has an encoding. Returns false if there is none. */
 void cp__event_take_row(struct cp_event_spec *spec, size_t i);
+/* Fills spec with the row or the cache event that has an encoding. Returns false if there is none. */
+bool cp__event_take_encoding(struct cp_event_spec *spec, uint32_t type, uint64_t config);
 /* Fills spec with a CP_CPUPROF_NAMED event of this encoding. Kind and preset are those of the encoding's
  * type. */
-bool cp__event_take_encoding(struct cp_event_spec *spec, uint32_t type, uint64_t config);
+void cp__event_take_named(struct cp_event_spec *spec, const struct cp_event_encoding *encoding);
+
 /* Completes spec by perf's modifiers, such as "upp". base is the event's name without modifiers. The function
  * sets spec's modes and precise_ip, and its name: base, mark, and the modifiers in a fixed order. A suffix of
  * NULL means that there is none; "" is refused. */
-void cp__event_take_named(struct cp_event_spec *spec, const struct cp_event_encoding *encoding);
-
-/* Returns whether a text consists of perf's modifiers only, also of modifiers that are refused. */
 int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const char *mark, const char *suffix,
                           struct cp_error *err);
-/* Writes a name of spec's size. Returns false if the name is too long. */
+/* Returns whether a text consists of perf's modifiers only, also of modifiers that are refused. */
 bool cp__event_is_suffix(const char *text);
-/* Parses "LLC-load-misses" and similar names, without a suffix. Returns -ENOENT, without a message, if the
- * name names no cache; -EINVAL if the combination makes no sense. */
+/* Writes a name of spec's size. Returns false if the name is too long. */
 bool cp__event_print(char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Parses "mem:ADDRESS[/LEN][:rwx][:SUFFIX]". */
+/* Each of the following functions reads one form of name. It returns 0 and fills spec, or returns a negative
+ * errno value and the reason. */
+
+/* Parses "LLC-load-misses" and similar names, without a suffix. Returns -ENOENT, without a message, if the
+ * name names no cache; -EINVAL if the combination makes no sense. */
 int cp__event_parse_cache(const char *name, struct cp_event_spec *spec, struct cp_error *err);
 
-/* The folder in which the kernel describes PMUs. */
+/* Parses "mem:ADDRESS[/LEN][:rwx][:SUFFIX]". */
 int cp__event_parse_watch(const char *text, struct cp_event_spec *spec, struct cp_error *err);
 
+/* The folder in which the kernel describes PMUs. */
+extern const char cp__pmus[];
 /* Parses "PMU/TERM[=VALUE],.../[SUFFIX]", by the PMUs that a directory describes. Returns -ENOENT if the
  * machine has no such PMU, or the PMU no such term. */
-extern const char cp__pmus[];
-/* Parses a name that libpfm4 knows, such as "skl::MEM_LOAD_RETIRED:L3_MISS:u". Returns -ENOENT if libpfm4 has
- * no such event for this processor. */
 int cp__event_parse_pmu(const char *directory, const char *text, struct cp_event_spec *spec,
                         struct cp_error *err);
 
-/* Writes which processors' names libpfm4 was asked for, as a phrase for a message. */
+/* Parses a name that libpfm4 knows, such as "skl::MEM_LOAD_RETIRED:L3_MISS:u". Returns -ENOENT if libpfm4 has
+ * no such event for this processor. */
 int cp__event_parse_pfm(const char *name, struct cp_event_spec *spec, struct cp_error *err);
-/* Resets the state in the child of a fork: libpfm4 is usable unless another thread was initialising it. */
+/* Writes which processors' names libpfm4 was asked for, as a phrase for a message. */
 void cp__pfm_describe(char *text, size_t size);
-/* The places at which tracefs may be mounted, the usual place first; NULL ends the list. */
+/* Resets the state in the child of a fork: libpfm4 is usable unless another thread was initialising it. */
 void cp__pfm_forget(void);
 
+/* The places at which tracefs may be mounted, the usual place first; NULL ends the list. */
+extern const char *const cp__tracefs[];
 /* Finds "SYSTEM:NAME[:SUFFIX]" in the tracefs that is mounted at one of the places. Fills spec without the
  * suffix; *suffix is NULL if there is none. Returns -ENODEV if tracefs is not mounted, -ENOENT if tracefs has
  * no such tracepoint, -EACCES if this user may not read tracefs. */
-extern const char *const cp__tracefs[];
-/* "SYSTEM:NAME[:SUFFIX]", by the tracefs that is mounted at one of the places; fills spec but for the suffix,
- * NULL where there is none. -ENODEV where tracefs is not mounted, -ENOENT where it has no such tracepoint,
- * -EACCES where it may not be read. */
 int cp__event_find_tracepoint(const char *const *tracefs, const char *text, struct cp_event_spec *spec,
                               const char **suffix, struct cp_error *err);
 

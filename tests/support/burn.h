@@ -270,8 +270,8 @@ struct profile {
 /* The config that everybody gets for an event, by name. */
 BURN_API struct cp_slot_request request(const char *name, uint64_t period)
 {
-    struct cp_slot_request request = {.event = CP_CPUPROF_OS_TIMER};
-    struct cp_event_spec spec;
+    struct cp_slot_request request = {.config.size = sizeof request.config};
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err = {0};
 
     CHECKF(cp_event_parse(name, &spec, &err) == 0, "%s", err.message);
@@ -377,6 +377,7 @@ BURN_API bool is_read_up(struct profile *profile)
     bool is = true;
 
     for (size_t i = 0; i < profile->n; i++) {
+        profile->stats[i].size = sizeof profile->stats[i];
         cp_slots_stats(profile->slots[i], &profile->stats[i]);
         is = is && profile->seen[i].weight >= profile->stats[i].samples;
     }
@@ -441,7 +442,7 @@ BURN_API void check_told(const struct profile *profile, size_t i, uint64_t perio
 /* The samples, dropped ones included, that a slot has by now. */
 BURN_API uint64_t sampled(int slot)
 {
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
 
     cp_slots_stats(slot, &stats);
     return stats.samples + stats.dropped;

@@ -23,6 +23,7 @@ static inline struct cp_event_spec parse(const char *name)
     struct cp_error err = {.code = 1};
 
     memset(&spec, 0xff, sizeof spec);
+    spec.size = sizeof spec;
     CHECKF(cp_event_parse(name, &spec, &err) == 0, "%s: %s", name, err.message);
     CHECK_EQ(err.code, 1); /* untouched */
     return spec;
@@ -49,6 +50,7 @@ static inline void refuse_name(const char *name, int code, const char *said)
     int result;
 
     memset(&spec, 0xa5, sizeof spec);
+    spec.size = sizeof spec;
     before = spec;
     result = cp_event_parse(name, &spec, &err);
     CHECKF(result == code, "%s: %d, %s", name == NULL ? "NULL" : name, result, err.message);

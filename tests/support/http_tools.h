@@ -59,7 +59,7 @@ static inline struct cp_http *start_http(const struct cp_http_options *options)
 /* Waits until so many slots are in use; false after so long. */
 static inline bool slots_become(uint32_t n, int timeout_ms)
 {
-    struct cp_runtime_stats stats;
+    struct cp_runtime_stats stats = {.size = sizeof stats};
 
     for (int i = 0; i <= timeout_ms / 10; i++, usleep(10000)) {
         cp_runtime_stats(&stats);

@@ -27,7 +27,7 @@ __attribute__((constructor)) static void play_counters(void)
 
 static struct cp_counter *opened(const char *name)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_counter *counter;
     struct cp_error err = {0};
 
@@ -38,7 +38,7 @@ static struct cp_counter *opened(const char *name)
 
 static struct cp_counter_value count_burning(struct cp_counter *counter)
 {
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
     struct cp_error err = {0};
 
     CHECK_EQ(cp_counters_start(&counter, 1), 0);
@@ -50,7 +50,7 @@ static struct cp_counter_value count_burning(struct cp_counter *counter)
 
 CP_TEST(cycles_are_refused_without_a_pmu)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_counter *counter;
     struct cp_error err = {0};
 
@@ -154,7 +154,7 @@ CP_TEST(kinds_are_summed)
 {
     struct resources before, after;
     struct cp_counter *counter;
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
 
     two_kinds();
     before = resources_now();

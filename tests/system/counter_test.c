@@ -15,7 +15,7 @@
 
 static struct cp_event_spec spec_of(const char *name)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err = {0};
     int result = cp_event_parse(name, &spec, &err);
 
@@ -49,7 +49,7 @@ static struct cp_counter *opened_pmu(const char *name)
 
 static struct cp_counter_value value_of(struct cp_counter *counter)
 {
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
     struct cp_error err = {0};
     int result = cp_counter_read(counter, &value, &err);
 
@@ -111,7 +111,7 @@ static void *run_two(void *unused)
 CP_TEST(what_happens_between_start_and_stop_is_counted)
 {
     struct cp_counter *counter = opened("pageFaults");
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
 
     touch_pages();
     CHECK_EQ(value_of(counter).count, 0);
@@ -134,7 +134,7 @@ CP_TEST(what_happens_between_start_and_stop_is_counted)
 CP_TEST(a_reset_counts_from_0)
 {
     struct cp_counter *counter = opened("pageFaults");
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
 
     start(counter);
     touch_pages();
@@ -161,7 +161,7 @@ CP_TEST(threads_that_are_started_later_are_counted)
 {
     struct worker older, newer;
     struct cp_counter *counter;
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
     pthread_t thread;
 
     start_worker(&older, body_touches_when_told, NULL);
@@ -202,7 +202,7 @@ static void *open_and_end(void *arg)
 
 CP_TEST(the_opening_thread_may_end)
 {
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
     struct opener opener;
     pthread_t thread;
 
@@ -239,7 +239,7 @@ static void *control_from_afar(void *arg)
 CP_TEST(another_thread_may_start_and_stop)
 {
     struct remote remote = {.counter = opened("pageFaults")};
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
     pthread_t thread;
 
     CHECK_EQ(pthread_create(&thread, NULL, control_from_afar, &remote), 0);
@@ -260,7 +260,7 @@ CP_TEST(task_clock_is_the_threads_cpu_time)
 {
     struct cp_counter *counter = opened("taskClock");
     uint64_t wall, cpu;
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
 
     wall = wall_ns();
     start(counter);
@@ -296,7 +296,7 @@ CP_TEST(children_are_not_counted)
 {
     need_inherit_thread();
     struct cp_counter *counter = opened("pageFaults");
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
     int status;
     pid_t child;
 

@@ -33,7 +33,7 @@ static double figure(const char *output, const char *unit)
 static void need_instructions(void)
 {
     struct cp_error err;
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     CHECK_EQ(cp_event_parse("instructions", &spec, &err), 0);
     if (cp_event_probe(&spec, &err) < 0)
         SKIP("%s", err.message);

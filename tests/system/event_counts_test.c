@@ -80,7 +80,7 @@ __attribute__((constructor)) static void play_registers(void)
 
 static struct cp_event_spec spec_of(const char *event)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err = {0};
 
     CHECKF(cp_event_parse(event, &spec, &err) == 0, "%s", err.message);
@@ -246,7 +246,7 @@ static void for_each_watchpoint(void (*check)(const char *event))
     stub_pmu.open_watchpoint = open_watchpoint;
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
         for (size_t k = 0; k < ARRAY_SIZE(addresses); k++) {
-            struct cp_event_spec spec;
+            struct cp_event_spec spec = {.size = sizeof spec};
 
             name_watch(event, sizeof event, addresses[k], kinds[i]);
             spec = spec_of(event);
@@ -280,7 +280,7 @@ CP_TEST(debug_registers_that_notice_nothing_are_refused)
 CP_TEST(no_debug_register_left_is_another_answer)
 {
     char event[64];
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err;
 
     stub_pmu.open_watchpoint = open_watchpoint;
@@ -298,7 +298,7 @@ static const char *volatile reached; /* the last call that the cancelled thread 
 static void *ask_cancelled(void *arg)
 {
     const struct cp_event_spec *spec = arg;
-    struct cp_counter_value value;
+    struct cp_counter_value value = {.size = sizeof value};
     struct cp_counter *counter;
 
     reached = "nothing";

@@ -67,7 +67,7 @@ static bool has(const struct list *list, const char *name)
 
 static void check_name(const char *name)
 {
-    struct cp_event_spec spec, again;
+    struct cp_event_spec spec = {.size = sizeof spec}, again = {.size = sizeof again};
     struct cp_event_encoding encoding;
     struct cp_error err = {0};
 
@@ -141,7 +141,7 @@ CP_TEST(the_kernels_names_are_all_there)
 
     for (char *line = strtok(names, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         char name[600];
-        struct cp_event_spec spec;
+        struct cp_event_spec spec = {.size = sizeof spec};
 
         snprintf(name, sizeof name, "%.*s/%s/", (int)strcspn(line, "/"), line, strrchr(line, '/') + 1);
         CHECKF(has(list, name) == (cp_event_parse(name, &spec, NULL) == 0), "%s", name);

@@ -21,7 +21,7 @@ pfm_err_t pfm_initialize(void)
 
 static void *looks_up(void *arg)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
 
     cp_event_parse("pfm:no_such_event", &spec, arg);
     return NULL;

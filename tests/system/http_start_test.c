@@ -163,7 +163,7 @@ CP_TEST(its_threads_take_no_signals_and_are_no_Ms)
 {
     struct cp_http *http = start_http(NULL);
     int fd = request(http, PPROF "/profile?seconds=600");
-    struct cp_runtime_stats stats;
+    struct cp_runtime_stats stats = {.size = sizeof stats};
     char *masks;
 
     CHECK(slots_become(1, PATIENCE_MS));

@@ -240,7 +240,7 @@ CP_TEST(an_event_that_counts_nothing_is_501)
 
 CP_TEST(what_the_system_forbids_is_403)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_http *http;
     int probed;
 
@@ -529,7 +529,7 @@ CP_TEST(metrics_tell_what_the_profiler_does)
     struct cp_http *http = start_http(NULL);
     struct cp_memory memory = {0};
     const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_session *session;
 
     CHECK_EQ(metric(http, "counterpoint_threads"), 0);

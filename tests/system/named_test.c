@@ -214,7 +214,7 @@ CP_TEST(a_tracepoint_names_who_slept)
 /* The same by perf's spelling, and what the file system does not have. */
 CP_TEST(tracepoints_have_names)
 {
-    struct cp_event_spec spec, again;
+    struct cp_event_spec spec = {.size = sizeof spec}, again = {.size = sizeof again};
     struct cp_error err = {0};
 
     need_tracefs();

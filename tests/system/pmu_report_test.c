@@ -117,7 +117,7 @@ static void profile_to_memory(struct cp_slot_stats *stats, uint64_t period)
 CP_TEST(a_profile_of_cycles_says_so)
 {
     struct cp_slot_request requests[] = {request("cycles", PERIOD)};
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
 
     need(requests, 1);
     profile_to_memory(&stats, PERIOD);
@@ -131,7 +131,7 @@ CP_TEST(a_profile_whose_event_took_turns_says_so)
 {
     struct cp_slot_request others[CP_EV_MAX - 1];
     struct profile profile = {.n = 0};
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
 
     for (size_t i = 0; i < CP_EV_MAX - 1; i++)
         others[i] = request(RAW_CYCLES, 10 * PERIOD + i);
@@ -149,7 +149,7 @@ CP_TEST(throttling_is_told)
 {
     long rate = number_in("/proc/sys/kernel/perf_event_max_sample_rate", "");
     struct cp_slot_request requests[] = {request("cycles", 50000)};
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
 
     need(requests, 1);
     profile_to_memory(&stats, 50000);

@@ -138,13 +138,14 @@ CP_TEST(a_refused_event_undoes_the_others)
 static void check_all_slots_free(void)
 {
     struct cp_slot_request requests[CP_EV_MAX];
-    struct cp_event_spec timer;
+    struct cp_event_spec timer = {.size = sizeof timer};
     struct cp_error err;
     int slots[CP_EV_MAX];
 
     CHECK_EQ(cp_event_parse("timer", &timer, NULL), 0);
     for (int i = 0; i < CP_EV_MAX; i++) {
-        requests[i] = (struct cp_slot_request){.event = timer.event, .name = timer.name};
+        requests[i] = (struct cp_slot_request){
+            .event = timer.event, .name = timer.name, .config.size = sizeof requests[i].config};
         CHECK_EQ(cp_cpu_profile_config_init(&requests[i].config, &timer, 0, NULL), 0);
     }
     CHECKF(cp_slots_start(requests, CP_EV_MAX, slots, &err) == 0, "%s", err.message);
@@ -174,8 +175,9 @@ CP_TEST(without_a_thread_to_read_samples_nothing_is_armed)
 
 static bool counts_kernel(void)
 {
-    const struct cp_event_spec task_clock = {.event = CP_CPUPROF_SW_TASK_CLOCK, .name = "taskClock"};
-    struct cp_cpu_profile_config config;
+    const struct cp_event_spec task_clock = {
+        .size = sizeof task_clock, .event = CP_CPUPROF_SW_TASK_CLOCK, .name = "taskClock"};
+    struct cp_cpu_profile_config config = {.size = sizeof config};
 
     CHECK_EQ(cp_cpu_profile_config_init(&config, &task_clock, 0, NULL), 0);
     return config.is_kernel_included;
@@ -188,7 +190,8 @@ CP_TEST(sessions_are_independent)
     struct cp_memory memory[3] = {0};
     struct cp_session *sessions[3];
     const char *events[3] = {"timer", "taskClock", "taskClock"};
-    struct cp_slot_stats stats[3];
+    struct cp_slot_stats stats[3] = {
+        {.size = sizeof stats[0]}, {.size = sizeof stats[0]}, {.size = sizeof stats[0]}};
     struct cp_error err;
 
     attach();
@@ -254,7 +257,7 @@ CP_TEST(a_profile_can_be_written_long_after_its_sampling_has_ended)
 {
     struct cp_memory memory = {0}, early = {0};
     const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
-    struct cp_slot_stats then, now;
+    struct cp_slot_stats then = {.size = sizeof then}, now = {.size = sizeof now};
     struct cp_session *session;
     struct cp_error err;
     int64_t before, sampled;
@@ -376,8 +379,8 @@ CP_TEST(a_profile_says_how_it_was_measured)
 
 static struct cp_cpu_profile_config config_for(const char *name, uint64_t period)
 {
-    struct cp_cpu_profile_config config;
-    struct cp_event_spec spec;
+    struct cp_cpu_profile_config config = {.size = sizeof config};
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err;
 
     CHECKF(cp_event_parse(name, &spec, &err) == 0, "%s", err.message);
@@ -410,7 +413,7 @@ CP_TEST(a_config_is_checked_and_copied)
     before = state_now();
     check_refused(cp_start_cpu_profile_with_config(
                       &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", small_config())),
-                  -EINVAL, &err, "The config for taskClock says it is 8 bytes long", &before);
+                  -EINVAL, &err, "struct cp_cpu_profile_config was given with the size 8", &before);
     bad.period = 0;
     check_refused(cp_start_cpu_profile_with_config(
                       &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", &bad)),

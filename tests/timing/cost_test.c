@@ -158,7 +158,7 @@ CP_TEST(an_event_that_costs_over_half_of_the_time_is_stopped)
 {
     struct cp_slot_request requests[] = {request("taskClock", MS), request("taskClock", 50 * MS)};
     struct profile profile = {.n = 0};
-    struct cp_slot_stats stats[2];
+    struct cp_slot_stats stats[2] = {{.size = sizeof stats[0]}, {.size = sizeof stats[0]}};
     struct worker worker;
     uint64_t start;
 
@@ -198,7 +198,7 @@ CP_TEST(events_are_stopped_if_the_handler_gets_no_time)
 {
     struct cp_slot_request requests[] = {request("taskClock", MS)};
     struct profile profile = {.n = 0};
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
     struct worker worker;
     uint64_t start;
 
@@ -221,7 +221,7 @@ CP_TEST(an_event_is_stopped_if_the_cost_is_unknown)
 {
     struct cp_slot_request requests[] = {request("taskClock", MS), request("cpuClock", MS)};
     struct profile profile = {.n = 0};
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
     struct worker worker;
     struct cp__m *m;
     uint64_t start;
@@ -249,7 +249,7 @@ CP_TEST(a_profile_tells_that_its_event_was_stopped)
 {
     struct cp_memory memory = {.size = 0};
     struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", MS);
-    struct cp_slot_stats stats = {.ms = 0};
+    struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_session *session;
     struct cp_error err = {0};
     struct worker worker;
@@ -281,7 +281,7 @@ CP_TEST(an_event_of_an_unknown_rate_is_stopped)
 {
     struct cp_slot_request requests[] = {kernel_request("contextSwitches", 1)};
     struct profile profile = {.n = 0};
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
     struct worker worker;
     uint64_t start;
 
@@ -315,7 +315,7 @@ CP_TEST(a_stop_ends_what_leaves_its_thread_no_time)
     if (cp_slots_start(requests, CP_EV_MAX, slots, &err) < 0)
         SKIP("%s", err.message);
     start = cpu_of(&worker);
-    for (struct cp_slot_stats stats = {.ms = 0}; stats.ms == 0; wait_for_pass(&worker, start))
+    for (struct cp_slot_stats stats = {.size = sizeof stats}; stats.ms == 0; wait_for_pass(&worker, start))
         cp_slots_stats(slots[0], &stats);
     start = wall_ns();
     cp_slots_stop(slots, CP_EV_MAX);

@@ -34,7 +34,7 @@ static uint64_t shortest(const uint64_t *times)
 
 static uint64_t samples_of(const struct profile *profile, size_t i)
 {
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
 
     cp_slots_stats(profile->slots[i], &stats);
     return stats.samples;
@@ -471,7 +471,7 @@ CP_TEST(kicks_among_many_signals_all_arrive)
         stop_profile(&profile);
     }
     struct profile last = {.n = 0};
-    struct cp_slot_stats stats = {.ms = 0};
+    struct cp_slot_stats stats = {.size = sizeof stats};
 
     start_profile(&last, fast, 1);
     for (int tries = 0; tries < 5000 && stats.ms < ARRAY_SIZE(workers); tries++) {

@@ -213,7 +213,7 @@ static void check_cause(const char *event, void (*cause)(uint64_t))
     struct cp_slot_request requests[] = {request(event, 10000)};
     struct profile profile = {.n = 0};
     struct worker worker;
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
 
     need_prompt_signals();
     CHECK_EQ(cp_event_parse(event, &spec, NULL), 0);

@@ -332,7 +332,7 @@ CP_TEST(a_timer_above_the_tick_rate_folds_overruns_in)
 /* Runs until its first sample. */
 static void body_first_sample(struct worker *worker)
 {
-    struct cp_slot_stats stats = {.samples = 0};
+    struct cp_slot_stats stats = {.size = sizeof stats};
     const int *slot = worker->arg;
     uint64_t before;
 

@@ -85,7 +85,7 @@ static const char *volatile reached; /* the last call that the cancelled thread 
 static void *body_runtime(void *arg)
 {
     struct cp_slot_request made = request("taskClock", 1000000);
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_m *m;
     int slot = -1;
 
@@ -153,7 +153,7 @@ CP_TEST(the_handler_has_no_cancellation_point)
 {
     struct cp_slot_request made = request("taskClock", 1000000);
     struct interrupted thread = {.go_on = 0};
-    struct cp_slot_stats stats = {.samples = 0};
+    struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_error err;
     pthread_t id;
     void *result;

@@ -131,7 +131,7 @@ CP_TEST(the_kernels_own_events_are_no_matter_of_kinds)
  * running add up and times of being enabled do not. The stub's run both, all the time. */
 CP_TEST(times_of_running_add_up)
 {
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
 
     two_kinds();
     stats = sample_by("cycles", 300000);

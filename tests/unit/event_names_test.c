@@ -39,7 +39,7 @@ CP_TEST(raw_events_are_read)
 
 static void refuse_unknown(const char *name, const char *shown)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err = {0};
     char quoted[64];
 
@@ -232,7 +232,8 @@ CP_TEST(suffixes_reach_the_config)
 
     for (size_t i = 0; i < ARRAY_SIZE(configs); i++) {
         struct cp_event_spec spec = parse(configs[i].name);
-        struct cp_slot_request request = {.event = spec.event, .name = spec.name};
+        struct cp_slot_request request = {
+            .event = spec.event, .name = spec.name, .config.size = sizeof request.config};
         struct cp_error err = {0};
 
         CHECKF(cp_cpu_profile_config_init(&request.config, &spec, 1000000, &err) == 0, "%s", err.message);
@@ -318,7 +319,7 @@ CP_TEST(any_name_is_an_event_or_an_error)
 
     for (int i = 0; i < 20000 / TEST_SLOWDOWN; i++) {
         char name[256] = "";
-        struct cp_event_spec spec = {.event = CP_CPUPROF_NAMED};
+        struct cp_event_spec spec = {.size = sizeof spec, .event = CP_CPUPROF_NAMED};
         struct cp_error err = {0};
         int result;
 

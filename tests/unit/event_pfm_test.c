@@ -195,7 +195,7 @@ static void check_encodings(const char *pmu, const struct expected *events, size
     force(pmu);
     for (size_t i = 0; i < n; i++) {
         struct cp_event_spec spec = parse(events[i].name);
-        struct cp_event_spec again;
+        struct cp_event_spec again = {.size = sizeof again};
         char name[256];
 
         CHECK_EQ(spec.event, CP_CPUPROF_NAMED);
@@ -326,7 +326,7 @@ static unsigned check_event(const char *pmu, int index)
     CHECK_EQ(pfm_get_event_info(index, PFM_OS_PERF_EVENT_EXT, &info), PFM_SUCCESS);
     for (int i = -1; i < info.nattrs; i++) {
         pfm_event_attr_info_t attribute = {.size = sizeof attribute, .name = "", .type = PFM_ATTR_UMASK};
-        struct cp_event_spec spec, again;
+        struct cp_event_spec spec = {.size = sizeof spec}, again = {.size = sizeof again};
         char name[256];
 
         if (i >= 0)
@@ -390,7 +390,8 @@ CP_TEST(generic_names_are_the_tables)
     char known[128];
 
     cp__pfm_describe(known, sizeof known);
-    if (cp_event_parse("pfm:perf::PERF_COUNT_HW_CPU_CYCLES", &(struct cp_event_spec){.event = 0}, NULL) < 0)
+    if (cp_event_parse("pfm:perf::PERF_COUNT_HW_CPU_CYCLES",
+                       &(struct cp_event_spec){.size = sizeof(struct cp_event_spec), .event = 0}, NULL) < 0)
         SKIP("libpfm4 does not offer the kernel's events here: it says \"%s\"", known);
     CHECK_STR(parse("pfm:cycles").name, "cycles");
     CHECK_EQ(parse("pfm:cycles:u").event, CP_CPUPROF_HW_CPU_CYCLES);
@@ -418,7 +419,8 @@ CP_TEST(threads_parse_at_once)
     pthread_t threads[4];
 
     setenv("LIBPFM_FORCE_PMU", "skl", 1);
-    if (cp_event_parse("skl::INST_RETIRED", &(struct cp_event_spec){.event = 0}, NULL) < 0)
+    if (cp_event_parse("skl::INST_RETIRED",
+                       &(struct cp_event_spec){.size = sizeof(struct cp_event_spec), .event = 0}, NULL) < 0)
         SKIP("this libpfm4 is built without skl");
     for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, parse_much, NULL), 0);

@@ -17,7 +17,7 @@ static void write_id(const char *system, const char *name, const char *text)
 static int find(const char *const *tracefs, const char *name, struct cp_event_spec *spec, const char **suffix,
                 struct cp_error *err)
 {
-    *spec = (struct cp_event_spec){.event = CP_CPUPROF_NAMED};
+    *spec = (struct cp_event_spec){.size = sizeof(struct cp_event_spec), .event = CP_CPUPROF_NAMED};
     return cp__event_find_tracepoint(tracefs, name, spec, suffix, err);
 }
 
@@ -26,7 +26,7 @@ CP_TEST(tracepoints_are_found)
     char good[512], empty[512];
     const char *const one[] = {good, NULL};
     const char *const second[] = {empty, good, NULL};
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     const char *suffix;
 
     snprintf(good, sizeof good, "%s/tracefs", test_dir());
@@ -67,7 +67,7 @@ CP_TEST(bad_tracepoints_are_refused)
     char good[512], empty[512];
     const char *const one[] = {good, NULL};
     const char *const none[] = {empty, "/no/such", NULL};
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err = {0};
     const char *suffix;
 
@@ -94,7 +94,7 @@ CP_TEST(a_closed_directory_of_tracepoints_is_told)
 {
     char closed[512];
     const char *const one[] = {closed, NULL};
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err = {0};
     const char *suffix;
 

@@ -121,7 +121,7 @@ static void check_delays(const char *what, void (*call)(void))
 
 static struct cp_event_spec spec_of(const char *event)
 {
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err = {0};
 
     CHECKF(cp_event_parse(event, &spec, &err) == 0, "%s", err.message);

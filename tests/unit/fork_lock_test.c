@@ -51,7 +51,7 @@ static void child_profiles(void)
     struct cp_memory memory = {0};
     struct cp_error err = {0};
     struct worker worker = {.body = NULL};
-    struct cp_event_spec spec;
+    struct cp_event_spec spec = {.size = sizeof spec};
 
     attach(&worker);
     CHECK_EQ(cp_label_set("a", "1"), 0);

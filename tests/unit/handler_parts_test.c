@@ -44,7 +44,7 @@ CP_TEST(each_timer_gets_its_own_ticks)
     struct cp_slot_request requests[] = {request("timer", 2000 * MS), request("timer", 1000 * MS)};
     struct profile profile = {.n = 0};
     struct worker worker = {.body = NULL};
-    struct cp_slot_stats gone;
+    struct cp_slot_stats gone = {.size = sizeof gone};
     int late;
 
     attach(&worker);
@@ -163,7 +163,7 @@ CP_TEST(a_buffer_that_is_half_full_wakes_its_reader)
 {
     struct cp_slot_request made = request("timer", 1000 * MS);
     struct worker worker = {.body = NULL};
-    struct cp_slot_stats stats = {.samples = 0};
+    struct cp_slot_stats stats = {.size = sizeof stats};
     uint32_t token = cp_slots_token();
     int slot;
 

@@ -50,7 +50,7 @@ CP_TEST(threads_that_end_after_a_stop_that_nobody_reads_leave_nothing)
 /* Armed, and without a sample. */
 CP_TEST(threads_without_samples_leave_nothing_to_a_reader_that_does_not_come)
 {
-    struct cp_slot_stats stats;
+    struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_slot_request rare = request("pageFaults", 1000000000);
     int slot;
 

@@ -21,6 +21,8 @@ static struct cp_session *stopped(const char *event, uint64_t period)
     session->n = 1;
     session->pid = getpid();
     session->stats[0].ms = 1;
+    part->event.size = sizeof part->event;
+    part->config.size = sizeof part->config;
     CHECKF(cp_event_parse(event, &part->event, &err) == 0, "%s", err.message);
     CHECKF(cp_cpu_profile_config_init(&part->config, &part->event, period, &err) == 0, "%s", err.message);
     CHECK_EQ(cp__profile_new(&part->profile), 0);
@@ -188,7 +190,7 @@ CP_TEST(the_figures_are_of_samples_that_were_read)
     struct cp__part *part = &session->parts[0];
     const struct cp_slot_request request = {
         .event = part->event.event, .config = part->config, .name = part->event.name};
-    struct cp_slot_stats stats = {0};
+    struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_error err;
 
     attach();
