@@ -1,0 +1,92 @@
+/* The scheduler: what share of the time each G gets. */
+#include "tests/support/gs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RUNNERS 10
+#define RACE_MS 4u /* Ms at most */
+#define LAPS_ON_EACH 100
+
+static uint64_t laps[RUNNERS][RACE_MS]; /* of each G on each M */
+static struct cp_m *race_ms[RACE_MS];
+static unsigned race_is_over;
+
+/* The number of the calling M, the first time the next one. */
+static unsigned m_number(void)
+{
+    struct cp_m *m = cp_m_self(), *none;
+
+    for (unsigned i = 0; i < RACE_MS; i++) {
+        none = NULL;
+        if (cp_load_acquire(&race_ms[i]) == m || cp_compare_exchange(&race_ms[i], &none, m) || none == m)
+            return i;
+    }
+    CHECK(!"more Ms than there should be");
+    return 0;
+}
+
+static void runs_laps(void *arg)
+{
+    uint64_t *own = arg;
+
+    while (cp_load_relaxed(&race_is_over) == 0) {
+        for (volatile int i = 0; i < 2000; i++) {
+        }
+        cp_add_single_writer(&own[m_number()], 1u);
+        cp_yield();
+    }
+}
+
+static bool all_have_been_everywhere(unsigned threads)
+{
+    for (unsigned g = 0; g < RUNNERS; g++) {
+        for (unsigned m = 0; m < threads; m++) {
+            if (cp_load_relaxed(&laps[g][m]) < LAPS_ON_EACH)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void race(void *arg)
+{
+    for (int i = 0; i < RUNNERS; i++)
+        go(runs_laps, laps[i]);
+    do {
+        cp_sleep(300 * MS);
+    } while (!all_have_been_everywhere(*(unsigned *)arg));
+    cp_store_relaxed(&race_is_over, 1u);
+}
+
+static void check_race(unsigned threads)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+
+    memset(laps, 0, sizeof laps);
+    memset(race_ms, 0, sizeof race_ms);
+    race_is_over = 0;
+    run(threads, race, &threads);
+    for (int i = 0; i < RUNNERS; i++) {
+        uint64_t all = 0;
+
+        for (unsigned m = 0; m < RACE_MS; m++)
+            all += laps[i][m];
+        least = all < least ? all : least;
+        most = all > most ? all : most;
+    }
+    printf("%u Ms: %llu to %llu laps\n", threads, (unsigned long long)least, (unsigned long long)most);
+    CHECK(threads > 1 || most - least <= 1);
+    CHECK(most < 3 * least);
+}
+
+/*
+ * On one M their progress is exactly equal. On several it depends on how the system treats each M; it is
+ * equal in the long run because Gs move between Ms though all are busy, which is what must be seen here: each
+ * G goes everywhere.
+ */
+CP_TEST(equal_gs_progress_equally)
+{
+    for (unsigned threads = 1; threads <= RACE_MS; threads++)
+        check_race(threads);
+}
