@@ -86,10 +86,9 @@ struct cp_writer cp_writer_memory(struct cp_memory *memory);
 /* The proposal's ProfilingOption: one event, and where its profile goes. */
 struct cp_profiling_option {
     struct cp_writer writer;
-    enum cp_cpu_event event;
-    uint64_t raw_event;
+    const char *name;   /* of the event; NULL: raw_event */
+    uint64_t raw_event; /* cp_cpu_raw_event() */
     uint64_t period;
-    const char *name; /* cp_event(): the event by name; NULL: by event and raw_event */
     const struct cp_cpu_profile_config *config; /* cp_event_with_config(); NULL: by period */
 };
 

@@ -29,8 +29,6 @@ static int name_event(const struct cp_profiling_option *option, struct cp_event_
 
     if (option->name != NULL)
         return cp_event_parse(option->name, spec, err);
-    if (option->event != CP_CPUPROF_HW_RAW)
-        return cp_event_parse(cp_event_name(option->event), spec, err);
     snprintf(name, sizeof name, "r%llx", (unsigned long long)option->raw_event);
     return cp_event_parse(name, spec, err);
 }
