@@ -22,11 +22,11 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, uint64_t seq)
     for (size_t i = 0; i < sizeof *stats / sizeof *words; i++)
         cp_store_relaxed(&words[i], 0); /* relaxed: ordered by the release below */
     cp_store_relaxed(&stats->foreign, m->foreign);
-    cp_store_release(&stats->seq, seq); /* pairs with the acquire in add_m(), stats.c */
+    cp_store_release(&stats->seq, seq); /* pairs with the acquire in add_stats_of_m(), stats.c */
 }
 
 /* Opens the event that the slot holds; returns whether the event is to be enabled. */
-static bool start_from_handler(struct cp__m *m, int slot)
+static bool start_slot_from_handler(struct cp__m *m, int slot)
 {
     struct cp__handle *handle = &m->handles[slot];
     struct cp__slot_config config;
@@ -49,7 +49,7 @@ static bool start_from_handler(struct cp__m *m, int slot)
  * period is shorter than what a sample costs, and the claim would be held for long: nobody else could disable
  * them.
  */
-static void enable_from_handler(struct cp__m *m, uint32_t slots)
+static void enable_slots_from_handler(struct cp__m *m, uint32_t slots)
 {
     for (; slots != 0; slots &= slots - 1) {
         int slot = __builtin_ctz(slots);
@@ -61,7 +61,7 @@ static void enable_from_handler(struct cp__m *m, uint32_t slots)
 }
 
 /* The handle keeps its seq until what this brought to light has been recorded. */
-static void stop_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
+static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     if (m->handles[slot].fd < 0)
         return; /* it was refused */
@@ -76,7 +76,7 @@ static bool is_live_from_handler(const struct cp__m *m)
     return cp_load_relaxed(&m->life) == CP__M_LIVE; /* relaxed: stored by this thread */
 }
 
-static bool is_wanted(const struct cp__m *m, int slot)
+static bool is_slot_wanted(const struct cp__m *m, int slot)
 {
     return is_live_from_handler(m) && cp__slot_seq_from_handler(slot) == m->handles[slot].seq;
 }
@@ -89,8 +89,8 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
 
     cp__moment_begin_from_handler(&moment, regs, since);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        if (m->handles[slot].seq != 0 && !is_wanted(m, slot)) {
-            stop_from_handler(m, slot, &moment);
+        if (m->handles[slot].seq != 0 && !is_slot_wanted(m, slot)) {
+            stop_slot_from_handler(m, slot, &moment);
             stopped |= 1u << slot;
         }
     }
@@ -124,10 +124,10 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
     stop_unwanted_from_handler(m, regs, since);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if (m->handles[slot].seq == 0 && is_live_from_handler(m))
-            opened |= (uint32_t)start_from_handler(m, slot) << slot;
+            opened |= (uint32_t)start_slot_from_handler(m, slot) << slot;
     }
     cp_store_release(&m->head.generation, generation); /* pairs with the acquire in is_behind(), kick.c */
-    enable_from_handler(m, opened);
+    enable_slots_from_handler(m, opened);
     cp__engine.own_from_handler(m);
     cp__m_unclaim_from_handler(m);
     return true;

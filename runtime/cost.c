@@ -71,7 +71,7 @@ struct measurement {
     int result;
 };
 
-static void work(uint64_t rounds)
+static void work_rounds(uint64_t rounds)
 {
     for (volatile uint64_t i = 0; i < rounds;)
         i = i + 1;
@@ -84,12 +84,12 @@ static uint64_t time_work(uint64_t rounds)
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
     uint64_t took;
 
-    work(rounds);
+    work_rounds(rounds);
     took = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start;
     return cp__os_thread_switches() == switches ? took : 0;
 }
 
-/* Returns how many rounds of work() take about ns. */
+/* Returns how many rounds of work_rounds() take about ns. */
 static uint64_t work_of(uint64_t ns)
 {
     uint64_t rounds = 1000;
@@ -104,12 +104,12 @@ static uint64_t work_of(uint64_t ns)
     return 1 + (uint64_t)((double)rounds * (double)ns / (double)took);
 }
 
-static uint64_t interrupts(const struct cp__m *m)
+static uint64_t interrupts_so_far(const struct cp__m *m)
 {
     return cp_load_relaxed(&m->stats[0].records) + cp_load_relaxed(&m->stats[0].lost); /* of this thread */
 }
 
-static int arm(struct cp__m *m, uint64_t interval)
+static int arm_clock(struct cp__m *m, uint64_t interval)
 {
     struct cp_slot_request request = {.event = CP_CPUPROF_SW_TASK_CLOCK, .config.period = interval};
     struct cp__slot_config config = {.kind = CP_EVENT_CLOCK};
@@ -144,19 +144,19 @@ struct round {
  * until the round has ended, because the child would not find the event. */
 static int time_sampled(struct cp__m *m, const struct plan *plan, uint64_t rounds, struct round *round)
 {
-    uint64_t before = interrupts(m);
+    uint64_t before = interrupts_so_far(m);
     uint64_t foreign = m->foreign;
     int result;
 
     cp__os_unblock_from_handler(0);
     cp__fork_delay();
-    result = arm(m, plan->interval_ns);
+    result = arm_clock(m, plan->interval_ns);
     if (result == 0) {
         round->ns = time_work(rounds);
         disarm(m);
         if (m->foreign != foreign)
             round->ns = 0;
-        round->samples = round->ns == 0 ? 0 : interrupts(m) - before;
+        round->samples = round->ns == 0 ? 0 : interrupts_so_far(m) - before;
     }
     cp__fork_allow();
     return result;
@@ -164,7 +164,7 @@ static int time_sampled(struct cp__m *m, const struct plan *plan, uint64_t round
 
 /* Does what ceil() does. Some compilers make a call of ceil(), for which a program would need the
  * mathematical library. */
-static double round_up(double value)
+static double round_up_period(double value)
 {
     const double whole = value < 1e18 ? (double)(uint64_t)value : value;
 
@@ -183,11 +183,11 @@ static uint64_t least_cost(const struct round *sampled, size_t n, uint64_t alone
         if (cost > 0 && (least == 0 || cost < least))
             least = cost;
     }
-    return (uint64_t)round_up(least);
+    return (uint64_t)round_up_period(least);
 }
 
 /* Whether one more round is to be done after so many tries, of which n were good rounds. */
-static bool is_wanted(const struct plan *plan, unsigned n, unsigned tries, uint64_t start)
+static bool is_round_wanted(const struct plan *plan, unsigned n, unsigned tries, uint64_t start)
 {
     uint64_t passed = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start;
 
@@ -203,7 +203,7 @@ static int measure_by(struct measurement *measurement, const struct plan *plan)
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
     unsigned n = 0;
 
-    for (unsigned i = 0; is_wanted(plan, n, i, start); i++) {
+    for (unsigned i = 0; is_round_wanted(plan, n, i, start); i++) {
         uint64_t took = time_work(rounds);
         int result = time_sampled(measurement->m, plan, rounds, &sampled[n]);
 
@@ -419,7 +419,8 @@ static size_t find_fastest(const struct cp_slot_request *requests, size_t n, dou
     return found;
 }
 
-static int refuse(const struct cp_slot_request *request, double others, uint64_t cost, struct cp_error *err)
+static int refuse_rate(const struct cp_slot_request *request, double others, uint64_t cost,
+                       struct cp_error *err)
 {
     const double left = MOST * 1e9 / (double)cost - others; /* samples a second */
     const struct cp__event_text name = cp__request_name(request);
@@ -437,7 +438,8 @@ static int refuse(const struct cp_slot_request *request, double others, uint64_t
                              "A sample of %s every %" PRIu64
                              " may take more than half of a CPU: %sa sample costs its thread %" PRIu64
                              " ns on this machine. Take a period of %.0f or more.",
-                             name.text, request->config.period, beside, cost, round_up(1e9 / left / unit));
+                             name.text, request->config.period, beside, cost,
+                             round_up_period(1e9 / left / unit));
 }
 
 int cp__cost_check(const struct cp_slot_request *requests, size_t n, double running, struct cp_error *err)
@@ -449,7 +451,7 @@ int cp__cost_check(const struct cp_slot_request *requests, size_t n, double runn
 
     if (rate == 0 || (running + sum) * (double)cost <= MOST * 1e9)
         return 0;
-    return refuse(&requests[fastest], running + sum - rate, cost, err);
+    return refuse_rate(&requests[fastest], running + sum - rate, cost, err);
 }
 
 bool cp__cost_matters(const struct cp_slot_request *requests, size_t n)

@@ -7,7 +7,7 @@
 #define GUESSED_HZ 5000000000u
 
 /* A number from a file of one line, or from the first line that begins with a word; 0: there is none. */
-static double read_number(const char *path, const char *format)
+static double read_file_number(const char *path, const char *format)
 {
     FILE *file = fopen(path, "re");
     char line[256];
@@ -31,9 +31,9 @@ uint64_t cp__os_highest_hz(void)
 
     if (hz != 0)
         return hz;
-    found = 1e3 * read_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "%lf");
+    found = 1e3 * read_file_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "%lf");
     if (found == 0)
-        found = 1e6 * read_number("/proc/cpuinfo", "cpu MHz : %lf");
+        found = 1e6 * read_file_number("/proc/cpuinfo", "cpu MHz : %lf");
     hz = found < 1e8 ? GUESSED_HZ : (uint64_t)found;
     cp_store_relaxed(&known, hz); /* relaxed: a number of its own */
     return hz;

@@ -44,11 +44,11 @@
 
 #include <pthread.h>
 
-#include "config.h"
 #include "cost.h"
 #include "disposition.h"
 #include "label.h"
 #include "m.h"
+#include "proposal.h"
 #include "queue.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/event/rows.h"
@@ -62,7 +62,7 @@ static void after_in_child(void)
     cp__lock_reset(&cp__runtime_lock);
     cp__labels_forget();
     cp__pfm_forget();
-    cp__configs_forget();
+    cp__proposal_forget();
     cp__slots_forget();
     cp__queues_forget();
     cp__disposition_forget();

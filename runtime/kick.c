@@ -90,7 +90,7 @@ static uint64_t count_looks(void)
     return looks;
 }
 
-static void look_at(struct cp__m *m)
+static void look_at_m(struct cp__m *m)
 {
     uint64_t cpu_ns;
 
@@ -110,7 +110,7 @@ void cp__kick_pass(void)
     if (m == NULL)
         return;
     for (uint64_t looks = count_looks(); looks > 0; looks--) {
-        look_at(m);
+        look_at_m(m);
         m = m->next != NULL ? m->next : cp__ms;
         if (m == first)
             break;

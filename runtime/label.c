@@ -96,7 +96,7 @@ static size_t strings_size(const struct cp_label *label)
     return strlen(label->key) + strlen(label->value) + 2;
 }
 
-static void append(struct cp_labels *to, char **strings, const struct cp_label *label)
+static void append_label(struct cp_labels *to, char **strings, const struct cp_label *label)
 {
     struct cp_label *item = &to->items[to->count++];
     size_t key_size = strlen(label->key) + 1;
@@ -133,12 +133,12 @@ int cp__labels_with(const struct cp_labels *old, const char *key, const char *va
     set->count = 0;
     strings = (char *)&set->items[count];
     for (i = 0; i < n && strcmp(old->items[i].key, key) < 0; i++)
-        append(set, &strings, &old->items[i]);
+        append_label(set, &strings, &old->items[i]);
     if (value != NULL)
-        append(set, &strings, &added);
+        append_label(set, &strings, &added);
     for (; i < n; i++)
         if (strcmp(old->items[i].key, key) != 0)
-            append(set, &strings, &old->items[i]);
+            append_label(set, &strings, &old->items[i]);
     *out = set;
     return 0;
 }

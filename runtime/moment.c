@@ -99,7 +99,7 @@ static void append_from_handler(struct cp__m *m, struct cp__moment *moment, int 
 }
 
 /* Without its frames. */
-static struct cp_sample sample_from_handler(const struct cp_g *g, unsigned flags)
+static struct cp_sample new_sample_from_handler(const struct cp_g *g, unsigned flags)
 {
     return (struct cp_sample){.g_id = g->id, .labels = g->labels, .flags = flags};
 }
@@ -111,7 +111,7 @@ static struct cp_sample late_from_handler(const struct cp__m *m, const struct cp
     struct cp__stack stack;
     const struct cp_g *g = running_from_handler(m, detail->where.sp, &stack);
 
-    return sample_from_handler(stack.hi != 0 ? g : &m->self, CP_SAMPLE_LATE);
+    return new_sample_from_handler(stack.hi != 0 ? g : &m->self, CP_SAMPLE_LATE);
 }
 
 /* Appends n callers to the frames that sample has already, as far as there is room. */
@@ -142,7 +142,7 @@ void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, 
         n = 1;
     } else {
         unwind_from_handler(m, moment);
-        sample = sample_from_handler(moment->g, moment->chain_flags);
+        sample = new_sample_from_handler(moment->g, moment->chain_flags);
         callers = moment->frames;
         n = moment->depth;
     }
@@ -167,10 +167,10 @@ void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment)
     if (!moment->any)
         return;
     if (moment->since == CP__SINCE_BLOCKED) { /* of a timer, or without a ring */
-        sample = sample_from_handler(&m->self, CP_SAMPLE_LATE);
+        sample = new_sample_from_handler(&m->self, CP_SAMPLE_LATE);
     } else {
         unwind_from_handler(m, moment);
-        sample = sample_from_handler(moment->g, moment->chain_flags);
+        sample = new_sample_from_handler(moment->g, moment->chain_flags);
         sample.depth = moment->depth;
         sample.frames = moment->frames;
     }

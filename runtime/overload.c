@@ -14,7 +14,7 @@
 #define WINDOW_NS 100000000u
 
 /* Each record has cost an interrupt, whether it was read or found the ring full. */
-static uint64_t interrupts(const struct cp__m_stats *stats)
+static uint64_t interrupts_of(const struct cp__m_stats *stats)
 {
     /* relaxed: counters of their own */
     return cp_load_relaxed(&stats->records) + cp_load_relaxed(&stats->lost);
@@ -28,7 +28,7 @@ static uint64_t take_cost(struct cp__m *m, int slot)
     const struct cp__m_stats *stats = &m->stats[slot];
     /* pairs with the release in reset_stats_from_handler(), configure.c */
     uint64_t seq = cp_load_acquire(&stats->seq);
-    uint64_t now = interrupts(stats);
+    uint64_t now = interrupts_of(stats);
     uint64_t before = m->window.seq[slot] == seq ? m->window.interrupts[slot] : now;
 
     m->window.seq[slot] = seq;

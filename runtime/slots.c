@@ -75,7 +75,7 @@ static int make_buffers(size_t n, const int *found, struct cp_error *err)
 }
 
 /* Everything that can fail comes before the first config is published. */
-static int start(struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
+static int start_slots(struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
 {
     int result = find_free(n, found, err);
 
@@ -111,7 +111,7 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
     cp__fork_delay();            /* events are opened, and closed again */
     cp__lock(&cp__runtime_lock);
     cp__ms_free_forgotten();
-    result = start(reached, n, found, err);
+    result = start_slots(reached, n, found, err);
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
     cp__fork_allow();
@@ -186,7 +186,7 @@ void cp_slots_stop(const int *stopped, size_t n)
 
 /* Gives the memory of m's buffers back whose slots are free, if m cannot record anything for them: it has no
  * handle for the slot, and nobody is about to make one. Under the runtime lock, so that no slot starts. */
-static void give_back(struct cp__m *m)
+static void give_buffers_back(struct cp__m *m)
 {
     cp_fence_seq_cst(); /* pairs with the one in cp__configure_from_handler() */
     /* acquire: pairs with the release in cp__m_unclaim_from_handler() */
@@ -201,11 +201,11 @@ static void give_back(struct cp__m *m)
 
 /* The lock is taken anew for each M, because the kernel takes its time. If an M still holds a handle, a later
  * release gives its memory back. */
-static void give_all_back(void)
+static void give_all_buffers_back(void)
 {
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {
         cp__lock(&cp__runtime_lock);
-        give_back(m);
+        give_buffers_back(m);
         cp__unlock(&cp__runtime_lock);
     }
 }
@@ -221,5 +221,5 @@ void cp_slots_release(const int *released, size_t n)
     }
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
-    give_all_back();
+    give_all_buffers_back();
 }

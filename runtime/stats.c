@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Adds what m has counted for the config run to stats. */
-static void add_m(struct cp_slot_stats *stats, int slot, uint64_t run, const struct cp__m *m)
+static void add_stats_of_m(struct cp_slot_stats *stats, int slot, uint64_t run, const struct cp__m *m)
 {
     const struct cp__m_stats *from = &m->stats[slot];
     int refused;
@@ -48,16 +48,16 @@ static void add_m(struct cp_slot_stats *stats, int slot, uint64_t run, const str
 
 void cp__slot_keep_stats(int slot, const struct cp__m *m)
 {
-    add_m(cp__slot_kept_stats(slot), slot, cp__slot_run(slot), m);
+    add_stats_of_m(cp__slot_kept_stats(slot), slot, cp__slot_run(slot), m);
 }
 
 /* Under the runtime lock. */
-static void collect(int slot, struct cp_slot_stats *stats)
+static void collect_stats(int slot, struct cp_slot_stats *stats)
 {
     *stats = *cp__slot_kept_stats(slot);
     for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
         if (!cp__m_is_gone(m) || (m->undrained >> slot & 1) != 0)
-            add_m(stats, slot, cp__slot_run(slot), m);
+            add_stats_of_m(stats, slot, cp__slot_run(slot), m);
     }
 }
 
@@ -68,7 +68,7 @@ int cp_slots_stats(int slot, struct cp_slot_stats *stats)
     if (slot < 0 || slot >= CP_EV_MAX)
         return -EINVAL;
     cp__lock(&cp__runtime_lock);
-    collect(slot, &own);
+    collect_stats(slot, &own);
     cp__unlock(&cp__runtime_lock);
     return CP__GIVE(cp_slot_stats, stats, &own, NULL);
 }
@@ -77,7 +77,7 @@ int cp_slots_stats(int slot, struct cp_slot_stats *stats)
 
 static struct cp_slot_stats released; /* of slots that are free again; under the runtime lock */
 
-static void add(struct cp_slot_stats *sum, const struct cp_slot_stats *stats)
+static void add_stats(struct cp_slot_stats *sum, const struct cp_slot_stats *stats)
 {
     sum->samples += stats->samples;
     sum->signals += stats->signals;
@@ -107,8 +107,8 @@ void cp__slot_release_stats(int slot)
 {
     struct cp_slot_stats stats;
 
-    collect(slot, &stats);
-    add(&released, &stats);
+    collect_stats(slot, &stats);
+    add_stats(&released, &stats);
 }
 
 static uint64_t gone_handler_ns; /* of Ms that are gone; under the runtime lock */
@@ -129,8 +129,8 @@ int cp_slots_totals(struct cp_slot_stats *stats)
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if ((used >> slot & 1) == 0)
             continue;
-        collect(slot, &of_slot);
-        add(&sum, &of_slot);
+        collect_stats(slot, &of_slot);
+        add_stats(&sum, &of_slot);
     }
     cp__unlock(&cp__runtime_lock);
     return CP__GIVE(cp_slot_stats, stats, &sum, NULL);

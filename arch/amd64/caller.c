@@ -84,7 +84,7 @@ static bool load(const struct walk *walk, uintptr_t address, uintptr_t *value)
 /* ---- Instructions ---------------------------------------------------------------------------- */
 
 /* Handles a ret: the return address is on top of the stack. */
-static enum outcome finish(struct walk *walk)
+static enum outcome finish_walk(struct walk *walk)
 {
     *walk->caller = (struct cp__registers){.sp = walk->at.sp + WORD, .fp = walk->at.fp};
     return load(walk, walk->at.sp, &walk->caller->pc) ? FOUND : LOST;
@@ -269,7 +269,7 @@ static bool is_stub(const uint8_t *jump)
 
 static enum outcome jump_indirect(struct walk *walk, const struct cp__instruction *in)
 {
-    return in->is_rip_relative && is_stub(in->begin) ? finish(walk) : LOST;
+    return in->is_rip_relative && is_stub(in->begin) ? finish_walk(walk) : LOST;
 }
 
 /* Follows one instruction. */
@@ -305,7 +305,7 @@ static enum outcome step(struct walk *walk, const struct cp__instruction *in)
         return LOST;
     case 0xc2:
     case 0xc3:
-        return finish(walk);
+        return finish_walk(walk);
     case 0xc6: /* mov of a constant; transactions */
     case 0xc7:
         return in->group != 0 ? LOST : other(in);
@@ -324,7 +324,7 @@ static enum outcome step(struct walk *walk, const struct cp__instruction *in)
 }
 
 /* Decodes the instruction at the walk's position. Returns false if the code there cannot be read. */
-static bool decode(struct walk *walk, struct cp__instruction *in)
+static bool decode_next(struct walk *walk, struct cp__instruction *in)
 {
     uintptr_t pc = walk->at.pc;
 
@@ -346,7 +346,7 @@ bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, str
     for (int steps = 0; outcome == GOES_ON && steps < STEPS; steps++) {
         struct cp__instruction in;
 
-        outcome = decode(&walk, &in) ? step(&walk, &in) : LOST;
+        outcome = decode_next(&walk, &in) ? step(&walk, &in) : LOST;
         if (outcome == LOST && take_fork(&walk))
             outcome = GOES_ON;
     }

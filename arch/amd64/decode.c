@@ -103,7 +103,7 @@ static char take_opcode(const uint8_t **at, struct cp__instruction *in)
 }
 
 /* Reads a signed number of size bytes; returns 0 for other sizes than 1, 2 and 4. */
-static int32_t take_number(const uint8_t **at, unsigned size)
+static int32_t take_bytes(const uint8_t **at, unsigned size)
 {
     const uint8_t *bytes = *at;
     int32_t word = 0;
@@ -149,7 +149,7 @@ static void take_memory(const uint8_t **at, struct cp__instruction *in, unsigned
         disp_size = 4;
         in->base = CP__NO_REGISTER;
     }
-    in->disp = take_number(at, disp_size);
+    in->disp = take_bytes(at, disp_size);
 }
 
 static void take_modrm(const uint8_t **at, struct cp__instruction *in)
@@ -205,7 +205,7 @@ bool cp__decode_from_handler(const uint8_t *at, struct cp__instruction *in)
     in->rm = extended(in, CP__REX_B, in->opcode & 7);
     if (after == 'm' || after == 'B' || after == 'Z' || after == 'u')
         take_modrm(&at, in);
-    in->immediate = take_number(&at, immediate_size(in, after));
+    in->immediate = take_bytes(&at, immediate_size(in, after));
     in->end = at;
     return true;
 }

@@ -100,7 +100,7 @@ static intptr_t signed_field(uint32_t in, unsigned lowest, unsigned width)
 
 /* Ends the walk: the tracked registers are the caller's, except the stack pointer. If knows_sp, the caller's
  * stack pointer is sp. Else only a lower bound is known: it is not below the function's own stack pointer. */
-static enum outcome finish(const struct walk *walk, bool knows_sp, uintptr_t sp)
+static enum outcome finish_walk(const struct walk *walk, bool knows_sp, uintptr_t sp)
 {
     if (knows_sp && (sp < walk->floor || sp > walk->hi))
         return LOST;
@@ -118,7 +118,7 @@ static enum outcome make_frame(struct walk *walk, uintptr_t address)
 
     if (walk->at.knows_sp && load(walk, address, &fp) && load(walk, address + WORD, &lr) &&
         fp == walk->at.fp && lr == walk->at.lr)
-        return finish(walk, true, address + 2 * WORD);
+        return finish_walk(walk, true, address + 2 * WORD);
     walk->at.fp = address;
     return GOES_ON;
 }
@@ -218,8 +218,8 @@ static bool makes_record(const struct access *access)
 
 /* Follows a load of x29 or x30 from the stack. The walk is lost if the address or the word there is
  * unknown. */
-static enum outcome take_back(struct walk *walk, const struct access *access, uintptr_t address,
-                              bool knows_address)
+static enum outcome take_register_back(struct walk *walk, const struct access *access, uintptr_t address,
+                                       bool knows_address)
 {
     for (unsigned i = 0; i < access->words; i++) {
         uintptr_t *reg = access->reg[i] == FP ? &walk->at.fp : access->reg[i] == LR ? &walk->at.lr : NULL;
@@ -237,12 +237,12 @@ static enum outcome access_memory(struct walk *walk, const struct access *access
     bool knows_base = access->base == SP ? walk->at.knows_sp : access->base == FP;
 
     if (makes_record(access))
-        return finish(walk, knows_base && access->moves_before && base >= walk->floor, base);
+        return finish_walk(walk, knows_base && access->moves_before && base >= walk->floor, base);
     if (access->base == SP && (access->moves_before || access->moves_behind))
         walk->at.sp = moved;
     if (!access->is_load || (access->base != SP && access->base != FP))
         return GOES_ON;
-    return take_back(walk, access, access->moves_behind ? base : moved, knows_base);
+    return take_register_back(walk, access, access->moves_behind ? base : moved, knows_base);
 }
 
 static enum outcome load_or_store(struct walk *walk, uint32_t in)
@@ -332,7 +332,7 @@ static enum outcome jump_indirect(struct walk *walk, uint32_t in)
     bool is_br = (in & 0xfffffc1f) == 0xd61f0000 && (reg == IP0 || reg == IP1);
 
     if (is_ret || is_authenticated_ret || (is_br && is_stub((const uint32_t *)walk->at.pc - 1, reg)))
-        return finish(walk, walk->at.knows_sp, walk->at.sp);
+        return finish_walk(walk, walk->at.knows_sp, walk->at.sp);
     return LOST;
 }
 

@@ -17,9 +17,9 @@ struct beginning {
 #define END_UNWINDING() __asm__ volatile(".cfi_undefined x30")
 #endif
 
-/* The outermost function of a context. makecontext() passes ints, so begin() gets its pointer in two
+/* The outermost function of a context. makecontext() passes ints, so begin_fiber() gets its pointer in two
  * halves. */
-static void begin(unsigned high, unsigned low)
+static void begin_fiber(unsigned high, unsigned low)
 {
     const struct beginning *beginning = (const struct beginning *)((uintptr_t)high << 32 | low);
 
@@ -28,7 +28,7 @@ static void begin(unsigned high, unsigned low)
     abort();
 }
 
-/* Clears the frame pointer and the return address of begin(), so that the chain of frame pointers ends
+/* Clears the frame pointer and the return address of begin_fiber(), so that the chain of frame pointers ends
  * there. */
 static void end_chains(ucontext_t *machine)
 {
@@ -54,12 +54,13 @@ void cp__context_init(struct cp__context *context, void *stack_lo, void *stack_h
     beginning->machine.uc_link = NULL;
     beginning->entry = entry;
     beginning->arg = arg;
-    makecontext(&beginning->machine, (void (*)(void))begin, 2, (unsigned)(place >> 32), (unsigned)place);
+    makecontext(&beginning->machine, (void (*)(void))begin_fiber, 2, (unsigned)(place >> 32),
+                (unsigned)place);
     end_chains(&beginning->machine);
     context->saved = &beginning->machine;
-    /* The address is past the first byte, like a return address, so that unwinders find begin() in a context
-     * that has not begun. */
-    context->caller = (struct cp__registers){.pc = (uintptr_t)begin + 1, .sp = place};
+    /* The address is past the first byte, like a return address, so that unwinders find begin_fiber() in a
+     * context that has not begun. */
+    context->caller = (struct cp__registers){.pc = (uintptr_t)begin_fiber + 1, .sp = place};
 }
 
 /* Writes the registers with which swapcontext() returns. In a context that has not begun, pc is that of
@@ -68,10 +69,10 @@ void cp__context_save(const struct cp__context *context, ucontext_t *to)
 {
     memcpy(&to->uc_mcontext, &context->saved->uc_mcontext, sizeof to->uc_mcontext);
 #if defined(__x86_64__)
-    if (context->caller.pc == (uintptr_t)begin + 1)
+    if (context->caller.pc == (uintptr_t)begin_fiber + 1)
         to->uc_mcontext.gregs[REG_RIP] = (greg_t)context->caller.pc;
 #elif defined(__aarch64__)
-    if (context->caller.pc == (uintptr_t)begin + 1)
+    if (context->caller.pc == (uintptr_t)begin_fiber + 1)
         to->uc_mcontext.pc = context->caller.pc;
 #endif
 }

@@ -20,7 +20,7 @@ void *cp__grown(void *array, size_t *capacity, size_t n, size_t element_size)
     return array;
 }
 
-static void put(struct cp__table *table, uint32_t hash, uint32_t number_plus_1)
+static void put_entry(struct cp__table *table, uint32_t hash, uint32_t number_plus_1)
 {
     size_t at = hash;
 
@@ -49,14 +49,14 @@ int cp__table_reserve(struct cp__table *table, size_t n)
     }
     for (i = 0; i < old.capacity; i++)
         if (old.slots[i].number != 0)
-            put(table, old.slots[i].hash, old.slots[i].number);
+            put_entry(table, old.slots[i].hash, old.slots[i].number);
     free(old.slots);
     return 0;
 }
 
 void cp__table_insert(struct cp__table *table, uint32_t hash, uint32_t number)
 {
-    put(table, hash, number + 1);
+    put_entry(table, hash, number + 1);
     table->used++;
 }
 

@@ -36,7 +36,7 @@ struct cp_counter {
 
 /* Opens the event on one kind of core. Kernels before 5.13 do not know inherit_thread; they also copy the
  * event to children of fork(). */
-static int add_from_handler(void *context, struct perf_event_attr *attr)
+static int add_counted_from_handler(void *context, struct perf_event_attr *attr)
 {
     struct cp_counter *counter = context;
     int fd = cp__perf_open_from_handler(attr);
@@ -57,7 +57,7 @@ static int open_events(struct cp_counter *counter, const struct cp_slot_request 
 
     attr.inherit = 1;
     attr.inherit_thread = 1;
-    return cp__core_pmus_add_from_handler(&attr, add_from_handler, counter);
+    return cp__core_pmus_add_from_handler(&attr, add_counted_from_handler, counter);
 }
 
 int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, struct cp_error *err)
@@ -132,7 +132,7 @@ int cp_counters_stop(struct cp_counter *const *counters, size_t n)
 
 /* Sums up the events on all kinds of cores. While the thread runs, all of them are enabled and one of them
  * runs: so the running times add up and the enabled times do not. */
-static int read_events(const struct cp_counter *counter, struct reading *sum)
+static int read_counter(const struct cp_counter *counter, struct reading *sum)
 {
     *sum = (struct reading){.count = 0};
     for (int i = 0; i < counter->n; i++) {
@@ -177,7 +177,7 @@ int cp_counter_read(struct cp_counter *counter, struct cp_counter_value *value, 
 {
     struct cp_counter_value own = {.count = 0};
     struct reading now;
-    int result = read_events(counter, &now), filled;
+    int result = read_counter(counter, &now), filled;
 
     if (result < 0)
         cp__error(err, result, "The counter of %s cannot be read (%s). Open it anew.", counter->name.text,
@@ -191,7 +191,7 @@ int cp_counter_read(struct cp_counter *counter, struct cp_counter_value *value, 
 int cp_counter_reset(struct cp_counter *counter)
 {
     struct reading now;
-    int result = read_events(counter, &now);
+    int result = read_counter(counter, &now);
 
     if (result == 0)
         counter->zero = now;

@@ -7,13 +7,13 @@
 #include "signal_linux.h"
 #include "timer_linux.h"
 
-static int open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
+static int open_slot_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
 {
     return m->handles[slot].kind == CP_EVENT_TIMER ? cp__timer_open_from_handler(m, slot, config)
                                                    : cp__events_open_from_handler(m, slot, config);
 }
 
-static void close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
+static void close_slot_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     if (m->handles[slot].kind == CP_EVENT_TIMER)
         cp__timer_close_from_handler(m, slot);
@@ -39,9 +39,9 @@ static int install(struct cp_error *err)
 
 const struct cp__engine cp__engine = {
     .start = cp__events_start,
-    .open_from_handler = open_from_handler,
+    .open_from_handler = open_slot_from_handler,
     .enable_from_handler = cp__events_enable_from_handler,
-    .close_from_handler = close_from_handler,
+    .close_from_handler = close_slot_from_handler,
     .take_pending_from_handler = cp__take_pending_from_handler,
     .own_from_handler = cp__events_own_from_handler,
     .count = cp__events_count,

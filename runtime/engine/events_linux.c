@@ -177,7 +177,7 @@ bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, s
 }
 
 /* The handle keeps the numbers: a signal that carries one may be pending. */
-static void close_from_handler(struct cp__m *m, int slot)
+static void close_events_from_handler(struct cp__m *m, int slot)
 {
     struct cp__handle *handle = &m->handles[slot];
 
@@ -192,7 +192,7 @@ static void close_from_handler(struct cp__m *m, int slot)
 /* As a handle is whose event was never opened. */
 static void abandon_from_handler(struct cp__m *m, int slot)
 {
-    close_from_handler(m, slot);
+    close_events_from_handler(m, slot);
     m->handles[slot].n_events = 0;
     m->handles[slot].fd = -1;
 }
@@ -277,7 +277,7 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
             cp__ring_end_throttling_from_handler(m, slot, &count);
     }
     lost_periods_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].lost) != lost);
-    close_from_handler(m, slot);
+    close_events_from_handler(m, slot);
 }
 
 int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
@@ -356,7 +356,7 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
         }
     }
     while (i-- > 0)
-        close_from_handler(m, (int)i);
+        close_events_from_handler(m, (int)i);
     free(m);
     return result;
 }

@@ -357,8 +357,8 @@ static bool has_detail(const struct cp__handle *handle)
            (handle->is_precise && handle->layout.ip != 0);
 }
 
-static void sample_from_handler(struct cp__m *m, const struct record *record,
-                                const struct perf_event_header *header, struct cp__moment *moment)
+static void read_sample_from_handler(struct cp__m *m, const struct record *record,
+                                     const struct perf_event_header *header, struct cp__moment *moment)
 {
     int which;
     int slot = slot_of_from_handler(m, word_from_handler(record, 1), &which);
@@ -438,7 +438,7 @@ static void record_from_handler(struct cp__m *m, const struct record *record,
 {
     switch (header->type) {
     case PERF_RECORD_SAMPLE:
-        sample_from_handler(m, record, header, moment);
+        read_sample_from_handler(m, record, header, moment);
         break;
     case PERF_RECORD_LOST: /* header, id, how many */
         lost_from_handler(m, record);

@@ -71,7 +71,7 @@ bool cp__cache_event(size_t i, struct cp__cache_event *event)
     return false;
 }
 
-static void take_event(struct cp_event_spec *spec, const struct cp__cache_event *event)
+static void take_cache_event(struct cp_event_spec *spec, const struct cp__cache_event *event)
 {
     cp__event_take_named(spec,
                          &(struct cp_event_encoding){.type = PERF_TYPE_HW_CACHE, .config = event->config});
@@ -85,7 +85,7 @@ bool cp__event_take_cache(struct cp_event_spec *spec, uint64_t config)
 
     for (size_t i = 0; cp__cache_event(i, &event); i++) {
         if (event.config == config) {
-            take_event(spec, &event);
+            take_cache_event(spec, &event);
             return true;
         }
     }
@@ -96,7 +96,7 @@ bool cp__event_take_cache(struct cp_event_spec *spec, uint64_t config)
 
 /* Moves *text past one of the names and the hyphen after it; the letters' case does not matter. Returns false
  * if *text begins with none of the names. */
-static bool take(const char **text, const char *const *names)
+static bool take_part(const char **text, const char *const *names)
 {
     for (int i = 0; i < NAMES && names[i] != NULL; i++) {
         size_t n = strlen(names[i]);
@@ -114,7 +114,7 @@ static bool take(const char **text, const char *const *names)
 static int take_any(const char **text, const char *const (*lists)[NAMES], int n)
 {
     for (int i = 0; i < n; i++) {
-        if (take(text, lists[i]))
+        if (take_part(text, lists[i]))
             return i;
     }
     return -1;
@@ -123,7 +123,7 @@ static int take_any(const char **text, const char *const (*lists)[NAMES], int n)
 static int take_cache(const char **text)
 {
     for (int i = 0; i < PERF_COUNT_HW_CACHE_MAX; i++) {
-        if (take(text, caches[i].names))
+        if (take_part(text, caches[i].names))
             return i;
     }
     return -1;
@@ -152,6 +152,6 @@ int cp__event_parse_cache(const char *name, struct cp_event_spec *spec, struct c
                          "There is no event %s: no processor does that to the %s. Use %s-loads or "
                          "%s-load-misses.",
                          event.name, caches[cache].names[0], caches[cache].names[0], caches[cache].names[0]);
-    take_event(spec, &event);
+    take_cache_event(spec, &event);
     return 0;
 }

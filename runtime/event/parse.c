@@ -304,7 +304,7 @@ static int parse_word(const char *name, struct cp_event_spec *spec, struct cp_er
 }
 
 /* Returns the rest of a name after a prefix; NULL if the name does not begin with the prefix. */
-static const char *after(const char *name, const char *prefix)
+static const char *after_prefix(const char *name, const char *prefix)
 {
     size_t n = strlen(prefix);
 
@@ -319,15 +319,15 @@ static int parse_tracepoint(const char *text, struct cp_event_spec *spec, struct
     return result < 0 ? result : take_suffix(spec, suffix, err);
 }
 
-static int parse(const char *name, struct cp_event_spec *spec, struct cp_error *err)
+static int parse_name(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
     const char *rest;
 
-    if (after(name, "mem:") != NULL)
+    if (after_prefix(name, "mem:") != NULL)
         return cp__event_parse_watch(name, spec, err);
-    if ((rest = after(name, "tracepoint:")) != NULL)
+    if ((rest = after_prefix(name, "tracepoint:")) != NULL)
         return parse_tracepoint(rest, spec, err);
-    if ((rest = after(name, "pfm:")) != NULL)
+    if ((rest = after_prefix(name, "pfm:")) != NULL)
         return cp__event_parse_pfm(rest, spec, err);
     if (strchr(name, '/') != NULL)
         return cp__event_parse_pmu(cp__pmus, name, spec, err);
@@ -343,7 +343,7 @@ int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error
         return result;
     if (name == NULL || name[0] == '\0')
         return cp__error(err, -EINVAL, "The event has no name. \"counterpoint events\" lists all.");
-    result = parse(name, &found, err);
+    result = parse_name(name, &found, err);
     return result < 0 ? result : CP__GIVE(cp_event_spec, spec, &found, err);
 }
 
@@ -353,7 +353,7 @@ static char *end_of_name(char *name)
 {
     char *end = name + strcspn(name, ",/");
 
-    if (*end == '/' && after(name, "mem:") == NULL) {
+    if (*end == '/' && after_prefix(name, "mem:") == NULL) {
         end++;
         end += strcspn(end, "/");
     }

@@ -146,7 +146,7 @@ static bool shorten(const char *full, char *base)
     return true;
 }
 
-static bool is_same(const struct perf_event_attr *a, const struct perf_event_attr *b)
+static bool is_same_attr(const struct perf_event_attr *a, const struct perf_event_attr *b)
 {
     return a->type == b->type && a->config == b->config && a->config1 == b->config1 &&
            a->config2 == b->config2;
@@ -187,7 +187,7 @@ static void drop_pmu(const struct answer *answer, char *base)
     const char *event = event_part(base);
     struct answer other;
 
-    if (ask(event, &other) == PFM_SUCCESS && is_same(&answer->attr, &other.attr))
+    if (ask(event, &other) == PFM_SUCCESS && is_same_attr(&answer->attr, &other.attr))
         memmove(base, event, strlen(event) + 1);
     free(other.full);
 }
@@ -219,7 +219,7 @@ static bool list_attributes(const char *name, char *list, size_t size)
 }
 
 /* Explains why libpfm4 does not accept a name. */
-static int refuse(pfm_err_t error, const char *name, struct cp_error *err)
+static int refuse_pfm(pfm_err_t error, const char *name, struct cp_error *err)
 {
     char list[240];
 
@@ -246,7 +246,7 @@ static bool says_how_to_sample(const struct answer *answer)
 }
 
 /* Fills spec with the event of an answer. */
-static int take(const struct answer *answer, const char *base, struct cp_event_spec *spec)
+static int take_pfm_answer(const struct answer *answer, const char *base, struct cp_event_spec *spec)
 {
     const struct perf_event_attr *attr = &answer->attr;
     const struct cp_event_encoding encoding = {.type = attr->type,
@@ -269,7 +269,7 @@ static int take(const struct answer *answer, const char *base, struct cp_event_s
 }
 
 /* Finds one name as libpfm4 spells it. Under the lock. */
-static int find(const char *name, struct cp_event_spec *spec, struct cp_error *err)
+static int find_pfm(const char *name, struct cp_event_spec *spec, struct cp_error *err)
 {
     struct answer answer;
     char base[sizeof spec->name];
@@ -277,7 +277,7 @@ static int find(const char *name, struct cp_event_spec *spec, struct cp_error *e
     int result = 0;
 
     if (error != PFM_SUCCESS || strncmp(answer.full, "perf_raw:", strlen("perf_raw:")) == 0) {
-        result = refuse(error, name, err); /* this library has its own rHEX */
+        result = refuse_pfm(error, name, err); /* this library has its own rHEX */
     } else if (says_how_to_sample(&answer)) {
         result =
             cp__error(err, -EINVAL,
@@ -293,7 +293,7 @@ static int find(const char *name, struct cp_event_spec *spec, struct cp_error *e
                       (uint64_t)answer.attr.config1);
     } else {
         drop_pmu(&answer, base);
-        result = take(&answer, base, spec);
+        result = take_pfm_answer(&answer, base, spec);
     }
     free(answer.full);
     return result;
@@ -316,15 +316,15 @@ static int find_with_suffix(const char *name, struct cp_event_spec *spec, struct
 {
     const char *suffix = NULL;
     char base[256];
-    int result = find(name, spec, NULL);
+    int result = find_pfm(name, spec, NULL);
 
     if (result < 0) {
         suffix = suffix_of(name);
         if (suffix == NULL || (size_t)(suffix - name) > sizeof base)
-            return find(name, spec, err);
+            return find_pfm(name, spec, err);
         snprintf(base, sizeof base, "%.*s", (int)(suffix - name - 1), name);
-        if (find(base, spec, NULL) < 0)
-            return find(name, spec, err); /* the suffix is not the mistake */
+        if (find_pfm(base, spec, NULL) < 0)
+            return find_pfm(name, spec, err); /* the suffix is not the mistake */
     }
     snprintf(base, sizeof base, "%s", spec->name);
     return cp__event_take_suffix(spec, base, ":", suffix, err);

@@ -247,7 +247,7 @@ static bool has_term(const char *text, const char *name)
 }
 
 /* Reads the terms for which an event's name stands. The name may be the PMU's, or any spelling of a row. */
-static bool read_event(const struct pmu *pmu, const char *name, char text[TEXT_SIZE])
+static bool read_pmu_event(const struct pmu *pmu, const char *name, char text[TEXT_SIZE])
 {
     const struct cp__event *row;
 
@@ -309,7 +309,7 @@ static int apply_terms(const struct pmu *pmu, const char *terms, struct cp_event
 
             if (!take_term(&at, &term) || term.is_open || has_term(at, term.name))
                 return refuse_text(terms, err);
-            is_event = !term.has_value && read_event(pmu, term.name, text);
+            is_event = !term.has_value && read_pmu_event(pmu, term.name, text);
             if (is_event && pass == 0)
                 result = apply_event(pmu, term.name, text, terms, encoding, err);
             else if (!is_event && pass == 1)
@@ -389,7 +389,7 @@ static bool name_encoding(const struct pmu *pmu, const struct cp_event_encoding 
 }
 
 /* Reads the PMU's number. */
-static int find_pmu(struct pmu *pmu, struct cp_error *err)
+static int find_named_pmu(struct pmu *pmu, struct cp_error *err)
 {
     char text[TEXT_SIZE];
     char list[200];
@@ -422,7 +422,7 @@ int cp__event_parse_pmu(const char *directory, const char *text, struct cp_event
         return refuse_text(text, err);
     snprintf(pmu.name, sizeof pmu.name, "%.*s", (int)n, text);
     snprintf(terms, sizeof terms, "%.*s", (int)(end - text - (long)n - 1), text + n + 1);
-    result = find_pmu(&pmu, err);
+    result = find_named_pmu(&pmu, err);
     if (result < 0)
         return result;
     encoding.type = pmu.type;

@@ -18,7 +18,8 @@ static int no_event(enum cp_cpu_event event, struct cp_error *err)
 }
 
 /* Refuses a period that the event cannot have. */
-static int check_period(const struct cp__event *row, const char *name, uint64_t period, struct cp_error *err)
+static int check_config_period(const struct cp__event *row, const char *name, uint64_t period,
+                               struct cp_error *err)
 {
     char preset[48] = "";
     const char *unit = row->kind == CP_EVENT_CLOCK || row->kind == CP_EVENT_TIMER ? " ns" : "";
@@ -108,7 +109,7 @@ int cp__request_check(const struct cp_slot_request *request, struct cp_error *er
                          "is_kernel_included.",
                          name);
     if (row->kind != CP_EVENT_TIMER)
-        return check_period(row, name, config->period, err);
+        return check_config_period(row, name, config->period, err);
     if (config->hz == 0 || config->hz > CP__NS_PER_SECOND / row->min_period)
         return cp__error(err, -EINVAL,
                          "A rate of %" PRIu64 " Hz is not one that the timer has: 1 to %" PRIu64 ".",
@@ -127,7 +128,7 @@ static int make_config(struct cp_cpu_profile_config *config, const struct cp_eve
         return no_event(spec->event, err);
     if (period == 0)
         period = spec->preset_period != 0 ? spec->preset_period : row->preset_period;
-    result = check_period(row, spec->name, period, err);
+    result = check_config_period(row, spec->name, period, err);
     if (result < 0)
         return result;
     in_kernel = spec->modes != 0 ? (spec->modes & CP_EVENT_KERNEL) != 0 : counts_kernel(row);

@@ -56,7 +56,8 @@ static int find_id(const char *const *tracefs, const char *system, const char *n
 }
 
 /* Explains why the number of a tracepoint could not be read. */
-static int explain(int code, const char *root, const char *system, const char *name, struct cp_error *err)
+static int explain_tracepoint(int code, const char *root, const char *system, const char *name,
+                              struct cp_error *err)
 {
     if (code == -ENODEV)
         return cp__error(err, code,
@@ -78,7 +79,7 @@ static int explain(int code, const char *root, const char *system, const char *n
 /* ---- Names ----------------------------------------------------------------------------------- */
 
 /* Reads a name that can be a directory's, and moves *text past it. */
-static bool take_name(const char **text, char *name)
+static bool take_tracepoint_name(const char **text, char *name)
 {
     size_t n = strspn(*text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
 
@@ -97,7 +98,7 @@ int cp__event_find_tracepoint(const char *const *tracefs, const char *text, stru
     const char *rest = text;
     int result;
 
-    if (!take_name(&rest, system) || *rest++ != ':' || !take_name(&rest, name) ||
+    if (!take_tracepoint_name(&rest, system) || *rest++ != ':' || !take_tracepoint_name(&rest, name) ||
         (*rest != '\0' && *rest != ':'))
         return cp__error(
             err, -EINVAL,
@@ -106,7 +107,7 @@ int cp__event_find_tracepoint(const char *const *tracefs, const char *text, stru
             text);
     result = find_id(tracefs, system, name, &encoding.config);
     if (result < 0)
-        return explain(result, tracefs[0], system, name, err);
+        return explain_tracepoint(result, tracefs[0], system, name, err);
     cp__event_take_named(spec, &encoding);
     if (!cp__event_print(spec->name, "tracepoint:%s:%s", system, name))
         return cp__error(err, -ENAMETOOLONG, "The tracepoint's name %s:%s is too long.", system, name);

@@ -21,7 +21,7 @@ static int refuse_form(const char *text, struct cp_error *err)
 }
 
 /* Reads a decimal or 0x number, and moves *text past it. */
-static bool take_number(const char **text, uint64_t *value)
+static bool take_hex_or_decimal(const char **text, uint64_t *value)
 {
     bool is_hex = (*text)[0] == '0' && ((*text)[1] == 'x' || (*text)[1] == 'X');
     const char *digits = *text + (is_hex ? 2 : 0);
@@ -49,7 +49,7 @@ static bool take_access(const char **text, uint32_t *access)
 }
 
 /* Refuses what the kernel would refuse, but explains why. */
-static int check(const struct cp_event_encoding *watch, struct cp_error *err)
+static int check_watchpoint(const struct cp_event_encoding *watch, struct cp_error *err)
 {
     uint64_t length = watch->config2;
 
@@ -93,9 +93,9 @@ int cp__event_parse_watch(const char *text, struct cp_event_spec *spec, struct c
     const char *rest = text + strlen("mem:");
     int result;
 
-    if (!take_number(&rest, &watch.config1))
+    if (!take_hex_or_decimal(&rest, &watch.config1))
         return refuse_form(text, err);
-    if (*rest == '/' && (rest++, !take_number(&rest, &watch.config2) || watch.config2 == 0))
+    if (*rest == '/' && (rest++, !take_hex_or_decimal(&rest, &watch.config2) || watch.config2 == 0))
         return refuse_form(text, err);
     if (*rest == ':' && strchr("rwx", rest[1]) != NULL && rest[1] != '\0' &&
         (rest++, !take_access(&rest, &watch.bp_type)))
@@ -106,7 +106,7 @@ int cp__event_parse_watch(const char *text, struct cp_event_spec *spec, struct c
         watch.bp_type = HW_BREAKPOINT_RW;
     if (watch.config2 == 0)
         watch.config2 = watch.bp_type == HW_BREAKPOINT_X ? sizeof(long) : 4;
-    result = check(&watch, err);
+    result = check_watchpoint(&watch, err);
     if (result < 0)
         return result;
     cp__event_take_named(spec, &watch);

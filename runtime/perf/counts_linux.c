@@ -34,7 +34,7 @@ struct trial {
 /* ---- Making it happen ------------------------------------------------------------------------ */
 
 /* Runs some thousand instructions, cycles and branches in user mode, and some system calls. */
-static void work(const struct perf_event_attr *attr)
+static void work_a_little(const struct perf_event_attr *attr)
 {
     volatile unsigned sum = 0;
 
@@ -62,7 +62,7 @@ __attribute__((noinline)) static void execute(const struct perf_event_attr *attr
 
 /* ---- Looking --------------------------------------------------------------------------------- */
 
-static int add_from_handler(void *context, struct perf_event_attr *attr)
+static int add_trial_from_handler(void *context, struct perf_event_attr *attr)
 {
     struct trial *trial = context;
     int fd = cp__perf_open_from_handler(attr);
@@ -106,10 +106,10 @@ static bool happens(const struct trial *trial)
 
 /* Returns false only if the event opens and does not count when it is provoked. If the event does not open,
  * the result is true: opening the caller's own event will report the reason. */
-static bool try(const struct perf_event_attr *attr, void (*trigger)(const struct perf_event_attr *attr))
+static bool try_event(const struct perf_event_attr *attr, void (*trigger)(const struct perf_event_attr *attr))
 {
     struct trial trial = {.attr = attr, .trigger = trigger};
-    bool result = cp__core_pmus_add_from_handler(attr, add_from_handler, &trial) < 0 || happens(&trial);
+    bool result = cp__core_pmus_add_from_handler(attr, add_trial_from_handler, &trial) < 0 || happens(&trial);
 
     for (int i = 0; i < trial.n; i++)
         cp__sys_close_from_handler(trial.fds[i]);
@@ -129,7 +129,7 @@ static bool try_watchpoint(struct perf_event_attr *attr)
     attr->exclude_user = 0;
     attr->exclude_kernel = 1;
     attr->exclude_hv = 1;
-    return try(attr, is_code ? execute : access_word);
+    return try_event(attr, is_code ? execute : access_word);
 }
 
 /* Returns whether the event happens in any program that runs for a moment. */
@@ -169,7 +169,7 @@ static bool try_hardware(struct perf_event_attr *attr)
         return true; /* a hypervisor's work cannot be provoked */
     if (!is_certain(attr))
         turn_to_cycles(attr);
-    return try(attr, work);
+    return try_event(attr, work_a_little);
 }
 
 int cp__perf_try_count(const struct cp_slot_request *request)

@@ -39,9 +39,9 @@ enum fact {
 #define CANNOT "The event {event} cannot run: "
 #define MAY_NOT "The event {event} may not run here: "
 
-/* The first row that has the answer, or no answer, and all of whose facts hold, is the explanation; explain()
- * fills in the words in braces. The kernel checks permission in this order: paranoid level 3, modes, security
- * modules. */
+/* The first row that has the answer, or no answer, and all of whose facts hold, is the explanation;
+ * explain_refusal() fills in the words in braces. The kernel checks permission in this order: paranoid level
+ * 3, modes, security modules. */
 /* clang-format off */
 static const struct phrase {
     int codes[5];
@@ -152,7 +152,7 @@ static const struct phrase {
 /* ---- The machine ----------------------------------------------------------------------------- */
 
 /* The number that follows start, at the beginning of a line. */
-static long read_number(const char *path, const char *start, long otherwise)
+static long read_number_after(const char *path, const char *start, long otherwise)
 {
     FILE *file = fopen(path, "re");
     char line[256];
@@ -203,12 +203,12 @@ static bool has_type(const char *pmu, const void *type)
     char path[PATH_MAX];
 
     snprintf(path, sizeof path, "%s/%s/type", cp__pmus, pmu);
-    return read_number(path, "", -1) == (long)*(const uint32_t *)type;
+    return read_number_after(path, "", -1) == (long)*(const uint32_t *)type;
 }
 
 /* The first of the kernel's PMUs for which is() holds; false where there is none. */
-static bool find_pmu(bool (*is)(const char *pmu, const void *context), const void *context, char *name,
-                     size_t size)
+static bool find_pmu_that(bool (*is)(const char *pmu, const void *context), const void *context, char *name,
+                          size_t size)
 {
     DIR *directory = opendir(cp__pmus);
     const struct dirent *entry;
@@ -237,9 +237,9 @@ static bool is_uncounted(int code, const struct cp__event *row, uint32_t type, u
 /* pmu is the PMU that a sentence names. */
 static unsigned facts_of_pmu(uint32_t type, char *pmu, size_t size)
 {
-    if (type >= PERF_TYPE_MAX && find_pmu(has_type, &type, pmu, size) && !is_core(pmu, NULL))
+    if (type >= PERF_TYPE_MAX && find_pmu_that(has_type, &type, pmu, size) && !is_core(pmu, NULL))
         return OTHER_PMU | (pmu_has(pmu, "cpumask") ? WHOLE_MACHINE : 0);
-    return find_pmu(is_core, NULL, pmu, size) ? 0 : NO_PMU;
+    return find_pmu_that(is_core, NULL, pmu, size) ? 0 : NO_PMU;
 }
 
 static unsigned facts_of_event(int code, const struct cp_slot_request *request, char *pmu, size_t size)
@@ -258,7 +258,7 @@ static unsigned facts_of_machine(long paranoid)
 {
     return (is_virtual() ? VIRTUAL : 0) | (paranoid == 2 ? PARANOID_2 : 0) | (paranoid > 2 ? PARANOID_3 : 0) |
            (paranoid == UNREADABLE ? PARANOID_SECRET : 0) |
-           (read_number("/proc/self/status", "Seccomp:", 0) == 2 ? SECCOMP : 0);
+           (read_number_after("/proc/self/status", "Seccomp:", 0) == 2 ? SECCOMP : 0);
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -299,9 +299,10 @@ static const struct phrase *phrase_of(int code, unsigned facts)
                 return phrase;
 }
 
-static int explain(int code, unsigned facts, const struct cp_slot_request *request, struct cp_error *err)
+static int explain_refusal(int code, unsigned facts, const struct cp_slot_request *request,
+                           struct cp_error *err)
 {
-    const long paranoid = read_number("/proc/sys/kernel/perf_event_paranoid", "", UNREADABLE);
+    const long paranoid = read_number_after("/proc/sys/kernel/perf_event_paranoid", "", UNREADABLE);
     const struct cp__event_text name = cp__request_name(request);
     const bool counts = (facts & COUNTING) != 0; /* a timer samples, but counts nothing */
     char pmu[NAME_MAX + 1] = "", reason[sizeof err->reason], sentence[sizeof err->message];
@@ -318,7 +319,7 @@ static int explain(int code, unsigned facts, const struct cp_slot_request *reque
         {"{paranoid}", NULL, paranoid},
         {"{period}", NULL, (long long)request->config.period},
         {"{files}", NULL, (long long)files.rlim_cur},
-        {"{memory}", NULL, read_number("/proc/sys/kernel/perf_event_mlock_kb", "", 516)},
+        {"{memory}", NULL, read_number_after("/proc/sys/kernel/perf_event_mlock_kb", "", 516)},
         {"{clock}", counts ? "taskClock" : "taskClock or timer", 0},
         {"{otherwise}", counts ? "do without it" : "use timer", 0},
         {"{Otherwise}", counts ? "Do without it" : "Use timer", 0},
@@ -334,15 +335,15 @@ static int explain(int code, unsigned facts, const struct cp_slot_request *reque
 
 int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err)
 {
-    return explain(code, 0, request, err);
+    return explain_refusal(code, 0, request, err);
 }
 
 int cp__perf_explain_count(int code, const struct cp_slot_request *request, struct cp_error *err)
 {
-    return explain(code, COUNTING, request, err);
+    return explain_refusal(code, COUNTING, request, err);
 }
 
 int cp__perf_explain_ring(int code, const struct cp_slot_request *request, struct cp_error *err)
 {
-    return explain(code, RING, request, err);
+    return explain_refusal(code, RING, request, err);
 }

@@ -46,7 +46,7 @@ enum outcome {
 };
 
 /* Enables an event and waits for its first record. */
-static enum outcome watch(int fd, const struct perf_event_mmap_page *page)
+static enum outcome watch_level(int fd, const struct perf_event_mmap_page *page)
 {
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
     uint64_t count = 0;
@@ -82,7 +82,7 @@ static enum outcome attempt(const struct cp_slot_request *request, unsigned leve
         return REFUSED;
     ring = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ring != MAP_FAILED) {
-        outcome = watch(fd, ring);
+        outcome = watch_level(fd, ring);
         munmap(ring, 2 * page);
     }
     cp__sys_close_from_handler(fd);

@@ -41,7 +41,7 @@ struct cp_chan {
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
-static void append(struct list *list, struct waiter *w)
+static void append_waiter(struct list *list, struct waiter *w)
 {
     w->next = NULL;
     *list->last = w;
@@ -60,7 +60,7 @@ static struct waiter *take_first(struct list *list)
     return w;
 }
 
-static void wake(struct cp_task *task)
+static void wake_waiter(struct cp_task *task)
 {
     if (cp__task_wake(task, CP__WAKE_EVENT))
         cp__task_enqueue(task);
@@ -75,7 +75,7 @@ static int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w, co
         cp__unlock(&chan->lock);
         return -EAGAIN;
     }
-    append(list, w);
+    append_waiter(list, w);
     cp__unlock(&chan->lock);
     cp__task_await(waits_for);
     return w->result;
@@ -88,27 +88,27 @@ static int served(struct cp_chan *chan, struct waiter *w)
 
     w->result = 0;
     cp__unlock(&chan->lock);
-    wake(task);
+    wake_waiter(task);
     return 0;
 }
 
 /* ---- Elements; under the lock ---------------------------------------------------------------- */
 
-static void copy(const struct cp_chan *chan, void *to, const void *from)
+static void copy_element(const struct cp_chan *chan, void *to, const void *from)
 {
     if (chan->elem_size > 0)
         memcpy(to, from, chan->elem_size);
 }
 
-static void put(struct cp_chan *chan, const void *elem)
+static void put_element(struct cp_chan *chan, const void *elem)
 {
-    copy(chan, chan->elems + (chan->first + chan->count) % chan->capacity * chan->elem_size, elem);
+    copy_element(chan, chan->elems + (chan->first + chan->count) % chan->capacity * chan->elem_size, elem);
     chan->count++;
 }
 
-static void take(struct cp_chan *chan, void *elem)
+static void take_element(struct cp_chan *chan, void *elem)
 {
-    copy(chan, elem, chan->elems + chan->first * chan->elem_size);
+    copy_element(chan, elem, chan->elems + chan->first * chan->elem_size);
     chan->first = (chan->first + 1) % chan->capacity;
     chan->count--;
 }
@@ -144,12 +144,12 @@ int cp_chan_send(struct cp_chan *chan, const void *elem)
     }
     receiver = take_first(&chan->receivers);
     if (receiver != NULL) {
-        copy(chan, receiver->to, elem);
+        copy_element(chan, receiver->to, elem);
         return served(chan, receiver);
     }
     if (chan->count == chan->capacity)
         return wait_in(chan, &chan->senders, &self, "channel send");
-    put(chan, elem);
+    put_element(chan, elem);
     cp__unlock(&chan->lock);
     return 0;
 }
@@ -161,11 +161,11 @@ int cp_chan_recv(struct cp_chan *chan, void *elem)
     cp__lock(&chan->lock);
     sender = take_first(&chan->senders);
     if (chan->count > 0) {
-        take(chan, elem);
+        take_element(chan, elem);
         if (sender != NULL)
-            put(chan, sender->from);
+            put_element(chan, sender->from);
     } else if (sender != NULL) {
-        copy(chan, elem, sender->from);
+        copy_element(chan, elem, sender->from);
     } else if (chan->closed) {
         cp__unlock(&chan->lock);
         return -EPIPE;
@@ -193,7 +193,7 @@ void cp_chan_close(struct cp_chan *chan)
     for (; w != NULL; w = next) {
         next = w->next; /* w is invalid as soon as its G runs */
         w->result = -EPIPE;
-        wake(w->task);
+        wake_waiter(w->task);
     }
 }
 

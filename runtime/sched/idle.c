@@ -65,7 +65,7 @@ static void futex_wake(struct cp__worker *w)
 /* ---- Who is idle; all under the lock --------------------------------------------------------- */
 
 /* Updates the hints. */
-static void publish(void)
+static void publish_idle(void)
 {
     const struct cp__sched *s = &cp__sched;
     bool wanted = s->searching == 0 && (s->idle != NULL || (s->poller != NULL && !s->poller_is_called));
@@ -88,7 +88,7 @@ static void set_searching(struct cp__worker *w, bool searching)
 /* Chooses a sleeping M and makes it search, unless another M searches already. Returns the M whose futex the
  * caller must wake after it has released the lock. The poller is chosen last, because another M would have to
  * take its place. */
-static struct cp__worker *choose(void)
+static struct cp__worker *choose_idle(void)
 {
     struct cp__worker *w = cp__sched.idle, *poller = cp__sched.poller;
 
@@ -102,7 +102,7 @@ static struct cp__worker *choose(void)
         set_searching(poller, true);
         cp__wait_interrupt();
     }
-    publish();
+    publish_idle();
     return w;
 }
 
@@ -118,7 +118,7 @@ static void wake_one(void)
     struct cp__worker *w;
 
     cp__lock(&cp__sched.lock);
-    w = choose();
+    w = choose_idle();
     cp__unlock(&cp__sched.lock);
     futex_wake(w);
 }
@@ -137,7 +137,7 @@ void cp__idle_need_poller(uint64_t when)
 
     cp__lock(&cp__sched.lock);
     if (cp__sched.poller == NULL) {
-        w = choose();
+        w = choose_idle();
     } else if (when < cp__sched.poller_until && !cp__sched.poller_is_called) {
         cp__sched.poller_until = when;
         cp__wait_interrupt();
@@ -156,7 +156,7 @@ void cp__idle_stop(void)
     cp__sched.idle = NULL;
     if (cp__sched.poller != NULL)
         cp__wait_interrupt();
-    publish();
+    publish_idle();
     cp__unlock(&cp__sched.lock);
     for (; w != NULL; w = next) {
         next = w->next_idle;
@@ -203,7 +203,7 @@ struct cp_task *cp__idle_search(struct cp__worker *w)
         return NULL;
     cp__lock(&cp__sched.lock);
     set_searching(w, true);
-    publish();
+    publish_idle();
     cp__unlock(&cp__sched.lock);
     for (int round = 0; round < SEARCH_ROUNDS && task == NULL; round++) {
         task = search_once(w);
@@ -219,7 +219,7 @@ void cp__idle_found(struct cp__worker *w)
     cp__lock(&cp__sched.lock);
     set_searching(w, false);
     missing = poller_is_missing();
-    publish();
+    publish_idle();
     cp__unlock(&cp__sched.lock);
     if (missing || work_is_left())
         cp__idle_wake();
@@ -248,7 +248,7 @@ static enum joined join(struct cp__worker *w, uint64_t *until)
         w->next_idle = cp__sched.idle;
         cp__sched.idle = w;
     }
-    publish();
+    publish_idle();
     cp__unlock(&cp__sched.lock);
     return joined;
 }
@@ -266,7 +266,7 @@ static bool leave_idle(struct cp__worker *w)
     found = *link != NULL;
     if (found)
         *link = w->next_idle;
-    publish();
+    publish_idle();
     cp__unlock(&cp__sched.lock);
     return found;
 }
@@ -280,8 +280,8 @@ static void leave_poller(void)
     cp__sched.poller = NULL;
     cp__sched.poller_is_called = false;
     if (poller_is_missing())
-        other = choose();
-    publish();
+        other = choose_idle();
+    publish_idle();
     cp__unlock(&cp__sched.lock);
     futex_wake(other);
 }

@@ -33,12 +33,12 @@ uint64_t cp__coarse_ns(void)
 }
 
 /* Marks the tasks of a slab that are Gs. Returns false if there are none. */
-static bool mark(struct cp__slab *slab)
+static bool mark_slab(struct cp__slab *slab)
 {
     bool any = false;
 
     for (unsigned i = 0; i < CP__SLAB_TASKS; i++) {
-        /* acquire: pairs with the release in publish(), sched.c */
+        /* acquire: pairs with the release in publish_task(), sched.c */
         if (cp_load_acquire(&slab->tasks[i].id) != 0) {
             cp_store_relaxed(&slab->tasks[i].watched, 1u); /* relaxed: the barrier comes after the store */
             any = true;
@@ -49,7 +49,7 @@ static bool mark(struct cp__slab *slab)
 
 static void unmark(struct cp_task *task)
 {
-    cp_store_release(&task->watched, 0u); /* pairs with the acquires in claim(), sched.c */
+    cp_store_release(&task->watched, 0u); /* pairs with the acquires in claim_task(), sched.c */
 }
 
 /* Fills in what a suspended G waits for, and for how long. */
@@ -69,7 +69,7 @@ static void describe_wait(const struct cp_task *task, struct cp_sched_g *g)
 }
 
 /* Fills in what can be told of any G. Returns false if the G has ended. */
-static bool describe(const struct cp_task *task, uint64_t id, struct cp_sched_g *g)
+static bool describe_task(const struct cp_task *task, uint64_t id, struct cp_sched_g *g)
 {
     /* relaxed, all loads: id is read before and after them */
     *g = (struct cp_sched_g){.id = id,
@@ -78,7 +78,7 @@ static bool describe(const struct cp_task *task, uint64_t id, struct cp_sched_g 
                              .entry = cp_load_relaxed(&task->entry),
                              .stack_lo = (uintptr_t)task->stack_lo,
                              .stack_hi = (uintptr_t)task->stack_hi};
-    cp_fence_acquire(); /* pairs with the fence in publish(), sched.c */
+    cp_fence_acquire(); /* pairs with the fence in publish_task(), sched.c */
     return cp_load_relaxed(&task->id) == id;
 }
 
@@ -88,7 +88,7 @@ static int show_running(struct cp_task *task, struct cp_sched_g *g, cp_sched_g_f
 
     g->state = "running";
     g->labels = cp_g_labels(&task->g);
-    if (cp_load_acquire(&task->id) == g->id) /* acquire: as in describe(), for the labels */
+    if (cp_load_acquire(&task->id) == g->id) /* acquire: as in describe_task(), for the labels */
         result = fn(context, g);
     cp_labels_unref(g->labels);
     return result;
@@ -107,15 +107,15 @@ static int show_suspended(const struct cp_task *task, struct cp_sched_g *g, cp_s
 }
 
 /* Reports a marked task, after the barrier. */
-static int show(struct cp_task *task, cp_sched_g_fn *fn, void *context)
+static int show_task(struct cp_task *task, cp_sched_g_fn *fn, void *context)
 {
     struct cp_sched_g g;
-    /* acquire, both: pairs with the releases in run() and cp__task_entry(), sched.c. If the G does not run,
-     * everything is visible that the G did while it ran, also its end. */
+    /* acquire, both: pairs with the releases in run_task() and cp__task_entry(), sched.c. If the G does not
+     * run, everything is visible that the G did while it ran, also its end. */
     uint32_t tid = cp_load_acquire(&task->running);
     uint64_t id = cp_load_acquire(&task->id);
 
-    if (id == 0 || !describe(task, id, &g))
+    if (id == 0 || !describe_task(task, id, &g))
         return 0;
     g.tid = tid;
     return tid != 0 ? show_running(task, &g, fn, context) : show_suspended(task, &g, fn, context);
@@ -130,7 +130,7 @@ static int show_slab(struct cp__slab *slab, cp_sched_g_fn *fn, void *context, in
         if (cp_load_relaxed(&task->watched) == 0) /* relaxed: this thread has written the mark */
             continue;
         if (result >= 0)
-            result = show(task, fn, context);
+            result = show_task(task, fn, context);
         unmark(task);
     }
     return result;
@@ -141,7 +141,7 @@ static int show_all(cp_sched_g_fn *fn, void *context)
     int result = 0;
 
     for (struct cp__slab *slab = cp__slabs(); slab != NULL && result >= 0; slab = slab->next)
-        if (mark(slab))
+        if (mark_slab(slab))
             result = show_slab(slab, fn, context, cp__os_barrier());
     return result;
 }

@@ -119,7 +119,7 @@ void cp__global_append(struct cp_task *first, struct cp_task *last, uint32_t n)
 }
 
 /* Takes up to n tasks, linked; *taken is their number. Under the lock. */
-static struct cp_task *take(uint32_t n, uint32_t *taken)
+static struct cp_task *take_tasks(uint32_t n, uint32_t *taken)
 {
     struct cp_task *first = cp__sched.global_first;
     struct cp_task **link = &cp__sched.global_first;
@@ -143,7 +143,7 @@ struct cp_task *cp__global_pop(void)
         0) /* relaxed: the last look before an M sleeps is another one */
         return NULL;
     cp__lock(&cp__sched.lock);
-    task = take(1, &taken);
+    task = take_tasks(1, &taken);
     cp__unlock(&cp__sched.lock);
     return taken > 0 ? task : NULL;
 }
@@ -157,7 +157,7 @@ struct cp_task *cp__global_grab(struct cp__worker *w)
         return NULL;
     cp__lock(&cp__sched.lock);
     share = cp__sched.global_count / cp__sched.worker_count + 1;
-    first = take(share < CP__QUEUE_SIZE / 2 ? share : CP__QUEUE_SIZE / 2, &taken);
+    first = take_tasks(share < CP__QUEUE_SIZE / 2 ? share : CP__QUEUE_SIZE / 2, &taken);
     cp__unlock(&cp__sched.lock);
     if (taken == 0)
         return NULL;

@@ -155,7 +155,7 @@ static int run_as_m(void (*fn)(void *), void *arg, struct cp_error *err)
 /* ---- The whole ------------------------------------------------------------------------------- */
 
 /* Takes the right to run the only scheduler. Returns false if one runs already. */
-static bool claim(void)
+static bool claim_scheduler(void)
 {
     bool claimed;
 
@@ -172,7 +172,7 @@ static bool claim(void)
     return claimed;
 }
 
-static void release(void)
+static void release_scheduler(void)
 {
     cp__lock(&cp__sched.lock);
     free(cp__sched.workers);
@@ -206,11 +206,11 @@ int cp_sched_run(const struct cp_sched_options *options, void (*fn)(void *), voi
 
     if (result < 0)
         return result;
-    if (!claim())
+    if (!claim_scheduler())
         return cp__error(err, -EBUSY,
                          "A scheduler runs in this process already; start a G on it with cp_go() instead.");
     result = run_with(&read, fn, arg, err);
-    release();
+    release_scheduler();
     return result;
 }
 
@@ -221,7 +221,7 @@ int cp_sched_run(const struct cp_sched_options *options, void (*fn)(void *), voi
  * other Ms may have been in the middle of anything, so nothing of theirs is touched: the child begins with an
  * empty scheduler. The G that forked continues on its stack, as a thread that is no G.
  */
-static void after_fork_in_child(void)
+static void forget_scheduler(void)
 {
     cp__sched = (struct cp__sched){.lock = CP__LOCK_INIT(CP__RANK_SCHED)};
     cp__stacks_forget();
@@ -229,7 +229,7 @@ static void after_fork_in_child(void)
     cp__worker_forget();
 }
 
-__attribute__((constructor)) static void register_handler(void)
+__attribute__((constructor)) static void register_fork_handler(void)
 {
-    pthread_atfork(NULL, NULL, after_fork_in_child);
+    pthread_atfork(NULL, NULL, forget_scheduler);
 }

@@ -127,8 +127,8 @@ static void cp__task_entry(void *arg)
     task->fn(task->arg);
     if (cp__worker_self() == NULL)
         exit(EXIT_SUCCESS); /* the child of a fork, whose thread ends here like any other thread; see run.c */
-    /* From here on the task is no G, but still counts as running: pairs with the acquire in show(),
-     * list.c. */
+    /* From here on the task is no G, but still counts as running: pairs with the acquire in
+     * show_task(), list.c. */
     cp_store_release(&task->id, 0u);
     leave(task, CP__AFTER_END);
     abort();
@@ -172,9 +172,10 @@ void cp_ready(struct cp_task *task)
 /* ---- Birth and death ------------------------------------------------------------------------- */
 
 /* Makes the task visible as a G to those who list Gs. */
-static void publish(struct cp_task *task, uintptr_t created_at)
+static void publish_task(struct cp_task *task, uintptr_t created_at)
 {
-    /* pairs with the fence in describe(), list.c: whoever sees the stores below also sees that id was 0 */
+    /* pairs with the fence in describe_task(), list.c: whoever sees the stores below also sees
+     * that id was 0 */
     cp_fence_release();
     /* relaxed, all stores: readers load id before and after them */
     cp_store_relaxed(&task->parent_id, task->g.parent_id);
@@ -196,7 +197,7 @@ static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *
     cp_g_init(&task->g, task->stack_lo, task->stack_hi, cp_g_self());
     cp__fiber_init(&task->fiber, task->stack_lo, (size_t)(task->stack_hi - task->stack_lo));
     cp__context_init(&task->context, task->stack_lo, task->stack_hi, cp__task_entry, task);
-    publish(task, created_at);
+    publish_task(task, created_at);
     return task;
 }
 
@@ -278,7 +279,7 @@ static void requeue(struct cp__worker *w, struct cp_task *task)
 }
 
 /* Does what the G that has just left its stack has asked for. */
-static void after(struct cp__worker *w, struct cp_task *task)
+static void after_task(struct cp__worker *w, struct cp_task *task)
 {
     switch (w->after) {
     case CP__AFTER_YIELD:
@@ -304,7 +305,7 @@ static void after(struct cp__worker *w, struct cp_task *task)
  * then loads `running`. The lister's barrier replaces a fence between the store of `running` and the second
  * load of `watched` here: at least one of the two threads sees the other's store.
  */
-static bool claim(struct cp__worker *w, struct cp_task *task)
+static bool claim_task(struct cp__worker *w, struct cp_task *task)
 {
     /* acquire, both loads: pairs with the release in unmark(), list.c, which follows the lister's last look
      * at the stack */
@@ -314,7 +315,7 @@ static bool claim(struct cp__worker *w, struct cp_task *task)
     cp_fence_signal();
     if (__builtin_expect(cp_load_acquire(&task->watched) == 0, 1))
         return true;
-    cp_store_release(&task->running, 0u); /* pairs with the same load as the release in run() */
+    cp_store_release(&task->running, 0u); /* pairs with the same load as the release in run_task() */
     return false;
 }
 
@@ -328,9 +329,9 @@ static __attribute__((noinline)) void put_back(struct cp_task *task)
 /* Runs task until the task gives the M back. The signal handler tells from the stack pointer whether it has
  * interrupted the G or the M. m->g names the G, from before the first instruction on the G's stack until
  * after the last one. */
-static void run(struct cp__worker *w, struct cp_task *task)
+static void run_task(struct cp__worker *w, struct cp_task *task)
 {
-    if (!claim(w, task)) {
+    if (!claim_task(w, task)) {
         put_back(task);
         return;
     }
@@ -340,10 +341,10 @@ static void run(struct cp__worker *w, struct cp_task *task)
     cp__context_switch(&w->context, &task->context);
     cp__fiber_arrive(&w->fiber, NULL);
     cp_execute(w->m, NULL);
-    /* pairs with the acquire in show(), list.c: the context is stored */
+    /* pairs with the acquire in show_task(), list.c: the context is stored */
     cp_store_release(&task->running, 0u);
     w->current = NULL;
-    after(w, task);
+    after_task(w, task);
 }
 
 /* Makes Gs runnable whose time or descriptor has come, without waiting. Returns their number. */
@@ -419,6 +420,6 @@ void cp__worker_run(struct cp__worker *w)
     w->tid = (uint32_t)cp__os_tid();
     cp__fiber_init_thread(&w->fiber);
     while ((task = next_task(w)) != NULL)
-        run(w, task);
+        run_task(w, task);
     self = NULL;
 }

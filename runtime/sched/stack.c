@@ -46,7 +46,7 @@ static struct {
 
 /* ---- Slabs ----------------------------------------------------------------------------------- */
 
-static size_t round_up(size_t n, size_t to)
+static size_t round_up_size(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
 }
@@ -120,9 +120,9 @@ int cp__stacks_start(size_t stack_size, struct cp_error *err)
         return cp__error(err, -EINVAL,
                          "A stack of %zu bytes for each G is too %s; 0 takes the default of %d.", stack_size,
                          stack_size < CP_SCHED_STACK_MIN ? "small" : "large", CP_SCHED_STACK_SIZE);
-    stacks.stack_size = round_up(stack_size, page);
-    stacks.guard_size = round_up(GUARD_SIZE, page);
-    stacks.head_size = round_up(sizeof(struct cp__slab), page);
+    stacks.stack_size = round_up_size(stack_size, page);
+    stacks.guard_size = round_up_size(GUARD_SIZE, page);
+    stacks.head_size = round_up_size(sizeof(struct cp__slab), page);
     stacks.use_mprotect = must_use_mprotect();
     return 0;
 }

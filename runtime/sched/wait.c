@@ -49,7 +49,7 @@ static struct {
     int interrupt; /* an eventfd */
 } waits = {.lock = CP__LOCK_INIT(CP__RANK_SCHED), .epoll = -1, .interrupt = -1};
 
-static uint64_t now_ns(void)
+static uint64_t wait_now_ns(void)
 {
     struct timespec ts;
 
@@ -158,7 +158,7 @@ static void publish_deadline(void)
 /* Adds w to the queue of deadlines, ns from now. */
 static void add_timer(struct waiter *w, uint64_t ns)
 {
-    uint64_t now = now_ns();
+    uint64_t now = wait_now_ns();
 
     w->timer.when = ns < UINT64_MAX - 1 - now ? now + ns : UINT64_MAX - 1;
     cp__timers_add(&waits.timers, &w->timer);
@@ -176,7 +176,7 @@ static void remove_timer(struct waiter *w)
 /* ---- Descriptors; under the lock ------------------------------------------------------------- */
 
 /* Makes by_fd long enough for fd. */
-static int make_room(int fd)
+static int make_room_for(int fd)
 {
     int limit = waits.fd_limit > 0 ? waits.fd_limit : 64;
     struct waiter **by_fd;
@@ -195,7 +195,7 @@ static int make_room(int fd)
 }
 
 /* Arms fd for the events that its waiters want. */
-static int arm(int fd)
+static int arm_poll(int fd)
 {
     struct epoll_event event = {.events = EPOLLONESHOT, .data.fd = fd};
 
@@ -220,7 +220,7 @@ static void unlink_fd(struct waiter *w)
 /* Appends w to the waiters of its descriptor, so that the first waiter is woken first. */
 static int link_fd(struct waiter *w)
 {
-    int result = make_room(w->fd);
+    int result = make_room_for(w->fd);
     struct waiter **link;
 
     if (result < 0)
@@ -229,7 +229,7 @@ static int link_fd(struct waiter *w)
         link = &(*link)->next;
     *link = w;
     cp_store_relaxed(&waits.fd_waiters, waits.fd_waiters + 1); /* relaxed: as in cp__wait_is_needed() */
-    result = arm(w->fd);
+    result = arm_poll(w->fd);
     if (result < 0)
         unlink_fd(w);
     return result;
@@ -239,7 +239,7 @@ static int link_fd(struct waiter *w)
 
 /* Takes w out of the queue and the list in which it waits, and appends w to the ready ones; under the
  * lock. */
-static void finish(struct waiter *w, int result, struct waiter ***ready)
+static void finish_wait(struct waiter *w, int result, struct waiter ***ready)
 {
     remove_timer(w);
     if (w->fd >= 0)
@@ -260,27 +260,27 @@ static void fd_event(int fd, uint32_t events, struct waiter ***ready)
 
         next = w->next;
         if (got != 0)
-            finish(w, (int)got, ready);
+            finish_wait(w, (int)got, ready);
     }
     if (fd < waits.fd_limit && waits.by_fd[fd] != NULL)
-        arm(fd); /* cannot fail: it has worked before, and the descriptor is open */
+        arm_poll(fd); /* cannot fail: it has worked before, and the descriptor is open */
 }
 
 /* Makes the waiters ready whose deadline has come. */
 static void expire(struct waiter ***ready)
 {
-    uint64_t now = waits.timers.first == NULL ? 0 : now_ns();
+    uint64_t now = waits.timers.first == NULL ? 0 : wait_now_ns();
 
     while (waits.timers.first != NULL && waits.timers.first->when <= now) {
         struct waiter *w = (struct waiter *)waits.timers.first;
         int fd = w->fd;
 
-        finish(w, fd >= 0 ? -ETIMEDOUT : 0, ready);
+        finish_wait(w, fd >= 0 ? -ETIMEDOUT : 0, ready);
     }
 }
 
 /* Wakes the Gs of a list into m's queue; returns how many can run. */
-static unsigned wake(struct cp__worker *m, struct waiter *ready)
+static unsigned wake_ready(struct cp__worker *m, struct waiter *ready)
 {
     unsigned n = 0;
 
@@ -303,7 +303,7 @@ static unsigned wake(struct cp__worker *m, struct waiter *ready)
 static int wait_for_events(struct epoll_event *events, uint64_t until)
 {
     static bool is_refused; /* atomic */
-    uint64_t now = until == 0 || until == UINT64_MAX ? 0 : now_ns();
+    uint64_t now = until == 0 || until == UINT64_MAX ? 0 : wait_now_ns();
     uint64_t ns = until > now ? until - now : 0;
     struct timespec ts = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
     int n, ms;
@@ -324,7 +324,7 @@ static bool is_due(void)
 {
     uint64_t deadline = cp_load_relaxed(&waits.deadline); /* relaxed: a hint */
 
-    return deadline != UINT64_MAX && deadline <= now_ns();
+    return deadline != UINT64_MAX && deadline <= wait_now_ns();
 }
 
 unsigned cp__wait_poll(struct cp__worker *m, uint64_t until)
@@ -347,7 +347,7 @@ unsigned cp__wait_poll(struct cp__worker *m, uint64_t until)
     }
     expire(&last);
     cp__unlock(&waits.lock);
-    return wake(m, ready);
+    return wake_ready(m, ready);
 }
 
 /* ---- Calls ----------------------------------------------------------------------------------- */

@@ -84,7 +84,7 @@ static bool look_up_from_handler(uint64_t version, uintptr_t pc, struct cp__code
 
 bool cp__code_find_from_handler(uintptr_t pc, struct cp__code_range *found)
 {
-    uint64_t version = cp_load_acquire(&published); /* pairs with the release in publish() */
+    uint64_t version = cp_load_acquire(&published); /* pairs with the release in publish_code() */
 
     if (pc - anything.start >= anything.size)
         return false;
@@ -166,7 +166,7 @@ static bool grow(struct table *table)
     for (size_t i = 0; i < table->n; i++)
         ranges[i] = table->ranges[i];
     cp_store_relaxed(&table->ranges,
-                     ranges); /* relaxed, like the stores in take_mapping(): publish() orders them */
+                     ranges); /* relaxed, like the stores in take_mapping(): publish_code() orders them */
     table->room = room;
     return true;
 }
@@ -251,7 +251,7 @@ static struct table *begin_version(uint64_t version)
     return table;
 }
 
-static void publish(uint64_t version)
+static void publish_code(uint64_t version)
 {
     cp_store_release(&published, version); /* pairs with the acquire in cp__code_find_from_handler() */
 }
@@ -272,7 +272,7 @@ void cp__code_update(void)
     if (version == 1)
         cp_store_relaxed(&cp__code_has_keys, cp__has_keys()); /* relaxed: before the first M */
     if (read_mappings(begin_version(version)))
-        publish(version);
+        publish_code(version);
     cp_store_relaxed(&not_before, start + 200 * (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start));
     cp__fork_allow();
     cp_store_release(&is_writing, 0); /* pairs with the acquire above */

@@ -91,7 +91,7 @@ struct outermost {
 
 /* Looks at one frame; the unwinder starts with the innermost. What the unwinder calls the CFA of a frame is
  * that frame's stack pointer, so it is the end of the frame that was called. */
-static _Unwind_Reason_Code look_at(struct _Unwind_Context *context, void *arg)
+static _Unwind_Reason_Code look_at_frame(struct _Unwind_Context *context, void *arg)
 {
     struct outermost *outermost = arg;
     uintptr_t pc = _Unwind_GetIP(context);
@@ -112,7 +112,7 @@ static struct outermost find_outermost(void)
     struct outermost outermost = {.end = 0};
 
     pthread_once(&once, find_once);
-    if (c_library.hi == 0 || _Unwind_Backtrace(look_at, &outermost) != _URC_END_OF_STACK)
+    if (c_library.hi == 0 || _Unwind_Backtrace(look_at_frame, &outermost) != _URC_END_OF_STACK)
         outermost.end = 0;
     return outermost;
 }

@@ -1,5 +1,5 @@
 /* The proposal's calls that start and stop one event at a time. */
-#include "config.h"
+#include "proposal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static struct {
 } running[CP_CPUPROF_EVENT_COUNT];
 static struct cp__lock configs_lock = CP__LOCK_INIT(CP__RANK_CONFIGS);
 
-static void stop(enum cp_cpu_event event)
+static void stop_event(enum cp_cpu_event event)
 {
     int slot = running[event].slot - 1;
 
@@ -27,7 +27,7 @@ static void stop(enum cp_cpu_event event)
     running[event].stopped = true;
 }
 
-static void release(enum cp_cpu_event event)
+static void release_event(enum cp_cpu_event event)
 {
     int slot = running[event].slot - 1;
 
@@ -36,7 +36,8 @@ static void release(enum cp_cpu_event event)
     running[event].slot = 0;
 }
 
-static int replace(enum cp_cpu_event event, const struct cp_cpu_profile_config *config, struct cp_error *err)
+static int replace_event(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
+                         struct cp_error *err)
 {
     struct cp_slot_request request = {.event = event};
     int slot;
@@ -46,8 +47,8 @@ static int replace(enum cp_cpu_event event, const struct cp_cpu_profile_config *
         result = cp_slots_start(&request, 1, &slot, err);
     if (result < 0)
         return result;
-    stop(event);
-    release(event);
+    stop_event(event);
+    release_event(event);
     running[event].slot = slot + 1;
     running[event].stopped = false;
     return 0;
@@ -63,9 +64,9 @@ int cp_set_cpu_profile_config(enum cp_cpu_event event, const struct cp_cpu_profi
                          (int)event, CP_CPUPROF_EVENT_COUNT - 1);
     cp__lock(&configs_lock);
     if (config != NULL)
-        result = replace(event, config, err);
+        result = replace_event(event, config, err);
     else
-        stop(event);
+        stop_event(event);
     cp__unlock(&configs_lock);
     return result;
 }
@@ -89,13 +90,13 @@ int cp_cpu_profile_read(enum cp_cpu_event event, cp_sample_fn *fn, void *context
     if (running[event].slot != 0) {
         n = cp_slots_read(running[event].slot - 1, fn, context);
         if (running[event].stopped)
-            release(event);
+            release_event(event);
     }
     cp__unlock(&configs_lock);
     return n;
 }
 
-void cp__configs_forget(void)
+void cp__proposal_forget(void)
 {
     cp__lock_reset(&configs_lock);
     memset(running, 0, sizeof running);
