@@ -35,7 +35,7 @@ static bool split(const char *address, char *host, size_t size, const char **por
     return strcmp(host, "*") != 0; /* elsewhere all interfaces, and [::1] to getaddrinfo(3) */
 }
 
-static int parse(const char *address, struct addrinfo **info, struct cp_error *err)
+static int parse_address(const char *address, struct addrinfo **info, struct cp_error *err)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     char host[64];
@@ -84,7 +84,7 @@ static int listen_on(const struct addrinfo *info, struct cp__http_socket **noted
 int cp__http_listen(const char *address, struct cp__http_socket **noted, struct cp_error *err)
 {
     struct addrinfo *info;
-    int result = parse(address, &info, err);
+    int result = parse_address(address, &info, err);
 
     if (result < 0)
         return result;

@@ -35,7 +35,7 @@ static const struct advice *find_advice(const char *event)
 }
 
 /* PMUs may have thousands of events, and so has the kernel; "counterpoint events" lists those. */
-static bool is_listed(const struct cp_event_info *info)
+static bool is_event_listed(const struct cp_event_info *info)
 {
     return strcmp(info->group, "presets") == 0 || strcmp(info->group, "software") == 0 ||
            strcmp(info->group, "cache") == 0;
@@ -48,7 +48,7 @@ struct walk {
 };
 
 /* The least 1, 2 or 5 with zeros behind it that is not below. */
-static uint64_t round_up(uint64_t least)
+static uint64_t round_up_period(uint64_t least)
 {
     uint64_t unit = 1;
 
@@ -89,8 +89,8 @@ uint64_t cp__http_min_period(const struct cp__exchange *exchange, const struct c
     return spec->preset_period != 0 && spec->preset_period < period ? spec->preset_period : period;
 }
 
-static uint64_t period_of(const struct cp__exchange *exchange, const struct advice *advice,
-                          const struct cp_event_spec *spec)
+static uint64_t advised_period(const struct cp__exchange *exchange, const struct advice *advice,
+                               const struct cp_event_spec *spec)
 {
     uint64_t period = spec->preset_period != 0 ? spec->preset_period : 1;
     uint64_t max_rate = max_rate_of(spec);
@@ -100,17 +100,17 @@ static uint64_t period_of(const struct cp__exchange *exchange, const struct advi
     least = least < min ? min : least;
     if (advice != NULL && advice->period != 0)
         period = advice->period;
-    return period < least ? round_up(least) : period;
+    return period < least ? round_up_period(least) : period;
 }
 
 uint64_t cp__http_period(const struct cp__exchange *exchange, const char *event)
 {
     struct cp_event_spec spec = {.size = sizeof spec};
 
-    return cp_event_parse(event, &spec, NULL) < 0 ? 0 : period_of(exchange, find_advice(event), &spec);
+    return cp_event_parse(event, &spec, NULL) < 0 ? 0 : advised_period(exchange, find_advice(event), &spec);
 }
 
-static int take_event(void *context, const struct cp_event_info *info)
+static int take_listed_event(void *context, const struct cp_event_info *info)
 {
     const struct walk *walk = context;
     const struct advice *advice = find_advice(info->name);
@@ -119,13 +119,13 @@ static int take_event(void *context, const struct cp_event_info *info)
     struct cp_error err;
     int result;
 
-    if (!is_listed(info) || cp_event_parse(info->name, &spec, NULL) < 0)
+    if (!is_event_listed(info) || cp_event_parse(info->name, &spec, NULL) < 0)
         return 0;
     result = cp_event_probe(&spec, &err);
     event = (struct cp__http_event){
         .info = info,
         .use = advice != NULL ? advice->use : "",
-        .period = period_of(walk->exchange, advice, &spec),
+        .period = advised_period(walk->exchange, advice, &spec),
         .is_time = spec.kind == CP_EVENT_TIMER || spec.kind == CP_EVENT_CLOCK,
         .max_rate = max_rate_of(&spec),
     };
@@ -138,5 +138,5 @@ static int take_event(void *context, const struct cp_event_info *info)
 void cp__http_events(const struct cp__exchange *exchange,
                      void (*fn)(void *context, const struct cp__http_event *event), void *context)
 {
-    cp_event_list(take_event, &(struct walk){exchange, fn, context});
+    cp_event_list(take_listed_event, &(struct walk){exchange, fn, context});
 }

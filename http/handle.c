@@ -45,7 +45,7 @@ static const struct cp_http_header redirections[] = {{CP__HTTP_ROOT, CP__HTTP_RO
                                                      {CP__HTTP_ROOT "/ui", CP__HTTP_ROOT "/ui/"}};
 
 /* NULL: there is none of that name. */
-static const struct endpoint *find(const char *path)
+static const struct endpoint *find_endpoint(const char *path)
 {
     const size_t root = strlen(CP__HTTP_ROOT);
 
@@ -70,21 +70,21 @@ static const char *redirection_of(const char *path)
 
 bool cp__http_is_slow(const char *path)
 {
-    const struct endpoint *endpoint = find(path);
+    const struct endpoint *endpoint = find_endpoint(path);
 
     return endpoint != NULL && (endpoint->traits & SLOW) != 0;
 }
 
 bool cp__http_is_page(const char *path)
 {
-    const struct endpoint *endpoint = find(path);
+    const struct endpoint *endpoint = find_endpoint(path);
 
     return redirection_of(path) != NULL || (endpoint != NULL && (endpoint->traits & PAGE) != 0);
 }
 
 bool cp__http_takes_body(const char *path, const char *method)
 {
-    const struct endpoint *endpoint = find(path);
+    const struct endpoint *endpoint = find_endpoint(path);
 
     return endpoint != NULL && (endpoint->traits & POST) != 0 && strcmp(method, "POST") == 0;
 }
@@ -113,7 +113,7 @@ static int refuse_method(struct cp__exchange *exchange, const struct endpoint *e
     return cp__http_refuse_with(exchange, 405, &allow, text);
 }
 
-static int redirect(struct cp__exchange *exchange, const char *to)
+static int redirect_client(struct cp__exchange *exchange, const char *to)
 {
     const struct cp_http_header location = {"Location", to};
     char text[64];
@@ -141,12 +141,12 @@ static bool check_query(struct cp__exchange *exchange, const struct endpoint *en
 bool cp__http_check(struct cp__exchange *exchange, int *result)
 {
     const struct cp_http_request *request = exchange->request;
-    const struct endpoint *endpoint = find(request->path);
+    const struct endpoint *endpoint = find_endpoint(request->path);
 
     if (!cp__http_admit(exchange, result))
         return false;
     if (redirection_of(request->path) != NULL)
-        *result = redirect(exchange, redirection_of(request->path));
+        *result = redirect_client(exchange, redirection_of(request->path));
     else if (endpoint == NULL)
         *result =
             cp__http_refuse(exchange, 404, "There is nothing here. " CP__HTTP_ROOT "/ lists what there is.");
@@ -179,7 +179,7 @@ int cp_http_handle(const struct cp_http_request *request, const struct cp_http_r
     /* The thread is the program's. A deferred cancellation would leave a turn, a slot or a lock taken. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     if (cp__http_check(&exchange, &result))
-        result = find(request->path)->answer(&exchange);
+        result = find_endpoint(request->path)->answer(&exchange);
     pthread_setcancelstate(cancel_state, NULL);
     return result;
 }

@@ -55,7 +55,7 @@ struct events {
     unsigned seconds;
 };
 
-static void print_working(FILE *out, const struct cp__http_event *event, unsigned seconds)
+static void print_working_row(FILE *out, const struct cp__http_event *event, unsigned seconds)
 {
     fprintf(out, "<tr><td><a href=\"profile?event=%s&amp;period=%" PRIu64 "&amp;seconds=%u\">",
             event->info->name, event->period, seconds);
@@ -67,14 +67,14 @@ static void print_working(FILE *out, const struct cp__http_event *event, unsigne
     fputs("</td></tr>\n", out);
 }
 
-static void print_event(void *context, const struct cp__http_event *event)
+static void print_event_row(void *context, const struct cp__http_event *event)
 {
     const struct events *events = context;
 
     if ((event->refusal == NULL) != events->works)
         return;
     if (event->refusal == NULL) {
-        print_working(events->out, event, events->seconds);
+        print_working_row(events->out, event, events->seconds);
         return;
     }
     fputs("<tr><td>", events->out);
@@ -182,9 +182,9 @@ int cp__http_index(struct cp__exchange *exchange)
         fputs(head, page.out);
         print_example(page.out, exchange, seconds);
         fputs(working, page.out);
-        cp__http_events(exchange, print_event, &(struct events){page.out, true, seconds});
+        cp__http_events(exchange, print_event_row, &(struct events){page.out, true, seconds});
         fputs(between, page.out);
-        cp__http_events(exchange, print_event, &(struct events){page.out, false, seconds});
+        cp__http_events(exchange, print_event_row, &(struct events){page.out, false, seconds});
         fputs(tail, page.out);
     }
     cp__http_turn_give();

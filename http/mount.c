@@ -33,7 +33,7 @@ struct cp__http_call *cp__http_call_new(struct cp_http *http, const char *uri)
     return call;
 }
 
-static void give_back(struct cp__http_call *call)
+static void give_back_body(struct cp__http_call *call)
 {
     pthread_mutex_lock(&call->http->lock);
     call->http->bodies -= call->reserved;
@@ -51,7 +51,7 @@ void cp_http_completed(void **request)
         cp__http_peer_does(call->http, call->connection, CP__PEER_ASKS);
     if (call->headers != NULL)
         MHD_destroy_response(call->headers);
-    give_back(call);
+    give_back_body(call);
     free(call->answer.data);
     free(call->body.data);
     free(call->uri);
@@ -122,7 +122,7 @@ static const char *find_header(void *context, const char *name)
 
 /* The client has closed its end, or the server is ending. The connection is suspended, so that nobody else
  * reads of it. */
-static bool is_gone(void *context)
+static bool is_client_gone(void *context)
 {
     const struct cp__http_call *call = context;
     const union MHD_ConnectionInfo *info =
@@ -136,7 +136,7 @@ static bool is_gone(void *context)
     return is_ending || poll(&fd, 1, 0) > 0;
 }
 
-static int begin(void *context, int status, const struct cp_http_header *headers, size_t n)
+static int begin_response(void *context, int status, const struct cp_http_header *headers, size_t n)
 {
     struct cp__http_call *call = context;
 
@@ -147,7 +147,7 @@ static int begin(void *context, int status, const struct cp_http_header *headers
     return call->headers != NULL ? 0 : -ENOMEM;
 }
 
-static int take(void *context, const void *data, size_t size)
+static int take_response(void *context, const void *data, size_t size)
 {
     return cp__http_append(&((struct cp__http_call *)context)->answer, data, size);
 }
@@ -161,17 +161,19 @@ static struct cp_http_request request_of(struct cp__http_call *call)
                                     .body = call->body.data,
                                     .body_size = call->body.size,
                                     .header = find_header,
-                                    .is_gone = is_gone,
+                                    .is_gone = is_client_gone,
                                     .context = call};
 }
 
 static struct cp_http_response response_to(struct cp__http_call *call)
 {
-    return (struct cp_http_response){
-        .size = sizeof(struct cp_http_response), .begin = begin, .write = take, .context = call};
+    return (struct cp_http_response){.size = sizeof(struct cp_http_response),
+                                     .begin = begin_response,
+                                     .write = take_response,
+                                     .context = call};
 }
 
-static void handle(struct cp__http_call *call)
+static void handle_call(struct cp__http_call *call)
 {
     const struct cp_http_request request = request_of(call);
     const struct cp_http_response response = response_to(call);
@@ -261,14 +263,14 @@ static struct cp__http_call *next_call(struct cp__http_worker *worker)
     return call;
 }
 
-static void *work(void *arg)
+static void *work_on_calls(void *arg)
 {
     struct cp__http_call *call;
 
     while ((call = next_call(arg)) != NULL) {
         struct MHD_Connection *connection = call->connection;
 
-        handle(call);
+        handle_call(call);
         MHD_resume_connection(connection); /* from here on the call is not ours */
     }
     return NULL;
@@ -290,7 +292,7 @@ static bool add_worker(struct cp_http *http)
             pthread_join(worker->thread, NULL);
         worker->http = http;
         worker->state = CP__WORKER_NONE;
-        if (cp__thread_start(&worker->thread, CP__HTTP_STACK, work, worker) < 0)
+        if (cp__thread_start(&worker->thread, CP__HTTP_STACK, work_on_calls, worker) < 0)
             return has_worker;
         worker->state = CP__WORKER_RUNS;
         return true;
@@ -337,8 +339,8 @@ void cp_http_quiesce(struct cp_http *http)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-static enum MHD_Result refuse(struct cp__http_call *call, int status, const struct cp_http_header *header,
-                              const char *sentence)
+static enum MHD_Result refuse_request(struct cp__http_call *call, int status,
+                                      const struct cp_http_header *header, const char *sentence)
 {
     const struct cp_http_response response = response_to(call);
     struct cp__exchange exchange = {.response = &response};
@@ -348,7 +350,7 @@ static enum MHD_Result refuse(struct cp__http_call *call, int status, const stru
 }
 
 /* Whether the header alone lets the request go on; if not, it has been answered. */
-static bool check(struct cp__http_call *call)
+static bool check_call_header(struct cp__http_call *call)
 {
     const struct cp_http_request request = request_of(call);
     const struct cp_http_response response = response_to(call);
@@ -359,7 +361,7 @@ static bool check(struct cp__http_call *call)
 }
 
 /* Reserves memory for a body; false if the bodies that are being received take too much already. */
-static bool reserve(struct cp__http_call *call, size_t size)
+static bool reserve_body(struct cp__http_call *call, size_t size)
 {
     struct cp_http *http = call->http;
     bool is_there;
@@ -378,7 +380,7 @@ static bool reserve(struct cp__http_call *call, size_t size)
 
 /* Makes room for the body that the header announces. A body must say how long it is, so that all that are
  * received at a time stay within a limit; libmicrohttpd takes in no more than was announced. */
-static enum MHD_Result make_room(struct cp__http_call *call)
+static enum MHD_Result make_room_for_body(struct cp__http_call *call)
 {
     static const struct cp_http_header later = {"Retry-After", "1"};
     const char *length = MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, "content-length");
@@ -389,25 +391,26 @@ static enum MHD_Result make_room(struct cp__http_call *call)
     char sentence[64];
 
     if (is_chunked)
-        return refuse(call, 411, NULL, "A body must have a Content-Length here, and come in one piece.");
+        return refuse_request(call, 411, NULL,
+                              "A body must have a Content-Length here, and come in one piece.");
     if (size > (unsigned long long)max) {
         snprintf(sentence, sizeof sentence, "The body is too long: %d bytes at most.", max);
-        return refuse(call, 413, NULL, sentence);
+        return refuse_request(call, 413, NULL, sentence);
     }
-    if (size > 0 && !reserve(call, (size_t)size))
-        return refuse(call, 503, &later,
-                      "Other requests with long bodies are being received. Ask again in a second.");
+    if (size > 0 && !reserve_body(call, (size_t)size))
+        return refuse_request(call, 503, &later,
+                              "Other requests with long bodies are being received. Ask again in a second.");
     return MHD_YES;
 }
 
 /* The header of the request is there. What the header is refused for is never followed by a body. */
-static enum MHD_Result start(struct cp__http_call *call, struct MHD_Connection *connection,
-                             const char *method)
+static enum MHD_Result start_call(struct cp__http_call *call, struct MHD_Connection *connection,
+                                  const char *method)
 {
     call->connection = connection;
     call->is_started = true;
     snprintf(call->method, sizeof call->method, "%s", method);
-    return check(call) ? make_room(call) : send_answer(call);
+    return check_call_header(call) ? make_room_for_body(call) : send_answer(call);
 }
 
 static unsigned daemon_flags(const struct cp__http_call *call)
@@ -420,21 +423,22 @@ static unsigned daemon_flags(const struct cp__http_call *call)
 
 /* A connection that has a thread of its own keeps nobody waiting, and cannot be suspended: libmicrohttpd
  * would lose it. Where it was not told that some will be, it ends the program. */
-static enum MHD_Result finish(struct cp__http_call *call)
+static enum MHD_Result finish_call(struct cp__http_call *call)
 {
     const unsigned flags = daemon_flags(call);
 
     if (call->http->is_server)
         cp__http_peer_does(call->http, call->connection, CP__PEER_WAITS);
     if (!cp__http_is_slow(call->path) || (flags & MHD_USE_THREAD_PER_CONNECTION) != 0) {
-        handle(call);
+        handle_call(call);
         return send_answer(call);
     }
     if ((flags & MHD_ALLOW_SUSPEND_RESUME & ~MHD_USE_ITC) != 0)
         return queue(call);
-    return refuse(call, 500, NULL,
-                  "The server that this endpoint is mounted in cannot let a request wait: its daemon of "
-                  "libmicrohttpd was started without MHD_ALLOW_SUSPEND_RESUME.");
+    return refuse_request(
+        call, 500, NULL,
+        "The server that this endpoint is mounted in cannot let a request wait: its daemon of "
+        "libmicrohttpd was started without MHD_ALLOW_SUSPEND_RESUME.");
 }
 
 int cp_http_answer(struct cp_http *http, struct MHD_Connection *connection, const char *url,
@@ -447,11 +451,11 @@ int cp_http_answer(struct cp_http *http, struct MHD_Connection *connection, cons
     if (call == NULL)
         return MHD_NO;
     if (!call->is_started)
-        return start(call, connection, method);
+        return start_call(call, connection, method);
     if (call->is_done)
         return send_answer(call);
     if (*size == 0)
-        return finish(call);
+        return finish_call(call);
     if (cp__http_append(&call->body, data, *size) < 0)
         return MHD_NO;
     *size = 0;

@@ -73,7 +73,7 @@ static void count_rings(struct held *held)
     fclose(maps);
 }
 
-static void print(FILE *out, const char *name, const char *type, const char *help, uint64_t value)
+static void print_metric(FILE *out, const char *name, const char *type, const char *help, uint64_t value)
 {
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n", name, help, name, type, name, value);
 }
@@ -105,7 +105,7 @@ static void print_totals(FILE *out, const struct cp_slot_stats *totals)
     };
 
     for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++)
-        print(out, counters[i].name, "counter", counters[i].help, counters[i].value);
+        print_metric(out, counters[i].name, "counter", counters[i].help, counters[i].value);
 }
 
 static void print_handler_time(FILE *out, uint64_t ns)
@@ -121,14 +121,17 @@ static void print_gauges(FILE *out, const struct cp_runtime_stats *stats, const 
 {
     struct rlimit limit;
 
-    print(out, "counterpoint_threads", "gauge", "Threads that are profiled while a profile runs.", stats->ms);
-    print(out, "counterpoint_slots", "gauge", "Events that are being sampled.", stats->slots);
-    print(out, "counterpoint_slots_max", "gauge", "How many can be at once.", CP_EV_MAX);
-    print(out, "counterpoint_perf_descriptors", "gauge", "Descriptors of perf events.", held->events);
-    print(out, "counterpoint_perf_rings", "gauge", "Rings of perf events that are mapped.", held->rings);
-    print(out, "process_open_fds", "gauge", "Number of open file descriptors.", held->descriptors);
+    print_metric(out, "counterpoint_threads", "gauge", "Threads that are profiled while a profile runs.",
+                 stats->ms);
+    print_metric(out, "counterpoint_slots", "gauge", "Events that are being sampled.", stats->slots);
+    print_metric(out, "counterpoint_slots_max", "gauge", "How many can be at once.", CP_EV_MAX);
+    print_metric(out, "counterpoint_perf_descriptors", "gauge", "Descriptors of perf events.", held->events);
+    print_metric(out, "counterpoint_perf_rings", "gauge", "Rings of perf events that are mapped.",
+                 held->rings);
+    print_metric(out, "process_open_fds", "gauge", "Number of open file descriptors.", held->descriptors);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        print(out, "process_max_fds", "gauge", "Maximum number of open file descriptors.", limit.rlim_cur);
+        print_metric(out, "process_max_fds", "gauge", "Maximum number of open file descriptors.",
+                     limit.rlim_cur);
 }
 
 int cp__http_metrics(struct cp__exchange *exchange)

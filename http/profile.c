@@ -33,7 +33,7 @@ static bool is_several(const char *event)
     return false;
 }
 
-static int read_event(const char *query, struct order *order, struct cp_error *err)
+static int read_order_event(const char *query, struct order *order, struct cp_error *err)
 {
     int result;
 
@@ -55,7 +55,8 @@ static int read_event(const char *query, struct order *order, struct cp_error *e
 }
 
 /* Refuses a period below the endpoint's limit. The start refuses what would take half of a CPU. */
-static int check_period(const struct cp__exchange *exchange, const struct order *order, struct cp_error *err)
+static int check_order_period(const struct cp__exchange *exchange, const struct order *order,
+                              struct cp_error *err)
 {
     const uint64_t min = cp__http_min_period(exchange, &order->spec);
 
@@ -80,8 +81,8 @@ static int read_order(const struct cp__exchange *exchange, struct order *order, 
     if (result >= 0)
         result = cp__http_query_number(query, "debug", 0, 1, &order->debug, err);
     if (result >= 0)
-        result = read_event(query, order, err);
-    return result >= 0 ? check_period(exchange, order, err) : result;
+        result = read_order_event(query, order, err);
+    return result >= 0 ? check_order_period(exchange, order, err) : result;
 }
 
 /* ---- The profile ----------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@ static int hex(char c)
 }
 
 /* The character at *text, which moves behind it; -1 for an escape that is none, or a zero byte. */
-static int decode(const char **text)
+static int decode_character(const char **text)
 {
     int high, low;
 
@@ -34,14 +34,14 @@ static int decode(const char **text)
 }
 
 /* Decodes up to one of the characters that end, into text of size bytes; its length, which may be size or
- * more and is not all there then; -1 as decode(). */
+ * more and is not all there then; -1 as decode_character(). */
 static long decode_up_to(const char **from, const char *ends, char *text, size_t size)
 {
     size_t n = 0;
     int c;
 
     while (**from != '\0' && strchr(ends, **from) == NULL) {
-        c = decode(from);
+        c = decode_character(from);
         if (c < 0)
             return -1;
         if (n + 1 < size)

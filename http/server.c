@@ -131,7 +131,7 @@ static void cut_late_peers(struct cp_http *http)
     }
 }
 
-static void *keep(void *arg)
+static void *keep_time(void *arg)
 {
     struct cp_http *http = arg;
     struct timespec until;
@@ -348,7 +348,7 @@ static struct MHD_Daemon *start_daemon(struct cp_http *http, int fd)
 
 /* Tells why libmicrohttpd did not start, by what it logged first. Of the value that errno had then only a
  * shortage is of use as a code. */
-static int explain(const struct cp_http *http, struct cp_error *said, struct cp_error *err)
+static int explain_start(const struct cp_http *http, struct cp_error *said, struct cp_error *err)
 {
     const bool is_short =
         said->code == -EMFILE || said->code == -ENFILE || said->code == -EAGAIN || said->code == -ENOMEM;
@@ -382,7 +382,7 @@ static int serve(struct cp_http *http, int fd, struct cp_error *err)
     pthread_mutex_lock(&http->lock);
     http->start_error = NULL;
     pthread_mutex_unlock(&http->lock);
-    return http->daemon != NULL ? 0 : explain(http, &said, err);
+    return http->daemon != NULL ? 0 : explain_start(http, &said, err);
 }
 
 /* Whoever can reach the address can ask if there is no token, and can read along if there is no TLS. */
@@ -422,7 +422,7 @@ static int start_on(struct cp_http *http, const char *address, struct cp_error *
     if (!cp__http_is_loopback(fd))
         warn(http);
     http->is_server = true;
-    result = cp__thread_start(&http->keeper, CP__HTTP_STACK, keep, http);
+    result = cp__thread_start(&http->keeper, CP__HTTP_STACK, keep_time, http);
     if (result < 0) {
         cp__http_socket_close(http->listener);
         return cp__error(err, result, "No thread could be started for the HTTP endpoint: %s.",

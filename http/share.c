@@ -36,22 +36,22 @@ static void make_condition(void)
 }
 
 /* The child has none of the threads that had a turn or a place, or waited for one. */
-static void after_fork_in_child(void)
+static void forget_turns_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     make_condition();
     shared = (__typeof__(shared)){.is_taken = false};
 }
 
-static void set_up(void)
+static void set_up_turns(void)
 {
     make_condition();
-    pthread_atfork(NULL, NULL, after_fork_in_child);
+    pthread_atfork(NULL, NULL, forget_turns_in_child);
 }
 
-static void begin(void)
+static void lock_shared(void)
 {
-    pthread_once(&once, set_up);
+    pthread_once(&once, set_up_turns);
     pthread_mutex_lock(&lock);
 }
 
@@ -93,7 +93,7 @@ static void wait_ms(unsigned ms)
 }
 
 /* The client is asked for without the lock, since the server that knows may take locks of its own. */
-static bool is_gone(const struct cp__exchange *exchange)
+static bool is_waiter_gone(const struct cp__exchange *exchange)
 {
     bool result;
 
@@ -112,7 +112,7 @@ static int wait_for_turn(const struct cp__exchange *exchange, const struct waite
 
     for (;;) {
         const uint64_t now = cp__http_now_ms();
-        const bool has_gone = is_gone(exchange);
+        const bool has_gone = is_waiter_gone(exchange);
 
         if (waiter->has_turn)
             return 0;
@@ -127,7 +127,7 @@ int cp__http_turn_take(const struct cp__exchange *exchange, enum cp__http_turn_f
     struct waiter waiter = {.next = NULL};
     int result = 0;
 
-    begin();
+    lock_shared();
     if (!shared.is_taken) {
         shared.is_taken = true;
     } else if (what == CP__TURN_LOOKUP && shared.n_waiters >= CP__HTTP_TURN_WAITERS) {
@@ -177,7 +177,7 @@ unsigned cp__http_turn_waiters(void)
 {
     unsigned n;
 
-    begin();
+    lock_shared();
     n = shared.n_waiters;
     pthread_mutex_unlock(&lock);
     return n;
@@ -189,7 +189,7 @@ bool cp__http_place_take(enum cp__http_place place, unsigned max)
 {
     bool is_taken;
 
-    begin();
+    lock_shared();
     is_taken = shared.places[place] < max;
     shared.places[place] += is_taken;
     pthread_mutex_unlock(&lock);

@@ -22,7 +22,7 @@ struct snapshot {
 };
 
 /* What is too long is not kept, but not refused either: the beginning of a long text is worth reading. */
-static ssize_t keep(void *context, const void *data, size_t size)
+static ssize_t keep_snapshot(void *context, const void *data, size_t size)
 {
     struct snapshot *snapshot = context;
     const size_t room = cp__http_max_snapshot - snapshot->data.size;
@@ -43,7 +43,7 @@ static bool take_one(struct cp__exchange *exchange, take_fn *take, unsigned debu
 
     if (!cp__http_turn_or_refuse(exchange, result))
         return false;
-    *result = take(cp_writer_callback(keep, snapshot), debug, &err);
+    *result = take(cp_writer_callback(keep_snapshot, snapshot), debug, &err);
     cp__http_turn_give();
     if (*result < 0)
         *result = cp__http_refuse(exchange, cp__http_status_of(*result), "%s", err.message);

@@ -44,15 +44,15 @@ static void close_sockets(void)
     }
 }
 
-static void after_fork_in_child(void)
+static void forget_sockets_in_child(void)
 {
     close_sockets();
     pthread_mutex_init(&lock, NULL);
 }
 
-static void set_up(void)
+static void set_up_sockets(void)
 {
-    pthread_atfork(NULL, NULL, after_fork_in_child);
+    pthread_atfork(NULL, NULL, forget_sockets_in_child);
 }
 
 /* Under the lock. */
@@ -84,7 +84,7 @@ struct cp__http_socket *cp__http_socket_new(int fd)
     struct stat now = {.st_ino = 0};
 
     fstat(fd, &now);
-    pthread_once(&once, set_up);
+    pthread_once(&once, set_up_sockets);
     pthread_mutex_lock(&lock);
     socket = find_unused();
     if (socket == NULL)

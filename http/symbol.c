@@ -51,7 +51,7 @@ static void read_addresses(struct symbols *symbols, const char *text, size_t siz
     }
 }
 
-static void take_name(void *context, size_t i, const char *function)
+static void take_function_name(void *context, size_t i, const char *function)
 {
     struct symbols *symbols = context;
     const size_t size = strlen(function) + 1;
@@ -65,7 +65,7 @@ static void take_name(void *context, size_t i, const char *function)
 }
 
 /* As many addresses as there can be words, but no more than may be asked for. */
-static bool make_room(struct symbols *symbols, size_t size)
+static bool make_room_for_addresses(struct symbols *symbols, size_t size)
 {
     const size_t n = size / 2 + 1 < MAX_ADDRESSES ? size / 2 + 1 : MAX_ADDRESSES;
 
@@ -91,14 +91,14 @@ static int send_symbols(struct cp__exchange *exchange, const struct symbols *sym
 }
 
 /* What there is to look up, if anything, is looked up when it is this request's turn. */
-static int look_up(struct cp__exchange *exchange, struct symbols *symbols)
+static int look_up_symbols(struct cp__exchange *exchange, struct symbols *symbols)
 {
     int result = 0;
 
     if (symbols->n > 0 && !symbols->is_cut) {
         if (!cp__http_turn_or_refuse(exchange, &result))
             return result;
-        result = cp_symbol_lookup(symbols->addresses, symbols->n, take_name, symbols);
+        result = cp_symbol_lookup(symbols->addresses, symbols->n, take_function_name, symbols);
         cp__http_turn_give();
     }
     if (symbols->is_cut)
@@ -123,9 +123,9 @@ int cp__http_symbol(struct cp__exchange *exchange)
         text = request->body != NULL ? request->body : "";
         size = request->body_size;
     }
-    if (make_room(&symbols, size)) {
+    if (make_room_for_addresses(&symbols, size)) {
         read_addresses(&symbols, text, size);
-        result = look_up(exchange, &symbols);
+        result = look_up_symbols(exchange, &symbols);
     } else {
         result = cp__http_refuse(exchange, 503, "There is no memory for the answer.");
     }

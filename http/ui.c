@@ -34,7 +34,7 @@ static const struct file {
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-static const struct file *find(const char *path)
+static const struct file *find_page_file(const char *path)
 {
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         if (strcmp(path, files[i].path) == 0)
@@ -53,7 +53,7 @@ static bool has_tag(const char *list, const char *tag)
  * version of this one, may listen here tomorrow. */
 int cp__http_ui(struct cp__exchange *exchange)
 {
-    const struct file *file = find(exchange->request->path);
+    const struct file *file = find_page_file(exchange->request->path);
     char tag[40];
     const struct cp_http_header headers[] = {
         {"Content-Type", file->type},
@@ -78,7 +78,7 @@ struct list {
     const char *separator;
 };
 
-static void print_event(void *context, const struct cp__http_event *event)
+static void print_page_event(void *context, const struct cp__http_event *event)
 {
     struct list *list = context;
     const char *description = event->info->description;
@@ -107,7 +107,7 @@ int cp__http_ui_events(struct cp__exchange *exchange)
     cp__http_page_open(&page);
     if (page.out != NULL) {
         fprintf(page.out, "{\"maxSeconds\":%u,\"events\":[\n", cp__http_max_seconds(exchange));
-        cp__http_events(exchange, print_event, &(struct list){page.out, ""});
+        cp__http_events(exchange, print_page_event, &(struct list){page.out, ""});
         fputs("]}\n", page.out);
     }
     cp__http_turn_give();

@@ -13,14 +13,14 @@ static struct cp__lock default_lock = CP__LOCK_INIT(CP__RANK_DEFAULT_SESSION);
 static struct cp_session *default_session; /* under default_lock */
 
 /* Whoever held the lock is not there any more. */
-static void after_fork_in_child(void)
+static void forget_lock_in_child(void)
 {
     cp__lock_reset(&default_lock);
 }
 
 __attribute__((constructor)) static void register_handler(void)
 {
-    pthread_atfork(NULL, NULL, after_fork_in_child);
+    pthread_atfork(NULL, NULL, forget_lock_in_child);
 }
 
 /* A session that was inherited over a fork is not this process's. */
@@ -114,7 +114,7 @@ int cp_stop_cpu_profile(struct cp_error *err)
     } else {
         result = cp_session_stop(session, err);
         if (result == 0) {
-            default_session = NULL; /* first: see after_fork_in_child() */
+            default_session = NULL; /* first: see forget_lock_in_child() */
             cp__session_free(session);
         }
     }

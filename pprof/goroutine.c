@@ -85,7 +85,7 @@ static int see(void *context, const struct cp_sched_g *g)
 }
 
 /* Into the profile; the frames' addresses there are those of calls. */
-static int fold(struct listing *l)
+static int fold_gs(struct listing *l)
 {
     for (size_t i = 0; i < l->n; i++) {
         const struct seen *seen = &l->gs[i];
@@ -118,7 +118,7 @@ static void put_place(const struct listing *l, const struct cp__frame *frame, ui
     fprintf(l->out, "\t%s:%" PRIu32 " +%#" PRIx64 "\n", file, line->line, cp__frame_offset(frame));
 }
 
-static const char *function_of(const struct listing *l, const struct cp__frame *frame, uint32_t i)
+static const char *g_function_of(const struct listing *l, const struct cp__frame *frame, uint32_t i)
 {
     const struct cp__line *line = &l->profile->lines[frame->first_line + i];
 
@@ -130,7 +130,7 @@ static void put_frame(const struct listing *l, const struct cp__frame *frame)
     if (frame->n_lines == 0)
         fprintf(l->out, "%#" PRIx64 "()\n\t?\n", frame->address + 1);
     for (uint32_t i = 0; i < frame->n_lines; i++) {
-        fprintf(l->out, "%s(...)\n", function_of(l, frame, i));
+        fprintf(l->out, "%s(...)\n", g_function_of(l, frame, i));
         put_place(l, frame, i);
     }
 }
@@ -144,7 +144,7 @@ static void put_creator(const struct listing *l, const struct cp_sched_g *g)
     if (frame == NULL)
         return;
     if (frame->n_lines > 0)
-        fprintf(l->out, "created by %s", function_of(l, frame, 0));
+        fprintf(l->out, "created by %s", g_function_of(l, frame, 0));
     else
         fprintf(l->out, "created by %#" PRIx64, frame->address + 1);
     if (g->parent_id != 0)
@@ -226,12 +226,12 @@ static int add_creators(struct listing *l)
     return 0;
 }
 
-static int collect(struct listing *l, struct cp_error *err)
+static int collect_gs(struct listing *l, struct cp_error *err)
 {
     int result = cp_sched_each_g(see, l, err);
 
     if (result == 0)
-        result = fold(l);
+        result = fold_gs(l);
     if (result == 0 && l->debug >= 2)
         result = add_creators(l);
     if (result == -ENOMEM)
@@ -239,14 +239,14 @@ static int collect(struct listing *l, struct cp_error *err)
     return result < 0 ? result : cp__profile_resolve_all(l->profile, err);
 }
 
-static int make(const void *what, struct cp_writer *w, struct cp_error *err)
+static int make_listing(const void *what, struct cp_writer *w, struct cp_error *err)
 {
     struct listing l = *(const struct listing *)what;
     int result = cp__profile_new(&l.profile);
 
     if (result < 0)
         return cp__error(err, result, "There is no memory for a list of Gs.");
-    result = collect(&l, err);
+    result = collect_gs(&l, err);
     if (result == 0)
         result = l.debug >= 2 ? cp__write_attempt(w, write_each, &l, err) : write_profile(&l, w, err);
     for (size_t i = 0; i < l.n; i++)
@@ -262,5 +262,5 @@ int cp_goroutine_profile(struct cp_writer w, unsigned debug, cp_unwind_fn *unwin
     const struct listing empty = {.debug = debug,
                                   .unwind = unwind != NULL ? unwind : cp_unwind_frame_pointers};
 
-    return cp__write_elsewhere(w, make, &empty, err);
+    return cp__write_elsewhere(w, make_listing, &empty, err);
 }

@@ -26,7 +26,7 @@ struct batch {
     } * wanted;
 };
 
-static int take(void *context, size_t i, const struct cp__symbol *symbol)
+static int take_wanted_symbol(void *context, size_t i, const struct cp__symbol *symbol)
 {
     const struct batch *batch = context;
     const char *name = symbol->lines[symbol->n - 1].function; /* the outermost is the linker's */
@@ -45,7 +45,7 @@ static int take_kernel(void *context, size_t i, const char *name, const char *mo
     return 0;
 }
 
-static int compare(const void *left, const void *right)
+static int compare_wanted(const void *left, const void *right)
 {
     const struct wanted *a = left, *b = right;
 
@@ -66,7 +66,7 @@ static int look_up_batch(const struct batch *batch, size_t n, const struct cp__m
     for (i = 0; i < n; i++)
         addresses[i] = batch->wanted[i].address;
     if (batch->wanted[0].mapping < mappings->n)
-        result = cp__symbolise(&mappings->items[batch->wanted[0].mapping], addresses, n, take,
+        result = cp__symbolise(&mappings->items[batch->wanted[0].mapping], addresses, n, take_wanted_symbol,
                                (void *)(uintptr_t)batch);
     else if (addresses[n - 1] >= CP__KERNEL_START &&
              cp__kernel_symbolise("/proc/kallsyms", addresses, n, take_kernel, (void *)(uintptr_t)batch) ==
@@ -76,7 +76,8 @@ static int look_up_batch(const struct batch *batch, size_t n, const struct cp__m
     return result;
 }
 
-static int look_up(const struct lookup *lookup, const struct cp__mappings *mappings, struct wanted *wanted)
+static int look_up_wanted(const struct lookup *lookup, const struct cp__mappings *mappings,
+                          struct wanted *wanted)
 {
     struct batch batch = {.lookup = lookup};
     size_t first, end, i;
@@ -86,7 +87,7 @@ static int look_up(const struct lookup *lookup, const struct cp__mappings *mappi
         wanted[i] = (struct wanted){.address = lookup->addresses[i],
                                     .mapping = cp__mappings_find(mappings, lookup->addresses[i]),
                                     .i = i};
-    qsort(wanted, lookup->n, sizeof *wanted, compare);
+    qsort(wanted, lookup->n, sizeof *wanted, compare_wanted);
     for (first = 0; first < lookup->n && result == 0; first = end) {
         for (end = first; end < lookup->n && wanted[end].mapping == wanted[first].mapping; end++)
             ;
@@ -96,7 +97,7 @@ static int look_up(const struct lookup *lookup, const struct cp__mappings *mappi
     return result;
 }
 
-static void *run(void *arg)
+static void *run_lookup(void *arg)
 {
     struct lookup *lookup = arg;
     struct cp__mappings mappings = {0};
@@ -104,7 +105,7 @@ static void *run(void *arg)
 
     lookup->result = -ENOMEM;
     if (wanted != NULL && cp__mappings_note(&mappings) != -ENOMEM)
-        lookup->result = look_up(lookup, &mappings, wanted);
+        lookup->result = look_up_wanted(lookup, &mappings, wanted);
     cp__mappings_free(&mappings);
     free(wanted);
     return NULL;
@@ -117,6 +118,6 @@ int cp_symbol_lookup(const uintptr_t *addresses, size_t n, cp_symbol_fn *fn, voi
 
     if (n == 0)
         return 0;
-    result = cp__thread_run(run, &lookup);
+    result = cp__thread_run(run_lookup, &lookup);
     return result < 0 ? result : lookup.result;
 }

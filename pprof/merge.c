@@ -81,19 +81,19 @@ static int check_types(struct cp_merge *m, size_t n, const char *types, struct c
 
 /* ---- Tuples ---------------------------------------------------------------------------------- */
 
-static int begin(struct addition *a, size_t n)
+static int begin_tuple(struct addition *a, size_t n)
 {
     a->n_words = 0;
     return CP__RESERVE(a->words, a->words_capacity, n);
 }
 
-/* There is room for it: see begin(). */
-static void put(struct addition *a, uint64_t word)
+/* There is room for it: see begin_tuple(). */
+static void put_word(struct addition *a, uint64_t word)
 {
     a->words[a->n_words++] = word;
 }
 
-static int end(struct addition *a, struct cp__tuples *tuples, uint32_t *number)
+static int end_tuple(struct addition *a, struct cp__tuples *tuples, uint32_t *number)
 {
     return cp__tuples_add(tuples, a->words, a->n_words, number);
 }
@@ -131,13 +131,13 @@ static int fold_mapping(struct addition *a, uint32_t i)
 
     if (a->ids.mappings.numbers[i] != 0)
         return 0;
-    if (begin(a, 4) < 0 || CP__RESERVE(m->mapping_data, m->mapping_data_capacity, n + 1) < 0)
+    if (begin_tuple(a, 4) < 0 || CP__RESERVE(m->mapping_data, m->mapping_data_capacity, n + 1) < 0)
         return -ENOMEM;
-    put(a, (data.limit - data.start + PAGE - 1) / PAGE);
-    put(a, data.offset);
-    put(a, file);
-    put(a, file == 0 ? data.start : 0);
-    if (end(a, &m->mappings, &number) < 0)
+    put_word(a, (data.limit - data.start + PAGE - 1) / PAGE);
+    put_word(a, data.offset);
+    put_word(a, file);
+    put_word(a, file == 0 ? data.start : 0);
+    if (end_tuple(a, &m->mappings, &number) < 0)
         return -ENOMEM;
     if (number == n)
         m->mapping_data[n] = data;
@@ -154,13 +154,13 @@ static int fold_function(struct addition *a, uint32_t i)
 
     if (a->ids.functions.numbers[i] != 0)
         return 0;
-    if (begin(a, 4) < 0)
+    if (begin_tuple(a, 4) < 0)
         return -ENOMEM;
-    put(a, a->strings[function->name]);
-    put(a, a->strings[function->system_name]);
-    put(a, a->strings[function->filename]);
-    put(a, (uint64_t)function->start_line);
-    if (end(a, &a->m->functions, &number) < 0)
+    put_word(a, a->strings[function->name]);
+    put_word(a, a->strings[function->system_name]);
+    put_word(a, a->strings[function->filename]);
+    put_word(a, (uint64_t)function->start_line);
+    if (end_tuple(a, &a->m->functions, &number) < 0)
         return -ENOMEM;
     a->ids.functions.numbers[i] = number + 1;
     return 0;
@@ -195,19 +195,19 @@ static int fold_location(struct addition *a, uint32_t i)
 
     if (a->ids.locations.numbers[i] != 0)
         return 0;
-    if (fold_parts(a, location) < 0 || begin(a, 3 + 3 * location->n_line) < 0)
+    if (fold_parts(a, location) < 0 || begin_tuple(a, 3 + 3 * location->n_line) < 0)
         return -ENOMEM;
-    put(a, number_of(&a->ids.mappings, location->mapping_id));
-    put(a, location->address);
+    put_word(a, number_of(&a->ids.mappings, location->mapping_id));
+    put_word(a, location->address);
     if (cp__ids_find(&a->ids.mappings, location->mapping_id, &mapping))
         a->words[1] -= a->p->mapping[mapping]->memory_start;
-    put(a, (uint64_t)location->is_folded);
+    put_word(a, (uint64_t)location->is_folded);
     for (size_t j = 0; j < location->n_line; j++) {
-        put(a, number_of(&a->ids.functions, location->line[j]->function_id) - 1);
-        put(a, (uint64_t)location->line[j]->line);
-        put(a, (uint64_t)location->line[j]->column);
+        put_word(a, number_of(&a->ids.functions, location->line[j]->function_id) - 1);
+        put_word(a, (uint64_t)location->line[j]->line);
+        put_word(a, (uint64_t)location->line[j]->column);
     }
-    if (end(a, &a->m->locations, &number) < 0)
+    if (end_tuple(a, &a->m->locations, &number) < 0)
         return -ENOMEM;
     a->ids.locations.numbers[i] = number + 1;
     return 0;
@@ -230,10 +230,10 @@ static void put_labels(struct addition *a, const Cp__Proto__Sample *sample)
     const size_t first = a->n_words;
 
     for (size_t i = 0; i < sample->n_label; i++) {
-        put(a, a->strings[sample->label[i]->key]);
-        put(a, a->strings[sample->label[i]->str]);
-        put(a, (uint64_t)sample->label[i]->num);
-        put(a, a->strings[sample->label[i]->num_unit]);
+        put_word(a, a->strings[sample->label[i]->key]);
+        put_word(a, a->strings[sample->label[i]->str]);
+        put_word(a, (uint64_t)sample->label[i]->num);
+        put_word(a, a->strings[sample->label[i]->num_unit]);
     }
     qsort(a->words + first, sample->n_label, 4 * sizeof *a->words, compare_labels);
 }
@@ -249,14 +249,14 @@ static int fold_sample(struct addition *a, size_t i)
     for (size_t j = 0; j < sample->n_location_id && result == 0; j++)
         if (cp__ids_find(&a->ids.locations, sample->location_id[j], &location))
             result = fold_location(a, location);
-    if (result < 0 || begin(a, 1 + sample->n_location_id + 4 * sample->n_label) < 0 ||
+    if (result < 0 || begin_tuple(a, 1 + sample->n_location_id + 4 * sample->n_label) < 0 ||
         CP__RESERVE(m->values, m->values_capacity, m->n_values + a->p->n_sample_type) < 0)
         return -ENOMEM;
-    put(a, sample->n_location_id);
+    put_word(a, sample->n_location_id);
     for (size_t j = 0; j < sample->n_location_id; j++)
-        put(a, number_of(&a->ids.locations, sample->location_id[j]) - 1);
+        put_word(a, number_of(&a->ids.locations, sample->location_id[j]) - 1);
     put_labels(a, sample);
-    if (end(a, &m->samples, &a->samples[i]) < 0)
+    if (end_tuple(a, &m->samples, &a->samples[i]) < 0)
         return -ENOMEM;
     for (; m->n_values < m->samples.n * a->p->n_sample_type; m->n_values++)
         m->values[m->n_values] = 0;
@@ -293,7 +293,7 @@ static int fold_strings(struct addition *a)
 }
 
 /* All that can fail, and that is not seen as long as the samples are zeros. */
-static int fold(struct addition *a)
+static int fold_profile(struct addition *a)
 {
     int result = cp__id_tables_fill(&a->ids, a->p);
 
@@ -372,14 +372,15 @@ static int take_types(struct addition *a, char **types)
     return 0;
 }
 
-static int add(struct cp_merge *m, const Cp__Proto__Profile *p, bool is_subtraction, struct cp_error *err)
+static int add_profile(struct cp_merge *m, const Cp__Proto__Profile *p, bool is_subtraction,
+                       struct cp_error *err)
 {
     struct addition a = {.m = m, .p = p, .is_subtraction = is_subtraction};
     char *types = name_types(p);
     int result = types == NULL ? -ENOMEM : check_types(m, p->n_sample_type, types, err);
 
     if (result == 0) {
-        result = fold(&a);
+        result = fold_profile(&a);
         if (result == 0)
             result = fold_comments(&a);
         if (result == 0)
@@ -430,7 +431,7 @@ static int read_and_add(struct cp_merge *m, const void *data, size_t size, bool 
 
     if (p == NULL)
         return result;
-    result = add(m, p, is_subtraction, err);
+    result = add_profile(m, p, is_subtraction, err);
     if (result < 0 && m->n_profiles == 0)
         clear(m); /* what is first, and of which types, is for the next one to say */
     cp__proto__profile__free_unpacked(p, NULL);

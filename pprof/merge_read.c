@@ -19,7 +19,7 @@ struct unpacking {
 };
 
 /* Makes room for at least one byte more, and for at most one more than the limit allows. */
-static int reserve(struct unpacking *u)
+static int reserve_unpacked(struct unpacking *u)
 {
     size_t wanted = u->capacity < 4096 ? 4096 : 2 * u->capacity;
     unsigned char *grown;
@@ -46,7 +46,7 @@ static int inflate_members(z_stream *z, struct unpacking *u)
     while (said == Z_OK || z->avail_in > 0) {
         if (said == Z_STREAM_END && inflateReset(z) != Z_OK) /* members may follow each other */
             return -EBADMSG;
-        result = reserve(u);
+        result = reserve_unpacked(u);
         if (result < 0)
             return result;
         z->next_out = u->bytes + u->n;
@@ -90,7 +90,7 @@ static void *allocate(void *context, size_t size)
     return memory;
 }
 
-static void release(void *context, void *memory)
+static void release_unpacked(void *context, void *memory)
 {
     (void)context;
     free(memory);
@@ -100,7 +100,7 @@ static Cp__Proto__Profile *unpack(const void *data, size_t size, size_t limit, i
 {
     static const unsigned char gzip[] = {0x1f, 0x8b};
     struct unpacking u = {.limit = limit, .memory_left = limit * CP_MERGE_MEMORY_FACTOR, .result = -EBADMSG};
-    ProtobufCAllocator allocator = {.alloc = allocate, .free = release, .allocator_data = &u};
+    ProtobufCAllocator allocator = {.alloc = allocate, .free = release_unpacked, .allocator_data = &u};
     Cp__Proto__Profile *p = NULL;
 
     *result = 0;
@@ -261,7 +261,7 @@ static bool check_samples(const Cp__Proto__Profile *p, const struct cp__id_table
     return good;
 }
 
-static int check(const Cp__Proto__Profile *p)
+static int check_references(const Cp__Proto__Profile *p)
 {
     struct cp__id_tables tables = {0};
     int result = cp__id_tables_fill(&tables, p);
@@ -274,7 +274,7 @@ static int check(const Cp__Proto__Profile *p)
 }
 
 /* Says why a profile of size bytes is left out. */
-static void explain(int result, size_t size, size_t limit, struct cp_error *err)
+static void explain_unpacking(int result, size_t size, size_t limit, struct cp_error *err)
 {
     if (result == -EBADMSG)
         cp__error(
@@ -298,11 +298,11 @@ Cp__Proto__Profile *cp__merge_read(const void *data, size_t size, size_t limit, 
     Cp__Proto__Profile *p = unpack(data, size, limit, result);
 
     if (p != NULL)
-        *result = check(p);
+        *result = check_references(p);
     if (*result == 0)
         return p;
     if (p != NULL)
         cp__proto__profile__free_unpacked(p, NULL);
-    explain(*result, size, limit, err);
+    explain_unpacking(*result, size, limit, err);
     return NULL;
 }

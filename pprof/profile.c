@@ -184,7 +184,7 @@ const struct cp__frame *cp__profile_find(const struct cp__profile *p, uint64_t a
 }
 
 /* Finds or adds the name that stands in for a frame; *number is its number plus 1. There are few of them. */
-static int find_name(struct cp__profile *p, const char *text, uint32_t *number)
+static int find_frame_name(struct cp__profile *p, const char *text, uint32_t *number)
 {
     size_t i;
     char *copy;
@@ -243,7 +243,7 @@ static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash
     return 0;
 }
 
-static int fold(struct cp__profile *p, const struct key *key, uint64_t weight)
+static int fold_stack(struct cp__profile *p, const struct key *key, uint64_t weight)
 {
     uint64_t mixed = cp__hash_add(cp__hash_add(key->labels, key->ip.address), key->address);
     uint32_t hash, number, i;
@@ -267,7 +267,7 @@ static int append_name(struct cp__profile *p, struct key *key, const char *text)
     struct cp__frame_key *frame = &key->frames[key->depth++];
 
     frame->address = 0;
-    return find_name(p, text, &frame->name);
+    return find_frame_name(p, text, &frame->name);
 }
 
 /* What the flags say stands where the callers would that are not known. */
@@ -314,7 +314,7 @@ int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
     key.labels = find_labels(p, sample->labels);
     is_new = key.labels > p->n_label_sets;
     if (append_flags(p, &key, sample) < 0 || (is_new && reserve_labels(p) < 0) ||
-        fold(p, &key, sample->weight) < 0)
+        fold_stack(p, &key, sample->weight) < 0)
         return -ENOMEM;
     if (is_new)
         add_labels(p, sample->labels);
@@ -328,7 +328,7 @@ int cp__profile_add_named(struct cp__profile *p, const char *frame, uint64_t wei
 
     if (append_name(p, &key, frame) < 0)
         return -ENOMEM;
-    return fold(p, &key, weight);
+    return fold_stack(p, &key, weight);
 }
 
 /* ---- Resolving ------------------------------------------------------------------------------- */

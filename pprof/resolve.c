@@ -210,7 +210,7 @@ static int resolve_kernel(struct batch *batch, size_t n)
 
 /* ---- All frames -------------------------------------------------------------------------------- */
 
-static int compare(const void *left, const void *right)
+static int compare_unresolved(const void *left, const void *right)
 {
     const struct unresolved *a = left, *b = right;
 
@@ -242,7 +242,7 @@ static int list_unresolved(struct cp__profile *p, struct unresolved *list, size_
         if (mapping < p->mappings.n || mapping == KERNEL)
             list[(*n)++] = (struct unresolved){frame->address, (uint32_t)mapping, (uint32_t)i};
     }
-    qsort(list, *n, sizeof *list, compare);
+    qsort(list, *n, sizeof *list, compare_unresolved);
     return 0;
 }
 

@@ -27,7 +27,7 @@ void cp__part_fold(void *context, const struct cp_sample *sample)
         part->unfolded += sample->weight;
 }
 
-static void read_all(struct cp_session *session)
+static void read_all_slots(struct cp_session *session)
 {
     for (size_t i = 0; i < session->n; i++)
         cp_slots_read(session->slots[i], cp__part_fold, &session->parts[i]);
@@ -40,7 +40,7 @@ static void note_mappings(struct cp_session *session)
         cp__profile_note_mappings(session->parts[i].profile); /* without memory: when it is written */
 }
 
-static void *collect(void *arg)
+static void *collect_samples(void *arg)
 {
     struct cp_session *session = arg;
 
@@ -49,7 +49,7 @@ static void *collect(void *arg)
         /* acquire: pairs with the release in halt(); the slots have stopped, so this is the last round */
         bool last = cp_load_acquire(&session->stopping) != 0;
 
-        read_all(session);
+        read_all_slots(session);
         if (last) {
             note_mappings(session);
             return NULL;
@@ -60,7 +60,7 @@ static void *collect(void *arg)
 
 int cp__session_collect(struct cp_session *session)
 {
-    return cp__thread_start(&session->thread, CP__DEEP_STACK, collect, session);
+    return cp__thread_start(&session->thread, CP__DEEP_STACK, collect_samples, session);
 }
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
@@ -85,7 +85,7 @@ static void halt(struct cp_session *session)
 {
     cp_slots_stop(session->slots, session->n);
     session->duration_ns = cp__clock_ns(CLOCK_MONOTONIC) - session->started_ns;
-    cp_store_release(&session->stopping, 1); /* pairs with the acquire in collect() */
+    cp_store_release(&session->stopping, 1); /* pairs with the acquire in collect_samples() */
     cp_slots_wake();
     pthread_join(session->thread, NULL);
     for (size_t i = 0; i < session->n; i++) {

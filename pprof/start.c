@@ -107,7 +107,7 @@ static int open_part(struct cp__part *part, struct cp_error *err)
     return 0;
 }
 
-static int arm(struct cp_session *session, struct cp_error *err)
+static int arm_parts(struct cp_session *session, struct cp_error *err)
 {
     struct cp_slot_request requests[CP_EV_MAX];
     const uint64_t limit = cp__rate_limit();
@@ -138,7 +138,8 @@ static int arm(struct cp_session *session, struct cp_error *err)
     return 0;
 }
 
-static int start(struct cp_session *session, const struct cp_profiling_option *options, struct cp_error *err)
+static int start_session(struct cp_session *session, const struct cp_profiling_option *options,
+                         struct cp_error *err)
 {
     int result = 0;
 
@@ -150,7 +151,7 @@ static int start(struct cp_session *session, const struct cp_profiling_option *o
         result = open_part(&session->parts[i], err);
     if (result == 0)
         result = check_unique_writers(session, err);
-    return result < 0 ? result : arm(session, err);
+    return result < 0 ? result : arm_parts(session, err);
 }
 
 void cp__session_free(struct cp_session *session)
@@ -182,7 +183,7 @@ int cp_session_start(struct cp_session **out, const struct cp_profiling_option *
     session->lock = (struct cp__lock)CP__LOCK_INIT(CP__RANK_SESSION);
     session->pid = getpid();
     session->n = n;
-    result = start(session, options, err);
+    result = start_session(session, options, err);
     if (result < 0)
         cp__session_free(session);
     else

@@ -41,7 +41,7 @@ void cp__print_labels(FILE *out, const struct cp_labels *labels)
 }
 
 /* What was inlined has a line of its own. */
-static void print_frame(FILE *out, const struct cp__profile *p, const struct cp__frame *frame)
+static void print_profile_frame(FILE *out, const struct cp__profile *p, const struct cp__frame *frame)
 {
     const struct cp__function *function;
     const struct cp__line *line;
@@ -87,13 +87,13 @@ static void print_stack(FILE *out, const struct cp__profile *p, const struct cp_
     if (stack->labels != 0)
         cp__print_labels(out, p->label_sets[stack->labels - 1].labels);
     for (i = 0; i < stack->depth; i++)
-        print_frame(out, p, frame_of(p, stack, i));
+        print_profile_frame(out, p, frame_of(p, stack, i));
     fputc('\n', out);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static int compare(const void *left, const void *right)
+static int compare_stacks(const void *left, const void *right)
 {
     const struct cp__stack *a = *(const struct cp__stack *const *)left;
     const struct cp__stack *b = *(const struct cp__stack *const *)right;
@@ -136,7 +136,7 @@ struct text {
     const struct cp__profile_meta *meta;
 };
 
-static int print(const void *what, FILE *out)
+static int print_profile(const void *what, FILE *out)
 {
     const struct text *text = what;
     const struct cp__profile *p = text->profile;
@@ -147,7 +147,7 @@ static int print(const void *what, FILE *out)
         return -ENOMEM;
     for (i = 0; i < p->n_stacks; i++)
         sorted[i] = &p->stacks[i];
-    qsort(sorted, p->n_stacks, sizeof(*sorted), compare);
+    qsort(sorted, p->n_stacks, sizeof(*sorted), compare_stacks);
     print_head(out, p, text->meta);
     for (i = 0; i < p->n_stacks; i++)
         print_stack(out, p, sorted[i]);
@@ -158,5 +158,5 @@ static int print(const void *what, FILE *out)
 
 int cp__profile_print(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w)
 {
-    return cp__write_text(w, print, &(struct text){p, meta});
+    return cp__write_text(w, print_profile, &(struct text){p, meta});
 }

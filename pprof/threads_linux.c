@@ -49,7 +49,7 @@ static struct cp_labels *label_thread(int tid)
 }
 
 /* Samples begin with an instruction, these stacks with a return address. */
-static void add_m(void *context, const struct cp_m_info *m)
+static void list_m(void *context, const struct cp_m_info *m)
 {
     struct list *list = context;
     uintptr_t *frames = malloc((m->depth + 1) * sizeof *frames);
@@ -67,7 +67,7 @@ static void add_m(void *context, const struct cp_m_info *m)
     free(frames);
 }
 
-static int make(const void *what, struct cp_writer *w, struct cp_error *err)
+static int make_thread_list(const void *what, struct cp_writer *w, struct cp_error *err)
 {
     struct list list = {.profile = NULL};
     const struct cp__profile_meta meta = {.is_count = true,
@@ -79,7 +79,7 @@ static int make(const void *what, struct cp_writer *w, struct cp_error *err)
 
     list.result = cp__profile_new(&list.profile);
     if (list.result == 0)
-        cp_m_list(add_m, &list);
+        cp_m_list(list_m, &list);
     if (list.result < 0)
         cp__error(err, list.result, "There is no memory to list the threads in.");
     if (list.result == 0)
@@ -92,5 +92,5 @@ static int make(const void *what, struct cp_writer *w, struct cp_error *err)
 
 int cp_thread_profile(struct cp_writer w, bool is_text, struct cp_error *err)
 {
-    return cp__write_elsewhere(w, make, &is_text, err);
+    return cp__write_elsewhere(w, make_thread_list, &is_text, err);
 }

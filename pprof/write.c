@@ -94,7 +94,7 @@ struct job {
     bool has_ended;
 };
 
-static void *run(void *arg)
+static void *run_job(void *arg)
 {
     struct job *job = arg;
 
@@ -129,7 +129,7 @@ int cp__write_elsewhere(struct cp_writer w, cp__make_fn *fn, const void *what, s
 
     if (w.ops == NULL)
         return cp__error(err, -EINVAL, "There is no writer. Make one with cp_writer_path() or its like.");
-    result = cp__thread_run(run, &job);
+    result = cp__thread_run(run_job, &job);
     if (result < 0)
         return cp__write_refused(result, err);
     return job.has_ended ? job.result : cp__write_left(err);

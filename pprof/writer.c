@@ -73,7 +73,7 @@ static off_t position(int fd)
 }
 
 /* Goes back to where the attempt began. What follows is cut off, unless it was there before. */
-static bool take_back(const struct cp_writer *w, int fd)
+static bool take_attempt_back(const struct cp_writer *w, int fd)
 {
     const off_t end = position(fd);
     struct stat file;
@@ -108,7 +108,7 @@ static int fd_begin(struct cp_writer *w)
 
 static int fd_end(struct cp_writer *w, int result)
 {
-    if (result < 0 && w->taken > 0 && !take_back(w, w->fd))
+    if (result < 0 && w->taken > 0 && !take_attempt_back(w, w->fd))
         w->spoilt = result;
     return result;
 }
@@ -182,7 +182,7 @@ static int file_end(struct cp_writer *w, int result)
     if (result == 0 || w->taken == 0)
         return result;
     __fpurge(w->context); /* else it would be written before the next attempt */
-    if (!take_back(w, fileno(w->context)) || fseeko(w->context, w->start, SEEK_SET) < 0)
+    if (!take_attempt_back(w, fileno(w->context)) || fseeko(w->context, w->start, SEEK_SET) < 0)
         w->spoilt = result;
     return result;
 }

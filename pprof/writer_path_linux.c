@@ -92,7 +92,7 @@ static bool is_in_place(const struct cp_writer *w, int flags)
            named.st_dev == w->file.device && named.st_ino == w->file.inode;
 }
 
-static bool is_empty(const struct cp_writer *w)
+static bool is_file_empty(const struct cp_writer *w)
 {
     struct stat file;
 
@@ -110,7 +110,7 @@ static void close_file(struct cp_writer *w)
 static void path_close(struct cp_writer *w)
 {
     forget_others(w);
-    if (w->created && is_in_place(w, AT_SYMLINK_NOFOLLOW) && is_empty(w))
+    if (w->created && is_in_place(w, AT_SYMLINK_NOFOLLOW) && is_file_empty(w))
         unlinkat(w->directory_fd, name_of(w), 0);
     close_file(w);
     if (w->directory_fd >= 0)

@@ -78,7 +78,7 @@ void cp_bench_resume(struct cp_t *b)
 }
 
 /* Ends the loop: stops the clock and the profile. */
-static void finish(struct cp_t *b, struct cp__bench *bench)
+static void finish_bench(struct cp_t *b, struct cp__bench *bench)
 {
     cp_bench_pause(b);
     cp__bench_profile_stop(cp__test_of(b));
@@ -119,7 +119,7 @@ bool cp_bench_next_slow(struct cp_t *b)
     }
     uint64_t ns = elapsed(bench);
     if (o->bench_iterations || ns >= o->bench_ns) {
-        finish(b, bench);
+        finish_bench(b, bench);
         return false;
     }
     uint64_t goal = next_goal(bench, ns, o->bench_ns);
@@ -242,7 +242,7 @@ void cp__bench_end(struct cp__test *test)
     struct cp__bench *bench = test->bench;
     bool has_left_loop = bench->is_started && !bench->is_over;
     if (has_left_loop)
-        finish(&test->t, bench);
+        finish_bench(&test->t, bench);
     bool has_failed = cp_t_failed(&test->t) || test->is_skipped;
     if (has_left_loop && !has_failed)
         cp__t_error(

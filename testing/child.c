@@ -180,7 +180,7 @@ static char *list_gs(void)
 }
 
 /* Body of a thread that answers the runner's request for the stacks of all Gs, even if every M is stuck. */
-static void *watch(void *unused)
+static void *watch_for_requests(void *unused)
 {
     char request;
     while (recv(control_socket, &request, 1, 0) == 1) {
@@ -193,15 +193,15 @@ static void *watch(void *unused)
     return unused;
 }
 
-/* Starts the thread of watch() with all signals blocked, so that the test's signals never reach that thread.
- * */
+/* Starts the thread of watch_for_requests() with all signals blocked, so that the test's signals never reach
+ * that thread. */
 static void start_watching(void)
 {
     pthread_t thread;
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&thread, NULL, watch, NULL) == 0)
+    if (pthread_create(&thread, NULL, watch_for_requests, NULL) == 0)
         pthread_detach(thread);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
@@ -302,7 +302,7 @@ static void tell_that_nothing_ran(const struct cp__job *job, const struct cp_err
 }
 
 /* Runs the job on the scheduler, or on the runtime that the program has chosen with run_on. */
-static void run(const struct cp__job *job)
+static void run_in_child(const struct cp__job *job)
 {
     struct cp_error err = {0};
     current_job = job;
@@ -315,7 +315,7 @@ static void run(const struct cp__job *job)
 }
 
 /* Connects stdin to /dev/null, and stdout and stderr to the pipe that the runner reads. */
-static void redirect(void)
+static void redirect_output(void)
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
@@ -348,14 +348,14 @@ void cp__child_run(const struct cp__job *job, const struct cp__child_ends *ends)
     control_socket = move_up(ends->control);
     output = move_up(ends->output);
     output_counts = ends->output_counts;
-    redirect();
+    redirect_output();
     find_first_stack();
     catch_signals();
     on_exit(tell_exit, NULL);
     if (!job->options->run_on)
         start_watching();
     cp_testing_child_start();
-    run(job);
+    run_in_child(job);
     cp_testing_child_stop();
     cp_store_relaxed(&is_over, 1); /* relaxed: only this thread reads the flag, in tell_exit() */
     exit(0);
@@ -365,5 +365,5 @@ void cp__child_run_in_process(const struct cp__job *job, void (*event)(const str
 {
     pid = getpid();
     call = event;
-    run(job);
+    run_in_child(job);
 }

@@ -29,7 +29,7 @@ static size_t refused;
 /* ---- In the runner --------------------------------------------------------------------------- */
 
 /* Adds an event that can be opened here; of an event that cannot, a note says why. */
-static void add(const struct cp_event_spec *spec)
+static void add_counter(const struct cp_event_spec *spec)
 {
     struct cp_counter *counter;
     struct cp_error err;
@@ -56,7 +56,7 @@ int cp__counts_choose(char *list, struct cp_error *err)
         else if (count == COUNTS_MAX)
             cp__report_note("# no %s: at most %d events can be counted at once.\n", name, COUNTS_MAX);
         else
-            add(&spec);
+            add_counter(&spec);
     }
     return 0;
 }

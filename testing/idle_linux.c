@@ -13,7 +13,7 @@ struct seen {
     pid_t pid, parent, group;
     char state;      /* state of the thread; a process's own file has the state of its first thread */
     uint64_t cpu;    /* user and system time in clock ticks */
-    bool is_of_test; /* set by mark() */
+    bool is_of_test; /* set by mark_group() */
 };
 
 struct all {
@@ -43,7 +43,7 @@ static bool read_stat(const char *directory, const char *id, struct seen *seen)
 }
 
 /* Reads the processes of "/proc", or the threads of "/proc/PID/task". The caller frees "at". */
-static struct all read_all(const char *path)
+static struct all read_processes(const char *path)
 {
     struct all all = {0};
     size_t room = 0;
@@ -73,7 +73,7 @@ static bool has_parent_of_test(const struct all *all, const struct seen *child)
 }
 
 /* Marks the processes of the group and all their descendants, which may have other groups. */
-static void mark(struct all *all, pid_t group)
+static void mark_group(struct all *all, pid_t group)
 {
     bool any = true;
     for (size_t i = 0; i < all->n; i++)
@@ -93,7 +93,7 @@ static bool is_runnable(pid_t pid)
     char path[40];
     bool is = false;
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-    struct all threads = read_all(path);
+    struct all threads = read_processes(path);
     for (size_t i = 0; i < threads.n; i++)
         is |= threads.at[i].state == 'R' || threads.at[i].state == 'D';
     free(threads.at);
@@ -103,9 +103,9 @@ static bool is_runnable(pid_t pid)
 struct cp__activity cp__activity_of(pid_t group)
 {
     struct cp__activity found = {0};
-    struct all all = read_all("/proc");
+    struct all all = read_processes("/proc");
     bool any = false;
-    mark(&all, group);
+    mark_group(&all, group);
     for (size_t i = 0; i < all.n; i++) {
         if (!all.at[i].is_of_test)
             continue;

@@ -24,7 +24,7 @@ struct list {
 };
 
 /* Returns whether the flags choose the test or benchmark, or tests below it. */
-static bool is_chosen(const struct cp_test_case *test, const struct cp__options *o)
+static bool is_case_chosen(const struct cp_test_case *test, const struct cp__options *o)
 {
     char *name = cp__test_case_name(test);
     bool is = cp__pattern_match(test->is_benchmark ? &o->bench : &o->run, name) &&
@@ -34,7 +34,7 @@ static bool is_chosen(const struct cp_test_case *test, const struct cp__options 
 }
 
 /* Returns the chosen tests, or the chosen benchmarks; the caller frees "tests". */
-static struct list choose(const struct cp__options *o, bool are_benchmarks)
+static struct list choose_cases(const struct cp__options *o, bool are_benchmarks)
 {
     size_t all = 0;
     for (struct cp_test_case *t = cp__test_cases(); t; t = t->next)
@@ -43,7 +43,7 @@ static struct list choose(const struct cp__options *o, bool are_benchmarks)
     if (!list.tests)
         abort();
     for (struct cp_test_case *t = cp__test_cases(); t; t = t->next)
-        if (t->is_benchmark == are_benchmarks && is_chosen(t, o))
+        if (t->is_benchmark == are_benchmarks && is_case_chosen(t, o))
             list.tests[list.count++] = t;
     return list;
 }
@@ -60,7 +60,7 @@ static void shuffle(struct list *list, uint64_t seed)
     }
 }
 
-static void print_name(const struct cp__options *o, const char *name)
+static void print_case_name(const struct cp__options *o, const char *name)
 {
     char *line;
     if (asprintf(&line, "%s\n", name) < 0)
@@ -79,7 +79,7 @@ static void print_names(const struct cp__options *o)
     for (struct cp_test_case *t = cp__test_cases(); t; t = t->next) {
         char *name = cp__test_case_name(t);
         if (cp__pattern_match(&o->list, name))
-            print_name(o, name);
+            print_case_name(o, name);
         free(name);
     }
     if (o->is_json)
@@ -116,7 +116,7 @@ static bool run_one(const struct cp_test_case *test, const struct cp__options *o
 /* Runs the chosen tests on each number of threads. Returns whether the run goes on. */
 static bool run_tests(const struct cp__options *o)
 {
-    struct list list = choose(o, false);
+    struct list list = choose_cases(o, false);
     if ((list.count == 0 || o->count == 0) && !o->has_bench)
         cp__report_note("testing: warning: no tests to run\n");
     if (o->is_shuffled) {
@@ -134,7 +134,7 @@ static bool run_tests(const struct cp__options *o)
 
 static void run_benchmarks(const struct cp__options *o)
 {
-    struct list list = choose(o, true);
+    struct list list = choose_cases(o, true);
     if (o->is_shuffled)
         shuffle(&list, (uint64_t)o->shuffle_seed);
     bool goes_on = true;

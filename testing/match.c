@@ -80,7 +80,7 @@ static size_t alternative_levels(const struct cp__pattern *pattern, size_t i)
 
 /* Returns whether the first levels of the name match the given levels of a pattern. A shorter name matches
  * if all of * its levels do. */
-static bool matches(const regex_t *level, size_t levels, const char *name)
+static bool matches_levels(const regex_t *level, size_t levels, const char *name)
 {
     char *copy = strdup(name), *rest = copy;
     if (!copy)
@@ -98,7 +98,7 @@ static bool match_by(const struct cp__pattern *pattern, size_t levels_most, cons
     size_t n;
     for (size_t i = 0; i < pattern->levels; i += n) {
         n = alternative_levels(pattern, i);
-        if (n <= levels_most && matches(&pattern->level[i], n, name))
+        if (n <= levels_most && matches_levels(&pattern->level[i], n, name))
             return true;
     }
     return false;

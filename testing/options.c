@@ -171,7 +171,7 @@ static bool take_value(struct cp__options *o, int flag, char *value, struct cp_e
 }
 
 /* Parses any flag; see take_value(). */
-static bool take(struct cp__options *o, int flag, char *value, struct cp_error *err)
+static bool take_flag_value(struct cp__options *o, int flag, char *value, struct cp_error *err)
 {
     switch (flag) {
     case 'v':
@@ -284,7 +284,7 @@ void cp__options_parse(struct cp__options *options, int argc, char **argv,
             print_usage(flag == 'h' ? stdout : stderr);
             exit(flag == 'h' ? 0 : 2);
         }
-        if (!take(options, flag, optarg, &err))
+        if (!take_flag_value(options, flag, optarg, &err))
             cp__options_refuse("-%s must be %s, and \"%s\" is not.%s%s", flags[i].name, values_of(flag),
                                optarg, err.code ? " " : "", err.code ? err.message : "");
     }

@@ -58,7 +58,7 @@ void cp__output_fill(struct cp__output *output)
 
 /* Shows the next n bytes of the buffer. Zero bytes are shown as question marks, because texts end in a zero.
  * */
-static void show(struct cp__output *output, size_t n)
+static void show_output(struct cp__output *output, size_t n)
 {
     char *text = output->buffer + (output->filled - (taken(output) - output->shown)), next = text[n];
     for (size_t i = 0; i < n; i++)
@@ -77,7 +77,7 @@ void cp__output_show(struct cp__output *output, size_t end)
         size_t n = taken(output) - output->shown, wanted = end - output->shown;
         if (n == 0)
             return;
-        show(output, n < wanted ? n : wanted);
+        show_output(output, n < wanted ? n : wanted);
     }
 }
 

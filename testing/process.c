@@ -108,7 +108,7 @@ static _Noreturn void give_up(const char *what)
 
 /* ---- What comes from it ---------------------------------------------------------------------- */
 
-static void report(enum cp__event_kind kind, const char *name, const char *text)
+static void report_event(enum cp__event_kind kind, const char *name, const char *text)
 {
     cp__report_event(&(struct cp__event){.kind = kind, .name = name, .text = text});
 }
@@ -126,7 +126,7 @@ static void look_at_stacks(struct process *p, pid_t thread)
 }
 
 /* Handles one event: the end of the top-level test is held back, most others go to the report. */
-static void handle(struct process *p, const struct cp__event *event)
+static void handle_event(struct process *p, const struct cp__event *event)
 {
     switch (event->kind) {
     case CP__EVENT_STOPPED:
@@ -152,14 +152,14 @@ static void handle(struct process *p, const struct cp__event *event)
 }
 
 /* Handles at most so many events, because a test may send events without end. Returns how many there were. */
-static unsigned read_events(struct process *p, unsigned most)
+static unsigned read_child_events(struct process *p, unsigned most)
 {
     static struct cp__event_packet packet;
     struct cp__event event;
     unsigned n = 0;
     for (; n < most && cp__event_receive(p->events, &event, &packet); n++) {
         cp__output_show(&p->output, event.printed);
-        handle(p, &event);
+        handle_event(p, &event);
     }
     return n;
 }
@@ -167,7 +167,7 @@ static unsigned read_events(struct process *p, unsigned most)
 /* ---- Its life -------------------------------------------------------------------------------- */
 
 /* Forks the test's process and keeps the runner's ends of its sockets and its pipe. */
-static void start(struct process *p, const struct cp__job *job)
+static void start_process(struct process *p, const struct cp__job *job)
 {
     int events[2], control[2], output;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, events) < 0 ||
@@ -232,11 +232,11 @@ static int ms_until_next(const struct process *p, double deadline)
 
 /* Shows what has arrived: events, and the output that was printed before each; then output that no event
  * follows. */
-static void take(struct process *p, bool is_hung_up)
+static void take_what_came(struct process *p, bool is_hung_up)
 {
     enum { MOST = 100 }; /* events in one turn, so that the time limit is looked at in between */
     cp__output_fill(&p->output);
-    unsigned n = read_events(p, MOST);
+    unsigned n = read_child_events(p, MOST);
     if (n < MOST)
         cp__output_show_read(&p->output);
     p->has_hung_up |= n == 0 && is_hung_up;
@@ -254,7 +254,7 @@ static bool follow(struct process *p, double deadline, bool (*is_done)(const str
         if (deadline != 0 && deadline <= cp__clock_s())
             return false;
         int n = poll(ready, 3, ms_until_next(p, deadline));
-        take(p, n > 0 && (ready[1].revents & POLLHUP));
+        take_what_came(p, n > 0 && (ready[1].revents & POLLHUP));
         if (n > 0 && ready[0].revents)
             return true;
         if (is_done && is_done(p))
@@ -318,13 +318,13 @@ static void report_bad_end(struct process *p, const struct cp__job *job, const c
     char *text, *name, *gs = cp__text_copy(&p->gs, 0, p->gs.size);
     if (!cp__report_open_test()) { /* the process ended before the test began */
         char *top = cp__test_case_name(job->test);
-        report(CP__EVENT_RUN, top, "");
+        report_event(CP__EVENT_RUN, top, "");
         free(top);
     }
     if (asprintf(&text, "%s\n\n%s%s", reason, gs,
                  p->stacks ? p->stacks : "The stacks of the test's process are lost.\n") < 0)
         abort();
-    report(CP__EVENT_LOG, cp__report_open_test(), text);
+    report_event(CP__EVENT_LOG, cp__report_open_test(), text);
     free(text);
     free(gs);
     while (cp__report_open_test()) {
@@ -335,7 +335,7 @@ static void report_bad_end(struct process *p, const struct cp__job *job, const c
     }
 }
 
-static void release(struct process *p)
+static void release_process(struct process *p)
 {
     close(p->events);
     close(p->control);
@@ -352,14 +352,14 @@ void cp__process_run(const struct cp__job *job, double timeout_s)
     double started = cp__clock_s();
     struct process p = {.gs.part = GS_PART, .idle_max = job->options->idle_s, .next_look = started + 1};
     int status;
-    start(&p, job);
+    start_process(&p, job);
     if (!follow(&p, timeout_s > 0 ? started + timeout_s : 0, NULL))
         look_at_hung(&p, !job->options->run_on);
     kill_with_group_from_handler(p.pid); /* ends the processes that the test has left running */
     group = 0;
     waitpid(p.pid, &status, 0);
     cp__orphans_end();
-    read_events(&p, EVENTS_AT_END);
+    read_child_events(&p, EVENTS_AT_END);
     cp__output_show_all(&p.output);
 
     char *reason = bad_end(&p, status, timeout_s);
@@ -370,5 +370,5 @@ void cp__process_run(const struct cp__job *job, double timeout_s)
         cp__report_event(&p.end);
     }
     free(reason);
-    release(&p);
+    release_process(&p);
 }

@@ -39,7 +39,7 @@ static char *shown_name(const char *name)
 }
 
 /* Adds a test that begins, below the innermost test that runs. */
-static void add(const char *name)
+static void open_node(const char *name)
 {
     struct cp__node *node = calloc(1, sizeof(*node));
     if (!node)
@@ -62,7 +62,7 @@ static void add(const char *name)
 }
 
 /* Returns the test of that name among those that run, or else the innermost one. */
-static struct cp__node *find(const char *name)
+static struct cp__node *find_node(const char *name)
 {
     char *shown = shown_name(name);
     struct cp__node *node = open;
@@ -85,7 +85,7 @@ static void free_tree(struct cp__node *node)
 }
 
 /* Ends a test. At the end of a top-level test, the form shows the tree, which is then freed. */
-static void end(struct cp__node *node, const struct cp__event *event)
+static void close_node(struct cp__node *node, const struct cp__event *event)
 {
     node->is_ended = true;
     node->outcome = event->outcome;
@@ -122,7 +122,7 @@ void cp__report_cpu(unsigned cpu)
 
 static void add_log(const struct cp__event *event)
 {
-    struct cp__node *node = find(event->name);
+    struct cp__node *node = find_node(event->name);
     if (!node)
         return;
     cp__text_add(&node->log, event->text);
@@ -134,7 +134,7 @@ void cp__report_event(const struct cp__event *event)
 {
     switch (event->kind) {
     case CP__EVENT_RUN:
-        add(event->name);
+        open_node(event->name);
         if (form->run)
             form->run(open);
         break;
@@ -148,13 +148,13 @@ void cp__report_event(const struct cp__event *event)
         break;
     case CP__EVENT_RESULT:
         if (open)
-            form->result(find(event->name), event->text);
+            form->result(find_node(event->name), event->text);
         if (open && event->number != 0)
-            cp__spread_add(find(event->name)->name, event->number);
+            cp__spread_add(find_node(event->name)->name, event->number);
         break;
     case CP__EVENT_END:
         if (open)
-            end(find(event->name), event);
+            close_node(find_node(event->name), event);
         break;
     default:
         break;

@@ -191,7 +191,7 @@ static void show_printed(const struct cp__node *node, const char *text)
     write_text(node ? node->name : NULL, text);
 }
 
-static void show_result(const struct cp__node *node, const char *text)
+static void show_go_result(const struct cp__node *node, const char *text)
 {
     switch_to(node);
     emitf(node->name, "%-24s\t%s\n", node->name, text);
@@ -244,7 +244,7 @@ static void show_test(const struct cp__node *node)
     act(node->name, actions[node->outcome], node->seconds);
 }
 
-static void show_end(const struct cp__node *node, const struct cp__text *printed)
+static void show_go_end(const struct cp__node *node, const struct cp__text *printed)
 {
     if (!options->is_verbose && node->outcome == CP__FAILED)
         emit_all(node->name, printed);
@@ -253,12 +253,12 @@ static void show_end(const struct cp__node *node, const struct cp__text *printed
     fflush(stdout);
 }
 
-static void show_note(const char *line)
+static void show_go_note(const char *line)
 {
     emit(NULL, line);
 }
 
-static void finish(bool is_passed, double seconds)
+static void finish_go(bool is_passed, double seconds)
 {
     emitf(NULL, "%s\n", is_passed ? "PASS" : "FAIL");
     emitf(NULL, "%s\t%s\t%.3fs\n", is_passed ? "ok  " : "FAIL", program_invocation_short_name, seconds);
@@ -272,10 +272,10 @@ const struct cp__report_form *cp__report_go(const struct cp__options *the_option
         .run = show_run,
         .log = show_log,
         .printed = show_printed,
-        .result = show_result,
-        .end = show_end,
-        .note = show_note,
-        .finish = finish,
+        .result = show_go_result,
+        .end = show_go_end,
+        .note = show_go_note,
+        .finish = finish_go,
     };
     options = the_options;
     return &form;

@@ -18,7 +18,7 @@ size_t cp__report_json_whole(const char *text, size_t size)
     return size;
 }
 
-static void print_member(const char *name, const char *text, size_t size)
+static void print_json_member(const char *name, const char *text, size_t size)
 {
     printf(",\"%s\":", name);
     cp__json_bytes(stdout, text, size);
@@ -33,12 +33,12 @@ void cp__report_json(const char *action, const char *test, double elapsed, const
     gmtime_r(&seconds, &day);
     strftime(text, sizeof(text), "%FT%T", &day);
     printf("{\"Time\":\"%s.%09ldZ\",\"Action\":\"%s\"", text, (long)(now % 1000000000), action);
-    print_member("Package", program_invocation_short_name, strlen(program_invocation_short_name));
+    print_json_member("Package", program_invocation_short_name, strlen(program_invocation_short_name));
     if (test)
-        print_member("Test", test, strlen(test));
+        print_json_member("Test", test, strlen(test));
     if (elapsed >= 0)
         printf(",\"Elapsed\":%.*f", test ? 2 : 3, elapsed); /* as many digits as the line of text has */
     if (output)
-        print_member("Output", output, size);
+        print_json_member("Output", output, size);
     puts("}");
 }

@@ -17,7 +17,7 @@ static void print_comment(const char *text, unsigned depth)
     }
 }
 
-static void print_all(const struct cp__text *text, unsigned depth)
+static void print_tap_lines(const struct cp__text *text, unsigned depth)
 {
     char *all = cp__text_copy(text, 0, text->size);
     print_comment(all, depth);
@@ -25,7 +25,7 @@ static void print_all(const struct cp__text *text, unsigned depth)
 }
 
 /* Prints a name with escapes, because "#" would begin a directive. */
-static void print_name(const char *name)
+static void print_tap_name(const char *name)
 {
     for (; *name; name++) {
         if (*name == '#' || *name == '\\')
@@ -61,39 +61,39 @@ static void print_node(const struct cp__node *node, unsigned number)
     if (subtests > 0)
         printf("%*s1..%u\n", 4 * (int)(node->depth + 1), "", subtests);
     printf("%*s%s %u - ", 4 * (int)node->depth, "", node->outcome == CP__FAILED ? "not ok" : "ok", number);
-    print_name(node->name);
+    print_tap_name(node->name);
     print_directive(node);
     if (is_timed && node->outcome != CP__SKIPPED)
         printf(" # time=%.2fs", node->seconds);
     putchar('\n');
     if (node->outcome == CP__FAILED)
-        print_all(&node->log, node->depth);
+        print_tap_lines(&node->log, node->depth);
 }
 
-static void begin(void)
+static void begin_tap(void)
 {
     puts("TAP version 13");
 }
 
-static void show_result(const struct cp__node *node, const char *text)
+static void show_tap_result(const struct cp__node *node, const char *text)
 {
     printf("# %s\t%s\n", node->name, text);
 }
 
-static void show_end(const struct cp__node *node, const struct cp__text *printed)
+static void show_tap_end(const struct cp__node *node, const struct cp__text *printed)
 {
     print_node(node, ++tests);
     if (node->outcome == CP__FAILED)
-        print_all(printed, 0);
+        print_tap_lines(printed, 0);
     fflush(stdout);
 }
 
-static void show_note(const char *line)
+static void show_tap_note(const char *line)
 {
     print_comment(line, 0);
 }
 
-static void finish(bool is_passed, double seconds)
+static void finish_tap(bool is_passed, double seconds)
 {
     (void)is_passed, (void)seconds;
     printf("1..%u\n", tests);
@@ -102,8 +102,11 @@ static void finish(bool is_passed, double seconds)
 
 const struct cp__report_form *cp__report_tap(const struct cp__options *options)
 {
-    static const struct cp__report_form form = {
-        .begin = begin, .result = show_result, .end = show_end, .note = show_note, .finish = finish};
+    static const struct cp__report_form form = {.begin = begin_tap,
+                                                .result = show_tap_result,
+                                                .end = show_tap_end,
+                                                .note = show_tap_note,
+                                                .finish = finish_tap};
     is_timed = options->is_verbose;
     return &form;
 }

@@ -18,7 +18,7 @@ struct benchmark {
 static struct benchmark *first, **last = &first;
 
 /* Returns the benchmark of that name; adds one if there is none. */
-static struct benchmark *find(const char *name)
+static struct benchmark *find_benchmark(const char *name)
 {
     for (struct benchmark *b = first; b; b = b->next)
         if (strcmp(b->name, name) == 0)
@@ -33,14 +33,14 @@ static struct benchmark *find(const char *name)
 
 void cp__spread_add(const char *benchmark, double ns_per_op)
 {
-    struct benchmark *b = find(benchmark);
+    struct benchmark *b = find_benchmark(benchmark);
     b->values = realloc(b->values, (b->count + 1) * sizeof(b->values[0]));
     if (!b->values)
         abort();
     b->values[b->count++] = ns_per_op;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_samples(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -49,7 +49,7 @@ static int compare(const void *a, const void *b)
 /* Prints a benchmark's median, smallest and largest ns/op. Sorts the values. */
 static void note(struct benchmark *b)
 {
-    qsort(b->values, b->count, sizeof(b->values[0]), compare);
+    qsort(b->values, b->count, sizeof(b->values[0]), compare_samples);
     double low = b->values[0], high = b->values[b->count - 1];
     double median = (b->values[(b->count - 1) / 2] + b->values[b->count / 2]) / 2;
     cp__report_note("# %s: %zu runs: median %.4g ns/op, %.4g to %.4g (%.1f %% to +%.1f %%)\n", b->name,

@@ -48,7 +48,7 @@ static int add_frame(Dwfl_Frame *state, void *arg)
     return DWARF_CB_OK;
 }
 
-static const char *function_of(Dwfl *dwfl, Dwarf_Addr pc)
+static const char *function_at(Dwfl *dwfl, Dwarf_Addr pc)
 {
     Dwfl_Module *module = dwfl_addrmodule(dwfl, pc);
     return module ? dwfl_module_addrname(module, pc) : NULL;
@@ -66,11 +66,11 @@ static Dwarf_Line *line_of(Dwfl_Module *module, Dwarf_Addr pc)
     return unit ? dwarf_getsrc_die(unit, pc - bias) : NULL;
 }
 
-static void print_frame(FILE *stream, Dwfl *dwfl, const struct frame *frame)
+static void print_crash_frame(FILE *stream, Dwfl *dwfl, const struct frame *frame)
 {
     Dwarf_Addr pc = frame->pc - frame->is_call;
     Dwfl_Module *module = dwfl_addrmodule(dwfl, pc);
-    const char *function = function_of(dwfl, pc);
+    const char *function = function_at(dwfl, pc);
     Dwarf_Line *line = module ? line_of(module, pc) : NULL;
     int number = 0;
     const char *file = line && dwarf_lineno(line, &number) == 0 ? dwarf_linesrc(line, NULL, NULL) : NULL;
@@ -99,7 +99,7 @@ static int first_frame(const struct frames *frames, Dwfl *dwfl)
 {
     int first = frames->interrupted;
     for (int i = first; i < frames->count && i < FIRST_MAX; i++)
-        if (tells_end(function_of(dwfl, frames->first[i].pc - frames->first[i].is_call)))
+        if (tells_end(function_at(dwfl, frames->first[i].pc - frames->first[i].is_call)))
             first = i + 1;
     return first;
 }
@@ -119,7 +119,7 @@ static void print_thread(FILE *stream, Dwfl *dwfl, pid_t tid)
                     last - i);
             i = last;
         }
-        print_frame(stream, dwfl, place_of(&frames, i));
+        print_crash_frame(stream, dwfl, place_of(&frames, i));
     }
     fputc('\n', stream);
 }
@@ -141,7 +141,7 @@ static int add_thread(Dwfl_Thread *thread, void *arg)
     return DWARF_CB_OK;
 }
 
-static void print_all(FILE *stream, Dwfl *dwfl, pid_t first)
+static void print_all_threads(FILE *stream, Dwfl *dwfl, pid_t first)
 {
     struct listing listing = {.stream = stream, .dwfl = dwfl};
     dwfl_getthreads(dwfl, add_thread, &listing);
@@ -162,7 +162,7 @@ void cp__stacks_print(FILE *stream, pid_t pid, pid_t first)
     if (error == 0 && dwfl_report_end(dwfl, NULL, NULL) == 0)
         error = dwfl_linux_proc_attach(dwfl, pid, false);
     if (error == 0)
-        print_all(stream, dwfl, first);
+        print_all_threads(stream, dwfl, first);
     else
         fprintf(stream, "no stacks: process %d cannot be examined: %s\n", (int)pid,
                 error > 0 ? strerror(error) : dwfl_errmsg(-1));

@@ -28,7 +28,7 @@ struct cp__subtest_name {
     char name[];
 };
 
-static void *must(void *memory)
+static void *must_allocate(void *memory)
 {
     if (!memory)
         abort();
@@ -62,7 +62,7 @@ static char *log_text(const char *file, int line, const char *format, va_list ar
     size_t size;
     if (vasprintf(&message, format, args) < 0)
         abort();
-    FILE *stream = must(open_memstream(&text, &size));
+    FILE *stream = must_allocate(open_memstream(&text, &size));
     const char *slash = file ? strrchr(file, '/') : NULL;
     fputs("    ", stream);
     if (file)
@@ -79,12 +79,12 @@ static char *log_text(const char *file, int line, const char *format, va_list ar
         fputc('\n', stream);
     fclose(stream);
     free(message);
-    return must(text);
+    return must_allocate(text);
 }
 
 /* Sends a message to the runner, and marks the test as failed if the message is an error. */
-static void report(struct cp_t *t, enum cp_t_report kind, const char *file, int line, const char *format,
-                   va_list args)
+static void report_from_test(struct cp_t *t, enum cp_t_report kind, const char *file, int line,
+                             const char *format, va_list args)
 {
     char *text = log_text(file, line, format, args);
     cp__tell(&(struct cp__event){.kind = CP__EVENT_LOG, .name = cp_t_name(t), .text = text});
@@ -97,13 +97,13 @@ void cp_t_report(struct cp_t *t, enum cp_t_report kind, const char *file, int li
 {
     va_list args;
     va_start(args, format);
-    report(t, kind, file, line, format, args);
+    report_from_test(t, kind, file, line, format, args);
     va_end(args);
 }
 
 /* Ends the test at once. The jump to test->end is only possible on the thread or G that the test runs on; on
  * any other, the process ends. */
-static _Noreturn void end(struct cp_t *t)
+static _Noreturn void end_test(struct cp_t *t)
 {
     struct cp__test *test = cp__test_of(t);
     if (cp__is_forked_by_test()) /* only this copy ends; the test itself goes on and keeps its directories */
@@ -121,11 +121,11 @@ void cp_t_report_and_end(struct cp_t *t, enum cp_t_report kind, const char *file
 {
     va_list args;
     va_start(args, format);
-    report(t, kind, file, line, format, args);
+    report_from_test(t, kind, file, line, format, args);
     va_end(args);
     if (kind == CP_T_SKIP)
         cp_store_relaxed(&cp__test_of(t)->is_skipped, 1); /* relaxed: read after the test has ended */
-    end(t);
+    end_test(t);
 }
 
 void cp_t_fail(struct cp_t *t)
@@ -137,7 +137,7 @@ void cp_t_fail(struct cp_t *t)
 void cp_t_fail_now(struct cp_t *t)
 {
     cp_t_fail(t);
-    end(t);
+    end_test(t);
 }
 
 bool cp_t_failed(const struct cp_t *t)
@@ -159,7 +159,7 @@ unsigned cp_t_cpu(const struct cp_t *t)
 
 void cp_t_cleanup(struct cp_t *t, void (*fn)(void *arg), void *arg)
 {
-    struct cp__cleanup *cleanup = must(malloc(sizeof(*cleanup)));
+    struct cp__cleanup *cleanup = must_allocate(malloc(sizeof(*cleanup)));
     *cleanup = (struct cp__cleanup){.fn = fn, .arg = arg, .next = cp__test_of(t)->cleanups};
     cp__test_of(t)->cleanups = cleanup;
 }
@@ -238,14 +238,14 @@ bool cp__test_run(struct cp__test *test, void (*fn)(struct cp_t *t, void *arg), 
 /* ---- Subtests -------------------------------------------------------------------------------- */
 
 /* Returns the entry of a name that subtests have asked for; adds one if there is none. */
-static struct cp__subtest_name *find_name(struct cp__test *test, const char *name)
+static struct cp__subtest_name *find_subtest_name(struct cp__test *test, const char *name)
 {
     struct cp__subtest_name *entry = test->subtests;
     while (entry && strcmp(entry->name, name) != 0)
         entry = entry->next;
     if (entry)
         return entry;
-    entry = must(calloc(1, sizeof(*entry) + strlen(name) + 1));
+    entry = must_allocate(calloc(1, sizeof(*entry) + strlen(name) + 1));
     strcpy(entry->name, name);
     entry->next = test->subtests;
     return test->subtests = entry;
@@ -261,14 +261,14 @@ static char *subtest_name(struct cp__test *parent, const char *name)
     for (char *p = given + strlen(parent->name) + 1; *p; p++)
         if (isspace((unsigned char)*p) || iscntrl((unsigned char)*p))
             *p = '_';
-    struct cp__subtest_name *entry = find_name(parent, given);
+    struct cp__subtest_name *entry = find_subtest_name(parent, given);
     unsigned n = entry->uses++;
     if (n == 0 && *name)
         return given;
     for (;; free(numbered), n = entry->uses++) {
         if (asprintf(&numbered, "%s#%02u", given, n) < 0)
             abort();
-        if (find_name(parent, numbered)->uses++ == 0)
+        if (find_subtest_name(parent, numbered)->uses++ == 0)
             break;
     }
     free(given);
@@ -276,7 +276,7 @@ static char *subtest_name(struct cp__test *parent, const char *name)
 }
 
 /* Returns whether the flags choose the subtest, or tests below it. */
-static bool is_chosen(const struct cp__test *parent, const char *name)
+static bool is_subtest_chosen(const struct cp__test *parent, const char *name)
 {
     const struct cp__options *o = parent->options;
     return cp__pattern_match(parent->bench ? &o->bench : &o->run, name) &&
@@ -289,7 +289,7 @@ bool cp_t_run(struct cp_t *t, const char *name, void (*fn)(struct cp_t *t, void 
     struct cp__test test = {
         .name = subtest_name(parent, name), .parent = parent, .options = parent->options, .cpu = parent->cpu};
     bool is_passed = true;
-    if (is_chosen(parent, test.name)) {
+    if (is_subtest_chosen(parent, test.name)) {
         if (parent->bench)
             cp__bench_begin(&test);
         is_passed = cp__test_run(&test, fn, arg);

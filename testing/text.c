@@ -10,7 +10,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static void *must(void *memory)
+static void *must_grow(void *memory)
 {
     if (!memory)
         abort();
@@ -26,7 +26,7 @@ static size_t add_to_head(struct cp__text *text, const char *more, size_t n)
     if (begin + taken > text->head_capacity) {
         while (text->head_capacity < begin + taken)
             text->head_capacity = text->head_capacity ? 2 * text->head_capacity : 64;
-        text->head = must(realloc(text->head, text->head_capacity));
+        text->head = must_grow(realloc(text->head, text->head_capacity));
     }
     if (taken > 0)
         memcpy(text->head + begin, more, taken);
@@ -38,7 +38,7 @@ static void add_to_tail(struct cp__text *text, const char *more, size_t n)
 {
     size_t begin = text->size;
     if (n > 0 && !text->tail)
-        text->tail = must(malloc(text->part));
+        text->tail = must_grow(malloc(text->part));
     if (n > text->part) {
         begin += n - text->part;
         more += n - text->part;
@@ -96,13 +96,13 @@ char *cp__text_copy(const struct cp__text *text, size_t from, size_t end)
 {
     char *copy = NULL;
     size_t size;
-    FILE *stream = must(open_memstream(&copy, &size));
+    FILE *stream = must_grow(open_memstream(&copy, &size));
     end = least(end, text->size);
     copy_head(stream, text, from, end);
     copy_gap(stream, text, from, end);
     copy_tail(stream, text, from, end);
     fclose(stream);
-    return must(copy);
+    return must_grow(copy);
 }
 
 void cp__text_free(struct cp__text *text)

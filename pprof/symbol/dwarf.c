@@ -45,14 +45,14 @@ static size_t lower_bound(const struct walk *walk, struct slice slice, Dwarf_Add
 }
 
 /* Those of the slice that lie in a range. A linker leaves ranges at 0 for code that it threw away. */
-static struct slice narrow(const struct walk *walk, struct slice slice, Dwarf_Addr low, Dwarf_Addr high)
+static struct slice narrow_slice(const struct walk *walk, struct slice slice, Dwarf_Addr low, Dwarf_Addr high)
 {
     if (low == 0)
         return (struct slice){0, 0};
     return (struct slice){lower_bound(walk, slice, low), lower_bound(walk, slice, high)};
 }
 
-static bool is_empty(struct slice slice)
+static bool is_slice_empty(struct slice slice)
 {
     return slice.first >= slice.end;
 }
@@ -124,8 +124,8 @@ static int visit_code(struct walk *walk, Dwarf_Die *die, bool is_function, struc
     size_t i;
 
     while (result == 0 && (at = dwarf_ranges(die, at, &base, &low, &high)) > 0) {
-        inside = narrow(walk, slice, low, high);
-        if (is_empty(inside))
+        inside = narrow_slice(walk, slice, low, high);
+        if (is_slice_empty(inside))
             continue;
         if (scope < 0)
             scope = add_scope(walk, die, outer);
@@ -248,7 +248,7 @@ static bool is_any_unknown(const struct walk *walk, Dwarf_Die *unit, struct slic
     size_t i;
 
     while ((at = dwarf_ranges(unit, at, &base, &low, &high)) > 0) {
-        inside = narrow(walk, all, low, high);
+        inside = narrow_slice(walk, all, low, high);
         for (i = inside.first; i < inside.end; i++)
             if (walk->dwarf->places[i].scope == 0)
                 return true;
@@ -268,9 +268,9 @@ static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size
     int result;
 
     while ((at = dwarf_ranges(unit, at, &base, &low, &high)) > 0) {
-        inside = narrow(walk, all, low, high);
+        inside = narrow_slice(walk, all, low, high);
         find_lines(walk, unit, inside);
-        is_hit = is_hit || !is_empty(inside);
+        is_hit = is_hit || !is_slice_empty(inside);
     }
     if (!is_hit)
         return 0;

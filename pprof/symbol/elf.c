@@ -54,7 +54,7 @@ static bool read_symbol(Dwfl_Module *module, int i, struct cp__elf_symbol *symbo
 }
 
 /* By address, the best one for an address last: a C library has "__libc_write", "__write" and "write". */
-static int compare(const void *left, const void *right)
+static int compare_elf_symbols(const void *left, const void *right)
 {
     const struct cp__elf_symbol *a = left, *b = right;
     size_t a_length, b_length;
@@ -101,7 +101,7 @@ int cp__elf_symbols_read(struct cp__elf_symbols *symbols, Dwfl_Module *module)
             symbols->n++;
     }
     if (symbols->n > 0)
-        qsort(symbols->items, symbols->n, sizeof symbols->items[0], compare);
+        qsort(symbols->items, symbols->n, sizeof symbols->items[0], compare_elf_symbols);
     set_bounds(symbols);
     return 0;
 }

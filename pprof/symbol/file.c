@@ -57,7 +57,7 @@ static bool find_bias(int fd, const struct cp__mapping *mapping, GElf_Addr *bias
 
 /* Is it the object whose build id was seen in memory? Where none was seen, its name has to do, unless another
  * file may have that now; and the program, unless that has one. */
-static bool is_same(Dwfl_Module *module, const struct cp__mapping *mapping, bool is_program)
+static bool is_object_same(Dwfl_Module *module, const struct cp__mapping *mapping, bool is_program)
 {
     const unsigned char *id;
     GElf_Addr address;
@@ -77,7 +77,7 @@ static bool is_same(Dwfl_Module *module, const struct cp__mapping *mapping, bool
     return true;
 }
 
-static Dwfl_Module *report(Dwfl *dwfl, const struct cp__mapping *mapping, int fd, bool is_program)
+static Dwfl_Module *report_mapping(Dwfl *dwfl, const struct cp__mapping *mapping, int fd, bool is_program)
 {
     Dwfl_Module *module = NULL;
     GElf_Addr bias;
@@ -90,7 +90,7 @@ static Dwfl_Module *report(Dwfl *dwfl, const struct cp__mapping *mapping, int fd
     if (module == NULL)
         close(fd);
     dwfl_report_end(dwfl, NULL, NULL);
-    return module != NULL && is_same(module, mapping, is_program) ? module : NULL;
+    return module != NULL && is_object_same(module, mapping, is_program) ? module : NULL;
 }
 
 Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl)
@@ -107,11 +107,11 @@ Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl)
     if (*dwfl == NULL)
         return NULL;
     if (strcmp(mapping->file, "[vdso]") == 0)
-        module = report(*dwfl, mapping, copy_vdso(mapping), false);
+        module = report_mapping(*dwfl, mapping, copy_vdso(mapping), false);
     else if (mapping->main) /* also where its file has been replaced */
-        module = report(*dwfl, mapping, open("/proc/self/exe", O_RDONLY | O_CLOEXEC), true);
+        module = report_mapping(*dwfl, mapping, open("/proc/self/exe", O_RDONLY | O_CLOEXEC), true);
     if (module == NULL && mapping->file[0] == '/' && mapping->file[1] != '/')
-        module = report(*dwfl, mapping, open(mapping->file, O_RDONLY | O_CLOEXEC), false);
+        module = report_mapping(*dwfl, mapping, open(mapping->file, O_RDONLY | O_CLOEXEC), false);
     if (module == NULL) {
         dwfl_end(*dwfl);
         *dwfl = NULL;

@@ -57,7 +57,7 @@ static bool is_end(const char *name)
 }
 
 /* Takes a line apart, in place. */
-static bool parse_line(char *line, struct symbol *symbol)
+static bool parse_kernel_symbol(char *line, struct symbol *symbol)
 {
     char *at;
 
@@ -128,7 +128,7 @@ static int read_symbols(struct search *search, FILE *file)
 
     errno = 0;
     while (result == 0 && getline(&line, &capacity, file) >= 0)
-        if (parse_line(line, &symbol) && symbol.address >= CP__KERNEL_START)
+        if (parse_kernel_symbol(line, &symbol) && symbol.address >= CP__KERNEL_START)
             result = take_symbol(search, &symbol);
     if (result == 0 && !feof(file))
         result = errno != 0 ? -errno : -EIO;

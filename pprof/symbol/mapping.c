@@ -40,7 +40,7 @@ size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address)
 /* ---- What the kernel says -------------------------------------------------------------------- */
 
 /* Reads a line of /proc/self/maps; 1 where it is about executable memory, 0 where not, -ENOMEM. */
-static int parse_line(char *line, struct cp__mapping *mapping)
+static int parse_mapping(char *line, struct cp__mapping *mapping)
 {
     static const char suffix[] = " (deleted)";
     char permissions[5];
@@ -63,7 +63,7 @@ static int parse_line(char *line, struct cp__mapping *mapping)
     return mapping->file == NULL ? -ENOMEM : 1;
 }
 
-static int append(struct cp__mappings *mappings, const struct cp__mapping *mapping)
+static int append_mapping(struct cp__mappings *mappings, const struct cp__mapping *mapping)
 {
     if (CP__RESERVE(mappings->items, mappings->capacity, mappings->n + 1) < 0)
         return -ENOMEM;
@@ -80,7 +80,7 @@ int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, siz
         if (mappings->items[*number].kernel && strcmp(mappings->items[*number].file, name) == 0)
             return 0;
     kernel.file = strdup(name);
-    if (kernel.file == NULL || append(mappings, &kernel) < 0) {
+    if (kernel.file == NULL || append_mapping(mappings, &kernel) < 0) {
         free(kernel.file);
         return -ENOMEM;
     }
@@ -98,8 +98,8 @@ static int read_maps(struct cp__mappings *mappings)
     if (maps == NULL)
         return -errno;
     while (result >= 0 && getline(&line, &capacity, maps) >= 0) {
-        result = parse_line(line, &mapping);
-        if (result == 1 && append(mappings, &mapping) < 0) {
+        result = parse_mapping(line, &mapping);
+        if (result == 1 && append_mapping(mappings, &mapping) < 0) {
             mapping_free(&mapping);
             result = -ENOMEM;
         }
@@ -258,7 +258,7 @@ static int merge(struct cp__mappings *known, struct cp__mappings *now, bool main
             same->deleted = same->deleted || now->items[i].deleted;
             continue;
         }
-        if (append(known, &now->items[i]) < 0)
+        if (append_mapping(known, &now->items[i]) < 0)
             return -ENOMEM;
         now->items[i] = (struct cp__mapping){.main = main};
     }
