@@ -1,4 +1,5 @@
-/* What the benchmarks share: testing/testing.h on a plain thread, clocks, and figures of paired rounds. */
+/* What the benchmarks share: testing/testing.h on a plain thread, clocks, and the statistics of paired
+ * rounds. */
 #ifndef COUNTERPOINT_BENCH_BENCH_H
 #define COUNTERPOINT_BENCH_BENCH_H
 
@@ -23,7 +24,7 @@ BENCH_API double bench_now_ns(void)
     return bench_clock_ns(CLOCK_MONOTONIC);
 }
 
-/* The figures of rounds, which a benchmark has as many of as its loop goes round. */
+/* The figures of a benchmark's rounds; each iteration of the benchmark's loop adds one. */
 struct bench_rounds {
     double *values;
     size_t n;
@@ -61,7 +62,7 @@ BENCH_API void bench_median(struct cp_t *b, struct bench_rounds *rounds, const c
     *rounds = (struct bench_rounds){0};
 }
 
-/* The same, with the quarters below and above it as UNIT-q1 and UNIT-q3. */
+/* Reports the median as UNIT and the quartiles as UNIT-q1 and UNIT-q3, and frees the rounds. */
 BENCH_API void bench_spread(struct cp_t *b, struct bench_rounds *rounds, const char *unit)
 {
     char q1[80], q3[80];
@@ -84,7 +85,7 @@ BENCH_API int bench_on_plain_thread(void (*fn)(void *), void *arg, unsigned thre
     return 0;
 }
 
-/* The benchmarks make their schedulers, Ms and threads themselves. */
+/* Defines main(). The benchmarks create their schedulers, Ms and threads themselves. */
 #define BENCH_MAIN()                                                                                         \
     int main(int argc, char **argv)                                                                          \
     {                                                                                                        \

@@ -1,7 +1,8 @@
 /*
- * What the handler's parts cost: finding a call chain, next to libunwind's unw_backtrace() and unw_step(),
- * and keeping the sample. Besides, what a thread's attach takes to find where its stack ends. Of libunwind's,
- * x-ours is how many times as long they take for a frame, in paired rounds: median and quartiles.
+ * What the parts of the handler cost: finding a call chain, compared with libunwind's unw_backtrace() and
+ * unw_step(), and storing the sample. Also, how long the attach of a thread takes to find the end of the
+ * thread's stack. x-ours says how many times as long libunwind takes for a frame: the median of paired rounds
+ * and its quartiles.
  */
 #define UNW_LOCAL_ONLY
 #include "bench.h"
@@ -22,7 +23,7 @@ static struct cp__stack stack;
 static uintptr_t frames[MAX];
 static uint64_t result;
 
-/* The registers of the calling function, at the call. */
+/* Returns the registers of the calling function, at the call. */
 __attribute__((noinline)) static struct cp__registers registers_here(void)
 {
     const uintptr_t *frame = __builtin_frame_address(0);
@@ -62,7 +63,7 @@ static unsigned by_unw_step(void)
 struct way {
     const char *name;
     unsigned (*find)(void);
-    int chains; /* a round */
+    int chains; /* chains in a round */
 };
 static const struct way ways[] = {{"cp__unwind_from_handler", by_frame_pointers, CHAINS},
                                   {"unw_backtrace", by_unw_backtrace, CHAINS},
@@ -113,14 +114,14 @@ __attribute__((noinline)) static uint64_t descend(struct cp_t *b, const char *na
     if (depth > 0) {
         uint64_t deeper = descend(b, name, depth - 1);
 
-        __asm__ volatile("" : "+r"(deeper)); /* so that it stays a call */
+        __asm__ volatile("" : "+r"(deeper)); /* the call must not become a jump */
         return deeper + 1;
     }
     cp_t_run(b, name, find_in_all_ways, NULL);
     return frames[0];
 }
 
-/* Besides the frames of the benchmark, of which there are some. */
+/* "N frames more" counts the frames below those of the benchmark itself. */
 CP_BENCHMARK(Chain)
 {
     stack = cp__thread_stack();
@@ -140,8 +141,8 @@ static void first_caller(struct cp_t *b, void *arg)
         result += cp__caller_from_handler(arg, stack.hi, &caller);
 }
 
-/* The first caller by the code ahead: a function that returns soon, and one in which many ways end at calls.
- */
+/* Finding the first caller by the code ahead: in a function that is about to return, and in one in which many
+ * ways end at calls. */
 CP_BENCHMARK(FirstCaller)
 {
     struct cp__registers regs = registers_here();
@@ -161,7 +162,7 @@ static void discard(void *context, const struct cp_sample *sample)
 
 enum { SAMPLES = 1000 };
 
-/* A thousand samples of 20 frames: into the buffer, and out of it. */
+/* An iteration appends a thousand samples of 20 frames to the buffer, and reads them. */
 CP_BENCHMARK(SampleBuffer)
 {
     const struct cp_sample sample = {.weight = 1, .g_id = 1, .depth = 20, .frames = frames};
@@ -202,7 +203,7 @@ static void find_main_threads_end(struct cp_t *b, void *arg)
         stack = cp__thread_stack();
 }
 
-/* An iteration is the thread's whole life; the search alone is ns/search. */
+/* An iteration is the whole life of a thread; ns/search is the search alone. */
 static void find_threads_end(struct cp_t *b, void *arg)
 {
     struct bench_rounds searches = {0};
@@ -220,7 +221,7 @@ static void find_threads_end(struct cp_t *b, void *arg)
     bench_spread(b, &searches, "ns/search");
 }
 
-/* Where the stack ends. */
+/* Finding the end of a stack. */
 CP_BENCHMARK(EndOfStack)
 {
     cp_t_run(b, "of a thread", find_threads_end, NULL);

@@ -1,19 +1,22 @@
 /*
- * What a profile over HTTP costs a service: examples/server under wrk, as fast as it goes, in turn without a
- * profile and with one of 100 samples a second on each of its threads, which curl fetches. Paired rounds, so
- * that a machine that slows down meanwhile slows both. The server has one CPU and wrk another one, if there
- * are two: wrk is the quicker of them, so the requests per second are what the server can do. They also
- * depend on what else the machine does; the CPU time that the server takes for a request does so less.
- * What a profile costs at its start and at its end (symbols, encoding) is not in it. An iteration is one
- * round, and -benchtime says how many there are: 15x. The figures are medians of them, and their quartiles:
+ * What a profile over HTTP costs a service. wrk loads examples/server as fast as it can, in turn without a
+ * profile and while curl fetches a profile of 100 samples a second on each of the server's threads. The
+ * rounds are paired: if the machine slows down, both measurements slow down.
  *
- *     x-throughput, x-cpu    requests per second, and CPU time for one, with a profile to those without
+ * The server has one CPU and wrk another one, if there are two. wrk is faster than the server, so the
+ * requests per second show what the server can do. They also depend on what else the machine does; the
+ * server's CPU time for a request depends less on that. The cost of starting and ending a profile (symbols,
+ * encoding) is not included. An iteration is one round, and -benchtime says how many there are: 15x. The
+ * figures are medians of the rounds, and quartiles:
+ *
+ *     x-throughput, x-cpu    requests per second with a profile to those without, and the same for the
+ *                            CPU time of a request
  */
 #include "service.h"
 
 enum { WRK_SECONDS = 1, PROFILE_SECONDS = 2 };
 
-/* In clock ticks: user and system time of the server so far. */
+/* Returns the user and system time of the server so far, in clock ticks. */
 static double server_cpu(void)
 {
     char path[64];
@@ -30,7 +33,7 @@ static double server_cpu(void)
 
 /* ---- Other programs -------------------------------------------------------------------------- */
 
-/* The number that the last line with that text has before or after it, in what a command prints. */
+/* Returns the number that a command prints, by a format for sscanf(). The last line that matches counts. */
 static double number_from(const char *command, const char *format)
 {
     FILE *out = popen(command, "re");
@@ -69,7 +72,7 @@ static pid_t start_profile(void)
         perror("curl");
         _exit(1);
     }
-    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); /* until it runs */
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); /* until the profile runs */
     return curl;
 }
 

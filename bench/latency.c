@@ -1,12 +1,15 @@
 /*
- * How long requests to a service take while its endpoint is abused: examples/server alone, beside 200
- * requests for a profile at a time, and beside 1 000 clients that send the endpoint a byte a second and come
- * again when they are cut; and the endpoint itself beside these. Paired rounds, so that a machine that slows
- * down meanwhile slows both. The whole server has one CPU, so that the endpoint's threads and the service's
- * are in each other's way as much as they can be, and the clients another one, if there are two. Requests
- * are sent at a rate, whether those before are answered or not, and their time counts from when they were
- * due. An iteration is one round, and -benchtime says how many there are: 9x. The figures are medians of
- * them, and the ratios' quartiles, of the requests' median and of the time that 99 % of them take at most:
+ * How long requests to a service take while clients abuse its endpoint: examples/server alone, then beside
+ * 200 simultaneous requests for a profile, then beside 1 000 clients that send the endpoint one byte a second
+ * and connect again when they are cut off; and how long requests to the endpoint itself take beside these
+ * clients. The rounds are paired: if the machine slows down, both measurements slow down.
+ *
+ * The whole server has one CPU, so that the threads of the endpoint and of the service disturb each other as
+ * much as possible; the clients have another CPU, if there are two. Requests are sent at a fixed rate,
+ * whether or not earlier ones have been answered, and their time counts from the moment at which they were
+ * due. An iteration is one round, and -benchtime says how many there are: 9x. The figures are medians of the
+ * rounds, with quartiles of the ratios. Each round has two figures: the median of the requests' times, and
+ * the time that 99 % of the requests do not exceed.
  *
  *     us-median-alone, us-median-beside, x-median; us-p99-alone, us-p99-beside, x-p99
  */
@@ -71,7 +74,7 @@ static const struct target {
   of_endpoint = {endpoint,
                  "GET /debug/pprof/cmdline HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 50};
 
-/* Those that are not answered yet. */
+/* The requests that are not answered yet. */
 static struct pollfd waiting[MOST_REQUESTS];
 static int64_t due_at[MOST_REQUESTS];
 static bool is_heard[MOST_REQUESTS];
@@ -87,7 +90,7 @@ static void begin_request(const struct target *target, int64_t due)
     due_at[n_waiting++] = due;
 }
 
-/* True at the end of the answer. */
+/* Receives a part of an answer. Returns true at the end of the answer. */
 static bool hear(nfds_t i)
 {
     static const char ok[] = "HTTP/1.1 200 ";
@@ -110,8 +113,8 @@ static void end_request(nfds_t i)
     is_heard[i] = is_heard[n_waiting];
 }
 
-/* Until that time at most; the microseconds that the answers took which came go to us, and their number is
- * returned. */
+/* Receives answers until a time. Stores how many microseconds each complete answer took in us, and returns
+ * their number. */
 static int hear_until(int64_t until, double *us)
 {
     const int64_t left = until - now_ns();
@@ -130,7 +133,7 @@ static int hear_until(int64_t until, double *us)
 }
 
 struct latency {
-    double median, p99; /* us */
+    double median, p99; /* in us */
 };
 
 static struct latency measure(const struct target *target)
@@ -158,9 +161,9 @@ static struct latency measure(const struct target *target)
 static struct counts {
     unsigned taken, refused, unheard; /* requests for a profile */
     unsigned bytes, cut;              /* of slow clients */
-} * counts;                           /* shared with the process that abuses */
+} * counts;                           /* shared with the process of the abusive clients */
 
-/* Until the connection ends; 0 without an answer. */
+/* Reads until the connection ends; returns the answer's status, or 0 if there was no answer. */
 static int status_of(int fd)
 {
     char text[65536];
@@ -174,7 +177,7 @@ static int status_of(int fd)
     return status;
 }
 
-/* As many as there are at a time; again when all have their answers. */
+/* Sends all requests at once, and again after all of them have ended. */
 static _Noreturn void ask_for_profiles(void)
 {
     static const char text[] =
@@ -217,7 +220,8 @@ static _Noreturn void be_slow(void)
     }
 }
 
-/* It gives way to the process that measures, with which it shares a CPU. */
+/* Starts a process that runs abuse(), at a lower priority than the process that measures, because both share
+ * a CPU. */
 static pid_t start_abuse(void (*abuse)(void))
 {
     pid_t pid = fork();
@@ -229,7 +233,7 @@ static pid_t start_abuse(void (*abuse)(void))
         (void)!nice(5);
         abuse();
     }
-    sleep_until(now_ns() + NS_PER_S / 2); /* until it runs */
+    sleep_until(now_ns() + NS_PER_S / 2); /* until the process runs */
     return pid;
 }
 
@@ -237,7 +241,7 @@ static void stop_abuse(pid_t pid)
 {
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    sleep_until(now_ns() + NS_PER_S / 2); /* until the server has found that they are gone */
+    sleep_until(now_ns() + NS_PER_S / 2); /* until the server has noticed that the clients are gone */
 }
 
 /* ---- Rounds ---------------------------------------------------------------------------------- */
@@ -257,7 +261,7 @@ struct comparison {
     const struct target *target;
 };
 
-/* Of one figure: alone, beside abuse, and their ratio. */
+/* One figure: alone, beside the abuse, and the ratio of the two. */
 struct rows {
     struct bench_rounds alone, beside, ratio;
 };
@@ -289,7 +293,7 @@ static void report_counts(struct cp_t *b)
         cp_bench_metric(b, counts->unheard, "requests-cut");
     } else {
         cp_bench_metric(b, counts->bytes, "bytes-sent");
-        cp_bench_metric(b, counts->cut, "bytes-too-late"); /* on a connection that had been cut */
+        cp_bench_metric(b, counts->cut, "bytes-too-late"); /* on a connection that had been cut off */
     }
 }
 

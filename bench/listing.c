@@ -1,7 +1,7 @@
 /*
- * Listing 100 000 Gs that wait while others yield: how long it takes, and the longest time that one of those
- * that run did not get its turn (away-us, the least of all iterations), beside the longest while another
- * thread computes.
+ * Listing 100 000 Gs that wait while others yield. The benchmark reports how long the listing takes, and the
+ * longest time that a running G did not get its turn (away-us, the minimum over all iterations). For
+ * comparison, it also reports the longest such time while another thread computes.
  */
 #include "bench.h"
 #include "http/goroutine.h"
@@ -39,7 +39,7 @@ static void yields(void *longest)
     while (!cp_load_acquire(&stops)) { /* pairs with the release in the benchmark */
         cp_yield();
         now = now_ns();
-        if (now - last > cp_load_relaxed((uint64_t *)longest)) /* relaxed, both: a figure */
+        if (now - last > cp_load_relaxed((uint64_t *)longest)) /* relaxed, both: only a figure */
             cp_store_relaxed((uint64_t *)longest, now - last);
         last = now;
     }

@@ -1,11 +1,11 @@
 /*
- * What a sample costs: a fixed piece of work, run in turn without a profile, with the same event and a
- * handler that does nothing (the floor: what the kernel itself costs), and with a profile. Paired rounds, so
- * that a machine that slows down meanwhile slows all three; an iteration is one round, and -benchtime says
- * how many there are: 21x. The figures are medians of them, and their quartiles:
+ * What a sample costs. A fixed piece of work runs in turn without a profile, with the same event and a
+ * handler that does nothing (the floor: the cost of the kernel alone), and with a profile. The rounds are
+ * paired: if the machine slows down, all three measurements slow down. An iteration is one round, and
+ * -benchtime says how many there are: 21x. The figures are medians of the rounds, and quartiles:
  *
- *     %-floor, %-profiled    by how much the work takes longer
- *     x-floor                the work with a profile to that with the empty handler
+ *     %-floor, %-profiled    by how much longer the work takes
+ *     x-floor                the work with a profile to the work with the empty handler
  */
 #include "bench.h"
 
@@ -38,7 +38,7 @@ __attribute__((noinline)) static uint64_t spin(unsigned depth)
     return x;
 }
 
-/* In ns. */
+/* Does the work; returns its time in ns. */
 static double work(void)
 {
     double start = bench_now_ns();
@@ -139,7 +139,7 @@ static void rounds(struct cp_t *b, void *arg)
     cp_bench_metric(b, (double)samples, "samples/round");
 }
 
-/* taskClock, 22 frames deep and those of the benchmark. */
+/* taskClock. The stack has 22 frames and those of the benchmark. */
 CP_BENCHMARK(Overhead)
 {
     static uint64_t slow = 10000000, usual = 1000000, fast = 100000;
@@ -152,7 +152,7 @@ CP_BENCHMARK(Overhead)
     cp_t_run(b, "1000 Hz", rounds, &usual);
     cp_t_run(b, "10000 Hz", rounds, &fast);
     cp_m_detach(m);
-    if (result == 0) /* so that the work is not left away */
+    if (result == 0) /* so that the compiler does not remove the work */
         cp_t_error(b, "The work came to nothing.");
 }
 

@@ -1,7 +1,7 @@
 /*
- * What a profile costs: folding a sample in, looking an address up, writing the file; and data addresses, of
- * which there may be as many as samples. The figures in us are CPU time. The addresses are the program's own,
- * or those of a shared object that CP_BENCH_OBJECT names, which is loaded.
+ * What a profile costs: folding a sample in, looking an address up, writing the file; and the same for data
+ * addresses, of which there may be as many as samples. Figures in us are CPU time. The addresses are the
+ * program's own, or those of a shared object that CP_BENCH_OBJECT names and the benchmark loads.
  */
 #include "bench.h"
 
@@ -37,7 +37,7 @@ static void fail(const char *what)
 
 /* ---- Addresses and stacks -------------------------------------------------------------------- */
 
-/* Addresses spread over the code of the object that ends in name. */
+/* Chooses addresses spread over the code of the object whose path ends in name. */
 static void spread(const char *name, uint64_t *addresses)
 {
     struct cp__mappings mappings = {0};
@@ -60,8 +60,8 @@ static void spread(const char *name, uint64_t *addresses)
     cp__mappings_free(&mappings);
 }
 
-/* The i-th stack, a path in a call tree: the further out a frame, the more stacks share it and all outside
- * it. They come in no order. */
+/* Makes the i-th stack, which is a path in a call tree: the further out a frame is, the more stacks share the
+ * frame and everything outside it. The stacks come in no order. */
 static void make_stack(uintptr_t *frames, const uint64_t *addresses, uint64_t i)
 {
     unsigned j;
@@ -151,7 +151,7 @@ static void fold_new(struct cp_t *b, void *stacks)
     bench_spread(b, &us, "us/stack");
 }
 
-/* The stacks of a profile that has them all, in turn; so many of them. */
+/* Adds n known stacks in turn to a profile that has all stacks. */
 static void fold_known(struct cp_t *b, const uintptr_t (*stacks)[DEPTH], size_t n)
 {
     struct cp__profile *profile = new_profile();
@@ -176,7 +176,7 @@ static void fold_one_of_a_hundred(struct cp_t *b, void *stacks)
     fold_known(b, stacks, 100);
 }
 
-/* All new stacks at once; a known one. */
+/* Adds all stacks as new ones, and adds known ones. */
 CP_BENCHMARK(Fold)
 {
     uintptr_t(*stacks)[DEPTH] = all_stacks();
@@ -201,7 +201,7 @@ static ssize_t count(struct cp_writer *w, const void *data, size_t size)
     return (ssize_t)size;
 }
 
-/* In us. */
+/* Writes the profile; returns the CPU time in us. */
 static double write_out(struct cp__profile *profile)
 {
     static const struct cp_writer_ops ops = {.what = "bench", .write = count};
@@ -217,7 +217,7 @@ static double write_out(struct cp__profile *profile)
     return cpu_us() - start;
 }
 
-/* 200 000 stacks. */
+/* Writes a profile of 200 000 stacks. */
 CP_BENCHMARK(Write)
 {
     uintptr_t(*stacks)[DEPTH] = all_stacks();
@@ -225,7 +225,7 @@ CP_BENCHMARK(Write)
     struct bench_rounds us = {0};
 
     add(profile, stacks, 0, STACKS);
-    write_out(profile); /* looks addresses up, which is measured elsewhere */
+    write_out(profile); /* looks the addresses up, which LookUp measures */
     for (; cp_bench_next(b);) {
         double before = in_use();
 
@@ -239,7 +239,7 @@ CP_BENCHMARK(Write)
     free(stacks);
 }
 
-/* 10 000 addresses, in a new profile each time. */
+/* Looks 10 000 addresses up, in a new profile each time. */
 CP_BENCHMARK(LookUp)
 {
     const uint64_t *addresses = all_addresses();
@@ -286,7 +286,7 @@ static void fold_addresses(struct cp__profile *profile, size_t n)
     }
 }
 
-/* One stack that touches n places. */
+/* One stack accesses n addresses. */
 static void fold_and_write_addresses(struct cp_t *b, void *arg)
 {
     const size_t n = *(const size_t *)arg;
@@ -318,7 +318,7 @@ CP_BENCHMARK(DataAddresses)
 
 /* ---- The kernel ------------------------------------------------------------------------------ */
 
-/* The kernel's code: from its first symbol to its last but a few. */
+/* Spreads addresses over the kernel's code, from its first symbol to its last. */
 static size_t list_kernel(uint64_t *addresses, size_t n)
 {
     uint64_t start = 0, end = 0, address;

@@ -1,4 +1,4 @@
-/* examples/server as a benchmark runs it: on a CPU of its own, if there are two. */
+/* Runs examples/server for a benchmark, on a CPU of its own if there are two. */
 #ifndef COUNTERPOINT_BENCH_SERVICE_H
 #define COUNTERPOINT_BENCH_SERVICE_H
 
@@ -10,15 +10,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char service[64], endpoint[64]; /* HOST:PORT */
-static pid_t server;                   /* ends with the benchmark's process at the latest */
+static char service[64], endpoint[64]; /* each is HOST:PORT */
+static pid_t server;                   /* stop_server() ends it */
 
 static inline _Noreturn void fail(const char *what)
 {
     cp_t_fatal(cp_t_self(), "%s", what);
 }
 
-/* The n-th CPU that this process may use, or the last. */
+/* Returns the n-th CPU that this process may use, or the last one. */
 static inline int cpu_number(int n)
 {
     cpu_set_t set;
@@ -34,7 +34,7 @@ static inline int cpu_number(int n)
     return last;
 }
 
-/* build/bench/NAME stands beside build/examples/server. */
+/* Executes the server. build/bench/NAME is beside build/examples/server. */
 static inline void exec_server(int out)
 {
     char self[4000] = "", path[4096], cpu[16];

@@ -1,7 +1,7 @@
 /*
- * What the scheduler's operations cost, beside what switching stacks costs at least on the same machine: a
- * bare context switch, which is measured before and after each of them, and the C library's swapcontext. A
- * figure named x-bare is that many bare switches.
+ * What the scheduler's operations cost, compared with the least that a switch of stacks costs on the same
+ * machine: a bare context switch, which is measured before and after each operation, and the C library's
+ * swapcontext(). A figure in x-bare is a number of bare switches.
  */
 #include "bench.h"
 #include "context.h"
@@ -54,7 +54,7 @@ static double bare_switch_ns(void)
     return (bench_now_ns() - start) / n / 2;
 }
 
-/* What the loop took, and the floor around it. */
+/* The time of the loop, and the floor measured before it. */
 struct timing {
     struct cp_t *b;
     double floor_ns, start_ns, total_ns;
@@ -75,7 +75,7 @@ static void stop(struct timing *timing)
     timing->total_ns += bench_now_ns() - timing->start_ns;
 }
 
-/* An iteration is so many operations; of what it calls them. */
+/* Reports the times of an iteration of so many operations. unit names the time of one operation. */
 static void report(const struct timing *timing, double operations, const char *unit)
 {
     double ns = timing->total_ns / (double)cp_bench_iterations(timing->b) / operations;
@@ -114,7 +114,7 @@ static void swapcontexts(struct cp_t *b, void *arg)
     report(&timing, 2, "ns/switch");
 }
 
-/* There and back. */
+/* An iteration switches there and back. */
 CP_BENCHMARK(Switch)
 {
     cp_t_run(b, "bare", bare, NULL);
@@ -294,7 +294,7 @@ static void on_new_stacks(struct cp_t *b, void *arg)
     report(&timing, BORN, "ns/start");
 }
 
-/* A G's whole life, and the start of 100 000. */
+/* The whole life of a G, and the start of 100 000 Gs. */
 CP_BENCHMARK(Go)
 {
     cp_t_run(b, "life on a used stack", on_a_used_stack, NULL);

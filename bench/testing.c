@@ -1,6 +1,6 @@
 /*
- * What the benchmark loop of testing/ costs: an empty body, beside a bare loop that counts in memory as it
- * does. The runner prints how far apart five runs are.
+ * What the benchmark loop of testing/ costs: an empty body, compared with a bare loop that also counts in
+ * memory. The runner prints how far five runs differ.
  */
 #include "testing.h"
 
@@ -12,7 +12,7 @@ CP_BENCHMARK(empty)
 
 enum { BARE = 1000 };
 
-/* An iteration is a thousand of the bare loop, so that the other one's share does not count. */
+/* An iteration is a thousand rounds of the bare loop, so that the share of the outer loop does not matter. */
 CP_BENCHMARK(bare_1000)
 {
     struct cp_t bare;

@@ -21,7 +21,7 @@ static _Noreturn void print_usage(FILE *out, const struct example *e, const char
     exit(out == stdout ? 0 : 2);
 }
 
-/* A number from 1 to most that fills the whole string; 0 where it is none. */
+/* Returns the number from 1 to most that is the whole string; 0 if the string is no such number. */
 static unsigned parse_count(const char *text, unsigned most)
 {
     char *end;
@@ -29,6 +29,7 @@ static unsigned parse_count(const char *text, unsigned most)
     return *text < '0' || *text > '9' || *end || n > most ? 0 : (unsigned)n;
 }
 
+/* Returns the number of seconds that is the whole string; 0 if the string is no such number. */
 static double parse_seconds(const char *text)
 {
     char *end;
@@ -36,7 +37,7 @@ static double parse_seconds(const char *text)
     return *end || !(s > 0 && s <= 1e6) ? 0 : s;
 }
 
-/* Takes one flag's value; where there is no sense in it, returns what it must be. */
+/* Stores one flag's value. If the value makes no sense, returns what the value must be. */
 static const char *take(struct example *e, int flag, const char *value)
 {
     switch (flag) {
@@ -93,6 +94,7 @@ void example_run_all(struct example *e, void (*fn)(void *))
 
 /* ---- Functions ------------------------------------------------------------------------------- */
 
+/* Returns the CPU time of the calling thread. */
 static uint64_t thread_cpu_ns(void)
 {
     struct timespec t;
@@ -107,7 +109,8 @@ uint64_t example_run(const struct example *e, struct example_function *f, uint64
     uint64_t start = thread_cpu_ns();
     x = f->run(x, n);
     cp_fetch_add_relaxed(&f->ns,
-                         thread_cpu_ns() - start); /* relaxed: a sum, read after its green threads ended */
+                         /* relaxed: a sum, read after all green threads have ended */
+                         thread_cpu_ns() - start);
     return x;
 }
 

@@ -1,8 +1,9 @@
 /*
- * Ten functions, f1 to f10, that cost the same, on ten green threads: a profile must give each of them 10 %.
- * From the Go proposal "hardware performance counters for CPU profiling", section 2.3.1. Flags: see common.h.
+ * Ten functions, f1 to f10, cost the same and run on ten green threads: a profile must give each of them 10
+ * %. From the Go proposal "hardware performance counters for CPU profiling", section 2.3.1. Flags: see
+ * common.h.
  *
- * With -gs N there are N green threads, which run the ten functions in turn; all of them yield all the time.
+ * With -gs N, N green threads run the ten functions in turn. All green threads yield all the time.
  */
 #include "common.h"
 
@@ -35,13 +36,14 @@ static struct example_function functions[FUNCTIONS] = {
 
 static const struct example *example;
 static struct cp_wait_group *ended;
-/* Each green thread does this many chunks of work, of this many steps on average, and yields after each. */
+/* Each green thread does this many chunks of work. A chunk has this many steps on average, and the green
+ * thread yields after each chunk. */
 static uint64_t chunks;
 static uint64_t steps;
-static uint64_t result; /* keeps the compiler from leaving the work away */
+static uint64_t result; /* the compiler cannot remove the work, because the work's result is stored here */
 
-/* The work of one green thread. Chunks differ in length, or their rhythm and that of the samples could fall
- * into step; the i-th is as long in all of them. */
+/* The work of one green thread. Chunks differ in length, because chunks of one length could fall into step
+ * with the samples. The i-th chunk has the same length in all green threads. */
 static void work(void *function)
 {
     uint64_t x = 1;
@@ -51,7 +53,7 @@ static void work(void *function)
         x = example_run(example, function, x, steps / 2 + (steps * (random >> 16) >> 16));
         cp_yield();
     }
-    cp_store_relaxed(&result, x); /* relaxed: nobody reads it */
+    cp_store_relaxed(&result, x); /* relaxed: nobody reads the result */
     cp_wait_group_done(ended);
 }
 
@@ -70,7 +72,7 @@ static void run_all(void *unused)
     cp_wait_group_wait(ended);
 }
 
-/* How long a step takes on this machine when nothing interrupts it. */
+/* Returns how long a step takes on this machine if nothing interrupts it. */
 static double step_ns(void)
 {
     enum { STEPS = 100000 };
@@ -86,7 +88,7 @@ static double step_ns(void)
     return best;
 }
 
-/* Chunks of 300 us, or shorter ones so that each green thread yields at least a hundred times. */
+/* Plans chunks of 300 us, or shorter ones, so that each green thread yields at least a hundred times. */
 static void plan(void)
 {
     cpu_set_t set;

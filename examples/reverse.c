@@ -1,5 +1,5 @@
 /*
- * Tests and benchmarks in the manner of Go's, of a function that turns a string round:
+ * Tests and benchmarks in the manner of Go's, for a function that reverses a string:
  *
  *     build/examples/reverse -v
  *     build/examples/reverse -run '^$' -bench . -count 5 -counters cycles,instructions

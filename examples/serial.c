@@ -1,8 +1,8 @@
 /*
- * One green thread, in which each statement needs the result of the one before. Ten functions with one loop
- * each, of 1 to 10 times C steps: a profile must give A 1/55 of the time, B 2/55, ..., J 10/55, as their
- * names say. From the Go proposal "hardware performance counters for CPU profiling", section 2.3.2. Flags:
- * see common.h.
+ * One green thread, in which each statement needs the result of the one before. Ten functions have one loop
+ * each, of 1 to 10 times C steps: a profile must give A 1/55 of the time, B 2/55, ..., J 10/55, as the
+ * functions' names say. From the Go proposal "hardware performance counters for CPU profiling", section
+ * 2.3.2. Flags: see common.h.
  */
 #include "common.h"
 
@@ -21,7 +21,7 @@ EXAMPLE_FUNCTION(J_expect_18_18, 10)
 
 enum {
     FUNCTIONS = 10,
-    C = 2000000, /* a round of 55 C steps takes 0.1 to 0.2 s */
+    C = 2000000, /* one round of 55 C steps takes 0.1 to 0.2 s */
 };
 static struct example_function functions[FUNCTIONS] = {
     {A_expect_1_82, "A_expect_1_82", 1, 0},   {B_expect_3_64, "B_expect_3_64", 2, 0},
@@ -31,7 +31,7 @@ static struct example_function functions[FUNCTIONS] = {
     {I_expect_16_36, "I_expect_16_36", 9, 0}, {J_expect_18_18, "J_expect_18_18", 10, 0},
 };
 
-uint64_t result; /* not static: keeps the compiler from leaving the work away */
+uint64_t result; /* not static, so the compiler cannot remove the work */
 
 static double cpu_seconds(void)
 {
@@ -40,7 +40,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Whole rounds only: part of one would favour the functions that come first. */
+/* Runs whole rounds only, because a part of a round would favour the functions that come first. */
 static void run_rounds(void *example)
 {
     const struct example *e = example;

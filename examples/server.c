@@ -6,9 +6,10 @@
  *     curl 'http://127.0.0.1:8080/sort?n=5000'
  *     go tool pprof 'http://127.0.0.1:6060/debug/pprof/profile?event=taskClock&period=1000000&seconds=5'
  *
- * What a program does for its profiles is marked "Profiling:" below. There is no more of it because the
- * scheduler attaches its threads, and says at each switch which green thread runs; a runtime with a scheduler
- * of its own calls cp_m_attach(), cp_g_init() and cp_execute() there (see runtime.h).
+ * The comments that begin with "Profiling:" mark what a program does for its profiles. The program does
+ * little for them because the scheduler attaches its threads, and reports at each switch which green thread
+ * runs. A runtime with a scheduler of its own calls cp_m_attach(), cp_g_init() and cp_execute() at these
+ * places (see runtime.h).
  */
 #include "server_http.h"
 #include "server_work.h"
@@ -31,7 +32,7 @@
 #define NS_PER_MS 1000000
 
 struct connection {
-    struct connection *next, **link; /* in server.connections, under the lock */
+    struct connection *next, **link; /* the place in server.connections, under the lock */
     struct http_client client;
     struct work work;
 };
@@ -55,7 +56,7 @@ static void sleep_ms(struct work *w, unsigned ms)
 static const struct route {
     const char *path;
     const char *parameter;
-    unsigned usual, most; /* of the parameter; the least is 1 */
+    unsigned usual, most; /* bounds of the parameter; the least value is 1 */
     void (*run)(struct work *w, unsigned n);
 } routes[] = {
     {"/hash", "n", 100000, 100000000, work_hash},
@@ -80,7 +81,7 @@ static void list_routes(struct work *w)
                                     routes[i].path, routes[i].parameter, routes[i].usual);
 }
 
-/* The number that the query gives, as in "n=5"; 0 where it makes no sense. */
+/* Returns the number that the query gives, as in "n=5"; 0 if the query makes no sense. */
 static unsigned number_in(const char *query, const struct route *route)
 {
     size_t name = strlen(route->parameter);
@@ -94,7 +95,7 @@ static unsigned number_in(const char *query, const struct route *route)
     return *end || n > route->most ? 0 : (unsigned)n;
 }
 
-/* Makes the answer; returns its status. */
+/* Computes the answer; returns its status. */
 static const char *answer(struct work *w, const struct http_request *r, const struct route *route)
 {
     unsigned n = route ? number_in(r->query, route) : 0;
@@ -114,7 +115,7 @@ static const char *answer(struct work *w, const struct http_request *r, const st
 
 /* ---- Connections ----------------------------------------------------------------------------- */
 
-/* False where no other request is wanted. */
+/* Serves one request. Returns false if the connection is to be closed. */
 static bool serve_request(struct connection *c)
 {
     struct http_request request;
@@ -122,8 +123,8 @@ static bool serve_request(struct connection *c)
         return false;
     const struct route *route = find_route(request.path);
 
-    /* Profiling: until this function returns, samples carry the route, for pprof -tagfocus route=/sort.
-     * What comes from outside is no label: there should be few of them, and nothing secret. */
+    /* Profiling: until this function returns, samples carry the route, for `pprof -tagfocus route=/sort`. A
+     * label has few values and nothing secret in it, so a client's text must not become a label. */
     CP_LABEL_SCOPE("route", route ? route->path : "other");
     const char *status = answer(&c->work, &request, route);
     bool is_last = request.is_last || cp_load_relaxed(&server.is_ending); /* relaxed: see wait_for_end() */
@@ -154,7 +155,7 @@ static void end_connection(struct connection *c)
     free(c);
 }
 
-/* What each connection's green thread runs. */
+/* The function of each connection's green thread. */
 static void serve_connection(void *connection)
 {
     while (serve_request(connection))
@@ -178,21 +179,22 @@ static void start_connection(int fd)
 
 /* ---- Start and end --------------------------------------------------------------------------- */
 
-/* No new connections, and no more requests on those that there are: what is being answered still is. Green
- * threads that wait find that their descriptors have ended. */
+/* Waits for a signal, then accepts no more connections and reads no more requests. Requests that are being
+ * answered still get their answers. Green threads that wait find that their descriptors have ended. */
 static void wait_for_end(void *unused)
 {
     (void)unused;
     cp_wait_fd(server.signals, EPOLLIN, -1);
     pthread_mutex_lock(&server.lock);
-    cp_store_relaxed(&server.is_ending, 1); /* relaxed: who misses it finds that the client has ended */
+    /* relaxed: a green thread that misses the store finds that its client has ended */
+    cp_store_relaxed(&server.is_ending, 1);
     shutdown(server.listener, SHUT_RD);
     for (const struct connection *c = server.connections; c; c = c->next)
         shutdown(c->client.fd, SHUT_RD);
     pthread_mutex_unlock(&server.lock);
 }
 
-/* The first green thread. */
+/* The function of the first green thread: accepts connections. */
 static void serve(void *unused)
 {
     (void)unused;
@@ -213,7 +215,7 @@ struct flags {
     unsigned threads;
 };
 
-/* 0 where it makes no sense. */
+/* Returns the number of threads; 0 if the text makes no sense. */
 static unsigned parse_threads(const char *text)
 {
     char *end;
@@ -253,8 +255,8 @@ static void parse_flags(struct flags *f, int argc, char **argv)
     }
 }
 
-/* A descriptor for the signals that end the service. They are blocked in all threads that are started from
- * here on; Profiling: SIGPROF is not among them. */
+/* Returns a descriptor for the signals that end the service. All threads that are started from here on have
+ * these signals blocked. Profiling: SIGPROF must not be blocked. */
 static int take_signals(void)
 {
     sigset_t set;
@@ -285,7 +287,7 @@ int main(int argc, char **argv)
     struct cp_sched_options options = {.size = sizeof(options), .threads = flags.threads};
     struct cp_http *http;
     struct cp_error err;
-    /* Profiling: the endpoint, which serves from a thread of its own. */
+    /* Profiling: the endpoint serves from a thread of its own. */
     must(cp_http_start(&http, flags.endpoint, NULL, &err), &err);
     if (cp_http_warning(http))
         fprintf(stderr, "%s\n", cp_http_warning(http));

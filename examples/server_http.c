@@ -10,12 +10,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CLIENT_TIMEOUT_NS 10000000000 /* for a client to send, or to take, some bytes more */
+#define CLIENT_TIMEOUT_NS 10000000000 /* how long a client may take to send or receive more bytes */
 
 /* ---- Sockets --------------------------------------------------------------------------------- */
 
-/* After a wait a green thread may be on another thread, and errno is its thread's: so it is looked at in
- * functions that do not wait. */
+/* After a wait, a green thread may run on another thread, and errno belongs to the thread. So these
+ * functions, which do not wait, read errno. */
 __attribute__((noinline)) static int try_accept(int listener)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -44,7 +44,7 @@ int http_accept(int listener)
     }
 }
 
-/* 0 where the client has ended. */
+/* Receives some bytes; returns 0 if the client has ended. */
 static ssize_t receive(int fd, char *data, size_t size)
 {
     for (;;) {
@@ -118,7 +118,7 @@ void http_print_address(int listener)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Takes a header apart. Returns NULL, or what is wrong, as HTTP has it. */
+/* Parses a request's header. Returns NULL, or the status that says what is wrong. */
 static const char *parse(char *text, struct http_request *r)
 {
     char *rest = NULL, *fields = strstr(text, "\r\n");
@@ -132,14 +132,15 @@ static const char *parse(char *text, struct http_request *r)
     if (strcmp(method, "GET") != 0)
         return "405 Method Not Allowed";
     if (strcasestr(fields, "\ncontent-length:") || strcasestr(fields, "\ntransfer-encoding:"))
-        return "413 Content Too Large"; /* nobody sends a GET with a body */
+        return "413 Content Too Large"; /* no client sends a GET with a body */
     r->is_last = strcmp(version, "HTTP/1.1") != 0 || strcasestr(fields, "\nconnection: close");
     r->path = strsep(&target, "?");
     r->query = target;
     return NULL;
 }
 
-/* Where a request is not understood, nobody knows where the next one begins: so it is the last. */
+/* Answers with an error and ends the connection. If a request is not understood, nobody can tell where the
+ * next one begins. */
 static bool refuse(struct http_client *c, const char *status)
 {
     return http_respond(c, status, "text/plain", status, strlen(status), true);
@@ -159,7 +160,7 @@ bool http_receive(struct http_client *c, struct http_request *request)
             return false;
         c->received += (size_t)n;
     }
-    end[3] = 0; /* instead of the last newline */
+    end[3] = 0; /* in place of the last newline */
     c->answered = (size_t)(end + 4 - c->data);
     const char *error = parse(c->data, request);
     return !error || refuse(c, error);

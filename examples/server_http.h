@@ -1,35 +1,37 @@
-/* As much of HTTP/1.1 as the server needs, on green threads: each call may wait, and others run meanwhile. */
+/* The part of HTTP/1.1 that the server needs, for green threads: each call may wait, and other green threads
+ * run meanwhile. */
 #ifndef COUNTERPOINT_EXAMPLES_SERVER_HTTP_H
 #define COUNTERPOINT_EXAMPLES_SERVER_HTTP_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One connection; begin with received = 0. */
+/* One connection. It begins with received = 0. */
 struct http_client {
     int fd;
     size_t received; /* bytes in data: the request being answered, and what came after it */
-    size_t answered; /* of them, those of the request being answered */
+    size_t answered; /* the size of the request being answered */
     char data[8192];
 };
 
-/* Points into the client's data; valid until the next request is read. */
+/* Points into the client's data. Valid until the next request is read. */
 struct http_request {
     const char *path;
     const char *query; /* NULL: none */
-    bool is_last;      /* the client wants no other answer on this connection */
+    bool is_last;      /* the client wants no further answer on this connection */
 };
 
-/* A listening socket for "HOST:PORT". Prints why there is none, and returns -1. */
+/* Returns a listening socket for "HOST:PORT". On failure, prints the reason and returns -1. */
 int http_listen(const char *address);
-/* Where it listens, as "HOST:PORT". */
+/* Prints the socket's address as "HOST:PORT". */
 void http_print_address(int listener);
 
-/* A connection's descriptor, or a negative errno value. */
+/* Returns a connection's descriptor, or a negative errno value. */
 int http_accept(int listener);
-/* The next request. False where the connection is to be closed; what was wrong has been answered. */
+/* Reads the next request. Returns false if the connection is to be closed; a wrong request has been answered
+ * by then. */
 bool http_receive(struct http_client *client, struct http_request *request);
-/* Status is "200 OK" or the like. False where the connection is to be closed. */
+/* Sends an answer; status is "200 OK" or the like. Returns false if the connection is to be closed. */
 bool http_respond(struct http_client *client, const char *status, const char *type, const char *text,
                   size_t size, bool is_last);
 

@@ -32,7 +32,7 @@ static uint32_t next_random(uint32_t random)
 
 /* ---- /hash ----------------------------------------------------------------------------------- */
 
-/* The work functions are not inlined, so that the profile shows them on lines of their own. */
+/* The work functions are not inlined, so that a profile shows each of them on a line of its own. */
 __attribute__((noinline)) static uint32_t checksum(uint32_t sum, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++)
@@ -46,7 +46,8 @@ void work_hash(struct work *w, unsigned n)
     uint32_t sum = 2166136261;
     for (uint32_t i = 0; i < n; i += piece) {
         sum = checksum(sum, i, n - i < piece ? n : i + piece);
-        cp_yield(); /* a green thread keeps its thread until it waits or yields, and others want it, too */
+        /* a green thread keeps its thread until it waits or yields, and others need the thread too */
+        cp_yield();
     }
     put_number(w, sum);
     put_text(w, "\n");

@@ -1,10 +1,10 @@
 /*
- * Tests with Check, which forks a process for each (CK_FORK=no: none), and the profile's flags:
+ * Tests with Check, which forks a process for each test (with CK_FORK=no: for none), and the profile's flags:
  *
  *     build/examples/with_check -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1000000
  *     go tool pprof -top x.pb.gz
  *
- * What all the processes sampled is in the one profile.
+ * One profile contains the samples of all processes.
  */
 #include <check.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 
 #include "testing.h"
 
-/* What is volatile lies on the stack: gcc gives a function that needs none no frame. */
+/* The volatile variable forces a stack frame: gcc makes none for a function that does not need one. */
 __attribute__((noinline)) static unsigned count_divisors(unsigned n)
 {
     volatile unsigned count = 0;

@@ -13,10 +13,11 @@
 
 #include "testing.h"
 
-/* How many steps it takes to 1, with half of an even number and 3n + 1 of an odd one. */
+/* Returns the number of steps from n to 1. A step halves an even number and makes 3n + 1 of an odd one. */
 __attribute__((noinline)) static unsigned collatz_steps(uint64_t n)
 {
-    volatile unsigned steps = 0; /* a function's frame, which gcc leaves away where it needs none */
+    /* forces a stack frame: gcc makes none for a function that does not need one */
+    volatile unsigned steps = 0;
 
     for (; n != 1; n = n % 2 == 0 ? n / 2 : 3 * n + 1)
         steps = steps + 1;

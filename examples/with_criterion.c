@@ -1,10 +1,10 @@
 /*
- * Tests with Criterion, which starts a process for each, and the profile's flags beside its own:
+ * Tests with Criterion, which starts a process for each test, and the profile's flags beside Criterion's own:
  *
  *     build/examples/with_criterion -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1000000
  *     go tool pprof -top x.pb.gz
  *
- * What all the processes sampled is in the one profile.
+ * One profile contains the samples of all processes.
  */
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 TestSuite(numbers, .init = cp_testing_child_start, .fini = cp_testing_child_stop);
 
-/* What is volatile lies on the stack: gcc gives a function that needs none no frame. */
+/* The volatile variable forces a stack frame: gcc makes none for a function that does not need one. */
 __attribute__((noinline)) static uint64_t power_mod(uint64_t base, uint64_t exponent, uint64_t modulus)
 {
     volatile uint64_t power = 1;
@@ -42,7 +42,7 @@ Test(numbers, powers)
     cr_assert_eq(power_mod(3, 40000002, 40000003), 1);
 }
 
-/* The Fibonacci numbers modulo 10^9 come again after 1 500 000 000 of them, modulo 10^7 after 15 000 000. */
+/* The Fibonacci numbers modulo 10^9 repeat after 1 500 000 000 of them, modulo 10^7 after 15 000 000. */
 Test(numbers, fibonacci)
 {
     cr_assert_eq(fibonacci_mod(30000000, 10000000), 0);
