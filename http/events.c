@@ -48,7 +48,7 @@ struct walk {
 };
 
 /* The least 1, 2 or 5 with zeros behind it that is not below. */
-static uint64_t round_up_period(uint64_t least)
+static uint64_t round_advice_up(uint64_t least)
 {
     uint64_t unit = 1;
 
@@ -100,7 +100,7 @@ static uint64_t advised_period(const struct cp__exchange *exchange, const struct
     least = least < min ? min : least;
     if (advice != NULL && advice->period != 0)
         period = advice->period;
-    return period < least ? round_up_period(least) : period;
+    return period < least ? round_advice_up(least) : period;
 }
 
 uint64_t cp__http_period(const struct cp__exchange *exchange, const char *event)

@@ -207,7 +207,8 @@ static int find_frame_name(struct cp__profile *p, const char *text, uint32_t *nu
 
 /* ---- Stacks ---------------------------------------------------------------------------------- */
 
-static bool same_stack(const struct cp__profile *p, const struct cp__stack *stack, const struct key *key)
+static bool same_stack(const struct cp__profile *p, const struct cp__profile_stack *stack,
+                       const struct key *key)
 {
     uint32_t i;
 
@@ -222,11 +223,11 @@ static bool same_stack(const struct cp__profile *p, const struct cp__stack *stac
 
 static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash, uint64_t weight)
 {
-    struct cp__stack stack = {.weight = weight,
-                              .address = key->address,
-                              .first = p->n_stack_frames,
-                              .depth = key->depth,
-                              .labels = key->labels};
+    struct cp__profile_stack stack = {.weight = weight,
+                                      .address = key->address,
+                                      .first = p->n_stack_frames,
+                                      .depth = key->depth,
+                                      .labels = key->labels};
     uint32_t i;
 
     if (CP__RESERVE(p->stacks, p->stacks_capacity, p->n_stacks + 1) < 0 ||

@@ -33,7 +33,7 @@ struct cp__function {
 
 /* A distinct stack under distinct labels, with distinct findings of the processor, and the weight of its
  * samples. */
-struct cp__stack {
+struct cp__profile_stack {
     uint64_t weight;
     uint64_t address; /* of the data; 0: none */
     size_t first;     /* frame number in stack_frames, leaf first */
@@ -54,7 +54,7 @@ struct cp__label_set {
 
 /* Each kind of thing once: an array (items, n, capacity) and a table that finds an item by what it holds. */
 struct cp__profile {
-    struct cp__stack *stacks;
+    struct cp__profile_stack *stacks;
     size_t n_stacks, stacks_capacity;
     struct cp__table stack_table;
     uint32_t *stack_frames;
@@ -103,7 +103,7 @@ static inline const char *cp__profile_string(const struct cp__profile *p, uint32
 }
 
 /* Does the processor's record tell more than the interrupted leaf, both being in one function? */
-static inline bool cp__stack_is_precise(const struct cp__profile *p, const struct cp__stack *stack)
+static inline bool cp__stack_is_precise(const struct cp__profile *p, const struct cp__profile_stack *stack)
 {
     const struct cp__frame *leaf, *ip;
 

@@ -41,7 +41,7 @@ static size_t tell_location(const void *what, size_t i, uint64_t *words)
     return n;
 }
 
-static size_t n_labels_of(const struct cp__profile *p, const struct cp__stack *stack)
+static size_t n_labels_of(const struct cp__profile *p, const struct cp__profile_stack *stack)
 {
     return stack->labels == 0 ? 0 : cp_labels_count(p->label_sets[stack->labels - 1].labels);
 }
@@ -57,7 +57,7 @@ static size_t tell_label(uint64_t *words, uint32_t key, uint32_t value)
 static size_t tell_sample(const void *what, size_t i, uint64_t *words)
 {
     const struct cp__profile *p = ((const struct told *)what)->profile;
-    const struct cp__stack *stack = &p->stacks[i];
+    const struct cp__profile_stack *stack = &p->stacks[i];
     const size_t n_labels = n_labels_of(p, stack);
     size_t n = 0;
 

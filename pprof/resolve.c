@@ -292,7 +292,7 @@ static int resolve_labels(struct cp__profile *p)
 
 static int resolve_addresses(struct cp__profile *p)
 {
-    struct cp__stack *stack;
+    struct cp__profile_stack *stack;
     char text[24];
     size_t i;
 

@@ -62,13 +62,13 @@ static void print_profile_frame(FILE *out, const struct cp__profile *p, const st
     }
 }
 
-static const struct cp__frame *frame_of(const struct cp__profile *p, const struct cp__stack *stack,
+static const struct cp__frame *frame_of(const struct cp__profile *p, const struct cp__profile_stack *stack,
                                         uint32_t i)
 {
     return &p->frames[p->stack_frames[stack->first + i]];
 }
 
-static void print_stack(FILE *out, const struct cp__profile *p, const struct cp__stack *stack)
+static void print_stack(FILE *out, const struct cp__profile *p, const struct cp__profile_stack *stack)
 {
     bool has_address = false;
     uint32_t i;
@@ -95,8 +95,8 @@ static void print_stack(FILE *out, const struct cp__profile *p, const struct cp_
 
 static int compare_stacks(const void *left, const void *right)
 {
-    const struct cp__stack *a = *(const struct cp__stack *const *)left;
-    const struct cp__stack *b = *(const struct cp__stack *const *)right;
+    const struct cp__profile_stack *a = *(const struct cp__profile_stack *const *)left;
+    const struct cp__profile_stack *b = *(const struct cp__profile_stack *const *)right;
 
     if (a->weight != b->weight)
         return a->weight < b->weight ? 1 : -1;
@@ -140,7 +140,7 @@ static int print_profile(const void *what, FILE *out)
 {
     const struct text *text = what;
     const struct cp__profile *p = text->profile;
-    const struct cp__stack **sorted = malloc((p->n_stacks + 1) * sizeof *sorted);
+    const struct cp__profile_stack **sorted = malloc((p->n_stacks + 1) * sizeof *sorted);
     size_t i;
 
     if (sorted == NULL)

@@ -4,15 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct cp__parts *parts; /* NULL: no profile is wanted */
-static struct cp__part *part;   /* the samples of the loop that runs */
+static struct cp__parts *parts;       /* NULL: no profile is wanted */
+static struct cp__process_part *part; /* the samples of the loop that runs */
 
 int cp__bench_profile_open(const struct cp__profile_flags *flags, struct cp_error *err)
 {
     int result = cp__parts_open(&parts, flags, err);
-    if (result == 0 && (result = cp__part_start(&part, parts, err)) == 0) {
-        cp__part_warn(part);
-        cp__part_drop(part); /* the part has shown that sampling works */
+    if (result == 0 && (result = cp__process_part_start(&part, parts, err)) == 0) {
+        cp__process_part_warn(part);
+        cp__process_part_drop(part); /* the part has shown that sampling works */
     }
     if (result < 0 && parts) {
         cp__parts_remove(parts);
@@ -33,7 +33,7 @@ void cp__bench_profile_start(struct cp__test *test)
     struct cp_error err;
     if (!parts)
         return;
-    if (cp__part_start(&part, parts, &err) < 0)
+    if (cp__process_part_start(&part, parts, &err) < 0)
         cp__t_fatal(&test->t, "The benchmark cannot be profiled: %s", err.message);
     cp__bench_label(test);
 }
@@ -41,7 +41,7 @@ void cp__bench_profile_start(struct cp__test *test)
 void cp__bench_profile_stop(struct cp__test *test)
 {
     struct cp_error err;
-    if (part && cp__part_stop(part, &err) < 0)
+    if (part && cp__process_part_stop(part, &err) < 0)
         cp__t_error(&test->t, "The profile of the benchmark is lost: %s", err.message);
     part = NULL;
 }

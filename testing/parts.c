@@ -37,7 +37,7 @@ struct cp__parts {
     struct cp_merge *merges[MAX_EVENTS];
 };
 
-struct cp__part {
+struct cp__process_part {
     struct cp__parts *parts;
     struct cp_session *session;
     pid_t pid;
@@ -250,7 +250,7 @@ void cp__parts_free(struct cp__parts *parts)
 /* ---- Taking part ----------------------------------------------------------------------------- */
 
 /* Returns the writer for the i-th event's samples: into memory, or into a file of the directory. */
-static struct cp_writer writer_of(struct cp__part *part, size_t i)
+static struct cp_writer writer_of(struct cp__process_part *part, size_t i)
 {
     if (part->parts->pid == part->pid)
         return cp_writer_memory(&part->memory[i]);
@@ -262,7 +262,7 @@ static struct cp_writer writer_of(struct cp__part *part, size_t i)
 
 /* Returns the session's option for the i-th event. The timer's rate is fixed, so -cpuprofileperiod is not
  * for it. */
-static struct cp_profiling_option option_of(struct cp__part *part, size_t i)
+static struct cp_profiling_option option_of(struct cp__process_part *part, size_t i)
 {
     const char *event = part->parts->events[i];
     struct cp_event_spec spec = {.size = sizeof spec};
@@ -271,10 +271,10 @@ static struct cp_profiling_option option_of(struct cp__part *part, size_t i)
     return cp_event(writer_of(part, i), event, is_timer ? 0 : part->parts->period);
 }
 
-int cp__part_start(struct cp__part **out, struct cp__parts *parts, struct cp_error *err)
+int cp__process_part_start(struct cp__process_part **out, struct cp__parts *parts, struct cp_error *err)
 {
     struct cp_profiling_option options[MAX_EVENTS];
-    struct cp__part *part;
+    struct cp__process_part *part;
     struct cp_m *m;
     int result = cp_m_attach(&m, err);
 
@@ -289,13 +289,13 @@ int cp__part_start(struct cp__part **out, struct cp__parts *parts, struct cp_err
         options[i] = option_of(part, i);
     result = cp_session_start(&part->session, options, parts->n, err);
     if (result < 0)
-        cp__part_drop(part);
+        cp__process_part_drop(part);
     else
         *out = part;
     return result;
 }
 
-void cp__part_warn(const struct cp__part *part)
+void cp__process_part_warn(const struct cp__process_part *part)
 {
     for (size_t i = 0; i < part->parts->n; i++) {
         const char *warning = cp_session_warning(part->session, i);
@@ -306,7 +306,7 @@ void cp__part_warn(const struct cp__part *part)
 }
 
 /* Renames a file to the name that says that all samples are written. */
-static int finish_file(const struct cp__part *part, size_t i, struct cp_error *err)
+static int finish_file(const struct cp__process_part *part, size_t i, struct cp_error *err)
 {
     char *finished;
     int result = 0;
@@ -321,7 +321,7 @@ static int finish_file(const struct cp__part *part, size_t i, struct cp_error *e
     return result;
 }
 
-int cp__part_stop(struct cp__part *part, struct cp_error *err)
+int cp__process_part_stop(struct cp__process_part *part, struct cp_error *err)
 {
     struct cp__parts *parts = part->parts;
     int result = cp_session_stop(part->session, err);
@@ -332,7 +332,7 @@ int cp__part_stop(struct cp__part *part, struct cp_error *err)
         else
             result = cp_merge_add(parts->merges[i], part->memory[i].data, part->memory[i].size, err);
     }
-    cp__part_drop(part);
+    cp__process_part_drop(part);
     return result;
 }
 
@@ -341,12 +341,12 @@ bool cp__parts_are_mine(const struct cp__parts *parts)
     return parts != NULL && parts->pid == getpid();
 }
 
-bool cp__part_is_mine(const struct cp__part *part)
+bool cp__process_part_is_mine(const struct cp__process_part *part)
 {
     return part != NULL && part->pid == getpid();
 }
 
-void cp__part_drop(struct cp__part *part)
+void cp__process_part_drop(struct cp__process_part *part)
 {
     if (part == NULL)
         return;

@@ -11,10 +11,10 @@
 
 /* Set in the process that called cp_testing_start(), and inherited by its forked children. */
 static struct cp__parts *parts;
-static struct cp__part *own;
+static struct cp__process_part *own;
 /* Set in a process between cp_testing_child_start() and cp_testing_child_stop(). */
 static struct cp__parts *child_parts;
-static struct cp__part *child;
+static struct cp__process_part *child;
 
 static void say(const struct cp_error *err)
 {
@@ -51,14 +51,14 @@ void cp__profile_start(const struct cp__profile_flags *flags, bool is_by_childre
         say(&err);
         exit(2);
     }
-    if (cp__part_start(&own, parts, &err) < 0) {
+    if (cp__process_part_start(&own, parts, &err) < 0) {
         say(&err);
         cp__parts_remove(parts);
         exit(err.code != -EINVAL && cp__parts_are_refused(parts) ? 3 : 2);
     }
-    cp__part_warn(own);
+    cp__process_part_warn(own);
     if (is_by_children) {
-        cp__part_drop(own); /* the part has shown that sampling works; only children sample */
+        cp__process_part_drop(own); /* the part has shown that sampling works; only children sample */
         own = NULL;
     }
     name = cp__parts_name(parts);
@@ -86,7 +86,7 @@ int cp_testing_stop(void)
     if (!cp__parts_are_mine(parts))
         return 0;
     unsetenv(VARIABLE);
-    if (own != NULL && cp__part_stop(own, &err) < 0) {
+    if (own != NULL && cp__process_part_stop(own, &err) < 0) {
         say(&err);
         failed = 1;
     }
@@ -99,8 +99,8 @@ int cp_testing_stop(void)
 /* Frees what a child has inherited by fork(), because it belongs to the parent. */
 static void forget(void)
 {
-    cp__part_drop(own);
-    cp__part_drop(child);
+    cp__process_part_drop(own);
+    cp__process_part_drop(child);
     cp__parts_free(parts);
     cp__parts_free(child_parts);
     own = child = NULL;
@@ -112,11 +112,11 @@ void cp_testing_child_start(void)
     const char *name = getenv(VARIABLE);
     struct cp_error err;
 
-    if (name == NULL || cp__part_is_mine(own) || cp__part_is_mine(child))
+    if (name == NULL || cp__process_part_is_mine(own) || cp__process_part_is_mine(child))
         return; /* no profile is wanted, or this process already samples */
     forget();
     child_parts = cp__parts_named(name);
-    if (child_parts != NULL && cp__part_start(&child, child_parts, &err) < 0)
+    if (child_parts != NULL && cp__process_part_start(&child, child_parts, &err) < 0)
         say(&err);
     stop_at_exit_too();
 }
@@ -125,9 +125,9 @@ void cp_testing_child_stop(void)
 {
     struct cp_error err;
 
-    if (!cp__part_is_mine(child))
+    if (!cp__process_part_is_mine(child))
         return;
-    if (cp__part_stop(child, &err) < 0)
+    if (cp__process_part_stop(child, &err) < 0)
         say(&err);
     child = NULL;
     forget();

@@ -42,7 +42,7 @@ uint64_t cp__parse_count(const char *text);
  */
 struct cp__parts;
 /* The samples of one process, from one start to its stop. */
-struct cp__part;
+struct cp__process_part;
 
 /* Returns whether profiles of the same events that go to the files a and b would overwrite each other. */
 bool cp__parts_same_file(const char *a, const char *b);
@@ -68,19 +68,19 @@ void cp__parts_free(struct cp__parts *parts);
 /* Starts sampling in the calling process, which may have been forked from the one that opened the parts. The
  * parts must live until the part is stopped. The calling thread becomes an M. Errors are those of
  * cp_session_start(). */
-int cp__part_start(struct cp__part **part, struct cp__parts *parts, struct cp_error *err);
+int cp__process_part_start(struct cp__process_part **part, struct cp__parts *parts, struct cp_error *err);
 /* Prints to stderr the warnings of the session: see cp_session_warning(). */
-void cp__part_warn(const struct cp__part *part);
+void cp__process_part_warn(const struct cp__process_part *part);
 /* Stops sampling, keeps the samples, and frees the part, even if the call fails. */
-int cp__part_stop(struct cp__part *part, struct cp_error *err);
+int cp__process_part_stop(struct cp__process_part *part, struct cp_error *err);
 /* Returns whether the calling process itself opened the parts. NULL: false. A forked child of that process
  * did not. */
 bool cp__parts_are_mine(const struct cp__parts *parts);
 /* Returns whether the calling process itself started the part. NULL: false. A forked child of that process
  * did not. */
-bool cp__part_is_mine(const struct cp__part *part);
+bool cp__process_part_is_mine(const struct cp__process_part *part);
 /* Frees the part with its samples. NULL does nothing. */
-void cp__part_drop(struct cp__part *part);
+void cp__process_part_drop(struct cp__process_part *part);
 
 /* ---- The program's profile: profile.c -------------------------------------------------------- */
 
