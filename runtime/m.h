@@ -76,19 +76,24 @@ struct cp__perf_event {
     struct cp__count count; /* as last told */
 };
 
+/* Which of an event's periods samples stand for already; see engine/periods_linux.c. */
+struct cp__periods {
+    uint64_t accounted; /* the part of the event's count that samples and losses stand for */
+    bool folds;         /* a clock's record stands for the periods before it that have no record, too */
+    bool is_throttled;  /* the kernel has stopped the event until the kernel's next tick */
+    bool was_throttled; /* the next record is the first one after the kernel stopped the event */
+    struct {
+        uint64_t since;   /* the time of the THROTTLE record, ns */
+        uint64_t ns;      /* from then to the UNTHROTTLE record */
+        uint64_t running; /* the event's time_running at the record that throttled it */
+    } throttling;         /* the last one */
+};
+
 /* An M's resources for one slot. */
 struct cp__handle {
-    uint64_t seq;       /* of the config that it belongs to; 0: none */
-    uint64_t period;    /* ns or events */
-    uint64_t accounted; /* of the event's count, what samples and losses stand for */
-    bool folds;         /* clock: a record stands for the periods before it that had none */
-    bool is_throttled;  /* by the kernel, until its next tick */
-    bool was_throttled; /* until now: the next record comes after a gap of the kernel's making */
-    struct {
-        uint64_t since;   /* as the records tell the time, ns */
-        uint64_t ns;      /* until it was not any more */
-        uint64_t running; /* the event's time_running at the record that did it */
-    } throttling;         /* the last one */
+    uint64_t seq;    /* of the config that it belongs to; 0: none */
+    uint64_t period; /* ns or events */
+    struct cp__periods periods;
     struct cp__perf_event events[CP__CORE_PMUS];
     int n_events;
     struct cp__record_layout layout;

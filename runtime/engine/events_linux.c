@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "events_linux.h"
+#include "periods_linux.h"
 #include "ring_linux.h"
 #include "runtime/altstack.h"
 #include "runtime/base/fail.h"
@@ -132,24 +133,8 @@ static bool is_poll(const siginfo_t *info)
 static void ringless_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     cp_add_single_writer(&m->stats[slot].records, 1);
-    m->handles[slot].accounted += m->handles[slot].period;
+    m->handles[slot].periods.accounted += m->handles[slot].period;
     cp__moment_add_from_handler(moment, slot, 1);
-}
-
-/* At the end the count tells how many periods have not been accounted for. Without a ring they had a signal
- * that came while another was pending. Of a clock whose last records a full ring has lost they passed while a
- * virtual machine stood still: those are one record, which was one of the lost. */
-static void lost_periods_from_handler(struct cp__m *m, int slot, bool ring_was_full)
-{
-    const struct cp__handle *handle = &m->handles[slot];
-    const struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t count = cp_load_relaxed(&stats->count);
-    bool is_known = cp_load_relaxed(&stats->ringless) != 0
-                        ? handle->kind != CP_EVENT_CLOCK || handle->folds
-                        : ring_was_full && handle->folds && cp_load_relaxed(&stats->throttled) == 0;
-
-    if (is_known && count > handle->accounted)
-        cp__ring_add_lost_from_handler(m, slot, (count - handle->accounted) / handle->period);
 }
 
 static bool has_fd_from_handler(const struct cp__handle *handle, int fd)
@@ -272,11 +257,11 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
     for (int i = 0; i < handle->n_events; i++) {
         if (cp__sys_read_from_handler(handle->events[i].fd, &count, sizeof count) <= 0)
             continue;
-        cp__ring_note_count_from_handler(m, slot, i, &count);
+        cp__periods_note_count_from_handler(m, slot, i, &count);
         if (i == 0)
-            cp__ring_end_throttling_from_handler(m, slot, &count);
+            cp__periods_end_throttling_from_handler(m, slot, &count);
     }
-    lost_periods_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].lost) != lost);
+    cp__periods_lose_rest_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].lost) != lost);
     close_events_from_handler(m, slot);
 }
 
@@ -287,8 +272,8 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
 
     if (result < 0)
         return result;
-    m->handles[slot].folds = config->kind == CP_EVENT_CLOCK && config->config.is_kernel_included &&
-                             !config->config.is_user_excluded;
+    m->handles[slot].periods.folds = config->kind == CP_EVENT_CLOCK && config->config.is_kernel_included &&
+                                     !config->config.is_user_excluded;
     if (counts_faults(&config->config))
         cp__os_altstack_populate_from_handler(m->altstack); /* a signal uses it before the handler pauses */
     if (pauses(config))

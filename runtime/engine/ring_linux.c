@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "handler.h"
+#include "periods_linux.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/configure.h"
 #include "runtime/perf/perf_linux.h"
@@ -92,70 +93,7 @@ int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains)
     return result;
 }
 
-/* ---- Counts ---------------------------------------------------------------------------------- */
-
-/* They are not to be found again in the next record's count. */
-void cp__ring_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
-{
-    cp_add_single_writer(&m->stats[slot].lost, lost);
-    m->handles[slot].accounted += lost * m->handles[slot].period;
-}
-
-/* A clock's count is the time that it ran for. The kernel's own is a little more for a cpuClock beside other
- * events, and wrong where it throttles a clock: Linux 6.18 counts a taskClock's time twice then, a cpuClock's
- * not at all. */
-static uint64_t value_from_handler(const struct cp__handle *handle, const struct cp__count *count)
-{
-    return handle->kind == CP_EVENT_CLOCK ? count->time_running : count->value;
-}
-
-/* While a thread is on one kind of core, its events on the other kinds are enabled and do not run. */
-void cp__ring_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
-{
-    struct cp__m_stats *stats = &m->stats[slot];
-    struct cp__count *last = &m->handles[slot].events[which].count;
-
-    cp_add_single_writer(&stats->count, value_from_handler(&m->handles[slot], count) -
-                                            value_from_handler(&m->handles[slot], last));
-    cp_add_single_writer(&stats->time_running, count->time_running - last->time_running);
-    if (which == 0)
-        cp_store_relaxed(&stats->time_enabled, count->time_enabled);
-    if (cp__perf_has_lost_count)
-        cp__ring_add_lost_from_handler(m, slot, count->lost - last->lost);
-    *last = *count;
-}
-
-/*
- * What passes while the event is throttled: from the record that did it to the next one the thread's own time
- * is known, which has a part of a period in it that counted, and the time of both ends, which the thread may
- * not have run for. The lesser is the nearer.
- */
-static void add_throttled_from_handler(struct cp__m *m, int slot, uint64_t running, uint64_t most)
-{
-    uint64_t ns = running - m->handles[slot].throttling.running;
-
-    cp_add_single_writer(&m->stats[slot].throttled_ns, ns < most ? ns : most);
-}
-
-static void note_throttling_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
-{
-    struct cp__handle *handle = &m->handles[slot];
-
-    if (handle->was_throttled)
-        add_throttled_from_handler(m, slot, count->time_running, handle->throttling.ns);
-    if (handle->is_throttled)
-        handle->throttling.running = count->time_running;
-}
-
-void cp__ring_end_throttling_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
-{
-    const struct cp__handle *handle = &m->handles[slot];
-
-    if (handle->is_throttled)
-        add_throttled_from_handler(m, slot, count->time_running, UINT64_MAX);
-    else if (handle->was_throttled)
-        add_throttled_from_handler(m, slot, count->time_running, handle->throttling.ns);
-}
+/* ---- Reading records -------------------------------------------------------------------------- */
 
 /* The slot of the event that a record names, and which of the slot's it is; -1: of a handle that is gone. */
 static int slot_of_from_handler(const struct cp__m *m, uint64_t id, int *which)
@@ -192,34 +130,6 @@ static struct perf_event_header header_from_handler(const struct record *record)
 
     memcpy(&header, &word, sizeof header);
     return header;
-}
-
-/* Nothing of the program's or the kernel's holds an interrupt up for so long: the machine under a virtual CPU
- * ran something else meanwhile. Such time is no function's. */
-#define STALL_NS 2000000
-
-/*
- * How many periods a record stands for. The kernel's clocks skip those that pass while their timer interrupt
- * is held up (interrupts off, a virtual CPU that does not run): one record comes late, and the count it
- * carries tells how late. The program stood still at that very place, so the skipped periods belong to this
- * sample, as a POSIX timer's overruns do; unless the gap is longer than STALL_NS (see there). A quarter of a
- * period is allowed for what lies between the interrupt and the reading of the count. Where the kernel is
- * excluded, periods that end in it have no record either, though the count runs on: there a record is one
- * period. So it is after the kernel has throttled the event: meanwhile the program went on, to places that
- * nobody knows.
- */
-static uint64_t periods_from_handler(struct cp__handle *handle, uint64_t count)
-{
-    uint64_t ahead = count + handle->period / 4;
-    uint64_t periods = 1;
-
-    if (handle->folds && ahead > handle->accounted + handle->period)
-        periods = (ahead - handle->accounted) / handle->period;
-    handle->accounted += periods * handle->period;
-    if (handle->was_throttled)
-        periods = 1;
-    handle->was_throttled = false;
-    return periods;
 }
 
 /* ---- What records hold beside the count ------------------------------------------------------ */
@@ -365,6 +275,7 @@ static void read_sample_from_handler(struct cp__m *m, const struct record *recor
     struct cp__count count;
     struct cp__place place;
     uint64_t periods;
+    uint64_t stalled;
     uint32_t at;
     bool is_late;
 
@@ -376,15 +287,10 @@ static void read_sample_from_handler(struct cp__m *m, const struct record *recor
                                .time_enabled = word_from_handler(record, at + 1),
                                .time_running = word_from_handler(record, at + 2),
                                .lost = cp__perf_has_lost_count ? word_from_handler(record, at + 3) : 0};
-    cp__ring_note_count_from_handler(m, slot, which, &count);
-    note_throttling_from_handler(m, slot, &count);
-    periods = periods_from_handler(&m->handles[slot], value_from_handler(&m->handles[slot], &count));
-    cp_add_single_writer(&m->stats[slot].overruns, periods - 1);
-    if ((periods - 1) * m->handles[slot].period > STALL_NS) {
-        moment->stalled[slot] += periods - 1;
-        moment->any = true;
-        periods = 1;
-    }
+    cp__periods_note_count_from_handler(m, slot, which, &count);
+    periods = cp__periods_of_record_from_handler(m, slot, &count, &stalled);
+    moment->stalled[slot] += stalled;
+    moment->any = moment->any || stalled != 0;
     is_late = is_late_from_handler(&m->handles[slot], record, moment, &place);
     if (is_late || has_detail(&m->handles[slot]))
         detail_from_handler(m, record, header, slot, periods, moment, is_late ? &place : NULL);
@@ -399,38 +305,17 @@ static void lost_from_handler(struct cp__m *m, const struct record *record)
     int slot = slot_of_from_handler(m, word_from_handler(record, 1), &which);
 
     if (slot >= 0 && !cp__perf_has_lost_count)
-        cp__ring_add_lost_from_handler(m, slot, word_from_handler(record, 2));
+        cp__periods_add_lost_from_handler(m, slot, word_from_handler(record, 2));
 }
 
-static void throttling_begins_from_handler(struct cp__m *m, int slot, int which, uint64_t time)
-{
-    struct cp__handle *handle = &m->handles[slot];
-
-    handle->is_throttled = true;
-    handle->throttling.since = time;
-    handle->throttling.running = handle->events[which].count.time_running; /* or later: its sample tells */
-    cp_add_single_writer(&m->stats[slot].throttled, 1);
-}
-
-/* Of header, time, id, stream id. The sample that throttled the event comes between the two. A full ring
- * loses records; then the second tells of the first. */
+/* A THROTTLE or UNTHROTTLE record: header, time, id, stream id. */
 static void throttled_from_handler(struct cp__m *m, const struct record *record, bool begins)
 {
     int which;
     int slot = slot_of_from_handler(m, word_from_handler(record, 2), &which);
-    uint64_t time = word_from_handler(record, 1);
-    struct cp__handle *handle;
 
-    if (slot < 0)
-        return;
-    handle = &m->handles[slot];
-    if (begins || !handle->is_throttled)
-        throttling_begins_from_handler(m, slot, which, begins ? time : 0);
-    if (begins)
-        return;
-    handle->throttling.ns = time - handle->throttling.since;
-    handle->is_throttled = false;
-    handle->was_throttled = true;
+    if (slot >= 0)
+        cp__periods_throttled_from_handler(m, slot, which, begins, word_from_handler(record, 1));
 }
 
 static void record_from_handler(struct cp__m *m, const struct record *record,
@@ -461,7 +346,7 @@ uint32_t cp__ring_throttled_from_handler(const struct cp__m *m)
     int which;
 
     for (int slot = 0; slot < CP_EV_MAX; slot++)
-        throttled |= (uint32_t)m->handles[slot].is_throttled << slot;
+        throttled |= (uint32_t)m->handles[slot].periods.is_throttled << slot;
     for (uint64_t at = page != NULL ? page->data_tail : 0; at != head; at += header.size) {
         struct record record = {.ring = &m->ring, .at = at / sizeof(uint64_t)};
         bool begins;

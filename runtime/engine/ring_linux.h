@@ -22,11 +22,4 @@ void cp__ring_own_ends_from_handler(struct cp__ring *ring);
 /* Records what the ring holds, or adds it to moment. */
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment);
 
-/* What event number which of the slot has counted so far. */
-void cp__ring_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count);
-/* The count is the last one: a throttling that goes on ends with it. */
-void cp__ring_end_throttling_from_handler(struct cp__m *m, int slot, const struct cp__count *count);
-/* So many more of the slot's periods have been lost. */
-void cp__ring_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost);
-
 #endif

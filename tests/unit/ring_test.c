@@ -8,6 +8,7 @@
 #include "runtime/configure.h"
 #include "runtime/engine/events_linux.h"
 #include "runtime/engine/handler.h"
+#include "runtime/engine/periods_linux.h"
 #include "runtime/engine/ring_linux.h"
 #include "runtime/m.h"
 #include "runtime/moment.h"
@@ -46,7 +47,7 @@ static struct ring *new_ring(enum cp_event_kind kind)
                                                 .layout.count = COUNT,
                                                 .fd = 100,
                                                 .kind = kind,
-                                                .folds = kind == CP_EVENT_CLOCK};
+                                                .periods.folds = kind == CP_EVENT_CLOCK};
     return ring;
 }
 
@@ -298,11 +299,11 @@ CP_TEST(an_event_may_end_throttled)
     put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){1, ID, ID}, 3);
     put_time(ring, 1, 5000);
     read_ring(ring);
-    cp__ring_end_throttling_from_handler(&ring->m, SLOT, &last);
+    cp__periods_end_throttling_from_handler(&ring->m, SLOT, &last);
     CHECK_EQ(ring->m.stats[SLOT].throttled_ns, 2000);
     put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){1501, ID, ID}, 3);
     read_ring(ring);
-    cp__ring_end_throttling_from_handler(&ring->m, SLOT, &last);
+    cp__periods_end_throttling_from_handler(&ring->m, SLOT, &last);
     CHECK_EQ(ring->m.stats[SLOT].throttled_ns, 2000 + 1500);
     free_ring(ring);
 }

@@ -1,0 +1,144 @@
+/*
+ * What counts and times tell of the periods that have no record: skipped ones, lost ones, a virtual machine's
+ * stalls, and the kernel's throttling. design/0002-the-ring-is-the-count.md has the cases and the figures.
+ */
+#include "periods_linux.h"
+
+/* ---- Counts ---------------------------------------------------------------------------------- */
+
+/* Returns the count by which periods are reckoned. For a clock it is the time that the event ran for. The
+ * kernel's own value for a cpuClock beside other events is a little too high, and the values of throttled
+ * clocks are wrong: Linux 6.18 counts a taskClock's time twice then, and a cpuClock's time not at all. */
+static uint64_t value_from_handler(const struct cp__handle *handle, const struct cp__count *count)
+{
+    return handle->kind == CP_EVENT_CLOCK ? count->time_running : count->value;
+}
+
+void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
+{
+    cp_add_single_writer(&m->stats[slot].lost, lost);
+    m->handles[slot].periods.accounted += lost * m->handles[slot].period;
+}
+
+/* While a thread is on one kind of core, its events on the other kinds are enabled and do not run. */
+void cp__periods_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
+{
+    struct cp__m_stats *stats = &m->stats[slot];
+    struct cp__count *last = &m->handles[slot].events[which].count;
+
+    cp_add_single_writer(&stats->count, value_from_handler(&m->handles[slot], count) -
+                                            value_from_handler(&m->handles[slot], last));
+    cp_add_single_writer(&stats->time_running, count->time_running - last->time_running);
+    if (which == 0)
+        cp_store_relaxed(&stats->time_enabled, count->time_enabled);
+    if (cp__perf_has_lost_count)
+        cp__periods_add_lost_from_handler(m, slot, count->lost - last->lost);
+    *last = *count;
+}
+
+/* Without a ring, the missing periods had a signal that came while another one was pending. With a ring,
+ * the last records of a clock can be lost because the ring was full. Periods of a clock that passed while a
+ * virtual machine stood still have one record, and it was among those. */
+void cp__periods_lose_rest_from_handler(struct cp__m *m, int slot, bool ring_was_full)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__m_stats *stats = &m->stats[slot];
+    uint64_t count = cp_load_relaxed(&stats->count); /* relaxed, all: stored by this thread */
+    bool is_known = cp_load_relaxed(&stats->ringless) != 0
+                        ? handle->kind != CP_EVENT_CLOCK || handle->periods.folds
+                        : ring_was_full && handle->periods.folds && cp_load_relaxed(&stats->throttled) == 0;
+
+    if (is_known && count > handle->periods.accounted)
+        cp__periods_add_lost_from_handler(m, slot, (count - handle->periods.accounted) / handle->period);
+}
+
+/* ---- Throttling ------------------------------------------------------------------------------ */
+
+/* There are two upper bounds on the thread's time while the event was throttled: the event's running time
+ * from the record that throttled it to the next one, which includes a part of a period that counted, and
+ * most, the wall time of the throttling, which includes time when the thread did not run. The smaller one is
+ * taken. */
+static void add_throttled_from_handler(struct cp__m *m, int slot, const struct cp__count *count,
+                                       uint64_t most)
+{
+    uint64_t ns = count->time_running - m->handles[slot].periods.throttling.running;
+
+    cp_add_single_writer(&m->stats[slot].throttled_ns, ns < most ? ns : most);
+}
+
+void cp__periods_end_throttling_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
+{
+    const struct cp__periods *periods = &m->handles[slot].periods;
+
+    if (periods->is_throttled)
+        add_throttled_from_handler(m, slot, count, UINT64_MAX);
+    else if (periods->was_throttled)
+        add_throttled_from_handler(m, slot, count, periods->throttling.ns);
+}
+
+/* The record of the sample that throttled the event comes between the THROTTLE and the UNTHROTTLE record,
+ * and sets throttling.running anew. If a full ring has lost the THROTTLE record, the UNTHROTTLE record tells
+ * of the throttling, and when it began is not known. */
+void cp__periods_throttled_from_handler(struct cp__m *m, int slot, int which, bool begins, uint64_t time)
+{
+    struct cp__handle *handle = &m->handles[slot];
+    struct cp__periods *periods = &handle->periods;
+
+    if (begins || !periods->is_throttled) {
+        periods->throttling.since = begins ? time : 0;
+        periods->throttling.running = handle->events[which].count.time_running;
+        cp_add_single_writer(&m->stats[slot].throttled, 1);
+    }
+    if (!begins) {
+        periods->throttling.ns = time - periods->throttling.since;
+        periods->was_throttled = true;
+    }
+    periods->is_throttled = begins;
+}
+
+/* ---- Records --------------------------------------------------------------------------------- */
+
+/* Neither the program nor the kernel delays an interrupt this long: only a virtual CPU that was descheduled
+ * does. No function is charged for such a delay. */
+#define STALL_NS 2000000
+
+/*
+ * The kernel's clocks skip the periods that pass while their timer interrupt is delayed (interrupts are off,
+ * or a virtual CPU does not run): one record comes late, and its count tells how late. The program stood
+ * still at that very place, so the skipped periods belong to this record, as a POSIX timer's overruns do. A
+ * quarter of a period is allowed for the way from the interrupt to the reading of the count.
+ *
+ * A record stands for one period in two cases. If the kernel is excluded (folds is false), periods that end
+ * in the kernel have no record although the count goes on. If the kernel has throttled the event, the program
+ * went on meanwhile, to unknown places.
+ */
+static uint64_t fold_from_handler(struct cp__handle *handle, uint64_t count)
+{
+    struct cp__periods *periods = &handle->periods;
+    uint64_t ahead = count + handle->period / 4;
+    uint64_t n = 1;
+
+    if (periods->folds && ahead > periods->accounted + handle->period)
+        n = (ahead - periods->accounted) / handle->period;
+    periods->accounted += n * handle->period;
+    if (periods->was_throttled)
+        n = 1;
+    periods->was_throttled = false;
+    return n;
+}
+
+uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const struct cp__count *count,
+                                            uint64_t *stalled)
+{
+    struct cp__handle *handle = &m->handles[slot];
+    uint64_t n;
+
+    if (handle->periods.was_throttled)
+        add_throttled_from_handler(m, slot, count, handle->periods.throttling.ns);
+    if (handle->periods.is_throttled)
+        handle->periods.throttling.running = count->time_running;
+    n = fold_from_handler(handle, value_from_handler(handle, count));
+    cp_add_single_writer(&m->stats[slot].overruns, n - 1);
+    *stalled = (n - 1) * handle->period > STALL_NS ? n - 1 : 0;
+    return n - *stalled;
+}
