@@ -94,7 +94,7 @@ int http_listen(const char *address)
     snprintf(host, sizeof(host), "%.*s", colon ? (int)(colon - address) - 2 * is_bracketed : 0,
              address + is_bracketed);
     if (!colon || getaddrinfo(host, colon + 1, &hints, &info) != 0) {
-        fprintf(stderr, "\"%s\" is no address to listen on. Give one like 127.0.0.1:8080.\n", address);
+        fprintf(stderr, "\"%s\" is not an address to listen on. Give one like 127.0.0.1:8080.\n", address);
         return -1;
     }
     int fd = bind_to(info);

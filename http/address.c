@@ -1,3 +1,4 @@
+/* Parses addresses, and makes listening sockets. See address.h. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -9,7 +10,7 @@
 #include "address.h"
 #include "runtime/base/fail.h"
 
-/* Takes "HOST:PORT" apart; false where it is something else. */
+/* Splits "HOST:PORT". Returns false if the address has another form. */
 static bool split(const char *address, char *host, size_t size, const char **port)
 {
     const char *colon = strrchr(address, ':');
@@ -26,13 +27,13 @@ static bool split(const char *address, char *host, size_t size, const char **por
         address++;
         n -= 2;
     } else if (memchr(address, ':', n) != NULL) {
-        return false; /* IPv6 without brackets */
+        return false; /* an IPv6 address without brackets */
     }
     memcpy(host, address, n);
     host[n] = '\0';
     if (n == 0 || strcmp(host, "localhost") == 0)
         strcpy(host, "127.0.0.1");
-    return strcmp(host, "*") != 0; /* elsewhere all interfaces, and [::1] to getaddrinfo(3) */
+    return strcmp(host, "*") != 0; /* other programs take "*" for all interfaces, getaddrinfo(3) for [::1] */
 }
 
 static int parse_address(const char *address, struct addrinfo **info, struct cp_error *err)
@@ -44,12 +45,13 @@ static int parse_address(const char *address, struct addrinfo **info, struct cp_
     if (split(address, host, sizeof host, &port) && getaddrinfo(host, port, &hints, info) == 0)
         return 0;
     return cp__error(err, -EINVAL,
-                     "\"%s\" is no address to listen on. Give an IP address or localhost, and a port, as "
-                     "in 127.0.0.1:6060, [::1]:6060 or :6060; 0.0.0.0:6060 is all interfaces.",
+                     "\"%s\" is not an address to listen on. Give an IP address or localhost, and a port, as "
+                     "in 127.0.0.1:6060, [::1]:6060 or :6060; 0.0.0.0:6060 means all interfaces.",
                      address);
 }
 
-/* Noted before it listens, so that no child of a fork keeps one that does. */
+/* Makes a socket, and registers it before it listens, so that no child of a fork() keeps a listening
+ * socket. */
 static int make_socket(int family, struct cp__http_socket **noted)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -95,7 +97,7 @@ int cp__http_listen(const char *address, struct cp__http_socket **noted, struct 
                          "Another program listens on %s already. Take another port, or 0 for a free one.",
                          address);
     if (result < 0)
-        return cp__error(err, result, "It is not possible to listen on %s: %s.", address, strerror(-result));
+        return cp__error(err, result, "The server cannot listen on %s: %s.", address, strerror(-result));
     return result;
 }
 

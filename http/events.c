@@ -1,8 +1,9 @@
+/* The list of events for the pages; see events.h. */
 #include "events.h"
 
 #include <string.h>
 
-/* What one takes the named ones for, and how often to sample those without a preset. */
+/* What the events of this list are good for, and the period for those without a preset (0: the preset). */
 static const struct advice {
     const char *event;
     uint64_t period;
@@ -24,7 +25,7 @@ static const struct advice {
     {"cpuMigrations", 1, "Who is moved between CPUs."},
 };
 
-/* NULL: none. */
+/* Returns the advice for an event, or NULL. */
 static const struct advice *find_advice(const char *event)
 {
     for (size_t i = 0; i < sizeof advices / sizeof advices[0]; i++) {
@@ -34,20 +35,22 @@ static const struct advice *find_advice(const char *event)
     return NULL;
 }
 
-/* PMUs may have thousands of events, and so has the kernel; "counterpoint events" lists those. */
+/* Returns whether the pages list the event. PMUs and tracepoints may have thousands of events, so they are
+ * left to "counterpoint events". */
 static bool is_event_listed(const struct cp_event_info *info)
 {
     return strcmp(info->group, "presets") == 0 || strcmp(info->group, "software") == 0 ||
            strcmp(info->group, "cache") == 0;
 }
 
+/* The context of take_event(). */
 struct walk {
     const struct cp__exchange *exchange;
     void (*fn)(void *context, const struct cp__http_event *event);
     void *context;
 };
 
-/* The least 1, 2 or 5 with zeros behind it that is not below. */
+/* Returns the smallest of 1, 2, 5, 10, 20, 50 and so on that is not below least. */
 static uint64_t round_advice_up(uint64_t least)
 {
     uint64_t unit = 1;
@@ -59,13 +62,14 @@ static uint64_t round_advice_up(uint64_t least)
     return least > unit ? 2 * unit : unit;
 }
 
-/* The timer's samples are no perf event's, and how often other events come is not known before. */
+/* Returns the kernel's limit of samples per second; 0 if the limit does not matter: the timer is not a perf
+ * event, and the rate of other events is not known beforehand. */
 static uint64_t max_rate_of(const struct cp_event_spec *spec)
 {
     return spec->kind == CP_EVENT_CLOCK ? cp__http_max_rate() : 0;
 }
 
-/* How many of an event there can be in a ns of CPU time; 0: unknown. */
+/* Returns an upper bound for how many of an event happen in a ns of CPU time; 0: unknown. */
 static unsigned most_a_ns(const struct cp_event_spec *spec)
 {
     if (spec->kind == CP_EVENT_CLOCK)
@@ -89,6 +93,8 @@ uint64_t cp__http_min_period(const struct cp__exchange *exchange, const struct c
     return spec->preset_period != 0 && spec->preset_period < period ? spec->preset_period : period;
 }
 
+/* Returns the period that the pages propose: the advised one or the preset, raised to the limits of the
+ * kernel and of the endpoint. */
 static uint64_t advised_period(const struct cp__exchange *exchange, const struct advice *advice,
                                const struct cp_event_spec *spec)
 {
@@ -110,6 +116,7 @@ uint64_t cp__http_period(const struct cp__exchange *exchange, const char *event)
     return cp_event_parse(event, &spec, NULL) < 0 ? 0 : advised_period(exchange, find_advice(event), &spec);
 }
 
+/* Hands an event of the list to the page. */
 static int take_listed_event(void *context, const struct cp_event_info *info)
 {
     const struct walk *walk = context;

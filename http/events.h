@@ -1,4 +1,4 @@
-/* The events that the pages offer, with what one takes them for. */
+/* The events that the pages offer, with advice on what each is good for. */
 #ifndef COUNTERPOINT_HTTP_EVENTS_H
 #define COUNTERPOINT_HTTP_EVENTS_H
 
@@ -7,37 +7,38 @@
 #include "exchange.h"
 
 enum {
-    CP__HTTP_MIN_NS = 100000, /* between two samples of an event of which that is known */
-    CP__HTTP_MAX_COST = 10,   /* percent of a thread's time, by default */
-    CP__HTTP_CYCLES_A_NS = 6, /* more than any processor runs */
+    CP__HTTP_MIN_NS = 100000, /* the shortest time between two samples, of events whose rate is known */
+    CP__HTTP_MAX_COST = 10,   /* default for the most that samples may cost, in percent of a thread's time */
+    CP__HTTP_CYCLES_A_NS = 6, /* cycles per ns; more than any processor runs */
 };
 
+/* An event as cp__http_events() hands it out; valid during the call. */
 struct cp__http_event {
     const struct cp_event_info *info;
-    const char *use;     /* when to take it; "": the description says all */
-    uint64_t period;     /* a sensible one, which the kernel does not throttle */
-    bool is_time;        /* the period is nanoseconds */
-    uint64_t max_rate;   /* past which it throttles a clock, in samples a second; 0: it does not */
-    const char *refusal; /* why it does not work here; NULL: it works */
+    const char *use;     /* what the event is good for; "": the description says everything */
+    uint64_t period;     /* a sensible period that the kernel does not throttle */
+    bool is_time;        /* the period is in nanoseconds */
+    uint64_t max_rate;   /* samples per second above which the kernel throttles a clock; 0: no limit known */
+    const char *refusal; /* why the event does not work here; NULL: the event works */
 };
 
-/* Hands the events to fn, those that are to be listed; asks the kernel about each. */
+/* Calls fn() with each event that the pages list. Asks the kernel about each, which takes milliseconds. */
 void cp__http_events(const struct cp__exchange *exchange,
                      void (*fn)(void *context, const struct cp__http_event *event), void *context);
 
-/* The period of one of them; 0: there is no event of that name. */
+/* Returns the sensible period of an event; 0 if there is no event of that name. */
 uint64_t cp__http_period(const struct cp__exchange *exchange, const char *event);
 
-/* The smallest period that the endpoint takes: samples every CP__HTTP_MIN_NS at most, which take no more of a
- * thread's time than the options allow. An event's preset is always taken. 0: there is none, as how often the
- * event happens is not known beforehand. */
+/* Returns the smallest period that the endpoint accepts: at that period, samples are at least
+ * CP__HTTP_MIN_NS apart, and cost no more of a thread's time than the options allow. An event's preset is
+ * always accepted. Returns 0, no limit, if nobody can know beforehand how often the event happens. */
 uint64_t cp__http_min_period(const struct cp__exchange *exchange, const struct cp_event_spec *spec);
 
 /* ---- The kernel's limit (limit_linux.c) ------------------------------------------------------ */
 
-/* How many samples a second of one event it takes (kernel.perf_event_max_sample_rate); 0: unknown. The kernel
- * lowers that by itself where interrupts take long, so it is read anew each time. */
+/* Returns how many samples of an event per second the kernel accepts (kernel.perf_event_max_sample_rate); 0:
+ * unknown. The value is read anew each time, because the kernel lowers it if interrupts take long. */
 uint64_t cp__http_max_rate(void);
-extern const char *cp__http_max_rate_file; /* where it stands; tests have one of their own */
+extern const char *cp__http_max_rate_file; /* the file that has the value; tests set another one */
 
 #endif

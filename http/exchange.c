@@ -1,3 +1,4 @@
+/* Answers and refusals, and waiting; see exchange.h. */
 #include "exchange.h"
 
 #include <errno.h>
@@ -131,6 +132,7 @@ int cp__http_append(struct cp_memory *memory, const void *data, size_t size)
     return 0;
 }
 
+/* The write function of a page's stream. A short count tells fclose() that the body is incomplete. */
 static ssize_t page_write(void *cookie, const char *data, size_t size)
 {
     struct cp__http_page *page = cookie;
@@ -139,7 +141,8 @@ static ssize_t page_write(void *cookie, const char *data, size_t size)
     return page->is_cut ? 0 : (ssize_t)size;
 }
 
-/* glibc's open_memstream(3) does not tell of text that found no memory. */
+/* Uses fopencookie(), because open_memstream(3) of glibc does not report that text was lost for lack of
+ * memory. */
 void cp__http_page_open(struct cp__http_page *page)
 {
     *page = (struct cp__http_page){.out = NULL};
@@ -157,7 +160,7 @@ int cp__http_page_send(struct cp__exchange *exchange, struct cp__http_page *page
     int result;
 
     if (cp__http_page_close(page) < 0)
-        result = cp__http_refuse(exchange, 503, "There is no memory for the answer.");
+        result = cp__http_refuse(exchange, 503, "There is not enough memory for the answer.");
     else
         result = cp__http_reply(exchange, 200, headers, n, page->body.data, page->body.size);
     free(page->body.data);

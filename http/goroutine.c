@@ -1,7 +1,7 @@
 /*
- * The stacks of Gs that do not run.
+ * Unwinds the stacks of Gs that do not run on a thread.
  *
- * libunwind is linked here and nowhere else: it brings a backtrace() of its own.
+ * libunwind is linked only here, because it brings a backtrace() of its own.
  */
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
@@ -9,8 +9,8 @@
 #include "goroutine.h"
 #include "sched.h"
 
-/* Where a context goes on is a return address; libunwind takes what it begins with for one, unless it is told
- * of a signal's frame. */
+/* libunwind takes the first address for a return address, unless it comes from a signal's frame. That is
+ * right, because a G that does not run goes on after the call that switched away. */
 unsigned cp__http_unwind(const struct cp_sched_g *g, uintptr_t *frames, unsigned max)
 {
     ucontext_t context = *g->context;

@@ -1,10 +1,10 @@
-/* The stacks of Gs that do not run. */
+/* The stacks of Gs that do not run on a thread. */
 #ifndef COUNTERPOINT_HTTP_GOROUTINE_H
 #define COUNTERPOINT_HTTP_GOROUTINE_H
 
 #include "pprof.h"
 
-/* By the unwind tables, through all code that has them. A cp_unwind_fn. */
+/* A cp_unwind_fn that uses the unwind tables, and so passes through all code that has such tables. */
 unsigned cp__http_unwind(const struct cp_sched_g *g, uintptr_t *frames, unsigned max);
 
 #endif

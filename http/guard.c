@@ -1,3 +1,4 @@
+/* Decides who may ask: checks the headers Host, Origin and Authorization. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
@@ -14,7 +15,8 @@ static bool is_port(const char *text)
     return text[n] == '\0' && n <= 5;
 }
 
-/* The host of "HOST", "HOST:PORT" or "[HOST]:PORT"; false where it is none of them. */
+/* Copies the host of "HOST", "HOST:PORT" or "[HOST]:PORT". Returns false if the value has none of these
+ * forms. */
 static bool split_host(const char *value, char *host, size_t size)
 {
     bool has_brackets = value[0] == '[';
@@ -36,8 +38,9 @@ static bool is_ip_address(const char *host)
     return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
 }
 
-/* A name that is not this host's own may be one that an attacker's DNS has pointed here, so that the
- * attacker's page is of our origin. No name server has a say in what an address or localhost is. */
+/* Returns whether the Host header names this server. An attacker's DNS may point a foreign name at this
+ * address, which would give the attacker's page our origin; so only names from the options are accepted. IP
+ * addresses and "localhost" are safe, because no name server decides about them. */
 static bool is_own_host(const struct cp__exchange *exchange, const char *value)
 {
     const struct cp_http_options *options = exchange->options;
@@ -63,8 +66,9 @@ static bool has_value(const struct cp__exchange *exchange, const char *name, con
     return sent != NULL && strcmp(sent, value) == 0;
 }
 
-/* A person follows a link to a page, which is then shown in a window of its own: the site with the link
- * cannot read the page. A profile would be recorded by the mere request, so it is no page. */
+/* Returns whether a person has followed a link to a page. The page is shown in a window of its own, and the
+ * site with the link cannot read it. The profile endpoint is not a page, because the request alone would
+ * start a recording. */
 static bool is_link_to_page(const struct cp__exchange *exchange)
 {
     return cp__http_is_page(exchange->request->path) && strcmp(exchange->request->method, "GET") == 0 &&
@@ -72,8 +76,8 @@ static bool is_link_to_page(const struct cp__exchange *exchange)
            has_value(exchange, "sec-fetch-dest", "document");
 }
 
-/* Browsers name the page's origin where it is another site's that asks, or say so in Sec-Fetch-Site; an
- * address that was typed, or a program, has neither. */
+/* Returns whether a page of another site asks. Browsers send the Origin header with such requests, or say so
+ * in Sec-Fetch-Site. Programs, and addresses that a person types, send neither. */
 static bool is_cross_origin(const struct cp__exchange *exchange, const char *host)
 {
     const char *origin = cp__http_header(exchange, "origin");
@@ -88,7 +92,7 @@ static bool is_cross_origin(const struct cp__exchange *exchange, const char *hos
 
 /* ---- Token ----------------------------------------------------------------------------------- */
 
-/* In a time that tells the length of what was sent, and nothing of the token. */
+/* Compares in a time that depends on the length of what was sent, but not on the token. */
 static bool is_same_secret(const char *sent, size_t n, const char *token)
 {
     const size_t length = strlen(token);
@@ -107,7 +111,8 @@ static int base64_digit(char c)
     return at == NULL ? -1 : (int)(at - digits);
 }
 
-/* Its length; what does not fit, or is no digit, ends it. */
+/* Decodes base64 up to the first character that is not a digit, or until the text is full. Returns the
+ * length. */
 static size_t decode_base64(const char *from, char *text, size_t size)
 {
     unsigned bits = 0, n_bits = 0;
@@ -124,7 +129,7 @@ static size_t decode_base64(const char *from, char *text, size_t size)
     return n;
 }
 
-/* "USER:PASSWORD"; the password is the token. */
+/* Returns whether the Basic credentials "USER:PASSWORD" have the token as the password. */
 static bool has_password(const char *credentials, const char *token)
 {
     char text[1024];
@@ -134,6 +139,7 @@ static bool has_password(const char *credentials, const char *token)
     return colon != NULL && is_same_secret(colon + 1, (size_t)(text + n - (colon + 1)), token);
 }
 
+/* Returns whether the request has the token, or no token is needed. */
 static bool knows_token(const struct cp__exchange *exchange)
 {
     const char *token = exchange->options->token;
@@ -158,15 +164,16 @@ bool cp__http_admit(struct cp__exchange *exchange, int *result)
     if (host != NULL && !is_own_host(exchange, host))
         *result =
             cp__http_refuse(exchange, 403,
-                            "The host name of this request is not one that the endpoint goes by. Ask by "
-                            "IP address or localhost, or name it in the endpoint's options.");
+                            "The endpoint does not know the host name of this request. Use an IP address or "
+                            "localhost, or add the name to the endpoint's options.");
     else if (is_cross_origin(exchange, host))
         *result = cp__http_refuse(
-            exchange, 403, "A page of another site asks for this. Open it by its own address instead.");
+            exchange, 403,
+            "A page of another site has sent this request. Open the address by itself instead.");
     else if (!knows_token(exchange))
         *result =
             cp__http_refuse_with(exchange, 401, &challenge,
-                                 "This endpoint wants a token: send \"Authorization: Bearer TOKEN\", or the "
+                                 "This endpoint needs a token: send \"Authorization: Bearer TOKEN\", or the "
                                  "token as the password: http://any:TOKEN@host/.");
     else
         return true;

@@ -1,4 +1,4 @@
-/* Which endpoint answers, and to what. */
+/* The table of endpoints, and the checks that come before an endpoint's function. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -6,20 +6,20 @@
 #include "exchange.h"
 #include "runtime/base/sized.h"
 
-/* The keys that a query may have. NULL: the query is no list of keys. */
+/* The keys that a query may have. NULL instead of a list: the query has no keys, but another form. */
 static const char *const none[] = {NULL};
 static const char *const of_profile[] = {"event", "period", "seconds", "debug", NULL};
 static const char *const of_snapshot[] = {"debug", "seconds", NULL};
 
 enum trait {
     PLAIN = 0,
-    POST = 1, /* it may be asked by POST, too */
-    SLOW = 2, /* it waits, reads symbols, or asks the kernel about many events */
-    PAGE = 4, /* people open it, by links too */
+    POST = 1, /* POST is accepted, too */
+    SLOW = 2, /* the endpoint waits, reads symbols, or asks the kernel about many events */
+    PAGE = 4, /* people open the endpoint, perhaps by a link of another site */
 };
 
 static const struct endpoint {
-    const char *path; /* below the root */
+    const char *path; /* below CP__HTTP_ROOT */
     cp__http_endpoint_fn *answer;
     const char *const *keys;
     unsigned traits;
@@ -40,11 +40,11 @@ static const struct endpoint {
     {"/ui/page.js", cp__http_ui, none, PLAIN},
 };
 
-/* Beside the endpoints there are the names of folders without their slash. */
+/* Folders without their slash, which are redirected to the name with the slash. */
 static const struct cp_http_header redirections[] = {{CP__HTTP_ROOT, CP__HTTP_ROOT "/"},
                                                      {CP__HTTP_ROOT "/ui", CP__HTTP_ROOT "/ui/"}};
 
-/* NULL: there is none of that name. */
+/* Returns the endpoint of the path, or NULL. */
 static const struct endpoint *find_endpoint(const char *path)
 {
     const size_t root = strlen(CP__HTTP_ROOT);
@@ -58,7 +58,7 @@ static const struct endpoint *find_endpoint(const char *path)
     return NULL;
 }
 
-/* The path that a request for this one is sent to; NULL if the path is not redirected. */
+/* Returns the path that a request for this one is redirected to, or NULL. */
 static const char *redirection_of(const char *path)
 {
     for (size_t i = 0; i < sizeof redirections / sizeof redirections[0]; i++) {
@@ -89,7 +89,8 @@ bool cp__http_takes_body(const char *path, const char *method)
     return endpoint != NULL && (endpoint->traits & POST) != 0 && strcmp(method, "POST") == 0;
 }
 
-/* To HEAD the answer is GET's, of which the server sends no body; but nobody records a profile for that. */
+/* Returns the methods for the Allow header. HEAD gets the answer of GET, whose body the server does not
+ * send; the profile endpoint refuses HEAD, because nobody wants to record a profile for that. */
 static const char *methods_of(const struct endpoint *endpoint)
 {
     if (endpoint->answer == cp__http_profile)
@@ -97,6 +98,7 @@ static const char *methods_of(const struct endpoint *endpoint)
     return (endpoint->traits & POST) != 0 ? "GET, HEAD, POST" : "GET, HEAD";
 }
 
+/* Returns whether the endpoint accepts the method. */
 static bool takes(const struct endpoint *endpoint, const char *method)
 {
     if (strcmp(method, "HEAD") == 0)
@@ -109,7 +111,7 @@ static int refuse_method(struct cp__exchange *exchange, const struct endpoint *e
     const struct cp_http_header allow = {"Allow", methods_of(endpoint)};
     char text[64];
 
-    snprintf(text, sizeof text, "What is possible here is: %s.", allow.value);
+    snprintf(text, sizeof text, "This path accepts only: %s.", allow.value);
     return cp__http_refuse_with(exchange, 405, &allow, text);
 }
 
@@ -118,11 +120,11 @@ static int redirect_client(struct cp__exchange *exchange, const char *to)
     const struct cp_http_header location = {"Location", to};
     char text[64];
 
-    snprintf(text, sizeof text, "It is at %s.", to);
+    snprintf(text, sizeof text, "The page is at %s.", to);
     return cp__http_refuse_with(exchange, 301, &location, text);
 }
 
-/* As cp__http_check(), of what is asked for. */
+/* Checks the length and the keys of the query. Returns as cp__http_check() does. */
 static bool check_query(struct cp__exchange *exchange, const struct endpoint *endpoint, int *result)
 {
     const char *query = exchange->request->query;
@@ -149,7 +151,7 @@ bool cp__http_check(struct cp__exchange *exchange, int *result)
         *result = redirect_client(exchange, redirection_of(request->path));
     else if (endpoint == NULL)
         *result =
-            cp__http_refuse(exchange, 404, "There is nothing here. " CP__HTTP_ROOT "/ lists what there is.");
+            cp__http_refuse(exchange, 404, "There is no such path. " CP__HTTP_ROOT "/ lists the paths.");
     else if (!takes(endpoint, request->method))
         *result = refuse_method(exchange, endpoint);
     else
@@ -175,8 +177,9 @@ int cp_http_handle(const struct cp_http_request *request, const struct cp_http_r
     if (result < 0)
         return result;
     if (own_options.token != NULL && own_options.token[0] == '\0')
-        return -EINVAL; /* an empty password would do */
-    /* The thread is the program's. A deferred cancellation would leave a turn, a slot or a lock taken. */
+        return -EINVAL; /* an empty password would be accepted */
+    /* The thread belongs to the program. A deferred cancellation would leave a turn, a slot or a lock
+     * taken. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     if (cp__http_check(&exchange, &result))
         result = find_endpoint(request->path)->answer(&exchange);

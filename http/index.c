@@ -1,10 +1,10 @@
-/* /debug/pprof/: what there is to ask for, and which events work here. */
+/* /debug/pprof/: the index page, which lists the endpoints and the events that work here. */
 #include <inttypes.h>
 
 #include "events.h"
 #include "share.h"
 
-enum { SECONDS = 10 }; /* of a profile that is linked to, where so many may be asked for */
+enum { SECONDS = 10 }; /* the length of the profiles that the page links to, unless the limit is lower */
 
 int cp__http_style(struct cp__exchange *exchange)
 {
@@ -25,6 +25,7 @@ int cp__http_style(struct cp__exchange *exchange)
     return cp__http_reply_body(exchange, "text/css; charset=utf-8", css, sizeof css - 1);
 }
 
+/* Prints text with the characters escaped that HTML gives a meaning. */
 static void print_escaped(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -49,9 +50,10 @@ static void print_escaped(FILE *out, const char *text)
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
+/* The context of print_event(). */
 struct events {
     FILE *out;
-    bool works; /* those that are listed */
+    bool works; /* list the events that work, or the others */
     unsigned seconds;
 };
 
@@ -99,10 +101,10 @@ static const char head[] =
     "<main>\n"
     "<h1>" CP__HTTP_ROOT "/</h1>\n"
     "<table>\n"
-    "<caption>Of this program, as it runs now</caption>\n"
+    "<caption>The state of this program</caption>\n"
     "<tbody>\n"
     "<tr><td><a href=\"ui/\">ui</a></td>"
-    "<td>Records profiles, and shows them in the browser, as a flame graph too</td></tr>\n"
+    "<td>Records profiles and shows them in the browser, also as flame graphs</td></tr>\n"
     "<tr><td><a href=\"goroutine?debug=1\">goroutine</a></td>"
     "<td>Where all Gs are (<a href=\"goroutine?debug=2\">each</a>, "
     "<a href=\"goroutine\">as a profile</a>)</td></tr>\n"
@@ -121,13 +123,14 @@ static const char head[] =
 static const char working[] = "<table>\n"
                               "<caption>Events that work here</caption>\n"
                               "<thead><tr><th scope=\"col\">Event</th><th scope=\"col\">Period</th>"
-                              "<th scope=\"col\">It counts</th></tr></thead>\n"
+                              "<th scope=\"col\">What the event counts</th></tr></thead>\n"
                               "<tbody>\n";
 
 static const char between[] =
     "</tbody>\n"
     "</table>\n"
-    "<p>By name there are more, such as <code>r1c2</code>, <code>tracepoint:sched:sched_switch</code> or "
+    "<p>There are more events, with names such as <code>r1c2</code>, "
+    "<code>tracepoint:sched:sched_switch</code> or "
     "<code>cycles:k</code>: <code>counterpoint events</code> lists them.</p>\n"
     "<details>\n"
     "<summary>Events that do not work here</summary>\n"
@@ -142,7 +145,8 @@ static const char tail[] = "</tbody>\n"
                            "</body>\n"
                            "</html>\n";
 
-/* The token is who asks to fill in: it is not to be read from a screen. */
+/* Prints the command for a pprof tool. The token is left for the user to fill in, so that nobody can read it
+ * from a screen. */
 static void print_example(FILE *out, const struct cp__exchange *exchange, unsigned seconds)
 {
     const struct cp_http_options *options = exchange->options;

@@ -1,3 +1,4 @@
+/* See events.h. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+/* Answers requests of a daemon of libmicrohttpd, by workers if the answer may take long. See server.h. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -33,6 +34,7 @@ struct cp__http_call *cp__http_call_new(struct cp_http *http, const char *uri)
     return call;
 }
 
+/* Gives back what the call has reserved for its body and its answer. */
 static void give_back_body(struct cp__http_call *call)
 {
     pthread_mutex_lock(&call->http->lock);
@@ -59,8 +61,9 @@ void cp_http_completed(void **request)
     *request = NULL;
 }
 
-/* ---- The query of a daemon that is not ours -------------------------------------------------- */
+/* ---- The query of somebody else's daemon ------------------------------------------------------ */
 
+/* Prints a key or a value with the escapes that a query needs. */
 static void print_part(FILE *out, const char *text, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
@@ -88,7 +91,8 @@ static enum MHD_Result print_pair(void *cls, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-/* What libmicrohttpd took apart and decoded, as it was. */
+/* Rebuilds the URI that libmicrohttpd has already decoded and split, because a foreign daemon does not call
+ * on_uri(). */
 static struct cp__http_call *call_from(struct cp_http *http, struct MHD_Connection *connection,
                                        const char *url)
 {
@@ -120,8 +124,8 @@ static const char *find_header(void *context, const char *name)
     return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
 }
 
-/* The client has closed its end, or the server is ending. The connection is suspended, so that nobody else
- * reads of it. */
+/* Returns whether the client has closed its end, or the server is ending. The connection is suspended
+ * meanwhile, so nobody else reads from it. */
 static bool is_client_gone(void *context)
 {
     const struct cp__http_call *call = context;
@@ -136,6 +140,7 @@ static bool is_client_gone(void *context)
     return is_ending || poll(&fd, 1, 0) > 0;
 }
 
+/* The "begin" function of the response: notes the status and the headers. */
 static int begin_response(void *context, int status, const struct cp_http_header *headers, size_t n)
 {
     struct cp__http_call *call = context;
@@ -173,6 +178,7 @@ static struct cp_http_response response_to(struct cp__http_call *call)
                                      .context = call};
 }
 
+/* Runs the endpoint. Called on a worker, or on the thread of libmicrohttpd if the endpoint is quick. */
 static void handle_call(struct cp__http_call *call)
 {
     const struct cp_http_request request = request_of(call);
@@ -188,8 +194,8 @@ static enum MHD_Result copy_header(void *cls, enum MHD_ValueKind kind, const cha
     return MHD_add_response_header(cls, name, value);
 }
 
-/* Clients that do not read keep their answers in memory until they are cut. False if there are too many of
- * these already. */
+/* Counts the answer among those that are being sent: an answer stays in memory until the client has read it
+ * or is cut. Returns false if such answers take too much memory already. */
 static bool hold(struct cp__http_call *call)
 {
     struct cp_http *http = call->http;
@@ -206,6 +212,7 @@ static bool hold(struct cp__http_call *call)
     return is_held;
 }
 
+/* Replaces the answer by a refusal. */
 static void answer_later(struct cp__http_call *call)
 {
     static const struct cp_http_header later = {"Retry-After", "10"};
@@ -218,10 +225,10 @@ static void answer_later(struct cp__http_call *call)
     call->answer = (struct cp_memory){.data = NULL};
     call->result = cp__http_refuse_with(
         &exchange, 503, &later,
-        "Others have not read their answers yet, which are too long to keep one more. Ask again later.");
+        "Other clients have not read their long answers yet, so there is no room. Ask again later.");
 }
 
-/* Without an answer the connection is closed. */
+/* Hands the answer to libmicrohttpd. MHD_NO, if there is none, makes libmicrohttpd close the connection. */
 static enum MHD_Result send_answer(struct cp__http_call *call)
 {
     struct MHD_Response *response;
@@ -245,6 +252,7 @@ static enum MHD_Result send_answer(struct cp__http_call *call)
 
 /* ---- Workers --------------------------------------------------------------------------------- */
 
+/* Takes a call from the queue. If the queue is empty, the worker ends, and NULL is returned. */
 static struct cp__http_call *next_call(struct cp__http_worker *worker)
 {
     struct cp_http *http = worker->http;
@@ -271,12 +279,13 @@ static void *work_on_calls(void *arg)
         struct MHD_Connection *connection = call->connection;
 
         handle_call(call);
-        MHD_resume_connection(connection); /* from here on the call is not ours */
+        MHD_resume_connection(connection); /* from now on, libmicrohttpd's thread owns the call */
     }
     return NULL;
 }
 
-/* One worker more, where there may be one; under the lock. False where there is none at all. */
+/* Starts one more worker, if there may be one more. Returns false if there is no worker at all. Called with
+ * the lock held. */
 static bool add_worker(struct cp_http *http)
 {
     bool has_worker = false;
@@ -300,7 +309,7 @@ static bool add_worker(struct cp_http *http)
     return has_worker;
 }
 
-/* Gives the call to a worker. */
+/* Suspends the connection, and queues the call for a worker. */
 static enum MHD_Result queue(struct cp__http_call *call)
 {
     struct cp_http *http = call->http;
@@ -333,7 +342,7 @@ void cp_http_quiesce(struct cp_http *http)
         pthread_mutex_unlock(&http->lock);
         if (is_there)
             pthread_join(http->workers[i].thread, NULL);
-        http->workers[i].state = CP__WORKER_NONE; /* nobody starts one any more */
+        http->workers[i].state = CP__WORKER_NONE; /* is_ending keeps queue() from starting another worker */
     }
 }
 
@@ -349,7 +358,7 @@ static enum MHD_Result refuse_request(struct cp__http_call *call, int status,
     return send_answer(call);
 }
 
-/* Whether the header alone lets the request go on; if not, it has been answered. */
+/* Checks the header of the request. Returns whether the request may go on; if not, it has been answered. */
 static bool check_call_header(struct cp__http_call *call)
 {
     const struct cp_http_request request = request_of(call);
@@ -360,7 +369,8 @@ static bool check_call_header(struct cp__http_call *call)
     return cp__http_check(&exchange, &call->result);
 }
 
-/* Reserves memory for a body; false if the bodies that are being received take too much already. */
+/* Reserves memory for a body. Returns false if the bodies that are being received take too much memory
+ * already. */
 static bool reserve_body(struct cp__http_call *call, size_t size)
 {
     struct cp_http *http = call->http;
@@ -378,8 +388,9 @@ static bool reserve_body(struct cp__http_call *call, size_t size)
     return call->body.data != NULL;
 }
 
-/* Makes room for the body that the header announces. A body must say how long it is, so that all that are
- * received at a time stay within a limit; libmicrohttpd takes in no more than was announced. */
+/* Makes room for the body that the header announces. A body must announce its length, so that all bodies
+ * that are received at a time stay within a limit; libmicrohttpd accepts no more bytes than were
+ * announced. */
 static enum MHD_Result make_room_for_body(struct cp__http_call *call)
 {
     static const struct cp_http_header later = {"Retry-After", "1"};
@@ -391,8 +402,7 @@ static enum MHD_Result make_room_for_body(struct cp__http_call *call)
     char sentence[64];
 
     if (is_chunked)
-        return refuse_request(call, 411, NULL,
-                              "A body must have a Content-Length here, and come in one piece.");
+        return refuse_request(call, 411, NULL, "A body must have a Content-Length, and must not be chunked.");
     if (size > (unsigned long long)max) {
         snprintf(sentence, sizeof sentence, "The body is too long: %d bytes at most.", max);
         return refuse_request(call, 413, NULL, sentence);
@@ -403,7 +413,7 @@ static enum MHD_Result make_room_for_body(struct cp__http_call *call)
     return MHD_YES;
 }
 
-/* The header of the request is there. What the header is refused for is never followed by a body. */
+/* Called when the header of the request has arrived. If the header is refused, the body is never read. */
 static enum MHD_Result start_call(struct cp__http_call *call, struct MHD_Connection *connection,
                                   const char *method)
 {
@@ -413,6 +423,7 @@ static enum MHD_Result start_call(struct cp__http_call *call, struct MHD_Connect
     return check_call_header(call) ? make_room_for_body(call) : send_answer(call);
 }
 
+/* Returns the flags with which the daemon of the connection was started. */
 static unsigned daemon_flags(const struct cp__http_call *call)
 {
     const union MHD_ConnectionInfo *connection =
@@ -421,8 +432,10 @@ static unsigned daemon_flags(const struct cp__http_call *call)
     return (unsigned)MHD_get_daemon_info(connection->daemon, MHD_DAEMON_INFO_FLAGS)->flags;
 }
 
-/* A connection that has a thread of its own keeps nobody waiting, and cannot be suspended: libmicrohttpd
- * would lose it. Where it was not told that some will be, it ends the program. */
+/* Called when the request is complete: answers at once, or queues the call for a worker. A connection with a
+ * thread of its own is always answered at once: waiting there delays nobody else, and libmicrohttpd would
+ * lose a suspended connection. A daemon that was started without MHD_ALLOW_SUSPEND_RESUME gets a refusal,
+ * because libmicrohttpd would end the program. */
 static enum MHD_Result finish_call(struct cp__http_call *call)
 {
     const unsigned flags = daemon_flags(call);

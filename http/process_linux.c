@@ -1,4 +1,4 @@
-/* What /proc says of this process: its arguments, and what the profiler holds in it. */
+/* What /proc says about this process: its arguments, and the descriptors that the profiler holds. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +21,7 @@ int cp__http_cmdline(struct cp__exchange *exchange)
     int result;
 
     if (n > 0 && text[n - 1] == '\0')
-        n--; /* zero bytes stand between arguments */
+        n--; /* zero bytes separate the arguments, and the last one is dropped */
     if (n < 0)
         result = cp__http_refuse(exchange, 500, "The arguments cannot be read: %s.", strerror(errno));
     else
@@ -34,9 +34,10 @@ int cp__http_cmdline(struct cp__exchange *exchange)
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
+/* What the process holds, counted in /proc. */
 struct held {
     uint64_t descriptors;
-    uint64_t events; /* of them */
+    uint64_t events; /* descriptors of perf events */
     uint64_t rings;
 };
 
@@ -59,6 +60,7 @@ static void count_descriptors(struct held *held)
     closedir(directory);
 }
 
+/* Counts the mappings of perf events' rings. */
 static void count_rings(struct held *held)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -86,21 +88,23 @@ static void print_totals(FILE *out, const struct cp_slot_stats *totals)
         uint64_t value;
     } counters[] = {
         {"counterpoint_samples_total", "Periods that were sampled.", totals->samples},
-        {"counterpoint_signals_total", "Signals that brought them.", totals->signals},
+        {"counterpoint_signals_total", "Signals that brought the samples.", totals->signals},
         {"counterpoint_samples_dropped_total", "Periods lost to full sample buffers.", totals->dropped},
         {"counterpoint_records_lost_total", "Records lost to full rings.", totals->lost},
-        {"counterpoint_samples_late_total", "Periods of samples without callers, for SIGPROF was blocked.",
-         totals->late},
-        {"counterpoint_samples_truncated_total", "Samples of too many frames.", totals->truncated},
+        {"counterpoint_samples_late_total",
+         "Periods of samples without callers, because SIGPROF was blocked.", totals->late},
+        {"counterpoint_samples_truncated_total", "Samples with too many frames.", totals->truncated},
         {"counterpoint_samples_incomplete_total", "Samples whose stack broke off.", totals->incomplete},
         {"counterpoint_samples_stalled_total", "Periods in which the virtual machine stood still.",
          totals->stalled},
         {"counterpoint_throttled_total", "Times that the kernel throttled an event.", totals->throttled},
-        {"counterpoint_signals_foreign_total", "SIGPROFs that were somebody else's.", totals->foreign},
+        {"counterpoint_signals_foreign_total", "SIGPROF signals that the profiler did not cause.",
+         totals->foreign},
         {"counterpoint_events_armed_total", "Events armed on a thread.", totals->ms},
-        {"counterpoint_events_ringless_total", "Of them, those without a ring.", totals->ms_ringless},
+        {"counterpoint_events_ringless_total", "Events armed on a thread without a ring.",
+         totals->ms_ringless},
         {"counterpoint_events_refused_total", "Events that the system refused a thread.", totals->ms_refused},
-        {"counterpoint_events_stopped_total", "Events stopped on a thread for what their samples took.",
+        {"counterpoint_events_stopped_total", "Events stopped on a thread because of their cost.",
          totals->ms_overloaded},
     };
 
@@ -124,7 +128,7 @@ static void print_gauges(FILE *out, const struct cp_runtime_stats *stats, const 
     print_metric(out, "counterpoint_threads", "gauge", "Threads that are profiled while a profile runs.",
                  stats->ms);
     print_metric(out, "counterpoint_slots", "gauge", "Events that are being sampled.", stats->slots);
-    print_metric(out, "counterpoint_slots_max", "gauge", "How many can be at once.", CP_EV_MAX);
+    print_metric(out, "counterpoint_slots_max", "gauge", "Events that can be sampled at once.", CP_EV_MAX);
     print_metric(out, "counterpoint_perf_descriptors", "gauge", "Descriptors of perf events.", held->events);
     print_metric(out, "counterpoint_perf_rings", "gauge", "Rings of perf events that are mapped.",
                  held->rings);

@@ -1,4 +1,4 @@
-/* /debug/pprof/profile: a session of its own for each request. */
+/* /debug/pprof/profile: each request records in a session of its own. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -8,18 +8,19 @@
 #include "runtime/base/fail.h"
 #include "share.h"
 
-/* What a request asks for. */
+/* A request's query, parsed. */
 struct order {
     char event[160];
     struct cp_event_spec spec;
-    unsigned long long period; /* 0: the preset */
+    unsigned long long period; /* 0: the event's preset */
     unsigned long long seconds;
     unsigned long long debug;
 };
 
 /* ---- The query ------------------------------------------------------------------------------- */
 
-/* A PMU's terms have commas, too: "cpu/event=0x3c,inv/u". */
+/* Returns whether the text names several events. Commas between slashes separate the terms of a PMU's event,
+ * as in "cpu/event=0x3c,inv/u". */
 static bool is_several(const char *event)
 {
     bool is_in_terms = false;
@@ -44,17 +45,19 @@ static int read_order_event(const char *query, struct order *order, struct cp_er
     if (order->event[0] == '\0')
         return cp__error(err, -EINVAL,
                          "The event has no name. Leave \"event\" out for the timer, or see " CP__HTTP_ROOT
-                         "/ for what there is.");
+                         "/ for the events.");
     if (is_several(order->event))
-        return cp__error(err, -EINVAL,
-                         "%s are several events. A profile is of one event: ask for each at the same time.",
-                         order->event);
+        return cp__error(
+            err, -EINVAL,
+            "%s are several events. A profile has one event: send a request for each at the same time.",
+            order->event);
     order->spec.size = sizeof order->spec;
     result = cp_event_parse(order->event, &order->spec, err);
-    return result == -ENOENT ? -EINVAL : result; /* the request is wrong, not the machine */
+    return result == -ENOENT ? -EINVAL : result; /* a wrong name is the request's fault, not the machine's */
 }
 
-/* Refuses a period below the endpoint's limit. The start refuses what would take half of a CPU. */
+/* Refuses a period below the endpoint's limit. cp_session_start() itself refuses only what would take half
+ * of a CPU. */
 static int check_order_period(const struct cp__exchange *exchange, const struct order *order,
                               struct cp_error *err)
 {
@@ -63,8 +66,8 @@ static int check_order_period(const struct cp__exchange *exchange, const struct 
     if (order->period == 0 || order->period >= min)
         return 0;
     return cp__error(err, -EINVAL,
-                     "period=%llu is too small for %s over HTTP, where samples may take a small part of "
-                     "the program's time only. The smallest period is %llu here.",
+                     "period=%llu is too small for %s over HTTP, where samples may take only a small part "
+                     "of the program's time. The smallest period here is %llu.",
                      order->period, order->spec.name, (unsigned long long)min);
 }
 
@@ -94,7 +97,8 @@ static int send(struct cp__exchange *exchange, const struct order *order, const 
     return cp__http_reply_profile(exchange, "profile", profile);
 }
 
-/* Text is written beside what the session writes by itself. */
+/* Stops the session, which writes the profile. If text is wanted, the text is written to the memory, and not
+ * the profile. */
 static int write_out(struct cp_session *session, const struct order *order, struct cp_memory *profile,
                      struct cp_error *err)
 {
@@ -105,9 +109,10 @@ static int write_out(struct cp_session *session, const struct order *order, stru
     return result;
 }
 
-/* Reading symbols takes all of a CPU. Profiles that end together do it in turn, so that the program has a
- * half of that CPU at least. None samples while it waits. A profile whose turn does not come goes on without,
- * as it has been recorded. */
+/* Halts and writes a session. Reading symbols takes a whole CPU, so profiles that end together take turns,
+ * which leaves the program half of that CPU or more. The session is halted before the turn is waited for, so
+ * that it takes no samples meanwhile. A session whose turn does not come in time writes without the turn,
+ * because its profile has been recorded. */
 static int write_in_turn(const struct cp__exchange *exchange, struct cp_session *session,
                          const struct order *order, struct cp_memory *profile, struct cp_error *err)
 {
@@ -124,7 +129,7 @@ static int write_in_turn(const struct cp__exchange *exchange, struct cp_session 
     return result;
 }
 
-/* -ECANCELED, with nothing in err, if the client went away. */
+/* Records a profile. Returns -ECANCELED, without a message in *err, if the client went away. */
 static int record(const struct cp__exchange *exchange, const struct order *order, struct cp_memory *profile,
                   struct cp_error *err)
 {
@@ -142,7 +147,8 @@ static int record(const struct cp__exchange *exchange, const struct order *order
     return result;
 }
 
-/* Each profile has a slot while it runs, and the program needs some for itself. */
+/* Records if a place is free, and answers. Each profile occupies a slot, and the program needs some slots
+ * for itself. */
 static int record_in_place(struct cp__exchange *exchange, const struct order *order,
                            struct cp_memory *profile)
 {
@@ -155,8 +161,8 @@ static int record_in_place(struct cp__exchange *exchange, const struct order *or
     if (!cp__http_place_take(CP__PLACE_SLOT, max)) {
         snprintf(
             text, sizeof text,
-            "%u profile%s being recorded over HTTP, and the other places are the program's own. Wait for "
-            "the end of one.",
+            "%u profile%s being recorded over HTTP, and the other slots are the program's own. Ask again "
+            "when one has ended.",
             max, max == 1 ? " is" : "s are");
         return cp__http_refuse_with(exchange, 503, &later, text);
     }

@@ -1,3 +1,4 @@
+/* Parses queries; see exchange.h. */
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -5,6 +6,7 @@
 #include "exchange.h"
 #include "runtime/base/fail.h"
 
+/* Returns the value of a hexadecimal digit, or -1. */
 static int hex(char c)
 {
     if (c >= '0' && c <= '9')
@@ -14,7 +16,8 @@ static int hex(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The character at *text, which moves behind it; -1 for an escape that is none, or a zero byte. */
+/* Returns the character at *text, and moves *text behind it. Returns -1 for an invalid escape or a zero
+ * byte. */
 static int decode_character(const char **text)
 {
     int high, low;
@@ -33,8 +36,8 @@ static int decode_character(const char **text)
     return high << 4 | low;
 }
 
-/* Decodes up to one of the characters that end, into text of size bytes; its length, which may be size or
- * more and is not all there then; -1 as decode_character(). */
+/* Decodes into text, which has size bytes, up to one of the characters in "ends". Returns the length of the
+ * decoded text, which was cut off if the length is size or more; -1 as decode(). */
 static long decode_up_to(const char **from, const char *ends, char *text, size_t size)
 {
     size_t n = 0;
@@ -52,7 +55,8 @@ static long decode_up_to(const char **from, const char *ends, char *text, size_t
     return (long)n;
 }
 
-/* One KEY=VALUE, and what follows it; 1 if it has the key, which may be NULL. */
+/* Decodes one KEY=VALUE, and moves *from to the next. Returns 1 if the key is the wanted one, and 0 if not
+ * or if key is NULL, which matches nothing. */
 static int take_pair(const char **from, const char *key, char *value, size_t size, struct cp_error *err)
 {
     char name[32];
@@ -73,7 +77,7 @@ static int take_pair(const char **from, const char *key, char *value, size_t siz
     }
     if (length < 0)
         return cp__error(err, -EINVAL,
-                         "The query has an escape that is none, or a zero byte, at \"%.20s\": write a "
+                         "The query has an invalid escape or a zero byte at \"%.20s\". Write a "
                          "percent sign as %%25.",
                          *from);
     if (**from == '&')
@@ -112,8 +116,9 @@ int cp__http_query_number(const char *query, const char *key, unsigned long long
         is_number = *c >= '0' && *c <= '9' && !__builtin_mul_overflow(number, 10ull, &number) &&
                     !__builtin_add_overflow(number, (unsigned long long)(*c - '0'), &number);
     if (!is_number || number < min || number > max)
-        return cp__error(err, -EINVAL, "%s=%s is not possible: it must be a whole number from %llu to %llu.",
-                         key, text, min, max);
+        return cp__error(err, -EINVAL,
+                         "%s=%s is invalid. The value must be a whole number from %llu to %llu.", key, text,
+                         min, max);
     *value = number;
     return 1;
 }
@@ -125,17 +130,17 @@ static bool is_one_of(const char *key, const char *const *keys)
     return *keys != NULL;
 }
 
+/* Refuses an unknown key with a sentence that lists the possible ones. */
 static int refuse_key(const char *key, const char *const *keys, struct cp_error *err)
 {
     char list[100] = "";
     size_t n = 0;
 
     if (keys[0] == NULL)
-        return cp__error(err, -EINVAL, "The query has \"%s\", which means nothing here: no key does.", key);
+        return cp__error(err, -EINVAL, "The query has the unknown key \"%s\": this path takes no keys.", key);
     for (size_t i = 0; keys[i] != NULL && n < sizeof list; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i == 0 ? "" : ", ", keys[i]);
-    return cp__error(err, -EINVAL, "The query has \"%s\", which means nothing here. What there is: %s.", key,
-                     list);
+    return cp__error(err, -EINVAL, "The query has the unknown key \"%s\". This path takes: %s.", key, list);
 }
 
 int cp__http_query_has_only(const char *query, const char *const *keys, struct cp_error *err)

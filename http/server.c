@@ -1,3 +1,4 @@
+/* A server of our own: options, connections, start and stop. See server.h. */
 #include "server.h"
 
 #include <ctype.h>
@@ -14,11 +15,10 @@
 #include "runtime/base/sized.h"
 
 enum {
-    CONNECTIONS = 100,      /* by default */
-    MORE_CONNECTIONS = 32,  /* that are cut, and not closed yet */
-    REQUEST_TIMEOUT_S = 10, /* by default */
-    HEADER_SIZE =
-        24 * 1024, /* libmicrohttpd's memory for a connection: the header, and what it notes of it */
+    CONNECTIONS = 100,       /* default for the most connections */
+    MORE_CONNECTIONS = 32,   /* connections that have been cut and are not closed yet */
+    REQUEST_TIMEOUT_S = 10,  /* default for the time in which a request must arrive */
+    HEADER_SIZE = 24 * 1024, /* libmicrohttpd's memory for a connection: the header, and notes about it */
     KEEPER_INTERVAL_S = 1,
 };
 
@@ -26,15 +26,16 @@ unsigned cp__http_answer_timeout_s = 60;
 
 /* ---- Connections ----------------------------------------------------------------------------- */
 
-/* Under the lock, as libmicrohttpd closes a descriptor after it has told of it. */
+/* Shuts a connection down. Called with the lock held, because libmicrohttpd closes the descriptor only after
+ * close_peer(), which takes the lock, has returned. */
 static void cut(struct cp__http_peer *peer)
 {
     shutdown(peer->fd, SHUT_RDWR);
     peer->state = CP__PEER_CUT;
 }
 
-/* Where there are too many connections, one gives way: the one that has waited longest without having
- * asked, or else without having read its answer. */
+/* If there are too many connections, cuts one: the one that has waited longest without sending a request or,
+ * if there is no such connection, without reading its answer. Called with the lock held. */
 static void make_way(struct cp_http *http)
 {
     struct cp__http_peer *longest = NULL;
@@ -54,6 +55,7 @@ static void make_way(struct cp_http *http)
         cut(longest);
 }
 
+/* Adds a new connection to the peers. */
 static void open_peer(struct cp_http *http, struct MHD_Connection *connection, void **context)
 {
     const union MHD_ConnectionInfo *info =
@@ -75,6 +77,7 @@ static void open_peer(struct cp_http *http, struct MHD_Connection *connection, v
     pthread_mutex_unlock(&http->lock);
 }
 
+/* Removes a connection that libmicrohttpd is about to close. */
 static void close_peer(struct cp_http *http, struct cp__http_peer *peer)
 {
     struct cp__http_peer **link = &http->peers;
@@ -88,6 +91,7 @@ static void close_peer(struct cp_http *http, struct cp__http_peer *peer)
     free(peer);
 }
 
+/* Called by libmicrohttpd when a connection begins and ends. */
 static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -116,7 +120,8 @@ void cp__http_peer_does(struct cp_http *http, struct MHD_Connection *connection,
 
 /* ---- The keeper ------------------------------------------------------------------------------ */
 
-/* libmicrohttpd's own time-out begins anew with every byte that comes. */
+/* Cuts the connections that are too slow. libmicrohttpd's own time limit is not enough, because it starts
+ * anew with every byte. Called with the lock held. */
 static void cut_late_peers(struct cp_http *http)
 {
     const uint64_t now = cp__http_now_ms();
@@ -131,6 +136,7 @@ static void cut_late_peers(struct cp_http *http)
     }
 }
 
+/* The thread that looks for slow connections once a second while there are any. */
 static void *keep_time(void *arg)
 {
     struct cp_http *http = arg;
@@ -181,33 +187,34 @@ static bool copy_hosts(struct cp_http_options *to, const struct cp_http_options 
     return hosts != NULL;
 }
 
-/* Whether a header can hold it: "Bearer TOKEN" ends before blanks, and Basic takes no control characters. */
+/* Checks that a header can carry the token: "Bearer TOKEN" loses blanks at its end, and Basic allows no
+ * control characters. */
 static int check_token(const char *token, struct cp_error *err)
 {
     size_t length = strlen(token);
 
     if (length == 0)
-        return cp__error(err, -EINVAL, "The token is empty. Give one, or NULL where none is wanted.");
+        return cp__error(err, -EINVAL, "The token is empty. Give a token, or NULL for none.");
     for (size_t i = 0; i < length; i++) {
         if (iscntrl((unsigned char)token[i]))
             return cp__error(err, -EINVAL,
-                             "The token has a control character, which nobody can send in a header. Where "
-                             "it was read from a file, take the line's end off.");
+                             "The token has a control character, which no header can carry. If the "
+                             "token was read from a file, remove the newline.");
     }
     if (token[length - 1] == ' ')
         return cp__error(err, -EINVAL,
-                         "The token has a blank at its end, which is lost in a header. Take it off.");
+                         "The token ends in a blank, which a header would lose. Remove the blank.");
     return 0;
 }
 
-/* What it is instead is not shown: it may be the key. */
+/* Checks that the text is PEM. The message does not show the text, which may be the key. */
 static int check_pem(const char *what, const char *text, const char *end, struct cp_error *err)
 {
     if (strstr(text, end) != NULL)
         return 0;
     return cp__error(err, -EINVAL,
-                     "The %s is no PEM text: it has no line \"-----BEGIN %s\". Give what its file holds, "
-                     "not the file's name.",
+                     "The %s is not PEM text: it has no line \"-----BEGIN %s\". Give the contents of the "
+                     "file, not its name.",
                      what, end);
 }
 
@@ -222,7 +229,7 @@ static int check_tls(const struct cp_http_options *options, struct cp_error *err
     return check_pem("key", options->key, "PRIVATE KEY-----", err);
 }
 
-/* Copies the options, which have this library's size. */
+/* Checks and copies the options, which have this library's size, and fills in defaults. */
 static int copy_options(struct cp_http_options *to, const struct cp_http_options *from, struct cp_error *err)
 {
     *to = (struct cp_http_options){.size = sizeof *to};
@@ -238,7 +245,7 @@ static int copy_options(struct cp_http_options *to, const struct cp_http_options
     to->request_timeout_s = from->request_timeout_s != 0 ? from->request_timeout_s : REQUEST_TIMEOUT_S;
     if (!copy_hosts(to, from) || !copy_string(&to->token, from->token) ||
         !copy_string(&to->certificate, from->certificate) || !copy_string(&to->key, from->key))
-        return cp__error(err, -ENOMEM, "There is no memory for the HTTP endpoint.");
+        return cp__error(err, -ENOMEM, "There is not enough memory for the HTTP endpoint.");
     return 0;
 }
 
@@ -252,6 +259,7 @@ static void free_http(struct cp_http *http)
     free(http);
 }
 
+/* Makes an endpoint without a daemon; *err may not be NULL. */
 static int mount(struct cp_http **out, const struct cp_http_options *options, struct cp_error *err)
 {
     struct cp_http_options own = {.size = sizeof own};
@@ -263,7 +271,7 @@ static int mount(struct cp_http **out, const struct cp_http_options *options, st
         return result;
     http = calloc(1, sizeof *http);
     if (http == NULL)
-        return cp__error(err, -ENOMEM, "There is no memory for the HTTP endpoint.");
+        return cp__error(err, -ENOMEM, "There is not enough memory for the HTTP endpoint.");
     http->pid = getpid();
     pthread_mutex_init(&http->lock, NULL);
     pthread_condattr_init(&monotonic);
@@ -286,6 +294,8 @@ int cp_http_mount(struct cp_http **out, const struct cp_http_options *options, s
     return mount(out, options, err != NULL ? err : &unwanted);
 }
 
+/* Called by libmicrohttpd with the URI of a new request, before it is decoded. Returns the request's
+ * context. */
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connection)
 {
     (void)connection;
@@ -307,7 +317,8 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **re
     cp_http_completed(request);
 }
 
-/* What libmicrohttpd says is of interest only where it does not start. */
+/* Called by libmicrohttpd with a message for its log. Only the first message of a start that fails is of
+ * interest. */
 static void __attribute__((format(printf, 2, 0))) on_log(void *cls, const char *format, va_list arguments)
 {
     struct cp_http *http = cls;
@@ -320,7 +331,7 @@ static void __attribute__((format(printf, 2, 0))) on_log(void *cls, const char *
     pthread_mutex_unlock(&http->lock);
 }
 
-/* GnuTLS's own choice goes back to TLS 1.0. */
+/* Excludes TLS 1.0 and 1.1, which GnuTLS would accept by default. */
 static const char tls_versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
 
 static struct MHD_Daemon *start_daemon(struct cp_http *http, int fd)
@@ -333,7 +344,7 @@ static struct MHD_Daemon *start_daemon(struct cp_http *http, int fd)
         {MHD_OPTION_END, 0, NULL}};
     const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
     bool is_tls = options->certificate != NULL;
-    /* Not epoll(7), whose edges libmicrohttpd loses where a client closes right behind what it sent. */
+    /* poll, not epoll(7): libmicrohttpd loses an edge if a client closes right after it has sent. */
     unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
 
     return MHD_start_daemon(
@@ -346,8 +357,8 @@ static struct MHD_Daemon *start_daemon(struct cp_http *http, int fd)
         is_tls ? tls : plain, MHD_OPTION_END);
 }
 
-/* Tells why libmicrohttpd did not start, by what it logged first. Of the value that errno had then only a
- * shortage is of use as a code. */
+/* Makes an error from what libmicrohttpd logged first when it did not start. The errno value at that time is
+ * only used as the code if it means a shortage; otherwise it is accidental. */
 static int explain_start(const struct cp_http *http, struct cp_error *said, struct cp_error *err)
 {
     const bool is_short =
@@ -367,7 +378,7 @@ static int explain_start(const struct cp_http *http, struct cp_error *said, stru
                             : "");
 }
 
-/* libmicrohttpd's thread has the signal mask of the one that starts it. */
+/* Starts the daemon with all signals blocked, because its thread inherits the signal mask. */
 static int serve(struct cp_http *http, int fd, struct cp_error *err)
 {
     struct cp_error said = {.code = 0};
@@ -385,7 +396,7 @@ static int serve(struct cp_http *http, int fd, struct cp_error *err)
     return http->daemon != NULL ? 0 : explain_start(http, &said, err);
 }
 
-/* Whoever can reach the address can ask if there is no token, and can read along if there is no TLS. */
+/* Writes a warning if the server can be reached from other machines without a token or without TLS. */
 static void warn(struct cp_http *http)
 {
     static const char see[] =
@@ -411,6 +422,7 @@ static void warn(struct cp_http *http)
                  http->address);
 }
 
+/* Listens, and starts the keeper and the daemon. */
 static int start_on(struct cp_http *http, const char *address, struct cp_error *err)
 {
     int fd = cp__http_listen(address, &http->listener, err);
@@ -430,7 +442,7 @@ static int start_on(struct cp_http *http, const char *address, struct cp_error *
     }
     result = serve(http, fd, err);
     if (result < 0) {
-        cp__http_socket_close(http->listener); /* libmicrohttpd closes it in most cases, not in all */
+        cp__http_socket_close(http->listener); /* in some cases libmicrohttpd has not closed the socket */
         cp_http_quiesce(http);
         pthread_join(http->keeper, NULL);
     }
@@ -467,7 +479,7 @@ const char *cp_http_warning(const struct cp_http *http)
     return http->warning[0] != '\0' ? http->warning : NULL;
 }
 
-/* A child that fork() did not make still has the socket. */
+/* In a child, only the socket is closed. A child that was not made by fork() still has it. */
 static void stop_in_child(struct cp_http *http)
 {
     if (http->listener != NULL)
@@ -475,7 +487,8 @@ static void stop_in_child(struct cp_http *http)
     http->listener = NULL;
 }
 
-/* The socket is shut down first: a child of a fork() that comes after it was forgotten does not listen. */
+/* Shuts the socket down before anything else: a child of a fork() from now on does not close the socket, but
+ * must not listen either. */
 static void stop_server(struct cp_http *http)
 {
     shutdown(cp__http_socket_forget(http->listener), SHUT_RDWR);

@@ -1,23 +1,24 @@
+/* Turns and places; see share.h. */
 #include "share.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
 
-/* On the stack of the thread that waits. */
+/* A thread that waits for the turn. The struct is on the stack of that thread. */
 struct waiter {
     struct waiter *next;
     bool has_turn;
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_cond_t changed; /* a waiter has its turn */
+static pthread_cond_t changed; /* a waiter has got the turn */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Under the lock. */
+/* Protected by the lock. */
 static struct {
     bool is_taken;
     unsigned n_waiters;
-    struct waiter *first; /* who has waited longest */
+    struct waiter *first; /* the waiter that has waited longest */
     unsigned places[CP__HTTP_PLACES];
 } shared;
 
@@ -25,6 +26,7 @@ unsigned cp__http_turn_wait_ms = 10000;
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
+/* Makes a condition whose time limits are by CLOCK_MONOTONIC. */
 static void make_condition(void)
 {
     pthread_condattr_t monotonic;
@@ -35,7 +37,7 @@ static void make_condition(void)
     pthread_condattr_destroy(&monotonic);
 }
 
-/* The child has none of the threads that had a turn or a place, or waited for one. */
+/* Forgets all turns and places, because the child lacks the threads that had them or waited for them. */
 static void forget_turns_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
@@ -49,6 +51,7 @@ static void set_up_turns(void)
     pthread_atfork(NULL, NULL, forget_turns_in_child);
 }
 
+/* Takes the lock, after the first call has registered the handler for fork(). */
 static void lock_shared(void)
 {
     pthread_once(&once, set_up_turns);
@@ -57,7 +60,7 @@ static void lock_shared(void)
 
 /* ---- Turns ----------------------------------------------------------------------------------- */
 
-/* Under the lock; so that it is behind all others. */
+/* Adds the waiter at the end of the queue. Called with the lock held. */
 static void join_queue(struct waiter *waiter)
 {
     struct waiter **end = &shared.first;
@@ -68,7 +71,7 @@ static void join_queue(struct waiter *waiter)
     shared.n_waiters++;
 }
 
-/* Under the lock. */
+/* Removes the waiter from the queue. Called with the lock held. */
 static void leave_queue(const struct waiter *waiter)
 {
     struct waiter **link = &shared.first;
@@ -79,7 +82,7 @@ static void leave_queue(const struct waiter *waiter)
     shared.n_waiters--;
 }
 
-/* Waits on the condition for so long at most; under the lock. */
+/* Waits for the condition, at most so many milliseconds. Called with the lock held. */
 static void wait_ms(unsigned ms)
 {
     struct timespec until;
@@ -92,7 +95,8 @@ static void wait_ms(unsigned ms)
     pthread_cond_timedwait(&changed, &lock, &until);
 }
 
-/* The client is asked for without the lock, since the server that knows may take locks of its own. */
+/* Returns whether the client has gone. Releases the lock meanwhile, because the server may take locks of its
+ * own. */
 static bool is_waiter_gone(const struct cp__exchange *exchange)
 {
     bool result;
@@ -105,7 +109,8 @@ static bool is_waiter_gone(const struct cp__exchange *exchange)
     return result;
 }
 
-/* Under the lock, in the queue; what cp__http_turn_take() returns. */
+/* Waits until the waiter, which is in the queue, has the turn. Returns what cp__http_turn_take() returns.
+ * Called with the lock held. */
 static int wait_for_turn(const struct cp__exchange *exchange, const struct waiter *waiter)
 {
     const uint64_t end = cp__http_now_ms() + cp__http_turn_wait_ms;
@@ -142,7 +147,8 @@ int cp__http_turn_take(const struct cp__exchange *exchange, enum cp__http_turn_f
     return result;
 }
 
-/* The turn goes over to who has waited longest, so that nobody who comes now is quicker. */
+/* Hands the turn to the waiter that has waited longest, without freeing it, so that no newcomer can take the
+ * turn first. */
 void cp__http_turn_give(void)
 {
     pthread_mutex_lock(&lock);
@@ -196,7 +202,8 @@ bool cp__http_place_take(enum cp__http_place place, unsigned max)
     return is_taken;
 }
 
-/* In a child of fork() a place of the parent's may come back, which has been given up already. */
+/* A child of fork() may give back a place that the parent took. after_fork_in_child() has freed all places,
+ * so the count stays at 0. */
 void cp__http_place_give(enum cp__http_place place)
 {
     pthread_mutex_lock(&lock);

@@ -1,5 +1,5 @@
-/* What all requests to the endpoint share of the process that they are answered in: turns at what takes all
- * of a CPU, and places for what waits long. */
+/* What all requests of a process share: a turn for work that uses a whole CPU, and places for requests that
+ * wait long. */
 #ifndef COUNTERPOINT_HTTP_SHARE_H
 #define COUNTERPOINT_HTTP_SHARE_H
 
@@ -8,40 +8,45 @@
 /* ---- Turns ----------------------------------------------------------------------------------- */
 
 /*
- * Reading symbols, listing all Gs and asking the kernel about each event take all of a CPU, and symbols take
- * tens of megabytes beside it. One request of the process does such work at a time, those that wait get their
- * turn in the order in which they came, and the tables of symbols are freed before the next one begins.
+ * Reading symbols, listing all Gs and asking the kernel about each event use a whole CPU, and symbols also
+ * take tens of megabytes. Therefore only one request of the process does such work at a time. Waiting
+ * requests get the turn in the order in which they came, and the tables of symbols are freed before the next
+ * turn begins.
  */
 
 enum { CP__HTTP_TURN_WAITERS = 4 };
 
-/* Who may wait: a profile that has been recorded always may, anything else only beside fewer than
- * CP__HTTP_TURN_WAITERS others. */
+/* What a turn is wanted for. A profile has already been recorded, and may always wait; a lookup may only
+ * wait if fewer than CP__HTTP_TURN_WAITERS others do. */
 enum cp__http_turn_for { CP__TURN_LOOKUP, CP__TURN_PROFILE };
 
-/* Returns 0 with the turn; -EBUSY if too many wait; -ETIMEDOUT if the turn did not come within
- * cp__http_turn_wait_ms; -ECANCELED if the client went away. exchange may be NULL: nobody goes away. */
+/* Takes the turn. Returns 0; -EBUSY if too many others wait; -ETIMEDOUT if the turn does not come within
+ * cp__http_turn_wait_ms; -ECANCELED if the client goes away. If exchange is NULL, there is no client that
+ * can go away. */
 int cp__http_turn_take(const struct cp__exchange *exchange, enum cp__http_turn_for what);
+/* Gives the turn to the next that waits. */
 void cp__http_turn_give(void);
 
-/* Takes a turn for a lookup. True with the turn; otherwise *result is what to return, and the request has
- * been answered with 503, unless its client went away. */
+/* Takes the turn for a lookup. Returns true if the request has the turn. Otherwise *result is what to
+ * return, and the request has been answered with status 503, unless its client has gone. */
 bool cp__http_turn_or_refuse(struct cp__exchange *exchange, int *result);
 
-/* How long a turn is waited for; tests make it short. */
+/* Milliseconds that a request waits for the turn at most. Tests set fewer. */
 extern unsigned cp__http_turn_wait_ms;
-/* How many wait now; for tests. */
+/* Returns how many requests wait for the turn now. For tests. */
 unsigned cp__http_turn_waiters(void);
 
 /* ---- Places ---------------------------------------------------------------------------------- */
 
-/* A request that waits for seconds occupies a place meanwhile. */
+/* A request that waits for seconds occupies a place meanwhile: CP__PLACE_SLOT for a profile, CP__PLACE_DELTA
+ * for the difference of two states. */
 enum cp__http_place { CP__PLACE_SLOT, CP__PLACE_DELTA, CP__HTTP_PLACES };
 
-enum { CP__HTTP_DELTAS = 4 }; /* at a time */
+enum { CP__HTTP_DELTAS = 4 }; /* places for deltas */
 
-/* False if max are taken. */
+/* Takes a place of that kind. Returns false if max places are taken. */
 bool cp__http_place_take(enum cp__http_place place, unsigned max);
+/* Gives a place back. */
 void cp__http_place_give(enum cp__http_place place);
 
 #endif

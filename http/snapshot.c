@@ -1,3 +1,4 @@
+/* Answers with a state, or with the difference of two states; see snapshot.h. */
 #include "snapshot.h"
 
 #include <errno.h>
@@ -9,19 +10,21 @@
 #include "sched.h"
 #include "share.h"
 
-size_t cp__http_max_snapshot = 64 << 20; /* as the text of Go's goroutine profile */
+size_t cp__http_max_snapshot = 64 << 20; /* the limit of Go for the text of a goroutine profile */
 
 /* Writes the state as it is now: as a profile with debug 0, otherwise as text. */
 typedef int take_fn(struct cp_writer w, unsigned debug, struct cp_error *err);
 
 /* ---- One state ------------------------------------------------------------------------------- */
 
+/* The text or profile of one state. */
 struct snapshot {
     struct cp_memory data;
     bool is_cut;
 };
 
-/* What is too long is not kept, but not refused either: the beginning of a long text is worth reading. */
+/* The writer of a snapshot. Bytes beyond the limit are dropped without an error, because the beginning of a
+ * long text is worth reading. */
 static ssize_t keep_snapshot(void *context, const void *data, size_t size)
 {
     struct snapshot *snapshot = context;
@@ -34,8 +37,8 @@ static ssize_t keep_snapshot(void *context, const void *data, size_t size)
     return (ssize_t)size;
 }
 
-/* Takes a state when it is this request's turn. False if the request has been answered, and *result is what
- * to return. */
+/* Takes a state when the request has the turn. Returns false if the request has been answered; *result is
+ * what to return then. */
 static bool take_one(struct cp__exchange *exchange, take_fn *take, unsigned debug, struct snapshot *snapshot,
                      int *result)
 {
@@ -57,7 +60,7 @@ static bool take_one(struct cp__exchange *exchange, take_fn *take, unsigned debu
 
 static int send_state(struct cp__exchange *exchange, const char *name, take_fn *take, unsigned debug)
 {
-    static const char end[] = "\n(This is the beginning only: the rest would be too long.)\n";
+    static const char end[] = "\n(Only the beginning is shown, because the rest is too long.)\n";
     struct snapshot snapshot = {.is_cut = false};
     int result;
 
@@ -65,7 +68,7 @@ static int send_state(struct cp__exchange *exchange, const char *name, take_fn *
         if (debug == 0)
             result = cp__http_reply_profile(exchange, name, &snapshot.data);
         else if (snapshot.is_cut && cp__http_append(&snapshot.data, end, sizeof end - 1) < 0)
-            result = cp__http_refuse(exchange, 503, "There is no memory for the answer.");
+            result = cp__http_refuse(exchange, 503, "There is not enough memory for the answer.");
         else
             result = cp__http_reply_body(exchange, cp__http_text, snapshot.data.data, snapshot.data.size);
     }
@@ -75,6 +78,7 @@ static int send_state(struct cp__exchange *exchange, const char *name, take_fn *
 
 /* ---- What changes ---------------------------------------------------------------------------- */
 
+/* Computes the profile of what has changed from "then" to "now". */
 static int subtract(const struct cp_memory *now, const struct cp_memory *then, struct cp_memory *delta,
                     struct cp_error *err)
 {
@@ -82,7 +86,7 @@ static int subtract(const struct cp_memory *now, const struct cp_memory *then, s
     int result;
 
     if (merge == NULL)
-        return cp__error(err, -ENOMEM, "There is no memory for the answer.");
+        return cp__error(err, -ENOMEM, "There is not enough memory for the answer.");
     result = cp_merge_add(merge, now->data, now->size, err);
     if (result == 0)
         result = cp_merge_subtract(merge, then->data, then->size, err);
@@ -109,6 +113,7 @@ static int send_difference(struct cp__exchange *exchange, const char *name, cons
     return result;
 }
 
+/* Takes a state, waits, takes a second state, and sends the difference. */
 static int send_delta(struct cp__exchange *exchange, const char *name, take_fn *take,
                       unsigned long long seconds)
 {
@@ -125,6 +130,7 @@ static int send_delta(struct cp__exchange *exchange, const char *name, take_fn *
     return result;
 }
 
+/* Does the same if a place for a delta is free. */
 static int send_delta_in_place(struct cp__exchange *exchange, const char *name, take_fn *take,
                                unsigned long long seconds)
 {
@@ -134,7 +140,7 @@ static int send_delta_in_place(struct cp__exchange *exchange, const char *name, 
     if (!cp__http_place_take(CP__PLACE_DELTA, CP__HTTP_DELTAS))
         return cp__http_refuse_with(
             exchange, 503, &later,
-            "As many requests wait for what changes as may at a time. Wait for the end of one.");
+            "Too many requests record differences at this time. Ask again when one has ended.");
     result = send_delta(exchange, name, take, seconds);
     cp__http_place_give(CP__PLACE_DELTA);
     return result;
@@ -163,8 +169,8 @@ int cp__http_snapshot(struct cp__exchange *exchange)
         result = cp__http_query_number(query, "seconds", 1, cp__http_max_seconds(exchange), &seconds, &err);
     if (result >= 0 && seconds != 0 && debug != 0)
         result = cp__error(&err, -EINVAL,
-                           "What changes in some seconds is a profile only, and debug=%llu is text. "
-                           "Leave one of the two out.",
+                           "With \"seconds\" the answer is a profile, but debug=%llu asks for text. "
+                           "Leave out one of the two.",
                            debug);
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);

@@ -1,3 +1,4 @@
+/* Listening sockets that children of fork() close; see socket.h. */
 #include "socket.h"
 
 #include <pthread.h>
@@ -10,19 +11,20 @@
 
 #include "atomic.h"
 
-/* Never freed, since a child of fork() may be looking at it. */
+/* A registered socket, or an unused entry. Entries are never freed, because a child of fork() may be reading
+ * them. */
 struct cp__http_socket {
     struct cp__http_socket *next; /* immutable */
-    dev_t device;                 /* written before fd is */
-    ino_t inode;                  /* too: no other socket has both while this one is open */
-    int32_t fd;                   /* -1: none */
-    uint32_t is_used;             /* becomes 1 under the lock, and 0 anywhere */
+    dev_t device;                 /* written before fd */
+    ino_t inode;      /* as device; no other socket has the same two numbers while this one is open */
+    int32_t fd;       /* -1: no socket */
+    uint32_t is_used; /* set to 1 with the lock held, and to 0 without it */
 };
-static struct cp__http_socket *sockets; /* written under the lock; grows at its head only */
+static struct cp__http_socket *sockets; /* written with the lock held; grows only at its head */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Whether a descriptor of that number, if there is one, is the socket's. */
+/* Returns whether the descriptor is still the socket, and not another file with the same number. */
 static bool is_open(const struct cp__http_socket *socket, int fd)
 {
     struct stat now;
@@ -30,8 +32,8 @@ static bool is_open(const struct cp__http_socket *socket, int fd)
     return fd >= 0 && fstat(fd, &now) == 0 && now.st_dev == socket->device && now.st_ino == socket->inode;
 }
 
-/* Takes no lock, since the thread that had the lock may not be in the child, and calls close(2) past the C
- * library, in which it is a cancellation point. */
+/* Closes all registered sockets in a child of fork(). Takes no lock, because a thread that only the parent
+ * has may have held it. Calls close(2) directly, because the C library's close() is a cancellation point. */
 static void close_sockets(void)
 {
     /* pairs with the release in add_socket() */
@@ -40,7 +42,7 @@ static void close_sockets(void)
 
         if (is_open(socket, fd))
             syscall(SYS_close, fd);
-        cp_store_relaxed(&socket->fd, -1); /* relaxed: the child has this thread only */
+        cp_store_relaxed(&socket->fd, -1); /* relaxed: the child has only this thread */
     }
 }
 
@@ -55,18 +57,18 @@ static void set_up_sockets(void)
     pthread_atfork(NULL, NULL, forget_sockets_in_child);
 }
 
-/* Under the lock. */
+/* Returns an entry that is not used, or NULL. Called with the lock held. */
 static struct cp__http_socket *find_unused(void)
 {
     struct cp__http_socket *socket = sockets;
 
-    /* acquire: pairs with the release in cp__http_socket_forget(), whose fd must not stand after ours */
+    /* acquire: pairs with the release in cp__http_socket_forget(), so that its store of fd precedes ours */
     while (socket != NULL && cp_load_acquire(&socket->is_used) != 0)
         socket = socket->next;
     return socket;
 }
 
-/* Under the lock. */
+/* Adds an entry to the list. Called with the lock held. */
 static struct cp__http_socket *add_socket(void)
 {
     struct cp__http_socket *socket = malloc(sizeof *socket);
@@ -90,7 +92,7 @@ struct cp__http_socket *cp__http_socket_new(int fd)
     if (socket == NULL)
         socket = add_socket();
     if (socket != NULL) {
-        cp_store_relaxed(&socket->is_used, 1); /* relaxed: the lock orders it for who looks for one */
+        cp_store_relaxed(&socket->is_used, 1); /* relaxed: others read the flag with the lock held */
         socket->device = now.st_dev;
         socket->inode = now.st_ino;
         cp_store_release(&socket->fd, fd); /* pairs with the acquire in close_sockets() */
@@ -101,16 +103,16 @@ struct cp__http_socket *cp__http_socket_new(int fd)
 
 int cp__http_socket_forget(struct cp__http_socket *socket)
 {
-    int fd = cp_load_relaxed(&socket->fd); /* relaxed: only the server's owner is here */
+    int fd = cp_load_relaxed(&socket->fd); /* relaxed: only the owner of the server calls this */
 
-    cp_store_relaxed(&socket->fd, -1);     /* relaxed: as above */
+    cp_store_relaxed(&socket->fd, -1);     /* relaxed: the release below orders the store */
     cp_store_release(&socket->is_used, 0); /* pairs with the acquire in find_unused() */
     return fd;
 }
 
 void cp__http_socket_close(struct cp__http_socket *socket)
 {
-    const int fd = cp_load_relaxed(&socket->fd); /* relaxed: only the server's owner is here */
+    const int fd = cp_load_relaxed(&socket->fd); /* relaxed: only the owner of the server calls this */
 
     if (is_open(socket, fd))
         close(fd);

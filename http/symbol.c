@@ -1,4 +1,4 @@
-/* symbol: the names of addresses. */
+/* The endpoint "symbol": the names of addresses. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
@@ -8,18 +8,20 @@
 
 #include "share.h"
 
-/* How many addresses may be asked for at once, and the bytes that the names of their functions may have.
- * Those of C++ templates can have thousands. */
+/* The most addresses that a request may ask for, and the most bytes of the names of their functions. Names
+ * of C++ templates can have thousands of bytes. */
 enum { MAX_ADDRESSES = 1 << 16, MAX_NAMES = 8 << 20 };
 
+/* The addresses of a request, and the names that were found. */
 struct symbols {
     uintptr_t *addresses;
-    char **names; /* NULL: unknown */
+    char **names; /* names[i] belongs to addresses[i]; NULL: unknown */
     size_t n;
     size_t names_size;
-    bool is_cut;
+    bool is_cut; /* there are too many addresses, or the names are too long */
 };
 
+/* Returns whether the word is a hexadecimal number with "0x" that fits into 64 bits. */
 static bool is_address(const char *word, size_t n)
 {
     static const char digits[] = "0123456789abcdefABCDEF";
@@ -27,7 +29,8 @@ static bool is_address(const char *word, size_t n)
     return n > 2 && n <= 18 && strncasecmp(word, "0x", 2) == 0 && strspn(word + 2, digits) == n - 2;
 }
 
-/* What is no address is nothing to look up, and no reason to refuse the others. */
+/* Reads the addresses, which "+" separates. Words that are not addresses are skipped: the others may be
+ * good. */
 static void read_addresses(struct symbols *symbols, const char *text, size_t size)
 {
     const char *end = text + size;
@@ -41,7 +44,7 @@ static void read_addresses(struct symbols *symbols, const char *text, size_t siz
         n = (size_t)(word_end - text);
         if (n < sizeof word) {
             memcpy(word, text, n);
-            n = strcspn(word, " \r\n"); /* what is typed into curl may end in a line's end */
+            n = strcspn(word, " \r\n"); /* text from curl may end in a newline */
             word[n] = '\0';
             symbols->is_cut = is_address(word, n) && symbols->n == MAX_ADDRESSES;
             if (is_address(word, n) && !symbols->is_cut)
@@ -51,6 +54,7 @@ static void read_addresses(struct symbols *symbols, const char *text, size_t siz
     }
 }
 
+/* Called by cp_symbol_lookup() with the name of the i-th address. */
 static void take_function_name(void *context, size_t i, const char *function)
 {
     struct symbols *symbols = context;
@@ -64,7 +68,7 @@ static void take_function_name(void *context, size_t i, const char *function)
     symbols->names[i] = strdup(function);
 }
 
-/* As many addresses as there can be words, but no more than may be asked for. */
+/* Allocates as many addresses as a text of size bytes can have, but at most MAX_ADDRESSES. */
 static bool make_room_for_addresses(struct symbols *symbols, size_t size)
 {
     const size_t n = size / 2 + 1 < MAX_ADDRESSES ? size / 2 + 1 : MAX_ADDRESSES;
@@ -81,7 +85,7 @@ static int send_symbols(struct cp__exchange *exchange, const struct symbols *sym
 
     cp__http_page_open(&page);
     if (page.out != NULL) {
-        fputs("num_symbols: 1\n", page.out); /* tools want to know only whether there are any */
+        fputs("num_symbols: 1\n", page.out); /* pprof tools only check that the number is not 0 */
         for (size_t i = 0; i < symbols->n; i++) {
             if (symbols->names[i] != NULL)
                 fprintf(page.out, "%#" PRIxPTR "\t%s\n", symbols->addresses[i], symbols->names[i]);
@@ -90,7 +94,7 @@ static int send_symbols(struct cp__exchange *exchange, const struct symbols *sym
     return cp__http_page_send(exchange, &page, &type, 1);
 }
 
-/* What there is to look up, if anything, is looked up when it is this request's turn. */
+/* Looks the addresses up when the request has the turn, and answers. */
 static int look_up_symbols(struct cp__exchange *exchange, struct symbols *symbols)
 {
     int result = 0;
@@ -102,9 +106,9 @@ static int look_up_symbols(struct cp__exchange *exchange, struct symbols *symbol
         cp__http_turn_give();
     }
     if (symbols->is_cut)
-        return cp__http_refuse(exchange, 413,
-                               "These are too many addresses: %d at most, with at most %d bytes of names.",
-                               MAX_ADDRESSES, MAX_NAMES);
+        return cp__http_refuse(
+            exchange, 413, "The request has too many addresses: at most %d, with at most %d bytes of names.",
+            MAX_ADDRESSES, MAX_NAMES);
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "The names could not be looked up: %s.",
                                strerror(-result));
@@ -127,7 +131,7 @@ int cp__http_symbol(struct cp__exchange *exchange)
         read_addresses(&symbols, text, size);
         result = look_up_symbols(exchange, &symbols);
     } else {
-        result = cp__http_refuse(exchange, 503, "There is no memory for the answer.");
+        result = cp__http_refuse(exchange, 503, "There is not enough memory for the answer.");
     }
     for (size_t i = 0; i < symbols.n; i++)
         free(symbols.names[i]);

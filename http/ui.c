@@ -1,4 +1,4 @@
-/* /debug/pprof/ui/: the page that records profiles and shows them. What it is made of is in http/ui/. */
+/* /debug/pprof/ui/: the page that records profiles and shows them. Its source files are in http/ui/. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "runtime/base/text.h"
 #include "share.h"
 
-/* In ui_files.S. */
+/* The files of the page, which ui_files.S defines. */
 #define FILE_(name) extern const char cp__http_ui_##name[], cp__http_ui_##name##_end[]
 FILE_(index);
 FILE_(icon);
@@ -43,14 +43,14 @@ static const struct file *find_page_file(const char *path)
     return NULL;
 }
 
-/* The list of If-None-Match; a weak one compares as a strong one there. */
+/* Returns whether If-None-Match lists the tag. Weak and strong tags compare as equal there. */
 static bool has_tag(const char *list, const char *tag)
 {
     return list != NULL && (strcmp(list, "*") == 0 || strstr(list, tag) != NULL);
 }
 
-/* The browser keeps a file, and asks each time whether it is still that one: another program, or another
- * version of this one, may listen here tomorrow. */
+/* Sends a file of the page. The browser keeps the file, but asks each time whether it has changed, because
+ * another program, or another version of this program, may listen on the same port tomorrow. */
 int cp__http_ui(struct cp__exchange *exchange)
 {
     const struct file *file = find_page_file(exchange->request->path);
@@ -73,6 +73,7 @@ int cp__http_ui(struct cp__exchange *exchange)
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
+/* The context of print_event(). */
 struct list {
     FILE *out;
     const char *separator;

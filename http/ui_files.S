@@ -1,4 +1,4 @@
-/* What http/ui/bundle.mjs has made, as it is sent. */
+/* The files that http/ui/bundle.mjs has made, as they are sent. */
     .macro file name, path
     .hidden \name, \name\()_end
     .globl \name, \name\()_end

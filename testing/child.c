@@ -193,8 +193,8 @@ static void *watch_for_requests(void *unused)
     return unused;
 }
 
-/* Starts the thread of watch_for_requests() with all signals blocked, so that the test's signals never reach
- * that thread. */
+/* Starts the thread of watch() with all signals blocked, so that the test's signals never reach that
+ * thread. */
 static void start_watching(void)
 {
     pthread_t thread;

@@ -56,8 +56,8 @@ void cp__output_fill(struct cp__output *output)
     cp_store_release(&output->counts->turns, turns + 2); /* pairs with the acquire in size_in_turn() */
 }
 
-/* Shows the next n bytes of the buffer. Zero bytes are shown as question marks, because texts end in a zero.
- * */
+/* Shows the next n bytes of the buffer. Zero bytes are shown as question marks, because texts end in a
+ * zero. */
 static void show_output(struct cp__output *output, size_t n)
 {
     char *text = output->buffer + (output->filled - (taken(output) - output->shown)), next = text[n];

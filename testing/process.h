@@ -9,8 +9,8 @@
 void cp__process_run(const struct cp__job *job, double timeout_s);
 
 /* Catches SIGINT, SIGTERM and SIGHUP from now on. The first such signal kills the running test with all its
- * processes, * so that the runner can still write its reports and profiles; a second signal ends the runner.
- * */
+ * processes, * so that the runner can still write its reports and profiles; a second signal ends the
+ * runner. */
 void cp__process_catch_signals(void);
 /* Returns the number of the signal that was caught, or 0. */
 int cp__process_signal(void);

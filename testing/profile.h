@@ -23,8 +23,8 @@ struct cp__profile_flags {
  * the program by cp__bad_usage(). The caller checks whether a file is given. */
 void cp__profile_flags_take(int *argc, char **argv, struct cp__profile_flags *flags);
 
-/* Prints to stderr what is wrong with the command line, and which flags there are, and exits with status 2.
- * */
+/* Prints to stderr what is wrong with the command line, and which flags there are, and exits with status
+ * 2. */
 _Noreturn void cp__bad_usage(const char *program, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

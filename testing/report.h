@@ -51,8 +51,8 @@ bool cp__report_has_failed(void);
 void cp__report_cpu(unsigned cpu);
 /* Prints a line of the runner's own, which must end in a newline. */
 void cp__report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Ends the report. Returns whether nothing failed; a run that was cut short (is_whole is false) has failed.
- * */
+/* Ends the report. Returns whether nothing failed; a run that was cut short (is_whole is false) has
+ * failed. */
 bool cp__report_finish(bool is_whole);
 
 /* The forms: report_go.c prints as "go test" does, or as "go tool test2json" does; report_tap.c prints the

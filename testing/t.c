@@ -54,8 +54,8 @@ static void *owner_self(void)
 /* ---- Logging and ending ---------------------------------------------------------------------- */
 
 /* Returns a log message in Go's form: " file.c:12: " before the first line, and deeper indentation before
- * the others. If file is NULL, the message is the runner's own and has no place. The caller frees the text.
- * */
+ * the others. If file is NULL, the message is the runner's own and has no place. The caller frees the
+ * text. */
 static char *log_text(const char *file, int line, const char *format, va_list args)
 {
     char *message, *text = NULL;
@@ -251,8 +251,8 @@ static struct cp__subtest_name *find_subtest_name(struct cp__test *test, const c
     return test->subtests = entry;
 }
 
-/* Returns the full name of a subtest, with "#01" and so on if the name was used before. The caller frees it.
- * */
+/* Returns the full name of a subtest, with "#01" and so on if the name was used before. The caller frees
+ * it. */
 static char *subtest_name(struct cp__test *parent, const char *name)
 {
     char *given, *numbered;

@@ -1,6 +1,6 @@
-// Makes the page: node bundle.mjs MODULES OUT. MODULES has the node_modules of package-lock.json; into OUT go
-// page.js and page.css, what stands beside them, the licences of the packages that got into them, and a
-// version, by which browsers know whether they have it already.
+// Makes the page: node bundle.mjs MODULES OUT. MODULES has the node_modules of package-lock.json. The script writes into OUT:
+// page.js and page.css, the other files of the page, the licences of the packages in the bundle, and a version, by which browsers
+// know whether they have the page already.
 import { createHash } from "node:crypto";
 import { copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -11,7 +11,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const [modules, out] = process.argv.slice(2).map((path) => resolve(path));
 const { build } = createRequire(join(modules, "package.json"))("esbuild");
 
-// The d3 family asks for classes by name.
+  // The d3 packages look classes up by their names, so names must survive (keepNames).
 const { metafile } = await build({
   entryPoints: [join(here, "page.js")],
   nodePaths: [join(modules, "node_modules")],
@@ -30,19 +30,20 @@ const { metafile } = await build({
 const inputs = Object.keys(metafile.inputs).map((path) => path.match(/node_modules\/((?:@[^/]+\/)?[^/]+)\//)?.[1]);
 const packages = [...new Set(inputs.filter((name) => name !== undefined))].sort();
 
+// Returns the text of a package's licence files.
 function licenceOf(name) {
   const folder = join(modules, "node_modules", name);
   const { version, license } = JSON.parse(readFileSync(join(folder, "package.json")));
   const files = readdirSync(folder).filter((file) => /^(licen[cs]e|notice)(\.(md|txt))?$/i.test(file)).sort();
 
   if (files.length === 0)
-    throw new Error(`${name} has no file with its licence`);
+    throw new Error(`${name} has no licence file`);
   return [`${name} ${version} (${license})`, ...files.map((file) => readFileSync(join(folder, file), "utf8"))]
     .join("\n\n");
 }
 
 writeFileSync(join(out, "licenses.txt"),
-  ["What the page of /debug/pprof/ui/ is made of, beside Counterpoint itself.", ...packages.map(licenceOf)]
+  ["The packages of which the page of /debug/pprof/ui/ is made, besides Counterpoint itself.", ...packages.map(licenceOf)]
     .join(`\n\n${"-".repeat(80)}\n\n`));
 for (const file of ["index.html", "icon.svg"])
   copyFileSync(join(here, file), join(out, file));

@@ -1,4 +1,4 @@
-// The flame graph: d3-flame-graph, with colours of our own, and made reachable by keyboard and screen reader.
+// The flame graph: d3-flame-graph with our own colours, usable by keyboard and screen reader.
 import flamegraph from "d3-flame-graph";
 import { select } from "d3-selection";
 import { matches } from "./profile.js";
@@ -6,6 +6,7 @@ import { amount, change, share } from "./units.js";
 
 const CELL = 20;
 
+// Returns a warm hue for a name; equal names have equal hues.
 function hueOf(name) {
   let hash = 0;
   for (const c of name)
@@ -13,6 +14,7 @@ function hueOf(name) {
   return 5 + (hash % 50);
 }
 
+// Returns the colour of a frame: by its name or, in a comparison, by how much it grew (red) or shrank (blue).
 function colorOf(node, isDifference) {
   const { name, now, then, value } = node.data;
 
@@ -20,7 +22,7 @@ function colorOf(node, isDifference) {
     return "hsl(290 85% 78%)";
   if (!isDifference)
     return `hsl(${hueOf(name)} 85% 72%)`;
-  const change = value === 0 ? 0 : (now - then) / value; // -1: gone, 1: new
+  const change = value === 0 ? 0 : (now - then) / value; // -1: the frame has gone; 1: it is new
   return change === 0 ? "hsl(0 0% 88%)" : `hsl(${change > 0 ? 0 : 215} 85% ${94 - 30 * Math.abs(change)}%)`;
 }
 
@@ -34,7 +36,7 @@ export class Graph {
     element.addEventListener("focusin", (event) => this.tell(select(event.target).datum()));
   }
 
-  // difference: whether there are two recordings in the tree.
+  // Shows a tree. "difference" says whether the tree compares two recordings.
   show(tree, unit, difference) {
     const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -43,7 +45,7 @@ export class Graph {
     this.unit = unit;
     this.isDifference = difference;
     this.chart = flamegraph().width(this.width()).cellHeight(CELL).inverted(true).sort(true).minFrameSize(1)
-      .transitionDuration(0) // what is new is there at once; what one zooms into moves
+      .transitionDuration(0) // a new graph appears at once; only zooming is animated, see below
       .label((d) => this.textOf(d))
       .setColorMapper((d) => colorOf(d, this.isDifference))
       .setSearchMatch((d, term) => matches(d.data.name, term))
@@ -60,6 +62,7 @@ export class Graph {
     return Math.max(200, Math.floor(this.element.clientWidth));
   }
 
+  // Redraws the graph if the width of the page has changed.
   resize() {
     if (this.chart === undefined || this.chart.width() === this.width())
       return;
@@ -76,6 +79,7 @@ export class Graph {
     this.describe();
   }
 
+  // Returns the sentence that describes a frame.
   textOf(d) {
     const { name, now, then } = d.data;
     const own = `${name}: ${amount(now, this.unit)}, ${share(now, this.all.now)}`;
@@ -98,7 +102,7 @@ export class Graph {
     return this.frames().find((frame) => select(frame).datum() === d);
   }
 
-  // What assistive technology has of the frames; one of them is where the Tab key goes.
+  // Sets what assistive technology reads of the frames. Only one frame, "current", can be reached by the Tab key.
   describe(current) {
     const frames = this.frames();
     const svg = this.element.querySelector("svg");
@@ -125,7 +129,7 @@ export class Graph {
       frame?.focus();
   }
 
-  // Towards what it calls is down, as it is drawn.
+  // Returns the node that an arrow key leads to. Callees are below their caller.
   next(key, d) {
     const beside = (step) => {
       const all = (d.parent?.children ?? [d]).filter((n) => this.frameOf(n) !== undefined);

@@ -1,4 +1,4 @@
-// The page: records profiles, and shows one, or two compared.
+// The page: records profiles, and shows one profile, or compares two.
 import "./page.css";
 import { limitsOf } from "./comments.js";
 import { Graph } from "./graph.js";
@@ -10,32 +10,34 @@ import { amount, number, share } from "./units.js";
 const at = (id) => document.getElementById(id);
 const recordings = [];
 let known = { maxSeconds: 600, events: [] };
-let running = null; // what ends the recording that runs
+let running = null; // the AbortController of the running recording
 
 const graph = new Graph(at("graph"), at("details"));
 const table = new Table(at("functions"), at("more"), (name) => {
   search(name);
-  at("search").focus(); // what was chosen is not there any more
+  at("search").focus(); // the chosen row may have left the table, and the focus with it
 });
 
 // ---- Events ----------------------------------------------------------------------------------------------
 
 const chosen = () => known.events.find((e) => e.name === at("event").value);
 
+// Returns a sentence about the chosen period.
 function aboutPeriod({ isTime, maxRate }) {
   const period = at("period").valueAsNumber;
   const rate = 1e9 / period;
 
   if (!(period >= 1))
-    return ""; // the preset, or nothing that is possible
+    return ""; // no period is given, or an impossible one
   if (isTime && maxRate !== 0 && rate > maxRate)
     return `A sample every ${amount(period, "nanoseconds")} is ${number(rate)} a second for each thread, and the kernel `
       + `stops at ${number(maxRate)} (kernel.perf_event_max_sample_rate): take ${number(Math.ceil(1e9 / maxRate))} ns or more.`;
   if (isTime)
     return `A sample every ${amount(period, "nanoseconds")}: up to ${number(rate)} a second for each thread.`;
-  return period === 1 ? "Each is a sample." : `One in ${number(period)} is a sample.`;
+  return period === 1 ? "Each event is a sample." : `One event in ${number(period)} is a sample.`;
 }
 
+// Shows what the chosen event is good for, or why it does not work.
 function aboutEvent() {
   const event = chosen();
   const what = event && (event.use || (event.description && `It counts ${event.description}.`));
@@ -91,12 +93,14 @@ function add(recording) {
   option.selected = true;
 }
 
+// Returns the name of a recording, without its number and time.
 function describe({ event, seconds }, { period, types }) {
   const { unit } = types.at(-1);
   const every = unit === "nanoseconds" ? amount(period, unit) : number(period);
   return `${event} every ${every}, ${seconds} s`;
 }
 
+// Records a profile, reads it, and shows it.
 async function take(order) {
   const blob = await record(order, running.signal, (passed) => tick(passed, order.seconds));
   const profile = await read(blob);
@@ -111,7 +115,7 @@ async function take(order) {
   });
   chooseRecording();
   say(profile.samples.length > 0 ? `Recorded ${profile.samples.length} stacks.`
-    : "There is no sample: too little happened of what the event counts.");
+    : "The profile has no samples, because the event happened too rarely.");
 }
 
 async function start() {
@@ -138,6 +142,7 @@ function isComparable(a, b) {
   return JSON.stringify(a.types) === JSON.stringify(b.types);
 }
 
+// Fills the list of recordings that the shown one can be compared with.
 function fillBases() {
   const before = at("base").value;
   const bases = recordings.map((r, i) => [r, i]).filter(([r]) => r !== shown() && isComparable(r, shown()));
@@ -171,6 +176,7 @@ function wantedLabels() {
   return new Map(selects.map((s) => [s.dataset.key, s.value.slice(1)]));
 }
 
+// Fills the choices of labels, and keeps choices that are still possible.
 function fillLabels() {
   const before = wantedLabels();
   const labels = labelsOf([...shown().samples, ...(base()?.samples ?? [])]);
@@ -184,6 +190,7 @@ function list(title, texts) {
   return [element("p", {}, title), element("ul", {}, ...texts.map((text) => element("li", {}, text)))];
 }
 
+// Shows the comments of the recordings, and limits and losses above the graph.
 function tellHow() {
   const both = [shown(), base()].filter((recording) => recording !== null);
 
@@ -210,6 +217,7 @@ function chooseRecording() {
   chooseBase();
 }
 
+// Returns a recording's samples as the functions of profile.js take them, with all values multiplied by "scale".
 function view(recording, scale) {
   const index = Number(at("value").value);
   return {
@@ -218,6 +226,7 @@ function view(recording, scale) {
   };
 }
 
+// Returns the views of the shown recording and of the one it is compared with, scaled to an equal time.
 function views() {
   const now = view(shown(), 1);
   const then = base() === null ? null : view(base(), shown().seconds / base().seconds);

@@ -1,8 +1,8 @@
-// Asking this program for a profile.
+// Asks the endpoint of this program for profiles and events.
 
 const LOOK_MS = 100;
 
-// Calls tick with the seconds that have passed, until there is an answer. Throws what the endpoint says.
+// Records a profile. Calls tick() with the seconds that have passed until the answer is there. Throws the endpoint's message.
 export async function record({ event, period, seconds }, signal, tick) {
   const query = new URLSearchParams({ event, seconds });
   if (period !== "")

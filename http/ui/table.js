@@ -1,4 +1,4 @@
-// The functions, sorted by any column.
+// The table of functions, which can be sorted by any column.
 import { matches } from "./profile.js";
 import { amount, change, share } from "./units.js";
 
@@ -16,6 +16,7 @@ function compare(a, b, key) {
   return key === "name" ? a.name.localeCompare(b.name) : a[key] - b[key];
 }
 
+// Makes an element with the given properties and children.
 export function element(name, properties, ...children) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);
@@ -23,7 +24,7 @@ export function element(name, properties, ...children) {
 }
 
 export class Table {
-  // choose is called with the name of a function that was chosen.
+  // choose() is called with the name of a function that the user has chosen.
   constructor(table, more, choose) {
     this.table = table;
     this.more = more;
@@ -49,6 +50,7 @@ export class Table {
     this.render();
   }
 
+  // Sorts by a column; a second time in the other direction.
   sort(key) {
     this.isUp = this.by === key ? !this.isUp : key === "name";
     this.by = key;
@@ -81,6 +83,6 @@ export class Table {
     this.table.tBodies[0].replaceChildren(...wanted.slice(0, MAX_ROWS).map((row) =>
       element("tr", {}, ...this.columns.map((column) => this.cell(row, column)))));
     this.more.textContent = wanted.length > MAX_ROWS
-      ? `The first ${MAX_ROWS} of ${wanted.length}; the search finds the others.` : "";
+      ? `The first ${MAX_ROWS} of ${wanted.length} functions; the search finds the others.` : "";
   }
 }

@@ -50,7 +50,7 @@ static void check_mounted(unsigned flags)
                        "/symbol -d %#lx && curl -sSf $base" PPROF "/symbol?0x1+%#lx",
                        port, (unsigned long)burn_here, (unsigned long)burn_here);
     printf("%s\n", got);
-    CHECK_CONTAINS(got, "ownThe query has an escape that is none, or a zero byte, at \"%00b%26c\"");
+    CHECK_CONTAINS(got, "ownThe query has an invalid escape or a zero byte at \"%00b%26c\"");
     CHECK_CONTAINS(got, "\n200 ");
     CHECK_CONTAINS(got, "\tburn_here\nnum_symbols: 1\n");
     CHECK_CONTAINS(strstr(got, "\tburn_here\n") + 1, "\tburn_here\n");

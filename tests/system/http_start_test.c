@@ -36,23 +36,24 @@ CP_TEST(a_start_that_fails_says_why_and_leaves_nothing)
     struct resources now, then = resources_now();
 
     for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++)
-        check_start_fails(addresses[i], (struct cp_http_options){0}, -EINVAL, "is no address to listen on");
+        check_start_fails(addresses[i], (struct cp_http_options){0}, -EINVAL,
+                          "is not an address to listen on");
     check_start_fails(cp_http_address(http), (struct cp_http_options){0}, -EADDRINUSE,
                       "listens on 127.0.0.1:");
     check_start_fails("192.0.2.1:0", (struct cp_http_options){0}, -EADDRNOTAVAIL, "192.0.2.1:0");
     check_start_fails(":0", (struct cp_http_options){.size = 8}, -EINVAL, "size 8");
     check_start_fails(":0", (struct cp_http_options){.token = ""}, -EINVAL, "token is empty");
-    check_start_fails(":0", (struct cp_http_options){.token = "a b:c\n"}, -EINVAL, "take the line's end off");
+    check_start_fails(":0", (struct cp_http_options){.token = "a b:c\n"}, -EINVAL, "remove the newline");
     check_start_fails(":0", (struct cp_http_options){.token = "a\tb"}, -EINVAL, "a control character");
     check_start_fails(":0", (struct cp_http_options){.token = "a\x7f"}, -EINVAL, "control character");
-    check_start_fails(":0", (struct cp_http_options){.token = "a "}, -EINVAL, "a blank at its end");
+    check_start_fails(":0", (struct cp_http_options){.token = "a "}, -EINVAL, "ends in a blank");
     check_start_fails(":0", (struct cp_http_options){.key = "x"}, -EINVAL, "only one was given");
     check_start_fails(
         ":0", (struct cp_http_options){.certificate = "/etc/cert.pem", .key = KEY}, -EINVAL,
-        "The certificate is no PEM text: it has no line \"-----BEGIN CERTIFICATE-----\". Give what "
-        "its file holds, not the file's name.");
+        "The certificate is not PEM text: it has no line \"-----BEGIN CERTIFICATE-----\". Give the "
+        "contents of the file, not its name.");
     check_start_fails(":0", (struct cp_http_options){.certificate = CERTIFICATE, .key = CERTIFICATE}, -EINVAL,
-                      "The key is no PEM text: it has no line \"-----BEGIN PRIVATE KEY-----\"");
+                      "The key is not PEM text: it has no line \"-----BEGIN PRIVATE KEY-----\"");
     check_start_fails(":0", (struct cp_http_options){.certificate = CERTIFICATE, .key = KEY}, -EINVAL,
                       "The key must be the certificate's, without a password");
     now = resources_now();

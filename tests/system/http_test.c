@@ -83,26 +83,26 @@ static void check_bad(const struct cp_http *http, const char *query, const char 
 CP_TEST(a_query_is_read_strictly)
 {
     static const char *const bad[][2] = {
-        {"seconds=-1", "seconds=-1 is not possible: it must be a whole number from 1 to 600.\n"},
+        {"seconds=-1", "seconds=-1 is invalid. The value must be a whole number from 1 to 600.\n"},
         {"seconds=0", "whole number from 1 to 600"},
         {"seconds=601", "whole number from 1 to 600"},
-        {"seconds=1e9", "seconds=1e9 is not possible"},
-        {"seconds=NaN", "seconds=NaN is not possible"},
-        {"seconds=", "seconds= is not possible"},
-        {"seconds", "seconds= is not possible"},
-        {"seconds=+1", "seconds= 1 is not possible"},
-        {"seconds=1%00", "escape that is none, or a zero byte"},
-        {"seconds=18446744073709551617", "is not possible"},
+        {"seconds=1e9", "seconds=1e9 is invalid"},
+        {"seconds=NaN", "seconds=NaN is invalid"},
+        {"seconds=", "seconds= is invalid"},
+        {"seconds", "seconds= is invalid"},
+        {"seconds=+1", "seconds= 1 is invalid"},
+        {"seconds=1%00", "invalid escape or a zero byte"},
+        {"seconds=18446744073709551617", "is invalid"},
         {"seconds=1111111111111111111111111111", "too long: 23 characters"},
-        {"period=0x10", "period=0x10 is not possible"},
-        {"period=0", "period=0 is not possible"},
-        {"period=-5", "period=-5 is not possible"},
+        {"period=0x10", "period=0x10 is invalid"},
+        {"period=0", "period=0 is invalid"},
+        {"period=-5", "period=-5 is invalid"},
         {"period=1&event=taskClock", "too small for taskClock"},
         {"event=", "The event has no name"},
-        {"event=%00", "escape that is none, or a zero byte"},
-        {"event=timer%0", "escape that is none, or a zero byte"},
-        {"event=timer&unknown=%zz", "escape that is none, or a zero byte"},
-        {"event=timer&unknown=%", "escape that is none, or a zero byte"},
+        {"event=%00", "invalid escape or a zero byte"},
+        {"event=timer%0", "invalid escape or a zero byte"},
+        {"event=timer&unknown=%zz", "invalid escape or a zero byte"},
+        {"event=timer&unknown=%", "invalid escape or a zero byte"},
         {"event=timer&event=timer", "more than once"},
         {"seconds=1&seconds=1", "more than once"},
         {"seconds=1&se%63onds=1", "more than once"},
@@ -111,17 +111,17 @@ CP_TEST(a_query_is_read_strictly)
         {"event=nosuch", "nosuch"},
         {"event=pfm:nosuch", "nosuch"},
         {"event=pageFaults", "has no preset period"},
-        {"debug=2", "debug=2 is not possible: it must be a whole number from 0 to 1.\n"},
-        {"debug=x", "debug=x is not possible"},
-        {"second=1", "The query has \"second\", which means nothing here. What there is: event, period, "
+        {"debug=2", "debug=2 is invalid. The value must be a whole number from 0 to 1.\n"},
+        {"debug=x", "debug=x is invalid"},
+        {"second=1", "The query has the unknown key \"second\". This path takes: event, period, "
                      "seconds, debug.\n"},
-        {"event=timer&&Period=1", "has \"Period\", which"},
-        {"hz", "has \"hz\", which"},
-        {"a%26b=1", "has \"a&b\", which"},
-        {"a%0D%0ASet-Cookie:%01=1", "has \"a??Set-Cookie:?\", which"},
-        {"seconds=%1b[2J", "seconds=?[2J is not possible"},
+        {"event=timer&&Period=1", "unknown key \"Period\". This"},
+        {"hz", "unknown key \"hz\". This"},
+        {"a%26b=1", "unknown key \"a&b\". This"},
+        {"a%0D%0ASet-Cookie:%01=1", "unknown key \"a??Set-Cookie:?\". This"},
+        {"seconds=%1b[2J", "seconds=?[2J is invalid"},
         {"0123456789abcdef0123456789abcdef0123456789abcdef=1",
-         "has \"0123456789abcdef0123456789abcde\", which"},
+         "unknown key \"0123456789abcdef0123456789abcde\". This"},
     };
     struct cp_http *http = start_http(NULL);
 
@@ -146,7 +146,7 @@ static void check_smallest_period(const struct period *period)
     set_sample_cost(period->cost_ns);
     snprintf(arguments, sizeof arguments, "\"$base/profile?event=%s&seconds=1&period=%llu\"", period->event,
              period->smallest - 1);
-    snprintf(sentence, sizeof sentence, "The smallest period is %llu here.\n", period->smallest);
+    snprintf(sentence, sizeof sentence, "The smallest period here is %llu.\n", period->smallest);
     check_answer(http, arguments, 400, "\nX-Go-Pprof: 1\n", " is too small for ", sentence, NULL);
     if (strcmp(period->event, "taskClock") == 0) {
         snprintf(arguments, sizeof arguments,
@@ -177,17 +177,17 @@ CP_TEST(samples_over_http_take_a_small_part_of_the_time, .timeout_s = 60 * TEST_
 CP_TEST(keys_that_mean_nothing_are_refused_everywhere, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const char *const cases[][2] = {
-        {"/?x", "The query has \"x\", which means nothing here: no key does.\n"},
-        {"/index.css?x=1", "no key does"},
-        {"/cmdline?debug=1", "has \"debug\", which means nothing here: no key does"},
-        {"/metrics?name=x", "no key does"},
-        {"/goroutine?second=1", "has \"second\", which means nothing here. What there is: debug, seconds.\n"},
-        {"/threadcreate?debug=1&x=1", "What there is: debug, seconds.\n"},
-        {"/ui/?x", "no key does"},
-        {"/ui/events.json?x", "no key does"},
-        {"/ui/page.js?x", "no key does"},
-        {"/cmdline?%zz", "escape that is none, or a zero byte"},
-        {"/cmdline?=%00", "escape that is none, or a zero byte"},
+        {"/?x", "The query has the unknown key \"x\": this path takes no keys.\n"},
+        {"/index.css?x=1", "this path takes no keys"},
+        {"/cmdline?debug=1", "has the unknown key \"debug\": this path takes no keys"},
+        {"/metrics?name=x", "this path takes no keys"},
+        {"/goroutine?second=1", "has the unknown key \"second\". This path takes: debug, seconds.\n"},
+        {"/threadcreate?debug=1&x=1", "This path takes: debug, seconds.\n"},
+        {"/ui/?x", "this path takes no keys"},
+        {"/ui/events.json?x", "this path takes no keys"},
+        {"/ui/page.js?x", "this path takes no keys"},
+        {"/cmdline?%zz", "invalid escape or a zero byte"},
+        {"/cmdline?=%00", "invalid escape or a zero byte"},
     };
     struct cp_http *http = start_http(NULL);
     char arguments[200];
@@ -204,7 +204,7 @@ CP_TEST(other_errors_have_statuses_of_their_own)
 {
     struct cp_http *http = start_http(NULL);
 
-    check_answer(http, "$base/heap", 404, "\nX-Go-Pprof: 1\n", "/debug/pprof/ lists what there is", NULL);
+    check_answer(http, "$base/heap", 404, "\nX-Go-Pprof: 1\n", "/debug/pprof/ lists the paths", NULL);
     check_answer(http, "$base/profile/", 404, NULL);
     check_answer(http, "$base/../..", 404, NULL);
     check_answer(http, "$base", 301, "\nLocation: /debug/pprof/\n", NULL);
@@ -488,7 +488,7 @@ CP_TEST(threadcreate_shows_who_attached_threads)
     check_answer(http, "$base/threadcreate?debug=3", 400, "from 0 to 2", NULL);
     check_answer(http, "-o /dev/null -D - $base/threadcreate?seconds=1", 200,
                  "\nContent-Disposition: attachment; filename=\"threadcreate-delta\"\n", NULL);
-    check_answer(http, "\"$base/threadcreate?seconds=1&debug=1\"", 400, "debug=1 is text", NULL);
+    check_answer(http, "\"$base/threadcreate?seconds=1&debug=1\"", 400, "debug=1 asks for text", NULL);
     check_answer(http, "$base/threadcreate?seconds=0", 400, "from 1 to 600", NULL);
     snprintf(url, sizeof url, "http://%s" PPROF "/threadcreate", cp_http_address(http));
     char *top = pprof("-top", url);

@@ -313,13 +313,13 @@ static unsigned long long smallest_period(const struct server *server)
                               "curl -sS -i --max-time 20 "
                               "'http://%s/debug/pprof/profile?event=taskClock&period=10000&seconds=1'",
                               server->endpoint);
-    const char *at = strstr(text, "The smallest period is ");
+    const char *at = strstr(text, "The smallest period here is ");
     unsigned long long period = 0;
 
     printf("%s", text);
     CHECK_CONTAINS(text, "HTTP/1.1 400 ");
     CHECK(at != NULL);
-    CHECK_EQ(sscanf(at, "The smallest period is %llu here.", &period), 1);
+    CHECK_EQ(sscanf(at, "The smallest period here is %llu.", &period), 1);
     free(text);
     return period;
 }
@@ -498,8 +498,8 @@ CP_TEST(a_start_that_fails_says_why)
     } bad[] = {
         {"", 1, "in use"},
         {"", 1, "already"},
-        {"-listen nonsense", 1, "\"nonsense\" is no address"},
-        {"-listen 127.0.0.1:0 -endpoint nonsense", 1, "\"nonsense\" is no address"},
+        {"-listen nonsense", 1, "\"nonsense\" is not an address"},
+        {"-listen 127.0.0.1:0 -endpoint nonsense", 1, "\"nonsense\" is not an address"},
         {"-threads 0", 2, "usage:"},
         {"-threads 2x", 2, "usage:"},
         {"-bogus", 2, "usage:"},

@@ -96,11 +96,11 @@ try {
   await page.getByLabel("Period").fill("");
   assert.match(await about(), /CPU time[^0-9]*$/);
   await page.getByLabel("Event").fill("pageFaults");
-  assert.match(await about(), / One in 100 is a sample\.$/);
+  assert.match(await about(), / One event in 100 is a sample\.$/);
   await page.getByLabel("Period").fill("1000003");
-  assert.match(await about(), / One in 1 000 003 is a sample\.$/);
+  assert.match(await about(), / One event in 1 000 003 is a sample\.$/);
   await page.getByLabel("Period").fill("1");
-  assert.match(await about(), / Each is a sample\.$/);
+  assert.match(await about(), / Each event is a sample\.$/);
 
   step("what is inline does not run");
   allowed = ["Content Security Policy"];

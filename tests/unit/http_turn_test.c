@@ -339,7 +339,7 @@ CP_TEST(so_many_addresses_may_be_asked_for)
     struct cp_http *http = start_http(NULL);
 
     check_addresses(http, 65536, 200, "\n\nnum_symbols: 1\n");
-    check_addresses(http, 65537, 413, "65536 at most");
+    check_addresses(http, 65537, 413, "at most 65536");
     cp_http_stop(http);
 }
 
@@ -349,7 +349,7 @@ CP_TEST(a_state_that_is_too_long_is_cut_or_refused)
 
     cp__http_max_snapshot = 10;
     http = start_http(NULL);
-    check_answer(http, "\"$base/threadcreate?debug=1\"", 200, "\n\nthreadcrea\n(This is the beginning only",
+    check_answer(http, "\"$base/threadcreate?debug=1\"", 200, "\n\nthreadcrea\n(Only the beginning is shown",
                  NULL);
     check_answer(http, "$base/threadcreate", 503, "longer than 10 bytes", NULL);
     cp_http_stop(http);
