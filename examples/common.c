@@ -69,12 +69,12 @@ void example_parse(struct example *e, int argc, char **argv)
         const char *must = take(e, flag, optarg);
         if (!must)
             continue;
-        fprintf(stderr, "%s: -%s must be %s, and \"%s\" is none.\n", argv[0], flags[i].name, must, optarg);
+        fprintf(stderr, "%s: -%s must be %s, not \"%s\".\n", argv[0], flags[i].name, must, optarg);
         print_usage(stderr, &defaults, argv[0]);
     }
     if (optind == argc)
         return;
-    fprintf(stderr, "%s: \"%s\" is no flag.\n", argv[0], argv[optind]);
+    fprintf(stderr, "%s: There is no flag \"%s\".\n", argv[0], argv[optind]);
     print_usage(stderr, &defaults, argv[0]);
 }
 

@@ -244,13 +244,13 @@ static void parse_flags(struct flags *f, int argc, char **argv)
         } else if (flag != 't') {
             print_usage(flag == 'h' ? stdout : stderr, argv[0]);
         } else if (!(f->threads = parse_threads(optarg))) {
-            fprintf(stderr, "%s: -threads must be a number from 1 to %d, and \"%s\" is none.\n", argv[0],
+            fprintf(stderr, "%s: -threads must be a number from 1 to %d, not \"%s\".\n", argv[0],
                     CP_SCHED_THREADS_MAX, optarg);
             print_usage(stderr, argv[0]);
         }
     }
     if (optind < argc) {
-        fprintf(stderr, "%s: \"%s\" is no flag.\n", argv[0], argv[optind]);
+        fprintf(stderr, "%s: There is no flag \"%s\".\n", argv[0], argv[optind]);
         print_usage(stderr, argv[0]);
     }
 }

@@ -15,39 +15,43 @@
 static const char help[] =
     "usage: counterpoint events [--json] [GROUP | PATTERN | NAME]\n"
     "\n"
-    "Lists the events that there are to sample by: what they are, the period that is\n"
-    "taken where none is given, and whether they work on this machine for this user.\n"
-    "Where one does not, a sentence below the list says why, and what would help.\n"
-    "An event works if the kernel opens it and what it stands on counts: a watched\n"
-    "word is written once, the PMU's cycles are looked at. The kernel also opens any\n"
-    "number of a PMU's own events that the processor does not have, and that never\n"
-    "happen: those cannot be told.\n"
+    "Lists the events that can be sampled: what they are, the period that is used\n"
+    "if none is given, and whether they work on this machine for this user. If an\n"
+    "event does not work, a sentence below the list says why, and what would help.\n"
+    "An event works if the kernel opens the event and the hardware counts: the\n"
+    "command writes to a watched word once, and reads the cycles of the PMU. Of a\n"
+    "PMU's own events, the kernel also opens those that the processor does not have\n"
+    "and that never happen; the command cannot tell these from the others.\n"
     "\n"
-    "A group whose events are all refused for one reason, or of more than 40 events,\n"
-    "is one line, unless it is asked for:\n"
+    "A group takes one line if all of its events are refused for one reason, or if\n"
+    "it has more than 40 events, unless the argument asks for the group:\n"
     "\n"
     "  GROUP     lists the events under a heading of the list: presets, cache, ...\n"
-    "  PATTERN   lists those that a shell pattern matches, in upper or lower case:\n"
-    "            counterpoint events 'tracepoint:sched:*'; '*' lists everything. Of\n"
-    "            tracepoints, more than 40 are not tried, which would take long.\n"
-    "  NAME      tells about one event: how perf_event_open(2) is asked for it, and\n"
-    "            perf's spelling of it. Also one that no list can hold: r1c2, by the\n"
-    "            processor's own number; mem:0x601040/8:w, a watchpoint; cycles:k.\n"
+    "  PATTERN   lists the events that a shell pattern matches, in upper or lower\n"
+    "            case: counterpoint events 'tracepoint:sched:*'; '*' lists all\n"
+    "            events. If a list has more than 40 tracepoints, the command does\n"
+    "            not try them, because that would take long.\n"
+    "  NAME      describes one event: how perf_event_open(2) is asked for the event,\n"
+    "            and perf's name for it. The event need not be in a list: r1c2, by\n"
+    "            the processor's own number; mem:0x601040/8:w, a watchpoint;\n"
+    "            cycles:k.\n"
     "\n"
-    "  --json    prints an object: groups, an array of objects (name, events: how\n"
-    "            many there are, works: how many do, or null, listed: whether they\n"
-    "            are); events, those of the groups that are listed; no_tracepoints,\n"
-    "            why there are none, or null. With NAME it is one event. An event\n"
-    "            has: name, alias (perf's name, or null), group, kind (timer, clock,\n"
-    "            software, hardware, tracepoint, watchpoint), description, period\n"
-    "            (preset, or null), period_unit (ns or events), modes (what would\n"
-    "            count: user, kernel, hypervisor), works (null: not tried) and, where\n"
-    "            it does not work, reason and message. With NAME also perf,\n"
-    "            precise_ip and encoding (type, config, config1, config2, bp_type),\n"
-    "            null for the timer. Numbers of 64 bits are strings.\n"
+    "  --json    prints an object with: groups, an array of objects (name; events,\n"
+    "            the number of events; works, how many of them work, or null;\n"
+    "            listed, whether \"events\" includes them); events, the events of the\n"
+    "            groups that are listed; no_tracepoints, why there are none, or null.\n"
+    "            With NAME the object is one event. An event has: name, alias (perf's\n"
+    "            name, or null), group, kind (timer, clock, software, hardware,\n"
+    "            tracepoint, watchpoint), description, period (the preset, or null),\n"
+    "            period_unit (ns or events), modes (the modes that would count: user,\n"
+    "            kernel, hypervisor), works (null: not tried) and, if the event does\n"
+    "            not work, reason and message. With NAME also perf, precise_ip and\n"
+    "            encoding (type, config, config1, config2, bp_type; null for the\n"
+    "            timer). Numbers of 64 bits are strings.\n"
     "\n"
-    "Exit status: 0 listed, or the event works; 1 the event does not work here; 2 no\n"
-    "such event, or bad usage; 3 the output could not be written.\n";
+    "Exit status: 0 if events were listed or the event works; 1 if the event does\n"
+    "not work here; 2 if there is no such event or the usage is wrong; 3 if the\n"
+    "output could not be written.\n";
 
 struct events {
     struct event *at;
@@ -323,7 +327,7 @@ static enum status list_wanted(struct events *events, const char *wanted, bool j
         return list(events, true, json);
     if (is_missing)
         return complain(STATUS_USAGE, "%s", why.message);
-    return complain(STATUS_USAGE, "No event matches \"%s\". 'counterpoint events' lists them.", wanted);
+    return complain(STATUS_USAGE, "No event matches \"%s\". 'counterpoint events' lists all events.", wanted);
 }
 
 static enum status run(const char *wanted, bool json)
@@ -355,12 +359,15 @@ enum status command_events(int argc, char **argv)
             return STATUS_OK;
         }
         if (option != 'j')
-            return complain(STATUS_USAGE, "events does not know %s. Try 'counterpoint events --help'.",
+            return complain(STATUS_USAGE,
+                            "The command events does not know %s. Try 'counterpoint events --help'.",
                             argv[optind - 1]);
         json = true;
     }
     if (argc - optind > 1)
-        return complain(STATUS_USAGE, "events takes one name or pattern, in quotes ('cache*'); there are %d.",
-                        argc - optind);
+        return complain(
+            STATUS_USAGE,
+            "The command events takes one name, group or pattern, not %d. Quote a pattern: 'cache*'.",
+            argc - optind);
     return run(argv[optind], json);
 }

@@ -199,9 +199,9 @@ void print_list_text(const struct event_group *groups, size_t n, const char *mis
         printf("\nno tracepoints: ");
         print_wrapped(missing, strlen("no tracepoints: "), 2);
     }
-    printf("\n'counterpoint events NAME' tells about one of them.");
+    printf("\n'counterpoint events NAME' describes one event.");
     if (!all_listed)
-        printf(" A group that is one line\nhere is listed by 'counterpoint events GROUP'.");
+        printf(" 'counterpoint events GROUP'\nlists a group that is one line here.");
     putchar('\n');
 }
 

@@ -12,7 +12,7 @@ static const struct {
     enum status (*run)(int argc, char **argv);
     const char *summary;
 } commands[] = {
-    {"events", command_events, "the events that there are to sample by, and whether they work here"},
+    {"events", command_events, "the events that can be sampled, and whether they work here"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
@@ -38,7 +38,7 @@ static void print_help(FILE *out)
           out);
     for (size_t i = 0; i < N_COMMANDS; i++)
         fprintf(out, "  %-10s%s\n", commands[i].name, commands[i].summary);
-    fputs("\n'counterpoint COMMAND --help' tells more.\n", out);
+    fputs("\n'counterpoint COMMAND --help' describes a command.\n", out);
 }
 
 static bool is_help(const char *argument)
@@ -57,10 +57,11 @@ static enum status run(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
     }
     if (!is_help(argv[1]) && strcmp(argv[1], "--version") != 0)
-        return complain(STATUS_USAGE, "There is no %s \"%s\". 'counterpoint --help' lists what there is.",
+        return complain(STATUS_USAGE,
+                        "There is no %s \"%s\". 'counterpoint --help' lists the commands and the options.",
                         argv[1][0] == '-' ? "option" : "command", argv[1]);
     if (argc > 2)
-        return complain(STATUS_USAGE, "Nothing can follow %s.", argv[1]);
+        return complain(STATUS_USAGE, "No argument can follow %s.", argv[1]);
     if (is_help(argv[1]))
         print_help(stdout);
     else

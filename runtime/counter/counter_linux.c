@@ -74,8 +74,8 @@ int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, s
     if (own.event == CP_CPUPROF_OS_TIMER)
         return cp__error_because(
             err, -EINVAL, "no event to count",
-            "The event timer cannot be counted: it is a clock's signal and no event of the "
-            "kernel's. Use taskClock, which counts the same CPU time in nanoseconds.");
+            "The event timer cannot be counted: the timer is a clock's signal and not an event of the "
+            "kernel. Use taskClock, which counts the same CPU time in nanoseconds.");
     counter = calloc(1, sizeof *counter);
     if (counter == NULL)
         return cp__error(err, -ENOMEM, "There is no memory for a counter (%zu bytes).", sizeof *counter);
@@ -161,12 +161,11 @@ static int make_value(const struct cp_counter *counter, const struct reading *no
     if (value->running_ns >= value->enabled_ns)
         return 0;
     if (value->running_ns == 0)
-        return cp__error_because(
-            err, -EBUSY, "never had a counter",
-            "The event %s was not counted: it never had one of the PMU's counters while its "
-            "threads ran. Count fewer events at once or for longer, end other profilers, or "
-            "set kernel.nmi_watchdog=0 with sysctl.",
-            counter->name.text);
+        return cp__error_because(err, -EBUSY, "never had a counter",
+                                 "The event %s was not counted: the event never had one of the PMU's "
+                                 "counters while the threads ran. Count fewer events at once or for longer, "
+                                 "end other profilers, or set kernel.nmi_watchdog=0 with sysctl.",
+                                 counter->name.text);
     value->is_scaled = true;
     value->count =
         (uint64_t)((double)value->raw * (double)value->enabled_ns / (double)value->running_ns + 0.5);
@@ -180,8 +179,8 @@ int cp_counter_read(struct cp_counter *counter, struct cp_counter_value *value, 
     int result = read_counter(counter, &now), filled;
 
     if (result < 0)
-        cp__error(err, result, "The counter of %s cannot be read (%s). Open it anew.", counter->name.text,
-                  strerror(-result));
+        cp__error(err, result, "The counter of %s cannot be read (%s). Close the counter and open a new one.",
+                  counter->name.text, strerror(-result));
     else
         result = make_value(counter, &now, &own, err);
     filled = CP__GIVE(cp_counter_value, value, &own, err);

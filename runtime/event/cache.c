@@ -149,7 +149,7 @@ int cp__event_parse_cache(const char *name, struct cp_event_spec *spec, struct c
     event = event_of((unsigned)cache, (unsigned)op, result < 0 ? 0 : (unsigned)result);
     if ((caches[cache].ops & 1u << op) == 0)
         return cp__error(err, -EINVAL,
-                         "There is no event %s: no processor does that to the %s. Use %s-loads or "
+                         "There is no event %s: the cache %s does not have that operation. Use %s-loads or "
                          "%s-load-misses.",
                          event.name, caches[cache].names[0], caches[cache].names[0], caches[cache].names[0]);
     take_cache_event(spec, &event);

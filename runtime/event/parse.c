@@ -131,11 +131,10 @@ bool cp__event_is_suffix(const char *text)
 static int refuse_letter(char letter, const char *base, struct cp_error *err)
 {
     if (letter == '\0')
-        return cp__error(
-            err, -EINVAL,
-            "The event \"%.60s:\" ends in a colon. Leave it off, or say after it which modes count, as "
-            "in \"%.60s:u\".",
-            base, base);
+        return cp__error(err, -EINVAL,
+                         "The event \"%.60s:\" ends in a colon. Remove the colon, or write after the colon "
+                         "which modes count, as in \"%.60s:u\".",
+                         base, base);
     for (size_t i = 0; i < SIZE(others); i++) {
         if (letter == others[i].letter)
             return cp__error(
@@ -196,11 +195,10 @@ int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const ch
                           struct cp_error *err)
 {
     if (suffix != NULL && spec->kind == CP_EVENT_TIMER)
-        return cp__error(
-            err, -EINVAL,
-            "The timer cannot have the suffix \"%.40s\": it measures CPU time, in all modes. Use "
-            "taskClock, which can.",
-            suffix);
+        return cp__error(err, -EINVAL,
+                         "The timer cannot have the suffix \"%.40s\": the timer measures CPU time in all "
+                         "modes. Use taskClock, which can have a suffix.",
+                         suffix);
     if (suffix != NULL && suffix[0] == '\0')
         return refuse_letter('\0', base, err);
     for (; suffix != NULL && *suffix != '\0'; suffix++) {
@@ -208,11 +206,10 @@ int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const ch
             return refuse_letter(*suffix, base, err);
     }
     if (counts_nothing(spec))
-        return cp__error(
-            err, -EINVAL,
-            "The event %.80s happens in the kernel only, and its suffix leaves the kernel out. Add k "
-            "to the suffix, or leave it off.",
-            base);
+        return cp__error(err, -EINVAL,
+                         "The event %.80s happens in the kernel only, and its suffix leaves the kernel out. "
+                         "Add k to the suffix, or remove the suffix.",
+                         base);
     return name_spec(spec, base, mark, err);
 }
 
@@ -236,8 +233,8 @@ static int unknown(const char *name, int tracefs, struct cp_error *err)
     cp__pfm_describe(pfm, sizeof pfm);
     return cp__error(
         err, -EINVAL,
-        "There is no event named \"%.40s%s\": the table, %s %s have none. Use one of %sor rHEX for "
-        "the processor's own event number; \"counterpoint events\" lists all.",
+        "There is no event named \"%.40s%s\": the table, %s %s have no such event. Use one of %sor rHEX for "
+        "the processor's own event number; \"counterpoint events\" lists all events.",
         name, strlen(name) > 40 ? "..." : "", pfm, said, list);
 }
 
@@ -342,7 +339,7 @@ int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error
     if (result < 0)
         return result;
     if (name == NULL || name[0] == '\0')
-        return cp__error(err, -EINVAL, "The event has no name. \"counterpoint events\" lists all.");
+        return cp__error(err, -EINVAL, "The event has no name. \"counterpoint events\" lists all events.");
     result = parse_name(name, &found, err);
     return result < 0 ? result : CP__GIVE(cp_event_spec, spec, &found, err);
 }

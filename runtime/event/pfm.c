@@ -224,15 +224,14 @@ static int refuse_pfm(pfm_err_t error, const char *name, struct cp_error *err)
     char list[240];
 
     if (error == PFM_SUCCESS || !list_attributes(name, list, sizeof list))
-        return cp__error(
-            err, -ENOENT,
-            "libpfm4 has no event \"%.60s\" for this processor. \"counterpoint events\" lists those "
-            "that it has.",
-            name);
+        return cp__error(err, -ENOENT,
+                         "libpfm4 has no event \"%.60s\" for this processor. \"counterpoint events\" lists "
+                         "the events that libpfm4 has.",
+                         name);
     return cp__error(
         err, -EINVAL,
-        "libpfm4 refuses \"%.60s\": %s. After the event's name it takes, with colons between: %s.", name,
-        pfm_strerror(error), list);
+        "libpfm4 refuses \"%.60s\": %s. The event's name can be followed by these, with colons between: %s.",
+        name, pfm_strerror(error), list);
 }
 
 /* Returns whether the name asks for something that is no part of an event. */
@@ -279,11 +278,10 @@ static int find_pfm(const char *name, struct cp_event_spec *spec, struct cp_erro
     if (error != PFM_SUCCESS || strncmp(answer.full, "perf_raw:", strlen("perf_raw:")) == 0) {
         result = refuse_pfm(error, name, err); /* this library has its own rHEX */
     } else if (says_how_to_sample(&answer)) {
-        result =
-            cp__error(err, -EINVAL,
-                      "The event \"%.60s\" has a modifier that says how to sample, not what. Leave it off; "
-                      "the period is given beside the event's name.",
-                      name);
+        result = cp__error(err, -EINVAL,
+                           "The event \"%.60s\" has a modifier that says how to sample, not what. Remove the "
+                           "modifier; the period is given beside the event's name.",
+                           name);
     } else if (!settle(name, &answer, base)) {
         result =
             cp__error(err, -ENAMETOOLONG,

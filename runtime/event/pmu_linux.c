@@ -178,11 +178,10 @@ static int refuse_term(const struct pmu *pmu, const struct term *term, struct cp
     char list[200];
 
     if (is_option(term->name))
-        return cp__error(
-            err, -EINVAL,
-            "The term \"%s\" of %s says how to sample, not what, and has no meaning here. Leave it "
-            "off; the period is given beside the event's name.",
-            term->name, pmu->name);
+        return cp__error(err, -EINVAL,
+                         "The term \"%s\" of %s says how to sample, not what, and has no meaning here. "
+                         "Remove the term; the period is given beside the event's name.",
+                         term->name, pmu->name);
     snprintf(path, sizeof path, "%s/%s/%s", pmu->directory, pmu->name, term->has_value ? "format" : "events");
     list_names(path, list, sizeof list);
     return cp__error(
@@ -270,15 +269,15 @@ static int apply_event(const struct pmu *pmu, const char *name, const char *text
 
     while (result == 0 && *text != '\0') {
         if (!take_term(&text, &term))
-            return cp__error(
-                err, -EINVAL,
-                "The kernel describes the event %s/%s/ by \"%.60s\", which cannot be read. Give its "
-                "terms instead.",
-                pmu->name, name, text);
+            return cp__error(err, -EINVAL,
+                             "The kernel describes the event %s/%s/ by \"%.60s\", which cannot be read. Give "
+                             "the event's terms instead.",
+                             pmu->name, name, text);
         if (!term.is_open)
             result = apply_term(pmu, &term, encoding, err);
         else if (!has_term(given, term.name))
-            result = cp__error(err, -EINVAL, "The event %s/%s/ leaves a term open. Give it: %s/%s,%s=N/.",
+            result = cp__error(err, -EINVAL,
+                               "The event %s/%s/ leaves a term open. Give the term a value: %s/%s,%s=N/.",
                                pmu->name, name, pmu->name, name, term.name);
     }
     return result;

@@ -25,17 +25,15 @@ static int check_config_period(const struct cp__event *row, const char *name, ui
     const char *unit = row->kind == CP_EVENT_CLOCK || row->kind == CP_EVENT_TIMER ? " ns" : "";
 
     if (period == 0 && row->preset_period != 0)
-        return cp__error(
-            err, -EINVAL,
-            "The config for %s has a period of 0. Set one; cp_cpu_profile_config_init() takes the "
-            "preset, %" PRIu64 "%s.",
-            name, row->preset_period, unit);
+        return cp__error(err, -EINVAL,
+                         "The config for %s has a period of 0. Set a period; cp_cpu_profile_config_init() "
+                         "sets the preset, %" PRIu64 "%s.",
+                         name, row->preset_period, unit);
     if (period == 0)
-        return cp__error(
-            err, -EINVAL,
-            "The event %s has no preset period, since programs differ too much in it. Give one: 1 "
-            "samples every occurrence, 100 every hundredth.",
-            name);
+        return cp__error(err, -EINVAL,
+                         "The event %s has no preset period, because programs differ too much in how often "
+                         "the event happens. Give a period: 1 samples every occurrence, 100 every hundredth.",
+                         name);
     if (row->preset_period != 0)
         snprintf(preset, sizeof preset, ", and the preset %" PRIu64 "%s", row->preset_period, unit);
     if (period < row->min_period)
@@ -112,7 +110,8 @@ int cp__request_check(const struct cp_slot_request *request, struct cp_error *er
         return check_config_period(row, name, config->period, err);
     if (config->hz == 0 || config->hz > CP__NS_PER_SECOND / row->min_period)
         return cp__error(err, -EINVAL,
-                         "A rate of %" PRIu64 " Hz is not one that the timer has: 1 to %" PRIu64 ".",
+                         "A rate of %" PRIu64 " Hz is not possible: the timer has rates from 1 to %" PRIu64
+                         ".",
                          config->hz, CP__NS_PER_SECOND / row->min_period);
     return 0;
 }

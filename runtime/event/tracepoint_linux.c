@@ -71,8 +71,8 @@ static int explain_tracepoint(int code, const char *root, const char *system, co
             "-o remount,mode=755 %s\" opens it to all.",
             system, name, root, root);
     return cp__error(err, code,
-                     "This kernel has no tracepoint %s:%s. \"counterpoint events\" lists them, as does the "
-                     "directory %s/events.",
+                     "This kernel has no tracepoint %s:%s. \"counterpoint events\" and the directory "
+                     "%s/events list all tracepoints.",
                      system, name, root);
 }
 

@@ -58,10 +58,9 @@ static int check_watchpoint(const struct cp_event_encoding *watch, struct cp_err
             err, -EINVAL,
             "A watchpoint is for data or for code: x cannot stand beside r or w. Use two events.");
     if (watch->bp_type == HW_BREAKPOINT_R && !CP__WATCHES_READS_ALONE)
-        return cp__error(
-            err, -EINVAL,
-            "This processor cannot watch reads alone: its debug registers know writes (w), reads "
-            "and writes (rw) and execution (x). Use rw.");
+        return cp__error(err, -EINVAL,
+                         "This processor cannot watch reads alone: its debug registers can watch writes (w), "
+                         "reads and writes (rw) and execution (x). Use rw.");
     if (watch->bp_type == HW_BREAKPOINT_X && length != sizeof(long))
         return cp__error(err, -EINVAL,
                          "An instruction's address is watched without a length, or with %zu; %" PRIu64
@@ -70,10 +69,11 @@ static int check_watchpoint(const struct cp_event_encoding *watch, struct cp_err
     if (length != 1 && length != 2 && length != 4 && length != 8)
         return cp__error(err, -EINVAL, "A watchpoint is 1, 2, 4 or 8 bytes long, not %" PRIu64 ".", length);
     if (watch->bp_type != HW_BREAKPOINT_X && watch->config1 % length != 0)
-        return cp__error(err, -EINVAL,
-                         "The address 0x%" PRIx64 " is no multiple of %" PRIu64
-                         ", the number of bytes to watch. Watch fewer of them: /1 goes with every address.",
-                         watch->config1, length);
+        return cp__error(
+            err, -EINVAL,
+            "The address 0x%" PRIx64 " is not a multiple of %" PRIu64
+            ", the number of bytes to watch. Watch fewer bytes: /1 is possible at every address.",
+            watch->config1, length);
     return 0;
 }
 

@@ -153,8 +153,8 @@ int cp_sched_each_g(cp_sched_g_fn *fn, void *context, struct cp_error *err)
     if (result < 0)
         return cp__error(
             err, result,
-            "Gs cannot be listed: the system refuses membarrier (%s), without which their stacks "
-            "cannot be read safely. It takes Linux 4.14, and a container that allows the call.",
+            "Gs cannot be listed: the system refuses membarrier (%s), without which their stacks cannot be "
+            "read safely. The call needs Linux 4.14, and a container that allows the call.",
             strerror(-result));
     cp__lock(&cp__list_lock);
     result = show_all(fn, context);

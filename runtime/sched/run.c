@@ -88,11 +88,10 @@ static int start_thread(struct start *start, unsigned i)
     start->worker = w;
     result = -pthread_create(&w->thread, NULL, thread_main, start);
     if (result < 0)
-        return cp__error(
-            start->err, result,
-            "Thread %u of %u could not be started: %s. Ask for fewer, or raise the limit (ulimit -u, "
-            "pids.max).",
-            i + 1, cp__sched.worker_count, strerror(-result));
+        return cp__error(start->err, result,
+                         "Thread %u of %u could not be started: %s. Ask for fewer threads, or raise the "
+                         "limit (ulimit -u, pids.max).",
+                         i + 1, cp__sched.worker_count, strerror(-result));
     snprintf(name, sizeof name, "cp-m%u", i);
     pthread_setname_np(w->thread, name);
     while (sem_wait(&start->done) < 0) { /* a signal (EINTR) */

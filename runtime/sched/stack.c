@@ -118,7 +118,7 @@ int cp__stacks_start(size_t stack_size, struct cp_error *err)
         stack_size = CP_SCHED_STACK_SIZE;
     if (stack_size < CP_SCHED_STACK_MIN || stack_size > SIZE_MAX / 2 / CP__SLAB_TASKS - GUARD_SIZE - page)
         return cp__error(err, -EINVAL,
-                         "A stack of %zu bytes for each G is too %s; 0 takes the default of %d.", stack_size,
+                         "A stack of %zu bytes for each G is too %s; 0 means the default of %d.", stack_size,
                          stack_size < CP_SCHED_STACK_MIN ? "small" : "large", CP_SCHED_STACK_SIZE);
     stacks.stack_size = round_up_size(stack_size, page);
     stacks.guard_size = round_up_size(GUARD_SIZE, page);

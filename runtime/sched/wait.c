@@ -70,11 +70,10 @@ int cp__wait_start(struct cp_error *err)
     event.data.fd = waits.interrupt;
     if (waits.interrupt < 0 || epoll_ctl(waits.epoll, EPOLL_CTL_ADD, waits.interrupt, &event) < 0) {
         result = -errno;
-        cp__error(
-            err, result,
-            "The scheduler needs two descriptors, for epoll and to interrupt it, and got none: %s. Raise the "
-            "limit of open files (ulimit -n), or close some.",
-            strerror(-result));
+        cp__error(err, result,
+                  "The scheduler could not open the two descriptors that it needs, for epoll and for "
+                  "interrupts: %s. Raise the limit of open files (ulimit -n), or close some files.",
+                  strerror(-result));
         cp__wait_stop();
     }
     return result;

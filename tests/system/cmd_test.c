@@ -522,7 +522,7 @@ CP_TEST(bad_usage_is_told)
     check_run("events --jason 2>&1 > /dev/null", 2, "--jason");
     check_run("events -xy 2>&1 > /dev/null", 2, "does not know -xy");
     check_run("events --json=yes 2>&1 > /dev/null", 2, "--json");
-    check_run("events cycles branches 2>&1 > /dev/null", 2, "there are 2");
+    check_run("events cycles branches 2>&1 > /dev/null", 2, "not 2");
     check_run("events cicles 2>&1 > /dev/null", 2, "no event named \"cicles\"");
     check_run("events --json cicles 2>&1 > /dev/null", 2, "no event named \"cicles\"");
     check_run("events '' 2>&1 > /dev/null", 2, "The event has no name.");

@@ -201,7 +201,7 @@ CP_TEST(bad_terms_are_refused)
         {"split/broken=1/", -ENOENT, "no term \"broken\""},
         {"split/wide=1/", -ENOENT, "no term \"wide\""},
         {"split/odd=1/", -ENOENT, "no term \"odd\""},
-        {"split/open/", -EINVAL, "Give it: split/open,word=N/"},
+        {"split/open/", -EINVAL, "Give the term a value: split/open,word=N/"},
         {"split/strange/", -EINVAL, "cannot be read"},
         {"split/empty/", -ENOENT, "no event \"empty\""},
         {"cpu/event=1,event=2/", -EINVAL, "each term once"},
