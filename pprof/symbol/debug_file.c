@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+/* Returns whether the file has the wanted CRC-32. */
 static bool has_checksum(int fd, GElf_Word wanted)
 {
     unsigned char buffer[16384];
@@ -20,13 +21,14 @@ static bool has_checksum(int fd, GElf_Word wanted)
     return n == 0 && checksum == wanted;
 }
 
+/* Opens a debug file if its checksum is right. Returns the descriptor, or -1. */
 static int open_debug_file(const char *path, GElf_Word checksum, char **found)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
         return -1;
-    /* no checksum stands beside the name of a file that several debug files share */
+    /* The name of a debug file that several objects share comes without a checksum. */
     if (checksum == 0 || has_checksum(fd, checksum)) {
         *found = strdup(path);
         if (*found != NULL)
@@ -36,7 +38,7 @@ static int open_debug_file(const char *path, GElf_Word checksum, char **found)
     return -1;
 }
 
-/* Looks for the debug file that an object names where debuggers look for it. */
+/* Looks for the debug file that the object names, in the places where debuggers look. */
 static int find_linked(const char *object, const char *name, GElf_Word checksum, char **found)
 {
     static const char *const formats[] = {"%.*s/%s", "%.*s/.debug/%s", "/usr/lib/debug%.*s/%s"};

@@ -1,4 +1,4 @@
-/* What debug information says: lines, functions, and what was inlined into them. */
+/* Reads debug information: lines, functions, and the functions that were inlined into them. */
 #include "part.h"
 
 #include <dwarf.h>
@@ -9,19 +9,19 @@
 
 #include "runtime/base/table.h"
 
-/* A scope inside that many others is not looked into. */
+/* The deepest nesting of entries that is read. */
 enum { MAX_DEPTH = 200 };
 
-/* The walk through one unit: the scopes are visited once, each with the addresses that lie in it. */
+/* The walk through one unit. Each scope is visited once, with the addresses that lie in it. */
 struct walk {
     struct cp__dwarf *dwarf;
-    const uint64_t *addresses; /* all of them */
-    Dwarf_Addr bias;           /* of addresses against those in the debug information */
-    Dwarf_Files *files;        /* the unit's, NULL where it names none */
+    const uint64_t *addresses; /* all addresses of the search */
+    Dwarf_Addr bias;           /* what is added to addresses in the debug information */
+    Dwarf_Files *files;        /* the unit's files; NULL if the unit names none */
     unsigned depth;
 };
 
-/* Some of the addresses, neighbours: from first up to end. */
+/* Neighbouring addresses: those with the numbers from "first" to before "end". */
 struct slice {
     size_t first;
     size_t end;
@@ -29,7 +29,8 @@ struct slice {
 
 static int visit_children(struct walk *walk, Dwarf_Die *parent, struct slice slice, uint32_t outer);
 
-/* How many of the slice's addresses lie below a limit, plus its first. */
+/* Returns the number of the first address in the slice that is not below the limit; slice.end if there is
+ * none. */
 static size_t lower_bound(const struct walk *walk, struct slice slice, Dwarf_Addr limit)
 {
     size_t middle;
@@ -44,7 +45,8 @@ static size_t lower_bound(const struct walk *walk, struct slice slice, Dwarf_Add
     return slice.first;
 }
 
-/* Those of the slice that lie in a range. A linker leaves ranges at 0 for code that it threw away. */
+/* Returns the part of the slice that lies in a range. Ranges at 0 belong to code that the linker has thrown
+ * away. */
 static struct slice narrow_slice(const struct walk *walk, struct slice slice, Dwarf_Addr low, Dwarf_Addr high)
 {
     if (low == 0)
@@ -59,8 +61,9 @@ static bool is_slice_empty(struct slice slice)
 
 /* ---- Scopes ---------------------------------------------------------------------------------- */
 
-/* Names of C++ and Rust as the linker has them, which readers translate in full; the source's are
- * without scopes and types. In C the linker's are no better: "__GI___libc_malloc" for "__libc_malloc". */
+/* Returns the name of a function. For C++ and Rust this is the linker's name, which readers of profiles
+ * demangle in full, because the name in the source lacks scopes and types. In C the linker's name is no
+ * better: "__GI___libc_malloc" for "__libc_malloc". */
 static const char *function_name(Dwarf_Die *die)
 {
     Dwarf_Attribute attribute;
@@ -72,9 +75,10 @@ static const char *function_name(Dwarf_Die *die)
     if (linkage_name != NULL && (strncmp(linkage_name, "_Z", 2) == 0 || strncmp(linkage_name, "_R", 2) == 0))
         return linkage_name;
     name = dwarf_diename(die);
-    return name != NULL ? name : linkage_name; /* clang's "_GLOBAL__sub_I_file.cc" has no other */
+    return name != NULL ? name : linkage_name; /* clang's "_GLOBAL__sub_I_file.cc" has only a linkage name */
 }
 
+/* Returns the value of a numeric attribute; 0 if the entry lacks it. */
 static unsigned number(Dwarf_Die *die, unsigned name)
 {
     Dwarf_Attribute attribute;
@@ -85,6 +89,7 @@ static unsigned number(Dwarf_Die *die, unsigned name)
     return (unsigned)value;
 }
 
+/* Fills *scope from a function's entry or an inlined call's entry. */
 static void read_scope(const struct walk *walk, Dwarf_Die *die, struct cp__dwarf_scope *scope)
 {
     int line;
@@ -99,7 +104,7 @@ static void read_scope(const struct walk *walk, Dwarf_Die *die, struct cp__dwarf
         scope->call_file = dwarf_filesrc(walk->files, number(die, DW_AT_call_file), NULL, NULL);
 }
 
-/* Adds a scope; its number, or -ENOMEM. */
+/* Adds a scope. Returns its number, or -ENOMEM. */
 static int64_t add_scope(const struct walk *walk, Dwarf_Die *die, uint32_t outer)
 {
     struct cp__dwarf *dwarf = walk->dwarf;
@@ -113,7 +118,8 @@ static int64_t add_scope(const struct walk *walk, Dwarf_Die *die, uint32_t outer
     return (int64_t)dwarf->n_scopes++;
 }
 
-/* Visits an entry that has code of its own; is_function: it is a scope, too, and not just a block in one. */
+/* Visits an entry that has code. If is_function is set, the entry is a scope; else it is only a block in
+ * one. */
 static int visit_code(struct walk *walk, Dwarf_Die *die, bool is_function, struct slice slice, uint32_t outer)
 {
     int64_t scope = is_function ? -1 : (int64_t)outer;
@@ -141,6 +147,7 @@ static int visit_code(struct walk *walk, Dwarf_Die *die, bool is_function, struc
     return result;
 }
 
+/* Visits an entry, and the entries below it, if addresses of the slice may lie in it. */
 static int visit(struct walk *walk, Dwarf_Die *die, struct slice slice, uint32_t outer)
 {
     switch (dwarf_tag(die)) {
@@ -160,6 +167,7 @@ static int visit(struct walk *walk, Dwarf_Die *die, struct slice slice, uint32_t
     }
 }
 
+/* Visits the children of an entry. */
 static int visit_children(struct walk *walk, Dwarf_Die *parent, struct slice slice, uint32_t outer)
 {
     Dwarf_Die die;
@@ -175,7 +183,7 @@ static int visit_children(struct walk *walk, Dwarf_Die *parent, struct slice sli
     return result;
 }
 
-/* Can functions stand inside such an entry? */
+/* Returns whether functions can stand inside an entry with that tag. */
 static bool may_hold_functions(int tag)
 {
     switch (tag) {
@@ -196,9 +204,9 @@ static bool may_hold_functions(int tag)
 }
 
 /*
- * Visits the functions that stand inside other functions or inside types, at any depth, and so inside entries
- * that visit() passes over, because their code is elsewhere or because they have none: gcc writes lambdas,
- * methods of local classes and nested functions there.
+ * Visits functions that stand inside other functions or inside types, at any depth. visit() does not reach
+ * them, because it passes over outer entries that have no code, or whose code is elsewhere. gcc writes
+ * lambdas, methods of local classes and nested functions there.
  */
 static int visit_nested(struct walk *walk, Dwarf_Die *parent, struct slice all, bool is_nested)
 {
@@ -222,6 +230,7 @@ static int visit_nested(struct walk *walk, Dwarf_Die *parent, struct slice all, 
 
 /* ---- Units ----------------------------------------------------------------------------------- */
 
+/* Finds the file and the line of each address of the slice. */
 static void find_lines(const struct walk *walk, Dwarf_Die *unit, struct slice slice)
 {
     struct cp__dwarf_place *place;
@@ -239,7 +248,7 @@ static void find_lines(const struct walk *walk, Dwarf_Die *unit, struct slice sl
     }
 }
 
-/* Is one of the unit's addresses in no function that was visited? */
+/* Returns whether an address in the unit's ranges belongs to no function that was visited. */
 static bool is_any_unknown(const struct walk *walk, Dwarf_Die *unit, struct slice all)
 {
     Dwarf_Addr base, low, high;
@@ -256,7 +265,8 @@ static bool is_any_unknown(const struct walk *walk, Dwarf_Die *unit, struct slic
     return false;
 }
 
-/* A unit's lines stand with its main entry, its functions perhaps in a file of their own (split). */
+/* Finds the lines and functions of one unit. The unit's main entry has the lines. The functions may be in a
+ * file of their own, whose entry is "split". */
 static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size_t n)
 {
     Dwarf_Die *functions = split->addr != NULL ? split : unit;
@@ -277,7 +287,7 @@ static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size
     if (dwarf_getsrcfiles(functions, &walk->files, &n_files) != 0)
         walk->files = NULL;
     result = visit_children(walk, functions, all, 0);
-    /* All of a large unit's entries take much longer to read than those that lead to the addresses. */
+    /* Only now, because reading all entries of a large unit takes much longer than the walk above. */
     if (result == 0 && is_any_unknown(walk, unit, all))
         result = visit_nested(walk, functions, all, false);
     return result;

@@ -1,4 +1,4 @@
-/* What symbol tables say: .symtab, also of a separate debug file or of .gnu_debugdata, and .dynsym. */
+/* Reads symbol tables: .symtab, also from a separate debug file or from .gnu_debugdata, and .dynsym. */
 #include "part.h"
 
 #include <errno.h>
@@ -8,17 +8,17 @@
 
 #include "runtime/base/table.h"
 
-/* Code from start up to end. */
+/* Code from "start" to before "end". */
 struct cp__elf_symbol {
     uint64_t start;
     uint64_t end;
-    uint64_t reach; /* the furthest end up to here: symbols may lie inside others */
+    uint64_t reach; /* the largest end of this and all earlier symbols, because symbols may contain others */
     const char *name;
     bool is_local;
-    bool is_endless; /* without a size, as in assembly: up to the next one */
+    bool is_endless; /* the symbol has no size, as in assembly, and ends where the next one begins */
 };
 
-/* The end of the section that a symbol is in. */
+/* Returns the end of the section that contains a symbol. */
 static uint64_t section_end(Elf *elf, GElf_Word section, GElf_Addr bias)
 {
     GElf_Shdr header;
@@ -28,7 +28,7 @@ static uint64_t section_end(Elf *elf, GElf_Word section, GElf_Addr bias)
     return header.sh_addr + header.sh_size + bias;
 }
 
-/* Fills symbol in where the i-th one of the tables names code. */
+/* Fills *symbol with the i-th symbol of the module, and returns true, if that symbol names code. */
 static bool read_symbol(Dwfl_Module *module, int i, struct cp__elf_symbol *symbol)
 {
     GElf_Sym sym;
@@ -41,7 +41,7 @@ static bool read_symbol(Dwfl_Module *module, int i, struct cp__elf_symbol *symbo
     if (name == NULL || name[0] == '\0' || section == SHN_UNDEF || section == SHN_ABS ||
         (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE))
         return false;
-    if (type == STT_NOTYPE && name[0] == '$') /* "$x": marks code among data, names nothing */
+    if (type == STT_NOTYPE && name[0] == '$') /* a mapping symbol such as "$x" marks code, but names none */
         return false;
     *symbol = (struct cp__elf_symbol){
         .start = address,
@@ -53,7 +53,8 @@ static bool read_symbol(Dwfl_Module *module, int i, struct cp__elf_symbol *symbo
     return true;
 }
 
-/* By address, the best one for an address last: a C library has "__libc_write", "__write" and "write". */
+/* Sorts by address, and the best name for an address last: a C library has "__libc_write", "__write" and
+ * "write". */
 static int compare_elf_symbols(const void *left, const void *right)
 {
     const struct cp__elf_symbol *a = left, *b = right;
@@ -72,7 +73,7 @@ static int compare_elf_symbols(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* Ends symbols without a size at the next one. */
+/* Ends symbols without a size at the next symbol, and computes "reach". */
 static void set_bounds(struct cp__elf_symbols *symbols)
 {
     struct cp__elf_symbol *s = symbols->items;
@@ -120,7 +121,7 @@ const char *cp__elf_symbols_find(const struct cp__elf_symbols *symbols, uint64_t
     }
     while (low > 0 && s[low - 1].reach > address) {
         low--;
-        /* a label may stand inside a function */
+        /* a symbol with a size is better: one without may be a label inside a function */
         if (s[low].end > address && (found == NULL || !s[low].is_endless))
             found = &s[low];
         if (found != NULL && !found->is_endless)

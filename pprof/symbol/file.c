@@ -1,4 +1,4 @@
-/* Finding the files that symbols are read from, on this machine only. */
+/* Opens the files from which symbols are read, on this machine only. */
 #include "debug_file.h"
 #include "part.h"
 
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The file of a module is given when it is reported. */
+/* Never called for a file: each module gets its file when it is reported. */
 static int find_no_elf(Dwfl_Module *module, void **user_data, const char *module_name, Dwarf_Addr base,
                        char **file, Elf **elf)
 {
@@ -21,7 +21,7 @@ static int find_no_elf(Dwfl_Module *module, void **user_data, const char *module
 
 /* ---- Objects --------------------------------------------------------------------------------- */
 
-/* The virtual dynamic shared object has no file, but is whole in memory. */
+/* Copies the vDSO, which has no file but is in memory as a whole, to a file in memory. */
 static int copy_vdso(const struct cp__mapping *mapping)
 {
     size_t size = mapping->limit - mapping->start;
@@ -34,7 +34,8 @@ static int copy_vdso(const struct cp__mapping *mapping)
     return fd;
 }
 
-/* How far from where the file wants it the object was loaded; false where the file has no such code. */
+/* Finds by how much the object's addresses in memory differ from those in the file. Returns false if the
+ * file does not have the mapping's code. */
 static bool find_bias(int fd, const struct cp__mapping *mapping, GElf_Addr *bias)
 {
     Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
@@ -55,8 +56,9 @@ static bool find_bias(int fd, const struct cp__mapping *mapping, GElf_Addr *bias
     return found;
 }
 
-/* Is it the object whose build id was seen in memory? Where none was seen, its name has to do, unless another
- * file may have that now; and the program, unless that has one. */
+/* Returns whether the module is the mapped object. If the build id in memory is known, the file must have
+ * the same one. If it is unknown, the file's name must do: the program's file must have no build id either,
+ * and other files must not have been deleted, because another file may have the name now. */
 static bool is_object_same(Dwfl_Module *module, const struct cp__mapping *mapping, bool is_program)
 {
     const unsigned char *id;
@@ -77,6 +79,8 @@ static bool is_object_same(Dwfl_Module *module, const struct cp__mapping *mappin
     return true;
 }
 
+/* Adds the file to the Dwfl. Returns the module if the file is the mapped object; else NULL. Takes the
+ * descriptor. */
 static Dwfl_Module *report_mapping(Dwfl *dwfl, const struct cp__mapping *mapping, int fd, bool is_program)
 {
     Dwfl_Module *module = NULL;
@@ -108,7 +112,7 @@ Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl)
         return NULL;
     if (strcmp(mapping->file, "[vdso]") == 0)
         module = report_mapping(*dwfl, mapping, copy_vdso(mapping), false);
-    else if (mapping->main) /* also where its file has been replaced */
+    else if (mapping->main) /* /proc/self/exe is the mapped file even if the file has been replaced */
         module = report_mapping(*dwfl, mapping, open("/proc/self/exe", O_RDONLY | O_CLOEXEC), true);
     if (module == NULL && mapping->file[0] == '/' && mapping->file[1] != '/')
         module = report_mapping(*dwfl, mapping, open(mapping->file, O_RDONLY | O_CLOEXEC), false);

@@ -1,13 +1,13 @@
 /*
- * /proc/kallsyms has a line for each symbol of the kernel and of its modules, and for the code that it made
- * while it ran (BPF programs, trampolines of ftrace and kprobes):
+ * See kernel.h. /proc/kallsyms has a line for each symbol of the kernel and its modules, and for code that
+ * the kernel has made at run time (BPF programs, trampolines of ftrace and kprobes):
  *
  *     ffffffff81a3c0d0 T schedule
  *     ffffffffc0412340 t ext4_map_blocks<tab>[ext4]
  *
- * It has no sizes and no order beyond one object. It may have 200 000 lines, and few of them are wanted, so
- * none is kept that does not turn out to be next to an address that is looked for: the addresses divide the
- * kernel's memory into gaps, and each gap remembers the lowest and the highest symbol in it.
+ * The file has no sizes, and is sorted only within one object. It may have 200 000 lines, of which few are
+ * needed. So the search keeps only symbols that are next to an address: the addresses divide the kernel's
+ * memory into gaps, and each gap remembers its lowest and its highest symbol.
  */
 #include "kernel.h"
 
@@ -22,6 +22,7 @@
 
 enum { PAGE = 4096 };
 
+/* A line of the file. */
 struct symbol {
     uint64_t address;
     bool is_code;
@@ -29,34 +30,36 @@ struct symbol {
     const char *module; /* "[MODULE]" or "" */
 };
 
-/* The symbols above one of the addresses looked for, up to the next and with it. */
+/* The symbols in one gap: above the address before the gap, up to and including the address that ends it. */
 struct gap {
-    uint64_t first; /* the lowest; 0: there is none */
-    uint64_t last;  /* the highest */
+    uint64_t first; /* address of the lowest symbol; 0: the gap has no symbol */
+    uint64_t last;  /* address of the highest symbol */
     uint32_t first_module;
     uint32_t last_module;
-    bool is_code; /* the highest */
-    char *name;   /* its own */
+    bool is_code; /* the highest symbol is code */
+    char *name;   /* of the highest symbol; owned by the gap */
     size_t name_capacity;
 };
 
+/* The context of cp__kernel_symbolise(). */
 struct search {
     const uint64_t *addresses;
     size_t n;
-    struct gap *gaps;           /* gaps[i] ends with addresses[i]; one more lies above all */
-    struct cp__strings modules; /* the first is "" */
-    bool any;
+    struct gap *gaps;           /* gaps[i] ends with addresses[i]; gaps[n] lies above all addresses */
+    struct cp__strings modules; /* string 0 is "" */
+    bool any;                   /* the file has shown an address of the kernel */
 };
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* Ends of sections have names, too, and are text; what comes behind them is not. */
+/* Returns whether the symbol marks the end of a section. Such a symbol has the type of code, but no code
+ * follows. */
 static bool is_end(const char *name)
 {
     return strcmp(name, "_etext") == 0 || strcmp(name, "_einittext") == 0 || strcmp(name, "_end") == 0;
 }
 
-/* Takes a line apart, in place. */
+/* Splits a line, which is changed. Returns false if the line has another form. */
 static bool parse_kernel_symbol(char *line, struct symbol *symbol)
 {
     char *at;
@@ -79,6 +82,7 @@ static bool parse_kernel_symbol(char *line, struct symbol *symbol)
     return true;
 }
 
+/* Returns the gap that an address lies in, by binary search. */
 static struct gap *find_gap(const struct search *search, uint64_t address)
 {
     size_t low = 0, high = search->n, middle;
@@ -93,8 +97,8 @@ static struct gap *find_gap(const struct search *search, uint64_t address)
     return &search->gaps[low];
 }
 
-/* Of symbols of one address the first is the best: the kernel puts names that its linker script made, and
- * weak ones, behind the others. */
+/* Adds a symbol to its gap. Of several symbols with one address, the first is kept, because the kernel lists
+ * weak names and names from its linker script after the others. */
 static int take_symbol(struct search *search, const struct symbol *symbol)
 {
     struct gap *gap = find_gap(search, symbol->address);
@@ -119,6 +123,7 @@ static int take_symbol(struct search *search, const struct symbol *symbol)
     return 0;
 }
 
+/* Reads the file. Returns -EPERM if all addresses are hidden, which means 0 on each line. */
 static int read_symbols(struct search *search, FILE *file)
 {
     struct symbol symbol;
@@ -138,8 +143,8 @@ static int read_symbols(struct search *search, FILE *file)
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* Where a function ends that begins at the highest symbol of a gap: at the next symbol; behind the last one
- * of the kernel or of a module, with the page that follows. */
+/* Returns where the function at the highest symbol of a gap ends: at the next symbol or, if that symbol is
+ * the last one of the kernel or of a module, at the end of the page after its own. */
 static uint64_t find_end(const struct search *search, const struct gap *below, const struct gap *above)
 {
     const uint64_t guess = (below->last / PAGE + 2) * PAGE;
@@ -151,6 +156,7 @@ static uint64_t find_end(const struct search *search, const struct gap *below, c
     return above->first_module == below->last_module || above->first < guess ? above->first : guess;
 }
 
+/* Calls fn() for each address that is in a function. */
 static int answer(struct search *search, cp__kernel_symbol_fn *fn, void *context)
 {
     const struct gap *below = NULL;
@@ -197,8 +203,8 @@ void cp__kernel_explain(int result, char *text, size_t size)
 
     if (result != -EPERM)
         snprintf(text, size,
-                 "/proc/kallsyms cannot be read (%s). Let this process see it, in a "
-                 "container for instance, or use a kernel that has it (CONFIG_KALLSYMS).",
+                 "/proc/kallsyms cannot be read (%s). Make the file visible to this process, for "
+                 "instance in its container, or use a kernel that has the file (CONFIG_KALLSYMS).",
                  strerror(-result));
     else if (restricted > 1)
         snprintf(text, size,

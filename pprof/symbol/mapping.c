@@ -1,3 +1,4 @@
+/* Collects the mappings of the process, from /proc/self/maps and the dynamic linker. See mapping.h. */
 #include "mapping.h"
 
 #include <errno.h>
@@ -39,7 +40,7 @@ size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address)
 
 /* ---- What the kernel says -------------------------------------------------------------------- */
 
-/* Reads a line of /proc/self/maps; 1 where it is about executable memory, 0 where not, -ENOMEM. */
+/* Parses a line of /proc/self/maps. Returns 1 if the memory is executable, 0 if not, or -ENOMEM. */
 static int parse_mapping(char *line, struct cp__mapping *mapping)
 {
     static const char suffix[] = " (deleted)";
@@ -63,6 +64,7 @@ static int parse_mapping(char *line, struct cp__mapping *mapping)
     return mapping->file == NULL ? -ENOMEM : 1;
 }
 
+/* Appends a mapping to the set, which then owns the mapping's strings. */
 static int append_mapping(struct cp__mappings *mappings, const struct cp__mapping *mapping)
 {
     if (CP__RESERVE(mappings->items, mappings->capacity, mappings->n + 1) < 0)
@@ -87,6 +89,7 @@ int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, siz
     return 0;
 }
 
+/* Fills the set from /proc/self/maps. */
 static int read_maps(struct cp__mappings *mappings)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -113,7 +116,8 @@ static int read_maps(struct cp__mappings *mappings)
 
 /* ---- What the dynamic linker says ------------------------------------------------------------ */
 
-/* Its notes can be read: they lie in what was loaded, and the linker keeps it loaded meanwhile. */
+/* Returns whether a part of the object, its notes, can be read in memory. Only parts that were loaded can
+ * be; the linker keeps the object loaded during dl_iterate_phdr(). */
 static bool is_loaded(const struct dl_phdr_info *object, const ElfW(Phdr) * part)
 {
     const ElfW(Phdr) * p;
@@ -125,7 +129,7 @@ static bool is_loaded(const struct dl_phdr_info *object, const ElfW(Phdr) * part
     return false;
 }
 
-/* The build id's bytes among an object's notes. */
+/* Returns the bytes of the build id among an object's notes, or NULL. */
 static const unsigned char *find_build_id(const unsigned char *notes, size_t size, size_t align,
                                           size_t *id_size)
 {
@@ -145,6 +149,7 @@ static const unsigned char *find_build_id(const unsigned char *notes, size_t siz
     return NULL;
 }
 
+/* Returns the bytes in hexadecimal digits; the caller frees the text. NULL: there is no memory. */
 static char *to_hex(const unsigned char *bytes, size_t n)
 {
     char *text = malloc(2 * n + 1);
@@ -158,7 +163,7 @@ static char *to_hex(const unsigned char *bytes, size_t n)
     return text;
 }
 
-/* -ENOMEM or 0; *id stays NULL where the object has none. */
+/* Reads the object's build id. Returns 0 or -ENOMEM. *id keeps its value if the object has no build id. */
 static int read_build_id(const struct dl_phdr_info *object, char **id)
 {
     const unsigned char *bytes;
@@ -178,12 +183,13 @@ static int read_build_id(const struct dl_phdr_info *object, char **id)
     return 0;
 }
 
+/* The context of name_object(). */
 struct naming {
     struct cp__mappings *mappings;
     size_t n_objects;
 };
 
-/* Tells the mappings of one object their build id; the first object is the program. */
+/* Called for each loaded object: sets the build id of its mappings. The first object is the program. */
 static int name_object(struct dl_phdr_info *object, size_t size, void *context)
 {
     struct naming *naming = context;
@@ -208,9 +214,10 @@ static int name_object(struct dl_phdr_info *object, size_t size, void *context)
 }
 
 /*
- * The dynamic linker takes a lock of its own meanwhile, which nobody gives back in a child that is forked
- * then: the child would wait for ever when it loads a library or takes a profile. So forks wait; and a child
- * for which they did not (see fork_gate.h) has a profile without build ids.
+ * Sets the build ids of all mappings. The dynamic linker holds a lock of its own meanwhile. In a child that
+ * is forked at that time, nobody would release this lock, and the child would wait for ever when it loads a
+ * library or takes a profile. Therefore forks wait. A child for which they could not wait (see fork_gate.h)
+ * gets a profile without build ids.
  */
 static int name_objects(struct cp__mappings *mappings)
 {
@@ -230,6 +237,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
+/* Returns the mapping of the set that equals the given one, or NULL. */
 static struct cp__mapping *find_known(const struct cp__mappings *mappings, const struct cp__mapping *mapping)
 {
     struct cp__mapping *m;
@@ -244,7 +252,7 @@ static struct cp__mapping *find_known(const struct cp__mappings *mappings, const
     return NULL;
 }
 
-/* Moves what is new from one set to the other. */
+/* Moves new mappings, those of the program or the others, from "now" to "known". */
 static int merge(struct cp__mappings *known, struct cp__mappings *now, bool main)
 {
     struct cp__mapping *same;

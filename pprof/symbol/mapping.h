@@ -1,4 +1,4 @@
-/* What executable memory belongs to. */
+/* The files, or parts of the kernel, that executable memory belongs to. */
 #ifndef COUNTERPOINT_PPROF_SYMBOL_MAPPING_H
 #define COUNTERPOINT_PPROF_SYMBOL_MAPPING_H
 
@@ -6,23 +6,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An executable mapping of this process, or the kernel or a module of it. Where in its half of the address
- * space those lie nobody needs to know, so each has all of it: profiles of one boot can be added up. */
+/* An executable mapping of this process, or the kernel, or one of its modules. The exact addresses of the
+ * kernel and its modules do not matter, so each of these has the whole upper half of the address space.
+ * Profiles of one boot can therefore be merged. */
 struct cp__mapping {
     uint64_t start;
     uint64_t limit;
-    uint64_t offset; /* of start in the file */
-    char *file;      /* absolute, or "[vdso]" and its like; "//anon", perf's name, for memory of no file */
-    char *build_id;  /* in hexadecimal digits; NULL: unknown */
-    bool deleted;    /* another file may have taken the file's name */
-    bool main;       /* the program's own */
-    bool kernel;     /* "[kernel.kallsyms]" or "[MODULE]", perf's names */
+    uint64_t offset; /* offset of start in the file */
+    char *file; /* an absolute path, or "[vdso]" and the like; "//anon", as in perf, if there is no file */
+    char *build_id; /* in hexadecimal digits; NULL: unknown */
+    bool deleted;   /* the file was deleted, and another file may have its name now */
+    bool main;      /* the mapping belongs to the program's own file */
+    bool kernel;    /* "[kernel.kallsyms]" or "[MODULE]", as in perf */
 };
 
 /*
- * All mappings that were ever noted, those of the program first; none is forgotten when its object is
- * unloaded. Where two objects were loaded in one place one after the other, nothing tells which of them an
- * address was in; it counts for the first. Zero is an empty set.
+ * All mappings that cp__mappings_note() has ever found, those of the program first. A mapping stays when its
+ * object is unloaded. If two objects were loaded at the same address one after the other, nothing tells to
+ * which of them an address belonged, and the address counts for the first. All-zero is an empty set.
  */
 struct cp__mappings {
     struct cp__mapping *items;
@@ -30,12 +31,12 @@ struct cp__mappings {
     size_t capacity;
 };
 
-/* Adds the mappings that are there now and not known yet. -ENOMEM, or why /proc/self/maps cannot be
- * read, or 0. Takes the dynamic linker's lock for a moment. */
+/* Adds the current mappings that are not known yet. Returns 0, -ENOMEM, or why /proc/self/maps cannot be
+ * read. Takes the dynamic linker's lock for a moment. */
 int cp__mappings_note(struct cp__mappings *mappings);
-/* The number of the process's mapping that an address is in; mappings->n where it is in none. */
+/* Returns the number of the process's mapping that contains an address; mappings->n if there is none. */
 size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address);
-/* Finds or adds that of the kernel (name "") or of a module ("[MODULE]"). -ENOMEM or 0. */
+/* Finds or adds the mapping of the kernel (name "") or of a module ("[MODULE]"). Returns 0 or -ENOMEM. */
 int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, size_t *number);
 void cp__mappings_free(struct cp__mappings *mappings);
 

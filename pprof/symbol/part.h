@@ -1,4 +1,5 @@
-/* What symbol.c puts together: an object's debug information, its symbol table, and where to find both. */
+/* The parts that symbol.c puts together: an object's debug information, its symbol table, and the files of
+ * both. */
 #ifndef COUNTERPOINT_PPROF_SYMBOL_PART_H
 #define COUNTERPOINT_PPROF_SYMBOL_PART_H
 
@@ -10,53 +11,56 @@
 
 /* ---- file.c --------------------------------------------------------------------------- */
 
-/* The object that is mapped there, as the only one of a Dwfl of its own (dwfl_end() it); NULL where it
- * cannot be read, or is not the one that was mapped. */
+/* Opens the object of a mapping as the only module of a Dwfl, which the caller ends by dwfl_end(). Returns
+ * NULL if the object cannot be read, or if the file is not the one that was mapped. */
 Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl);
 
 /* ---- dwarf.c -------------------------------------------------------------------------- */
 
-/* A function that some of the addresses are in, inlined or not. */
+/* A function, inlined or not, that contains some of the addresses. */
 struct cp__dwarf_scope {
     const char *name;
     unsigned start_line;
-    const char *call_file; /* where it was inlined, if it was */
+    const char *call_file; /* where the function was inlined; NULL: it was not, or the file is unknown */
     unsigned call_line;
-    uint32_t outer; /* number of the scope that it was inlined into; 0: it was not inlined */
+    uint32_t outer; /* number of the scope that the function was inlined into; 0: it was not inlined */
 };
 
-/* What is known of one address. */
+/* What the debug information says about one address. */
 struct cp__dwarf_place {
     const char *file;
     unsigned line;
-    uint32_t scope; /* number of the innermost one; 0: unknown */
-    uint64_t entry; /* where the outermost one begins; one in several parts: the part */
+    uint32_t scope; /* number of the innermost scope; 0: unknown */
+    uint64_t
+        entry; /* where the outermost scope begins; if it has several parts, where the address's part does */
 };
 
-/* What the debug information knows of a list of addresses; zero it first. */
+/* What the debug information says about a list of addresses. The caller sets the struct to zero first. */
 struct cp__dwarf {
     struct cp__dwarf_place *places; /* one for each address */
-    struct cp__dwarf_scope *scopes; /* [0] is none */
+    struct cp__dwarf_scope *scopes; /* scopes[0] is unused, because number 0 means none */
     size_t n_scopes;
     size_t capacity;
 };
 
-/* The addresses ascend. -ENOMEM or 0, also where the module has no debug information. */
+/* Looks up addresses, which must ascend. Returns 0, also if the module has no debug information, or
+ * -ENOMEM. */
 int cp__dwarf_find(struct cp__dwarf *dwarf, Dwfl_Module *module, const uint64_t *addresses, size_t n);
 void cp__dwarf_free(struct cp__dwarf *dwarf);
 
 /* ---- elf.c ---------------------------------------------------------------------------- */
 
-/* The code that symbol tables name, in order of address. */
+/* The code that symbol tables name, sorted by address. */
 struct cp__elf_symbols {
     struct cp__elf_symbol *items;
     size_t n;
     size_t capacity;
 };
 
-/* Reads all symbol tables that the module has. -ENOMEM or 0. */
+/* Reads all symbol tables of the module. Returns 0 or -ENOMEM. */
 int cp__elf_symbols_read(struct cp__elf_symbols *symbols, Dwfl_Module *module);
-/* The name of the code at an address, and where it begins; NULL where no symbol covers it. */
+/* Returns the name of the code at an address, and stores where the code begins. Returns NULL if no symbol
+ * covers the address. */
 const char *cp__elf_symbols_find(const struct cp__elf_symbols *symbols, uint64_t address, uint64_t *start);
 void cp__elf_symbols_free(struct cp__elf_symbols *symbols);
 

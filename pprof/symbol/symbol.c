@@ -1,3 +1,4 @@
+/* Combines debug information and symbol tables into answers about addresses. See symbol.h. */
 #include "symbol.h"
 
 #include <errno.h>
@@ -6,7 +7,7 @@
 #include "part.h"
 #include "runtime/base/table.h"
 
-/* One address at a time. */
+/* The answer for one address; reused for the next. */
 struct answer {
     struct cp__symbol_line *lines;
     size_t n;
@@ -14,6 +15,7 @@ struct answer {
     uint64_t entry;
 };
 
+/* Appends a function to the answer. */
 static int answer_line(struct answer *answer, const char *function, unsigned start_line, const char *file,
                        unsigned line)
 {
@@ -24,7 +26,8 @@ static int answer_line(struct answer *answer, const char *function, unsigned sta
     return 0;
 }
 
-/* The place's scopes from the inside out; each was called at the line where the one before it was inlined. */
+/* Appends the place's scopes, from the inside to the outside. Each scope's line is where the scope before it
+ * was inlined. */
 static int answer_scopes(struct answer *answer, const struct cp__dwarf *dwarf,
                          const struct cp__dwarf_place *place)
 {
@@ -43,6 +46,7 @@ static int answer_scopes(struct answer *answer, const struct cp__dwarf *dwarf,
     return 0;
 }
 
+/* The context of cp__symbolise(). */
 struct search {
     const uint64_t *addresses;
     size_t n;
@@ -55,7 +59,8 @@ struct search {
     struct answer answer;
 };
 
-/* Assembly has lines and no functions, and what has no debug information at all may still have symbols. */
+/* Answers from the symbol tables. Assembly has lines but no functions in the debug information, and code
+ * without any debug information may have symbols, too. */
 static int answer_symbol(struct search *search, size_t i)
 {
     const struct cp__dwarf_place *place = &search->dwarf.places[i];
@@ -70,6 +75,7 @@ static int answer_symbol(struct search *search, size_t i)
     return answer_line(&search->answer, name, 0, place->file, place->line);
 }
 
+/* Calls fn() with what is known about the i-th address. */
 static int answer_address(struct search *search, size_t i)
 {
     const struct cp__dwarf_place *place = &search->dwarf.places[i];
@@ -88,8 +94,8 @@ static int answer_address(struct search *search, size_t i)
     return result;
 }
 
-/* libdw (0.188) ends the process if it finds no memory, by exit() or by a crash. So it is not called unless
- * there is more than it takes. */
+/* Returns whether there is more memory than libdw takes. Without memory, libdw 0.188 ends the process, by
+ * exit() or by a crash, so it is not called then. */
 static bool is_memory_left(void)
 {
     void *volatile memory = malloc((size_t)64 << 20);

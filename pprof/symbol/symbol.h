@@ -1,4 +1,4 @@
-/* From addresses to functions, files and lines, by libdw. */
+/* Finds functions, files and lines by addresses, with libdw. */
 #ifndef COUNTERPOINT_PPROF_SYMBOL_SYMBOL_H
 #define COUNTERPOINT_PPROF_SYMBOL_SYMBOL_H
 
@@ -7,32 +7,33 @@
 
 #include "mapping.h"
 
-/* One function that an instruction is part of. */
+/* One of the functions that an instruction belongs to: the function itself, or one that was inlined. */
 struct cp__symbol_line {
-    const char *function; /* in C++ and Rust the linker's name, "_ZN3foo3barEv"; NULL: unknown */
+    const char *function; /* for C++ and Rust, the linker's name, "_ZN3foo3barEv"; NULL: unknown */
     const char *file;     /* NULL: unknown */
-    unsigned line;        /* of the instruction, or of the call that was inlined; 0: unknown */
-    unsigned start_line;  /* of the function; 0: unknown */
+    unsigned line;        /* line of the instruction, or of the inlined call; 0: unknown */
+    unsigned start_line;  /* line where the function begins; 0: unknown */
 };
 
-/* What is known of an address. */
+/* What is known about an address. */
 struct cp__symbol {
-    const struct cp__symbol_line *lines; /* the innermost inlined function first, the one that the linker sees
-                                          * last */
+    const struct cp__symbol_line
+        *lines; /* from the innermost inlined function to the function that the linker
+                                          * sees */
     size_t n;
-    uint64_t entry; /* where the linker's function begins, or that part of it that the compiler put elsewhere
-                     * (".cold"); 0: unknown */
-    bool is_inlining_known; /* were there other inlined functions, they would stand here */
+    uint64_t entry; /* where the linker's function begins, or the part of it that the compiler has placed
+                     * elsewhere (".cold"); 0: unknown */
+    bool is_inlining_known; /* "lines" is complete; else inlined functions may be missing */
 };
 
-/* What is known of addresses[i]; what the symbol points to is valid during the call only. A negative result
- * ends the search. */
+/* Called with what is known about addresses[i]. The symbol and what it points to are valid only during the
+ * call. A negative result ends the search. */
 typedef int cp__symbol_fn(void *context, size_t i, const struct cp__symbol *symbol);
 
 /*
- * Looks n addresses up, all in one mapping and in ascending order, and calls fn for each of which anything
- * is known; -ENOMEM, what fn returned, or 0. It reads the mapping's file, provided that it is still the one
- * that is mapped, and the separate debug file that the system has for it; it never asks the network for one.
+ * Looks up n ascending addresses, all in one mapping, and calls fn() for each about which anything is known.
+ * Returns 0, -ENOMEM, or what fn() returned. Reads the mapping's file if that is still the file that is
+ * mapped, and the separate debug file that this machine has for it. Never asks the network.
  */
 int cp__symbolise(const struct cp__mapping *mapping, const uint64_t *addresses, size_t n, cp__symbol_fn *fn,
                   void *context);

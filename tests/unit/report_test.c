@@ -330,7 +330,8 @@ CP_TEST(the_second_time_is_as_the_first)
     check_says(session, "elsewhere: 2" ELSEWHERE);
     check_limits(session, "precise_ip,kernel_names,throttled,elsewhere");
     check_says(session, "kernel_names: none # /proc/kallsyms cannot be read (No such file or directory). "
-                        "Let this process see it, in a container for instance, or use a kernel that has it "
+                        "Make the file visible to this process, for instance in its container, or use a "
+                        "kernel that has the file "
                         "(CONFIG_KALLSYMS).");
     CHECK_EQ(memory[0].size, memory[1].size);
     CHECK(memcmp(memory[0].data, memory[1].data, memory[0].size) == 0);
