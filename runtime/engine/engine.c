@@ -1,4 +1,5 @@
-/* The engine of SIGPROF: events of perf_event_open(2), and timers, each of which signals its own thread. */
+/* The engine that SIGPROF drives: events of perf_event_open(2), and timers. Each of them signals its own
+ * thread. */
 #include "runtime/engine.h"
 
 #include "events_linux.h"

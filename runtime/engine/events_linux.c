@@ -1,10 +1,10 @@
 /*
  * Events through perf_event_open(2).
  *
- * All events of an M write to one ring, which belongs to an event of its own that counts nothing
- * (PERF_COUNT_SW_DUMMY), so that any of the others can come and go. Each record names its event
- * (PERF_SAMPLE_IDENTIFIER) and carries the event's count (PERF_SAMPLE_READ). An M that the system gives no
- * ring memory runs without: a signal is a sample.
+ * All events of an M write to one ring. The ring belongs to an event of its own that counts nothing
+ * (PERF_COUNT_SW_DUMMY), so that each of the other events can come and go. Each record names its event
+ * (PERF_SAMPLE_IDENTIFIER) and carries the event's count (PERF_SAMPLE_READ). If the system gives an M no
+ * memory for a ring, the M runs without one: each signal is a sample.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,8 @@
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
 
-/* As perf_event_open(2) orders what cp__perf_sample_attr_from_handler() asks for. */
+/* The order is that in which perf_event_open(2) writes what cp__perf_sample_attr_from_handler() asks for.
+ * */
 static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_config *config)
 {
     struct cp__record_layout layout = {.ip = 0};
@@ -39,8 +40,8 @@ static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_
     return layout;
 }
 
-/* SIGPROF to this very thread. Before the event is enabled, for every one: a member of the ring without
- * O_ASYNC would record and never signal. */
+/* Sends the event's SIGPROF to the calling thread. Every event gets this before it is enabled: a member
+ * of the ring without O_ASYNC would write records and never send a signal. */
 static int route_from_handler(int fd)
 {
     const struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = cp__os_tid()};
@@ -62,11 +63,13 @@ static int control_from_handler(const struct cp__handle *handle, unsigned long r
 
 /* ---- Pausing --------------------------------------------------------------------------------- */
 
-/* The handler's own user-mode part counts as the program's: some 1 800 cycles or instructions. From this
- * period on that is less than 1 %, and pausing costs more than it is worth; see design/0015-pausing.md. */
+/* The handler runs some 1 800 cycles or instructions in user mode, and they count as the program's. From
+ * this period on they are less than 1 %, and pausing costs more than it is worth; see
+ * design/0015-pausing.md. */
 #define PAUSE_BELOW_PERIOD 200000
 
-/* The handler faults in what it writes to first: a sample buffer's pages, the ring's, its stack's. */
+/* Whether the event counts page faults. The handler causes some: by its first write to a page of a sample
+ * buffer, of the ring, or of its stack. */
 static bool counts_faults(const struct cp_cpu_profile_config *config)
 {
     uint64_t what = config->encoding.config;
@@ -84,23 +87,25 @@ static bool pauses(const struct cp__slot_config *slot)
                                      config->period < PAUSE_BELOW_PERIOD);
 }
 
-/* One system call an event: prctl() has one for all events that a thread opened, which may be somebody
- * else's, too. */
+/* Makes one system call for each event: prctl() would control all events that the thread opened, and some
+ * of these may be somebody else's. */
 static void control_all_from_handler(const struct cp__m *m, uint32_t slots, unsigned long request)
 {
     for (; slots != 0; slots &= slots - 1)
         control_from_handler(&m->handles[__builtin_ctz(slots)], request);
 }
 
-/* A throttled event counts nothing, and enabling it would end that: with a period so short that the event
- * overflows as soon as the handler returns, the program would never get anywhere. */
+/* Leaves throttled events alone. A throttled event counts nothing, and enabling it again would end the
+ * throttling: if its period is so short that it overflows as soon as the handler returns, the program would
+ * never get anywhere. */
 void cp__events_pause_from_handler(struct cp__m *m)
 {
     cp__ring_own_begins_from_handler(&m->ring);
     m->paused = 0;
     if (m->pausing == 0)
         return;
-    /* relaxed: cp__events_resume_from_handler() sees to an event that is disabled from outside from now on */
+    /* relaxed: if another thread disables an event from now on, cp__events_resume_from_handler() disables
+     * that event again */
     m->paused = m->pausing & ~cp_load_relaxed(&m->off) & ~cp__ring_throttled_from_handler(m);
     control_all_from_handler(m, m->paused, PERF_EVENT_IOC_DISABLE);
 }
@@ -115,9 +120,9 @@ void cp__events_resume_from_handler(struct cp__m *m)
     uint32_t slots = m->paused & m->pausing;
 
     control_all_from_handler(m, slots, PERF_EVENT_IOC_ENABLE);
-    /* relaxed: the kernel serves the two calls for one event one after the other, under its context's mutex.
-     * If cp__events_disable()'s call came first, its store to off is seen here; if not, the event stays
-     * disabled. */
+    /* relaxed: the kernel serves the calls of this thread and of cp__events_disable() for one event one
+     * after the other, under the mutex of the event's context. If cp__events_disable()'s call came first,
+     * its store to off is seen here; if it comes second, the event stays disabled. */
     control_all_from_handler(m, slots & cp_load_relaxed(&m->off), PERF_EVENT_IOC_DISABLE);
     cp__ring_own_ends_from_handler(&m->ring);
 }
@@ -129,7 +134,7 @@ static bool is_poll(const siginfo_t *info)
     return info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
 }
 
-/* The signal is the sample. */
+/* Counts a signal as one period: without a ring there is no record. */
 static void ringless_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     cp_add_single_writer(&m->stats[slot].records, 1);
@@ -161,7 +166,8 @@ bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, s
     return ours;
 }
 
-/* The handle keeps the numbers: a signal that carries one may be pending. */
+/* The handle keeps the numbers of the descriptors, because a signal that carries one of these may be
+ * pending. */
 static void close_events_from_handler(struct cp__m *m, int slot)
 {
     struct cp__handle *handle = &m->handles[slot];
@@ -174,7 +180,7 @@ static void close_events_from_handler(struct cp__m *m, int slot)
     }
 }
 
-/* As a handle is whose event was never opened. */
+/* Closes what is open in slot, and leaves the handle like one whose event was never opened. */
 static void abandon_from_handler(struct cp__m *m, int slot)
 {
     close_events_from_handler(m, slot);
@@ -182,8 +188,8 @@ static void abandon_from_handler(struct cp__m *m, int slot)
     m->handles[slot].fd = -1;
 }
 
-/* Opens attr as one more event of the handle, disabled; it sends signals, and is no member of the ring yet.
- */
+/* Opens attr as one more event of the handle. The event is disabled, sends signals, and is no member of
+ * the ring yet. */
 static int add_event_from_handler(void *context, struct perf_event_attr *attr)
 {
     struct cp__handle *handle = context;
@@ -206,7 +212,7 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
     return 0;
 }
 
-/* Makes the slot's events members of m's ring; 0, or what was wrong with it. */
+/* Makes the slot's events members of m's ring. Returns 0, or what was wrong with the ring. */
 static int join_from_handler(struct cp__m *m, int slot)
 {
     const struct cp__handle *handle = &m->handles[slot];
@@ -225,8 +231,8 @@ static int join_from_handler(struct cp__m *m, int slot)
     return 0;
 }
 
-/* Opens the event of config as a member of m's ring; disabled. What was wrong with the ring, or 0, in *ring.
- */
+/* Opens the event of config, disabled, as a member of m's ring. *ring is 0, or what was wrong with the
+ * ring: the event is open then, and has no ring. */
 static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_profile_config *config,
                                 int *ring)
 {
@@ -290,7 +296,8 @@ int cp__events_enable_from_handler(struct cp__m *m, int slot)
     return result;
 }
 
-/* Of the first of the slot's events: there are more only on processors with several kinds of cores. */
+/* Reads the first of the slot's events: there are more of them only on processors with several kinds of
+ * cores. */
 uint64_t cp__events_count(const struct cp__m *m, int slot)
 {
     const struct cp__handle *handle = &m->handles[slot];
@@ -301,8 +308,8 @@ uint64_t cp__events_count(const struct cp__m *m, int slot)
     return handle->kind == CP_EVENT_CLOCK ? count.time_running : count.value;
 }
 
-/* Takes effect at once: if the thread runs, the kernel interrupts it for that. A handler that has paused the
- * event looks at off after it has enabled it again. */
+/* Takes effect at once: if m's thread runs, the kernel interrupts it to disable the event. If m's handler
+ * has paused the event, the handler looks at off after it has enabled the event again. */
 void cp__events_disable(struct cp__m *m, int slot)
 {
     cp_store_relaxed(&m->off, m->off | 1u << slot); /* relaxed: see cp__events_resume_from_handler() */
@@ -317,7 +324,8 @@ void cp__events_start(void)
     cp__perf_prepare();
 }
 
-/* An M that is none: the events of a start are opened into it, on the calling thread, all at once. */
+/* Opens all events of a start in a scratch M that is not registered, on the calling thread, then closes
+ * them. */
 int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
 {
     struct cp__m *m = calloc(1, sizeof *m);
@@ -346,8 +354,8 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
     return result;
 }
 
-/* Closes fd if it is the event id still, and not what was opened after another thread had closed the event.
- */
+/* Closes fd if it is still the event with that id. After another thread closed the event, fd may be the
+ * number of something that was opened since. */
 static void close_event(int fd, uint64_t id)
 {
     uint64_t found;
@@ -356,8 +364,8 @@ static void close_event(int fd, uint64_t id)
         cp__sys_close_from_handler(fd);
 }
 
-/* The ring is not mapped in the child (VM_DONTCOPY), the descriptors share the parent's events: asking for an
- * event's id changes nothing. */
+/* The ring is not mapped in the child (VM_DONTCOPY). The child's descriptors share the parent's events,
+ * so nothing here may change an event; asking for an event's id does not. */
 void cp__events_forget(struct cp__m *m)
 {
     for (int slot = 0; slot < CP_EV_MAX; slot++) {

@@ -1,4 +1,4 @@
-/* Events of perf_event_open(2) on an M; see engine.h, whose calls these are, for those without a comment. */
+/* Events of perf_event_open(2) on an M. The calls without a comment are those of engine.h. */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_EVENTS_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_EVENTS_LINUX_H
 
@@ -19,12 +19,13 @@ void cp__events_disable(struct cp__m *m, int slot);
 int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err);
 void cp__events_forget(struct cp__m *m);
 
-/* On every SIGPROF of the calling M, since SIGPROF does not queue: adds to moment what its ring holds, and
- * the signal itself if that is all there is to count. True if the signal is of one of the M's events. */
+/* Called for every SIGPROF of the calling M, since SIGPROF does not queue. Adds to moment what the M's
+ * ring holds, or, without a ring, the signal itself. Returns true if the signal is of one of the M's events.
+ * */
 bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);
 
-/* Called when the handler begins and when it ends. In between, the calling M's events that are not to count
- * the handler do not count, and what other events record belongs to the interrupted place. */
+/* Called when the handler begins and when it ends. In between, the calling M's events in pausing do not
+ * count, and the records of its other events belong to the interrupted place. */
 void cp__events_pause_from_handler(struct cp__m *m);
 void cp__events_resume_from_handler(struct cp__m *m);
 

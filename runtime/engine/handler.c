@@ -13,7 +13,7 @@
 
 /* ---- What a signal stands for ---------------------------------------------------------------- */
 
-/* The count of a timer is the CPU time that it has run over. */
+/* A timer's count is the CPU time for which it has run. */
 static void note_cpu_time_from_handler(struct cp__m *m, int slot)
 {
     uint64_t now = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
@@ -21,7 +21,8 @@ static void note_cpu_time_from_handler(struct cp__m *m, int slot)
     cp_store_relaxed(&m->stats[slot].count, now - m->handles[slot].cpu_ns);
 }
 
-/* A timer's signal names its config. One that does not fit any handle comes from a timer that is gone. */
+/* Counts a timer's signal, which names its config. If no handle has that config, the timer has been
+ * deleted since. */
 static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, struct cp__moment *moment)
 {
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
@@ -58,8 +59,9 @@ static bool classify_from_handler(struct cp__m *m, const siginfo_t *info, struct
     return ours;
 }
 
-/* A signal that was raised before its source went away is pending now. It must not outlive the handle: its
- * descriptor's number may be somebody else's tomorrow, and the handler may be. */
+/* A signal that was raised before its source was closed is pending now. The signal must not outlive the
+ * handle: tomorrow the number of its descriptor may be somebody else's, and so may the handler of SIGPROF.
+ * */
 void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     siginfo_t info;
@@ -75,8 +77,9 @@ void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
 
 /* ---- The handler ----------------------------------------------------------------------------- */
 
-/* Where nothing runs any more, it is left to the M's next scheduling point to see whether SIGPROF can be put
- * back to what it was: that takes a lock. The M goes on as one that has not looked. */
+/* Brings the M in line with the slots. If the M holds no handle then, its next scheduling point has to
+ * see whether SIGPROF can be given back to the host, because that takes a lock: generation 0 makes the M
+ * look again there. */
 static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers *regs)
 {
     if (!cp__configure_from_handler(m, regs, CP__SINCE_HERE))
@@ -91,8 +94,8 @@ static void note_run_from_handler(struct cp__m *m, uint64_t ns)
     cp_add_single_writer(&m->busy_ns, ns < CP__M_LONGEST_RUN_NS ? ns : CP__M_LONGEST_RUN_NS);
 }
 
-/* What the kernel has put onto the stack begins with one of these; on x86-64 it has a word before that, the
- * return address. */
+/* Returns the lower of the two structures that the kernel has put onto the stack: its signal frame begins
+ * there. On x86-64 the return address, one word, is below them. */
 static uintptr_t signal_frame(const siginfo_t *info, const void *ucontext)
 {
     return (uintptr_t)info < (uintptr_t)ucontext ? (uintptr_t)info : (uintptr_t)ucontext;
@@ -131,7 +134,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
     }
     cp__code_keep_from_handler(rights);
     errno = saved_errno;
-    if (!ours) { /* the host's handler may never come back: all is done before */
+    if (!ours) { /* the host's handler may never return, so everything else is done before */
         if (m != NULL && m->is_of_library)
             cp__signal_give_back_from_handler(info, ucontext);
         else

@@ -9,7 +9,7 @@
 
 void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext);
 
-/* As engine.h has it. */
+/* See take_pending_from_handler of struct cp__engine. */
 void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment);
 
 #endif

@@ -15,8 +15,9 @@
 #include "runtime/configure.h"
 #include "runtime/perf/perf_linux.h"
 
-/* Of perf_event_mlock_kb's 516 KiB a CPU, 8 KiB an M: 64 Ms a CPU. The handler empties it at each signal, so
- * that its 51 records matter only while a thread keeps SIGPROF blocked. */
+/* The kernel lets a user map perf_event_mlock_kb, 516 KiB for each CPU: at 8 KiB for an M, 64 Ms for each
+ * CPU. The handler empties the ring at each signal, so the room for 51 records matters only while a thread
+ * keeps SIGPROF blocked. */
 #define DATA_PAGES 1
 /* Records with chains of up to 127 frames (kernel.perf_event_max_stack) take 1 KiB each. */
 #define DATA_PAGES_FOR_CHAINS 8
@@ -67,8 +68,8 @@ static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
     return 0;
 }
 
-/* munmap before close: the other order lets signals come that carry a number which the next open() may be
- * given. */
+/* munmap() comes before close(). In the other order, signals may come that carry a number which the next
+ * open() may be given. */
 void cp__ring_leave_from_handler(struct cp__ring *ring)
 {
     if (ring->page == NULL || --ring->users > 0)
@@ -95,7 +96,8 @@ int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains)
 
 /* ---- Reading records -------------------------------------------------------------------------- */
 
-/* The slot of the event that a record names, and which of the slot's it is; -1: of a handle that is gone. */
+/* Returns the slot of the event that a record names, and in *which the event's number in the slot. -1:
+ * the event's handle is gone. */
 static int slot_of_from_handler(const struct cp__m *m, uint64_t id, int *which)
 {
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
@@ -111,8 +113,8 @@ static int slot_of_from_handler(const struct cp__m *m, uint64_t id, int *which)
     return -1;
 }
 
-/* A record that begins at word at of the ring's data, modulo its size. Records are whole words, so none is
- * torn. */
+/* A record. It begins at word at of the ring's data, modulo the size of the data. Records are whole
+ * words, so none of them is torn. */
 struct record {
     const struct cp__ring *ring;
     uint64_t at;
@@ -134,8 +136,8 @@ static struct perf_event_header header_from_handler(const struct record *record)
 
 /* ---- What records hold beside the count ------------------------------------------------------ */
 
-/* The kernel's part of a chain, and the program's where that is wanted. Markers (PERF_CONTEXT_...) stand
- * before each part; only the latter two matter, and a guest's or the hypervisor's is skipped. */
+/* Copies the kernel's part of a chain, and the program's part if has_user_chain. A marker
+ * (PERF_CONTEXT_...) stands before each part; the parts of a guest and of the hypervisor are skipped. */
 static void chain_from_handler(const struct record *record, unsigned at, bool has_user_chain,
                                struct cp__detail *detail)
 {
@@ -158,7 +160,8 @@ static void chain_from_handler(const struct record *record, unsigned at, bool ha
     detail->has_user_frames = detail->depth > detail->kernel_depth;
 }
 
-/* The kernel's own address is none that the program's stack could begin with. */
+/* Whether the record was made in user mode. If not, its address is the kernel's, and the program's stack
+ * cannot begin with it. */
 static bool is_user(const struct perf_event_header *header)
 {
     return (header->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_USER;
@@ -225,15 +228,17 @@ static bool is_skid(const struct cp__handle *handle, const struct cp__place *pla
            (handle->is_precise && is_near(place->sp, regs->sp, SKID_OF_STACK));
 }
 
-/* The code of the handler itself, which is one function. */
+/* The size of the handler's code, which is one function, at most. */
 #define HANDLER_SIZE 1024
 
 /*
  * Whether a record was made where the signal has found the program. The kernel raises the signal on its way
- * back to the very instruction, or to a system call that it restarts. What the library has caused itself,
- * with SIGPROF blocked for it, belongs there too: the records of the last handler and of this one (own_end,
- * own_begin), and of the ways in and out. There the program counter is in the handler's own code, or the
- * stack pointer where the kernel begins and ends a handler.
+ * back to the very instruction, or to a system call that it restarts.
+ *
+ * Records that the library causes itself while SIGPROF is blocked belong to that place, too: those of the
+ * last handler and of this one (own_end, own_begin), and those of the way into a handler and out of it. On
+ * that way the program counter is in the handler's own code, or the stack pointer is where the kernel begins
+ * and ends a handler.
  */
 static bool is_here(const struct cp__handle *handle, const struct record *record,
                     const struct cp__place *place, const struct cp__moment *moment)
@@ -251,7 +256,7 @@ static bool is_here(const struct cp__handle *handle, const struct record *record
            place->pc - (uintptr_t)cp__on_sigprof_from_handler < HANDLER_SIZE;
 }
 
-/* Whether the record was certainly made elsewhere than where the moment is; *place is where. */
+/* Whether the record was certainly made at another place than the moment's. That place is *place then. */
 static bool is_late_from_handler(const struct cp__handle *handle, const struct record *record,
                                  const struct cp__moment *moment, struct cp__place *place)
 {
@@ -298,7 +303,8 @@ static void read_sample_from_handler(struct cp__m *m, const struct record *recor
         cp__moment_add_from_handler(moment, slot, periods);
 }
 
-/* The kernel counts such losses for the ring as a whole, and names whichever event writes to it next. */
+/* Counts a LOST record. The kernel counts such losses for the ring as a whole, and names whichever event
+ * writes to the ring next. */
 static void lost_from_handler(struct cp__m *m, const struct record *record)
 {
     int which;
@@ -365,12 +371,12 @@ uint32_t cp__ring_throttled_from_handler(const struct cp__m *m)
     return throttled;
 }
 
-/* What the kernel has written so far. Its records are not looked at here. */
+/* Returns how much the kernel has written so far. Nothing reads the records up to there by this. */
 static uint64_t head_from_handler(const struct cp__ring *ring)
 {
     const struct perf_event_mmap_page *page = ring->page;
 
-    return cp_load_relaxed(&page->data_head); /* relaxed: only its value counts */
+    return cp_load_relaxed(&page->data_head); /* relaxed: only the number itself is used */
 }
 
 void cp__ring_own_begins_from_handler(struct cp__ring *ring)

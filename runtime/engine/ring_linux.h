@@ -1,25 +1,26 @@
-/* The ring that an M's events write to. All but the first run on the M. */
+/* The ring that an M's events write to. All calls but cp__ring_prepare() run on the M. */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_RING_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_RING_LINUX_H
 
 #include "runtime/m.h"
 #include "runtime/moment.h"
 
-/* Once, before the first M. */
+/* Called once, before the first M. */
 void cp__ring_prepare(void);
 
-/* Makes the event fd a member of m's ring, which is made where there is none, larger where the event's
- * records hold chains; 0 or a negative errno value. */
+/* Makes the event fd a member of m's ring; 0 or a negative errno value. The first member makes the ring,
+ * a larger one if the event's records hold call chains. */
 int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains);
-/* A member less; the last one takes the ring with it. */
+/* Takes a member away. The last one takes the ring with it. */
 void cp__ring_leave_from_handler(struct cp__ring *ring);
-/* A bit for each slot whose event is throttled, by what has been read and what waits in the ring. */
+/* Returns a bit for each slot whose event is throttled, by the records that have been read and those that
+ * wait in the ring. */
 uint32_t cp__ring_throttled_from_handler(const struct cp__m *m);
 /* The first call says that the library itself causes the records from now on, the second one that it has
  * caused the records until now; see own_begin and own_end of struct cp__ring. */
 void cp__ring_own_begins_from_handler(struct cp__ring *ring);
 void cp__ring_own_ends_from_handler(struct cp__ring *ring);
-/* Records what the ring holds, or adds it to moment. */
+/* Reads the records that the ring holds, and adds to moment what they stand for. */
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment);
 
 #endif

@@ -11,7 +11,7 @@
 #include "runtime/base/os.h"
 #include "runtime/engine.h"
 
-static struct sigaction previous; /* under the runtime lock; immutable while ours is installed */
+static struct sigaction previous; /* under the runtime lock; immutable while our handler is installed */
 static void (*installed)(int, siginfo_t *, void *);
 static char kick_cookies[CP__ENGINE_KICKS]; /* their addresses mark kicks */
 
@@ -19,10 +19,11 @@ int cp__signal_install(void (*handler)(int, siginfo_t *, void *), struct cp_erro
 {
     struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
 
-    /* Every bit, so that the C library's own signals are blocked too. sigfillset() leaves those out, and one
-     * of them ends a thread that another thread cancels. */
+    /* Every bit is set, so that the C library's own signals are blocked too. sigfillset() leaves those
+     * out, and one of them ends a thread that another thread cancels. */
     memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
-    installed = handler; /* first: a child of a fork must know our handler, if it finds that in place */
+    installed = handler; /* before sigaction(): a child of a fork must know our handler, if it finds that
+                          * handler in place */
     if (sigaction(SIGPROF, NULL, &previous) < 0 || sigaction(SIGPROF, &action, NULL) < 0)
         return cp__error(err, -errno, "sigaction refused a handler for SIGPROF: %s.", strerror(errno));
     return 0;
@@ -36,14 +37,14 @@ bool cp__signal_is_ours(void)
            current.sa_sigaction == installed;
 }
 
-/* Where somebody has put a handler over ours it stays, and ours may still be called by it. */
+/* If somebody has put a handler over ours, that handler stays, and may still call ours. */
 void cp__signal_restore(void)
 {
     if (cp__signal_is_ours())
         sigaction(SIGPROF, &previous, NULL);
 }
 
-/* A signal set as the kernel knows it: the first 64 bits of the C library's. */
+/* Returns a signal set as the kernel knows it: the first 64 bits of the C library's. */
 static uint64_t kernel_set(const sigset_t *set)
 {
     uint64_t bits;
@@ -54,7 +55,7 @@ static uint64_t kernel_set(const sigset_t *set)
 
 static const uint64_t sigprof_mask = (uint64_t)1 << (SIGPROF - 1);
 
-/* Blocks what the kernel would have blocked if it had called the host's handler itself. */
+/* Blocks the signals that the kernel would have blocked if it had called the host's handler itself. */
 static void take_mask_from_handler(int signal, const void *ucontext)
 {
     uint64_t bits = kernel_set(&((const ucontext_t *)ucontext)->uc_sigmask) | kernel_set(&previous.sa_mask);
@@ -65,14 +66,15 @@ static void take_mask_from_handler(int signal, const void *ucontext)
 }
 
 /*
- * A handler that was put over ours, and stayed when ours went, is the one before ours at the next start, and
- * hands the signal on to ours in its turn. Such a second call has the same siginfo and a deeper frame. That a
- * first call was begun is not enough to tell: a handler that leaves by siglongjmp() never comes back here.
+ * Somebody may have put a handler over ours that stayed when ours went. At the next start that handler is
+ * the previous one, and hands the signal on to ours. Such a second call has the same siginfo and a deeper
+ * frame than the first one. It is not enough to know that a first call was begun: if the host's handler
+ * leaves by siglongjmp(), that call never ends.
  */
 void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
     static _Thread_local struct {
-        const siginfo_t *info; /* what is being handed on; NULL: nothing */
+        const siginfo_t *info; /* the signal that is being handed on; NULL: none */
         uintptr_t frame;
     } begun __attribute__((tls_model("initial-exec")));
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
@@ -93,8 +95,8 @@ void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
     begun.info = NULL;
 }
 
-/* The kernel does not let a thread queue for the process what looks like a signal of the kernel or of kill().
- * Such a signal is sent anew by kill(). */
+/* The kernel does not let a thread queue for the process what looks like a signal of the kernel or of
+ * kill(). Such a signal is sent anew by kill(). */
 void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext)
 {
     sigset_t *mask = &((ucontext_t *)ucontext)->uc_sigmask;

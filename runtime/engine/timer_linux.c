@@ -10,7 +10,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 
-/* System calls of our own: glibc's timer_create() may allocate. */
+/* Makes the system call itself, because glibc's timer_create() may allocate. */
 static int timer_create_from_handler(int *timer, uint64_t value)
 {
     struct sigevent event;
@@ -42,7 +42,7 @@ static int start_timer_from_handler(int *timer, uint64_t value, uint64_t first_n
     return result;
 }
 
-/* xorshift64*: where in its period a timer starts is all that hangs on it. */
+/* A number of xorshift64*. It is good enough: only where in its period a timer starts depends on it. */
 static uint64_t random_from_handler(struct cp__m *m)
 {
     m->random ^= m->random >> 12;

@@ -1,4 +1,4 @@
-/* The timer of an M, on its thread's CPU clock; see engine.h. */
+/* The timer of an M, on its thread's CPU clock. The calls without a comment are those of engine.h. */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_TIMER_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_TIMER_LINUX_H
 
@@ -9,7 +9,7 @@
 /* Arms a timer whose SIGPROFs carry the config's sequence number. */
 int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);
 void cp__timer_close_from_handler(struct cp__m *m, int slot);
-/* Whether such a timer can be had; the reason if not. */
+/* Tries whether such a timer can be made; the reason if not. */
 int cp__timer_probe(struct cp_error *err);
 
 #endif
