@@ -11,14 +11,18 @@
  *     cp_counters_stop(counters, 2);
  *     cp_counter_read(counters[0], &cycles, &err);
  *
- * A counter is about threads, whether they are Ms or not: the one that opened it, and those that it starts
- * from then on, directly or not. So one that is opened before cp_sched_run() counts what is done on all of
- * its Ms. It has nothing to do with what is sampled meanwhile, but that both take counters of the PMU's.
+ * A counter counts on threads, whether they are Ms or not: on the thread that opened the counter, and on the
+ * threads that this thread starts from then on, directly or indirectly. So a counter that is opened before
+ * cp_sched_run() counts the work on all of the scheduler's Ms. Counters do not depend on what is sampled
+ * meanwhile, except that both need counters of the PMU.
  *
- * Threads: every call but cp_counter_open() means the same on any thread and on any G; one thread at a time
- * for a counter.
- * Fork: children are not counted (on kernels before 5.13 they are, as threads are). In the child of a fork
- * the counters are the parent's still: it may close them and nothing else.
+ * Threads: every call except cp_counter_open() does the same on any thread and on any G. One thread at a time
+ * may use a counter.
+ *
+ * Signals: no call of this header may be made in a signal handler.
+ *
+ * Forks: children are not counted (on kernels before 5.13, children are counted as threads are). In the child
+ * of a fork, the counters still belong to the parent: the child may only close them.
  */
 #ifndef COUNTERPOINT_COUNTER_H
 #define COUNTERPOINT_COUNTER_H
@@ -29,44 +33,44 @@
 extern "C" {
 #endif
 
-/* An event that is counted. */
+/* An event that is counted. Lives from cp_counter_open() to cp_counter_close(). */
 struct cp_counter;
 
 /*
- * Opens a counter of an event, stopped and at 0. Which modes count is decided as cp_cpu_profile_config_init()
- * does it: user mode for PMU events; for the kernel's own events kernel mode too, where perf_event_paranoid
- * lets this process. Of the spec, precise_ip and the period do not matter. The calling thread may end before
- * the others do. -EINVAL for the timer, which counts nothing (taskClock counts CPU time); -ENOMEM; otherwise
- * the errors of cp_event_probe().
+ * Opens a counter of an event. The counter is stopped, and its value is 0. The modes that count are those of
+ * cp_cpu_profile_config_init(): user mode for PMU events; for the kernel's own events also kernel mode, if
+ * perf_event_paranoid lets this process. The spec's precise_ip and period are ignored. The calling thread may
+ * end before the other threads do. Returns 0; -EINVAL for the timer, which counts nothing (taskClock counts
+ * CPU time); -ENOMEM; otherwise the errors of cp_event_probe().
  */
 int cp_counter_open(struct cp_counter **counter, const struct cp_event_spec *spec, struct cp_error *err);
-void cp_counter_close(struct cp_counter *counter); /* NULL: nothing */
+void cp_counter_close(struct cp_counter *counter); /* NULL: does nothing */
 
 /*
- * Starts n counters, which go on from where they were, or stops them, on all of their threads: one after the
- * other, in that order, so that n counters which are started and stopped together all count the same besides
- * the work, some 70 instructions of user mode and 25 to 45 more for each counter but the first. 0, or what
- * ioctl(2) said.
+ * Starts n counters, which continue from their values, or stops them, on all of their threads. The calls
+ * start and stop one counter after the other, in the order of the array, so n counters that are started and
+ * stopped together all count the same in addition to the work: some 70 instructions of user mode, and 25 to
+ * 45 more for each counter except the first. Returns 0, or the error of ioctl(2).
  */
 int cp_counters_start(struct cp_counter *const *counters, size_t n);
 int cp_counters_stop(struct cp_counter *const *counters, size_t n);
 
 struct cp_counter_value {
-    size_t size;         /* sizeof(struct cp_counter_value) as the caller compiled it */
-    uint64_t count;      /* of events; ns for clocks. Where is_scaled, what raw is estimated to stand for */
-    uint64_t raw;        /* what was counted */
-    uint64_t enabled_ns; /* for how long its threads ran while it was started, summed over them */
-    uint64_t running_ns; /* of that, for how long it was counted: a PMU has few counters, which take turns */
+    size_t size;    /* sizeof(struct cp_counter_value) as the caller compiled it */
+    uint64_t count; /* events, or ns for clocks; if is_scaled, an estimate from raw */
+    uint64_t raw;   /* the number that was counted */
+    /* how long the counter's threads ran while the counter was started, in ns, summed over the threads */
+    uint64_t enabled_ns;
+    uint64_t running_ns; /* how much of enabled_ns was counted: a PMU has few counters, which take turns */
     bool is_scaled;      /* running_ns < enabled_ns: count is raw * enabled_ns / running_ns */
 };
 /*
- * Fills *value, whose size is set, with what was counted since the counter was opened or reset; also while it
- * is started. -EBUSY where its threads
- * have run and it never had one of the PMU's counters, so that there is nothing to estimate from; otherwise
- * what read(2) said.
+ * Fills *value, whose size the caller has set, with what was counted since the counter was opened or reset.
+ * The counter may be started. Returns 0; -EBUSY if the threads have run but the event never had one of the
+ * PMU's counters, so that there is nothing to estimate from; otherwise the error of read(2).
  */
 int cp_counter_read(struct cp_counter *counter, struct cp_counter_value *value, struct cp_error *err);
-/* It counts from 0 again, started or stopped as it is. 0, or what read(2) said. */
+/* Sets the counter's value to 0. A started counter stays started. Returns 0, or the error of read(2). */
 int cp_counter_reset(struct cp_counter *counter);
 
 #ifdef __cplusplus

@@ -254,7 +254,7 @@ static void end_task(struct cp__worker *w, struct cp_task *task)
 
 /* ---- On an M's stack ------------------------------------------------------------------------- */
 
-/* Returns a random interval between INTERVAL_MIN and INTERVAL_MIN + INTERVAL_SPREAD. */
+/* Returns a random interval: INTERVAL_MIN or more, less than INTERVAL_MIN + INTERVAL_SPREAD. */
 static unsigned interval(struct cp__worker *w)
 {
     return INTERVAL_MIN + cp__worker_random(w, INTERVAL_SPREAD);
