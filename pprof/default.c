@@ -1,4 +1,4 @@
-/* The default session: the proposal's one-session calls. */
+/* The default session, for the calls that know only one session. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +7,12 @@
 #include "runtime/base/fail.h"
 #include "session.h"
 
-/* Held while its profile is written, which may take as long as the writer likes: calls for other sessions do
- * not take it. */
+/* Held while the default session's profile is written, which may take as long as the writer likes. Calls for
+ * other sessions do not take this lock. */
 static struct cp__lock default_lock = CP__LOCK_INIT(CP__RANK_DEFAULT_SESSION);
 static struct cp_session *default_session; /* under default_lock */
 
-/* Whoever held the lock is not there any more. */
+/* Resets the lock, because the thread that held it is not in the child. */
 static void forget_lock_in_child(void)
 {
     cp__lock_reset(&default_lock);
@@ -23,7 +23,8 @@ __attribute__((constructor)) static void register_handler(void)
     pthread_atfork(NULL, NULL, forget_lock_in_child);
 }
 
-/* A session that was inherited over a fork is not this process's. */
+/* Returns the default session. A session that was inherited over a fork() belongs to the parent, and is
+ * dropped. */
 static struct cp_session *current(void)
 {
     if (default_session != NULL && default_session->pid != getpid()) {
@@ -51,6 +52,7 @@ void cp__default_forget(const struct cp_session *session)
     cp__unlock(&default_lock);
 }
 
+/* Refuses several events, unless the environment allows them. */
 static int check_multiple(size_t n, struct cp_error *err)
 {
     const char *enabled = getenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES");
@@ -64,6 +66,7 @@ static int check_multiple(size_t n, struct cp_error *err)
         n);
 }
 
+/* Refuses a start while there is a default session. */
 static int check_idle(struct cp_error *err)
 {
     if (current() == NULL)
@@ -114,7 +117,7 @@ int cp_stop_cpu_profile(struct cp_error *err)
     } else {
         result = cp_session_stop(session, err);
         if (result == 0) {
-            default_session = NULL; /* first: see forget_lock_in_child() */
+            default_session = NULL; /* before the free: a child forked between the two must not see it */
             cp__session_free(session);
         }
     }

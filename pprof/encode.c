@@ -1,9 +1,9 @@
-/* A profile's file, written to a stream piece by piece: each message is filled, packed and forgotten. */
+/* Encodes a profile piece by piece: each message is filled, packed and forgotten. See encode.h. */
 #include "encode.h"
 
 #include "stream.h"
 
-/* The encoder holds one part at a time: its words, and the messages that its own message points to. */
+/* The encoder holds one part at a time: the part's words, and the messages that its message points to. */
 struct encoder {
     const struct cp__encoding *of;
     struct cp__stream *stream;
@@ -12,7 +12,7 @@ struct encoder {
     Cp__Proto__Label *labels, **label_pointers;
 };
 
-/* Writes a profile of which only one element of a repeated field is there. */
+/* Writes a Profile message in which a repeated field has one element, and all other fields are empty. */
 #define PUT(e, field, value)                                                                                 \
     do {                                                                                                     \
         Cp__Proto__Profile piece_ = CP__PROTO__PROFILE__INIT;                                                \
@@ -38,7 +38,7 @@ static void encode_sample(struct encoder *e, size_t i)
     sample.location_id = words + 1;
     labels = words + 1 + words[0];
     for (size_t j = 0; j < words[0]; j++)
-        sample.location_id[j]++; /* an id is never 0 */
+        sample.location_id[j]++; /* ids begin at 1 */
     sample.n_value = e->of->n_types;
     sample.value = (int64_t *)(uintptr_t)values; /* packing them does not write to them */
     sample.n_label = (size_t)(words + n - labels) / 4;
@@ -108,7 +108,7 @@ static void encode_function(struct encoder *e, size_t i)
     PUT(e, function, &(Cp__Proto__Function *){&function});
 }
 
-/* Of the table, then the names, then the comments. */
+/* Writes string i: first those of the table, then the names, then the comments. */
 static void encode_string(struct encoder *e, size_t i)
 {
     const struct cp__encoding *of = e->of;
@@ -121,6 +121,7 @@ static void encode_string(struct encoder *e, size_t i)
 
 /* ---- The head -------------------------------------------------------------------------------- */
 
+/* Returns the type of value i, or of the period if i is n_types. */
 static Cp__Proto__ValueType type_of(const struct encoder *e, size_t i)
 {
     Cp__Proto__ValueType type = CP__PROTO__VALUE_TYPE__INIT;
@@ -137,6 +138,7 @@ static void encode_type(struct encoder *e, size_t i)
     PUT(e, sample_type, &(Cp__Proto__ValueType *){&type});
 }
 
+/* Writes the fields that are not repeated. */
 static void encode_head(struct encoder *e)
 {
     Cp__Proto__Profile piece = CP__PROTO__PROFILE__INIT;
@@ -165,7 +167,8 @@ static void encode_comment(struct encoder *e, size_t i)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-/* The pointers stand before what they point to: all of them, and words, have one alignment. */
+/* Allocates the encoder's memory in one piece, which the caller frees. The arrays follow each other without
+ * padding, because words, pointers and messages have one alignment. */
 static void *encoder_reserve(struct encoder *e)
 {
     const size_t n = e->of->max_words, n_lines = n / 3 + 1, n_labels = n / 4 + 1;

@@ -1,6 +1,7 @@
 /*
- * Where all Gs of the scheduler are. First each is copied while it cannot run, as short as possible: what is
- * known of it and the addresses on its stack; all else, names above all, is found out afterwards.
+ * Lists where all Gs of the scheduler are. Each G is first copied while it cannot run, in as little time as
+ * possible: its figures, and the addresses on its stack. Everything else, above all the names, is looked up
+ * afterwards.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,12 +15,14 @@
 #include "session.h"
 #include "writer.h"
 
+/* A copy of a G. */
 struct seen {
     struct cp_sched_g g;
-    size_t first; /* number in frames */
+    size_t first; /* index of its first frame in listing.frames */
     uint32_t depth;
 };
 
+/* The context of a listing. */
 struct listing {
     unsigned debug;
     cp_unwind_fn *unwind;
@@ -43,7 +46,8 @@ unsigned cp_unwind_frame_pointers(const struct cp_sched_g *g, uintptr_t *frames,
         frames[n++] = regs.pc;
     while (n > 0 && n < max && fp >= lowest && fp % sizeof fp == 0 && fp < g->stack_hi &&
            g->stack_hi - fp >= 2 * sizeof fp) {
-        const uintptr_t *record = (const uintptr_t *)fp; /* the caller's, and where it goes on */
+        const uintptr_t *record =
+            (const uintptr_t *)fp; /* the caller's frame pointer, and the return address */
 
         if (record[1] == 0)
             break;
@@ -54,16 +58,17 @@ unsigned cp_unwind_frame_pointers(const struct cp_sched_g *g, uintptr_t *frames,
     return n;
 }
 
-/* What a G that has not begun will do is its stack. */
+/* Gives a G that has not begun a stack: the function that it will call. */
 static void add_entry(struct seen *seen, uintptr_t *frames)
 {
     if (seen->depth > 1 || seen->g.entry == NULL)
         return;
     memmove(frames + 1, frames, seen->depth * sizeof *frames);
-    frames[0] = (uintptr_t)seen->g.entry + 1; /* as if it were a return address */
+    frames[0] = (uintptr_t)seen->g.entry + 1; /* stored like a return address */
     seen->depth++;
 }
 
+/* Called for each G while it cannot run: copies it. */
 static int see(void *context, const struct cp_sched_g *g)
 {
     struct listing *l = context;
@@ -84,7 +89,8 @@ static int see(void *context, const struct cp_sched_g *g)
     return 0;
 }
 
-/* Into the profile; the frames' addresses there are those of calls. */
+/* Adds the Gs to the profile. Frames in a profile have the addresses of the calls, not the return
+ * addresses. */
 static int fold_gs(struct listing *l)
 {
     for (size_t i = 0; i < l->n; i++) {
@@ -97,7 +103,7 @@ static int fold_gs(struct listing *l)
                                    .frames = frames};
         int result;
 
-        frames[0]--; /* a sample's innermost frame is an instruction */
+        frames[0]--; /* in a sample, the innermost frame is an instruction and no return address */
         sample.ip = frames[0];
         result = cp__profile_add(l->profile, &sample);
         frames[0]++;
@@ -109,7 +115,8 @@ static int fold_gs(struct listing *l)
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 
-/* Where a function of a frame stands; one that is inlined comes before the one that it is inlined in. */
+/* Prints file and line of the i-th function of a frame; inlined functions come before the function that they
+ * are inlined in. */
 static void put_place(const struct listing *l, const struct cp__frame *frame, uint32_t i)
 {
     const struct cp__line *line = &l->profile->lines[frame->first_line + i];
@@ -135,7 +142,7 @@ static void put_frame(const struct listing *l, const struct cp__frame *frame)
     }
 }
 
-/* Of a frame, only the innermost function, where the call stands. */
+/* Prints who created the G: of the frame, only the innermost function, which has the call. */
 static void put_creator(const struct listing *l, const struct cp_sched_g *g)
 {
     const struct cp__frame *frame =
@@ -181,7 +188,7 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Each G, the oldest first. */
+/* Prints each G, the oldest first. */
 static int put_each(const void *what, FILE *out)
 {
     struct listing l = *(const struct listing *)what;
@@ -213,7 +220,7 @@ static int write_each(const void *what, struct cp_writer *w)
     return cp__write_text(w, put_each, what);
 }
 
-/* For the list of each G: creators have names, too. */
+/* Adds the creators' addresses to the profile, so that they get names, too. */
 static int add_creators(struct listing *l)
 {
     for (size_t i = 0; i < l->n; i++) {

@@ -1,4 +1,4 @@
-/* Names for single addresses. */
+/* Looks up the names of single addresses. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -16,12 +16,12 @@ struct lookup {
     int result;
 };
 
-/* Those of one mapping, which ascend. */
+/* The addresses of one mapping, in ascending order. */
 struct batch {
     const struct lookup *lookup;
     const struct wanted {
         uint64_t address;
-        size_t mapping; /* number; that past the last is the kernel's */
+        size_t mapping; /* number of the mapping; mappings.n stands for the kernel */
         size_t i;
     } * wanted;
 };
@@ -29,7 +29,7 @@ struct batch {
 static int take_wanted_symbol(void *context, size_t i, const struct cp__symbol *symbol)
 {
     const struct batch *batch = context;
-    const char *name = symbol->lines[symbol->n - 1].function; /* the outermost is the linker's */
+    const char *name = symbol->lines[symbol->n - 1].function; /* the outermost function is the linker's */
 
     if (name != NULL)
         batch->lookup->fn(batch->lookup->context, batch->wanted[i].i, name);
@@ -54,7 +54,7 @@ static int compare_wanted(const void *left, const void *right)
     return a->address < b->address ? -1 : a->address > b->address;
 }
 
-/* A kernel that does not show its symbols knows none. */
+/* Looks up a batch. If the kernel hides its symbols, its addresses have no names, and that is no error. */
 static int look_up_batch(const struct batch *batch, size_t n, const struct cp__mappings *mappings)
 {
     uint64_t *addresses = malloc(n * sizeof *addresses);
@@ -76,6 +76,7 @@ static int look_up_batch(const struct batch *batch, size_t n, const struct cp__m
     return result;
 }
 
+/* Sorts the addresses by mapping, and looks up the batches. */
 static int look_up_wanted(const struct lookup *lookup, const struct cp__mappings *mappings,
                           struct wanted *wanted)
 {
@@ -97,6 +98,7 @@ static int look_up_wanted(const struct lookup *lookup, const struct cp__mappings
     return result;
 }
 
+/* The thread that looks the addresses up, because the caller may be a G with a small stack. */
 static void *run_lookup(void *arg)
 {
     struct lookup *lookup = arg;

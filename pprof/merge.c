@@ -1,3 +1,4 @@
+/* Folds profiles together; see merge.h. */
 #include "merge.h"
 
 #include <errno.h>
@@ -7,15 +8,15 @@
 
 #include "runtime/base/fail.h"
 
-/* A profile on its way into a merge. */
+/* A profile that is being added to a merge. */
 struct addition {
     struct cp_merge *m;
     const Cp__Proto__Profile *p;
     bool is_subtraction;
     struct cp__id_tables ids;
-    uint32_t *strings; /* its strings' numbers in the merge */
-    uint32_t *samples; /* so for its samples */
-    uint64_t *words;   /* of the tuple that is being made */
+    uint32_t *strings; /* the numbers in the merge of the profile's strings */
+    uint32_t *samples; /* the numbers in the merge of the profile's samples */
+    uint64_t *words;   /* the tuple that is being made */
     size_t n_words, words_capacity;
 };
 
@@ -44,7 +45,7 @@ static void put_type(FILE *out, const Cp__Proto__Profile *p, const Cp__Proto__Va
     fprintf(out, "%s in %s", p->string_table[type->type], p->string_table[type->unit]);
 }
 
-/* What a profile's samples count, in words; free() it. */
+/* Returns what a profile's samples count, in words; the caller frees the text. */
 static char *name_types(const Cp__Proto__Profile *p)
 {
     char *text = NULL;
@@ -67,7 +68,8 @@ static char *name_types(const Cp__Proto__Profile *p)
     return NULL;
 }
 
-/* Names with ", " or " in " in them could make the same words of more types, or fewer. */
+/* Refuses a profile whose samples count other things than those of the merge. The number n is compared, too,
+ * because a name with ", " or " in " could make other types look the same in words. */
 static int check_types(struct cp_merge *m, size_t n, const char *types, struct cp_error *err)
 {
     if (m->types == NULL || (n == m->n_types && strcmp(types, m->types) == 0))
@@ -81,25 +83,27 @@ static int check_types(struct cp_merge *m, size_t n, const char *types, struct c
 
 /* ---- Tuples ---------------------------------------------------------------------------------- */
 
+/* Begins a tuple of at most n words. */
 static int begin_tuple(struct addition *a, size_t n)
 {
     a->n_words = 0;
     return CP__RESERVE(a->words, a->words_capacity, n);
 }
 
-/* There is room for it: see begin_tuple(). */
+/* Appends a word. begin_tuple() has made room. */
 static void put_word(struct addition *a, uint64_t word)
 {
     a->words[a->n_words++] = word;
 }
 
+/* Adds the tuple unless the same one is there, and stores its number. */
 static int end_tuple(struct addition *a, struct cp__tuples *tuples, uint32_t *number)
 {
     return cp__tuples_add(tuples, a->words, a->n_words, number);
 }
 
-/* Some frames have names when those of one profile have. go tool pprof believes the first profile alone, and
- * then looks up anew what has a name, and finds less. */
+/* Combines the flags of a mapping: frames have names if those of any profile have. (go tool pprof takes the
+ * flags of the first profile, may then look up names again that are already known, and find fewer.) */
 static void add_flags(struct cp__encoded_mapping *to, const struct cp__encoded_mapping *from)
 {
     to->has_functions |= from->has_functions;
@@ -110,7 +114,7 @@ static void add_flags(struct cp__encoded_mapping *to, const struct cp__encoded_m
 
 static int fold_mapping(struct addition *a, uint32_t i)
 {
-    enum { PAGE = 4096 }; /* sizes are equal that round up to the same: as go tool pprof does it */
+    enum { PAGE = 4096 }; /* sizes are compared in pages, rounded up, as in go tool pprof */
     struct cp_merge *m = a->m;
     const Cp__Proto__Mapping *mapping = a->p->mapping[i];
     const size_t n = m->mappings.n;
@@ -166,7 +170,8 @@ static int fold_function(struct addition *a, uint32_t i)
     return 0;
 }
 
-/* Its number, plus 1, of one that is there; ids were checked. */
+/* Returns the number, plus 1, of something with that id that has been folded. Ids were checked by
+ * cp__merge_read(). */
 static uint32_t number_of(const struct cp__ids *ids, uint64_t id)
 {
     uint32_t i = 0;
@@ -174,7 +179,7 @@ static uint32_t number_of(const struct cp__ids *ids, uint64_t id)
     return cp__ids_find(ids, id, &i) ? ids->numbers[i] : 0;
 }
 
-/* What a location refers to. */
+/* Folds the mapping and the functions that a location refers to. */
 static int fold_parts(struct addition *a, const Cp__Proto__Location *location)
 {
     uint32_t i;
@@ -215,6 +220,7 @@ static int fold_location(struct addition *a, uint32_t i)
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
+/* Sorts labels, so that equal sets of labels make equal tuples. */
 static int compare_labels(const void *x, const void *y)
 {
     const uint64_t *a = x, *b = y;
@@ -238,7 +244,8 @@ static void put_labels(struct addition *a, const Cp__Proto__Sample *sample)
     qsort(a->words + first, sample->n_label, 4 * sizeof *a->words, compare_labels);
 }
 
-/* Finds or makes its place; the values come when nothing can fail any more. */
+/* Finds the sample in the merge, or adds it with zeros as values. The values are added by add_samples(),
+ * when nothing can fail any more. */
 static int fold_sample(struct addition *a, size_t i)
 {
     struct cp_merge *m = a->m;
@@ -278,6 +285,7 @@ static int fold_comments(struct addition *a)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
+/* Adds the profile's strings to the merge, and allocates the arrays of the addition. */
 static int fold_strings(struct addition *a)
 {
     const Cp__Proto__Profile *p = a->p;
@@ -292,7 +300,8 @@ static int fold_strings(struct addition *a)
     return result;
 }
 
-/* All that can fail, and that is not seen as long as the samples are zeros. */
+/* Does everything that can fail. The new samples have only zeros so far, so they would not be written after
+ * a failure. */
 static int fold_profile(struct addition *a)
 {
     int result = cp__id_tables_fill(&a->ids, a->p);
@@ -300,13 +309,13 @@ static int fold_profile(struct addition *a)
     if (result == 0)
         result = fold_strings(a);
     if (result == 0 && a->m->mappings.n == 0 && a->p->n_mapping > 0)
-        result = fold_mapping(a, 0); /* the first is the program's */
+        result = fold_mapping(a, 0); /* readers expect the program's mapping first */
     for (size_t i = 0; i < a->p->n_sample && result == 0; i++)
         result = fold_sample(a, i);
     return result;
 }
 
-/* The first profile that says something is the one that is heard. */
+/* Takes a string of the header from the first profile that has one. */
 static void take_string(uint32_t *string, const struct addition *a, int64_t number)
 {
     if (*string == 0)
@@ -341,13 +350,14 @@ static void add_samples(struct addition *a)
     }
 }
 
-/* The time between an earlier profile and what was added first. */
+/* Sets the duration to the time from the subtracted, earlier profile to the profile that was added first. */
 static void subtract_header(struct addition *a)
 {
     a->m->duration_ns = subtract_values(a->m->time_ns, a->p->time_nanos);
     a->m->n_profiles++;
 }
 
+/* Sets the merge's types from the first profile. Takes *types over then. */
 static int take_types(struct addition *a, char **types)
 {
     struct cp_merge *m = a->m;
@@ -433,7 +443,7 @@ static int read_and_add(struct cp_merge *m, const void *data, size_t size, bool 
         return result;
     result = add_profile(m, p, is_subtraction, err);
     if (result < 0 && m->n_profiles == 0)
-        clear(m); /* what is first, and of which types, is for the next one to say */
+        clear(m); /* so that the next profile, as the first, determines the types and the first mapping */
     cp__proto__profile__free_unpacked(p, NULL);
     return result;
 }

@@ -1,3 +1,4 @@
+/* Unpacks and checks profiles; see merge.h. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -9,16 +10,16 @@
 
 /* ---- Unpacking ------------------------------------------------------------------------------- */
 
-/* Bytes on their way from a file to a profile. */
+/* The state while a file is unpacked. */
 struct unpacking {
-    size_t limit; /* of n */
+    size_t limit; /* for n */
     unsigned char *bytes;
     size_t n, capacity;
-    size_t memory_left; /* for the profile */
-    int result;         /* why there was no more memory */
+    size_t memory_left; /* bytes that the unpacked profile may still take */
+    int result;         /* why an allocation failed */
 };
 
-/* Makes room for at least one byte more, and for at most one more than the limit allows. */
+/* Makes room for at least one more byte, but never for more than limit + 1 bytes in all. */
 static int reserve_unpacked(struct unpacking *u)
 {
     size_t wanted = u->capacity < 4096 ? 4096 : 2 * u->capacity;
@@ -38,13 +39,13 @@ static int reserve_unpacked(struct unpacking *u)
     return 0;
 }
 
-/* Inflates until there is no more input. */
+/* Inflates until the input ends. */
 static int inflate_members(z_stream *z, struct unpacking *u)
 {
     int said = Z_OK, result;
 
     while (said == Z_OK || z->avail_in > 0) {
-        if (said == Z_STREAM_END && inflateReset(z) != Z_OK) /* members may follow each other */
+        if (said == Z_STREAM_END && inflateReset(z) != Z_OK) /* a gzip file may have several members */
             return -EBADMSG;
         result = reserve_unpacked(u);
         if (result < 0)
@@ -73,7 +74,8 @@ static int decompress(const void *data, size_t size, struct unpacking *u)
     return result;
 }
 
-/* Two bytes may stand for a message that takes a hundred times as much. */
+/* Allocates for the profile, within the limit: two bytes of a file may stand for a message that takes a
+ * hundred times as much. */
 static void *allocate(void *context, size_t size)
 {
     struct unpacking *u = context;
@@ -273,7 +275,7 @@ static int check_references(const Cp__Proto__Profile *p)
     return result;
 }
 
-/* Says why a profile of size bytes is left out. */
+/* Writes a sentence that says why a profile of size bytes is left out. */
 static void explain_unpacking(int result, size_t size, size_t limit, struct cp_error *err)
 {
     if (result == -EBADMSG)

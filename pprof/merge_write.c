@@ -1,3 +1,4 @@
+/* Writes a merged profile; see merge.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,8 +7,8 @@
 #include "runtime/base/fail.h"
 #include "writer.h"
 
-/* Tools show all comments in front of everything else: so many at most, and then one that tells how many more
- * there were. */
+/* The most comments of a merged profile, because tools show all comments before anything else. A further
+ * comment says how many were left out. */
 enum { MAX_COMMENTS = 64 };
 
 static size_t copy_tuple(const struct cp__tuples *tuples, size_t i, uint64_t *words)
@@ -24,7 +25,7 @@ static size_t merged_function(const void *what, size_t i, uint64_t *words)
     return copy_tuple(&((const struct cp_merge *)what)->functions, i, words);
 }
 
-/* With its address where the mapping lies. */
+/* Writes a location, with the address in the mapping turned into an address in the process. */
 static size_t merged_location(const void *what, size_t i, uint64_t *words)
 {
     const struct cp_merge *m = what;
@@ -39,7 +40,7 @@ static size_t merged_sample(const void *what, size_t i, uint64_t *words)
     return copy_tuple(&((const struct cp_merge *)what)->samples, i, words);
 }
 
-/* A sample that has only zeros is left out. */
+/* Returns the values of a sample, or NULL, which leaves it out, if all are zero. */
 static const int64_t *merged_values(const void *what, size_t i, int64_t room[2])
 {
     const struct cp_merge *m = what;
@@ -52,6 +53,7 @@ static const int64_t *merged_values(const void *what, size_t i, int64_t room[2])
     return NULL;
 }
 
+/* Returns the number of words of the longest tuple. */
 static size_t longest_of(const struct cp__tuples *tuples)
 {
     size_t most = 4, n;

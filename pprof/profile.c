@@ -1,3 +1,4 @@
+/* Folds samples into a profile; see profile.h. */
 #include "profile.h"
 
 #include <stdlib.h>
@@ -9,24 +10,26 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fail.h"
 
-/* A sample as it is stored: what may stand at its outer end has a name and no address. */
+/* A sample in the form in which it is stored: up to MAX_NAMED frames at its outer end have a name and no
+ * address. */
 enum { MAX_NAMED = 4, MAX_DEPTH = CP_MAX_FRAMES + MAX_NAMED };
 struct key {
     struct cp__frame_key {
         uint64_t address;
-        uint32_t name; /* number plus 1 */
+        uint32_t name; /* number in names, plus 1 */
     } frames[MAX_DEPTH];
     uint32_t depth;
-    uint32_t labels;         /* number plus 1 */
-    struct cp__frame_key ip; /* address 0: none */
-    uint64_t address;        /* of the data */
+    uint32_t labels;         /* number of the label set, plus 1 */
+    struct cp__frame_key ip; /* the recorded instruction; address 0: none */
+    uint64_t address;        /* the address of the data */
 };
 
-/* Mappings are noted again for an address in none of them, this often at most: code that is not an
- * object's, a just in time compiler's for instance, brings new ones all the time. */
+/* For an address in no known mapping, the mappings are read again, but not more often than this, because
+ * code that belongs to no object, such as that of a just-in-time compiler, has new addresses all the
+ * time. */
 enum { NOTE_INTERVAL_NS = 100000000 };
 
-/* Without memory, or without /proc, what is known stays as it is. */
+/* Without memory, or without /proc, the profile keeps the mappings that it knows. */
 int cp__profile_note_mappings(struct cp__profile *profile)
 {
     profile->noted_ns = cp__clock_ns(CLOCK_MONOTONIC_COARSE);
@@ -106,7 +109,8 @@ static bool same_labels(const struct cp_labels *a, const struct cp_labels *b)
     return true;
 }
 
-/* The number, plus 1, of the set of equal labels; where there is none, the number that the next one gets. */
+/* Returns the number, plus 1, of the set with equal labels; if there is none, the one that the next set
+ * gets. */
 static uint32_t find_labels(const struct cp__profile *p, const struct cp_labels *labels)
 {
     uint32_t hash, number;
@@ -131,7 +135,7 @@ static int reserve_labels(struct cp__profile *p)
     return cp__table_reserve(&p->label_table, 1);
 }
 
-/* Adds a set for which there is room. */
+/* Adds a set of labels; reserve_labels() has made room. */
 static void add_labels(struct cp__profile *p, struct cp_labels *labels)
 {
     cp__table_insert(&p->label_table, hash_labels(labels), (uint32_t)p->n_label_sets);
@@ -150,7 +154,7 @@ static bool same_frame(const struct cp__frame *frame, const struct cp__frame_key
     return frame->address == key->address && frame->name == key->name;
 }
 
-/* Finds the frame, or adds it to where there is room for it; its number. */
+/* Finds or adds a frame, for which there is room, and returns its number. */
 static uint32_t find_frame(struct cp__profile *p, const struct cp__frame_key *key)
 {
     uint32_t hash = cp__hash_end(hash_frame(0, key));
@@ -163,7 +167,7 @@ static uint32_t find_frame(struct cp__profile *p, const struct cp__frame_key *ke
     if (key->name == 0 && key->address < CP__KERNEL_START &&
         cp__mappings_find(&p->mappings, key->address) == p->mappings.n &&
         cp__clock_ns(CLOCK_MONOTONIC_COARSE) - p->noted_ns >= NOTE_INTERVAL_NS)
-        cp__profile_note_mappings(p); /* it will be tried again when the profile is written */
+        cp__profile_note_mappings(p); /* a failure does not matter: cp__profile_resolve() tries again */
     number = (uint32_t)p->n_frames++;
     p->frames[number] = (struct cp__frame){.address = key->address, .name = key->name};
     cp__table_insert(&p->frame_table, hash, number);
@@ -183,7 +187,8 @@ const struct cp__frame *cp__profile_find(const struct cp__profile *p, uint64_t a
     return NULL;
 }
 
-/* Finds or adds the name that stands in for a frame; *number is its number plus 1. There are few of them. */
+/* Finds or adds a name in place of an address; *number is the name's number plus 1. The names are few, so a
+ * linear search is enough. */
 static int find_frame_name(struct cp__profile *p, const char *text, uint32_t *number)
 {
     size_t i;
@@ -244,6 +249,7 @@ static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash
     return 0;
 }
 
+/* Adds the weight to the stack of the key, which is added if it is new. */
 static int fold_stack(struct cp__profile *p, const struct key *key, uint64_t weight)
 {
     uint64_t mixed = cp__hash_add(cp__hash_add(key->labels, key->ip.address), key->address);
@@ -271,7 +277,7 @@ static int append_name(struct cp__profile *p, struct key *key, const char *text)
     return find_frame_name(p, text, &frame->name);
 }
 
-/* What the flags say stands where the callers would that are not known. */
+/* Appends frames that say what the sample's flags mean, in place of the callers that are not known. */
 static int append_flags(struct cp__profile *p, struct key *key, const struct cp_sample *sample)
 {
     int result = 0;
@@ -289,13 +295,15 @@ static int append_flags(struct cp__profile *p, struct key *key, const struct cp_
     return result;
 }
 
-/* The kernel's innermost frame is an instruction, and so is the program's. */
+/* Returns whether frame i is a return address. The innermost frames of the kernel and of the program are
+ * instructions. */
 static bool is_return(const struct cp_sample *sample, uint32_t i)
 {
     return i > 0 && i != sample->kernel_depth;
 }
 
-/* Which function the processor's record is in is known later only: see resolve.c. */
+/* Returns the instruction that the processor recorded, if it is not the interrupted one; else 0. resolve.c
+ * finds out later whether both are in one function. */
 static uint64_t recorded_elsewhere(const struct cp_sample *sample)
 {
     return sample->depth > 0 && sample->kernel_depth == 0 && sample->ip != sample->frames[0] ? sample->ip : 0;

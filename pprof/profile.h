@@ -1,6 +1,6 @@
 /*
- * A profile being built: samples folded together while they come in, symbolised and encoded once at the end.
- * One thread at a time.
+ * A profile that is being built: samples are folded together as they arrive, and are symbolised and encoded
+ * once, at the end. Only one thread at a time may use a profile.
  */
 #ifndef COUNTERPOINT_PPROF_PROFILE_H
 #define COUNTERPOINT_PPROF_PROFILE_H
@@ -10,65 +10,70 @@
 struct cp__profile;
 struct cp__frame; /* profile_data.h */
 
-/* What stands in the file beside the samples. */
+/* What a profile's file says besides the samples. */
 struct cp__profile_meta {
-    bool is_count;           /* no first sample type, "samples": sample_type counts */
-    const char *sample_type; /* second sample type: "cpu" for timer and clocks, else the event's name */
+    bool is_count; /* leave out the first sample type, "samples", because sample_type counts the same */
+    const char *sample_type; /* second sample type: "cpu" for the timer and clocks, else the event's name */
     const char *sample_unit; /* "nanoseconds" or "count" */
-    uint64_t period;         /* in sample_unit; a sample's second value is its weight times this */
-    int64_t time_ns;         /* wall clock at the start */
+    uint64_t period;         /* in sample_unit; the second value of a sample is its weight times the period */
+    int64_t time_ns;         /* CLOCK_REALTIME at the start */
     int64_t duration_ns;
     const char *const *comments;
     size_t n_comments;
-    bool is_text; /* cp__profile_print() it, instead of encoding it */
+    bool is_text; /* print the profile by cp__profile_print() instead of encoding it */
 };
 
-/* -ENOMEM or 0. */
+/* Makes an empty profile. Returns 0 or -ENOMEM. */
 int cp__profile_new(struct cp__profile **profile);
-/* Notes the mappings of the process as they are now, beside those that it had before. cp__profile_add() does
- * so for an address that is in none, cp__profile_resolve() always. -ENOMEM or 0. */
+/* Adds the current mappings of the process to those that the profile knows. cp__profile_add() calls this
+ * function for an address in no known mapping, and cp__profile_resolve() always calls it. Returns 0 or
+ * -ENOMEM. */
 int cp__profile_note_mappings(struct cp__profile *profile);
-/* A flag of a sample beside those of runtime.h: nobody can read its stack but the function that began it. */
+/* A sample's flag besides those of runtime.h: the G runs, so that only the function that began it is
+ * known. */
 #define CP__SAMPLE_RUNNING 0x10000u
 
 void cp__profile_free(struct cp__profile *profile);
 
-/* Folds a sample in; takes its own reference of the labels. -ENOMEM leaves the profile as it was. */
+/* Folds a sample in, and takes a reference of its own to the labels. -ENOMEM leaves the profile unchanged. */
 int cp__profile_add(struct cp__profile *profile, const struct cp_sample *sample);
-/* Adds weight to a sample of a single frame that stands for no address: "[dropped: sample buffer full]".
- * Readers take (...) and <...> in a name for C++ and cut them out. */
+/* Adds weight to a sample of a single frame that has a name and no address, such as "[dropped: sample buffer
+ * full]". Names must not have (...) or <...>, which readers take for C++ and cut out. */
 int cp__profile_add_named(struct cp__profile *profile, const char *frame, uint64_t weight);
 
-/* The frame of an address as cp__profile_add() made it, less 1 for a return address; NULL: none. */
+/* Returns the frame that cp__profile_add() made for an address (for a return address, the address minus 1);
+ * NULL if there is none. */
 const struct cp__frame *cp__profile_find(const struct cp__profile *profile, uint64_t address);
 
-/* What came to light about the profile as a whole. */
+/* What cp__profile_resolve() has found out about the profile as a whole. */
 struct cp__profile_findings {
     uint64_t elsewhere; /* weight of the samples whose recorded instruction is in another function than the
-                         * interrupted one, or in none that is known: they keep the interrupted one */
-    uint64_t unnamed;   /* addresses without a name since there was no memory; the next call tries again */
-    char kernel[256]; /* why kernel frames have no names, and what to do; "": they have, or there are none */
+                         * interrupted one, or in no known function; they keep the interrupted instruction */
+    uint64_t unnamed;   /* addresses without a name for lack of memory; the next call looks them up again */
+    char kernel
+        [256]; /* why kernel frames have no names, and what to do; "": they have names, or do not exist */
 };
 
-/* Finds out what the frames are that came in since the last call, or that have no name for want of memory.
- * Names take much more memory than all the rest: without that much the frames stay addresses. -ENOMEM, and
- * nothing is lost, or 0. */
+/* Looks up the frames that were added since the last call, and those that have no name for lack of memory.
+ * Names take much more memory than anything else; if there is not enough memory for them, the frames stay
+ * addresses. Returns 0, or -ENOMEM without any loss. */
 int cp__profile_resolve(struct cp__profile *profile, struct cp__profile_findings *findings,
                         struct cp_error *err);
-/* The same for what can be had again: -ENOMEM if any name is missing for lack of memory, too. */
+/* The same for profiles that can be taken again: also returns -ENOMEM if a name is missing for lack of
+ * memory. */
 int cp__profile_resolve_all(struct cp__profile *profile, struct cp_error *err);
 
-/* Encodes the profile as it was resolved last, gzipped, to w (ops->write only), with a fixed amount of
- * memory. May be called more than once; without samples in between both calls together write the same bytes
- * again. Errors: the writer's, -ENOMEM; nothing is lost then. */
+/* Encodes the profile, as resolved last, and writes it gzipped to w by ops->write alone, with a fixed amount
+ * of memory. May be called again: without new samples, resolving and encoding write the same bytes again.
+ * Returns 0, the writer's error, or -ENOMEM; after an error nothing is lost. */
 int cp__profile_encode(const struct cp__profile *profile, const struct cp__profile_meta *meta,
                        struct cp_writer *w);
 
-/* The same as text: see cp_session_write_text(). */
+/* Prints the profile as text instead: see cp_session_write_text(). */
 int cp__profile_print(const struct cp__profile *profile, const struct cp__profile_meta *meta,
                       struct cp_writer *w);
 
-/* A line "# labels: {...}"; of none, nothing. */
+/* Prints a line "# labels: {...}", or nothing if there are no labels. */
 void cp__print_labels(FILE *out, const struct cp_labels *labels);
 
 #endif

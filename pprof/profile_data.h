@@ -1,5 +1,5 @@
-/* What a profile holds: profile.c folds samples into it, resolve.c finds out what the frames are,
- * profile_encode.c writes it. */
+/* The contents of a profile: profile.c folds samples in, resolve.c looks the frames up, and profile_encode.c
+ * encodes the profile. */
 #ifndef COUNTERPOINT_PPROF_PROFILE_DATA_H
 #define COUNTERPOINT_PPROF_PROFILE_DATA_H
 
@@ -7,14 +7,15 @@
 #include "pprof/symbol/mapping.h"
 #include "profile.h"
 
-/* An instruction that samples were taken in or called from, or a name that stands in for one: a Location. */
+/* An instruction where samples were taken or which called, or a name in place of one. A Location in the
+ * file. */
 struct cp__frame {
-    uint64_t address; /* for a return address: the byte before it, the last one of the call; 0: a name */
-    uint32_t name;    /* number in names, plus 1; 0: an address */
+    uint64_t address; /* for a return address, the byte before it, the last one of the call; 0: a name */
+    uint32_t name;    /* number in names, plus 1; 0: the frame has an address */
 
-    /* what resolve.c found out */
+    /* set by resolve.c: */
     bool is_resolved;
-    uint32_t mapping; /* number in mappings, plus 1; 0: in none */
+    uint32_t mapping; /* number in mappings, plus 1; 0: in no mapping */
     uint32_t n_lines;
     size_t first_line; /* number in lines */
     uint64_t entry;    /* where the linker's function begins; 0: unknown */
@@ -31,28 +32,29 @@ struct cp__function {
     uint32_t start_line;
 };
 
-/* A distinct stack under distinct labels, with distinct findings of the processor, and the weight of its
- * samples. */
+/* A distinct stack with distinct labels, a distinct instruction recorded by the processor and a distinct
+ * data address; and the weight of its samples. */
 struct cp__profile_stack {
     uint64_t weight;
-    uint64_t address; /* of the data; 0: none */
+    uint64_t address; /* address of the data that the sampled instruction accessed; 0: none */
     size_t first;     /* frame number in stack_frames, leaf first */
     uint32_t depth;
     uint32_t labels; /* number in label_sets, plus 1; 0: none */
-    uint32_t ip;     /* the instruction that the processor recorded, where it is another than the leaf: number
-                      * in frames, plus 1 */
-    uint32_t address_string; /* the number of its text in strings; 0: not resolved yet, or none */
+    uint32_t ip;     /* the instruction that the processor recorded, if it is not the leaf: number in frames,
+                      * plus 1; 0: none */
+    uint32_t address_string; /* number of the address as text in strings; 0: not resolved yet, or none */
 };
 
-/* The label of a stack's address. */
+/* The key of the label that shows a stack's data address. */
 #define CP__ADDRESS_KEY "data_addr"
 
 struct cp__label_set {
-    struct cp_labels *labels; /* with a reference of its own */
-    size_t first_string;      /* of key, value, key, value ... in label_strings; set when all are resolved */
+    struct cp_labels *labels; /* with a reference of the set's own */
+    size_t first_string;      /* index in label_strings of key, value, key, value ...; set when resolved */
 };
 
-/* Each kind of thing once: an array (items, n, capacity) and a table that finds an item by what it holds. */
+/* Each distinct thing is stored once: in an array (items, n, capacity), with a table that finds the item by
+ * its contents. */
 struct cp__profile {
     struct cp__profile_stack *stacks;
     size_t n_stacks, stacks_capacity;
@@ -69,12 +71,12 @@ struct cp__profile {
     struct cp__label_set *label_sets;
     size_t n_label_sets, label_sets_capacity;
     struct cp__table label_table;
-    uint32_t last_labels; /* plus 1: those of the last sample */
+    uint32_t last_labels; /* number of the last sample's label set, plus 1 */
 
     struct cp__mappings mappings;
-    int64_t noted_ns; /* when the mappings were noted last, CLOCK_MONOTONIC */
+    int64_t noted_ns; /* CLOCK_MONOTONIC when the mappings were last added */
 
-    /* what resolve.c found out */
+    /* set by resolve.c: */
     struct cp__line *lines;
     size_t n_lines, lines_capacity;
     struct cp__function *functions;
@@ -86,23 +88,25 @@ struct cp__profile {
     uint32_t address_key;             /* number in strings; 0: no stack has an address */
     struct cp__encoded_mapping *uses; /* one for each mapping */
     size_t uses_capacity;
-    struct cp__strings strings; /* the first is "" */
+    struct cp__strings strings; /* string 0 is "" */
     struct cp__profile_findings findings;
-    const char *kallsyms; /* where the kernel's symbols are read; the tests have some of their own */
+    const char *kallsyms; /* the file with the kernel's symbols; tests set another one */
 };
 
-/* Where in its function a frame goes on; 0: unknown. */
+/* Returns the offset, in its function, of the instruction after the frame's; 0: unknown. */
 static inline uint64_t cp__frame_offset(const struct cp__frame *frame)
 {
     return frame->entry != 0 ? frame->address + 1 - frame->entry : 0;
 }
 
+/* Returns a string for people to read; "?" if it is unknown. */
 static inline const char *cp__profile_string(const struct cp__profile *p, uint32_t number)
 {
     return number != 0 ? cp__strings_get(&p->strings, number) : "?";
 }
 
-/* Does the processor's record tell more than the interrupted leaf, both being in one function? */
+/* Returns whether the recorded instruction replaces the interrupted leaf: only if both are in one known
+ * function. */
 static inline bool cp__stack_is_precise(const struct cp__profile *p, const struct cp__profile_stack *stack)
 {
     const struct cp__frame *leaf, *ip;
@@ -114,7 +118,7 @@ static inline bool cp__stack_is_precise(const struct cp__profile *p, const struc
     return leaf->entry != 0 && leaf->entry == ip->entry;
 }
 
-/* Looks up what was not looked up before, in the mappings that are known. -ENOMEM or 0. */
+/* Looks up, in the known mappings, what was not looked up before. Returns 0 or -ENOMEM. */
 int cp__profile_look_up(struct cp__profile *profile);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a profile made of samples tells the encoder. */
+/* Describes a profile made of samples to the encoder; see encode.h. */
 #include "encode.h"
 #include "profile_data.h"
 
@@ -7,7 +7,7 @@ struct told {
     const struct cp__profile_meta *meta;
 };
 
-static int64_t clamp_value(uint64_t value) /* values are signed in the file */
+static int64_t clamp_value(uint64_t value) /* values in the file are signed */
 {
     return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
@@ -18,7 +18,7 @@ static size_t tell_function(const void *what, size_t i, uint64_t *words)
     size_t n = 0;
 
     words[n++] = function->name;
-    words[n++] = function->name; /* readers translate names of C++ and Rust themselves */
+    words[n++] = function->name; /* readers demangle names of C++ and Rust themselves */
     words[n++] = function->file;
     words[n++] = function->start_line;
     return n;
@@ -87,6 +87,7 @@ static const int64_t *tell_values(const void *what, size_t i, int64_t room[2])
     return room;
 }
 
+/* Returns the number of words of the longest sample or location. */
 static size_t longest_tuple(const struct cp__profile *p)
 {
     size_t most = 4, n;

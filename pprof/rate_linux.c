@@ -1,3 +1,4 @@
+/* See rate_linux.h. */
 #include "rate_linux.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Writes what was lost, and how the session went, into a profile and its comments. See session.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -11,7 +12,7 @@
 
 /* ---- Losses ---------------------------------------------------------------------------------- */
 
-/* What a stopped event would have come to in the CPU time that it missed. */
+/* Returns an estimate of the periods that a stopped event has missed, by the rate before the stop. */
 static uint64_t overloaded_periods(const struct cp__part *part, const struct cp_slot_stats *stats)
 {
     double rate = stats->time_running == 0 ? 0 : (double)stats->count / (double)stats->time_running;
@@ -42,13 +43,13 @@ int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats)
 /* ---- Comments -------------------------------------------------------------------------------- */
 
 /*
- * A comment is a line "KEY: VALUE # sentence": the key and the value for programs, the sentence for people.
- * docs/accuracy.md lists the keys, which stay as they are. A LIMIT tells that something is missing, or is not
- * as it was asked for.
+ * A comment is a line "KEY: VALUE # sentence": key and value are for programs, the sentence is for people.
+ * docs/accuracy.md lists the keys, which must not change. A comment is a LIMIT if it says that something is
+ * missing, or is not as it was asked for.
  */
 enum kind { FACT, LIMIT };
 
-/* A number with its phrase; 0 is not told. */
+/* A number with its phrase; not written if the number is 0. */
 struct figure {
     enum kind kind;
     const char *key;
@@ -56,13 +57,15 @@ struct figure {
     const char *sentence;
 };
 
+/* The comments of one profile. */
 struct comments {
     char text[40][448];
     const char *list[40];
     size_t n;
-    char limits[384]; /* the keys of all limits */
+    char limits[384]; /* the keys of all comments that are limits, separated by commas */
 };
 
+/* Adds a comment. */
 static void __attribute__((format(printf, 5, 6)))
 say(struct comments *comments, enum kind kind, const char *key, const char *sentence, const char *format, ...)
 {
@@ -102,6 +105,7 @@ uint64_t cp__part_period(const struct cp__part *part)
     return part->config.period;
 }
 
+/* Adds how the event was encoded for perf_event_open(2), if its name does not say that. */
 static void say_encoding(struct comments *comments, const struct cp__part *part)
 {
     static const char sentence[] = "how perf_event_open was asked for the event";
@@ -165,8 +169,8 @@ static void say_threads(struct comments *comments, const struct cp__part *part,
         say(comments, LIMIT, "threads", "no thread that had called cp_m_attach() ran meanwhile", "0");
 }
 
-/* Below 99 percent something is missing, if it is more than the period of each thread that was not over at
- * the end. */
+/* Returns whether the coverage is a limit: if less than 99 percent of the expected samples came, and more is
+ * missing than the last, unfinished period of each thread. */
 static enum kind judge_coverage(const struct cp_slot_stats *stats, double expected)
 {
     const double samples = (double)stats->samples;
@@ -225,6 +229,7 @@ static void say_quality(struct comments *comments, const struct cp__part *part,
         say(comments, LIMIT, "kernel_names", findings->kernel, "none");
 }
 
+/* Adds the warning of the start, or that of cp__rate_judge(). */
 static void say_warning(struct comments *comments, const struct cp_session *session, size_t i)
 {
     const struct cp__part *part = &session->parts[i];
@@ -235,6 +240,7 @@ static void say_warning(struct comments *comments, const struct cp_session *sess
         say(comments, LIMIT, "warning", "", "%s", part->warning[0] != '\0' ? part->warning : text);
 }
 
+/* Adds everything that was lost or came late, and then the list of limits. */
 static void say_losses(struct comments *comments, const struct cp_session *session, size_t i,
                        const struct cp__profile_findings *findings)
 {

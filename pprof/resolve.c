@@ -1,4 +1,4 @@
-/* Finding out what frames are: once for each, also where the profile is written several times. */
+/* Looks up what frames are, each frame once, even if the profile is written several times. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +22,7 @@ static int add_function(struct cp__profile *p, const struct cp__function *functi
     return 0;
 }
 
+/* Finds or adds the function of a line, and stores its number. */
 static int find_function(struct cp__profile *p, const struct cp__symbol_line *line, uint32_t *number)
 {
     struct cp__function f = {.start_line = line->start_line}, *known;
@@ -41,7 +42,7 @@ static int find_function(struct cp__profile *p, const struct cp__symbol_line *li
     return add_function(p, &f, hash, number);
 }
 
-/* Appends a frame's lines; where memory ends on the way they belong to nobody. */
+/* Appends a frame's lines. If memory runs out, the lines so far belong to no frame. */
 static int add_lines(struct cp__profile *p, struct cp__frame *frame, const struct cp__symbol_line *lines,
                      size_t n)
 {
@@ -62,6 +63,7 @@ static int add_lines(struct cp__profile *p, struct cp__frame *frame, const struc
     return 0;
 }
 
+/* Gives a frame that is a name one line, whose function has that name. */
 static int resolve_name(struct cp__profile *p, struct cp__frame *frame)
 {
     struct cp__symbol_line line = {.function = p->names[frame->name - 1]};
@@ -72,7 +74,7 @@ static int resolve_name(struct cp__profile *p, struct cp__frame *frame)
     return 0;
 }
 
-/* Makes room for what the file says of each mapping. */
+/* Makes room for what the file says about each mapping. */
 static int reserve_uses(struct cp__profile *p)
 {
     size_t known = p->uses_capacity;
@@ -85,13 +87,13 @@ static int reserve_uses(struct cp__profile *p)
 
 /* ---- One mapping ----------------------------------------------------------------------------- */
 
-/* Frames that lie in one mapping, or in the kernel, in order of address. */
+/* Frames in one mapping, or in the kernel, sorted by address. */
 struct batch {
     struct cp__profile *profile;
     struct cp__encoded_mapping *use;
     struct unresolved {
         uint64_t address;
-        uint32_t mapping; /* KERNEL: which one is seen when it is looked up */
+        uint32_t mapping; /* number of the mapping, or KERNEL: the module is only known after the look-up */
         uint32_t frame;
     } * frames;
 };
@@ -107,6 +109,7 @@ static uint64_t *list_addresses(const struct unresolved *frames, size_t n)
     return addresses;
 }
 
+/* A cp__symbol_fn: stores what is known about the i-th frame of the batch. */
 static int take_answer(void *context, size_t i, const struct cp__symbol *symbol)
 {
     struct batch *batch = context;
@@ -124,8 +127,8 @@ static int take_answer(void *context, size_t i, const struct cp__symbol *symbol)
     return add_lines(batch->profile, frame, symbol->lines, symbol->n);
 }
 
-/* What is without a name is an address in its mapping, which tools can look up, unless the mapping says that
- * this has been done. */
+/* Marks the mapping as not symbolised, so that tools look up its frames, which are addresses. Otherwise
+ * tools would believe that the look-up had been done. */
 static void leave_unnamed(struct batch *batch, size_t n)
 {
     struct cp__encoded_mapping *use = batch->use;
@@ -134,7 +137,8 @@ static void leave_unnamed(struct batch *batch, size_t n)
     batch->profile->findings.unnamed += n;
 }
 
-/* Frames that find no names because there is no memory may find them the next time. */
+/* Looks up the frames of one mapping. Frames without names for lack of memory stay unresolved, and the next
+ * call looks them up again. */
 static int resolve_batch(struct batch *batch, size_t n)
 {
     struct cp__profile *p = batch->profile;
@@ -158,6 +162,7 @@ static int resolve_batch(struct batch *batch, size_t n)
 
 /* ---- The kernel ------------------------------------------------------------------------------ */
 
+/* Puts a frame into the mapping of the kernel or of a module. */
 static int place_in_kernel(struct cp__profile *p, struct cp__frame *frame, const char *module)
 {
     size_t number;
@@ -168,6 +173,7 @@ static int place_in_kernel(struct cp__profile *p, struct cp__frame *frame, const
     return 0;
 }
 
+/* A cp__kernel_symbol_fn: stores the function of the i-th frame of the batch. */
 static int take_kernel_answer(void *context, size_t i, const char *name, const char *module)
 {
     struct batch *batch = context;
@@ -180,8 +186,9 @@ static int take_kernel_answer(void *context, size_t i, const char *name, const c
     return add_lines(batch->profile, frame, &line, 1);
 }
 
-/* Frames that find no names because the kernel does not show them may find them the next time. The
- * kernel's list is read as a stream, which takes less memory than writing the profile does. */
+/* Looks up the kernel's frames. If the kernel hides its symbols, the frames stay unresolved, and the next
+ * call looks them up again. The kernel's list is read as a stream, which takes less memory than writing the
+ * profile. */
 static int resolve_kernel(struct batch *batch, size_t n)
 {
     struct cp__profile *p = batch->profile;
@@ -219,7 +226,8 @@ static int compare_unresolved(const void *left, const void *right)
     return a->address < b->address ? -1 : a->address > b->address;
 }
 
-/* Lists the frames that lie in a mapping and are not resolved yet; the others are made do with here. */
+/* Lists the frames in mappings that are not resolved yet. Frames that are names are resolved at once, and
+ * frames in no mapping stay addresses. */
 static int list_unresolved(struct cp__profile *p, struct unresolved *list, size_t *n)
 {
     struct cp__frame *frame;
@@ -246,6 +254,7 @@ static int list_unresolved(struct cp__profile *p, struct unresolved *list, size_
     return 0;
 }
 
+/* Looks up all unresolved frames, one mapping after the other. */
 static int resolve_frames(struct cp__profile *p)
 {
     struct unresolved *list = malloc((p->n_frames + 1) * sizeof *list);
@@ -267,6 +276,7 @@ static int resolve_frames(struct cp__profile *p)
     return result;
 }
 
+/* Adds the strings of new label sets. */
 static int resolve_labels(struct cp__profile *p)
 {
     const struct cp_labels *labels;
@@ -290,6 +300,7 @@ static int resolve_labels(struct cp__profile *p)
     return 0;
 }
 
+/* Adds the strings of new data addresses. */
 static int resolve_addresses(struct cp__profile *p)
 {
     struct cp__profile_stack *stack;
@@ -308,7 +319,7 @@ static int resolve_addresses(struct cp__profile *p)
     return 0;
 }
 
-/* Numbers the mappings that the file needs: the program's, which readers expect first, and those with
+/* Numbers the mappings that the file needs: that of the program, which readers expect first, and those with
  * frames. */
 static int number_mappings(struct cp__profile *p)
 {
@@ -339,6 +350,8 @@ static int number_mappings(struct cp__profile *p)
 
 /* ---- Leaves ---------------------------------------------------------------------------------- */
 
+/* Adds up the weight of the samples that keep the interrupted instruction: see struct
+ * cp__profile_findings. */
 static void count_elsewhere(struct cp__profile *p)
 {
     size_t i;

@@ -1,3 +1,4 @@
+/* Runs, stops and writes sessions. See session.h. */
 #include "session.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ void cp__part_fold(void *context, const struct cp_sample *sample)
 
     part->read += sample->weight;
     if ((sample->flags & CP_SAMPLE_STALLED) != 0)
-        return; /* a comment tells how much: see report.c */
+        return; /* a comment says how much: see report.c */
     if (cp__profile_add(part->profile, sample) < 0)
         part->unfolded += sample->weight;
 }
@@ -33,13 +34,16 @@ static void read_all_slots(struct cp_session *session)
         cp_slots_read(session->slots[i], cp__part_fold, &session->parts[i]);
 }
 
-/* What is sampled may be unloaded before the profiles are written. */
+/* Adds the current mappings to all profiles, because objects may be unloaded before the profiles are
+ * written. */
 static void note_mappings(struct cp_session *session)
 {
     for (size_t i = 0; i < session->n; i++)
-        cp__profile_note_mappings(session->parts[i].profile); /* without memory: when it is written */
+        cp__profile_note_mappings(
+            session->parts[i].profile); /* without memory, cp__profile_resolve() does it */
 }
 
+/* The profile-writer thread: reads all slots until the session stops. */
 static void *collect_samples(void *arg)
 {
     struct cp_session *session = arg;
@@ -65,8 +69,8 @@ int cp__session_collect(struct cp_session *session)
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
-/* An M that slept at the stop may record its last samples when it wakes, after the profile-writer thread has
- * read the others. */
+/* Reads until all samples that the figures count have been read. Samples may come after the profile-writer
+ * thread has ended, because an M that slept at the stop may record its last samples when it wakes. */
 void cp__session_read_up(struct cp_session *session, size_t i)
 {
     struct cp__part *part = &session->parts[i];
@@ -80,7 +84,8 @@ void cp__session_read_up(struct cp_session *session, size_t i)
     }
 }
 
-/* Under the session's lock. */
+/* Stops the slots and the profile-writer thread, and stores the final figures. Called with the session's
+ * lock held. */
 static void halt(struct cp_session *session)
 {
     cp_slots_stop(session->slots, session->n);
@@ -93,13 +98,15 @@ static void halt(struct cp_session *session)
 
         cp__session_read_up(session, i);
         if (cp__report_losses(part, &session->stats[i]) < 0)
-            part->unfolded++; /* the comment tells at least that something is missing */
+            part->unfolded++; /* so that a comment at least says that something is missing */
     }
     session->rate_limit = cp__rate_limit();
     cp_slots_release(session->slots, session->n);
     session->running = false;
 }
 
+/* Writes all profiles that have not been written. Runs on a thread of its own, because the caller may be a
+ * G. */
 static void *write_parts(void *arg)
 {
     struct cp_session *session = arg;
@@ -109,13 +116,14 @@ static void *write_parts(void *arg)
 
         if (part->written)
             continue;
-        part->result = cp__write_left(&part->error); /* holds if a callback ends the thread */
+        part->result = cp__write_left(&part->error); /* stays if a callback ends the thread */
         part->result = cp__report_write(session, i, &part->writer, false, &part->error);
         part->written = part->result == 0;
     }
     return NULL;
 }
 
+/* Refuses a session that was inherited over a fork(). */
 static int check_process(const struct cp_session *session, struct cp_error *err)
 {
     if (session->pid == getpid())
@@ -165,6 +173,7 @@ int cp_session_stop(struct cp_session *session, struct cp_error *err)
 
 /* ---- Write, stats, warning, close ------------------------------------------------------------ */
 
+/* Which profile to write, and how. */
 struct one {
     struct cp_session *session;
     size_t i;
@@ -194,7 +203,7 @@ static int write_as(const struct one *one, struct cp_writer w, struct cp_error *
                            "The session still runs. Stop it before its profile is written elsewhere.");
     else
         result = cp__write_elsewhere(w, write_one, one, err);
-    if (result == 0 && !one->is_text) /* who only looks at it may still want it */
+    if (result == 0 && !one->is_text) /* a look at the text does not replace the profile */
         session->parts[one->i].written = true;
     cp__unlock(&session->lock);
     return result;
@@ -227,7 +236,7 @@ int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats 
     if (i >= session->n)
         return -EINVAL;
     if (session->pid != getpid())
-        return -ECHILD; /* the lock may be one that nobody gives back here */
+        return -ECHILD; /* a thread of the parent may have held the lock at the fork */
     cp__lock(&session->lock);
     if (session->running)
         result = cp_slots_stats(session->slots[i], stats);

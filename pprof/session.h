@@ -1,6 +1,6 @@
 /*
- * A session, for the files that make one: start.c checks and starts it, session.c runs, stops and
- * writes it, report.c says how it went, default.c keeps the default one.
+ * A session, for the files that implement it: start.c checks and starts a session, session.c runs, stops and
+ * writes it, report.c writes the comments on how it went, and default.c keeps the default session.
  */
 #ifndef COUNTERPOINT_PPROF_SESSION_H
 #define COUNTERPOINT_PPROF_SESSION_H
@@ -23,30 +23,30 @@ struct cp__part {
     struct cp__profile *profile;
     uint64_t read;     /* periods that came with samples */
     uint64_t unfolded; /* periods whose samples found no memory */
-    bool opened;       /* the writer */
+    bool opened;       /* the writer is open */
     bool written;
-    int result; /* of the last attempt to write */
+    int result; /* result of the last attempt to write */
     struct cp_error error;
 };
 
 struct cp_session {
-    /* Immutable once started. */
+    /* Immutable after the start. */
     pid_t pid;
-    bool is_default; /* or was */
+    bool is_default; /* the session is the default session, or was */
     size_t n;
     int slots[CP_EV_MAX];
-    int64_t time_ns;    /* wall clock at the start */
+    int64_t time_ns;    /* CLOCK_REALTIME at the start */
     int64_t started_ns; /* monotonic */
 
-    /* Under the lock. */
+    /* Protected by the lock: */
     struct cp__lock lock;
     bool running;
     int64_t duration_ns;
-    struct cp_slot_stats stats[CP_EV_MAX]; /* as they were at the stop */
-    uint64_t rate_limit;                   /* too; 0: unknown */
+    struct cp_slot_stats stats[CP_EV_MAX]; /* as at the stop */
+    uint64_t rate_limit;                   /* as at the stop; 0: unknown */
     pthread_t thread;
 
-    /* Shared: set by the one who stops, read by the profile-writer thread. */
+    /* Shared: set by the thread that stops the session, and read by the profile-writer thread. */
     uint32_t stopping;
 
     struct cp__part parts[CP_EV_MAX];
@@ -54,25 +54,27 @@ struct cp_session {
 
 /* Starts the profile-writer thread. */
 int cp__session_collect(struct cp_session *session);
-/* Folds a sample into a part (a cp_sample_fn), or only counts it, if it is the time of a stall. */
+/* A cp_sample_fn: folds a sample into a part, or only counts the sample if it is the time of a stall. */
 void cp__part_fold(void *part, const struct cp_sample *sample);
-/* Takes the figures of option i, of a slot that has stopped, and the samples that they count. */
+/* Stores the figures of option i, whose slot has stopped, and reads all samples that they count. */
 void cp__session_read_up(struct cp_session *session, size_t i);
+/* Returns whether the session runs; takes the session's lock. */
 bool cp__session_is_running(struct cp_session *session);
 /* Frees a session that does not run. */
 void cp__session_free(struct cp_session *session);
-/* Where it still is the default session, it is none any more. */
+/* Makes the session no longer the default session, if it is. */
 void cp__default_forget(const struct cp_session *session);
 
-/* The time that a period of the part stands for in the profile: ns for timer and clocks, else events. */
+/* Returns what one period of the part stands for in the profile: ns for the timer and clocks, else events. */
 uint64_t cp__part_period(const struct cp__part *part);
 
-/* Puts what was lost into the profile, as frames named for it; once, after the stop. */
+/* Adds what was lost to the profile, as frames with names. Called once, after the stop. */
 int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats);
-/* Encodes the part's profile to w, with comments on how it was measured. */
+/* Encodes or prints the part's profile to w, with comments on how it was measured. */
 int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, bool is_text,
                      struct cp_error *err);
-/* Encodes or prints a resolved profile to w, in one attempt. Called on a thread of cp__thread_start(). */
+/* Encodes or prints a resolved profile to w, in one attempt. Must be called on a thread of
+ * cp__thread_start(). */
 int cp__report_to(const struct cp__profile *profile, const struct cp__profile_meta *meta, struct cp_writer *w,
                   struct cp_error *err);
 

@@ -1,3 +1,4 @@
+/* Checks options, and starts sessions. See session.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ static int check_count(size_t n, struct cp_error *err)
     return 0;
 }
 
+/* Parses the name of the option's event; an option without a name has a raw event. */
 static int name_event(const struct cp_profiling_option *option, struct cp_event_spec *spec,
                       struct cp_error *err)
 {
@@ -33,6 +35,7 @@ static int name_event(const struct cp_profiling_option *option, struct cp_event_
     return cp_event_parse(name, spec, err);
 }
 
+/* Copies the option's own config, with the event's encoding. */
 static int take_config(struct cp__part *part, const struct cp_cpu_profile_config *config,
                        struct cp_error *err)
 {
@@ -43,6 +46,7 @@ static int take_config(struct cp__part *part, const struct cp_cpu_profile_config
     return result;
 }
 
+/* Fills a part from an option. */
 static int take_option(struct cp__part *part, const struct cp_profiling_option *option, struct cp_error *err)
 {
     int result;
@@ -95,6 +99,7 @@ static int check_unique_writers(const struct cp_session *session, struct cp_erro
 
 /* ---- Start ----------------------------------------------------------------------------------- */
 
+/* Opens the part's writer, and makes its profile. */
 static int open_part(struct cp__part *part, struct cp_error *err)
 {
     int result = part->writer.ops->open == NULL ? 0 : part->writer.ops->open(&part->writer, err);
@@ -107,6 +112,7 @@ static int open_part(struct cp__part *part, struct cp_error *err)
     return 0;
 }
 
+/* Starts the slots of all parts, and the profile-writer thread. */
 static int arm_parts(struct cp_session *session, struct cp_error *err)
 {
     struct cp_slot_request requests[CP_EV_MAX];
@@ -123,7 +129,8 @@ static int arm_parts(struct cp_session *session, struct cp_error *err)
     if (result < 0)
         return result;
     for (size_t i = 0; i < session->n; i++)
-        cp__profile_note_mappings(session->parts[i].profile); /* without memory: with the first sample */
+        cp__profile_note_mappings(
+            session->parts[i].profile); /* without memory, the first sample tries again */
     result = cp__session_collect(session);
     if (result < 0) {
         cp_slots_stop(session->slots, session->n);
@@ -160,10 +167,11 @@ void cp__session_free(struct cp_session *session)
         struct cp__part *part = &session->parts[i];
 
         if (session->pid != getpid())
-            part->writer.created = false; /* the file is the parent's to remove */
+            part->writer.created = false; /* only the parent may remove the file */
         if (part->opened && part->writer.ops->close != NULL)
             part->writer.ops->close(&part->writer);
-        if (session->pid == getpid()) /* else a thread of the parent's may have been changing it */
+        if (session->pid ==
+            getpid()) /* a thread of the parent may have been changing a profile at the fork */
             cp__profile_free(part->profile);
     }
     free(session);

@@ -9,9 +9,9 @@
  *
  *     --- Memory map: ---
  *
- * Readers take each address for a return address, so each is one past the instruction that is meant. They
- * skip lines that begin with "#", and know no sample without an address: what has a name only stands in
- * such lines.
+ * Readers take each address for a return address, so each printed address is the instruction's plus 1.
+ * Readers skip lines that begin with "#", and know no samples without an address; so a frame that is only a
+ * name appears in such lines alone.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -40,7 +40,7 @@ void cp__print_labels(FILE *out, const struct cp_labels *labels)
         fputs("}\n", out);
 }
 
-/* What was inlined has a line of its own. */
+/* Prints a frame. Each inlined function has a line of its own. */
 static void print_profile_frame(FILE *out, const struct cp__profile *p, const struct cp__frame *frame)
 {
     const struct cp__function *function;
@@ -68,6 +68,7 @@ static const struct cp__frame *frame_of(const struct cp__profile *p, const struc
     return &p->frames[p->stack_frames[stack->first + i]];
 }
 
+/* Prints a stack with its weight, its addresses, its labels and its frames. */
 static void print_stack(FILE *out, const struct cp__profile *p, const struct cp__profile_stack *stack)
 {
     bool has_address = false;
@@ -93,6 +94,7 @@ static void print_stack(FILE *out, const struct cp__profile *p, const struct cp_
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
+/* Sorts by weight, the heaviest stack first. */
 static int compare_stacks(const void *left, const void *right)
 {
     const struct cp__profile_stack *a = *(const struct cp__profile_stack *const *)left;

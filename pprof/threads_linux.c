@@ -1,4 +1,4 @@
-/* The profile of which threads are Ms, and who made them so. */
+/* The profile of the threads that are Ms, with the stacks that attached them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct list {
     int result;
 };
 
-/* "NAME/TID"; a thread may have ended meanwhile, and is nameless then. */
+/* Writes "NAME/TID". The name is empty if the thread has ended. */
 static void name_thread(int tid, char *text, size_t size)
 {
     char path[48], name[32] = "";
@@ -31,7 +31,7 @@ static void name_thread(int tid, char *text, size_t size)
     snprintf(text, size, "%s/%d", name, tid);
 }
 
-/* A label set of one label, with one reference; NULL without memory. */
+/* Returns a set of one label, with one reference; NULL if there is no memory. */
 static struct cp_labels *label_thread(int tid)
 {
     enum { TEXT = 64 };
@@ -48,7 +48,8 @@ static struct cp_labels *label_thread(int tid)
     return labels;
 }
 
-/* Samples begin with an instruction, these stacks with a return address. */
+/* Adds an M to the profile. The M's stack begins with a return address, but a sample's with an instruction,
+ * so the first address is decreased by 1. */
 static void list_m(void *context, const struct cp_m_info *m)
 {
     struct list *list = context;

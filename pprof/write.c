@@ -1,4 +1,4 @@
-/* How what was collected gets to a writer. */
+/* Brings collected profiles to their writers. See writer.h. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -27,9 +27,10 @@ int cp__write_all(struct cp_writer *w, const void *data, size_t size)
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 
+/* The cookie of a stream whose text goes to a writer. */
 struct sink {
     struct cp_writer *w;
-    int error; /* the first; nothing more is written after it */
+    int error; /* the first error; nothing is written after it */
 };
 
 static ssize_t sink_write(void *cookie, const char *data, size_t size)
@@ -53,13 +54,14 @@ int cp__write_text(struct cp_writer *w, cp__print_fn *print, const void *what)
             result = -EIO;
     }
     if (sink.error != 0)
-        result = sink.error; /* fclose() does not tell of what was written before */
+        result = sink.error; /* fclose() does not report errors of earlier writes */
     return result;
 }
 
 /* ---- Attempts -------------------------------------------------------------------------------- */
 
-/* A write to a pipe that nobody reads is an error to report, not a reason to kill the program. */
+/* Takes a pending SIGPIPE away in the end: a pipe that nobody reads is an error to report, and no reason to
+ * end the program. */
 int cp__write_attempt(struct cp_writer *w, cp__write_fn *fn, const void *what, struct cp_error *err)
 {
     const struct timespec now = {0, 0};
@@ -67,7 +69,7 @@ int cp__write_attempt(struct cp_writer *w, cp__write_fn *fn, const void *what, s
     int result;
 
     sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE); /* blocked on this thread, as all are: see cp__thread_start() */
+    sigaddset(&pipe_only, SIGPIPE); /* blocked, as cp__thread_start() blocks all signals */
     result = w->ops->begin == NULL ? 0 : w->ops->begin(w);
     if (result == 0) {
         result = fn(what, w);
@@ -85,6 +87,7 @@ int cp__write_attempt(struct cp_writer *w, cp__write_fn *fn, const void *what, s
 
 /* ---- Elsewhere ------------------------------------------------------------------------------- */
 
+/* A job for run_job(), which runs on a thread of its own. */
 struct job {
     struct cp_writer w;
     cp__make_fn *fn;

@@ -1,3 +1,4 @@
+/* Writers to callbacks, descriptors, streams and memory. See writer.h. */
 #include "writer.h"
 
 #include <errno.h>
@@ -54,8 +55,10 @@ struct cp_writer cp_writer_callback(cp_write_fn *write_fn, void *context)
 
 /* ---- Taking back ----------------------------------------------------------------------------- */
 
-/* A second attempt behind a part of the first one would make a file that nobody can read. */
+/* A failed attempt is undone, because a second attempt after a part of the first would make a file that
+ * nobody can read. */
 
+/* Returns whether each write() goes to the end of a regular file. */
 static bool is_appending(int fd)
 {
     struct stat file;
@@ -64,7 +67,8 @@ static bool is_appending(int fd)
     return flags >= 0 && (flags & O_APPEND) != 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode);
 }
 
-/* The offset in the file at which the next byte is written; -1 if fd has none, as a pipe. */
+/* Returns the offset in the file of the next byte to be written; -1 if the descriptor has no offset, as a
+ * pipe. */
 static off_t position(int fd)
 {
     struct stat file;
@@ -72,7 +76,8 @@ static off_t position(int fd)
     return is_appending(fd) && fstat(fd, &file) == 0 ? file.st_size : lseek(fd, 0, SEEK_CUR);
 }
 
-/* Goes back to where the attempt began. What follows is cut off, unless it was there before. */
+/* Goes back to where the attempt began, and cuts the file off there, unless the file was longer before.
+ * Returns false if that is impossible. */
 static bool take_attempt_back(const struct cp_writer *w, int fd)
 {
     const off_t end = position(fd);
@@ -81,7 +86,7 @@ static bool take_attempt_back(const struct cp_writer *w, int fd)
     if (w->start < 0 || end < 0 || fstat(fd, &file) < 0)
         return false;
     if (is_appending(fd) && (uint64_t)(end - w->start) != w->taken)
-        return false; /* others append, too */
+        return false; /* others have appended, too */
     if (S_ISREG(file.st_mode) && file.st_size == end && ftruncate(fd, w->start) < 0)
         return false;
     return lseek(fd, w->start, SEEK_SET) == w->start;
@@ -150,8 +155,9 @@ struct cp_writer cp_writer_fd(int fd)
 
 /* ---- Stream ---------------------------------------------------------------------------------- */
 
-/* How much of a stream's data has come to its file is not known: from a file that others may append to,
- * nothing is taken back. A stream need not have a file at all. */
+/* Begins an attempt at a stream. start is -1, so that nothing is taken back, if the file is one that others
+ * may append to, because nobody knows how much of the stream's data has reached it. A stream need not have a
+ * file at all. */
 static int file_begin(struct cp_writer *w)
 {
     const int fd = fileno(w->context);
@@ -181,7 +187,7 @@ static int file_end(struct cp_writer *w, int result)
         result = -errno;
     if (result == 0 || w->taken == 0)
         return result;
-    __fpurge(w->context); /* else it would be written before the next attempt */
+    __fpurge(w->context); /* otherwise the stream would write the data before the next attempt */
     if (!take_attempt_back(w, fileno(w->context)) || fseeko(w->context, w->start, SEEK_SET) < 0)
         w->spoilt = result;
     return result;

@@ -1,11 +1,11 @@
 /*
- * The writer of a path. What it opens at the start is what it writes at the stop, and what it created is all
- * that it removes, wherever the working directory is then and whatever else has the name by then: the
- * directory is held open, and a file counts as the one that was opened if device and inode say so. While the
- * file is open, no other one can have its inode.
+ * The writer of a path writes, at the stop, to the file that it opened at the start, and removes only a file
+ * that it created; even if the working directory has changed, or another file has the name by then. For
+ * that, the writer holds the directory open, and compares device and inode of files. While the file is open,
+ * no other file can have its inode.
  *
- * A program may close descriptors that it did not open, all of them when it becomes a daemon, and open others
- * that get their numbers. So a descriptor counts as ours by device and inode, too.
+ * A program may close descriptors that it did not open (a daemon closes all), and open others that get their
+ * numbers. So the writer compares device and inode before it uses a descriptor, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,14 +22,14 @@ static const char *path_of(const struct cp_writer *w)
     return w->context;
 }
 
-/* The file's name in its directory. */
+/* Returns the file's name in its directory. */
 static const char *name_of(const struct cp_writer *w)
 {
     const char *slash = strrchr(path_of(w), '/');
 
     if (slash == NULL)
         return path_of(w);
-    return slash[1] != '\0' ? slash + 1 : "."; /* "directory/": cannot be opened for writing */
+    return slash[1] != '\0' ? slash + 1 : "."; /* "directory/", which cannot be opened for writing */
 }
 
 static bool is_absolute(const struct cp_writer *w)
@@ -37,6 +37,7 @@ static bool is_absolute(const struct cp_writer *w)
     return path_of(w)[0] == '/';
 }
 
+/* Opens the directory of the path, and remembers which one it is. */
 static int open_directory(struct cp_writer *w)
 {
     const char *path = path_of(w), *slash = strrchr(path, '/');
@@ -58,6 +59,7 @@ static int open_directory(struct cp_writer *w)
     return 0;
 }
 
+/* Opens the file in the directory, and remembers which one it is. */
 static int open_file(struct cp_writer *w, int flags)
 {
     struct stat found;
@@ -70,7 +72,7 @@ static int open_file(struct cp_writer *w, int flags)
     return 0;
 }
 
-/* Forgets the descriptors that are others' now. */
+/* Forgets descriptors that the program has closed, and whose numbers may belong to others now. */
 static void forget_others(struct cp_writer *w)
 {
     struct stat found;
@@ -83,7 +85,7 @@ static void forget_others(struct cp_writer *w)
         w->directory_fd = -1;
 }
 
-/* Does the name still lead to the file that is open? */
+/* Returns whether the name still leads to the file that is open. */
 static bool is_in_place(const struct cp_writer *w, int flags)
 {
     struct stat named;
@@ -107,6 +109,7 @@ static void close_file(struct cp_writer *w)
     w->created = false;
 }
 
+/* Closes the writer. A file that it has created is removed if it is still empty. */
 static void path_close(struct cp_writer *w)
 {
     forget_others(w);
@@ -137,7 +140,8 @@ static int path_open(struct cp_writer *w, struct cp_error *err)
                      strerror(-result));
 }
 
-/* The file may have been removed, or moved away: what is written into it then is found by nobody. */
+/* Begins an attempt with an empty file. If the file was removed or moved away, a new one is made, because
+ * nobody would find what is written to the old one. */
 static int path_begin(struct cp_writer *w)
 {
     int result = 0;
@@ -152,17 +156,18 @@ static int path_begin(struct cp_writer *w)
     if (w->fd < 0)
         result = open_file(w, 0);
     if (result == 0 && lseek(w->fd, 0, SEEK_SET) == 0 && ftruncate(w->fd, 0) < 0 && errno != EINVAL)
-        result = -errno; /* EINVAL: a device */
+        result = -errno; /* EINVAL: the file is a device */
     return result;
 }
 
-/* Some file systems tell of a full disk only when the file is closed. A part of a profile is of no use: it is
- * cut off, and the file stays open, for another attempt or for path_close(). */
+/* Ends an attempt. On success the file is closed, because some file systems report a full disk only then.
+ * After a failure, the file is emptied, because a part of a profile is useless, and stays open for another
+ * attempt or for path_close(). */
 static int path_end(struct cp_writer *w, int result)
 {
     if (result < 0) {
         if (lseek(w->fd, 0, SEEK_SET) == 0 && ftruncate(w->fd, 0) < 0)
-            w->created = false; /* it stays, with what is in it */
+            w->created = false; /* the file stays, with its contents */
         return result;
     }
     result = close(w->fd) < 0 && errno != EINTR ? -errno : 0;
