@@ -20,7 +20,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* At the end of a stack of ours: what the thread had before. */
+/* The place, at the end of a stack of ours, where the stack that the thread had before is noted. */
 static stack_t *before_of(char *lo)
 {
     return (stack_t *)(void *)(lo + ALTSTACK_SIZE) - 1;

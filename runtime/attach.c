@@ -1,4 +1,4 @@
-/* A thread becomes an M, and ceases to be one. */
+/* How a thread becomes an M, and how it stops being one. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void detach_at_exit(void *m)
     cp_m_detach(&((struct cp__m *)m)->head);
 }
 
-/* A program may have used up all keys, and give one back later: then the next call finds it. */
+/* A program may have used up all keys, and free one later: then the next call makes the key. */
 static int make_exit_key(void)
 {
     int result = 0;
@@ -41,7 +41,7 @@ static int make_exit_key(void)
     return result;
 }
 
-/* Sees to it that m is detached when the calling thread ends: nobody else would notice. */
+/* Sees to it that m is detached when the calling thread ends, since nothing else would notice that. */
 static int detach_at_end_of(struct cp__m *m, struct cp_error *err)
 {
     int result = 0;
@@ -61,7 +61,7 @@ static int detach_at_end_of(struct cp__m *m, struct cp_error *err)
     return 0;
 }
 
-/* frame_pointer: of cp_m_attach(). */
+/* frame_pointer is cp_m_attach()'s. */
 static struct cp__m *new_m(const void *frame_pointer, struct cp_error *err)
 {
     struct cp__m *m = calloc(1, sizeof *m);
@@ -79,8 +79,8 @@ static struct cp__m *new_m(const void *frame_pointer, struct cp_error *err)
     return m;
 }
 
-/* Makes m known to those who start and stop profiling; -ENOMEM where what runs now has no room for its
- * samples. */
+/* Makes m known to those who start and stop profiling; -ENOMEM if there is no memory for the sample
+ * buffers of the slots that run. */
 static int link_m(struct cp__m *m)
 {
     uint32_t running = 0;
@@ -144,8 +144,9 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
     return 0;
 }
 
-/* The slots whose readers have samples of m to come. For others what m has counted is kept now: an M that was
- * never armed, or whose samples have been read, does not stay for a reader that may not come at all. */
+/* Returns the slots whose readers still have samples of m to read. For the other slots m's statistics are
+ * kept now: if m was never armed, or its samples have been read, m need not stay for a reader that may not
+ * come at all. */
 static uint32_t unread_slots(const struct cp__m *m)
 {
     uint32_t readers = cp__slots_with_reader();
@@ -173,7 +174,7 @@ void cp_m_detach(struct cp_m *head)
     cp_store_relaxed(&m->life, CP__M_LEAVING); /* relaxed: this thread and its handler only */
     cp__fork_delay();
     while (!cp__configure(m, mask)) {
-        cp__lock(&cp__runtime_lock); /* the claim was somebody's who holds this lock */
+        cp__lock(&cp__runtime_lock); /* another thread had the claim; that thread holds this lock */
         cp__unlock(&cp__runtime_lock);
     }
     cp__fork_allow();

@@ -13,7 +13,7 @@
 
 /* ---- One slot -------------------------------------------------------------------------------- */
 
-/* The readers look at seq first and trust the rest only where it is theirs. */
+/* Readers look at seq first, and trust the other numbers only if seq is that of their config. */
 static void reset_stats_from_handler(struct cp__m *m, int slot, uint64_t seq)
 {
     struct cp__m_stats *stats = &m->stats[slot];
@@ -45,9 +45,9 @@ static bool start_slot_from_handler(struct cp__m *m, int slot)
 }
 
 /*
- * Events are enabled when all else is done. From then on they may leave this thread hardly any time, if their
- * period is shorter than what a sample costs, and the claim would be held for long: nobody else could disable
- * them.
+ * Enables the events of the slots, when everything else is done. Events whose period is shorter than what a
+ * sample costs may leave this thread hardly any time from then on. If handles were still to be opened then,
+ * the claim would be held for long, and no other thread could disable those events.
  */
 static void enable_slots_from_handler(struct cp__m *m, uint32_t slots)
 {
@@ -60,11 +60,11 @@ static void enable_slots_from_handler(struct cp__m *m, uint32_t slots)
     }
 }
 
-/* The handle keeps its seq until what this brought to light has been recorded. */
+/* Closes the handle of slot. The handle keeps its seq until the samples of moment have been appended. */
 static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     if (m->handles[slot].fd < 0)
-        return; /* it was refused */
+        return; /* the event was refused */
     cp_store_relaxed(&m->stats[slot].overloaded_ns, cp__overload_ns_from_handler(m, slot));
     cp__engine.close_from_handler(m, slot, moment);
 }
@@ -133,8 +133,8 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
     return true;
 }
 
-/* What is recorded here has the stack of this call: that is where the M was, unless the program had SIGPROF
- * blocked before. */
+/* Samples that are made here have the stack of this call: the M was in this call, unless the program had
+ * SIGPROF blocked before. */
 __attribute__((noinline)) bool cp__configure(struct cp__m *m, uint64_t mask)
 {
     struct cp__registers regs = {.pc = (uintptr_t)__builtin_return_address(0),

@@ -106,7 +106,7 @@ static uint64_t work_of(uint64_t ns)
 
 static uint64_t interrupts_so_far(const struct cp__m *m)
 {
-    return cp_load_relaxed(&m->stats[0].records) + cp_load_relaxed(&m->stats[0].lost); /* of this thread */
+    return cp_load_relaxed(&m->stats[0].interrupts) + cp_load_relaxed(&m->stats[0].lost); /* of this thread */
 }
 
 static int arm_clock(struct cp__m *m, uint64_t interval)

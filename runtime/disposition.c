@@ -42,8 +42,8 @@ bool cp__disposition_is_taken(void)
     return installed;
 }
 
-/* Whether no SIGPROF of ours can reach m any more: it holds no handle, is not about to arm one from what it
- * saw in the slots before they emptied, and has no kick under way. */
+/* Whether no SIGPROF of ours can reach m any more: m holds no handle, is not about to open one by what it
+ * saw in the slots before they were emptied, and has no kick under way. */
 static bool is_settled(const struct cp__m *m)
 {
     if (cp__m_is_gone(m))

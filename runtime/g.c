@@ -32,7 +32,8 @@ void cp_g_fini(struct cp_g *g)
 
 /* ---- Labels ---------------------------------------------------------------------------------- */
 
-/* The handler on this thread sees the old set or the new one, and either is still referred to by g. */
+/* Replaces the labels of g. The handler on this thread sees the old set or the new one, and g still holds
+ * a reference to whichever the handler sees. */
 static void replace_labels(struct cp_g *g, struct cp_labels *labels)
 {
     struct cp_labels *old = g->labels;

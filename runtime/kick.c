@@ -12,17 +12,17 @@
 /* How long a stop waits for an M that has work to do and gets no CPU, or keeps SIGPROF blocked. */
 #define LONGEST_WAIT_NS 2000000000u
 #define LOOK_AGAIN_MS 1
-/* A signal has arrived when the thread has had the CPU for so long; unless it is blocked. */
+/* When the thread has had the CPU for so long, a signal has arrived, unless the thread blocks it. */
 #define ARRIVED_NS 1000000
 
-/* Whether m holds handles, or is just taking some. */
+/* Whether m holds handles, or is just opening some. */
 static bool may_hold(const struct cp__m *m)
 {
     /* acquire: pairs with the release in cp__m_unclaim_from_handler(), m.h */
     return cp_load_acquire(&m->claim) != CP__CLAIM_NONE || cp_load_relaxed(&m->armed) != 0;
 }
 
-/* Whether m has not seen that there is something to take or to let go. */
+/* Whether m has not seen yet that it is to open or close handles. */
 static bool is_behind(const struct cp__m *m)
 {
     /* acquire: pairs with the release in cp__configure_from_handler(), configure.c */
@@ -30,8 +30,8 @@ static bool is_behind(const struct cp__m *m)
            (cp__slots_running() || may_hold(m));
 }
 
-/* Whether m's thread runs or waits for a CPU. A thread that was found asleep, and whose CPU clock has stood
- * since, is not asked for again. A kick would end the sleep of such a one: a host's system call would fail
+/* Whether m's thread runs or waits for a CPU. If a thread was found asleep, and its CPU clock has stood
+ * still since, the system is not asked again. A kick would end the sleep: a host's system call would fail
  * with EINTR. */
 static bool is_awake(struct cp__m *m, uint64_t cpu_ns)
 {
@@ -60,7 +60,7 @@ static void kick(struct cp__m *m, uint64_t cpu_ns)
         m->kick.sent = last;
 }
 
-/* Whether m's thread runs and has something to see, or misses a kick. */
+/* Whether m's thread runs, and has a change of the slots to see or misses a kick. */
 static bool needs_kick(struct cp__m *m, bool behind, uint64_t *cpu_ns)
 {
     if (!behind && !cp__m_has_kick(m))

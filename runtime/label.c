@@ -28,9 +28,10 @@ struct cp_labels *cp_labels_ref(struct cp_labels *labels)
 }
 
 /*
- * Reading the labels of a G that runs, and may drop them at any time, without a cost for it: the reader says
- * so, then makes every running thread pass a barrier, and then takes a reference. Who frees a set has taken
- * it out of its G before, and sees by then that somebody reads, or the reader sees that it is out.
+ * A thread may read the labels of a G that runs, and that may drop them at any time. That costs the G
+ * nothing: the reader sets reads, makes every running thread pass a barrier, and then takes a reference. A
+ * thread that frees a set has taken the set out of its G before. So either that thread sees reads, and
+ * waits, or the reader sees that the set is out of the G.
  */
 static struct {
     struct cp__lock lock;
@@ -78,7 +79,7 @@ struct cp_labels *cp_g_labels(struct cp_g *g)
     cp__os_barrier();
     /* acquire: pairs with the release in replace_labels(), g.c, and in cp_g_init(), g.c */
     while ((seen = cp_load_acquire(&g->labels)) != NULL && (labels = ref_if_alive(seen)) == NULL) {
-        /* replaced already: another set, or none, is on its way */
+        /* the set was replaced: another set, or none, is about to be seen */
     }
     cp_store_release(&reader.reads, 0u); /* pairs with the acquire in let_finish() */
     cp__unlock(&reader.lock);

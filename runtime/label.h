@@ -14,8 +14,8 @@ struct cp_labels {
     } items[]; /* in order of key; the strings follow */
 };
 
-/* One reference more, from the handler of the M whose current G holds one: it cannot drop to zero meanwhile.
- */
+/* Takes one more reference, in the handler of an M whose current G holds one: so the number of references
+ * cannot become 0 meanwhile. */
 static inline struct cp_labels *cp__labels_ref_from_handler(struct cp_labels *labels)
 {
     if (labels != NULL)

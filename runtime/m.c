@@ -123,7 +123,7 @@ void cp_m_list(cp_m_list_fn *fn, void *context)
 
 /* ---- In the child of a fork ------------------------------------------------------------------ */
 
-/* Another thread may have been changing what belongs to m's handles. */
+/* Makes m forget its handles. Another thread may have been changing them at the fork. */
 static void let_go(struct cp__m *m)
 {
     cp__engine.forget(m);
@@ -163,7 +163,8 @@ void cp__ms_forget(void)
 
     cp__ms_cursor = NULL;
     for (struct cp__m **place = &cp__ms; *place != NULL; place = &(*place)->next)
-        (*place)->place = place; /* another thread may have been changing it: list first, then this */
+        (*place)->place = place; /* another thread may have been changing place at the fork: it stores to
+                                  * the list first, then to place */
     /* acquire, both: pair with the releases in cp__m_link() and cp__m_free_if_done() */
     for (struct cp__m *m = cp_load_acquire(&cp__ms); m != NULL; m = cp_load_acquire(&m->next)) {
         let_go(m);

@@ -60,8 +60,8 @@
 /* Guards the slots, the registry and the signal's disposition. */
 extern struct cp__lock cp__runtime_lock;
 
-/* Where a sample's record has what, in words from its header on; 0: it has not. The kernel's order is this.
- */
+/* The places of a sample record's parts, in words from the record's header on; 0: the record does not
+ * have that part. The kernel writes the parts in this order. */
 struct cp__record_layout {
     uint8_t ip;
     uint8_t addr;
@@ -73,7 +73,7 @@ struct cp__record_layout {
 struct cp__perf_event {
     int fd;
     uint64_t id;            /* names it in ring records */
-    struct cp__count count; /* as last told */
+    struct cp__count count; /* as the last record or read(2) told it */
 };
 
 /* Which of an event's periods samples stand for already; see engine/periods_linux.c. */
@@ -104,13 +104,14 @@ struct cp__handle {
     uint64_t cpu_ns; /* timer: the thread's CPU clock when armed */
 };
 
-/* An M's ring, as perf_event_open(2) lays it out: one page of control, then data. */
+/* An M's ring. perf_event_open(2) defines its layout: one page of control, then data. */
 struct cp__ring {
     void *page;      /* NULL: none */
     uint64_t *words; /* the data */
     size_t n_words;
-    /* Of the data in bytes, as the kernel counts: records before own_end and from own_begin on were made
-     * while the M was in the library with SIGPROF blocked. They belong to where the signal finds the M. */
+    /* Positions in the data, in bytes, as the kernel counts them. Records before own_end and from
+     * own_begin on were made while the M was in the library with SIGPROF blocked. They belong to the place
+     * where the signal finds the M. */
     uint64_t own_end;
     uint64_t own_begin;
     int fd;      /* the event that it belongs to, which counts nothing */
@@ -118,13 +119,13 @@ struct cp__ring {
     int users;   /* handles that write to it */
 };
 
-/* What happened to one slot on one M; written by the M with relaxed stores, read by anybody. 64-bit words
- * only. */
+/* What happened to one slot on one M. The M writes it with relaxed stores, and any thread reads it. It
+ * has 64-bit words only. */
 struct cp__m_stats {
     uint64_t seq; /* of the config that it is about; stored last, with release */
     uint64_t samples;
     uint64_t signals;
-    uint64_t records; /* records that were read, or, without a ring, signals: each has cost an interrupt */
+    uint64_t interrupts; /* records read, or signals without a ring; each was an interrupt */
     uint64_t dropped;
     uint64_t lost;
     uint64_t late;
@@ -140,8 +141,8 @@ struct cp__m_stats {
     uint64_t foreign;  /* m->foreign when the slot was armed */
     uint64_t ringless; /* 1: a signal is a sample */
     int64_t refused;   /* a negative errno value */
-    /* The M's CPU clock when another thread disabled the event for its cost, and what it had gone on by when
-     * the handle was closed; the former is written with the claim, as seq is. */
+    /* The M's CPU clock when another thread disabled the event for its cost, and how much the clock had
+     * advanced when the handle was closed. overloaded_at is written with the claim, as seq is. */
     uint64_t overloaded_at;
     uint64_t overloaded_ns;
 };
@@ -162,7 +163,8 @@ enum cp__m_claim {
 };
 
 struct cp__m {
-    struct cp_m head; /* first: what cp_execute() knows. Owned by the M; others read generation. */
+    struct cp_m head; /* first: the part that cp_execute() knows. The M owns it; other threads read
+                       * generation. */
 
     /* Immutable from attach on. */
     pid_t tid;
@@ -178,7 +180,7 @@ struct cp__m {
     struct cp__ring ring;
     uint64_t random;
     uint32_t pausing;   /* a bit for each slot whose event stops counting in the handler */
-    uint32_t paused;    /* those that this handler has stopped */
+    uint32_t paused;    /* those whose events this run of the handler has stopped */
     bool is_of_library; /* the thread is of the library: signals of the program are for other threads */
 
     /* Shared; see above for who writes them. */
@@ -191,8 +193,8 @@ struct cp__m {
     uint64_t foreign;    /* SIGPROFs that were not ours */
     uint64_t runs;       /* of the handler, begun and ended: odd while it runs */
     uint64_t handler_ns; /* time in the handler */
-    uint64_t busy_ns;    /* the same, of each run CP__M_LONGEST_RUN_NS at most: in a longer one the thread had
-                          * no CPU for a while */
+    uint64_t busy_ns;    /* the same, but at most CP__M_LONGEST_RUN_NS of each run: in a longer run the
+                          * thread had no CPU for a while */
     struct cp__m_stats stats[CP_EV_MAX];
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];
@@ -213,7 +215,7 @@ struct cp__m {
     /* Guarded by the runtime lock. */
     struct cp__m *next;
     struct cp__m **place; /* what points here: cp__ms, or the next of another */
-    unsigned refs;        /* readers that look at it */
+    unsigned refs;        /* readers that look at the M */
     uint32_t undrained;   /* slots whose reader has samples of it to come, since it was GONE */
     uint64_t asleep_ns;   /* its CPU clock when it was last found asleep */
     struct {              /* when cp__overload_look() last looked */
@@ -230,19 +232,20 @@ struct cp__m {
 /* The calling thread's M. The initial-exec model: reading it calls nothing. */
 extern _Thread_local struct cp__m *cp__m_current __attribute__((tls_model("initial-exec")));
 
-/* All Ms, newest first; under the runtime lock. Whoever forks does not take it: each change of the list is
- * one store that leaves it whole; see fork.c. */
+/* All Ms, newest first; under the runtime lock. A thread that forks does not take that lock: each change
+ * of the list is one store that leaves the list whole; see fork.c. */
 extern struct cp__m *cp__ms;
-/* Where the next pass over the list begins; NULL: with the first. Moves on when that M is freed. */
+/* The M with which the next pass over the list begins; NULL: the first one. It moves on when that M is
+ * freed. */
 extern struct cp__m *cp__ms_cursor;
 
-/* Iterates over the Ms without holding the runtime lock while one is looked at: start with NULL, end at NULL.
- */
+/* Iterates over the Ms, and does not hold the runtime lock while the caller looks at one. The first call
+ * gets NULL, and the last one returns NULL. */
 struct cp__m *cp__m_next(struct cp__m *m);
 /* Maps m's buffer for each slot of the mask; -ENOMEM. Under the runtime lock. */
 int cp__m_make_buffers(struct cp__m *m, uint32_t slots);
-/* Takes the claim on m; false if somebody has it. The exchange pairs with the release in
- * cp__m_unclaim_from_handler(): the handles are as the last one left them. */
+/* Takes the claim on m; false if another thread has it. The exchange pairs with the release in
+ * cp__m_unclaim_from_handler(): the handles are as the last holder of the claim left them. */
 static inline bool cp__m_claim_from_handler(struct cp__m *m, enum cp__m_claim claim)
 {
     uint32_t nobody = CP__CLAIM_NONE;
@@ -251,7 +254,8 @@ static inline bool cp__m_claim_from_handler(struct cp__m *m, enum cp__m_claim cl
 }
 static inline void cp__m_unclaim_from_handler(struct cp__m *m)
 {
-    cp_store_release(&m->claim, CP__CLAIM_NONE); /* pairs with the acquires in whoever looks at the claim */
+    cp_store_release(&m->claim, CP__CLAIM_NONE); /* pairs with the acquires in those who look at the
+                                                  * claim */
 }
 /* Whether no thread runs with m any more. Under the runtime lock. */
 static inline bool cp__m_is_gone(const struct cp__m *m)
@@ -270,10 +274,10 @@ static inline bool cp__m_has_kick(const struct cp__m *m)
 }
 /* Frees m if it is GONE and nobody needs it any more. Under the runtime lock. */
 void cp__m_free_if_done(struct cp__m *m);
-/* The Ms that have exited owe slot's reader nothing any more. Under the runtime lock. */
+/* Forgets the samples that Ms which have exited left for slot's reader. Under the runtime lock. */
 void cp__m_drop_samples(int slot);
-/* In the child of a fork: the calling thread's M, if there is one, has let go of what it held; the others are
- * gone. They are freed when the child first needs an M or a slot. */
+/* In the child of a fork: the calling thread's M, if there is one, lets go of what it held, and all other
+ * Ms are GONE. They are freed when the child first needs an M or a slot. */
 void cp__ms_forget(void);
 /* Frees the Ms that cp__ms_forget() has found gone. Under the runtime lock. */
 void cp__ms_free_forgotten(void);

@@ -17,11 +17,12 @@ void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__r
 
 /* ---- The stack ------------------------------------------------------------------------------- */
 
-/* Above a G's first frame there may be some words of its entry. */
+/* How many bytes the words of a G's entry may take above its first frame. */
 #define G_SLACK 512
 
-/* The stack that sp is in: the current G's, or the thread's own while the M runs its scheduler or switches.
- * The stack pointer decides, so that a signal in the middle of a switch is never put down to the wrong G. */
+/* Returns the G whose stack sp is in: the current G, or the one that stands for the thread while the M
+ * runs its scheduler or switches. The stack pointer decides, so that a signal in the middle of a switch
+ * never counts for the wrong G. *stack is empty if sp is in neither stack. */
 static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t sp, struct cp__stack *stack)
 {
     const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
@@ -56,7 +57,8 @@ static void unwind_from_handler(const struct cp__m *m, struct cp__moment *moment
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
-/* A signal brings several samples of a slot if records have waited, or tell more than their place. */
+/* Counts the signal, once for each slot: a signal has several samples of a slot if records have waited,
+ * or have details of their own. */
 static void note_signal_from_handler(struct cp__m_stats *stats, struct cp__moment *moment, int slot)
 {
     uint32_t bit = 1u << slot;
@@ -98,14 +100,14 @@ static void append_from_handler(struct cp__m *m, struct cp__moment *moment, int 
         cp__slots_wake_from_handler();
 }
 
-/* Without its frames. */
+/* Makes a sample without frames. */
 static struct cp_sample new_sample_from_handler(const struct cp_g *g, unsigned flags)
 {
     return (struct cp_sample){.g_id = g->id, .labels = g->labels, .flags = flags};
 }
 
-/* The program has gone on since: nothing is known of the callers, and of the G only if the stack is that of
- * the G that runs. */
+/* Makes a sample without frames for a late record. The program has gone on since, so its callers are
+ * unknown, and its G is known only if the record's stack is that of the G that runs now. */
 static struct cp_sample late_from_handler(const struct cp__m *m, const struct cp__detail *detail)
 {
     struct cp__stack stack;
@@ -114,7 +116,7 @@ static struct cp_sample late_from_handler(const struct cp__m *m, const struct cp
     return new_sample_from_handler(stack.hi != 0 ? g : &m->self, CP_SAMPLE_LATE);
 }
 
-/* Appends n callers to the frames that sample has already, as far as there is room. */
+/* Appends n callers to the sample's frames, as far as there is room. */
 static void add_callers_from_handler(struct cp_sample *sample, uintptr_t *frames, const uintptr_t *callers,
                                      unsigned n)
 {
@@ -166,7 +168,8 @@ void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment)
 
     if (!moment->any)
         return;
-    if (moment->since == CP__SINCE_BLOCKED) { /* of a timer, or without a ring */
+    if (moment->since == CP__SINCE_BLOCKED) { /* weights of a timer, or of an M without a ring: their place
+                                               * is unknown */
         sample = new_sample_from_handler(&m->self, CP_SAMPLE_LATE);
     } else {
         unwind_from_handler(m, moment);

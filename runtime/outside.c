@@ -3,7 +3,8 @@
 #include "engine.h"
 #include "slot.h"
 
-/* A POSIX timer on a CPU clock expires at the kernel's ticks at the most, and leaves its thread its time. */
+/* Whether the event in slot could leave its thread no time. A POSIX timer cannot: on a CPU clock it
+ * expires at the kernel's ticks at most. */
 static bool can_starve(const struct cp__m *m, int slot)
 {
     const struct cp__handle *handle = &m->handles[slot];
@@ -13,9 +14,9 @@ static bool can_starve(const struct cp__m *m, int slot)
 }
 
 /*
- * An M that takes the claim later sees that the slots are empty: the exchange with which it takes the claim
- * pairs with the release of it here. One that has it now is still to be looked at. So no event goes on that
- * was armed from what the slots held before.
+ * No event goes on that was enabled by what the slots held before. If the M takes the claim later, it sees
+ * that the slots are empty: its exchange of the claim pairs with the release here. If the M has the claim
+ * now, the result tells the caller to look again.
  */
 bool cp__outside_disable_unwanted(struct cp__m *m)
 {

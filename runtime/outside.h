@@ -1,12 +1,12 @@
-/* What other threads do to an M's handles: they disable events, which a thread may have no time left to do.
- * */
+/* What other threads do to an M's handles: they disable events, because the events may leave their own
+ * thread no time to do it. */
 #ifndef COUNTERPOINT_RUNTIME_OUTSIDE_H
 #define COUNTERPOINT_RUNTIME_OUTSIDE_H
 
 #include "m.h"
 
-/* Disables m's events that no slot holds any more. False if m is just changing its handles, so that it has
- * to be looked at again. Under the runtime lock. */
+/* Disables m's events whose config no slot holds any more. False if m is just changing its handles: the
+ * caller has to look at m again. Under the runtime lock. */
 bool cp__outside_disable_unwanted(struct cp__m *m);
 
 #endif

@@ -1,8 +1,7 @@
 /*
- * How often some events happen is for the program to show: page faults, context switches, tracepoints,
- * accesses to an address. Clocks and cycles are refused at their start if they would cost too much, but by
- * what a sample cost when that was measured. So a reader's passes compare what samples cost each M with the
- * M's CPU time.
+ * The program decides how often some events happen: page faults, context switches, tracepoints, accesses to
+ * an address. Clocks and cycles are refused at their start if they would cost too much, but by what a sample
+ * cost when that was measured. So a reader's passes compare what samples cost each M with the M's CPU time.
  */
 #include "overload.h"
 
@@ -10,14 +9,14 @@
 #include "engine.h"
 #include "runtime/base/os.h"
 
-/* So much CPU time at least lies between two looks. */
+/* The least CPU time between two looks. */
 #define WINDOW_NS 100000000u
 
 /* Each record has cost an interrupt, whether it was read or found the ring full. */
 static uint64_t interrupts_of(const struct cp__m_stats *stats)
 {
     /* relaxed: counters of their own */
-    return cp_load_relaxed(&stats->records) + cp_load_relaxed(&stats->lost);
+    return cp_load_relaxed(&stats->interrupts) + cp_load_relaxed(&stats->lost);
 }
 
 /* What the slot's samples have cost since the last look. If a sample's cost could not be measured, their
@@ -61,9 +60,8 @@ static struct costs take_costs(struct cp__m *m)
 }
 
 /*
- * A handler that has been in one run for a whole window has no time for itself, and tells of no records.
- * Then the events' own counts say how often they may have interrupted it. They are of use from the second
- * look on.
+ * Estimates the costs when the handler has been in one run for a whole window: such a handler counts no
+ * records. The events' own counts tell how often they may have interrupted it, from the second look on.
  */
 static void estimate_costs(struct cp__m *m, struct costs *costs)
 {
@@ -129,8 +127,8 @@ static void disable(struct cp__m *m, int slot, uint64_t cpu_ns)
     cp__m_unclaim_from_handler(m);
 }
 
-/* The costliest first, until what the others cost is no more than half. The handler's time is that of all
- * events together: for it one goes, and the next look tells more. */
+/* Disables the costliest event first, until the others cost no more than half. The handler's time is that
+ * of all events together: because of it one event is disabled, and the next look tells more. */
 void cp__overload_look(struct cp__m *m)
 {
     uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);

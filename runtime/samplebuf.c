@@ -111,7 +111,8 @@ int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn
         }
         tail += header >> 48;
         cp_store_release(&buf->tail, tail); /* pairs with the acquire in cp__samplebuf_append_from_handler */
-        cp_labels_unref(sample.labels); /* last: a child of a fork gives back what is between tail and head */
+        /* After the store of tail: a child of a fork releases the labels of samples from tail to head. */
+        cp_labels_unref(sample.labels);
     }
     return n;
 }

@@ -34,16 +34,17 @@ struct cp__samplebuf {
     uint64_t unused; /* under the runtime lock: head when the memory was given back last */
 };
 
-/* Maps the words where there are none yet; 0 or -ENOMEM. Under the runtime lock. */
+/* Maps the words if they are not mapped yet; 0 or -ENOMEM. Under the runtime lock. */
 int cp__samplebuf_make(struct cp__samplebuf *buf);
 /* Releases the labels that unread samples hold, and the memory. No producer or consumer may be left. */
 void cp__samplebuf_free(struct cp__samplebuf *buf);
 
-/* As above, but the words stay mapped, to be used again. */
+/* Releases the same labels, and gives the memory back to the system; the words stay mapped, to be used
+ * again. */
 void cp__samplebuf_give_back(struct cp__samplebuf *buf);
 
-/* Appends a sample, with a reference to its labels; false where there is no room. *half tells that the buffer
- * has just become half full. */
+/* Appends a sample, with a reference to its labels; false if there is no room. *half tells that the
+ * buffer has just become half full. */
 bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
                                        const struct cp_sample *sample, bool *half);
 

@@ -13,7 +13,7 @@ _Static_assert(sizeof(struct cp__slot_config) % sizeof(uint64_t) == 0, "a config
 enum state {
     FREE,
     RUNNING,
-    STOPPED, /* its reader may still come */
+    STOPPED, /* stopped, and not released by its reader */
 };
 
 static struct slot {
@@ -24,7 +24,7 @@ static struct slot {
     /* Under the runtime lock. */
     enum state state;
     uint64_t run;              /* the config that was started last */
-    double rate;               /* what it can come to in samples a second; 0: unknown */
+    double rate;               /* how many samples a second it can come to; 0: unknown */
     struct cp_slot_stats kept; /* of Ms that are gone */
 } slots[CP_EV_MAX];
 
@@ -62,7 +62,8 @@ bool cp__slot_is_seq_from_handler(uint64_t seq)
 
 /* ---- Publishing ------------------------------------------------------------------------------ */
 
-/* The upper bits come from the clock, so that they are no value a program's own timers carry. */
+/* Returns a new sequence number. Its upper bits come from the clock, so that a program's own timers do
+ * not carry such a value. */
 static uint64_t new_seq(void)
 {
     if (seq_tag == 0)
@@ -90,7 +91,7 @@ void cp__slot_publish(int number, const struct cp_slot_request *request, double 
     cp_store_release(&slot->seq, config.seq); /* pairs with the acquire in cp__slot_seq_from_handler() */
 }
 
-/* What changed in the slots is seen by whoever sees the new number. */
+/* A thread that sees the new number sees what changed in the slots. */
 void cp__slots_next_generation(void)
 {
     cp_store_release(&cp_generation,
@@ -121,7 +122,7 @@ bool cp__slot_runs(int slot)
     return slots[slot].state == RUNNING;
 }
 
-/* What the running events can come to in samples a second. */
+/* How many samples a second the running events can come to. */
 double cp__slots_rate(void)
 {
     double sum = 0;

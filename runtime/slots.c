@@ -17,7 +17,7 @@
 #include "slot.h"
 #include "stats.h"
 
-/* Where the calling thread is an M, it is one that nobody else needs to kick. */
+/* If the calling thread is an M, the M looks at the slots now, so that no other thread needs to kick it. */
 static void look_at_slots(void)
 {
     if (cp__m_current != NULL)
@@ -184,8 +184,8 @@ void cp_slots_stop(const int *stopped, size_t n)
     cp__unlock(&cp__runtime_lock);
 }
 
-/* Gives the memory of m's buffers back whose slots are free, if m cannot record anything for them: it has no
- * handle for the slot, and nobody is about to make one. Under the runtime lock, so that no slot starts. */
+/* Gives the memory of m's buffers back whose slots are free, if m cannot append to them: m has no handle
+ * for the slot, and nobody is about to open one. Under the runtime lock, so that no slot starts. */
 static void give_buffers_back(struct cp__m *m)
 {
     cp_fence_seq_cst(); /* pairs with the one in cp__configure_from_handler() */
@@ -199,8 +199,8 @@ static void give_buffers_back(struct cp__m *m)
     }
 }
 
-/* The lock is taken anew for each M, because the kernel takes its time. If an M still holds a handle, a later
- * release gives its memory back. */
+/* Takes the lock anew for each M, because the kernel takes its time. If an M still holds a handle, a
+ * later release gives its memory back. */
 static void give_all_buffers_back(void)
 {
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {

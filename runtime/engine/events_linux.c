@@ -23,8 +23,8 @@
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
 
-/* The order is that in which perf_event_open(2) writes what cp__perf_sample_attr_from_handler() asks for.
- * */
+/* The order is that in which perf_event_open(2) writes what cp__perf_sample_attr_from_handler() asks
+ * for. */
 static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_config *config)
 {
     struct cp__record_layout layout = {.ip = 0};
@@ -137,7 +137,7 @@ static bool is_poll(const siginfo_t *info)
 /* Counts a signal as one period: without a ring there is no record. */
 static void ringless_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
-    cp_add_single_writer(&m->stats[slot].records, 1);
+    cp_add_single_writer(&m->stats[slot].interrupts, 1);
     m->handles[slot].periods.accounted += m->handles[slot].period;
     cp__moment_add_from_handler(moment, slot, 1);
 }

@@ -20,8 +20,8 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
 void cp__events_forget(struct cp__m *m);
 
 /* Called for every SIGPROF of the calling M, since SIGPROF does not queue. Adds to moment what the M's
- * ring holds, or, without a ring, the signal itself. Returns true if the signal is of one of the M's events.
- * */
+ * ring holds, or, without a ring, the signal itself. Returns true if the signal is of one of the M's
+ * events. */
 bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);
 
 /* Called when the handler begins and when it ends. In between, the calling M's events in pausing do not

@@ -60,8 +60,8 @@ static bool classify_from_handler(struct cp__m *m, const siginfo_t *info, struct
 }
 
 /* A signal that was raised before its source was closed is pending now. The signal must not outlive the
- * handle: tomorrow the number of its descriptor may be somebody else's, and so may the handler of SIGPROF.
- * */
+ * handle: tomorrow the number of its descriptor may be somebody else's, and so may the handler of
+ * SIGPROF. */
 void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     siginfo_t info;

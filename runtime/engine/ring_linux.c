@@ -286,7 +286,7 @@ static void read_sample_from_handler(struct cp__m *m, const struct record *recor
 
     if (slot < 0)
         return;
-    cp_add_single_writer(&m->stats[slot].records, 1);
+    cp_add_single_writer(&m->stats[slot].interrupts, 1);
     at = m->handles[slot].layout.count;
     count = (struct cp__count){.value = word_from_handler(record, at),
                                .time_enabled = word_from_handler(record, at + 1),
