@@ -81,6 +81,7 @@ static bool needs_kick(struct cp__m *m, bool behind, uint64_t *cpu_ns)
 
 static uint64_t process_ns; /* the process's CPU clock at the last pass; under the runtime lock */
 
+/* Returns how many Ms this pass may look at, and notes the process's CPU time for the next pass. */
 static uint64_t count_looks(void)
 {
     uint64_t now = cp__os_clock_ns_from_handler(CLOCK_PROCESS_CPUTIME_ID);
@@ -90,6 +91,7 @@ static uint64_t count_looks(void)
     return looks;
 }
 
+/* Kicks m if m is behind, and looks at what its samples cost. */
 static void look_at_m(struct cp__m *m)
 {
     uint64_t cpu_ns;
@@ -145,6 +147,7 @@ static bool is_waited_for(struct cp__m *m)
     return true;
 }
 
+/* Disables events and kicks as is_waited_for() says, for all Ms. */
 static bool is_any_waited_for(void)
 {
     bool waited_for = false;

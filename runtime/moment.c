@@ -83,6 +83,7 @@ static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample 
         cp_add_single_writer(&stats->late, sample->weight);
 }
 
+/* Appends a sample to slot's buffer, or counts it as dropped; wakes the reader if the buffer is half full. */
 static void append_from_handler(struct cp__m *m, struct cp__moment *moment, int slot,
                                 const struct cp_sample *sample)
 {

@@ -121,6 +121,8 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
 
 /* ---- Read ------------------------------------------------------------------------------------ */
 
+/* Hands the samples of m's buffer to fn, and gives back the reference on m. If nothing can come from m after
+ * them, m's statistics are kept and m may be freed. */
 static int read_m(struct cp__m *m, int slot, uint64_t run, cp_sample_fn *fn, void *context)
 {
     bool last; /* whether nothing can come after what is read now */

@@ -33,6 +33,7 @@ static int probe(struct cp_slot_request *requests, size_t n, struct cp_error *er
     return result < 0 ? result : cp__events_probe(requests, n, err);
 }
 
+/* Installs the handler of SIGPROF. */
 static int install(struct cp_error *err)
 {
     return cp__signal_install(cp__on_sigprof_from_handler, err);

@@ -52,6 +52,7 @@ static int route_from_handler(int fd)
     return result < 0 ? result : cp__sys_fcntl_from_handler(fd, F_SETFL, O_ASYNC);
 }
 
+/* Makes one ioctl() call for each event of the handle, until one fails. */
 static int control_from_handler(const struct cp__handle *handle, unsigned long request)
 {
     int result = 0;
@@ -79,6 +80,7 @@ static bool counts_faults(const struct cp_cpu_profile_config *config)
             what == PERF_COUNT_SW_PAGE_FAULTS_MAJ);
 }
 
+/* Whether the event is to stop counting while the handler runs. */
 static bool pauses(const struct cp__slot_config *slot)
 {
     const struct cp_cpu_profile_config *config = &slot->config;
@@ -129,6 +131,7 @@ void cp__events_resume_from_handler(struct cp__m *m)
 
 /* ---- The hooks ------------------------------------------------------------------------------- */
 
+/* Whether the kernel sent the signal for a descriptor with O_ASYNC. */
 static bool is_poll(const siginfo_t *info)
 {
     return info->si_code >= POLL_IN && info->si_code <= POLL_HUP;

@@ -88,6 +88,7 @@ static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers
         cp_store_relaxed(&m->head.generation, 0); /* relaxed: is_behind(), kick.c, may see it late */
 }
 
+/* Adds a run of the handler, which took ns, to m's times. */
 static void note_run_from_handler(struct cp__m *m, uint64_t ns)
 {
     cp_add_single_writer(&m->handler_ns, ns);

@@ -36,6 +36,7 @@ static size_t size_from_handler(const struct cp__ring *ring)
     return page_size + ring->n_words * sizeof *ring->words;
 }
 
+/* Opens the event that the ring belongs to, and maps the ring. */
 static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
 {
     const struct perf_event_attr attr = {.size = sizeof attr,
@@ -208,6 +209,7 @@ static bool place_from_handler(const struct cp__handle *handle, const struct rec
     return true;
 }
 
+/* Whether a and b differ by distance at most. */
 static bool is_near(uintptr_t a, uintptr_t b, uintptr_t distance)
 {
     return a - b + distance <= 2 * distance;
@@ -266,12 +268,15 @@ static bool is_late_from_handler(const struct cp__handle *handle, const struct r
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
+/* Whether the handle's records have more to tell than their count and place. */
 static bool has_detail(const struct cp__handle *handle)
 {
     return handle->layout.addr != 0 || handle->layout.chain != 0 ||
            (handle->is_precise && handle->layout.ip != 0);
 }
 
+/* Reads a sample's record: its counts, the periods that it stands for, and its place. Adds it to moment, or
+ * appends a sample of its own if the record is late or has details. */
 static void read_sample_from_handler(struct cp__m *m, const struct record *record,
                                      const struct perf_event_header *header, struct cp__moment *moment)
 {

@@ -80,8 +80,7 @@ int cp__timer_probe(struct cp_error *err)
     if (result < 0)
         return cp__error_because(
             err, result, "no POSIX timer left",
-            "The event timer cannot run: timer_create says %s. Where that is EAGAIN, the user "
-            "has used up the "
+            "The event timer cannot run: timer_create says %s. If that is EAGAIN, the user has used up the "
             "limit of pending signals: raise it with ulimit -i, or use taskClock.",
             strerror(-result));
     syscall(SYS_timer_delete, timer);
