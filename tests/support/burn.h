@@ -1,6 +1,6 @@
 /*
- * Busy work whose code stands at known addresses, threads that are Ms, and profiles of slots that a thread
- * reads: what the tests of the sampling core have in common.
+ * What the tests of the sampling core share: busy work whose code is at known addresses, threads that are Ms,
+ * and profiles of slots that a thread reads.
  */
 #ifndef COUNTERPOINT_TESTS_BURN_H
 #define COUNTERPOINT_TESTS_BURN_H
@@ -23,12 +23,12 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define MS ((uint64_t)1000000)
-/* A test uses some of what stands here. */
+/* A test that includes this file need not use every function. */
 #define BURN_API __attribute__((unused)) static
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
-/* Signals do not shorten it. */
+/* Sleeps; signals do not shorten the sleep. */
 BURN_API void sleep_ms(unsigned ms)
 {
     struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
@@ -37,24 +37,24 @@ BURN_API void sleep_ms(unsigned ms)
         continue;
 }
 
-/* Naps between two looks, ten seconds in all at least: on a busy machine each takes longer, and so does
- * what is waited for. */
+/* The tests below nap between two looks, at least ten seconds in total. On a busy machine each nap takes
+ * longer, and so does what is waited for. */
 #define NAP_US 200
 #define ENOUGH_NAPS (50000 * TEST_SLOWDOWN)
 
-/* Waits until a number that another thread raises has got there. */
+/* Waits until a number that another thread raises is `wanted` or more. */
 BURN_API void await(const int *number, int wanted)
 {
     int naps = 0;
 
-    while (cp_load_acquire(number) < wanted) { /* pairs with the release in whoever changes it */
+    /* pairs with the release of the thread that changes the number */
+    while (cp_load_acquire(number) < wanted) {
         CHECKF(naps++ < ENOUGH_NAPS, "%d, and %d is waited for", cp_load_relaxed(number), wanted);
         usleep(NAP_US);
     }
 }
 
-/* Waits until a thread of this process sleeps: one that has said what it is about to do may not have got
- * there. */
+/* Waits until a thread of this process sleeps. A thread that has announced a sleep may not have begun it. */
 BURN_API void await_sleep(pid_t tid)
 {
     char path[64], line[512];
@@ -71,10 +71,8 @@ BURN_API void await_sleep(pid_t tid)
     }
 }
 
-/*
- * Lets the calling thread have its CPU for itself; false where that is not allowed. POSIX CPU timers look at
- * the time at ticks only, and a thread that shares its CPU with others may go without any for long.
- */
+/* Gives the calling thread its CPU for itself. Returns false if this user may not do so. POSIX CPU timers
+ * read the time only at ticks, and a thread that shares its CPU may get no tick for long. */
 BURN_API bool run_undisturbed(void)
 {
     const struct sched_param lowest = {.sched_priority = 1};
@@ -84,8 +82,8 @@ BURN_API bool run_undisturbed(void)
 
 /* ---- Work ------------------------------------------------------------------------------------ */
 
-/* A function that CODE() marks has a section of its own, so that a program counter can be told to be in it.
- */
+/* A function that CODE() marks has a section of its own, so a test can tell whether a program counter is in
+ * the function. */
 #define CODE(name) __attribute__((noinline, used, section("code_" #name))) static
 enum code { IN_A, IN_B, IN_C, CODES };
 
@@ -93,6 +91,7 @@ extern const char __start_code_a[], __stop_code_a[];
 extern const char __start_code_b[], __stop_code_b[];
 extern const char __start_code_c[], __stop_code_c[];
 
+/* Returns whether pc is in a function that CODE() marks. */
 BURN_API bool is_in(enum code code, uintptr_t pc)
 {
     const char *const bounds[CODES][2] = {
@@ -104,7 +103,7 @@ BURN_API bool is_in(enum code code, uintptr_t pc)
     return pc >= (uintptr_t)bounds[code][0] && pc < (uintptr_t)bounds[code][1];
 }
 
-/* Far longer than reading the clock takes, which is not in the function any more. */
+/* Takes far longer than reading the clock, which happens outside of the function. */
 #define SPIN()                                                                                               \
     for (unsigned spin_ = 0; spin_ < 100000; spin_++)                                                        \
     __asm__ volatile("" ::: "memory")
@@ -121,7 +120,7 @@ CODE(b) void burn_b(uint64_t ns)
         SPIN();
 }
 
-/* Until *stop, without a system call. */
+/* Spins until *stop, without a system call. */
 CODE(c) void burn_c(const int *stop)
 {
     while (cp_load_acquire(stop) == 0) /* pairs with the release in stop_worker() */
@@ -136,11 +135,11 @@ struct worker {
     pthread_t thread;
     struct cp_m *m;
     pid_t tid;
-    int running; /* 1: it is an M */
+    int running; /* 1: the thread is an M */
     int stop;
-    uint64_t cpu;       /* CPU time of the body */
-    uint64_t preempted; /* how often something else took the CPU from it */
-    bool undisturbed;   /* it called run_undisturbed() with success */
+    uint64_t cpu;       /* the CPU time of the body */
+    uint64_t preempted; /* how often another thread took the CPU from this one */
+    bool undisturbed;   /* run_undisturbed() has succeeded */
 };
 
 BURN_API void attach(struct worker *worker)
@@ -176,14 +175,14 @@ BURN_API void *run_worker(void *arg)
     return NULL;
 }
 
-/* For what a timer counted on a thread. */
+/* Skips the test if other threads took the worker's CPU. For tests of what a timer counts on a thread. */
 BURN_API void need_undisturbed(const struct worker *worker)
 {
     if (!worker->undisturbed && worker->preempted > 5 + worker->cpu / (100 * MS))
         SKIP("others use this thread's CPU, and a real-time priority is not allowed");
 }
 
-/* Starts a thread that is an M while it runs body; returns when it is one. */
+/* Starts a thread that is an M while it runs body. Returns when the thread is an M. */
 BURN_API void start_worker(struct worker *worker, void (*body)(struct worker *), void *arg)
 {
     int result;
@@ -205,14 +204,14 @@ BURN_API void stop_worker(struct worker *worker)
     join_worker(worker);
 }
 
-/* Runs body on a thread that is an M. */
+/* Runs body on a thread that is an M, and waits until the thread has ended. */
 BURN_API void run_attached(struct worker *worker, void (*body)(struct worker *), void *arg)
 {
     start_worker(worker, body, arg);
     join_worker(worker);
 }
 
-/* Bodies: arg points to how many ns of CPU time to burn; or until stop. */
+/* Bodies of workers. arg points to the CPU time to burn, in ns; body_c() burns until stop. */
 BURN_API void body_a(struct worker *worker)
 {
     burn_a(*(const uint64_t *)worker->arg);
@@ -236,12 +235,12 @@ BURN_API void body_c(struct worker *worker)
 
 /* ---- Profiles -------------------------------------------------------------------------------- */
 
-/* What was read from one slot; all but samples are weights. */
+/* What was read from one slot. All figures except samples are sums of weights. */
 struct seen {
     uint64_t samples;
     uint64_t weight;
-    uint64_t in[CODES];   /* with a frame there */
-    uint64_t leaf[CODES]; /* interrupted there */
+    uint64_t in[CODES];   /* samples with a frame in the function */
+    uint64_t leaf[CODES]; /* samples that interrupted the function itself */
     uint64_t truncated;
     uint64_t foreign_sp;
     uint64_t late;
@@ -252,11 +251,12 @@ struct profile {
     size_t n;
     int slots[CP_EV_MAX];
     bool is_clock[CP_EV_MAX];
-    bool may_be_throttled; /* a clock; else stop_profile() skips the test */
-    uint64_t wanted;       /* for body_until_sampled() */
+    /* set for a clock that may be throttled; otherwise stop_profile() skips the test */
+    bool may_be_throttled;
+    uint64_t wanted; /* for body_until_sampled() */
     struct seen seen[CP_EV_MAX];
     struct cp_slot_stats stats[CP_EV_MAX];
-    cp_sample_fn *look; /* gets each sample too, with context; may be NULL */
+    cp_sample_fn *look; /* receives each sample too, with context; may be NULL */
     void *context;
     struct profile_part {
         struct profile *profile;
@@ -267,7 +267,7 @@ struct profile {
     int ending;
 };
 
-/* The config that everybody gets for an event, by name. */
+/* Makes a request with the usual config for an event, by its name. */
 BURN_API struct cp_slot_request request(const char *name, uint64_t period)
 {
     struct cp_slot_request request = {.config.size = sizeof request.config};
@@ -280,14 +280,14 @@ BURN_API struct cp_slot_request request(const char *name, uint64_t period)
     return request;
 }
 
-/* Whether this user may count what the kernel does. */
+/* Returns whether this user may count what the kernel does. */
 BURN_API bool counts_the_kernel(void)
 {
     return request("taskClock", 1000 * MS).config.is_kernel_included;
 }
 
-/* A request for an event that only counts in kernel mode, or where kernel mode matters; skips where it may
- * not. */
+/* Makes a request for an event that needs kernel mode. Skips the test if this user may not count in kernel
+ * mode. */
 BURN_API struct cp_slot_request kernel_request(const char *name, uint64_t period)
 {
     struct cp_slot_request made = request(name, period);
@@ -331,7 +331,8 @@ BURN_API void read_profile(struct profile *profile)
     }
 }
 
-/* Signals to the process are to reach the threads that the test is about. */
+/* Reads the profile until it ends. The thread blocks signals, because signals to the process must reach the
+ * threads under test. */
 BURN_API void *keep_reading(void *arg)
 {
     struct profile *profile = arg;
@@ -348,7 +349,7 @@ BURN_API void *keep_reading(void *arg)
     return NULL;
 }
 
-/* Starts n events; nobody reads them yet. */
+/* Starts n events that no thread reads yet. */
 BURN_API void start_unread(struct profile *profile, const struct cp_slot_request *requests, size_t n)
 {
     struct cp_error err = {0};
@@ -362,7 +363,7 @@ BURN_API void start_unread(struct profile *profile, const struct cp_slot_request
     CHECKF(result == 0, "%d: %s", result, err.message);
 }
 
-/* Starts n events and a thread that reads them. */
+/* Starts n events, and a thread that reads them. */
 BURN_API void start_profile(struct profile *profile, const struct cp_slot_request *requests, size_t n)
 {
     start_unread(profile, requests, n);
@@ -370,8 +371,8 @@ BURN_API void start_profile(struct profile *profile, const struct cp_slot_reques
     CHECK_EQ(pthread_create(&profile->reader, NULL, keep_reading, profile), 0);
 }
 
-/* Takes the figures; whether all samples that they count have been read. An M that slept at the stop may let
- * go, and record its last ones, when it wakes. */
+/* Takes the figures; returns whether all samples that the figures count were read. An M that slept at the
+ * stop may release its handles, and record its last samples, when it wakes. */
 BURN_API bool is_read_up(struct profile *profile)
 {
     bool is = true;
@@ -384,15 +385,15 @@ BURN_API bool is_read_up(struct profile *profile)
     return is;
 }
 
-/* A clock that was throttled has fewer samples. The kernel lowers its limit by itself, for all events, where
- * a PMU's interrupts take long. */
+/* Skips the test if an event was throttled: a throttled clock has fewer samples. The kernel lowers its limit
+ * by itself, for all events, if a PMU's interrupts take long. */
 BURN_API void need_unthrottled(const struct profile *profile, size_t i)
 {
     if (profile->stats[i].throttled != 0)
         SKIP("kernel.perf_event_max_sample_rate is so low that the kernel throttled an event");
 }
 
-/* Stops, reads what is left, takes the figures, and frees the slots. */
+/* Stops the slots, reads the remaining samples, takes the figures, and frees the slots. */
 BURN_API void stop_profile(struct profile *profile)
 {
     cp_slots_stop(profile->slots, profile->n);
@@ -409,17 +410,17 @@ BURN_API void stop_profile(struct profile *profile)
             need_unthrottled(profile, i);
 }
 
-/* How many periods a slot's event had, by its own count. */
+/* Returns how many periods a slot's event had, by the event's own count. */
 BURN_API double periods_of(const struct profile *profile, size_t i, uint64_t period)
 {
     return (double)profile->stats[i].count / (double)period;
 }
 
 /*
- * What holds on any machine, whatever else runs on it: every period that the event counted is a sample, or
- * was dropped, or was lost, but for what had passed of the last one on each M, and 1 % for what a virtual
- * machine's clocks disagree on; and what was read is what was counted. If this user may count user mode only,
- * a clock counts the time in the kernel, too, and takes no samples there.
+ * Checks what holds on any machine, whatever else runs on it: every period that the event counted is a
+ * sample, or was dropped, or was lost, except the unfinished last period on each M, and 1 % for clocks of a
+ * virtual machine that disagree; and what was read is what was counted. If this user may count only user
+ * mode, a clock also counts the time in the kernel, but takes no samples there.
  */
 BURN_API void check_told(const struct profile *profile, size_t i, uint64_t period)
 {
@@ -439,7 +440,7 @@ BURN_API void check_told(const struct profile *profile, size_t i, uint64_t perio
     CHECK_EQ(profile->seen[i].stalled, stats->stalled);
 }
 
-/* The samples, dropped ones included, that a slot has by now. */
+/* Returns the number of samples that a slot has by now, with the dropped ones. */
 BURN_API uint64_t sampled(int slot)
 {
     struct cp_slot_stats stats = {.size = sizeof stats};
@@ -448,8 +449,7 @@ BURN_API uint64_t sampled(int slot)
     return stats.samples + stats.dropped;
 }
 
-/* Burns until a slot has so many samples more; a machine on which that takes ten seconds of CPU time has
- * none. */
+/* Burns until a slot has n more samples. Fails if that takes more than ten seconds of CPU time. */
 BURN_API void burn_until_sampled(int slot, uint64_t n)
 {
     uint64_t start = cpu_ns();
@@ -460,7 +460,7 @@ BURN_API void burn_until_sampled(int slot, uint64_t n)
     }
 }
 
-/* A body: arg points to a profile, whose first slot is to have profile->wanted samples. */
+/* A body: arg points to a profile. Burns until the profile's first slot has profile->wanted samples. */
 BURN_API void body_until_sampled(struct worker *worker)
 {
     const struct profile *profile = worker->arg;

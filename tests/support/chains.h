@@ -1,4 +1,5 @@
-/* Call chains of ours and libunwind's, which finds them by call-frame information, and comparing them. */
+/* Call chains of this library and of libunwind, which finds chains by call-frame information, and their
+ * comparison. */
 #ifndef COUNTERPOINT_TESTS_CHAINS_H
 #define COUNTERPOINT_TESTS_CHAINS_H
 
@@ -19,7 +20,7 @@
 
 struct chain {
     unsigned n;
-    unsigned flags; /* ours only */
+    unsigned flags; /* of this library's chains only */
     uintptr_t frames[MAX_DEPTH];
 };
 
@@ -47,7 +48,8 @@ static inline void find_reference(void *ucontext, struct chain *chain)
 
 enum verdict { EXACT, SHORT, WRONG, VERDICTS };
 
-/* Where code of ours is, built with frame pointers: the program and the target, if the test loads one. */
+/* Where our own code is, which is built with frame pointers: the program, and the target if the test loads
+ * one. */
 static struct cp__stack own[2];
 
 static inline bool is_own(uintptr_t pc)
@@ -55,8 +57,9 @@ static inline bool is_own(uintptr_t pc)
     return cp__stack_holds(&own[0], pc) || cp__stack_holds(&own[1], pc);
 }
 
-/* How many frames ours must have: one more than up to the outermost one of own code. The last frame of all,
- * where the system starts a thread or the program, does not count: it is not reached. */
+/* Returns how many frames our chain must have: one more than up to the outermost frame of own code. The last
+ * frame of the reference, where the system starts a thread or the program, is not reached and does not
+ * count. */
 static inline unsigned needed_depth(const struct chain *reference)
 {
     unsigned n = reference->n - 1;
@@ -66,8 +69,8 @@ static inline unsigned needed_depth(const struct chain *reference)
     return n + 1;
 }
 
-/* EXACT: ours begins as the reference does, and has all frames that it must; SHORT: some are missing; WRONG:
- * it has one that the reference has not, or in another place. */
+/* EXACT: our chain begins like the reference and has all required frames. SHORT: frames are missing. WRONG: a
+ * frame is not in the reference, or is in another place there. */
 static inline enum verdict compare(const struct chain *ours, const struct chain *reference)
 {
     unsigned found = 0;
@@ -110,7 +113,7 @@ static inline struct cp__stack extent_of(const struct dl_phdr_info *object)
     return extent;
 }
 
-/* The program comes first. */
+/* Notes where an object's code is. The program comes first. */
 static inline int note_object(struct dl_phdr_info *object, size_t size, void *name)
 {
     (void)size;
@@ -130,7 +133,8 @@ static inline void handle(int signal, void (*handler)(int, siginfo_t *, void *))
     CHECK_EQ(sigaction(signal, &action, NULL), 0);
 }
 
-/* Runs fn with an alternate signal stack: a chain that goes astray must not find the handler's frames. */
+/* Runs fn with an alternate signal stack, so that a chain that goes astray does not find the handler's
+ * frames. */
 static inline void *with_alternate_stack(void *fn)
 {
     struct cp_error err = {0};

@@ -18,7 +18,7 @@ static inline uint64_t wall_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* The CPU time of the calling thread. */
+/* Returns the CPU time of the calling thread. */
 static inline uint64_t cpu_ns(void)
 {
     return clock_ns(CLOCK_THREAD_CPUTIME_ID);

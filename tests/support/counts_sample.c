@@ -1,4 +1,4 @@
-/* Benchmarks of which it is known what they do, for counts_test.c. */
+/* Benchmarks whose work is known exactly, for counts_test.c. */
 #include "sched.h"
 #include "testing.h"
 
@@ -10,7 +10,7 @@
 #define PAGES 8
 #define GS 4
 
-/* So many instructions, and what calls it some more. */
+/* Executes n instructions, and a few for the call. */
 static void run_instructions(struct cp_t *b, uint64_t n)
 {
     uint64_t rounds = n / 2;
@@ -32,7 +32,7 @@ CP_BENCHMARK(instructions)
         run_instructions(b, INSTRUCTIONS);
 }
 
-/* What is not measured is ten times as much. */
+/* What is not measured is ten times as much as what is. */
 CP_BENCHMARK(paused)
 {
     run_instructions(b, 10 * INSTRUCTIONS);
@@ -60,7 +60,7 @@ static void run_share(void *arg)
     cp_wait_group_done(share->group);
 }
 
-/* 10 times INSTRUCTIONS, by all of them together. */
+/* All Gs together execute 10 times INSTRUCTIONS. */
 CP_BENCHMARK(gs)
 {
     struct share share = {b, cp_wait_group_new()};

@@ -1,4 +1,4 @@
-/* What the tests of events and their names have in common. */
+/* What the tests of events and their names share. */
 #ifndef COUNTERPOINT_TESTS_EVENT_TOOLS_H
 #define COUNTERPOINT_TESTS_EVENT_TOOLS_H
 
@@ -16,7 +16,7 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* The event that a name stands for. */
+/* Returns the event for which a name stands. */
 static inline struct cp_event_spec parse(const char *name)
 {
     struct cp_event_spec spec;
@@ -25,11 +25,12 @@ static inline struct cp_event_spec parse(const char *name)
     memset(&spec, 0xff, sizeof spec);
     spec.size = sizeof spec;
     CHECKF(cp_event_parse(name, &spec, &err) == 0, "%s: %s", name, err.message);
-    CHECK_EQ(err.code, 1); /* untouched */
+    CHECK_EQ(err.code, 1); /* success leaves err unchanged */
     return spec;
 }
 
-/* The message is text that a terminal shows as it is, and ends within its place. */
+/* Checks that a message is text that a terminal shows unchanged, ends with a full stop, and was not cut
+ * off. */
 static inline void check_message(const struct cp_error *err)
 {
     size_t n = strnlen(err->message, sizeof err->message);
@@ -41,7 +42,7 @@ static inline void check_message(const struct cp_error *err)
                (unsigned char)err->message[i]);
 }
 
-/* A name is refused with a sentence that has said in it, and the spec is left alone. */
+/* Checks that a name is refused with a sentence that contains said, and that the spec stays unchanged. */
 static inline void refuse_name(const char *name, int code, const char *said)
 {
     struct cp_event_spec spec;

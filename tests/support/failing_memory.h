@@ -1,4 +1,4 @@
-/* An allocator in place of the C library's, of which the calls that a test names fail on its thread. */
+/* An allocator in place of the C library's. The calls that a test chooses fail on the test's thread. */
 #ifndef COUNTERPOINT_TESTS_FAILING_MEMORY_H
 #define COUNTERPOINT_TESTS_FAILING_MEMORY_H
 
@@ -19,7 +19,7 @@ static bool fails(void)
     return true;
 }
 
-/* From here on the calls from the first up to the last one fail; they count from 1. */
+/* From now on, the calls from first to last fail; calls count from 1. */
 static void fail_calls(unsigned first, unsigned last)
 {
     n_calls = 0;
@@ -27,7 +27,7 @@ static void fail_calls(unsigned first, unsigned last)
     last_failure = last;
 }
 
-/* Ends that; has any call failed? */
+/* Ends the failures; returns whether any call has failed. */
 static bool have_failed(void)
 {
     last_failure = 0;

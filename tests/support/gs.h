@@ -13,7 +13,7 @@
 
 #define MS 1000000ull /* ns */
 
-/* Runs fn(arg) as the first G, until all have ended. */
+/* Runs fn(arg) as the first G, until all Gs have ended. */
 static inline void run(unsigned threads, void (*fn)(void *), void *arg)
 {
     struct cp_sched_options options = {.size = sizeof options, .threads = threads};
@@ -28,7 +28,7 @@ static inline void go(void (*fn)(void *), void *arg)
     CHECK_EQ(cp_go(fn, arg), 0);
 }
 
-/* Of an unsigned; a G's function too. */
+/* Adds one to an unsigned. Can also be the function of a G. */
 static inline void add_one(void *counter)
 {
     cp_fetch_add_acq_rel((unsigned *)counter, 1u);

@@ -1,4 +1,4 @@
-/* What tests set and call inside the endpoint, where no public call does: see inside.h. */
+/* What tests set and call inside the endpoint if no public call does so: see inside.h. */
 #ifndef COUNTERPOINT_TESTS_HTTP_INSIDE_H
 #define COUNTERPOINT_TESTS_HTTP_INSIDE_H
 
@@ -6,7 +6,8 @@
 #include "http/goroutine.h"
 #include "http/server.h"
 
-/* The file that tells the kernel's limit of samples a second; path is used until another one is set. */
+/* Sets the file that tells the kernel's limit of samples per second. path must stay valid until another path
+ * is set. */
 static inline void set_rate_limit_file(const char *path)
 {
     cp__http_max_rate_file = path;
@@ -17,13 +18,13 @@ static inline void set_answer_timeout(unsigned seconds)
     cp__http_answer_timeout_s = seconds;
 }
 
-/* The bytes of answers that are being sent, in all. */
+/* Sets how many bytes of answers may be in sending at a time. */
 static inline void set_most_answers(size_t bytes)
 {
     cp__http_max_answers = bytes;
 }
 
-/* The endpoint's own unwinder, by the unwind tables. */
+/* The endpoint's own unwinder, which uses unwind tables. */
 static cp_unwind_fn *const unwind_g __attribute__((unused)) = cp__http_unwind;
 
 #endif

@@ -1,4 +1,4 @@
-/* A program with an endpoint, and asking it. */
+/* A program with an endpoint, and requests to the endpoint. */
 #ifndef COUNTERPOINT_TESTS_HTTP_TOOLS_H
 #define COUNTERPOINT_TESTS_HTTP_TOOLS_H
 
@@ -37,7 +37,7 @@ static inline void *run_service(void *arg)
 
 static inline void start_service(void)
 {
-    cp_store_release(&is_ending, 0); /* the thread starts after it anyway */
+    cp_store_release(&is_ending, 0); /* release: not needed, because the thread starts after the store */
     CHECK_EQ(pthread_create(&service, NULL, run_service, NULL), 0);
 }
 
@@ -56,7 +56,7 @@ static inline struct cp_http *start_http(const struct cp_http_options *options)
     return http;
 }
 
-/* Waits until so many slots are in use; false after so long. */
+/* Waits until n slots are in use. Returns false after timeout_ms. */
 static inline bool slots_become(uint32_t n, int timeout_ms)
 {
     struct cp_runtime_stats stats = {.size = sizeof stats};
@@ -73,7 +73,7 @@ static inline bool slots_become(uint32_t n, int timeout_ms)
 
 #define PPROF "/debug/pprof"
 
-/* What curl shows, headers first, for more of its arguments and a path, which are one format. */
+/* Returns what curl prints, headers first. The format makes further arguments of curl and a path. */
 __attribute__((format(printf, 2, 3))) static inline char *ask(const struct cp_http *http, const char *format,
                                                               ...)
 {
@@ -87,7 +87,7 @@ __attribute__((format(printf, 2, 3))) static inline char *ask(const struct cp_ht
                         cp_http_address(http), arguments);
 }
 
-/* The answer to a path begins with that status line and has those parts; NULL ends them. */
+/* Checks that an answer has this status and contains these parts; NULL ends the parts. */
 __attribute__((sentinel)) static inline void check_answer(const struct cp_http *http, const char *arguments,
                                                           int status, ...)
 {
@@ -130,7 +130,7 @@ static inline void send_all(int fd, const char *data, size_t size)
         ssize_t n = send(fd, data, size, MSG_NOSIGNAL);
 
         if (n <= 0)
-            return; /* the server has heard enough */
+            return; /* the server needs no more */
         data += n;
         size -= (size_t)n;
     }
@@ -146,11 +146,11 @@ static inline int request(const struct cp_http *http, const char *path)
     return fd;
 }
 
-/* How long a test waits for what must come. */
+/* How long a test waits for something that must come. */
 enum { PATIENCE_MS = 8000 * TEST_SLOWDOWN };
 
-/* The first line of what comes, with a terminating zero; the connection stays open. The first byte may take
- * as long as it likes: if none ever comes the test hangs, which the runner notices. */
+/* Receives the first line, with a terminating zero; the connection stays open. The first byte may take any
+ * time: if no byte ever comes, the test hangs, and the runner notices the hang. */
 static inline void receive_line(int fd, char *line, size_t size)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -162,8 +162,8 @@ static inline void receive_line(int fd, char *line, size_t size)
     line[n] = '\0';
 }
 
-/* All that comes until the connection ends, or nothing more has come for so long; with a terminating zero.
- * The first of it may take as long as it likes. */
+/* Receives until the connection ends, or until nothing has come for timeout_ms. The text has a terminating
+ * zero. The first byte may take any time. */
 static inline char *receive_all(int fd, int timeout_ms)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};

@@ -4,7 +4,7 @@
 
 #include "testing.h"
 
-/* What all of its processes do is wait. */
+/* All processes of this test only wait. */
 CP_TEST(waits)
 {
     fork();
@@ -12,7 +12,7 @@ CP_TEST(waits)
         pause();
 }
 
-/* In a child that has a group of its own. */
+/* Works in a child that has a process group of its own. */
 static void work_a_little(void)
 {
     for (int tenths = 0; tenths < 20; tenths++) {
@@ -22,7 +22,7 @@ static void work_a_little(void)
     }
 }
 
-/* Far longer than a second, with something to do in each. */
+/* Takes far longer than a second, but works a little in each. */
 CP_TEST(works_a_little)
 {
     pid_t child = fork();

@@ -1,6 +1,6 @@
 /*
- * What tests set, ask and make inside the core, where no public call does. The tests of tests/system/ know no
- * private header: if the library is rebuilt, this file changes, and the tests do not.
+ * What tests set, read and make inside the core if no public call does so. The tests of tests/system/ include
+ * no private header: if the library is rebuilt, this file changes and the tests do not.
  */
 #ifndef COUNTERPOINT_TESTS_INSIDE_H
 #define COUNTERPOINT_TESTS_INSIDE_H
@@ -10,7 +10,7 @@
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
 
-/* What a sample is said to cost, in place of what is measured. */
+/* Sets what a sample costs, in place of the measured cost. */
 static inline void set_sample_cost(uint64_t ns)
 {
     cp__cost_set(ns);
@@ -23,15 +23,15 @@ static inline void play_two_kinds_of_cores(uint32_t first, uint32_t second)
     cp__core_pmus = (struct cp__core_pmus){.n = 2, .types = {first, second}};
 }
 
-/* Whether the kernel counts what an event has lost, as Linux 6.0 does. */
+/* Returns whether the kernel counts the records that an event has lost, as Linux 6.0 does. */
 static inline bool kernel_counts_losses(void)
 {
     cp__perf_prepare();
     return cp__perf_has_lost_count;
 }
 
-/* Appends a sample of another config to the calling M's buffer of a slot, as a late M leaves one behind;
- * false if there is no room. SIGPROF is blocked. */
+/* Appends a sample of another config to the calling M's buffer of a slot, like a sample that a late M leaves
+ * behind. Returns false if there is no room. SIGPROF must be blocked. */
 static inline bool append_foreign_sample(int slot)
 {
     const struct cp_sample foreign = {.weight = 1, .frames = &(uintptr_t){0}};

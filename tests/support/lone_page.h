@@ -1,4 +1,5 @@
-/* A page for what must not be left: a test that reads or writes beyond either of its ends crashes. */
+/* A page for data whose bounds code must keep to: a test that reads or writes beyond either end of the page
+ * crashes. */
 #ifndef COUNTERPOINT_TESTS_LONE_PAGE_H
 #define COUNTERPOINT_TESTS_LONE_PAGE_H
 
@@ -8,9 +9,9 @@
 
 #include "test.h"
 
-#define WORDS 512 /* a page of them */
+#define WORDS 512 /* the words of a page */
 
-/* A page between two that nothing may touch. */
+/* Returns a page between two pages that nothing may access. */
 static inline void *lone_page(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

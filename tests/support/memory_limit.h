@@ -1,4 +1,4 @@
-/* Taking memory away from the process. */
+/* Limits the memory of the process. */
 #ifndef COUNTERPOINT_TESTS_MEMORY_LIMIT_H
 #define COUNTERPOINT_TESTS_MEMORY_LIMIT_H
 
@@ -9,7 +9,7 @@
 
 #include "test.h"
 
-/* The process gets so much more address space, and no more; UINT64_MAX: as much as there is. */
+/* Lets the process have size more bytes of address space; UINT64_MAX: no limit. */
 static inline void limit_memory(uint64_t size)
 {
     struct rlimit limit;

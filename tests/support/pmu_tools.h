@@ -1,8 +1,8 @@
 /*
- * What the tests of hardware events have in common. They run on a machine that has a PMU, and are skipped on
- * others. tests/vm runs them on an emulated one, and tells with CP_TEST_PMU how much of an event's own count
- * its samples must be, in percent: 99 where the machine is exact, less where its interrupts come late. Then
- * an event that does not open is a failure.
+ * What the tests of hardware events share. The tests run on a machine that has a PMU and are skipped on
+ * others. tests/vm runs the tests on an emulated machine, and says with CP_TEST_PMU how many percent of an
+ * event's own count its samples must be: 99 if the machine is exact, less if its interrupts come late. An
+ * event that does not open is then a failure.
  */
 #ifndef COUNTERPOINT_TESTS_PMU_TOOLS_H
 #define COUNTERPOINT_TESTS_PMU_TOOLS_H
@@ -11,10 +11,10 @@
 
 #include "burn.h"
 
-/* Of cycles; at 1 GHz, which the emulated machine has, a millisecond. */
+/* In cycles. At 1 GHz, which the emulated machine has, the period is a millisecond. */
 #define PERIOD 1000000
 
-/* The same event by its number: only Arm gives every processor's cycles one. */
+/* The same event by its number. Only Arm has one number for the cycles of every processor. */
 #ifdef __aarch64__
 #define RAW_CYCLES "r11"
 #else
@@ -39,7 +39,7 @@ static inline void need_prompt_signals(void)
         SKIP("ThreadSanitizer delivers signals late: where they find a thread means nothing");
 }
 
-/* Skips where the events cannot be had. */
+/* Skips the test if the events are not available. */
 static inline void need(const struct cp_slot_request *requests, size_t n)
 {
     struct cp_error err = {0};
@@ -56,8 +56,8 @@ static inline void need(const struct cp_slot_request *requests, size_t n)
     SKIP("there is no PMU to be used (%s)", strerror(-result));
 }
 
-/* At least that share of the samples that the event's own count asks for, and nothing that it did not count.
- */
+/* Checks that a slot has at least this share of the samples that the event's own count implies, and no more
+ * than the event counted. */
 static inline void check_least(const struct profile *profile, size_t i, uint64_t period, double least)
 {
     const struct cp_slot_stats *stats = &profile->stats[i];

@@ -1,17 +1,17 @@
-/* What tests set and ask inside the profiles, where no public call does: see inside.h. */
+/* What tests set and read inside the profiles if no public call does so: see inside.h. */
 #ifndef COUNTERPOINT_TESTS_PPROF_INSIDE_H
 #define COUNTERPOINT_TESTS_PPROF_INSIDE_H
 
 #include "pprof/session.h"
 #include "runtime/base/sysctl_linux.h"
 
-/* The folder in place of /proc/sys; path is used until another one is set. */
+/* Sets the folder in place of /proc/sys. path must stay valid until another path is set. */
 static inline void set_sysctl_folder(const char *path)
 {
     cp__sysctl_root = path;
 }
 
-/* How long a session that has ended has sampled. */
+/* Returns for how long a session that has ended has sampled. */
 static inline int64_t session_duration_ns(const struct cp_session *session)
 {
     return session->duration_ns;

@@ -1,4 +1,4 @@
-/* Building profiles by hand, and reading them with tools that are not ours: go tool pprof and protoc. */
+/* Builds profiles by hand, and reads them with tools that are not ours: go tool pprof and protoc. */
 #ifndef COUNTERPOINT_TESTS_PROFILE_TOOLS_H
 #define COUNTERPOINT_TESTS_PROFILE_TOOLS_H
 
@@ -42,7 +42,7 @@ static const struct cp__profile_meta cpu_meta = {
     .duration_ns = 2000000000,
 };
 
-/* Resolves and encodes. */
+/* Resolves and encodes a profile. */
 static inline int write_to(struct cp__profile *profile, struct cp_writer *w,
                            const struct cp__profile_meta *meta, struct cp_error *err)
 {
@@ -59,7 +59,7 @@ static inline ssize_t tools_write(struct cp_writer *w, const void *data, size_t 
     return n < 0 ? -errno : n;
 }
 
-/* Writes the profile to a file of the test's directory. The path is valid up to the next call. */
+/* Writes the profile to a file in the test's directory. The path is valid until the next call. */
 static inline const char *write_profile(struct cp__profile *profile, const struct cp__profile_meta *meta,
                                         const char *name)
 {
@@ -95,7 +95,7 @@ static inline struct cp_labels *labels1(const char *key, const char *value)
 
 enum { MANY_DEPTH = 30, MANY_FRAMES = 1000 };
 
-/* The i-th of many distinct stacks, of addresses in no mapping. */
+/* Makes the i-th of many distinct stacks. Their addresses are in no mapping. */
 static inline void many_stack(uintptr_t *frames, unsigned i)
 {
     for (unsigned j = 0; j < MANY_DEPTH; j++) {
@@ -115,13 +115,13 @@ static inline void add_many(struct cp__profile *profile, unsigned n)
     }
 }
 
-/* A writer that takes as many bytes at a time as it is told and fails after so many. */
+/* A writer that takes at most chunk bytes at a time and fails after fails_at bytes. */
 struct failing {
     struct cp_memory got;
     size_t fails_at;
     size_t chunk;
     int error;
-    bool has_failed; /* nothing may be written after that */
+    bool has_failed; /* nothing may be written after the failure */
 };
 
 static inline ssize_t write_or_fail(struct cp_writer *w, const void *data, size_t size)
@@ -143,7 +143,7 @@ static inline ssize_t write_or_fail(struct cp_writer *w, const void *data, size_
 
 static const struct cp_writer_ops failing_ops = {.what = "test's writer", .write = write_or_fail};
 
-/* What the profile's file is. */
+/* Returns the bytes of the profile's file. */
 static inline struct cp_memory whole(struct cp__profile *profile, size_t chunk)
 {
     struct failing f = {.fails_at = SIZE_MAX, .chunk = chunk};
@@ -162,14 +162,14 @@ static inline void check_same(struct cp__profile *profile, const struct cp_memor
     free(again.data);
 }
 
-/* Runs go tool pprof, which keeps its own files in the test's directory, and returns what it says. */
+/* Runs go tool pprof, which keeps its own files in the test's directory; returns the output. */
 static inline char *pprof(const char *options, const char *path)
 {
     return test_command(NULL, "HOME=%s PPROF_TMPDIR=%s XDG_CACHE_HOME=%s go tool pprof %s %s", test_dir(),
                         test_dir(), test_dir(), options, path);
 }
 
-/* A profile in text, read by the format's own description. */
+/* Returns a profile as text, decoded by protoc with the format's own description. */
 static inline char *decode(const char *path)
 {
     return test_command(NULL,
@@ -178,7 +178,8 @@ static inline char *decode(const char *path)
                         path);
 }
 
-/* The n-th line, from 0, of text that contains part; the caller frees it. NULL where there is none. */
+/* Returns the n-th line, from 0, of those that contain part; NULL if there is none. The caller frees the
+ * line. */
 static inline char *find_line(const char *text, const char *part, unsigned n)
 {
     size_t length;
@@ -207,7 +208,8 @@ static inline unsigned count_lines(const char *text, const char *part)
     return n;
 }
 
-/* A file of tests/, valid up to the next call; the build directory lies somewhere below the sources. */
+/* Returns the path of a file of tests/support/, valid until the next call. The build directory is below the
+ * sources. */
 static inline const char *test_source(const char *name)
 {
     static char path[PATH_MAX + 32];
@@ -223,7 +225,7 @@ static inline const char *test_source(const char *name)
     SKIP("The sources are not where they were built.");
 }
 
-/* Builds symbol_target.c into a file of the test's directory. The path is valid up to the next call. */
+/* Builds symbol_target.c into a file in the test's directory. The path is valid until the next call. */
 static inline const char *build(const char *compile, const char *name)
 {
     static char path[256];

@@ -1,4 +1,4 @@
-/* Tests and benchmarks that have time to be profiled, for runner_profile_test.c. */
+/* Tests and benchmarks that run long enough to be profiled, for runner_profile_test.c. */
 #include "sched.h"
 #include "testing.h"
 
@@ -12,7 +12,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Each has its name in it, or the compiler would make one of them all. */
+/* Each function contains its own name, because the compiler would merge equal functions. */
 #define BURN(name)                                                                                           \
     __attribute__((noinline)) static void name(double seconds)                                               \
     {                                                                                                        \

@@ -1,4 +1,4 @@
-/* Ways to be refused: seccomp filters, limits, another user. Each holds for the rest of the process. */
+/* Ways to be refused: seccomp filters, limits, another user. Each lasts for the rest of the process. */
 #ifndef COUNTERPOINT_TESTS_REFUSE_H
 #define COUNTERPOINT_TESTS_REFUSE_H
 
@@ -26,7 +26,7 @@
 #define REFUSE(error) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned)(error)&SECCOMP_RET_DATA))
 #define ALLOW() BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-/* For the calling thread and those that it starts; for good. */
+/* Installs a filter for the calling thread and the threads that it starts. The filter cannot be removed. */
 REFUSE_API void install_filter(struct sock_filter *filter, size_t n)
 {
     struct sock_fprog program = {.len = (unsigned short)n, .filter = filter};
@@ -36,6 +36,7 @@ REFUSE_API void install_filter(struct sock_filter *filter, size_t n)
         SKIP("seccomp filters cannot be installed here: %s", strerror(errno));
 }
 
+/* Makes a system call fail with an error. */
 REFUSE_API void refuse_call(int number, int error)
 {
     struct sock_filter filter[] = {
@@ -48,7 +49,8 @@ REFUSE_API void refuse_call(int number, int error)
     install_filter(filter, sizeof filter / sizeof filter[0]);
 }
 
-/* mmap(..., PROT_READ | PROT_WRITE, MAP_SHARED, a descriptor, ...): nothing else here maps so. */
+/* Makes mmap(..., PROT_READ | PROT_WRITE, MAP_SHARED, a descriptor, ...) fail. Only rings are mapped in this
+ * way. */
 REFUSE_API void refuse_rings(int error)
 {
     struct sock_filter filter[] = {
@@ -76,7 +78,7 @@ REFUSE_API void limit_descriptors(rlim_t soft, rlim_t hard)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* The lowest descriptor that is free; all below it are in use. */
+/* Uses up the lowest descriptors; returns the lowest free one. */
 REFUSE_API rlim_t fill_descriptors(void)
 {
     int fd;
@@ -89,14 +91,15 @@ REFUSE_API rlim_t fill_descriptors(void)
     return (rlim_t)fd;
 }
 
-/* Some are free again, for what comes after the test. */
+/* Frees some descriptors again, for what comes after the test. */
 REFUSE_API void free_descriptors(void)
 {
     for (int fd = 30; fd < 40; fd++)
         close(fd);
 }
 
-/* Becomes nobody, for good; 2 is what most systems are set to. */
+/* Becomes the user nobody for the rest of the process. Returns perf_event_paranoid; most systems set it to
+ * 2. */
 REFUSE_API long become_nobody(void)
 {
     long paranoid = number_in("/proc/sys/kernel/perf_event_paranoid", "");
@@ -106,7 +109,7 @@ REFUSE_API long become_nobody(void)
     setgroups(0, NULL);
     CHECK_EQ(setresgid(65534, 65534, 65534), 0);
     CHECK_EQ(setresuid(65534, 65534, 65534), 0);
-    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* /proc/self is its own again */
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* /proc/self belongs to this user again */
     return paranoid;
 }
 

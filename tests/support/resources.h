@@ -15,14 +15,14 @@
 
 struct resources {
     int fds;
-    int perf_fds; /* of them */
+    int perf_fds; /* how many of fds are perf events */
     int mappings;
     int timers;
     int threads;
     long rss_kib;
 };
 
-/* Lines of a file that begin with start. */
+/* Counts the lines of a file that begin with start. */
 RESOURCES_API int count_lines(const char *path, const char *start)
 {
     FILE *file = fopen(path, "re");
@@ -36,7 +36,7 @@ RESOURCES_API int count_lines(const char *path, const char *start)
     return n;
 }
 
-/* The number that follows start in a file. */
+/* Returns the number after start in a file. */
 RESOURCES_API long number_in(const char *path, const char *start)
 {
     FILE *file = fopen(path, "re");
@@ -58,7 +58,7 @@ RESOURCES_API void count_descriptors(struct resources *resources)
     const struct dirent *entry;
 
     CHECK(directory != NULL);
-    resources->fds = -1; /* the directory's own */
+    resources->fds = -1; /* the directory's own descriptor does not count */
     while ((entry = readdir(directory)) != NULL) {
         char target[64] = "";
 
@@ -71,14 +71,14 @@ RESOURCES_API void count_descriptors(struct resources *resources)
     closedir(directory);
 }
 
-/* Whether a thread of this process is ending: that it was joined says only that its memory is free again, and
- * the kernel's lists have it for a moment more. */
+/* Returns whether a thread of this process is ending. A thread that was joined may still be in the kernel's
+ * lists for a moment, because joining only waits until its memory is free. */
 RESOURCES_API bool is_thread_ending(const char *tid)
 {
-    enum { PF_EXITING = 0x4 }; /* of the kernel's include/linux/sched.h */
+    enum { PF_EXITING = 0x4 }; /* from the kernel's include/linux/sched.h */
     char path[64], line[1024] = "";
     const char *after_name;
-    unsigned flags = PF_EXITING; /* also where it has gone meanwhile */
+    unsigned flags = PF_EXITING; /* also if the thread is gone meanwhile */
     FILE *file;
 
     snprintf(path, sizeof path, "/proc/self/task/%s/stat", tid);
@@ -92,7 +92,7 @@ RESOURCES_API bool is_thread_ending(const char *tid)
     return (flags & PF_EXITING) != 0;
 }
 
-/* All that are not ending. */
+/* Counts the threads that are not ending. */
 RESOURCES_API int count_threads(void)
 {
     DIR *directory = opendir("/proc/self/task");
@@ -120,8 +120,8 @@ RESOURCES_API struct resources resources_now(void)
     return resources;
 }
 
-/* All but the memory in use, which is for the caller to judge; mappings may be a few more or less, since the
- * C library makes and drops arenas and stacks. */
+/* Checks everything except the resident memory, which the caller judges. The mappings may differ by a few,
+ * because the C library makes and drops arenas and stacks. */
 RESOURCES_API void check_resources(const struct resources *now, const struct resources *then, int mappings)
 {
     printf("descriptors %d (%d), mappings %d (%d), timers %d (%d), threads %d (%d), resident %ld (%ld) KiB\n",
@@ -131,11 +131,11 @@ RESOURCES_API void check_resources(const struct resources *now, const struct res
     CHECK_EQ(now->perf_fds, then->perf_fds);
     CHECK_EQ(now->timers, then->timers);
     CHECK_EQ(now->threads, then->threads);
-    if (!TEST_ASAN && !TEST_TSAN) /* which map as they please */
+    if (!TEST_ASAN && !TEST_TSAN) /* the sanitizers make mappings of their own */
         CHECK(now->mappings <= then->mappings + mappings && now->mappings >= then->mappings - mappings);
 }
 
-/* Whether SIGPROF is handled by handler (or SIG_DFL, SIG_IGN). */
+/* Returns whether SIGPROF has this handler (or SIG_DFL, SIG_IGN). */
 RESOURCES_API bool sigprof_is(void (*handler)(int))
 {
     struct sigaction action;

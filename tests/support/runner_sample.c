@@ -1,4 +1,5 @@
-/* A program on the runner, with tests that end in every way, for the runner_* tests to run and look at. */
+/* A program on the runner, with tests that end in every way. The runner_* tests run the program and check its
+ * output. */
 #include "runner_sample.h"
 
 #include "atomic.h"
@@ -28,7 +29,7 @@ static void run_thread(void *(*fn)(void *), void *arg)
 
 /* ---- Bad ends -------------------------------------------------------------------------------- */
 
-/* The calls of these are seen in stacks: none is the last of its caller. */
+/* Stacks show the calls of these functions, because no call is the last action of its caller. */
 volatile int zero;
 static int *volatile nowhere;
 
@@ -132,13 +133,13 @@ CP_TEST(hang_logging, .timeout_s = 1)
         cp_t_log(t, "and on");
 }
 
-/* $SAMPLE_FILE gets the number of a process that must not outlive the test. */
+/* Writes the number of a process that must not outlive the test to $SAMPLE_FILE. */
 static void leave_child(void)
 {
     FILE *file = fopen(getenv("SAMPLE_FILE"), "w");
     pid_t child = fork();
     if (child == 0) {
-        alarm(20); /* nobody else might end it */
+        alarm(20); /* ends the process if nothing else does */
         for (;;)
             pause();
     }
@@ -164,7 +165,8 @@ CP_TEST(leaves_daemon)
     waitpid(first, NULL, 0);
 }
 
-/* Who kills its process group does not end it. The runner puts it into a group of its own before it reads. */
+/* Killing its process group does not end the process. The runner puts the process into a group of its own
+ * before it reads, so the test waits for the reading. */
 CP_TEST(hang_in_runners_group, .timeout_s = 1)
 {
     int unread;
@@ -175,7 +177,7 @@ CP_TEST(hang_in_runners_group, .timeout_s = 1)
     zero = parks() - 1;
 }
 
-/* $SAMPLE_FILE gets the test's number. It ends by itself in the end, because nobody else might end it. */
+/* Writes the test's number to $SAMPLE_FILE. The alarm ends the test if nothing else does. */
 CP_TEST(hang_telling_number)
 {
     FILE *file = fopen(getenv("SAMPLE_FILE"), "w");
@@ -204,7 +206,7 @@ CP_TEST(leak_g)
 CP_TEST(leak_memory)
 {
     for (int i = 0; i < 100; i++) {
-        char *volatile memory = malloc(1000); /* which a compiler would not leave out */
+        char *volatile memory = malloc(1000); /* a compiler would not leave it out */
         memset(memory, i, 1000);
     }
 }
@@ -366,7 +368,7 @@ CP_TEST(skip_failed)
     cp_t_skip(t, "and then no more");
 }
 
-/* Children that a test forks may do what they like. */
+/* Children that a test forks may end as they like. */
 CP_TEST(forks)
 {
     int status;
@@ -377,7 +379,7 @@ CP_TEST(forks)
     cp_t_log(t, "by signal: %d", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     pid_t exiting = fork();
     if (exiting == 0)
-        exit(9); /* LeakSanitizer takes the Gs' memory for leaked here, and makes another status of it */
+        exit(9); /* LeakSanitizer takes the Gs' memory for leaked here, and changes the status */
     waitpid(exiting, &status, 0);
     cp_t_log(t, "exit: %d", WEXITSTATUS(status));
     pid_t failing = fork();
@@ -563,7 +565,7 @@ CP_TEST(not_a_benchmark)
         ;
 }
 
-/* With $SAMPLE_PLAIN on a thread without a scheduler. */
+/* With $SAMPLE_PLAIN, tests run on a thread without a scheduler. */
 static int run_plainly(void (*fn)(void *), void *arg, unsigned threads, struct cp_error *err)
 {
     (void)threads, (void)err;

@@ -4,10 +4,10 @@
 
 #include "testing.h"
 
-/* It is 0, and the compiler cannot know that. */
+/* It is always 0, and the compiler cannot know that. */
 extern volatile int zero;
 
-/* Crashes. The call is seen in stacks: it is not the last of its caller. */
+/* Crashes. Stacks show the call, because it is not the last action of its caller. */
 int writes_to_nowhere(void);
 
 /* A subtest that logs its name. */

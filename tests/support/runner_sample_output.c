@@ -94,7 +94,7 @@ static void wait_for_file(const char *name)
         usleep(1000);
 }
 
-/* Goes on when what it has printed has been seen. */
+/* Continues when its output has been seen. */
 CP_TEST(print_and_wait, .timeout_s = 10)
 {
     puts("a line");
@@ -105,7 +105,7 @@ CP_TEST(print_and_wait, .timeout_s = 10)
 
 enum { PIECE = 64 << 10, PIECES = 3200 };
 
-/* 200 MiB; with $SAMPLE_NO_LINES as one line. */
+/* Prints 200 MiB; with $SAMPLE_NO_LINES as one line. */
 CP_TEST(print_very_much)
 {
     char *piece = malloc(PIECE);
@@ -158,7 +158,7 @@ CP_TEST(close_stdout)
     cp_t_log(t, "still heard");
 }
 
-/* Where there is a scheduler, it is one that needs its descriptors. */
+/* If there is a scheduler, it needs its descriptors. */
 CP_TEST(close_descriptors)
 {
     for (int fd = 3; fd < 50; fd++)

@@ -1,4 +1,4 @@
-/* Running runner_sample, and looking at what is shown of its tests. */
+/* Runs runner_sample, and checks what it prints about its tests. */
 #ifndef COUNTERPOINT_TESTS_RUNNER_TOOLS_H
 #define COUNTERPOINT_TESTS_RUNNER_TOOLS_H
 
@@ -8,13 +8,13 @@
 
 #include "test.h"
 
-/* Runs the sample with these flags; what it printed. */
+/* Runs the sample with flags; returns its output. */
 static inline char *run(int *status, const char *flags)
 {
     return test_command(status, "%s/tests/runner_sample %s", test_build_dir(), flags);
 }
 
-/* Runs it and looks at its exit status, and for words in its output; one behind a "!" must not be there. */
+/* Checks the sample's exit status and the words in its output. A word after "!" must not be in the output. */
 static inline void expect_words(const char *flags, int expected_status, const char *const *words)
 {
     int status;

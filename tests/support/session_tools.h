@@ -1,4 +1,4 @@
-/* Taking profiles of known work, and looking at them. */
+/* Takes profiles of known work, and reads them. */
 #ifndef COUNTERPOINT_TESTS_SESSION_TOOLS_H
 #define COUNTERPOINT_TESTS_SESSION_TOOLS_H
 
@@ -41,7 +41,7 @@ static inline const char *file_in_dir(const char *name)
     return path;
 }
 
-/* What go tool pprof says about a file; free() it. */
+/* Returns what go tool pprof prints about a file; the caller frees the text. */
 static inline char *pprof(const char *arguments, const char *path)
 {
     return test_command(NULL, "cd %s && PPROF_TMPDIR=%s HOME=%s go tool pprof %s %s 2>&1", test_dir(),
@@ -83,7 +83,7 @@ static inline int open_descriptors(void)
     return n;
 }
 
-/* What must be as before after a start that was refused. */
+/* What must be unchanged after a start that was refused. */
 struct state {
     int descriptors;
     struct sigaction action;

@@ -1,13 +1,13 @@
 /*
- * Running the calling thread one instruction at a time, with a SIGTRAP before each:
+ * Runs the calling thread one instruction at a time, with a SIGTRAP before each instruction:
  *
- *     step_prepare()      before, when all code has been loaded
- *     step_from_here()    in the thread: from here on
- *     step_to_here()      in the thread: up to here
- *     step_arrive(uc)     in the handler, first: false where there is nothing to look at
- *     step_on(uc)         in the handler, last: on to the next instruction
- *     step_off(uc)        in the handler, last: that was all
- *     step_is_call(pc)    whether the instruction there is a call, which has 4 bytes; if STEP_KNOWS_CALLS
+ *     step_prepare()      call it first, when all code has been loaded
+ *     step_from_here()    in the thread: steps begin here
+ *     step_to_here()      in the thread: steps end here
+ *     step_arrive(uc)     first in the handler: returns false if this stop is not for the test
+ *     step_on(uc)         last in the handler: continue to the next instruction
+ *     step_off(uc)        last in the handler: no more steps
+ *     step_is_call(pc)    whether the instruction at pc is a call, of 4 bytes; only if STEP_KNOWS_CALLS
  */
 #ifndef COUNTERPOINT_TESTS_STEP_H
 #define COUNTERPOINT_TESTS_STEP_H
@@ -24,7 +24,7 @@
 
 #if defined(__x86_64__)
 #define STEP_IS_KNOWN 1
-#define STEP_TRAP_FLAG 0x100 /* of EFLAGS: raises SIGTRAP behind each instruction */
+#define STEP_TRAP_FLAG 0x100 /* the flag of EFLAGS that raises SIGTRAP after each instruction */
 
 static inline void step_prepare(void)
 {
@@ -32,7 +32,7 @@ static inline void step_prepare(void)
 
 static inline __attribute__((always_inline)) void step_from_here(void)
 {
-    __asm__ volatile("leaq -128(%%rsp), %%rsp\n\t" /* the red zone */
+    __asm__ volatile("leaq -128(%%rsp), %%rsp\n\t" /* skips the red zone */
                      "pushfq\n\torq %0, (%%rsp)\n\tpopfq\n\t"
                      "leaq 128(%%rsp), %%rsp"
                      :
@@ -58,7 +58,7 @@ static inline bool step_arrive(ucontext_t *uc)
 
 static inline void step_on(ucontext_t *uc)
 {
-    (void)uc; /* the flag stays */
+    (void)uc; /* the flag stays set */
 }
 
 static inline void step_off(ucontext_t *uc)
@@ -73,8 +73,8 @@ static inline void step_off(ucontext_t *uc)
 #define STEP_TO 0x5702
 #define STEP_HERE 0x5703
 
-/* Only the kernel can make the processor stop behind each instruction, for a debugger. So a brk stands for
- * the next instruction, or for each of the two that may be next, until one of them is reached. */
+/* Only the kernel, for a debugger, can make this processor stop after each instruction. So a brk replaces the
+ * next instruction, or both instructions that can be next, until one of them is reached. */
 static struct {
     uint32_t *at;
     uint32_t instruction;
@@ -91,9 +91,9 @@ static inline __attribute__((always_inline)) void step_to_here(void)
     __asm__ volatile("brk %0" : : "i"(STEP_TO) : "memory");
 }
 
-/* The code that can be written: all but the kernel's, which would read the clock for ever where single steps
- * take longer than the kernel's ticks. It is made so object by object, because libunwind does not find the
- * names of code of which only a part is. */
+/* The code that can be written: all code except the kernel's vDSO, which would read the clock for ever if
+ * single steps take longer than the kernel's ticks. Each object's code is made writable as a whole, because
+ * libunwind does not find the names of code of which only a part is writable. */
 static struct {
     uintptr_t lo;
     uintptr_t hi;
@@ -133,7 +133,7 @@ static void step_write(uint32_t *at, uint32_t instruction)
     __builtin___clear_cache((char *)at, (char *)(at + 1));
 }
 
-/* False where nothing can be written. */
+/* Replaces the instruction at pc by a brk. Returns false if the code there cannot be written. */
 static bool step_plant(uintptr_t pc)
 {
     uint32_t *at = (uint32_t *)pc;
@@ -179,9 +179,9 @@ static bool step_is_call(uintptr_t pc)
     return (in & 0xfc000000) == 0x94000000 || (in & 0xfefff000) == 0xd63f0000; /* bl, blr */
 }
 
-/* Through code that cannot be written, and through loops that wait for an exclusive
- * store, which a signal makes fail, it goes in one step: until it has returned. All such loops are functions
- * of their own. */
+/* Continues to the next instruction. Code that cannot be written runs in one step, until it has returned. So
+ * do loops that wait for an exclusive store, because a signal makes the store fail; all such loops are
+ * functions of their own. */
 static inline void step_on(ucontext_t *uc)
 {
     const mcontext_t *machine = &uc->uc_mcontext;
@@ -194,10 +194,10 @@ static inline void step_on(ucontext_t *uc)
         step_plant(pc + (uintptr_t)step_offset(in, 5, 19));
     } else if ((in & 0x7e000000) == 0x36000000) { /* tbz, tbnz */
         step_plant(pc + (uintptr_t)step_offset(in, 5, 14));
-    } else if ((in & 0xfe000000) == 0xd6000000) { /* br, blr, ret, and those that authenticate */
+    } else if ((in & 0xfe000000) == 0xd6000000) { /* br, blr, ret, and their authenticating forms */
         next =
             cp__code_address_from_handler(machine->regs[(in & 0xfffffbff) == 0xd65f0bff ? 30 : in >> 5 & 31]);
-    } else if ((in & 0x3fc00000) == 0x08400000) { /* a load for an exclusive store */
+    } else if ((in & 0x3fc00000) == 0x08400000) { /* a load before an exclusive store */
         next = machine->regs[30];
     }
     if (!step_plant(next))
@@ -206,7 +206,7 @@ static inline void step_on(ucontext_t *uc)
 
 static inline void step_off(ucontext_t *uc)
 {
-    (void)uc; /* nothing is planted */
+    (void)uc; /* no brk is in place */
 }
 
 #else

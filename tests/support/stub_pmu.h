@@ -1,6 +1,6 @@
 /*
- * A PMU where there is none: perf_event_open() of this program gives the kernel's task clock for hardware
- * events, a nanosecond an event, and answers as PMUs do that can be had nowhere else.
+ * A PMU for machines without one. This program's perf_event_open() opens the kernel's task clock for hardware
+ * events, one event per nanosecond, and behaves like PMUs that are not available elsewhere.
  */
 #ifndef COUNTERPOINT_TESTS_STUB_PMU_H
 #define COUNTERPOINT_TESTS_STUB_PMU_H
@@ -14,32 +14,34 @@
 #include "stub_syscall.h"
 #include "test.h"
 
-/* What this PMU is like; fields are set before events are opened. If other threads open them, is_absent and
- * is_silent are stored atomically. */
+/* The properties of this PMU. Tests set the fields before events are opened. If other threads open events,
+ * is_absent and is_silent are stored atomically. */
 static struct {
-    unsigned most_precise;       /* levels of precise_ip above it are refused */
-    unsigned silent_from;        /* from this level on events count and deliver no sample; 0: none are */
-    unsigned kinds;              /* of cores; every thread is on one of the first kind */
-    unsigned refuses_kind;       /* of which no event opens */
+    unsigned most_precise; /* higher levels of precise_ip are refused */
+    /* from this level on, events count but deliver no sample; 0: all levels deliver samples */
+    unsigned silent_from;
+    /* the number of kinds of cores; every thread runs on a core of the first kind */
+    unsigned kinds;
+    unsigned refuses_kind;       /* the kind of which no event opens */
     bool is_absent;              /* there is no PMU */
-    bool is_silent;              /* events open and count nothing */
-    bool only_cycles_happen;     /* of all events */
-    bool knows_idle;             /* exclude_idle is not refused */
+    bool is_silent;              /* events open but count nothing */
+    bool only_cycles_happen;     /* of all events, only cycles count */
+    bool knows_idle;             /* exclude_idle is accepted */
     bool inherits_all;           /* the kernel does not know inherit_thread */
-    bool is_failed;              /* every event is in an error state, as a pinned one without a counter */
-    struct perf_event_attr last; /* what was asked for last */
-    int opened;                  /* how often */
-    uint64_t ioctls;             /* DISABLE and ENABLE of any event */
-    /* Opens watchpoints, with perf_event_open()'s arguments; NULL: the kernel does. */
+    bool is_failed;              /* every event is in an error state, like a pinned event without a counter */
+    struct perf_event_attr last; /* the last attr that was asked for */
+    int opened;                  /* how many events were opened */
+    uint64_t ioctls;             /* the number of DISABLE and ENABLE, over all events */
+    /* Opens watchpoints, with perf_event_open()'s arguments. NULL: the kernel opens them. */
     long (*open_watchpoint)(const struct perf_event_attr *asked, const long a[6]);
-    /* Reads any file, with read()'s arguments and result; NULL: the kernel does. */
+    /* Reads any file, with read()'s arguments and result. NULL: the kernel reads. */
     long (*read)(int fd, void *buffer, size_t size);
 } stub_pmu;
 
-/* The kinds of cores are PMUs number STUB_TYPE + 1 and so on. */
+/* The kinds of cores are PMUs with the numbers STUB_TYPE + 1 and so on. */
 #define STUB_TYPE 1000
 
-/* 0: none was named. */
+/* Returns the kind of core that attr names; 0: none. */
 static unsigned stub_kind(const struct perf_event_attr *attr)
 {
     bool is_general = attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_HW_CACHE;
@@ -52,7 +54,7 @@ static bool stub_happens(const struct perf_event_attr *attr)
 {
     bool is_cycles = attr->type == PERF_TYPE_HARDWARE && (uint32_t)attr->config == PERF_COUNT_HW_CPU_CYCLES;
 
-    /* relaxed: a flag of its own */
+    /* relaxed: the flag orders nothing else */
     return !cp_load_relaxed(&stub_pmu.is_silent) && (is_cycles || !stub_pmu.only_cycles_happen) &&
            stub_kind(attr) <= 1;
 }
@@ -92,7 +94,7 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
 static void stub_count_ioctl(unsigned long request)
 {
     if (request == PERF_EVENT_IOC_DISABLE || request == PERF_EVENT_IOC_ENABLE)
-        cp_fetch_add_relaxed(&stub_pmu.ioctls, 1); /* relaxed: looked at when all is over */
+        cp_fetch_add_relaxed(&stub_pmu.ioctls, 1); /* relaxed: read after everything is over */
 }
 
 static long stub_syscall(long number, const long a[6])
@@ -109,7 +111,7 @@ static long stub_syscall(long number, const long a[6])
     if (number == SYS_ioctl)
         stub_count_ioctl((unsigned long)a[1]);
     if (number == SYS_read && stub_pmu.is_failed && a[2] == 4 * sizeof(uint64_t))
-        return 0; /* as at the end of a file */
+        return 0; /* like the end of a file */
     if (number == SYS_read && stub_pmu.read != NULL)
         return stub_pmu.read((int)a[0], (void *)a[1], (size_t)a[2]);
     return hand_on(number, a);

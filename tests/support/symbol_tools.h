@@ -1,4 +1,4 @@
-/* Looking addresses of object files up, by the library and by tools that are not ours. */
+/* Looks addresses of object files up, by this library and by tools that are not ours. */
 #ifndef COUNTERPOINT_TESTS_SYMBOL_TOOLS_H
 #define COUNTERPOINT_TESTS_SYMBOL_TOOLS_H
 
@@ -8,7 +8,8 @@
 #include "pprof/symbol/symbol.h"
 #include "profile_tools.h"
 
-/* A mapping of the file's code as if it were loaded; *bias is how far from where the file wants it. */
+/* Makes a mapping of the file's code as if the file were loaded. *bias is the distance from the address that
+ * the file asks for. */
 static inline struct cp__mapping map_code(char *path, uint64_t *bias)
 {
     struct cp__mapping mapping = {.file = path};
@@ -45,7 +46,7 @@ static inline const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path != NULL ? path : "??";
 }
 
-/* As addr2line writes it. */
+/* Prints an answer in addr2line's form. */
 static inline int print_answer(void *context, size_t i, const struct cp__symbol *symbol)
 {
     struct answers *answers = context;
@@ -59,7 +60,7 @@ static inline int print_answer(void *context, size_t i, const struct cp__symbol 
     return 0;
 }
 
-/* Everything that is known of all addresses of the object. */
+/* Returns everything that this library knows of the addresses. */
 static inline char *look_up(char *path, const uint64_t *addresses, size_t n, unsigned *inlined)
 {
     struct answers answers = {0};
@@ -79,7 +80,7 @@ static inline char *look_up(char *path, const uint64_t *addresses, size_t n, uns
     return text;
 }
 
-/* In one form for both tools. */
+/* Returns what a tool knows of the addresses, in one form for both tools. */
 static inline char *ask(const char *tool, const char *path, const uint64_t *addresses, size_t n)
 {
     char list[256];

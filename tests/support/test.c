@@ -33,8 +33,8 @@ void test_check_contains(const char *file, int line, const char *what, const cha
 
 /* ---- Machines that refuse all events --------------------------------------------------------- */
 
-/* The errno value with which this user, or this container, is refused the thread's own CPU clock, before any
- * test; 0: it is allowed. */
+/* The errno value with which this user, or this container, is refused the thread's own CPU clock before any
+ * test; 0: the clock is allowed. */
 static int refused;
 
 static void find_out_what_is_refused(void)
@@ -63,7 +63,7 @@ static int skip_if_refused(int result, const struct cp_error *err)
     return result;
 }
 
-/* The linker puts these in the place of the library's functions: see the Makefile. */
+/* The linker puts these functions in the place of the library's: see the Makefile. */
 int __real_cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots, struct cp_error *err);
 int __wrap_cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots, struct cp_error *err);
 int __wrap_cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots, struct cp_error *err)
@@ -109,7 +109,8 @@ const char *test_build_dir(void)
     return path;
 }
 
-/* All that a stream holds, zero-terminated; goes on after a signal handler interrupted it. */
+/* Reads a stream to its end, with a terminating zero. Continues after a signal handler has interrupted the
+ * read. */
 static char *read_all(FILE *stream)
 {
     char *text = NULL;
@@ -154,7 +155,8 @@ char *test_command(int *status, const char *format, ...)
 
 /* ---- Running --------------------------------------------------------------------------------- */
 
-/* CPU seconds, of one process of a test: the same on a busy machine as on an idle one. */
+/* The CPU time that one process of a test may use, in seconds. CPU time is the same on a busy machine as on
+ * an idle one. */
 enum { ENOUGH_CPU_S = 60 * TEST_SLOWDOWN };
 
 static int run_on_plain_thread(void (*fn)(void *), void *arg, unsigned threads, struct cp_error *err)
@@ -166,7 +168,8 @@ static int run_on_plain_thread(void (*fn)(void *), void *arg, unsigned threads, 
     return 0;
 }
 
-/* Tests say how often they sample; what that costs on the machine they run on is no matter of theirs. */
+/* What a sample costs, for the tests: tests choose how often they sample, and the machine's real cost must
+ * not change the result. */
 #define COST_NS 10
 
 int main(int argc, char **argv)

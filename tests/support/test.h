@@ -1,17 +1,17 @@
 /*
- * What the project's tests have beside testing/testing.h: checks that end the test, and their surroundings.
- * A test runs on a plain thread. It fails if its processes use no CPU time for 5 seconds, which is how a hang
- * shows, or if one of them has used up 60 seconds of CPU time; sanitizer builds get TEST_SLOWDOWN times as
- * much of that. How long it takes on a busy machine does not matter.
+ * What the project's tests have in addition to testing/testing.h: checks that end the test, and the test's
+ * surroundings. A test runs on a plain thread. A test fails if its processes use no CPU time for 5 seconds,
+ * which shows a hang, or if one of them has used 60 seconds of CPU time; builds with a sanitizer have
+ * TEST_SLOWDOWN times as much CPU time. How long a test takes on a busy machine does not matter.
  *
  *     build/tests/NAME_test                     all tests
- *     build/tests/NAME_test -v -run one         those whose names have it in them; '^Test_one$' is one alone
- *     build/tests/NAME_test -inprocess -run one in this process, without a limit: for the debugger, which a
+ *     build/tests/NAME_test -v -run one         the tests whose names contain it; '^Test_one$' is one test
+ *     build/tests/NAME_test -inprocess -run one in this process, without a limit: for the debugger. A
  *                                               breakpoint at cp_t_report_and_end stops where a check fails
- *     build/tests/NAME_test -list .             their names
+ *     build/tests/NAME_test -list .             the names of the tests
  *
  * If the machine refuses this user all events (kernel.perf_event_paranoid is 3, or a container's filter
- * forbids them), a test that asks for one is skipped: see test.c.
+ * forbids them), a test that asks for an event is skipped: see test.c.
  *
  * Checks may be made on any thread and on any green thread, but not in a signal handler.
  */
@@ -33,14 +33,14 @@
             TEST_FAIL("%s", #condition);                                                                     \
     } while (0)
 
-/* A check that says more; the format is printf's. */
+/* A check with a further explanation, in printf's format. */
 #define CHECKF(condition, format, ...)                                                                       \
     do {                                                                                                     \
         if (!(condition))                                                                                    \
             TEST_FAIL("%s: " format, #condition, ##__VA_ARGS__);                                             \
     } while (0)
 
-/* Two integers are equal. */
+/* Checks that two integers are equal. */
 #define CHECK_EQ(a, b)                                                                                       \
     do {                                                                                                     \
         long long test_a_ = (long long)(a), test_b_ = (long long)(b);                                        \
@@ -48,18 +48,18 @@
             TEST_FAIL("%s == %s: %lld and %lld", #a, #b, test_a_, test_b_);                                  \
     } while (0)
 
-/* Two strings are equal; NULL equals NULL. */
+/* Checks that two strings are equal; NULL equals NULL. */
 #define CHECK_STR(a, b) test_check_str(__FILE__, __LINE__, #a " is " #b, (a), (b))
-/* The second string stands somewhere in the first. */
+/* Checks that the first string contains the second. */
 #define CHECK_CONTAINS(text, part)                                                                           \
     test_check_contains(__FILE__, __LINE__, #text " contains " #part, (text), (part))
 
-/* Ends the test, which counts as skipped; the reason is shown. */
+/* Ends the test, which counts as skipped, and shows the reason. */
 #define SKIP(...) cp_t_report_and_end(cp_t_self(), CP_T_SKIP, __FILE__, __LINE__, __VA_ARGS__)
 
-/* Skips the test on a machine that refuses this user all events, by its answer before any test. A start that
- * is refused for that skips the test by itself; this is for tests that start on other threads, in children or
- * in other programs. */
+/* Skips the test if this machine refused this user all events before the first test. A start that is refused
+ * for this reason skips the test by itself; this call is for tests that start events on other threads, in
+ * children or in other programs. */
 void test_need_events(void);
 
 void test_check_str(const char *file, int line, const char *what, const char *a, const char *b);
@@ -67,20 +67,21 @@ void test_check_contains(const char *file, int line, const char *what, const cha
 
 /* ---- Surroundings ---------------------------------------------------------------------------- */
 
-/* A directory for this test's files, made by the first call and removed after the test. */
+/* Returns a directory for the test's files. The first call makes the directory, and the directory is removed
+ * after the test. */
 const char *test_dir(void);
-/* Makes a file with that text in it. */
+/* Writes a file into the test's directory. */
 void test_write_file(const char *name, const char *text);
-/* The build directory that this program stands in, with lib/, examples/ and tests/. */
+/* Returns the build directory of this program, with lib/, examples/ and tests/. */
 const char *test_build_dir(void);
 
-/* The exit status of a program whose event the machine refuses: see cp_testing_start(). */
+/* The exit status of a program if the machine refuses its event: see cp_testing_start(). */
 #define TEST_REFUSED 3
 
 /*
- * Runs a shell command, made as by printf, and returns what it wrote to both of its outputs, with a
- * terminating zero; free() it. *status is its exit status, or 128 + the number of the signal that ended it.
- * NULL: the command must succeed, or the test fails and shows what it wrote.
+ * Runs a shell command, made as by printf(), and returns the text of its stdout and stderr; the caller frees
+ * the text. *status is the exit status, or 128 + the number of the signal that ended the command. If status
+ * is NULL and the command fails, the test fails and shows the text.
  */
 char *test_command(int *status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,7 +1,7 @@
 /*
- * Code to be interrupted at every instruction: functions of every shape that compilers give a frame, or none,
- * and calls into libraries that keep no frame pointers. unwind_test.c builds it by itself, with each compiler
- * and at each level of optimisation, into a shared object.
+ * Code that a test interrupts at every instruction: functions of every shape, to which compilers give a frame
+ * or none, and calls into libraries that keep no frame pointers. unwind_test.c builds this file by itself,
+ * with each compiler and at each level of optimisation, into a shared object.
  */
 #include <alloca.h>
 #include <math.h>
@@ -71,7 +71,7 @@ NOINLINE static long aligned_frame(long a)
     return leaf(local[0]) + (long)((unsigned long)local % 64);
 }
 
-/* Keeps every callee-saved register busy over the calls. */
+/* Keeps every callee-saved register busy across the calls. */
 NOINLINE static long many_registers(long a, long b, long c, long d, long e, long f)
 {
     long g = leaf(a), h = leaf(b), i = leaf(c), j = leaf(d), k = leaf(e), l = leaf(f);
@@ -159,7 +159,7 @@ NOINLINE static void nothing(void)
 static long (*const pointers[])(long) = {leaf,          early,         tail,      small_frame, large_frame,
                                          dynamic_frame, aligned_frame, many_ways, recursive,   loops};
 
-/* Both return what nobody wants: a compiler must not know. */
+/* Both functions return a result, so that the compiler does not remove their work. */
 long unwind_target(int rounds)
 {
     long sum = 0;
