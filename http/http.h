@@ -8,29 +8,29 @@
  *
  *     go tool pprof 'http://127.0.0.1:6060/debug/pprof/profile?event=taskClock&period=1000000&seconds=5'
  *
- * What there is, all below /debug/pprof/:
+ * The paths, all below /debug/pprof/:
  *
  *     (nothing)     a page that links to the rest, with the events that work here
  *     ui/           a page that records profiles and shows them: flame graph, table, labels, differences
- *     profile       ?seconds=N&event=E&period=P, by default the timer, for 30 s; debug=1: text
- *     goroutine     where all Gs of the scheduler are (sched.h); debug=1: text; debug=2: each with its state;
- *                   seconds=N: what changes in that time
+ *     profile       ?seconds=N&event=E&period=P; by default the timer for 30 s; debug=1: as text
+ *     goroutine     where all Gs of the scheduler are (sched.h); debug=1: as text; debug=2: each G with its
+ *                   state; seconds=N: what changes in that time
  *     threadcreate  which threads are Ms, with the stacks that attached them; debug=1 and seconds=N as above
- *     symbol        names for addresses, as pprof tools ask for them (GET ?0xADDR+0xADDR, or POST)
+ *     symbol        names of addresses, as pprof tools ask for them (GET ?0xADDR+0xADDR, or POST)
  *     cmdline       the program's arguments, with a zero byte between them
- *     metrics       counters, in the text format of Prometheus
+ *     metrics       counters in the text format of Prometheus
  *
- * Who can ask can see the program's code, arguments and labels, and has it spend time on the answer. So it
- * listens on the loopback interface unless it is told another address. Whatever it listens on, it refuses a
- * Host that is neither an IP address, nor localhost, nor named in the options (a name that somebody else's
- * DNS points here), and what a browser says another site's page asks for, unless a person follows a link to
- * one of the two pages.
+ * A client can see the program's code, arguments and labels, and can make the program spend time on answers.
+ * Therefore a server listens on the loopback interface unless it gets another address. On any address, the
+ * endpoint refuses a Host header that is neither an IP address, nor localhost, nor named in the options,
+ * because somebody else's DNS may point such a name here. It also refuses what another site's page asks for,
+ * as browsers report it, except that a person may follow a link to one of the two pages.
  *
- * What reads symbols or asks the kernel about all events is done for one request at a time. Who comes while
- * too many wait is answered with 503 and Retry-After.
+ * Only one request at a time reads symbols or asks the kernel about all events. If too many others wait for
+ * that, a request is answered with status 503 and Retry-After.
  *
- * Errors: 0 or a negative errno value, with the reason in a struct cp_error, which may be NULL. Every call
- * may be made from any thread, none from a signal handler.
+ * Errors: calls return 0 or a negative errno value, with the reason in a struct cp_error, which may be NULL.
+ * Threads and signals: every call may be made from any thread, but none from a signal handler.
  */
 #ifndef COUNTERPOINT_HTTP_H
 #define COUNTERPOINT_HTTP_H
@@ -44,26 +44,30 @@
 extern "C" {
 #endif
 
-/* Zero it and set size; what is zero or NULL has a default. The strings are copied. */
+/* Options. The caller sets the struct to zero and sets size. A member that is 0 or NULL has a default.
+ * Strings are copied. */
 struct cp_http_options {
     size_t size;       /* sizeof(struct cp_http_options) as the caller compiled it */
-    const char *token; /* who asks must know it: as "Authorization: Bearer TOKEN", or as the password of
-                               * Basic, which browsers and go tool pprof (http://any:TOKEN@host/) can send.
-                               * Not "", no control characters, as of a line's end, and no blank at its end */
-    const char *const *hosts; /* names of this host, without a port, that a request may use */
+    const char *token; /* the client must send it: as "Authorization: Bearer TOKEN", or as the password of
+                        * Basic, which browsers and go tool pprof (http://any:TOKEN@host/) can send. Not "";
+                        * no control characters, such as a newline; no blank at the end. NULL: no token */
+    const char *const *hosts; /* names of this host, without a port, that the Host header may have */
     size_t n_hosts;
-    unsigned max_seconds; /* the longest profile; by default 600 */
-    unsigned max_slots;   /* how many of the CP_EV_MAX slots profiles over HTTP may have at once, in the whole
-                           * process; by default half of them, so that the program has the others */
-    unsigned max_cost_percent; /* how much of a thread's CPU time the samples of a profile may take, as far as
-                                * that is known beforehand (see cp_sample_cost_ns() in runtime.h); by default
-                                * 10. Periods below that are refused, and so are clocks below 100000 ns, and
-                                * cycles and instructions below 600000; an event's preset never is */
-    /* cp_http_start() only */
-    unsigned max_connections;   /* at once, by default 100. Where one more comes, that connection gives way
-                                 * which has waited longest without a whole request */
-    unsigned request_timeout_s; /* in which a request must have arrived, by default 10 */
-    const char *certificate;    /* as PEM text (not a file's name), with its key: https (TLS 1.2 and 1.3) */
+    unsigned max_seconds; /* the longest profile in seconds; by default 600 */
+    /* How many of the CP_EV_MAX slots profiles over HTTP may occupy at once, in the whole process. By default
+     * half of them, so that the program has the others. */
+    unsigned max_slots;
+    /* The most CPU time of a thread that a profile's samples may take, in percent, if that is known
+     * beforehand (see cp_sample_cost_ns() in runtime.h); by default 10. Shorter periods are refused, and so
+     * are periods below 100000 ns for clocks, and below 600000 for cycles and instructions. An event's
+     * preset is never refused. */
+    unsigned max_cost_percent;
+    /* The members below are for cp_http_start() only. */
+    /* The most connections at once, by default 100. One more closes the connection that has waited longest
+     * without a complete request. */
+    unsigned max_connections;
+    unsigned request_timeout_s; /* seconds in which a request must arrive, by default 10 */
+    const char *certificate;    /* PEM text (not a file's name), with its key: https with TLS 1.2 and 1.3 */
     const char *key;
 };
 
@@ -72,21 +76,21 @@ struct cp_http_options {
 struct cp_http;
 
 /*
- * Serves from a thread of its own, on "127.0.0.1:6060", "[::1]:6060", ":6060" or "localhost:6060" (both
- * 127.0.0.1), or "0.0.0.0:6060" (all interfaces, of IPv4); port 0 takes a free one. Its threads have every
- * signal blocked and are no Ms. -EINVAL for an address that is none, or TLS without certificate or key; what
- * bind(2) said.
+ * Starts a server with a thread of its own, on "127.0.0.1:6060", "[::1]:6060", ":6060" or "localhost:6060"
+ * (both mean 127.0.0.1), or "0.0.0.0:6060" (all IPv4 interfaces); port 0 takes a free port. The server's
+ * threads block every signal and are no Ms. Returns -EINVAL for an invalid address, a wrong token, or a
+ * certificate without a key or the reverse; or the error of bind(2). cp_http_stop() frees *http.
  */
 int cp_http_start(struct cp_http **http, const char *address, const struct cp_http_options *options,
                   struct cp_error *err);
-/* Where it listens: "127.0.0.1:6060"; lives as long as http. */
+/* Returns where the server listens, such as "127.0.0.1:6060"; valid as long as http. */
 const char *cp_http_address(const struct cp_http *http);
-/* What may be wrong with how it was started, in sentences that live as long as http: it listens on more than
- * the loopback interface, without a token or without TLS. NULL: nothing is. */
+/* Returns sentences that warn of how the server was started: it can be reached from other machines without a
+ * token or without TLS. The text is valid as long as http. NULL: there is nothing to warn of. */
 const char *cp_http_warning(const struct cp_http *http);
-/* Ends running profiles without an answer, closes all connections, and frees http. Does nothing with NULL,
- * and in a child of the process that started it, which has none of its threads; the child of a fork() does
- * not have the listening socket either. */
+/* Stops the server: ends running profiles without an answer, closes all connections, and frees http. NULL
+ * does nothing. In a child of the process that started the server, where the server's threads do not exist,
+ * only the listening socket is closed, which a child of fork() does not have. */
 void cp_http_stop(struct cp_http *http);
 
 /* ---- In a libmicrohttpd daemon of the caller's own ------------------------------------------- */
@@ -94,7 +98,8 @@ void cp_http_stop(struct cp_http *http);
 struct MHD_Connection;
 
 /*
- * For a daemon that was started with MHD_ALLOW_SUSPEND_RESUME, or MHD_USE_THREAD_PER_CONNECTION:
+ * Makes an endpoint for a daemon that was started with MHD_ALLOW_SUSPEND_RESUME or with
+ * MHD_USE_THREAD_PER_CONNECTION. The daemon's handler calls cp_http_answer():
  *
  *     enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *url,
  *                            const char *method, const char *version, const char *data, size_t *size,
@@ -105,33 +110,36 @@ struct MHD_Connection;
  *         ...
  *     }
  *
- * and cp_http_completed(request) in what MHD_OPTION_NOTIFY_COMPLETED names, for the requests that were
- * cp_http_answer()'s. At the end comes cp_http_quiesce(), then MHD_stop_daemon(), then cp_http_stop(). The
- * limits on connections and on the time that a request takes to arrive are the daemon's own.
+ * The function that MHD_OPTION_NOTIFY_COMPLETED names must call cp_http_completed(request) for requests of
+ * cp_http_answer(). At the end, call cp_http_quiesce(), then MHD_stop_daemon(), then cp_http_stop(). The
+ * daemon itself limits the number of connections and the time in which a request must arrive.
  */
 int cp_http_mount(struct cp_http **http, const struct cp_http_options *options, struct cp_error *err);
-/* Returns MHD_YES or MHD_NO. What takes long is done on the connection's thread where it has one, or else on
- * a thread of its own, with the connection suspended; where the daemon does not allow that, it is answered
- * with 500 and a sentence. */
+/* Answers a request. Returns MHD_YES or MHD_NO. Work that may take long is done on the connection's thread
+ * if it has one, and otherwise on a thread of the endpoint, with the connection suspended; if the daemon
+ * does not allow suspending, the answer is status 500 with a sentence. */
 int cp_http_answer(struct cp_http *http, struct MHD_Connection *connection, const char *url,
                    const char *method, const char *data, size_t *size, void **request);
+/* Frees what cp_http_answer() has stored in *request. */
 void cp_http_completed(void **request);
-/* Ends running profiles without an answer, and answers no more of what takes long. In a child of the process
- * that mounted it, nothing. */
+/* Ends running profiles without an answer, and refuses further work that may take long. Does nothing in a
+ * child of the process that called cp_http_mount(). */
 void cp_http_quiesce(struct cp_http *http);
 
 /* ---- In any other server --------------------------------------------------------------------- */
 
+/* A request, as a server describes it to cp_http_handle(). */
 struct cp_http_request {
     size_t size;        /* sizeof(struct cp_http_request) */
     const char *method; /* "GET" */
-    const char *path;   /* "/debug/pprof/profile", as it came */
-    const char *query;  /* what follows the "?", as it came; NULL: none */
+    const char *path;   /* "/debug/pprof/profile", not decoded */
+    const char *query;  /* what follows the "?", not decoded; NULL: no query */
     const void *body;
     size_t body_size;
-    /* The value of a header, whose name is in lower case; NULL: it has none. */
+    /* Returns the value of a header, whose name is given in lower case; NULL: the request lacks it. */
     const char *(*header)(void *context, const char *name);
-    /* Whether nobody waits for the answer any more; asked at least every 200 ms. NULL: never. */
+    /* Returns whether nobody waits for the answer any more; called at least every 200 ms. NULL: never
+     * gone. */
     bool (*is_gone)(void *context);
     void *context;
 };
@@ -141,23 +149,23 @@ struct cp_http_header {
     const char *value;
 };
 
-/* Each returns 0, or a negative errno value, which ends the answer. */
+/* Where the answer goes. The functions return 0, or a negative errno value, which ends the answer. */
 struct cp_http_response {
     size_t size; /* sizeof(struct cp_http_response) */
-    /* Once, before anything is written; what it points to is valid during the call only. */
+    /* Called once, before write(). The headers are valid only during the call. */
     int (*begin)(void *context, int status, const struct cp_http_header *headers, size_t n);
-    /* The body, in any number of pieces; for HEAD, too, where it says only how long it would be. */
+    /* Called with the body, in any number of pieces; for HEAD, too, where the body only tells its length. */
     int (*write)(void *context, const void *data, size_t size);
     void *context;
 };
 
 /*
- * Answers a request on the calling thread, which for a profile takes as long as the profile. Everything
- * that the endpoint checks is checked here, but what a server sees before there is a request: connections,
- * time, and the sizes of header and body. 0, -ECANCELED where is_gone() said so, or what begin() or write()
- * returned; without an answer, -EINVAL for an empty token or a struct whose size is not set, and -E2BIG for
- * a struct with members that this library does not know. If the thread is cancelled meanwhile, the request
- * is answered first: the callbacks are called with cancellation disabled.
+ * Answers a request on the calling thread. A profile takes as long as it records. This call checks
+ * everything that the endpoint checks, except what only a server can see: connections, time, and the sizes
+ * of header and body. Returns 0, -ECANCELED if is_gone() returned true, or what begin() or write() returned;
+ * or, without an answer, -EINVAL for an empty token or a struct whose size is not set, and -E2BIG for a
+ * struct with members that this library does not know. If the thread is cancelled meanwhile, the request is
+ * answered first: the functions are called with cancellation disabled.
  */
 int cp_http_handle(const struct cp_http_request *request, const struct cp_http_response *response,
                    const struct cp_http_options *options);
