@@ -1,11 +1,12 @@
 /*
- * counterpoint/testing.h: profiles by flags for any test program, and tests and benchmarks in the manner of
+ * counterpoint/testing.h: flags for profiles in any test program, and tests and benchmarks in the manner of
  * Go's package testing.
  *
  * The flags are those of the Go proposal "hardware performance counters for CPU profiling"
  * (golang.org/issue/36821, section 4.5); counters in benchmarks are golang.org/issue/21295.
  *
- * Threads and signals: calls may be made from any thread unless said otherwise, none from a signal handler.
+ * Threads and signals: calls may be made from any thread unless said otherwise, but none from a signal
+ * handler.
  */
 #ifndef COUNTERPOINT_TESTING_H
 #define COUNTERPOINT_TESTING_H
@@ -30,34 +31,34 @@ extern "C" {
  *         return cp_testing_stop() || failed;
  *     }
  *
- * Takes these flags out of argv, wherever they stand before a "--", and starts the profile that they ask for:
+ * Removes these flags from argv, if they come before a "--", and starts the profile that they describe:
  *
- *     -cpuprofile FILE           where the profile goes; nothing is profiled without it
- *     -cpuprofileevent EVENT     what samples are taken by, as cp_event_parse() reads it; by default timer.
- *                                Several, with commas between, give a file each: x.pb.gz becomes
+ *     -cpuprofile FILE           the file for the profile; without it, nothing is profiled
+ *     -cpuprofileevent EVENT     what triggers samples, as cp_event_parse() reads it; by default timer.
+ *                                Several events, separated by commas, get a file each: x.pb.gz becomes
  *                                x.timer.pb.gz, x.taskClock.pb.gz, ...
  *     -cpuprofileperiod N        events (ns for clocks) between two samples; by default the event's preset;
- *                                ignored for the timer, which has 100 samples a second
+ *                                ignored for the timer, which has 100 samples per second
  *
- * each also with two dashes, as -test.NAME, and as NAME=VALUE. The calling thread becomes an M. If a flag is
- * wrong, or the profile cannot be started, a sentence on stderr says why and the program ends: with status 3
- * if this machine refuses one of the events, which would run elsewhere, and with status 2 otherwise. Call it
- * once, before there are tests, and from the process that starts them. A program that calls exit() stops by
- * it.
+ * Each flag may also have two dashes, be written -test.NAME, and be given as NAME=VALUE. The calling thread
+ * becomes an M. If a flag is wrong or the profile cannot be started, a sentence on stderr says why, and the
+ * program ends: with status 3 if this machine refuses one of the events, which may work elsewhere, and
+ * otherwise with status 2. Call this function once, before there are tests, in the process that starts them.
+ * If the program calls exit(), the profile is stopped and written.
  */
 void cp_testing_start(int *argc, char **argv);
 
-/* Stops the profile, adds those of the children to it, and writes it. 0, also where there is none; 1, with
- * the reason on stderr, where it could not be written, or not all of it be read; then stderr also says in
- * which directory everything is kept. */
+/* Stops the profile, adds the children's samples, and writes it. Returns 0, also if there is no profile.
+ * Returns 1 if the profile could not be written or some samples could not be read; stderr then says why, and
+ * in which directory everything is kept. */
 int cp_testing_stop(void);
 
 /*
- * For runners with a process for each test: the same in such a process, before its test and after it, on the
- * thread that the test runs on, which becomes an M. What they have sampled becomes part of the one profile.
- * Of a process that is killed in between, or leaves by _exit(), nothing does, and stderr says so. The process
- * may have been forked, or started anew with the same environment; where it is the runner's own, whose
- * profile goes on, nothing happens. The directory for it is made in TMPDIR, or /tmp.
+ * For runners that run each test in a process of its own: call these functions in that process before and
+ * after the test, on the test's thread, which becomes an M. The samples become part of the one profile. If
+ * the process is killed in between, or ends by _exit(), its samples are lost, and stderr says so. The
+ * process may have been forked, or started anew with the same environment. In the runner's own process,
+ * which is profiled anyway, the calls do nothing. The samples are kept in a directory in TMPDIR or /tmp.
  */
 void cp_testing_child_start(void);
 void cp_testing_child_stop(void);
@@ -79,35 +80,36 @@ void cp_testing_child_stop(void);
  *
  *     CP_TEST_MAIN()
  *
- * The program's flags are those of a Go test's program: -run, -bench, -v, -count, ...; -help lists them.
- * Regular expressions are POSIX's extended ones, which have [0-9] and no \d. Each test is called in a
- * process of its own, as the first G of a scheduler (sched.h) with -cpu Ms. Its stack and those of its Gs
- * have 256 KiB; what needs more takes a thread, or a "run" of the program's own (see below). It ends when
- * its function returns; Gs that are left then make it fail. A test named "reverse" is reported as
+ * The program's flags are those of a Go test program: -run, -bench, -v, -count, ...; -help lists them.
+ * Regular expressions are POSIX extended ones, which have [0-9] but no \d. Each test runs in a process of
+ * its own, as the first G of a scheduler (sched.h) with -cpu Ms. The stacks of the test and of its Gs have
+ * 256 KiB; code that needs more takes a thread, or the program has a "run" of its own (see below). The test
+ * ends when its function returns, and fails if Gs are left then. A test named "reverse" is reported as
  * "Test_reverse", one named "Reverse" as "TestReverse".
  *
- * What a test prints to stdout and stderr is shown with -v, as it comes, and otherwise if the test fails; of
- * very much only 256 KiB of the beginning and of the end then, as of what it logs. Both outputs are a pipe.
+ * What a test prints to stdout and stderr is shown as it comes with -v, and otherwise only if the test
+ * fails. Of long output, as of long logs, only 256 KiB from the beginning and from the end are then shown.
+ * Both outputs are a pipe.
  */
 
-/* A test or a benchmark while it runs. */
+/* A test or a benchmark that runs. */
 struct cp_t {
     uint64_t left; /* for cp_bench_next() only */
 };
 
-/* What the macros tell about a test; timeout_s can be given to them: CP_TEST(name, .timeout_s = 60). */
+/* A test, as the macros describe it; they accept timeout_s: CP_TEST(name, .timeout_s = 60). */
 struct cp_test_case {
     const char *name;
     void (*run)(struct cp_t *t);
     bool is_benchmark;
-    double timeout_s; /* instead of -timeout's default; 0: that */
+    double timeout_s; /* seconds, unless -timeout is given; 0: the default of -timeout */
     struct cp_test_case *next;
 };
-/* Adds a test; they run in the order in which they were added. */
+/* Adds a test, which must live as long as the program. Tests run in the order in which they were added. */
 void cp_test_add(struct cp_test_case *test);
 
-/* CP_TEST(name) or CP_TEST(name, .member = value). What is added to the arguments stands for a member that is
- * not given, and for the "..." that must not be empty before C23 and C++20. */
+/* CP_TEST(name) or CP_TEST(name, .member = value). The macros append arguments for a member that is not
+ * given, and because "..." must not be empty before C23 and C++20. */
 #define CP_TEST(...) CP_TEST_CASE(Test, t, false, __VA_ARGS__, .next = 0, 0)
 #define CP_BENCHMARK(...) CP_TEST_CASE(Benchmark, b, true, __VA_ARGS__, .next = 0, 0)
 #define CP_TEST_CASE(kind, t, is_benchmark_, name_, member, ...)                                             \
@@ -144,22 +146,22 @@ void cp_test_add(struct cp_test_case *test);
     static void Test_##name_##_row(struct cp_t *t __attribute__((unused)), const __typeof__((rows)[0]) *row)
 #define CP_TEST_UNCONST(p) ((void *)(uintptr_t)(p))
 
-/* How cp_test_main() runs things where it is not asked by flags. */
+/* What cp_test_main() does unless flags say otherwise. */
 struct cp_test_main_options {
     size_t size;      /* sizeof(struct cp_test_main_options) as the caller compiled it */
-    double timeout_s; /* of each test; 0: 600 */
-    /* Calls fn(arg) on a runtime with so many Ms and returns 0 when it has returned, or a negative errno
-     * value where it was not called. NULL: cp_sched_run() does it. A program whose tests want a plain thread
-     * calls fn itself here. */
+    double timeout_s; /* time limit of each test in seconds; 0: 600 */
+    /* Calls fn(arg) on a runtime with so many Ms, and returns 0 when fn() has returned, or a negative errno
+     * value if fn() was not called. NULL: cp_sched_run() does that. A program whose tests need a plain thread
+     * calls fn() itself here. */
     int (*run)(void (*fn)(void *), void *arg, unsigned threads, struct cp_error *err);
-    /* A test whose processes use no CPU time for so many seconds, though they have not ended, hangs: it
-     * fails then, with its stacks, and not only when its time is over. 0: a test may sleep for as long as
-     * it likes. */
+    /* A test whose processes have used no CPU time for so many seconds, although they have not ended, is
+     * taken for hanging: the test fails at once, with its stacks, instead of when its time is over. 0: a
+     * test may sleep without limit. */
     unsigned idle_s;
 };
 
-/* Runs what the flags say and returns the exit status: 0; 1 if something failed; 2 for bad flags. A refused
- * event ends the program as cp_testing_start() says. options may be NULL. */
+/* Runs what the flags say, and returns the exit status: 0; 1 if something failed; 2 if a flag is wrong. If
+ * the machine refuses an event, the program ends as with cp_testing_start(). options may be NULL. */
 int cp_test_main(int argc, char **argv, const struct cp_test_main_options *options);
 #define CP_TEST_MAIN()                                                                                       \
     int main(int argc, char **argv)                                                                          \
@@ -168,18 +170,19 @@ int cp_test_main(int argc, char **argv, const struct cp_test_main_options *optio
     }
 
 /*
- * Helpers, for tests and benchmarks alike; formats are printf's. What is logged is shown with its file and
- * line, of a test that passes with -v only. To end a test (fatal, skip, fail_now) on the thread or G that it
- * runs on ends that test or subtest alone, without unwinding: C++ destructors and cleanup attributes do not
- * run, cp_t_cleanup()'s do. Elsewhere it ends the process and with it all tests that are open; in a process
- * that the test has forked it ends that, with status 1, or 77 for a skip.
+ * Helpers for tests and benchmarks; formats are those of printf(). Logs are shown with file and line; those
+ * of a test that passes only with -v. Calls that end a test (fatal, skip, fail_now) end only this test or
+ * subtest if they are made on the thread or G that the test runs on; the stack is not unwound, so C++
+ * destructors and cleanup attributes do not run, but functions of cp_t_cleanup() do. On another thread or G,
+ * such a call ends the process, and with it all tests that run. In a process that the test has forked, such
+ * a call ends that process, with status 1, or 77 for a skip.
  */
 #define cp_t_log(t, ...) cp_t_report((t), CP_T_LOG, __FILE__, __LINE__, __VA_ARGS__)
-/* Logs, and the test has failed; it goes on. */
+/* Logs and marks the test as failed; the test goes on. */
 #define cp_t_error(t, ...) cp_t_report((t), CP_T_ERROR, __FILE__, __LINE__, __VA_ARGS__)
-/* Logs, and the test has failed and ends. */
+/* Logs, marks the test as failed, and ends it. */
 #define cp_t_fatal(t, ...) cp_t_report_and_end((t), CP_T_FATAL, __FILE__, __LINE__, __VA_ARGS__)
-/* Logs, and the test ends; it counts as skipped where it has not failed. */
+/* Logs and ends the test, which counts as skipped unless it has failed. */
 #define cp_t_skip(t, ...) cp_t_report_and_end((t), CP_T_SKIP, __FILE__, __LINE__, __VA_ARGS__)
 
 enum cp_t_report { CP_T_LOG, CP_T_ERROR, CP_T_FATAL, CP_T_SKIP };
@@ -188,25 +191,28 @@ void cp_t_report(struct cp_t *t, enum cp_t_report kind, const char *file, int li
 void cp_t_report_and_end(struct cp_t *t, enum cp_t_report kind, const char *file, int line,
                          const char *format, ...) __attribute__((noreturn, format(printf, 5, 6)));
 
-/* The test that runs in this process, or the innermost of its subtests; NULL where none does. For what is not
- * given a "t". */
+/* Returns the test that runs in this process, or the innermost of its subtests that run; NULL if no test
+ * runs. For code that has no "t". */
 struct cp_t *cp_t_self(void);
 void cp_t_fail(struct cp_t *t);
 void cp_t_fail_now(struct cp_t *t) __attribute__((noreturn));
 bool cp_t_failed(const struct cp_t *t);
-/* The whole name, "Test_reverse/empty"; it lives as long as the test. */
+/* Returns the full name, "Test_reverse/empty", which is valid as long as the test runs. */
 const char *cp_t_name(const struct cp_t *t);
-/* How many Ms run it: -cpu's. */
+/* Returns on how many Ms the test runs, the value of -cpu. */
 unsigned cp_t_cpu(const struct cp_t *t);
-/* Calls fn(arg) when the test has ended, however it did short of a crash; the last one added first. */
+/* Makes fn(arg) be called when the test has ended in any way except a crash. The function added last is
+ * called first. */
 void cp_t_cleanup(struct cp_t *t, void (*fn)(void *arg), void *arg);
-/* A directory for the test's files, made by the first call and removed after the test, crash or not.
- * Nobody can foresee its name, and it is this user's alone; the path is absolute. */
+/* Returns the absolute path of a directory for the test's files. The first call makes the directory, which
+ * only this user may enter, with a name that nobody can foresee. It is removed after the test, even after a
+ * crash. */
 const char *cp_t_temp_dir(struct cp_t *t);
 
-/* Runs a subtest (of a benchmark: a sub-benchmark) on the calling thread or G, and returns when it has ended:
- * whether it has not failed. Its name is the test's, a slash, and name, with blanks as "_"; a name that was
- * there gets "#01", an empty one is "#00". Those that -run or -bench do not name are left out. */
+/* Runs a subtest (of a benchmark: a sub-benchmark) on the calling thread or G, waits for its end, and
+ * returns whether it passed. The subtest's full name is the test's name, a slash, and "name" with "_" for
+ * blanks; if that name was used before, "#01" and so on is appended; an empty name becomes "#00". A subtest
+ * that -run or -bench does not choose is left out, and counts as passed. */
 bool cp_t_run(struct cp_t *t, const char *name, void (*fn)(struct cp_t *t, void *arg), void *arg);
 
 /* ---- Benchmarks ------------------------------------------------------------------------------ */
@@ -215,10 +221,10 @@ bool cp_t_run(struct cp_t *t, const char *name, void (*fn)(struct cp_t *t, void 
 bool cp_bench_next_slow(struct cp_t *b);
 
 /*
- * Whether the benchmark's loop goes on; it does until -benchtime is over. The first call starts the clock,
- * the counters and the profile, the last one stops them; what stands before and after the loop is not
- * measured. A benchmark has one such loop, on the thread or G that it was called on, and fails where it
- * leaves that in another way, by break or return, short of failing or skipping.
+ * Returns whether the benchmark's loop goes on, which it does until -benchtime is over. The first call
+ * starts the clock, the counters and the profile, and the last call stops them; code before and after the
+ * loop is not measured. A benchmark has one such loop, on the thread or G that it was called on. A benchmark
+ * that leaves the loop otherwise, by break or return, fails, unless it fails or skips anyway.
  */
 static inline bool cp_bench_next(struct cp_t *b)
 {
@@ -229,18 +235,19 @@ static inline bool cp_bench_next(struct cp_t *b)
     return cp_bench_next_slow(b);
 }
 
-/* In the loop: what comes until cp_bench_resume() is not measured. Each costs some microseconds where there
- * are counters or a profile. -benchtime is about what is measured: a loop that spends a hundred times as long
- * in pauses takes a hundred times as long; -benchtime 100x bounds it. */
+/* To be called in the loop: what happens between the two calls is not measured. If there are counters or a
+ * profile, each call costs some microseconds. -benchtime counts measured time only, so a loop that spends
+ * most of its time in pauses takes much longer; -benchtime 100x limits the iterations instead. */
 void cp_bench_pause(struct cp_t *b);
 void cp_bench_resume(struct cp_t *b);
-/* The loop's iterations so far; after it, all of them. */
+/* Returns the loop's iterations so far; after the loop, all of them. */
 uint64_t cp_bench_iterations(const struct cp_t *b);
-/* The bytes that an iteration handles: shown as MB/s. */
+/* Sets how many bytes an iteration processes, which are shown as MB/s. */
 void cp_bench_set_bytes(struct cp_t *b, uint64_t bytes);
-/* A figure of the benchmark's own, which replaces the one of that unit: an earlier one, or what is measured,
- * as "ns/op" or "cycles/op"; with 0, "ns/op" and "MB/s" are left out. The unit is a word, such as "hits/op".
- * With another unit, or a value that is infinite or no number, the benchmark fails and ends. */
+/* Sets a figure of the benchmark's own. The figure replaces an earlier one with that unit, or the measured
+ * one, such as "ns/op" or "cycles/op"; a value of 0 leaves "ns/op" or "MB/s" out. The unit is one word, such
+ * as "hits/op". If the unit is something else, or the value is not a finite number, the benchmark fails and
+ * ends. */
 void cp_bench_metric(struct cp_t *b, double value, const char *unit);
 
 #ifdef __cplusplus
