@@ -5,6 +5,7 @@
 
 #include "fail.h"
 
+/* Returns the member `size` of a caller's struct. */
 static size_t size_of(const void *caller)
 {
     size_t size;
@@ -28,7 +29,7 @@ int cp__struct_check(const void *to, const char *name, struct cp_error *err)
     return 0;
 }
 
-/* Whether the bytes from begin to end are all zero. */
+/* Returns whether the bytes from begin to end are all zero. */
 static int is_zero(const char *begin, const char *end)
 {
     while (begin < end && *begin == 0)

@@ -4,10 +4,11 @@
 
 #include <stdint.h>
 
-/* Where they stand; the tests have some of their own. */
+/* The folder of the settings. Tests set a folder of their own. */
 extern const char *cp__sysctl_root;
 
-/* The number that is set, "kernel/kptr_restrict" for instance; INT64_MIN where it cannot be read. */
+/* Returns the number of a setting, such as "kernel/kptr_restrict"; INT64_MIN if the setting cannot be
+ * read. */
 int64_t cp__sysctl(const char *name);
 
 #endif

@@ -20,6 +20,7 @@ void *cp__grown(void *array, size_t *capacity, size_t n, size_t element_size)
     return array;
 }
 
+/* Stores an entry in the first free slot from its hash on. */
 static void put_entry(struct cp__table *table, uint32_t hash, uint32_t number_plus_1)
 {
     size_t at = hash;
@@ -82,6 +83,7 @@ uint64_t cp__hash_add_string(uint64_t hash, const char *text)
     return hash;
 }
 
+/* Replaces each byte that is not UTF-8 by "?". */
 static void make_utf8(char *text)
 {
     size_t size;
@@ -112,7 +114,7 @@ int cp__strings_add(struct cp__strings *strings, const char *text, uint32_t *num
     at = hash;
     while (cp__table_next(&strings->table, hash, &at, number))
         if (strcmp(cp__strings_get(strings, *number), copy) == 0)
-            return 0; /* the copy belongs to nobody */
+            return 0; /* the copy lies in unused room and is overwritten later */
     strings->offsets[strings->n] = strings->n_bytes;
     strings->n_bytes += size;
     *number = (uint32_t)strings->n++;

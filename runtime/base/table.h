@@ -1,5 +1,4 @@
-/* Growing arrays, tables that find an array's elements by what they hold, and strings and tuples kept once
- * each. */
+/* Growing arrays, tables that find an array's elements by their contents, and sets of strings and tuples. */
 #ifndef COUNTERPOINT_RUNTIME_BASE_TABLE_H
 #define COUNTERPOINT_RUNTIME_BASE_TABLE_H
 
@@ -9,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Makes room for n elements in all; 0, or -ENOMEM and nothing has changed. */
+/* Makes room for n elements in total. Returns 0, or -ENOMEM and changes nothing. */
 #define CP__RESERVE(array, capacity, n)                                                                      \
     ({                                                                                                       \
         size_t capacity_ = (capacity);                                                                       \
@@ -20,30 +19,28 @@
         }                                                                                                    \
         array_ != NULL ? 0 : -ENOMEM;                                                                        \
     })
-/* The array, moved where it had to grow; NULL where it could not. */
+/* Returns the array, moved if it had to grow; NULL if there is no memory, and then the array is unchanged. */
 void *cp__grown(void *array, size_t *capacity, size_t n, size_t element_size);
 
-/*
- * An index of elements that have a number: open addressing, at most three quarters full. It knows their
- * hashes and numbers only; whoever looks one up compares the elements. Zero is an empty one.
- */
+/* An index of numbered elements, with open addressing, at most three quarters full. The index stores only
+ * hashes and numbers; a caller that looks an element up compares the elements. All zeros means empty. */
 struct cp__table {
     struct cp__table_slot {
         uint32_t hash;
-        uint32_t number; /* plus 1; 0: free */
+        uint32_t number; /* the element's number plus 1; 0: free */
     } * slots;
     size_t capacity; /* a power of 2, or 0 */
     size_t used;
 };
 
-/* Makes room for n elements more; 0, or -ENOMEM and nothing has changed. */
+/* Makes room for n more elements. Returns 0, or -ENOMEM and changes nothing. */
 int cp__table_reserve(struct cp__table *table, size_t n);
-/* Adds an element that is not there yet, for which there is room. */
+/* Adds an element that the index does not have. cp__table_reserve() must have made room before. */
 void cp__table_insert(struct cp__table *table, uint32_t hash, uint32_t number);
 void cp__table_free(struct cp__table *table);
 
 /*
- * Goes through the elements of one hash:
+ * Finds the elements that have one hash, one after the other:
  *
  *     size_t at = hash;
  *     while (cp__table_next(table, hash, &at, &number))
@@ -63,10 +60,10 @@ static inline bool cp__table_next(const struct cp__table *table, uint32_t hash, 
     return true;
 }
 
-/* Mixes a word into a hash; cp__hash_end() makes 32 bits of it. */
+/* Mixes a word into a hash. cp__hash_end() turns the result into 32 bits. */
 static inline uint64_t cp__hash_add(uint64_t hash, uint64_t word)
 {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u; /* 2^64 by the golden ratio */
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u; /* 2^64 divided by the golden ratio */
     return hash ^ hash >> 29;
 }
 static inline uint32_t cp__hash_end(uint64_t hash)
@@ -75,19 +72,19 @@ static inline uint32_t cp__hash_end(uint64_t hash)
 }
 uint64_t cp__hash_add_string(uint64_t hash, const char *text);
 
-/* Strings, each once, numbered in the order in which they came. Zero is an empty set. */
+/* A set of strings, numbered in the order in which they were added. All zeros means empty. */
 struct cp__strings {
     char *bytes;
     size_t n_bytes;
     size_t bytes_capacity;
-    size_t *offsets; /* of each string in bytes */
+    size_t *offsets; /* the offset of each string in bytes */
     size_t n;
     size_t capacity;
     struct cp__table table;
 };
 
-/* The number of a string, added where it is new, with "?" for each byte that is not UTF-8: readers of
- * protocol buffers refuse others. -ENOMEM and nothing has changed, or 0. */
+/* Finds the number of a string, and adds the string if it is new. Each byte that is not UTF-8 becomes "?",
+ * because readers of protocol buffers refuse such bytes. Returns 0, or -ENOMEM and changes nothing. */
 int cp__strings_add(struct cp__strings *strings, const char *text, uint32_t *number);
 void cp__strings_free(struct cp__strings *strings);
 static inline char *cp__strings_get(const struct cp__strings *strings, uint32_t number)
@@ -95,20 +92,20 @@ static inline char *cp__strings_get(const struct cp__strings *strings, uint32_t 
     return strings->bytes + strings->offsets[number];
 }
 
-/* Sequences of words, each once, numbered in the order in which they came. Zero is an empty set. */
+/* A set of sequences of words, numbered in the order in which they were added. All zeros means empty. */
 struct cp__tuples {
     uint64_t *words;
     size_t n_words;
     size_t words_capacity;
-    size_t *offsets; /* of each tuple in words */
+    size_t *offsets; /* the offset of each tuple in words */
     size_t n;
     size_t capacity;
     struct cp__table table;
 };
 
-/* The number of a tuple, added where it is new. -ENOMEM and nothing has changed, or 0. */
+/* Finds the number of a tuple, and adds the tuple if it is new. Returns 0, or -ENOMEM and changes nothing. */
 int cp__tuples_add(struct cp__tuples *tuples, const uint64_t *words, size_t n, uint32_t *number);
-/* The words of a tuple, *n of them; valid until the next one is added. */
+/* Returns the words of a tuple; *n is their number. Valid until the next tuple is added. */
 const uint64_t *cp__tuples_get(const struct cp__tuples *tuples, size_t number, size_t *n);
 void cp__tuples_free(struct cp__tuples *tuples);
 

@@ -1,4 +1,4 @@
-/* UTF-8 and JSON, for all libraries and the command: each has these functions in itself. */
+/* UTF-8 and JSON, for all libraries and the command: each has its own copy of these functions. */
 #ifndef COUNTERPOINT_RUNTIME_BASE_TEXT_H
 #define COUNTERPOINT_RUNTIME_BASE_TEXT_H
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How many bytes the character takes in UTF-8, of size bytes; 0 if the bytes are no character. */
+/* Returns how many of the size bytes the first character takes in UTF-8; 0 if the bytes are no character. */
 static inline size_t cp__utf8_size(const char *text, size_t size)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -29,7 +29,7 @@ static inline size_t cp__utf8_size(const char *text, size_t size)
     return code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
 }
 
-/* Prints size bytes as a JSON string, with U+FFFD for each byte that is not UTF-8, or null for NULL. */
+/* Prints size bytes as a JSON string, with U+FFFD for each byte that is not UTF-8; prints null for NULL. */
 static inline void cp__json_bytes(FILE *out, const char *text, size_t size)
 {
     size_t n;
