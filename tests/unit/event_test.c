@@ -282,9 +282,9 @@ CP_TEST(bad_periods_are_refused)
         refuse_period(least[i].name, (uint64_t)INT64_MAX + 1, "the largest is 9223372036854775807");
         refuse_period(least[i].name, UINT64_MAX, "the largest is");
     }
-    refuse_period("pageFaults", 0, "Give one");
-    refuse_period("contextSwitches", 0, "Give one");
-    refuse_period("cpuMigrations", 0, "Give one");
+    refuse_period("pageFaults", 0, "Give a period");
+    refuse_period("contextSwitches", 0, "Give a period");
+    refuse_period("cpuMigrations", 0, "Give a period");
     refuse_period("pageFaults", UINT64_MAX, "the largest is");
 }
 
