@@ -5,7 +5,8 @@
 # own there. With the ARCH of another machine it is built for that one. 'make V=1' shows the commands. WERROR=1,
 # which .ci/run sets, makes an error of each warning.
 
-VERSION = 0.1.0
+# The header is where the version stands.
+VERSION := $(shell sed -n 's/.define CP_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 SOVERSION = 0
 
 machine_amd64 = x86_64-linux-gnu
@@ -116,7 +117,8 @@ before := $(if $(filter deps demo test,$(goals)),deps,$(if $(filter all lib quic
 # The rooms of the library. Public headers include each other by their bare names, as they are installed.
 rooms = arch/$(ARCH) runtime/base runtime/event runtime/perf runtime/unwind runtime runtime/engine runtime/counter \
         runtime/sched pprof/symbol pprof
-public_headers = runtime/base/atomic.h runtime/base/error.h runtime/event/event.h runtime/runtime.h \
+public_headers = runtime/base/atomic.h runtime/base/error.h runtime/base/version.h runtime/event/event.h \
+                 runtime/runtime.h \
                  runtime/counter/counter.h runtime/sched/sched.h pprof/pprof.h http/http.h testing/testing.h
 
 gen = $(B)/gen/pprof/profile.pb-c
@@ -208,7 +210,6 @@ BENCH_listing = -benchtime 9x
 # Only for the page's files, its test, and main.c of the command.
 CFLAGS_ui_files = -Wa,-I,$(ui)
 CFLAGS_ui_test = -DCP_UI='"$(CURDIR)/http/ui"' -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
-CFLAGS_main = -DCP_VERSION='"$(VERSION)"'
 
 # Not among the flags that everything is built anew for.
 compile = $(Q)$(cc) $(cflags) $(if $(WERROR),-Werror)
@@ -347,8 +348,7 @@ archive = $(Q)rm -f $@ && $(tool)ar qcs $@ $(filter %.o,$^)
 define share
 $(call say,LD,$@)
 @mkdir -p $(@D)
-@echo '{ global: cp_[!_]*; local: *; };' > $@.map
-$(Q)$(cc) $(ldflags) -shared -Wl,-soname,$(@F).$(SOVERSION) -Wl,--version-script=$@.map \
+$(Q)$(cc) $(ldflags) -shared -Wl,-soname,$(@F).$(SOVERSION) -Wl,--version-script=abi/$(basename $(@F)).map \
     -Wl,-z,now,-z,nodelete $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
     -o $@.$(VERSION) $(filter %.o,$^) $(1)
 @ln -sf $(@F).$(VERSION) $@.$(SOVERSION) && ln -sf $(@F).$(SOVERSION) $@

@@ -45,7 +45,7 @@ static void yields(void *longest)
     }
 }
 
-static int count(void *n, const struct cp_sched_g *g)
+static int count(void *n, const struct cp_g_info *g)
 {
     uintptr_t frames[64];
 
@@ -100,7 +100,7 @@ static void list_all(struct cp_t *b, void *arg)
         unsigned n = 0;
 
         reset_longest();
-        if (cp_sched_each_g(count, &n, &err) < 0)
+        if (cp_g_each(count, &n, &err) < 0)
             cp_t_fatal(b, "%s", err.message);
         report_longest(b, &least);
         cp_bench_metric(b, n, "Gs");

@@ -99,7 +99,7 @@ static double profiled_work(struct cp_t *b, uint64_t period, uint64_t *samples)
     const struct cp_event_spec spec = {
         .size = sizeof spec, .event = CP_CPUPROF_SW_TASK_CLOCK, .name = "taskClock"};
     struct cp_memory memory = {0};
-    struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), spec.name, period);
+    struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), spec.name, period);
     struct cp_session *session;
     struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_error err;

@@ -145,5 +145,5 @@ static int take_listed_event(void *context, const struct cp_event_info *info)
 void cp__http_events(const struct cp__exchange *exchange,
                      void (*fn)(void *context, const struct cp__http_event *event), void *context)
 {
-    cp_event_list(take_listed_event, &(struct walk){exchange, fn, context});
+    cp_event_each(take_listed_event, &(struct walk){exchange, fn, context});
 }

@@ -11,7 +11,7 @@
 
 /* libunwind takes the first address for a return address, unless it comes from a signal's frame. That is
  * right, because a G that does not run goes on after the call that switched away. */
-unsigned cp__http_unwind(const struct cp_sched_g *g, uintptr_t *frames, unsigned max)
+unsigned cp__http_unwind(const struct cp_g_info *g, uintptr_t *frames, unsigned max)
 {
     ucontext_t context = *g->context;
     unw_cursor_t cursor;

@@ -5,6 +5,6 @@
 #include "pprof.h"
 
 /* A cp_unwind_fn that uses the unwind tables, and so passes through all code that has such tables. */
-unsigned cp__http_unwind(const struct cp_sched_g *g, uintptr_t *frames, unsigned max);
+unsigned cp__http_unwind(const struct cp_g_info *g, uintptr_t *frames, unsigned max);
 
 #endif

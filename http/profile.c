@@ -134,7 +134,7 @@ static int record(const struct cp__exchange *exchange, const struct order *order
                   struct cp_error *err)
 {
     const struct cp_profiling_option option =
-        cp_event(cp_writer_memory(profile), order->spec.name, (uint64_t)order->period);
+        cp_option_event(cp_writer_memory(profile), order->spec.name, (uint64_t)order->period);
     struct cp_session *session;
     int result = cp_session_start(&session, &option, 1, err);
 

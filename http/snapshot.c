@@ -148,12 +148,12 @@ static int send_delta_in_place(struct cp__exchange *exchange, const char *name, 
 
 static int take_gs(struct cp_writer w, unsigned debug, struct cp_error *err)
 {
-    return cp_goroutine_profile(w, debug, cp__http_unwind, err);
+    return cp_g_profile(w, (enum cp_profile_form)debug, cp__http_unwind, err);
 }
 
 static int take_threads(struct cp_writer w, unsigned debug, struct cp_error *err)
 {
-    return cp_thread_profile(w, debug > 0, err);
+    return cp_thread_profile(w, debug > 0 ? CP_FORM_TEXT : CP_FORM_PPROF, err);
 }
 
 int cp__http_snapshot(struct cp__exchange *exchange)

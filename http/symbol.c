@@ -54,18 +54,19 @@ static void read_addresses(struct symbols *symbols, const char *text, size_t siz
     }
 }
 
-/* Called by cp_symbol_lookup() with the name of the i-th address. */
-static void take_function_name(void *context, size_t i, const char *function)
+/* Called by cp_symbol_each() with the name of the i-th address. */
+static int take_function_name(void *context, size_t i, const char *function)
 {
     struct symbols *symbols = context;
     const size_t size = strlen(function) + 1;
 
     if (size > MAX_NAMES - symbols->names_size) {
         symbols->is_cut = true;
-        return;
+        return 0;
     }
     symbols->names_size += size;
     symbols->names[i] = strdup(function);
+    return 0;
 }
 
 /* Allocates as many addresses as a text of size bytes can have, but at most MAX_ADDRESSES. */
@@ -102,7 +103,7 @@ static int look_up_symbols(struct cp__exchange *exchange, struct symbols *symbol
     if (symbols->n > 0 && !symbols->is_cut) {
         if (!cp__http_turn_or_refuse(exchange, &result))
             return result;
-        result = cp_symbol_lookup(symbols->addresses, symbols->n, take_function_name, symbols);
+        result = cp_symbol_each(symbols->addresses, symbols->n, take_function_name, symbols);
         cp__http_turn_give();
     }
     if (symbols->is_cut)

@@ -17,14 +17,14 @@
 
 /* A copy of a G. */
 struct seen {
-    struct cp_sched_g g;
+    struct cp_g_info g;
     size_t first; /* index of its first frame in listing.frames */
     uint32_t depth;
 };
 
 /* The context of a listing. */
 struct listing {
-    unsigned debug;
+    enum cp_profile_form form;
     cp_unwind_fn *unwind;
     struct cp__profile *profile;
     struct seen *gs;
@@ -36,7 +36,7 @@ struct listing {
 
 /* ---- Stacks ---------------------------------------------------------------------------------- */
 
-unsigned cp_unwind_frame_pointers(const struct cp_sched_g *g, uintptr_t *frames, unsigned max)
+unsigned cp_unwind_frame_pointers(const struct cp_g_info *g, uintptr_t *frames, unsigned max)
 {
     const struct cp__registers regs = cp__registers_from_handler(g->context);
     uintptr_t fp = regs.fp, lowest = regs.sp;
@@ -69,7 +69,7 @@ static void add_entry(struct seen *seen, uintptr_t *frames)
 }
 
 /* Called for each G while it cannot run: copies it. */
-static int see(void *context, const struct cp_sched_g *g)
+static int see(void *context, const struct cp_g_info *g)
 {
     struct listing *l = context;
     struct seen *seen;
@@ -143,7 +143,7 @@ static void put_frame(const struct listing *l, const struct cp__frame *frame)
 }
 
 /* Prints who created the G: of the frame, only the innermost function, which has the call. */
-static void put_creator(const struct listing *l, const struct cp_sched_g *g)
+static void put_creator(const struct listing *l, const struct cp_g_info *g)
 {
     const struct cp__frame *frame =
         g->created_at == 0 ? NULL : cp__profile_find(l->profile, g->created_at - 1);
@@ -210,7 +210,7 @@ static int write_profile(const struct listing *l, struct cp_writer *w, struct cp
                                           .sample_unit = "count",
                                           .period = 1,
                                           .time_ns = cp__clock_ns(CLOCK_REALTIME),
-                                          .is_text = l->debug == 1};
+                                          .is_text = l->form == CP_FORM_TEXT};
 
     return cp__report_to(l->profile, &meta, w, err);
 }
@@ -235,11 +235,11 @@ static int add_creators(struct listing *l)
 
 static int collect_gs(struct listing *l, struct cp_error *err)
 {
-    int result = cp_sched_each_g(see, l, err);
+    int result = cp_g_each(see, l, err);
 
     if (result == 0)
         result = fold_gs(l);
-    if (result == 0 && l->debug >= 2)
+    if (result == 0 && l->form == CP_FORM_STATES)
         result = add_creators(l);
     if (result == -ENOMEM)
         return cp__error(err, result, "There is no memory for a list of %zu Gs.", l->n);
@@ -255,7 +255,8 @@ static int make_listing(const void *what, struct cp_writer *w, struct cp_error *
         return cp__error(err, result, "There is no memory for a list of Gs.");
     result = collect_gs(&l, err);
     if (result == 0)
-        result = l.debug >= 2 ? cp__write_attempt(w, write_each, &l, err) : write_profile(&l, w, err);
+        result =
+            l.form == CP_FORM_STATES ? cp__write_attempt(w, write_each, &l, err) : write_profile(&l, w, err);
     for (size_t i = 0; i < l.n; i++)
         cp_labels_unref(l.gs[i].g.labels);
     cp__profile_free(l.profile);
@@ -264,10 +265,12 @@ static int make_listing(const void *what, struct cp_writer *w, struct cp_error *
     return result;
 }
 
-int cp_goroutine_profile(struct cp_writer w, unsigned debug, cp_unwind_fn *unwind, struct cp_error *err)
+int cp_g_profile(struct cp_writer w, enum cp_profile_form form, cp_unwind_fn *unwind, struct cp_error *err)
 {
-    const struct listing empty = {.debug = debug,
-                                  .unwind = unwind != NULL ? unwind : cp_unwind_frame_pointers};
+    const struct listing empty = {.form = form, .unwind = unwind != NULL ? unwind : cp_unwind_frame_pointers};
 
+    if ((unsigned)form > CP_FORM_STATES)
+        return cp__error(err, -EINVAL, "The list of Gs has no form %d. Use one of enum cp_profile_form.",
+                         (int)form);
     return cp__write_elsewhere(w, make_listing, &empty, err);
 }

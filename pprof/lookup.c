@@ -11,7 +11,7 @@
 struct lookup {
     const uintptr_t *addresses;
     size_t n;
-    cp_symbol_fn *fn;
+    cp_symbol_each_fn *fn;
     void *context;
     int result;
 };
@@ -31,9 +31,7 @@ static int take_wanted_symbol(void *context, size_t i, const struct cp__symbol *
     const struct batch *batch = context;
     const char *name = symbol->lines[symbol->n - 1].function; /* the outermost function is the linker's */
 
-    if (name != NULL)
-        batch->lookup->fn(batch->lookup->context, batch->wanted[i].i, name);
-    return 0;
+    return name == NULL ? 0 : batch->lookup->fn(batch->lookup->context, batch->wanted[i].i, name);
 }
 
 static int take_kernel(void *context, size_t i, const char *name, const char *module)
@@ -41,8 +39,7 @@ static int take_kernel(void *context, size_t i, const char *name, const char *mo
     const struct batch *batch = context;
 
     (void)module;
-    batch->lookup->fn(batch->lookup->context, batch->wanted[i].i, name);
-    return 0;
+    return batch->lookup->fn(batch->lookup->context, batch->wanted[i].i, name);
 }
 
 static int compare_wanted(const void *left, const void *right)
@@ -113,7 +110,7 @@ static void *run_lookup(void *arg)
     return NULL;
 }
 
-int cp_symbol_lookup(const uintptr_t *addresses, size_t n, cp_symbol_fn *fn, void *context)
+int cp_symbol_each(const uintptr_t *addresses, size_t n, cp_symbol_each_fn *fn, void *context)
 {
     struct lookup lookup = {.addresses = addresses, .n = n, .fn = fn, .context = context};
     int result;

@@ -2,37 +2,37 @@
 
 struct cp_profiling_option cp_os_timer(struct cp_writer w)
 {
-    return cp_event(w, "timer", 0);
+    return cp_option_event(w, "timer", 0);
 }
 
 struct cp_profiling_option cp_cpu_cycles(struct cp_writer w, uint64_t period)
 {
-    return cp_event(w, "cycles", period);
+    return cp_option_event(w, "cycles", period);
 }
 
 struct cp_profiling_option cp_cpu_instructions(struct cp_writer w, uint64_t period)
 {
-    return cp_event(w, "instructions", period);
+    return cp_option_event(w, "instructions", period);
 }
 
 struct cp_profiling_option cp_cpu_cache_references(struct cp_writer w, uint64_t period)
 {
-    return cp_event(w, "cacheReferences", period);
+    return cp_option_event(w, "cacheReferences", period);
 }
 
 struct cp_profiling_option cp_cpu_cache_misses(struct cp_writer w, uint64_t period)
 {
-    return cp_event(w, "cacheMisses", period);
+    return cp_option_event(w, "cacheMisses", period);
 }
 
 struct cp_profiling_option cp_cpu_branch_instructions(struct cp_writer w, uint64_t period)
 {
-    return cp_event(w, "branches", period);
+    return cp_option_event(w, "branches", period);
 }
 
 struct cp_profiling_option cp_cpu_branch_misses(struct cp_writer w, uint64_t period)
 {
-    return cp_event(w, "branchMisses", period);
+    return cp_option_event(w, "branchMisses", period);
 }
 
 struct cp_profiling_option cp_cpu_raw_event(struct cp_writer w, uint64_t period, uint64_t hex)
@@ -40,15 +40,15 @@ struct cp_profiling_option cp_cpu_raw_event(struct cp_writer w, uint64_t period,
     return (struct cp_profiling_option){.writer = w, .raw_event = hex, .period = period};
 }
 
-struct cp_profiling_option cp_event(struct cp_writer w, const char *name, uint64_t period)
+struct cp_profiling_option cp_option_event(struct cp_writer w, const char *name, uint64_t period)
 {
     return (struct cp_profiling_option){.writer = w, .name = name == NULL ? "" : name, .period = period};
 }
 
-struct cp_profiling_option cp_event_with_config(struct cp_writer w, const char *name,
-                                                const struct cp_cpu_profile_config *config)
+struct cp_profiling_option cp_option_config(struct cp_writer w, const char *name,
+                                            const struct cp_cpu_profile_config *config)
 {
-    struct cp_profiling_option configured = cp_event(w, name, 0);
+    struct cp_profiling_option configured = cp_option_event(w, name, 0);
 
     configured.config = config;
     return configured;

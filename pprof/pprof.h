@@ -1,7 +1,7 @@
 /*
  * counterpoint/pprof.h: CPU profiles in pprof's format, by any of the events of runtime.h.
  *
- *     struct cp_profiling_option option = cp_event(cp_writer_path("cpu.pb.gz"), "taskClock", 1000000);
+ *     struct cp_profiling_option option = cp_option_event(cp_writer_path("cpu.pb.gz"), "taskClock", 1000000);
  *     struct cp_error err;
  *
  *     if (cp_start_cpu_profile_with_config(&err, option) < 0)
@@ -49,6 +49,7 @@ struct cp_writer {
     off_t start;       /* where the attempt to write began; -1: the attempt cannot be undone */
     uint64_t taken;    /* bytes written in that attempt */
     int spoilt;        /* the error of an attempt of which a part stayed; 0: none */
+    uint64_t reserved[4];
 };
 
 /* Takes up to size bytes. Returns how many bytes it took, at least 1, or a negative errno value. */
@@ -79,6 +80,7 @@ struct cp_memory {
     unsigned char *data;
     size_t size;
     size_t capacity;
+    uint64_t reserved[1];
 };
 struct cp_writer cp_writer_memory(struct cp_memory *memory);
 
@@ -90,7 +92,8 @@ struct cp_profiling_option {
     const char *name;   /* the event's name; NULL: raw_event */
     uint64_t raw_event; /* set by cp_cpu_raw_event() */
     uint64_t period;
-    const struct cp_cpu_profile_config *config; /* set by cp_event_with_config(); NULL: period counts */
+    const struct cp_cpu_profile_config *config; /* set by cp_option_config(); NULL: period counts */
+    uint64_t reserved[4];
 };
 
 /* Samples by the CPU timer of each M, 100 per second of CPU time. */
@@ -106,12 +109,12 @@ struct cp_profiling_option cp_cpu_branch_misses(struct cp_writer w, uint64_t per
 struct cp_profiling_option cp_cpu_raw_event(struct cp_writer w, uint64_t period, uint64_t hex);
 /* Samples by any event that cp_event_parse() knows. The period is in events, or in ns for "timer" and the
  * clocks. The name must live until the start has returned. */
-struct cp_profiling_option cp_event(struct cp_writer w, const char *name, uint64_t period);
+struct cp_profiling_option cp_option_event(struct cp_writer w, const char *name, uint64_t period);
 /* The same with a config that cp_cpu_profile_config_init() made for that event and that the caller has
  * changed, for instance to include kernel frames or data addresses. The event comes from the name,
  * everything else from the config. The start checks and copies the config, which must live until then. */
-struct cp_profiling_option cp_event_with_config(struct cp_writer w, const char *name,
-                                                const struct cp_cpu_profile_config *config);
+struct cp_profiling_option cp_option_config(struct cp_writer w, const char *name,
+                                            const struct cp_cpu_profile_config *config);
 
 /* ---- The default session, the proposal's API ------------------------------------------------- */
 
@@ -236,39 +239,46 @@ void cp_merge_free(struct cp_merge *merge);
 
 /* ---- Beside sessions ------------------------------------------------------------------------- */
 
+/* What a list is written as. The numbers are those of net/http/pprof's "debug". */
+enum cp_profile_form {
+    CP_FORM_PPROF = 0,  /* a profile in pprof's format */
+    CP_FORM_TEXT = 1,   /* the same as text, as cp_session_write_text() writes it */
+    CP_FORM_STATES = 2, /* Gs only: each with its state, its stack and where it was created */
+};
+
 /* Writes the profile that net/http/pprof calls threadcreate: a sample for each M, with the stack that
- * attached the M, and a label "thread" ("NAME/TID"). If is_text is set, the form is that of
- * cp_session_write_text(). Returns 0, the writer's error, or -ENOMEM. */
-int cp_thread_profile(struct cp_writer w, bool is_text, struct cp_error *err);
+ * attached the M, and a label "thread" ("NAME/TID"). Returns 0, the writer's error, -ENOMEM, or
+ * -EINVAL for CP_FORM_STATES. */
+int cp_thread_profile(struct cp_writer w, enum cp_profile_form form, struct cp_error *err);
 
 /* Called with the linker's name of the function that contains addresses[i]; the name is valid during the
  * call. */
-typedef void cp_symbol_fn(void *context, size_t i, const char *function);
+typedef int cp_symbol_each_fn(void *context, size_t i, const char *function);
 /* Looks up n addresses of this process and, if the kernel shows them, of the kernel. Calls fn() for each
  * that is in a known function, in no particular order. Reads the objects' symbols each time, on a thread of
- * its own. Returns 0, -ENOMEM, or the error of starting that thread. */
-int cp_symbol_lookup(const uintptr_t *addresses, size_t n, cp_symbol_fn *fn, void *context);
+ * its own. Returns 0, -ENOMEM, the error of starting that thread, or a result of fn() other than
+ * 0, which ends the list. */
+int cp_symbol_each(const uintptr_t *addresses, size_t n, cp_symbol_each_fn *fn, void *context);
 
 /* ---- Gs --------------------------------------------------------------------------------------- */
 
-struct cp_sched_g; /* sched.h */
+struct cp_g_info; /* sched.h */
 
 /* Stores at most max return addresses of the stack of a G that does not run, the innermost first, and
  * returns how many there are. Must be quick, because the G waits meanwhile. */
-typedef unsigned cp_unwind_fn(const struct cp_sched_g *g, uintptr_t *frames, unsigned max);
+typedef unsigned cp_unwind_fn(const struct cp_g_info *g, uintptr_t *frames, unsigned max);
 /* Finds stacks by frame pointers. The walk ends at code without them, and misses the caller of an innermost
  * function that has none. */
-unsigned cp_unwind_frame_pointers(const struct cp_sched_g *g, uintptr_t *frames, unsigned max);
+unsigned cp_unwind_frame_pointers(const struct cp_g_info *g, uintptr_t *frames, unsigned max);
 
 /*
- * Writes where all Gs of the scheduler are, while they go on: with debug 0, a profile that counts Gs by
- * stack and labels; with 1, the same as text; with 2, each G with its state, its stack and where it was
- * created. The formats are those of Go's /debug/pprof/goroutine. "unwind" finds the stacks (NULL:
+ * Writes where all Gs of the scheduler are, while they go on: a profile or a text that counts Gs by
+ * stack and labels, or each G by itself. The formats are those of Go's /debug/pprof/goroutine. "unwind" finds the stacks (NULL:
  * cp_unwind_frame_pointers()). Of a G that runs, only its first function is shown. The call works on a
- * thread of its own. Returns -ENOMEM, the error of starting that thread, the writer's error, or what
- * cp_sched_each_g() returns.
+ * thread of its own. Returns -EINVAL for an unknown form, -ENOMEM, the error of starting that thread, the writer's error, or what
+ * cp_g_each() returns.
  */
-int cp_goroutine_profile(struct cp_writer w, unsigned debug, cp_unwind_fn *unwind, struct cp_error *err);
+int cp_g_profile(struct cp_writer w, enum cp_profile_form form, cp_unwind_fn *unwind, struct cp_error *err);
 
 #ifdef __cplusplus
 }

@@ -11,11 +11,6 @@
 #include "session.h"
 #include "writer.h"
 
-struct list {
-    struct cp__profile *profile;
-    int result;
-};
-
 /* Writes "NAME/TID". The name is empty if the thread has ended. */
 static void name_thread(int tid, char *text, size_t size)
 {
@@ -50,48 +45,54 @@ static struct cp_labels *label_thread(int tid)
 
 /* Adds an M to the profile. The M's stack begins with a return address, but a sample's with an instruction,
  * so the first address is decreased by 1. */
-static void list_m(void *context, const struct cp_m_info *m)
+static int list_m(void *context, const struct cp_m_info *m)
 {
-    struct list *list = context;
+    struct cp__profile *profile = context;
     uintptr_t *frames = malloc((m->depth + 1) * sizeof *frames);
     struct cp_labels *labels = label_thread(m->tid);
     struct cp_sample sample = {.weight = 1, .labels = labels, .depth = m->depth, .frames = frames};
 
-    if (list->result == 0 && (frames == NULL || labels == NULL))
-        list->result = -ENOMEM;
-    if (list->result == 0) {
+    int result = -ENOMEM;
+
+    if (frames != NULL && labels != NULL) {
         memcpy(frames, m->frames, m->depth * sizeof *frames);
         frames[0] -= m->depth > 0;
-        list->result = cp__profile_add(list->profile, &sample);
+        result = cp__profile_add(profile, &sample);
     }
     cp_labels_unref(labels);
     free(frames);
+    return result;
 }
 
 static int make_thread_list(const void *what, struct cp_writer *w, struct cp_error *err)
 {
-    struct list list = {.profile = NULL};
+    struct cp__profile *profile;
     const struct cp__profile_meta meta = {.is_count = true,
                                           .sample_type = "threadcreate",
                                           .sample_unit = "count",
                                           .period = 1,
                                           .time_ns = cp__clock_ns(CLOCK_REALTIME),
-                                          .is_text = *(const bool *)what};
+                                          .is_text = *(const enum cp_profile_form *)what == CP_FORM_TEXT};
+    int result = cp__profile_new(&profile);
 
-    list.result = cp__profile_new(&list.profile);
-    if (list.result == 0)
-        cp_m_list(list_m, &list);
-    if (list.result < 0)
-        cp__error(err, list.result, "There is no memory to list the threads in.");
-    if (list.result == 0)
-        list.result = cp__profile_resolve_all(list.profile, err);
-    if (list.result == 0)
-        list.result = cp__report_to(list.profile, &meta, w, err);
-    cp__profile_free(list.profile);
-    return list.result;
+    if (result < 0)
+        return cp__error(err, result, "There is no memory to list the threads in.");
+    result = cp_m_each(list_m, profile);
+    if (result < 0)
+        cp__error(err, result, "There is no memory to list the threads in.");
+    if (result == 0)
+        result = cp__profile_resolve_all(profile, err);
+    if (result == 0)
+        result = cp__report_to(profile, &meta, w, err);
+    cp__profile_free(profile);
+    return result;
 }
 
-int cp_thread_profile(struct cp_writer w, bool is_text, struct cp_error *err)
+int cp_thread_profile(struct cp_writer w, enum cp_profile_form form, struct cp_error *err)
 {
-    return cp__write_elsewhere(w, make_thread_list, &is_text, err);
+    if (form != CP_FORM_PPROF && form != CP_FORM_TEXT)
+        return cp__error(err, -EINVAL,
+                         "The profile of threads has no form %d. Use CP_FORM_PPROF or CP_FORM_TEXT.",
+                         (int)form);
+    return cp__write_elsewhere(w, make_thread_list, &form, err);
 }

@@ -18,6 +18,7 @@ void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g
     g->parent_id = parent == NULL ? 0 : parent->id;
     g->stack_lo = (uintptr_t)stack_lo;
     g->stack_hi = (uintptr_t)stack_hi;
+    memset(g->reserved, 0, sizeof g->reserved);
     /* pairs with the acquire in cp_g_labels() */
     cp_store_release(&g->labels, parent == NULL ? NULL : cp_labels_ref(parent->labels));
 }
@@ -70,6 +71,31 @@ struct cp_label_scope cp_label_begin(const char *key, const char *value)
 
     scope.error = set_label(g, key, value);
     return scope;
+}
+
+struct cp_label_scope cp_labels_begin(const struct cp_label *labels, size_t n)
+{
+    struct cp_g *g = cp_g_self();
+    struct cp_label_scope scope = {.g = g, .outer = g == NULL ? NULL : cp_labels_ref(g->labels)};
+
+    scope.error = g == NULL ? -ESRCH : 0;
+    for (size_t i = 0; i < n && scope.error == 0; i++)
+        scope.error = set_label(g, labels[i].key, labels[i].value);
+    if (scope.error < 0 && g != NULL)
+        replace_labels(g, cp_labels_ref(scope.outer)); /* none is set */
+    return scope;
+}
+
+const char *cp_label_get(const char *key)
+{
+    const struct cp_g *g = cp_g_self();
+    const struct cp_labels *labels = g == NULL ? NULL : g->labels;
+
+    for (size_t i = 0; i < cp_labels_count(labels); i++) {
+        if (strcmp(labels->items[i].key, key) == 0)
+            return labels->items[i].value;
+    }
+    return NULL;
 }
 
 void cp_label_end(struct cp_label_scope *scope)

@@ -160,11 +160,15 @@ static bool is_any_waited_for(void)
     return waited_for;
 }
 
-void cp__kick_until_settled(void)
+bool cp__kick_until_settled(void)
 {
     uint64_t deadline = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + LONGEST_WAIT_NS;
     uint32_t nobody_wakes = 0;
 
-    while (is_any_waited_for() && cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < deadline)
+    while (is_any_waited_for()) {
+        if (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) >= deadline)
+            return false;
         cp__os_futex_wait(&nobody_wakes, 0, LOOK_AGAIN_MS);
+    }
+    return true;
 }

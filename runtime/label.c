@@ -14,12 +14,12 @@ size_t cp_labels_count(const struct cp_labels *labels)
 
 const char *cp_labels_key(const struct cp_labels *labels, size_t i)
 {
-    return labels->items[i].key;
+    return i < cp_labels_count(labels) ? labels->items[i].key : NULL;
 }
 
 const char *cp_labels_value(const struct cp_labels *labels, size_t i)
 {
-    return labels->items[i].value;
+    return i < cp_labels_count(labels) ? labels->items[i].value : NULL;
 }
 
 struct cp_labels *cp_labels_ref(struct cp_labels *labels)

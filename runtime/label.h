@@ -8,10 +8,7 @@
 struct cp_labels {
     uint64_t refs;
     size_t count;
-    struct cp_label {
-        const char *key;
-        const char *value;
-    } items[]; /* in order of key; the strings follow */
+    struct cp_label items[]; /* in order of key; the strings follow */
 };
 
 /* Takes one more reference, in the handler of an M whose current G holds one: so the number of references

@@ -107,18 +107,35 @@ struct cp__m *cp__m_next(struct cp__m *m)
     return next;
 }
 
-void cp_m_list(cp_m_list_fn *fn, void *context)
+/* The listing ends with the M that fn ends it at, whose reference goes. */
+static void end_list(struct cp__m *m)
 {
+    cp__lock(&cp__runtime_lock);
+    if (--m->refs == 0)
+        cp__m_free_if_done(m);
+    cp__unlock(&cp__runtime_lock);
+}
+
+int cp_m_each(cp_m_each_fn *fn, void *context)
+{
+    int result = 0;
+
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {
-        struct cp_m_info info = {.tid = m->tid, .depth = m->n_creators, .frames = m->creators};
+        struct cp_m_info info = {
+            .size = sizeof info, .tid = m->tid, .depth = m->n_creators, .frames = m->creators};
         bool exited;
 
         cp__lock(&cp__runtime_lock);
         exited = cp__m_is_gone(m);
         cp__unlock(&cp__runtime_lock);
         if (!exited)
-            fn(context, &info);
+            result = fn(context, &info);
+        if (result != 0) {
+            end_list(m);
+            break;
+        }
     }
+    return result;
 }
 
 /* ---- In the child of a fork ------------------------------------------------------------------ */

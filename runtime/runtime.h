@@ -20,6 +20,7 @@
 #include "atomic.h"
 #include "error.h"
 #include "event.h"
+#include "version.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,14 +39,23 @@ struct cp_labels;
  */
 int cp_label_set(const char *key, const char *value);
 
+/* A key and its value. */
+struct cp_label {
+    const char *key;
+    const char *value;
+};
+
 /* The labels before cp_label_begin(); opaque. */
 struct cp_label_scope {
     struct cp_g *g;
     struct cp_labels *outer;
     int error; /* what cp_label_set() would have returned */
+    uint64_t reserved[2];
 };
 /* Sets a label until cp_label_end() on the same G. Scopes nest. */
 struct cp_label_scope cp_label_begin(const char *key, const char *value);
+/* Sets n labels, all or none, until cp_label_end(). Of a key that comes twice the last value counts. */
+struct cp_label_scope cp_labels_begin(const struct cp_label *labels, size_t n);
 void cp_label_end(struct cp_label_scope *scope);
 /* Sets a label for the rest of the enclosing block. */
 #define CP_LABEL_SCOPE(key, value)                                                                           \
@@ -54,8 +64,12 @@ void cp_label_end(struct cp_label_scope *scope);
 #define CP_LABEL_NAME(a, b) CP_LABEL_NAME_(a, b)
 #define CP_LABEL_NAME_(a, b) a##b
 
-/* The number of labels, and the i-th label's key and value, in order of keys. The strings live as long as the
- * set. */
+/* Returns the value of a label of the G that runs on the calling M, or of the thread itself if none runs; NULL
+ * if there is no such label, or the thread is no M. The string lives until the labels change. */
+const char *cp_label_get(const char *key);
+
+/* The number of labels, and the i-th label's key and value, in order of keys; NULL if there is no i-th. The
+ * strings live as long as the set. */
 size_t cp_labels_count(const struct cp_labels *labels);
 const char *cp_labels_key(const struct cp_labels *labels, size_t i);
 const char *cp_labels_value(const struct cp_labels *labels, size_t i);
@@ -78,6 +92,7 @@ struct cp_g {
      * marks call chains that do not reach the end as incomplete. */
     uintptr_t stack_hi;
     struct cp_labels *labels;
+    void *reserved[4]; /* the library's; NULL at first */
 };
 
 /* Gives g a new id, the bounds of its stack, and the labels and the id of its parent (NULL: none). */
@@ -151,6 +166,7 @@ int cp_set_cpu_profile_rate(int hz, struct cp_error *err);
 
 /* One sample, as its reader sees it. Valid during the call only. */
 struct cp_sample {
+    size_t size;     /* sizeof(struct cp_sample) as the library was compiled */
     uint64_t weight; /* how many periods the sample stands for; at least 1 */
     uint64_t g_id;   /* 0: the M itself */
     struct cp_labels *labels;
@@ -220,10 +236,10 @@ uint64_t cp_sample_cost_ns(struct cp_error *err);
 int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots, struct cp_error *err);
 
 /*
- * Passes to fn what Ms have sampled for a slot; returns the number of samples. One thread at a time may read
- * a slot. The call also stops events that take more than half of an M's CPU time (ms_overloaded), and kicks
- * Ms that run but have not looked at the slots since the slots last changed; so call it at least every 100
- * ms.
+ * Passes to fn what Ms have sampled for a slot; returns the number of samples, or -EINVAL if there is no such
+ * slot. One thread at a time may read a slot. The call also stops events that take more than half of an M's
+ * CPU time (ms_overloaded), and kicks Ms that run but have not looked at the slots since the slots last
+ * changed; so call it at least every 100 ms.
  */
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context);
 
@@ -235,12 +251,14 @@ void cp_slots_wait(uint32_t token, int timeout_ms);
 void cp_slots_wake(void);
 
 /* Stops n slots, disables their events on running threads, and waits until every such M has released its
- * handles, for at most 2 s. Sleeping Ms release theirs at their next sample or scheduling point. What was
- * sampled can still be read. */
-void cp_slots_stop(const int *slots, size_t n);
+ * handles. After 2 s the call gives up and returns -ETIMEDOUT; the slots have stopped all the same. Sleeping
+ * Ms release their handles at their next sample or scheduling point. What was sampled can still be read.
+ * Returns -EINVAL, and stops nothing, if a number is no slot's. */
+int cp_slots_stop(const int *slots, size_t n);
 
-/* Frees n stopped slots. Samples that were not read are lost. */
-void cp_slots_release(const int *slots, size_t n);
+/* Frees n stopped slots. Samples that were not read are lost. Returns -EINVAL, and frees nothing, if a number
+ * is no slot's. */
+int cp_slots_release(const int *slots, size_t n);
 
 /* What happened in a slot since its start, summed over all Ms. */
 struct cp_slot_stats {
@@ -296,13 +314,14 @@ int cp_runtime_stats(struct cp_runtime_stats *stats);
 
 /* An M of a list. Valid during the call only. */
 struct cp_m_info {
+    size_t size;             /* sizeof(struct cp_m_info) as the library was compiled */
     int tid;                 /* the id of the thread, as gettid(2) returns it */
     unsigned depth;          /* the number of frames */
     const uintptr_t *frames; /* the call chain of cp_m_attach(): return addresses, innermost first */
 };
-typedef void cp_m_list_fn(void *context, const struct cp_m_info *info);
-/* Calls fn for every M, the newest first. */
-void cp_m_list(cp_m_list_fn *fn, void *context);
+typedef int cp_m_each_fn(void *context, const struct cp_m_info *info);
+/* Calls fn for every M, the newest first. A result of fn other than 0 ends the list and is returned. */
+int cp_m_each(cp_m_each_fn *fn, void *context);
 
 #ifdef __cplusplus
 }

@@ -93,7 +93,8 @@ int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn
 
     while (tail != head) {
         uint64_t header = *word(words, tail);
-        struct cp_sample sample = {.weight = *word(words, tail + 2),
+        struct cp_sample sample = {.size = sizeof sample,
+                                   .weight = *word(words, tail + 2),
                                    .g_id = *word(words, tail + 3),
                                    .labels = (struct cp_labels *)(uintptr_t)*word(words, tail + 4),
                                    .flags = header >> 32 & 0xffff,

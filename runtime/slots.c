@@ -143,6 +143,14 @@ static int read_m(struct cp__m *m, int slot, uint64_t run, cp_sample_fn *fn, voi
     return n;
 }
 
+/* Returns whether all n numbers are slots'. */
+static bool are_slots(const int *slots, size_t n)
+{
+    while (n > 0 && slots[n - 1] >= 0 && slots[n - 1] < CP_EV_MAX)
+        n--;
+    return n == 0;
+}
+
 /* Holds all Ms of the queue until each has been read: fn may fork, and the child frees the Ms that nobody
  * holds. */
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
@@ -151,6 +159,8 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
     uint64_t run;
     int n = 0;
 
+    if (!are_slots(&slot, 1))
+        return -EINVAL;
     cp__code_look();
     look_at_slots();
     cp__lock(&cp__runtime_lock);
@@ -170,8 +180,12 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
-void cp_slots_stop(const int *stopped, size_t n)
+int cp_slots_stop(const int *stopped, size_t n)
 {
+    bool has_settled;
+
+    if (!are_slots(stopped, n))
+        return -EINVAL;
     cp__lock(&cp__runtime_lock);
     for (size_t i = 0; i < n; i++) {
         cp__slot_kept_stats(stopped[i])->handler_replaced = !cp__engine.is_installed();
@@ -180,10 +194,11 @@ void cp_slots_stop(const int *stopped, size_t n)
     cp__slots_next_generation();
     cp__unlock(&cp__runtime_lock);
     look_at_slots();
-    cp__kick_until_settled();
+    has_settled = cp__kick_until_settled();
     cp__lock(&cp__runtime_lock);
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
+    return has_settled ? 0 : -ETIMEDOUT;
 }
 
 /* Gives the memory of m's buffers back whose slots are free, if m cannot append to them: m has no handle
@@ -212,8 +227,10 @@ static void give_all_buffers_back(void)
     }
 }
 
-void cp_slots_release(const int *released, size_t n)
+int cp_slots_release(const int *released, size_t n)
 {
+    if (!are_slots(released, n))
+        return -EINVAL;
     cp__lock(&cp__runtime_lock);
     for (size_t i = 0; i < n; i++) {
         cp__slot_release_stats(released[i]);
@@ -224,4 +241,5 @@ void cp_slots_release(const int *released, size_t n)
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
     give_all_buffers_back();
+    return 0;
 }

@@ -168,7 +168,7 @@ static void tell_exit(int status, void *unused)
 static char *list_gs(void)
 {
     struct cp_memory listing = {0};
-    bool is_there = cp_goroutine_profile(cp_writer_memory(&listing), 2, NULL, NULL) == 0;
+    bool is_there = cp_g_profile(cp_writer_memory(&listing), CP_FORM_STATES, NULL, NULL) == 0;
     size_t size = is_there ? listing.size : 0;
     char *text = malloc(size + 1);
     if (!text)
@@ -206,7 +206,7 @@ static void start_watching(void)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-static int count_other(void *count, const struct cp_sched_g *g)
+static int count_other(void *count, const struct cp_g_info *g)
 {
     *(size_t *)count += g->id != cp_g_self()->id;
     return 0;
@@ -216,7 +216,7 @@ static int count_other(void *count, const struct cp_sched_g *g)
 static size_t other_gs(void)
 {
     size_t n = 0;
-    return cp_sched_each_g(count_other, &n, NULL) == 0 ? n : 0;
+    return cp_g_each(count_other, &n, NULL) == 0 ? n : 0;
 }
 
 /* Returns a copy of a listing of Gs without the paragraph of the calling G. */

@@ -268,7 +268,7 @@ static struct cp_profiling_option option_of(struct cp__process_part *part, size_
     struct cp_event_spec spec = {.size = sizeof spec};
     const bool is_timer = cp_event_parse(event, &spec, NULL) == 0 && spec.kind == CP_EVENT_TIMER;
 
-    return cp_event(writer_of(part, i), event, is_timer ? 0 : part->parts->period);
+    return cp_option_event(writer_of(part, i), event, is_timer ? 0 : part->parts->period);
 }
 
 int cp__process_part_start(struct cp__process_part **out, struct cp__parts *parts, struct cp_error *err)

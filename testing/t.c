@@ -47,7 +47,7 @@ struct cp_t *cp_t_self(void)
 /* Identifies the calling G or, outside of Gs, the calling thread. */
 static void *owner_self(void)
 {
-    struct cp_task *task = cp_task_self();
+    struct cp_g *task = cp_sched_self();
     return task ? (void *)task : (void *)pthread_self();
 }
 

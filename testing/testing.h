@@ -185,7 +185,7 @@ int cp_test_main(int argc, char **argv, const struct cp_test_main_options *optio
 /* Logs and ends the test, which counts as skipped unless it has failed. */
 #define cp_t_skip(t, ...) cp_t_report_and_end((t), CP_T_SKIP, __FILE__, __LINE__, __VA_ARGS__)
 
-enum cp_t_report { CP_T_LOG, CP_T_ERROR, CP_T_FATAL, CP_T_SKIP };
+enum cp_t_report { CP_T_LOG = 0, CP_T_ERROR = 1, CP_T_FATAL = 2, CP_T_SKIP = 3 };
 void cp_t_report(struct cp_t *t, enum cp_t_report kind, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 void cp_t_report_and_end(struct cp_t *t, enum cp_t_report kind, const char *file, int line,

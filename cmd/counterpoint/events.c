@@ -335,7 +335,7 @@ static enum status run(const char *wanted, bool json)
     struct events events = {.n = 0};
     enum status status;
 
-    cp_event_list(add, &events);
+    cp_event_each(add, &events);
     if (wanted == NULL)
         status = list(&events, false, json);
     else if (is_pattern(wanted) || is_group(&events, wanted) || strcmp(wanted, "tracepoints") == 0)

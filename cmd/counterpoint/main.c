@@ -1,5 +1,6 @@
 /* counterpoint: what the library knows, from the command line. */
 #include "commands.h"
+#include "version.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -19,36 +19,33 @@ extern "C" {
 
 /* What can trigger samples: the proposal's constants in its order, then the kernel's software events. */
 enum cp_cpu_event {
-    CP_CPUPROF_OS_TIMER,
-    CP_CPUPROF_FIRST_EVENT = CP_CPUPROF_OS_TIMER,
-    CP_CPUPROF_HW_CPU_CYCLES,
-    CP_CPUPROF_FIRST_PMU_EVENT = CP_CPUPROF_HW_CPU_CYCLES,
-    CP_CPUPROF_HW_INSTRUCTIONS,
-    CP_CPUPROF_HW_CACHE_REFERENCES,
-    CP_CPUPROF_HW_CACHE_MISSES,
-    CP_CPUPROF_HW_BRANCH_INSTRUCTIONS,
-    CP_CPUPROF_HW_BRANCH_MISSES,
-    CP_CPUPROF_HW_RAW,
-    CP_CPUPROF_EVENTS_MAX, /* how many events run at once in one process; the proposal's EV_MAX */
-    CP_CPUPROF_LAST_EVENT = CP_CPUPROF_EVENTS_MAX - 1,
+    CP_CPUPROF_OS_TIMER = 0,
+    CP_CPUPROF_HW_CPU_CYCLES = 1,
+    CP_CPUPROF_HW_INSTRUCTIONS = 2,
+    CP_CPUPROF_HW_CACHE_REFERENCES = 3,
+    CP_CPUPROF_HW_CACHE_MISSES = 4,
+    CP_CPUPROF_HW_BRANCH_INSTRUCTIONS = 5,
+    CP_CPUPROF_HW_BRANCH_MISSES = 6,
+    CP_CPUPROF_HW_RAW = 7,
     /* if kernel mode counts, samples interrupt waits in system calls */
-    CP_CPUPROF_SW_TASK_CLOCK = CP_CPUPROF_EVENTS_MAX,
-    CP_CPUPROF_SW_CPU_CLOCK,
-    CP_CPUPROF_SW_PAGE_FAULTS,
+    CP_CPUPROF_SW_TASK_CLOCK = 8,
+    CP_CPUPROF_SW_CPU_CLOCK = 9,
+    CP_CPUPROF_SW_PAGE_FAULTS = 10,
     /* the sample of a switch interrupts the sleep that begins with the switch (EINTR) */
-    CP_CPUPROF_SW_CONTEXT_SWITCHES,
-    CP_CPUPROF_SW_CPU_MIGRATIONS,
-    CP_CPUPROF_NAMED, /* any other event that perf_event_open(2) knows, by its encoding */
-    CP_CPUPROF_EVENT_COUNT
+    CP_CPUPROF_SW_CONTEXT_SWITCHES = 11,
+    CP_CPUPROF_SW_CPU_MIGRATIONS = 12,
+    CP_CPUPROF_NAMED = 13,      /* any other event that perf_event_open(2) knows, by its encoding */
+    CP_CPUPROF_EVENT_COUNT = 14 /* the number of events in this header; a later version has more */
 };
-#define CP_EV_MAX CP_CPUPROF_EVENTS_MAX
+/* How many events run at once in one process, the proposal's EV_MAX. No event's number depends on it. */
+#define CP_EV_MAX 8
 
 /* How close the sampled program counter must be to the instruction that overflowed the counter. */
 enum cp_profile_pc_precision {
-    CP_CPUPROF_IP_ARBITRARY_SKID,
-    CP_CPUPROF_IP_CONSTANT_SKID,
-    CP_CPUPROF_IP_SUGGEST_NO_SKID,
-    CP_CPUPROF_IP_NO_SKID,
+    CP_CPUPROF_IP_ARBITRARY_SKID = 0,
+    CP_CPUPROF_IP_CONSTANT_SKID = 1,
+    CP_CPUPROF_IP_SUGGEST_NO_SKID = 2,
+    CP_CPUPROF_IP_NO_SKID = 3,
 };
 
 /* What perf_event_open(2) is asked for: the members of perf_event_attr that have the same names. */
@@ -83,13 +80,13 @@ struct cp_cpu_profile_config {
 
 /* The kind of an event decides what its samples are worth and when the event can run. */
 enum cp_event_kind {
-    CP_EVENT_TIMER, /* a POSIX timer on each M's CPU clock; period in ns */
+    CP_EVENT_TIMER = 0, /* a POSIX timer on each M's CPU clock; period in ns */
     /* a clock of the kernel; period in ns. This kind and those below use perf_event_open(2). */
-    CP_EVENT_CLOCK,
-    CP_EVENT_SOFTWARE,   /* a software event of the kernel; period in events, also for the kinds below */
-    CP_EVENT_HARDWARE,   /* a PMU event */
-    CP_EVENT_TRACEPOINT, /* a place in the kernel's code */
-    CP_EVENT_WATCHPOINT, /* an access to an address, noticed by the processor's debug registers */
+    CP_EVENT_CLOCK = 1,
+    CP_EVENT_SOFTWARE = 2,   /* a software event of the kernel; period in events, also for the kinds below */
+    CP_EVENT_HARDWARE = 3,   /* a PMU event */
+    CP_EVENT_TRACEPOINT = 4, /* a place in the kernel's code */
+    CP_EVENT_WATCHPOINT = 5, /* an access to an address, noticed by the processor's debug registers */
 };
 
 /* The modes that an event's suffix names. They replace the modes of the event's kind. */
@@ -138,12 +135,13 @@ char *cp_event_next(char **list);
 
 /* An event of a list. The strings are valid only during the call that receives them. */
 struct cp_event_info {
+    size_t size;             /* sizeof(struct cp_event_info) as the library was compiled */
     const char *name;        /* a name that cp_event_parse() accepts */
     const char *alias;       /* perf's name, if perf has another one; NULL: none */
     const char *group;       /* a word, the heading of the event; see below */
     const char *description; /* what the event counts, as a phrase; NULL: unknown */
 };
-typedef int cp_event_list_fn(void *context, const struct cp_event_info *info);
+typedef int cp_event_each_fn(void *context, const struct cp_event_info *info);
 /*
  * Calls fn for every event that can be enumerated, group by group:
  *
@@ -158,7 +156,7 @@ typedef int cp_event_list_fn(void *context, const struct cp_event_info *info);
  * cp_event_probe() tells whether an event of the list works here. If fn returns another value than 0, the
  * list ends and the call returns that value.
  */
-int cp_event_list(cp_event_list_fn *fn, void *context);
+int cp_event_each(cp_event_each_fn *fn, void *context);
 /* Tells what perf_event_open(2) is asked for, whatever the event's name is. Returns -EINVAL for the timer,
  * which is no event of perf_event_open(2). */
 int cp_event_encode(const struct cp_event_spec *spec, struct cp_event_encoding *encoding);

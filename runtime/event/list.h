@@ -6,7 +6,7 @@
 
 /* The caller's function and its last result. A result other than 0 ends the list. */
 struct cp__event_list {
-    cp_event_list_fn *fn;
+    cp_event_each_fn *fn;
     void *context;
     int result;
 };
@@ -14,8 +14,11 @@ struct cp__event_list {
 /* Reports an event, unless the list has ended. */
 static inline void cp__event_list_tell(struct cp__event_list *list, const struct cp_event_info *info)
 {
+    struct cp_event_info sized = *info;
+
+    sized.size = sizeof sized;
     if (list->result == 0)
-        list->result = list->fn(list->context, info);
+        list->result = list->fn(list->context, &sized);
 }
 
 /* Lists the events that libpfm4 has for the processor's own PMUs, one group for each PMU; list_pfm.c. */

@@ -143,7 +143,7 @@ static void list_tracepoints(struct cp__event_list *list)
     }
 }
 
-int cp_event_list(cp_event_list_fn *fn, void *context)
+int cp_event_each(cp_event_each_fn *fn, void *context)
 {
     struct cp__event_list list = {.fn = fn, .context = context};
 

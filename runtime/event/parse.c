@@ -60,7 +60,7 @@ bool cp__event_take_encoding(struct cp_event_spec *spec, uint32_t type, uint64_t
 {
     const struct cp__event *row;
 
-    for (size_t i = CP_CPUPROF_FIRST_PMU_EVENT; (row = cp__event_row(i)) != NULL; i++) {
+    for (size_t i = CP_CPUPROF_HW_CPU_CYCLES; (row = cp__event_row(i)) != NULL; i++) {
         if (!is_many(i) && row->perf_type == type && row->perf_config == config) {
             cp__event_take_row(spec, i);
             return true;

@@ -252,7 +252,7 @@ static bool read_pmu_event(const struct pmu *pmu, const char *name, char text[TE
 
     if (read_text(pmu, "events", name, text))
         return true;
-    for (size_t i = CP_CPUPROF_FIRST_PMU_EVENT; (row = cp__event_row(i)) != NULL; i++) {
+    for (size_t i = CP_CPUPROF_HW_CPU_CYCLES; (row = cp__event_row(i)) != NULL; i++) {
         if (row->perf_type == PERF_TYPE_HARDWARE && cp__event_is_called(row, name))
             return read_text(pmu, "events", row->alias == NULL ? row->name : row->alias, text);
     }

@@ -11,7 +11,7 @@
 
 struct waiter {
     struct waiter *next;
-    struct cp_task *task;
+    struct cp__task *task;
     const void *from; /* where a sender's element is */
     void *to;         /* where a receiver's element goes */
     int result;
@@ -60,7 +60,7 @@ static struct waiter *take_first(struct list *list)
     return w;
 }
 
-static void wake_waiter(struct cp_task *task)
+static void wake_waiter(struct cp__task *task)
 {
     if (cp__task_wake(task, CP__WAKE_EVENT))
         cp__task_enqueue(task);
@@ -70,7 +70,7 @@ static void wake_waiter(struct cp_task *task)
  * list. */
 static int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w, const char *waits_for)
 {
-    w->task = cp_task_self();
+    w->task = cp__task_self();
     if (w->task == NULL) {
         cp__unlock(&chan->lock);
         return -EAGAIN;
@@ -84,7 +84,7 @@ static int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w, co
 /* Releases the lock, and wakes w, which has received what it waited for. */
 static int served(struct cp_chan *chan, struct waiter *w)
 {
-    struct cp_task *task = w->task;
+    struct cp__task *task = w->task;
 
     w->result = 0;
     cp__unlock(&chan->lock);

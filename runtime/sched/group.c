@@ -6,7 +6,7 @@
 
 struct waiter {
     struct waiter *next;
-    struct cp_task *task;
+    struct cp__task *task;
 };
 
 struct cp_wait_group {
@@ -38,7 +38,7 @@ void cp_wait_group_add(struct cp_wait_group *group, int64_t n)
     cp__unlock(&group->lock);
     /* From now on, a caller that finds the counter at zero may free the group. */
     for (; w != NULL; w = next) {
-        struct cp_task *task = w->task;
+        struct cp__task *task = w->task;
 
         next = w->next;
         if (cp__task_wake(task, CP__WAKE_EVENT))
@@ -53,7 +53,7 @@ void cp_wait_group_done(struct cp_wait_group *group)
 
 int cp_wait_group_wait(struct cp_wait_group *group)
 {
-    struct waiter self = {.task = cp_task_self()};
+    struct waiter self = {.task = cp__task_self()};
 
     if (self.task == NULL)
         return -ESRCH;

@@ -180,11 +180,11 @@ static bool work_is_left(void)
 }
 
 /* Looks into the global queue, then into the queues of all other Ms, from a random one on. */
-static struct cp_task *search_once(struct cp__worker *w)
+static struct cp__task *search_once(struct cp__worker *w)
 {
     unsigned n = cp__sched.worker_count;
     unsigned start = cp__worker_random(w, n);
-    struct cp_task *task = cp__global_grab(w);
+    struct cp__task *task = cp__global_grab(w);
 
     for (unsigned i = 0; i < n && task == NULL; i++) {
         struct cp__worker *victim = &cp__sched.workers[(start + i) % n];
@@ -195,9 +195,9 @@ static struct cp_task *search_once(struct cp__worker *w)
     return task;
 }
 
-struct cp_task *cp__idle_search(struct cp__worker *w)
+struct cp__task *cp__idle_search(struct cp__worker *w)
 {
-    struct cp_task *task = NULL;
+    struct cp__task *task = NULL;
 
     if (cp__sched.worker_count == 1)
         return NULL;

@@ -37,13 +37,13 @@ enum cp__wake {
 };
 #define CP__AWAITS 2
 
-struct cp_task {
-    struct cp_g g; /* the profiler's view of the G */
+struct cp__task {
+    struct cp_g g; /* the profiler's view of the G, and what programs hold; first, see cp_ready() */
 
     /* The owner of the task owns these. */
     struct cp__context context;
     struct cp__fiber fiber;
-    struct cp_task *next; /* the next task in the list that contains this one */
+    struct cp__task *next; /* the next task in the list that contains this one */
     void (*fn)(void *);
     void *arg;
 
@@ -77,7 +77,7 @@ struct cp_task {
 struct cp__queue {
     uint32_t head;
     uint32_t tail;
-    struct cp_task *slots[CP__QUEUE_SIZE];
+    struct cp__task *slots[CP__QUEUE_SIZE];
 };
 
 /* What happens to a G that has just left its stack. */
@@ -87,7 +87,7 @@ enum cp__after { CP__AFTER_YIELD, CP__AFTER_PARK, CP__AFTER_WAIT, CP__AFTER_END 
 struct cp__worker {
     /* The M owns these. */
     struct cp_m *m;
-    struct cp_task *current; /* NULL: the M is on its own stack */
+    struct cp__task *current; /* NULL: the M is on its own stack */
     uint32_t tid;
     struct cp__context context;
     struct cp__fiber fiber;
@@ -97,7 +97,7 @@ struct cp__worker {
     unsigned until_look; /* scheduling points until the M looks at the global queue before its own */
     unsigned until_give; /* yields until a G goes to the global queue */
     uint32_t random;
-    struct cp_task *free_tasks; /* the M's cache of tasks, see stack.c */
+    struct cp__task *free_tasks; /* the M's cache of tasks, see stack.c */
     unsigned free_count;
 
     /* The scheduler's lock guards these. */
@@ -118,8 +118,8 @@ struct cp__sched {
     struct cp__lock lock;
 
     /* The lock guards these. */
-    struct cp_task *global_first; /* the global queue, oldest first */
-    struct cp_task **global_last;
+    struct cp__task *global_first; /* the global queue, oldest first */
+    struct cp__task **global_last;
     struct cp__worker *idle; /* the Ms that sleep on their futexes */
     /* The M that sleeps in epoll_wait(), which was the first to be idle. Only this M takes interrupts back,
      * so it stays the poller until it has left epoll_wait(), even after it was called. */
@@ -174,39 +174,41 @@ uint64_t cp__coarse_ns(void);
 
 /* ---- Waiting and waking (sched.c) ------------------------------------------------------------ */
 
+/* Returns the task of the calling G; NULL on a thread that runs no G. */
+struct cp__task *cp__task_self(void);
 /* Makes the calling G wait for CP__WAKE_EVENT, which must come exactly once and may come before this call. */
 void cp__task_await(const char *waits_for);
 /* Delivers a wake-up. Returns true if the task can run now; then the caller must put the task into a
  * queue. */
-bool cp__task_wake(struct cp_task *task, enum cp__wake bit);
+bool cp__task_wake(struct cp__task *task, enum cp__wake bit);
 /* Puts a task that can run into a queue, and makes sure that an M finds the task. */
-void cp__task_enqueue(struct cp_task *task);
+void cp__task_enqueue(struct cp__task *task);
 /* Returns "running", "runnable" or what the G waits for; a snapshot. */
-const char *cp__task_state_name(const struct cp_task *task);
+const char *cp__task_state_name(const struct cp__task *task);
 
 /* ---- Queues (queue.c) ------------------------------------------------------------------ */
 
 /* Appends a task to w's own queue. If the queue is full, half of its tasks go to the global queue. */
-void cp__queue_push(struct cp__worker *w, struct cp_task *task);
+void cp__queue_push(struct cp__worker *w, struct cp__task *task);
 /* Takes the oldest task of w's own queue; returns NULL if there is none. */
-struct cp_task *cp__queue_pop(struct cp__worker *w);
+struct cp__task *cp__queue_pop(struct cp__worker *w);
 /* Returns whether w's queue is empty; a snapshot. */
 bool cp__queue_is_empty(const struct cp__worker *w);
 /* Takes half of victim's tasks into w's empty queue, and returns the last of these; NULL: there was nothing
  * to take. */
-struct cp_task *cp__queue_steal(struct cp__worker *w, struct cp__worker *victim);
+struct cp__task *cp__queue_steal(struct cp__worker *w, struct cp__worker *victim);
 /* Appends n tasks, linked from first to last, to the global queue. */
-void cp__global_append(struct cp_task *first, struct cp_task *last, uint32_t n);
+void cp__global_append(struct cp__task *first, struct cp__task *last, uint32_t n);
 /* Takes the oldest task of the global queue; returns NULL if there is none. */
-struct cp_task *cp__global_pop(void);
+struct cp__task *cp__global_pop(void);
 /* Takes w's share of the global queue: returns one task and puts the others into w's queue. */
-struct cp_task *cp__global_grab(struct cp__worker *w);
+struct cp__task *cp__global_grab(struct cp__worker *w);
 
 /* ---- Idle Ms (idle.c) ------------------------------------------------------------------ */
 
 /* Looks for tasks in the queues of others. If the result is NULL, w is still searching, and the caller calls
  * cp__idle_sleep() next. */
-struct cp_task *cp__idle_search(struct cp__worker *w);
+struct cp__task *cp__idle_search(struct cp__worker *w);
 /* Ends the search of an M that has found a task. */
 void cp__idle_found(struct cp__worker *w);
 /* Sleeps until there may be something to run. Returns false if the scheduler stops. */
@@ -225,7 +227,7 @@ void cp__idle_stop(void);
 #define CP__SLAB_TASKS 64u
 struct cp__slab {
     struct cp__slab *next; /* immutable; a slab stays mapped while the scheduler runs */
-    struct cp_task tasks[CP__SLAB_TASKS];
+    struct cp__task tasks[CP__SLAB_TASKS];
 };
 
 /* Returns the newest slab, which links to the others. */
@@ -236,8 +238,8 @@ void cp__stacks_stop(void);
 /* In the child of a fork: the stacks belong to the parent, also the one on which the child runs. */
 void cp__stacks_forget(void);
 /* Returns a task with a stack, from w's cache; w is NULL for a thread that has no worker. NULL: no memory. */
-struct cp_task *cp__task_alloc(struct cp__worker *w);
-void cp__task_free(struct cp__worker *w, struct cp_task *task);
+struct cp__task *cp__task_alloc(struct cp__worker *w);
+void cp__task_free(struct cp__worker *w, struct cp__task *task);
 
 /* ---- The poller (wait.c) --------------------------------------------------------------- */
 

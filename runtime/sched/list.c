@@ -47,13 +47,13 @@ static bool mark_slab(struct cp__slab *slab)
     return any;
 }
 
-static void unmark(struct cp_task *task)
+static void unmark(struct cp__task *task)
 {
     cp_store_release(&task->watched, 0u); /* pairs with the acquires in claim_task(), sched.c */
 }
 
 /* Fills in what a suspended G waits for, and for how long. */
-static void describe_wait(const struct cp_task *task, struct cp_sched_g *g)
+static void describe_wait(const struct cp__task *task, struct cp_g_info *g)
 {
     const uint32_t awaits = (uint32_t)(CP__WAKE_PERMIT | CP__WAKE_EVENT) << CP__AWAITS;
     uint64_t now, since;
@@ -69,20 +69,21 @@ static void describe_wait(const struct cp_task *task, struct cp_sched_g *g)
 }
 
 /* Fills in what can be told of any G. Returns false if the G has ended. */
-static bool describe_task(const struct cp_task *task, uint64_t id, struct cp_sched_g *g)
+static bool describe_task(const struct cp__task *task, uint64_t id, struct cp_g_info *g)
 {
     /* relaxed, all loads: id is read before and after them */
-    *g = (struct cp_sched_g){.id = id,
-                             .parent_id = cp_load_relaxed(&task->parent_id),
-                             .created_at = cp_load_relaxed(&task->created_at),
-                             .entry = cp_load_relaxed(&task->entry),
-                             .stack_lo = (uintptr_t)task->stack_lo,
-                             .stack_hi = (uintptr_t)task->stack_hi};
+    *g = (struct cp_g_info){.size = sizeof *g,
+                            .id = id,
+                            .parent_id = cp_load_relaxed(&task->parent_id),
+                            .created_at = cp_load_relaxed(&task->created_at),
+                            .entry = cp_load_relaxed(&task->entry),
+                            .stack_lo = (uintptr_t)task->stack_lo,
+                            .stack_hi = (uintptr_t)task->stack_hi};
     cp_fence_acquire(); /* pairs with the fence in publish_task(), sched.c */
     return cp_load_relaxed(&task->id) == id;
 }
 
-static int show_running(struct cp_task *task, struct cp_sched_g *g, cp_sched_g_fn *fn, void *context)
+static int show_running(struct cp__task *task, struct cp_g_info *g, cp_g_each_fn *fn, void *context)
 {
     int result = 0;
 
@@ -94,7 +95,7 @@ static int show_running(struct cp_task *task, struct cp_sched_g *g, cp_sched_g_f
     return result;
 }
 
-static int show_suspended(const struct cp_task *task, struct cp_sched_g *g, cp_sched_g_fn *fn, void *context)
+static int show_suspended(const struct cp__task *task, struct cp_g_info *g, cp_g_each_fn *fn, void *context)
 {
     ucontext_t registers;
 
@@ -107,9 +108,9 @@ static int show_suspended(const struct cp_task *task, struct cp_sched_g *g, cp_s
 }
 
 /* Reports a marked task, after the barrier. */
-static int show_task(struct cp_task *task, cp_sched_g_fn *fn, void *context)
+static int show_task(struct cp__task *task, cp_g_each_fn *fn, void *context)
 {
-    struct cp_sched_g g;
+    struct cp_g_info g;
     /* acquire, both: pairs with the releases in run_task() and cp__task_entry(), sched.c. If the G does not
      * run, everything is visible that the G did while it ran, also its end. */
     uint32_t tid = cp_load_acquire(&task->running);
@@ -122,31 +123,31 @@ static int show_task(struct cp_task *task, cp_sched_g_fn *fn, void *context)
 }
 
 /* Reports the marked tasks of a slab, and removes all marks. */
-static int show_slab(struct cp__slab *slab, cp_sched_g_fn *fn, void *context, int result)
+static int show_slab(struct cp__slab *slab, cp_g_each_fn *fn, void *context, int result)
 {
     for (unsigned i = 0; i < CP__SLAB_TASKS; i++) {
-        struct cp_task *task = &slab->tasks[i];
+        struct cp__task *task = &slab->tasks[i];
 
         if (cp_load_relaxed(&task->watched) == 0) /* relaxed: this thread has written the mark */
             continue;
-        if (result >= 0)
+        if (result == 0)
             result = show_task(task, fn, context);
         unmark(task);
     }
     return result;
 }
 
-static int show_all(cp_sched_g_fn *fn, void *context)
+static int show_all(cp_g_each_fn *fn, void *context)
 {
     int result = 0;
 
-    for (struct cp__slab *slab = cp__slabs(); slab != NULL && result >= 0; slab = slab->next)
+    for (struct cp__slab *slab = cp__slabs(); slab != NULL && result == 0; slab = slab->next)
         if (mark_slab(slab))
             result = show_slab(slab, fn, context, cp__os_barrier());
     return result;
 }
 
-int cp_sched_each_g(cp_sched_g_fn *fn, void *context, struct cp_error *err)
+int cp_g_each(cp_g_each_fn *fn, void *context, struct cp_error *err)
 {
     int result = cp__os_barrier();
 
@@ -159,5 +160,5 @@ int cp_sched_each_g(cp_sched_g_fn *fn, void *context, struct cp_error *err)
     cp__lock(&cp__list_lock);
     result = show_all(fn, context);
     cp__unlock(&cp__list_lock);
-    return result < 0 ? result : 0;
+    return result;
 }

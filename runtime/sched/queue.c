@@ -4,23 +4,23 @@
 
 /* ---- The queue of an M ----------------------------------------------------------------------- */
 
-static struct cp_task *slot_load(const struct cp__queue *q, uint32_t i)
+static struct cp__task *slot_load(const struct cp__queue *q, uint32_t i)
 {
     /* relaxed: the accesses to head and tail order the load */
     return cp_load_relaxed(&q->slots[i % CP__QUEUE_SIZE]);
 }
 
-static void slot_store(struct cp__queue *q, uint32_t i, struct cp_task *task)
+static void slot_store(struct cp__queue *q, uint32_t i, struct cp__task *task)
 {
     cp_store_relaxed(&q->slots[i % CP__QUEUE_SIZE], task); /* relaxed: the release store of tail follows */
 }
 
 /* Moves the older half of w's full queue, and task, to the global queue. Returns false if thieves have made
  * room meanwhile. */
-static bool overflow(struct cp__worker *w, uint32_t head, struct cp_task *task)
+static bool overflow(struct cp__worker *w, uint32_t head, struct cp__task *task)
 {
     const uint32_t n = CP__QUEUE_SIZE / 2;
-    struct cp_task *first = NULL, **link = &first;
+    struct cp__task *first = NULL, **link = &first;
 
     if (!cp_compare_exchange(&w->queue.head, &head, head + n))
         return false;
@@ -34,7 +34,7 @@ static bool overflow(struct cp__worker *w, uint32_t head, struct cp_task *task)
     return true;
 }
 
-void cp__queue_push(struct cp__worker *w, struct cp_task *task)
+void cp__queue_push(struct cp__worker *w, struct cp__task *task)
 {
     struct cp__queue *q = &w->queue;
     uint32_t tail = cp_load_relaxed(&q->tail); /* relaxed: only this thread writes tail */
@@ -53,7 +53,7 @@ void cp__queue_push(struct cp__worker *w, struct cp_task *task)
     cp_store_release(&q->tail, tail + 1); /* pairs with the acquire of tail in cp__queue_steal() */
 }
 
-struct cp_task *cp__queue_pop(struct cp__worker *w)
+struct cp__task *cp__queue_pop(struct cp__worker *w)
 {
     struct cp__queue *q = &w->queue;
     uint32_t tail = cp_load_relaxed(&q->tail); /* relaxed: only this thread writes tail */
@@ -61,7 +61,7 @@ struct cp_task *cp__queue_pop(struct cp__worker *w)
     uint32_t head = cp_load_relaxed(&q->head);
 
     while (head != tail) {
-        struct cp_task *task = slot_load(q, head);
+        struct cp__task *task = slot_load(q, head);
 
         if (cp_compare_exchange(&q->head, &head, head + 1))
             return task;
@@ -77,7 +77,7 @@ bool cp__queue_is_empty(const struct cp__worker *w)
     return cp_load_acquire(&w->queue.tail) == head;
 }
 
-struct cp_task *cp__queue_steal(struct cp__worker *w, struct cp__worker *victim)
+struct cp__task *cp__queue_steal(struct cp__worker *w, struct cp__worker *victim)
 {
     struct cp__queue *from = &victim->queue;
     struct cp__queue *to = &w->queue;
@@ -108,7 +108,7 @@ struct cp_task *cp__queue_steal(struct cp__worker *w, struct cp__worker *victim)
 
 /* ---- The global queue ------------------------------------------------------------------------ */
 
-void cp__global_append(struct cp_task *first, struct cp_task *last, uint32_t n)
+void cp__global_append(struct cp__task *first, struct cp__task *last, uint32_t n)
 {
     last->next = NULL;
     cp__lock(&cp__sched.lock);
@@ -119,10 +119,10 @@ void cp__global_append(struct cp_task *first, struct cp_task *last, uint32_t n)
 }
 
 /* Takes up to n tasks, linked; *taken is their number. Under the lock. */
-static struct cp_task *take_tasks(uint32_t n, uint32_t *taken)
+static struct cp__task *take_tasks(uint32_t n, uint32_t *taken)
 {
-    struct cp_task *first = cp__sched.global_first;
-    struct cp_task **link = &cp__sched.global_first;
+    struct cp__task *first = cp__sched.global_first;
+    struct cp__task **link = &cp__sched.global_first;
 
     for (*taken = 0; *taken < n && *link != NULL; ++*taken)
         link = &(*link)->next;
@@ -134,9 +134,9 @@ static struct cp_task *take_tasks(uint32_t n, uint32_t *taken)
     return first;
 }
 
-struct cp_task *cp__global_pop(void)
+struct cp__task *cp__global_pop(void)
 {
-    struct cp_task *task;
+    struct cp__task *task;
     uint32_t taken;
 
     if (cp_load_relaxed(&cp__sched.global_count) ==
@@ -148,9 +148,9 @@ struct cp_task *cp__global_pop(void)
     return taken > 0 ? task : NULL;
 }
 
-struct cp_task *cp__global_grab(struct cp__worker *w)
+struct cp__task *cp__global_grab(struct cp__worker *w)
 {
-    struct cp_task *first, *task, *next;
+    struct cp__task *first, *task, *next;
     uint32_t share, taken;
 
     if (cp_load_relaxed(&cp__sched.global_count) == 0) /* relaxed: as in cp__global_pop() */

@@ -32,16 +32,23 @@ void cp__worker_forget(void)
     self = NULL;
 }
 
-struct cp_task *cp_task_self(void)
+struct cp__task *cp__task_self(void)
 {
     struct cp__worker *w = cp__worker_self();
 
     return w == NULL ? NULL : w->current;
 }
 
+struct cp_g *cp_sched_self(void)
+{
+    struct cp__task *task = cp__task_self();
+
+    return task == NULL ? NULL : &task->g;
+}
+
 /* ---- Waiting and waking ---------------------------------------------------------------------- */
 
-bool cp__task_wake(struct cp_task *task, enum cp__wake bit)
+bool cp__task_wake(struct cp__task *task, enum cp__wake bit)
 {
     const uint32_t awaits = (uint32_t)bit << CP__AWAITS;
     uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: the exchange checks the value */
@@ -54,7 +61,7 @@ bool cp__task_wake(struct cp_task *task, enum cp__wake bit)
 }
 
 /* Takes the permit of cp_ready(). Returns false if there is none. */
-static bool take_permit(struct cp_task *task)
+static bool take_permit(struct cp__task *task)
 {
     uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: the exchange checks the value */
 
@@ -69,7 +76,7 @@ static bool take_permit(struct cp_task *task)
 
 /* Makes task wait for the bit, on the M's stack. Returns false if the wake-up has come while the G was
  * leaving its stack. */
-static bool suspend(struct cp__worker *w, struct cp_task *task, enum cp__wake bit)
+static bool suspend(struct cp__worker *w, struct cp__task *task, enum cp__wake bit)
 {
     uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: the exchange checks the value */
 
@@ -83,7 +90,7 @@ static bool suspend(struct cp__worker *w, struct cp_task *task, enum cp__wake bi
     return (old & bit) == 0;
 }
 
-void cp__task_enqueue(struct cp_task *task)
+void cp__task_enqueue(struct cp__task *task)
 {
     struct cp__worker *w = cp__worker_self();
 
@@ -94,7 +101,7 @@ void cp__task_enqueue(struct cp_task *task)
     cp__idle_wake();
 }
 
-const char *cp__task_state_name(const struct cp_task *task)
+const char *cp__task_state_name(const struct cp__task *task)
 {
     const uint32_t awaits = (uint32_t)(CP__WAKE_PERMIT | CP__WAKE_EVENT) << CP__AWAITS;
 
@@ -108,7 +115,7 @@ const char *cp__task_state_name(const struct cp_task *task)
 
 /* Gives the M back. The call returns when the G continues, possibly on another M; it never returns if the G
  * ends. */
-static void leave(struct cp_task *task, enum cp__after after)
+static void leave(struct cp__task *task, enum cp__after after)
 {
     struct cp__worker *w = cp__worker_self();
 
@@ -121,7 +128,7 @@ static void leave(struct cp_task *task, enum cp__after after)
 /* The outermost function of every G, apart from the trampoline that calls it. */
 static void cp__task_entry(void *arg)
 {
-    struct cp_task *task = arg;
+    struct cp__task *task = arg;
 
     cp__fiber_arrive(&task->fiber, &cp__worker_self()->fiber);
     task->fn(task->arg);
@@ -136,7 +143,7 @@ static void cp__task_entry(void *arg)
 
 void cp__task_await(const char *waits_for)
 {
-    struct cp_task *task = cp_task_self();
+    struct cp__task *task = cp__task_self();
 
     cp_store_relaxed(&task->waits_for, waits_for); /* relaxed: the exchange in suspend() follows */
     leave(task, CP__AFTER_WAIT);
@@ -144,7 +151,7 @@ void cp__task_await(const char *waits_for)
 
 void cp_yield(void)
 {
-    struct cp_task *task = cp_task_self();
+    struct cp__task *task = cp__task_self();
 
     if (task != NULL)
         leave(task, CP__AFTER_YIELD);
@@ -152,7 +159,7 @@ void cp_yield(void)
 
 int cp_park(void)
 {
-    struct cp_task *task = cp_task_self();
+    struct cp__task *task = cp__task_self();
 
     if (task == NULL)
         return -ESRCH;
@@ -163,8 +170,10 @@ int cp_park(void)
     return 0;
 }
 
-void cp_ready(struct cp_task *task)
+void cp_ready(struct cp_g *g)
 {
+    struct cp__task *task = (struct cp__task *)(void *)g; /* its first member */
+
     if (cp__task_wake(task, CP__WAKE_PERMIT))
         cp__task_enqueue(task);
 }
@@ -172,7 +181,7 @@ void cp_ready(struct cp_task *task)
 /* ---- Birth and death ------------------------------------------------------------------------- */
 
 /* Makes the task visible as a G to those who list Gs. */
-static void publish_task(struct cp_task *task, uintptr_t created_at)
+static void publish_task(struct cp__task *task, uintptr_t created_at)
 {
     /* pairs with the fence in describe_task(), list.c: whoever sees the stores below also sees
      * that id was 0 */
@@ -185,9 +194,9 @@ static void publish_task(struct cp_task *task, uintptr_t created_at)
 }
 
 /* Returns a new G; NULL: no memory. */
-static struct cp_task *new_task(struct cp__worker *w, void (*fn)(void *), void *arg, uintptr_t created_at)
+static struct cp__task *new_task(struct cp__worker *w, void (*fn)(void *), void *arg, uintptr_t created_at)
 {
-    struct cp_task *task = cp__task_alloc(w);
+    struct cp__task *task = cp__task_alloc(w);
 
     if (task == NULL)
         return NULL;
@@ -223,7 +232,7 @@ static void uncount_live(void)
 
 static int start_task(void (*fn)(void *), void *arg, uintptr_t created_at)
 {
-    struct cp_task *task = new_task(cp__worker_self(), fn, arg, created_at);
+    struct cp__task *task = new_task(cp__worker_self(), fn, arg, created_at);
 
     if (task == NULL) {
         uncount_live();
@@ -244,7 +253,7 @@ int cp__go_first(void (*fn)(void *), void *arg)
     return start_task(fn, arg, 0);
 }
 
-static void end_task(struct cp__worker *w, struct cp_task *task)
+static void end_task(struct cp__worker *w, struct cp__task *task)
 {
     cp__fiber_fini(&task->fiber);
     cp_g_fini(&task->g);
@@ -270,7 +279,7 @@ static bool must_give(struct cp__worker *w)
     return cp__sched.worker_count > 1 || cp_load_relaxed(&cp__sched.global_count) > 0; /* relaxed: a hint */
 }
 
-static void requeue(struct cp__worker *w, struct cp_task *task)
+static void requeue(struct cp__worker *w, struct cp__task *task)
 {
     if (must_give(w))
         cp__global_append(task, task, 1);
@@ -279,7 +288,7 @@ static void requeue(struct cp__worker *w, struct cp_task *task)
 }
 
 /* Does what the G that has just left its stack has asked for. */
-static void after_task(struct cp__worker *w, struct cp_task *task)
+static void after_task(struct cp__worker *w, struct cp__task *task)
 {
     switch (w->after) {
     case CP__AFTER_YIELD:
@@ -305,7 +314,7 @@ static void after_task(struct cp__worker *w, struct cp_task *task)
  * then loads `running`. The lister's barrier replaces a fence between the store of `running` and the second
  * load of `watched` here: at least one of the two threads sees the other's store.
  */
-static bool claim_task(struct cp__worker *w, struct cp_task *task)
+static bool claim_task(struct cp__worker *w, struct cp__task *task)
 {
     /* acquire, both loads: pairs with the release in unmark(), list.c, which follows the lister's last look
      * at the stack */
@@ -320,7 +329,7 @@ static bool claim_task(struct cp__worker *w, struct cp_task *task)
 }
 
 /* Puts a task that somebody looks at behind all others. */
-static __attribute__((noinline)) void put_back(struct cp_task *task)
+static __attribute__((noinline)) void put_back(struct cp__task *task)
 {
     cp__global_append(task, task, 1);
     sched_yield(); /* the task may be the only one, and the thread that looks may need the CPU */
@@ -329,7 +338,7 @@ static __attribute__((noinline)) void put_back(struct cp_task *task)
 /* Runs task until the task gives the M back. The signal handler tells from the stack pointer whether it has
  * interrupted the G or the M. m->g names the G, from before the first instruction on the G's stack until
  * after the last one. */
-static void run_task(struct cp__worker *w, struct cp_task *task)
+static void run_task(struct cp__worker *w, struct cp__task *task)
 {
     if (!claim_task(w, task)) {
         put_back(task);
@@ -357,10 +366,10 @@ static unsigned poll_in_passing(struct cp__worker *w)
 }
 
 /* Looks at the poller and the global queue, which happens now and then before w looks at its own queue. */
-static struct cp_task *look_around(struct cp__worker *w)
+static struct cp__task *look_around(struct cp__worker *w)
 {
     unsigned polled = poll_in_passing(w);
-    struct cp_task *task = cp__global_pop();
+    struct cp__task *task = cp__global_pop();
 
     w->until_look = interval(w);
     w->seen_ns = cp__coarse_ns();
@@ -370,9 +379,9 @@ static struct cp_task *look_around(struct cp__worker *w)
 }
 
 /* Looks for a task without searching other Ms' queues. */
-static struct cp_task *look(struct cp__worker *w)
+static struct cp__task *look(struct cp__worker *w)
 {
-    struct cp_task *task = NULL;
+    struct cp__task *task = NULL;
 
     if (w->until_look-- == 0)
         task = look_around(w);
@@ -396,10 +405,10 @@ static bool sleep_idle(struct cp__worker *w)
 }
 
 /* Returns the next task; NULL: all Gs have ended. */
-static struct cp_task *next_task(struct cp__worker *w)
+static struct cp__task *next_task(struct cp__worker *w)
 {
     do {
-        struct cp_task *task = look(w);
+        struct cp__task *task = look(w);
 
         if (task == NULL)
             task = cp__idle_search(w);
@@ -414,7 +423,7 @@ static struct cp_task *next_task(struct cp__worker *w)
 
 void cp__worker_run(struct cp__worker *w)
 {
-    struct cp_task *task;
+    struct cp__task *task;
 
     self = w;
     w->tid = (uint32_t)cp__os_tid();

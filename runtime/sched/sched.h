@@ -71,8 +71,9 @@ void cp_yield(void);
 
 /* ---- Looking at all Gs ----------------------------------------------------------------------- */
 
-/* A G as cp_sched_each_g() reports it. Valid only during the call of fn. */
-struct cp_sched_g {
+/* A G as cp_g_each() reports it. Valid only during the call of fn. */
+struct cp_g_info {
+    size_t size; /* sizeof(struct cp_g_info) as the library was compiled */
     uint64_t id;
     /* the G that called cp_go(); 0: a thread called it, or cp_sched_run() started the G */
     uint64_t parent_id;
@@ -92,25 +93,22 @@ struct cp_sched_g {
     uintptr_t stack_hi;
 };
 
-/* A negative result ends the listing. The function must not wait, yield or list Gs: the G that it receives,
- * and up to 63 others, do not run meanwhile, and Ms may spin until the function returns. */
-typedef int cp_sched_g_fn(void *context, const struct cp_sched_g *g);
+/* A result other than 0 ends the listing and is returned. The function must not wait, yield or list Gs: the G
+ * that it receives, and up to 63 others, do not run meanwhile, and Ms may spin until the function returns. */
+typedef int cp_g_each_fn(void *context, const struct cp_g_info *info);
 
 /*
  * Calls fn for every G, as the G is at that moment. The program continues to run. A G that exists from the
  * beginning of the call to its end is reported once; a G that begins or ends meanwhile is reported at most
- * once. Returns 0, also if no scheduler runs; a negative result of fn; -ENOSYS or -EPERM if the system has no
+ * once. Returns 0, also if no scheduler runs; what fn returned; -ENOSYS or -EPERM if the system has no
  * membarrier(2) or forbids it.
  */
-int cp_sched_each_g(cp_sched_g_fn *fn, void *context, struct cp_error *err);
+int cp_g_each(cp_g_each_fn *fn, void *context, struct cp_error *err);
 
 /* ---- Parking --------------------------------------------------------------------------------- */
 
-/* A G, as the scheduler sees it. Valid until the G ends. */
-struct cp_task;
-
-/* Returns the calling G; NULL elsewhere. */
-struct cp_task *cp_task_self(void);
+/* Returns the calling G, if it is one of the scheduler's; NULL elsewhere. Valid until the G ends. */
+struct cp_g *cp_sched_self(void);
 
 /*
  * Each G has one permit, which is absent at first.
@@ -124,7 +122,7 @@ struct cp_task *cp_task_self(void);
  * end by it. What was written before cp_ready() is visible after the cp_park() that the call ends.
  */
 int cp_park(void);
-void cp_ready(struct cp_task *task);
+void cp_ready(struct cp_g *g);
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 

@@ -35,7 +35,7 @@ static struct {
     struct cp__lock lock;
     /* Guarded by the lock. */
     struct cp__slab *slabs;
-    struct cp_task *free_tasks;
+    struct cp__task *free_tasks;
 
     /* Immutable while the scheduler runs. */
     size_t stack_size;
@@ -70,7 +70,7 @@ static int divide(struct cp__slab *slab)
     char *place = (char *)slab + stacks.head_size;
 
     for (unsigned i = 0; i < CP__SLAB_TASKS; i++) {
-        struct cp_task *task = &slab->tasks[i];
+        struct cp__task *task = &slab->tasks[i];
 
         if (guard(place) < 0)
             return -1;
@@ -162,9 +162,9 @@ struct cp__slab *cp__slabs(void)
 /* ---- Tasks ----------------------------------------------------------------------------------- */
 
 /* Takes up to n free tasks, linked; makes a slab if there are none. NULL: no memory. */
-static struct cp_task *take_free(unsigned n, unsigned *taken)
+static struct cp__task *take_free(unsigned n, unsigned *taken)
 {
-    struct cp_task *first, **link;
+    struct cp__task *first, **link;
 
     cp__lock(&stacks.lock);
     if (stacks.free_tasks == NULL) {
@@ -186,9 +186,9 @@ static struct cp_task *take_free(unsigned n, unsigned *taken)
     return first;
 }
 
-struct cp_task *cp__task_alloc(struct cp__worker *w)
+struct cp__task *cp__task_alloc(struct cp__worker *w)
 {
-    struct cp_task *task;
+    struct cp__task *task;
     unsigned taken;
 
     if (w == NULL)
@@ -207,7 +207,7 @@ struct cp_task *cp__task_alloc(struct cp__worker *w)
  * the shared list. */
 static void trim(struct cp__worker *w)
 {
-    struct cp_task *last = w->free_tasks, *first, *task;
+    struct cp__task *last = w->free_tasks, *first, *task;
 
     for (unsigned i = 1; i < CACHE_BATCH; i++)
         last = last->next;
@@ -222,7 +222,7 @@ static void trim(struct cp__worker *w)
     cp__unlock(&stacks.lock);
 }
 
-void cp__task_free(struct cp__worker *w, struct cp_task *task)
+void cp__task_free(struct cp__worker *w, struct cp__task *task)
 {
     task->next = w->free_tasks;
     w->free_tasks = task;

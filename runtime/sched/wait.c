@@ -25,7 +25,7 @@
 
 struct waiter {
     struct cp__timer timer; /* first, so that a timer's address is its waiter's */
-    struct cp_task *task;
+    struct cp__task *task;
     struct waiter *next; /* in the descriptor's list, or in the list of those to be woken */
     int fd;              /* -1: the G only sleeps */
     uint32_t events;
@@ -284,7 +284,7 @@ static unsigned wake_ready(struct cp__worker *m, struct waiter *ready)
     unsigned n = 0;
 
     while (ready != NULL) {
-        struct cp_task *task = ready->task;
+        struct cp__task *task = ready->task;
 
         ready = ready->next; /* the waiter is invalid as soon as its G runs */
         if (cp__task_wake(task, CP__WAKE_EVENT)) {
@@ -353,7 +353,7 @@ unsigned cp__wait_poll(struct cp__worker *m, uint64_t until)
 
 int cp_sleep(uint64_t ns)
 {
-    struct waiter w = {.task = cp_task_self(), .fd = -1};
+    struct waiter w = {.task = cp__task_self(), .fd = -1};
 
     if (w.task == NULL)
         return -ESRCH;
@@ -380,7 +380,7 @@ static __attribute__((noinline)) int start_waiting(struct waiter *w, int64_t tim
 
 int cp_wait_fd(int fd, uint32_t events, int64_t timeout_ns)
 {
-    struct waiter w = {.task = cp_task_self(), .fd = fd, .events = events & ~EPOLL_FLAGS};
+    struct waiter w = {.task = cp__task_self(), .fd = fd, .events = events & ~EPOLL_FLAGS};
     int result;
 
     if (w.task == NULL)

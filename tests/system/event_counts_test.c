@@ -111,7 +111,7 @@ static void check_silent(const char *event, const char *word)
 {
     struct cp_slot_request requests[] = {request("timer", 10 * MS), request(event, 100000)};
     struct cp_memory memory = {0};
-    struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), event, 100000);
+    struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), event, 100000);
     struct cp_event_spec spec = spec_of(event);
     struct resources before, after;
     struct cp_session *session;

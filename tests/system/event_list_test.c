@@ -34,7 +34,7 @@ static struct list *list_events(void)
 {
     struct list *list = calloc(1, sizeof *list);
 
-    CHECK_EQ(cp_event_list(take, list), 0);
+    CHECK_EQ(cp_event_each(take, list), 0);
     return list;
 }
 
@@ -121,7 +121,7 @@ CP_TEST(a_list_ends_where_its_taker_wants)
         struct list *list = calloc(1, sizeof *list);
 
         list->stop_at = n;
-        CHECK_EQ(cp_event_list(take, list), -EINTR);
+        CHECK_EQ(cp_event_each(take, list), -EINTR);
         CHECK_EQ(list->n, n);
         forget(list);
     }

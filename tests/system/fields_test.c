@@ -227,3 +227,22 @@ CP_TEST(every_combination_is_read_aright)
         CHECK(profile.seen[0].leaf[IN_B] == 0);
     }
 }
+
+CP_TEST(numbers_that_are_no_slots_are_refused)
+{
+    static const int bad[] = {-1, CP_EV_MAX};
+    struct cp_slot_stats stats = {.size = sizeof stats};
+    struct cp_slot_request timer = request("timer", MS);
+    int slots[2];
+
+    CHECK_EQ(cp_slots_start(&timer, 1, slots, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        slots[1] = bad[i];
+        CHECK_EQ(cp_slots_stop(slots, 2), -EINVAL);
+        CHECK_EQ(cp_slots_release(slots, 2), -EINVAL);
+        CHECK_EQ(cp_slots_read(bad[i], NULL, NULL), -EINVAL);
+        CHECK_EQ(cp_slots_stats(bad[i], &stats), -EINVAL);
+    }
+    CHECK_EQ(cp_slots_stop(slots, 1), 0);
+    CHECK_EQ(cp_slots_release(slots, 1), 0);
+}

@@ -29,7 +29,7 @@ struct self {
 
 static struct cp_chan *unbuffered, *empty;
 static struct cp_wait_group *group;
-static struct cp_task *parked;
+static struct cp_g *parked;
 static int pipe_fds[2];
 static uint32_t listed; /* atomic */
 static unsigned ready;  /* atomic */
@@ -65,7 +65,7 @@ static __attribute__((noinline)) void wait_as(struct self *self)
     if (strcmp(self->state, "descriptor") == 0)
         CHECK(cp_wait_fd(pipe_fds[0], EPOLLIN, -1) > 0);
     if (strcmp(self->state, "park") == 0) {
-        parked = cp_task_self();
+        parked = cp_sched_self();
         CHECK_EQ(cp_park(), 0);
     }
     if (strcmp(self->state, "channel send") == 0)
@@ -115,7 +115,7 @@ static struct self *find_self(uint64_t id)
     return NULL;
 }
 
-static void check_stack(const struct self *self, const struct cp_sched_g *g, cp_unwind_fn *unwind)
+static void check_stack(const struct self *self, const struct cp_g_info *g, cp_unwind_fn *unwind)
 {
     uintptr_t frames[DEPTH];
     unsigned n = unwind(g, frames, DEPTH);
@@ -127,7 +127,7 @@ static void check_stack(const struct self *self, const struct cp_sched_g *g, cp_
                (unsigned long)self->callers[i]);
 }
 
-static int check_g(void *context, const struct cp_sched_g *g)
+static int check_g(void *context, const struct cp_g_info *g)
 {
     struct self *self = find_self(g->id);
 
@@ -159,7 +159,7 @@ static void *lists(void *fn)
 {
     struct cp_error err = {0};
 
-    CHECKF(cp_sched_each_g(*(cp_sched_g_fn **)fn, NULL, &err) == 0, "%s", err.message);
+    CHECKF(cp_g_each(*(cp_g_each_fn **)fn, NULL, &err) == 0, "%s", err.message);
     cp_store_release(&listed, 1u);
     return NULL;
 }
@@ -192,7 +192,7 @@ static void in_every_state(void *list)
     let_them_end();
 }
 
-static void run_in_every_state(cp_sched_g_fn *fn)
+static void run_in_every_state(cp_g_each_fn *fn)
 {
     unbuffered = cp_chan_new(1, 0);
     empty = cp_chan_new(1, 1);
@@ -215,7 +215,7 @@ CP_TEST(each_state_is_seen_with_its_stack)
     CHECK_EQ(unknown, 0);
 }
 
-static int check_by_frame_pointers(void *context, const struct cp_sched_g *g)
+static int check_by_frame_pointers(void *context, const struct cp_g_info *g)
 {
     const struct self *self = find_self(g->id);
 
@@ -232,7 +232,7 @@ CP_TEST(frame_pointers_find_the_same)
     CHECK_EQ(unknown, SELVES);
 }
 
-static int must_not_be_called(void *context, const struct cp_sched_g *g)
+static int must_not_be_called(void *context, const struct cp_g_info *g)
 {
     (void)context;
     (void)g;
@@ -242,10 +242,10 @@ static int must_not_be_called(void *context, const struct cp_sched_g *g)
 
 CP_TEST(without_a_scheduler_there_are_no_gs)
 {
-    CHECK_EQ(cp_sched_each_g(must_not_be_called, NULL, NULL), 0);
+    CHECK_EQ(cp_g_each(must_not_be_called, NULL, NULL), 0);
 }
 
-static int counts_to_three(void *n, const struct cp_sched_g *g)
+static int counts_to_three(void *n, const struct cp_g_info *g)
 {
     (void)g;
     return ++*(int *)n == 3 ? -ECANCELED : 0;
@@ -255,7 +255,7 @@ static void lists_three(void *n)
 {
     for (int i = 0; i < 200; i++)
         go(has_not_begun, NULL);
-    CHECK_EQ(cp_sched_each_g(counts_to_three, n, NULL), -ECANCELED);
+    CHECK_EQ(cp_g_each(counts_to_three, n, NULL), -ECANCELED);
 }
 
 /* All others run on after it: run() returns. */
@@ -282,7 +282,7 @@ static void waits_for_end(void *arg)
     __asm__ volatile("" ::: "memory"); /* no tail call */
 }
 
-static int count_g(void *n, const struct cp_sched_g *g)
+static int count_g(void *n, const struct cp_g_info *g)
 {
     uintptr_t frames[DEPTH];
 
@@ -304,7 +304,7 @@ static void list_many(void *n)
     for (unsigned i = 0; i < MANY; i++)
         go(waits_for_end, NULL);
     cp_wait_group_wait(all_wait);
-    CHECK_EQ(cp_sched_each_g(count_g, n, NULL), 0);
+    CHECK_EQ(cp_g_each(count_g, n, NULL), 0);
     cp_wait_group_done(end);
 }
 
@@ -383,7 +383,7 @@ struct round {
     unsigned n;
 };
 
-static int check_churn(void *context, const struct cp_sched_g *g)
+static int check_churn(void *context, const struct cp_g_info *g)
 {
     struct round *round = context;
     uintptr_t begin = (uintptr_t)start_stayers, frames[DEPTH];
@@ -415,7 +415,7 @@ static void *lists_rounds(void *arg)
     for (int i = 0; i < ROUNDS; i++) {
         struct round round = {.ids = calloc(IDS / 8, 1)};
 
-        CHECK_EQ(cp_sched_each_g(check_churn, &round, NULL), 0);
+        CHECK_EQ(cp_g_each(check_churn, &round, NULL), 0);
         CHECK_EQ(round.stayers, STAY);
         CHECK(round.n > STAY);
         free(round.ids);
@@ -458,7 +458,7 @@ CP_TEST(gs_are_listed_while_others_come_and_go)
 
 /* ---- Forking --------------------------------------------------------------------------------- */
 
-static int look_at(void *context, const struct cp_sched_g *g)
+static int look_at(void *context, const struct cp_g_info *g)
 {
     (void)context;
     (void)g;
@@ -468,7 +468,7 @@ static int look_at(void *context, const struct cp_sched_g *g)
 static void *lists_all_the_time(void *arg)
 {
     while (cp_load_acquire(&churning))
-        CHECK_EQ(cp_sched_each_g(look_at, NULL, NULL), 0);
+        CHECK_EQ(cp_g_each(look_at, NULL, NULL), 0);
     return arg;
 }
 
@@ -512,20 +512,20 @@ static void write_listings(void)
     struct cp_error err = {0};
     int result;
 
-    for (unsigned debug = 1; debug <= 2; debug++) {
+    for (enum cp_profile_form form = CP_FORM_TEXT; form <= CP_FORM_STATES; form++) {
         struct cp_memory memory = {0};
 
-        result = cp_goroutine_profile(cp_writer_memory(&memory), debug, unwind_g, &err);
+        result = cp_g_profile(cp_writer_memory(&memory), form, unwind_g, &err);
         CHECKF(result == 0, "%s", err.message);
-        texts[debug] = calloc(1, memory.size + 1); /* strict sanitizers see strndup() look at what follows */
-        CHECK(texts[debug] != NULL);
-        memcpy(texts[debug], memory.data, memory.size);
+        texts[form] = calloc(1, memory.size + 1); /* strict sanitizers see strndup() look at what follows */
+        CHECK(texts[form] != NULL);
+        memcpy(texts[form], memory.data, memory.size);
         free(memory.data);
     }
-    result = cp_goroutine_profile(cp_writer_path(profile_path), 0, unwind_g, &err);
+    result = cp_g_profile(cp_writer_path(profile_path), CP_FORM_PPROF, unwind_g, &err);
     CHECKF(result == 0, "%s", err.message);
-    for (unsigned debug = 0; debug <= 2; debug++) {
-        CHECK_EQ(cp_goroutine_profile(cp_writer_path("/dev/full"), debug, unwind_g, &err), -ENOSPC);
+    for (enum cp_profile_form form = CP_FORM_PPROF; form <= CP_FORM_STATES; form++) {
+        CHECK_EQ(cp_g_profile(cp_writer_path("/dev/full"), form, unwind_g, &err), -ENOSPC);
         CHECK_CONTAINS(err.message, "could not be written to its file: No space left on device.");
     }
 }

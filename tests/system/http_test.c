@@ -264,7 +264,7 @@ CP_TEST(a_profile_too_many_is_409)
     struct cp_http *http = start_http(NULL);
 
     for (int i = 0; i < CP_EV_MAX; i++) {
-        const struct cp_profiling_option option = cp_event(cp_writer_memory(&memories[i]), "timer", 0);
+        const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memories[i]), "timer", 0);
 
         CHECK_EQ(cp_session_start(&sessions[i], &option, 1, NULL), 0);
     }
@@ -528,7 +528,7 @@ CP_TEST(metrics_tell_what_the_profiler_does)
     const double start = seconds_now();
     struct cp_http *http = start_http(NULL);
     struct cp_memory memory = {0};
-    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "taskClock", 100000);
     struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_session *session;
 

@@ -44,7 +44,8 @@ static const char two_options[] =
     "int main(void)\n"
     "{\n"
     "    return cp_start_cpu_profile_with_config(NULL, cp_os_timer(cp_writer_fd(1)),\n"
-    "                                            cp_event(cp_writer_fd(2), \"taskClock\", 0)) != -EPERM;\n"
+    "                                            cp_option_event(cp_writer_fd(2), \"taskClock\", 0)) != "
+    "-EPERM;\n"
     "}\n";
 
 /* Installs below this test's directory; make's own variables (CC, ARCH, ...) come from the make that runs the
@@ -311,8 +312,8 @@ CP_TEST(the_lines_for_the_endpoint_compile)
 static const char last_calls[] =
     "#include <counterpoint/pprof.h>\n"
     "#include <counterpoint/sched.h>\n"
-    "static struct cp_task *waiter;\n"
-    "__attribute__((noinline)) static void wait_here(void) { waiter = cp_task_self(); cp_park(); }\n"
+    "static struct cp_g *waiter;\n"
+    "__attribute__((noinline)) static void wait_here(void) { waiter = cp_sched_self(); cp_park(); }\n"
     "static void entry(void *unused) { (void)unused; wait_here(); }\n"
     "__attribute__((noinline)) static int start(void) { return cp_go(entry, NULL); }\n"
     "static void first(void *unused)\n"
@@ -322,7 +323,7 @@ static const char last_calls[] =
     "        return;\n"
     "    while (!waiter)\n"
     "        cp_yield();\n"
-    "    cp_goroutine_profile(cp_writer_file(stdout), 2, NULL, NULL);\n"
+    "    cp_g_profile(cp_writer_file(stdout), CP_FORM_STATES, NULL, NULL);\n"
     "    cp_ready(waiter);\n"
     "}\n"
     "int main(void)\n"

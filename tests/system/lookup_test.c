@@ -14,11 +14,20 @@ struct names {
     char text[4][64];
 };
 
-static void take_name(void *context, size_t i, const char *function)
+static int take_name(void *context, size_t i, const char *function)
 {
     struct names *names = context;
 
     snprintf(names->text[i], sizeof names->text[i], "%s", function);
+    return 0;
+}
+
+static int end_at_once(void *calls, size_t i, const char *function)
+{
+    (void)i;
+    (void)function;
+    ++*(int *)calls;
+    return -ECANCELED;
 }
 
 CP_TEST(addresses_have_names_whatever_their_order)
@@ -26,12 +35,15 @@ CP_TEST(addresses_have_names_whatever_their_order)
     struct names names = {0};
     const uintptr_t addresses[] = {(uintptr_t)pthread_create, (uintptr_t)burn_here + 1, 1,
                                    (uintptr_t)take_name};
+    int calls = 0;
 
-    CHECK_EQ(cp_symbol_lookup(addresses, 4, take_name, &names), 0);
+    CHECK_EQ(cp_symbol_each(addresses, 4, take_name, &names), 0);
     CHECK_STR(names.text[1], "burn_here");
     CHECK_STR(names.text[2], "");
     CHECK_STR(names.text[3], "take_name");
-    CHECK_EQ(cp_symbol_lookup(addresses, 0, take_name, &names), 0);
+    CHECK_EQ(cp_symbol_each(addresses, 0, take_name, &names), 0);
+    CHECK_EQ(cp_symbol_each(addresses, 4, end_at_once, &calls), -ECANCELED);
+    CHECK_EQ(calls, 1);
     if (!TEST_ASAN && !TEST_TSAN) /* which have a function of their own there */
         CHECK_CONTAINS(names.text[0], "pthread_create");
 }
@@ -74,7 +86,7 @@ static void look_at_text(pid_t tid)
     struct cp_memory text = {0};
     char thread[64];
 
-    CHECK_EQ(cp_thread_profile(cp_writer_memory(&text), true, NULL), 0);
+    CHECK_EQ(cp_thread_profile(cp_writer_memory(&text), CP_FORM_TEXT, NULL), 0);
     save(&text, file_in_dir("threads.txt"));
     free(text.data);
     char *shown = test_command(NULL, "cat %s", file_in_dir("threads.txt"));
@@ -97,7 +109,7 @@ static void look_at_profile(pid_t tid)
     struct cp_memory memory = {0};
     char thread[64];
 
-    CHECK_EQ(cp_thread_profile(cp_writer_memory(&memory), false, NULL), 0);
+    CHECK_EQ(cp_thread_profile(cp_writer_memory(&memory), CP_FORM_PPROF, NULL), 0);
     save(&memory, file_in_dir("threads.pb.gz"));
     free(memory.data);
     char *top = pprof("-top -sample_index=threadcreate", file_in_dir("threads.pb.gz"));
@@ -123,10 +135,18 @@ static void nothing(pid_t tid)
     (void)tid;
 }
 
-static void count_m(void *context, const struct cp_m_info *m)
+static int count_m(void *context, const struct cp_m_info *m)
 {
     (void)m;
     ++*(unsigned *)context;
+    return 0;
+}
+
+static int end_with_first(void *context, const struct cp_m_info *m)
+{
+    CHECK_EQ(m->size, sizeof *m);
+    ++*(unsigned *)context;
+    return 17;
 }
 
 CP_TEST(threads_that_ended_are_not_listed)
@@ -136,13 +156,15 @@ CP_TEST(threads_that_ended_are_not_listed)
 
     CHECK_EQ(cp_set_cpu_profile_rate(100, NULL), 0); /* an M is kept until its samples have been read */
     with_worker(nothing);
-    cp_m_list(count_m, &listed);
+    cp_m_each(count_m, &listed);
     CHECK_EQ(listed, 0);
     cp_runtime_stats(&stats);
     CHECK_EQ(stats.ms, 0);
     attach();
-    cp_m_list(count_m, &listed);
+    CHECK_EQ(cp_m_each(count_m, &listed), 0);
     CHECK_EQ(listed, 1);
+    CHECK_EQ(cp_m_each(end_with_first, &listed), 17);
+    CHECK_EQ(listed, 2);
     cp_runtime_stats(&stats);
     CHECK_EQ(stats.ms, 1);
 }
@@ -157,9 +179,9 @@ CP_TEST(a_list_of_threads_that_cannot_be_written_says_so)
 {
     struct cp_error err;
 
-    for (int is_text = 0; is_text <= 1; is_text++) {
+    for (enum cp_profile_form form = CP_FORM_PPROF; form <= CP_FORM_TEXT; form++) {
         attach();
-        CHECK_EQ(cp_thread_profile(cp_writer_callback(refuse, NULL), is_text, &err), -ENOSPC);
+        CHECK_EQ(cp_thread_profile(cp_writer_callback(refuse, NULL), form, &err), -ENOSPC);
         CHECK_CONTAINS(err.message, "No space left on device");
     }
 }
@@ -168,7 +190,7 @@ CP_TEST(a_list_of_threads_that_cannot_be_written_says_so)
 
 static struct cp_session *stopped_session(struct cp_memory *memory)
 {
-    const struct cp_profiling_option option = cp_event(cp_writer_memory(memory), "taskClock", 100000);
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(memory), "taskClock", 100000);
     struct cp_session *session;
     struct cp_error err;
 
@@ -239,7 +261,7 @@ CP_TEST(counters_outlive_their_sessions)
 CP_TEST(counters_rise_while_a_session_runs)
 {
     struct cp_memory memory = {0};
-    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "taskClock", 100000);
     struct cp_runtime_stats stats = {.size = sizeof stats};
     struct cp_slot_stats totals = {.size = sizeof totals};
     struct cp_session *session;

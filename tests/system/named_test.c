@@ -48,7 +48,7 @@ __attribute__((noinline)) static void sleep_here(int times)
 static void start_or_skip(const char *path, const char *event)
 {
     struct cp_error err;
-    int result = cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), event, 1));
+    int result = cp_start_cpu_profile_with_config(&err, cp_option_event(cp_writer_path(path), event, 1));
 
     if (result == -ENOENT || result == -ENODEV || result == -EOPNOTSUPP || result == -ENODATA ||
         result == -EACCES || result == -EPERM || result == -ENOSPC)

@@ -100,7 +100,7 @@ static bool profile_says(const char *text)
 /* Burns while cycles are sampled; the profile is left in memory. */
 static void profile_to_memory(struct cp_slot_stats *stats, uint64_t period)
 {
-    struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "cycles", period);
+    struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "cycles", period);
     struct worker worker = {.body = NULL};
     struct cp_session *session;
     struct cp_error err = {0};

@@ -24,7 +24,7 @@ static void reap(pid_t pid)
     CHECKF(status == 0, "the child ended with %#x", (unsigned)status);
 }
 
-static int look_at(void *context, const struct cp_sched_g *g)
+static int look_at(void *context, const struct cp_g_info *g)
 {
     (void)g;
     ++*(int *)context;
@@ -62,12 +62,12 @@ static void uses_a_scheduler_of_its_own(void)
     int gs = 0, sum = 0;
 
     alarm(5);
-    CHECK(cp_task_self() == NULL);
+    CHECK(cp_sched_self() == NULL);
     cp_yield();
     CHECK_EQ(cp_park(), -ESRCH);
     CHECK_EQ(cp_sleep(0), -ESRCH);
     CHECK_EQ(cp_go(sends, NULL), -ESRCH);
-    CHECK_EQ(cp_sched_each_g(look_at, &gs, NULL), 0);
+    CHECK_EQ(cp_g_each(look_at, &gs, NULL), 0);
     CHECK_EQ(gs, 0);
     run(1, receives, &sum);
     CHECK_EQ(sum, 55);
@@ -120,7 +120,7 @@ CP_TEST(a_g_may_fork)
 
 static sem_t looks, may_end;
 
-static int stays(void *context, const struct cp_sched_g *g)
+static int stays(void *context, const struct cp_g_info *g)
 {
     (void)context;
     (void)g;
@@ -131,7 +131,7 @@ static int stays(void *context, const struct cp_sched_g *g)
 
 static void *lists(void *arg)
 {
-    CHECK_EQ(cp_sched_each_g(stays, NULL, NULL), -ECANCELED);
+    CHECK_EQ(cp_g_each(stays, NULL, NULL), -ECANCELED);
     return arg;
 }
 

@@ -100,13 +100,13 @@ static bool has_guard_install(void)
 #define CROWD (TEST_TSAN ? 4000u : 100000u) /* ThreadSanitizer has room for about 8000 fibers */
 
 static unsigned parked, resumed;
-static struct cp_task **crowd;
+static struct cp_g **crowd;
 
 static void parks(void *arg)
 {
-    struct cp_task **place = arg;
+    struct cp_g **place = arg;
 
-    *place = cp_task_self();
+    *place = cp_sched_self();
     cp_fetch_add_acq_rel(&parked, 1u);
     cp_park();
     cp_fetch_add_acq_rel(&resumed, 1u);
@@ -134,7 +134,7 @@ static void gathers_a_crowd(void *arg)
 
 static void check_crowd(unsigned threads, unsigned n)
 {
-    crowd = calloc(n, sizeof(struct cp_task *));
+    crowd = calloc(n, sizeof(struct cp_g *));
     CHECK(crowd != NULL);
     parked = resumed = 0;
     run(threads, 0, gathers_a_crowd, &n);
@@ -176,7 +176,7 @@ CP_TEST(without_room_for_another_stack_cp_go_says_so)
     if (TEST_TSAN)
         SKIP("ThreadSanitizer's own limit comes first");
     refuse_guard_install();
-    crowd = calloc(CROWD, sizeof(struct cp_task *));
+    crowd = calloc(CROWD, sizeof(struct cp_g *));
     CHECK(crowd != NULL);
     run(2, 0, one_too_many, NULL);
     CHECK_EQ(resumed, parked);
@@ -227,7 +227,7 @@ static _Noreturn void overflow(void)
     static char alternate[65536];
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 
-    crowd = calloc(10, sizeof(struct cp_task *));
+    crowd = calloc(10, sizeof(struct cp_g *));
     CHECK_EQ(sigaltstack(&(stack_t){.ss_sp = alternate, .ss_size = sizeof alternate}, NULL), 0);
     CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
     run(1, 0, starts_neighbours, NULL);
@@ -352,7 +352,7 @@ CP_TEST(a_crowd_that_has_gone_leaves_its_memory)
 
     if (TEST_TSAN || TEST_ASAN)
         SKIP("a sanitizer's own memory would be measured");
-    crowd = calloc(20000, sizeof(struct cp_task *));
+    crowd = calloc(20000, sizeof(struct cp_g *));
     run(1, 0, crowd_comes_and_goes, &freed);
     CHECKF(freed > 20000 * 4 * 9 / 10, "%ld KiB of the stacks' 80 000 were given back", freed);
     free(crowd);

@@ -83,7 +83,7 @@ CP_TEST(calls_of_a_g_fail_elsewhere)
     CHECK_EQ(cp_park(), -ESRCH);
     CHECK_EQ(cp_sleep(1), -ESRCH);
     CHECK_EQ(cp_wait_fd(0, 1, 0), -ESRCH);
-    CHECK(cp_task_self() == NULL);
+    CHECK(cp_sched_self() == NULL);
     cp_yield();
     run(1, nothing, NULL);
     CHECK_EQ(cp_go(nothing, NULL), -ESRCH);
@@ -236,19 +236,19 @@ CP_TEST(gs_inherit_labels)
     CHECK_STR(label_of_this(), outside);
 }
 
-static struct cp_task *observed;
+static struct cp_g *observed;
 static uint32_t was_seen_asleep;
 
 static void sleeps_then_parks(void *arg)
 {
     (void)arg;
-    cp_store_release(&observed, cp_task_self());
+    cp_store_release(&observed, cp_sched_self());
     while (cp_load_acquire(&was_seen_asleep) == 0)
         cp_sleep(5 * MS);
     cp_park();
 }
 
-static int note_state(void *context, const struct cp_sched_g *g)
+static int note_state(void *context, const struct cp_g_info *g)
 {
     if (g->entry == sleeps_then_parks)
         *(const char **)context = g->state;
@@ -259,7 +259,7 @@ static const char *state_of_observed(void)
 {
     const char *state = NULL;
     struct cp_error err;
-    int result = cp_sched_each_g(note_state, &state, &err);
+    int result = cp_g_each(note_state, &state, &err);
 
     CHECKF(result == 0, "%s", err.message);
     return state;

@@ -22,15 +22,15 @@ CP_TEST(bad_options_are_refused_in_words)
         struct cp_profiling_option option;
         const char *part;
     } bad[] = {
-        {cp_event(cp_writer_memory(&a), "bogus", 0), "no event named \"bogus\""},
-        {cp_event(cp_writer_memory(&a), "", 0), "has no name"},
-        {cp_event(cp_writer_memory(&a), NULL, 0), "has no name"},
-        {cp_event(cp_writer_memory(&a), "rxyz", 0), "no event named"},
-        {cp_event(cp_writer_memory(&a), "taskClock", 9999), "smallest is 10000 ns"},
-        {cp_event(cp_writer_memory(&a), "cycles", 1), "smallest is 1000"},
-        {cp_event(cp_writer_memory(&a), "contextSwitches", 0), "no preset"},
-        {cp_event(cp_writer_memory(&a), "taskClock", UINT64_MAX), "too large"},
-        {cp_event((struct cp_writer){.ops = NULL}, "taskClock", 0), "no writer"},
+        {cp_option_event(cp_writer_memory(&a), "bogus", 0), "no event named \"bogus\""},
+        {cp_option_event(cp_writer_memory(&a), "", 0), "has no name"},
+        {cp_option_event(cp_writer_memory(&a), NULL, 0), "has no name"},
+        {cp_option_event(cp_writer_memory(&a), "rxyz", 0), "no event named"},
+        {cp_option_event(cp_writer_memory(&a), "taskClock", 9999), "smallest is 10000 ns"},
+        {cp_option_event(cp_writer_memory(&a), "cycles", 1), "smallest is 1000"},
+        {cp_option_event(cp_writer_memory(&a), "contextSwitches", 0), "no preset"},
+        {cp_option_event(cp_writer_memory(&a), "taskClock", UINT64_MAX), "too large"},
+        {cp_option_event((struct cp_writer){.ops = NULL}, "taskClock", 0), "no writer"},
     };
     struct state before;
     struct cp_error err;
@@ -44,11 +44,13 @@ CP_TEST(bad_options_are_refused_in_words)
         CHECK_EQ(cp_start_cpu_profile_with_config(NULL, bad[i].option), -EINVAL);
     }
     setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
-    check_refused(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_memory(&a), "taskClock", 0),
-                                                   cp_event(cp_writer_memory(&b), "task-clock", 0)),
+    check_refused(cp_start_cpu_profile_with_config(&err,
+                                                   cp_option_event(cp_writer_memory(&a), "taskClock", 0),
+                                                   cp_option_event(cp_writer_memory(&b), "task-clock", 0)),
                   -EINVAL, &err, "taskClock was given twice", &before);
-    check_refused(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_memory(&a), "taskClock", 0),
-                                                   cp_event(cp_writer_memory(&a), "cpuClock", 0)),
+    check_refused(cp_start_cpu_profile_with_config(&err,
+                                                   cp_option_event(cp_writer_memory(&a), "taskClock", 0),
+                                                   cp_option_event(cp_writer_memory(&a), "cpuClock", 0)),
                   -EINVAL, &err, "the same buffer", &before);
     check_refused(cp_start_cpu_profile_with_options(NULL, 0, &err), -EINVAL, &err, "No event was given",
                   &before);
@@ -80,12 +82,13 @@ CP_TEST(several_events_need_the_environment)
     attach();
     before = state_now();
     unsetenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES");
-    check_refused(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_memory(&a), "taskClock", 0),
-                                                   cp_event(cp_writer_memory(&b), "cpuClock", 0)),
+    check_refused(cp_start_cpu_profile_with_config(&err,
+                                                   cp_option_event(cp_writer_memory(&a), "taskClock", 0),
+                                                   cp_option_event(cp_writer_memory(&b), "cpuClock", 0)),
                   -EPERM, &err, "CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES=true", &before);
     setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
-    CHECK_EQ(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_memory(&a), "taskClock", 0),
-                                              cp_event(cp_writer_memory(&b), "cpuClock", 0)),
+    CHECK_EQ(cp_start_cpu_profile_with_config(&err, cp_option_event(cp_writer_memory(&a), "taskClock", 0),
+                                              cp_option_event(cp_writer_memory(&b), "cpuClock", 0)),
              0);
     CHECK_EQ(cp_stop_cpu_profile(&err), 0);
     CHECK(a.size > 0 && b.size > 0);
@@ -127,8 +130,8 @@ CP_TEST(a_refused_event_undoes_the_others)
     before = state_now();
     setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
     snprintf(path, sizeof path, "%s", file_in_dir("new.pb.gz"));
-    result = cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), "taskClock", 0),
-                                              cp_event(cp_writer_memory(&memory), name, 0));
+    result = cp_start_cpu_profile_with_config(&err, cp_option_event(cp_writer_path(path), "taskClock", 0),
+                                              cp_option_event(cp_writer_memory(&memory), name, 0));
     check_refused(result, -ENOENT, &err, name, &before);
     CHECK_EQ(access(path, F_OK), -1);
 }
@@ -196,7 +199,7 @@ CP_TEST(sessions_are_independent)
     attach();
     for (int i = 0; i < 3; i++) {
         struct cp_profiling_option option =
-            cp_event(cp_writer_memory(&memory[i]), events[i], i == 0 ? 0 : 100000);
+            cp_option_event(cp_writer_memory(&memory[i]), events[i], i == 0 ? 0 : 100000);
 
         CHECKF(cp_session_start(&sessions[i], &option, 1, &err) == 0, "%s", err.message);
         burn_here(100000000);
@@ -255,7 +258,7 @@ CP_TEST(sessions_share_eight_slots)
 CP_TEST(a_profile_can_be_written_long_after_its_sampling_has_ended)
 {
     struct cp_memory memory = {0}, early = {0};
-    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "taskClock", 100000);
     struct cp_slot_stats then = {.size = sizeof then}, now = {.size = sizeof now};
     struct cp_session *session;
     struct cp_error err;
@@ -291,7 +294,7 @@ CP_TEST(a_profile_can_be_written_long_after_its_sampling_has_ended)
 CP_TEST(code_that_is_unloaded_before_the_profile_is_written_has_names)
 {
     struct cp_memory memory = {0};
-    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "taskClock", 100000);
     struct cp_session *session;
     struct cp_error err;
     void (*spin)(void);
@@ -411,18 +414,18 @@ CP_TEST(a_config_is_checked_and_copied)
     attach();
     before = state_now();
     check_refused(cp_start_cpu_profile_with_config(
-                      &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", small_config())),
+                      &err, cp_option_config(cp_writer_memory(&memory), "taskClock", small_config())),
                   -EINVAL, &err, "struct cp_cpu_profile_config was given with the size 8", &before);
     bad.period = 0;
     check_refused(cp_start_cpu_profile_with_config(
-                      &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", &bad)),
+                      &err, cp_option_config(cp_writer_memory(&memory), "taskClock", &bad)),
                   -EINVAL, &err, "The config for taskClock has a period of 0", &before);
-    check_refused(cp_start_cpu_profile_with_config(
-                      &err, cp_event_with_config(cp_writer_memory(&memory), "bogus", &config)),
-                  -EINVAL, &err, "bogus", &before);
+    check_refused(
+        cp_start_cpu_profile_with_config(&err, cp_option_config(cp_writer_memory(&memory), "bogus", &config)),
+        -EINVAL, &err, "bogus", &before);
     config.is_kernel_included = false;
     CHECKF(cp_start_cpu_profile_with_config(
-               &err, cp_event_with_config(cp_writer_memory(&memory), "taskClock", &config)) == 0,
+               &err, cp_option_config(cp_writer_memory(&memory), "taskClock", &config)) == 0,
            "%s", err.message);
     config = (struct cp_cpu_profile_config){.size = 1};
     burn_here(20000000);
@@ -444,7 +447,7 @@ CP_TEST(the_name_says_which_event_it_is)
 
     attach();
     CHECKF(cp_start_cpu_profile_with_config(
-               &err, cp_event_with_config(cp_writer_path(path), "majorFaults", &config)) == 0,
+               &err, cp_option_config(cp_writer_path(path), "majorFaults", &config)) == 0,
            "%s", err.message);
     CHECKF(cp_stop_cpu_profile(&err) == 0, "%s", err.message);
     text = pprof("-comments", path);
@@ -488,7 +491,7 @@ CP_TEST(kernel_frames_are_in_the_profile)
     config.is_sample_callchain_included = true;
     config.is_callchain_kernel_included = true;
     CHECKF(cp_start_cpu_profile_with_config(
-               &err, cp_event_with_config(cp_writer_path(path), "taskClock", &config)) == 0,
+               &err, cp_option_config(cp_writer_path(path), "taskClock", &config)) == 0,
            "%s", err.message);
     have_zeros_read(200000000);
     CHECKF(cp_stop_cpu_profile(&err) == 0, "%s", err.message);
@@ -510,7 +513,8 @@ CP_TEST(an_event_is_counted_in_its_own_unit)
     char *text;
 
     attach();
-    CHECK_EQ(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), "pageFaults", 1)), 0);
+    CHECK_EQ(cp_start_cpu_profile_with_config(&err, cp_option_event(cp_writer_path(path), "pageFaults", 1)),
+             0);
     for (int i = 0; i < 200; i++) {
         char *block = malloc(1 << 20);
 
@@ -539,7 +543,9 @@ CP_TEST(a_child_has_no_session_and_may_start_one)
         SKIP("in a child of a process with threads ThreadSanitizer lets no thread start, and the lock of "
              "AddressSanitizer's allocator may be held for ever");
     attach();
-    CHECK_EQ(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), "taskClock", 100000)), 0);
+    CHECK_EQ(
+        cp_start_cpu_profile_with_config(&err, cp_option_event(cp_writer_path(path), "taskClock", 100000)),
+        0);
     parents = cp_default_session();
     pid = fork();
     if (pid == 0) {

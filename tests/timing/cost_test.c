@@ -248,7 +248,7 @@ CP_TEST(an_event_is_stopped_if_the_cost_is_unknown)
 CP_TEST(a_profile_tells_that_its_event_was_stopped)
 {
     struct cp_memory memory = {.size = 0};
-    struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", MS);
+    struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "taskClock", MS);
     struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_session *session;
     struct cp_error err = {0};

@@ -8,15 +8,15 @@
 #include "tests/support/event_tools.h"
 
 /* The order of the proposal, section 4.2; programs are compiled with these numbers. */
-_Static_assert(CP_CPUPROF_OS_TIMER == 0 && CP_CPUPROF_FIRST_EVENT == 0, "");
-_Static_assert(CP_CPUPROF_HW_CPU_CYCLES == 1 && CP_CPUPROF_FIRST_PMU_EVENT == 1, "");
+_Static_assert(CP_CPUPROF_OS_TIMER == 0, "");
+_Static_assert(CP_CPUPROF_HW_CPU_CYCLES == 1, "");
 _Static_assert(CP_CPUPROF_HW_INSTRUCTIONS == 2, "");
 _Static_assert(CP_CPUPROF_HW_CACHE_REFERENCES == 3, "");
 _Static_assert(CP_CPUPROF_HW_CACHE_MISSES == 4, "");
 _Static_assert(CP_CPUPROF_HW_BRANCH_INSTRUCTIONS == 5, "");
 _Static_assert(CP_CPUPROF_HW_BRANCH_MISSES == 6, "");
-_Static_assert(CP_CPUPROF_HW_RAW == 7 && CP_CPUPROF_LAST_EVENT == 7, "");
-_Static_assert(CP_CPUPROF_EVENTS_MAX == 8 && CP_EV_MAX == 8, "");
+_Static_assert(CP_CPUPROF_HW_RAW == 7, "");
+_Static_assert(CP_EV_MAX == 8, "");
 _Static_assert(CP_CPUPROF_SW_TASK_CLOCK == 8, "");
 _Static_assert(CP_CPUPROF_SW_CPU_CLOCK == 9, "");
 _Static_assert(CP_CPUPROF_SW_PAGE_FAULTS == 10, "");

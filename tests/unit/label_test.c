@@ -222,6 +222,55 @@ CP_TEST(scopes_nest_and_restore)
     cp_m_detach(m);
 }
 
+CP_TEST(a_scope_has_several_labels)
+{
+    const struct cp_label labels[] = {{"b", "2"}, {"a", "1"}, {"c", NULL}};
+    const struct cp_label bad[] = {{"d", "4"}, {"", "5"}};
+    struct cp_m *m = attached();
+    struct cp_label_scope scope;
+
+    set("c", "3");
+    scope = cp_labels_begin(labels, 3);
+    CHECK_EQ(scope.error, 0);
+    check_labels("a", "1", "b", "2", NULL);
+    cp_label_end(&scope);
+    check_labels("c", "3", NULL);
+    scope = cp_labels_begin(bad, 2);
+    CHECK_EQ(scope.error, -EINVAL);
+    check_labels("c", "3", NULL); /* none of them */
+    cp_label_end(&scope);
+    check_labels("c", "3", NULL);
+    cp_m_detach(m);
+    scope = cp_labels_begin(labels, 3);
+    CHECK_EQ(scope.error, -ESRCH);
+    cp_label_end(&scope);
+}
+
+CP_TEST(a_label_is_looked_up_by_its_key)
+{
+    struct cp_m *m = attached();
+
+    CHECK(cp_label_get("a") == NULL);
+    set("a", "1");
+    set("b", "2");
+    CHECK_STR(cp_label_get("a"), "1");
+    CHECK_STR(cp_label_get("b"), "2");
+    CHECK(cp_label_get("c") == NULL);
+    cp_m_detach(m);
+    CHECK(cp_label_get("a") == NULL);
+}
+
+CP_TEST(past_the_last_label_there_is_none)
+{
+    struct cp_m *m = attached();
+
+    set("a", "1");
+    CHECK(cp_labels_key(cp_g_self()->labels, 1) == NULL);
+    CHECK(cp_labels_value(cp_g_self()->labels, 1) == NULL);
+    CHECK(cp_labels_key(NULL, 0) == NULL);
+    cp_m_detach(m);
+}
+
 /* What was set inside a scope is gone with it; its end may be called twice. */
 CP_TEST(scopes_end_once)
 {

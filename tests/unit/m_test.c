@@ -98,16 +98,17 @@ struct look {
 };
 
 /* The thread ends while its M is looked at: the M stays until the lister has gone on. */
-static void end_it(void *context, const struct cp_m_info *info)
+static int end_it(void *context, const struct cp_m_info *info)
 {
     struct look *look = context;
 
     if (look->seen)
-        return;
+        return 0;
     look->seen = true;
     stop_worker(look->worker);
     CHECK(is_registered(info));
     CHECK(info->depth > 0 && info->frames[0] != 0);
+    return 0;
 }
 
 CP_TEST(an_m_stays_while_it_is_listed)
@@ -116,7 +117,7 @@ CP_TEST(an_m_stays_while_it_is_listed)
     struct look look = {.worker = &worker};
 
     start_worker(&worker, body_c, NULL);
-    cp_m_list(end_it, &look);
+    cp_m_each(end_it, &look);
     CHECK(look.seen);
     CHECK_EQ(registered(), 0);
 }

@@ -396,7 +396,7 @@ static void set_limit(const char *limit)
 static void check_warning(const char *limit, uint64_t period, const char *part)
 {
     struct cp_memory memory = {0};
-    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", period);
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "taskClock", period);
     struct cp_session *session;
     struct cp_error err;
     char *text;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 static unsigned ended;
-static struct cp_task *observed;
+static struct cp_g *observed;
 
 static unsigned others;
 
@@ -15,8 +15,8 @@ static void readies_itself(void *arg)
 {
     (void)arg;
     go(add_one, &others);
-    cp_ready(cp_task_self());
-    cp_ready(cp_task_self());
+    cp_ready(cp_sched_self());
+    cp_ready(cp_sched_self());
     CHECK_EQ(cp_park(), 0); /* for both, at once */
     CHECK_EQ(others, 0);
     add_one(&ended);
@@ -27,7 +27,7 @@ static void readies_itself(void *arg)
 
 static void ready_late(void *arg)
 {
-    struct cp_task *task;
+    struct cp_g *task;
 
     go(readies_itself, arg);
     task = cp__sched.workers[0].queue.slots[(cp__sched.workers[0].queue.tail - 1) % CP__QUEUE_SIZE];
@@ -47,7 +47,7 @@ static void sleeps_with_permit(void *arg)
     uint64_t start = wall_ns();
 
     (void)arg;
-    cp_store_release(&observed, cp_task_self());
+    cp_store_release(&observed, cp_sched_self());
     cp_sleep(50 * MS);
     CHECK(wall_ns() - start >= 50 * MS);
     cp_park();
@@ -73,7 +73,7 @@ CP_TEST(a_sleep_neither_ends_by_a_permit_nor_takes_it)
 #define RING 64
 #define TOKENS 8
 #define ROUNDS (TEST_TSAN ? 300 : 10000)
-static struct cp_task *ring[RING];
+static struct cp_g *ring[RING];
 static unsigned holds[RING];
 static unsigned joined;
 
@@ -82,7 +82,7 @@ static void passes_on(void *arg)
 {
     unsigned i = (unsigned)(uintptr_t)arg, next = (i + 1) % RING;
 
-    cp_store_release(&ring[i], cp_task_self());
+    cp_store_release(&ring[i], cp_sched_self());
     cp_fetch_add_acq_rel(&joined, 1u);
     while (cp_load_acquire(&joined) < RING)
         cp_yield();
@@ -115,13 +115,13 @@ CP_TEST(no_wakeup_is_lost_between_gs)
 }
 
 #define CALLS (TEST_TSAN ? 1000 : 5000)
-static struct cp_task *answers;
+static struct cp_g *answers;
 static unsigned asked, answered;
 
 static void answers_calls(void *arg)
 {
     (void)arg;
-    cp_store_release(&answers, cp_task_self());
+    cp_store_release(&answers, cp_sched_self());
     for (unsigned i = 1; i <= (unsigned)CALLS; i++) {
         while (cp_load_acquire(&asked) < i)
             cp_park();
@@ -134,7 +134,7 @@ static void answers_calls(void *arg)
 /* All Ms are idle each time it calls. */
 static void *calls(void *arg)
 {
-    struct cp_task *task;
+    struct cp_g *task;
 
     (void)arg;
     while ((task = cp_load_acquire(&answers)) == NULL)

@@ -13,7 +13,7 @@
 /* ---- An M falls asleep while a G becomes runnable -------------------------------------------- */
 
 static struct cp__worker workers[2];
-static struct cp_task task;
+static struct cp_g task;
 
 /* The scheduler has two Ms and does not run: the test acts for both. */
 static void begin_by_hand(void)
@@ -57,7 +57,7 @@ CP_TEST(an_m_looks_once_more_before_it_sleeps_as_the_poller)
 
 /* ---- A G parks while it is readied ----------------------------------------------------------- */
 
-static struct cp_task *parking; /* NULL: it has been readied */
+static struct cp_g *parking; /* NULL: it has been readied */
 static unsigned steps, steps_that_wait, steps_on_its_stack;
 
 /* As soon as the state says that the G waits, another thread may ready it, and an M may run it: so it must
@@ -79,7 +79,7 @@ static void on_step(int signo, siginfo_t *info, void *ucontext)
 
 static void readies_the_parking(void *arg)
 {
-    struct cp_task *to_ready = parking;
+    struct cp_g *to_ready = parking;
 
     (void)arg;
     parking = NULL;
@@ -90,7 +90,7 @@ static void parks_step_by_step(void *arg)
 {
     (void)arg;
     go(readies_the_parking, NULL);
-    parking = cp_task_self();
+    parking = cp_sched_self();
     step_from_here();
     CHECK_EQ(cp_park(), 0);
     step_to_here();
@@ -113,20 +113,20 @@ CP_TEST(a_g_that_waits_is_off_its_stack)
 
 /* ---- A G is readied while somebody looks at it ----------------------------------------------- */
 
-static struct cp_task *watched;
+static struct cp_g *watched;
 static unsigned watched_goes_on, other_has_run;
 
 static void parks_once(void *arg)
 {
     (void)arg;
-    cp_store_release(&watched, cp_task_self());
+    cp_store_release(&watched, cp_sched_self());
     cp_park();
     cp_store_release(&watched_goes_on, 1u);
 }
 
 /* The one M takes the two Gs in the order in which they became runnable: when the other one has run, it
  * has had the one that is looked at in its hands before. */
-static int ready_and_look(void *context, const struct cp_sched_g *g)
+static int ready_and_look(void *context, const struct cp_g_info *g)
 {
     uint64_t start = wall_ns();
 
@@ -144,11 +144,11 @@ static int ready_and_look(void *context, const struct cp_sched_g *g)
 
 static void *looks_at_the_parked(void *arg)
 {
-    struct cp_task *parked;
+    struct cp_g *parked;
 
     while ((parked = cp_load_acquire(&watched)) == NULL || strcmp(cp__task_state_name(parked), "park") != 0)
         sched_yield();
-    cp_sched_each_g(ready_and_look, arg, NULL);
+    cp_g_each(ready_and_look, arg, NULL);
     return NULL;
 }
 

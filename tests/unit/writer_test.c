@@ -81,8 +81,9 @@ CP_TEST(a_path_is_checked_at_the_start_and_changed_at_the_stop)
     /* one file by two names */
     setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
     snprintf(other, sizeof other, "%s/./old.pb.gz", test_dir());
-    check_refused(cp_start_cpu_profile_with_config(&err, cp_event(cp_writer_path(path), "taskClock", 0),
-                                                   cp_event(cp_writer_path(other), "cpuClock", 0)),
+    check_refused(cp_start_cpu_profile_with_config(&err,
+                                                   cp_option_event(cp_writer_path(path), "taskClock", 0),
+                                                   cp_option_event(cp_writer_path(other), "cpuClock", 0)),
                   -EINVAL, &err, "the same file", &before);
     CHECK_EQ(cp_start_cpu_profile(cp_writer_path(path), &err), 0);
     text = test_command(NULL, "cat %s", path);
@@ -125,7 +126,7 @@ CP_TEST(a_failing_writer_loses_nothing)
 
     attach();
     CHECK_EQ(cp_start_cpu_profile_with_config(
-                 &err, cp_event(cp_writer_callback(fail_later, &failing), "taskClock", 100000)),
+                 &err, cp_option_event(cp_writer_callback(fail_later, &failing), "taskClock", 100000)),
              0);
     burn_here(50000000);
     CHECK_EQ(cp_stop_cpu_profile(&err), -ENOSPC);
@@ -244,7 +245,7 @@ CP_TEST(without_memory_for_names_a_profile_is_written_without_them)
 {
     static const char unnamed[] = "Comment: unnamed: ";
     struct cp_memory memory = {0}, later = {0};
-    const struct cp_profiling_option option = cp_event(cp_writer_memory(&memory), "taskClock", 100000);
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "taskClock", 100000);
     const char *path = file_in_dir("unnamed.pb.gz");
     struct cp_session *session;
     struct cp_error err;
@@ -326,7 +327,7 @@ CP_TEST(a_writer_that_was_not_made_is_refused)
 {
     struct cp_error err = {0};
 
-    CHECK_EQ(cp_thread_profile((struct cp_writer){0}, false, &err), -EINVAL);
+    CHECK_EQ(cp_thread_profile((struct cp_writer){0}, CP_FORM_PPROF, &err), -EINVAL);
     CHECK_CONTAINS(err.message, "Make one with cp_writer_path()");
 }
 
@@ -388,8 +389,8 @@ CP_TEST(one_writer_of_two_fails)
     struct cp_error err;
 
     attach();
-    options[0] = cp_event(cp_writer_callback(fail_later, &failing), "taskClock", 100000);
-    options[1] = cp_event(cp_writer_memory(&memory), "cpuClock", 100000);
+    options[0] = cp_option_event(cp_writer_callback(fail_later, &failing), "taskClock", 100000);
+    options[1] = cp_option_event(cp_writer_memory(&memory), "cpuClock", 100000);
     CHECK_EQ(cp_session_start(&session, options, 2, &err), 0);
     burn_here(20000000);
     CHECK_EQ(cp_session_write(session, 0, cp_writer_memory(&memory), &err), -EBUSY);
