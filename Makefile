@@ -95,6 +95,8 @@ test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
                    $(filter ui,$(goal_programs))),chromium)
 packages += $(if $(filter deps test quick test-% mutants,$(goals)),$(test_packages))
+# This compares interfaces.
+packages += $(if $(filter deps abi abi-renew,$(goals)),abigail-tools)
 # This makes the load that the endpoint is measured under.
 packages += $(if $(filter deps bench,$(goals)),wrk curl)
 # These make the emulated machine and what goes into it.
@@ -219,7 +221,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
 # ---- Goals ---------------------------------------------------------------------------------------
 
-.PHONY: all lib deps present demo quick test test-vm test-elsewhere mutants bench check format install uninstall clean help FORCE
+.PHONY: all lib deps present demo quick test test-vm test-elsewhere mutants bench abi abi-renew check format install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -255,6 +257,13 @@ test-elsewhere:                 ## demo and tests as on other machines: make tes
 test-vm: | $(before)            ## tests and examples in emulated arm64 machines, which have a PMU
 	$(Q)$(MAKE) --no-print-directory ARCH=arm64 all
 	$(Q)tests/vm/test build/arm64
+
+# The dumps are of the build for amd64 by gcc.
+abi: lib $(side_a) $(side_so)   ## the libraries' interfaces, against those of the last release in abi/
+	$(Q)tests/abi $(B) $(public_headers)
+
+abi-renew: lib $(side_a) $(side_so) ## makes these interfaces those of the last release
+	$(Q)tests/abi --renew $(B) $(public_headers)
 
 check: | $(before)              ## the sources' form: format, includes, sizes
 	$(Q)tests/check

@@ -27,13 +27,13 @@ static void readies_itself(void *arg)
 
 static void ready_late(void *arg)
 {
-    struct cp_g *task;
+    struct cp__task *task;
 
     go(readies_itself, arg);
     task = cp__sched.workers[0].queue.slots[(cp__sched.workers[0].queue.tail - 1) % CP__QUEUE_SIZE];
     cp_sleep(20 * MS);
     CHECK_EQ(ended, 1);
-    cp_ready(task);
+    cp_ready(&task->g);
 }
 
 CP_TEST(a_permit_is_kept_and_there_is_one)

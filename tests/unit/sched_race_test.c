@@ -13,7 +13,7 @@
 /* ---- An M falls asleep while a G becomes runnable -------------------------------------------- */
 
 static struct cp__worker workers[2];
-static struct cp_g task;
+static struct cp__task task;
 
 /* The scheduler has two Ms and does not run: the test acts for both. */
 static void begin_by_hand(void)
@@ -57,7 +57,7 @@ CP_TEST(an_m_looks_once_more_before_it_sleeps_as_the_poller)
 
 /* ---- A G parks while it is readied ----------------------------------------------------------- */
 
-static struct cp_g *parking; /* NULL: it has been readied */
+static struct cp__task *parking; /* NULL: it has been readied */
 static unsigned steps, steps_that_wait, steps_on_its_stack;
 
 /* As soon as the state says that the G waits, another thread may ready it, and an M may run it: so it must
@@ -79,18 +79,18 @@ static void on_step(int signo, siginfo_t *info, void *ucontext)
 
 static void readies_the_parking(void *arg)
 {
-    struct cp_g *to_ready = parking;
+    struct cp__task *to_ready = parking;
 
     (void)arg;
     parking = NULL;
-    cp_ready(to_ready);
+    cp_ready(&to_ready->g);
 }
 
 static void parks_step_by_step(void *arg)
 {
     (void)arg;
     go(readies_the_parking, NULL);
-    parking = cp_sched_self();
+    parking = cp__task_self();
     step_from_here();
     CHECK_EQ(cp_park(), 0);
     step_to_here();
@@ -113,13 +113,13 @@ CP_TEST(a_g_that_waits_is_off_its_stack)
 
 /* ---- A G is readied while somebody looks at it ----------------------------------------------- */
 
-static struct cp_g *watched;
+static struct cp__task *watched;
 static unsigned watched_goes_on, other_has_run;
 
 static void parks_once(void *arg)
 {
     (void)arg;
-    cp_store_release(&watched, cp_sched_self());
+    cp_store_release(&watched, cp__task_self());
     cp_park();
     cp_store_release(&watched_goes_on, 1u);
 }
@@ -132,7 +132,7 @@ static int ready_and_look(void *context, const struct cp_g_info *g)
 
     CHECK_STR(g->state, "park");
     *(bool *)context = true;
-    cp_ready(watched);
+    cp_ready(&watched->g);
     go(add_one, &other_has_run);
     while (cp_load_acquire(&other_has_run) == 0) {
         CHECK(wall_ns() - start < 5000 * MS * TEST_SLOWDOWN);
@@ -144,7 +144,7 @@ static int ready_and_look(void *context, const struct cp_g_info *g)
 
 static void *looks_at_the_parked(void *arg)
 {
-    struct cp_g *parked;
+    struct cp__task *parked;
 
     while ((parked = cp_load_acquire(&watched)) == NULL || strcmp(cp__task_state_name(parked), "park") != 0)
         sched_yield();
