@@ -272,11 +272,11 @@ typedef unsigned cp_unwind_fn(const struct cp_g_info *g, uintptr_t *frames, unsi
 unsigned cp_unwind_frame_pointers(const struct cp_g_info *g, uintptr_t *frames, unsigned max);
 
 /*
- * Writes where all Gs of the scheduler are, while they go on: a profile or a text that counts Gs by
- * stack and labels, or each G by itself. The formats are those of Go's /debug/pprof/goroutine. "unwind" finds the stacks (NULL:
- * cp_unwind_frame_pointers()). Of a G that runs, only its first function is shown. The call works on a
- * thread of its own. Returns -EINVAL for an unknown form, -ENOMEM, the error of starting that thread, the writer's error, or what
- * cp_g_each() returns.
+ * Writes where all Gs of the scheduler are, while they go on: a profile or a text that counts Gs by stack
+ * and labels, or each G by itself. The formats are those of Go's /debug/pprof/goroutine. "unwind" finds the
+ * stacks (NULL: cp_unwind_frame_pointers()). Of a G that runs, only its first function is shown. The call
+ * works on a thread of its own. Returns -EINVAL for an unknown form, -ENOMEM, the error of starting that
+ * thread, the writer's error, or what cp_g_each() returns.
  */
 int cp_g_profile(struct cp_writer w, enum cp_profile_form form, cp_unwind_fn *unwind, struct cp_error *err);
 

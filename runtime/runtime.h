@@ -64,8 +64,8 @@ void cp_label_end(struct cp_label_scope *scope);
 #define CP_LABEL_NAME(a, b) CP_LABEL_NAME_(a, b)
 #define CP_LABEL_NAME_(a, b) a##b
 
-/* Returns the value of a label of the G that runs on the calling M, or of the thread itself if none runs; NULL
- * if there is no such label, or the thread is no M. The string lives until the labels change. */
+/* Returns the value of a label of the G that runs on the calling M, or of the thread itself if none runs.
+ * NULL if there is no such label, or the thread is no M. The string lives until the labels change. */
 const char *cp_label_get(const char *key);
 
 /* The number of labels, and the i-th label's key and value, in order of keys; NULL if there is no i-th. The
