@@ -61,7 +61,7 @@ static int check_multiple(size_t n, struct cp_error *err)
         return 0;
     return cp__error(
         err, -EPERM,
-        "%zu events were given, and several at once are switched off. Set the environment variable "
+        "%zu events were given, but several at once are not enabled. Set the environment variable "
         "CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES=true, or use cp_session_start().",
         n);
 }

@@ -242,7 +242,7 @@ static int collect_gs(struct listing *l, struct cp_error *err)
     if (result == 0 && l->form == CP_FORM_STATES)
         result = add_creators(l);
     if (result == -ENOMEM)
-        return cp__error(err, result, "There is no memory for a list of %zu Gs.", l->n);
+        return cp__error(err, result, "There is not enough memory for a list of %zu Gs.", l->n);
     return result < 0 ? result : cp__profile_resolve_all(l->profile, err);
 }
 
@@ -252,7 +252,7 @@ static int make_listing(const void *what, struct cp_writer *w, struct cp_error *
     int result = cp__profile_new(&l.profile);
 
     if (result < 0)
-        return cp__error(err, result, "There is no memory for a list of Gs.");
+        return cp__error(err, result, "There is not enough memory for a list of Gs.");
     result = collect_gs(&l, err);
     if (result == 0)
         result =

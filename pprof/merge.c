@@ -404,7 +404,7 @@ static int add_profile(struct cp_merge *m, const Cp__Proto__Profile *p, bool is_
             add_header(&a);
     }
     if (result == -ENOMEM)
-        cp__error(err, result, "There is no memory to merge a profile of %zu samples.", p->n_sample);
+        cp__error(err, result, "There is not enough memory to merge a profile of %zu samples.", p->n_sample);
     free(types);
     free(a.strings);
     free(a.samples);

@@ -281,17 +281,17 @@ static void explain_unpacking(int result, size_t size, size_t limit, struct cp_e
     if (result == -EBADMSG)
         cp__error(
             err, result,
-            "A profile to be merged cannot be read: its %zu bytes are no profile in pprof's format, or a "
-            "damaged one. It was left out.",
+            "A profile to be merged cannot be read: its %zu bytes are not a profile in pprof's format, or "
+            "are damaged. It was left out.",
             size);
     else if (result == -EFBIG)
         cp__error(
             err, result,
             "A profile to be merged is too large: its %zu bytes unpack to more than %zu, or take more than "
-            "%zu bytes of memory. It was left out. Take a profile of less time, or merge by go tool pprof.",
+            "%zu bytes of memory. It was left out. Take a shorter profile, or merge with go tool pprof.",
             size, limit, limit * CP_MERGE_MEMORY_FACTOR);
     else
-        cp__error(err, result, "There is no memory to merge a profile of %zu bytes.", size);
+        cp__error(err, result, "There is not enough memory to merge a profile of %zu bytes.", size);
 }
 
 Cp__Proto__Profile *cp__merge_read(const void *data, size_t size, size_t limit, int *result,

@@ -130,8 +130,8 @@ static int check_process(const struct cp_session *session, struct cp_error *err)
         return 0;
     return cp__error(
         err, -ECHILD,
-        "This profiling session belongs to process %d, from which this one was forked; it goes on there. "
-        "Start one of your own here.",
+        "This profiling session belongs to process %d, from which this one was forked; the session goes on "
+        "there. Start a new session here.",
         (int)session->pid);
 }
 

@@ -59,7 +59,7 @@ static int take_option(struct cp__part *part, const struct cp_profiling_option *
     part->writer = option->writer;
     if (part->writer.ops == NULL)
         return cp__error(err, -EINVAL,
-                         "The option for %s has no writer. Make one with cp_writer_path() or its like.",
+                         "The option for %s has no writer. Make one with cp_writer_path() or a similar call.",
                          part->event.name);
     if (option->config == NULL)
         return cp_cpu_profile_config_init(&part->config, &part->event, option->period, err);
@@ -108,7 +108,7 @@ static int open_part(struct cp__part *part, struct cp_error *err)
         return result;
     part->opened = true;
     if (cp__profile_new(&part->profile) < 0)
-        return cp__error(err, -ENOMEM, "There is no memory to build a profile in.");
+        return cp__error(err, -ENOMEM, "There is not enough memory to build a profile.");
     return 0;
 }
 
@@ -187,7 +187,7 @@ int cp_session_start(struct cp_session **out, const struct cp_profiling_option *
         return result;
     session = calloc(1, sizeof *session);
     if (session == NULL)
-        return cp__error(err, -ENOMEM, "There is no memory for a profiling session.");
+        return cp__error(err, -ENOMEM, "There is not enough memory for a profiling session.");
     session->lock = (struct cp__lock)CP__LOCK_INIT(CP__RANK_SESSION);
     session->pid = getpid();
     session->n = n;

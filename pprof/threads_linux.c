@@ -76,10 +76,10 @@ static int make_thread_list(const void *what, struct cp_writer *w, struct cp_err
     int result = cp__profile_new(&profile);
 
     if (result < 0)
-        return cp__error(err, result, "There is no memory to list the threads in.");
+        return cp__error(err, result, "There is not enough memory to list the threads.");
     result = cp_m_each(list_m, profile);
     if (result < 0)
-        cp__error(err, result, "There is no memory to list the threads in.");
+        cp__error(err, result, "There is not enough memory to list the threads.");
     if (result == 0)
         result = cp__profile_resolve_all(profile, err);
     if (result == 0)

@@ -131,7 +131,8 @@ int cp__write_elsewhere(struct cp_writer w, cp__make_fn *fn, const void *what, s
     int result;
 
     if (w.ops == NULL)
-        return cp__error(err, -EINVAL, "There is no writer. Make one with cp_writer_path() or its like.");
+        return cp__error(err, -EINVAL,
+                         "There is no writer. Make one with cp_writer_path() or a similar call.");
     result = cp__thread_run(run_job, &job);
     if (result < 0)
         return cp__write_refused(result, err);

@@ -20,8 +20,7 @@ struct metric {
 
 /* Only the thread or G that the benchmark runs on uses a struct cp__bench. */
 struct cp__bench {
-    uint64_t
-        granted; /* iterations granted to the loop so far; the loop has made granted - cp_t.left of them */
+    uint64_t granted; /* iterations granted to the loop so far; cp_t.left of them are still to be made */
     bool is_started;
     bool is_running; /* the clock runs */
     bool is_over;

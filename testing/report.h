@@ -17,8 +17,7 @@ struct cp__node {
     enum cp__outcome outcome;
     double seconds;
     struct cp__text log; /* the messages that the test logged; freed when a subtest passes */
-    size_t
-        log_before; /* size of the parent's log when this test ended or, until then, when this test began */
+    size_t log_before;   /* size of the parent's log when this test ended or, until then, began */
 };
 
 /* Returns whether the node is a benchmark, which its name tells. */

@@ -31,8 +31,7 @@ struct cp__dwarf_place {
     const char *file;
     unsigned line;
     uint32_t scope; /* number of the innermost scope; 0: unknown */
-    uint64_t
-        entry; /* where the outermost scope begins; if it has several parts, where the address's part does */
+    uint64_t entry; /* where the outermost scope begins, or the part of it that has the address */
 };
 
 /* What the debug information says about a list of addresses. The caller sets the struct to zero first. */
