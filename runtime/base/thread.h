@@ -1,12 +1,13 @@
-/* Threads of the libraries' own. cp__thread_start() is inline, so that each library has it in itself. */
+/* Threads that the libraries start themselves. cp__thread_start() is inline, so each library has its own
+ * copy. */
 #ifndef COUNTERPOINT_RUNTIME_BASE_THREAD_H
 #define COUNTERPOINT_RUNTIME_BASE_THREAD_H
 
 #include <pthread.h>
 #include <signal.h>
 
-/* Runs fn(arg) on a thread with every signal blocked and so large a stack, whatever G or thread calls. Joined
- * by the caller. 0 or a negative errno value. */
+/* Starts a thread that runs fn(arg) with every signal blocked and a stack of this size, whatever G or thread
+ * calls. The caller joins the thread. Returns 0 or a negative errno value. */
 static inline int cp__thread_start(pthread_t *thread, size_t stack_size, void *(*fn)(void *), void *arg)
 {
     pthread_attr_t attributes;
@@ -23,9 +24,10 @@ static inline int cp__thread_start(pthread_t *thread, size_t stack_size, void *(
     return -result;
 }
 
-#define CP__DEEP_STACK ((size_t)2 << 20) /* symbolising fits in: libdw's parsers recurse */
+#define CP__DEEP_STACK ((size_t)2 << 20) /* enough for symbolising: libdw's parsers recurse */
 
-/* The same with a deep stack, and waits for the end of fn(). */
+/* Runs fn(arg) on such a thread with a deep stack, and waits for its end. Returns 0 or a negative errno
+ * value. */
 int cp__thread_run(void *(*fn)(void *), void *arg);
 
 #endif

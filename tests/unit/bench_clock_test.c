@@ -1,4 +1,5 @@
-/* In which order a benchmark's clock and counters start and stop: what one of them needs is in no other. */
+/* The order in which a benchmark's clock and counters start and stop: none of them may measure another's
+ * start or stop. */
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,8 @@
 #include "tests/support/stub_syscall.h"
 #include "tests/support/test.h"
 
-/* What happened, a letter each: C a clock among the counters starts, c it stops; E, e the same for another
- * event; t a look at the time. */
+/* What happened, one letter each: C starts the clock that is among the counters, c stops it; E and e do the
+ * same for another event; t reads the time. */
 static char happened[200];
 static bool is_recorded, is_clock[1024];
 

@@ -1,7 +1,7 @@
 /*
- * Unwinding of what tests make up: here stacks of which every word may be anything; and of each processor
- * whose code is read, in caller_amd64.c and caller_arm64.c, pieces of code. All of it lies at the end of a
- * page behind which nothing is mapped.
+ * Unwinding of stacks and code that the tests make up: here, stacks of which every word may have any value;
+ * in caller_amd64.c and caller_arm64.c, pieces of code for each processor whose code is read. All of them lie
+ * at the end of a page after which nothing is mapped.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-/* Code that tells nothing. */
+/* Code that tells nothing about the caller. */
 #ifdef __aarch64__
 static const uint32_t call[] = {0x94000000, 0x94000000};
 #else
@@ -32,7 +32,8 @@ static unsigned unwind(uintptr_t pc, uintptr_t sp, uintptr_t fp, uintptr_t lo, u
     return cp__unwind_from_handler(&regs, &bounds, frames, CP_MAX_FRAMES, &flags);
 }
 
-/* A page of frames: each word but the last is the address of the next one, so that anything is a frame. */
+/* A page of frames: each word except the last is the address of the next word, so a frame pointer to any word
+ * is valid. */
 static uintptr_t *page_of_frames(void)
 {
     uintptr_t *words = lone_page();
@@ -94,7 +95,7 @@ CP_TEST(bounds_may_be_anything)
     CHECK_EQ(unwind(pc, UINTPTR_MAX - 31, UINTPTR_MAX - 15, UINTPTR_MAX - 63, UINTPTR_MAX - 15), 1);
 }
 
-/* The interrupted instruction's bytes are not looked at where there can be none. */
+/* The interrupted instruction's bytes are not read if no code can be there. */
 CP_TEST(program_counters_may_be_anything)
 {
     uintptr_t *words = page_of_frames();
@@ -107,7 +108,7 @@ CP_TEST(program_counters_may_be_anything)
     }
 }
 
-/* A return address that is none ends the chain. */
+/* A word that is no return address ends the chain. */
 CP_TEST(a_word_that_is_no_return_address_ends_the_chain)
 {
     uintptr_t *words = page_of_frames();
@@ -158,7 +159,8 @@ CP_TEST(chains_may_have_any_length)
     }
 }
 
-/* Stacks of random words that are more or less like frames: whatever is found lies where it may. */
+/* Stacks of random words that resemble frames more or less: every frame that is found lies inside the
+ * stack. */
 CP_TEST(stacks_of_random_words_do_no_harm)
 {
     uintptr_t *words = lone_page();
@@ -178,13 +180,13 @@ CP_TEST(stacks_of_random_words_do_no_harm)
         sp = lo + (uintptr_t)random() % (hi - lo);
         fp = sp + (uintptr_t)random() % 256 / 8 * 8;
         CHECK(unwind((uintptr_t)call, sp, fp, lo, hi) >= 1);
-        for (uintptr_t below = 0; below < 8; below++) /* with as little stack as there can be */
+        for (uintptr_t below = 0; below < 8; below++) /* with the smallest possible stack */
             unwind((uintptr_t)call, hi - below, hi - below, lo, hi);
     }
 }
 
 #if TEST_ASAN
-/* AddressSanitizer fences variables in the frames of others; a chain goes through. */
+/* AddressSanitizer fences variables in the frames of other functions; a chain passes through these frames. */
 CP_TEST(chains_go_through_fenced_stacks)
 {
     uintptr_t *words = page_of_frames();

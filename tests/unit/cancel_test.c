@@ -1,5 +1,5 @@
-/* A thread that has been cancelled does not end inside the library: neither in its signal handler, nor with
- * one of its locks. */
+/* A cancelled thread does not end inside the library: neither in its signal handler, nor while it holds one
+ * of the library's locks. */
 #include "tests/support/burn.h"
 
 #include "runtime/base/lock.h"
@@ -22,9 +22,9 @@ static struct cp__lock outer = CP__LOCK_INIT(CP__RANK_DEFAULT_SESSION);
 static struct cp__lock inner = CP__LOCK_INIT(CP__RANK_LABELS);
 
 struct steps {
-    bool is_disabled; /* the thread cannot be cancelled to begin with */
-    bool inside;      /* the thread came past cancellation points with both locks and with one */
-    bool behind;      /* and past one without any */
+    bool is_disabled; /* the thread has disabled cancellation itself */
+    bool inside;      /* the thread passed cancellation points with both locks and with one lock */
+    bool behind;      /* the thread passed a cancellation point without a lock */
 };
 
 static void *body_locks(void *arg)
@@ -80,7 +80,7 @@ static void take_sample(void *context, const struct cp_sample *sample)
     CHECK(sample->weight > 0);
 }
 
-static const char *volatile reached; /* the last call that the cancelled thread came back from */
+static const char *volatile reached; /* the last call from which the cancelled thread returned */
 
 static void *body_runtime(void *arg)
 {
@@ -132,7 +132,7 @@ struct interrupted {
     bool is_through;
 };
 
-/* Between the two loads there is no cancellation point of the thread's own. */
+/* The thread itself has no cancellation point between the two loads. */
 static void *body_interrupted(void *arg)
 {
     struct interrupted *thread = arg;
@@ -148,7 +148,7 @@ static void *body_interrupted(void *arg)
     return NULL;
 }
 
-/* The thread is armed, sampled and disarmed without coming to a scheduling point. */
+/* The thread is armed, sampled and disarmed without a scheduling point. */
 CP_TEST(the_handler_has_no_cancellation_point)
 {
     struct cp_slot_request made = request("taskClock", 1000000);

@@ -1,4 +1,4 @@
-/* A SIGPROF that is not the library's, and the host's handler for it. */
+/* A SIGPROF that is not the library's reaches the host's handler. */
 #include "tests/support/burn.h"
 
 #include <setjmp.h>
@@ -13,10 +13,10 @@
 static struct {
     int calls;
     int code;
-    uintptr_t local; /* where its locals were */
-    sigset_t mask;   /* what was blocked */
+    uintptr_t local; /* the address of the handler's locals */
+    sigset_t mask;   /* the signals that were blocked */
     int errno_was;
-    sigjmp_buf *leave_by; /* NULL: it returns */
+    sigjmp_buf *leave_by; /* NULL: the handler returns */
 } host;
 
 static void look_around(int code)
@@ -46,7 +46,8 @@ static void host_handler(int signal)
     look_around(0);
 }
 
-/* Installs the host's handler, which has SIGUSR1 blocked, and starts an event over it that never happens. */
+/* Installs the host's handler, which blocks SIGUSR1, and starts an event that never happens, so that the
+ * library's handler replaces the host's. */
 static int start_over(const struct sigaction *action)
 {
     struct cp_slot_request made = request("taskClock", 1000000000);
@@ -79,7 +80,8 @@ static struct sigaction action_of_host(int flags)
 
 /* ---- What is blocked ------------------------------------------------------------------------- */
 
-/* A host that switches contexts in a handler of its own would else leave ours half done. */
+/* Otherwise a host that switches contexts in a handler of its own would leave the library's handler half
+ * done. */
 CP_TEST(the_librarys_handler_has_all_signals_blocked)
 {
     struct sigaction host_wants = action_of_host(SA_SIGINFO);
@@ -129,7 +131,7 @@ static void need_prompt_signals(void)
 
 /* ---- Where it runs, and how it leaves -------------------------------------------------------- */
 
-/* A green thread's stack may be too small for it. */
+/* The stack of a green thread may be too small for the host's handler. */
 CP_TEST(the_hosts_handler_runs_on_the_alternate_stack)
 {
     struct sigaction host_wants = action_of_host(SA_SIGINFO);
@@ -177,7 +179,8 @@ static void leave(int times)
     host.leave_by = NULL;
 }
 
-/* Each signal reaches it, and so do the next samples of an event that stops counting in our handler. */
+/* Each signal reaches the host's handler, and so do the next samples of an event that stops counting in the
+ * library's handler. */
 CP_TEST(the_hosts_handler_may_leave_by_siglongjmp)
 {
     struct sigaction host_wants = action_of_host(SA_SIGINFO);
@@ -192,7 +195,7 @@ CP_TEST(the_hosts_handler_may_leave_by_siglongjmp)
     cp_store_relaxed(&stub_pmu.ioctls, 0); /* relaxed: this thread's own */
     leave(20);
     CHECK_EQ(host.calls, 20);
-    CHECK(stub_pmu.ioctls >= 2 * 20); /* it was stopped, and went on */
+    CHECK(stub_pmu.ioctls >= 2 * 20); /* the event was stopped and started again */
     raise(SIGPROF);
     CHECK_EQ(host.calls, 21);
     read_profile(&profile);
@@ -207,9 +210,9 @@ CP_TEST(the_hosts_handler_may_leave_by_siglongjmp)
 
 /* ---- Handlers over ours ---------------------------------------------------------------------- */
 
-static struct sigaction below; /* what host_over() was put over */
+static struct sigaction below; /* the handler that host_over() replaced */
 
-/* As a program's handler does that hands on what was there before. */
+/* Passes the signal on to the previous handler, as a program's handler may do. */
 static void host_over(int signal, siginfo_t *info, void *ucontext)
 {
     look_around(info->si_code);
@@ -217,7 +220,8 @@ static void host_over(int signal, siginfo_t *info, void *ucontext)
         below.sa_sigaction(signal, info, ucontext);
 }
 
-/* It stays when ours goes, and is under ours when that comes back, so each hands on to the other. */
+/* The host's handler stays when the library's goes, and the library's is installed over it again. So each
+ * handler passes signals on to the other one. */
 CP_TEST(handlers_that_hand_on_to_each_other_end)
 {
     const struct sigaction over = {.sa_sigaction = host_over, .sa_flags = SA_SIGINFO};
@@ -238,7 +242,8 @@ CP_TEST(handlers_that_hand_on_to_each_other_end)
 
 /* ---- Signals of ours that come late ---------------------------------------------------------- */
 
-/* A tick of the timer that was on its way when the thread was detached, and had SIGPROF blocked so long. */
+/* Sends a tick of the timer that was pending when the thread was detached, because the thread had SIGPROF
+ * blocked. */
 static void send_tick(uint64_t seq)
 {
     siginfo_t info;
@@ -276,7 +281,7 @@ CP_TEST(a_tick_of_ours_on_a_thread_that_is_no_m_is_not_handed_on)
     CHECK_EQ(pthread_create(&thread, NULL, body_was_an_m, &seq), 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(host.calls, 0);
-    seq = 12345; /* some timer's of the program itself */
+    seq = 12345; /* a timer of the program itself */
     CHECK_EQ(pthread_create(&thread, NULL, body_was_an_m, &seq), 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(host.calls, 1);

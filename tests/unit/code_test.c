@@ -17,7 +17,8 @@
 
 /* ---- Code that is mapped by the test --------------------------------------------------------- */
 
-/* Position-independent, as all code without data and calls by name: it runs wherever it is copied to. */
+/* Position-independent, like all code that uses no data and calls nothing by name: the code runs wherever it
+ * is copied to. */
 __attribute__((noinline, aligned(64))) static void call_it(void (*fn)(void *), void *arg)
 {
     fn(arg);
@@ -31,9 +32,9 @@ __attribute__((noinline, aligned(64))) static void loop(const int *stop)
 }
 
 #define PAGE ((size_t)4096)
-#define COPIED 256 /* more than either takes; what follows in the program is code, too */
+#define COPIED 256 /* more than either function takes; the bytes that follow in the program are code too */
 
-/* A page with a copy of the code at from, which can be run and read. */
+/* Makes a page with a copy of the code at from, which can be executed and read. */
 static char *map_code(const void *from)
 {
     char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,7 +46,7 @@ static char *map_code(const void *from)
     return page;
 }
 
-/* A sanitizer puts calls into the code, by addresses that are relative to its own. */
+/* A sanitizer puts calls into the code, relative to the code's own address. */
 static void need_plain_code(void)
 {
     if (TEST_ASAN || TEST_TSAN)
@@ -70,7 +71,7 @@ CP_TEST(without_a_table_any_address_may_be_code)
     CHECK(!is_code((void *)((uintptr_t)1 << 63)));
 }
 
-/* All executable mappings, by the C library's reading of the same file: both ends of each. */
+/* Checks both ends of all executable mappings, as the C library's functions read the same file. */
 CP_TEST(the_table_has_what_can_be_executed)
 {
     static int data;
@@ -92,7 +93,7 @@ CP_TEST(the_table_has_what_can_be_executed)
         n += is_executable;
     }
     fclose(file);
-    CHECK(n >= 3); /* the program, the C library, the kernel's own */
+    CHECK(n >= 3); /* the program, the C library, the kernel's vDSO */
     CHECK(is_code((void *)(uintptr_t)loop) && is_code((void *)(uintptr_t)printf));
     CHECK(!is_code(&data) && !is_code(&start) && !is_code(NULL) && !is_code((void *)UINTPTR_MAX));
 }
@@ -105,14 +106,14 @@ CP_TEST(code_that_is_mapped_later_is_known_after_a_look, .timeout_s = 5 * TEST_S
     code = map_code((const void *)(uintptr_t)loop);
     CHECK(!is_code(code));
     while (!is_code(code))
-        cp__code_look(); /* not too often: not at once, maybe */
+        cp__code_look(); /* this call may do nothing, because it comes too soon */
     CHECK(is_code(code + PAGE - 1) && is_code((void *)(uintptr_t)loop));
     munmap(code, PAGE);
     cp__code_update();
     CHECK(!is_code(code));
 }
 
-/* So many ranges do not fit into what is mapped for the table at first. */
+/* The memory that is first mapped for the table is too small for so many ranges. */
 CP_TEST(a_table_grows)
 {
     enum { MANY = 3000 };
@@ -130,7 +131,7 @@ CP_TEST(a_table_grows)
     }
 }
 
-/* A child may be forked while another thread is at it. */
+/* A child may be forked while another thread makes the table. */
 CP_TEST(a_child_makes_its_own_table)
 {
     char *code;
@@ -157,7 +158,7 @@ static unsigned unwind(uintptr_t pc, uintptr_t *words, uintptr_t *frames)
     return cp__unwind_from_handler(&regs, &bounds, frames, CP_MAX_FRAMES, &flags);
 }
 
-/* Each frame's pointer is that of the next one. */
+/* Each frame's pointer points at the next frame. */
 CP_TEST(an_address_of_data_is_no_return_address)
 {
     static uintptr_t data[2];
@@ -166,7 +167,7 @@ CP_TEST(an_address_of_data_is_no_return_address)
     char *code;
 
     cp__code_update();
-    code = map_code((const void *)(uintptr_t)loop); /* which is not known */
+    code = map_code((const void *)(uintptr_t)loop); /* the table does not have this code */
     for (int i = 0; i + 2 < WORDS; i += 2) {
         words[i] = (uintptr_t)&words[i + 2];
         words[i + 1] = (uintptr_t)printf;
@@ -181,7 +182,7 @@ CP_TEST(an_address_of_data_is_no_return_address)
 
 static int slot;
 
-/* A tick of the timer, as the kernel would send it to this thread. */
+/* Sends a tick of the timer to this thread, as the kernel would. */
 static void send_tick(void *arg)
 {
     siginfo_t info;
@@ -194,8 +195,8 @@ static void send_tick(void *arg)
 }
 
 struct found {
-    uintptr_t lo, hi;  /* where a frame is looked for */
-    int with, without; /* samples */
+    uintptr_t lo, hi;  /* the addresses at which a frame is searched */
+    int with, without; /* the number of samples */
 };
 
 static void look_for(void *context, const struct cp_sample *sample)
@@ -211,7 +212,7 @@ static void look_for(void *context, const struct cp_sample *sample)
         found->without++;
 }
 
-/* A function in code that was made while the program is profiled calls one that is sampled. */
+/* A function in code that was made while the program is profiled calls a function that is sampled. */
 CP_TEST(code_that_is_mapped_later_is_in_stacks_after_a_pass, .timeout_s = 5 * TEST_SLOWDOWN)
 {
     struct cp_slot_request made = request("timer", 1000 * MS);
@@ -230,7 +231,7 @@ CP_TEST(code_that_is_mapped_later_is_in_stacks_after_a_pass, .timeout_s = 5 * TE
         ((void (*)(void (*)(void *), void *))(uintptr_t)code)(send_tick, NULL);
         cp_slots_read(slot, look_for, &found);
     }
-    CHECK(found.without >= 1); /* it was not known at once */
+    CHECK(found.without >= 1); /* the code was not known at once */
     cp_slots_stop(&slot, 1);
     cp_slots_release(&slot, 1);
     cp_m_detach(worker.m);
@@ -266,7 +267,7 @@ CP_TEST(code_is_readable_as_far_as_its_mapping_goes)
     }
 }
 
-/* By the table, if it knows; else by the kernel's word. */
+/* The table tells whether code may be read, or else the kernel does. */
 CP_TEST(code_that_may_not_be_read_is_not_read)
 {
     char *code = map_code((const void *)(uintptr_t)loop);
@@ -286,7 +287,7 @@ CP_TEST(code_that_may_not_be_read_is_not_read)
     CHECK_EQ(mprotect(code, PAGE, PROT_EXEC), 0);
     cp__code_update();
     rights = cp__code_open_from_handler();
-    CHECK(is_code(code) && !is_text(code)); /* even if the processor lets it */
+    CHECK(is_code(code) && !is_text(code)); /* even if the processor allows reading */
     cp__code_keep_from_handler(rights);
 }
 
@@ -308,7 +309,7 @@ static void *run_loop(void *arg)
     return NULL;
 }
 
-/* Samples a thread that runs in code until there are samples of it there. */
+/* Samples a thread that runs in code until samples are in that code. */
 static void run_in(char *code)
 {
     struct cp_slot_request made = request("taskClock", MS);
@@ -349,7 +350,7 @@ static int some_key(void)
     return key;
 }
 
-/* A signal handler begins with the right to read what has the key 0 only. */
+/* A signal handler begins with the right to read only memory of key 0. */
 CP_TEST(code_with_a_protection_key_is_sampled, .timeout_s = 10 * TEST_SLOWDOWN)
 {
     char *code = map_code((const void *)(uintptr_t)loop);
@@ -368,7 +369,8 @@ static void run_inside(void)
     swapcontext(&inside, &outside);
 }
 
-/* A green thread's, that is: on a thread's own stack the C library has what the kernel must read. */
+/* The stack is a green thread's, because the kernel must read data that the C library stores on a thread's
+ * own stack. */
 CP_TEST(a_stack_with_a_protection_key_is_walked)
 {
     struct cp_slot_request made = request("timer", 1000 * MS);
@@ -399,7 +401,7 @@ CP_TEST(a_stack_with_a_protection_key_is_walked)
     cp_m_detach(worker.m);
 }
 
-/* The host's own handler has the rights that the kernel gave. */
+/* The host's own handler has the rights that the kernel gave it. */
 static uint32_t host_rights;
 
 static void host_handler(int signal)

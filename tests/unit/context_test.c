@@ -36,7 +36,7 @@ struct flow {
 static struct flow here, there;
 static char *stack;
 
-/* Inlined, so that who switches is the function that says so. */
+/* Inlined, so that the function that calls it is the one that switches. */
 static inline __attribute__((always_inline)) void go_there(void)
 {
     cp__fiber_leave(&here.fiber, &there.fiber, false);
@@ -107,7 +107,7 @@ CP_TEST(switches_take_turns)
 
 /* ---- What a switch keeps --------------------------------------------------------------------- */
 
-/* Fills the registers that a call keeps from in[], switches, and stores them to out[]. */
+/* Fills the registers that a call preserves from in[], switches, and stores the registers to out[]. */
 void switch_with_registers(struct cp__context *from, struct cp__context *to, const uint64_t *in,
                            uint64_t *out);
 #if defined(__x86_64__)
@@ -186,7 +186,8 @@ CP_TEST(a_switch_keeps_the_registers)
 }
 
 #if defined(__x86_64__)
-/* MXCSR, without the status flags, which belong to nobody, and above it the control word of the x87. */
+/* Returns MXCSR without its status flags, which no caller preserves, and above MXCSR the control word of the
+ * x87. */
 static uint64_t fp_modes(void)
 {
     uint16_t x87;
@@ -229,7 +230,7 @@ static void entry_changes_fp_modes(void *arg)
 {
     (void)arg;
     cp__fiber_arrive(&there.fiber, &here.fiber);
-    CHECK_EQ(fp_modes(), FP_DOWNWARD); /* as whoever made it */
+    CHECK_EQ(fp_modes(), FP_DOWNWARD); /* the modes of the thread that made the context */
     set_fp_modes(FP_FLUSH_UPWARD);
     for (;;) {
         go_back();
@@ -256,7 +257,7 @@ CP_TEST(a_switch_keeps_the_floating_point_modes)
 struct stack_trace {
     char names[MAX_FRAMES][48];
     unsigned depth;
-    int end; /* what the last unw_step() returned; 0 is a clean end */
+    int end; /* the result of the last unw_step(); 0 is a clean end */
 };
 
 static void walk(struct stack_trace *t, unw_cursor_t *cursor)
@@ -310,12 +311,12 @@ static __attribute__((noinline)) void middle_of_g(int depth)
 
 static void bottom_of_g(void *arg)
 {
-    cp_yield(); /* walked on a stack that has been left and come back to */
+    cp_yield(); /* the stack is walked after a switch away and back */
     middle_of_g(*(int *)arg);
     __asm__ volatile("");
 }
 
-/* Both that the names are right and that nothing follows them. */
+/* Checks both that the names are right and that no frame follows. */
 CP_TEST(libunwind_ends_at_a_gs_entry)
 {
     int depth = 5, bottom;
@@ -350,7 +351,7 @@ static void entry_suspends_in_a_chain(void *arg)
         go_back();
 }
 
-/* Parked stacks are unwound from what a context says of itself. */
+/* Parked stacks are unwound from the registers that a context tells. */
 CP_TEST(a_suspended_context_can_be_walked)
 {
     int depth = 3;
@@ -361,7 +362,7 @@ CP_TEST(a_suspended_context_can_be_walked)
     start(entry_suspends_in_a_chain, &depth);
     regs = cp__context_registers(&there.context);
     CHECK(is_on_stack(regs.sp) || regs.sp == (uintptr_t)stack + STACK_SIZE);
-    CHECK_EQ(regs.fp, 0); /* has not begun: nothing to walk */
+    CHECK_EQ(regs.fp, 0); /* the context has not begun, so nothing can be walked */
     go_there();
     regs = cp__context_registers(&there.context);
     CHECK(is_on_stack(regs.sp));
@@ -370,7 +371,7 @@ CP_TEST(a_suspended_context_can_be_walked)
         regs.sp = fp;
     }
     CHECK(fp == 0);
-    /* A chain of depth + 1, the entry, and what the architecture's own functions add. */
+    /* A chain of depth + 1 frames, the entry, and the frames that the architecture's own functions add. */
     CHECKF(frames >= (unsigned)depth + 2 && frames <= (unsigned)depth + 3, "%u frames", frames);
     stop();
 }
@@ -420,7 +421,7 @@ struct step {
     struct stack_trace walked;
     uintptr_t sp;
     uintptr_t fp;
-    uintptr_t frames[CP_MAX_FRAMES]; /* by the profiler's unwinding */
+    uintptr_t frames[CP_MAX_FRAMES]; /* found by the profiler's unwinder */
     unsigned depth;
 };
 
@@ -449,7 +450,8 @@ static void note_step(void *ucontext, const struct cp__registers *regs)
     unw_init_local2(&cursor, ucontext, UNW_INIT_SIGNAL_FRAME);
     walk(&step->walked, &cursor);
     if (!is_on_stack(regs->sp))
-        bounds = (struct cp__stack){.lo = regs->sp, .hi = regs->sp + 4096}; /* enough for the caller */
+        /* large enough for the caller's frame */
+        bounds = (struct cp__stack){.lo = regs->sp, .hi = regs->sp + 4096};
     step->depth = cp__unwind_from_handler(regs, &bounds, step->frames, CP_MAX_FRAMES, &flags);
 }
 
@@ -465,7 +467,7 @@ static void on_trap(int signo, siginfo_t *info, void *ucontext)
     is_inside = is_in_switch(regs.pc);
     if (is_inside)
         note_step(ucontext, &regs);
-    if (was_inside && !is_inside) /* has just left it */
+    if (was_inside && !is_inside) /* the thread has just left the switch */
         step_off(ucontext);
     else
         step_on(ucontext);
@@ -505,8 +507,8 @@ static void catch_traps(void)
     CHECK(steps != NULL);
 }
 
-/* A step's stack is that of who called the switch on the stack where it stood, and ends where that stack
- * does. */
+/* A step's chain is that of the function that called the switch on the current stack, and ends where the
+ * stack ends. */
 static void check_step(const struct step *step, unsigned *leaf_only)
 {
     const struct stack_trace *t = &step->walked;
@@ -519,7 +521,8 @@ static void check_step(const struct step *step, unsigned *leaf_only)
         return;
     }
     CHECK_STR(t->names[0], "cp__context_switch");
-    if (strcmp(t->names[1], "cp__context_entry") != 0) { /* else a context's first switch, to its entry */
+    /* otherwise this is a context's first switch, to its entry */
+    if (strcmp(t->names[1], "cp__context_entry") != 0) {
         CHECK_STR(t->names[1], caller);
         CHECK_EQ(find_frame(t, is_on_stack(step->sp) ? "entry_steps_back" : "Test_every_step_unwinds"), 2);
     }
@@ -540,7 +543,7 @@ CP_TEST(every_step_unwinds)
     catch_traps();
     start(entry_steps_back, NULL);
 #ifdef __x86_64__
-    /* Where the outermost frame would have its return address if it had one. */
+    /* The outermost frame's return address would be here if the frame had one. */
     *(uintptr_t *)(stack + STACK_SIZE - 16) = (uintptr_t)check_name_at;
 #endif
     for (int i = 0; i < 2; i++)
@@ -551,8 +554,8 @@ CP_TEST(every_step_unwinds)
         check_step(&steps[i], &leaf_only);
         fp_elsewhere += steps[i].fp != 0 && is_on_stack(steps[i].fp) != is_on_stack(steps[i].sp);
     }
-    /* Between the change of the stack pointer and that of the frame pointer: once in each of four switches.
-     */
+    /* Between the change of the stack pointer and the change of the frame pointer: once in each of four
+     * switches. */
     CHECKF(fp_elsewhere <= 4, "%u steps where the frame pointer was on another stack", fp_elsewhere);
     CHECKF(leaf_only <= 4, "%u steps where the profiler found no caller", leaf_only);
     stop();

@@ -1,4 +1,4 @@
-/* Processors with several kinds of cores, each with a PMU of its own; a stub plays them. */
+/* Processors with several kinds of cores, each with a PMU of its own. A stub plays these PMUs. */
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
 #include "tests/support/burn.h"
@@ -34,7 +34,7 @@ CP_TEST(kinds_are_found)
     put("cpu_core", "type", "4\n");
     put("cpu_core", "cpus", "0-3\n");
     cp__core_pmus_find(devices, &found);
-    CHECK_EQ(found.n, 0); /* one kind is no matter of kinds */
+    CHECK_EQ(found.n, 0); /* with one kind of core, the kind does not matter */
     put("cpu_atom", "type", "10\n");
     put("cpu_atom", "cpus", "4-7\n");
     cp__core_pmus_find(devices, &found);
@@ -68,7 +68,8 @@ static struct cp_slot_stats sample_by(const char *name, uint64_t period)
     CHECK_EQ(profile.stats[0].lost, 0);
     CHECK_EQ(profile.stats[0].foreign, 0);
     CHECK(profile.stats[0].count > ns / 2);
-    CHECK(profile.stats[0].samples > 0); /* a virtual machine that stands still makes one of many periods */
+    /* a virtual machine that stands still turns many periods into one sample */
+    CHECK(profile.stats[0].samples > 0);
     CHECK((double)profile.stats[0].samples <= periods_of(&profile, 0, period) + 1);
     return profile.stats[0];
 }
@@ -85,37 +86,40 @@ CP_TEST(an_event_is_opened_on_every_kind)
     const char *const names[] = {"cycles", "r1c2"};
 
     two_kinds();
-    sample_by("cycles", 300000); /* what is made once */
+    sample_by("cycles", 300000); /* what is made once in a process is made here */
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         struct resources before = resources_now(), after;
 
         stub_pmu.opened = 0;
         sample_by(names[i], 300000);
-        CHECK_EQ(stub_pmu.opened, 6); /* at the start two that count and two that sample, and two on the M */
-        sample_by(names[i], 100000);  /* pausing */
+        /* at the start, two events that count and two that sample; then two on the M */
+        CHECK_EQ(stub_pmu.opened, 6);
+        sample_by(names[i], 100000); /* pausing */
         after = resources_now();
         check_resources(&after, &before, 0);
     }
 }
 
-/* An event that only one kind has is sampled there. */
+/* If only one kind of core has an event, the event is sampled there. */
 CP_TEST(a_kind_may_refuse)
 {
     two_kinds();
     stub_pmu.refuses_kind = 2;
     stub_pmu.opened = 0;
     sample_by("cycles", 300000);
-    CHECK_EQ(stub_pmu.opened, 3); /* one that counts and one that samples at the start, and one on the M */
+    /* at the start, one event that counts and one that samples; then one on the M */
+    CHECK_EQ(stub_pmu.opened, 3);
 }
 
-/* Kernels that cannot be told the kind get the event without. */
+/* If a kernel does not accept the kind, the event is opened without the kind. */
 CP_TEST(kinds_may_be_unknown_to_the_kernel)
 {
     two_kinds();
     stub_pmu.kinds = 0;
     stub_pmu.opened = 0;
     sample_by("cycles", 300000);
-    CHECK_EQ(stub_pmu.opened, 3); /* one that counts and one that samples at the start, and one on the M */
+    /* at the start, one event that counts and one that samples; then one on the M */
+    CHECK_EQ(stub_pmu.opened, 3);
     CHECK_EQ(stub_pmu.last.config, PERF_COUNT_HW_CPU_CYCLES);
 }
 
@@ -127,8 +131,8 @@ CP_TEST(the_kernels_own_events_are_no_matter_of_kinds)
     CHECK_EQ(stub_pmu.opened, 0);
 }
 
-/* While a thread is on one kind of core its events on the others are enabled and do not run: so times of
- * running add up and times of being enabled do not. The stub's run both, all the time. */
+/* While a thread runs on one kind of core, its events on the other kinds are enabled and do not run: so
+ * running times add up, and enabled times do not. The stub's events run on both kinds all the time. */
 CP_TEST(times_of_running_add_up)
 {
     struct cp_slot_stats stats = {.size = sizeof stats};

@@ -1,7 +1,7 @@
 /*
- * A fork waits while another thread opens or closes events: the child could not find their descriptors, and
- * they would stay open in it. Each call below is played several times; in each of them a fork comes when the
- * call has just opened, or is about to close, another descriptor.
+ * A fork waits while another thread opens or closes events: the child could not find the events' descriptors,
+ * and they would stay open in the child. Each call below is repeated several times. In each repetition a fork
+ * comes at another moment, when the call has just opened, or is about to close, a descriptor.
  */
 #include "tests/support/burn.h"
 
@@ -19,10 +19,10 @@
 #define MOST_PLAYED 12
 
 static struct {
-    int moments; /* atomic: descriptors opened and closed */
-    int chosen;  /* the moment at which the fork comes; -1: none */
+    int moments; /* atomic: the number of descriptors that were opened or closed */
+    int chosen;  /* the moment of the fork; -1: none */
     sem_t has_come;
-    int outcome; /* atomic: 0, or one of these, whichever comes first */
+    int outcome; /* atomic: 0, or one of these outcomes, whichever comes first */
 } play = {.chosen = -1};
 enum { WAITS = 1, FORKED };
 
@@ -35,7 +35,8 @@ static void tell(int outcome)
     cp_compare_exchange(&play.outcome, &none, outcome);
 }
 
-/* Lets the other thread fork, if this is the moment, and waits until it has done so or waits for this one. */
+/* If this is the moment, lets the other thread fork, and waits until that thread has forked or waits for this
+ * one. */
 static void note_moment(void)
 {
     if (is_forker || cp_fetch_add_relaxed(&play.moments, 1) != play.chosen) /* relaxed: a number of its own */
@@ -44,8 +45,8 @@ static void note_moment(void)
     await(&play.outcome, WAITS);
 }
 
-/* If the user may not sample the kernel, an event that would is opened without the kernel: the library closes
- * it like one that was allowed. */
+/* If the user may not sample the kernel, opens an event that samples the kernel without the kernel. The
+ * library closes such an event like one that was allowed. */
 static long open_in_user_mode(const long a[6])
 {
     struct perf_event_attr attr = *(const struct perf_event_attr *)a[0];
@@ -85,7 +86,7 @@ static void *fork_at_moment(void *arg)
     return arg;
 }
 
-/* Returns false if the call came to its end before the moment. */
+/* Returns false if the call ended before the moment came. */
 static bool play_with_fork(void (*call)(void), int moment)
 {
     pthread_t forker;
@@ -137,7 +138,7 @@ static void call_probe(void)
     snprintf(watchpoint, sizeof watchpoint, "mem:%p/8:w", (void *)&watched);
     watch = spec_of(watchpoint);
     cp_event_probe(&clock, NULL);
-    cp_event_probe(&watch, NULL); /* which some machines refuse */
+    cp_event_probe(&watch, NULL); /* some machines refuse this event */
 }
 
 CP_TEST(a_probe_delays_forks)
@@ -184,11 +185,11 @@ CP_TEST(measuring_the_cost_delays_forks)
     check_delays("cp_sample_cost_ns()", call_cost);
 }
 
-/* Once in a process. */
+/* These events are opened once in a process. */
 CP_TEST(the_first_call_delays_forks)
 {
     test_need_events();
-    CHECK(play_with_fork(cp__prepare, 1)); /* the first moment is that of a file */
+    CHECK(play_with_fork(cp__prepare, 1)); /* at the first moment, a file is opened */
     CHECK_EQ(play.outcome, WAITS);
 }
 

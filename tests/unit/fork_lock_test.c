@@ -1,6 +1,6 @@
 /*
- * Forks while other threads hold locks or are in the midst of changes, and beside prepare handlers of the
- * program's: fork() returns, and the child has a profiler that works.
+ * Forks while other threads hold locks or change shared data, and beside prepare handlers of the program:
+ * fork() returns, and the profiler works in the child.
  */
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
@@ -15,13 +15,13 @@
 #include "runtime/event/pfm.h"
 #include "runtime/m.h"
 
-/* Ends the process if it hangs: fork() itself would wait for ever. */
+/* Ends the process if fork() hangs, because fork() itself would wait for ever. */
 static void end_if_it_hangs(void)
 {
     alarm(5);
 }
 
-/* Runs child() in a child, where a failed check is an exit status other than 0. */
+/* Runs child() in a child process. A failed check is an exit status other than 0. */
 static void in_child(void (*child)(void))
 {
     pid_t pid;
@@ -44,7 +44,7 @@ static void child_leaves(void)
 {
 }
 
-/* Everything that takes a lock. */
+/* Makes every call that takes a lock. */
 static void child_profiles(void)
 {
     const struct cp_cpu_profile_config config = {.size = sizeof config, .hz = 100};
@@ -193,7 +193,7 @@ static void stop_and_stay(void)
     CHECK_EQ(cp_stop_cpu_profile(NULL), 0);
 }
 
-/* The default session is the parent's, and its lock is held while its profile is written. */
+/* The default session belongs to the parent, and its lock is held while its profile is written. */
 CP_TEST(a_fork_may_come_while_another_thread_writes_a_profile)
 {
     if (TEST_TSAN)
@@ -205,12 +205,12 @@ CP_TEST(a_fork_may_come_while_another_thread_writes_a_profile)
     CHECK_EQ(pthread_create(&holder.thread, NULL, hold, NULL), 0);
     sem_wait(&holder.entered);
     in_child(child_profiles);
-    for (int i = 0; i < 100; i++) /* one for each piece, and for its end */
+    for (int i = 0; i < 100; i++) /* one for each piece and one for the end */
         sem_post(&holder.may_leave);
     pthread_join(holder.thread, NULL);
 }
 
-/* Who is in the dynamic linker holds a fork up, but not for ever. */
+/* A thread in the dynamic linker delays a fork, but not for ever. */
 static void ask_linker(void)
 {
     CHECK(cp__linker_begin());
@@ -240,8 +240,8 @@ CP_TEST(a_fork_waits_for_the_dynamic_linker_but_not_for_ever)
     in_child(child_may_ask);
 }
 
-/* The thread opens events for longer than a fork waits, or waits for the fork itself: nothing of the linker's
- * is locked. */
+/* The thread opens events for longer than a fork waits, or waits for the fork itself: no lock of the linker
+ * is held. */
 CP_TEST(a_child_asks_the_linker_if_another_thread_only_opened_events)
 {
     if (TEST_TSAN)
@@ -266,7 +266,7 @@ static void program_prepares(void)
     }
 }
 
-/* Before all others, so that the handler runs after all others. */
+/* Registered before all others, so that the handler runs after all others. */
 __attribute__((constructor(101))) static void register_program(void)
 {
     pthread_atfork(program_prepares, NULL, NULL);
@@ -309,7 +309,8 @@ CP_TEST(a_prepare_handler_may_stop_a_profile)
     stop_worker(&worker);
 }
 
-/* The lock of a scheduler: its prepare handler takes it, and one that holds it passes a scheduling point. */
+/* The lock of a scheduler: the scheduler's prepare handler takes the lock, and a thread that holds the lock
+ * passes a scheduling point. */
 static pthread_mutex_t scheduler = PTHREAD_MUTEX_INITIALIZER;
 static sem_t is_locked;
 
@@ -320,7 +321,7 @@ static void *schedule(void *arg)
     attach(&worker);
     pthread_mutex_lock(&scheduler);
     sem_post(&is_locked);
-    sleep_ms(50); /* the fork is under way, or comes when the lock is free */
+    sleep_ms(50); /* the fork has begun, or comes when the lock is free */
     CHECK_EQ(cp_set_cpu_profile_rate(100, NULL), 0);
     cp_execute(worker.m, NULL);
     CHECK_EQ(cp_set_cpu_profile_rate(0, NULL), 0);
@@ -376,7 +377,7 @@ static int find_perf_event(void)
     return -1;
 }
 
-/* A thread closes an event, and a file is given its number, before the handle forgets it. */
+/* A thread closes an event, and a file gets the same number before the handle forgets the number. */
 CP_TEST(a_child_closes_no_file_that_has_the_number_of_an_event)
 {
     struct cp_slot_request clock = request("taskClock", MS);
@@ -386,7 +387,7 @@ CP_TEST(a_child_closes_no_file_that_has_the_number_of_an_event)
 
     attach(&worker);
     CHECK_EQ(cp_slots_start(&clock, 1, &slot, NULL), 0);
-    for (int i = 0; i < 2; i++) { /* the event, and its ring's */
+    for (int i = 0; i < 2; i++) { /* the event's descriptor and the ring's */
         not_ours = find_perf_event();
         CHECK(not_ours >= 0);
         CHECK_EQ(dup2(file, not_ours), not_ours);
@@ -398,9 +399,9 @@ CP_TEST(a_child_closes_no_file_that_has_the_number_of_an_event)
 }
 
 #define MARK 0x6d61726b65642121u
-static void *altstack_of_worker; /* marked at its end that is used last */
+static void *altstack_of_worker; /* marked at the end that is used last */
 
-/* What came to its place meanwhile has no mark. */
+/* Memory that was mapped in its place has no mark. */
 static bool altstack_is_there(void)
 {
     unsigned char resident;
@@ -445,7 +446,7 @@ CP_TEST(a_child_frees_the_alternate_stacks_of_other_ms)
     cp_m_detach(self.m);
 }
 
-/* In the callback, the child goes on with the M whose samples it reads. */
+/* In the callback, the child continues with the M whose samples it reads. */
 static void fork_in_callback(void *context, const struct cp_sample *sample)
 {
     int *status = context;
@@ -470,12 +471,12 @@ static int count_queued(int slot)
 
     cp__lock(&cp__runtime_lock);
     for (const struct cp__m *m = cp__ms; m != NULL; m = m->next)
-        n += cp_load_relaxed(&m->queued[slot].is_in) != 0; /* relaxed: the next look sees it, too */
+        n += cp_load_relaxed(&m->queued[slot].is_in) != 0; /* relaxed: the next look sees the store too */
     cp__unlock(&cp__runtime_lock);
     return n;
 }
 
-/* The reader has taken the first of three Ms from the queue, knows the second, and must find the third. */
+/* The reader has taken the first of three Ms from the queue and knows the second, and must find the third. */
 CP_TEST(a_callback_may_fork)
 {
     struct cp_slot_request clock = request("taskClock", MS);
@@ -493,7 +494,7 @@ CP_TEST(a_callback_may_fork)
         cp_slots_read(slot, fork_in_callback, &status);
     if (getpid() != parent) {
         cp_slots_read(slot, fork_in_callback, &status);
-        _exit(cp__ms == NULL ? 0 : 1); /* the other Ms have been freed when they were let go of */
+        _exit(cp__ms == NULL ? 0 : 1); /* the other Ms were freed when they were released */
     }
     CHECK_EQ(status, 0);
     cp_slots_stop(&slot, 1);
@@ -512,7 +513,7 @@ static void on_host_signal(int signal)
     host_signals++;
 }
 
-/* SIGPROF goes to the program's handler, and what the child does to its M does not reach the parent's. */
+/* SIGPROF reaches the program's handler, and what the child does to its M does not affect the parent's M. */
 static void raw_child(void)
 {
     CHECK_EQ(raise(SIGPROF), 0);

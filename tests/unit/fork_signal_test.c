@@ -1,7 +1,7 @@
 /*
- * Forks by the handler of a signal that may come between any two instructions of cp__fork_delay() and
- * cp__fork_allow(), or while another fork of the same thread is under way. A fork that has nobody to wait for
- * does not wait, in the parent and in the child.
+ * A signal handler forks. The signal may come between any two instructions of cp__fork_delay() and
+ * cp__fork_allow(), or while another fork of the same thread has begun. A fork that has no thread to wait for
+ * does not wait, neither in the parent nor in the child.
  */
 #include "tests/support/burn.h"
 
@@ -13,13 +13,13 @@
 #include "tests/support/step.h"
 #include "tests/support/stub_syscall.h"
 
-static unsigned waits;    /* how often a futex was waited for */
-static bool is_blocked;   /* the thread has all signals blocked */
+static unsigned waits;    /* how often a thread waited on a futex */
+static bool is_blocked;   /* the thread has blocked all signals */
 static bool is_forked;    /* this process is a child */
-static unsigned children; /* that a handler has forked */
+static unsigned children; /* the number of children that a handler has forked */
 
-/* Signals are blocked for show: SIGTRAP, with which the thread goes on by single steps, would end the
- * process. Its handler does nothing meanwhile. */
+/* Only pretends to block signals: with SIGTRAP blocked, the single steps would end the process. The SIGTRAP
+ * handler does nothing meanwhile. */
 static long stub_syscall(long number, const long a[6])
 {
     if (number == SYS_futex && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT)
@@ -36,7 +36,7 @@ static long stub_syscall(long number, const long a[6])
     return hand_on(number, a);
 }
 
-/* Ends a child; 2: a fork has waited. */
+/* Ends a child; status 2: a fork has waited. */
 static void leave_child(void)
 {
     _exit(waits == 0 ? 0 : 2);
@@ -51,7 +51,7 @@ static void reap(pid_t child)
     CHECKF(status == 0, "child %u ended with %#x", children, (unsigned)status);
 }
 
-/* The child goes on where the parent was interrupted, and forks itself. */
+/* The child continues where the parent was interrupted, and forks itself. */
 static void on_step(int signo, siginfo_t *info, void *ucontext)
 {
     pid_t child;
@@ -98,7 +98,7 @@ CP_TEST(a_handler_may_fork_in_the_midst_of_a_delay)
         SKIP("how to run one instruction at a time is not known here");
     if (TEST_ASAN || TEST_TSAN)
         SKIP("a sanitizer's own code takes too many steps");
-    delay_and_allow(); /* binds what it calls */
+    delay_and_allow(); /* binds the functions that it calls */
     fork_again();
     step_prepare();
     CHECK_EQ(sigaction(SIGTRAP, &action, NULL), 0);
@@ -115,7 +115,7 @@ CP_TEST(a_handler_may_fork_in_the_midst_of_a_delay)
 
 /* ---- A fork in a fork ------------------------------------------------------------------------ */
 
-static bool is_to_fork; /* the handler, in the midst of the next fork */
+static bool is_to_fork; /* the handler forks in the middle of the next fork */
 
 static void program_prepares(void)
 {
@@ -123,7 +123,7 @@ static void program_prepares(void)
         raise(SIGUSR1);
 }
 
-/* Before all others, so that this prepare handler runs after all others. */
+/* Registered before all others, so that this prepare handler runs after all others. */
 __attribute__((constructor(101))) static void register_program(void)
 {
     pthread_atfork(program_prepares, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Parts of the handler's way that meet other threads, or each other, too rarely to be seen by chance: the
- * tests make them meet. */
+/* Parts of the handler that meet other threads, or each other, too rarely by chance: the tests make them
+ * meet. */
 #include "tests/support/burn.h"
 
 #include <stdint.h>
@@ -23,7 +23,7 @@ static void end_one(int slot)
     cp_slots_release(&slot, 1);
 }
 
-/* A tick of the timer of the config seq, as the kernel would send it to this thread. */
+/* Sends a tick of the timer of the config seq to this thread, as the kernel would. */
 static void send_tick(uint64_t seq)
 {
     siginfo_t info;
@@ -38,7 +38,7 @@ static void send_tick(uint64_t seq)
 
 #define TICKS 100
 
-/* Their own ticks are rare: one a second, and one in two seconds. */
+/* The timers' own ticks are rare: one a second, and one in two seconds. */
 CP_TEST(each_timer_gets_its_own_ticks)
 {
     struct cp_slot_request requests[] = {request("timer", 2000 * MS), request("timer", 1000 * MS)};
@@ -72,11 +72,11 @@ static struct {
     int slot;
     uint32_t stop;
     uint32_t arrived;  /* how often the copying thread has been interrupted */
-    uint32_t released; /* how often it may go on */
+    uint32_t released; /* how often the copying thread may continue */
     uint64_t whole, refused, torn;
 } copying;
 
-/* The thread stands still until the slot has another config. */
+/* The thread waits here until the slot has another config. */
 static void stand_still(int signal)
 {
     uint32_t round = cp_load_relaxed(&copying.arrived) + 1; /* relaxed: stored by this thread */
@@ -87,7 +87,7 @@ static void stand_still(int signal)
         sched_yield();
 }
 
-/* The timer has no use for these fields, which are the config's number. */
+/* Writes the config's number into fields that the timer does not use. */
 static void number(struct cp_slot_request *made, uint64_t n)
 {
     made->config.period = n;
@@ -120,9 +120,9 @@ static void *body_copies(void *arg)
 
 static void interrupt_copying(pthread_t thread, struct cp_slot_request *made, uint32_t round)
 {
-    uint64_t whole = cp_load_relaxed(&copying.whole); /* relaxed: that it moves is all that counts */
+    uint64_t whole = cp_load_relaxed(&copying.whole); /* relaxed: only the change of the number matters */
 
-    while (cp_load_relaxed(&copying.whole) < whole + 100) /* the same */
+    while (cp_load_relaxed(&copying.whole) < whole + 100) /* relaxed: as above */
         sched_yield();
     CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
     while (cp_load_acquire(&copying.arrived) != round) /* pairs with the release in stand_still() */
@@ -133,7 +133,7 @@ static void interrupt_copying(pthread_t thread, struct cp_slot_request *made, ui
     cp_store_release(&copying.released, round); /* pairs with the acquire in stand_still() */
 }
 
-/* The thread does little else than copy: of so many interruptions, most come in the middle of it. */
+/* The thread does little except copying, so most of the interruptions come in the middle of a copy. */
 CP_TEST(a_config_is_copied_whole_or_not_at_all)
 {
     const struct sigaction action = {.sa_handler = stand_still};
@@ -175,7 +175,7 @@ CP_TEST(a_buffer_that_is_half_full_wakes_its_reader)
     }
     CHECK_EQ(stats.dropped, 0);
     CHECK(stats.samples > 0 && stats.samples <= CP__SAMPLEBUF_WORDS / 2 / CP__SAMPLE_HEADER_WORDS);
-    cp_slots_wait(token, 100000); /* or the test takes too long */
+    cp_slots_wait(token, 100000); /* otherwise the test takes too long */
     end_one(slot);
     cp_m_detach(worker.m);
 }

@@ -8,7 +8,7 @@
 
 #include "tests/support/test.h"
 
-/* As libmicrohttpd closes the socket a moment before it is forgotten. */
+/* libmicrohttpd closes the socket a moment before the socket is forgotten. */
 CP_TEST(a_number_that_is_another_descriptors_by_now_is_left_alone)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), status;

@@ -1,4 +1,4 @@
-/* What requests to the HTTP endpoint share: the turn at what takes all of a CPU, and places. */
+/* What requests to the HTTP endpoint share: the turn for work that takes a whole CPU, and places. */
 #include "tests/support/http_tools.h"
 
 #include <sys/wait.h>
@@ -6,7 +6,7 @@
 #include "http/share.h"
 #include "http/snapshot.h"
 
-/* Waits until so many wait for the turn. */
+/* Waits until n requests wait for the turn. */
 static bool waiters_become(unsigned n)
 {
     const uint64_t end = cp__http_now_ms() + PATIENCE_MS;
@@ -88,7 +88,8 @@ CP_TEST(the_child_of_a_fork_has_its_own_turns_and_places)
     CHECK_EQ(status, 0);
 }
 
-/* A turn that the child gives must not go to a waiter, whose stack another thread of the parent's has. */
+/* A turn that the child gives back must not go to a waiter, because the waiter's stack belongs to another
+ * thread of the parent. */
 CP_TEST(nobody_waits_in_the_child_of_a_fork)
 {
     pthread_t thread;
@@ -102,7 +103,7 @@ CP_TEST(nobody_waits_in_the_child_of_a_fork)
     pid = fork();
     if (pid == 0) {
         CHECK_EQ(cp__http_turn_waiters(), 0);
-        cp__http_turn_give(); /* as the thread does that had the turn and forked */
+        cp__http_turn_give(); /* the thread that had the turn has forked, and gives the turn back */
         CHECK_EQ(cp__http_turn_take(NULL, CP__TURN_LOOKUP), 0);
         _exit(0);
     }
@@ -152,7 +153,8 @@ static void *handle_and_go_on(void *arg)
     return NULL;
 }
 
-/* It waits for a thread of its own, with the turn: a cancellation there would leave the turn taken. */
+/* The thread waits for a thread of its own while it has the turn: a cancellation there would leave the turn
+ * taken. */
 CP_TEST(a_thread_that_answers_is_cancelled_afterwards)
 {
     static char path[] = PPROF "/threadcreate";
@@ -181,7 +183,7 @@ static void check_status(int fd, const char *status)
     close(fd);
 }
 
-/* Each of them would take all of a CPU to be written. */
+/* Writing each of these profiles would take a whole CPU. */
 CP_TEST(profiles_that_end_together_are_written_in_turn)
 {
     struct cp_http *http = start_http(NULL);
@@ -191,7 +193,7 @@ CP_TEST(profiles_that_end_together_are_written_in_turn)
     for (int i = 0; i < 2; i++)
         fds[i] = request(http, PPROF "/profile?seconds=1");
     CHECK(waiters_become(2));
-    CHECK(slots_become(0, 0)); /* none samples any more */
+    CHECK(slots_become(0, 0)); /* no profile samples any more */
     cp__http_turn_give();
     for (int i = 0; i < 2; i++)
         check_status(fds[i], "HTTP/1.1 200 ");
@@ -214,14 +216,14 @@ static const char *const lookups[] = {PPROF "/symbol?0x1", PPROF "/goroutine", P
                                       PPROF "/", PPROF "/ui/events.json"};
 enum { LOOKUPS = sizeof lookups / sizeof lookups[0] };
 
-/* One that waits for each, and as many as may wait at a time. */
+/* One request waits for each turn, and as many as may wait at a time. */
 CP_TEST(lookups_wait_for_their_turn_and_too_many_are_refused)
 {
     struct cp_http *http = start_http(NULL);
     int fds[CP__HTTP_TURN_WAITERS], next;
     char *answer;
 
-    cp__http_turn_wait_ms = 600000; /* however long one takes on this machine */
+    cp__http_turn_wait_ms = 600000; /* however long a lookup takes on this machine */
     for (int first = 0; first < LOOKUPS; first++) {
         take_turn();
         for (int i = 0; i < CP__HTTP_TURN_WAITERS; i++)
@@ -234,7 +236,7 @@ CP_TEST(lookups_wait_for_their_turn_and_too_many_are_refused)
         CHECK_CONTAINS(answer, "others wait already");
         free(answer);
         close(next);
-        check_answer(http, "$base/cmdline", 200, NULL); /* what is quick does not wait */
+        check_answer(http, "$base/cmdline", 200, NULL); /* a quick request does not wait */
         check_answer(http, "$base/ui/", 200, NULL);
         cp__http_turn_give();
         for (int i = 0; i < CP__HTTP_TURN_WAITERS; i++)
@@ -319,7 +321,7 @@ CP_TEST(so_many_requests_may_wait_for_a_delta)
         fds[i] = request(http, PPROF "/goroutine?seconds=1");
     for (int i = 0; i < CP__HTTP_DELTAS; i++)
         check_status(fds[i], "HTTP/1.1 200 ");
-    CHECK(cp__http_place_take(CP__PLACE_DELTA, 1)); /* all were given back */
+    CHECK(cp__http_place_take(CP__PLACE_DELTA, 1)); /* all places were given back */
     cp_http_stop(http);
 }
 

@@ -1,4 +1,4 @@
-/* What the runner sees of a test's processes when it looks whether the test hangs. */
+/* What the runner sees of a test's processes when it checks whether the test hangs. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -41,8 +41,8 @@ static char state_of_first_thread(pid_t pid)
     return state;
 }
 
-/* On a busy machine a thread that waits for a CPU may get none for seconds, while the process' first thread
- * waits for it. */
+/* On a busy machine, a thread that waits for a CPU may get none for seconds, while the process's first thread
+ * waits for that thread. */
 CP_TEST(a_process_whose_second_thread_runs_is_no_idle_one)
 {
     char byte;
