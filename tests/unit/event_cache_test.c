@@ -1,12 +1,12 @@
-/* Hardware cache events, by each of their spellings. */
+/* Hardware cache events, in each of their spellings. */
 #include "tests/support/event_tools.h"
 
 #define CACHE(cache, op, result)                                                                             \
     (PERF_COUNT_HW_CACHE_##cache | PERF_COUNT_HW_CACHE_OP_##op << 8 |                                        \
      PERF_COUNT_HW_CACHE_RESULT_##result << 16)
 
-/* Configs as perf_event_open(2) composes them; the first names are those of "perf list", the others perf 6.1
- * was seen to take (with -vv), and the last ones differ from them in case. */
+/* Configs as perf_event_open(2) composes them. The first names are those of "perf list"; perf 6.1 (with -vv)
+ * accepted the others; the last ones differ from these only in case. */
 CP_TEST(cache_events_have_many_spellings)
 {
     static const struct {
@@ -90,7 +90,7 @@ CP_TEST(cache_events_have_many_spellings)
         CHECKF(spec.encoding.config == events[i].config, "%s", events[i].name);
         CHECK_EQ(spec.preset_period, strstr(spec.name, "misses") != NULL ? 10000 : 100000);
     }
-    for (; cp__cache_event(n, &event); n++) { /* what is listed is what there is */
+    for (; cp__cache_event(n, &event); n++) { /* every event of the list exists */
         CHECK_STR(event.name, events[n].name);
         CHECK_EQ(event.config, events[n].config);
         CHECK_EQ(event.preset_period, parse(event.name).preset_period);
@@ -98,7 +98,7 @@ CP_TEST(cache_events_have_many_spellings)
     CHECK_EQ(n, 32);
 }
 
-/* As evsel__hw_cache_type and evsel__hw_cache_stat of perf's evsel.c, util/, have it. */
+/* The same combinations as in evsel__hw_cache_type and evsel__hw_cache_stat of perf's util/evsel.c. */
 CP_TEST(cache_events_that_make_no_sense_are_refused)
 {
     static const char *const names[] = {"L1-icache-stores",   "l1i-write-misses", "iTLB-stores",

@@ -1,4 +1,4 @@
-/* The grammar of event names: raw events, suffixes, what is refused, and lists of names. */
+/* The grammar of event names: raw events, suffixes, names that are refused, and lists of names. */
 #include "tests/support/event_tools.h"
 
 /* ---- Raw events ------------------------------------------------------------------------------ */
@@ -30,7 +30,7 @@ CP_TEST(raw_events_are_read)
         CHECK_EQ(spec.preset_period, 100000);
         CHECKF(spec.raw_event == raws[i].raw, "%s", raws[i].name);
         CHECK_STR(spec.name, raws[i].canonical);
-        spec = parse(spec.name); /* a canonical name is a name */
+        spec = parse(spec.name); /* a canonical name is a name too */
         CHECKF(spec.raw_event == raws[i].raw, "%s", raws[i].name);
     }
 }
@@ -46,7 +46,8 @@ static void refuse_unknown(const char *name, const char *shown)
     snprintf(quoted, sizeof quoted, "There is no event named \"%s\"", shown);
     refuse_name(name, -EINVAL, quoted);
     CHECK_EQ(cp_event_parse(name, &spec, &err), -EINVAL);
-    for (enum cp_cpu_event event = 0; event < CP_CPUPROF_NAMED; event++) { /* what to use instead */
+    /* the message lists what to use instead */
+    for (enum cp_cpu_event event = 0; event < CP_CPUPROF_NAMED; event++) {
         if (event != CP_CPUPROF_HW_RAW)
             CHECK_CONTAINS(err.message, cp_event_name(event));
     }
@@ -108,7 +109,7 @@ CP_TEST(names_of_nothing_are_refused)
     refuse_name(NULL, -EINVAL, "The event has no name.");
 }
 
-/* No byte of a name can do anything to whom it is shown. */
+/* No byte of a name can harm the terminal that shows the message. */
 CP_TEST(odd_bytes_of_a_name_are_not_shown)
 {
     char name[4] = "a?c";
@@ -117,7 +118,7 @@ CP_TEST(odd_bytes_of_a_name_are_not_shown)
         char shown[4] = "a?c";
 
         if (byte == '/')
-            continue; /* a PMU's */
+            continue; /* a PMU's event */
         name[1] = (char)byte;
         if (byte >= ' ' && byte != 0x7f)
             shown[1] = (char)byte;
@@ -216,7 +217,7 @@ CP_TEST(bad_suffixes_are_refused)
         refuse_name(bad[i].name, -EINVAL, bad[i].said);
 }
 
-/* What modes a suffix lets count. */
+/* A suffix decides which modes count. */
 CP_TEST(suffixes_reach_the_config)
 {
     static const struct {
@@ -261,7 +262,7 @@ CP_TEST(lists_of_names_are_taken_apart)
         {"timer,cpu/event=0x3c,inv/u,cpu/a,b/", {"timer", "cpu/event=0x3c,inv/u", "cpu/a,b/"}},
         {"mem:0x1000/8:w,cycles", {"mem:0x1000/8:w", "cycles"}},
         {"mem:0x1000/8:w,mem:0x1000/4,cpu/a,b/", {"mem:0x1000/8:w", "mem:0x1000/4", "cpu/a,b/"}},
-        {"cpu/a,b", {"cpu/a,b"}}, /* an error, but one */
+        {"cpu/a,b", {"cpu/a,b"}}, /* an error, but a single name */
         {"", {""}},
         {",", {"", ""}},
         {"cycles,", {"cycles", ""}},
@@ -283,7 +284,7 @@ CP_TEST(lists_of_names_are_taken_apart)
 
 /* ---- Anything -------------------------------------------------------------------------------- */
 
-/* What names are made of, and what they are not. */
+/* Pieces of which names consist, and others. */
 static const char *const tokens[] = {"cycles",    "taskClock",
                                      "r",         "1c2",
                                      "LLC",       "-",
@@ -311,7 +312,7 @@ static const char *const tokens[] = {"cycles",    "taskClock",
                                      "clx",       "timer",
                                      "L1-dcache", "speculative-read"};
 
-/* Whatever comes, the answer is an event whose name stands for it, or an error in words. */
+/* Whatever the text is, the result is an event whose name stands for it, or an error in words. */
 CP_TEST(any_name_is_an_event_or_an_error)
 {
     uint64_t state = 0x2545f4914f6cdd1d;

@@ -1,4 +1,5 @@
-/* Kernel frames: which function an address is in, by a list of symbols made here and by the kernel's own. */
+/* Kernel frames: which function contains an address, by a list of symbols made here and by the kernel's own
+ * list. */
 #include <inttypes.h>
 #include <sys/stat.h>
 
@@ -29,7 +30,7 @@ static const char symbols[] = "0000000000000000 A fixed_percpu_data\n"
                               "ffffffffc0103800 t bpf_prog_6deef7357e7b4530_one\t[bpf]\n"
                               "ffffffffc0110000 t bpf_prog_6deef7357e7b4530_two\t[bpf]\n";
 
-/* A file of the test's directory. */
+/* Writes a file into the test's directory; returns its path. */
 static const char *make_file(const char *name, const char *text)
 {
     static char path[256];
@@ -60,13 +61,13 @@ CP_TEST(each_address_finds_its_function)
         uint64_t address;
         const char *name;
     } expected[] = {
-        {0x8000000000000000, ""}, /* before the first */
+        {0x8000000000000000, ""}, /* before the first symbol */
         {0xffffffff80ffffff, ""},
-        {0xffffffff81000000, "_stext"}, /* the first of equal ones */
+        {0xffffffff81000000, "_stext"}, /* the first of equal addresses */
         {0xffffffff810000ff, "_stext"},
         {0xffffffff81000100, "inner_work.isra.0"},
         {0xffffffff810001ff, "inner_work.isra.0"},
-        {0xffffffff81000200, "after_table"}, /* code before data of the same address */
+        {0xffffffff81000200, "after_table"}, /* code has priority over data of the same address */
         {0xffffffff810002ff, "after_table"},
         {0xffffffff81000300, ""},
         {0xffffffff810003ff, ""},
@@ -80,9 +81,10 @@ CP_TEST(each_address_finds_its_function)
         {0xffffffff82001000, ""},
         {0xffffffffc00fffff, ""},
         {0xffffffffc0100000, "net_send[net]"},
-        {0xffffffffc01014ff, "net_send[net]"}, /* past the page: its module goes on */
+        {0xffffffffc01014ff, "net_send[net]"}, /* past the page: the symbol's module continues */
         {0xffffffffc0101500, "net_last[net]"},
-        {0xffffffffc0102fff, "net_last[net]"}, /* the last of a module: with the page that follows */
+        /* the last symbol of a module reaches to the end of the next page */
+        {0xffffffffc0102fff, "net_last[net]"},
         {0xffffffffc0103000, ""},
         {0xffffffffc0103800, "bpf_prog_6deef7357e7b4530_one[bpf]"},
         {0xffffffffc010ffff, "bpf_prog_6deef7357e7b4530_one[bpf]"},
@@ -90,7 +92,7 @@ CP_TEST(each_address_finds_its_function)
         {0xffffffffc0500000, "disk_read[disk]"},
         {0xffffffffc050000f, "disk_read[disk]"},
         {0xffffffffc0500010, "disk_write[disk]"},
-        {0xffffffffc0501fff, "disk_write[disk]"}, /* past the last */
+        {0xffffffffc0501fff, "disk_write[disk]"}, /* past the last symbol */
         {0xffffffffc0502000, ""},
         {0xffffffffffffffff, ""},
     };
@@ -137,7 +139,7 @@ CP_TEST(what_cannot_be_read_is_told)
 
 /* ---- The kernel's own list ------------------------------------------------------------------- */
 
-/* The address of a kernel function; 0 where it is not shown. */
+/* Returns the address of a kernel function; 0 if the kernel hides addresses. */
 static uint64_t find_address(const char *name)
 {
     char *text = test_command(NULL, "grep -E ' [tT] %s$' /proc/kallsyms | head -n 1", name);
@@ -147,7 +149,8 @@ static uint64_t find_address(const char *name)
     return address;
 }
 
-/* The program has called outer, which has called inner, which was interrupted at its beginning. */
+/* Adds a stack: the program has called outer, outer has called inner, and inner was interrupted at its
+ * beginning. */
 static void add_kernel_stack(struct cp__profile *profile, uint64_t outer, uint64_t inner, uint64_t weight)
 {
     const uintptr_t frames[] = {inner, outer + 8, (uintptr_t)add_kernel_stack, (uintptr_t)strlen + 1};
@@ -200,7 +203,8 @@ static struct cp__profile *profile_with(const char *kallsyms)
     return profile;
 }
 
-/* The kernel's first frame is an instruction, and so is the program's; the others are return addresses. */
+/* The kernel's first frame is an instruction, and so is the program's first frame; the others are return
+ * addresses. */
 CP_TEST(kernel_frames_are_looked_up_as_what_they_are)
 {
     static const uintptr_t frames[] = {0xffffffff81000100, 0xffffffff81000100, 0xffffffffc0500010, 0x1000,
@@ -231,7 +235,7 @@ CP_TEST(kernel_frames_are_looked_up_as_what_they_are)
     cp__profile_free(profile);
 }
 
-/* The program's, in the kernel's half of the address space. */
+/* The page belongs to the program, but lies in the kernel's half of the address space. */
 CP_TEST(the_vsyscall_page_is_no_kernel)
 {
     struct cp__profile *profile = profile_with(make_file("kallsyms", "ffffffffff5ff000 T not_this\n"));
@@ -251,7 +255,8 @@ CP_TEST(the_vsyscall_page_is_no_kernel)
     cp__profile_free(profile);
 }
 
-/* Nothing is lost, and the second time is as the first; when names can be had, they are. */
+/* Nothing is lost while the kernel hides names, also the second time; once the kernel shows names, they are
+ * used. */
 CP_TEST(a_hidden_kernel_has_addresses)
 {
     struct cp__profile *profile = profile_with("/nonexistent/kallsyms");
