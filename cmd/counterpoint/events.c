@@ -330,7 +330,7 @@ static enum status list_wanted(struct events *events, const char *wanted, bool j
     return complain(STATUS_USAGE, "No event matches \"%s\". 'counterpoint events' lists all events.", wanted);
 }
 
-static enum status run(const char *wanted, bool json)
+static enum status run_events(const char *wanted, bool json)
 {
     struct events events = {.n = 0};
     enum status status;
@@ -369,5 +369,5 @@ enum status command_events(int argc, char **argv)
             STATUS_USAGE,
             "The command events takes one name, group or pattern, not %d. Quote a pattern: 'cache*'.",
             argc - optind);
-    return run(argv[optind], json);
+    return run_events(argv[optind], json);
 }

@@ -11,7 +11,7 @@ static void print_member(const char *name, const char *value)
     cp__json_string(stdout, value);
 }
 
-static void print_modes(const struct cp_cpu_profile_config *config)
+static void print_json_modes(const struct cp_cpu_profile_config *config)
 {
     const char *comma = "";
 
@@ -46,7 +46,7 @@ static void print_event(const struct event *event)
     else
         fputs(", \"period\": null", stdout);
     print_member("period_unit", event_is_timed(event) ? "ns" : "events");
-    print_modes(&event->config);
+    print_json_modes(&event->config);
     printf(", \"works\": %s", works[event->state]);
     if (event->state == EVENT_REFUSED) {
         print_member("reason", event_reason(event));

@@ -242,7 +242,7 @@ static void print_encoding(const struct event *event)
     print_field("encoding", text);
 }
 
-static void print_modes(const struct event *event)
+static void print_text_modes(const struct event *event)
 {
     const struct cp_cpu_profile_config *config = &event->config;
     char text[64];
@@ -272,7 +272,7 @@ void print_event_text(const struct event *event)
         print_field("counts", event->description);
     print_field("kind", event_kind(event));
     print_encoding(event);
-    print_modes(event);
+    print_text_modes(event);
     print_period(event);
     if (event_perf_spelling(event, spelling + length, sizeof spelling - length)) {
         length = strlen(spelling);
