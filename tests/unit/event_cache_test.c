@@ -106,6 +106,6 @@ CP_TEST(cache_events_that_make_no_sense_are_refused)
                                         "i-tlb-store-misses", "bpu-write"};
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        refuse_name(names[i], -EINVAL, "no processor does that");
+        refuse_name(names[i], -EINVAL, "does not have that operation");
     refuse_name("L1-icache-stores", -EINVAL, "Use L1-icache-loads");
 }
