@@ -23,7 +23,7 @@
 #ifdef CP__CONTEXT_IS_ASSEMBLY
 #define OUTERMOST "cp__context_entry"
 #else
-#define OUTERMOST "begin"
+#define OUTERMOST "begin_fiber"
 #endif
 
 /* ---- Two flows: the test's own, and another on a stack of its own ---------------------------- */
