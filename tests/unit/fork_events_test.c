@@ -45,16 +45,20 @@ static void note_moment(void)
     await(&play.outcome, WAITS);
 }
 
-/* If the user may not sample the kernel, opens an event that samples the kernel without the kernel. The
- * library closes such an event like one that was allowed. */
-static long open_in_user_mode(const long a[6])
+/* Opens an event with less if it is refused: without the kernel if the user may not sample the kernel, and
+ * without the count of lost records if the kernel is older than that. The library closes such an event like
+ * one that was allowed. */
+static long open_with_less(const long a[6])
 {
     struct perf_event_attr attr = *(const struct perf_event_attr *)a[0];
     long result = hand_on(SYS_perf_event_open, a);
 
-    if (result >= 0 || errno != EACCES || attr.exclude_kernel)
+    if (result < 0 && errno == EACCES && !attr.exclude_kernel)
+        attr.exclude_kernel = 1;
+    else if (result < 0 && errno == EINVAL && (attr.read_format & PERF_FORMAT_LOST) != 0)
+        attr.read_format &= ~(uint64_t)PERF_FORMAT_LOST;
+    else
         return result;
-    attr.exclude_kernel = 1;
     return hand_on(SYS_perf_event_open, (long[]){(long)&attr, a[1], a[2], a[3], a[4], a[5]});
 }
 
@@ -66,7 +70,7 @@ static long stub_syscall(long number, const long a[6])
         tell(WAITS);
     if (number == SYS_close)
         note_moment();
-    result = number == SYS_perf_event_open ? open_in_user_mode(a) : hand_on(number, a);
+    result = number == SYS_perf_event_open ? open_with_less(a) : hand_on(number, a);
     if (number == SYS_perf_event_open && result >= 0)
         note_moment();
     return result;
