@@ -12,6 +12,7 @@ CP_TEST(go_tool_pprof_fetches_a_profile)
     struct cp_http *http = start_http(NULL);
     char url[200];
 
+    test_need_events();
     start_service();
     snprintf(url, sizeof url, "'http://%s" PPROF "/profile?seconds=2&event=taskClock&period=100000'",
              cp_http_address(http));
@@ -33,6 +34,7 @@ CP_TEST(a_profile_has_the_headers_of_net_http_pprof)
 {
     struct cp_http *http = start_http(NULL);
 
+    test_need_events();
     start_service();
     check_answer(http, "-D - -o /dev/null \"$base/profile?seconds=1\"", 200,
                  "\nContent-Type: application/octet-stream\n",
@@ -422,6 +424,7 @@ CP_TEST(go_tool_pprof_fetches_names_of_a_text_profile)
     struct cp_http *http = start_http(NULL);
     char url[200];
 
+    test_need_events();
     start_service();
     snprintf(url, sizeof url, "'http://%s" PPROF "/profile?seconds=1&event=taskClock&period=100000&debug=1'",
              cp_http_address(http));
