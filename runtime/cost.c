@@ -16,6 +16,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
+#include "runtime/base/thread.h"
 #include "runtime/event/rows.h"
 #include "slot.h"
 
@@ -248,31 +249,16 @@ static void *measure(void *arg)
     return NULL;
 }
 
-/* The new thread has all signals blocked: the program's signals are for the program's threads. */
-static int run_blocked(struct measurement *measurement)
-{
-    pthread_t thread;
-    sigset_t all;
-    sigset_t old;
-    int result;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    result = -pthread_create(&thread, NULL, measure, measurement);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (result < 0)
-        return result;
-    pthread_join(thread, NULL);
-    return measurement->result;
-}
-
 static int measure_cost(uint64_t *ns, struct cp_error *err)
 {
     struct measurement measurement = {.m = calloc(1, sizeof *measurement.m)};
     int result = measurement.m == NULL ? -ENOMEM : cp__disposition_hold(err);
 
     if (result == 0) {
-        result = run_blocked(&measurement);
+        /* The thread has all signals blocked: the program's signals are for the program's threads. */
+        result = cp__thread_run(measure, &measurement);
+        if (result == 0)
+            result = measurement.result;
         cp__disposition_drop();
     }
     free(measurement.m);
