@@ -264,7 +264,7 @@ struct profile {
     } parts[CP_EV_MAX];
     pthread_t reader;
     bool is_read;
-    int ending;
+    int reading, ending;
 };
 
 /* Makes a request with the usual config for an event, by its name. */
@@ -340,6 +340,7 @@ BURN_API void *keep_reading(void *arg)
 
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
+    cp_store_release(&profile->reading, 1);          /* pairs with the acquire in await() */
     while (cp_load_acquire(&profile->ending) == 0) { /* pairs with the release in stop_profile() */
         uint32_t token = cp_slots_token();
 
@@ -363,12 +364,14 @@ BURN_API void start_unread(struct profile *profile, const struct cp_slot_request
     CHECKF(result == 0, "%d: %s", result, err.message);
 }
 
-/* Starts n events, and a thread that reads them. */
+/* Starts n events, and a thread that reads them. Returns when the thread reads: under AddressSanitizer, a
+ * thread that starts allocates, and a child that is forked meanwhile finds the allocator locked for ever. */
 BURN_API void start_profile(struct profile *profile, const struct cp_slot_request *requests, size_t n)
 {
     start_unread(profile, requests, n);
     profile->is_read = true;
     CHECK_EQ(pthread_create(&profile->reader, NULL, keep_reading, profile), 0);
+    await(&profile->reading, 1);
 }
 
 /* Takes the figures; returns whether all samples that the figures count were read. An M that slept at the
