@@ -28,9 +28,8 @@
  *
  * Two things cannot be mended in the child: the dynamic linker's lock, and a descriptor that another thread
  * has been given and has not noted yet. So a fork waits for threads in these, but not for ever:
- * cp__linker_begin() and cp__fork_delay(). A handler does not wait; a descriptor that it is just opening may
- * stay open in the child until that executes a program: one of an event that its parent has disabled, or
- * will.
+ * cp__linker_begin() and cp__fork_delay(). A handler does not wait for a fork, but opens its M's events after
+ * the fork: cp__fork_delay_from_handler().
  *
  * This relies on the order in which the child sees another thread's stores. It is the order of any reader:
  * the kernel makes a page read-only before it shares the page with the child, and a thread that writes to

@@ -29,18 +29,18 @@ static _Thread_local struct {
  * thread. If a handler forked between the two changes, the fork would wait for its own thread or fail to wait
  * for another one, and the child would keep a word that never becomes 0 again.
  */
-static void raise_and_fence(uint32_t *word, uint32_t *part)
+static void raise_and_fence_from_handler(uint32_t *word, uint32_t *part)
 {
     uint64_t mask = cp__os_block_all_from_handler();
 
     *part += 1;
-    cp_fetch_add_acq_rel(word, 1u); /* acquire: pairs with the release in lower() */
+    cp_fetch_add_acq_rel(word, 1u); /* acquire: pairs with the release in lower_from_handler() */
     cp_fence_seq_cst();             /* pairs with itself, on the thread that raises the other word */
     cp__os_unblock_all_from_handler(mask);
 }
 
-/* Undoes raise_and_fence(), and wakes those who wait for the word. */
-static void lower(uint32_t *word, uint32_t *part)
+/* Undoes raise_and_fence_from_handler(), and wakes those who wait for the word. */
+static void lower_from_handler(uint32_t *word, uint32_t *part)
 {
     uint64_t mask = cp__os_block_all_from_handler();
 
@@ -56,7 +56,7 @@ static void wait_for(uint32_t *word, uint32_t least)
     uint64_t deadline = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + (uint64_t)CP__FORK_WAIT_MS * 1000000u;
     uint32_t n;
 
-    while ((n = cp_load_acquire(word)) > least) { /* pairs with the release in lower() */
+    while ((n = cp_load_acquire(word)) > least) { /* pairs with the release in lower_from_handler() */
         uint64_t now = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
 
         if (now >= deadline)
@@ -65,19 +65,33 @@ static void wait_for(uint32_t *word, uint32_t least)
     }
 }
 
+/* If this thread delays forks already, a fork that has begun waits for this thread. */
+bool cp__fork_delay_from_handler(void)
+{
+    raise_and_fence_from_handler(&delays, &own.delays);
+    /* acquire: pairs with the release in lower_from_handler() */
+    if (own.delays > 1 || cp_load_acquire(&forks) <= own.forks)
+        return true;
+    lower_from_handler(&delays, &own.delays);
+    return false;
+}
+
+void cp__fork_allow_from_handler(void)
+{
+    lower_from_handler(&delays, &own.delays);
+}
+
 void cp__fork_delay(void)
 {
-    raise_and_fence(&delays, &own.delays);
-    if (cp_load_acquire(&forks) <= own.forks) /* pairs with the release in lower() */
+    if (cp__fork_delay_from_handler())
         return;
-    lower(&delays, &own.delays);
     wait_for(&forks, own.forks);
-    raise_and_fence(&delays, &own.delays);
+    raise_and_fence_from_handler(&delays, &own.delays);
 }
 
 void cp__fork_allow(void)
 {
-    lower(&delays, &own.delays);
+    cp__fork_allow_from_handler();
 }
 
 bool cp__linker_begin(void)
@@ -124,7 +138,7 @@ void cp__fork_begins(void)
 {
     uint64_t mask = cp__os_block_from_handler();
 
-    raise_and_fence(&forks, &own.forks);
+    raise_and_fence_from_handler(&forks, &own.forks);
     if (own.forks == 1)
         own.mask = mask;
     wait_for(&delays, own.delays);
@@ -135,7 +149,7 @@ void cp__fork_ended(void)
     uint64_t mask = own.mask;
     bool is_outermost = own.forks == 1;
 
-    lower(&forks, &own.forks);
+    lower_from_handler(&forks, &own.forks);
     if (is_outermost)
         cp__os_unblock_from_handler(mask);
 }

@@ -30,6 +30,10 @@ static inline bool cp__is_raw_child_from_handler(void)
 #define CP__FORK_WAIT_MS 100
 void cp__fork_delay(void);
 void cp__fork_allow(void);
+/* The same for a signal handler, which cannot wait: if a fork has begun that does not wait for this thread,
+ * the function returns false, and the handler leaves the action for later. */
+bool cp__fork_delay_from_handler(void);
+void cp__fork_allow_from_handler(void);
 /*
  * The same for a thread that calls the dynamic linker. cp__linker_begin() returns false if the linker must
  * not be called: this process was forked while a thread of the parent was between these two calls, and that

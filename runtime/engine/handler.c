@@ -79,13 +79,18 @@ void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
 
 /* Brings the M in line with the slots. If the M holds no handle then, its next scheduling point has to
  * see whether SIGPROF can be given back to the host, because that takes a lock: generation 0 makes the M
- * look again there. */
+ * look again there. While another thread forks, nothing is opened or closed: the M stays behind, and its next
+ * signal or the next pass of a reader makes up for it. */
 static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers *regs)
 {
-    if (!cp__configure_from_handler(m, regs, CP__SINCE_HERE))
+    bool is_in_line;
+
+    if (!cp__fork_delay_from_handler())
         return;
-    if (cp_load_relaxed(&m->armed) == 0)          /* relaxed: stored by this thread */
-        cp_store_relaxed(&m->head.generation, 0); /* relaxed: is_behind(), kick.c, may see it late */
+    is_in_line = cp__configure_from_handler(m, regs, CP__SINCE_HERE);
+    cp__fork_allow_from_handler();
+    if (is_in_line && cp_load_relaxed(&m->armed) == 0) /* relaxed: stored by this thread */
+        cp_store_relaxed(&m->head.generation, 0);      /* relaxed: is_behind(), kick.c, may see it late */
 }
 
 /* Adds a run of the handler, which took ns, to m's times. */

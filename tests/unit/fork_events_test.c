@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 
 #include "counter.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/cost.h"
+#include "runtime/kick.h"
 #include "runtime/m.h"
 #include "runtime/prepare.h"
 #include "tests/support/stub_syscall.h"
@@ -19,8 +21,9 @@
 #define MOST_PLAYED 12
 
 static struct {
-    int moments; /* atomic: the number of descriptors that were opened or closed */
-    int chosen;  /* the moment of the fork; -1: none */
+    int moments;  /* atomic: the number of descriptors that were opened or closed */
+    int chosen;   /* the moment of the fork; -1: none */
+    pid_t thread; /* whose moments count; 0: any but the forking thread's */
     sem_t has_come;
     int outcome; /* atomic: 0, or one of these outcomes, whichever comes first */
 } play = {.chosen = -1};
@@ -39,7 +42,9 @@ static void tell(int outcome)
  * one. */
 static void note_moment(void)
 {
-    if (is_forker || cp_fetch_add_relaxed(&play.moments, 1) != play.chosen) /* relaxed: a number of its own */
+    if (is_forker || (play.thread != 0 && gettid() != play.thread))
+        return;
+    if (cp_fetch_add_relaxed(&play.moments, 1) != play.chosen) /* relaxed: a number of its own */
         return;
     sem_post(&play.has_come);
     await(&play.outcome, WAITS);
@@ -216,4 +221,83 @@ CP_TEST(a_start_and_a_scheduling_point_delay_forks)
 {
     cp__prepare();
     check_delays("cp_slots_start(), cp_execute()", call_start);
+}
+
+/* ---- Signal handlers ------------------------------------------------------------------------- */
+
+/* Kicks the Ms that are behind, and sleeps a while. */
+static void kick_and_nap(void)
+{
+    cp__lock(&cp__runtime_lock);
+    cp__kick_pass();
+    cp__unlock(&cp__runtime_lock);
+    usleep(NAP_US);
+}
+
+static int events_of(const struct worker *worker)
+{
+    /* relaxed: it may be late */
+    return __builtin_popcount(cp_load_relaxed(&((const struct cp__m *)worker->m)->armed));
+}
+
+static void await_events(const struct worker *worker, int wanted)
+{
+    for (int naps = 0; events_of(worker) != wanted; naps++) {
+        CHECKF(naps < ENOUGH_NAPS, "the thread holds %d events, not %d", events_of(worker), wanted);
+        kick_and_nap();
+    }
+}
+
+static void call_start_beside_worker(void)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct worker worker;
+    int slot;
+
+    start_worker(&worker, body_c, NULL);
+    play.thread = ((const struct cp__m *)worker.m)->tid;
+    CHECK_EQ(cp_slots_start(&clock, 1, &slot, NULL), 0);
+    await_events(&worker, 1);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    stop_worker(&worker);
+    play.thread = 0;
+}
+
+CP_TEST(a_handler_that_opens_events_delays_forks)
+{
+    cp__prepare();
+    check_delays("a handler", call_start_beside_worker);
+}
+
+/* Waits until the worker's M has run its handler from beginning to end. */
+static void await_handler(const struct worker *worker)
+{
+    const struct cp__m *m = (const struct cp__m *)worker->m;
+    uint64_t before = cp_load_relaxed(&m->runs); /* relaxed: it may be late, as below */
+
+    for (int naps = 0; cp_load_relaxed(&m->runs) - before < 3; naps++) {
+        CHECKF(naps < ENOUGH_NAPS, "the handler has not run");
+        kick_and_nap();
+    }
+}
+
+CP_TEST(a_handler_opens_no_event_during_a_fork)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct worker worker;
+    int slot;
+
+    test_need_events();
+    cp__prepare();
+    start_worker(&worker, body_c, NULL);
+    cp__fork_begins();
+    CHECK_EQ(cp_slots_start(&clock, 1, &slot, NULL), 0);
+    await_handler(&worker);
+    CHECK_EQ(events_of(&worker), 0);
+    cp__fork_ended();
+    await_events(&worker, 1);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    stop_worker(&worker);
 }
