@@ -1,6 +1,7 @@
 /*
- * amd64's code, for caller_test: what pieces of it tell about the return address, which lies in a known
- * place; and that instructions are decoded as objdump does it.
+ * amd64's part of caller_test: where cp__caller_from_handler() finds the return address for pieces of code
+ * that the test makes up, and whether cp__decode_from_handler() finds the same lengths of instructions as
+ * objdump.
  */
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
@@ -18,13 +19,15 @@
 #define LOST (-1)
 enum { SP_AT = 8, FP_AT = 16, SAME = 0 };
 
-/* Words of the stack are what their place tells; sp is at word 8, the frame pointer at word 16. */
+/* A word of the stack has a value that tells its index. The stack pointer points to word 8, the frame pointer
+ * to word 16. */
 struct piece {
     const char *what;
     const char *code;
     size_t size;
-    int return_at; /* the word with the return address */
-    int fp_at;     /* the word with the caller's frame pointer; SAME: it is what it was */
+    int return_at; /* the index of the word that has the return address */
+    /* the index of the word that has the caller's frame pointer; SAME: the register still has it */
+    int fp_at;
 };
 #define PIECE(what, code, return_at, fp_at)                                                                  \
     {                                                                                                        \
@@ -142,7 +145,8 @@ CP_TEST(pieces_of_code_tell_who_called)
         check_piece(&pieces[i], regs);
 }
 
-/* Between the push and the mov, where the word on top of the stack is the frame pointer. */
+/* The program is interrupted between the push and the mov: the word on top of the stack is the caller's frame
+ * pointer. */
 CP_TEST(half_a_prologue_tells_who_called)
 {
     const struct piece piece = PIECE("xor %eax,%eax; mov %rsp,%rbp", "\x31\xc0\x48\x89\xe5", 9, 8);
@@ -152,7 +156,7 @@ CP_TEST(half_a_prologue_tells_who_called)
     check_piece(&piece, regs);
 }
 
-/* Nothing below the stack pointer counts, nor what lies at the end. */
+/* A return address is not taken from below the stack pointer or from a word that crosses the stack's end. */
 CP_TEST(return_addresses_outside_the_stack_are_not_taken)
 {
     struct cp__registers caller;
@@ -174,9 +178,10 @@ CP_TEST(return_addresses_outside_the_stack_are_not_taken)
     regs.fp = UINTPTR_MAX - 7;
     check_piece(&leave, regs);
     regs.sp = (uintptr_t)&stack[WORDS - 1];
-    regs.pc = (uintptr_t)(code_end - 1); /* of every piece the last instruction: ret */
+    regs.pc = (uintptr_t)(code_end - 1); /* the last instruction of each piece, a ret */
     CHECK(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller));
-    CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS] - 4, &caller)); /* half a word is none */
+    /* only half of the word is on the stack */
+    CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS] - 4, &caller));
     regs.sp += 1;
     check_piece(&leave, regs);
     check_piece(&misaligned, regs);
@@ -188,7 +193,7 @@ static void check_stub(const char *block, size_t at, bool is_stub)
     struct cp__registers regs = make_stack();
     struct cp__registers caller;
 
-    check_piece(&piece, regs); /* from its first instruction */
+    check_piece(&piece, regs); /* from the piece's first instruction */
     regs.pc = (uintptr_t)(code_end - 16 + at);
     CHECK_EQ(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller), is_stub);
 }
@@ -205,7 +210,8 @@ CP_TEST(stubs_of_linkers_are_known)
 
 /* ---- Decoding -------------------------------------------------------------------------------- */
 
-/* What no function meets on its way to its end, as objdump names it; and bytes that are no instructions. */
+/* Whether the decoder may refuse an instruction that objdump calls name: one that no function runs on its way
+ * to its end, or bytes that are no instruction. */
 static bool may_be_refused(const char *name)
 {
     static const char *const refused[] = {"(bad)", "syscall", "ud2", "hlt", "int3"};
@@ -216,7 +222,8 @@ static bool may_be_refused(const char *name)
     return false;
 }
 
-/* A line of objdump: address, bytes in hexadecimal, name. The number of bytes; 0 where it is no such line. */
+/* Parses a line of objdump: the address, the bytes in hexadecimal, and the name. Returns the number of bytes;
+ * 0 if the line is something else. */
 static size_t parse_line(const char *line, uint8_t *bytes, const char **name)
 {
     const char *at = strchr(line, '\t');
@@ -256,12 +263,12 @@ static void check_line(const char *line, struct tally *tally)
         return;
     }
     tally->decoded++;
-    if (bytes[0] == 0x9b) /* which objdump takes together with the next one */
+    if (bytes[0] == 0x9b) /* fwait, which objdump joins with the next instruction */
         return;
     CHECKF(in.end == bytes + n, "%d bytes: %s", (int)(in.end - bytes), line);
 }
 
-/* Every instruction of an object has the length that objdump finds. */
+/* Checks that every instruction of an object has the length that objdump finds. */
 static long check_object(const char *path)
 {
     struct tally tally = {0, 0};
@@ -292,7 +299,8 @@ CP_TEST(instructions_of_libraries_are_decoded)
     CHECK(n > 300000);
 }
 
-/* No byte behind an instruction is read, whatever it is. */
+/* The decoder does not read a byte behind the instruction: each instruction ends where a page without access
+ * begins. */
 CP_TEST(decoding_ends_where_memory_ends)
 {
     uint8_t *end = (uint8_t *)lone_page() + WORDS * sizeof(uintptr_t);

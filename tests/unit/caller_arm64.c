@@ -1,15 +1,16 @@
 /*
- * arm64's code, for caller_test: what pieces of it tell about the return address, which lies in a known
- * place.
+ * arm64's part of caller_test: where cp__caller_from_handler() finds the return address for pieces of code
+ * that the test makes up.
  */
 #include <string.h>
 
 #include "runtime/unwind/unwind.h"
 #include "tests/support/lone_page.h"
 
-/* Where the return address is, if not in a word of the stack. */
+/* Where the return address is if it is in no word of the stack. */
 enum { LINK = -1, LOST = -2 };
-/* Words of the stack are what their place tells; sp is at word 8, the frame pointer at word 16. */
+/* A word of the stack has a value that tells its index. The stack pointer points to word 8, the frame pointer
+ * to word 16. */
 enum { SP_AT = 8, FP_AT = 16, SAME = 0 };
 #define IN_LINK 0x400000
 
@@ -17,7 +18,7 @@ struct code {
     const void *begin;
     size_t size;
 };
-/* Assembles. */
+/* Assembles a piece of code. */
 #define CODE(text)                                                                                           \
     ({                                                                                                       \
         struct code code_;                                                                                   \
@@ -40,8 +41,9 @@ static struct cp__registers make_stack(void)
         .sp = (uintptr_t)&stack[SP_AT], .fp = (uintptr_t)&stack[FP_AT], .lr = IN_LINK};
 }
 
-/* The words where the return address and the caller's frame pointer are (SAME: it is what it was), and where
- * the caller's stack pointer points. */
+/* return_at and fp_at are the indices of the words that have the return address and the caller's frame
+ * pointer (SAME: the register still has it); sp_at is the index of the word that the caller's stack pointer
+ * points to. */
 static void check_code(const char *what, struct code code, struct cp__registers regs, int return_at,
                        int fp_at, int sp_at)
 {
@@ -162,7 +164,7 @@ CP_TEST(ways_through_a_function_are_followed)
     LOSES("1: b.eq 1b; b 1b");
 }
 
-/* Nothing below the stack pointer counts, nor what lies at the end. */
+/* A return address is not taken from below the stack pointer or from a word that crosses the stack's end. */
 CP_TEST(return_addresses_outside_the_stack_are_not_taken)
 {
     struct cp__registers regs = make_stack();
@@ -173,7 +175,8 @@ CP_TEST(return_addresses_outside_the_stack_are_not_taken)
     LOSES("ldp x29, x30, [sp, #8]; ret");
     PIECE("ldr x30, [sp, #8]; ret", WORDS - 1, SAME, WORDS - 2);
     regs.pc = (uintptr_t)(code_end - 8);
-    CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS] - 4, &caller)); /* half a word is none */
+    /* only half of the word is on the stack */
+    CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS] - 4, &caller));
     LOSES("ldp x29, x30, [sp, #16]; ret");
     LOSES("ldp x29, x30, [sp, #-16]; ret");
     LOSES("add sp, sp, #32; ret");
@@ -187,7 +190,7 @@ CP_TEST(return_addresses_outside_the_stack_are_not_taken)
     }
     regs.sp += 4;
     LOSES("ldr x30, [sp]; ret");
-    regs.pc = (uintptr_t)(code_end - 2); /* of every piece the last instruction: ret */
+    regs.pc = (uintptr_t)(code_end - 2); /* the last instruction of each piece, a ret */
     CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller));
     regs.pc -= 2;
     CHECK(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller));
@@ -198,7 +201,7 @@ static void check_stub(const char *what, struct code code, bool is_stub)
     struct cp__registers regs = make_stack();
     struct cp__registers caller;
 
-    for (size_t at = 0; at < code.size; at += 4) { /* each of its instructions */
+    for (size_t at = 0; at < code.size; at += 4) { /* interrupts the piece at each of its instructions */
         regs.pc = (uintptr_t)memcpy(code_end - code.size, code.begin, code.size) + at;
         CHECKF(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller) == is_stub, "%s: +%zu", what,
                at);
@@ -218,7 +221,7 @@ CP_TEST(stubs_of_linkers_are_known)
     STUB("adrp x17, .; add x16, x16, #16; br x16", false);
 }
 
-/* What stands before a page may not be there. */
+/* The page before the stub's may not be mapped, so it must not be read. */
 CP_TEST(a_stub_may_begin_a_page)
 {
     struct cp__registers regs = make_stack();

@@ -5,8 +5,8 @@
     (PERF_COUNT_HW_CACHE_##cache | PERF_COUNT_HW_CACHE_OP_##op << 8 |                                        \
      PERF_COUNT_HW_CACHE_RESULT_##result << 16)
 
-/* Configs as perf_event_open(2) composes them. The first names are those of "perf list"; perf 6.1 (with -vv)
- * accepted the others; the last ones differ from these only in case. */
+/* The configs are those that perf_event_open(2) describes. The first names are those of "perf list"; perf 6.1
+ * accepted the others, as its option -vv showed; the last names differ from those only in case. */
 CP_TEST(cache_events_have_many_spellings)
 {
     static const struct {

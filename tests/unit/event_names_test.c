@@ -30,7 +30,7 @@ CP_TEST(raw_events_are_read)
         CHECK_EQ(spec.preset_period, 100000);
         CHECKF(spec.raw_event == raws[i].raw, "%s", raws[i].name);
         CHECK_STR(spec.name, raws[i].canonical);
-        spec = parse(spec.name); /* a canonical name is a name too */
+        spec = parse(spec.name); /* a canonical name can be parsed, too */
         CHECKF(spec.raw_event == raws[i].raw, "%s", raws[i].name);
     }
 }

@@ -1,7 +1,7 @@
 /*
- * Events by libpfm4's names: that they are encoded as the processors' vendors and the kernel have them, on
- * processors that are not here (LIBPFM_FORCE_PMU), and what is made of modifiers and of errors. Each test is
- * a process, and libpfm4 looks at its environment once in each.
+ * Events by libpfm4's names: encodings as the processors' vendors and the kernel have them, modifiers, and
+ * errors. LIBPFM_FORCE_PMU stands for the processor, which this machine does not have. libpfm4 reads its
+ * environment once in each process, and each test is a process.
  */
 #include <pthread.h>
 
@@ -66,9 +66,9 @@ static const struct expected spr[] = {
     {"BR_INST_RETIRED:ALL_BRANCHES", 0xc4, 0, "kernel, branches"},
     {"BR_MISP_RETIRED:ALL_BRANCHES", 0xc5, 0, "kernel, branchMisses"},
     {"UNHALTED_REFERENCE_CYCLES", 0x300, 0, "kernel, refCycles"},
-    /* Intel gives it the first fixed counter and no number, event 0x00 with umask 0x01 being PREC_DIST; the
-     * kernel reaches that counter by 0xc0. libpfm4 4.13 has an umask under 0xc0 that Intel's files do not
-     * have: ask for ANY_P, or for instructions. */
+    /* Intel counts this event with the first fixed counter and gives it no number; event 0x00 with umask 0x01
+     * is PREC_DIST. The kernel selects that fixed counter for 0xc0. libpfm4 4.13 has an umask under 0xc0 that
+     * Intel's files do not have, so users need ANY_P or "instructions". */
     {"INST_RETIRED:ANY", 0x1c0, 0, "libpfm4 alone; right is 0xc0, as INST_RETIRED:ANY_P has it"},
     {"INST_RETIRED:PREC_DIST", 0x100, 0, "intel; kernel, intel_icl_event_constraints"},
     {"TOPDOWN:SLOTS", 0x400, 0, "intel; kernel, intel_icl_event_constraints"},
@@ -113,8 +113,9 @@ static const struct expected zen2[] = {
 static const struct expected zen3[] = {
     {"CYCLES_NOT_IN_HALT", 0x76, 0, "kernel, cycles"},
     {"RETIRED_INSTRUCTIONS", 0xc0, 0, "kernel, instructions"},
-    /* The kernel sets all eight bits, 0xff60. libpfm4 4.13 has no name for the lowest, of which AMD says that
-     * it stands for the requests of the second group: its widest is right in itself, and counts fewer. */
+    /* The kernel sets all eight bits of the umask, 0xff60. libpfm4 4.13 has no name for the lowest bit, which
+     * stands for the requests of the second group according to AMD. So libpfm4's widest umask counts fewer
+     * requests than the kernel's. */
     {"REQUESTS_TO_L2_GROUP1:RD_BLK_L:RD_BLK_X:LS_RD_BLK_C_S:CACHEABLE_IC_READ:CHANGE_TO_X:PREFETCH_L2:L2_HW_"
      "PF",
      0xfe60, 0, "kernel, cacheReferences, less its lowest bit"},
@@ -142,7 +143,8 @@ static const struct expected n1[] = {
     {"INST_RETIRED", 0x08, 0, "kernel, instructions"},
     {"L1D_CACHE", 0x04, 0, "kernel, cacheReferences"},
     {"L1D_CACHE_REFILL", 0x03, 0, "kernel, cacheMisses"},
-    /* Where a processor counts PC_WRITE_RETIRED (0x0c), kernels take that: only branches that are taken. */
+    /* If a processor has PC_WRITE_RETIRED (0x0c), kernels use that event, which counts only branches that are
+     * taken. */
     {"BR_RETIRED", 0x21, 0, "kernel, branches"},
     {"BR_MIS_PRED", 0x10, 0, "kernel, branchMisses"},
     {"BUS_CYCLES", 0x1d, 0, "kernel, busCycles"},
@@ -245,7 +247,7 @@ CP_TEST(modifiers_are_read)
         {"skl::MEM_LOAD_RETIRED:L3_MISS", "MEM_LOAD_RETIRED:L3_MISS", 0, 0},
         {"pfm:skl::mem_load_retired:l3_miss", "MEM_LOAD_RETIRED:L3_MISS", 0, 0},
         {"MEM_LOAD_RETIRED.L3_MISS", "MEM_LOAD_RETIRED:L3_MISS", 0, 0},
-        {"ITLB:ITLB_FLUSH", "ITLB:ITLB_FLUSH", 0, 0}, /* "iTLB" is a cache, too */
+        {"ITLB:ITLB_FLUSH", "ITLB:ITLB_FLUSH", 0, 0}, /* "iTLB" is a cache event's name, too */
         {"MEM_LOAD_RETIRED:L3_MISS:u", "MEM_LOAD_RETIRED:L3_MISS:u", CP_EVENT_USER, 0},
         {"MEM_LOAD_RETIRED:u:L3_MISS", "MEM_LOAD_RETIRED:L3_MISS:u", CP_EVENT_USER, 0},
         {"MEM_LOAD_RETIRED:L3_MISS:k=1", "MEM_LOAD_RETIRED:L3_MISS:k", CP_EVENT_KERNEL, 0},
@@ -257,7 +259,7 @@ CP_TEST(modifiers_are_read)
         {"MEM_LOAD_RETIRED:L3_MISS:upp", "MEM_LOAD_RETIRED:L3_MISS:upp", CP_EVENT_USER, 2},
         {"MEM_LOAD_RETIRED:L3_MISS:c=1:ppp", "MEM_LOAD_RETIRED:L3_MISS:c=1:ppp", 0, 3},
         {"MEM_LOAD_RETIRED:L3_MISS:c=0", "MEM_LOAD_RETIRED:L3_MISS", 0, 0},
-        {"INST_RETIRED", "INST_RETIRED:ANY_P", 0, 0}, /* the unit mask that it has by default */
+        {"INST_RETIRED", "INST_RETIRED:ANY_P", 0, 0}, /* the event's default unit mask */
         {"MEM_TRANS_RETIRED", "MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=3", 0, 0},
     };
 
@@ -306,7 +308,8 @@ CP_TEST(bad_modifiers_are_refused)
         refuse_name(bad[i].name, bad[i].code, bad[i].said);
 }
 
-/* Modes count from nothing, so that what a processor's modifiers do not name does not count. */
+/* A modifier adds a mode, beginning with none, so a mode that no modifier of the processor names does not
+ * count. */
 CP_TEST(modes_of_arm_count_from_nothing)
 {
     force("arm_n1");
@@ -317,7 +320,8 @@ CP_TEST(modes_of_arm_count_from_nothing)
 
 /* ---- All that there is ----------------------------------------------------------------------- */
 
-/* Each event's own name and each of its unit masks: the name that comes of it stands for the same. */
+/* Checks that the event alone and the event with each of its unit masks get canonical names that parse to the
+ * same encoding. Returns how many names were checked. */
 static unsigned check_event(const char *pmu, int index)
 {
     pfm_event_info_t info = {.size = sizeof info};
@@ -335,10 +339,10 @@ static unsigned check_event(const char *pmu, int index)
             continue;
         snprintf(name, sizeof name, "%s::%s%s%s", pmu, info.name, i < 0 ? "" : ":", attribute.name);
         if (cp_event_parse(name, &spec, NULL) < 0)
-            continue; /* needs a unit mask, or another one */
+            continue; /* the event needs a unit mask, or another one */
         if (strncmp(info.name, "OFFCORE_RESPONSE", strlen("OFFCORE_RESPONSE")) == 0 &&
             cp_event_parse(spec.name, &again, NULL) < 0)
-            continue; /* libpfm4 fills in what it does not accept beside the unit mask */
+            continue; /* the canonical name has an attribute that libpfm4 refuses beside the unit mask */
         again = parse(spec.name);
         check_same(&spec, &again);
         n++;
@@ -384,7 +388,7 @@ CP_TEST(an_unknown_processor_leaves_the_other_names)
     CHECK_EQ(parse("r1c2").raw_event, 0x1c2);
 }
 
-/* The kernel's own events have names there, too: they are those of the table. */
+/* libpfm4 knows the kernel's own events by name, too: such names stand for the rows of the table. */
 CP_TEST(generic_names_are_the_tables)
 {
     char known[128];
@@ -413,7 +417,7 @@ static void *parse_much(void *arg)
     return NULL;
 }
 
-/* The first of them initialises libpfm4, which is no work for two. */
+/* The first thread that parses initialises libpfm4; the others must wait for that. */
 CP_TEST(threads_parse_at_once)
 {
     pthread_t threads[4];

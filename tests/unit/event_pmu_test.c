@@ -1,4 +1,5 @@
-/* Events by a PMU's terms: with descriptions of PMUs made here, and with those that every Linux has. */
+/* Events by a PMU's terms: with PMUs that the test describes in a directory of its own, and with PMUs that
+ * every Linux has. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,8 +25,8 @@ static void write_file(const char *path, const char *text)
     free(full);
 }
 
-/* Formats and events of "cpu" are those that Linux shows on Intel's Skylake. "split" has what formats may
- * have besides. */
+/* The formats and events of "cpu" are those that Linux shows on Intel's Skylake. The formats of "split" have
+ * what the interface allows besides. */
 static const char *const files[][2] = {
     {"cpu/type", "4\n"},
     {"cpu/format/event", "config:0-7\n"},
@@ -117,7 +118,7 @@ CP_TEST(terms_are_encoded)
         {"cpu/cmask=2,instructions/", "r20000c0", 0, 0x20000c0, 0, 0},
         {"cpu/cacheMisses/", "cpu/cache-misses/", 4, 0x412e, 0, 0},
         {"cpu/topdown-slots-issued/", "cpu/topdown-slots-issued/", 4, 0x10e, 0, 0},
-        /* perf would or the two to 0x1f */
+        /* perf would combine 30 with the default 3 to 0x1f */
         {"cpu/mem-loads,ldlat=30/", "cpu/config=0x1cd,config1=0x1e/", 4, 0x1cd, 30, 0},
         {"cpu/mem-loads/", "cpu/mem-loads/", 4, 0x1cd, 3, 0},
         {"cpu/event=0xb7,umask=0x1,offcore_rsp=0x3fffc00001/", "cpu/config=0x1b7,config1=0x3fffc00001/", 4,
@@ -149,7 +150,7 @@ CP_TEST(terms_are_encoded)
         CHECKF(spec.encoding.config2 == events[i].config2, "%s", events[i].name);
         CHECK_EQ(spec.encoding.bp_type, 0);
         CHECK_EQ(spec.preset_period, strstr(spec.name, "miss") != NULL ? 10000 : 100000);
-        if (!is_raw) /* a canonical name is a name, and its own */
+        if (!is_raw) /* a canonical name is its own canonical name */
             CHECK_STR(parse_pmu(spec.name).name, spec.name);
     }
 }
@@ -166,7 +167,7 @@ CP_TEST(terms_may_have_suffixes)
     CHECK_STR(parse_pmu("software/config=2/u").name, "pageFaults:u");
 }
 
-/* What has a row is that event, whichever way it was written. */
+/* Terms that encode an event of the table get that event's name, however they are written. */
 CP_TEST(terms_of_what_has_a_name_are_that_event)
 {
     struct cp_event_spec spec = parse_pmu("software/config=2/");

@@ -89,7 +89,7 @@ CP_TEST(bad_tracepoints_are_refused)
     CHECK_CONTAINS(err.message, empty);
 }
 
-/* Whom the kernel's directory is closed to is told how it is opened. */
+/* If the directory of tracepoints is closed to the user, the message tells how to open it. */
 CP_TEST(a_closed_directory_of_tracepoints_is_told)
 {
     char closed[512];

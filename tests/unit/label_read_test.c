@@ -1,7 +1,7 @@
 /*
- * The labels of a G that runs are read while the G replaces them: the two meet where it matters. The reader
- * is caught by the stubbed barrier, before it looks at the G, and by a page that it may not read, after it
- * has seen a set and before it has a reference.
+ * Reads the labels of a G that runs while the G replaces them, at the two moments that matter. The stubbed
+ * barrier stops the reader before it looks at the G; a page without access stops the reader after it has
+ * found a set and before it takes a reference.
  */
 #include "tests/support/burn.h"
 #include "tests/support/stub_syscall.h"
@@ -26,9 +26,9 @@ static long stub_syscall(long number, const long arguments[6])
 
 /* ---- Sets in pages of their own -------------------------------------------------------------- */
 
-#define PAGE 65536u /* or a multiple of it */
+#define PAGE 65536u /* a multiple of any machine's page size */
 
-/* A set that free() takes, in a page of its own. */
+/* A set that free() accepts, alone in its page. */
 static struct cp_labels *new_set(void)
 {
     struct cp_labels *set = aligned_alloc(PAGE, PAGE);
@@ -44,12 +44,12 @@ static struct cp_labels *new_set(void)
 static struct cp_g g;
 static struct cp_labels *old, *new;
 
-/* What a G on another processor has done, and is seen only from here on: it has replaced its labels, and has
- * freed the old ones, because it did not see a reader yet. */
+/* Does what a G on another processor has done before the barrier, and what becomes visible with the barrier:
+ * the G has replaced its labels, and has freed the old set because it saw no reader. */
 static void replace_before_barrier(void)
 {
     cp_store_release(&g.labels, new); /* pairs with the acquire in cp_g_labels() */
-    old->refs = 77;                   /* what is in freed memory */
+    old->refs = 77;                   /* a value that freed memory may have */
 }
 
 CP_TEST(the_barrier_comes_before_the_look)
@@ -72,7 +72,7 @@ static struct {
     struct cp_g *g;
     pid_t tid;
     int is_ready, may_replace, has_replaced; /* atomic */
-    bool waited;                             /* to free the old set, until the reader had done */
+    bool waited;                             /* for the reader to finish, before it freed the old set */
 } owner;
 
 static void *own(void *arg)
@@ -118,7 +118,7 @@ static void let_owner_replace(void)
     owner.waited = cp_load_acquire(&owner.has_replaced) == 0;
 }
 
-/* The fault is of the reader's own making: everything may be called here. */
+/* The reader itself causes the fault by its access, so this handler may call any function. */
 static void on_look(int signal)
 {
     (void)signal;
@@ -143,7 +143,7 @@ static void start_owner(pthread_t *thread)
     await(&owner.is_ready, 1);
 }
 
-/* The reader says that it reads before the barrier: who frees a set after that waits. */
+/* The reader announces itself before the barrier, so a G that frees a set after the barrier waits. */
 CP_TEST(who_frees_a_set_after_the_barrier_waits)
 {
     pthread_t thread;

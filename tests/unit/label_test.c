@@ -7,7 +7,7 @@
 
 /* ---- One thread ------------------------------------------------------------------------------ */
 
-/* A thread that is an M, for the whole test. */
+/* Makes the calling thread an M for the whole test. */
 static struct cp_m *attached(void)
 {
     struct cp_error err = {0};
@@ -17,7 +17,7 @@ static struct cp_m *attached(void)
     return m;
 }
 
-/* The calling G's labels are exactly these, in this order: keys and values, and NULL. */
+/* Checks that the calling G has exactly these labels, in this order: pairs of keys and values, then NULL. */
 static void check_labels(const char *key, ...)
 {
     const struct cp_labels *labels = cp_g_self()->labels;
@@ -49,7 +49,7 @@ CP_TEST(labels_are_set_replaced_and_removed)
     struct cp_m *m = attached();
 
     check_labels(NULL);
-    set("m", NULL); /* there is none */
+    set("m", NULL); /* the G has no such label */
     check_labels(NULL);
     set("m", "1");
     check_labels("m", "1", NULL);
@@ -70,7 +70,7 @@ CP_TEST(labels_are_set_replaced_and_removed)
     cp_m_detach(m);
 }
 
-/* In order of the keys' bytes, however they come in. */
+/* The labels are in the order of their keys' bytes, whatever the order of the calls. */
 CP_TEST(many_labels_are_in_order)
 {
     struct cp_m *m = attached();
@@ -97,7 +97,7 @@ CP_TEST(many_labels_are_in_order)
     cp_m_detach(m);
 }
 
-/* The strings are the set's own, whatever becomes of the caller's. */
+/* The set copies the strings, so the caller may change them. */
 CP_TEST(strings_are_copied)
 {
     struct cp_m *m = attached();
@@ -112,7 +112,7 @@ CP_TEST(strings_are_copied)
     set(large, large);
     CHECK_STR(cp_labels_value(cp_g_self()->labels, 1), large);
     free(large);
-    cp_m_detach(m); /* which lets go of them */
+    cp_m_detach(m); /* drops the M's reference to the labels */
 }
 
 CP_TEST(bad_keys_are_refused)
@@ -139,7 +139,7 @@ CP_TEST(bad_keys_are_refused)
     cp_m_detach(m);
 }
 
-/* Neither of them has a G to set labels of. */
+/* Neither of these threads has a G whose labels could be set. */
 CP_TEST(threads_that_are_no_ms_have_no_labels)
 {
     struct cp_label_scope scope;
@@ -156,7 +156,7 @@ CP_TEST(threads_that_are_no_ms_have_no_labels)
     set("a", "1");
     cp_m_detach(m);
     CHECK_EQ(cp_label_set("a", "1"), -ESRCH);
-    m = attached(); /* a new M, without labels */
+    m = attached(); /* a new M has no labels */
     check_labels(NULL);
     cp_m_detach(m);
 }
@@ -174,7 +174,7 @@ CP_TEST(a_reference_keeps_a_set)
     CHECK_EQ(labels->refs, 1);
     CHECK(cp_labels_ref(labels) == labels);
     CHECK_EQ(labels->refs, 2);
-    set("a", "2"); /* it stays, though the G has another one */
+    set("a", "2"); /* the old set keeps "1", though the G now has "2" */
     CHECK_EQ(labels->refs, 1);
     CHECK_STR(cp_labels_value(labels, 0), "1");
     cp_labels_unref(labels);
@@ -204,10 +204,10 @@ CP_TEST(scopes_nest_and_restore)
     set("z", "2");
     before = cp_g_self()->labels;
     nested(0);
-    CHECK(cp_g_self()->labels == before); /* the very set */
+    CHECK(cp_g_self()->labels == before); /* the same set, not an equal one */
     CHECK_EQ(before->refs, 1);
     {
-        CP_LABEL_SCOPE("a", NULL); /* takes one away for a while */
+        CP_LABEL_SCOPE("a", NULL); /* removes the label for the length of the scope */
         CP_LABEL_SCOPE("b", "3");
         check_labels("b", "3", "z", "2", NULL);
     }
@@ -215,7 +215,7 @@ CP_TEST(scopes_nest_and_restore)
     for (int i = 0; i < 3; i++) {
         CP_LABEL_SCOPE("i", "x");
         if (i == 1)
-            continue; /* leaving in another way */
+            continue; /* leaves the scope by continue */
         check_labels("a", "1", "i", "x", "z", "2", NULL);
     }
     check_labels("a", "1", "z", "2", NULL);
@@ -237,7 +237,7 @@ CP_TEST(a_scope_has_several_labels)
     check_labels("c", "3", NULL);
     scope = cp_labels_begin(bad, 2);
     CHECK_EQ(scope.error, -EINVAL);
-    check_labels("c", "3", NULL); /* none of them */
+    check_labels("c", "3", NULL); /* the G has neither of the scopes' labels */
     cp_label_end(&scope);
     check_labels("c", "3", NULL);
     cp_m_detach(m);
@@ -271,7 +271,7 @@ CP_TEST(past_the_last_label_there_is_none)
     cp_m_detach(m);
 }
 
-/* What was set inside a scope is gone with it; its end may be called twice. */
+/* The end of a scope removes what was set inside it. A second end of the same scope does nothing. */
 CP_TEST(scopes_end_once)
 {
     struct cp_m *m = attached();
@@ -306,7 +306,7 @@ CP_TEST(gs_inherit)
     cp_g_init(&child, stack, stack + 64, &parent);
     CHECK_EQ(child.parent_id, parent.id);
     CHECK(child.id > parent.id);
-    set("b", NULL); /* the child does not notice */
+    set("b", NULL); /* the child has its own set */
     cp_execute(m, &child);
     check_labels("a", "1", "b", "2", NULL);
     cp_g_init(&orphan, stack, stack + 64, NULL);
@@ -401,7 +401,7 @@ CP_TEST(many_threads_may_hold_references)
 
 /* ---- Samples while labels change ------------------------------------------------------------- */
 
-/* Sets "a" and then "b" to the next number, over and over; a scope comes and goes. */
+/* Sets "a" and then "b" to the next number, over and over. Opens and closes a scope in between. */
 static void change_labels(const int *stop)
 {
     for (int i = 1; cp_load_acquire(stop) == 0; i++) { /* pairs with the release in stop_worker() */
@@ -427,7 +427,8 @@ static long number_of(const struct cp_labels *labels, const char *key)
     return 0;
 }
 
-/* A set that was the G's at some time: what belongs together is together. */
+/* Checks that the sample's labels are a set that the G had at some time: "b" is as old as "a" or one older,
+ * and the scope belongs to both. */
 static void check_set(void *context, const struct cp_sample *sample)
 {
     uint64_t *labelled = context;
@@ -442,13 +443,14 @@ static void check_set(void *context, const struct cp_sample *sample)
     *labelled += n > 0;
 }
 
-/* Under a sanitizer a signal takes more CPU time than 20 us: the next one would come at once, for ever. */
+/* A sanitizer's signal takes more CPU time than 20 us, so with that period the next signal would always be
+ * pending. */
 #define FAST_NS (TEST_TSAN ? 1000000 : TEST_ASAN ? 200000 : 20000)
 
-/* Samples. */
+/* How many samples must have labels. */
 #define ENOUGH (TEST_TSAN ? 300 : 5000)
 
-/* As fast as this machine lets it be. */
+/* The shortest period that this kernel accepts. */
 static struct cp_slot_request fast_clock(void)
 {
     struct cp_slot_request made = request("taskClock", FAST_NS);
@@ -485,7 +487,6 @@ CP_TEST(samples_have_a_set_of_their_time)
     CHECK(labelled > profile.seen[0].samples / 2);
 }
 
-/* Gs that change their M while their labels change. */
 static int gs_stop;
 
 static void change_on_g(void *arg)

@@ -7,7 +7,7 @@
 
 #include "runtime/m.h"
 
-/* All that are registered, also those whose threads have ended. */
+/* Counts the Ms that are registered, including those whose threads have ended. */
 static int registered(void)
 {
     int n = 0;
@@ -47,7 +47,7 @@ CP_TEST(threads_that_end_after_a_stop_that_nobody_reads_leave_nothing)
     CHECK_EQ(registered(), 0);
 }
 
-/* Armed, and without a sample. */
+/* The events are armed, but no thread ever has a sample. */
 CP_TEST(threads_without_samples_leave_nothing_to_a_reader_that_does_not_come)
 {
     struct cp_slot_stats stats = {.size = sizeof stats};
@@ -63,7 +63,7 @@ CP_TEST(threads_without_samples_leave_nothing_to_a_reader_that_does_not_come)
     cp_slots_release(&slot, 1);
 }
 
-/* Middle, last and first of the list. */
+/* The Ms leave the list from its middle, its end and its beginning. */
 CP_TEST(ms_go_in_any_order)
 {
     struct worker workers[5];
@@ -97,7 +97,7 @@ struct look {
     bool seen;
 };
 
-/* The thread ends while its M is looked at: the M stays until the lister has gone on. */
+/* The thread ends while a lister looks at its M: the M stays registered until the lister has gone on. */
 static int end_it(void *context, const struct cp_m_info *info)
 {
     struct look *look = context;
@@ -124,7 +124,7 @@ CP_TEST(an_m_stays_while_it_is_listed)
 
 /* ---- The end of a thread --------------------------------------------------------------------- */
 
-/* Uses up the keys for thread-specific data; the first has a value of this program's. */
+/* Uses up the keys for thread-specific data; the first key has a value of the test's. */
 static pthread_key_t first, last;
 static int mine;
 
@@ -159,7 +159,7 @@ CP_TEST(a_thread_whose_end_would_not_be_noticed_is_no_m)
     CHECK_EQ(registered(), 0);
 }
 
-/* No destructor runs: nobody hears of this end. */
+/* Ends the thread by the system call, so that no destructor runs and the library does not notice. */
 static void *end_without_destructors(void *arg)
 {
     struct worker worker = {.body = NULL};
@@ -170,7 +170,7 @@ static void *end_without_destructors(void *arg)
     return NULL;
 }
 
-/* In the last round of destructors, after ours. */
+/* A key whose destructor attaches the thread again after the library's own destructor has run. */
 static pthread_key_t late;
 
 static void attach_again(void *arg)
@@ -179,7 +179,7 @@ static void attach_again(void *arg)
 
     attach(&worker);
     burn_a(MS);
-    CHECK_EQ(pthread_setspecific(late, arg), 0); /* for the next round */
+    CHECK_EQ(pthread_setspecific(late, arg), 0); /* calls this destructor again in the next round */
 }
 
 static void *end_as_an_m(void *arg)

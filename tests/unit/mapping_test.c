@@ -1,4 +1,4 @@
-/* Which files are mapped. */
+/* The list of mapped files. */
 #include "pprof/symbol/mapping.h"
 
 #include <pthread.h>
@@ -21,7 +21,8 @@ static void *note_again_and_again(void *arg)
     return NULL;
 }
 
-/* The dynamic linker's lock is taken meanwhile, and the child has but one thread. */
+/* The fork comes while another thread holds the dynamic linker's lock. In the child that thread does not
+ * exist. */
 CP_TEST(a_child_finds_the_dynamic_linker_unlocked)
 {
     struct cp__mappings mappings = {0};

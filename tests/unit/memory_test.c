@@ -1,4 +1,4 @@
-/* The profiler's own memory: how much of it stays, and who pays for it. */
+/* The profiler's own memory: how much of it stays, and who is charged for its page faults. */
 #include "tests/support/burn.h"
 
 #include <sys/mman.h>
@@ -46,7 +46,8 @@ static void touch(size_t page)
         ((volatile char *)pages)[i * page] = 1;
 }
 
-/* The sample buffer has 20 pages that are used for the first time, the stack and the ring some. */
+/* The handler touches 20 pages of the sample buffer and some of the stack and the ring for the first time. No
+ * sample may be of these faults. */
 CP_TEST(page_faults_are_those_of_the_program)
 {
     struct cp_slot_request faults = request("pageFaults", 1);
@@ -61,7 +62,7 @@ CP_TEST(page_faults_are_those_of_the_program)
     attach(&worker);
     touch((size_t)sysconf(_SC_PAGESIZE));
     buf = &self()->buffers[profile.slots[0]];
-    CHECK(buf->head > TOUCHED * CP__SAMPLE_HEADER_WORDS); /* the handler has faulted, too */
+    CHECK(buf->head > TOUCHED * CP__SAMPLE_HEADER_WORDS); /* the handler has touched new pages of its own */
     cp_slots_read(profile.slots[0], count_fault, buf);
     CHECK_EQ(in_touched, TOUCHED);
     CHECK_EQ(in_ours, 0);
@@ -82,7 +83,7 @@ static size_t resident(const struct cp__samplebuf *buf)
     return n;
 }
 
-/* Until the buffer has been used all around. */
+/* Appends samples until the buffer has been filled and read all around. */
 static void fill(struct cp__samplebuf *buf, int slot)
 {
     uint64_t head = buf->head;
@@ -116,7 +117,7 @@ CP_TEST(buffers_of_a_free_slot_are_given_back)
     struct cp__samplebuf *buf;
 
     attach(&worker);
-    for (int i = 0; i < 2; i++) { /* the second run uses it again */
+    for (int i = 0; i < 2; i++) { /* the second run uses the buffer again */
         int slot = start_fast();
 
         buf = &self()->buffers[slot];
@@ -127,7 +128,7 @@ CP_TEST(buffers_of_a_free_slot_are_given_back)
     cp_m_detach(worker.m);
 }
 
-/* An M that is late keeps its buffer: it may be recording. */
+/* An M that is late may still be recording, so the M keeps its buffer. */
 CP_TEST(the_buffer_of_an_m_that_is_late_is_given_back_later)
 {
     struct worker worker = {.body = NULL};

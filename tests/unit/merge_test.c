@@ -1,4 +1,4 @@
-/* Merging profiles: the same as go tool pprof makes of several. */
+/* Merging profiles: cp_merge has the same result as go tool pprof with several files. */
 #include <fcntl.h>
 #include <zlib.h>
 
@@ -8,7 +8,7 @@
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-/* Its path; valid up to the next call. */
+/* Returns the file's path, which is valid until the next call. */
 static const char *path_of(const char *name, const char *suffix)
 {
     static char path[256];
@@ -61,7 +61,7 @@ static void merge_files(const char *const *names, size_t n)
     cp_merge_free(merge);
 }
 
-/* What go tool pprof says about the merged profile, and about those that it was made of. */
+/* Checks that go tool pprof reports the same for the merged profile as for its parts together. */
 static void check_as_pprof_merges(const char *const *names, size_t n, const char *report)
 {
     char files[600] = "";
@@ -91,7 +91,8 @@ static void check_merge(const char *const *names, size_t n)
 
 /* ---- Profiles -------------------------------------------------------------------------------- */
 
-/* Stacks of this program's own code, of libc, and of no mapping, with and without labels. */
+/* Writes a profile with stacks in this program's own code, in libc and in no mapping, with and without
+ * labels. */
 static void write_one(const char *name, unsigned which, const struct cp__profile_meta *meta)
 {
     struct cp__profile *profile = new_profile();
@@ -152,7 +153,7 @@ CP_TEST(a_profile_merged_with_itself_has_everything_twice)
     check_merge((const char *const[]){"a", "b", "a"}, 3);
 }
 
-/* Objects lie elsewhere in each process. */
+/* Two processes have the same objects at different addresses. */
 CP_TEST(profiles_of_other_processes_keep_their_addresses_right)
 {
     for (int i = 0; i < 2; i++)
@@ -163,7 +164,8 @@ CP_TEST(profiles_of_other_processes_keep_their_addresses_right)
     check_merge((const char *const[]){"0", "1"}, 2);
 }
 
-/* Of a process that hardly ran there may be nothing with a name. */
+/* A profile of a process that hardly ran may have no names; its mapping must not mark the others' functions
+ * as missing. */
 CP_TEST(a_profile_without_names_takes_none_from_others)
 {
     extern char etext[]; /* behind the last function, in the same mapping */
@@ -186,8 +188,9 @@ CP_TEST(a_profile_without_names_takes_none_from_others)
     free(raw);
 }
 
-/* Of a thousand tests' processes each has some of its own, and tools show them in front of all else. */
-/* Four profiles, each with 20 comments of its own and one that all have. */
+/* The merged profile keeps few comments, because a thousand tests' processes each have some and tools show
+ * them before everything else. Here, each of four profiles has 20 comments of its own and one that all
+ * have. */
 CP_TEST(many_comments_are_cut)
 {
     struct cp__profile_meta meta = cpu_meta;
@@ -246,7 +249,7 @@ CP_TEST(profiles_of_different_events_are_not_merged)
     cp_merge_free(merge);
 }
 
-/* Plain bytes, gunzipped by a tool that is not ours. */
+/* Loads the file without compression; gunzip is a tool that is not part of this library. */
 static struct cp_memory plain(const char *name)
 {
     free(test_command(NULL, "cd %s && gunzip -c %s.pb.gz > %s.pb", test_dir(), name, name));
@@ -276,8 +279,8 @@ static bool must_refuse(struct cp_merge *merge, const void *data, size_t size)
     return true;
 }
 
-/* Not all that is damaged tells something else: not the last byte's filling, nor the distance of a repetition
- * that is to be found at both. */
+/* Whether a damaged file still unpacks to the same bytes. Two bits of damage are harmless: the padding of the
+ * last byte, and the distance of a repetition whose text stands at both distances. */
 static bool still_tells(struct cp_memory file, struct cp_memory expected)
 {
     unsigned char *data = malloc(expected.size + 1);
@@ -286,7 +289,7 @@ static bool still_tells(struct cp_memory file, struct cp_memory expected)
 
     CHECK(data != NULL);
     z.avail_out = (uInt)expected.size + 1;
-    CHECK_EQ(inflateInit2(&z, 15 + 16), Z_OK); /* gzip's format */
+    CHECK_EQ(inflateInit2(&z, 15 + 16), Z_OK); /* 16 selects gzip's format */
     does = inflate(&z, Z_FINISH) == Z_STREAM_END && z.total_out == expected.size &&
            memcmp(data, expected.data, expected.size) == 0;
     inflateEnd(&z);
@@ -308,13 +311,13 @@ CP_TEST(damaged_profiles_are_refused_and_change_nothing)
     CHECK(must_refuse(merge, "heap profile: 0: 0 [0: 0] @", 27));
     file = load("b", ".pb.gz");
     for (size_t size = 0; size < file.size; size += size < 100 || size + 20 > file.size ? 1 : 13) {
-        copy = malloc(size + 1); /* its end is where AddressSanitizer sees it */
+        copy = malloc(size + 1); /* ends the copy where AddressSanitizer notices an access behind it */
         memcpy(copy, file.data, size);
         copy = realloc(copy, size > 0 ? size : 1);
         CHECKF(must_refuse(merge, copy, size), "cut to %zu", size);
         free(copy);
     }
-    for (size_t i = 10; i < file.size; i += 7) { /* past gzip's header, which has no check of its own */
+    for (size_t i = 10; i < file.size; i += 7) { /* begins behind gzip's header, which has no checksum */
         file.data[i] ^= 0x10;
         if (!still_tells(file, content))
             CHECKF(must_refuse(merge, file.data, file.size), "flipped at %zu", i);
@@ -327,7 +330,7 @@ CP_TEST(damaged_profiles_are_refused_and_change_nothing)
     cp_merge_free(merge);
 }
 
-/* Without gzip's check, damage may make another profile that makes sense; it must never do harm. */
+/* Without gzip's checksum a damaged file may be another valid profile. It must still do no harm. */
 CP_TEST(no_damage_does_harm)
 {
     struct cp_memory file;
@@ -355,7 +358,7 @@ CP_TEST(no_damage_does_harm)
     free(file.data);
 }
 
-/* Bytes as gzip has them: what costs nothing there. */
+/* Compresses unit, repeated up to size bytes. */
 static struct cp_memory zipped(const char *unit, size_t unit_size, size_t size)
 {
     struct cp_memory file = {.capacity = 1 << 20};
@@ -383,7 +386,7 @@ static struct cp_memory zipped(const char *unit, size_t unit_size, size_t size)
     return file;
 }
 
-/* What is said of a profile that may take so much. */
+/* Reads the file with a limit on the memory of the profile. */
 static int read_within(const struct cp_memory *file, size_t limit, struct cp_error *err)
 {
     int result;
@@ -395,7 +398,7 @@ static int read_within(const struct cp_memory *file, size_t limit, struct cp_err
     return result;
 }
 
-/* Many parts of gzip's format are a file of that format, too. */
+/* Several gzip files in a row are one gzip file. */
 CP_TEST(a_small_file_does_not_unpack_to_any_size)
 {
     enum { TIMES = 64 };
@@ -406,7 +409,7 @@ CP_TEST(a_small_file_does_not_unpack_to_any_size)
     bomb.data = malloc(bomb.size);
     for (size_t i = 0; i < TIMES; i++)
         memcpy(bomb.data + i * part.size, part.data, part.size);
-    CHECK_EQ(cp_merge_add(merge, bomb.data, 4 * part.size, &err), -EBADMSG); /* as large as one may be */
+    CHECK_EQ(cp_merge_add(merge, bomb.data, 4 * part.size, &err), -EBADMSG); /* as large as a file may be */
     if (!TEST_ASAN && !TEST_TSAN)
         limit_memory(4 * CP_MERGE_LIMIT);
     CHECK_EQ(cp_merge_add(merge, bomb.data, bomb.size, &err), -EFBIG);
@@ -431,7 +434,7 @@ CP_TEST(a_profile_may_unpack_to_the_limit)
     free(content.data);
 }
 
-/* A field of two bytes, "a sample of length 0", is a message of its own. */
+/* The unit is a field of two bytes, "a sample of length 0", which becomes a message in memory. */
 CP_TEST(a_file_does_not_take_any_memory)
 {
     const size_t limit = 1 << 20;
@@ -445,7 +448,7 @@ CP_TEST(a_file_does_not_take_any_memory)
 
 /* ---- What others write ----------------------------------------------------------------------- */
 
-/* By the format's own encoder: fields that this library's profiles do not have. */
+/* A profile, encoded by protoc, with fields that this library does not write. */
 static const char others[] =
     "string_table: ['', 'alloc', 'bytes', 'size', 'request', 'kilobytes', 'f', 'f.c', 'drop.*', 'keep', "
     "'http://example.org', 'word']\n"
@@ -493,7 +496,7 @@ CP_TEST(what_only_others_write_is_kept)
     free(text);
 }
 
-/* A label more or less, or another value, makes another sample; the order makes none. */
+/* A label more or fewer, or another value, makes another sample. Another order of the labels does not. */
 CP_TEST(labels_in_any_order_are_equal)
 {
     static const char strings[] = "string_table: ['', 'cpu', 'ns', 'k1', 'v1', 'k2', 'v2']\n"
@@ -513,7 +516,8 @@ CP_TEST(labels_in_any_order_are_equal)
     free(text);
 }
 
-/* A program that was built anew has the old one's name; a container shows a library by another name. */
+/* A program that was built anew has the same name as the old one; a library in a container may have another
+ * name. */
 CP_TEST(build_ids_tell_mappings_apart)
 {
     static const char format[] =
@@ -535,7 +539,8 @@ CP_TEST(build_ids_tell_mappings_apart)
     free(text);
 }
 
-/* Two values a sample where there was one would go past the end of those that there are. */
+/* The type's name "a in b, c" is not the same as two types. If the merge took it for two, it would read two
+ * values of a sample that has one. */
 CP_TEST(names_that_look_like_more_types_are_none)
 {
     struct cp_merge *merge = cp_merge_new();

@@ -1,4 +1,4 @@
-/* Threads that another one kicks, or whose events another one disables, and those it has to leave alone. */
+/* Which threads another thread may kick, or disable the events of, and which it has to leave alone. */
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 
@@ -43,7 +43,7 @@ static void stop_slot(int slot)
 struct sleeper {
     struct worker worker;
     int fd;
-    int asked; /* to wake up and work a little */
+    int asked; /* asks the thread to wake up and work a little */
     int interrupted;
 };
 
@@ -55,7 +55,7 @@ static void body_poll(struct worker *worker)
 
     while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
         if (poll(&wanted, 1, -1) < 0) {
-            cp_fetch_add_relaxed(&sleeper->interrupted, 1); /* relaxed: looked at when all is over */
+            cp_fetch_add_relaxed(&sleeper->interrupted, 1); /* relaxed: read after the thread has ended */
             continue;
         }
         CHECK_EQ(read(sleeper->fd, &token, sizeof token), sizeof token);
@@ -74,7 +74,7 @@ static void wake(struct sleeper *sleeper)
 {
     uint64_t token = 1;
 
-    cp_store_relaxed(&sleeper->asked, 1); /* relaxed: the token comes after it */
+    cp_store_relaxed(&sleeper->asked, 1); /* relaxed: the write to the descriptor comes after it */
     CHECK_EQ(write(sleeper->fd, &token, sizeof token), sizeof token);
     while (cp_load_acquire(&sleeper->asked) != 0) /* pairs with the release in body_poll() */
         usleep(1000);
@@ -98,7 +98,8 @@ static void stop_sleeper(struct sleeper *sleeper)
     close(sleeper->fd);
 }
 
-/* It has worked since the start and has not seen it, but sleeps now: a kick would cut its poll() short. */
+/* The thread has worked since the start without noticing it, but sleeps now. A kick would interrupt its
+ * poll(). */
 CP_TEST(a_thread_that_sleeps_is_not_kicked)
 {
     struct sleeper sleeper;
@@ -129,7 +130,7 @@ static void body_blocks_sigprof(struct worker *worker)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
     burn_c(&worker->stop);
-    cp_m_detach(worker->m); /* with the signal blocked: none of the host's may come */
+    cp_m_detach(worker->m); /* the signal is blocked, so none of the host's may be lost */
     cp_m_attach(&worker->m, NULL);
 }
 
@@ -162,7 +163,7 @@ static uint64_t count_of(const struct worker *worker, int slot)
     return values[0];
 }
 
-/* A thread that never takes a signal stands for one whose samples leave it no time. */
+/* The thread blocks SIGPROF. It stands for a thread whose samples leave it no time. */
 CP_TEST(a_stop_disables_the_event_of_a_thread_that_cannot)
 {
     int slots[] = {started(request("taskClock", MS)), started(request("cpuClock", MS))};
@@ -178,7 +179,7 @@ CP_TEST(a_stop_disables_the_event_of_a_thread_that_cannot)
     count = count_of(&worker, slots[0]);
     CHECK(count > 0);
     for (uint64_t other = count_of(&worker, slots[1]); count_of(&worker, slots[1]) == other;)
-        usleep(1000); /* this one goes on */
+        usleep(1000); /* the other event goes on */
     CHECK_EQ(count_of(&worker, slots[0]), count);
     stop_worker(&worker);
     stop_slot(slots[1]);
@@ -186,7 +187,7 @@ CP_TEST(a_stop_disables_the_event_of_a_thread_that_cannot)
     CHECK(sigprof_is(SIG_DFL));
 }
 
-/* The handler goes on with what it paused, but for what was disabled from outside meanwhile. */
+/* The handler enables again what it paused, except what another thread disabled meanwhile. */
 CP_TEST(what_was_disabled_from_outside_stays_so_when_a_handler_ends)
 {
     struct worker worker;
@@ -197,14 +198,14 @@ CP_TEST(what_was_disabled_from_outside_stays_so_when_a_handler_ends)
     start_worker(&worker, body_blocks_sigprof, NULL);
     await(&worker.running, 2);
     m = m_of(&worker);
-    m->pausing = m->paused = 1u << slot; /* as its handler would have it; its thread takes no signal */
+    m->pausing = m->paused = 1u << slot; /* as the M's handler would set them; the thread blocks its signal */
     CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
     cp__events_disable(m, slot);
     cp__m_unclaim_from_handler(m);
     count = count_of(&worker, slot);
     cp__events_resume_from_handler(m);
     m->pausing = m->paused = 0;
-    count_of(&worker, slot); /* what passed between the two calls */
+    count_of(&worker, slot); /* waits for counts that passed between the two calls */
     count = count_of(&worker, slot);
     for (uint64_t cpu = cp__os_clock_ns_from_handler(m->cpu_clock);
          cp__os_clock_ns_from_handler(m->cpu_clock) - cpu < 2 * MS;)
@@ -214,8 +215,8 @@ CP_TEST(what_was_disabled_from_outside_stays_so_when_a_handler_ends)
     stop_slot(slot);
 }
 
-/* A handler that paused such an event would enable it again at its end, for a moment: each time enough for
- * the event's next sample, if the event is one that leaves its thread no time. */
+/* If the handler paused an event that another thread has disabled, it would enable that event at its end for
+ * a moment. If the event is one that leaves its thread no time, that moment is enough for its next sample. */
 CP_TEST(what_was_disabled_from_outside_is_not_paused)
 {
     struct worker worker;
@@ -225,7 +226,7 @@ CP_TEST(what_was_disabled_from_outside_is_not_paused)
     start_worker(&worker, body_blocks_sigprof, NULL);
     await(&worker.running, 2);
     m = m_of(&worker);
-    m->pausing = 1u << slots[0] | 1u << slots[1]; /* its thread takes no signal, so nothing else pauses */
+    m->pausing = 1u << slots[0] | 1u << slots[1]; /* the thread blocks its signal, so no handler pauses */
     CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
     cp__events_disable(m, slots[0]);
     cp__m_unclaim_from_handler(m);
@@ -240,7 +241,8 @@ CP_TEST(what_was_disabled_from_outside_is_not_paused)
 
 /* ---- The claim ------------------------------------------------------------------------------- */
 
-/* The M could be arming a timer from what it saw before the stop, so a signal may come yet. */
+/* An M that holds its claim may be arming a timer for a slot that it saw before the stop, so a signal may
+ * still come. */
 CP_TEST(the_handler_stays_while_an_m_is_changing_its_handles)
 {
     struct sleeper sleeper;
@@ -303,7 +305,7 @@ CP_TEST(a_detach_waits_for_the_claim)
     await(&worker.running, 3);
     cp_store_release(&worker.stop, 2);
     while (cp_load_relaxed(&m_of(&worker)->life) == CP__M_LIVE || cp__os_thread_is_runnable(tid))
-        usleep(1000); /* it waits for the lock in cp_m_detach() */
+        usleep(1000); /* until the worker waits for the lock in cp_m_detach() */
     cp__m_unclaim_from_handler(m_of(&worker));
     cp__unlock(&cp__runtime_lock);
     join_worker(&worker);

@@ -1,4 +1,4 @@
-/* A pass of a reader: which Ms it looks at, and that it misses none. */
+/* Which Ms a reader's pass looks at; that it misses none. */
 #include "tests/support/burn.h"
 
 #include "runtime/base/os.h"
@@ -25,7 +25,7 @@ static void stop_timer(int slot)
 
 /* ---- The queue ------------------------------------------------------------------------------- */
 
-/* As the handler of the calling thread's M does. */
+/* Appends a sample as the handler of the calling thread's M does. */
 static void append(struct cp__m *m, int slot)
 {
     static const uintptr_t frames[] = {0x1000};
@@ -39,7 +39,7 @@ static void append(struct cp__m *m, int slot)
 struct appender {
     struct cp__m *m;
     int slot;
-    int n; /* to append */
+    int n; /* how many more to append */
 };
 
 static void append_one(void *context, const struct cp_sample *sample)
@@ -69,7 +69,7 @@ CP_TEST(what_is_appended_while_it_is_read_is_found_by_the_next_pass)
 
 static void body_late(struct worker *worker)
 {
-    cp__queue_push_from_handler((struct cp__m *)worker->m, CP_EV_MAX - 1); /* which nobody reads */
+    cp__queue_push_from_handler((struct cp__m *)worker->m, CP_EV_MAX - 1); /* a slot that nobody reads */
 }
 
 CP_TEST(an_m_that_is_late_for_a_slot_does_not_stay)
@@ -85,7 +85,7 @@ CP_TEST(an_m_that_is_late_for_a_slot_does_not_stay)
 
 #define SLEEPERS 200
 
-static int ends[2]; /* of a pipe that nothing is written to */
+static int ends[2]; /* the ends of a pipe that nobody writes to */
 
 static void body_wait(struct worker *worker)
 {
@@ -122,8 +122,8 @@ static void forget_looks(void)
     cp__unlock(&cp__runtime_lock);
 }
 
-/* All are behind, so a look leaves the time when the M was found asleep, or kicks it; a kick changes that,
- * too. */
+/* The pass looks at Ms that are behind. A look sets asleep_ns of the M, either by noting when the M was found
+ * asleep or by a kick; so count_looked_at() counts both. */
 static void pass_once(void)
 {
     cp__lock(&cp__runtime_lock);

@@ -1,4 +1,4 @@
-/* Precise samples: when the instruction that was recorded takes the place of the interrupted one. */
+/* Precise samples: when the recorded instruction takes the place of the interrupted one. */
 #include <dlfcn.h>
 #include <inttypes.h>
 
@@ -23,7 +23,7 @@ static uint64_t elsewhere(struct cp__profile *profile)
 
 /* ---- Objects --------------------------------------------------------------------------------- */
 
-/* A function that the compiler splits: what it does for large n lies apart, in split.cold. */
+/* The compiler splits the function: the code for large n lies apart, in split.cold. */
 static const char split_source[] = "extern int sink;\\n"
                                    "__attribute__((noinline, cold)) void fail(int n);\\n"
                                    "void fail(int n) { sink += n; }\\n"
@@ -34,7 +34,7 @@ static const char split_source[] = "extern int sink;\\n"
 
 struct object {
     char path[256];
-    uint64_t bias; /* of its addresses in memory against those in the file */
+    uint64_t bias; /* the difference between addresses in memory and addresses in the file */
 };
 
 static struct object load(const char *name, const char *anchor)
@@ -87,7 +87,8 @@ static struct code find_code(const struct object *object, const char *symbol)
     return code;
 }
 
-/* Samples in the midst of a function with a record of each instruction of another: how many are elsewhere. */
+/* Adds samples that interrupted the middle of a function and recorded each instruction of another. Returns
+ * how many of them the profile counts as recorded elsewhere. */
 static uint64_t compare(struct code function, struct code other)
 {
     struct cp__profile *profile = new_profile();
@@ -102,7 +103,8 @@ static uint64_t compare(struct code function, struct code other)
 
 /* ---- Which function -------------------------------------------------------------------------- */
 
-/* Also where another function was inlined; with debug information, and with dynamic symbols only. */
+/* A function is the linker's symbol, also if another function was inlined in it; with debug information and
+ * with dynamic symbols only. */
 CP_TEST(a_function_is_what_the_linker_sees)
 {
     static const char *const options[] = {"-g", "-g0", "-g0 -s", "-g -O0"};
@@ -144,7 +146,7 @@ CP_TEST(code_without_symbols_keeps_what_was_interrupted)
     const struct code unknown = {.start = 0x1000, .size = 16},
                       kernel = {.start = 0xffffffff81000000, .size = 8};
 
-    CHECK_EQ(compare(unknown, unknown), 15); /* one of the records is what was interrupted */
+    CHECK_EQ(compare(unknown, unknown), 15); /* one of the 16 records is the interrupted instruction itself */
     CHECK_EQ(compare((struct code){.start = (uintptr_t)add_precise}, kernel), 8);
 }
 
@@ -194,7 +196,7 @@ CP_TEST(precise_samples_fold)
     add_precise(profile, 0x1000, 0x1004, 4);
     CHECK_EQ(profile->n_stacks, 2);
     CHECK_EQ(profile->stacks[0].weight, 5);
-    add_precise(profile, 0x1000, 0x1000, 1); /* nothing new */
+    add_precise(profile, 0x1000, 0x1000, 1); /* the same as without a record */
     add_precise(profile, 0x1000, 0, 1);
     CHECK_EQ(profile->n_stacks, 3);
     CHECK_EQ(profile->stacks[2].weight, 2);

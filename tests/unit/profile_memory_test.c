@@ -1,4 +1,4 @@
-/* The memory of profiles: how much they take, and what happens where there is none. */
+/* The memory of profiles: how much they take, and what happens if memory runs out. */
 #include <limits.h>
 #include <malloc.h>
 
@@ -14,7 +14,7 @@ static size_t in_use(void)
     return info.uordblks + info.hblkhd;
 }
 
-/* A writer that takes note of the most memory that was in use. */
+/* A writer that notes the most memory that was in use. */
 static size_t peak, written;
 
 static ssize_t watch_memory(struct cp_writer *w, const void *data, size_t size)
@@ -37,9 +37,10 @@ CP_TEST(memory_does_not_grow_with_the_file)
         SKIP("A sanitizer's allocator does not tell how much is in use.");
     add_many(profile, (unsigned)n);
     full = in_use();
-    add_many(profile, (unsigned)n); /* nothing new */
+    add_many(profile, (unsigned)n); /* adds no new stack */
     CHECK_EQ(in_use(), full);
-    /* 4 bytes a frame; 32 and two slots of 8 for each stack and each root frame; arrays may be half full */
+    /* 4 bytes a frame; 32 bytes and two hash slots of 8 for each stack and each root frame; arrays may be
+     * half full */
     CHECKF((full - before) / n < 2 * (4 * MANY_DEPTH + 2 * 32 + 2 * 16), "%zu bytes a stack",
            (full - before) / n);
 
@@ -49,7 +50,7 @@ CP_TEST(memory_does_not_grow_with_the_file)
     CHECK_EQ(write_to(profile, &w, &cpu_meta, NULL), 0);
     CHECKF(peak - full < 400000, "%zu bytes for a file of %zu", peak - full, written);
     CHECKF(written > 10 * (peak - full), "the file is too small to tell: %zu", written);
-    CHECK(in_use() <= full + 4096); /* what the allocator keeps back for the thread counts as in use */
+    CHECK(in_use() <= full + 4096); /* what the allocator caches for the thread counts as in use */
     cp__profile_free(profile);
     CHECKF(in_use() <= before + 65536, "%zu bytes were not freed", in_use() - before);
 }
@@ -64,7 +65,7 @@ CP_TEST(memory_ends_in_add)
 #else
 #include "tests/support/failing_memory.h"
 
-/* Everything that a sample can bring with it: new frames, labels, a named frame. */
+/* Adds a sample with everything that can come with it: new frames, labels and a named frame. */
 static int add_rich(struct cp__profile *profile, unsigned i, struct cp_labels *labels)
 {
     uintptr_t frames[CP_MAX_FRAMES];
@@ -109,7 +110,7 @@ CP_TEST(memory_ends_in_add)
     for (i = 0; i < 6; i++) {
         snprintf(value[i], sizeof value[i], "%u", i / 2);
         labels[i] = labels1("number", value[i]);
-        expected = whole(sound, SIZE_MAX); /* as often as the other is: each time names are looked up */
+        expected = whole(sound, SIZE_MAX); /* looks names up as often as for the other profile */
         free(expected.data);
         CHECK_EQ(add_rich(sound, i, labels[i]), 0);
         check_add(broken, i, labels[i]);
@@ -123,7 +124,8 @@ CP_TEST(memory_ends_in_add)
         CHECK_EQ(labels[i]->refs, 1);
 }
 
-/* Makes a profile while calls from the first-th on fail, or only that one; true where any has failed. */
+/* Makes a profile while the call with number first fails, and also all later calls unless once is set.
+ * Returns true if a call has failed. */
 static bool new_without_memory(unsigned first, bool once, size_t n_mappings)
 {
     struct cp__profile *profile;
@@ -136,7 +138,7 @@ static bool new_without_memory(unsigned first, bool once, size_t n_mappings)
     failed = have_failed();
     CHECK(noted == 0 || (failed && noted == -ENOMEM));
     if (noted == 0)
-        CHECK_EQ(profile->mappings.n, n_mappings); /* the library did without */
+        CHECK_EQ(profile->mappings.n, n_mappings); /* the library went on without it */
     if (result == 0)
         cp__profile_free(profile);
     return failed;
@@ -163,7 +165,8 @@ static bool write_without_memory(struct cp__profile *profile, unsigned first, bo
     return failed;
 }
 
-/* Addresses in no mapping: what looks names up is a library of others. */
+/* The addresses are in no mapping, because another library, which looks names up, does not survive without
+ * memory. */
 CP_TEST(memory_ends_in_new_and_write)
 {
     struct cp__profile *profile = new_profile();
@@ -181,7 +184,7 @@ CP_TEST(memory_ends_in_new_and_write)
     cp__profile_free(profile);
 }
 
-/* A profile with kernel frames, whose symbols are in a file of the test's. */
+/* Makes a profile with kernel frames, whose symbols are in a file of the test's. */
 static struct cp__profile *new_with_kernel(void)
 {
     static const uintptr_t frames[] = {0xffffffff81000010, 0xffffffffc0000011, 0x1000};

@@ -1,10 +1,10 @@
-/* Profiles: what folds together, what the file says, and what happens when writing it fails. */
+/* Profiles: which samples fold together, what the file says, and what happens if writing it fails. */
 #include <stdint.h>
 
 #include "pprof/profile_data.h"
 #include "tests/support/profile_tools.h"
 
-/* Addresses in no mapping. */
+/* Addresses that are in no mapping. */
 static const uintptr_t stack_a[] = {0x1000, 0x2001, 0x3001};
 static const uintptr_t stack_b[] = {0x1000, 0x2001, 0x4001};
 
@@ -20,7 +20,8 @@ CP_TEST(equal_samples_fold)
     add(profile, stack_a, 3, 2, 0, NULL);
     add(profile, stack_a, 2, 100, 0, NULL);
     add(profile, stack_a, 3, 4, 0, NULL);
-    add(profile, stack_b + 1, 2, 1000, 0, NULL); /* its leaf is no return address */
+    /* its leaf is an interrupted address, not a return address */
+    add(profile, stack_b + 1, 2, 1000, 0, NULL);
     raw = pprof("-raw", write_profile(profile, &cpu_meta, "folded"));
     CHECK_CONTAINS(raw, "samples/count cpu/nanoseconds[dflt]\n"
                         "          7    7000000: 1 2 3 \n"
@@ -38,7 +39,6 @@ CP_TEST(equal_samples_fold)
     cp__profile_free(profile);
 }
 
-/* The sum of the second column of -traces or -raw for a label. */
 CP_TEST(labels_fold_by_content)
 {
     struct cp__profile *profile = new_profile();
@@ -55,7 +55,7 @@ CP_TEST(labels_fold_by_content)
     add(profile, stack_a, 3, 8, 0, NULL);
     add(profile, stack_a, 3, 16, 0, both);
     cp_labels_unref(also_red);
-    again = labels1("colour", "blue"); /* perhaps where also_red was */
+    again = labels1("colour", "blue"); /* may get the address that also_red had */
     add(profile, stack_a, 3, 32, 0, again);
     path = write_profile(profile, &cpu_meta, "labels");
     text = pprof("-raw", path);
@@ -209,7 +209,7 @@ CP_TEST(empty_profile_is_readable)
     free(text);
     text = decode(path);
     CHECK_EQ(count_lines(text, "sample_type {"), 2);
-    CHECK_EQ(count_lines(text, "mapping {"), 1); /* the program's */
+    CHECK_EQ(count_lines(text, "mapping {"), 1); /* the program's mapping */
     CHECK_EQ(count_lines(text, "sample {"), 0);
     free(text);
     cp__profile_free(profile);
@@ -234,9 +234,11 @@ CP_TEST(strings_become_utf8)
 {
     static const char *const pairs[][2] = {
         {"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z", "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z"},
-        {"\x80|\xff|\xc3|\xc3(|\xe2\x82|", "?|?|?|?(|??|"},                  /* alone, or cut short */
-        {"\xc0\xaf|\xe0\x80\xaf|\xf0\x80\x80\xaf", "??|???|????"},           /* longer than need be */
-        {"\xed\xa0\x80|\xf4\x90\x80\x80|\xf5\x80\x80\x80", "???|????|????"}, /* no characters */
+        /* a continuation alone, or a character cut short */
+        {"\x80|\xff|\xc3|\xc3(|\xe2\x82|", "?|?|?|?(|??|"},
+        {"\xc0\xaf|\xe0\x80\xaf|\xf0\x80\x80\xaf", "??|???|????"}, /* longer than necessary */
+        /* code points that are no characters */
+        {"\xed\xa0\x80|\xf4\x90\x80\x80|\xf5\x80\x80\x80", "???|????|????"},
         {"\xed\x9f\xbf|\xee\x80\x80|\xf4\x8f\xbf\xbf", "\xed\x9f\xbf|\xee\x80\x80|\xf4\x8f\xbf\xbf"},
     };
     struct cp__strings strings = {0};
@@ -266,7 +268,8 @@ CP_TEST(many_stacks_are_told_apart)
     add_many(profile, n);
     add_many(profile, n / 2);
     path = write_profile(profile, &cpu_meta, "many");
-    /* decoded by protoc: each sample's leaf and root address and its first value, in the order of the file */
+    /* decoded by protoc: each sample's leaf address, root address and first value, in the order of the
+     * file */
     free(test_command(
         NULL,
         "file=$(dpkg -L golang-github-google-pprof-dev | grep '/profile\\.proto$') && gzip -dc %s | "
@@ -295,7 +298,7 @@ CP_TEST(many_stacks_are_told_apart)
     cp__profile_free(profile);
 }
 
-/* Hashes have 32 bits: of 300000 things some ten pairs are expected to have one in common. */
+/* Hashes have 32 bits: among 300000 addresses, about ten pairs are expected to have the same hash. */
 CP_TEST(equal_hashes_of_findings_are_told_apart)
 {
     struct cp__profile *profile = new_profile();
@@ -319,7 +322,7 @@ CP_TEST(equal_hashes_of_findings_are_told_apart)
     cp__profile_free(profile);
 }
 
-/* The same for stacks and labels. */
+/* The same for stacks and for labels. */
 CP_TEST(equal_hashes_are_told_apart)
 {
     struct cp__profile *profile = new_profile();
@@ -329,7 +332,7 @@ CP_TEST(equal_hashes_are_told_apart)
 
     add_many(profile, n);
     CHECK_EQ(profile->n_stacks, n);
-    CHECK_EQ(profile->n_frames, n + 2 * MANY_FRAMES); /* as leaves and as callers */
+    CHECK_EQ(profile->n_frames, n + 2 * MANY_FRAMES); /* each frame once as a leaf and once as a caller */
     cp__profile_free(profile);
     profile = new_profile();
     for (unsigned i = 0; i < 2 * n; i++) {
@@ -378,7 +381,7 @@ CP_TEST(writer_fails_at_every_byte)
     cp__profile_free(profile);
 }
 
-/* More than fits into one of the encoder's buffers. */
+/* The profile is larger than one of the encoder's buffers. */
 CP_TEST(writer_fails_in_a_large_file)
 {
     struct cp__profile *profile = new_profile();

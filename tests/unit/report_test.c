@@ -1,4 +1,4 @@
-/* What a profile's comments say of how it was taken, from figures made up here. */
+/* What the comments of a profile say about how it was taken; the test makes the figures up. */
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #define ELSEWHERE                                                                                            \
     " # samples whose recorded instruction lay in another function than the interrupted one, which is shown"
 
-/* A session of one event that has been stopped. */
+/* Makes a stopped session of one event. */
 static struct cp_session *stopped(const char *event, uint64_t period)
 {
     struct cp_session *session = calloc(1, sizeof *session);
@@ -29,7 +29,7 @@ static struct cp_session *stopped(const char *event, uint64_t period)
     return session;
 }
 
-/* The comments of its profile, each between line breaks. */
+/* Returns the comments of the session's profile, each between line breaks. */
 static char *comments_of(struct cp_session *session)
 {
     const char *path = file_in_dir("report.pb.gz");
@@ -72,7 +72,7 @@ static void check_says_nothing_of(struct cp_session *session, const char *part)
     free(text);
 }
 
-/* The line that lists what limits the profile; NULL: nothing does. */
+/* Checks the line that lists what limits the profile; NULL: there is no such line. */
 static void check_limits(struct cp_session *session, const char *keys)
 {
     char line[400];
@@ -134,7 +134,7 @@ CP_TEST(encodings_are_told)
 
 /* ---- Losses ---------------------------------------------------------------------------------- */
 
-/* What was lost has the weight that it had. */
+/* The frame of a loss weighs as much as the samples that were lost. */
 CP_TEST(losses_are_frames_of_their_weight)
 {
     static const uintptr_t frame = 0x1000;
@@ -163,7 +163,7 @@ CP_TEST(losses_are_frames_of_their_weight)
     cp__session_free(session);
 }
 
-/* The time of a machine that stood still is the program's no more than it is another's. */
+/* The time in which the machine stood still is not the program's time. */
 CP_TEST(stalls_are_read_and_not_folded)
 {
     static const uintptr_t frames[] = {0x1000, 0x2000};
@@ -182,8 +182,8 @@ CP_TEST(stalls_are_read_and_not_folded)
     cp__session_free(session);
 }
 
-/* An M that slept at the stop may record its last samples after the profile-writer thread has read the rest,
- * here all of them. */
+/* An M that slept at the stop may record its last samples after the profile-writer thread has read the rest.
+ * In this test it records all of them then. */
 CP_TEST(the_figures_are_of_samples_that_were_read)
 {
     struct cp_session *session = stopped("timer", 0);
@@ -305,7 +305,7 @@ CP_TEST(throttling_is_told_with_the_limit)
     cp__session_free(session);
 }
 
-/* Also with all that is found out while it is written. */
+/* Writing a profile twice gives the same file, although the first time finds out things that it keeps. */
 CP_TEST(the_second_time_is_as_the_first)
 {
     static const uintptr_t frames[] = {0xffffffff81000000, 0x1000};
@@ -381,7 +381,7 @@ CP_TEST(that_no_thread_was_sampled_is_told)
     cp__session_free(session);
 }
 
-/* A setting of the test's own instead of the kernel's. */
+/* Replaces the kernel's setting with one of the test's own. */
 static void set_limit(const char *limit)
 {
     char path[512];
@@ -392,7 +392,8 @@ static void set_limit(const char *limit)
     test_write_file("kernel/perf_event_max_sample_rate", limit);
 }
 
-/* What is said at the start of a clock, and whether its profile says so, too; NULL: nothing. */
+/* Checks whether the start of a clock gives a warning with this text, and whether its profile has it, too;
+ * NULL: neither has a warning. */
 static void check_warning(const char *limit, uint64_t period, const char *part)
 {
     struct cp_memory memory = {0};
@@ -437,7 +438,7 @@ CP_TEST(an_event_that_never_happened_is_told)
 {
     struct cp_session *session = stopped("cacheMisses", 10000);
 
-    check_says_nothing_of(session, "count: 0"); /* no thread came by */
+    check_says_nothing_of(session, "count: 0"); /* no thread ran */
     session->stats[0].time_enabled = session->stats[0].time_running = 1000000;
     check_says(session, "count: 0 # the event did not happen, or this machine does not count it");
     session->stats[0].count = 1;
@@ -445,7 +446,7 @@ CP_TEST(an_event_that_never_happened_is_told)
     cp__session_free(session);
 }
 
-/* At the end, no thread's last period is over. */
+/* At the end of a session, the last period of each thread is not complete. */
 CP_TEST(a_coverage_that_misses_more_than_the_last_periods_is_a_limit)
 {
     struct cp_session *session = stopped("cycles", 1000);

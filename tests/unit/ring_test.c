@@ -1,4 +1,4 @@
-/* What a ring's records stand for: a ring of the test's own, filled as the kernel would. */
+/* What samples the records of a ring become. The test makes the ring and fills it as the kernel would. */
 #include <linux/perf_event.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #define PERIOD 100000
 #define ID 7
 #define SLOT 3
-/* Where a sample's record has the event's count: after header and identifier. */
+/* The index of the event's count in a sample's record: it follows the header and the identifier. */
 #define COUNT 2
 
 struct ring {
@@ -109,7 +109,7 @@ CP_TEST(each_record_is_a_sample)
     check_moment(ring, 0, 0);
     for (uint64_t i = 1; i <= 5; i++)
         put_sample(ring, ID, i * PERIOD + 900);
-    put_sample(ring, ID + 1, 77); /* of an event that is gone */
+    put_sample(ring, ID + 1, 77); /* of an event that has been closed */
     check_moment(ring, 5, 0);
     CHECK_EQ(ring->m.stats[SLOT].count, 5 * PERIOD + 900);
     CHECK_EQ(ring->m.stats[SLOT].overruns, 0);
@@ -117,7 +117,7 @@ CP_TEST(each_record_is_a_sample)
     free_ring(ring);
 }
 
-/* The ring goes round many times, and records run over its end. */
+/* The test fills the ring many times, so that records continue at its beginning. */
 CP_TEST(records_run_over_the_rings_end)
 {
     struct ring *ring = new_ring(CP_EVENT_SOFTWARE);
@@ -135,15 +135,16 @@ CP_TEST(a_late_record_stands_for_the_periods_it_missed)
 
     put_sample(ring, ID, PERIOD);
     check_moment(ring, 1, 0);
-    put_sample(ring, ID, 6 * PERIOD + PERIOD / 2); /* four were missed */
+    put_sample(ring, ID, 6 * PERIOD + PERIOD / 2); /* four periods were missed */
     check_moment(ring, 5, 0);
-    put_sample(ring, ID, 7 * PERIOD); /* and the next is in time again */
+    put_sample(ring, ID, 7 * PERIOD); /* the next record is in time again */
     check_moment(ring, 1, 0);
     CHECK_EQ(ring->m.stats[SLOT].overruns, 4);
     free_ring(ring);
 }
 
-/* A few counts early or late, in the noise of reading, is neither a period more nor one fewer. */
+/* A record may come a few counts early or late, because reading takes time. That is neither a period more nor
+ * one fewer. */
 CP_TEST(noise_is_no_period)
 {
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
@@ -153,12 +154,12 @@ CP_TEST(noise_is_no_period)
     put_sample(ring, ID, 3 * PERIOD - 500);
     put_sample(ring, ID, 4 * PERIOD);
     check_moment(ring, 4, 0);
-    put_sample(ring, ID, 6 * PERIOD - 500); /* one was missed */
+    put_sample(ring, ID, 6 * PERIOD - 500); /* one period was missed */
     check_moment(ring, 2, 0);
     free_ring(ring);
 }
 
-/* The machine stood still for 30 ms: no function's time, but not forgotten. */
+/* The machine stood still for 30 ms. No function is charged for that time, but the statistics have it. */
 CP_TEST(a_long_gap_is_no_functions_time)
 {
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
@@ -173,7 +174,7 @@ CP_TEST(a_long_gap_is_no_functions_time)
     free_ring(ring);
 }
 
-/* Other events have a record for each period, whatever their count says meanwhile. */
+/* Events other than clocks have a record for each period, so their counts add no periods. */
 CP_TEST(only_clocks_are_folded)
 {
     struct ring *ring = new_ring(CP_EVENT_SOFTWARE);
@@ -202,7 +203,7 @@ static bool is_paused(struct ring *ring)
     return ring->m.paused == 1u << SLOT;
 }
 
-/* It counts nothing, and enabling it would end that. */
+/* A throttled event counts nothing, and enabling it at the handler's end would end the throttling. */
 CP_TEST(a_throttled_event_is_not_paused)
 {
     struct ring *ring = new_ring(CP_EVENT_HARDWARE);
@@ -224,7 +225,8 @@ CP_TEST(a_throttled_event_is_not_paused)
     free_ring(ring);
 }
 
-/* The record that throttles is a late one as any other; after the gap, the program is elsewhere. */
+/* The record that begins throttling may stand for several periods, as any late record. The first record after
+ * the gap does not, because the program has gone on since. */
 CP_TEST(what_passes_while_throttled_is_no_functions_time)
 {
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
@@ -255,7 +257,8 @@ static void check_throttled(struct ring *ring, uint64_t ns)
     CHECK_EQ(ring->m.stats[SLOT].throttled_ns, ns);
 }
 
-/* 4 ms by the clock, in which the thread ran for 3; or for all of them, and then for a part of a period. */
+/* First, 4 ms pass by the clock, in which the thread runs for 3: 3 ms are throttled. Then 4 ms pass, and the
+ * thread runs for 5 until the next record: 4 ms are throttled. */
 CP_TEST(the_time_of_throttling_is_told)
 {
     struct ring *ring = new_ring(CP_EVENT_HARDWARE);
@@ -276,7 +279,7 @@ CP_TEST(the_time_of_throttling_is_told)
     free_ring(ring);
 }
 
-/* As where the ring was full. */
+/* The record is lost if the ring is full. */
 CP_TEST(the_record_that_begins_throttling_may_be_lost)
 {
     struct ring *ring = new_ring(CP_EVENT_HARDWARE);
@@ -308,7 +311,7 @@ CP_TEST(an_event_may_end_throttled)
     free_ring(ring);
 }
 
-/* What the kernel counts of a clock that it throttles is not the time that passed. */
+/* The kernel's count of a clock that it throttles is not the time that passed. */
 CP_TEST(a_clocks_count_is_the_time_that_it_ran)
 {
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
@@ -337,10 +340,10 @@ static void keep(void *context, const struct cp_sample *sample)
     memcpy(last->frames, sample->frames, sample->depth * sizeof last->frames[0]);
 }
 
-/* Puts one record with these words and returns the sample that comes of it. */
+/* Puts one record with these words into the ring and returns the sample that the record becomes. */
 static struct last sample_of(struct ring *ring, uint16_t misc, const uint64_t *words, size_t n)
 {
-    const struct cp__registers regs = {.pc = 0x4711}; /* on no stack: nothing to walk */
+    const struct cp__registers regs = {.pc = 0x4711}; /* without a stack, so that nothing is unwound */
     const siginfo_t info = {.si_code = POLL_IN};
     struct cp__moment moment;
     struct last last = {.n = 0};
@@ -349,7 +352,7 @@ static struct last sample_of(struct ring *ring, uint16_t misc, const uint64_t *w
     put_misc(ring, PERF_RECORD_SAMPLE, misc, words, n);
     cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_HERE);
     cp__events_on_signal_from_handler(&ring->m, &info, &moment);
-    CHECK(!moment.any); /* it has been recorded */
+    CHECK(!moment.any); /* the sample has been recorded */
     cp__samplebuf_read(&ring->m.buffers[SLOT], 1, keep, &last);
     CHECK_EQ(last.n, 1);
     return last;
@@ -373,7 +376,8 @@ CP_TEST(a_precise_address_is_the_programs)
     free_ring(ring);
 }
 
-/* The kernel's frames, then the program's where they are wanted; records of every length round the ring. */
+/* A chain has the kernel's frames, then the program's if they are wanted. The records have all lengths, so
+ * that they end at all places of the ring. */
 CP_TEST(chains_are_taken_apart)
 {
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
@@ -408,7 +412,8 @@ CP_TEST(chains_are_taken_apart)
     free_ring(ring);
 }
 
-/* A chain may be as long as a sysctl lets it: what is too much is left away, and said. */
+/* A sysctl decides how long a chain may be. A longer chain than a sample's is cut, and the sample is
+ * marked. */
 CP_TEST(long_chains_are_cut)
 {
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
@@ -431,7 +436,7 @@ CP_TEST(long_chains_are_cut)
 #define SP 0x70000
 #define SIGNAL_FRAME 0x90000
 
-/* A record of the program being there, in user mode. */
+/* Puts a record that was made in user mode, with the program counter and stack pointer given. */
 static void put_place(struct ring *ring, uintptr_t pc, uintptr_t sp)
 {
     uint64_t words[8] = {ID, 0, 0, 0, 0};
@@ -443,7 +448,7 @@ static void put_place(struct ring *ring, uintptr_t pc, uintptr_t sp)
     put(ring, PERF_RECORD_SAMPLE, words, n);
 }
 
-/* How many are late if the program is at PC and SP now. */
+/* Returns how many samples are late if the program is now at PC and SP. */
 static uint64_t count_late(struct ring *ring, enum cp__since since)
 {
     const struct cp__registers regs = {.pc = PC, .sp = SP};
@@ -482,7 +487,8 @@ CP_TEST(a_record_of_another_place_is_late)
         bool is_late_if_precise;
     } cases[] = {
         {PC, SP, false, false, false},
-        {PC + CP__SYSCALL_SIZE, SP, false, false, false}, /* of a system call that is made again */
+        /* the signal interrupted a system call that will be restarted */
+        {PC + CP__SYSCALL_SIZE, SP, false, false, false},
         {PC + 1, SP, true, false, false},
         {PC - CP__SYSCALL_SIZE, SP, true, false, false},
         {PC, SP - 8, true, false, false},
@@ -490,7 +496,7 @@ CP_TEST(a_record_of_another_place_is_late)
         {PC + 300, SP - 8, true, true, false},
         {PC - 300, SP + 4096, true, true, false},
         {PC - 300, SP - 4104, true, true, true},
-        {PC + 300, SIGNAL_FRAME, false, false, false}, /* on the way into a handler, or out of it */
+        {PC + 300, SIGNAL_FRAME, false, false, false}, /* the kernel is beginning or ending a handler */
         {PC + 300, SIGNAL_FRAME - 8, false, false, false},
         {PC + 300, SIGNAL_FRAME - 16, true, true, true},
         {PC + 300, SIGNAL_FRAME + 8, true, true, true},
@@ -516,7 +522,7 @@ CP_TEST(a_record_of_another_place_is_late)
     }
 }
 
-/* They came while the library had SIGPROF blocked itself. */
+/* SIGPROF was blocked by the library itself when the records were made. */
 CP_TEST(records_made_in_the_library_are_not_late)
 {
     struct ring *ring;
@@ -525,8 +531,8 @@ CP_TEST(records_made_in_the_library_are_not_late)
     ring = ring_of_places(CP_EVENT_SOFTWARE);
     put_place(ring, PC + 300, SP - 8);
     put_place(ring, PC + 400, SP - 8);
-    cp__ring_own_ends_from_handler(&ring->m.ring); /* a handler before it ended here */
-    put_place(ring, PC + 500, SP - 8);             /* the program goes on, with SIGPROF blocked */
+    cp__ring_own_ends_from_handler(&ring->m.ring); /* an earlier handler ended here */
+    put_place(ring, PC + 500, SP - 8);             /* the program goes on with SIGPROF blocked */
     cp__ring_own_begins_from_handler(&ring->m.ring);
     put_place(ring, PC + 600, SP - 8);
     CHECK_EQ(count_late(ring, CP__SINCE_SIGNAL), 1);
@@ -547,7 +553,7 @@ static void take_late(void *context, const struct cp_sample *sample)
     found[sample->g_id]++;
 }
 
-/* Of the G only if the stack is that of the one that runs. */
+/* A late sample belongs to the running G only if its stack pointer is on that G's stack. */
 CP_TEST(a_late_sample_is_its_own_address_and_gs)
 {
     struct cp_g g = {.id = 1, .stack_lo = SP - 4096, .stack_hi = SP};

@@ -23,7 +23,7 @@ static uintptr_t frame_of(uint64_t number, unsigned i)
     return (uintptr_t)(number * 1000003 + i * 7919 + 1);
 }
 
-/* Sample number n has depth, flags, weight and frames that follow from n. */
+/* Sample number n has a depth, flags, a weight and frames that are computed from n. */
 static void make_sample(uint64_t n, unsigned depth, struct cp_labels *labels, uintptr_t *frames,
                         struct cp_sample *sample)
 {
@@ -59,11 +59,11 @@ static void check_sample(const struct cp_sample *sample)
         CHECK_EQ(sample->frames[i], frame_of(n, i));
 }
 
-/* What a read should find. */
+/* Which samples a read should find. */
 struct expected {
-    uint64_t next; /* number of the next sample */
-    uint64_t step; /* from one to the next */
-    int depth;     /* -1: any */
+    uint64_t next; /* the number of the next sample */
+    uint64_t step; /* the difference from one number to the next */
+    int depth;     /* -1: any depth */
     struct cp_labels *labels;
 };
 
@@ -90,11 +90,12 @@ static struct cp_labels *new_labels(void)
 
 /* ---- Who has a reference --------------------------------------------------------------------- */
 
-/* Labels that cannot be written: whoever takes or drops a reference is seen here first. */
+/* A set of labels that cannot be written: taking or dropping a reference causes a fault, which calls
+ * on_reference(). */
 static struct {
     struct cp_labels *labels;
     const struct cp__samplebuf *buf;
-    uint64_t unread; /* words in the buffer when it happened */
+    uint64_t unread; /* words in the buffer at that moment */
 } guarded;
 
 static void on_reference(int signal)
@@ -104,7 +105,8 @@ static void on_reference(int signal)
     mprotect(guarded.labels, sizeof *guarded.labels, PROT_READ | PROT_WRITE);
 }
 
-/* A child of a fork drops the references of what has not been read: not one that has been dropped before. */
+/* A fork's child drops the references of the samples that have not been read. So a reference may be dropped
+ * only when its sample has left the buffer, or the child would drop it again. */
 CP_TEST(a_reference_is_dropped_when_its_sample_is_out_of_the_buffer)
 {
     struct sigaction action = {.sa_handler = on_reference};
@@ -135,7 +137,7 @@ CP_TEST(an_empty_buffer_gives_nothing)
     struct cp__samplebuf buf = {0};
     struct expected none = {.depth = 3};
 
-    CHECK(!append(&buf, 1, 0, 3, NULL)); /* no memory yet */
+    CHECK(!append(&buf, 1, 0, 3, NULL)); /* the buffer has no memory yet */
     CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &none), 0);
     cp__samplebuf_free(&buf);
     CHECK_EQ(cp__samplebuf_make(&buf), 0);
@@ -145,7 +147,7 @@ CP_TEST(an_empty_buffer_gives_nothing)
     CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &none), 0);
     cp__samplebuf_free(&buf);
     cp__samplebuf_free(&buf);
-    CHECK_EQ(cp__samplebuf_make(&buf), 0); /* again */
+    CHECK_EQ(cp__samplebuf_make(&buf), 0); /* makes it again */
     CHECK(append(&buf, 1, 0, 3, NULL));
     CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &none), 1);
     cp__samplebuf_free(&buf);
@@ -171,7 +173,7 @@ CP_TEST(samples_may_have_every_depth)
     cp_labels_unref(labels);
 }
 
-/* A sample at every place where it runs over the end. */
+/* The test puts a sample at each place where it would cross the end of the buffer. */
 CP_TEST(samples_run_over_the_buffers_end)
 {
     static const unsigned depths[] = {0, 1, 25, CP_MAX_FRAMES};
@@ -191,7 +193,7 @@ CP_TEST(samples_run_over_the_buffers_end)
     cp__samplebuf_free(&buf);
 }
 
-/* Fills a buffer that begins anywhere, to the last word. */
+/* Fills a buffer that begins at start to the last word. */
 static void check_full(uint64_t start)
 {
     struct cp__samplebuf buf = {.head = start, .tail = start};
@@ -204,7 +206,7 @@ static void check_full(uint64_t start)
     uint64_t left = WORDS - (buf.head - buf.tail) - HEADER - CP_MAX_FRAMES;
     CHECK(append(&buf, 1, n++, (unsigned)(left - HEADER), NULL));
     CHECK_EQ(WORDS - (buf.head - buf.tail), HEADER + CP_MAX_FRAMES);
-    CHECK(append(&buf, 1, n++, CP_MAX_FRAMES - 1, NULL)); /* one word is left */
+    CHECK(append(&buf, 1, n++, CP_MAX_FRAMES - 1, NULL)); /* one word remains */
     CHECK(!append(&buf, 1, n, 0, NULL));
     CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &all), n);
     CHECK(append(&buf, 1, n++, CP_MAX_FRAMES, NULL));
@@ -213,9 +215,9 @@ static void check_full(uint64_t start)
 
     buf = (struct cp__samplebuf){.head = start, .tail = start};
     CHECK_EQ(cp__samplebuf_make(&buf), 0);
-    buf.head = start + WORDS - HEADER - 10; /* as if so much were unread */
+    buf.head = start + WORDS - HEADER - 10; /* as if this many words were unread */
     CHECK(!append(&buf, 1, 0, 11, NULL));
-    CHECK(append(&buf, 1, 0, 10, NULL)); /* an exact fit */
+    CHECK(append(&buf, 1, 0, 10, NULL)); /* fills the buffer exactly */
     CHECK_EQ(buf.head - buf.tail, WORDS);
     CHECK(!append(&buf, 1, 1, 0, NULL));
     buf.tail = buf.head - HEADER - 10;
@@ -253,7 +255,7 @@ CP_TEST(dropped_samples_hold_nothing)
     cp_labels_unref(labels);
 }
 
-/* Samples of other configs are for nobody, and let go of their labels. */
+/* Samples of other configs are not delivered, and their references to labels are dropped. */
 CP_TEST(samples_of_other_configs_are_for_nobody)
 {
     struct cp__samplebuf buf = {0};
@@ -292,7 +294,7 @@ static void ignore(void *context, const struct cp_sample *sample)
     check_sample(sample);
 }
 
-/* Once each time that it happens, at the sample that does it, wherever the buffer begins. */
+/* The sample with which the buffer becomes half full says so, once each time, wherever the buffer begins. */
 CP_TEST(half_full_is_told_once)
 {
     struct cp__samplebuf buf = {0};
@@ -318,7 +320,7 @@ CP_TEST(half_full_is_exact_to_the_word)
     bool appended;
 
     CHECK_EQ(cp__samplebuf_make(&buf), 0);
-    buf.head = WORDS / 2 - HEADER - 4; /* as if so much were unread */
+    buf.head = WORDS / 2 - HEADER - 4; /* as if this many words were unread */
     CHECK(!becomes_half(&buf, 3, &appended));
     buf.head = WORDS / 2 - HEADER - 4;
     CHECK(becomes_half(&buf, 4, &appended));
@@ -339,7 +341,7 @@ struct shared {
     uint64_t dropped;
     uint64_t appended;
     int done;
-    /* The consumer's. */
+    /* Of the consumer. */
     uint64_t next;
     uint64_t read;
 };
@@ -359,7 +361,7 @@ static void consume_one(void *context, const struct cp_sample *sample)
     struct shared *shared = context;
 
     check_sample(sample);
-    CHECK(sample->g_id >= shared->next); /* in order, each once */
+    CHECK(sample->g_id >= shared->next); /* in order, and each sample once */
     CHECK(sample->labels == shared->sets[sample->g_id % SETS]);
     shared->next = sample->g_id + 1;
     shared->read++;
@@ -374,7 +376,7 @@ static void *consume(void *arg)
         done = cp_load_acquire(&shared->done) != 0; /* pairs with the release in finish() */
         cp__samplebuf_read(&shared->buf, 1, consume_one, shared);
         if (shared->read % 16 == 0)
-            usleep(100); /* now and then it lets the buffer fill up */
+            usleep(100); /* sleeps now and then, so that the buffer fills up */
     } while (!done);
     return NULL;
 }
@@ -428,11 +430,11 @@ static void on_signal(int signal)
         produce_one(&from_handler, produced++);
 }
 
-/* ThreadSanitizer takes longer for a signal than there would be between two. */
+/* ThreadSanitizer needs longer for a signal than a shorter period would leave. */
 #define SIGNAL_PERIOD_NS (TEST_TSAN ? 2000000 : 50000)
 #define PRODUCED (TEST_TSAN ? 20000u : 100000u)
 
-/* Only this thread gets the signals, in the middle of whatever it does. */
+/* SIGEV_THREAD_ID sends the signals to this thread alone, whatever it is doing. */
 CP_TEST(a_producer_may_be_a_signal_handler)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -450,7 +452,7 @@ CP_TEST(a_producer_may_be_a_signal_handler)
     CHECK_EQ(timer_settime(timer, 0, &every, NULL), 0);
     while (*so_far < PRODUCED) {
         if (TEST_TSAN)
-            usleep(20); /* it delivers signals in such calls */
+            usleep(20); /* ThreadSanitizer delivers signals in such calls */
     }
     CHECK_EQ(timer_settime(timer, 0, &never, NULL), 0);
     CHECK_EQ(timer_delete(timer), 0);

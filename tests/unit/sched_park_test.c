@@ -17,7 +17,7 @@ static void readies_itself(void *arg)
     go(add_one, &others);
     cp_ready(cp_sched_self());
     cp_ready(cp_sched_self());
-    CHECK_EQ(cp_park(), 0); /* for both, at once */
+    CHECK_EQ(cp_park(), 0); /* one cp_park() uses up both calls of cp_ready() */
     CHECK_EQ(others, 0);
     add_one(&ended);
     cp_park();
@@ -94,7 +94,7 @@ static void passes_on(void *arg)
         cp_ready(ring[next]);
     }
     add_one(&ended);
-    /* The neighbour may ready it once more: it must not end before that. */
+    /* The neighbour may still make this G ready once more, so this G must not end before. */
     while (cp_load_relaxed(&ended) < RING)
         cp_yield();
 }
@@ -127,11 +127,11 @@ static void answers_calls(void *arg)
             cp_park();
         cp_store_release(&answered, i);
     }
-    while (cp_load_acquire(&asked) < CALLS + 1u) /* the last cp_ready() may be on its way still */
+    while (cp_load_acquire(&asked) < CALLS + 1u) /* the last cp_ready() may still be running */
         cp_park();
 }
 
-/* All Ms are idle each time it calls. */
+/* Each call comes when all Ms are idle. */
 static void *calls(void *arg)
 {
     struct cp_g *task;

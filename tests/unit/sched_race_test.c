@@ -1,6 +1,6 @@
 /*
- * The scheduler: what two threads do at the same time, made to happen in the one order that matters. The
- * functions of the scheduler are called in that order, or the test looks at every instruction.
+ * The scheduler: what two threads do at the same time, in the one order that matters. The test calls the
+ * scheduler's functions in that order, or stops at each instruction.
  */
 #include "runtime/sched/internal.h"
 #include "tests/support/gs.h"
@@ -15,7 +15,7 @@
 static struct cp__worker workers[2];
 static struct cp__task task;
 
-/* The scheduler has two Ms and does not run: the test acts for both. */
+/* Prepares a scheduler with two Ms that does not run: the test acts for both Ms. */
 static void begin_by_hand(void)
 {
     CHECK_EQ(cp__wait_start(NULL), 0);
@@ -25,9 +25,9 @@ static void begin_by_hand(void)
 }
 
 /*
- * M 1 has searched and found nothing; then M 0 puts a task into its queue, and wakes nobody, because M 1
- * searches; then M 1 goes to sleep. It must see the task and come back. If it sleeps, nobody ever wakes
- * it.
+ * M 1 has searched and found nothing. Then M 0 puts a task into its queue and wakes no M, because M 1 is
+ * searching. Then M 1 goes to sleep. M 1 must look once more and find the task: if it slept, no M would ever
+ * wake it.
  */
 static void put_between_search_and_sleep(void)
 {
@@ -42,7 +42,7 @@ static void put_between_search_and_sleep(void)
 CP_TEST(an_m_looks_once_more_before_it_sleeps_on_its_futex)
 {
     begin_by_hand();
-    cp__sched.poller = &workers[0]; /* the place is taken */
+    cp__sched.poller = &workers[0]; /* another M is the poller */
     put_between_search_and_sleep();
     cp__wait_stop();
 }
@@ -57,11 +57,11 @@ CP_TEST(an_m_looks_once_more_before_it_sleeps_as_the_poller)
 
 /* ---- A G parks while it is readied ----------------------------------------------------------- */
 
-static struct cp__task *parking; /* NULL: it has been readied */
+static struct cp__task *parking; /* NULL: the task has been made ready */
 static unsigned steps, steps_that_wait, steps_on_its_stack;
 
-/* As soon as the state says that the G waits, another thread may ready it, and an M may run it: so it must
- * be off its stack by then. */
+/* As soon as the state says that the G waits, another thread may make it ready and an M may run it. So this M
+ * must have left the G's stack by then. */
 static void on_step(int signo, siginfo_t *info, void *ucontext)
 {
     uintptr_t sp = cp__registers_from_handler(ucontext).sp;
@@ -124,8 +124,8 @@ static void parks_once(void *arg)
     cp_store_release(&watched_goes_on, 1u);
 }
 
-/* The one M takes the two Gs in the order in which they became runnable: when the other one has run, it
- * has had the one that is looked at in its hands before. */
+/* The only M takes the two Gs in the order in which they became runnable. If the second one has run, the M
+ * has tried to run the one that is being looked at before. */
 static int ready_and_look(void *context, const struct cp_g_info *g)
 {
     uint64_t start = wall_ns();
@@ -139,7 +139,7 @@ static int ready_and_look(void *context, const struct cp_g_info *g)
         sched_yield();
     }
     CHECK_EQ(cp_load_acquire(&watched_goes_on), 0);
-    return -1; /* there is no other to look at */
+    return -1; /* ends the list: there is no other G */
 }
 
 static void *looks_at_the_parked(void *arg)

@@ -47,9 +47,10 @@ CP_TEST(sleeps_end_in_order)
 /* ---- The queue of deadlines ------------------------------------------------------------------ */
 
 #define TIMERS 200u
-#define TIMES 7u /* so that many have the same */
+#define TIMES 7u /* few values, so that many timers have the same */
 
-/* Takes the first timer out of the queue and returns it; last is the one before, NULL: none. */
+/* Takes the first timer out of the queue and returns it. last is the timer that was taken before; NULL:
+ * none. */
 static const struct cp__timer *take_first(struct cp__timers *queue, const struct cp__timer *last)
 {
     struct cp__timer *first = queue->first;
@@ -60,7 +61,8 @@ static const struct cp__timer *take_first(struct cp__timers *queue, const struct
     return first;
 }
 
-/* Timers are added in the order of the array, so an equal one that was added later has a higher address. */
+/* Timers are added in the order of the array, so of two with equal deadlines the later one has the higher
+ * address. */
 CP_TEST(equal_deadlines_come_in_the_order_of_adding)
 {
     struct cp__timers queue = {0};
@@ -71,7 +73,7 @@ CP_TEST(equal_deadlines_come_in_the_order_of_adding)
         timers[i].when = 1000 + i * 5 % TIMES;
         cp__timers_add(&queue, &timers[i]);
     }
-    for (unsigned i = 0; i < TIMERS; i += 3) /* some end before their time */
+    for (unsigned i = 0; i < TIMERS; i += 3) /* every third timer is removed before its deadline */
         cp__timers_remove(&queue, &timers[i]);
     for (unsigned i = 0; i < TIMERS - (TIMERS + 2) / 3; i++)
         last = take_first(&queue, last);
@@ -141,7 +143,7 @@ static void sleeps_among_the_busy(void *arg)
     cp_store_relaxed(&busy_until, 1u);
 }
 
-/* No M is idle, so none is in epoll_wait. */
+/* If no M is idle, no M waits in epoll_wait(). */
 CP_TEST(a_sleep_ends_while_all_ms_are_busy)
 {
     for (unsigned threads = 1; threads <= 2; threads++) {
@@ -158,13 +160,13 @@ static unsigned slept_meanwhile;
 static void sleeps_often(void *arg)
 {
     (void)arg;
-    cp_sleep(20 * MS); /* the other wakes up alone */
+    cp_sleep(20 * MS); /* the other M wakes up as the poller */
     for (int i = 0; i < 20; i++)
         cp_sleep(MS);
     cp_store_release(&slept_meanwhile, 1u);
 }
 
-/* Keeps its M for as long as the other G sleeps; that one's M must go on as the poller. */
+/* The G keeps its M busy while the other G sleeps. The other G's M must go on as the poller. */
 static void works_long(void *arg)
 {
     uint64_t start = wall_ns();
@@ -186,7 +188,8 @@ CP_TEST(a_busy_m_leaves_the_poller_to_another)
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
 
-/* errno belongs to a thread: these look at it apart from the waits. */
+/* Returns -errno. The function is not inlined, so that the address of errno, which belongs to a thread, is
+ * not kept over a wait that changes the thread. */
 static __attribute__((noinline)) int read_now(int fd, void *data, size_t size)
 {
     ssize_t n = read(fd, data, size);
@@ -338,7 +341,7 @@ CP_TEST(two_gs_wait_for_one_descriptor)
     CHECK_EQ(done, 4);
 }
 
-#define PATIENCE (5000 * MS * TEST_SLOWDOWN) /* who has waited for so long was forgotten */
+#define PATIENCE (5000 * MS * TEST_SLOWDOWN) /* a G that has waited for so long was forgotten */
 
 static void waits_to_read(void *arg)
 {
@@ -347,7 +350,7 @@ static void waits_to_read(void *arg)
     add_one(&done);
 }
 
-/* By the time that the second G has got its event, the first one has waited for longer. */
+/* When the second G gets its event, the first G has waited for longer. */
 static void waits_to_write_meanwhile(void *arg)
 {
     (void)arg;
@@ -387,9 +390,9 @@ static void waits_in_all_ways(void *arg)
     CHECK_EQ(cp_wait_fd(fds[0], EPOLLIN, -1), -EBADF);
     CHECK_EQ(cp_wait_fd(-1, EPOLLIN, -1), -EBADF);
     CHECK(file != NULL);
-    CHECK_EQ(cp_wait_fd(fileno(file), EPOLLIN, -1), EPOLLIN); /* always ready */
+    CHECK_EQ(cp_wait_fd(fileno(file), EPOLLIN, -1), EPOLLIN); /* a regular file is always ready */
     fclose(file);
-    make_socketpair(fds); /* the same numbers again */
+    make_socketpair(fds); /* gets the same descriptors again */
     CHECK_EQ(cp_wait_fd(fds[0], EPOLLIN, MS), -ETIMEDOUT);
     close(fds[0]);
     close(fds[1]);

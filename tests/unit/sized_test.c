@@ -1,4 +1,4 @@
-/* Structs that begin with their size, between programs and libraries of different ages. */
+/* Structs that begin with their size, for programs and libraries of different versions. */
 #include "runtime/base/sized.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ CP_TEST(a_longer_struct_is_refused_unless_its_tail_is_zero)
     CHECK_EQ(CP__TAKE(young, &to, &from, &err), 0);
     CHECK_EQ(to.size, sizeof to);
     CHECK_EQ(to.first, 7);
-    from.second = (uint64_t)1 << 63; /* in the last byte */
+    from.second = (uint64_t)1 << 63; /* a bit in the last byte */
     CHECK_EQ(CP__TAKE(young, &to, &from, &err), -E2BIG);
     CHECKF(strstr(err.message, "struct young") != NULL, "%s", err.message);
 }

@@ -1,4 +1,4 @@
-/* The outer end of call chains, against libunwind's: of threads, of the program and of Gs. */
+/* The outer end of call chains on threads, in main() and on Gs, compared with libunwind's chains. */
 #include <stdlib.h>
 
 #include "sched.h"
@@ -6,7 +6,7 @@
 
 /* ---- The outer end --------------------------------------------------------------------------- */
 
-static struct chain interrupted; /* here */
+static struct chain interrupted; /* by this library */
 static struct chain interrupted_reference;
 static struct cp__stack looked_at;
 
@@ -18,7 +18,7 @@ static void on_interrupt(int signal, siginfo_t *info, void *ucontext)
     find_reference(ucontext, &interrupted_reference);
 }
 
-/* Fills interrupted with the chain of the calling function, as of a signal there. */
+/* Fills interrupted with the call chain at a signal in the calling function. */
 static inline __attribute__((always_inline)) void interrupt(struct cp__stack stack)
 {
     looked_at = stack;
@@ -49,7 +49,8 @@ static bool has_frame(uintptr_t pc)
     return false;
 }
 
-/* What was interrupted last is all of the program's frames, and at most one more. */
+/* Checks that the last chain has all frames of the program and one more, that of the C library's function
+ * which called the outermost one. */
 static void check_end(void)
 {
     unsigned needed = needed_depth(&interrupted_reference);
@@ -57,7 +58,7 @@ static void check_end(void)
     print_chain("ours", &interrupted);
     print_chain("libunwind's", &interrupted_reference);
     CHECK_EQ(compare(&interrupted, &interrupted_reference), EXACT);
-    if (!TEST_ASAN) /* which puts frames of its own there */
+    if (!TEST_ASAN) /* AddressSanitizer adds frames of its own */
         CHECK_EQ(interrupted.n, needed);
 }
 
@@ -75,7 +76,7 @@ static int from_callback(const void *a, const void *b)
     return 0;
 }
 
-/* What is found deep in callbacks of the C library is the same. */
+/* cp__thread_stack() finds the same stack deep in a callback of the C library. */
 static void end_from_callback(void)
 {
     struct cp__stack stack = cp__thread_stack();
@@ -95,11 +96,11 @@ CP_TEST(chains_end_on_threads)
     handle(SIGTRAP, on_interrupt);
     on_thread(end_of_thread);
     on_thread(end_from_callback);
-    end_of_thread(); /* the main thread */
+    end_of_thread(); /* on the main thread */
     end_from_callback();
 }
 
-/* Where its variables may lie above what its frame pointer points at. */
+/* The thread's first function has variables above the address in its frame pointer. */
 static void *start_with_large_frame(void *arg)
 {
     volatile char large[2000];
@@ -125,8 +126,9 @@ CP_TEST(a_chain_that_ends_in_a_large_frame_is_whole)
 
 /* ---- The outer end, with garbage in the frame pointer ---------------------------------------- */
 
-/* A chain of frame pointers that leads to a word in the outer part of the stack, which the C library holds,
- * is followed there unless it is known that the program's frames end before. */
+/* Checks what happens if a chain of frame pointers leads to a word in the outer part of the stack, which
+ * belongs to the C library: with the whole stack as bounds the unwinder takes that word for a return address,
+ * with the bounds that cp__thread_stack() finds it does not. */
 static void check_garbage(uintptr_t garbage)
 {
     struct cp__stack found = cp__thread_stack();
@@ -141,15 +143,15 @@ static void check_garbage(uintptr_t garbage)
 }
 
 #ifdef __x86_64__
-/* A thread's control block has its own address and another one in its first words, and lies on the thread's
- * stack. */
+/* The thread's control block, which lies on the thread's stack, begins with its own address and the address
+ * of a table. To the unwinder, the two words look like a frame. */
 __attribute__((noinline, used)) static void thread_with_garbage(void)
 {
     uintptr_t garbage;
 
     __asm__("movq %%fs:8, %0" : "=r"(garbage));
     check_garbage(garbage);
-    pthread_exit(NULL); /* the C library's frame pointer is lost */
+    pthread_exit(NULL); /* does not return, because the C library's frame pointer is lost */
 }
 
 __attribute__((naked)) static void *start_with_garbage(void *arg __attribute__((unused)))
@@ -169,7 +171,8 @@ CP_TEST(garbage_at_the_start_of_a_thread_ends_no_walk_badly)
 }
 #endif
 
-/* Above main's frame lies that of the C library's function that called it; here it never returns there. */
+/* Above main's frame lies the frame of the function of the C library that called main. The test's child does
+ * not return to that function. */
 CP_TEST(garbage_at_the_start_of_the_program_ends_no_walk_badly)
 {
     static const uintptr_t planted[2] = {0, 0x123456789abc};
@@ -183,7 +186,7 @@ CP_TEST(garbage_at_the_start_of_the_program_ends_no_walk_badly)
     handle(SIGTRAP, on_interrupt);
     while (frame[0] > (uintptr_t)frame && frame[0] < hi)
         frame = (uintptr_t *)frame[0];
-    CHECK(hi - (uintptr_t)(frame + 2) <= found.slack); /* main's */
+    CHECK(hi - (uintptr_t)(frame + 2) <= found.slack); /* main's frame */
     CHECK(place + sizeof planted <= whole_stack().hi);
     memcpy((void *)place, planted, sizeof planted);
     frame[0] = place;
@@ -224,7 +227,7 @@ static void run_gs(void *arg)
     run_g(arg);
 }
 
-/* To the last frame, the same as libunwind's; so are those of the M that runs them. */
+/* The chains of Gs, and of the M that runs them, are libunwind's up to the last frame. */
 CP_TEST(chains_end_on_gs)
 {
     struct cp_sched_options options = {.size = sizeof options, .threads = 1};

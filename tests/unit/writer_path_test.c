@@ -1,4 +1,4 @@
-/* The writer of a path: what it writes and removes is what it opened, and nothing is lost on the way. */
+/* The writer of a path writes and removes only files that it opened, and loses no profile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -26,7 +26,7 @@ static void stop(struct cp_session *session)
     cp_session_close(session);
 }
 
-/* In directories "a" and "b" of the test's own, "a" being the working directory. */
+/* Makes the directories "a" and "b" in the test's directory, and changes to "a". */
 static void make_directories(void)
 {
     attach();
@@ -123,7 +123,7 @@ CP_TEST(a_profile_is_written_where_its_path_led_at_the_start)
     check_is_profile("../a/cpu.pb.gz");
 }
 
-/* By something that cleans up, or keeps old files under other names. */
+/* A program that cleans up or renames old files may remove it. */
 CP_TEST(a_file_that_was_removed_is_made_again)
 {
     struct cp_session *session;
@@ -155,7 +155,7 @@ CP_TEST(paths_are_read_as_open_reads_them)
     memset(path, 'x', sizeof path);
     path[sizeof path - 1] = '\0';
     CHECK_EQ(cp_start_cpu_profile(cp_writer_path(path), &err), -ENAMETOOLONG);
-    CHECK_EQ(symlink("../b/behind", "link"), 0); /* what it leads to is not there yet */
+    CHECK_EQ(symlink("../b/behind", "link"), 0); /* the file that the link names does not exist yet */
     stop(start("link"));
     check_is_profile("../b/behind");
     snprintf(path, sizeof path, "../../../../../../../../../..%s/a/cpu.pb.gz", test_dir());
@@ -174,7 +174,7 @@ CP_TEST(a_root_directory_is_a_directory)
 
 /* ---- A disk that is full --------------------------------------------------------------------- */
 
-/* Files may grow to so many bytes. */
+/* Limits the size of files. */
 static void limit_files(rlim_t size)
 {
     struct rlimit limit;
@@ -257,7 +257,8 @@ CP_TEST(no_descriptor_is_left)
     CHECK_EQ(open_descriptors(), before);
 }
 
-/* Descriptors that lie in the directory, or are for it, become ones of another file; how many were there. */
+/* Replaces each descriptor that is open in the directory, or is the directory's, by a duplicate of victim.
+ * Returns how many there were. */
 static int take_descriptors(const char *directory, int victim)
 {
     char link[64], to[512];
@@ -279,7 +280,7 @@ static int take_descriptors(const char *directory, int victim)
     return n;
 }
 
-/* A program that becomes a daemon closes all that are open, and opens others. */
+/* A program that becomes a daemon closes all descriptors and opens others, which get the same numbers. */
 CP_TEST(descriptors_that_are_others_by_now_are_left_alone)
 {
     char directory[300], path[320];
@@ -308,7 +309,7 @@ CP_TEST(descriptors_that_are_others_by_now_are_left_alone)
     CHECK_EQ(open_descriptors(), n);
 }
 
-/* Only a file is overwritten by two writers. */
+/* Whether the writers of a path say that two of them would write the same file. */
 static bool is_same(const char *path)
 {
     struct cp_writer a = cp_writer_path(path), b = cp_writer_path(path);

@@ -1,4 +1,4 @@
-/* Writers that fail in the midst of a profile: a second attempt makes a whole one, or is refused. */
+/* Writers that fail in the middle of a profile: a second attempt writes the whole profile, or is refused. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -26,7 +26,7 @@ static int attempt(struct cp_writer *w, struct cp_error *err)
     return cp__write_attempt(w, write_much, NULL, err);
 }
 
-/* Files may grow to so many bytes. */
+/* Limits the size of files. */
 static void limit_files(rlim_t size)
 {
     struct rlimit limit;
@@ -45,7 +45,7 @@ static void check_size(const char *path, long size)
     CHECK_EQ(file.st_size, size);
 }
 
-/* In a file with four bytes of the caller's in front, the profile stands whole or not at all. */
+/* The file begins with four bytes of the caller's. Behind these stands the whole profile or nothing. */
 static void check_retry(struct cp_writer *w, const char *path)
 {
     struct cp_error err;
@@ -88,7 +88,7 @@ CP_TEST(a_part_of_a_profile_is_taken_back_from_a_descriptor)
     close(w.fd);
 }
 
-/* What stood behind is overwritten, and not cut off. */
+/* An attempt overwrites what stood behind the file's position, but does not truncate the file. */
 CP_TEST(what_is_behind_a_profile_stays)
 {
     const char *path = file_in_dir("fd");
@@ -150,7 +150,7 @@ CP_TEST(behind_a_part_in_a_pipe_nothing_is_written)
     close(fds[1]);
 }
 
-/* Nothing came to it, so that nothing is spoilt. */
+/* The pipe took no byte of the first attempt, so a second one may follow. */
 CP_TEST(a_pipe_that_was_full_can_be_tried_again)
 {
     struct cp_writer w;
@@ -173,7 +173,7 @@ CP_TEST(a_pipe_that_was_full_can_be_tried_again)
 
 /* ---- Streams --------------------------------------------------------------------------------- */
 
-/* The four bytes are in the stream's buffer when the profile is written. */
+/* The caller's four bytes are still in the stream's buffer when the profile is written. */
 CP_TEST(a_part_of_a_profile_is_taken_back_from_a_stream)
 {
     const char *path = file_in_dir("stream");
@@ -194,7 +194,7 @@ static int begin_and_fail(const void *what, struct cp_writer *w)
     return -ENOMEM;
 }
 
-/* What failed may be in the stream's buffer. */
+/* The failed attempt's byte may still be in the stream's buffer. */
 CP_TEST(a_part_of_a_profile_is_taken_back_from_a_buffer)
 {
     const char *path = file_in_dir("stream");

@@ -1,4 +1,4 @@
-/* Writers: every kind gets a profile that others read, and one that fails loses nothing. */
+/* Writers: each kind gets a profile that go tool pprof reads, and a writer that fails loses no profile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -36,13 +36,13 @@ CP_TEST(every_writer_gets_a_profile_that_pprof_reads)
     attach();
     profile_to(cp_writer_path(path));
     check_names_burn(path);
-    profile_to(cp_writer_path(path)); /* replaces it */
+    profile_to(cp_writer_path(path)); /* replaces the file */
     check_names_burn(path);
     CHECK_EQ(stat(path, &st), 0);
 
     file = fopen(path, "w");
     profile_to(cp_writer_file(file));
-    check_names_burn(path); /* flushed, not closed */
+    check_names_burn(path); /* the stream has been flushed, but not closed */
     CHECK_EQ(fclose(file), 0);
 
     fd = open(path, O_RDWR | O_TRUNC);
@@ -78,7 +78,7 @@ CP_TEST(a_path_is_checked_at_the_start_and_changed_at_the_stop)
     before = state_now();
     check_refused(cp_start_cpu_profile(cp_writer_path("/nonexistent/x.pb.gz"), &err), -ENOENT, &err,
                   "/nonexistent/x.pb.gz", &before);
-    /* one file by two names */
+    /* two paths of one file */
     setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
     snprintf(other, sizeof other, "%s/./old.pb.gz", test_dir());
     check_refused(cp_start_cpu_profile_with_config(&err,
@@ -96,7 +96,7 @@ CP_TEST(a_path_is_checked_at_the_start_and_changed_at_the_stop)
     free(text);
 }
 
-/* Takes some bytes, then fails with a given error. */
+/* A writer's callback takes some bytes, then fails with this error. */
 struct failing {
     size_t takes;
     int error;
@@ -142,13 +142,13 @@ CP_TEST(a_failing_writer_loses_nothing)
     CHECK_EQ(cp_session_write(cp_default_session(), 1, cp_writer_memory(&again), &err), -EINVAL);
     save(&memory, path);
     check_names_burn(path);
-    CHECK_EQ(cp_stop_cpu_profile(&err), 0); /* it is written: nothing is left to do */
+    CHECK_EQ(cp_stop_cpu_profile(&err), 0); /* the profile has been written, so there is nothing left to do */
     CHECK(cp_default_session() == NULL);
     free(memory.data);
     free(again.data);
 }
 
-/* Text is for people, who look at it. */
+/* A text is for people to look at. Writing it does not count as writing the profile. */
 CP_TEST(a_profile_that_was_looked_at_is_kept)
 {
     struct failing failing = {.takes = 0, .error = -EIO};
@@ -182,7 +182,7 @@ CP_TEST(a_stop_can_be_retried)
 
 CP_TEST(a_kept_profile_can_be_dropped)
 {
-    struct failing failing = {.takes = 0, .error = 0}; /* takes nothing and names no error */
+    struct failing failing = {.takes = 0, .error = 0}; /* takes nothing and returns no error */
     struct cp_memory memory = {0};
     struct cp_error err;
 
@@ -219,7 +219,7 @@ CP_TEST(a_callback_that_ends_its_thread_has_not_written)
     cp_session_close(cp_default_session());
 }
 
-/* A limit on threads answers so. */
+/* clone() fails with EAGAIN if the process may have no more threads. */
 CP_TEST(without_a_thread_to_write_on_a_profile_is_kept)
 {
     struct cp_memory memory = {0};
@@ -240,7 +240,7 @@ CP_TEST(without_a_thread_to_write_on_a_profile_is_kept)
     CHECK_EQ(memory.size, 0);
 }
 
-/* Looking names up takes more memory than this; all else takes less. */
+/* Looking names up takes more memory than the limit; everything else takes less. */
 CP_TEST(without_memory_for_names_a_profile_is_written_without_them)
 {
     static const char unnamed[] = "Comment: unnamed: ";
@@ -264,10 +264,10 @@ CP_TEST(without_memory_for_names_a_profile_is_written_without_them)
     save(&memory, path);
     text = pprof("-symbolize=none -raw", path);
     CHECK_CONTAINS(text, unnamed);
-    CHECK_CONTAINS(text, "writer_test"); /* the mapping */
+    CHECK_CONTAINS(text, "writer_test"); /* the name of the mapping's file */
     CHECK(strstr(text, "burn_here") == NULL);
     free(text);
-    check_names_burn(path); /* pprof finds the program's file */
+    check_names_burn(path); /* pprof finds the names in the program's file */
     CHECKF(cp_session_write(session, 0, cp_writer_memory(&later), &err) == 0, "%s", err.message);
     save(&later, path);
     text = pprof("-symbolize=none -raw", path);
@@ -293,7 +293,8 @@ static ssize_t profile_meanwhile(void *context, const void *data, size_t size)
     return (ssize_t)size;
 }
 
-/* However long that takes, none waits for it: the endpoint's, for instance. */
+/* The writer of the default session takes a profile of its own, which must not wait for the default session:
+ * for example, a request of an HTTP server must not. */
 CP_TEST(a_session_ends_while_the_default_one_is_written)
 {
     struct cp_memory memory = {0};
@@ -306,7 +307,7 @@ CP_TEST(a_session_ends_while_the_default_one_is_written)
     free(memory.data);
 }
 
-/* A stream that fopen() did not give, for instance. */
+/* cp_writer_file(NULL) is, for example, what a program makes after fopen() has failed. */
 CP_TEST(writers_of_nothing_are_refused_at_the_start)
 {
     const struct cp_writer writers[] = {cp_writer_file(NULL), cp_writer_callback(NULL, NULL),
@@ -339,7 +340,7 @@ static int print_and_flush(const void *what, FILE *out)
     return 0;
 }
 
-/* With nothing left to flush, fclose() finds nothing wrong. */
+/* The error comes at fflush(), so fclose() has nothing to flush and finds no error. */
 CP_TEST(an_error_in_the_midst_of_text_is_told)
 {
     struct cp_writer w = cp_writer_fd(open("/dev/full", O_WRONLY | O_CLOEXEC));
@@ -372,7 +373,7 @@ CP_TEST(a_full_disk_and_a_pipe_without_reader_are_told)
     CHECK_EQ(pipe(pipe_fds), 0);
     close(pipe_fds[0]);
     CHECK_EQ(cp_start_cpu_profile(cp_writer_fd(pipe_fds[1]), &err), 0);
-    CHECK_EQ(cp_stop_cpu_profile(&err), -EPIPE); /* and the process lives */
+    CHECK_EQ(cp_stop_cpu_profile(&err), -EPIPE); /* SIGPIPE did not end the process */
     CHECK_CONTAINS(err.message, "Broken pipe");
     cp_session_close(cp_default_session());
 
