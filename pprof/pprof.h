@@ -171,7 +171,8 @@ int cp_session_start(struct cp_session **session, const struct cp_profiling_opti
  * others. The profiles stay in memory until cp_session_stop() or cp_session_write() writes them, or
  * cp_session_close() drops them. Halting a session again changes nothing. Several threads may call this
  * function, also beside cp_session_stop(); a call waits for another thread that ends or writes the session.
- * Returns -ECHILD as cp_session_stop() does.
+ * If a thread still holds an event after 2 s, the sampling ends all the same, and the profile's comments name
+ * the thread (threads_unsettled). Returns -ECHILD as cp_session_stop() does.
  */
 int cp_session_halt(struct cp_session *session, struct cp_error *err);
 /* Ends the sampling, unless it has ended, and writes each profile that is not yet written to its writer.

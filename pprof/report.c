@@ -59,8 +59,8 @@ struct figure {
 
 /* The comments of one profile. */
 struct comments {
-    char text[40][448];
-    const char *list[40];
+    char text[48][448];
+    const char *list[48];
     size_t n;
     char limits[384]; /* the keys of all comments that are limits, separated by commas */
 };
@@ -160,6 +160,11 @@ static void say_threads(struct comments *comments, const struct cp__part *part,
          "had no perf ring: signals were counted, not records"},
         {LIMIT, "threads_refused", stats->ms_refused,
          "were not sampled, because the system refused the event"},
+        {LIMIT, "threads_unsettled", stats->ms_unsettled,
+         "held the event 2 s after the stop, because they had SIGPROF blocked or got no CPU; their last "
+         "samples "
+         "may be missing"},
+        {FACT, "unsettled_thread", (uint64_t)stats->unsettled_tid, "is the id of one of them"},
     };
 
     say_figures(comments, figures, sizeof figures / sizeof figures[0]);

@@ -147,28 +147,50 @@ static bool is_waited_for(struct cp__m *m)
     return true;
 }
 
-/* Disables events and kicks as is_waited_for() says, for all Ms. */
-static bool is_any_waited_for(void)
+/* Counts m in the figures of those of the slots that m holds, or may be opening. Returns whether there are
+ * any. Under the runtime lock. */
+static bool note_unsettled(const struct cp__m *m, uint32_t slots)
+{
+    bool holds;
+
+    /* relaxed: is_waited_for() has looked, and figures may be late */
+    if (cp_load_relaxed(&m->claim) == CP__CLAIM_NONE)
+        slots &= cp_load_relaxed(&m->armed);
+    holds = slots != 0;
+    for (; slots != 0; slots &= slots - 1) {
+        struct cp_slot_stats *stats = cp__slot_kept_stats(__builtin_ctz(slots));
+
+        stats->ms_unsettled++;
+        stats->unsettled_tid = m->tid;
+    }
+    return holds;
+}
+
+/* Disables events and kicks as is_waited_for() says, for all Ms. With slots that are given up, the Ms that
+ * hold none of them do not count. */
+static bool is_any_waited_for(uint32_t given_up)
 {
     bool waited_for = false;
 
     cp__lock(&cp__runtime_lock);
     cp_fence_seq_cst(); /* pairs with the fence in cp__configure_from_handler(): slots empty, then look */
     for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
-        waited_for |= is_waited_for(m);
+        waited_for |= is_waited_for(m) && (given_up == 0 || note_unsettled(m, given_up));
     cp__unlock(&cp__runtime_lock);
     return waited_for;
 }
 
-bool cp__kick_until_settled(void)
+bool cp__kick_until_settled(uint32_t slots)
 {
     uint64_t deadline = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + LONGEST_WAIT_NS;
     uint32_t nobody_wakes = 0;
+    bool is_last = false;
 
-    while (is_any_waited_for()) {
-        if (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) >= deadline)
+    while (is_any_waited_for(is_last ? slots : 0)) {
+        if (is_last)
             return false;
         cp__os_futex_wait(&nobody_wakes, 0, LOOK_AGAIN_MS);
+        is_last = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) >= deadline;
     }
     return true;
 }

@@ -9,8 +9,8 @@
  * to how many Ms there are. Under the runtime lock. */
 void cp__kick_pass(void);
 /* Disables, from outside, the events that no slot holds any more, and kicks until every M that runs has
- * looked at the slots. Ms that sleep are left alone. False if it gave up, after 2 s. Not
- * under the runtime lock. */
-bool cp__kick_until_settled(void);
+ * looked at the slots. Ms that sleep are left alone. False if it gave up, after 2 s, and Ms still
+ * hold one of the given slots: the figures of the slots tell which. Not under the runtime lock. */
+bool cp__kick_until_settled(uint32_t slots);
 
 #endif

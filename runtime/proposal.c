@@ -17,14 +17,26 @@ static struct {
 } running[CP_CPUPROF_EVENT_COUNT];
 static struct cp__lock configs_lock = CP__LOCK_INIT(CP__RANK_CONFIGS);
 
-static void stop_event(enum cp_cpu_event event)
+/* Returns -ETIMEDOUT if a thread still holds the event; the event has stopped all the same. */
+static int stop_event(enum cp_cpu_event event, struct cp_error *err)
 {
+    struct cp_slot_stats stats = {.size = sizeof stats};
     int slot = running[event].slot - 1;
+    int result;
 
     if (running[event].slot == 0 || running[event].stopped)
-        return;
-    cp_slots_stop(&slot, 1);
+        return 0;
+    result = cp_slots_stop(&slot, 1);
     running[event].stopped = true;
+    if (result == 0)
+        return 0;
+    cp_slots_stats(slot, &stats);
+    return cp__error(
+        err, result,
+        "The event has stopped, but thread %d still holds it after 2 s (threads that do: %u), "
+        "because it has SIGPROF blocked or gets no CPU. Read what was sampled; the thread's last "
+        "samples may be missing. Let the thread take SIGPROF, or detach it before the stop.",
+        stats.unsettled_tid, (unsigned)stats.ms_unsettled);
 }
 
 static void release_event(enum cp_cpu_event event)
@@ -47,7 +59,7 @@ static int replace_event(enum cp_cpu_event event, const struct cp_cpu_profile_co
         result = cp_slots_start(&request, 1, &slot, err);
     if (result < 0)
         return result;
-    stop_event(event);
+    stop_event(event, NULL); /* the new config counts, and nobody reads the old one's last samples */
     release_event(event);
     running[event].slot = slot + 1;
     running[event].stopped = false;
@@ -66,7 +78,7 @@ int cp_set_cpu_profile_config(enum cp_cpu_event event, const struct cp_cpu_profi
     if (config != NULL)
         result = replace_event(event, config, err);
     else
-        stop_event(event);
+        result = stop_event(event, err);
     cp__unlock(&configs_lock);
     return result;
 }

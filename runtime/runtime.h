@@ -157,7 +157,8 @@ static inline void cp_execute(struct cp_m *m, struct cp_g *g)
 /*
  * The proposal's runtime_pprof_setCPUProfileConfig: starts sampling by event; a NULL config stops it. Each
  * event has one config at a time: a second start of a running event replaces its config.
- * cp_cpu_profile_read() reads the samples. Errors: see cp_slots_start().
+ * cp_cpu_profile_read() reads the samples. Errors: see cp_slots_start(). A stop returns -ETIMEDOUT if a
+ * thread still holds the event after 2 s, and err names the thread; the event has stopped all the same.
  */
 int cp_set_cpu_profile_config(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
                               struct cp_error *err);
@@ -251,9 +252,10 @@ void cp_slots_wait(uint32_t token, int timeout_ms);
 void cp_slots_wake(void);
 
 /* Stops n slots, disables their events on running threads, and waits until every such M has released its
- * handles. After 2 s the call gives up and returns -ETIMEDOUT; the slots have stopped all the same. Sleeping
- * Ms release their handles at their next sample or scheduling point. What was sampled can still be read.
- * Returns -EINVAL, and stops nothing, if a number is no slot's. */
+ * handles. After 2 s the call gives up and returns -ETIMEDOUT: a thread has SIGPROF blocked or gets no CPU.
+ * The slots have stopped all the same, and ms_unsettled in their figures counts such Ms. Sleeping Ms release
+ * their handles at their next sample or scheduling point. What was sampled can still be read. Returns
+ * -EINVAL, and stops nothing, if a number is no slot's. */
 int cp_slots_stop(const int *slots, size_t n);
 
 /* Frees n stopped slots. Samples that were not read are lost. Returns -EINVAL, and frees nothing, if a number
@@ -293,6 +295,10 @@ struct cp_slot_stats {
     uint32_t precise_ip; /* the level that was reached, at most the config's */
     /* another SIGPROF handler was in place of this library's when the slot was stopped */
     bool handler_replaced;
+    /* Ms that still held the event when cp_slots_stop() gave up, and the thread id of one of them. Their last
+     * samples may be missing. */
+    uint32_t ms_unsettled;
+    int unsettled_tid;
 };
 /* Fills *stats, whose size the caller has set. Returns -EINVAL if there is no such slot, or the size is not
  * set. */

@@ -182,6 +182,7 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 
 int cp_slots_stop(const int *stopped, size_t n)
 {
+    uint32_t slots = 0;
     bool has_settled;
 
     if (!are_slots(stopped, n))
@@ -190,11 +191,12 @@ int cp_slots_stop(const int *stopped, size_t n)
     for (size_t i = 0; i < n; i++) {
         cp__slot_kept_stats(stopped[i])->handler_replaced = !cp__engine.is_installed();
         cp__slot_stop(stopped[i]);
+        slots |= 1u << stopped[i];
     }
     cp__slots_next_generation();
     cp__unlock(&cp__runtime_lock);
     look_at_slots();
-    has_settled = cp__kick_until_settled();
+    has_settled = cp__kick_until_settled(slots);
     cp__lock(&cp__runtime_lock);
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);

@@ -99,8 +99,11 @@ static void add_stats(struct cp_slot_stats *sum, const struct cp_slot_stats *sta
     sum->ms += stats->ms;
     sum->ms_ringless += stats->ms_ringless;
     sum->ms_refused += stats->ms_refused;
+    sum->ms_unsettled += stats->ms_unsettled;
     if (stats->refused_errno != 0)
         sum->refused_errno = stats->refused_errno;
+    if (stats->unsettled_tid != 0)
+        sum->unsettled_tid = stats->unsettled_tid;
 }
 
 void cp__slot_release_stats(int slot)
