@@ -1,10 +1,11 @@
-/* A program that was built for this library runs with a later one, whose structs and limits have grown. */
+/* A program that was built for this version of the library runs with a later one, whose structs and limits
+ * have grown. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 
-/* Uses structs that are filled, read, listed, embedded and passed by value. What lies behind each filled
- * struct must stay as it is. */
+/* The program uses structs that are filled, read, listed, embedded and passed by value. It checks that
+ * nothing is written behind a struct that the library fills. */
 static const char program[] =
     "#include <counterpoint/counter.h>\n"
     "#include <counterpoint/pprof.h>\n"
@@ -53,7 +54,7 @@ static const char program[] =
     "    return 0;\n"
     "}\n";
 
-/* Each struct that begins with its size gets members at its end; more events may run at once. */
+/* Adds members to the end of each struct that begins with its size, and lets more events run at once. */
 static const char grow[] =
     "cd %s && mkdir -p grown include/counterpoint &&\n"
     "cp -r $OLDPWD/arch $OLDPWD/runtime $OLDPWD/pprof $OLDPWD/abi $OLDPWD/Makefile grown &&\n"

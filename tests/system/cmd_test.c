@@ -17,7 +17,8 @@
 
 /* ---- Running it ------------------------------------------------------------------------------ */
 
-/* Where a copy of the program is that any user can run, wherever the build stands. */
+/* Copies the program to a directory that every user may enter, because the build may stand where others may
+ * not. Returns the directory. */
 static const char *program_dir(void)
 {
     static bool is_copied;
@@ -45,7 +46,8 @@ static void check_lines(const char *text)
     }
 }
 
-/* An event's line in the list, its columns with one space between; free() it. NULL where it has none. */
+/* Returns an event's line of the list, with one space between the columns, or NULL if the list has no such
+ * line. The caller frees it. */
 static char *row_of(const char *text, const char *name)
 {
     size_t length = strlen(name), n = 0;
@@ -64,7 +66,7 @@ static char *row_of(const char *text, const char *name)
     return row;
 }
 
-/* What jq makes of the output. */
+/* Returns the answer of jq to a filter of the program's JSON output. */
 static char *query(const char *arguments, const char *filter)
 {
     if (system("command -v jq > /dev/null") != 0)
@@ -96,7 +98,7 @@ static const struct preset {
     {"cpuMigrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, "software", "-", true},
 };
 
-/* Whether a counter of cycles counts: some virtual machines have a PMU that stays at 0. */
+/* Whether a counter of cycles counts: the PMU of some virtual machines stays at 0. */
 static bool do_cycles_count(void)
 {
     struct perf_event_attr attr = {.size = sizeof attr,
@@ -115,7 +117,7 @@ static bool do_cycles_count(void)
     return count != 0;
 }
 
-/* 0, or the errno that it is refused with. */
+/* Returns 0, or the errno with which the kernel refuses the event. */
 static int open_event(const struct preset *preset, bool in_kernel)
 {
     struct perf_event_attr attr = {.size = sizeof attr,
@@ -159,7 +161,7 @@ static bool has_core_pmu(void)
                   "| grep -q .") == 0;
 }
 
-/* One row, by what the kernel says when it is asked here. */
+/* Checks the event's row against the kernel's answer to the same request. */
 static void check_preset(const char *text, const struct preset *preset)
 {
     const char *expected = expected_state(preset);
@@ -194,7 +196,7 @@ static void check_row(const char *text, const char *expected)
     free(row);
 }
 
-/* In user mode only, if the user may count no more. */
+/* Checks that the event works, or works in user mode only if the user may count no more. */
 static void check_works(const char *text, const char *name)
 {
     char *row = row_of(text, name);
@@ -228,7 +230,7 @@ CP_TEST(without_a_pmu_the_list_says_so_and_what_to_use)
                         ? "cacheMisses hardware 10000 no hardware PMU (virtual machine)"
                         : "cacheMisses hardware 10000 no hardware PMU");
     CHECK_CONTAINS(text, "Use taskClock");
-    CHECK_CONTAINS(text, "\ncache "); /* one line for all of them */
+    CHECK_CONTAINS(text, "\ncache "); /* all cache events are one line */
     free(text);
 }
 
@@ -254,7 +256,7 @@ CP_TEST(a_user_sees_what_the_paranoid_level_leaves)
     free(root);
 }
 
-/* As a container forbids it. The program inherits the filter. */
+/* Containers forbid perf_event_open() by a seccomp filter. The program inherits the test's. */
 CP_TEST(behind_seccomp_only_the_timer_works)
 {
     char *text;
@@ -332,7 +334,7 @@ CP_TEST(groups_and_patterns_narrow_the_list)
 
 static const struct shown {
     const char *arguments;
-    const char *lines; /* each of them, where '|' stands between */
+    const char *lines; /* the lines that the text must have, separated by '|' */
 } shown[] = {
     {"timer", "kind timer|encoding none: timer_create(2) on the thread's CPU clock|period 10 ms|"
               "perf has no such event|here works"},
@@ -415,7 +417,7 @@ CP_TEST(the_exit_status_tells_whether_an_event_works)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Each event of the JSON, as a row of the text. */
+/* Makes a row of the text from each event of the JSON output. */
 static const char row_filter[] =
     ".events[] | [.name, .kind, (if .period == null then \"-\" elif .period_unit == \"ns\" then "
     "\"\\(.period / 1000000) ms\" else \"\\(.period)\" end), (if .works == null then \"not tried\" elif "
@@ -446,7 +448,7 @@ CP_TEST(json_agrees_with_the_text)
     check_agreement("\"*Faults*\"", 4);
 }
 
-/* libpfm4 can be told what processor to speak of; that one has hundreds of events. */
+/* LIBPFM_FORCE_PMU tells libpfm4 which processor to assume. That processor has hundreds of events. */
 CP_TEST(a_long_group_is_one_line)
 {
     const char *pmu = IS_ARM64 ? "arm_n1" : "skl";

@@ -1,4 +1,5 @@
-/* Who asks what a sample costs while another thread measures it, or when that was tried in vain. */
+/* Threads that ask for a sample's cost while another thread measures it, or after a measurement has
+ * failed. */
 #include "tests/support/burn.h"
 
 #include <linux/futex.h>
@@ -10,10 +11,10 @@
 
 #define ASKERS 4
 
-static int waits;        /* atomic: how often one of the askers waited */
-static int measurements; /* atomic: how often the cost was measured: by so many threads */
+static int waits;        /* atomic: how often an asker waited */
+static int measurements; /* atomic: how often the cost was measured */
 static bool has_no_samples;
-static void (*when_measuring)(void); /* is called by the first thread that measures; NULL: nothing is */
+static void (*when_measuring)(void); /* the first thread that measures calls it; NULL: none */
 
 static _Thread_local bool is_asker;
 static _Thread_local bool has_opened;
@@ -21,7 +22,7 @@ static _Thread_local bool has_opened;
 static long stub_syscall(long number, const long a[6])
 {
     if (number == SYS_futex && is_asker && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT)
-        cp_fetch_add_relaxed(&waits, 1); /* relaxed: a number of its own */
+        cp_fetch_add_relaxed(&waits, 1); /* relaxed: nothing else depends on the number */
     if (number == SYS_perf_event_open) {
         struct perf_event_attr attr = *(const struct perf_event_attr *)a[0];
         const long changed[6] = {(long)&attr, a[1], a[2], a[3], a[4], a[5]};
@@ -75,7 +76,7 @@ CP_TEST(who_asks_at_once_has_one_answer)
     CHECK_EQ(measurements, 1);
 }
 
-/* It keeps a CPU busy for some time each. */
+/* Each attempt keeps a CPU busy for some time. */
 CP_TEST(what_failed_is_not_tried_again_at_once)
 {
     struct cp_error err = {0};
@@ -93,7 +94,8 @@ CP_TEST(what_failed_is_not_tried_again_at_once)
     CHECK_EQ(measurements, 2);
 }
 
-/* The thread that measures asks itself, as one might that a pthread_create() of the program's waits for. */
+/* The thread that measures asks for the cost itself. So might a thread that the program's pthread_create()
+ * waits for, and waiting without end would be a deadlock. */
 static void ask_while_measuring(void)
 {
     struct cp_error err = {0};
@@ -118,13 +120,14 @@ static void on_host_signal(int signal)
     host_signals++;
 }
 
-/* No other thread has the signal unblocked, so it comes to the one that measures. */
+/* All other threads have SIGPROF blocked, so if the thread that measures did not, the signal would come to
+ * it. */
 static void signal_process(void)
 {
     kill(getpid(), SIGPROF);
 }
 
-/* The program's threads have SIGPROF blocked and wait for it: it is theirs. */
+/* The program's threads block SIGPROF and wait for it, so the signal belongs to them. */
 CP_TEST(a_signal_of_the_programs_is_left_to_its_threads)
 {
     const struct timespec now = {0, 0};

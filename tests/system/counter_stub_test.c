@@ -1,12 +1,12 @@
-/* Counters on PMUs that a stub plays: how the kernel is asked, and what its answers mean. */
+/* Counters on PMUs that a stub plays: what the kernel is asked for, and what its answers mean. */
 #include "counter.h"
 #include "tests/support/burn.h"
 #include "tests/support/inside.h"
 #include "tests/support/resources.h"
 #include "tests/support/stub_pmu.h"
 
-static unsigned running_percent = 100; /* of the time for which events are enabled they have a counter */
-static bool is_gone;                   /* nothing can be read */
+static unsigned running_percent = 100; /* of its enabled time, an event has a counter for so many percent */
+static bool is_gone;                   /* reads fail */
 
 static long read_counter(int fd, void *buffer, size_t size)
 {
@@ -62,7 +62,7 @@ CP_TEST(cycles_are_refused_without_a_pmu)
     CHECK_CONTAINS(err.message, "taskClock");
 }
 
-/* User mode, on threads that are started later but not on children, and no samples. */
+/* The request is for user mode, for threads that start later but not for children, and without samples. */
 CP_TEST(the_kernel_is_asked_to_count)
 {
     static const struct {
@@ -120,7 +120,7 @@ CP_TEST(what_took_turns_is_scaled)
     cp_counter_close(counter);
 }
 
-/* As beside an event of somebody else's that is pinned: 0 would be no count. */
+/* If somebody else's pinned event has the counter, an event never counts. Its 0 is not a result. */
 CP_TEST(what_never_had_a_counter_is_no_zero)
 {
     struct cp_counter *counter = opened("cycles");
@@ -149,7 +149,8 @@ static void two_kinds(void)
     play_two_kinds_of_cores(STUB_TYPE + 1, STUB_TYPE + 2);
 }
 
-/* The stub's events of both kinds run all the time, and those of the second count nothing. */
+/* The stub's events of both kinds have a counter all the time, and the events of the second kind count
+ * nothing. */
 CP_TEST(kinds_are_summed)
 {
     struct resources before, after;
@@ -159,14 +160,15 @@ CP_TEST(kinds_are_summed)
     two_kinds();
     before = resources_now();
     counter = opened("cycles");
-    CHECK_EQ(stub_pmu.opened, 4); /* twice: cp_counter_open() has tried whether they count */
+    /* cp_counter_open() opens each event twice: the first time to see whether it counts */
+    CHECK_EQ(stub_pmu.opened, 4);
     CHECK_EQ(resources_now().perf_fds, before.perf_fds + 2);
     stub_pmu.ioctls = 0;
     value = count_burning(counter);
     CHECK_EQ(stub_pmu.ioctls, 4);
     CHECK(value.count >= 18 * MS && value.count == value.raw);
     CHECK(10 * value.running_ns > 18 * value.enabled_ns);
-    running_percent = 25; /* of either: half of the time, together */
+    running_percent = 25; /* of each kind; together, half of the time */
     CHECK_EQ(cp_counter_read(counter, &value, NULL), 0);
     CHECK(value.is_scaled && value.count > value.raw / 10 * 19 && value.count < value.raw / 10 * 22);
     running_percent = 100;
@@ -182,7 +184,8 @@ CP_TEST(a_kind_may_refuse)
     two_kinds();
     stub_pmu.refuses_kind = 2;
     counter = opened("cycles");
-    CHECK_EQ(stub_pmu.opened, 2); /* twice: cp_counter_open() has tried whether it counts */
+    /* cp_counter_open() opens the event twice: the first time to see whether it counts */
+    CHECK_EQ(stub_pmu.opened, 2);
     CHECK(count_burning(counter).count >= 18 * MS);
     cp_counter_close(counter);
 }

@@ -1,7 +1,7 @@
 /*
- * Counters, on this machine's kernel. Those of the PMU are skipped where there is none; tests/vm runs them in
- * an emulated machine, and tells with CP_TEST_CPI how many cycles an instruction takes there. Then an event
- * that does not open is a failure.
+ * Counters with this machine's kernel. tests/vm runs these tests in an emulated machine that has a PMU;
+ * CP_TEST_CPI is then the number of cycles that an instruction takes, and an event that does not open is a
+ * failure.
  */
 #include "counter.h"
 #include "sched.h"
@@ -34,7 +34,7 @@ static struct cp_counter *opened(const char *name)
     return counter;
 }
 
-/* Skips where the PMU's events cannot be had. */
+/* Opens a counter of an event of the PMU, or skips the test if the PMU's events cannot be opened. */
 static struct cp_counter *opened_pmu(const char *name)
 {
     struct cp_event_spec spec = spec_of(name);
@@ -73,13 +73,13 @@ static void stop(struct cp_counter *counter)
 /* ---- The kernel's events --------------------------------------------------------------------- */
 
 #define PAGES ((uint64_t)1000)
-/* What a thread's beginning and end, or a fork, may cost beside what is looked for; sanitizers have pages of
- * their own for each of the program's. */
+/* The start and end of a thread, or a fork, add some page faults to those that are looked for. A sanitizer
+ * has shadow pages for the program's pages. */
 #define CHECK_PAGES(value, n)                                                                                \
     CHECKF((value).count >= (n)*PAGES && (TEST_ASAN || TEST_TSAN || (value).count < (n)*PAGES + PAGES / 2),  \
            "%llu faults", (unsigned long long)(value).count)
 
-/* A fault for each of so many pages. */
+/* Causes one page fault for each of PAGES pages. */
 static void touch_pages(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = PAGES * page;
@@ -156,7 +156,7 @@ static void body_touches_when_told(struct worker *worker)
     touch_pages();
 }
 
-/* A thread that was there before, one that is started by another, and started and ended in each state. */
+/* One thread is older than the counter; others start and end in each state of the counter. */
 CP_TEST(threads_that_are_started_later_are_counted)
 {
     struct worker older, newer;
@@ -255,7 +255,7 @@ CP_TEST(another_thread_may_start_and_stop)
     cp_counter_close(remote.counter);
 }
 
-/* Its own clock is shorter than the counted time by what the machine under it took. */
+/* The counted time may be longer than the thread's clock by the time that the hypervisor took. */
 CP_TEST(task_clock_is_the_threads_cpu_time)
 {
     struct cp_counter *counter = opened("taskClock");
@@ -321,7 +321,7 @@ CP_TEST(nothing_is_left_open)
     struct cp_counter *counters[4];
     struct resources before, after;
 
-    cp_counter_close(opened("taskClock")); /* what is made once */
+    cp_counter_close(opened("taskClock")); /* allocates what the library allocates once */
     before = resources_now();
     for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
         counters[i] = opened(i % 2 == 0 ? "pageFaults" : "taskClock");
@@ -340,7 +340,7 @@ CP_TEST(nothing_is_left_open)
 
 /* ---- Refused --------------------------------------------------------------------------------- */
 
-/* With these words; where nothing was opened nothing stays. A timer is no way out. */
+/* Checks that an event is refused, that nothing stays open, and that no timer is suggested. */
 static void check_refused(const char *name, int code, const char *reason, const char *words)
 {
     struct cp_event_spec spec = spec_of(name);
@@ -357,7 +357,7 @@ static void check_refused(const char *name, int code, const char *reason, const 
     CHECK_CONTAINS(err.message, name);
     CHECK_CONTAINS(err.message, words);
     CHECK(strcmp(name, "timer") == 0 || strstr(err.message, "timer") == NULL);
-    before = resources_now(); /* with what is made once */
+    before = resources_now(); /* after the library has allocated what it allocates once */
     CHECK_EQ(cp_counter_open(&counter, &spec, NULL), code);
     after = resources_now();
     check_resources(&after, &before, 1);
@@ -369,12 +369,12 @@ CP_TEST(the_timer_is_refused)
     check_refused("timer", -EINVAL, "no event to count", "Use taskClock");
 }
 
-/* Modes that it does not have: it must be told all of them. */
+/* The PMU cannot exclude modes, so the event must name all of them. */
 CP_TEST(a_pmu_that_does_not_tell_modes_apart_says_so)
 {
     if (access("/sys/bus/event_source/devices/msr/events/tsc", R_OK) < 0 || geteuid() != 0)
         SKIP("no such PMU here, or no right to count the kernel");
-    cp_counter_close(opened("taskClock")); /* what is made once for the process is there */
+    cp_counter_close(opened("taskClock")); /* allocates what the process allocates once */
     check_refused("msr/tsc/", -EINVAL, "counts all modes only", "suffix ukh");
     cp_counter_close(opened("msr/tsc/ukh"));
 }
@@ -426,7 +426,7 @@ CP_TEST(nobody_counts_what_the_kernel_does)
 
 /* ---- The PMU's events ------------------------------------------------------------------------ */
 
-/* So many instructions, and what calls it some more. */
+/* Runs n instructions; the call adds a few. */
 static void run_instructions(uint64_t n)
 {
     uint64_t rounds = n / 2;
@@ -446,7 +446,7 @@ static void run_instructions(uint64_t n)
                (double)(n) <= (1 + (part)) * (double)(expected),                                             \
            "%llu instead of %llu", (unsigned long long)(n), (unsigned long long)(expected))
 
-/* Cycles and instructions, as a benchmark counts them. */
+/* Counts cycles and instructions together, as a benchmark does. */
 struct pair {
     struct cp_counter *counters[2];
     uint64_t cycles;
@@ -474,7 +474,7 @@ static void close_pair(const struct pair *pair)
     cp_counter_close(pair->counters[1]);
 }
 
-/* Where it is known, which is where it is always the same. */
+/* Checks the cycles for each instruction if CP_TEST_CPI says how many the machine takes. */
 static void check_cpi(const struct pair *pair)
 {
     const char *cpi = getenv("CP_TEST_CPI");
@@ -500,7 +500,7 @@ CP_TEST(instructions_are_counted)
     close_pair(&pair);
 }
 
-/* What starting and stopping themselves count. */
+/* The calls that start and stop counters count few instructions of their own. */
 CP_TEST(little_else_is_counted)
 {
     struct cp_counter *counters[3] = {opened_pmu("instructions"), opened_pmu("instructions"),
@@ -564,14 +564,14 @@ CP_TEST(instructions_of_gs_are_counted_on_all_ms)
 
     CHECKF(cp_sched_run(&two, run_crowd, &crowd, &err) == 0, "%s", err.message);
     read_pair(&crowd.pair);
-    /* Of the scheduler ThreadSanitizer makes far more. */
+    /* ThreadSanitizer adds many instructions to the scheduler's. */
     CHECK_NEAR(crowd.pair.instructions, GS * INSTRUCTIONS_OF_G, TEST_TSAN ? 0.1 : 0.005);
     check_cpi(&crowd.pair);
     close_pair(&crowd.pair);
     cp_wait_group_free(crowd.group);
 }
 
-/* More than any PMU has counters for. */
+/* More events than any PMU has counters. */
 #define MANY 24
 
 CP_TEST(events_that_take_turns_are_scaled)
@@ -591,7 +591,7 @@ CP_TEST(events_that_take_turns_are_scaled)
         CHECK_EQ(value.is_scaled, value.running_ns < value.enabled_ns);
         CHECK_NEAR(value.count, (double)value.raw * (double)value.enabled_ns / (double)value.running_ns,
                    1e-6);
-        if (getenv("CP_TEST_CPI") != NULL) /* other machines are not always equally fast */
+        if (getenv("CP_TEST_CPI") != NULL) /* other machines do not always run equally fast */
             CHECK_NEAR(value.count, 25 * INSTRUCTIONS_OF_G, 0.01);
         scaled += value.is_scaled;
         cp_counter_close(counters[i]);

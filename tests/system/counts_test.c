@@ -1,6 +1,6 @@
 /*
- * Benchmarks with counters, of which counts_sample.c has some. On a machine that takes the same time for each
- * instruction, CP_TEST_CPI says how many cycles that is.
+ * Benchmarks with counters, run in counts_sample.c. If the machine takes the same time for each instruction,
+ * CP_TEST_CPI is the number of cycles that it takes.
  */
 #include "runtime.h"
 #include "tests/support/test.h"
@@ -11,13 +11,13 @@
 
 #define NEAR(value, expected) ((value) > 0.995 * (expected) && (value) < 1.005 * (expected))
 
-/* What the sample prints. */
+/* Runs the sample and returns its output. */
 static char *run_sample(int *status, const char *arguments)
 {
     return test_command(status, "%s/tests/counts_sample -run '^$' %s", test_build_dir(), arguments);
 }
 
-/* The figure before a unit on the line of a benchmark. */
+/* Returns the figure that stands before a unit on a benchmark's line. */
 static double figure(const char *output, const char *unit)
 {
     char word[100];
@@ -41,7 +41,7 @@ static void need_instructions(void)
         SKIP("a sanitizer has instructions of its own");
 }
 
-/* Where it is known. */
+/* Checks the instructions for each cycle if CP_TEST_CPI says how many the machine takes. */
 static void check_ipc(const char *output)
 {
     const char *cpi = getenv("CP_TEST_CPI");
@@ -85,7 +85,7 @@ CP_TEST(figures_stand_in_the_order_of_the_flag)
     free(output);
 }
 
-/* More events than any processor has counters for. */
+/* More events than any processor has counters. */
 CP_TEST(what_took_turns_is_marked)
 {
     need_instructions();
@@ -105,7 +105,8 @@ CP_TEST(software_events_count_everywhere)
     test_need_events();
     char *output = run_sample(NULL, "-bench pages -benchtime 100x -counters pageFaults,taskClock");
     double faults = figure(output, "pageFaults/op");
-    CHECKF(faults >= 8 && (faults < 9 || TEST_TSAN), "%s", output); /* its shadows are pages, too */
+    /* ThreadSanitizer's shadows are pages, too */
+    CHECKF(faults >= 8 && (faults < 9 || TEST_TSAN), "%s", output);
     CHECKF(figure(output, "taskClock-ns/op") > 0, "%s", output);
     free(output);
 }
@@ -120,7 +121,7 @@ CP_TEST(what_cannot_be_counted_is_told_once_and_left_out)
     free(output);
 }
 
-/* Each can be had, and not all together. */
+/* Each event can run, but not all of them together. */
 CP_TEST(events_that_there_is_no_room_for_are_told)
 {
     int status;

@@ -1,4 +1,4 @@
-/* Nobody asks a debuginfod server for symbols: neither who looks at a crash, nor who writes a profile. */
+/* The library asks no debuginfod server for symbols, neither after a crash nor when it writes a profile. */
 #include "tests/support/test.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 
 static uint32_t requests;
 
-/* Hangs up at once, so that who asks does not wait. */
+/* Accepts each connection and closes it at once, so that a client does not wait. */
 static void *count_requests(void *listener)
 {
     int fd;
@@ -26,7 +26,7 @@ static void *count_requests(void *listener)
     return NULL;
 }
 
-/* The servers that libdw's own search asks are named by the environment. */
+/* Starts a server and names it in DEBUGINFOD_URLS, which libdw's own search would use. */
 static void start_server(void)
 {
     static int listener;
@@ -47,7 +47,7 @@ static void start_server(void)
     setenv("DEBUGINFOD_CACHE_PATH", test_dir(), 1);
 }
 
-/* Runs a program of the build without its debug information, which somebody might look for elsewhere. */
+/* Runs a program of the build without its debug information, which a search might look for elsewhere. */
 static char *run_stripped(int *status, const char *program, const char *flags)
 {
     return test_command(status, "cd %s && strip --strip-debug -o stripped %s/%s && ./stripped %s", test_dir(),

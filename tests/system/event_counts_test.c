@@ -1,6 +1,6 @@
 /*
  * An event that opens and counts nothing is refused. A stub plays the PMU and the debug registers, so that
- * any machine gives both answers.
+ * both answers can be tested on any machine.
  */
 #include <errno.h>
 #include <linux/hw_breakpoint.h>
@@ -16,20 +16,20 @@
 
 static struct {
     bool are_silent;
-    bool are_full; /* there is none left */
-    int fd;        /* of the watchpoint that was tried last */
+    bool are_full; /* no debug register is free */
+    int fd;        /* of the last watchpoint that was tried */
     struct perf_event_attr tried;
-    uint64_t before; /* what stood in the word that it watches */
+    uint64_t before; /* the value of the watched word before */
 } registers = {.fd = -1};
 
-static unsigned running_percent = 100; /* of the time for which events are enabled they have a counter */
+static unsigned running_percent = 100; /* of its enabled time, an event has a counter for so many percent */
 
 static uint64_t word_at(uint64_t address)
 {
     return *(volatile const uint64_t *)(uintptr_t)address;
 }
 
-/* An event that never happens stands for the watchpoint; what it counts is for read() to say. */
+/* Opens an event that never happens in place of the watchpoint; read_event() makes up its count. */
 static long open_watchpoint(const struct perf_event_attr *asked, const long a[6])
 {
     struct perf_event_attr attr = *asked;
@@ -44,7 +44,7 @@ static long open_watchpoint(const struct perf_event_attr *asked, const long a[6]
     attr.bp_addr = attr.bp_len = 0;
     long fd = real_syscall(SYS_perf_event_open, &attr, a[1], a[2], a[3], a[4]);
 
-    if (asked->sample_period == 0 && !asked->inherit) { /* neither of a session nor of a counter */
+    if (asked->sample_period == 0 && !asked->inherit) { /* a trial's: sessions sample, and counters inherit */
         registers.fd = (int)fd;
         registers.tried = *asked;
         registers.before = asked->bp_type == HW_BREAKPOINT_X ? 0 : word_at(asked->bp_addr);
@@ -62,7 +62,7 @@ static long read_event(int fd, void *buffer, size_t size)
     long got = real_syscall(SYS_read, fd, buffer, size);
     uint64_t *words = buffer;
 
-    if (got != 3 * sizeof *words) /* count, time enabled, time running */
+    if (got != 3 * sizeof *words) /* a read of a count, the time enabled and the time running */
         return got;
     if (fd == registers.fd)
         words[0] = !registers.are_silent && was_accessed();
@@ -106,7 +106,7 @@ static void check_error(const char *event, int result, const struct cp_error *er
     CHECK_CONTAINS(err->message, word);
 }
 
-/* By a probe, a start, a session and a counter; nothing stays behind. */
+/* Checks that a probe, a start, a session and a counter all refuse the event, and that nothing stays open. */
 static void check_silent(const char *event, const char *word)
 {
     struct cp_slot_request requests[] = {request("timer", 10 * MS), request(event, 100000)};
@@ -120,7 +120,7 @@ static void check_silent(const char *event, const char *word)
     int slots[2];
 
     requests[1].name = event;
-    cp_slots_start(requests, 2, slots, &err); /* what the first start maps stays for the next one */
+    cp_slots_start(requests, 2, slots, &err); /* maps what the first start maps for all later ones */
     before = resources_now();
     check_error(event, cp_event_probe(&spec, &err), &err, word);
     check_error(event, cp_slots_start(requests, 2, slots, &err), &err, word);
@@ -150,10 +150,11 @@ CP_TEST(a_pmu_that_stays_at_0_is_refused)
     stub_pmu.is_silent = true;
     for (size_t i = 0; i < ARRAY_SIZE(of_a_pmu); i++)
         check_silent(of_a_pmu[i], "the PMU stays at 0 while the processor works");
-    check_counts("taskClock"); /* which is no PMU's */
+    check_counts("taskClock"); /* is no event of the PMU */
 }
 
-/* System calls make them. The kernel lets only some users count in it. */
+/* The trial counts system calls if the event is to count in the kernel only. Not every user may count in the
+ * kernel. */
 CP_TEST(cycles_of_the_kernel_are_tried_there)
 {
     struct cp_event_spec spec = spec_of("cycles:k");
@@ -167,7 +168,8 @@ CP_TEST(cycles_of_the_kernel_are_tried_there)
     }
 }
 
-/* What may truly not have happened is judged by its PMU's cycles; what surely has, by itself. */
+/* An event that may not have happened is accepted if its PMU counts cycles. An event that must have happened
+ * is not accepted without a count of its own. */
 CP_TEST(rare_events_are_not_refused_for_not_happening)
 {
     test_need_events();
@@ -178,7 +180,7 @@ CP_TEST(rare_events_are_not_refused_for_not_happening)
     check_silent("instructions", "Use taskClock");
 }
 
-/* An event that shares the counters with others may have had none yet. */
+/* If an event shares the counters with others, it may have had no counter yet. */
 CP_TEST(an_event_that_has_had_no_counter_is_not_refused)
 {
     test_need_events();
@@ -186,7 +188,7 @@ CP_TEST(an_event_that_has_had_no_counter_is_not_refused)
     check_counts("cycles");
 }
 
-/* The thread is on a core of one kind, and the PMU of the others counts nothing meanwhile. */
+/* The thread runs on a core of one kind. The PMU of the other kind counts nothing then. */
 CP_TEST(one_kind_of_cores_that_counts_is_enough)
 {
     test_need_events();
@@ -198,7 +200,8 @@ CP_TEST(one_kind_of_cores_that_counts_is_enough)
     check_silent("cycles", "stays at 0");
 }
 
-/* Whatever it is called; and the events that are started with it are not started. */
+/* Without a PMU an event is refused, whatever its name, and the events that should start with it do not
+ * start. */
 CP_TEST(no_pmu_is_another_answer)
 {
     static const char *const names[] = {"cycles", "r1c2", "LLC-load-misses"};
@@ -219,7 +222,7 @@ CP_TEST(no_pmu_is_another_answer)
             CHECK_CONTAINS(err.message, "taskClock");
             CHECK(strstr(err.reason, "opens") == NULL);
         }
-        if (i == 0) /* what the first start maps stays for the next one */
+        if (i == 0) /* the first start maps what all later ones use */
             before = resources_now();
     }
     after = resources_now();
@@ -236,7 +239,8 @@ static void name_watch(char *event, size_t size, const void *address, const char
     snprintf(event, size, "mem:%p%s", address, rest);
 }
 
-/* Also at an address where this program has nothing, and which the probe had better not touch. */
+/* Calls check() with watchpoints of all kinds, at a variable and at an address where this program has no
+ * memory. The probe must not access either address. */
 static void for_each_watchpoint(void (*check)(const char *event))
 {
     static const char *const kinds[] = {"/8:w", "/8:rw", "/4:w", "/2:rw", "/1:w", ":x", "/8:w:k", "/8:rw:uk"};
@@ -251,7 +255,7 @@ static void for_each_watchpoint(void (*check)(const char *event))
             name_watch(event, sizeof event, addresses[k], kinds[i]);
             spec = spec_of(event);
             if (cp_event_probe(&spec, NULL) == -EACCES)
-                continue; /* kernel mode */
+                continue; /* this user may not watch the kernel */
             check(spec.name);
             CHECK(registers.tried.bp_addr != (uintptr_t)addresses[k]);
             CHECK(registers.tried.bp_type == spec.encoding.bp_type);
@@ -293,7 +297,7 @@ CP_TEST(no_debug_register_left_is_another_answer)
 
 /* ---- Threads that are cancelled -------------------------------------------------------------- */
 
-static const char *volatile reached; /* the last call that the cancelled thread came back from */
+static const char *volatile reached; /* the last call from which the cancelled thread returned */
 
 static void *ask_cancelled(void *arg)
 {
@@ -320,7 +324,7 @@ static void *ask_cancelled(void *arg)
     return NULL;
 }
 
-/* A thread that ended in the middle would leave what it has opened and allocated. */
+/* If the thread ended in the middle of a call, it would leave open what it has opened and allocated. */
 CP_TEST(asking_for_events_is_no_cancellation_point)
 {
     static const char *const names[] = {"taskClock", "cycles", "cycles:pp"};

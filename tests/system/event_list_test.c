@@ -1,4 +1,4 @@
-/* What there is to sample by: every name is one that can be used. */
+/* The list of events: each name in it can be parsed. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ struct list {
     char *names[20000];
     char *groups[20000];
     size_t n;
-    size_t stop_at; /* 0: never */
+    size_t stop_at; /* 0: never stops */
 };
 
 static int take(void *context, const struct cp_event_info *info)
@@ -89,7 +89,7 @@ CP_TEST(every_listed_name_can_be_parsed)
     CHECK(count(list, "cache") >= 20);
     CHECK(has(list, "timer") && has(list, "cycles") && has(list, "cpuMigrations"));
     CHECK(has(list, "minorFaults") && has(list, "LLC-load-misses"));
-    CHECK(!has(list, "raw") && !has(list, "named")); /* neither is an event */
+    CHECK(!has(list, "raw") && !has(list, "named")); /* neither is an event's name */
     forget(list);
 }
 
@@ -98,7 +98,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A group's events stand together, and no name stands twice. */
+/* The events of a group stand together, and each name stands in the list once. */
 CP_TEST(the_list_is_in_order)
 {
     struct list *list = list_events();
@@ -127,7 +127,7 @@ CP_TEST(a_list_ends_where_its_taker_wants)
     }
 }
 
-/* What the kernel offers by name: its own files are the reference. */
+/* The list has all names that the kernel's own files have. */
 CP_TEST(the_kernels_names_are_all_there)
 {
     struct list *list = list_events();
@@ -154,7 +154,8 @@ CP_TEST(the_kernels_names_are_all_there)
     forget(list);
 }
 
-/* libpfm4 can be told what processor to speak of; what it has for that one is in its manual. */
+/* LIBPFM_FORCE_PMU tells libpfm4 which processor to assume; the manual of libpfm4 names that processor's
+ * events. */
 CP_TEST(libpfm4s_names_are_there)
 {
 #if defined(__aarch64__)
@@ -173,11 +174,11 @@ CP_TEST(libpfm4s_names_are_there)
         CHECKF(has(list, names[i]), "%s", names[i]);
     for (size_t i = 0; i < list->n; i++)
         check_name(list->names[i]);
-    CHECK_EQ(count(list, "presets"), 12); /* and the others */
+    CHECK_EQ(count(list, "presets"), 12); /* the table's events are in the list, too */
     forget(list);
 }
 
-/* A test of its own mount namespace, with PMUs of its own. */
+/* Runs itself in a mount namespace, with PMUs that the test describes. */
 CP_TEST(pmus_of_the_whole_machine_stand_together)
 {
     const char *dir = test_dir();
@@ -200,7 +201,7 @@ CP_TEST(pmus_of_the_whole_machine_stand_together)
     forget(list);
 }
 
-/* A test of its own mount namespace: tracefs is often not mounted where tests run. */
+/* Runs itself in a mount namespace, because tracefs is often not mounted. */
 CP_TEST(tracepoints_are_listed_where_tracefs_is)
 {
     int status;

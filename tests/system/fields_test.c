@@ -1,4 +1,4 @@
-/* What each field of a config changes in the samples; see runtime.h. */
+/* How each field of a config changes the samples; runtime.h describes the fields. */
 #include "tests/support/burn.h"
 
 #include <stdint.h>
@@ -8,16 +8,16 @@
 
 struct held {
     uint64_t samples;
-    uint64_t with_kernel;   /* kernel frames at the beginning */
-    uint64_t kernel_from_a; /* of them, those that IN_A went into the kernel */
-    uint64_t badly_split;   /* the number of them is not that of the addresses there */
+    uint64_t with_kernel;   /* samples with kernel frames at their beginning */
+    uint64_t kernel_from_a; /* samples with kernel frames below a frame of IN_A */
+    uint64_t badly_split;   /* samples whose kernel_depth is not the number of kernel addresses */
     uint64_t with_ip;
     uint64_t with_addr;
     uint64_t addr_in_pages;
     uint64_t user_leaf_in[CODES];
 };
 
-static char *pages; /* what a test faults in */
+static char *pages; /* the pages that a test touches for the first time */
 static size_t pages_size;
 
 static bool is_kernel(uintptr_t pc)
@@ -70,7 +70,7 @@ static void need_prompt_signals(void)
 
 /* ---- Chains ---------------------------------------------------------------------------------- */
 
-/* Faults pages in, over and over, until there are enough samples. */
+/* Touches pages for the first time, over and over, until there are enough samples. */
 CODE(a) void fault(const struct profile *profile)
 {
     while (sampled(profile->slots[0]) < profile->wanted) {
@@ -126,7 +126,7 @@ CP_TEST(kernel_frames_stand_before_the_programs)
     need_prompt_signals();
     map_pages();
     held = sample_by(&made, body_fault, &profile);
-    /* How the time is shared between the faults and the calls of fault() is the machine's matter. */
+    /* The machine decides how the time is divided between the faults and fault() itself. */
     CHECKF(held.with_kernel > 20 && held.kernel_from_a > 10, "%llu and %llu of %llu",
            (unsigned long long)held.with_kernel, (unsigned long long)held.kernel_from_a,
            (unsigned long long)held.samples);
@@ -144,7 +144,7 @@ CP_TEST(without_them_the_programs_stand_alone)
     CHECK_EQ(sample_by(&user_chain, body_fault, &profile).with_kernel, 0);
 }
 
-/* The kernel's own walk along frame pointers. */
+/* The kernel walks the stack along its frame pointers. */
 CP_TEST(the_records_own_chain_may_be_the_stack)
 {
     struct cp_slot_request made = with_chain(false, true);
@@ -155,7 +155,7 @@ CP_TEST(the_records_own_chain_may_be_the_stack)
     held = sample_by(&made, body_in_b, &profile);
     CHECK(10 * profile.seen[0].in[IN_B] > 9 * held.samples);
     CHECK(10 * held.user_leaf_in[IN_B] > 8 * held.samples);
-    CHECK_EQ(profile.stats[0].incomplete, 0); /* nobody knows */
+    CHECK_EQ(profile.stats[0].incomplete, 0); /* the kernel does not tell whether its chain is complete */
 }
 
 /* ---- Modes ----------------------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ CP_TEST(user_mode_may_be_excluded)
     CHECK(held.samples > 0);
     CHECK_EQ(held.with_kernel, held.samples);
     held = sample_by(&made, body_in_b_for_100_ms,
-                     &profile); /* what the kernel takes for ticks and samples counts */
+                     &profile); /* the kernel may take its own time for the program's */
     CHECKF(held.samples * made.config.period < 50 * MS, "%llu samples", (unsigned long long)held.samples);
 }
 
@@ -198,7 +198,7 @@ CP_TEST(a_page_faults_address_is_told)
 
 /* ---- All of them together -------------------------------------------------------------------- */
 
-/* Where a record has its count depends on what stands before it. */
+/* The place of a record's count depends on which fields stand before it. */
 CP_TEST(every_combination_is_read_aright)
 {
     need_prompt_signals();

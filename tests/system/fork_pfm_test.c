@@ -1,4 +1,4 @@
-/* A fork while another thread initialises libpfm4, which cannot be begun again. */
+/* A fork while another thread initialises libpfm4, which the child cannot initialise again. */
 #include "tests/support/burn.h"
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 
 static sem_t begun, may_end;
 
-/* In place of libpfm4's. */
+/* Takes the place of libpfm4's function. */
 pfm_err_t pfm_initialize(void)
 {
     pfm_err_t (*real)(void);

@@ -1,4 +1,5 @@
-/* Forks of a process that is being profiled: the parent loses nothing, and the child starts afresh. */
+/* Forks of a process that is being profiled: the parent loses nothing, and the child starts without a
+ * profile. */
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 
@@ -22,7 +23,7 @@ static void need_prompt_signals(void)
         SKIP("ThreadSanitizer delivers signals late: what they count means nothing");
 }
 
-/* Waits for a child, which must have left with status 0. */
+/* Waits for a child, which must have exited with status 0. */
 static void reap(pid_t child)
 {
     int status;
@@ -34,7 +35,7 @@ static void reap(pid_t child)
     CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %#x", (unsigned)status);
 }
 
-/* Runs child() in a child, where a failed check is an exit status other than 0. */
+/* Runs child() in a child process. A check that fails there is an exit status other than 0. */
 static void in_child(void (*child)(void))
 {
     pid_t pid = fork();
@@ -91,7 +92,7 @@ static void child_profiles(void)
     CHECK(profile.seen[0].in[IN_B] > 0);
 }
 
-/* With its events as with all others: what the child does to them must not reach these. */
+/* Checks that nothing a child does to its copies of the parent's events reaches the parent's. */
 static void check_parent(void (*child)(void))
 {
     struct profile profile = {.n = 0};
@@ -114,7 +115,7 @@ static void check_parent(void (*child)(void))
     for (size_t i = 0; i < 2; i++) {
         const struct cp_slot_stats *stats = &profile.stats[i];
 
-        check_told(&profile, i, PERIOD); /* a fork that takes long fills the ring: that is told */
+        check_told(&profile, i, PERIOD); /* a slow fork may fill the ring; the losses must be told */
         CHECKF(stats->count >= cpu - cpu / 50, "counted %.2f of %.2f ms", (double)stats->count / 1e6,
                (double)cpu / 1e6);
         CHECK_EQ(profile.seen[i].in[IN_B], 0);
@@ -168,7 +169,8 @@ static void child_holds_nothing(void)
     burn_b(20 * MS);
 }
 
-/* What it opens may get the numbers that its parent's events have: they are the child's own. */
+/* The descriptors that the child opens may get the numbers that the parent's events have. The library must
+ * not close them. */
 static void child_opens(void)
 {
     int fds[20];
@@ -180,7 +182,7 @@ static void child_opens(void)
         CHECKF(fcntl(fds[i], F_GETFD) >= 0, "descriptor %d is closed", fds[i]);
 }
 
-/* So does its own child. */
+/* The child's own child holds nothing, either. */
 static void child_forks(void)
 {
     in_child(child_holds_nothing);
@@ -195,7 +197,8 @@ static void *start_elsewhere(void *profile)
     return NULL;
 }
 
-/* The M that is left runs without scheduling points, while another thread starts. */
+/* The child's M runs without scheduling points, while another thread starts the profile, and so it needs a
+ * kick. */
 static void child_is_kicked(void)
 {
     struct profile profile = {.n = 0};
@@ -232,7 +235,7 @@ CP_TEST(a_child_holds_nothing_of_its_parents)
     cp_m_detach(worker.m);
 }
 
-/* The event that the parent runs, by the same call. */
+/* Starts and stops the event that the parent is sampling, by the same call. */
 static void child_sets_configs(void)
 {
     const struct cp_cpu_profile_config config = request("taskClock", PERIOD).config;
@@ -270,7 +273,7 @@ CP_TEST(a_child_starts_the_events_that_its_parent_runs)
     CHECK_EQ(profile.seen[0].in[IN_B], 0);
 }
 
-/* On a thread that is none, among Ms. */
+/* The fork comes from a thread that is no M, in a process with Ms. */
 static void child_attaches(void)
 {
     struct worker worker = {.body = NULL};

@@ -1,4 +1,4 @@
-/* Looking at all Gs: from outside, while they run on. */
+/* Listing all Gs from a thread outside the scheduler, while the Gs go on. */
 #include "pprof.h"
 #include "tests/support/gs.h"
 #include "tests/support/http_inside.h"
@@ -20,9 +20,9 @@
 enum { DEPTH = 64 };
 
 struct self {
-    const char *state;        /* that it must be seen in */
-    uint64_t id;              /* atomic; 0: it has not begun */
-    uintptr_t callers[DEPTH]; /* of the function that waits */
+    const char *state;        /* the state in which the list must show the G */
+    uint64_t id;              /* atomic; 0: the G has not begun */
+    uintptr_t callers[DEPTH]; /* the callers of the function that waits */
     unsigned n_callers;
     unsigned seen;
 };
@@ -34,7 +34,7 @@ static int pipe_fds[2];
 static uint32_t listed; /* atomic */
 static unsigned ready;  /* atomic */
 
-/* libunwind's own answer, from inside. */
+/* Notes the G's own call chain, as libunwind finds it from inside the G. */
 static __attribute__((noinline)) void note_callers(struct self *self)
 {
     unw_context_t context;
@@ -43,7 +43,8 @@ static __attribute__((noinline)) void note_callers(struct self *self)
 
     unw_getcontext(&context);
     CHECK_EQ(unw_init_local(&cursor, &context), 0);
-    CHECK(unw_step(&cursor) > 0); /* this function's caller, which waits elsewhere than it calls this */
+    /* skips this function's caller, which will wait at another instruction than this call */
+    CHECK(unw_step(&cursor) > 0);
     while (unw_step(&cursor) > 0 && self->n_callers < DEPTH) {
         unw_get_reg(&cursor, UNW_REG_IP, &address);
         if (address == 0)
@@ -76,7 +77,7 @@ static __attribute__((noinline)) void wait_as(struct self *self)
         CHECK_EQ(cp_wait_group_wait(group), 0);
     while (strcmp(self->state, "runnable") == 0 && !cp_load_acquire(&listed))
         cp_yield();
-    __asm__ volatile("" ::: "memory"); /* none of these is a tail call */
+    __asm__ volatile("" ::: "memory"); /* keeps the calls from being tail calls */
 }
 
 static __attribute__((noinline)) void deeper(struct self *self, int levels)
@@ -138,7 +139,7 @@ static int check_g(void *context, const struct cp_g_info *g)
         CHECK_STR(g->state, "running");
         CHECK_EQ(g->created_at, 0);
         CHECK_EQ(g->parent_id, 0);
-        CHECK_EQ(g->tid, getpid()); /* one M: the thread that called cp_sched_run() */
+        CHECK_EQ(g->tid, getpid()); /* the only M is the thread that called cp_sched_run() */
         seen_main++;
     } else if (self != NULL) {
         CHECK_STR(g->state, self->state);
@@ -186,7 +187,7 @@ static void in_every_state(void *list)
         cp_yield();
     go(has_not_begun, NULL);
     CHECK_EQ(pthread_create(&thread, NULL, lists, list), 0);
-    while (!cp_load_acquire(&listed)) { /* keeps the only M */
+    while (!cp_load_acquire(&listed)) { /* keeps the only M busy */
     }
     pthread_join(thread, NULL);
     let_them_end();
@@ -258,7 +259,7 @@ static void lists_three(void *n)
     CHECK_EQ(cp_g_each(counts_to_three, n, NULL), -ECANCELED);
 }
 
-/* All others run on after it: run() returns. */
+/* After the list has ended, all other Gs can still run, or run() would not return. */
 CP_TEST(a_listing_can_be_ended)
 {
     int n = 0;
@@ -271,7 +272,7 @@ CP_TEST(a_listing_can_be_ended)
 
 enum { MANY = TEST_TSAN || TEST_ASAN ? 5000 : 100000 };
 static struct cp_wait_group *all_wait, *end;
-static unsigned char *times_seen; /* by id */
+static unsigned char *times_seen; /* the index is the G's ID */
 static uint64_t first_id;
 
 static void waits_for_end(void *arg)
@@ -279,7 +280,7 @@ static void waits_for_end(void *arg)
     (void)arg;
     cp_wait_group_done(all_wait);
     cp_wait_group_wait(end);
-    __asm__ volatile("" ::: "memory"); /* no tail call */
+    __asm__ volatile("" ::: "memory"); /* keeps the call from being a tail call */
 }
 
 static int count_g(void *n, const struct cp_g_info *g)
@@ -341,7 +342,7 @@ static void stays(void *arg)
     cp_wait_group_wait(end);
 }
 
-/* Changes its labels all the time, while it runs. */
+/* Runs and changes its labels all the time. */
 static void changes_labels(void *arg)
 {
     char text[32];
@@ -439,7 +440,7 @@ static void churns(void *arg)
     cp_wait_group_wait(all_wait);
     for (int i = 0; i < 3; i++)
         go(changes_labels, NULL);
-    for (int i = 0; i < 2; i++) /* two that list at once */
+    for (int i = 0; i < 2; i++) /* two threads list at once */
         CHECK_EQ(pthread_create(&threads[i], NULL, lists_rounds, NULL), 0);
     while (cp_load_acquire(&churning)) {
         for (int i = 0; i < 200; i++)
@@ -472,7 +473,8 @@ static void *lists_all_the_time(void *arg)
     return arg;
 }
 
-/* In a child, which has no other thread, labels come and go as ever. */
+/* The forks come while another thread lists. In the child, which lacks that thread, labels must still be
+ * freed. */
 static void forks(void *arg)
 {
     pthread_t thread;
@@ -517,7 +519,8 @@ static void write_listings(void)
 
         result = cp_g_profile(cp_writer_memory(&memory), form, unwind_g, &err);
         CHECKF(result == 0, "%s", err.message);
-        texts[form] = calloc(1, memory.size + 1); /* strict sanitizers see strndup() look at what follows */
+        /* strndup() reads behind the text, which strict sanitizers refuse */
+        texts[form] = calloc(1, memory.size + 1);
         CHECK(texts[form] != NULL);
         memcpy(texts[form], memory.data, memory.size);
         free(memory.data);

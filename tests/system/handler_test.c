@@ -1,9 +1,7 @@
 /*
- * What the signal handler does not do: allocate, lock, call the dynamic linker, wait, or change errno.
- *
- * The functions that do these stand in this program in place of the C library's, and note when they are
- * called in a handler of SIGPROF. They know by sigaction(), which stands here too and puts a function around
- * the handler.
+ * The signal handler does not allocate, lock, call the dynamic linker, wait or change errno. This program
+ * defines the functions that do these, in place of the C library's. They note when a handler of SIGPROF calls
+ * them: this program's sigaction() puts a function around each handler, which says so.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -39,11 +37,11 @@ static void need_interposition(void)
 {
 }
 
-static _Thread_local volatile int depth __attribute__((tls_model("initial-exec"))); /* of handlers */
-static const char *volatile forbidden;                                              /* the last such call */
-static uint64_t handled, errno_changed;                                             /* signals */
+static _Thread_local volatile int depth __attribute__((tls_model("initial-exec"))); /* of nested handlers */
+static const char *volatile forbidden;  /* the last forbidden function that a handler called */
+static uint64_t handled, errno_changed; /* numbers of signals */
 
-/* What the handler did that it may do only there where it has a reason to. */
+/* How often handlers did what they may do for a reason only. */
 static struct {
     uint64_t opened, mapped, unmapped, closed, timers_made, timers_deleted;
 } done;
@@ -57,10 +55,10 @@ static void not_in_handler(const char *name)
 static void count(uint64_t *counter)
 {
     if (depth > 0)
-        cp_fetch_add_relaxed(counter, 1); /* relaxed: looked at when all is over */
+        cp_fetch_add_relaxed(counter, 1); /* relaxed: read after all threads have ended */
 }
 
-/* The C library's own function behind one that stands here; found before main() begins. */
+/* Finds the C library's own function of this name, before main() begins. */
 #define REAL(type, name, parameters)                                                                         \
     static type(*real_##name) parameters;                                                                    \
     __attribute__((constructor)) static void find_##name(void)                                               \
@@ -173,7 +171,7 @@ int vsnprintf(char *text, size_t size, const char *format, va_list arguments)
     return real_vsnprintf(text, size, format, arguments);
 }
 
-/* A ring may be mapped, which is a descriptor's, and nothing else. */
+/* The handler may map the ring of a descriptor, and nothing else. */
 REAL(void *, mmap, (void *, size_t, int, int, int, off_t))
 void *mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
@@ -251,7 +249,7 @@ static void around_handler(int signal, siginfo_t *info, void *ucontext)
     errno = SOME_ERRNO;
     handler(signal, info, ucontext);
     if (errno != SOME_ERRNO)
-        cp_fetch_add_relaxed(&errno_changed, 1); /* relaxed: looked at when all is over */
+        cp_fetch_add_relaxed(&errno_changed, 1); /* relaxed: read after all threads have ended */
     errno = old;
     depth--;
     cp_fetch_add_relaxed(&handled, 1);
@@ -280,7 +278,7 @@ int sigaction(int signal, const struct sigaction *action, struct sigaction *old)
 
 /* ---- Load ------------------------------------------------------------------------------------ */
 
-/* Threads that are interrupted in the middle of what the handler must not do itself. */
+/* These threads are interrupted in the middle of what the handler must not do itself. */
 
 static void use_memory(struct worker *worker)
 {
@@ -289,7 +287,7 @@ static void use_memory(struct worker *worker)
         char *memory = malloc(i % 5000 + 1);
         char *more = realloc(memory, i % 70000 + 1);
 
-        __asm__ volatile("" : : "r"(more) : "memory"); /* or compilers leave it out */
+        __asm__ volatile("" : : "r"(more) : "memory"); /* keeps the compiler from removing the allocation */
         free(more);
     }
 }
@@ -349,7 +347,8 @@ static void reach_scheduling_points(struct worker *worker)
 static void (*const bodies[])(struct worker *) = {
     body_c, use_memory, fault, use_locks, use_locks, use_linker, reach_scheduling_points};
 
-/* As many of these as the machine lets run, with periods that give signals enough. */
+/* Fills requests with those events that this machine can sample, with periods short enough for many signals.
+ * Returns their number. */
 static size_t some_events(struct cp_slot_request *requests)
 {
     static const struct {
@@ -386,15 +385,15 @@ static void check_handler(void)
     CHECK_EQ(errno_changed, 0);
 }
 
-/* Whatever they may be called upon to do, and taken many samples. */
+/* Whether the handlers have done everything that they may do, and have taken many samples. */
 static bool have_handlers_done_all(size_t n)
 {
     return handled > 1000 && done.timers_made > 0 && done.timers_deleted > 0 &&
            (n <= 2 || (done.opened > 0 && done.mapped > 0 && done.unmapped > 0 && done.closed > 0));
 }
 
-/* All events at once; each start and each stop is found by the threads in their handlers, when they are
- * kicked. */
+/* All events run at once. The threads learn of each start and stop when a kick interrupts them, in their
+ * handlers. */
 CP_TEST(nothing_forbidden_is_called)
 {
     struct worker workers[ARRAY_SIZE(bodies)];
@@ -418,14 +417,14 @@ CP_TEST(nothing_forbidden_is_called)
     CHECK(have_handlers_done_all(n));
 }
 
-/* Compilers leave out memory that nobody uses. */
+/* Keeps the compiler from removing an allocation that nobody uses. */
 static void *volatile kept;
 static void keep(void *memory)
 {
     kept = memory;
 }
 
-/* The check above sees a handler that does. */
+/* Does what the handler must not do, so that the check above must notice it. */
 static void bad_handler(int signal, siginfo_t *info, void *ucontext)
 {
     (void)signal;
@@ -466,7 +465,8 @@ CP_TEST(the_code_calls_nothing_forbidden)
     free(said);
 }
 
-/* A library of one file whose handler does something, three calls deep. */
+/* Compiles a library whose handler contains the given code, three calls deep, and returns what the check says
+ * about it. */
 static char *handler_that(const char *what, int *status)
 {
     char path[200];
@@ -497,7 +497,7 @@ CP_TEST(code_that_calls_what_it_must_not_is_found)
 {
     static const struct {
         const char *what;
-        const char *name; /* NULL: it is allowed */
+        const char *name; /* NULL: the code is allowed */
     } calls[] = {
         {"syscall(3, n)", NULL},
         {"close(n)", "a cancellation point"},

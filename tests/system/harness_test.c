@@ -1,4 +1,5 @@
-/* Checks, commands and tests/run: this program runs itself again, with samples in it that fail. */
+/* The checks, the test commands and tests/run. This program runs itself again, with samples among which some
+ * fail. */
 #include "sched.h"
 #include "tests/support/test.h"
 
@@ -75,11 +76,11 @@ static void sample_crash(struct cp_t *t)
 {
     (void)t;
     printf("directory %s\n", test_dir());
-    signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would turn it into an exit status */
+    signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would exit instead */
     raise(SIGSEGV);
 }
 
-/* What a test leaves behind that ends in its midst is no leak. */
+/* Memory that a test holds when it ends itself is not a leak. */
 static void sample_skip(struct cp_t *t)
 {
     (void)t;
@@ -111,7 +112,7 @@ static void sample_g(struct cp_t *t)
     cp_sched_run(&options, fail_on_g, NULL, NULL);
 }
 
-/* A check that fails in a child ends the child alone, and leaves the test's files alone. */
+/* A check that fails in a child ends only the child, and does not remove the test's files. */
 static void sample_fork(struct cp_t *t)
 {
     (void)t;
@@ -158,13 +159,13 @@ __attribute__((constructor)) static void add_samples(void)
         cp_test_add(&samples[i]);
 }
 
-/* Runs this program with its samples; what it printed, and its exit status. */
+/* Runs this program with its samples. Returns the output and sets the exit status. */
 static char *run_samples(int *status, const char *arguments)
 {
     return test_command(status, "HARNESS_SAMPLES=1 %s/tests/harness_test %s", test_build_dir(), arguments);
 }
 
-/* Runs one sample, which must fail and say so in these words. */
+/* Runs one sample, which must fail with these words. */
 static void expect_failure(const char *sample, const char *words)
 {
     int status;
@@ -217,7 +218,8 @@ CP_TEST(passing_checks_pass_and_print_nothing)
     free(output);
 }
 
-/* Runs a sample that makes its directory and tells where; that must be gone afterwards, and what it is in. */
+/* Runs a sample that makes its directory and prints the path. Checks that the directory and the one above it
+ * are gone afterwards. */
 static void expect_no_directory(int expected_status, const char *arguments)
 {
     int status;
@@ -251,7 +253,7 @@ CP_TEST(commands_give_status_and_both_outputs)
 
 /* ---- tests/run ------------------------------------------------------------------------------- */
 
-/* Writes a test program: a script. */
+/* Writes a script as a test program. */
 static void write_program(const char *name, const char *script)
 {
     char path[200];
@@ -264,7 +266,7 @@ static void write_program(const char *name, const char *script)
     fclose(file);
 }
 
-/* Runs what was written, or this program with its samples. */
+/* Runs tests/run with the programs that the test wrote, or with this program and its samples. */
 static char *drive(int *status, const char *arguments)
 {
     return test_command(status, "HARNESS_SAMPLES=1 tests/run %s %s", test_dir(), arguments);
@@ -297,7 +299,7 @@ CP_TEST(the_driver_sums_up)
     expect_of_driver(0, "two", "\n2 passed, 0 failed, 0 skipped\n");
 }
 
-/* Each of these ends well only if the other one runs meanwhile. */
+/* Each of these two programs ends well only if the other one runs at the same time. */
 CP_TEST(the_driver_runs_programs_side_by_side)
 {
     static const char *const names[] = {"one", "two"};
@@ -336,7 +338,7 @@ CP_TEST(the_driver_reads_what_the_runner_writes)
     expect_of_driver(1, "harness/sample_pass", "\nFAIL  harness/sample_pass: there is no such test\n");
 }
 
-/* A test that fails has failed, also if it would pass the next time. */
+/* A test that fails once has failed, even if it would pass the next time. */
 CP_TEST(no_test_gets_a_second_try)
 {
     char script[500];

@@ -1,4 +1,4 @@
-/* Who may ask the HTTP endpoint: hosts, origins, tokens, TLS. */
+/* Who may use the HTTP endpoint: hosts, origins, tokens and TLS. */
 #include "tests/support/http_tools.h"
 
 CP_TEST(foreign_hosts_and_origins_are_refused)
@@ -23,7 +23,7 @@ CP_TEST(foreign_hosts_and_origins_are_refused)
         {"-H 'Host: [::1]x'", 403},
         {"-H 'Host: :80'", 403},
         {"-0 -H 'Host;'", 403},
-        {"-0 -H 'Host:'", 200}, /* none: no browser */
+        {"-0 -H 'Host:'", 200}, /* a client without a Host header is no browser */
         {"-H 'Host: localhost' -H 'Origin: http://localhost'", 200},
         {"-H 'Host: localhost:1' -H 'Origin: http://localhost:1'", 200},
         {"-H 'Host: localhost:1' -H 'Origin: http://localhost:2'", 403},
@@ -49,7 +49,8 @@ CP_TEST(foreign_hosts_and_origins_are_refused)
     cp_http_stop(http);
 }
 
-/* What a browser sends that follows a link of another site, or of a page of the same site's other port. */
+/* The headers that a browser sends if the user follows a link on another site, or on another port of the same
+ * site. */
 #define LINK "-H 'Sec-Fetch-Mode: navigate' -H 'Sec-Fetch-Dest: document' -H 'Sec-Fetch-Site: cross-site' "
 #define NEAR "-H 'Sec-Fetch-Mode: navigate' -H 'Sec-Fetch-Dest: document' -H 'Sec-Fetch-Site: same-site' "
 
@@ -125,7 +126,7 @@ CP_TEST(a_token_is_asked_for)
     cp_http_stop(http);
 }
 
-/* The answer to a header that announces a body which is not sent. */
+/* Checks the answer to a header that announces a body which is not sent. */
 static void check_announced(const struct cp_http *http, const char *header, const char *expected)
 {
     int fd = connect_to(http);
@@ -173,7 +174,7 @@ CP_TEST(a_token_may_have_any_character_that_a_header_can_hold)
     cp_http_stop(http);
 }
 
-/* What the index shows for it, with the token in its place. */
+/* The index shows a command with the server's token. The command works. */
 CP_TEST(the_example_works_where_there_is_a_token)
 {
     const struct cp_http_options options = {.size = sizeof options, .token = "secret", .max_seconds = 2};
@@ -199,7 +200,7 @@ static char *read_text(const char *name)
     return test_command(NULL, "cat %s", file_in_dir(name));
 }
 
-/* With files "cert" and "key". */
+/* Starts a server of HTTPS, with the files "cert" and "key". */
 static struct cp_http *start_https(void)
 {
     free(test_command(NULL,
@@ -238,7 +239,7 @@ CP_TEST(tls_before_1_2_is_refused)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int status;
-        /* Left to itself, openssl would not even try what is old. */
+        /* By default, openssl would not try old versions. */
         char *said = test_command(&status,
                                   "openssl s_client -connect %s -tls%s -cipher DEFAULT@SECLEVEL=0 "
                                   "-CAfile %s -verify_return_error < /dev/null 2>&1",

@@ -1,4 +1,4 @@
-/* Clients of the HTTP endpoint that go away, break off, send too much, are slow, or many. */
+/* Clients of the HTTP endpoint that disconnect, send too much, are slow, or are many. */
 #include "tests/support/http_tools.h"
 
 #include "tests/support/http_inside.h"
@@ -11,8 +11,8 @@ static uint64_t now_ms(void)
     return wall_ns() / 1000000;
 }
 
-/* What is held once it is no more than it was: a connection that the client closed is gone a moment later
- * only. */
+/* Waits until the process has no more descriptors than then, because a server notices a moment later that a
+ * client has closed its connection. Returns what the process holds. */
 static struct resources settle(const struct resources *then)
 {
     struct resources now = resources_now();
@@ -24,7 +24,7 @@ static struct resources settle(const struct resources *then)
     return now;
 }
 
-/* False after so long. */
+/* Waits until the process has n descriptors. Returns false if the time is over before. */
 static bool fds_become(int n, int timeout_ms)
 {
     const uint64_t end = now_ms() + (uint64_t)timeout_ms;
@@ -74,14 +74,14 @@ CP_TEST(a_stop_ends_running_profiles)
 {
     struct resources now, then;
 
-    stop_while_profiles_run(); /* threads leave stacks and arenas to the next ones */
+    stop_while_profiles_run(); /* an ended thread leaves its stack and arena for the next one */
     then = resources_now();
     stop_while_profiles_run();
     now = settle(&then);
     check_resources(&now, &then, 20);
 }
 
-/* A server that was asked anything answers the next one. */
+/* Checks that the server still answers. */
 static void check_alive(const struct cp_http *http)
 {
     int fd = connect_to(http);
@@ -120,7 +120,7 @@ CP_TEST(requests_cut_off_at_every_byte_do_no_harm)
     }
     CHECK(slots_become(0, PATIENCE_MS));
     now = settle(&then);
-    CHECK(now.fds <= then.fds); /* what was asked before may not have been closed then */
+    CHECK(now.fds <= then.fds); /* connections of earlier requests may have been open then */
     cp_http_stop(http);
 }
 
@@ -147,7 +147,7 @@ CP_TEST(what_is_too_large_is_refused)
         send_all(fd, cases[i].end, strlen(cases[i].end));
         answer = receive_all(fd, PATIENCE_MS);
         printf("%zu: %.40s\n", i, answer);
-        /* An answer may be lost where the server closes before all was sent. */
+        /* The answer may be lost if the server closes the connection before all of the request was sent. */
         CHECKF(answer[0] == '\0' || strncmp(answer, cases[i].status, strlen(cases[i].status)) == 0, "%s",
                answer);
         free(answer);
@@ -175,7 +175,7 @@ CP_TEST(a_body_that_is_announced_as_too_large_is_not_waited_for)
     cp_http_stop(http);
 }
 
-/* All the room for bodies: 4 MiB, of 1 MiB each. */
+/* Four bodies of 1 MiB fill the 4 MiB that the server has for bodies. */
 CP_TEST(the_bodies_that_are_received_at_a_time_have_a_limit)
 {
     enum { N = 4, SIZE = 1 << 20 };
@@ -200,10 +200,10 @@ CP_TEST(the_bodies_that_are_received_at_a_time_have_a_limit)
         CHECK_CONTAINS(answer, "\nRetry-After: 1\r\n");
         free(answer);
         close(fd);
-        check_answer(http, "$base/symbol?0x1", 200, NULL); /* which has no body */
+        check_answer(http, "$base/symbol?0x1", 200, NULL); /* a request without a body */
         for (int i = 0; i < N; i++) {
             send_all(fds[i], body, SIZE);
-            receive_line(fds[i], line, sizeof line); /* the rest of the 100 */
+            receive_line(fds[i], line, sizeof line); /* the empty line after the status 100 */
             receive_line(fds[i], line, sizeof line);
             CHECKF(strncmp(line, "HTTP/1.1 200 ", 13) == 0, "%d: %s", i, line);
             close(fds[i]);
@@ -222,7 +222,8 @@ __attribute__((noinline)) void LONG_NAME(void)
     __asm__ volatile("");
 }
 
-/* With its own memory the client takes a few KiB, and the server's kernel some MiB at most. */
+/* Limits the client's receive buffer to a few KiB, so that the answer stays in the server's socket, which
+ * holds some MiB at most. */
 static int connect_slowly(const struct cp_http *http)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -235,7 +236,7 @@ static int connect_slowly(const struct cp_http *http)
     return fd;
 }
 
-/* Asks for so many names that the answer is longer than what sockets hold. */
+/* Asks for so many names that both sockets cannot hold the answer. */
 static void ask_for_names(int fd)
 {
     enum { N = 40000, LONGEST = 20 };
@@ -263,7 +264,7 @@ CP_TEST(a_client_that_does_not_read_its_answer_is_cut)
     then = resources_now();
     fd = connect_slowly(http);
     ask_for_names(fd);
-    CHECK(fds_become(then.fds + 2, PATIENCE_MS)); /* both ends */
+    CHECK(fds_become(then.fds + 2, PATIENCE_MS)); /* both ends of the connection */
     CHECK(fds_become(then.fds + 1, PATIENCE_MS));
     close(fd);
     cp_http_stop(http);
@@ -428,7 +429,7 @@ CP_TEST(slow_clients_keep_nobody_out)
     long longest_ms = 0, ms;
 
     raise_descriptor_limit(2 * N);
-    cp_http_stop(http); /* the first thread of a process may leave more behind */
+    cp_http_stop(http); /* the first server of a process may leave more behind */
     then = resources_now();
     http = start_http(NULL);
     for (int i = 0; i < N; i++)
@@ -437,7 +438,7 @@ CP_TEST(slow_clients_keep_nobody_out)
         for (int i = 0; i < N; i++) {
             if (send(fds[i], "G", 1, MSG_NOSIGNAL) == 1)
                 continue;
-            close(fds[i]); /* it was cut, and comes again */
+            close(fds[i]); /* the server has closed it, so the client connects again */
             fds[i] = connect_to(http);
         }
         clock_gettime(CLOCK_MONOTONIC, &before);

@@ -1,4 +1,4 @@
-/* The HTTP endpoint in other servers: mounted in a daemon of libmicrohttpd, and called by any. */
+/* The HTTP endpoint in other servers: mounted in a daemon of libmicrohttpd, and called by any server. */
 #include "tests/support/http_tools.h"
 
 #include <microhttpd.h>
@@ -72,7 +72,7 @@ CP_TEST(it_can_be_mounted_in_a_daemon_of_the_caller)
     check_mounted(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME);
 }
 
-/* libmicrohttpd cannot suspend connections of such a daemon, whatever it was started with. */
+/* libmicrohttpd cannot suspend the connections of such a daemon, with any flags. */
 CP_TEST(it_can_be_mounted_where_each_connection_has_a_thread)
 {
     test_need_events();
@@ -100,7 +100,7 @@ CP_TEST(a_daemon_that_cannot_suspend_says_so)
     cp_http_stop(mounted);
 }
 
-/* A server of no kind: what is asked stands in here, and what is answered. */
+/* Stands for any server: it holds the request and the answer. */
 struct fake {
     const char *method;     /* NULL: GET */
     const char *headers[8]; /* name, value, ... NULL */
@@ -108,7 +108,7 @@ struct fake {
     char answered[1000]; /* "NAME: VALUE\n" */
     struct cp_memory body;
     int begin_result, write_result;
-    int looks; /* is_gone() becomes true at this one; 0: never */
+    int looks; /* is_gone() returns true at this call; 0: never */
 };
 
 static const char *fake_header(void *context, const char *name)
@@ -200,7 +200,7 @@ CP_TEST(it_can_be_called_from_any_server)
     free(fake.body.data);
 }
 
-/* clang's UndefinedBehaviorSanitizer sees what is computed of it. */
+/* clang's UndefinedBehaviorSanitizer reports arithmetic on the NULL pointer of such a body. */
 CP_TEST(a_post_without_a_body_asks_for_nothing)
 {
     struct fake fake = {.method = "POST"};
@@ -231,7 +231,8 @@ CP_TEST(structs_of_another_size_are_refused)
     CHECK_EQ(cp_http_handle(&request, &response, NULL), -EINVAL);
 }
 
-/* As of a variable that is not set: an empty password is known to all. */
+/* A program gets an empty token, for example, from a variable that is not set. Everybody knows the empty
+ * password. */
 CP_TEST(an_empty_token_is_refused)
 {
     struct fake fake = {.headers = {"authorization", "Basic YTo="}};
@@ -251,11 +252,11 @@ CP_TEST(an_answer_without_memory_is_an_error)
 #else
 #include "tests/support/failing_memory.h"
 
-/* Whether there was such a call. */
+/* Makes the call with this number fail. Returns whether there was such a call. */
 static bool ask_with_failure(unsigned call, struct fake *fake)
 {
     *fake = (struct fake){.status = 0};
-    make_room(&fake->body, 10000); /* so that the failures are those of who is asked */
+    make_room(&fake->body, 10000); /* leaves only the calls of the endpoint to fail */
     fake->body.data[0] = '\0';
     fail_calls(call, call);
     CHECK_EQ(ask_fake(fake, PPROF "/metrics", NULL), 0);
@@ -270,7 +271,7 @@ CP_TEST(an_answer_without_memory_is_an_error)
     for (unsigned i = 1; ask_with_failure(i, &fake); i++) {
         refused += fake.status == 503;
         if (fake.status != 503)
-            CHECK_CONTAINS((char *)fake.body.data, "\nprocess_max_fds "); /* the last one */
+            CHECK_CONTAINS((char *)fake.body.data, "\nprocess_max_fds "); /* the last line */
         free(fake.body.data);
     }
     CHECK(refused > 0);

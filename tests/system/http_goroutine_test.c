@@ -1,4 +1,4 @@
-/* /debug/pprof/goroutine, of a program whose Gs wait. */
+/* /debug/pprof/goroutine in a program whose Gs wait. */
 #include "sched.h"
 #include "tests/support/http_tools.h"
 
@@ -84,7 +84,7 @@ static const char *no_header(void *context, const char *name)
     return NULL;
 }
 
-/* The endpoint asks for the first time when it has taken the first state. */
+/* The endpoint asks whether the client is gone for the first time after the first state has been taken. */
 static bool changes_at_once(void *context)
 {
     struct answer *answer = context;

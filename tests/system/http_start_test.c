@@ -1,4 +1,4 @@
-/* Starting the HTTP endpoint: where it listens, what is refused, its threads. */
+/* Starting the HTTP endpoint: addresses, refusals, and the threads of the server. */
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -62,12 +62,12 @@ CP_TEST(a_start_that_fails_says_why_and_leaves_nothing)
     cp_http_stop(NULL);
 }
 
-/* If libmicrohttpd (0.9.75) does not start, it has closed the socket that it was given in some cases, and has
- * left it open in others: if it gets no descriptor of its own, for instance. */
+/* If libmicrohttpd (0.9.75) does not start, in some cases it has closed the socket that it was given, and in
+ * others it has left the socket open: for example, if it gets no descriptor of its own. */
 CP_TEST(a_server_without_descriptors_for_libmicrohttpd_leaves_nothing)
 {
     struct rlimit limit, less;
-    struct cp_http *http = start_http(NULL); /* which has looked up what is looked up once */
+    struct cp_http *http = start_http(NULL); /* has looked up what is looked up once */
     char address[80];
     struct cp_error err;
     int result, before, next = dup(0);
@@ -105,7 +105,7 @@ CP_TEST(it_listens_where_it_is_told_to)
         int result = cp_http_start(&http, addresses[i][0], NULL, &err);
 
         if (result == -EAFNOSUPPORT || result == -EADDRNOTAVAIL)
-            continue; /* no IPv6 here */
+            continue; /* this machine has no IPv6 */
         CHECKF(result == 0, "%s", err.message);
         CHECK_CONTAINS(cp_http_address(http), addresses[i][1]);
         check_answer(http, "$base/cmdline", 200, NULL);
@@ -122,7 +122,7 @@ static void check_warning(const char *address, struct cp_http_options options, c
     options.size = sizeof options;
     result = cp_http_start(&http, address, &options, &err);
     if (result == -EAFNOSUPPORT || result == -EADDRNOTAVAIL)
-        return; /* no IPv6 here */
+        return; /* this machine has no IPv6 */
     CHECKF(result == 0, "%s", err.message);
     printf("%s: %s\n", cp_http_address(http), cp_http_warning(http) != NULL ? cp_http_warning(http) : "-");
     if (part == NULL) {
@@ -174,7 +174,8 @@ CP_TEST(its_threads_take_no_signals_and_are_no_Ms)
     CHECK_EQ(count_lines("/proc/self/status", "SigBlk:\t0000000000000000"), 1);
     CHECK(strlen(masks) > 0);
     for (char *line = strtok(masks, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        CHECK_STR(line, "SigBlk:\tfffffffe7ffbfeff"); /* all but SIGKILL, SIGSTOP, and the C library's */
+        /* all signals except SIGKILL, SIGSTOP and the C library's own */
+        CHECK_STR(line, "SigBlk:\tfffffffe7ffbfeff");
     free(masks);
     cp_runtime_stats(&stats);
     CHECK_EQ(stats.ms, 0);
@@ -182,7 +183,7 @@ CP_TEST(its_threads_take_no_signals_and_are_no_Ms)
     cp_http_stop(http);
 }
 
-/* As where it ends in the same way as its parent. */
+/* A child that ends in the same way as its parent does this. */
 CP_TEST(a_child_may_stop_what_is_its_parents)
 {
     struct cp_http *http = start_http(NULL);
@@ -205,7 +206,7 @@ CP_TEST(a_child_may_stop_what_is_its_parents)
 
 /* ---- The listening socket -------------------------------------------------------------------- */
 
-/* How many of this process's descriptors listen; *fd is the last of them. */
+/* Returns how many of this process's descriptors are listening sockets; *fd is the last of them. */
 static int listening_sockets(int *fd)
 {
     int n = 0;
@@ -222,7 +223,7 @@ static int listening_sockets(int *fd)
     return n;
 }
 
-/* Says how many sockets listen in the child, and lives until the parent has closed go. */
+/* Tells the parent how many listening sockets the child has, and lives until the parent has closed go. */
 static void run_child(struct cp_http *http, bool stops, int go, int said)
 {
     unsigned char n;
@@ -273,7 +274,7 @@ CP_TEST(the_child_of_a_fork_does_not_keep_the_socket)
     check_fork(true);
 }
 
-/* As a program does that calls clone(2) itself. */
+/* A program that calls clone(2) itself makes such a child. */
 CP_TEST(a_child_that_fork_did_not_make_gives_the_socket_up_when_it_stops)
 {
     struct cp_http *http = start_http(NULL);
@@ -328,7 +329,7 @@ CP_TEST(an_executed_program_does_not_have_the_socket)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     CHECK(readlink(path, name, sizeof name - 1) > 0);
     snprintf(command, sizeof command, "! ls -l /proc/self/fd/ | grep -F '%s'", name);
-    /* posix_spawn(3) runs no handlers of fork. */
+    /* posix_spawn(3) does not run the handlers of pthread_atfork(). */
     CHECK_EQ(posix_spawnp(&pid, "sh", NULL, NULL, arguments, environ), 0);
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     CHECK_EQ(status, 0);

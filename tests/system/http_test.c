@@ -1,9 +1,9 @@
-/* What the HTTP endpoint answers: to curl, go tool pprof and gperftools' pprof. */
+/* The answers of the HTTP endpoint to curl, go tool pprof and gperftools' pprof. */
 #include "tests/support/http_tools.h"
 
 #include "tests/support/http_inside.h"
 #include "tests/support/inside.h"
-#include "tests/support/stub_pmu.h" /* a PMU there is, or not, on any machine */
+#include "tests/support/stub_pmu.h" /* whether the machine has a PMU */
 
 /* ---- Profiles -------------------------------------------------------------------------------- */
 
@@ -23,7 +23,7 @@ CP_TEST(go_tool_pprof_fetches_a_profile)
     CHECK_CONTAINS(top, "Duration: 2");
     free(top);
     snprintf(url, sizeof url, "http://%s" PPROF "/profile", cp_http_address(http));
-    free(pprof("-top -seconds 1", url)); /* what pprof makes of a flag of its own */
+    free(pprof("-top -seconds 1", url)); /* pprof adds seconds=1 to the URL */
     snprintf(url, sizeof url, "http://%s" PPROF "/goroutine", cp_http_address(http));
     free(pprof("-top -seconds 1", url));
     stop_service();
@@ -133,8 +133,8 @@ CP_TEST(a_query_is_read_strictly)
 }
 
 struct period {
-    uint64_t cost_ns; /* of a sample */
-    unsigned percent; /* 0: by default */
+    uint64_t cost_ns; /* the cost of a sample */
+    unsigned percent; /* 0: the default */
     const char *event;
     unsigned long long smallest;
 };
@@ -162,12 +162,12 @@ static void check_smallest_period(const struct period *period)
 CP_TEST(samples_over_http_take_a_small_part_of_the_time, .timeout_s = 60 * TEST_SLOWDOWN)
 {
     static const struct period periods[] = {
-        {50000, 0, "taskClock", 500000},     /* 10 % */
-        {50000, 25, "taskClock", 200000},    /* and 25 */
-        {10, 0, "taskClock", 100000},        /* the smallest of all */
-        {4000000, 0, "taskClock", 10000000}, /* the preset, however slow the machine */
-        {50000, 0, "cpuClock", 500000},      /* before the kernel is asked for the event */
-        {50000, 0, "cycles", 3000000},       /* 6 in each ns */
+        {50000, 0, "taskClock", 500000},     /* 10 % of the time */
+        {50000, 25, "taskClock", 200000},    /* 25 % of the time */
+        {10, 0, "taskClock", 100000},        /* the smallest period at all */
+        {4000000, 0, "taskClock", 10000000}, /* the preset, however slow the machine is */
+        {50000, 0, "cpuClock", 500000},      /* asked before the kernel is asked for the event */
+        {50000, 0, "cycles", 3000000},       /* 6 cycles in each ns */
         {50000, 0, "refCycles:u", 3000000},  {50000, 0, "instructions", 1000000}, /* the preset */
     };
 
@@ -222,7 +222,7 @@ CP_TEST(an_event_that_the_machine_lacks_is_501)
 {
     struct cp_http *http = start_http(NULL);
 
-    cp_store_relaxed(&stub_pmu.is_absent, true); /* relaxed: the server asks later */
+    cp_store_relaxed(&stub_pmu.is_absent, true); /* relaxed: the server is asked later */
     check_answer(http, "\"$base/profile?event=cycles&seconds=1\"", 501, "\nX-Go-Pprof: 1\n",
                  "The event cycles cannot run", NULL);
     cp_http_stop(http);
@@ -233,7 +233,7 @@ CP_TEST(an_event_that_counts_nothing_is_501)
     struct cp_http *http = start_http(NULL);
 
     test_need_events();
-    cp_store_relaxed(&stub_pmu.is_silent, true); /* relaxed: the server asks later */
+    cp_store_relaxed(&stub_pmu.is_silent, true); /* relaxed: the server is asked later */
     check_answer(http, "\"$base/profile?event=cycles&seconds=1\"", 501, "\nX-Go-Pprof: 1\n",
                  "The event cycles cannot run", "the PMU stays at 0", NULL);
     check_answer(http, "$base/", 200, "<tr><td>cycles</td><td>opens, but does not count here", NULL);
@@ -351,7 +351,7 @@ CP_TEST(the_index_links_to_the_events_that_work)
     CHECK(strstr(page, "<script") == NULL && strstr(page, "style=") == NULL);
     free(page);
     check_answer(http, "$base/", 200, "href=\"profile?event=cycles&amp;", NULL);
-    cp_store_relaxed(&stub_pmu.is_absent, true); /* relaxed: the server asks later */
+    cp_store_relaxed(&stub_pmu.is_absent, true); /* relaxed: the server is asked later */
     page = ask(http, "$base/");
     CHECK(strstr(page, "event=cycles") == NULL);
     CHECK_CONTAINS(strstr(page, "<summary>"), "<tr><td>cycles</td><td>");
@@ -370,7 +370,7 @@ CP_TEST(to_HEAD_the_answer_is_that_of_GET_without_the_body)
         CHECK(end != NULL);
         end[2] = '\0';
         char *head = ask(http, "--head $base%s", paths[i]);
-        /* The date is another one. */
+        /* Only the date differs. */
         CHECK_STR(strstr(head, "\nContent-Type"), strstr(got, "\nContent-Type"));
         CHECK_CONTAINS(head, "HTTP/1.1 200 OK\n");
         free(head);
@@ -437,9 +437,10 @@ CP_TEST(go_tool_pprof_fetches_names_of_a_text_profile)
     cp_http_stop(http);
 }
 
-/* gperftools' pprof reads CPU profiles in a binary form of its own only, so what it fetches is made of the
- * text on the way; it asks for the names itself. By default it removes a caller that all samples have, which
- * it takes for a signal handler's frame: if samples are few, that is serve_customers(). */
+/* gperftools' pprof reads CPU profiles only in a binary form of its own, so the test converts the text on the
+ * way; the script asks for the names itself. By default that pprof removes a caller that all samples have,
+ * because it takes the caller for a signal handler's frame. If samples are few, that caller is
+ * serve_customers(). */
 CP_TEST(the_pprof_of_gperftools_fetches_names)
 {
     static const char curl[] = "#!/bin/sh\n"
@@ -551,7 +552,8 @@ CP_TEST(metrics_tell_what_the_profiler_does)
     cp_session_stats(session, 0, &stats);
     CHECK_EQ(metric(http, "counterpoint_samples_total"), stats.samples);
     CHECK(metric(http, "counterpoint_handler_seconds_total") > 0);
-    CHECK(metric(http, "counterpoint_handler_seconds_total") < seconds_now() - start); /* of one thread */
+    /* at most the time of one thread */
+    CHECK(metric(http, "counterpoint_handler_seconds_total") < seconds_now() - start);
     CHECK_EQ(metric(http, "counterpoint_slots"), 0);
     CHECK_EQ(metric(http, "counterpoint_perf_descriptors"), 0);
     cp_session_close(session);

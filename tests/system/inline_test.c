@@ -1,23 +1,23 @@
 /*
- * Inlined functions: of each byte of code of a set of programs, what is known is what both addr2line and
- * llvm-symbolizer know. The programs have no symbol tables, so that all names are those of the debug
+ * Inlined functions: at each byte of code of a set of programs, this library finds what both addr2line and
+ * llvm-symbolizer find. The programs have no symbol tables, so that all names come from the debug
  * information: with symbols, both tools name some functions by the symbol of another one.
  *
- * Of the tools themselves, those of binutils 2.40 and LLVM 14, this is wrong:
+ * These tools, of binutils 2.40 and LLVM 14, have flaws:
  *
- *     addr2line         reads no range lists by their index, as clang writes them by version 5: an inlined
- *                       function in several parts is missing there, and its code is credited to the function
- *                       around it
- *     both              do not read split debug information, or not all of it: addr2line reads none at all,
- *                       llvm-symbolizer finds no inlined functions in gcc's C at -O1. A program with split
- *                       debug information is compared with the one without: their code is the same, byte by
- *                       byte.
+ *     addr2line         does not read range lists by their index, which clang writes in DWARF 5: it misses
+ *                       inlined functions in several parts, and credits their code to the function around
+ *                       them
+ *     both              do not read all split debug information: addr2line reads none, and llvm-symbolizer
+ *                       finds no inlined functions in gcc's C at -O1. So a program with split debug
+ *                       information is compared with the same program without: the code of both is the same,
+ *                       byte by byte.
  */
 #include "tests/support/symbol_tools.h"
 
 enum { MAX_ADDRESSES = 10000 };
 
-/* Every byte of the functions that were compiled from the source, ascending. */
+/* Lists every byte of the functions that were compiled from the source, in ascending order. */
 static size_t list_functions(const char *path, uint64_t *addresses)
 {
     char *text = test_command(NULL,
@@ -37,7 +37,7 @@ static size_t list_functions(const char *path, uint64_t *addresses)
     return n;
 }
 
-/* What a tool says of one address, up to what it says of the next one; *at moves there. */
+/* What a tool says about one address, up to its answer for the next address, to which *at moves. */
 struct answer {
     const char *text;
     size_t size;
@@ -66,7 +66,7 @@ static unsigned n_lines(struct answer answer)
     return n;
 }
 
-/* See above: is this what addr2line does not know? */
+/* Whether addr2line does not know the answer, for the reason given above. */
 static bool is_known_difference(const char *compile, struct answer addr2line, struct answer llvm)
 {
     return strstr(compile, "clang") != NULL && strstr(compile, "-gdwarf-5") != NULL &&
@@ -95,7 +95,7 @@ static void check_answers(const char *compile, const char *ours, const char *add
 struct program {
     uint64_t addresses[MAX_ADDRESSES];
     size_t n;
-    char *answers; /* ours */
+    char *answers; /* this library's answers */
 };
 
 static void build_program(const char *compile, const char *name)
@@ -104,7 +104,7 @@ static void build_program(const char *compile, const char *name)
                       compile, name, test_source("inline_target.c"), name, name));
 }
 
-/* Leaves "whole" and "whole.text" in the test's directory. */
+/* Leaves the program "whole" and its answers "whole.text" in the test's directory. */
 static void check_whole(const char *compile, struct program *program)
 {
     char path[256], *addr2line, *llvm;
@@ -124,7 +124,7 @@ static void check_whole(const char *compile, struct program *program)
     free(llvm);
 }
 
-/* Of the same program with split debug information we say the same. */
+/* Checks that the library finds the same in the program with split debug information. */
 static void check_split(const char *compile, const struct program *whole)
 {
     char path[256], *answers;
@@ -138,7 +138,7 @@ static void check_split(const char *compile, const struct program *whole)
     free(answers);
 }
 
-/* By both versions of the format, split and not. */
+/* Checks both versions of DWARF, split and not. */
 static void check_level(const char *compiler, unsigned level)
 {
     static const char *const formats[] = {"-gdwarf-4", "-gdwarf-5"};

@@ -1,5 +1,5 @@
-/* What "make install" gives to others: headers that stand on their own, a shared library that exports no more
- * than its API, and the means to find them. */
+/* What "make install" installs: headers that can be included alone, a shared library that exports its API
+ * only, and the files by which programs find both. */
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static const char http_program[] = "#include <counterpoint/http.h>\n"
                                    "    return 0;\n"
                                    "}\n";
 
-/* As C and as C++. */
+/* Compiles as C and as C++. */
 static const char two_options[] =
     "#include <counterpoint/pprof.h>\n"
     "#include <errno.h>\n"
@@ -48,7 +48,7 @@ static const char two_options[] =
     "-EPERM;\n"
     "}\n";
 
-/* Installs below this test's directory; make's own variables (CC, ARCH, ...) come from the make that runs the
+/* Installs below the test's directory. make's variables (CC, ARCH, ...) come from the make that runs the
  * tests. */
 static void install(void)
 {
@@ -72,7 +72,7 @@ static void build_and_run(const char *source, const char *package, const char *l
                           is_static ? "-Wl,-Bdynamic" : "", is_static ? "--static" : "", package));
 }
 
-/* Nothing of it is shared then, of other libraries neither. */
+/* Builds a program that uses no shared library at all, and runs it. */
 static void build_static_and_run(const char *source, const char *package)
 {
     test_write_file("program.c", source);
@@ -129,7 +129,7 @@ CP_TEST(a_program_with_the_endpoint_does_too)
     free(needed);
 }
 
-/* Of a file that is not there a header cannot say more. */
+/* A header that names a file which is not installed sends its reader nowhere. */
 CP_TEST(headers_name_no_file_that_is_not_installed)
 {
     install();
@@ -144,7 +144,7 @@ CP_TEST(headers_name_no_file_that_is_not_installed)
 
 /* ---- The goals of make ----------------------------------------------------------------------- */
 
-/* All files below a directory of this test's, without what is the same in all their paths. */
+/* Lists all files below a directory of the test's, by their paths in that directory. */
 static char *list(const char *dir)
 {
     return test_command(NULL, "cd %s/%s && find . ! -type d | sort", test_dir(), dir);
@@ -169,7 +169,8 @@ CP_TEST(uninstall_takes_away_what_install_has_put_there)
     CHECK_STR(files, "./bin/other\n./lib/libother.so\n");
     free(files);
     free(test_command(NULL, "cd %s/usr/include && ! ls counterpoint", test_dir()));
-    free(test_command(NULL, "make -s uninstall PREFIX=/usr DESTDIR=%s", test_dir())); /* nothing is there */
+    /* finds no file to remove */
+    free(test_command(NULL, "make -s uninstall PREFIX=/usr DESTDIR=%s", test_dir()));
 }
 
 CP_TEST(install_tells_how_the_libraries_are_found)
@@ -188,7 +189,7 @@ CP_TEST(install_tells_how_the_libraries_are_found)
         test_dir()));
 }
 
-/* The .pc files would lead nowhere. */
+/* With a relative prefix, the paths in the .pc files would lead nowhere. */
 CP_TEST(a_relative_prefix_is_refused)
 {
     int status;
@@ -207,16 +208,16 @@ CP_TEST(a_relative_prefix_is_refused)
 
 /* ---- The documents' fragments ---------------------------------------------------------------- */
 
-/* A fragment in C of a document: the n-th below a heading. */
+/* A fragment of C in a document: the n-th below a heading. */
 struct fragment {
     const char *document;
     const char *heading;
     int n;
-    const char *before; /* what it takes for granted; REST is what its "..." stands for */
-    bool is_body;       /* what follows its #include lines belongs into a function */
+    const char *before; /* what the fragment assumes; it defines REST, which replaces the fragment's "..." */
+    bool is_body;       /* all but the #include lines belongs into a function */
 };
 
-/* As fragment.c in the test's directory. */
+/* Writes the fragment to fragment.c in the test's directory. */
 static void write_fragment(const struct fragment *f)
 {
     free(
@@ -282,7 +283,8 @@ CP_TEST(the_lines_for_a_runtime_compile)
                       test_dir()));
 }
 
-/* The names in its braces are no C++ before 20, and g++ asks for all of them. */
+/* The braces of the fragment name members, which C++ allows from C++20 on. g++ warns about members that are
+ * missing. */
 CP_TEST(the_lines_for_the_endpoint_compile)
 {
     const struct fragment start = {.document = "README.md",
@@ -308,7 +310,8 @@ CP_TEST(the_lines_for_the_endpoint_compile)
     compile("clang++-14 -x c++ -std=c++20", "-c");
 }
 
-/* Each function ends in a call. The stack is that of a G that waits, so that it is the same each time. */
+/* Each function ends in a call, which a compiler might turn into a jump. The listed stack is that of a
+ * waiting G, so that it is the same each time. */
 static const char last_calls[] =
     "#include <counterpoint/pprof.h>\n"
     "#include <counterpoint/sched.h>\n"
@@ -348,7 +351,7 @@ CP_TEST(with_the_documents_flags_stacks_are_whole)
     free(text);
 }
 
-/* Of two options that the default session does not take: that is said only where both arrive. */
+/* The default session refuses the second option. So a refusal shows that both options arrived. */
 CP_TEST(several_options_arrive_from_cpp)
 {
     install();

@@ -1,4 +1,4 @@
-/* Samples that are taken after the program has gone on, because it had SIGPROF blocked. */
+/* Samples that are taken after the program has gone on, because SIGPROF was blocked. */
 #include "tests/support/burn.h"
 
 #include <stdint.h>
@@ -18,7 +18,7 @@ static void block_sigprof(int how)
     pthread_sigmask(how, &set, NULL);
 }
 
-/* Weights of samples with a frame in code, by whether they are late. */
+/* The weights of samples with a frame in each code, of samples that are late and of others. */
 struct split {
     uint64_t in[CODES][2];
     uint64_t all[2];
@@ -50,7 +50,7 @@ static void body_blocks_in_turn(struct worker *worker)
     }
 }
 
-/* Each function gets its own samples: one runs with SIGPROF blocked, the other one without. */
+/* One function runs with SIGPROF blocked and the other one without. Each gets its own samples. */
 CP_TEST(samples_stay_with_the_function_that_ran_blocked)
 {
     struct split split = {.all = {0}};
@@ -72,7 +72,8 @@ CP_TEST(samples_stay_with_the_function_that_ran_blocked)
            (unsigned long long)split.in[IN_A][true], (unsigned long long)split.all[false],
            (unsigned long long)split.in[IN_B][false], (unsigned long long)split.in[IN_A][false]);
     CHECK(split.all[true] > 100 && split.in[IN_A][false] > 100);
-    CHECK(split.in[IN_B][true] > split.all[true] / 2); /* the rest is in what it calls */
+    /* the others were taken in the functions that it calls */
+    CHECK(split.in[IN_B][true] > split.all[true] / 2);
     CHECK_EQ(split.in[IN_B][false], 0);
     CHECK(split.in[IN_A][true] <= split.all[false] / 50);
     CHECK_EQ(profile.stats[0].late, split.all[true]);
@@ -91,7 +92,7 @@ static void body_reads(struct worker *worker)
     while (read(ends[0], &c, 1) == 1);
 }
 
-/* The kernel sets the program counter back to make the call again. */
+/* The kernel sets the program counter back to the system call, to make the call again. */
 CP_TEST(a_restarted_system_call_is_not_late)
 {
     struct cp_slot_request made = kernel_request("contextSwitches", 1);

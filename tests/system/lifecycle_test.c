@@ -1,5 +1,5 @@
-/* Attach, detach, start and stop, over and over: what is put back, what is left behind, and what must never
- * happen. */
+/* Attaching, detaching, starting and stopping, over and over: what is restored, what is left behind, and what
+ * must never happen. */
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 
@@ -43,7 +43,7 @@ static void *attach_and_exit(void *ns)
     return NULL;
 }
 
-/* Threads that end as Ms, before anybody has read what they left. */
+/* The threads end as Ms before their samples are read. */
 CP_TEST(samples_outlive_their_thread)
 {
     struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", 10 * MS)};
@@ -79,8 +79,8 @@ static void body_300_us(struct worker *worker)
 CP_TEST(a_thousand_short_lived_threads_are_sampled)
 {
     enum { THREADS = 1000 };
-    /* A sample must take less, or the thread does nothing else: at 10 us the CPU of a virtual machine, where
-     * it takes longer, stood still for two minutes. */
+    /* The period must be longer than a sample takes, or the thread does nothing else. With 10 us, a CPU of a
+     * virtual machine, where samples take longer, stood still for two minutes. */
     const uint64_t period = TEST_ASAN ? 200000 : 100000;
     struct cp_slot_request requests[] = {request("taskClock", period), request("timer", 10 * MS)};
     struct profile profile = {.n = 0};
@@ -100,7 +100,7 @@ CP_TEST(a_thousand_short_lived_threads_are_sampled)
     after = resources_now();
     stop_profile(&profile);
     elapsed = clock_ns(CLOCK_MONOTONIC) - start;
-    check_resources(&after, &before, 60); /* a few threads' worth that nobody has read yet */
+    check_resources(&after, &before, 60); /* a few threads' samples may be unread */
     CHECK(TEST_ASAN || after.rss_kib < before.rss_kib + 4096);
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(profile.stats[i].ms, THREADS);
@@ -112,19 +112,19 @@ CP_TEST(a_thousand_short_lived_threads_are_sampled)
     printf("%llu samples of %.1f periods, %llu dropped, %llu lost\n",
            (unsigned long long)profile.stats[0].samples, periods_of(&profile, 0, period),
            (unsigned long long)profile.stats[0].dropped, (unsigned long long)profile.stats[0].lost);
-    /* of each thread's last period, what there is of it is no sample */
+    /* the last period of each thread has no sample */
     CHECK((double)profile.stats[0].samples >= periods_of(&profile, 0, period) - THREADS);
     CHECK((double)profile.stats[0].samples <= periods_of(&profile, 0, period) + THREADS);
 }
 
 /* ---- SIGPROF's disposition ------------------------------------------------------------------- */
 
-static int stray; /* SIGPROFs that came when nothing was profiled */
+static int stray; /* SIGPROFs that came while nothing was profiled */
 
 static void on_stray(int signal)
 {
     (void)signal;
-    cp_fetch_add_relaxed(&stray, 1); /* relaxed: looked at when all is over */
+    cp_fetch_add_relaxed(&stray, 1); /* relaxed: read after all threads have ended */
 }
 
 static void cycle(unsigned ms)
@@ -159,14 +159,15 @@ CP_TEST(sigprof_is_put_back)
         sigaddset(&action.sa_mask, SIGUSR2);
         sigaction(SIGPROF, &action, NULL);
         cycle(30);
-        /* An M that was just looking at the slots when the stop looked at it puts the handler back itself. */
+        /* If an M is looking at the slots while the stop looks at the M, the M restores the handler itself a
+         * moment later. */
         for (int naps = 0; !sigprof_is(handlers[i]); naps++) {
             CHECK(naps < ENOUGH_NAPS);
             usleep(NAP_US);
         }
         sigaction(SIGPROF, NULL, &now);
         CHECK((now.sa_flags & (SA_RESTART | SA_SIGINFO | SA_ONSTACK)) == SA_RESTART);
-        if (!TEST_TSAN) /* whose sigaction() keeps no mask */
+        if (!TEST_TSAN) /* ThreadSanitizer's sigaction() keeps no mask */
             CHECK(sigismember(&now.sa_mask, SIGUSR2) == 1 && sigismember(&now.sa_mask, SIGUSR1) == 0);
     }
     CHECK_EQ(stray, 0);
@@ -192,7 +193,7 @@ CP_TEST(sigprof_is_put_back_by_the_calls_of_the_proposal)
     stop_worker(&worker);
 }
 
-/* A thread that is profiled, sleeps over the stop, and then runs on with what it still holds. */
+/* The thread is profiled, sleeps during the stop, and then runs with the events that it still has. */
 static void body_burn_sleep_burn(struct worker *worker)
 {
     uint64_t token;
@@ -223,7 +224,7 @@ CP_TEST(sigprof_is_not_put_back_while_a_sleeper_may_get_one)
         stop_profile(&profile);
         CHECK(!sigprof_is(SIG_DFL));
         CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
-        await(&worker.running, 3); /* it has got some, and lives */
+        await(&worker.running, 3); /* the thread has had signals since, and lives */
         CHECK(sigprof_is(SIG_DFL));
         CHECK_EQ(resources_now().perf_fds + resources_now().timers, 0);
         CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
@@ -232,7 +233,7 @@ CP_TEST(sigprof_is_not_put_back_while_a_sleeper_may_get_one)
     close(fd);
 }
 
-/* It never held anything, so nothing can come. */
+/* The thread never opened an event, so no signal can come. */
 CP_TEST(sigprof_is_put_back_although_a_thread_slept_all_the_time)
 {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
@@ -279,7 +280,7 @@ CP_TEST(alternate_stacks_are_kept_or_put_back)
 
     set_altstack(memory, large);
     CHECK_EQ(cp_m_attach(&m, NULL), 0);
-    check_altstack(memory, large); /* large enough for us too */
+    check_altstack(memory, large); /* the program's stack is large enough for the library */
     cp_m_detach(m);
     check_altstack(memory, large);
 
@@ -297,7 +298,7 @@ CP_TEST(alternate_stacks_are_kept_or_put_back)
     cp_m_detach(m);
     check_altstack(NULL, 0);
 
-    CHECK_EQ(cp_m_attach(&m, NULL), 0); /* what the program sets meanwhile is its own */
+    CHECK_EQ(cp_m_attach(&m, NULL), 0); /* the stack that the program sets while it is an M stays */
     set_altstack(memory, large);
     cp_m_detach(m);
     check_altstack(memory, large);
@@ -315,7 +316,7 @@ static void body_sleeps(struct worker *worker)
     }
 }
 
-/* Some that spin, one with scheduling points, some that mostly sleep. */
+/* Starts two threads that spin, one of them with scheduling points, and threads that mostly sleep. */
 static void start_load(struct worker workers[5])
 {
     start_worker(&workers[0], body_c, NULL);
@@ -331,7 +332,8 @@ static void stop_load(struct worker workers[5])
         stop_worker(&workers[i]);
 }
 
-/* Buffers come into memory as they are used, 256 KiB for an M and event; nothing else may grow. */
+/* The pages of a buffer become resident when they are used, 256 KiB for each M and event. Nothing else may
+ * grow. */
 CP_TEST(many_cycles_leave_nothing_behind)
 {
     enum { CYCLES = 300 };
@@ -343,7 +345,7 @@ CP_TEST(many_cycles_leave_nothing_behind)
         cycle(1);
         if (i != 10 && i != CYCLES)
             continue;
-        sleep_ms(100); /* sleepers wake, and let go */
+        sleep_ms(100); /* lets the sleepers wake up and close their events */
         last = resources_now();
         if (i == 10)
             tenth = last;
@@ -352,7 +354,7 @@ CP_TEST(many_cycles_leave_nothing_behind)
     CHECK(TEST_ASAN || TEST_TSAN || last.rss_kib <= tenth.rss_kib + 5 * 2 * 256 + 1024);
     stop_load(workers);
     CHECK_EQ(resources_now().perf_fds, 0);
-    CHECK(sigprof_is(SIG_DFL)); /* an M that detaches sees to it at the latest */
+    CHECK(sigprof_is(SIG_DFL)); /* restored when the last M detached, at the latest */
 }
 
 static void *many_cycles(void *event)
@@ -387,7 +389,7 @@ CP_TEST(several_threads_start_and_stop_at_once)
     CHECK(sigprof_is(SIG_DFL));
 }
 
-/* Attaches and detaches all the time, while profiles come and go. */
+/* Attaches and detaches while profiles start and stop. */
 static void *attach_forever(void *stop)
 {
     while (cp_load_acquire((int *)stop) == 0) { /* pairs with the release in the test below */
@@ -419,9 +421,9 @@ CP_TEST(ms_come_and_go_while_profiles_do)
 /* ---- Identity -------------------------------------------------------------------------------- */
 
 /*
- * One slot, one event after the other in it, the Ms in the middle of things at each change. An M that went on
- * with an earlier config would show in the ratio of samples to count; samples that were left unread would
- * show where the event has none: no M migrates.
+ * The slot has one event after another, and each change interrupts the Ms anywhere. If an M went on with an
+ * earlier config, the ratio of samples to the count would be wrong. If samples were left unread, they would
+ * show in the profile of an event that has none, because no M migrates.
  */
 CP_TEST(a_slot_never_mixes_its_configs)
 {
@@ -451,7 +453,7 @@ CP_TEST(a_slot_never_mixes_its_configs)
             start_profile(&profile, now, 1);
         CHECK_EQ(profile.slots[0], 0);
         sleep_ms(4);
-        if (i % 5 == 0) { /* unread, and gone */
+        if (i % 5 == 0) { /* leaves the samples unread */
             profile.n = 0;
             stop_profile(&profile);
             cp_slots_stop(profile.slots, 1);
@@ -472,10 +474,10 @@ CP_TEST(a_slot_never_mixes_its_configs)
     stop_worker(&workers[1]);
 }
 
-/* What a thread that sleeps between two profiles is told. */
+/* The samples of two profiles, between which a thread sleeps. */
 struct two_profiles {
     struct profile first, second;
-    int fd; /* an eventfd, which wakes it */
+    int fd; /* an eventfd that wakes the thread */
 };
 
 static void body_sleep_burn(struct worker *worker)
@@ -490,8 +492,8 @@ static void body_sleep_burn(struct worker *worker)
     cp_execute(worker->m, NULL);
 }
 
-/* An M that slept over the end of one profile and the start of the next, in the same slot. What it then
- * has is of the second one's period, an eighth of the samples that the first one's would be. */
+/* The M sleeps during the end of one profile and the start of the next in the same slot. Its samples after
+ * that have the second profile's period, so there are an eighth as many as with the first one's. */
 CP_TEST(a_sleeper_wakes_into_the_profile_that_runs_then)
 {
     struct cp_slot_request requests[] = {request("taskClock", 100000), request("taskClock", 800000)};

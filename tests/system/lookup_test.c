@@ -1,5 +1,5 @@
-/* What monitoring asks of the library beside profiles: names for addresses, which threads are Ms, how much
- * was sampled; and a profile as text. */
+/* What monitoring programs ask for besides profiles: names of addresses, which threads are Ms, how many
+ * samples were taken, and a profile as text. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -44,7 +44,7 @@ CP_TEST(addresses_have_names_whatever_their_order)
     CHECK_EQ(cp_symbol_each(addresses, 0, take_name, &names), 0);
     CHECK_EQ(cp_symbol_each(addresses, 4, end_at_once, &calls), -ECANCELED);
     CHECK_EQ(calls, 1);
-    if (!TEST_ASAN && !TEST_TSAN) /* which have a function of their own there */
+    if (!TEST_ASAN && !TEST_TSAN) /* a sanitizer has a function of its own there */
         CHECK_CONTAINS(names.text[0], "pthread_create");
 }
 
@@ -60,11 +60,11 @@ __attribute__((noinline)) static void attach_worker(void)
 
 static void *worker(void *arg)
 {
-    pthread_setname_np(pthread_self(), "a \"worker\" \xc3\xa9\xc3"); /* whose last character is cut */
+    pthread_setname_np(pthread_self(), "a \"worker\" \xc3\xa9\xc3"); /* the last character is cut short */
     attach_worker();
     *(pid_t *)arg = (pid_t)syscall(SYS_gettid);
-    pthread_barrier_wait(&barrier); /* attached */
-    pthread_barrier_wait(&barrier); /* looked at */
+    pthread_barrier_wait(&barrier); /* the thread has attached */
+    pthread_barrier_wait(&barrier); /* the test has looked at the thread */
     return NULL;
 }
 
@@ -154,7 +154,7 @@ CP_TEST(threads_that_ended_are_not_listed)
     struct cp_runtime_stats stats = {.size = sizeof stats};
     unsigned listed = 0;
 
-    CHECK_EQ(cp_set_cpu_profile_rate(100, NULL), 0); /* an M is kept until its samples have been read */
+    CHECK_EQ(cp_set_cpu_profile_rate(100, NULL), 0); /* keeps an M until its samples have been read */
     with_worker(nothing);
     cp_m_each(count_m, &listed);
     CHECK_EQ(listed, 0);
@@ -221,7 +221,7 @@ CP_TEST(a_profile_as_text_has_names_for_people_and_addresses_for_tools)
     CHECK_CONTAINS(text, "session_tools.h:");
     CHECK_CONTAINS(text, "--- Memory map: ---\n");
     free(text);
-    /* They read addresses and map from it, and symbolise by the program's file. */
+    /* Readers of the text take addresses and mappings from it, and the names from the program's file. */
     check_names_burn(file_in_dir("profile.txt"));
 }
 

@@ -1,4 +1,4 @@
-/* Events by their names, from the start to what go tool pprof says: watchpoints and tracepoints. */
+/* Watchpoints and tracepoints by their names, from the start to the output of go tool pprof. */
 #include <errno.h>
 #include <linux/hw_breakpoint.h>
 #include <sched.h>
@@ -11,14 +11,15 @@
 #include "tests/support/session_tools.h"
 #include "tests/support/stub_pmu.h"
 
-/* What the watchpoint is on; only write_watched() writes it. */
+/* The watchpoint is on this word; only write_watched() writes it. */
 static volatile long *watched;
 static volatile long other;
 
 __attribute__((noinline)) static void write_watched(long value)
 {
     *watched = value;
-    other = other + 1; /* no tail call, and the place that a watchpoint reports is still in here */
+    /* a watchpoint reports the instruction after the write, which must still be in here; no tail call */
+    other = other + 1;
 }
 
 __attribute__((noinline)) static void write_other(void)
@@ -31,12 +32,12 @@ __attribute__((noinline)) static void read_watched(void)
     other = other + *watched;
 }
 
-/* Gives up its CPU. The C library is built without frame pointers, so that a stack shows the caller of who
- * calls it: there are two. */
+/* Gives up the CPU. The C library has no frame pointers, so the stack misses the caller of its function,
+ * rest(), and shows sleep_here(). */
 __attribute__((noinline)) static void rest(void)
 {
     usleep(1000);
-    other = other + 1; /* no tail call */
+    other = other + 1; /* keeps the call from being a tail call */
 }
 
 __attribute__((noinline)) static void sleep_here(int times)
@@ -63,7 +64,7 @@ static void stop(void)
     CHECKF(cp_stop_cpu_profile(&err) == 0, "%s", err.message);
 }
 
-/* The samples in whose stacks pprof finds a function, and the total, of "N of M total". */
+/* Takes the samples with a function in their stacks, and the total, from pprof's line "N of M total". */
 static void count(const char *path, const char *function, double *found, double *total)
 {
     char arguments[128];
@@ -93,7 +94,7 @@ static void need_prompt_signals(void)
 
 enum { WRITES = 500 };
 
-/* A page, so that the kernel can be made to take part in each write. */
+/* Maps a page for the watched word, so that a test can make the kernel take part in each write. */
 static void map_watched(void)
 {
     watched =
@@ -110,7 +111,7 @@ static void start_watching(const char *path, char *event, size_t size)
     start_or_skip(path, event);
 }
 
-/* The processor's own. */
+/* With the processor's own debug registers. */
 CP_TEST(a_watchpoint_names_who_writes)
 {
     const char *path = file_in_dir("watch.pb.gz");
@@ -131,11 +132,12 @@ CP_TEST(a_watchpoint_names_who_writes)
     count(path, "write_other|read_watched", &found, &total);
     CHECKF(found == 0, "%g", found);
     top = pprof("-top", path);
-    CHECK_CONTAINS(top, event + strlen("mem:")); /* the profile's type is the event's name */
+    CHECK_CONTAINS(top, event + strlen("mem:")); /* the profile's type has the event's name */
     free(top);
 }
 
-/* The probe's watchpoint counts CPU time; that of an M counts page faults in user mode. */
+/* Opens another event for a watchpoint: for the probe's watchpoint CPU time, which counts at once, for an M's
+ * page faults in user mode. */
 static long open_fault_counter(const struct perf_event_attr *asked, const long a[6])
 {
     struct perf_event_attr attr = *asked;
@@ -149,8 +151,8 @@ static long open_fault_counter(const struct perf_event_attr *asked, const long a
     return real_syscall(SYS_perf_event_open, &attr, a[1], a[2], a[3], a[4]);
 }
 
-/* On any machine: what a debug register would notice is here a fault of the page that is written to, which is
- * taken away before each write. The program has some faults besides. */
+/* On any machine: the test removes the watched page before each write, so each write is a page fault, and the
+ * stub's watchpoint is a counter of page faults. The program has a few other faults. */
 CP_TEST(a_watchpoint_of_a_stub_names_who_writes)
 {
     const char *path = file_in_dir("watch.pb.gz");
@@ -176,7 +178,7 @@ CP_TEST(a_watchpoint_of_a_stub_names_who_writes)
 
 /* ---- Tracepoints ----------------------------------------------------------------------------- */
 
-/* Makes sure that tracefs is there, if need be where this process alone sees it. */
+/* Mounts tracefs if it is not mounted, in a mount namespace of this process. */
 static void need_tracefs(void)
 {
     if (access("/sys/kernel/tracing/events", X_OK) == 0)
@@ -205,13 +207,13 @@ CP_TEST(a_tracepoint_names_who_slept)
     stop();
     count(path, "sleep_here", &found, &total);
     CHECKF(found >= SLEEPS, "%g of %g", found,
-           total); /* each sleep gives the CPU up, and others may take it */
+           total); /* each sleep gives up the CPU; the thread may lose the CPU otherwise, too */
     top = pprof("-top", path);
     CHECK_CONTAINS(top, "tracepoint:sched:sched_switch");
     free(top);
 }
 
-/* The same by perf's spelling, and what the file system does not have. */
+/* perf's spelling stands for the same tracepoint. What the file system does not have is refused. */
 CP_TEST(tracepoints_have_names)
 {
     struct cp_event_spec spec = {.size = sizeof spec}, again = {.size = sizeof again};
@@ -224,7 +226,8 @@ CP_TEST(tracepoints_have_names)
     CHECK_STR(again.name, "tracepoint:sched:sched_switch:k");
     CHECK_EQ(again.modes, CP_EVENT_KERNEL);
     CHECK(memcmp(&spec.encoding, &again.encoding, sizeof spec.encoding) == 0);
-    CHECK_EQ(cp_event_parse("timer:hrtimer_start", &again, &err), 0); /* "timer" is an event, too */
+    /* "timer" is also the name of an event */
+    CHECK_EQ(cp_event_parse("timer:hrtimer_start", &again, &err), 0);
     CHECK_STR(again.name, "tracepoint:timer:hrtimer_start");
     CHECK_EQ(cp_event_parse("tracepoint:sched:no_such", &spec, &err), -ENOENT);
     CHECK_CONTAINS(err.message, "no tracepoint sched:no_such");

@@ -1,4 +1,4 @@
-/* Profiles of code that is loaded: its names, lines and mappings, as pprof shows them. */
+/* Profiles of loaded code: its names, lines and mappings, as pprof shows them. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <link.h>
@@ -23,7 +23,7 @@ __attribute__((always_inline)) static inline void inlined_twice(void)
 {
     return_address = 0;
     remember_caller();
-    __asm__ volatile("nop"); /* where the call returns to: another line */
+    __asm__ volatile("nop"); /* the call returns to this line, not to its own */
 }
 
 enum { TWICE_LINE = __LINE__ + 4 };
@@ -42,7 +42,8 @@ __attribute__((noinline)) static void not_inlined(void)
     __asm__ volatile("nop");
 }
 
-/* The line of -raw with a function has these lines: of the instruction, and of the function's start. */
+/* Checks the line numbers that pprof -raw shows for a location: of the instruction, and of the function's
+ * start. */
 static void check_lines(const char *raw, const char *location, const char *function, int line, int start)
 {
     char name[64], lines[64], *text;
@@ -85,7 +86,7 @@ CP_TEST(lines_and_inlined_functions_are_told)
     cp__profile_free(profile);
 }
 
-/* The build id that readelf finds in a file. */
+/* Returns the build ID that readelf finds in a file. */
 static const char *build_id(const char *path)
 {
     static char id[65];
@@ -123,7 +124,7 @@ CP_TEST(mappings_have_build_ids)
     cp__profile_free(profile);
 }
 
-/* The kernel's own list is the reference. */
+/* Checks the mapping of an address against /proc/self/maps. */
 static void check_mapping_of(const char *decoded, uintptr_t address)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -160,9 +161,9 @@ CP_TEST(mappings_are_those_of_the_kernel)
 
 struct object {
     void *handle;
-    uintptr_t outer; /* addresses of code in its functions */
+    uintptr_t outer; /* addresses of code in the target's functions */
     uintptr_t exported;
-    uintptr_t hidden; /* right before target_outer or behind target_exported */
+    uintptr_t hidden; /* directly before target_outer or behind target_exported */
 };
 
 static struct object load(const char *path)
@@ -176,7 +177,7 @@ static struct object load(const char *path)
     return object;
 }
 
-/* Adds a sample in target_exported, called from the start of target_outer. */
+/* Adds a sample in target_exported, which the start of target_outer called. */
 static void add_object(struct cp__profile *profile, const struct object *object)
 {
     uintptr_t frames[2] = {object->exported, object->outer + 1};
@@ -184,7 +185,7 @@ static void add_object(struct cp__profile *profile, const struct object *object)
     add(profile, frames, 2, 1, 0, NULL);
 }
 
-/* What pprof shows when neither program nor objects are there. */
+/* Returns what pprof shows without the program's and the objects' files. */
 static char *raw_profile(struct cp__profile *profile, const char *name)
 {
     return pprof("-symbolize=none -raw", write_profile(profile, &cpu_meta, name));
@@ -208,18 +209,19 @@ CP_TEST(objects_come_and_go)
     struct cp__profile *before = new_profile(), *after, *between;
     char *raw;
 
-    add_object(before, &object); /* unloaded before it is written */
+    add_object(before, &object); /* the object is unloaded before the profile is written */
     dlclose(object.handle);
     after = new_profile();
     between = new_profile();
     object = load(path);
-    add_object(after, &object); /* loaded after the start */
+    add_object(after, &object); /* the object was loaded after the profile's start */
     raw = raw_profile(after, "after");
     check_object(raw, path, build_id(path));
     free(raw);
 
     nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
-    add_object(between, &object); /* loaded after the start and unloaded before the end */
+    /* the object was loaded after the start and is unloaded before the profile is written */
+    add_object(between, &object);
     dlclose(object.handle);
     raw = raw_profile(before, "before");
     check_object(raw, path, build_id(path));
@@ -253,7 +255,7 @@ CP_TEST(objects_that_are_gone_for_pprof_have_names)
     cp__profile_free(profile);
 }
 
-/* What is exported has names without debug information. */
+/* Exported functions have names without debug information. */
 CP_TEST(a_stripped_object_has_its_exported_names)
 {
     const char *path = build("gcc -O2 -g -shared -fPIC", "libtarget.so");
@@ -274,7 +276,7 @@ CP_TEST(a_stripped_object_has_its_exported_names)
     CHECK_CONTAINS(text, " target_exported :0 s=0\n");
     CHECK_CONTAINS(text, " target_outer :0 s=0\n");
     snprintf(expected, sizeof expected, ": %#zx M=2 \n", (size_t)inside);
-    CHECK_CONTAINS(text, expected); /* no name is better than that of the next symbol */
+    CHECK_CONTAINS(text, expected); /* without a name, rather than with the next symbol's */
     snprintf(expected, sizeof expected, " %s [FN]\n", build_id(path));
     CHECK_CONTAINS(text, expected);
     free(text);
@@ -315,7 +317,7 @@ CP_TEST(a_separate_debug_file_is_read_if_it_belongs_there)
     free(test_command(NULL, "cd %s && mkdir .debug && mv libtarget.debug .debug", test_dir()));
     check_named(path, true);
     free(test_command(NULL, "cd %s && printf x >> .debug/libtarget.debug",
-                      test_dir())); /* another file than it was */
+                      test_dir())); /* no longer the file that belongs to the object */
     check_named(path, false);
 }
 
@@ -342,7 +344,7 @@ static void check_replaced(const char *compile, const char *id, bool is_late)
     cp__profile_free(profile);
 }
 
-/* A file that took the place of the one that is mapped names nothing: its code is other code. */
+/* A file that replaced the mapped file has other code, so its names are not used. */
 CP_TEST(an_object_that_was_replaced_names_nothing)
 {
     for (int is_late = 0; is_late < 2; is_late++) {
@@ -370,7 +372,7 @@ CP_TEST(the_vdso_has_names)
     cp__profile_free(profile);
 }
 
-/* In a copy of this program: deletes itself, then looks itself up. */
+/* Runs in a copy of this program, which deletes its own file and then looks its own names up. */
 static void look_up_deleted_self(const char *path)
 {
     struct cp__profile *profile;
@@ -382,7 +384,7 @@ static void look_up_deleted_self(const char *path)
     add(profile, &here, 1, 1, 0, NULL);
     text = raw_profile(profile, "deleted");
     check_lines(text, "M=1", "remember_caller", REMEMBER_LINE - 9, REMEMBER_LINE - 10);
-    CHECK_CONTAINS(text, "/copy "); /* without "(deleted)" */
+    CHECK_CONTAINS(text, "/copy "); /* the path without "(deleted)" */
     CHECK(strstr(text, "deleted)") == NULL);
     free(text);
     cp__profile_free(profile);
@@ -409,7 +411,7 @@ CP_TEST(a_deleted_program_looks_itself_up)
     }
 }
 
-/* Where the environment names a server for debug files, it is not asked. */
+/* DEBUGINFOD_URLS names a server for debug files. The library does not ask that server. */
 CP_TEST(nothing_is_asked_of_the_network)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -1,4 +1,4 @@
-/* What is told of hardware events: to whom the kernel refuses them, and in profiles. */
+/* What users are told about hardware events: who may not use them, and what profiles say. */
 #include <zlib.h>
 
 #include "pprof.h"
@@ -7,7 +7,7 @@
 
 /* ---- What the kernel allows ------------------------------------------------------------------ */
 
-/* The kernel's answer to a request, which is 0 or code; then the reason must be in the sentence. */
+/* Checks the kernel's answer to a request: 0 or code. With code, the message must have the reason. */
 static void check_answer(const struct cp_slot_request *request, int code, const char *reason)
 {
     struct cp_error err = {0};
@@ -24,7 +24,7 @@ static void check_answer(const struct cp_slot_request *request, int code, const 
     }
 }
 
-/* Cycles in user mode, which a sample must show. */
+/* Samples cycles in user mode, which must find the function that runs. */
 static void check_user_cycles(struct cp_slot_request *cycles)
 {
     struct profile profile = {.n = 0};
@@ -70,7 +70,7 @@ CP_TEST(what_nobody_may_depends_on_perf_event_paranoid)
 
 static struct cp_memory memory;
 
-/* What is in the profile, unpacked: its comments are strings in there. */
+/* Unpacks the profile, whose comments are strings in it. */
 static char *unpack(const struct cp_memory *packed, size_t *size)
 {
     z_stream stream = {.next_in = packed->data, .avail_in = (unsigned)packed->size};
@@ -97,7 +97,7 @@ static bool profile_says(const char *text)
     return found;
 }
 
-/* Burns while cycles are sampled; the profile is left in memory. */
+/* Samples cycles and leaves the profile in memory. */
 static void profile_to_memory(struct cp_slot_stats *stats, uint64_t period)
 {
     struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "cycles", period);
@@ -144,7 +144,7 @@ CP_TEST(a_profile_whose_event_took_turns_says_so)
     CHECK(profile_says("multiplexed: "));
 }
 
-/* root may have set kernel.perf_event_max_sample_rate so low, as tests/vm does. */
+/* kernel.perf_event_max_sample_rate may be so low that events are throttled, as tests/vm sets it. */
 CP_TEST(throttling_is_told)
 {
     long rate = number_in("/proc/sys/kernel/perf_event_max_sample_rate", "");

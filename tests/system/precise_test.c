@@ -1,4 +1,4 @@
-/* Which level of precise_ip is reached; on PMUs that a stub plays. */
+/* Which level of precise_ip an event gets; a stub plays the PMU. */
 #include "tests/support/burn.h"
 #include "tests/support/stub_pmu.h"
 
@@ -42,10 +42,10 @@ static void check_reached(enum cp_profile_pc_precision asked, enum cp_profile_pc
     struct cp_slot_stats stats = sample_cycles(asked);
 
     CHECK_EQ(stats.precise_ip, reached);
-    CHECK_EQ(stub_pmu.last.precise_ip, reached); /* on the M */
+    CHECK_EQ(stub_pmu.last.precise_ip, reached); /* the level of the M's event */
     CHECK_EQ(held.with_ip, reached == 0 ? 0 : held.samples);
     if (TEST_TSAN || reached == 0)
-        return; /* ThreadSanitizer delivers signals late, to wherever the thread is then */
+        return; /* ThreadSanitizer delivers signals late, wherever the thread is then */
     CHECK(held.samples > 100);
     CHECK(10 * held.ip_in_a > 8 * held.samples);
 }
@@ -66,7 +66,7 @@ CP_TEST(levels_that_are_refused_are_left)
     check_reached(CP_CPUPROF_IP_NO_SKID, CP_CPUPROF_IP_ARBITRARY_SKID);
 }
 
-/* Some kernels accept a level and deliver nothing. */
+/* Some kernels accept a level and then deliver no sample. The library takes the next lower level. */
 CP_TEST(levels_without_samples_are_left)
 {
     stub_pmu.most_precise = 3;
@@ -76,7 +76,7 @@ CP_TEST(levels_without_samples_are_left)
     check_reached(CP_CPUPROF_IP_NO_SKID, CP_CPUPROF_IP_ARBITRARY_SKID);
 }
 
-/* Of what does not happen while it is tried, nobody can say that it delivers nothing. */
+/* If the event did not happen during the trial, the trial cannot tell whether the level delivers samples. */
 CP_TEST(rare_events_get_what_is_accepted)
 {
     stub_pmu.most_precise = 2;
@@ -85,7 +85,7 @@ CP_TEST(rare_events_get_what_is_accepted)
     CHECK_EQ(held.samples, 0);
 }
 
-/* The kernel's own events take any level and mind none. */
+/* The kernel's own events accept any level and ignore it. */
 CP_TEST(only_pmus_are_asked)
 {
     struct cp_slot_request made = request("taskClock", 100000);
@@ -101,7 +101,7 @@ CP_TEST(only_pmus_are_asked)
     CHECK_EQ(held.with_ip, 0);
 }
 
-/* arm64's PMU has no such mode. */
+/* arm64's PMU refuses exclude_idle. */
 CP_TEST(exclude_idle_is_left_away_where_it_is_refused)
 {
     sample_cycles(CP_CPUPROF_IP_ARBITRARY_SKID);
@@ -111,8 +111,8 @@ CP_TEST(exclude_idle_is_left_away_where_it_is_refused)
     CHECK(stub_pmu.last.exclude_idle);
 }
 
-/* Below a period of 200 000 the handler's part would be more than 1 % of what is counted: pausing events do
- * not count it. */
+/* Below a period of 200 000, the handler would be more than 1 % of what the event counts. So the handler
+ * pauses events of shorter periods. */
 CP_TEST(short_periods_do_not_count_the_handler)
 {
     const struct {
@@ -133,7 +133,8 @@ CP_TEST(short_periods_do_not_count_the_handler)
         run_attached(&worker, body_a, &ns);
         stop_profile(&profile);
         need_unthrottled(&profile, 0);
-        CHECK(profile.stats[0].samples >= 20); /* of 250 and more: the handler's time is the thread's, too */
+        /* of 250 and more, because the handler takes some of the thread's CPU time */
+        CHECK(profile.stats[0].samples >= 20);
         if (cases[i].pauses)
             CHECK(stub_pmu.ioctls >= 2 * profile.stats[0].signals);
         else

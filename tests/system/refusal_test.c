@@ -1,4 +1,4 @@
-/* What cannot run is refused in words, and nothing of it stays behind. */
+/* What cannot run is refused with a message, and nothing stays open. */
 #include "tests/support/burn.h"
 #include "tests/support/refuse.h"
 #include "tests/support/resources.h"
@@ -10,7 +10,8 @@
 
 #define PERIOD 100000
 
-/* Runs child() in a child, where a failed check is an exit status other than 0, and a skip is one too. */
+/* Runs child() in a child process. A check that fails there is an exit status other than 0, and a skip is
+ * another. */
 static void in_child(void (*child)(int), int argument)
 {
     pid_t pid = fork();
@@ -41,7 +42,7 @@ static bool has_remedy(const char *message)
     return false;
 }
 
-/* A start that must fail with code, and say so with these words in it; nothing stays behind. */
+/* Checks that a start fails with this code and these words, and that nothing stays open. */
 static void check_refused(const struct cp_slot_request *requests, size_t n, int code, const char *word1,
                           const char *word2)
 {
@@ -56,14 +57,14 @@ static void check_refused(const struct cp_slot_request *requests, size_t n, int 
     CHECK_CONTAINS(err.message, word1);
     CHECK_CONTAINS(err.message, word2);
     CHECKF(has_remedy(err.message) && err.message[strlen(err.message) - 1] == '.', "%s", err.message);
-    before = resources_now(); /* with what is made once */
+    before = resources_now(); /* after the library has allocated what it allocates once */
     CHECK_EQ(cp_slots_start(requests, n, slots, NULL), code);
     after = resources_now();
     check_resources(&after, &before, 1);
     CHECK(sigprof_is(SIG_DFL));
 }
 
-/* All slots are free: eight events can start. */
+/* Checks that all slots are free: eight events can start. */
 static void check_slots_are_free(void)
 {
     struct cp_slot_request requests[CP_EV_MAX];
@@ -93,7 +94,7 @@ static void child_refused(int i)
     struct cp_slot_request requests[] = {request("timer", MS), request("taskClock", PERIOD)};
     struct worker worker = {.body = NULL};
 
-    attach(&worker); /* the error is the starter's, M or not */
+    attach(&worker); /* the error is that of the thread which starts, whether it is an M or not */
     refuse_call(SYS_perf_event_open, refusals[i].error);
     check_refused(&requests[1], 1, -refusals[i].error, "taskClock", refusals[i].word);
     check_refused(requests, 2, -refusals[i].error, "taskClock", refusals[i].word);
@@ -110,7 +111,7 @@ CP_TEST(perf_event_open_may_be_refused_in_many_ways)
 
 /* ---- Reasons in a phrase ---------------------------------------------------------------------- */
 
-/* The probe's answer is a start's answer, and leaves nothing behind. */
+/* Checks that a probe answers as a start does, and that nothing stays open. */
 static void check_probe(const struct cp_event_spec *spec, int code, const char *reason, const char *word)
 {
     struct resources before, after;
@@ -125,7 +126,7 @@ static void check_probe(const struct cp_event_spec *spec, int code, const char *
     CHECK_CONTAINS(err.message, spec->name);
     CHECK_CONTAINS(err.message, word);
     CHECKF(has_remedy(err.message) && err.message[strlen(err.message) - 1] == '.', "%s", err.message);
-    before = resources_now(); /* with what is made once */
+    before = resources_now(); /* after the library has allocated what it allocates once */
     CHECK_EQ(cp_event_probe(spec, NULL), code);
     after = resources_now();
     check_resources(&after, &before, 1);
@@ -133,7 +134,7 @@ static void check_probe(const struct cp_event_spec *spec, int code, const char *
     CHECK(cp_m_self() == NULL);
 }
 
-/* The type of one of the kernel's PMUs; 0 where it has none of that name. */
+/* Returns the type of one of the kernel's PMUs, or 0 if the kernel has none of that name. */
 static uint32_t pmu_type(const char *name)
 {
     char path[128];
@@ -192,7 +193,7 @@ static struct cp_event_spec spec_for(const char *what)
     return parsed(what);
 }
 
-/* What the kernel would say, said by a filter; on a PMU that is not here, too. */
+/* A filter gives the kernel's answers, also for PMUs that this machine does not have. */
 static const struct reason {
     const char *what;
     int error;
@@ -226,7 +227,7 @@ static void child_reason(int i)
     const struct reason *r = &reasons[i];
     struct cp_event_spec spec = spec_for(r->what);
 
-    cp_event_probe(&spec, NULL); /* asks what the kernel can, once */
+    cp_event_probe(&spec, NULL); /* finds out what the kernel can do, which happens once */
     refuse_call(SYS_perf_event_open, r->error);
     check_probe(&spec, -r->error, r->reason, r->word);
 }
@@ -234,7 +235,7 @@ static void child_reason(int i)
 CP_TEST(each_answer_of_the_kernel_has_a_phrase)
 {
     for (int i = 0; i < (int)ARRAY_SIZE(reasons); i++) {
-        if (reasons[i].what[0] != '/' || pmu_type(reasons[i].what + 1) != 0) /* that PMU is here */
+        if (reasons[i].what[0] != '/' || pmu_type(reasons[i].what + 1) != 0) /* this machine has the PMU */
             in_child(child_reason, i);
     }
 }
@@ -257,7 +258,7 @@ CP_TEST(no_pmu_is_told_apart_from_one_that_lacks_the_event)
         in_child(child_without_pmu, errors[i]);
 }
 
-/* The kernel itself. */
+/* The kernel itself gives the answer. */
 CP_TEST(a_place_that_cannot_be_watched_is_refused)
 {
     struct cp_event_spec spec = watchpoint(&watched, HW_BREAKPOINT_W, sizeof watched);
@@ -289,7 +290,7 @@ CP_TEST(more_watchpoints_than_debug_registers_are_refused)
     CHECK_STR(err.reason, "all debug registers are in use");
 }
 
-/* A watchpoint in the kernel asks for more than CAP_PERFMON. */
+/* A watchpoint on a kernel address needs more than CAP_PERFMON. */
 CP_TEST(a_watchpoint_in_the_kernel_needs_privileges)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -308,7 +309,7 @@ CP_TEST(a_watchpoint_in_the_kernel_needs_privileges)
     perfmon[1].permitted = perfmon[1].effective;
     if (syscall(SYS_capset, &header, perfmon) < 0)
         SKIP("needs CAP_PERFMON");
-    spec = watchpoint((void *)-0x1000l, HW_BREAKPOINT_W, 8); /* a kernel's address */
+    spec = watchpoint((void *)-0x1000l, HW_BREAKPOINT_W, 8); /* an address of the kernel */
     spec.modes = CP_EVENT_KERNEL;
     check_probe(&spec, -EPERM, "needs privileges", "kernel address");
 }
@@ -336,7 +337,7 @@ CP_TEST(a_user_hears_of_the_paranoid_level)
 
 CP_TEST(a_probe_needs_ring_memory_and_a_timer)
 {
-    struct cp_event_spec spec = parsed("pageFaults"); /* which has no preset period */
+    struct cp_event_spec spec = parsed("pageFaults"); /* an event without a preset period */
 
     test_need_events();
     CHECK_EQ(cp_event_probe(&spec, NULL), 0);
@@ -372,7 +373,7 @@ CP_TEST(the_soft_limit_of_descriptors_is_raised)
     CHECK_EQ(limit.rlim_cur, used + 20);
 }
 
-/* resources_now() needs descriptors of its own, so check_refused() does not do here. */
+/* resources_now() needs descriptors of its own, so check_refused() cannot be used. */
 static void refused_for_descriptors(rlim_t limit)
 {
     struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
@@ -399,7 +400,7 @@ CP_TEST(a_start_without_descriptors_is_refused)
 {
     test_need_events();
     in_child(child_without_descriptors, 0);
-    in_child(child_without_descriptors, 1); /* enough for the event, not for its ring */
+    in_child(child_without_descriptors, 1); /* enough for the event, but not for its ring */
 }
 
 /* ---- Ring memory ----------------------------------------------------------------------------- */
@@ -507,7 +508,7 @@ CP_TEST(bad_configs_are_refused)
     CHECK_EQ(cp_set_cpu_profile_config(CP_CPUPROF_EVENT_COUNT, NULL, NULL), -EINVAL);
 }
 
-/* It happens in kernel mode only: without that the profile would be empty for ever. */
+/* The event happens in kernel mode only. If that mode did not count, the profile would always be empty. */
 CP_TEST(an_event_of_the_kernels_is_refused_without_the_kernel)
 {
     struct cp_slot_request bad = request("contextSwitches", 1);
@@ -567,14 +568,15 @@ CP_TEST(without_memory_starts_and_attaches_are_refused)
 
     if (TEST_ASAN || TEST_TSAN)
         SKIP("a sanitizer's own mappings leave no room for a limit");
-    CHECK_EQ(sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL), 0); /* the runner's */
+    /* disables the runner's alternate stack */
+    CHECK_EQ(sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL), 0);
     limit.rlim_cur = (rlim_t)number_in("/proc/self/status", "VmSize:") * 1024;
     CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
     CHECK_EQ(cp_m_attach(&m, &err), -ENOMEM);
     CHECK_EQ(err.code, -ENOMEM);
     CHECK_CONTAINS(err.message, "memory");
     CHECK(cp_m_self() == NULL);
-    do { /* until there is enough for an M, and hardly more */
+    do { /* until there is memory for an M, and hardly more */
         limit.rlim_cur += 32 << 10;
         CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
     } while (cp_m_attach(&m, &err) < 0 && err.code == -ENOMEM);

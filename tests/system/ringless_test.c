@@ -1,4 +1,4 @@
-/* Ms that the system refuses something, while the others of a session go on. */
+/* Ms that the system refuses something, while other Ms of the same session go on. */
 #include "tests/support/burn.h"
 #include "tests/support/refuse.h"
 #include "tests/support/resources.h"
@@ -9,7 +9,7 @@
 
 /* ---- Refused altogether ---------------------------------------------------------------------- */
 
-/* An M attaches when there are no descriptors any more: that one is counted, and it goes on unprofiled. */
+/* An M attaches when no descriptor is left. It is counted as refused and runs without a profile. */
 CP_TEST(an_m_without_descriptors_is_counted)
 {
     struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
@@ -30,8 +30,8 @@ CP_TEST(an_m_without_descriptors_is_counted)
     CHECK(profile.seen[0].in[IN_A] > 0 && profile.seen[0].in[IN_B] == 0);
 }
 
-/* Burns in parts, because the CPU clock goes on while a virtual machine stands still: one such gap ends one
- * part at most. */
+/* Burns CPU time in parts. The CPU clock goes on while a virtual machine stands still, so one such gap ends
+ * at most one part. */
 static void body_without_ring(struct worker *worker)
 {
     (void)worker;
@@ -39,7 +39,7 @@ static void body_without_ring(struct worker *worker)
         burn_b(20 * MS);
 }
 
-/* The filter is this thread's only, and comes before it is an M. */
+/* The filter applies to this thread only, which installs it before it becomes an M. */
 static void *run_without_ring(void *arg)
 {
     refuse_rings(EPERM);
@@ -58,7 +58,7 @@ static void *run_without_timer(void *arg)
     return run_worker(arg);
 }
 
-/* Profiles a thread that is refused something, beside one that is not. Returns the CPU time of both. */
+/* Profiles a thread that is refused something, beside a thread that is not. Returns the CPU time of both. */
 static uint64_t profile_two(void *(*refused)(void *), struct profile *profile,
                             const struct cp_slot_request *requests, size_t n)
 {
@@ -95,7 +95,8 @@ CP_TEST(an_m_without_ring_memory_is_sampled_by_signals)
         CHECK(profile.seen[0].in[IN_B] > 0);
 }
 
-/* Two events that signal at once are one signal; what that loses is told. */
+/* If two events signal at the same time, one signal comes. The samples that this loses are counted as
+ * lost. */
 CP_TEST(an_m_without_ring_memory_tells_its_losses)
 {
     struct cp_slot_request requests[] = {request("taskClock", PERIOD), request("cpuClock", PERIOD)};
@@ -154,7 +155,7 @@ static void body_burn_and_wait(struct worker *worker)
     CHECK_EQ(read(*(const int *)worker->arg, &token, sizeof token), sizeof token);
 }
 
-/* 516 KiB a CPU are a user's to lock, and what ulimit -l says: here nothing. */
+/* A user may lock 516 KiB for each CPU, and what ulimit -l allows besides: nothing in this test. */
 CP_TEST(ms_past_the_ring_memory_have_none)
 {
     struct cp_slot_request requests[1];

@@ -1,7 +1,7 @@
-/* Benchmarks, as the runner (testing/) shows them. */
+/* Benchmarks, as the runner (testing/) reports them. */
 #include "tests/support/runner_tools.h"
 
-/* Go's own reader of benchmarks prints what it understands: name, N, ns/op and MB/s, or 0. */
+/* Go's own reader of benchmarks, which prints the name, N, ns/op and MB/s that it understands, or 0. */
 static const char parser[] =
     "package main\n"
     "import (\"fmt\"; \"os\"; \"golang.org/x/tools/benchmark/parse\"; \"sort\")\n"
@@ -18,10 +18,10 @@ struct figures {
     char name[100];
     long n;
     double ns_per_op, mb_per_s;
-    int measured; /* 1: ns/op, 2: MB/s */
+    int measured; /* 1: ns/op; 2: MB/s */
 };
 
-/* Runs benchmarks and reads their lines; how many there were. */
+/* Runs benchmarks and reads their lines. Returns how many there were. */
 static size_t bench(const char *flags, struct figures *figures, size_t most)
 {
     test_write_file("parse.go", parser);
@@ -51,7 +51,7 @@ CP_TEST(gos_parser_reads_benchmarks)
     CHECK_EQ(f[0].measured, 1);
     CHECK_STR(f[3].name, "Benchmark_bytes-3");
     CHECK_EQ(f[3].measured, 3);
-    CHECKF(f[3].ns_per_op >= 1e6, "%g", f[3].ns_per_op); /* it sleeps as long */
+    CHECKF(f[3].ns_per_op >= 1e6, "%g", f[3].ns_per_op); /* the benchmark sleeps for 1 ms */
     CHECKF(f[3].mb_per_s * f[3].ns_per_op / 1e9 > 0.99 && f[3].mb_per_s * f[3].ns_per_op / 1e9 < 1.01,
            "%g and %g", f[3].ns_per_op, f[3].mb_per_s);
     CHECK_STR(f[4].name, "Benchmark_paused");
@@ -65,7 +65,7 @@ CP_TEST(gos_parser_reads_benchmarks)
     CHECKF(f[0].n > 1000, "%ld", f[0].n);
 }
 
-/* As of Go's ReportMetric(). */
+/* Go's ReportMetric() replaces a measured figure in the same way. */
 CP_TEST(own_figures_stand_for_what_is_measured)
 {
     struct figures f[2];

@@ -1,4 +1,4 @@
-/* Tests that end badly: what the runner (testing/) tells of them, and that nothing of them outlives them. */
+/* Tests that crash, hang or exit: what the runner (testing/) reports, and that no process outlives them. */
 #include "tests/support/runner_tools.h"
 
 #include <ctype.h>
@@ -8,15 +8,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How a line of the sample begins in a stack. */
+/* The place of each line of the sample begins like this in a stack. */
 #define SAMPLE "tests/support/runner_sample.c:"
 
 static const char *const runners_frames[] = {"die_from_handler", "stop_from_handler", "tell_exit",
                                              "__restore_rt", NULL};
 
-/* The test fails in these words, with a stack that has the functions with their lines, one below the other,
- * and none of the runner's that told of it; and the next one runs. A function may be named without its
- * lines: "". */
+/* How a test ends: the runner reports this reason, and a stack that has these functions with their lines, one
+ * below the other. The stack has none of the runner's own functions, and the next test runs. */
 struct bad_end {
     const char *test, *reason;
     const char *functions[4];
@@ -54,7 +53,8 @@ CP_TEST(a_crash_is_told_with_its_stack)
         {"crash_abort", "killed by signal 6 (Aborted)", {"calls_abort", "Test_crash_abort"}},
         {"crash_overflow",
          SEGV ": stack overflow",
-         {"goes_down", "goes_down", "Test_crash_overflow"}}, /* the first and the last */
+         /* the stack's innermost and outermost functions */
+         {"goes_down", "goes_down", "Test_crash_overflow"}},
         {"crash_sub", SEGV, {"writes_to_nowhere", "crashing_sub"}},
         {"crash_thread", SEGV, {"writes_to_nowhere", "crashing_thread"}},
     };
@@ -102,11 +102,11 @@ CP_TEST(an_exit_is_told)
         {"exit_at_once", "the test ended its process by _exit(5)", {NULL}},
         {"exit_status_after", "after the test its process ended with status 7", {NULL}},
     };
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* a G that exits has its memory still */
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* a G that exits still has its memory */
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         expect_bad_end(&bad[i]);
     expect("-run Test_exit_at_once", 1, "\nThe stacks of the test's process are lost.\n");
-    if (!TEST_ASAN) /* it takes the unwinding of a G's stack for an overflow */
+    if (!TEST_ASAN) /* AddressSanitizer takes the unwinding of a G's stack for an overflow */
         expect("-run Test_exit_main_thread", 1, "panic: ", "--- FAIL: Test_exit_main_thread");
 }
 
@@ -124,7 +124,7 @@ CP_TEST(a_hang_is_told_with_all_stacks)
     expect("-run hang_logging -v", 1, "panic: the test timed out after 1 s\n", "\n    Test_hang_logging\n");
 }
 
-/* Whether there is such a process, and it is no zombie. */
+/* Whether the process exists and is not a zombie. */
 static bool is_alive(int pid)
 {
     char path[40], state = 0;
@@ -148,7 +148,7 @@ CP_TEST(a_test_that_does_nothing_hangs)
     free(output);
 }
 
-/* The process whose number the sample left there has ended. */
+/* Checks that the process whose number the sample left in the file has ended. */
 static void expect_no_child(const char *file)
 {
     struct timespec start, now;
@@ -184,7 +184,8 @@ CP_TEST(a_test_that_leaves_its_group_is_ended)
            "--- PASS: Test_self (");
 }
 
-/* The kernel keeps no exit status of a program's children if who has started it ignores SIGCHLD. */
+/* If a program ignores SIGCHLD, the programs that it starts do, too, and then the kernel keeps no exit status
+ * of their children. */
 CP_TEST(who_ignores_sigchld_may_start_a_runner)
 {
     signal(SIGCHLD, SIG_IGN);
@@ -197,7 +198,7 @@ CP_TEST(who_ignores_sigchld_may_start_a_runner)
         execl(program, program, "-v", "-run", "Test_self|exit_status_after", (char *)NULL);
         _exit(127);
     }
-    waitpid(pid, NULL, 0); /* which waits, and then says that there is no such child */
+    waitpid(pid, NULL, 0); /* waits, and then fails because SIGCHLD is ignored */
     signal(SIGCHLD, SIG_DFL);
     free(test_command(NULL, "grep 'PASS: Test_self' %s && grep 'ended with status 7$' %s", path, path));
 }
@@ -230,7 +231,7 @@ CP_TEST(a_killed_runner_takes_its_test_along)
     char file[200];
     snprintf(file, sizeof(file), "%s/pid", test_dir());
     setenv("SAMPLE_FILE", file, 1);
-    setenv("TMPDIR", test_dir(), 1); /* who is killed removes nothing */
+    setenv("TMPDIR", test_dir(), 1); /* a killed runner removes nothing */
     free(test_command(NULL,
                       "%s/tests/runner_sample -run hang_telling_number -timeout 1h & runner=$!\n"
                       "until [ -s %s ]; do sleep 0.01; done; kill -KILL $runner; ! wait $runner",

@@ -1,7 +1,7 @@
 /* The flags of the runner (testing/): which tests run, how often, and where. */
 #include "tests/support/runner_tools.h"
 
-/* The names of the tests and subtests that ran, in their order, each with a blank behind it. */
+/* Checks which tests and subtests ran: their names in their order, each followed by a space. */
 static void expect_runs(const char *flags, const char *names)
 {
     char *output =
@@ -69,7 +69,7 @@ CP_TEST(flags_say_how_often_where_and_how_long)
     expect_runs("-failfast -run 'fail_error|fail_fatal|self'", "Test_fail_error ");
     expect_runs("-failfast=false -run 'fail_fatal|self'", "Test_fail_fatal Test_self ");
     expect("-run cpu -v -cpu 1,3", 0, ": on 1\n", ": on 3\n");
-    expect("-run stack -v", 0, ": its stack has 262144 bytes\n"); /* as testing.h says */
+    expect("-run stack -v", 0, ": its stack has 262144 bytes\n"); /* the size that testing.h names */
     expect("-run self -timeout 0", 0, "PASS");
     expect("-run self -timeout 1000h", 0, "PASS");
     expect("-run self --v", 0, "--- PASS");

@@ -1,4 +1,5 @@
-/* What tests print and log arrives whole and in order: as text, as JSON, by the Test Anything Protocol. */
+/* What tests print and log arrives whole and in order: as text, as JSON, and by the Test Anything
+ * Protocol. */
 #include "tests/support/runner_tools.h"
 
 #include <fcntl.h>
@@ -19,7 +20,7 @@ CP_TEST(what_is_printed_and_logged_keeps_its_order)
     expect("-run order", 0, "PASS\nok  \t", "!step", "!printed");
 }
 
-/* Of one thread, while another prints without end. */
+/* The output of one thread keeps its order while another thread prints without end. */
 CP_TEST(noise_does_not_change_the_order)
 {
     char *output = test_command(NULL, "%s/tests/runner_sample -run steps_in_noise -v | sed -n 's/.*step //p'",
@@ -30,7 +31,7 @@ CP_TEST(noise_does_not_change_the_order)
     free(output);
 }
 
-/* Reads until these words have come, then makes the file that the test waits for. */
+/* Reads until these words have come, then makes the file for which the sample's test waits. */
 static void see(FILE *output, const char *words, const char *file)
 {
     size_t seen = 0;
@@ -57,7 +58,7 @@ CP_TEST(what_is_printed_is_shown_at_once)
     CHECK_EQ(pclose(output), 0);
 }
 
-/* Runs the sample, whose output goes to a file of that name, and looks how much memory it needed. */
+/* Runs the sample with its output in a file of this name, and checks how much memory the runner needed. */
 static void expect_little_memory(const char *pattern, const char *flag, const char *file)
 {
     char program[200], path[300];
@@ -76,7 +77,8 @@ static void expect_little_memory(const char *pattern, const char *flag, const ch
     CHECKF(usage.ru_maxrss < 50 << 10, "%s %s took %ld KiB", pattern, flag, usage.ru_maxrss);
 }
 
-/* The files have 200 MiB, or both ends of that and a line that says so. */
+/* The test prints 200 MiB. The file has all of it, or its beginning and end with a line that says so between
+ * them. */
 CP_TEST(no_output_is_too_much)
 {
     if (TEST_ASAN || TEST_TSAN)
@@ -124,8 +126,8 @@ CP_TEST(all_that_is_printed_arrives)
     expect("-v -run close_descriptors", 0, "still printed\n    runner_sample_output.c:", "still heard");
 }
 
-/* What test2json makes of the text is what -json says, event for event. A line of more than a kilobyte is
- * several events there; so lines are put together first. */
+/* Checks that test2json makes the same events from the text as -json writes. test2json splits a line of more
+ * than a kilobyte into several events, so the parts of a line are joined first. */
 static void expect_events(const char *flags)
 {
     const char *build = test_build_dir(), *dir = test_dir();

@@ -1,4 +1,5 @@
-/* What the runner's processes sample is one profile, which go tool pprof reads. profiled_sample.c is run. */
+/* All processes of the runner write one profile, which go tool pprof reads. The program is
+ * profiled_sample.c. */
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@ static char *run_sample(int *status, const char *arguments)
     return test_command(status, "%s/tests/profiled_sample %s", test_build_dir(), arguments);
 }
 
-/* In a directory of the test's own: file names need no path. */
+/* Runs the sample in the test's directory, so that file names need no path. */
 static char *run_sample_here(int *status, const char *arguments)
 {
     return test_command(status, "program=$(realpath %s/tests/profiled_sample) && cd %s && $program %s",
@@ -44,7 +45,7 @@ CP_TEST(without_an_event_it_is_the_timer)
     free(raw);
 }
 
-/* What it has sampled goes with it; nothing else does. */
+/* The samples of the process that crashed are lost, and no others. */
 CP_TEST(a_test_that_crashes_takes_no_others_samples_along)
 {
     test_need_events();
@@ -60,7 +61,7 @@ CP_TEST(a_test_that_crashes_takes_no_others_samples_along)
     free(top);
 }
 
-/* The samples of a benchmark alone, by its label. */
+/* Returns pprof's report of one benchmark's samples, which its label selects. */
 static char *focused(const char *benchmark)
 {
     char arguments[200];
@@ -120,7 +121,7 @@ CP_TEST(where_nothing_runs_there_is_no_profile)
     free(output);
 }
 
-/* One would be written over the other. */
+/* If two profiles had the same file, the second would overwrite the first. */
 CP_TEST(two_profiles_are_two_files)
 {
     static const char *const same[] = {

@@ -1,4 +1,4 @@
-/* What a test does by its t, and what the runner (testing/) shows of it. */
+/* What a test does with its t, and what the runner (testing/) reports. */
 #include "tests/support/refuse.h"
 #include "tests/support/runner_tools.h"
 
@@ -35,7 +35,7 @@ CP_TEST(cleanups_run_the_last_one_first)
     expect("-run Test_cleanup", 1, ": fatal in a cleanup\n", ": the end\n");
 }
 
-/* Of each test that logs where its directory is, that is gone, and the one above it. */
+/* Checks that the directory of each test that logs it is gone, and the directory above it. */
 static void expect_no_directory(const char *flags, int count)
 {
     int n = 0;
@@ -64,7 +64,8 @@ CP_TEST(directories_are_removed)
     expect_no_directory("-v -run 'crash_segv|hang_with_child|exit_at_once|fatal_thread' || :", 4);
 }
 
-/* Of a name that can be foreseen, another user might make a directory, and own what the tests put there. */
+/* If the name were predictable, another user could make the directory first, and own what the tests put
+ * there. */
 CP_TEST(a_directory_that_was_there_is_not_used)
 {
     free(test_command(NULL,
@@ -76,7 +77,7 @@ CP_TEST(a_directory_that_was_there_is_not_used)
     expect("-v -run dir_mode", 0, ": is mine with mode 700, in one of mine with mode 711\n");
 }
 
-/* To root no directory is closed. */
+/* Root may enter any directory, so the test becomes another user. */
 CP_TEST(directories_that_a_test_has_closed_are_removed)
 {
     setenv("TMPDIR", test_dir(), 1);

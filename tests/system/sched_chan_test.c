@@ -27,7 +27,7 @@ static void receives_after_a_while(void *arg)
     go(sends_three, NULL);
     for (int i = 0; i < 10; i++)
         cp_yield();
-    CHECK_EQ(ordered, *(unsigned *)arg); /* how many the channel takes before one is received */
+    CHECK_EQ(ordered, *(unsigned *)arg); /* how many elements the channel takes before one is received */
     for (int i = 1; i <= 3; i++) {
         CHECK_EQ(cp_chan_recv(chan, &got), 0);
         CHECK_EQ(got, i);
@@ -47,7 +47,7 @@ CP_TEST(a_channel_holds_its_capacity)
 
 #define WAITERS 5
 
-static unsigned received[WAITERS]; /* by the receiver that came first, second, ... */
+static unsigned received[WAITERS]; /* by the order in which the receivers came */
 
 static void receives_one(void *arg)
 {
@@ -61,7 +61,7 @@ static void sends_one(void *arg)
     CHECK_EQ(cp_chan_send(chan, arg), 0);
 }
 
-/* Gs run on the one M in the order in which they are started, so they wait in that order. */
+/* The only M runs the Gs in the order in which they were started, so they wait in that order. */
 static void serves_receivers(void *arg)
 {
     (void)arg;
@@ -149,7 +149,7 @@ CP_TEST(closing_wakes_all_who_wait)
     chan = cp_chan_new(sizeof(int), 4);
     run(2, start_and_close, sends_until_closed);
     CHECK_EQ(done, 5);
-    for (int i = 0, got; i < 4; i++) /* what was sent before is still there */
+    for (int i = 0, got; i < 4; i++) /* what was sent before the close is still there */
         CHECK_EQ(cp_chan_recv(chan, &got), 0);
     CHECK_EQ(cp_chan_recv(chan, &done), -EPIPE);
     cp_chan_free(chan);
@@ -174,7 +174,7 @@ static void produces(void *arg)
     cp_wait_group_done(producers);
 }
 
-/* Elements of one producer come in order. */
+/* Elements of one producer come in the order in which they were sent. */
 static void consumes(void *arg)
 {
     uint64_t last[PRODUCERS] = {0}, i, own = 0;
@@ -259,7 +259,7 @@ static void waits_and_frees(void *arg)
     for (int round = 0; round < 100; round++) {
         struct cp_wait_group *group = cp_wait_group_new();
 
-        CHECK_EQ(cp_wait_group_wait(group), 0); /* nothing to wait for */
+        CHECK_EQ(cp_wait_group_wait(group), 0); /* returns at once */
         done = 0;
         cp_wait_group_add(group, 10);
         for (int i = 0; i < 10; i++)

@@ -1,4 +1,5 @@
-/* Forks in a program with a scheduler: the parent's goes on, and the child has none, or one of its own. */
+/* Forks in a program with a scheduler: the parent's scheduler goes on, and the child has none, or one of its
+ * own. */
 #include "tests/support/burn.h"
 
 #include <semaphore.h>
@@ -87,7 +88,7 @@ static void is_busy(void *arg)
     }
 }
 
-/* In the child its function returns, as in the parent. */
+/* In the child the G's function returns, as it does in the parent. */
 static void forks(void *arg)
 {
     (void)arg;
@@ -100,7 +101,7 @@ static void forks(void *arg)
             uses_a_scheduler_of_its_own();
             fflush(NULL);
             if (TEST_ASAN)
-                _exit(0); /* it finds what the child has lost by the fork */
+                _exit(0); /* LeakSanitizer would report what the fork left to no thread */
             return;
         }
         reap(pid);
@@ -173,7 +174,7 @@ static void waits_for_byte(void *arg)
     *(int *)arg = 1;
 }
 
-/* While the child sleeps in a scheduler, what the parent waits for comes. */
+/* While the child waits in a scheduler of its own, the parent's event arrives in the parent. */
 static void child_takes_no_event(void *arg)
 {
     int went_on[2], has_come = 0, sum;
@@ -189,7 +190,7 @@ static void child_takes_no_event(void *arg)
         alarm(5);
         run(1, receives, &sum);
         CHECK_EQ(write(ends[1], &byte, 1), 1);
-        run(1, receives, &sum); /* it polls while the event is there */
+        run(1, receives, &sum); /* the child polls while the event is there */
         CHECK_EQ(read(went_on[0], &byte, 1), 1);
         _exit(0);
     }

@@ -1,4 +1,4 @@
-/* The scheduler's stacks: very many at once, guards, reuse. */
+/* The scheduler's stacks: very many at a time, their guards, and their reuse. */
 #include "sched.h"
 #include "tests/support/test.h"
 
@@ -34,7 +34,7 @@ static double seconds(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* A line of /proc/self/status, in KiB. */
+/* Returns the figure on a line of /proc/self/status, in KiB. */
 static long status_kib(const char *name)
 {
     FILE *file = fopen("/proc/self/status", "r");
@@ -69,7 +69,7 @@ static long mapping_count(void)
     return n;
 }
 
-/* Makes the kernel look as if it had no MADV_GUARD_INSTALL. */
+/* Makes the kernel answer as if it did not have MADV_GUARD_INSTALL. */
 static void refuse_guard_install(void)
 {
     struct sock_filter code[] = {
@@ -170,7 +170,7 @@ static void one_too_many(void *arg)
         cp_ready(crowd[i]);
 }
 
-/* The kernel allows no more mappings. */
+/* The kernel limits the number of mappings. */
 CP_TEST(without_room_for_another_stack_cp_go_says_so)
 {
     if (TEST_TSAN)
@@ -192,11 +192,12 @@ static void on_fault(int signo, siginfo_t *info, void *ucontext)
     (void)signo;
     (void)ucontext;
     fault_at = (uintptr_t)info->si_addr;
-    /* A check must not be made in a handler; the exit status is one. */
+    /* A handler must not call CHECK(), so the exit status is the result. */
     _exit(fault_at < guarded_lo && fault_at >= guarded_lo - 16384 ? 0 : 3);
 }
 
-/* Uses the stack down to an address. The sanitizers' frames must not decide where it ends. */
+/* Uses the stack down to an address. The sanitizers leave this function alone, so that its frames are
+ * small. */
 static __attribute__((noinline, no_sanitize("address", "thread", "undefined"))) unsigned
 use_down_to(uintptr_t lowest)
 {
@@ -263,7 +264,7 @@ CP_TEST(an_overflow_faults_in_a_guard_of_mprotect)
 
 static unsigned reached;
 
-/* All but the last KiB, which the calls in there need. */
+/* Uses all of the stack but the last KiB, which the calls need. */
 static void uses_all(void *arg)
 {
     const struct cp_g *g = cp_g_self();
@@ -317,7 +318,7 @@ static void starts_one_after_another(void *arg)
         if (i == n / 10)
             memory = memory_kib();
     }
-    if (!TEST_TSAN) /* whose own memory grows */
+    if (!TEST_TSAN) /* ThreadSanitizer's own memory grows */
         CHECKF(memory_kib() - memory < 2048, "%ld KiB more", memory_kib() - memory);
 }
 
@@ -342,7 +343,7 @@ static void crowd_comes_and_goes(void *arg)
         cp_ready(crowd[i]);
     while (cp_load_acquire(&resumed) < 20000)
         cp_yield();
-    cp_yield(); /* the last ones have ended */
+    cp_yield(); /* lets the last Gs end */
     *(long *)arg -= memory_kib() - memory;
 }
 

@@ -89,7 +89,7 @@ CP_TEST(calls_of_a_g_fail_elsewhere)
     CHECK_EQ(cp_go(nothing, NULL), -ESRCH);
 }
 
-/* Of address space. */
+/* Returns the size of the address space. */
 static long mapped_kib(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
@@ -134,7 +134,7 @@ CP_TEST(a_start_that_fails_says_why_and_undoes_itself)
     run(2, nothing, NULL);
 
     if (TEST_ASAN || TEST_TSAN)
-        return; /* their shadow alone is larger */
+        return; /* the sanitizers' shadow memory alone is larger */
     getrlimit(RLIMIT_AS, &memory);
     setrlimit(RLIMIT_AS, &less);
     CHECK_EQ(cp_sched_run(&options, nothing, NULL, &err), -EAGAIN);
@@ -189,10 +189,10 @@ CP_TEST(an_m_knows_its_g)
     run(1, first_of_all, NULL);
     CHECK(m->g == NULL);
     run(3, first_of_all, NULL);
-    CHECK(cp_m_self() == m); /* it was one before */
+    CHECK(cp_m_self() == m); /* the thread was an M before */
     cp_m_detach(m);
     run(2, nothing, NULL);
-    CHECK(cp_m_self() == NULL); /* it was none before */
+    CHECK(cp_m_self() == NULL); /* the thread was no M before */
 }
 
 static const char *label_of_this(void)
@@ -321,7 +321,7 @@ CP_TEST(gs_on_one_m_take_turns)
 static unsigned met;
 static struct cp_wait_group *meeting;
 
-/* Does not give its M back before all have come: each needs one of its own. */
+/* Keeps the M busy until all Gs of the meeting have come, so each G needs an M of its own. */
 static void meets(void *arg)
 {
     unsigned all = *(unsigned *)arg;
@@ -332,7 +332,7 @@ static void meets(void *arg)
     cp_wait_group_done(meeting);
 }
 
-/* Ms go to sleep after one meeting while the next begins. */
+/* Holds one meeting after another, so that some Ms go to sleep after one while the next begins. */
 static void holds_meetings(void *arg)
 {
     unsigned n = *(unsigned *)arg;
@@ -360,8 +360,8 @@ static void sets(void *flag)
     cp_store_release((unsigned *)flag, 1u);
 }
 
-/* Each G that it starts needs another M, which has just run the one before and is on its way to sleep, or not
- * yet. */
+/* Starts Gs, each of which needs another M, because this G keeps its own M busy. The other M has just run the
+ * G before, and is about to fall asleep or already asleep. */
 static void starts_and_blocks_its_m(void *arg)
 {
     unsigned seed = 1;
@@ -420,7 +420,7 @@ static void start_many(void *arg)
 
 CP_TEST(sixty_four_ms_run_ten_thousand_gs)
 {
-    unsigned n = TEST_TSAN ? 2000 : MANY; /* TSan has room for about 8000 fibers */
+    unsigned n = TEST_TSAN ? 2000 : MANY; /* ThreadSanitizer has room for about 8000 fibers */
 
     run(64, start_many, &n);
     for (unsigned i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* examples/server: its routes, its profiles while it works, and its end. */
+/* The example server: its routes, profiles while it works, and its end. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -52,7 +52,7 @@ static struct server start_server(void)
     return start_server_on("127.0.0.1:0", "127.0.0.1:0");
 }
 
-/* How it ended: 0, or its status as wait(2) has it. */
+/* Sends the signal. Returns the status of wait(2): 0 if the server ended well. */
 static int stop_server(const struct server *server, int signal)
 {
     int status;
@@ -62,7 +62,7 @@ static int stop_server(const struct server *server, int signal)
     return status;
 }
 
-/* -1: refused. */
+/* Returns the connection, or -1 if the server refused it. */
 static int connect_to(const char *address)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,
@@ -83,7 +83,7 @@ static void send_text(int fd, const char *text)
     CHECK_EQ(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
-/* All until the server ends the connection, as text; free() it. */
+/* Returns as text all that arrives until the server closes the connection. The caller frees it. */
 static char *receive_all(int fd)
 {
     char *text = NULL;
@@ -101,7 +101,7 @@ static char *receive_all(int fd)
     return text;
 }
 
-/* What curl shows for more of its arguments and a path; headers first. */
+/* Returns the headers and the body that curl shows for these arguments. */
 static char *ask(const struct server *server, const char *arguments)
 {
     return test_command(NULL, "base=http://%s; curl -sS -i --max-time 20 %s | tr -d '\\r'", server->service,
@@ -126,10 +126,11 @@ CP_TEST(every_route_answers)
     struct server server = start_server();
 
     check_answer(&server, "$base/", 200, "/hash?n=");
-    /* FNV-1a of the bytes 0, 1, 2, ...; the second in several pieces. */
+    /* The answer is FNV-1a of the bytes 0, 1, 2, ...; the server computes the second answer in several
+     * pieces. */
     check_answer(&server, "\"$base/hash?n=4\"", 200, "\n\n3282719153\n");
     check_answer(&server, "\"$base/hash?n=200000\"", 200, "\n\n730761221\n");
-    /* The third largest of x = 1664525 x + 1013904223, five times from 5. */
+    /* The answer is the third largest of five numbers x = 1664525 x + 1013904223, beginning with 5. */
     check_answer(&server, "\"$base/sort?n=5\"", 200, "\n\n3076951764\n");
     check_answer(&server, "\"$base/json?n=2\"", 200, "Content-Type: application/json\n");
     check_answer(&server, "\"$base/sleep?ms=1\"", 200, "slept");
@@ -155,7 +156,7 @@ CP_TEST(connections_are_kept_and_requests_may_come_in_pieces)
     CHECK_STR(text, "1 0 ");
     free(text);
 
-    /* Two requests and the beginning of a third, byte by byte, and the rest of it. */
+    /* Sends two requests and the beginning of a third byte by byte, then the rest of the third. */
     for (const char *p = "GET /hash?n=4 HTTP/1.1\r\nHost: x\r\n\r\n"; *p != '\0'; p++)
         CHECK_EQ(send(fd, p, 1, MSG_NOSIGNAL), 1);
     send_text(fd, "GET /nothing HTTP/1.1\r\n\r\nGET /hash?n=1 HT");
@@ -198,7 +199,7 @@ CP_TEST(what_is_no_request_is_refused)
         close(fd);
     }
 
-    /* A header that does not end in the room that there is. */
+    /* Sends a header that is longer than the server's room for it. */
     fd = connect_to(server.service);
     memset(line, 'x', sizeof line);
     CHECK_EQ(send(fd, line, sizeof line, MSG_NOSIGNAL), sizeof line);
@@ -207,7 +208,7 @@ CP_TEST(what_is_no_request_is_refused)
     free(text);
     close(fd);
 
-    /* Clients that go away at once. */
+    /* Connects and disconnects at once. */
     for (int i = 0; i < 100; i++) {
         fd = connect_to(server.service);
         send_text(fd, "GET /json?n=1000 HTTP/1.1\r\n\r\nGET /json?n=1000 HTTP/1.1\r\n\r\nGET");
@@ -278,7 +279,7 @@ CP_TEST(go_tool_pprof_shows_functions_and_routes)
     CHECK_CONTAINS(text, "render_item");
     free(text);
 
-    /* What it fetched, it has saved. */
+    /* pprof has saved the profile that it fetched. */
     text = pprof("-top -nodefraction=0 -tagfocus route=/sort", "pprof.*.pb.gz");
     CHECK_CONTAINS(text, "sift_down");
     CHECKF(strstr(text, "render_item") == NULL, "%s", text);
@@ -289,7 +290,7 @@ CP_TEST(go_tool_pprof_shows_functions_and_routes)
     free(text);
 }
 
-/* The status of the answer, once it has ended; 0 where the connection was cut before. */
+/* Waits for the end of the answer and returns its status; 0 if the connection was cut before. */
 static int status_of(int fd)
 {
     char text[4096];
@@ -306,7 +307,7 @@ static int status_of(int fd)
 
 /* ---- A period that is too small -------------------------------------------------------------- */
 
-/* The smallest period that the endpoint names where it refuses one. */
+/* Returns the smallest period, which the endpoint names when it refuses a smaller one. */
 static unsigned long long smallest_period(const struct server *server)
 {
     char *text = test_command(NULL,
@@ -337,7 +338,7 @@ static int ask_for_profile(const struct server *server, unsigned long long perio
     return fd;
 }
 
-/* Asks the service for something small; how long that took. */
+/* Returns how long the service took to answer a small request. */
 static double ask_service_ms(const struct server *server)
 {
     struct timespec before, after;
@@ -354,7 +355,7 @@ static double ask_service_ms(const struct server *server)
     return (double)(after.tv_sec - before.tv_sec) * 1e3 + (double)(after.tv_nsec - before.tv_nsec) / 1e6;
 }
 
-/* Asks the service meanwhile; the status of the profile. */
+/* Takes a profile with the smallest period and asks the service meanwhile. Returns the profile's status. */
 static int profile_with_the_smallest_period(const struct server *server)
 {
     unsigned long long period = smallest_period(server);
@@ -374,7 +375,8 @@ static int profile_with_the_smallest_period(const struct server *server)
     return status_of(answer.fd);
 }
 
-/* A busy service is asked for samples that would leave it no time, and then for as many as there may be. */
+/* Asks a busy service first for samples that would leave it no time, and then for as many as the endpoint
+ * allows. */
 CP_TEST(a_period_that_is_too_small_does_a_busy_service_no_harm)
 {
     struct server server = start_server();
@@ -425,7 +427,7 @@ CP_TEST(the_service_answers_while_the_endpoint_is_abused)
         for (int i = 0; i < SLOW; i++) {
             if (send(slow[i], "G", 1, MSG_NOSIGNAL) == 1)
                 continue;
-            close(slow[i]); /* it was cut, and comes again */
+            close(slow[i]); /* the server has closed it, so the client connects again */
             slow[i] = connect_to(server.endpoint);
         }
         check_service(&server);
@@ -462,7 +464,7 @@ CP_TEST(what_is_being_answered_at_the_end_still_is)
 
     send_text(idle, "GET");
     send_text(busy, "GET /sleep?ms=1 HTTP/1.1\r\n\r\n");
-    CHECK_EQ(recv(busy, &byte, 1, 0), 1); /* so that it is no longer on its way */
+    CHECK_EQ(recv(busy, &byte, 1, 0), 1); /* the answer's beginning shows that the request has arrived */
     send_text(busy, "GET /sleep?ms=700 HTTP/1.1\r\n\r\n");
     send_text(profile, "GET /debug/pprof/profile?seconds=500 HTTP/1.1\r\nHost: localhost\r\n\r\n");
 
@@ -477,15 +479,16 @@ CP_TEST(what_is_being_answered_at_the_end_still_is)
     free(text);
     CHECK(recv(profile, &byte, 1, 0) <= 0);
     CHECK_EQ(stop_server(&server, SIGTERM), 0);
-    CHECK(time(NULL) - start < 9); /* not by the time-out for clients that are silent, of 10 s */
+    CHECK(time(NULL) - start < 9); /* before the time-out of 10 s for silent clients */
     close(idle);
     close(busy);
     close(profile);
 
     CHECK_EQ(connect_to(server.service), -1);
     CHECK_EQ(connect_to(server.endpoint), -1);
-    /* Nothing is in the way of the next one. It is not ended by timeout(1), which sends SIGCONT, too. That
-     * takes away the SIGSTOP by which LeakSanitizer stops a program that ends, which then waits for ever. */
+    /* The next server can listen on the same ports. timeout(1) does not end this server, because timeout(1)
+     * sends SIGCONT, too: that would undo the SIGSTOP by which LeakSanitizer stops a program that ends, and
+     * LeakSanitizer would wait for ever. */
     struct server next = start_server_on(server.service, server.endpoint);
 
     CHECK_STR(next.service, server.service);
@@ -534,7 +537,8 @@ CP_TEST(an_endpoint_for_everybody_is_warned_of)
     dup2(file, 2);
     server = start_server_on("127.0.0.1:0", "0.0.0.0:0");
     dup2(own, 2);
-    text = test_command(NULL, "cat %s", file_in_dir("warned")); /* it warns before it says where it listens */
+    /* the server warns before it prints where it listens */
+    text = test_command(NULL, "cat %s", file_in_dir("warned"));
     CHECK_CONTAINS(text, "Whoever can reach 0.0.0.0:");
     CHECK_EQ(stop_server(&server, SIGINT), 0);
     free(text);

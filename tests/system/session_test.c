@@ -1,4 +1,4 @@
-/* Sessions: what the option API accepts, that they are independent, and what stands in their profiles. */
+/* Sessions: which options are accepted, that sessions are independent, and what their profiles contain. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -136,7 +136,7 @@ CP_TEST(a_refused_event_undoes_the_others)
     CHECK_EQ(access(path, F_OK), -1);
 }
 
-/* Whether all slots can be had, by one start. */
+/* Checks that one start can take all slots. */
 static void check_all_slots_free(void)
 {
     struct cp_slot_request requests[CP_EV_MAX];
@@ -155,7 +155,7 @@ static void check_all_slots_free(void)
     cp_slots_release(slots, CP_EV_MAX);
 }
 
-/* A limit on threads (RLIMIT_NPROC, pids.max) answers so. */
+/* If a limit on threads (RLIMIT_NPROC, pids.max) is reached, clone() fails with EAGAIN. */
 CP_TEST(without_a_thread_to_read_samples_nothing_is_armed)
 {
     struct cp_memory memory = {0};
@@ -242,7 +242,7 @@ CP_TEST(sessions_share_eight_slots)
         CHECKF(start_timer(&sessions[i], &memory[i], &err) == 0, "%s", err.message);
     CHECK_EQ(start_timer(&sessions[CP_EV_MAX], &memory[CP_EV_MAX], &err), -EBUSY);
     CHECK_CONTAINS(err.message, "Stop another session");
-    cp_session_close(sessions[3]); /* unwritten */
+    cp_session_close(sessions[3]); /* without writing the profile */
     CHECK_EQ(memory[3].size, 0);
     CHECK_EQ(start_timer(&sessions[3], &memory[3], &err), 0);
     for (int i = 0; i < CP_EV_MAX; i++) {
@@ -290,7 +290,8 @@ CP_TEST(a_profile_can_be_written_long_after_its_sampling_has_ended)
     free(early.data);
 }
 
-/* What was mapped is noted at the end of sampling, at the latest: the code may be gone when it is written. */
+/* The mappings are noted at the end of sampling at the latest, because the code may be unloaded before the
+ * profile is written. */
 CP_TEST(code_that_is_unloaded_before_the_profile_is_written_has_names)
 {
     struct cp_memory memory = {0};
@@ -390,7 +391,7 @@ static struct cp_cpu_profile_config config_for(const char *name, uint64_t period
     return config;
 }
 
-/* A config of an older library's: its size is all there is, behind it is no memory. */
+/* Returns a config of an older library's size. Its size ends where a page without access begins. */
 static const struct cp_cpu_profile_config *small_config(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -456,7 +457,7 @@ CP_TEST(the_name_says_which_event_it_is)
     free(text);
 }
 
-/* Spends its time in the kernel. */
+/* Spends CPU time in the kernel. */
 __attribute__((noinline)) static void read_zeros(long ns)
 {
     int64_t end = (int64_t)cpu_ns() + ns;
@@ -464,16 +465,16 @@ __attribute__((noinline)) static void read_zeros(long ns)
     static char zeros[1 << 20];
 
     while ((int64_t)cpu_ns() < end)
-        CHECK(read(fd, zeros, sizeof zeros) > 0); /* a signal cuts it short */
+        CHECK(read(fd, zeros, sizeof zeros) > 0); /* a signal may cut the read short */
     close(fd);
 }
 
-/* A function that calls the C library may be missing from its own stack, since that keeps no frame pointers.
- */
+/* The C library keeps no frame pointers, so a stack may lack the function that called it. This function's
+ * caller is in the stack. */
 __attribute__((noinline)) static void have_zeros_read(long ns)
 {
     read_zeros(ns);
-    __asm__ volatile(""); /* so that the call is no jump */
+    __asm__ volatile(""); /* keeps the call from being a tail call */
 }
 
 CP_TEST(kernel_frames_are_in_the_profile)
@@ -501,7 +502,7 @@ CP_TEST(kernel_frames_are_in_the_profile)
     if (strstr(comments, "kernel_names: none") != NULL)
         CHECK_CONTAINS(text, "[[kernel.kallsyms]]");
     else
-        CHECK_CONTAINS(text, "             vfs_read\n"); /* called by the system call, calls the device */
+        CHECK_CONTAINS(text, "             vfs_read\n"); /* calls the device's function */
     free(comments);
     free(text);
 }
@@ -581,7 +582,8 @@ static ssize_t fork_meanwhile(void *context, const void *data, size_t size)
     _exit(0);
 }
 
-/* Its threads are gone, and with them who would give back the default session's lock. */
+/* The fork happens while the parent writes the profile of the default session. The child lacks the parent's
+ * threads, and so the thread that would release the default session's lock. */
 CP_TEST(a_child_has_no_session_of_which_its_parent_writes_the_profile)
 {
     struct cp_error err;

@@ -1,4 +1,5 @@
-/* SIGPROFs that are not ours, SIGPROF kept waiting, and samples that find no room: what was lost is told. */
+/* SIGPROFs that are not the profiler's, SIGPROF blocked, and samples that find no room: the statistics have
+ * what was lost. */
 #include "tests/support/burn.h"
 
 #include <stdint.h>
@@ -25,7 +26,7 @@ static void host_action(int signal, siginfo_t *info, void *ucontext)
 {
     (void)ucontext;
     if (signal == SIGPROF)
-        cp_fetch_add_relaxed(&host_calls, 1); /* relaxed: looked at when all is over */
+        cp_fetch_add_relaxed(&host_calls, 1); /* relaxed: read after all threads have ended */
     last_code = info->si_code;
     last_value = info->si_value.sival_ptr;
 }
@@ -33,7 +34,7 @@ static void host_action(int signal, siginfo_t *info, void *ucontext)
 static void host_handler(int signal)
 {
     if (signal == SIGPROF)
-        cp_fetch_add_relaxed(&host_calls, 1); /* relaxed: looked at when all is over */
+        cp_fetch_add_relaxed(&host_calls, 1); /* relaxed: read after all threads have ended */
 }
 
 static void install(void (*handler)(int))
@@ -50,8 +51,8 @@ static void install_action(void (*handler)(int, siginfo_t *, void *))
     sigaction(SIGPROF, &action, NULL);
 }
 
-/* Profiles this thread while it does something; every foreign SIGPROF reaches the host's handler and no
- * count. */
+/* Profiles this thread while cause() runs. Checks that each foreign SIGPROF reaches the host's handler and is
+ * counted as no sample. */
 static void profile_foreign(void (*cause)(void))
 {
     struct cp_slot_request requests[] = {request("taskClock", 2 * PERIOD), request("timer", 10 * MS)};
@@ -60,7 +61,7 @@ static void profile_foreign(void (*cause)(void))
     uint64_t cpu;
 
     attach(&worker);
-    start_unread(&profile, requests, 2); /* its buffer must have room for them all */
+    start_unread(&profile, requests, 2); /* the buffers have room for all samples */
     cpu = cpu_ns();
     cause();
     cpu = cpu_ns() - cpu;
@@ -155,7 +156,8 @@ CP_TEST(kill_is_foreign)
 
 CP_TEST(pthread_kill_is_foreign)
 {
-    check_foreign(by_pthread_kill, TIMES - 3, TIMES, SI_TKILL); /* one is swallowed by a pending SIGPROF */
+    /* a signal is lost if another SIGPROF is pending */
+    check_foreign(by_pthread_kill, TIMES - 3, TIMES, SI_TKILL);
 }
 
 CP_TEST(sigqueue_is_foreign)
@@ -189,7 +191,7 @@ CP_TEST(a_plain_handler_gets_foreign_signals)
     CHECK_EQ(host_calls, TIMES);
 }
 
-/* Whether the program had a handler or not, it does not die of one while profiling runs. */
+/* Without a handler of the program's, a SIGPROF would end the process. While profiling runs, it does not. */
 CP_TEST(foreign_signals_without_a_handler_are_counted)
 {
     struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
@@ -210,17 +212,17 @@ CP_TEST(foreign_signals_without_a_handler_are_counted)
 
 /* ---- Handlers over handlers ------------------------------------------------------------------ */
 
-static struct sigaction under; /* what stood there when the program put its own over it */
+static struct sigaction under; /* the handler that the program's handler replaced */
 
 static void over(int signal, siginfo_t *info, void *ucontext)
 {
-    cp_fetch_add_relaxed(&host_calls, 1); /* relaxed: looked at when all is over */
+    cp_fetch_add_relaxed(&host_calls, 1); /* relaxed: read after all threads have ended */
     if ((under.sa_flags & SA_SIGINFO) != 0)
         under.sa_sigaction(signal, info, ucontext);
 }
 
-/* The program puts a handler over ours which hands on to it; the second start finds that one there. Neither
- * may hand a foreign signal to the other for ever. */
+/* The program replaces the library's handler by one that calls it. The second start finds the program's
+ * handler in place. The two must not hand a foreign signal to each other without end. */
 CP_TEST(handlers_that_hand_on_to_each_other_do_not_go_round)
 {
     struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
@@ -266,8 +268,8 @@ static void body_blocks_for_a_while(struct worker *worker)
     burn_a(20 * MS);
 }
 
-/* How long it must be blocked so that its ring, which is a page at least, cannot hold all records, of 40
- * bytes at least. */
+/* For how long SIGPROF must be blocked so that the ring is too small for the records. The ring has a page or
+ * more, and a record has 40 bytes or more. */
 static uint64_t long_ns(void)
 {
     return (uint64_t)sysconf(_SC_PAGESIZE) / 40 * 4 * PERIOD;
@@ -286,7 +288,7 @@ CP_TEST(sigprof_blocked_shortly_loses_nothing)
     stop_profile(&profile);
     check_told(&profile, 0, PERIOD);
     CHECK_EQ(profile.stats[0].lost, 0);
-    CHECK(profile.stats[0].late >= 30); /* one signal brought many */
+    CHECK(profile.stats[0].late >= 30); /* one signal brought many samples */
     CHECK(profile.seen[0].in[IN_B] >= 30);
 }
 
@@ -306,15 +308,15 @@ CP_TEST(sigprof_blocked_for_long_loses_records_and_says_so)
     CHECKF(profile.stats[1].samples > 0, "%llu", (unsigned long long)profile.stats[1].samples);
 }
 
-/* What a full ring did not take is told, before Linux 6.0, by the next record that finds room only, and for
- * all events of the ring together. */
+/* Before Linux 6.0, only the next record that finds room tells how many records a full ring did not take, and
+ * it tells the sum for all events of the ring. */
 static void need_lost_count(void)
 {
     if (!kernel_counts_losses())
         SKIP("this kernel does not count what an event has lost: Linux 6.0 does");
 }
 
-/* What is lost of one event is not put down to the other. */
+/* The records that one event lost are not counted as another event's. */
 CP_TEST(losses_are_told_of_each_event)
 {
     need_lost_count();
@@ -353,7 +355,7 @@ static void check_blocked_to_the_end(uint64_t ns)
     check_told(&profile, 0, PERIOD);
     CHECK(profile.stats[0].late >= 30);
     CHECK_EQ(profile.stats[0].foreign, 0);
-    CHECK(profile.seen[0].in[IN_B] >= 30); /* it is over when they are recorded */
+    CHECK(profile.seen[0].in[IN_B] >= 30); /* burn_b() has returned by the time that they are recorded */
 }
 
 CP_TEST(sigprof_blocked_to_the_end_is_told)
@@ -372,11 +374,11 @@ static void body_keeps_a_foreign_one(struct worker *worker)
     block_sigprof(SIG_BLOCK);
     burn_b(2 * MS);
     sigqueue(getpid(), SIGPROF, (union sigval){.sival_ptr = worker->arg});
-    cp_m_detach(worker->m); /* takes what is pending of ours */
+    cp_m_detach(worker->m); /* removes the library's own pending signal */
     CHECK_EQ(host_calls, 0);
     block_sigprof(SIG_UNBLOCK);
     CHECK_EQ(host_calls, 1);
-    attach(worker); /* run_worker() detaches it */
+    attach(worker); /* because run_worker() detaches the M */
 }
 
 static void body_takes_its_own_along(struct worker *worker)
@@ -386,7 +388,7 @@ static void body_takes_its_own_along(struct worker *worker)
     cp_m_detach(worker->m);
     block_sigprof(SIG_UNBLOCK);
     CHECK_EQ(host_calls, 0);
-    attach(worker); /* run_worker() detaches it */
+    attach(worker); /* because run_worker() detaches the M */
 }
 
 CP_TEST(a_signal_that_is_pending_goes_with_its_event)
@@ -403,7 +405,7 @@ CP_TEST(a_signal_that_is_pending_goes_with_its_event)
     CHECK_EQ(profile.stats[0].foreign, 0);
 }
 
-/* All other threads have it blocked as well, so that it stays pending for this one. */
+/* All other threads have SIGPROF blocked, too, so the signal stays pending for this thread. */
 CP_TEST(a_foreign_signal_that_is_pending_stays_so)
 {
     struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
@@ -424,7 +426,7 @@ CP_TEST(a_foreign_signal_that_is_pending_stays_so)
 
 /* ---- No room --------------------------------------------------------------------------------- */
 
-/* Fills the calling M's buffer of a slot with samples of another config, as a late M leaves them behind. */
+/* Fills the buffer of the calling M's slot with samples of another config, which a late M may leave there. */
 static void fill_buffer(int slot)
 {
     block_sigprof(SIG_BLOCK);
@@ -440,7 +442,7 @@ static void body_runs_out_of_room(struct worker *worker)
     burn_until_sampled(profile->slots[0], 20);
     fill_buffer(profile->slots[0]);
     burn_until_sampled(profile->slots[0], 20);
-    burn_until_sampled(profile->slots[1], 1); /* which may be later if the kernel's time has no samples */
+    burn_until_sampled(profile->slots[1], 1); /* comes later if time in the kernel has no samples */
 }
 
 CP_TEST(samples_that_find_no_room_are_counted)
@@ -484,7 +486,7 @@ CP_TEST(errno_is_left_alone)
     while (cp_load_acquire(&worker.running) == 1 && rounds < 10) { /* pairs with the release in attach() */
         struct profile profile = {.n = 0};
 
-        start_profile(&profile, requests, 2); /* the M is kicked, and so configures itself in its handler */
+        start_profile(&profile, requests, 2); /* a kick makes the M configure itself in its handler */
         sleep_ms(25);
         stop_profile(&profile);
         rounds++;

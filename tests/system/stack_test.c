@@ -1,4 +1,4 @@
-/* Which G a sample is put down to, and what its frames are, on stacks of every kind. */
+/* Which G a sample belongs to, and which frames it has, on stacks of every kind. */
 #include "tests/support/burn.h"
 
 #include <stdint.h>
@@ -25,7 +25,7 @@ static char *map_stack(void)
 
 /* ---- Gs -------------------------------------------------------------------------------------- */
 
-/* A green thread on a stack of its own, which burns and comes back. */
+/* A green thread with a stack of its own, which burns CPU time and switches back. */
 struct green {
     struct cp_g g;
     char *stack;
@@ -33,7 +33,7 @@ struct green {
     ucontext_t back;
 };
 
-static struct green *entered; /* makecontext() passes no pointers */
+static struct green *entered; /* the argument of enter_green(), because makecontext() passes no pointers */
 
 static void enter_green(void)
 {
@@ -53,16 +53,17 @@ static void make_green(struct green *green, const struct cp_g *parent)
     makecontext(&green->context, enter_green, 0);
 }
 
-/* Which samples came, by whose they say they are. */
+/* How many samples came for each G. */
 struct by_g {
-    uint64_t id[3]; /* of the Gs; 0: the M itself */
+    uint64_t id[3]; /* of the three Gs; 0: the M itself */
     int samples[3];
     int of_others;
     int wrong_code;
     int wrong_label;
 };
 
-/* G 0 runs burn_c() without labels, 1 burn_a() with one, 2 burn_b() with another. */
+/* Sorts the samples. G 0 runs burn_c() without labels, G 1 burn_a() with a label, and G 2 burn_b() with
+ * another. */
 static void sort_by_g(void *context, const struct cp_sample *sample)
 {
     static const enum code code[] = {IN_C, IN_A, IN_B};
@@ -85,7 +86,7 @@ static void sort_by_g(void *context, const struct cp_sample *sample)
             cp_labels_count(sample->labels) != 1 || strcmp(cp_labels_key(sample->labels, 0), label[i]) != 0;
 }
 
-/* The M's own code, a G on the M's stack, a G on a stack of its own, the M's own code again. */
+/* Runs the M's own code, a G on the M's stack, a G on a stack of its own, and the M's own code again. */
 static void body_gs(struct worker *worker)
 {
     struct by_g *by = worker->arg;
@@ -114,7 +115,7 @@ static void body_gs(struct worker *worker)
     swapcontext(&green.back, &green.context);
     cp_execute(worker->m, NULL);
     CHECK(cp_labels_count(green.g.labels) == 0);
-    cp_store_release(&stop, 1); /* no other thread: burn_c() takes one turn */
+    cp_store_release(&stop, 1); /* burn_c() takes one turn, as the flag is set already */
     for (uint64_t end = cpu_ns() + 100 * MS; cpu_ns() < end;) {
         cp_store_release(&stop, 1);
         burn_c(&stop);
@@ -143,7 +144,7 @@ CP_TEST(samples_name_the_g_and_its_labels)
     CHECK(by.samples[0] > 0 && by.samples[1] > 0 && by.samples[2] > 0);
 }
 
-/* An M that has said which G comes next, and is still on its own stack. */
+/* The M has announced the next G, but still runs on its own stack. */
 static void body_half_switched(struct worker *worker)
 {
     struct green green;
@@ -257,7 +258,7 @@ CODE(b) void recurse_b(int depth, uint64_t ns)
         recurse_b(depth - 1, ns);
     else
         burn_a(ns);
-    __asm__ volatile(""); /* no tail call */
+    __asm__ volatile(""); /* keeps the call from being a tail call */
 }
 
 static void body_deep(struct worker *worker)
@@ -272,7 +273,7 @@ struct depths {
     int truncated;
 };
 
-/* Of the samples in burn_a() itself: a leaf elsewhere is a frame more. */
+/* Notes the depth of samples in burn_a() itself. Samples in a function that burn_a() calls are one deeper. */
 static void note_depth(void *context, const struct cp_sample *sample)
 {
     struct depths *depths = context;
@@ -329,7 +330,7 @@ CP_TEST(stacks_end_at_256_frames)
 
 /* ---- Hostile code ---------------------------------------------------------------------------- */
 
-/* Runs for a while with whatever is in the frame pointer. */
+/* Runs for a while with fp in the frame pointer. */
 __attribute__((noinline)) static void spin_with_frame_pointer(uintptr_t fp)
 {
     for (int i = 0; i < 200; i++) {
@@ -360,7 +361,7 @@ static void spin_once(void)
     SPIN();
 }
 
-/* Calls a function with whatever in the frame pointer, which that function saves as its caller's. */
+/* Calls a function with fp in the frame pointer, which that function saves as its caller's. */
 __attribute__((noinline)) static void call_with_frame_pointer(uintptr_t fp)
 {
     for (int i = 0; i < 200; i++)
@@ -433,7 +434,7 @@ CP_TEST(a_frame_pointer_may_be_anything)
     CHECK(profile.seen[0].samples > 0);
 }
 
-/* A loop of argument rounds: the last bytes of a mapping, with nothing behind. */
+/* Runs a loop with argument rounds, whose code is the last bytes of a mapping. */
 static void body_at_the_edge(struct worker *worker)
 {
 #if defined(__x86_64__) /* mov %edi,%eax; 1: dec %eax; jnz 1b; ret */

@@ -1,10 +1,11 @@
-/* From addresses to names, for objects that are built in many ways: against what addr2line says. */
+/* Names of addresses in objects that are built in many ways, compared with addr2line's. */
 #include "tests/support/memory_limit.h"
 #include "tests/support/symbol_tools.h"
 
 /* ---- Against addr2line ----------------------------------------------------------------------- */
 
-/* The addresses in the functions of symbol_target.c, ascending, as the file has them; of a long one some. */
+/* Lists the addresses in the functions of symbol_target.c, in ascending order, as the file has them; of a
+ * long function, some of them. */
 static size_t list_addresses(const char *path, uint64_t *addresses, size_t capacity)
 {
     char *text = test_command(NULL,
@@ -27,12 +28,13 @@ static const char addr2line[] = "addr2line -a -f -i -s";
 static const char addr2line_names[] =
     "names() { addr2line -a -f -i -s \"$@\" | sed 's/^symbol_target.c:?/??:?/'; }; names";
 static const char llvm[] = "llvm-symbolizer-14 --output-style=GNU --no-demangle -a -f -i --basenames";
-/* It takes names from the symbol table where g++ leaves the source's alone. */
+/* llvm-symbolizer takes a name from the symbol table if g++ leaves the source's name out. */
 static const char llvm_static_names[] =
     "names() { llvm-symbolizer-14 --output-style=GNU --no-demangle -a -f -i --basenames \"$@\" | "
     "sed 's/^_ZL5storei/store/; s/^_ZL6hiddeni/hidden/'; }; names";
 
-/* All that is known of a build of the target is what the tool knows of the file. The caller frees it. */
+/* Checks that this library finds the same in a build of the target as the tool does. Returns what the library
+ * found; the caller frees it. */
 static char *compare(const char *compile, const char *tool)
 {
     char *path = strdup(build(compile, "target"));
@@ -59,8 +61,8 @@ static void check(const char *compile, const char *tool)
     free(compare(compile, tool));
 }
 
-/* The reference for what addr2line (of binutils 2.40) reads wrongly: files of version 5, some names of
- * inlined functions, functions that the linker dropped. */
+/* llvm-symbolizer is the reference for files that addr2line of binutils 2.40 reads wrongly: files of DWARF 5,
+ * some names of inlined functions, and functions that the linker dropped. */
 static void need_llvm(void)
 {
     if (!is_there("llvm-symbolizer-14"))
@@ -92,7 +94,7 @@ CP_TEST(debug_information_of_all_kinds_is_read)
     check("g++ -x c++ -O2 -g -DPROGRAM", llvm_static_names);
 }
 
-/* The code is the same as without. */
+/* A program has the same code with split debug information as without. */
 CP_TEST(split_debug_information_says_the_same)
 {
     char *whole = compare("gcc -O2 -g -DPROGRAM", NULL);
@@ -103,7 +105,7 @@ CP_TEST(split_debug_information_says_the_same)
     free(split);
 }
 
-/* What the linker threw away still has debug information, at address 0. */
+/* The linker leaves the debug information of functions that it drops, at address 0. */
 CP_TEST(functions_that_the_linker_dropped_name_nothing)
 {
     need_llvm();
@@ -111,7 +113,7 @@ CP_TEST(functions_that_the_linker_dropped_name_nothing)
     check("gcc -O2 -g -gdwarf-4 -ffunction-sections -Wl,--gc-sections -DPROGRAM", llvm);
 }
 
-/* clang leaves .debug_aranges out. */
+/* clang writes no .debug_aranges. */
 CP_TEST(objects_of_clang_have_names)
 {
     if (!is_there("clang-14"))
@@ -124,7 +126,7 @@ CP_TEST(objects_of_clang_have_names)
     check("clang-14 -O2 -g -flto=thin -fuse-ld=lld-14 -DPROGRAM", llvm);
 }
 
-/* Symbols inside others, without a size, and code that none covers. */
+/* The source has symbols inside others, symbols without a size, and code that no symbol covers. */
 CP_TEST(symbols_of_assembly_name_what_they_cover)
 {
     static const char source[] =
@@ -132,7 +134,7 @@ CP_TEST(symbols_of_assembly_name_what_they_cover)
         ".type target_outside, %function\n.size target_outside, 64\ntarget_outside: .skip 16\n"
         ".type target_inside, %function\n.size target_inside, 8\ntarget_inside: .skip 8\n"
         "target_label: .skip 40\n"
-        ".skip 16\n" /* belongs to nothing but the label */
+        ".skip 16\n" /* only the label covers it */
         ".type target_sized, %function\n.size target_sized, 4\ntarget_sized: .skip 16\n"
         "target_endless: .skip 16\n"
         ".globl target_alias, __target_alias\n"
@@ -182,7 +184,7 @@ CP_TEST(symbols_of_assembly_name_what_they_cover)
     free(text);
 }
 
-/* libdw would end the process. */
+/* Without memory, libdw would end the process. */
 CP_TEST(without_memory_nothing_is_looked_up)
 {
     char *path = strdup(build("gcc -O2 -g -DPROGRAM", "target"));
@@ -198,7 +200,7 @@ CP_TEST(without_memory_nothing_is_looked_up)
     free(path);
 }
 
-/* Distributions keep a compressed symbol table in stripped programs. */
+/* Some distributions keep a compressed symbol table in stripped programs. */
 CP_TEST(the_small_symbol_table_of_a_stripped_program_is_read)
 {
     char *path = strdup(build("gcc -O2 -g -DPROGRAM", "target"));

@@ -1,4 +1,5 @@
-/* The profile's flags, with other test frameworks, and the one profile that many processes end in. */
+/* The profile's flags with other test frameworks, and the single profile that the samples of many processes
+ * end in. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,7 +8,7 @@
 
 #include "tests/support/session_tools.h"
 
-/* The runner has a thread of the profile's when it forks. */
+/* The runner has a thread of its profile while it forks. */
 static void need_forks_beside_threads(void)
 {
     if (TEST_TSAN)
@@ -16,7 +17,7 @@ static void need_forks_beside_threads(void)
         SKIP("AddressSanitizer's allocator may be locked for ever in a process forked from one with threads");
 }
 
-/* Runs one of the examples in the test's directory, which is its TMPDIR, too. */
+/* Runs one of the examples in the test's directory, with a TMPDIR in that directory. */
 static char *run_with(int *status, const char *framework, const char *arguments)
 {
     return test_command(status, "mkdir -p %s/tmp && cd %s && TMPDIR=$PWD/tmp %s/examples/with_%s %s",
@@ -44,15 +45,15 @@ static void need_framework(const char *framework)
 
 static const struct framework {
     const char *name;
-    const char *needed[3]; /* in the profile */
-    const char *says;      /* when all tests have passed */
+    const char *needed[3]; /* the profile must have these functions */
+    const char *says;      /* the output of a run in which all tests pass */
 } frameworks[] = {
     {"cmocka", {"collatz_steps", "longest_below_a_million"}, "2 test(s) run"},
     {"check", {"count_divisors", "sum_of_squares"}, "100%: Checks: 2, Failures: 0, Errors: 0"},
     {"criterion", {"power_mod", "fibonacci_mod"}, "Tested: 2 | Passing: 2"},
 };
 
-/* What the runner does before and after: none of it is a test's. */
+/* The runner's work before and after a test. No test's samples may have these functions. */
 static const char *const forbidden[] = {"cp_merge_add", "cp__parts_merge", "cp__profile_encode"};
 
 static void check_framework(const struct framework *f)
@@ -68,7 +69,8 @@ static void check_framework(const struct framework *f)
     free(said);
     top = pprof("-top -nodefraction=0", "x.pb.gz");
     CHECK_CONTAINS(top, "Type: cpu");
-    for (size_t i = 0; i < 3 && f->needed[i] != NULL && !TEST_TSAN; i++) /* which delivers signals late */
+    /* ThreadSanitizer delivers signals late */
+    for (size_t i = 0; i < 3 && f->needed[i] != NULL && !TEST_TSAN; i++)
         CHECK_CONTAINS(top, f->needed[i]);
     for (size_t i = 0; i < sizeof forbidden / sizeof forbidden[0]; i++)
         CHECKF(strstr(top, forbidden[i]) == NULL, "%s in %s", forbidden[i], top);
@@ -220,7 +222,7 @@ __attribute__((noinline)) static void burn_in_child(void)
     sink++;
 }
 
-/* Starts the profile of this process; the directories are below the test's. */
+/* Starts the profile of this process, with temporary directories below the test's. */
 static void start(const char *file)
 {
     char path[512];
@@ -265,7 +267,7 @@ static void leave(void)
     exit(7);
 }
 
-/* What is said on stderr from here on goes to a file. */
+/* Sends to a file what is written to stderr from here on. */
 static void redirect_stderr(void)
 {
     int fd = open(file_in_dir("stderr"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -285,7 +287,7 @@ CP_TEST(children_may_end_in_any_way)
     CHECK(WIFEXITED(in_child(leave)));
     CHECK(WIFSIGNALED(in_child(die)));
     CHECK_EQ(cp_testing_stop(), 0);
-    CHECK_EQ(cp_testing_stop(), 0); /* there is none any more */
+    CHECK_EQ(cp_testing_stop(), 0); /* no profile is left to stop */
     CHECK(getenv("CP_TESTING_PARTS") == NULL);
     check_nothing_left();
     text = test_command(NULL, "cat %s", file_in_dir("stderr"));
@@ -306,7 +308,8 @@ CP_TEST(without_a_profile_children_do_nothing)
     char *argv[] = {program, NULL};
     int argc = 1;
 
-    setenv("CP_TESTING_PARTS", "0 timer /nonexistent", 1); /* of a runner whose test this program is */
+    /* the environment that a runner gives its test's process */
+    setenv("CP_TESTING_PARTS", "0 timer /nonexistent", 1);
     cp_testing_start(&argc, argv);
     CHECK(getenv("CP_TESTING_PARTS") == NULL);
     CHECK_EQ(in_child(burn_in_child), 0);
@@ -335,7 +338,7 @@ CP_TEST(what_cannot_be_written_is_kept)
     free(text);
 }
 
-/* A part that is damaged takes none of the others with it. */
+/* If one part is damaged, all others are merged. */
 CP_TEST(what_cannot_be_read_is_kept)
 {
     char *text;
@@ -352,7 +355,7 @@ CP_TEST(what_cannot_be_read_is_kept)
     check_names_burn("x.pb.gz");
 }
 
-/* A test that changes the directory does not change where the profile goes. */
+/* If the test changes its working directory, the profile's file stays where it was. */
 CP_TEST(the_file_stays_where_it_was_named)
 {
     char program[] = "test", flag[] = "-cpuprofile", file[] = "x.pb.gz";
@@ -383,7 +386,7 @@ CP_TEST(a_program_that_exits_loses_nothing)
 {
     int status;
 
-    test_dir(); /* the same for the child */
+    test_dir(); /* makes the directory here, so that the child has the same one */
     pid_t pid = fork();
     if (pid == 0)
         exit_early();

@@ -1,4 +1,5 @@
-/* testing.h for the users' compilers: its macros are C and C++ without a warning, and mean the same there. */
+/* testing.h with the compilers of users: its macros are C and C++, cause no warning, and mean the same in
+ * both. */
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -35,8 +36,8 @@ static const char program[] = "#include \"testing/testing.h\"\n"
                               "}\n"
                               "CP_TEST_MAIN()\n";
 
-/* Compiles the program, in the test's directory. The core's headers, which an installation has in one
- * directory, are in several of the tree's. */
+/* Compiles the program in the test's directory. The headers are in several directories of the tree, which an
+ * installation has in one. */
 static void compile(const char *compiler)
 {
     test_write_file("program.c", program);

@@ -1,4 +1,4 @@
-/* What perf events and signals do that nobody expects, where no other test has it. */
+/* Behaviour of perf events and signals that is unexpected and that no other test has. */
 #include "tests/support/burn.h"
 #include "tests/support/stub_pmu.h"
 
@@ -8,8 +8,8 @@ static void need_prompt_signals(void)
         SKIP("ThreadSanitizer delivers signals late: what they count means nothing");
 }
 
-/* An event in an error state reads as a file at its end does. What its last record said of its count holds.
- */
+/* A read of an event in an error state returns 0, as at the end of a file. The count from the last record
+ * stays valid. */
 CP_TEST(an_event_that_reads_as_ended_keeps_its_count)
 {
     struct cp_slot_request made = request("cycles", 300000);
@@ -35,7 +35,8 @@ static void body_gives_up(struct worker *worker)
     burn_b(*(const uint64_t *)worker->arg);
 }
 
-/* Who a signal is from was noted when its event was given an owner. */
+/* The kernel notes the sender of an event's signals when the event gets its owner, so later changes of
+ * privileges do not matter. */
 CP_TEST(privileges_may_be_given_up_meanwhile)
 {
     struct cp_slot_request requests[] = {request("taskClock", 200000), request("timer", 10 * MS)};

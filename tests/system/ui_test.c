@@ -1,4 +1,4 @@
-/* The endpoint's page: as it is served, and in a browser, which tests/ui/page.mjs drives. */
+/* The endpoint's page: its files, and the page in a browser that tests/ui/page.mjs drives. */
 #include "tests/support/http_tools.h"
 
 #include "tests/support/http_inside.h"
@@ -70,7 +70,7 @@ CP_TEST(the_page_is_guarded_as_the_rest_is)
     cp_http_stop(http);
 }
 
-/* The kernel's limit as the core and the endpoint read it. */
+/* Replaces the kernel's limit that the core and the endpoint read. */
 static void pretend_sample_rate(const char *rate)
 {
     static char path[512];
@@ -137,7 +137,7 @@ __attribute__((noinline)) static void cook_meals(void)
     __asm__ volatile("");
 }
 
-/* Opens when the browser says so. */
+/* Begins to work when the browser has made the file. */
 static void *run_kitchen(void *arg)
 {
     const char *open = arg;

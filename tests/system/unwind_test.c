@@ -1,6 +1,6 @@
 /*
- * Call chains against libunwind's: at every instruction of code that keeps frame pointers, and at random
- * moments in code that does not.
+ * Call chains, compared with libunwind's: at every instruction of code that keeps frame pointers, and at
+ * random moments in code that does not.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 #include "tests/support/chains.h"
 #include "tests/support/step.h"
 
-/* Whether this processor's code tells where a function's caller is: see arch/arch.h. */
+/* Whether the library reads this processor's code to find a function's caller: see arch/arch.h. */
 #ifdef CP__READS_CODE
 #define KNOWS_CODE 1
 #else
 #define KNOWS_CODE 0
 #endif
 
-/* The compilers for this processor, wherever this runs. */
+/* The compilers for this processor, on any machine. */
 #ifdef __aarch64__
 #define GCC "aarch64-linux-gnu-gcc"
 #define CLANG_TARGET " --target=aarch64-linux-gnu"
@@ -31,16 +31,16 @@
 /* ---- Comparisons ----------------------------------------------------------------------------- */
 
 /*
- * The other reference, for code that is run by single instructions: which calls have not returned yet. It
- * needs no call-frame information. clang 14's for arm64 is right at calls only, and libunwind 1.6 does not
- * know signed return addresses.
+ * The second reference, for code that runs one instruction at a time: the calls that have not returned yet.
+ * It needs no call-frame information, which clang 14 writes for arm64 so that it is right at calls only.
+ * libunwind 1.6 does not know signed return addresses.
  */
 static struct {
     bool is_reference;
-    uintptr_t last; /* the instruction that was run last */
+    uintptr_t last; /* the last instruction that ran */
     unsigned n;
     uintptr_t return_to[MAX_DEPTH];
-    struct chain outside; /* where stepping began */
+    struct chain outside; /* the chain where stepping began */
 } calls;
 
 static void count_calls(void *ucontext)
@@ -68,17 +68,17 @@ static void find_calls(const void *ucontext, struct chain *chain)
         chain->frames[chain->n++] = calls.outside.frames[i];
 }
 
-/* A run of comparisons on one thread. */
+/* The results of comparisons on one thread. */
 struct run {
     struct cp__stack stack;
-    struct cp__stack maps[64]; /* executable memory */
+    struct cp__stack maps[64]; /* the executable memory */
     unsigned map_count;
-    long in_own[VERDICTS];    /* where all frames of the program are own code */
-    long in_others[VERDICTS]; /* where not */
-    long called_right;        /* of these: where the interrupted function's caller is right */
-    long mismarked;           /* of all that are not wrong: broken off and not marked so, or the other way */
-    long wrong_in_code;       /* of the wrong ones: where all frames lie in executable memory */
-    struct chain bad;         /* the first that is not exact in own code */
+    long in_own[VERDICTS];    /* chains in which all frames of the program are own code */
+    long in_others[VERDICTS]; /* all other chains */
+    long called_right;        /* of in_others: the interrupted function's caller is right */
+    long mismarked;     /* of all that are not wrong: cut short and not marked so, or marked and whole */
+    long wrong_in_code; /* of the wrong ones: all frames lie in executable memory */
+    struct chain bad;   /* the first chain in own code that is not exact */
     struct chain bad_reference;
 };
 static struct run run;
@@ -104,8 +104,8 @@ static bool is_all_own(const struct chain *reference)
     return true;
 }
 
-/* Whether it says itself that it broke off, where its last frame is not one of the outermost; else that it
- * did not. */
+/* Whether a chain that was cut short is marked so, and no other chain is. A chain was cut short if its last
+ * frame is none of the outermost frames. */
 static bool is_marked_right(const struct chain *ours, const struct chain *reference)
 {
     unsigned at = reference->n - 1;
@@ -115,7 +115,7 @@ static bool is_marked_right(const struct chain *ours, const struct chain *refere
     return ours->flags == (at + 1 >= needed_depth(reference) ? 0 : CP_SAMPLE_INCOMPLETE);
 }
 
-/* In a signal handler. */
+/* Compares the two chains in a signal handler. */
 static void look(void *ucontext)
 {
     struct chain ours, reference;
@@ -189,8 +189,9 @@ static bool is_there(const char *compiler)
     return status == 0;
 }
 
-/* Builds the target, by itself, with a compiler and its options, beside this program. Where there is no
- * compiler, such as in a machine that has been booted just for tests, one that was built before is taken. */
+/* Builds the target, without this program's code, with a compiler and its options, beside this program. If
+ * there is no compiler, as in a machine that has been booted just for tests, a target that was built before
+ * is used. */
 static void build_target(const char *compiler, const char *options, char path[500])
 {
     char name[100];
@@ -211,7 +212,7 @@ static void build_target(const char *compiler, const char *options, char path[50
         SKIP("There is no %s here.", compiler);
 }
 
-/* Loads it; symbol is what to call in it. */
+/* Loads the target and finds the function to call, which is named symbol. */
 static void load_target(const char *compiler, const char *options, const char *symbol)
 {
     char path[500];
@@ -229,7 +230,7 @@ static void load_target(const char *compiler, const char *options, const char *s
     CHECK(target != NULL);
 }
 
-/* AddressSanitizer's functions may be part of the program, and keep no frame pointers. */
+/* AddressSanitizer's functions may be part of the program, and these keep no frame pointers. */
 static void check_own_code(void)
 {
     CHECK_EQ(run.in_own[WRONG], 0);
@@ -336,9 +337,9 @@ static void check_share(const char *what, long count, double least, double most)
            sum(run.in_others), least, most);
 }
 
-/* The C library keeps no frame pointers. Where a function of its uses the register for something else, a
- * chain may go on with what that is; nearly none of it is an address of code, and whoever writes a profile
- * can tell. */
+/* The C library keeps no frame pointers. If one of its functions uses the register for something else, a
+ * chain may go on with that value. Nearly none of these values is an address of code, so whoever writes a
+ * profile can tell. */
 CP_TEST(chains_in_libraries_are_nearly_never_wrong)
 {
     skip_under_tsan();
@@ -376,7 +377,7 @@ static timer_t start_timer(void)
     return timer;
 }
 
-/* As long as it takes to see enough. */
+/* Takes samples until there are enough. */
 static void sample(void)
 {
     timer_t timer;
