@@ -21,7 +21,7 @@ NOINLINE static unsigned plain(unsigned x)
     return mix_twice(x) + 1;
 }
 
-/* Returned through several blocks, each of which inlines. */
+/* Has several returns, in each of which a function is inlined. */
 NOINLINE static unsigned branches(unsigned x)
 {
     switch (x % 5) {
@@ -41,7 +41,7 @@ NOINLINE static unsigned branches(unsigned x)
     }
 }
 
-/* The compiler may put its second half elsewhere, or inline its first half alone. */
+/* The compiler may put the second half elsewhere, or inline the first half alone. */
 static unsigned seldom(unsigned x)
 {
     if (__builtin_expect(x == 12345, 0)) {
@@ -66,7 +66,7 @@ NOINLINE static unsigned checked(unsigned x)
     return seldom(x) + seldom(x + 1);
 }
 
-/* With a constant argument the compiler may make a copy of it. */
+/* The compiler may make a copy for a constant argument. */
 NOINLINE static unsigned scaled(unsigned x, unsigned scale)
 {
     unsigned sum = 0;
@@ -93,7 +93,7 @@ NOINLINE static unsigned from_a_macro(unsigned x)
 /* ---- In C ------------------------------------------------------------------------------------ */
 
 #ifndef __clang__
-/* GNU's nested functions: called, inlined, one in another, and as a pointer. */
+/* GNU's nested functions: one that is called, one that is inlined, one in another, and one as a pointer. */
 NOINLINE static unsigned nesting(unsigned x)
 {
     unsigned sum = x;
@@ -117,7 +117,7 @@ NOINLINE static unsigned nesting(unsigned x)
     return sum;
 }
 
-/* Inlined itself, so that the function in it has no other to stand in. */
+/* Is inlined itself, so that the function in it has no other function around it. */
 static inline unsigned nesting_inlined(unsigned x)
 {
     NOINLINE unsigned inside(unsigned y)
@@ -166,7 +166,7 @@ NOINLINE static unsigned lambdas(unsigned x)
     return sum + apply([=](unsigned y) { return mix(x) + y; }, sum);
 }
 
-/* Its lambda is a function of its own, and it is inlined. */
+/* The lambda is a function of its own, and is inlined. */
 static inline unsigned lambda_of_an_inlined(unsigned x)
 {
     auto lambda = [](unsigned y) -> unsigned { return mix_twice(y) + 2; };

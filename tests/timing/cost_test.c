@@ -1,4 +1,4 @@
-/* What samples cost, and that they take half of a CPU at most. */
+/* What samples cost, and that samples take at most half of a CPU. */
 #include "tests/support/burn.h"
 #include "tests/support/refuse.h"
 
@@ -7,7 +7,7 @@
 #include "runtime/cost.h"
 #include "runtime/m.h"
 
-/* The cost that the tests set, far from any real one. */
+/* The cost that the tests set; no real cost is near it. */
 #define COST_NS 1000000
 
 static void body_execute(struct worker *worker)
@@ -72,7 +72,7 @@ static void check_refused(const struct cp_slot_request *requests, size_t n, doub
     CHECK_EQ(cp__cost_check(requests, n, running, &err), -EINVAL);
     CHECK_EQ(err.code, -EINVAL);
     CHECK_CONTAINS(err.message, says);
-    CHECK_CONTAINS(err.message, " 1000000 ns "); /* the cost */
+    CHECK_CONTAINS(err.message, " 1000000 ns "); /* the cost in the message */
 }
 
 CP_TEST(a_period_below_two_samples_is_refused)
@@ -114,7 +114,8 @@ CP_TEST(cycles_count_by_the_highest_frequency)
 
 /* ---- Starts ---------------------------------------------------------------------------------- */
 
-/* What runs counts, what was stopped does not; and what is refused leaves nothing behind. */
+/* A start counts the events that run, and not those that were stopped. A refused start leaves nothing
+ * open. */
 CP_TEST(a_start_counts_what_runs)
 {
     struct cp_slot_request requests[] = {request("taskClock", 4 * COST_NS)};
@@ -144,16 +145,15 @@ static uint64_t cpu_of(const struct worker *worker)
     return cp__os_clock_ns_from_handler(cp__os_thread_clock(worker->tid));
 }
 
-/* Waits a moment, for a reader's next pass. Fails if the thread has had 5 s of CPU time: enough for 50
- * looks. */
+/* Waits a moment for a reader's next pass. Fails if the thread has had 2 s of CPU time. */
 static void wait_for_pass(const struct worker *worker, uint64_t start)
 {
     usleep(1000);
     CHECK(cpu_of(worker) - start < 2000 * MS);
 }
 
-/* Samples that are said to take far longer than their period end their event; the thread's other event goes
- * on. */
+/* The cost is set so high that the samples of one event take longer than its period. That event is stopped,
+ * and the thread's other event goes on. */
 CP_TEST(an_event_that_costs_over_half_of_the_time_is_stopped)
 {
     struct cp_slot_request requests[] = {request("taskClock", MS), request("taskClock", 50 * MS)};
@@ -193,7 +193,7 @@ static void body_blocks_sigprof(struct worker *worker)
     burn_c(&worker->stop);
 }
 
-/* The thread takes no signal, so that its handler can be made to look as if it never came to its end. */
+/* The thread blocks SIGPROF, so the test can make its handler look as if it never ended. */
 CP_TEST(events_are_stopped_if_the_handler_gets_no_time)
 {
     struct cp_slot_request requests[] = {request("taskClock", MS)};
@@ -215,8 +215,9 @@ CP_TEST(events_are_stopped_if_the_handler_gets_no_time)
     stop_profile(&profile);
 }
 
-/* A handler that takes most of the time is known by its own figures: the test keeps them, as the thread takes
- * no signal. What a sample costs is not known, and of the events the one with the most samples goes. */
+/* The M's own figures show that the handler takes most of the time. The test writes these figures, because
+ * the thread blocks SIGPROF. The cost of a sample is unknown, so the event with the most samples is
+ * stopped. */
 CP_TEST(an_event_is_stopped_if_the_cost_is_unknown)
 {
     struct cp_slot_request requests[] = {request("taskClock", MS), request("cpuClock", MS)};
@@ -244,7 +245,8 @@ CP_TEST(an_event_is_stopped_if_the_cost_is_unknown)
     stop_profile(&profile);
 }
 
-/* The profile tells, by a comment and by what the event would have come to. */
+/* The profile has a comment about the stopped event, and a frame with the weight of the samples that the
+ * event would have had. */
 CP_TEST(a_profile_tells_that_its_event_was_stopped)
 {
     struct cp_memory memory = {.size = 0};
@@ -276,7 +278,7 @@ CP_TEST(a_profile_tells_that_its_event_was_stopped)
     free(text);
 }
 
-/* Also one whose rate nobody knows beforehand. */
+/* An event whose rate is unknown at the start is stopped, too. */
 CP_TEST(an_event_of_an_unknown_rate_is_stopped)
 {
     struct cp_slot_request requests[] = {kernel_request("contextSwitches", 1)};
@@ -298,8 +300,8 @@ CP_TEST(an_event_of_an_unknown_rate_is_stopped)
     CHECK_EQ(profile.stats[0].ms_overloaded, 1);
 }
 
-/* Eight clocks of 10 us are more than any machine has time for: nothing is left to the thread but what the
- * kernel and the reader let it have. */
+/* No machine has time for eight clocks of 10 us. The thread runs only because the kernel throttles the events
+ * and the reader disables them. */
 CP_TEST(a_stop_ends_what_leaves_its_thread_no_time)
 {
     struct cp_slot_request requests[CP_EV_MAX];
@@ -320,7 +322,7 @@ CP_TEST(a_stop_ends_what_leaves_its_thread_no_time)
     start = wall_ns();
     cp_slots_stop(slots, CP_EV_MAX);
     printf("the stop took %.1f ms\n", (double)(wall_ns() - start) / 1e6);
-    stop_worker(&worker); /* which the worker has to notice */
+    stop_worker(&worker); /* the worker must get to notice the stop */
     cp_slots_release(slots, CP_EV_MAX);
     CHECK(sigprof_is(SIG_DFL));
 }

@@ -1,4 +1,4 @@
-/* The example programs, from the command line to what go tool pprof makes of their profiles. */
+/* The example programs, from the command line to pprof's report of their profiles. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,8 @@ static char *pprof(const char *arguments)
     return test_command(NULL, "cd %s && PPROF_TMPDIR=. HOME=. go tool pprof %s", test_dir(), arguments);
 }
 
-/* The number in front of text's first line that ends in " name", skipping n columns: pprof -top's table. */
+/* Returns the number in a column of the first line that ends in " name", after n other columns: for the table
+ * of pprof -top. */
 static double column(const char *table, const char *name, int n)
 {
     size_t length = strlen(name);
@@ -51,15 +52,15 @@ static double number_after(const char *text, const char *before)
     return strtod(at + strlen(before), NULL);
 }
 
-/* 0 if it is not there. */
+/* Returns the number, or 0 if the text does not have it. */
 static double number_if_any(const char *text, const char *before)
 {
     return strstr(text, before) != NULL ? number_after(text, before) : 0;
 }
 
-/* How much of the event's own count the samples and the losses stand for, in percent, as the profile
- * itself says: what is lost is for a busy machine to decide. One whose kernel throttles them, see
- * need_unthrottled() in burn.h, tells nothing of that. */
+/* Returns for how many percent of the event's own count the samples and the losses stand, by the profile's
+ * own figures. Losses depend on how busy the machine is, so they are no fault. If the kernel throttles the
+ * event, these figures mean nothing: see need_unthrottled() in burn.h. */
 static double coverage(const char *profile)
 {
     char arguments[256];
@@ -82,8 +83,8 @@ static double coverage(const char *profile)
 
 /* ---- Shares ---------------------------------------------------------------------------------- */
 
-/* Samplers that work are within half a point on a quiet machine ("make demo" shows it). A test must also pass
- * where the neighbours are noisy, and still tell a sampler that is wrong from one that is right. */
+/* A working sampler is within half a point on a quiet machine, as "make demo" shows. A test must also pass on
+ * a busy machine, and still notice a sampler that is wrong. */
 #define TOLERANCE 3.0
 
 static void check_share(const char *top, const char *function, double expected)
@@ -158,7 +159,8 @@ CP_TEST(several_events_give_a_file_each)
 
 /* ---- Many green threads ---------------------------------------------------------------------- */
 
-/* Where a stack may end: a green thread's entry, a thread's, or a frame that says what is missing. */
+/* The functions in which a stack may end: those that start a green thread or a thread, or a frame that says
+ * what is missing. */
 static bool is_root(const char *frame)
 {
     static const char *const roots[] = {"cp__context_entry", "start_thread", "__libc_start_call_main",
@@ -171,7 +173,7 @@ static bool is_root(const char *frame)
     return strchr(frame, '[') != NULL;
 }
 
-/* pprof -traces: stacks between lines of dashes, innermost frame first. */
+/* Checks the output of pprof -traces: stacks between lines of dashes, innermost frame first. */
 static void check_roots(char *traces)
 {
     char last[256] = "";
@@ -210,7 +212,7 @@ CP_TEST(ten_thousand_green_threads_on_64_threads)
     free(text);
 }
 
-/* Under a limit that only the example sees. */
+/* A file in a mount namespace of its own replaces the kernel's limit, for the example only. */
 CP_TEST(a_rate_past_the_kernels_limit_is_said)
 {
     static const char limit[] = "/proc/sys/kernel/perf_event_max_sample_rate";
@@ -267,7 +269,7 @@ CP_TEST(bad_arguments_end_in_a_sentence)
     }
 }
 
-/* On a machine that has no perf events at all. */
+/* The machine has no perf events at all. */
 CP_TEST(a_refused_event_has_a_status_of_its_own)
 {
     refuse_call(SYS_perf_event_open, ENOENT);

@@ -1,5 +1,4 @@
-/* Ms that reach no scheduling point: those that run are reached by a kick, those that sleep are left alone.
- */
+/* Ms that reach no scheduling point: a kick reaches those that run, and those that sleep are left alone. */
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 
@@ -8,8 +7,7 @@
 #include <sys/eventfd.h>
 
 #define ROUNDS 5
-/* What is "soon": far less than the 2 seconds after which a stop gives up, and more than any machine
- * takes. */
+/* "Soon" is far less than the 2 seconds after which a stop gives up, and more than any machine takes. */
 #define SOON (1000 * MS)
 
 static struct cp_slot_request clock_and_timer[2];
@@ -20,7 +18,7 @@ static void make_requests(void)
     clock_and_timer[1] = request("timer", 10 * MS);
 }
 
-/* The machine may be busy with something else in most rounds, but hardly in all. */
+/* Returns the shortest time. The machine may be busy in most rounds, but hardly in all. */
 static uint64_t shortest(const uint64_t *times)
 {
     uint64_t least = UINT64_MAX;
@@ -40,8 +38,8 @@ static uint64_t samples_of(const struct profile *profile, size_t i)
     return stats.samples;
 }
 
-/* Waits for the first sample of the clock; how long that took. (A timer looks at the time at ticks only, when
- * the thread may never have the CPU.) */
+/* Waits for the first sample of the clock, and returns how long that took. The timer would not do: it looks
+ * at the time at ticks only, and the thread may not have the CPU at a tick. */
 static uint64_t await_samples(const struct profile *profile, uint64_t start)
 {
     for (int tries = 0; samples_of(profile, 0) == 0; tries++) {
@@ -53,12 +51,12 @@ static uint64_t await_samples(const struct profile *profile, uint64_t start)
 
 /* ---- Ms that run ----------------------------------------------------------------------------- */
 
-static int stray; /* SIGPROFs that came when there was nothing to profile */
+static int stray; /* SIGPROFs that came while nothing was profiled */
 
 static void on_stray(int signal)
 {
     (void)signal;
-    cp_fetch_add_relaxed(&stray, 1); /* relaxed: looked at when all is over */
+    cp_fetch_add_relaxed(&stray, 1); /* relaxed: read after all threads have ended */
 }
 
 CP_TEST(an_m_without_scheduling_points_is_profiled_soon_and_let_go_soon)
@@ -88,7 +86,7 @@ CP_TEST(an_m_without_scheduling_points_is_profiled_soon_and_let_go_soon)
         stop_times[i] = wall_ns() - start;
         CHECK_EQ(after.perf_fds + after.timers, 0);
         CHECK(profile.stats[0].ms == 1 && profile.stats[1].ms == 1);
-        sleep_ms(30); /* without profiling nothing comes */
+        sleep_ms(30); /* without a profile, no signal comes */
     }
     CHECK(shortest(start_times) < SOON);
     CHECK(shortest(stop_times) < SOON);
@@ -97,7 +95,7 @@ CP_TEST(an_m_without_scheduling_points_is_profiled_soon_and_let_go_soon)
     check_resources(&after, &before, 12);
 }
 
-/* As a thread that the kernel had no CPU for, or which just slept. */
+/* Waits like a thread that slept or had no CPU at the start. */
 static void body_wait_then_burn(struct worker *worker)
 {
     uint64_t token;
@@ -139,7 +137,7 @@ static void body_execute(struct worker *worker)
     }
 }
 
-/* Nobody reads, so nobody kicks. */
+/* No thread reads the profile, so no thread kicks. */
 CP_TEST(an_m_with_scheduling_points_needs_no_kick)
 {
     struct profile profile = {.n = 0};
@@ -157,7 +155,7 @@ CP_TEST(an_m_with_scheduling_points_needs_no_kick)
     stop_worker(&without);
 }
 
-/* The thread that reads is an M too, which was attached before somebody else started. */
+/* The profile is started by another thread than the M that reads it. */
 static void *start_elsewhere(void *profile)
 {
     start_unread(profile, clock_and_timer, 2);
@@ -179,7 +177,7 @@ CP_TEST(an_m_may_read_profiles_itself)
         burn_a(5 * MS);
     }
     stop_profile(&profile);
-    if (!TEST_TSAN) /* it holds signals back until the next call that waits */
+    if (!TEST_TSAN) /* ThreadSanitizer holds signals back until the next call that waits */
         CHECK(profile.seen[0].in[IN_A] > 0 && profile.stats[1].ms == 1);
 }
 
@@ -187,7 +185,7 @@ CP_TEST(an_m_may_read_profiles_itself)
 
 #define ASLEEP_MS 300
 
-/* What a sleeper does, and what it found. */
+/* How long a thread sleeps, and what it found. */
 struct sleeper {
     unsigned ms;
     int result;
@@ -195,7 +193,7 @@ struct sleeper {
     uint64_t slept;
 };
 
-/* Until the test has looked at the thread. */
+/* Waits until the test has looked at the thread. */
 static void stay(const struct worker *worker)
 {
     while (cp_load_acquire(&worker->stop) == 0) /* pairs with the release in stop_worker() */
@@ -236,8 +234,8 @@ static long switches_of(const struct worker *worker)
     return number_in(path, "voluntary_ctxt_switches:");
 }
 
-/* The thread sleeps for so long: it is to do so before the start and until after the stop. False if this
- * machine was too busy for that. */
+/* Checks a thread that sleeps from before the start until after the stop. Returns false if this machine was
+ * too busy for the thread to sleep through both. */
 static bool check_asleep_for(void (*body)(struct worker *), unsigned ms)
 {
     struct sleeper sleeper = {.ms = ms, .result = -1};
@@ -254,7 +252,7 @@ static bool check_asleep_for(void (*body)(struct worker *), unsigned ms)
     before = switches_of(&worker);
     start_profile(&profile, clock_and_timer, 2);
     await_samples(&profile, start);
-    sleep_ms(50); /* which the reader uses to look for Ms that are not profiled yet */
+    sleep_ms(50); /* time for the reader to look for Ms that have no profile yet */
     stop_profile(&profile);
     after = switches_of(&worker);
     slept_on = wall_ns() - start < ms * MS;
@@ -285,13 +283,13 @@ CP_TEST(a_thread_in_epoll_wait_is_left_alone)
     check_asleep(body_epoll);
 }
 
-/* What ends the sleep of some threads, and what has cut it short. */
+/* The descriptor that wakes the threads, and how often their sleep was interrupted. */
 static struct {
     int fd; /* an eventfd */
     int interrupted;
 } wake;
 
-/* Also one that has been profiled before it went to sleep. */
+/* Has samples, sleeps during the stop, and then runs on. */
 static void body_burn_then_sleep(struct worker *worker)
 {
     struct pollfd waited = {.fd = wake.fd, .events = POLLIN};
@@ -299,11 +297,11 @@ static void body_burn_then_sleep(struct worker *worker)
     burn_a(20 * MS);
     cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
     while (poll(&waited, 1, -1) < 0) {
-        CHECK_EQ(errno,
-                 EINTR); /* a sample that is taken on the way into the call, but not yet asleep, ends it */
-        cp_fetch_add_relaxed(&wake.interrupted, 1); /* relaxed: a count */
+        /* a sample on the way into the call, before the thread sleeps, interrupts the call */
+        CHECK_EQ(errno, EINTR);
+        cp_fetch_add_relaxed(&wake.interrupted, 1); /* relaxed: only a figure */
     }
-    burn_a(20 * MS); /* with the timer and the event of a profile that is over */
+    burn_a(20 * MS); /* runs on with the timer and the event of a profile that has ended */
 }
 
 CP_TEST(a_stop_leaves_armed_sleepers_alone)
@@ -322,10 +320,10 @@ CP_TEST(a_stop_leaves_armed_sleepers_alone)
         await(&workers[i].running, 2);
         await_sleep(workers[i].tid);
     }
-    before = cp_load_relaxed(&wake.interrupted); /* relaxed: a count */
+    before = cp_load_relaxed(&wake.interrupted); /* relaxed: only a figure */
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].ms, 4);
-    CHECK_EQ(cp_load_relaxed(&wake.interrupted), before); /* relaxed: a count */
+    CHECK_EQ(cp_load_relaxed(&wake.interrupted), before); /* relaxed: only a figure */
     CHECK_EQ(write(wake.fd, &token, sizeof token), sizeof token);
     for (int i = 0; i < 4; i++)
         join_worker(&workers[i]);
@@ -386,7 +384,7 @@ static void block_sigprof(int how)
     pthread_sigmask(how, &set, NULL);
 }
 
-/* Spins with SIGPROF blocked until stop, and then unblocked for a while. */
+/* Spins with SIGPROF blocked until stop, and then with SIGPROF unblocked for a while. */
 static void body_blocks(struct worker *worker)
 {
     burn_a(20 * MS);
@@ -412,11 +410,11 @@ CP_TEST(an_m_that_blocks_sigprof_delays_a_stop_for_two_seconds_at_most)
     printf("%.1f ms\n", (double)(wall_ns() - start) / 1e6);
     CHECK(wall_ns() - start < 10000 * MS * TEST_SLOWDOWN);
 
-    start_profile(&next, clock_and_timer, 2); /* others are profiled meanwhile */
+    start_profile(&next, clock_and_timer, 2); /* the other thread is profiled meanwhile */
     start_worker(&other, body_c, NULL);
     await_samples(&next, wall_ns());
     stop_worker(&other);
-    stop_worker(&worker); /* it goes on, and is profiled again */
+    stop_worker(&worker); /* the thread goes on and is profiled again */
     stop_profile(&next);
     CHECK_EQ(next.stats[0].ms, 2);
     if (!TEST_TSAN)
@@ -425,7 +423,7 @@ CP_TEST(an_m_that_blocks_sigprof_delays_a_stop_for_two_seconds_at_most)
 
 /* ---- Kicks that do not arrive ---------------------------------------------------------------- */
 
-/* With a SIGPROF pending, a kick is merged into it. */
+/* While a SIGPROF is pending, the kernel drops a kick. */
 static void body_swallows(struct worker *worker)
 {
     block_sigprof(SIG_BLOCK);
@@ -455,7 +453,7 @@ CP_TEST(a_swallowed_kick_is_not_the_last)
     stop_worker(&worker);
 }
 
-/* As the one before, by chance: many starts and stops, so that kicks meet records' signals. */
+/* Many starts and stops under many signals, so that by chance kicks meet the signals of records. */
 CP_TEST(kicks_among_many_signals_all_arrive)
 {
     struct cp_slot_request fast[] = {request("taskClock", 100000), request("cpuClock", 115000)};

@@ -1,11 +1,11 @@
-/* Samples of hardware events: as many as were counted, where they were caused, and whose they are. */
+/* Samples of hardware events: as many as the event counted, at their causes, and of the right Gs. */
 #include <math.h>
 #include <sys/wait.h>
 
 #include "sched.h"
 #include "tests/support/pmu_tools.h"
 
-/* Of a machine that is not said to be exact. Only x86 tells. */
+/* Whether this is a virtual machine for which CP_TEST_PMU is not set. Only x86 tells. */
 static bool is_virtual(void)
 {
     FILE *file = fopen("/proc/cpuinfo", "re");
@@ -19,8 +19,9 @@ static bool is_virtual(void)
     return is && getenv("CP_TEST_PMU") == NULL;
 }
 
-/* Of one of several events. A virtual PMU may lose one counter's interrupts for a while; then its overflow is
- * found at the other's next one (AMD Zen 3 under KVM: up to 30 %; without this library, too). */
+/* The share of samples that one of several events must have. A virtual PMU may lose one counter's interrupts
+ * for a while, and find that counter's overflow at the other's next interrupt (AMD Zen 3 under KVM: up to 30
+ * %, without this library, too). */
 static double least_of_several(void)
 {
     return is_virtual() ? 0.6 : least_share();
@@ -42,7 +43,7 @@ CP_TEST(cycles_are_sampled_once_a_period)
     run_profiled(&profile, requests, 1, body_a, 600 * MS);
     check_share(&profile, 0, PERIOD);
     CHECK_EQ(profile.stats[0].ms, 1);
-    CHECK_EQ(profile.stats[0].overruns, 0); /* each is a record of its own */
+    CHECK_EQ(profile.stats[0].overruns, 0); /* each period has a record of its own */
     CHECKF((double)profile.seen[0].leaf[IN_A] >= (is_rough() ? 0.7 : 0.95) * (double)profile.seen[0].weight,
            "%llu of %llu", (unsigned long long)profile.seen[0].leaf[IN_A],
            (unsigned long long)profile.seen[0].weight);
@@ -65,7 +66,7 @@ CP_TEST(cycles_are_shared_by_functions_as_their_time_is)
     run_profiled(&profile, requests, 1, body_a_then_b, 200 * MS);
     check_share(&profile, 0, PERIOD);
     share = (double)profile.seen[0].in[IN_A] / (double)profile.seen[0].weight;
-    /* where the host takes the processor away, CPU time passes without cycles */
+    /* a host that takes the processor away lets CPU time pass without cycles */
     CHECKF(fabs(share - 0.25) < (is_rough() || is_virtual() ? 0.08 : 0.01), "%.4f", share);
 }
 
@@ -117,7 +118,7 @@ CP_TEST(cycles_and_instructions_are_both_whole)
     check_share_of_several(&profile, 1, 350002);
 }
 
-/* The second counter overflows while the first one's signal is handled. */
+/* The second counter overflows while the handler works for the first one. */
 CP_TEST(two_events_of_one_period_are_both_whole)
 {
     struct cp_slot_request requests[] = {request("cycles", PERIOD), request(RAW_CYCLES, PERIOD)};
@@ -172,7 +173,8 @@ CP_TEST(more_events_than_counters_take_turns_and_say_so)
 
 static uint8_t *memory_far;
 
-/* The same steps in two functions: their data decides what a branch or a load meets. */
+/* Makes a random step through memory. All functions below make these steps; mask and what a function adds
+ * decide whether its branches are predicted and its loads are cached. */
 static inline __attribute__((always_inline)) uint64_t step(uint64_t random, uint64_t mask)
 {
     random = random * 6364136223846793005u + 1442695040888963407u;
@@ -207,7 +209,7 @@ static void body_steps(struct worker *worker)
     ((void (*)(uint64_t))worker->arg)(1);
 }
 
-/* Nearly all samples of the event are where it is caused. */
+/* Checks that nearly all samples of the event are in the function that causes it. */
 static void check_cause(const char *event, void (*cause)(uint64_t))
 {
     struct cp_slot_request requests[] = {request(event, 10000)};
@@ -264,7 +266,8 @@ static void body_blocks_sometimes(struct worker *worker)
     }
 }
 
-/* 10 ms: the ring holds 51 records of an M without chains, so no processor below 5 GHz fills it meanwhile. */
+/* SIGPROF is blocked for 10 ms. The ring holds 51 records of an M without chains, which is enough below 5
+ * GHz. */
 CP_TEST(one_signal_brings_all_records_that_waited)
 {
     struct cp_slot_request requests[] = {request("cycles", PERIOD)};
@@ -276,8 +279,8 @@ CP_TEST(one_signal_brings_all_records_that_waited)
     CHECK(profile.stats[0].signals < profile.stats[0].samples / 3 * 2);
 }
 
-/* The descriptors of one start are given to the next: a signal that is on its way must not be taken for one
- * of its own, nor for somebody else's. */
+/* The next start may get the descriptors of the last one. A signal that is still coming must not be taken for
+ * one of the new events, and not for somebody else's. */
 CP_TEST(starts_and_stops_leave_no_signal_behind)
 {
     struct cp_slot_request requests[] = {request("cycles", 20000), request(RAW_CYCLES, 30000)};
@@ -290,7 +293,7 @@ CP_TEST(starts_and_stops_leave_no_signal_behind)
         struct profile profile = {.n = 0};
 
         start_profile(&profile, requests, 2);
-        sleep_ms(10 + 7 * (unsigned)(i % 5)); /* it takes a kick to arm an M that only burns */
+        sleep_ms(10 + 7 * (unsigned)(i % 5)); /* an M that only burns is armed by a kick */
         stop_profile(&profile);
         CHECK_EQ(profile.stats[0].foreign + profile.stats[1].foreign, 0);
         CHECK_EQ(profile.seen[0].weight, profile.stats[0].samples);
@@ -335,7 +338,7 @@ CP_TEST(a_childs_end_does_not_stop_its_parents_counters)
 
 #define GS 1000
 
-/* A function for each G that only it calls: the program counter tells whose a sample must be. */
+/* Each G has a function of its own, so the program counter tells to which G a sample must belong. */
 #if defined(__aarch64__)
 #define COUNT_DOWN "subs x0, x0, #1\n\tb.ne 1b"
 #elif defined(__x86_64__)
@@ -350,7 +353,7 @@ extern const char spinners[] __attribute__((visibility("hidden")));
 
 struct crowd {
     uint64_t id[GS];
-    unsigned moves; /* how often a G came back on another M */
+    unsigned moves; /* how often a G went on with another M */
     unsigned next;
     uint64_t in_spinners;
     uint64_t elsewhere;
@@ -365,7 +368,7 @@ static __attribute__((noinline)) void spin_as(unsigned i, uint64_t n)
 
 static void member(void *unused)
 {
-    unsigned i = cp_fetch_add_relaxed(&crowd.next, 1u); /* relaxed: each gets another one */
+    unsigned i = cp_fetch_add_relaxed(&crowd.next, 1u); /* relaxed: each call gets another number */
     struct cp_m *last = cp_m_self();
     char name[16];
 
@@ -377,7 +380,7 @@ static void member(void *unused)
         spin_as(i, 30000);
         cp_yield();
         if (cp_m_self() != last)
-            cp_fetch_add_relaxed(&crowd.moves, 1u); /* relaxed: read when all have ended */
+            cp_fetch_add_relaxed(&crowd.moves, 1u); /* relaxed: read after all Gs have ended */
         last = cp_m_self();
     }
 }
@@ -423,7 +426,7 @@ CP_TEST(every_sample_of_a_thousand_gs_is_of_the_one_that_ran)
     stop_profile(&profile);
     printf("%llu samples in functions of one G, %llu elsewhere; %u moves\n",
            (unsigned long long)crowd.in_spinners, (unsigned long long)crowd.elsewhere, crowd.moves);
-    if (!is_rough()) /* which loses more where threads change places */
+    if (!is_rough()) /* a rough machine loses more samples if threads change their CPU */
         check_share(&profile, 0, period);
     CHECK_EQ(crowd.next, GS);
     CHECK(crowd.in_spinners > (is_rough() ? 300 : 1000));

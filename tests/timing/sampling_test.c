@@ -1,4 +1,4 @@
-/* Samples: how many there are, measured against the events' own counts, and whose they are. */
+/* How many samples there are, compared with the events' own counts, and whose they are. */
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 
@@ -12,14 +12,14 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-/* ThreadSanitizer holds signals back until the program calls something that it intercepts. */
+/* ThreadSanitizer holds signals back until the program makes a call that it intercepts. */
 static void need_prompt_signals(void)
 {
     if (TEST_TSAN)
         SKIP("ThreadSanitizer delivers signals late: what they count means nothing");
 }
 
-/* What every slot must fulfil, whatever else the machine does. */
+/* Checks what holds for every slot, whatever else the machine does. */
 static void check_books(const struct profile *profile, size_t i)
 {
     const struct cp_slot_stats *stats = &profile->stats[i];
@@ -32,7 +32,7 @@ static void check_books(const struct profile *profile, size_t i)
     CHECK_EQ(stats->ms_ringless, 0);
 }
 
-/* Nearly all samples have that function in their stacks. */
+/* Checks that nearly all samples have the function in their stacks. */
 static void check_most_in(const struct profile *profile, size_t i, enum code code)
 {
     CHECKF((double)profile->seen[i].in[code] > 0.9 * (double)profile->seen[i].weight, "%llu of %llu",
@@ -54,18 +54,18 @@ CP_TEST(task_clock_samples_are_its_count_by_the_period)
     stop_profile(&profile);
     check_books(&profile, 0);
     check_told(&profile, 0, 200000);
-    /* the count is the thread's CPU time (but for the kernel's own at each switch), and nobody else's */
+    /* the count is this thread's CPU time, less the kernel's own at each switch */
     CHECKF(profile.stats[0].count >= worker.cpu - worker.cpu / 50 &&
                profile.stats[0].count <= wall_ns() - start,
            "%llu and %llu ns", (unsigned long long)profile.stats[0].count, (unsigned long long)worker.cpu);
     CHECK_EQ(profile.stats[0].ms, 1);
-    /* samples have signals of their own and are not made up from the count */
+    /* samples have signals of their own, and are not computed from the count */
     CHECK(profile.stats[0].overruns < profile.stats[0].samples - profile.stats[0].samples / 10);
     check_most_in(&profile, 0, IN_A);
     CHECK_EQ(profile.seen[0].in[IN_B] + profile.seen[0].in[IN_C], 0);
 }
 
-/* Samples, and the time that the kernel let have none, are all of the time that passed. */
+/* Checks that the samples and the throttled time together are the time that passed. */
 static void check_throttled(const char *event)
 {
     struct cp_slot_request requests[] = {request(event, 20000)};
@@ -91,7 +91,7 @@ static void check_throttled(const char *event)
 CP_TEST(what_the_kernel_throttles_is_told)
 {
     need_prompt_signals();
-    /* without throttling a machine that takes long for a sample would do nothing else */
+    /* with a higher limit, a machine on which samples take long would do nothing else */
     if (number_in("/proc/sys/kernel/perf_event_max_sample_rate", "") > 25000)
         SKIP("the kernel lets so many samples pass that it throttles none of 50 000 a second");
     check_throttled("taskClock");
@@ -119,7 +119,7 @@ CP_TEST(two_clocks_of_one_period_are_both_whole)
 
 #define PAGES 64
 
-/* Faults on every page of a fresh mapping. */
+/* Causes a page fault on every page of a new mapping. */
 CODE(a) void fault_a(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -132,13 +132,13 @@ CODE(a) void fault_a(void)
     munmap(memory, PAGES * page);
 }
 
-/* Sleeps for a moment, which is a context switch. */
+/* Sleeps for a moment, which causes a context switch. */
 CODE(b) void switch_b(void)
 {
     usleep(50);
 }
 
-/* All of what the events below count, until each of the first four has so many samples. */
+/* Causes all of the events below, until each of the first four has enough samples. */
 static void body_mixture(struct worker *worker)
 {
     const struct profile *profile = worker->arg;
@@ -164,7 +164,7 @@ static void check_mixture(const struct cp_slot_request *requests, size_t n)
     stop_profile(&profile);
     for (size_t i = 0; i < n; i++) {
         check_books(&profile, i);
-        if (requests[i].event != CP_CPUPROF_OS_TIMER) /* which is late by up to a tick, at its end */
+        if (requests[i].event != CP_CPUPROF_OS_TIMER) /* a timer has up to a tick fewer at the end */
             check_told(&profile, i, requests[i].config.period);
     }
 }
@@ -206,7 +206,7 @@ CP_TEST(page_faults_belong_to_the_function_that_faults)
     CHECK((double)profile.seen[0].in[IN_B] <= 0.05 * (double)profile.seen[0].weight);
 }
 
-/* The thread's own, by the kernel's other count. */
+/* Returns the switches of the calling thread by getrusage(), another count of the kernel's. */
 static uint64_t switches(void)
 {
     struct rusage usage;
@@ -277,7 +277,7 @@ CP_TEST(cpu_migrations_are_sampled)
 
 /* ---- Timers ---------------------------------------------------------------------------------- */
 
-/* Posix CPU timers look at the time once a tick. */
+/* Returns the length of a tick, at which POSIX CPU timers look at the time. */
 static uint64_t tick_ns(void)
 {
     struct timespec tick;
@@ -329,7 +329,7 @@ CP_TEST(a_timer_above_the_tick_rate_folds_overruns_in)
         CHECK(profile.stats[0].signals < profile.stats[0].samples);
 }
 
-/* Runs until its first sample. */
+/* Runs until the slot has its first sample. */
 static void body_first_sample(struct worker *worker)
 {
     struct cp_slot_stats stats = {.size = sizeof stats};
@@ -342,8 +342,8 @@ static void body_first_sample(struct worker *worker)
         SPIN();
 }
 
-/* Uniform in (0, period], and half a tick later on average. A fixed first expiry would be at the period, or
- * at 0. */
+/* The first expiry is uniform in (0, period], and comes half a tick late on average. A timer with a fixed
+ * first expiry would always be at the period, or at 0. */
 CP_TEST(a_timers_first_expiry_is_uniform)
 {
     enum { MEASURED = 60 };
@@ -371,12 +371,12 @@ CP_TEST(a_timers_first_expiry_is_uniform)
     CHECK(least < (double)period / 3 && most > (double)period * 2 / 3);
 }
 
-/* Each period of threads that live for less than two is found as often as it passes, but for half a tick at
- * the end. */
+/* Threads that live for less than two periods have as many samples as their CPU time has periods, less half a
+ * tick for each thread's end. */
 enum { SHORT_THREADS = 100 };
 
-/* Runs that many threads of 15 ms each under a timer of 10 ms; how far the samples are from what their CPU
- * time says. */
+/* Runs SHORT_THREADS threads of 15 ms each under a timer of 10 ms. Returns the difference between the samples
+ * and the number that the threads' CPU time implies. */
 static double short_threads_error(void)
 {
     struct cp_slot_request requests[] = {request("timer", 10 * MS)};
@@ -401,8 +401,8 @@ static double short_threads_error(void)
     return fabs((double)profile.stats[0].samples - expected);
 }
 
-/* A thread has one or two samples: the standard deviation is at most 0.5 * sqrt(SHORT_THREADS). Where the
- * machine stands still, CPU clocks go on and timers do not: so it may try again. */
+/* Each thread has one or two samples, so the standard deviation is at most 0.5 * sqrt(SHORT_THREADS). While a
+ * virtual machine stands still, CPU clocks go on and timers do not, so the test may try again. */
 CP_TEST(short_threads_are_sampled_in_proportion)
 {
     int tries = 0;
@@ -414,7 +414,7 @@ CP_TEST(short_threads_are_sampled_in_proportion)
 
 /* ---- System calls ---------------------------------------------------------------------------- */
 
-/* Nearly all of its time is the kernel's. */
+/* Spends nearly all of its time in the kernel. */
 CODE(b) void call_b(uint64_t ns)
 {
     static char block[64 << 10];
@@ -490,7 +490,7 @@ CP_TEST(time_in_system_calls_does_not_count_where_it_is_not)
 /* ---- Whose they are -------------------------------------------------------------------------- */
 
 struct ownership {
-    int with_a, with_b; /* samples of the threads that say so */
+    int with_a, with_b; /* samples with these threads' labels */
     int of_nobody;
     int wrong;
 };

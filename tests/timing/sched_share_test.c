@@ -1,18 +1,18 @@
-/* The scheduler: what share of the time each G gets. */
+/* The scheduler: each G's share of the time. */
 #include "tests/support/gs.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define RUNNERS 10
-#define RACE_MS 4u /* Ms at most */
+#define RACE_MS 4u /* the largest number of Ms */
 #define LAPS_ON_EACH 100
 
-static uint64_t laps[RUNNERS][RACE_MS]; /* of each G on each M */
+static uint64_t laps[RUNNERS][RACE_MS]; /* of each G, on each M */
 static struct cp_m *race_ms[RACE_MS];
 static unsigned race_is_over;
 
-/* The number of the calling M, the first time the next one. */
+/* Returns the number of the calling M; an M that calls for the first time gets the next number. */
 static unsigned m_number(void)
 {
     struct cp_m *m = cp_m_self(), *none;
@@ -81,9 +81,9 @@ static void check_race(unsigned threads)
 }
 
 /*
- * On one M their progress is exactly equal. On several it depends on how the system treats each M; it is
- * equal in the long run because Gs move between Ms though all are busy, which is what must be seen here: each
- * G goes everywhere.
+ * On one M all Gs progress equally. On several Ms a G's progress depends on how the system treats each M, and
+ * becomes equal in the long run because Gs move between Ms even if all Ms are busy. So the test waits until
+ * each G has run on each M.
  */
 CP_TEST(equal_gs_progress_equally)
 {
