@@ -6,6 +6,7 @@
  *                   and which memory the handler may read
  *     caller.c      finds the caller of an interrupted function by reading the function's instructions
  *     context.h     a suspended flow of control, and the switch between two flows
+ *     spin.h        what a thread that spins tells the processor
  *     watch.h       what the processor's debug registers can watch
  */
 #ifndef COUNTERPOINT_ARCH_H

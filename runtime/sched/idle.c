@@ -28,17 +28,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SEARCH_ROUNDS 4 /* rounds over all Ms; some µs in total */
+#include "spin.h"
 
-/* Tells the processor that the thread spins. */
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
+#define SEARCH_ROUNDS 4 /* rounds over all Ms; some µs in total */
 
 /* ---- Futexes --------------------------------------------------------------------------------- */
 
@@ -207,7 +199,7 @@ struct cp__task *cp__idle_search(struct cp__worker *w)
     cp__unlock(&cp__sched.lock);
     for (int round = 0; round < SEARCH_ROUNDS && task == NULL; round++) {
         task = search_once(w);
-        relax();
+        cp__relax();
     }
     return task;
 }

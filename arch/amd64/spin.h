@@ -1,0 +1,11 @@
+/* What a thread that spins tells the processor, on x86-64. */
+#ifndef COUNTERPOINT_ARCH_SPIN_H
+#define COUNTERPOINT_ARCH_SPIN_H
+
+/* Lets the processor's other thread go first, if the processor runs two in one core. */
+static inline void cp__relax(void)
+{
+    __builtin_ia32_pause();
+}
+
+#endif

@@ -1,0 +1,10 @@
+/* What a thread that spins tells the processor: on a processor that is not known here, nothing. */
+#ifndef COUNTERPOINT_ARCH_SPIN_H
+#define COUNTERPOINT_ARCH_SPIN_H
+
+/* Lets the processor's other thread go first, if the processor runs two in one core. */
+static inline void cp__relax(void)
+{
+}
+
+#endif
