@@ -49,7 +49,7 @@ int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats)
  */
 enum kind { FACT, LIMIT };
 
-/* A number with its phrase; not written if the number is 0. */
+/* A number with its sentence. A number that is 0 is not written. */
 struct figure {
     enum kind kind;
     const char *key;
@@ -65,7 +65,6 @@ struct comments {
     char limits[384]; /* the keys of all comments that are limits, separated by commas */
 };
 
-/* Adds a comment. */
 static void __attribute__((format(printf, 5, 6)))
 say(struct comments *comments, enum kind kind, const char *key, const char *sentence, const char *format, ...)
 {
@@ -105,10 +104,10 @@ uint64_t cp__part_period(const struct cp__part *part)
     return part->config.period;
 }
 
-/* Adds how the event was encoded for perf_event_open(2), if its name does not say that. */
+/* Adds the event's encoding, if its name does not tell it. */
 static void say_encoding(struct comments *comments, const struct cp__part *part)
 {
-    static const char sentence[] = "how perf_event_open was asked for the event";
+    static const char sentence[] = "the event, as perf_event_open was asked for it";
     const struct cp_event_encoding *encoding = &part->config.encoding;
     char more[64] = "";
 
@@ -138,11 +137,12 @@ static void say_event(struct comments *comments, const struct cp__part *part)
              config->is_idle_included ? ",idle" : "");
     say(comments, FACT, "event", "", "%s", part->event.name);
     if (part->event.kind == CP_EVENT_TIMER) {
-        say(comments, FACT, "engine", "a POSIX timer on the CPU clock of each thread, SIGPROF to that thread",
-            "timer");
+        say(comments, FACT, "engine",
+            "a POSIX timer on the CPU clock of each thread sends SIGPROF to the thread", "timer");
     } else {
-        say(comments, FACT, "engine", "perf_event_open on each thread, SIGPROF to that thread", "perf");
-        say(comments, FACT, "modes", "of the processor in which the event counts", "%s",
+        say(comments, FACT, "engine",
+            "an event of perf_event_open on each thread sends SIGPROF to the thread", "perf");
+        say(comments, FACT, "modes", "are the modes of the processor in which the event counts", "%s",
             modes[0] != '\0' ? modes + 1 : "none");
     }
     say_encoding(comments, part);
@@ -157,7 +157,7 @@ static void say_threads(struct comments *comments, const struct cp__part *part,
                        : "events between two samples, as asked"},
         {FACT, "threads", stats->ms, "were sampled"},
         {LIMIT, "threads_ringless", stats->ms_ringless,
-         "had no perf ring: signals were counted, not records"},
+         "had no perf ring, so that signals were counted instead of records"},
         {LIMIT, "threads_refused", stats->ms_refused,
          "were not sampled, because the system refused the event"},
         {LIMIT, "threads_unsettled", stats->ms_unsettled,
@@ -169,13 +169,15 @@ static void say_threads(struct comments *comments, const struct cp__part *part,
 
     say_figures(comments, figures, sizeof figures / sizeof figures[0]);
     if (stats->ms_refused != 0)
-        say(comments, LIMIT, "refusal", "what the system said last", "%s", strerror(-stats->refused_errno));
+        say(comments, LIMIT, "refusal", "was the last answer of the system", "%s",
+            strerror(-stats->refused_errno));
     else if (stats->ms == 0)
-        say(comments, LIMIT, "threads", "no thread that had called cp_m_attach() ran meanwhile", "0");
+        say(comments, LIMIT, "threads", "no thread that had called cp_m_attach() ran during the profile",
+            "0");
 }
 
-/* Returns whether the coverage is a limit: if less than 99 percent of the expected samples came, and more is
- * missing than the last, unfinished period of each thread. */
+/* Returns LIMIT if less than 99 percent of the expected samples came, and more is missing than the last,
+ * unfinished period of each thread. */
 static enum kind judge_coverage(const struct cp_slot_stats *stats, double expected)
 {
     const double samples = (double)stats->samples;
@@ -191,7 +193,7 @@ static void say_rate(struct comments *comments, const struct cp__part *part,
     const struct figure figures[] = {
         {FACT, "count", stats->count,
          is_time(part) ? "ns of CPU time, by the event's own count" : "events, by the event's own count"},
-        {FACT, "samples", stats->samples, "of one period each"},
+        {FACT, "samples", stats->samples, "each stands for one period"},
         {FACT, "signals", stats->signals, "brought the samples"},
     };
 
@@ -217,24 +219,24 @@ static void say_quality(struct comments *comments, const struct cp__part *part,
     const uint32_t asked = (uint32_t)part->config.precise_ip;
 
     if (asked > 0) {
-        say(comments, FACT, "precise_ip_asked", "", "%" PRIu32, asked);
-        say(comments, stats->precise_ip < asked ? LIMIT : FACT, "precise_ip", "was reached", "%" PRIu32,
-            stats->precise_ip);
+        say(comments, FACT, "precise_ip_asked", "is the level that was asked for", "%" PRIu32, asked);
+        say(comments, stats->precise_ip < asked ? LIMIT : FACT, "precise_ip", "is the level that was reached",
+            "%" PRIu32, stats->precise_ip);
     }
     if (stats->time_running < stats->time_enabled)
         say(comments, LIMIT, "multiplexed",
             stats->time_running == 0
                 ? "the event never had a counter"
-                : "percent of the time in which the event had a counter; divide values by "
-                  "it for the whole",
+                : "percent of the time the event had a counter; divide values by this share",
             "%.1f", 100 * (double)stats->time_running / (double)stats->time_enabled);
     if (stats->handler_replaced)
-        say(comments, LIMIT, "handler_replaced", "another SIGPROF handler was installed meanwhile", "yes");
+        say(comments, LIMIT, "handler_replaced", "another SIGPROF handler was installed during the profile",
+            "yes");
     if (findings->kernel[0] != '\0')
         say(comments, LIMIT, "kernel_names", findings->kernel, "none");
 }
 
-/* Adds the warning of the start, or that of cp__rate_judge(). */
+/* Adds the warning of the session's start; if there was none, the warning of cp__rate_judge(). */
 static void say_warning(struct comments *comments, const struct cp_session *session, size_t i)
 {
     const struct cp__part *part = &session->parts[i];
@@ -253,39 +255,40 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
     const struct cp_slot_stats *stats = &session->stats[i];
     const bool is_throttled = stats->throttled != 0;
     const struct figure figures[] = {
-        {LIMIT, "throttled", stats->throttled, "times, by the kernel"},
+        {LIMIT, "throttled", stats->throttled, "times the kernel throttled the event"},
         {LIMIT, "throttled_ns", stats->throttled_ns,
-         "of CPU time passed meanwhile and are not in the profile"},
-        {FACT, "running_ns", is_throttled ? stats->time_running : 0, "of CPU time passed in all"},
+         "ns of CPU time passed while the event was throttled; they are not in the profile"},
+        {FACT, "running_ns", is_throttled ? stats->time_running : 0, "ns of CPU time passed in all"},
         {FACT, "rate_limit", is_throttled ? session->rate_limit : 0,
-         "samples a second, kernel.perf_event_max_sample_rate"},
+         "samples a second are the limit of the kernel, kernel.perf_event_max_sample_rate"},
         {LIMIT, "stopped", stats->ms_overloaded,
-         "threads, where samples took more than half of the time; take a longer period"},
-        {LIMIT, "stopped_ns", stats->overloaded_ns, "of the CPU time of stopped threads have no samples"},
+         "threads on which the event was stopped, because samples took more than half of the time; take a "
+         "longer period"},
+        {LIMIT, "stopped_ns", stats->overloaded_ns, "ns of CPU time passed on these threads without samples"},
         {LIMIT, "stalled_ns", stats->stalled * cp__part_period(part),
-         "of CPU time passed in gaps of over 2 ms, while the machine ran something else; not in the profile"},
-        {LIMIT, "dropped", stats->dropped, "periods, because a sample buffer was full"},
-        {LIMIT, "lost", stats->lost, "records, because a perf ring was full"},
-        {LIMIT, "unfolded", part->unfolded, "periods, because there was no memory"},
+         "ns of CPU time passed in gaps of more than 2 ms, while the host ran something else; they are not "
+         "in the profile"},
+        {LIMIT, "dropped", stats->dropped, "periods were lost, because a sample buffer was full"},
+        {LIMIT, "lost", stats->lost, "records were lost, because a perf ring was full"},
+        {LIMIT, "unfolded", part->unfolded, "periods were lost, because there was no memory to fold them in"},
         {LIMIT, "unnamed", findings->unnamed,
-         "addresses, because there was no memory to look them up; pprof tools can where they find the "
-         "program's "
-         "files"},
-        {LIMIT, "late", stats->late, "periods without callers, because SIGPROF was blocked"},
-        {LIMIT, "truncated", stats->truncated, "stacks of more than 256 frames"},
-        {LIMIT, "incomplete", stats->incomplete, "stacks that broke off, as in code without frame pointers"},
+         "addresses have no names, because there was no memory to look them up; pprof tools can do it if "
+         "they find the program's files"},
+        {LIMIT, "late", stats->late, "periods have no callers, because SIGPROF was blocked"},
+        {LIMIT, "truncated", stats->truncated, "stacks had more than 256 frames"},
+        {LIMIT, "incomplete", stats->incomplete, "stacks end early, as in code without frame pointers"},
         {LIMIT, "elsewhere", findings->elsewhere,
-         "samples whose recorded instruction lay in another function than the interrupted one, which is "
-         "shown"},
-        {FACT, "folded", stats->overruns, "periods, into a later sample"},
-        {FACT, "foreign", stats->foreign, "SIGPROFs from elsewhere"},
+         "samples recorded an instruction of another function than the interrupted one, which is shown"},
+        {FACT, "folded", stats->overruns, "periods are counted with a later sample"},
+        {FACT, "foreign", stats->foreign, "SIGPROFs were sent by others"},
     };
 
     say_figures(comments, figures, sizeof figures / sizeof figures[0]);
     if (comments->limits[0] == '\0')
         say(comments, FACT, "limits", "nothing is known to be missing", "none");
     else
-        say(comments, FACT, "limits", "what these lines tell is missing, or is not as it was asked for", "%s",
+        say(comments, FACT, "limits",
+            "are the keys of the lines that tell what is missing, or is not as it was asked for", "%s",
             comments->limits);
 }
 

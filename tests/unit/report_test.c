@@ -9,7 +9,7 @@
 #include "tests/support/session_tools.h"
 
 #define ELSEWHERE                                                                                            \
-    " # samples whose recorded instruction lay in another function than the interrupted one, which is shown"
+    " # samples recorded an instruction of another function than the interrupted one, which is shown"
 
 /* Makes a stopped session of one event. */
 static struct cp_session *stopped(const char *event, uint64_t period)
@@ -88,9 +88,10 @@ CP_TEST(modes_are_told)
     struct cp_session *session = stopped("cycles", 1000000);
     struct cp_cpu_profile_config *config = &session->parts[0].config;
 
-#define ENGINE(modes) "modes: " modes " # of the processor in which the event counts"
+#define ENGINE(modes) "modes: " modes " # are the modes of the processor in which the event counts"
     check_says(session, "event: cycles");
-    check_says(session, "engine: perf # perf_event_open on each thread, SIGPROF to that thread");
+    check_says(session,
+               "engine: perf # an event of perf_event_open on each thread sends SIGPROF to the thread");
     check_says(session, "period: 1000000 # events between two samples, as asked");
     check_says(session, ENGINE("user"));
     config->is_kernel_included = true;
@@ -114,7 +115,7 @@ CP_TEST(encodings_are_told)
     struct cp_session *session = stopped("r1c2", 100000);
     struct cp__part *part = &session->parts[0];
 
-#define ENCODING(text) "encoding: " text " # how perf_event_open was asked for the event"
+#define ENCODING(text) "encoding: " text " # the event, as perf_event_open was asked for it"
     check_says(session, ENCODING("type=4,config=0x1c2"));
     part->event.event = CP_CPUPROF_NAMED;
     part->event.kind = CP_EVENT_HARDWARE;
@@ -253,12 +254,12 @@ CP_TEST(precision_is_told)
     check_says_nothing_of(session, "precise_ip");
     session->parts[0].config.precise_ip = CP_CPUPROF_IP_NO_SKID;
     session->stats[0].precise_ip = CP_CPUPROF_IP_CONSTANT_SKID;
-    check_says(session, "precise_ip_asked: 3");
-    check_says(session, "precise_ip: 1 # was reached");
+    check_says(session, "precise_ip_asked: 3 # is the level that was asked for");
+    check_says(session, "precise_ip: 1 # is the level that was reached");
     check_limits(session, "precise_ip");
     check_says_nothing_of(session, "elsewhere");
     session->stats[0].precise_ip = CP_CPUPROF_IP_NO_SKID;
-    check_says(session, "precise_ip: 3 # was reached");
+    check_says(session, "precise_ip: 3 # is the level that was reached");
     check_limits(session, NULL);
     CHECK_EQ(cp__profile_add(session->parts[0].profile, &sample), 0);
     check_says(session, "elsewhere: 5" ELSEWHERE);
@@ -274,9 +275,9 @@ CP_TEST(taking_turns_is_told)
     stats->time_enabled = stats->time_running = 3000000000;
     check_says_nothing_of(session, "multiplexed");
     stats->time_running = 750000000;
-    check_says(session,
-               "multiplexed: 25.0 # percent of the time in which the event had a counter; divide values "
-               "by it for the whole");
+    check_says(
+        session,
+        "multiplexed: 25.0 # percent of the time the event had a counter; divide values by this share");
     stats->time_running = 0;
     check_says(session, "multiplexed: 0.0 # the event never had a counter");
     check_limits(session, "multiplexed");
@@ -295,10 +296,12 @@ CP_TEST(throttling_is_told_with_the_limit)
     session->stats[0].throttled = 12;
     session->stats[0].throttled_ns = 300000000;
     session->stats[0].time_running = session->stats[0].time_enabled = 1000000000;
-    check_says(session, "throttled: 12 # times, by the kernel");
-    check_says(session, "throttled_ns: 300000000 # of CPU time passed meanwhile and are not in the profile");
-    check_says(session, "running_ns: 1000000000 # of CPU time passed in all");
-    check_says(session, "rate_limit: 25000 # samples a second, kernel.perf_event_max_sample_rate");
+    check_says(session, "throttled: 12 # times the kernel throttled the event");
+    check_says(session, "throttled_ns: 300000000 # ns of CPU time passed while the event was throttled; they "
+                        "are not in the profile");
+    check_says(session, "running_ns: 1000000000 # ns of CPU time passed in all");
+    check_says(session, "rate_limit: 25000 # samples a second are the limit of the kernel, "
+                        "kernel.perf_event_max_sample_rate");
     check_limits(session, "count,throttled,throttled_ns");
     session->rate_limit = 0;
     check_says_nothing_of(session, "rate_limit");
@@ -326,7 +329,7 @@ CP_TEST(the_second_time_is_as_the_first)
 
         CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
     }
-    check_says(session, "precise_ip: 0 # was reached");
+    check_says(session, "precise_ip: 0 # is the level that was reached");
     check_says(session, "elsewhere: 2" ELSEWHERE);
     check_limits(session, "precise_ip,kernel_names,throttled,elsewhere");
     check_says(session, "kernel_names: none # /proc/kallsyms cannot be read (No such file or directory). "
@@ -370,13 +373,13 @@ CP_TEST(that_no_thread_was_sampled_is_told)
 
     check_says(session, "threads: 1 # were sampled");
     session->stats[0].ms = 0;
-    check_says(session, "threads: 0 # no thread that had called cp_m_attach() ran meanwhile");
+    check_says(session, "threads: 0 # no thread that had called cp_m_attach() ran during the profile");
     check_limits(session, "threads");
     session->stats[0].ms_refused = 1;
     session->stats[0].refused_errno = -ENOSPC;
     check_says_nothing_of(session, "cp_m_attach");
     check_says(session, "threads_refused: 1 # were not sampled, because the system refused the event");
-    check_says(session, "refusal: No space left on device # what the system said last");
+    check_says(session, "refusal: No space left on device # was the last answer of the system");
     check_limits(session, "threads_refused,refusal");
     cp__session_free(session);
 }
@@ -457,7 +460,7 @@ CP_TEST(a_coverage_that_misses_more_than_the_last_periods_is_a_limit)
     stats->samples = 63;
     stats->signals = 60;
     check_says(session, "count: 64500 # events, by the event's own count");
-    check_says(session, "samples: 63 # of one period each");
+    check_says(session, "samples: 63 # each stands for one period");
     check_says(session, "signals: 60 # brought the samples");
     check_says(session, "interval: 1023.8 # events between two samples, as delivered");
     check_says(session, "coverage: 97.67 # percent of the event's own count that the samples stand for");
