@@ -1,4 +1,4 @@
-/* Configs and requests: how an event is to run, and whether that is possible. */
+/* Configs and requests say how an event is to run. This file fills and checks both. */
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
@@ -94,24 +94,25 @@ int cp__request_check(const struct cp_slot_request *request, struct cp_error *er
         return no_event(request->event, err);
     text = cp__request_name(request);
     if (config->precise_ip > CP_CPUPROF_IP_NO_SKID)
-        return cp__error(err, -EINVAL, "The precision level %d for %s is not one of 0 to %d.",
+        return cp__error(err, -EINVAL,
+                         "The precision level %d for %s is not one of 0 to %d. Set precise_ip to one of "
+                         "these.",
                          (int)config->precise_ip, name, CP_CPUPROF_IP_NO_SKID);
     if (config->is_user_excluded && !config->is_kernel_included && !config->is_hv_included)
         return cp__error(err, -EINVAL,
-                         "The config for %s lets no mode count: user mode is excluded, kernel and hypervisor "
-                         "are not included.",
+                         "The config for %s lets the event count in no mode. Include a mode: clear "
+                         "is_user_excluded, or set is_kernel_included or is_hv_included.",
                          name);
     if (row->kernel_mode == CP__KERNEL_REQUIRED && !config->is_kernel_included)
         return cp__error(err, -EINVAL,
-                         "The event %s happens in the kernel only, and the config leaves the kernel out. Set "
-                         "is_kernel_included.",
+                         "The event %s happens in the kernel only, and the config does not include the "
+                         "kernel. Set is_kernel_included.",
                          name);
     if (row->kind != CP_EVENT_TIMER)
         return check_config_period(row, name, config->period, err);
     if (config->hz == 0 || config->hz > CP__NS_PER_SECOND / row->min_period)
         return cp__error(err, -EINVAL,
-                         "A rate of %" PRIu64 " Hz is not possible: the timer has rates from 1 to %" PRIu64
-                         ".",
+                         "The timer has no rate of %" PRIu64 " Hz. Set hz to a rate from 1 to %" PRIu64 ".",
                          config->hz, CP__NS_PER_SECOND / row->min_period);
     return 0;
 }
@@ -161,8 +162,9 @@ int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struc
     return result < 0 ? result : CP__GIVE(cp_cpu_profile_config, config, &made, err);
 }
 
-/* How perf_event_open(2) is asked for an event: raw is the number of CP_CPUPROF_HW_RAW, named the encoding of
- * CP_CPUPROF_NAMED. The timer is not one of its events, and keeps what it has. */
+/* Returns the encoding by which perf_event_open(2) knows an event. raw is the number of a CP_CPUPROF_HW_RAW
+ * event, and named the encoding of a CP_CPUPROF_NAMED event. perf_event_open(2) does not know the timer, so
+ * the timer keeps named. */
 static struct cp_event_encoding encoding_of(enum cp_cpu_event event, uint64_t raw,
                                             const struct cp_event_encoding *named)
 {
