@@ -9,20 +9,21 @@
 #include "runtime/base/os.h"
 #include "slot.h"
 
-/* How long a stop waits for an M that has work to do and gets no CPU, or keeps SIGPROF blocked. */
+/* How long a stop waits for an M that runs but gets no CPU, or keeps SIGPROF blocked. */
 #define LONGEST_WAIT_NS 2000000000u
 #define LOOK_AGAIN_MS 1
-/* When the thread has had the CPU for so long, a signal has arrived, unless the thread blocks it. */
+/* If a thread has had this much CPU time since a signal was sent, the signal has arrived, or the thread
+ * blocks it. */
 #define ARRIVED_NS 1000000
 
-/* Whether m holds handles, or is just opening some. */
+/* Returns whether m has handles, or may be opening some. */
 static bool may_hold(const struct cp__m *m)
 {
     /* acquire: pairs with the release in cp__m_unclaim_from_handler(), m.h */
     return cp_load_acquire(&m->claim) != CP__CLAIM_NONE || cp_load_relaxed(&m->armed) != 0;
 }
 
-/* Whether m has not seen yet that it is to open or close handles. */
+/* Returns whether m has to open or close handles and has not looked at the slots yet. */
 static bool is_behind(const struct cp__m *m)
 {
     /* acquire: pairs with the release in cp__configure_from_handler(), configure.c */
@@ -30,9 +31,9 @@ static bool is_behind(const struct cp__m *m)
            (cp__slots_running() || may_hold(m));
 }
 
-/* Whether m's thread runs or waits for a CPU. If a thread was found asleep, and its CPU clock has stood
- * still since, the system is not asked again. A kick would end the sleep: a host's system call would fail
- * with EINTR. */
+/* Returns whether m's thread runs or waits for a CPU. The system is not asked again if the thread was found
+ * asleep and its CPU clock has stood still since. A sleeping thread must not be kicked: the host's system
+ * call would fail with EINTR. */
 static bool is_awake(struct cp__m *m, uint64_t cpu_ns)
 {
     if (m->asleep_ns == cpu_ns)
@@ -44,9 +45,9 @@ static bool is_awake(struct cp__m *m, uint64_t cpu_ns)
 }
 
 /*
- * SIGPROF does not queue: if one is pending, a kick is dropped, and the pending one does the kick's work.
- * But then kick.taken does not reach kick.sent, and the kick seems to be under way for ever. So if the last
- * kick has not arrived although the M has run, one more is sent.
+ * SIGPROF does not queue: if a SIGPROF is pending, the kernel drops the kick. The pending signal then does
+ * the kick's work, but kick.taken does not reach kick.sent, so the kick would seem to be under way for ever.
+ * If the M has had the CPU and the last kick has not arrived, another kick is sent.
  */
 static void kick(struct cp__m *m, uint64_t cpu_ns)
 {
@@ -60,7 +61,7 @@ static void kick(struct cp__m *m, uint64_t cpu_ns)
         m->kick.sent = last;
 }
 
-/* Whether m's thread runs, and has a change of the slots to see or misses a kick. */
+/* Returns whether m's thread runs, and is behind or has not taken a kick. */
 static bool needs_kick(struct cp__m *m, bool behind, uint64_t *cpu_ns)
 {
     if (!behind && !cp__m_has_kick(m))
@@ -72,9 +73,10 @@ static bool needs_kick(struct cp__m *m, bool behind, uint64_t *cpu_ns)
 /* ---- A pass of a reader ---------------------------------------------------------------------- */
 
 /*
- * A pass looks at Ms in proportion to the CPU time that the process has had since the last one, in turns: a
- * look takes about 1 us, so that looks cost 1 % of what the program itself does, and an idle process with a
- * thousand Ms next to nothing. As many as LEAST_LOOKS are looked at in each pass.
+ * A look at an M takes about 1 us. A pass may look at one M for each 100 us of CPU time that the process has
+ * used since the last pass, and at LEAST_LOOKS Ms in any case; the next pass continues with the next Ms. So
+ * looks cost about 1 % of the program's own CPU time, and next to nothing in an idle process with a thousand
+ * Ms.
  */
 #define LEAST_LOOKS 16
 #define NS_A_LOOK 100000
@@ -91,7 +93,7 @@ static uint64_t count_looks(void)
     return looks;
 }
 
-/* Kicks m if m is behind, and looks at what its samples cost. */
+/* Kicks m if m is behind, and checks what m's samples cost. */
 static void look_at_m(struct cp__m *m)
 {
     uint64_t cpu_ns;
@@ -100,7 +102,8 @@ static void look_at_m(struct cp__m *m)
         return;
     if (m != cp__m_current && needs_kick(m, is_behind(m), &cpu_ns))
         kick(m, cpu_ns);
-    if (cp_load_relaxed(&m->armed) != 0) /* relaxed: it may be late */
+    /* relaxed: an M that has just been armed is checked in a later pass */
+    if (cp_load_relaxed(&m->armed) != 0)
         cp__overload_look(m);
 }
 
@@ -123,11 +126,10 @@ void cp__kick_pass(void)
 /* ---- A stop ---------------------------------------------------------------------------------- */
 
 /*
- * Whether a stop should wait for m: m is just letting go, though it may have to wait for the kernel there,
- * or runs with what it holds, or misses a kick. If it runs, its events are disabled first: with a period
- * shorter than what a sample costs it might have no time to take the kick. An M that sleeps is left as it
- * is: it lets go at its next sample or scheduling point, and it would never be interrupted for that if its
- * events were disabled.
+ * Returns whether a stop should wait for m. It waits if m's handles are just being changed, which may take
+ * long in the kernel, and if m runs and still has handles or a kick under way. If m runs, its events are
+ * disabled first: with a period shorter than a sample's cost, m might have no time to take the kick. The
+ * events of a sleeping M stay enabled, because the next sample makes that M release its handles.
  */
 static bool is_waited_for(struct cp__m *m)
 {
@@ -147,13 +149,13 @@ static bool is_waited_for(struct cp__m *m)
     return true;
 }
 
-/* Counts m in the figures of those of the slots that m holds, or may be opening. Returns whether there are
- * any. Under the runtime lock. */
+/* Counts m in the figures of those slots that m holds or may be opening. Returns whether there are any. Under
+ * the runtime lock. */
 static bool note_unsettled(const struct cp__m *m, uint32_t slots)
 {
     bool holds;
 
-    /* relaxed: is_waited_for() has looked, and figures may be late */
+    /* relaxed: is_waited_for() has just loaded them; a change since then may count late */
     if (cp_load_relaxed(&m->claim) == CP__CLAIM_NONE)
         slots &= cp_load_relaxed(&m->armed);
     holds = slots != 0;
@@ -166,8 +168,8 @@ static bool note_unsettled(const struct cp__m *m, uint32_t slots)
     return holds;
 }
 
-/* Disables events and kicks as is_waited_for() says, for all Ms. With slots that are given up, the Ms that
- * hold none of them do not count. */
+/* Disables events and kicks as is_waited_for() describes, for all Ms. If the caller has given some slots up,
+ * Ms that hold none of these do not count. */
 static bool is_any_waited_for(uint32_t given_up)
 {
     bool waited_for = false;

@@ -1,48 +1,51 @@
 /*
  * The M, and the registry of all of them.
  *
- * Fields are grouped by owner. "The M" is its thread and its own SIGPROF handler on that thread. The thread
- * has SIGPROF blocked while it changes what is the M's.
+ * Fields are grouped by owner. Fields that the M owns are used by the M's thread and by the SIGPROF handler
+ * on that thread. The thread has SIGPROF blocked while it changes such a field.
  *
- * What an M is in is told by four words of its own, each with few values. No other field of an M is a state.
+ * An M has four states, each with few values: life, claim, whether the M is up to date with the slots, and
+ * whether a kick is under way. No other field of an M is a state.
  *
- *   life        what holds in it                       next       who moves it there, and under what
- *   LIVE        its thread may run with it; it is      LEAVING    the thread, in cp_m_detach(), before it
- *               listed, armed, looked at and kicked               takes the claim for the last time
- *   LEAVING     it arms nothing any more               GONE       the thread, when it holds no handle, under
+ *   life        what it means                          next       who changes it, and when
+ *   LIVE        the thread may run with the M; the M   LEAVING    the thread, in cp_m_detach(), before it
+ *               is listed, armed, checked and kicked              takes the claim for the last time
+ *   LEAVING     the M opens no handle any more         GONE       the thread, when the M has no handle, under
  *                                                                 the runtime lock
- *   GONE        no thread runs with it, nobody kicks   freed      whoever ends the last reason to keep it,
- *               it. It is kept for samples that are               under the runtime lock:
- *               not read yet (undrained), for readers             cp__m_free_if_done()
- *               that look at it (refs), and while a
- *               slot's queue leads to it (queued)
+ *   GONE        no thread runs with the M or kicks     freed      the thread that ends the last reason to
+ *               it. The M is kept for samples that                keep the M, under the runtime lock:
+ *               are not read yet (undrained), for                 cp__m_free_if_done()
+ *               readers that look at it (refs), and
+ *               while it is in a slot's queue (queued)
  *
- *   claim       who may change the handles             next
- *   NONE        nobody; the handler reads them         SELF       the thread, SIGPROF blocked, or its
+ *   claim       who may change the handles             next       who changes it, and how
+ *   NONE        no thread; the handler reads them      SELF       the thread, SIGPROF blocked, or its
  *                                                                 handler: compare-and-swap
  *                                                      OUTSIDE    another thread, under the runtime lock:
  *                                                                 compare-and-swap
- *   SELF        the M: it opens, enables, closes       NONE       the M: store with release
- *   OUTSIDE     that thread: it disables events, no    NONE       the same thread, still under that lock:
- *               more, so the handler reads on                     store with release
+ *   SELF        the M: opens, enables and closes       NONE       the M: store with release
+ *   OUTSIDE     that thread: only disables events,     NONE       the same thread, still under that lock:
+ *               so the handler may read the handles               store with release
  *
- *   Whoever finds the claim taken leaves the M behind and looks again: the handler and cp_execute_slow() do
- *   not take over cp_generation, so the next signal or scheduling point tries again; another thread comes
- *   back with its next pass; cp_m_detach() waits for the runtime lock, without which OUTSIDE does not last.
+ *   A thread that finds the claim taken leaves the M behind and tries again later. The handler and
+ *   cp_execute_slow() do not store cp_generation in the M, so the next signal or scheduling point tries
+ *   again. Another thread tries again with its next pass. cp_m_detach() waits for the runtime lock, which a
+ *   thread with OUTSIDE holds.
  *
- *   slots       generation against cp_generation       next
- *   up to date  equal: the handles are what the        behind     whoever changes the slots, under the
+ *   slots       generation and cp_generation           next       who changes it, and how
+ *   up to date  equal: the handles are what the        behind     a thread that changes the slots, under the
  *               slots held when the M took the number             runtime lock, by adding 1 to cp_generation
  *   behind      not equal                              up to date the M, with the claim; LIVE only
  *
- *   kick        kick.sent against kick.taken           next
+ *   kick        kick.sent and kick.taken               next       who changes it, and how
  *   none        equal                                  under way  another thread, under the runtime lock, by
  *                                                                 sending number kick.sent + 1; not GONE
- *   under way   not equal: a SIGPROF is pending, or    none       the handler that takes it. If another
- *               was swallowed by one that was                     SIGPROF swallowed it, one more is sent
+ *   under way   not equal: the kick is pending, or     none       the handler that takes the kick. If the
+ *               the kernel has dropped it because                 kernel has dropped it, one more is sent
+ *               another SIGPROF was pending
  *
- * SIGPROF can be given back to the host when every M is GONE, or has claim NONE, no handle (armed) and no
- * kick under way, while no slot runs: cp__disposition_settle().
+ * SIGPROF can be given back to the host if no slot runs, and each M is GONE, or has claim NONE, no handle
+ * (armed) and no kick under way: cp__disposition_settle().
  */
 #ifndef COUNTERPOINT_RUNTIME_M_H
 #define COUNTERPOINT_RUNTIME_M_H

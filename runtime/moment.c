@@ -57,8 +57,8 @@ static void unwind_from_handler(const struct cp__m *m, struct cp__moment *moment
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
-/* Counts the signal, once for each slot: a signal has several samples of a slot if records have waited,
- * or have details of their own. */
+/* Counts the signal once for each slot. One signal has several samples of a slot if records have waited, or
+ * if records have details of their own. */
 static void note_signal_from_handler(struct cp__m_stats *stats, struct cp__moment *moment, int slot)
 {
     uint32_t bit = 1u << slot;
@@ -169,8 +169,8 @@ void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment)
 
     if (!moment->any)
         return;
-    if (moment->since == CP__SINCE_BLOCKED) { /* weights of a timer, or of an M without a ring: their place
-                                               * is unknown */
+    /* the place of a timer's periods, or of an M without a ring, is unknown */
+    if (moment->since == CP__SINCE_BLOCKED) {
         sample = new_sample_from_handler(&m->self, CP_SAMPLE_LATE);
     } else {
         unwind_from_handler(m, moment);

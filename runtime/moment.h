@@ -6,25 +6,24 @@
 
 /* Where the M was when the events of a moment happened. */
 enum cp__since {
-    CP__SINCE_HERE,    /* where the M is now: SIGPROF has been blocked for this moment only */
-    CP__SINCE_SIGNAL,  /* where the signal found the M; if the signal had to wait, where each record says */
-    CP__SINCE_BLOCKED, /* where each record says, because the program has SIGPROF blocked. Without a record
-                        * the place is unknown */
+    CP__SINCE_HERE,   /* where the M is now: SIGPROF has been blocked for this moment only */
+    CP__SINCE_SIGNAL, /* where the signal found the M. If the signal had to wait: where each record says */
+    /* where each record says, because the program has SIGPROF blocked. Without a record the place is
+     * unknown */
+    CP__SINCE_BLOCKED,
 };
 
-/* What a signal, or the closing of a handle, has samples for: where the M was, and how many periods of
- * each slot. The stack is walked once, when it is first needed. */
+/* A signal, or the closing of a handle, makes samples: at this place, and for so many periods of each slot.
+ * The stack is unwound when the first sample needs it, and only once. */
 struct cp__moment {
-    uint64_t weight[CP_EV_MAX];  /* periods */
-    uint64_t stalled[CP_EV_MAX]; /* periods that passed before that place, in a gap too long to be the
-                                  * program's */
+    uint64_t weight[CP_EV_MAX]; /* how many periods a sample of the slot stands for */
+    /* the same, of a gap before the moment that is too long to be the program's time */
+    uint64_t stalled[CP_EV_MAX];
     bool any;
-    uint32_t brought;                 /* a bit for each slot whose statistics have counted this signal
-                                       * already */
-    const struct cp__registers *regs; /* those of that place */
+    uint32_t brought;                 /* a bit for each slot that has counted this signal */
+    const struct cp__registers *regs; /* the registers at that place */
     enum cp__since since;
-    uintptr_t signal_frame; /* where the kernel's signal frame begins on the stack; 0: there is no
-                             * handler */
+    uintptr_t signal_frame; /* where the kernel's signal frame begins on the stack; 0: not in a handler */
 
     bool is_unwound; /* whether the fields below are known */
     const struct cp_g *g;
@@ -33,21 +32,20 @@ struct cp__moment {
     uintptr_t frames[CP_MAX_FRAMES];
 };
 
-/* Where the program was, in user mode, when the kernel wrote a record. */
+/* Where the program was in user mode when the kernel wrote a record. */
 struct cp__place {
     uintptr_t pc;
     uintptr_t sp;
 };
 
-/* What a record says of its own sample. */
+/* The fields that a record has for its own sample alone. */
 struct cp__detail {
     uint64_t ip;           /* as in struct cp_sample */
     uint64_t addr;         /* the same */
     unsigned kernel_depth; /* the same */
     unsigned depth;        /* at most CP_MAX_FRAMES */
-    bool has_user_frames;  /* the frames have the program's part after the kernel's; if not, the moment's
-                            * stack follows them */
-    bool is_late;          /* the moment's stack is not the sample's: where follows the frames instead */
+    bool has_user_frames;  /* the frames include the program's; if not, the moment's stack follows them */
+    bool is_late; /* the sample was not taken at the moment's place: where follows the frames instead */
     struct cp__place where;
     uintptr_t frames[CP_MAX_FRAMES];
 };
@@ -61,11 +59,11 @@ static inline void cp__moment_add_from_handler(struct cp__moment *moment, int sl
     moment->any = true;
 }
 
-/* Appends at once a sample of slot that has a place, an address or frames of its own. */
+/* Appends a sample of slot with an address, a place or frames of its own. */
 void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, int slot, uint64_t weight,
                                     const struct cp__detail *detail);
 
-/* Appends the samples that were added to moment. */
+/* Appends the samples that moment has collected. */
 void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment);
 
 #endif

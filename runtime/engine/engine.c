@@ -1,5 +1,5 @@
-/* The engine that SIGPROF drives: events of perf_event_open(2), and timers. Each of them signals its own
- * thread. */
+/* The engine that SIGPROF drives: events of perf_event_open(2), and timers. Each event and timer sends
+ * SIGPROF to its own thread. */
 #include "runtime/engine.h"
 
 #include "events_linux.h"

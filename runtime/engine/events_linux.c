@@ -23,8 +23,8 @@
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
 
-/* The order is that in which perf_event_open(2) writes what cp__perf_sample_attr_from_handler() asks
- * for. */
+/* Returns where the parts of a record are. perf_event_open(2) writes the parts in this order, if
+ * cp__perf_sample_attr_from_handler() asks for them. */
 static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_config *config)
 {
     struct cp__record_layout layout = {.ip = 0};
@@ -64,8 +64,8 @@ static int control_from_handler(const struct cp__handle *handle, unsigned long r
 
 /* ---- Pausing --------------------------------------------------------------------------------- */
 
-/* The handler runs some 1 800 cycles or instructions in user mode, and they count as the program's. From
- * this period on they are less than 1 %, and pausing costs more than it is worth; see
+/* The handler runs about 1 800 cycles or instructions in user mode, and these count as the program's. From
+ * this period on they are less than 1 % of the period, and pausing costs more than it improves: see
  * design/0015-pausing.md. */
 #define PAUSE_BELOW_PERIOD 200000
 
@@ -80,7 +80,7 @@ static bool counts_faults(const struct cp_cpu_profile_config *config)
             what == PERF_COUNT_SW_PAGE_FAULTS_MAJ);
 }
 
-/* Whether the event is to stop counting while the handler runs. */
+/* Returns whether the event stops counting while the handler runs. */
 static bool pauses(const struct cp__slot_config *slot)
 {
     const struct cp_cpu_profile_config *config = &slot->config;
@@ -97,9 +97,9 @@ static void control_all_from_handler(const struct cp__m *m, uint32_t slots, unsi
         control_from_handler(&m->handles[__builtin_ctz(slots)], request);
 }
 
-/* Leaves throttled events alone. A throttled event counts nothing, and enabling it again would end the
- * throttling: if its period is so short that it overflows as soon as the handler returns, the program would
- * never get anywhere. */
+/* Leaves throttled events alone. A throttled event counts nothing, and enabling it would end the throttling.
+ * If the event's period is so short that it overflows as soon as the handler returns, the program would then
+ * make no progress. */
 void cp__events_pause_from_handler(struct cp__m *m)
 {
     cp__ring_own_begins_from_handler(&m->ring);

@@ -37,7 +37,7 @@ static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, 
     }
 }
 
-/* Adds what a SIGPROF stands for to moment; false if it is not ours. */
+/* Adds the samples of a SIGPROF to moment. Returns false if the signal is not the profiler's. */
 static bool classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
 {
     bool ours = cp__events_on_signal_from_handler(m, info, moment);
@@ -59,9 +59,9 @@ static bool classify_from_handler(struct cp__m *m, const siginfo_t *info, struct
     return ours;
 }
 
-/* A signal that was raised before its source was closed is pending now. The signal must not outlive the
- * handle: tomorrow the number of its descriptor may be somebody else's, and so may the handler of
- * SIGPROF. */
+/* A signal that was raised before its source was closed is still pending. The signal must be taken before the
+ * handle goes, because the number of its descriptor, or the handler of SIGPROF, may belong to others by the
+ * time it is delivered. */
 void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     siginfo_t info;
@@ -77,10 +77,10 @@ void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
 
 /* ---- The handler ----------------------------------------------------------------------------- */
 
-/* Brings the M in line with the slots. If the M holds no handle then, its next scheduling point has to
- * see whether SIGPROF can be given back to the host, because that takes a lock: generation 0 makes the M
- * look again there. While another thread forks, nothing is opened or closed: the M stays behind, and its next
- * signal or the next pass of a reader makes up for it. */
+/* Brings the M in line with the slots. If the M has no handle after that, SIGPROF may have to be given back
+ * to the host, which takes a lock and cannot be done here: generation 0 makes the M's next scheduling point
+ * do it. While another thread forks, nothing is opened or closed: the M stays behind until its next signal,
+ * or until the next pass of a reader. */
 static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers *regs)
 {
     bool is_in_line;
@@ -140,7 +140,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
     }
     cp__code_keep_from_handler(rights);
     errno = saved_errno;
-    if (!ours) { /* the host's handler may never return, so everything else is done before */
+    if (!ours) { /* the host's handler may never return, so this comes last */
         if (m != NULL && m->is_of_library)
             cp__signal_give_back_from_handler(info, ucontext);
         else

@@ -1,14 +1,15 @@
 /*
- * What counts and times tell of the periods that have no record: skipped ones, lost ones, a virtual machine's
- * stalls, and the kernel's throttling. design/0002-the-ring-is-the-count.md has the cases and the figures.
+ * Periods without a record, by the records' counts and times: skipped ones, lost ones, stalls of a virtual
+ * machine, and throttling by the kernel. design/0002-the-ring-is-the-count.md has the cases and the figures.
  */
 #include "periods_linux.h"
 
 /* ---- Counts ---------------------------------------------------------------------------------- */
 
-/* Returns the count by which periods are reckoned. For a clock it is the time that the event ran for. The
- * kernel's own value for a cpuClock beside other events is a little too high, and the values of throttled
- * clocks are wrong: Linux 6.18 counts a taskClock's time twice then, and a cpuClock's time not at all. */
+/* Returns the count from which periods are computed. For a clock, this is the time for which the event ran,
+ * because the kernel's own value is wrong in two cases. Beside other events, a cpuClock's value is a little
+ * too high. If the kernel throttles a clock, Linux 6.18 counts a taskClock's time twice, and does not count a
+ * cpuClock's time. */
 static uint64_t value_from_handler(const struct cp__handle *handle, const struct cp__count *count)
 {
     return handle->kind == CP_EVENT_CLOCK ? count->time_running : count->value;
@@ -36,9 +37,9 @@ void cp__periods_note_count_from_handler(struct cp__m *m, int slot, int which, c
     *last = *count;
 }
 
-/* Without a ring, the missing periods had a signal that came while another one was pending. With a ring,
- * the last records of a clock can be lost because the ring was full. Periods of a clock that passed while a
- * virtual machine stood still have one record, and it was among those. */
+/* Without a ring, a period is lost if its signal came while another one was pending. With a ring, the last
+ * records of a clock are lost if the ring was full. The periods of a clock that passed while a virtual
+ * machine stood still have a single record, which was among the lost ones. */
 void cp__periods_lose_rest_from_handler(struct cp__m *m, int slot, bool ring_was_full)
 {
     const struct cp__handle *handle = &m->handles[slot];
@@ -98,8 +99,8 @@ void cp__periods_throttled_from_handler(struct cp__m *m, int slot, int which, bo
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* Neither the program nor the kernel delays an interrupt this long: only a virtual CPU that was descheduled
- * does. No function is charged for such a delay. */
+/* Neither the program nor the kernel delays an interrupt this long; only a descheduled virtual CPU does. No
+ * function is charged for such a delay. */
 #define STALL_NS 2000000
 
 /*

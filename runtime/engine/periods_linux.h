@@ -6,8 +6,8 @@
 
 /* Adds to m's statistics what event number which of the slot has counted since its last count. */
 void cp__periods_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count);
-/* Returns how many periods a record with that count stands for. Those beyond the first one are a stall if
- * they took too long to be the program's: *stalled has them then, and the result is 1. */
+/* Returns how many periods a record with that count stands for. If the periods beyond the first one took too
+ * long to be the program's, they are a stall: *stalled receives them, and the result is 1. */
 uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const struct cp__count *count,
                                             uint64_t *stalled);
 /* Notes a THROTTLE record (begins) or an UNTHROTTLE record, made at that time in ns, of event number
@@ -15,7 +15,7 @@ uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const str
 void cp__periods_throttled_from_handler(struct cp__m *m, int slot, int which, bool begins, uint64_t time);
 /* Ends a throttling that goes on: the count is the handle's last one. */
 void cp__periods_end_throttling_from_handler(struct cp__m *m, int slot, const struct cp__count *count);
-/* Counts periods as lost, so that the next record does not stand for them. */
+/* Counts periods as lost, so that the next record does not stand for these periods, too. */
 void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost);
 /* Counts as lost, when the handle is closed, the periods that no sample stands for, if their number is known.
  * ring_was_full tells that the ring lost records since it was last read. */

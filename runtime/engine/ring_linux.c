@@ -268,7 +268,7 @@ static bool is_late_from_handler(const struct cp__handle *handle, const struct r
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* Whether the handle's records have more to tell than their count and place. */
+/* Returns whether the handle's records have fields of their own besides count and place. */
 static bool has_detail(const struct cp__handle *handle)
 {
     return handle->layout.addr != 0 || handle->layout.chain != 0 ||
@@ -376,7 +376,8 @@ uint32_t cp__ring_throttled_from_handler(const struct cp__m *m)
     return throttled;
 }
 
-/* Returns how much the kernel has written so far. Nothing reads the records up to there by this. */
+/* Returns the position up to which the kernel has written. The records before it are not read by this
+ * call. */
 static uint64_t head_from_handler(const struct cp__ring *ring)
 {
     const struct perf_event_mmap_page *page = ring->page;

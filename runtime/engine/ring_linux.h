@@ -11,16 +11,16 @@ void cp__ring_prepare(void);
 /* Makes the event fd a member of m's ring; 0 or a negative errno value. The first member makes the ring,
  * a larger one if the event's records hold call chains. */
 int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains);
-/* Takes a member away. The last one takes the ring with it. */
+/* Takes one member away. With the last member the ring is closed. */
 void cp__ring_leave_from_handler(struct cp__ring *ring);
 /* Returns a bit for each slot whose event is throttled, by the records that have been read and those that
  * wait in the ring. */
 uint32_t cp__ring_throttled_from_handler(const struct cp__m *m);
-/* The first call says that the library itself causes the records from now on, the second one that it has
- * caused the records until now; see own_begin and own_end of struct cp__ring. */
+/* The records between these two calls are the library's own: the calls set own_begin and own_end of struct
+ * cp__ring. */
 void cp__ring_own_begins_from_handler(struct cp__ring *ring);
 void cp__ring_own_ends_from_handler(struct cp__ring *ring);
-/* Reads the records that the ring holds, and adds to moment what they stand for. */
+/* Reads the records in the ring, and adds their periods to moment. */
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment);
 
 #endif

@@ -37,7 +37,7 @@ bool cp__signal_is_ours(void)
            current.sa_sigaction == installed;
 }
 
-/* If somebody has put a handler over ours, that handler stays, and may still call ours. */
+/* If another handler has replaced the library's, that handler stays, and may still call the library's. */
 void cp__signal_restore(void)
 {
     if (cp__signal_is_ours())
@@ -66,10 +66,10 @@ static void take_mask_from_handler(int signal, const void *ucontext)
 }
 
 /*
- * Somebody may have put a handler over ours that stayed when ours went. At the next start that handler is
- * the previous one, and hands the signal on to ours. Such a second call has the same siginfo and a deeper
- * frame than the first one. It is not enough to know that a first call was begun: if the host's handler
- * leaves by siglongjmp(), that call never ends.
+ * Another handler may have replaced the library's, and stayed when the library gave SIGPROF back. The next
+ * start finds that handler as the previous one, and that handler hands signals on to the library's. Such a
+ * second call has the same siginfo as the first call and a deeper frame. A flag alone would not do: if the
+ * host's handler leaves by siglongjmp(), the first call never ends.
  */
 void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
@@ -95,8 +95,8 @@ void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
     begun.info = NULL;
 }
 
-/* The kernel does not let a thread queue for the process what looks like a signal of the kernel or of
- * kill(). Such a signal is sent anew by kill(). */
+/* The kernel does not let a thread queue a signal that looks like one of the kernel or of kill(). Such a
+ * signal is sent anew by kill(). */
 void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext)
 {
     sigset_t *mask = &((ucontext_t *)ucontext)->uc_sigmask;

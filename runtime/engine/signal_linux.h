@@ -1,4 +1,4 @@
-/* SIGPROF: which handler is in place, which one was there before, and what is pending. */
+/* SIGPROF: its handler, the handler that was there before, and its pending signals. */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_SIGNAL_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_SIGNAL_LINUX_H
 
@@ -11,9 +11,9 @@ int cp__signal_install(void (*handler)(int, siginfo_t *, void *), struct cp_erro
 /* Puts back the handler that was there before. Under the runtime lock, when no SIGPROF of ours can come
  * any more. */
 void cp__signal_restore(void);
-/* Whether our handler is the one that is in place. */
+/* Returns whether the library's handler is in place. */
 bool cp__signal_is_ours(void);
-/* Hands a SIGPROF that is not ours to the handler that was there before, if there was one. */
+/* Passes a SIGPROF that is not the profiler's to the handler that was there before, if there was one. */
 void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext);
 
 /* Sends a SIGPROF that is not ours to the process again, and keeps SIGPROF blocked in the calling thread
@@ -23,7 +23,7 @@ void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext);
 
 /* Takes a pending SIGPROF off the calling thread, which has SIGPROF blocked; false if none is pending. */
 bool cp__signal_take_pending_from_handler(siginfo_t *info);
-/* Makes that signal pending again. */
+/* Makes the signal pending again. */
 void cp__signal_requeue_from_handler(siginfo_t *info);
 
 /* Sends a kick with a number to the thread; 0 or a negative errno value.

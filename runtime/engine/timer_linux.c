@@ -42,7 +42,8 @@ static int start_timer_from_handler(int *timer, uint64_t value, uint64_t first_n
     return result;
 }
 
-/* A number of xorshift64*. It is good enough: only where in its period a timer starts depends on it. */
+/* Returns a number of xorshift64*. Its quality suffices, because the number only decides where in its period
+ * a timer starts. */
 static uint64_t random_from_handler(struct cp__m *m)
 {
     m->random ^= m->random >> 12;

@@ -9,7 +9,7 @@
 /* Arms a timer whose SIGPROFs carry the config's sequence number. */
 int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);
 void cp__timer_close_from_handler(struct cp__m *m, int slot);
-/* Tries whether such a timer can be made; the reason if not. */
+/* Tries to make such a timer. Returns 0, or fills err with the reason. */
 int cp__timer_probe(struct cp_error *err);
 
 #endif
