@@ -4,11 +4,11 @@
 
 #include "error.h"
 
-/* Sees to it that the calling thread has an alternate signal stack; what it mapped for that, or NULL in
- * *mapped. */
+/* Makes sure that the calling thread has an alternate signal stack. *mapped is what was mapped for that, or
+ * NULL. */
 int cp__os_altstack_make(void **mapped, struct cp_error *err);
 void cp__os_altstack_free(void *mapped);
-/* Makes the part of the alternate stack that a signal takes resident, if the system can do that. Does nothing
+/* Makes resident the part of the alternate stack that a signal uses, if the system can do that. Does nothing
  * with NULL. */
 void cp__os_altstack_populate_from_handler(void *mapped);
 

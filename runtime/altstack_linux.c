@@ -8,19 +8,20 @@
 #include "altstack.h"
 #include "runtime/base/fail.h"
 
-/* The handler's own frames take under 8 KiB, the kernel's up to 4 KiB (AVX-512) and as much again for another
- * signal on top; a stack that the thread already has is good enough from ALTSTACK_ENOUGH on. */
+/* The handler's own frames take less than 8 KiB, and the kernel's up to 4 KiB (AVX-512), and as much again if
+ * another signal interrupts the handler. A stack that the thread has already is used if it has
+ * ALTSTACK_ENOUGH. */
 #define ALTSTACK_ENOUGH ((size_t)32 << 10)
 #define ALTSTACK_SIZE ((size_t)64 << 10)
 /* The size of the guard below the alternate stack, a multiple of every page size. */
 #define ALTSTACK_GUARD ((size_t)64 << 10)
-/* How much of the alternate stack a signal takes: the kernel alone pushes up to 11 KiB (AMX). */
+/* How much of the alternate stack a signal uses: the kernel alone pushes up to 11 KiB (AMX). */
 #define ALTSTACK_FIRST ((size_t)16 << 10)
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The place, at the end of a stack of ours, where the stack that the thread had before is noted. */
+/* Returns where the library notes, at the end of its own stack, the stack that the thread had before. */
 static stack_t *before_of(char *lo)
 {
     return (stack_t *)(void *)(lo + ALTSTACK_SIZE) - 1;
@@ -56,7 +57,7 @@ int cp__os_altstack_make(void **mapped, struct cp_error *err)
     return 0;
 }
 
-/* Pages that are larger than the first part are populated whole. Kernels before 5.14 refuse both. */
+/* If pages are larger than the first part, whole pages are populated. Kernels before 5.14 refuse both. */
 void cp__os_altstack_populate_from_handler(void *mapped)
 {
     char *lo;

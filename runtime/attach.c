@@ -27,7 +27,7 @@ static void detach_at_exit(void *m)
     cp_m_detach(&((struct cp__m *)m)->head);
 }
 
-/* A program may have used up all keys, and free one later: then the next call makes the key. */
+/* If the program has used up all keys, it may free one later, so the next call tries again. */
 static int make_exit_key(void)
 {
     int result = 0;
@@ -41,7 +41,7 @@ static int make_exit_key(void)
     return result;
 }
 
-/* Sees to it that m is detached when the calling thread ends, since nothing else would notice that. */
+/* Makes sure that m is detached when the calling thread ends, because nothing else would notice the end. */
 static int detach_at_end_of(struct cp__m *m, struct cp_error *err)
 {
     int result = 0;
@@ -61,7 +61,7 @@ static int detach_at_end_of(struct cp__m *m, struct cp_error *err)
     return 0;
 }
 
-/* frame_pointer is cp_m_attach()'s. */
+/* Makes an M with its creators. frame_pointer is that of cp_m_attach(). */
 static struct cp__m *new_m(const void *frame_pointer, struct cp_error *err)
 {
     struct cp__m *m = calloc(1, sizeof *m);
@@ -79,8 +79,8 @@ static struct cp__m *new_m(const void *frame_pointer, struct cp_error *err)
     return m;
 }
 
-/* Makes m known to those who start and stop profiling; -ENOMEM if there is no memory for the sample
- * buffers of the slots that run. */
+/* Adds m to the registry, so that starts and stops reach m. Returns -ENOMEM if there is no memory for the
+ * sample buffers of the slots that run. */
 static int link_m(struct cp__m *m)
 {
     uint32_t running = 0;
@@ -99,7 +99,7 @@ static int link_m(struct cp__m *m)
     return result;
 }
 
-/* Does everything that can fail, and undoes it if something fails. */
+/* Does everything that may fail, and undoes it if something fails. */
 static int make_known(struct cp__m *m, struct cp_error *err)
 {
     int result = detach_at_end_of(m, err);
@@ -144,9 +144,9 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
     return 0;
 }
 
-/* Returns the slots whose readers still have samples of m to read. For the other slots m's statistics are
- * kept now: if m was never armed, or its samples have been read, m need not stay for a reader that may not
- * come at all. */
+/* Returns the slots whose readers have samples of m left to read. For all other slots m's statistics are
+ * kept now: if m was never armed, or its samples have been read, m need not wait for a reader that may
+ * never come. */
 static uint32_t unread_slots(const struct cp__m *m)
 {
     uint32_t readers = cp__slots_with_reader();
@@ -180,18 +180,19 @@ void cp_m_detach(struct cp_m *head)
     cp__fork_allow();
 
     cp__lock(&cp__runtime_lock);
-    cp_store_relaxed(&m->life, CP__M_GONE); /* relaxed: read under the lock. From here on nobody kicks it. */
+    cp_store_relaxed(&m->life, CP__M_GONE); /* relaxed: read under the lock. From here on no thread kicks m */
     cp__stats_m_gone(m);
     m->undrained = unread_slots(m);
     for (uint32_t slots = m->undrained; slots != 0; slots &= slots - 1)
-        cp__queue_push_from_handler(m, __builtin_ctz(slots)); /* a reader may just have taken m off */
+        /* a reader may have just taken m off the queue */
+        cp__queue_push_from_handler(m, __builtin_ctz(slots));
     cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
     cp__engine.take_pending_from_handler(m, &none);
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
-    /* release: pairs with the acquire in cp__ms_forget(): a child must not free it after this thread has */
+    /* release: pairs with the acquire in cp__ms_forget(): a child must not free what this thread has freed */
     cp_store_release(&m->altstack, NULL);
     m->refs++;
-    cp__queues_empty_free(); /* m may be in some, and is not to be freed by that */
+    cp__queues_empty_free(); /* m may be in a queue, and must not be freed by this call */
     m->refs--;
     cp__m_free_if_done(m);
     cp__disposition_settle();

@@ -13,7 +13,7 @@
 
 /* ---- One slot -------------------------------------------------------------------------------- */
 
-/* Readers look at seq first, and trust the other numbers only if seq is that of their config. */
+/* Readers load seq first, and use the other figures only if seq is their config's. */
 static void reset_stats_from_handler(struct cp__m *m, int slot, uint64_t seq)
 {
     struct cp__m_stats *stats = &m->stats[slot];
@@ -25,7 +25,7 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, uint64_t seq)
     cp_store_release(&stats->seq, seq); /* pairs with the acquire in add_stats_of_m(), stats.c */
 }
 
-/* Opens the event that the slot holds; returns whether the event is to be enabled. */
+/* Opens the event of the config that the slot holds. Returns whether the event must be enabled. */
 static bool start_slot_from_handler(struct cp__m *m, int slot)
 {
     struct cp__handle *handle = &m->handles[slot];
@@ -45,9 +45,9 @@ static bool start_slot_from_handler(struct cp__m *m, int slot)
 }
 
 /*
- * Enables the events of the slots, when everything else is done. Events whose period is shorter than what a
- * sample costs may leave this thread hardly any time from then on. If handles were still to be opened then,
- * the claim would be held for long, and no other thread could disable those events.
+ * Enables the events of the slots, after everything else is done. If an event's period is shorter than a
+ * sample's cost, the thread may make hardly any progress from then on. If handles were still to be opened
+ * then, the claim would be held for long, and no other thread could disable such an event.
  */
 static void enable_slots_from_handler(struct cp__m *m, uint32_t slots)
 {
@@ -60,7 +60,7 @@ static void enable_slots_from_handler(struct cp__m *m, uint32_t slots)
     }
 }
 
-/* Closes the handle of slot. The handle keeps its seq until the samples of moment have been appended. */
+/* Closes the slot's handle. The handle keeps its seq until the samples of moment have been appended. */
 static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     if (m->handles[slot].fd < 0)
@@ -113,7 +113,7 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
     uint32_t opened = 0;
 
     if (cp__is_raw_child_from_handler())
-        return true; /* the handles are the parent's */
+        return true; /* in a child of a fork, the handles are the parent's */
     if (!cp__m_claim_from_handler(m, CP__CLAIM_SELF))
         return false;
     /* Claim, then look: pairs with the fences in cp__disposition_settle(), disposition.c, and in
@@ -133,8 +133,8 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
     return true;
 }
 
-/* Samples that are made here have the stack of this call: the M was in this call, unless the program had
- * SIGPROF blocked before. */
+/* Samples that are made here have the stack of this call, because the M was in this call, unless the program
+ * had SIGPROF blocked before. */
 __attribute__((noinline)) bool cp__configure(struct cp__m *m, uint64_t mask)
 {
     struct cp__registers regs = {.pc = (uintptr_t)__builtin_return_address(0),
@@ -152,7 +152,7 @@ void cp_execute_slow(struct cp_m *head)
     int saved_errno = errno;
     uint64_t mask = cp__os_block_from_handler();
 
-    cp__fork_delay(); /* events are opened and closed */
+    cp__fork_delay(); /* because events are opened and closed */
     cp__configure((struct cp__m *)head, mask);
     cp__fork_allow();
     cp__os_unblock_from_handler(mask);

@@ -21,18 +21,19 @@
 #include "slot.h"
 
 static uint64_t cost_ns; /* shared, atomic: 0 until it has been measured */
-/* Shared, atomic: until then, by CLOCK_MONOTONIC, nobody measures again, because no cost was found. */
+/* Shared, atomic: no measurement begins before this time of CLOCK_MONOTONIC, because the last one found no
+ * cost. */
 static uint64_t failed_until_ns;
 static uint32_t is_measuring; /* shared, atomic: 1 while a thread measures */
 
 uint64_t cp__cost_known(void)
 {
-    return cp_load_relaxed(&cost_ns); /* relaxed: a number of its own */
+    return cp_load_relaxed(&cost_ns); /* relaxed: nothing else depends on the number */
 }
 
 void cp__cost_set(uint64_t ns)
 {
-    cp_store_relaxed(&cost_ns, ns); /* relaxed, both: numbers of their own */
+    cp_store_relaxed(&cost_ns, ns); /* relaxed, both: nothing else depends on the numbers */
     cp_store_relaxed(&failed_until_ns, 0);
 }
 
@@ -44,22 +45,22 @@ void cp__cost_forget(void)
 /* ---- Measuring ------------------------------------------------------------------------------- */
 
 /*
- * A thread of the library's own does a fixed work with and without an event that interrupts it. The thread is
- * an M that is not in the registry. Its signals are handled as those of any other M, up to the sample buffer,
- * which this M lacks. The M's claim stays taken, so the handler never looks at the slots for this M.
+ * A thread of the library's own does the same work with and without an event that interrupts it. The thread
+ * is an M that is not in the registry. Its signals are handled as any other M's, up to the sample buffer,
+ * which this M lacks. The M's claim stays taken, so the handler does not look at the slots for this M.
  */
 
-/* First samples so far apart that the thread has its time wherever it runs, for a rough figure; then samples
- * that take a quarter of the CPU, so that many of them are had in a short time. */
+/* The first plan has samples so far apart that the thread makes progress on any machine, for a rough figure.
+ * The second plan's samples take a quarter of the CPU, so that many samples come in a short time. */
 struct plan {
     uint64_t interval_ns;
     unsigned intervals; /* a round */
     unsigned rounds;
 };
 #define MOST_ROUNDS 20
-#define MOST_TRIES 100 /* attempts, also those in which another thread had the CPU */
-/* On a busy machine the thread waits for a CPU between its rounds: so a few have to do after some time, and
- * no cost is known if even these take too long. */
+#define MOST_TRIES 100 /* rounds, including those in which another thread had the CPU */
+/* On a busy machine the thread waits for a CPU between its rounds. After SOON_NS a few rounds are enough, and
+ * if even these take too long, the cost stays unknown. */
 #define LEAST_ROUNDS 3
 #define SOON_NS 50000000u
 #define LATE_NS 300000000u
@@ -68,7 +69,7 @@ static const struct plan fine = {.interval_ns = 20000, .intervals = 8, .rounds =
 
 struct measurement {
     struct cp__m *m;
-    uint64_t ns; /* what a sample takes; 0: unknown */
+    uint64_t ns; /* the cost of a sample; 0: unknown */
     int result;
 };
 
@@ -78,7 +79,8 @@ static void work_rounds(uint64_t rounds)
         i = i + 1;
 }
 
-/* Returns how long the work takes; 0 if another thread had the CPU meanwhile: the time says little then. */
+/* Returns how long the work takes, or 0 if another thread had the CPU meanwhile, because the time says little
+ * then. */
 static uint64_t time_work(uint64_t rounds)
 {
     uint64_t switches = cp__os_thread_switches();
@@ -141,8 +143,8 @@ struct round {
 };
 
 /* Does the work with samples. All of *round is 0 if another thread had the CPU meanwhile, or if a SIGPROF of
- * the program came: the handler has given that signal back, and SIGPROF is blocked since then. A fork waits
- * until the round has ended, because the child would not find the event. */
+ * the program came; the handler has given such a signal back and left SIGPROF blocked. A fork waits until the
+ * round has ended, because the child would not find the event's descriptor. */
 static int time_sampled(struct cp__m *m, const struct plan *plan, uint64_t rounds, struct round *round)
 {
     uint64_t before = interrupts_so_far(m);
@@ -163,8 +165,8 @@ static int time_sampled(struct cp__m *m, const struct plan *plan, uint64_t round
     return result;
 }
 
-/* Does what ceil() does. Some compilers make a call of ceil(), for which a program would need the
- * mathematical library. */
+/* Does what ceil() does. A call of ceil() would need the mathematical library, which a program may not have
+ * linked. */
 static double round_up_period(double value)
 {
     const double whole = value < 1e18 ? (double)(uint64_t)value : value;
@@ -172,8 +174,8 @@ static double round_up_period(double value)
     return whole < value ? whole + 1 : whole;
 }
 
-/* What a sample takes in ns: the least of several rounds, because whatever else happens on the machine only
- * adds to a round. 0: there were no samples. */
+/* Returns the cost of a sample in ns: the least of several rounds, because anything else that happens on the
+ * machine only adds to a round. Returns 0 if there were no samples. */
 static uint64_t least_cost(const struct round *sampled, size_t n, uint64_t alone)
 {
     double least = 0;
@@ -187,7 +189,7 @@ static uint64_t least_cost(const struct round *sampled, size_t n, uint64_t alone
     return (uint64_t)round_up_period(least);
 }
 
-/* Whether one more round is to be done after so many tries, of which n were good rounds. */
+/* Returns whether another round is needed after so many tries, of which n were good. */
 static bool is_round_wanted(const struct plan *plan, unsigned n, unsigned tries, uint64_t start)
 {
     uint64_t passed = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start;
@@ -195,7 +197,7 @@ static bool is_round_wanted(const struct plan *plan, unsigned n, unsigned tries,
     return n < plan->rounds && tries < MOST_TRIES && passed < (n < LEAST_ROUNDS ? LATE_NS : SOON_NS);
 }
 
-/* Rounds with and without samples take turns, so that both meet the machine at its quietest. */
+/* Takes turns with rounds with and without samples, so that both meet the machine at its quietest. */
 static int measure_by(struct measurement *measurement, const struct plan *plan)
 {
     uint64_t rounds = work_of(plan->intervals * plan->interval_ns);
@@ -243,7 +245,7 @@ static void *measure(void *arg)
     measurement->result = measure_by(measurement, &rough);
     if (measurement->result == 0 && measurement->ns != 0 && 4 * measurement->ns < rough.interval_ns)
         measurement->result = refine(measurement);
-    cp__os_unblock_from_handler(0); /* a signal of the program's that waits for this thread is given back */
+    cp__os_unblock_from_handler(0); /* gives back a signal of the program's that waits for this thread */
     cp__os_block_from_handler();
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     return NULL;
@@ -255,7 +257,7 @@ static int measure_cost(uint64_t *ns, struct cp_error *err)
     int result = measurement.m == NULL ? -ENOMEM : cp__disposition_hold(err);
 
     if (result == 0) {
-        /* The thread has all signals blocked: the program's signals are for the program's threads. */
+        /* The thread blocks all signals, because the program's signals are for the program's threads. */
         result = cp__thread_run(measure, &measurement);
         if (result == 0)
             result = measurement.result;
@@ -268,19 +270,19 @@ static int measure_cost(uint64_t *ns, struct cp_error *err)
 
 /* ---- One after the other --------------------------------------------------------------------- */
 
-/* A measurement takes 0.6 s at most, unless its thread gets no CPU. A wait has an end because the thread that
- * measures may wait for the one that asks: a program may have a pthread_create() of its own. */
+/* A measurement takes at most 0.6 s, unless its thread gets no CPU. A wait must end, because the measuring
+ * thread may itself wait for the thread that asks, if the program has a pthread_create() of its own. */
 #define LONGEST_WAIT_NS 1000000000u
-/* A measurement that finds nothing keeps a CPU busy for up to 0.6 s. */
+/* A measurement that fails has kept a CPU busy for up to 0.6 s. */
 #define FAILURE_LASTS_NS 10000000000u
 
 static bool has_failed(void)
 {
-    /* relaxed: a number of its own */
+    /* relaxed: nothing else depends on the number */
     return cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < cp_load_relaxed(&failed_until_ns);
 }
 
-/* False if another thread has been measuring for too long. */
+/* Waits for the turn to measure. Returns false if another thread has been measuring for too long. */
 static bool begin_turn(void)
 {
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
@@ -303,7 +305,7 @@ static void end_turn(void)
     cp__os_futex_wake_from_handler(&is_measuring);
 }
 
-/* Whoever has waited for another thread's measurement finds what came of it. */
+/* Measures, unless another thread has measured while this thread waited for its turn. */
 static int measure_in_turn(uint64_t *ns, struct cp_error *err)
 {
     int result = 0;
@@ -317,7 +319,7 @@ static int measure_in_turn(uint64_t *ns, struct cp_error *err)
         result = has_failed() ? -ENODATA : measure_cost(ns, err);
     if (*ns != 0)
         cp__cost_set(*ns);
-    else if (result == 0) /* relaxed: a number of its own */
+    else if (result == 0) /* relaxed: nothing else depends on the number */
         cp_store_relaxed(&failed_until_ns, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + FAILURE_LASTS_NS);
     end_turn();
     return *ns == 0 && result == 0 ? -ENODATA : result;
@@ -343,7 +345,8 @@ uint64_t cp_sample_cost_ns(struct cp_error *err)
     if (ns != 0)
         return ns;
     cp__prepare();
-    /* A thread that ended here would leave the turn taken, and what the measuring thread writes to. */
+    /* A thread that ended here would keep the turn for ever, and the measuring thread would write to its
+     * stack. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     result = measure_in_turn(&ns, err);
     pthread_setcancelstate(cancel_state, NULL);
@@ -357,17 +360,17 @@ uint64_t cp_sample_cost_ns(struct cp_error *err)
 
 /* ---- What a start may take ------------------------------------------------------------------- */
 
-#define MOST 0.5 /* of a CPU */
+#define MOST 0.5 /* the share of a CPU that samples may take */
 
-/* Whether the event may happen in every cycle of the processor, as instructions and cycles of any kind do.
- * How often other events happen is not known before the program runs. */
+/* Returns whether the event may happen in every cycle of the processor, as instructions and cycles of any
+ * kind do. How often other events happen is unknown before the program runs. */
 static bool is_cycle_like(enum cp_cpu_event event, const struct cp__event *row)
 {
     return event == CP_CPUPROF_HW_CPU_CYCLES || event == CP_CPUPROF_HW_INSTRUCTIONS ||
            (row->name != NULL && strcmp(row->name, "refCycles") == 0);
 }
 
-/* The least CPU time in which one such event can happen, in ns; 0 if that is not known beforehand. */
+/* Returns the least CPU time, in ns, in which one such event can happen; 0 if that is unknown beforehand. */
 static double unit_ns(enum cp_cpu_event event, const struct cp_cpu_profile_config *config)
 {
     const struct cp__event *row = cp__config_event(event, config);
@@ -386,7 +389,7 @@ double cp__cost_rate(enum cp_cpu_event event, const struct cp_cpu_profile_config
     return interval == 0 ? 0 : 1e9 / interval;
 }
 
-/* The request that asks for the most samples a second, and how many all of them ask for. */
+/* Returns the request with the most samples a second, and the sum of all requests' samples a second. */
 static size_t find_fastest(const struct cp_slot_request *requests, size_t n, double *sum)
 {
     double most = 0;
@@ -408,7 +411,7 @@ static size_t find_fastest(const struct cp_slot_request *requests, size_t n, dou
 static int refuse_rate(const struct cp_slot_request *request, double others, uint64_t cost,
                        struct cp_error *err)
 {
-    const double left = MOST * 1e9 / (double)cost - others; /* samples a second */
+    const double left = MOST * 1e9 / (double)cost - others; /* the samples a second that remain */
     const struct cp__event_text name = cp__request_name(request);
     const double unit = unit_ns(request->event, &request->config);
     const char *beside = others == 0 ? "" : "with the events beside it, ";

@@ -11,24 +11,24 @@
 
 #include "runtime.h"
 
-/* The cost in ns that has been measured; 0 if it is not known (yet). */
+/* Returns the measured cost in ns; 0 if the cost is not known yet. */
 uint64_t cp__cost_known(void);
-/* Sets the measured cost to ns; 0: it is measured when it is needed. A program that tests something else sets
- * a cost so low that no period is refused, however slow the machine is. */
+/* Sets the measured cost to ns; with 0, the cost is measured when it is needed. Tests of something else set a
+ * low cost, so that no period is refused, however slow the machine is. */
 void cp__cost_set(uint64_t ns);
-/* In the child of a fork: nobody measures, whoever did so in the parent. */
+/* In the child of a fork: no thread measures, even if one did so in the parent. */
 void cp__cost_forget(void);
 
-/* How many samples a second of CPU time the config can come to; 0 if that is not known beforehand. */
+/* Returns how many samples a second of CPU time the config allows; 0 if that is unknown beforehand. */
 double cp__cost_rate(enum cp_cpu_event event, const struct cp_cpu_profile_config *config);
-/* Whether the cost of a sample has to be known for one of the events, and so is measured before they start:
- * for all but the timer. */
+/* Returns whether one of the events needs the cost of a sample, so that the cost is measured before they
+ * start: all events except the timer do. */
 bool cp__cost_matters(const struct cp_slot_request *requests, size_t n);
-/* Whether the events stay within half of a CPU beside those that run, which come to running samples a second.
- * -EINVAL and the reason if they do not. */
+/* Checks that the events stay within half of a CPU, together with the running events, which allow running
+ * samples a second. Returns -EINVAL and fills err if they do not. */
 int cp__cost_check(const struct cp_slot_request *requests, size_t n, double running, struct cp_error *err);
 
-/* The highest frequency of the processors in Hz, as the system tells it; a guess if it does not. */
+/* Returns the highest frequency of the processors in Hz, or a guess if the system does not tell it. */
 uint64_t cp__os_highest_hz(void);
 
 #endif

@@ -2,11 +2,11 @@
 
 #include "cost.h"
 
-/* Assumed if the kernel does not tell the processor's frequency. It is higher than that of most processors:
- * a period that is refused without need does less harm than one that is too short. */
+/* The guess if the kernel does not tell the frequency. The guess is higher than most processors' frequency,
+ * because a period that is refused without need does less harm than a period that is too short. */
 #define GUESSED_HZ 5000000000u
 
-/* A number from a file of one line, or from the first line that begins with a word; 0: there is none. */
+/* Returns a number from the first line of a file that has this format; 0 if no line has. */
 static double read_file_number(const char *path, const char *format)
 {
     FILE *file = fopen(path, "re");
@@ -26,7 +26,7 @@ static double read_file_number(const char *path, const char *format)
 uint64_t cp__os_highest_hz(void)
 {
     static uint64_t known;                 /* shared, atomic */
-    uint64_t hz = cp_load_relaxed(&known); /* relaxed: a number of its own */
+    uint64_t hz = cp_load_relaxed(&known); /* relaxed: nothing else depends on the number */
     double found;
 
     if (hz != 0)
@@ -35,6 +35,6 @@ uint64_t cp__os_highest_hz(void)
     if (found == 0)
         found = 1e6 * read_file_number("/proc/cpuinfo", "cpu MHz : %lf");
     hz = found < 1e8 ? GUESSED_HZ : (uint64_t)found;
-    cp_store_relaxed(&known, hz); /* relaxed: a number of its own */
+    cp_store_relaxed(&known, hz); /* relaxed: nothing else depends on the number */
     return hz;
 }

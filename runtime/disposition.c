@@ -4,7 +4,7 @@
 #include "m.h"
 #include "slot.h"
 
-/* Under the runtime lock, both. */
+/* Both are guarded by the runtime lock. */
 static bool installed;
 static unsigned holds;
 
@@ -42,8 +42,8 @@ bool cp__disposition_is_taken(void)
     return installed;
 }
 
-/* Whether no SIGPROF of ours can reach m any more: m holds no handle, is not about to open one by what it
- * saw in the slots before they were emptied, and has no kick under way. */
+/* Returns whether no SIGPROF of the engine's can reach m any more: m has no handle, is not about to open one
+ * after it saw the slots before they were emptied, and has no kick under way. */
 static bool is_settled(const struct cp__m *m)
 {
     if (cp__m_is_gone(m))
@@ -69,7 +69,7 @@ void cp__disposition_settle(void)
 
 void cp__disposition_forget(void)
 {
-    holds = 0; /* the thread that measures is the parent's */
+    holds = 0; /* the thread that measures exists in the parent only */
     cp__engine.restore();
     installed = false;
 }

@@ -1,5 +1,5 @@
-/* When the engine's signal handler is in place: while a slot runs or somebody holds the handler, and until no
- * signal of the engine's can come any more. */
+/* Decides when the engine's signal handler is installed: while a slot runs or a caller holds the handler, and
+ * until no signal of the engine's can come any more. */
 #ifndef COUNTERPOINT_RUNTIME_DISPOSITION_H
 #define COUNTERPOINT_RUNTIME_DISPOSITION_H
 
@@ -7,20 +7,20 @@
 
 #include <stdbool.h>
 
-/* Puts the handler in place for samples that belong to no slot; cp__disposition_drop() lets it go. Any
- * thread may call them. */
+/* Installs the handler for samples that belong to no slot. cp__disposition_drop() ends that. Any thread may
+ * call both. */
 int cp__disposition_hold(struct cp_error *err);
 void cp__disposition_drop(void);
 
-/* The rest: under the runtime lock. */
+/* All functions below are called under the runtime lock. */
 
-/* Puts the handler in place, unless it is in place already. */
+/* Installs the handler if it is not installed. */
 int cp__disposition_take(struct cp_error *err);
-/* Whether the handler was put in place. */
+/* Returns whether the handler was installed. */
 bool cp__disposition_is_taken(void);
-/* Puts the signal's disposition back if no slot runs and no signal of the engine's can come any more. */
+/* Restores the signal's disposition if no slot runs and no signal of the engine's can come any more. */
 void cp__disposition_settle(void);
-/* In the child of a fork: puts the disposition back. */
+/* In the child of a fork: restores the signal's disposition. */
 void cp__disposition_forget(void);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * What the core asks of the engine: how samples get out of an M.
+ * What the core asks of the engine, which brings samples out of an M.
  *
- * The engine (engine/) puts its calls into one table. They are the proposal's two OS hooks,
- * setThreadPMUProfilerFunc and sigprofPMUHandlerFunc, grown up. The first hook is open, enable and close.
- * The second one is the engine's own signal handler, which makes samples by moment.h.
+ * The engine (engine/) puts its calls into one table. The table extends the proposal's two OS hooks:
+ * setThreadPMUProfilerFunc is open, enable and close, and sigprofPMUHandlerFunc is the engine's own signal
+ * handler, which makes samples by moment.h.
  */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_H
 #define COUNTERPOINT_RUNTIME_ENGINE_H
@@ -27,49 +27,49 @@ struct cp__engine {
 
     /* ---- On the calling M, with SIGPROF blocked or in its handler ---- */
 
-    /* Opens what config asks for in slot. An event is disabled after that; a timer runs. 0 or a negative
-     * errno value. */
+    /* Opens the event of config in slot. The event is disabled after that; a timer runs. Returns 0 or a
+     * negative errno value. */
     int (*open_from_handler)(struct cp__m *m, int slot, const struct cp__slot_config *config);
-    /* Lets the event that is open in slot count. If that fails, the event is closed. */
+    /* Lets the event that is open in slot count. If that fails, closes the event. */
     int (*enable_from_handler)(struct cp__m *m, int slot);
-    /* Disables and closes what is open in slot. Adds to moment what any slot has counted that has no
-     * sample yet. */
+    /* Disables and closes what is open in slot. Adds to moment all that the events of any slot have counted
+     * and that has no sample yet. */
     void (*close_from_handler)(struct cp__m *m, int slot, struct cp__moment *moment);
-    /* Takes the signals that are pending, but for foreign ones. A signal that was raised before its
-     * source was closed must not outlive the handle. */
+    /* Takes the pending signals, except foreign ones. A signal that was raised before its source was closed
+     * must not outlive the handle. */
     void (*take_pending_from_handler)(struct cp__m *m, struct cp__moment *moment);
-    /* The records made so far belong to the place where the next signal finds the M: the M was in the
-     * library, with SIGPROF blocked. */
+    /* Says that the M was in the library, with SIGPROF blocked, so the records made so far belong to the
+     * place where the next signal finds the M. */
     void (*own_from_handler)(struct cp__m *m);
 
     /* ---- From any thread, which has the claim on m ---- */
 
-    /* What m's event in slot has counted; 0 if that cannot be read. */
+    /* Returns what m's event in slot has counted; 0 if the count cannot be read. */
     uint64_t (*count)(const struct cp__m *m, int slot);
-    /* Ends the counting of m's event in slot. */
+    /* Stops the counting of m's event in slot. */
     void (*disable)(struct cp__m *m, int slot);
 
     /* ---- From any thread ---- */
 
-    /* Opens the events on the calling thread as an M would, all at once, and closes them. Fills err if
-     * one of them fails, or opens and counts nothing (-ENODATA). Lowers each config's precise_ip to the
+    /* Opens the events on the calling thread as an M would, all of them together, and closes them. Fills err
+     * if one of them fails, or opens and counts nothing (-ENODATA). Lowers each config's precise_ip to the
      * level that works. */
     int (*probe)(struct cp_slot_request *requests, size_t n, struct cp_error *err);
-    /* Interrupts the thread, so that its M looks at the slots; 0 or a negative errno value. */
+    /* Interrupts the thread, so that its M looks at the slots. Returns 0 or a negative errno value. */
     int (*kick)(pid_t tid, uint32_t number);
 
     /* ---- Under the runtime lock ---- */
 
     /* Installs the handler. */
     int (*install)(struct cp_error *err);
-    /* Whether that handler is the one that is in place. */
+    /* Returns whether the engine's handler is the one that is installed. */
     bool (*is_installed)(void);
-    /* Puts back the handler that was there before. No signal of the engine's can come any more. */
+    /* Restores the handler that was there before, when no signal of the engine's can come any more. */
     void (*restore)(void);
 
     /* ---- In the child of a fork ---- */
 
-    /* Closes m's descriptors, touching neither the events nor the ring behind them. */
+    /* Closes m's descriptors, but changes neither the events nor the ring behind them. */
     void (*forget)(struct cp__m *m);
 };
 

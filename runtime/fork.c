@@ -1,43 +1,44 @@
 /*
- * A child of fork() starts unprofiled: its perf descriptors lead to the parent's events, its ring is not
- * mapped, its timers and all threads but one are gone. The child lets go of all that, touches nothing that it
- * shares with its parent, and can start afresh.
+ * A child of fork() starts without a profile. Its perf descriptors lead to the parent's events, its ring is
+ * not mapped, and its timers and all threads but one are gone. The child releases all that, changes nothing
+ * that it shares with its parent, and can start profiles of its own.
  *
- * No lock is held over the fork. Prepare handlers run in the reverse order of their registration, so foreign
- * ones may run after ours: one that waits for a thread which waits for a lock of ours would wait for ever. So
- * other threads may be in the midst of anything at the moment of the fork, and the child needs nothing of
- * what they may leave half done:
+ * No lock is held during the fork. Prepare handlers run in the reverse order of their registration, so
+ * handlers of others may run after the library's: if such a handler waited for a thread that waits for a lock
+ * of the library's, the fork would never end. So at the fork, other threads may be in the middle of anything,
+ * and the child relies on nothing that they may leave half done:
  *
- *   locks       are made anew (cp__lock_reset()).
- *   slots       are emptied; what was running or half published is the parent's.
+ *   locks       The child makes them anew (cp__lock_reset()).
+ *   slots       The child empties them, because what ran or was half published is the parent's.
  *   registry    Each change of the list is one store: an M is pushed when it is complete, and unlinked before
- *               anything of it is freed. So the child finds every M that it can reach whole. It keeps its own
- *               thread's, and frees the others when it first uses the profiler: the handler frees nothing,
- *               because the program's allocator may have a lock that another thread held. What was unlinked
- *               or not pushed yet is lost to the child: as much as one M for each thread that was just coming
- *               or going.
- *   references  are taken before, and given back after, what they are for is visible: a sample's label set is
- *               released when the buffer's tail has passed the sample. A fork in between leaks a reference
- *               in the child, and never lets one be given back twice.
- *   readers     An M that somebody holds (cp__m_next()) stays: the thread that forks may be the one, in a
- *               callback.
- *   descriptors A number that another thread was just closing may be a file of the program's by now: the
- *               child closes only what the kernel says is that very event (cp__events_forget()).
- *   SIGPROF     is given back if ours is the handler in place. Whether a flag says so does not matter.
- *   libpfm4     is refused, in words, if another thread was just initialising it.
+ *               anything of it is freed. So every M that the child can reach is complete. The child keeps the
+ *               M of its own thread, and frees the others when it first uses the profiler. The fork handler
+ *               frees nothing, because the program's allocator may have a lock that another thread held. An M
+ *               that was unlinked, or not pushed yet, is lost to the child: at most one M for each thread
+ *               that was just attaching or detaching.
+ *   references  A reference is taken before what it is for can be seen, and released when that can no longer
+ *               be seen: a sample's label set is released when the buffer's tail has passed the sample. A
+ *               fork in between leaks a reference in the child, but the child never releases one twice.
+ *   readers     An M with a reader's reference (cp__m_next()) stays, because the thread that forks may be
+ *               that reader, in a callback.
+ *   descriptors If another thread was just closing a descriptor, its number may be a file of the program's by
+ *               now. So the child closes a descriptor only if the kernel says that it is that very event
+ *               (cp__events_forget()).
+ *   SIGPROF     is given back if the library's handler is installed, whatever a flag says.
+ *   libpfm4     is refused with a message if another thread was just initialising it.
  *
- * Two things cannot be mended in the child: the dynamic linker's lock, and a descriptor that another thread
- * has been given and has not noted yet. So a fork waits for threads in these, but not for ever:
+ * Two things cannot be repaired in the child: the dynamic linker's lock, and a descriptor that another thread
+ * has opened and not stored yet. So a fork waits, though not for ever, for threads that have one of these:
  * cp__linker_begin() and cp__fork_delay(). A handler does not wait for a fork, but opens its M's events after
  * the fork: cp__fork_delay_from_handler().
  *
- * This relies on the order in which the child sees another thread's stores. It is the order of any reader:
- * the kernel makes a page read-only before it shares the page with the child, and a thread that writes to
- * such a page waits in its page fault until the fork has ended; what it would have written after that it
- * writes after the fork. So the stores named above are releases, and the child's loads are acquires.
+ * All this relies on the order in which the child sees another thread's stores. The child sees them as any
+ * reader does: the kernel makes a page read-only before it shares the page with the child, and a thread that
+ * writes to such a page waits in its page fault until the fork has ended, so that its later stores come after
+ * the fork, too. So the stores named above are releases, and the child's loads are acquires.
  *
- * The handlers are registered by a constructor: once, whatever threads do, and mostly before those of the
- * program. Child handlers run in the order of their registration, so the program's find the profiler usable.
+ * A constructor registers the handlers: once, whatever threads do, and mostly before the program registers
+ * its own. Child handlers run in the order of their registration, so the program's can use the profiler.
  */
 #include "fork.h"
 
@@ -54,7 +55,8 @@
 #include "runtime/unwind/code.h"
 #include "slot.h"
 
-/* SIGPROF stays blocked until cp__fork_ended(): the child cannot be interrupted before it has forgotten. */
+/* SIGPROF stays blocked until cp__fork_ended(), so no signal interrupts the child before the child has
+ * forgotten its parent's profile. */
 static void after_in_child(void)
 {
     cp__fork_made_child();

@@ -82,7 +82,7 @@ struct cp_label_scope cp_labels_begin(const struct cp_label *labels, size_t n)
     for (size_t i = 0; i < n && scope.error == 0; i++)
         scope.error = set_label(g, labels[i].key, labels[i].value);
     if (scope.error < 0 && g != NULL)
-        replace_labels(g, cp_labels_ref(scope.outer)); /* none is set */
+        replace_labels(g, cp_labels_ref(scope.outer)); /* no label was set */
     return scope;
 }
 
@@ -101,6 +101,6 @@ const char *cp_label_get(const char *key)
 void cp_label_end(struct cp_label_scope *scope)
 {
     if (scope->g != NULL)
-        replace_labels(scope->g, scope->outer); /* hands the scope's reference over */
+        replace_labels(scope->g, scope->outer); /* gives the scope's reference back to the G */
     scope->g = NULL;
 }

@@ -28,10 +28,10 @@ struct cp_labels *cp_labels_ref(struct cp_labels *labels)
 }
 
 /*
- * A thread may read the labels of a G that runs, and that may drop them at any time. That costs the G
- * nothing: the reader sets reads, makes every running thread pass a barrier, and then takes a reference. A
- * thread that frees a set has taken the set out of its G before. So either that thread sees reads, and
- * waits, or the reader sees that the set is out of the G.
+ * A thread may read the labels of a G that runs and may drop its labels at any time. The G pays nothing for
+ * that. The reader sets reads, makes every running thread pass a barrier, and then takes a reference. A
+ * thread that frees a set has removed the set from its G before. So either the freeing thread sees reads and
+ * waits, or the reader sees that the G does not have the set any more.
  */
 static struct {
     struct cp__lock lock;
@@ -40,7 +40,7 @@ static struct {
 
 static void let_finish(void)
 {
-    cp_fence_signal();                       /* a barrier for the compiler; the processor's is the reader's */
+    cp_fence_signal(); /* a barrier for the compiler; the reader's barrier is one for the processors */
     if (cp_load_acquire(&reader.reads) == 0) /* pairs with the release in cp_g_labels() */
         return;
     cp__lock(&reader.lock);
@@ -49,7 +49,8 @@ static void let_finish(void)
 
 void cp_labels_unref(struct cp_labels *labels)
 {
-    /* acq_rel: pairs with itself; whoever frees has seen every other holder's last use */
+    /* acq_rel: pairs with itself. The thread that frees the set has seen the last use of every other
+     * thread */
     if (labels != NULL && cp_fetch_sub_acq_rel(&labels->refs, 1u) == 1) {
         let_finish();
         free(labels);
@@ -75,11 +76,11 @@ struct cp_labels *cp_g_labels(struct cp_g *g)
     struct cp_labels *seen, *labels;
 
     cp__lock(&reader.lock);
-    cp_store_relaxed(&reader.reads, 1u); /* relaxed: the barrier comes after it */
+    cp_store_relaxed(&reader.reads, 1u); /* relaxed: ordered by the barrier */
     cp__os_barrier();
     /* acquire: pairs with the release in replace_labels(), g.c, and in cp_g_init(), g.c */
     while ((seen = cp_load_acquire(&g->labels)) != NULL && (labels = ref_if_alive(seen)) == NULL) {
-        /* the set was replaced: another set, or none, is about to be seen */
+        /* the G has replaced the set, so the next load sees another set or none */
     }
     cp_store_release(&reader.reads, 0u); /* pairs with the acquire in let_finish() */
     cp__unlock(&reader.lock);

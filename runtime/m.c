@@ -13,7 +13,7 @@ struct cp__m *cp__ms;
 struct cp__m *cp__ms_cursor;
 _Thread_local struct cp__m *cp__m_current;
 
-static bool has_forgotten; /* in the child of a fork, Ms of its parent's; under the runtime lock */
+static bool has_forgotten; /* the child of a fork has Ms of its parent's to free; under the runtime lock */
 
 /* ---- The calling thread's -------------------------------------------------------------------- */
 
@@ -107,7 +107,7 @@ struct cp__m *cp__m_next(struct cp__m *m)
     return next;
 }
 
-/* The listing ends with the M that fn ends it at, whose reference goes. */
+/* Releases the reference of the M at which fn ended the list. */
 static void end_list(struct cp__m *m)
 {
     cp__lock(&cp__runtime_lock);
@@ -140,7 +140,8 @@ int cp_m_each(cp_m_each_fn *fn, void *context)
 
 /* ---- In the child of a fork ------------------------------------------------------------------ */
 
-/* Makes m forget its handles. Another thread may have been changing them at the fork. */
+/* Makes m forget its handles. In the parent, another thread may have been changing the handles during the
+ * fork. */
 static void let_go(struct cp__m *m)
 {
     cp__engine.forget(m);
@@ -149,13 +150,15 @@ static void let_go(struct cp__m *m)
     cp_store_relaxed(&m->off, 0);
     cp_store_relaxed(&m->claim, CP__CLAIM_NONE);
     cp_store_relaxed(&m->kick.taken, m->kick.sent);
-    /* next stays: the thread that forks may be in a callback of cp_slots_read(), which goes on from there. */
+    /* next stays, because the thread that forks may be in a callback of cp_slots_read(), which continues with
+     * next. */
     for (int slot = 0; slot < CP_EV_MAX; slot++)
         m->queued[slot].is_in = 0;
     m->undrained = 0;
 }
 
-/* Not in the fork handler: the program's allocator may have a lock that another thread held at the fork. */
+/* Not in the fork handler, because the program's allocator may have a lock that another thread held at the
+ * fork. */
 void cp__ms_free_forgotten(void)
 {
     struct cp__m *next;
@@ -167,7 +170,7 @@ void cp__ms_free_forgotten(void)
         next = m->next;
         if (!cp__m_is_gone(m))
             continue;
-        /* Not NULL if the thread was there at the fork; see cp_m_detach(). */
+        /* altstack is not NULL if the thread existed at the fork; see cp_m_detach(). */
         cp__os_altstack_free(m->altstack);
         m->altstack = NULL;
         cp__m_free_if_done(m);

@@ -3,8 +3,8 @@
 #include "engine.h"
 #include "slot.h"
 
-/* Whether the event in slot could leave its thread no time. A POSIX timer cannot: on a CPU clock it
- * expires at the kernel's ticks at most. */
+/* Returns whether the event in slot could leave its thread no time. A POSIX timer could not, because a timer
+ * on a CPU clock expires only at the kernel's ticks. */
 static bool can_starve(const struct cp__m *m, int slot)
 {
     const struct cp__handle *handle = &m->handles[slot];
@@ -14,9 +14,9 @@ static bool can_starve(const struct cp__m *m, int slot)
 }
 
 /*
- * No event goes on that was enabled by what the slots held before. If the M takes the claim later, it sees
- * that the slots are empty: its exchange of the claim pairs with the release here. If the M has the claim
- * now, the result tells the caller to look again.
+ * Disables the events of configs that no slot holds any more. If the M takes the claim later, it sees that
+ * the slots are empty, because its exchange of the claim pairs with the release here. If the M has the claim
+ * now, the caller must look again: this returns false.
  */
 bool cp__outside_disable_unwanted(struct cp__m *m)
 {

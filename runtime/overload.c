@@ -1,7 +1,8 @@
 /*
  * The program decides how often some events happen: page faults, context switches, tracepoints, accesses to
- * an address. Clocks and cycles are refused at their start if they would cost too much, but by what a sample
- * cost when that was measured. So a reader's passes compare what samples cost each M with the M's CPU time.
+ * an address. The start of a clock or of cycles is refused if the event would cost too much, but by the cost
+ * of a sample when that was measured. So a reader's passes compare what the samples cost each M with the M's
+ * CPU time.
  */
 #include "overload.h"
 
@@ -12,15 +13,16 @@
 /* The least CPU time between two looks. */
 #define WINDOW_NS 100000000u
 
-/* Each record has cost an interrupt, whether it was read or found the ring full. */
+/* Returns the number of interrupts. Each record has cost one, whether the record was read or found the ring
+ * full. */
 static uint64_t interrupts_of(const struct cp__m_stats *stats)
 {
-    /* relaxed: counters of their own */
+    /* relaxed: counters on which nothing else depends */
     return cp_load_relaxed(&stats->interrupts) + cp_load_relaxed(&stats->lost);
 }
 
-/* What the slot's samples have cost since the last look. If a sample's cost could not be measured, their
- * number still tells which slot is the costliest. */
+/* Returns the cost of the slot's samples since the last look. If a sample's cost could not be measured, the
+ * number of samples still tells which slot costs the most. */
 static uint64_t take_cost(struct cp__m *m, int slot)
 {
     const uint64_t cost = cp__cost_known();
@@ -36,17 +38,17 @@ static uint64_t take_cost(struct cp__m *m, int slot)
 }
 
 struct costs {
-    uint64_t of[CP_EV_MAX]; /* 0: nothing, or disabled */
+    uint64_t of[CP_EV_MAX]; /* 0: none, or the event is disabled */
     uint64_t sum;
-    uint64_t handler; /* the time in the handler, for all of them */
+    uint64_t handler; /* the time in the handler, for all slots together */
 };
 
-/* What samples have cost since the last look. */
+/* Returns the cost of m's samples since the last look. */
 static struct costs take_costs(struct cp__m *m)
 {
     uint32_t counting =
         cp_load_relaxed(&m->armed) & ~cp_load_relaxed(&m->off); /* relaxed: this may be late */
-    uint64_t busy = cp_load_relaxed(&m->busy_ns);               /* relaxed: a counter */
+    uint64_t busy = cp_load_relaxed(&m->busy_ns); /* relaxed: nothing else depends on the counter */
     struct costs costs = {.handler = busy - m->window.busy_ns};
 
     m->window.busy_ns = busy;
@@ -60,8 +62,9 @@ static struct costs take_costs(struct cp__m *m)
 }
 
 /*
- * Estimates the costs when the handler has been in one run for a whole window: such a handler counts no
- * records. The events' own counts tell how often they may have interrupted it, from the second look on.
+ * Estimates the costs if the handler has been in one run for a whole window, because such a handler counts no
+ * records. From the second look on, the events' own counts tell how often the events may have interrupted the
+ * handler.
  */
 static void estimate_costs(struct cp__m *m, struct costs *costs)
 {
@@ -88,10 +91,10 @@ static void estimate_costs(struct cp__m *m, struct costs *costs)
     m->window.is_stuck = true;
 }
 
-/* Whether the handler has been in the same run at the last look. */
+/* Returns whether the handler is in the same run as at the last look. */
 static bool is_stuck(struct cp__m *m)
 {
-    uint64_t runs = cp_load_relaxed(&m->runs); /* relaxed: a counter of its own */
+    uint64_t runs = cp_load_relaxed(&m->runs); /* relaxed: nothing else depends on the counter */
     bool same = runs % 2 == 1 && runs == m->window.runs;
 
     m->window.runs = runs;
@@ -115,20 +118,22 @@ static int find_costliest(const struct costs *costs)
     return found;
 }
 
-/* Does nothing if m is just changing its handles: the next look will find the event again. */
+/* Disables the event, unless m is just changing its handles; the next look finds the event again then. */
 static void disable(struct cp__m *m, int slot, uint64_t cpu_ns)
 {
     if (!cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE))
         return;
     if (m->handles[slot].seq == m->window.seq[slot] && m->handles[slot].kind != CP_EVENT_TIMER) {
         cp__engine.disable(m, slot);
-        cp_store_relaxed(&m->stats[slot].overloaded_at, cpu_ns); /* relaxed: a number of its own */
+        /* relaxed: nothing else depends on the number */
+        cp_store_relaxed(&m->stats[slot].overloaded_at, cpu_ns);
     }
     cp__m_unclaim_from_handler(m);
 }
 
-/* Disables the costliest event first, until the others cost no more than half. The handler's time is that
- * of all events together: because of it one event is disabled, and the next look tells more. */
+/* Disables the costliest event first, until the others cost no more than half of the time. The handler's time
+ * is that of all events together, so only one event is disabled because of it, and the next look decides
+ * anew. */
 void cp__overload_look(struct cp__m *m)
 {
     uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
@@ -160,7 +165,8 @@ void cp__overload_look(struct cp__m *m)
 uint64_t cp__overload_ns_from_handler(const struct cp__m *m, int slot)
 {
     const struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t at = cp_load_relaxed(&stats->overloaded_at); /* relaxed, both: numbers of their own */
+    /* relaxed, both: nothing else depends on the numbers */
+    uint64_t at = cp_load_relaxed(&stats->overloaded_at);
     uint64_t ns = cp_load_relaxed(&stats->overloaded_ns);
 
     if (at == 0 || ns != 0)

@@ -7,8 +7,8 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/unwind/code.h"
 
-/* Reads files, which are cancellation points: a thread that ended here would leave half of this for the next
- * one to do again. */
+/* Reading files is a cancellation point. A thread that ended here would leave the work half done for the next
+ * thread. */
 static void prepare_once(void)
 {
     int cancel_state;
@@ -16,7 +16,7 @@ static void prepare_once(void)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     cp__code_update();
     cp__fork_prepare();
-    cp__fork_delay(); /* events are opened, and closed again */
+    cp__fork_delay(); /* because events are opened and closed again */
     cp__engine.start();
     cp__fork_allow();
     pthread_setcancelstate(cancel_state, NULL);

@@ -1,4 +1,4 @@
-/* Asking about one event, without an M or a slot. */
+/* Asks about one event, without an M or a slot. */
 #include <errno.h>
 
 #include "engine.h"
@@ -20,7 +20,7 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
     if (result < 0)
         return result;
     cp__prepare();
-    cp__fork_delay(); /* events are opened, and closed again */
+    cp__fork_delay(); /* because events are opened and closed again */
     result = cp__engine.probe(&request, 1, err);
     cp__fork_allow();
     return result;

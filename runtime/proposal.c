@@ -9,8 +9,8 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/sized.h"
 
-/* The slot of each event, numbered from 1; 0: none. A stopped one is kept until it has been read. Under
- * configs_lock. */
+/* The slot of each event, counted from 1; 0: none. A stopped event's slot is kept until its samples have been
+ * read. Under configs_lock. */
 static struct {
     int slot;
     bool stopped;
@@ -59,7 +59,7 @@ static int replace_event(enum cp_cpu_event event, const struct cp_cpu_profile_co
         result = cp_slots_start(&request, 1, &slot, err);
     if (result < 0)
         return result;
-    stop_event(event, NULL); /* the new config counts, and nobody reads the old one's last samples */
+    stop_event(event, NULL); /* only the new config counts: the old one's last samples are dropped */
     release_event(event);
     running[event].slot = slot + 1;
     running[event].stopped = false;

@@ -13,7 +13,7 @@ _Static_assert(sizeof(struct cp__slot_config) % sizeof(uint64_t) == 0, "a config
 enum state {
     FREE,
     RUNNING,
-    STOPPED, /* stopped, and not released by its reader */
+    STOPPED, /* stopped, and not released by its reader yet */
 };
 
 static struct slot {
@@ -24,8 +24,8 @@ static struct slot {
     /* Under the runtime lock. */
     enum state state;
     uint64_t run;              /* the config that was started last */
-    double rate;               /* how many samples a second it can come to; 0: unknown */
-    struct cp_slot_stats kept; /* of Ms that are gone */
+    double rate;               /* how many samples a second the config allows; 0: unknown */
+    struct cp_slot_stats kept; /* the figures of Ms that are gone */
 } slots[CP_EV_MAX];
 
 uint64_t cp_generation;   /* shared; written under the runtime lock */
@@ -55,7 +55,8 @@ bool cp__slot_config_from_handler(int slot, struct cp__slot_config *config)
 
 bool cp__slot_is_seq_from_handler(uint64_t seq)
 {
-    uint64_t tag = cp_load_relaxed(&seq_tag); /* relaxed: set before any signal of ours was possible */
+    /* relaxed: set before any signal of the engine's was possible */
+    uint64_t tag = cp_load_relaxed(&seq_tag);
 
     return tag != 0 && seq >> CP__SEQ_BITS == tag >> CP__SEQ_BITS;
 }
@@ -91,7 +92,7 @@ void cp__slot_publish(int number, const struct cp_slot_request *request, double 
     cp_store_release(&slot->seq, config.seq); /* pairs with the acquire in cp__slot_seq_from_handler() */
 }
 
-/* A thread that sees the new number sees what changed in the slots. */
+/* A thread that loads the new number sees the change of the slots, too. */
 void cp__slots_next_generation(void)
 {
     cp_store_release(&cp_generation,
@@ -122,7 +123,7 @@ bool cp__slot_runs(int slot)
     return slots[slot].state == RUNNING;
 }
 
-/* How many samples a second the running events can come to. */
+/* Returns how many samples a second the running events allow. */
 double cp__slots_rate(void)
 {
     double sum = 0;

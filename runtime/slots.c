@@ -17,7 +17,8 @@
 #include "slot.h"
 #include "stats.h"
 
-/* If the calling thread is an M, the M looks at the slots now, so that no other thread needs to kick it. */
+/* If the calling thread is an M, makes the M look at the slots now, so that no other thread needs to kick
+ * it. */
 static void look_at_slots(void)
 {
     if (cp__m_current != NULL)
@@ -74,7 +75,7 @@ static int make_buffers(size_t n, const int *found, struct cp_error *err)
     return 0;
 }
 
-/* Everything that can fail comes before the first config is published. */
+/* Starts the slots. Everything that may fail comes before the first config is published. */
 static int start_slots(struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
 {
     int result = find_free(n, found, err);
@@ -107,8 +108,8 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
     cp__prepare();
     cp__code_update();
     if (cp__cost_matters(reached, n))
-        cp_sample_cost_ns(NULL); /* without it nothing is refused */
-    cp__fork_delay();            /* events are opened, and closed again */
+        cp_sample_cost_ns(NULL); /* if the cost stays unknown, nothing is refused for it */
+    cp__fork_delay();            /* because events are opened and closed again */
     cp__lock(&cp__runtime_lock);
     cp__ms_free_forgotten();
     result = start_slots(reached, n, found, err);
@@ -121,11 +122,11 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
 
 /* ---- Read ------------------------------------------------------------------------------------ */
 
-/* Hands the samples of m's buffer to fn, and gives back the reference on m. If nothing can come from m after
- * them, m's statistics are kept and m may be freed. */
+/* Passes the samples of m's buffer to fn, and releases the reference to m. If no more samples can come from
+ * m, keeps m's statistics and lets m be freed. */
 static int read_m(struct cp__m *m, int slot, uint64_t run, cp_sample_fn *fn, void *context)
 {
-    bool last; /* whether nothing can come after what is read now */
+    bool last; /* whether no sample can come after those that are read now */
     int n;
 
     cp__lock(&cp__runtime_lock);
@@ -143,7 +144,7 @@ static int read_m(struct cp__m *m, int slot, uint64_t run, cp_sample_fn *fn, voi
     return n;
 }
 
-/* Returns whether all n numbers are slots'. */
+/* Returns whether all n numbers are numbers of slots. */
 static bool are_slots(const int *slots, size_t n)
 {
     while (n > 0 && slots[n - 1] >= 0 && slots[n - 1] < CP_EV_MAX)
@@ -151,8 +152,8 @@ static bool are_slots(const int *slots, size_t n)
     return n == 0;
 }
 
-/* Holds all Ms of the queue until each has been read: fn may fork, and the child frees the Ms that nobody
- * holds. */
+/* All Ms of the queue have a reference until each has been read, because fn may fork, and the child frees the
+ * Ms without a reference. */
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 {
     struct cp__m *queue;
@@ -203,8 +204,8 @@ int cp_slots_stop(const int *stopped, size_t n)
     return has_settled ? 0 : -ETIMEDOUT;
 }
 
-/* Gives the memory of m's buffers back whose slots are free, if m cannot append to them: m has no handle
- * for the slot, and nobody is about to open one. Under the runtime lock, so that no slot starts. */
+/* Gives the memory of m's buffers for free slots back, if m cannot append to these buffers: m has no handle
+ * for the slot and is not about to open one. Under the runtime lock, so that no slot starts. */
 static void give_buffers_back(struct cp__m *m)
 {
     cp_fence_seq_cst(); /* pairs with the one in cp__configure_from_handler() */
@@ -218,8 +219,8 @@ static void give_buffers_back(struct cp__m *m)
     }
 }
 
-/* Takes the lock anew for each M, because the kernel takes its time. If an M still holds a handle, a
- * later release gives its memory back. */
+/* Takes the lock for each M separately, because giving memory back takes the kernel long. If an M still has a
+ * handle, a later release gives its memory back. */
 static void give_all_buffers_back(void)
 {
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {

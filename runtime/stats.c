@@ -9,14 +9,14 @@
 #include <errno.h>
 #include <string.h>
 
-/* Adds what m has counted for the config run to stats. */
+/* Adds to stats what m has counted for the config run. */
 static void add_stats_of_m(struct cp_slot_stats *stats, int slot, uint64_t run, const struct cp__m *m)
 {
     const struct cp__m_stats *from = &m->stats[slot];
     int refused;
 
-    /* acquire: pairs with the release in reset_stats_from_handler(), configure.c. All others relaxed: each is
-     * a counter of its own. */
+    /* acquire: pairs with the release in reset_stats_from_handler(), configure.c. All other loads are
+     * relaxed, because nothing else depends on the counters. */
     if (cp_load_acquire(&from->seq) != run)
         return;
     stats->samples += cp_load_relaxed(&from->samples);
@@ -51,7 +51,7 @@ void cp__slot_keep_stats(int slot, const struct cp__m *m)
     add_stats_of_m(cp__slot_kept_stats(slot), slot, cp__slot_run(slot), m);
 }
 
-/* Under the runtime lock. */
+/* Sums the figures of all Ms up. Under the runtime lock. */
 static void collect_stats(int slot, struct cp_slot_stats *stats)
 {
     *stats = *cp__slot_kept_stats(slot);
@@ -75,7 +75,7 @@ int cp_slots_stats(int slot, struct cp_slot_stats *stats)
 
 /* ---- All slots ------------------------------------------------------------------------------- */
 
-static struct cp_slot_stats released; /* of slots that are free again; under the runtime lock */
+static struct cp_slot_stats released; /* the sum of slots that are free again; under the runtime lock */
 
 static void add_stats(struct cp_slot_stats *sum, const struct cp_slot_stats *stats)
 {
@@ -114,7 +114,7 @@ void cp__slot_release_stats(int slot)
     add_stats(&released, &stats);
 }
 
-static uint64_t gone_handler_ns; /* of Ms that are gone; under the runtime lock */
+static uint64_t gone_handler_ns; /* the sum of Ms that are gone; under the runtime lock */
 
 void cp__stats_m_gone(const struct cp__m *m)
 {
@@ -150,7 +150,7 @@ int cp_runtime_stats(struct cp_runtime_stats *stats)
         if (cp__m_is_gone(m))
             continue;
         own.ms++;
-        own.handler_ns += cp_load_relaxed(&m->handler_ns); /* relaxed: a counter of its own */
+        own.handler_ns += cp_load_relaxed(&m->handler_ns); /* relaxed: nothing else depends on the counter */
     }
     cp__unlock(&cp__runtime_lock);
     return CP__GIVE(cp_runtime_stats, stats, &own, NULL);

@@ -1,15 +1,15 @@
-/* What happened in the slots, for cp_slots_stats() and cp_runtime_stats(). All calls are made under the
- * runtime lock. */
+/* The figures of slots and of the process, for cp_slots_stats() and cp_runtime_stats(). All calls are made
+ * under the runtime lock. */
 #ifndef COUNTERPOINT_RUNTIME_STATS_H
 #define COUNTERPOINT_RUNTIME_STATS_H
 
 struct cp__m;
 
-/* Adds what m, which is gone, has counted for slot to what is kept of such Ms. */
+/* Adds what m, which is gone, has counted for slot to the kept figures of the slot. */
 void cp__slot_keep_stats(int slot, const struct cp__m *m);
-/* Keeps what m, which has exited, has counted for itself. */
+/* Adds m's own figures to those that are kept of Ms which are gone. */
 void cp__stats_m_gone(const struct cp__m *m);
-/* Adds what slot counted to what is kept of those that are free again, before it becomes free. */
+/* Adds the slot's figures to those of all slots that are free again, before the slot becomes free. */
 void cp__slot_release_stats(int slot);
 
 #endif
