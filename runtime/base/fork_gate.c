@@ -12,6 +12,7 @@
  * fork and a delay come at the same time, at least one of them sees the other. */
 static uint32_t delays; /* threads between cp__fork_delay() and cp__fork_allow() */
 static uint32_t forks;  /* threads between cp__fork_begins() and cp__fork_ended() */
+static uint32_t begun;  /* atomic: the number of forks that have begun */
 /* Atomic. The number of threads between cp__linker_begin() and cp__linker_end(), none of which waits for a
  * fork. The number means nothing once linker_is_locked is true. */
 static uint32_t askers;
@@ -21,6 +22,7 @@ static bool linker_is_locked; /* set in the fork handler of a child, never clear
 static _Thread_local struct {
     uint32_t delays;
     uint32_t forks;
+    uint32_t vain; /* the value of `begun` when this thread waited for a fork that did not end in time */
     uint64_t mask; /* the signal mask before the outermost fork, while forks is not 0 */
 } own __attribute__((tls_model("initial-exec")));
 
@@ -50,19 +52,29 @@ static void lower_from_handler(uint32_t *word, uint32_t *part)
     cp__os_futex_wake_from_handler(word);
 }
 
-/* Waits until the word is at most `least`, or until CP__FORK_WAIT_MS have passed. */
-static void wait_for(uint32_t *word, uint32_t least)
+/* Waits until the word is at most `least`. Returns false if that takes longer than ms milliseconds. */
+static bool wait_for(uint32_t *word, uint32_t least, unsigned ms)
 {
-    uint64_t deadline = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + (uint64_t)CP__FORK_WAIT_MS * 1000000u;
+    uint64_t deadline = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + (uint64_t)ms * 1000000u;
     uint32_t n;
 
     while ((n = cp_load_acquire(word)) > least) { /* pairs with the release in lower_from_handler() */
         uint64_t now = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
 
         if (now >= deadline)
-            return;
+            return false;
         cp__os_futex_wait(word, n, (int)((deadline - now) / 1000000u) + 1);
     }
+    return true;
+}
+
+/* Waits for the forks of other threads, but only once for a fork that does not end in time. */
+static void wait_for_forks(void)
+{
+    uint32_t number = cp_load_relaxed(&begun); /* relaxed: who sees it late waits once more */
+
+    if (number != own.vain && !wait_for(&forks, own.forks, CP__FORK_LONGEST_MS))
+        own.vain = number;
 }
 
 /* If this thread delays forks already, a fork that has begun waits for this thread. */
@@ -85,7 +97,7 @@ void cp__fork_delay(void)
 {
     if (cp__fork_delay_from_handler())
         return;
-    wait_for(&forks, own.forks);
+    wait_for_forks();
     raise_and_fence_from_handler(&delays, &own.delays);
 }
 
@@ -138,10 +150,11 @@ void cp__fork_begins(void)
 {
     uint64_t mask = cp__os_block_from_handler();
 
+    cp_fetch_add_relaxed(&begun, 1u); /* relaxed: a number of its own */
     raise_and_fence_from_handler(&forks, &own.forks);
     if (own.forks == 1)
         own.mask = mask;
-    wait_for(&delays, own.delays);
+    wait_for(&delays, own.delays, CP__FORK_WAIT_MS);
 }
 
 void cp__fork_ended(void)

@@ -23,11 +23,14 @@ static inline bool cp__is_raw_child_from_handler(void)
 /*
  * A thread calls cp__fork_delay() before, and cp__fork_allow() after, an action that would harm a child if a
  * fork came in the middle. Opening events is such an action: the child could not find their descriptors.
- * Forks of other threads wait for cp__fork_allow(), and cp__fork_delay() waits for a fork that has begun.
- * Both wait for at most CP__FORK_WAIT_MS, because a prepare handler of the program may wait for this very
- * thread. The calls nest.
+ * Forks of other threads wait for cp__fork_allow(), for at most CP__FORK_WAIT_MS, and cp__fork_delay() waits
+ * for the end of a fork that has begun, for at most CP__FORK_LONGEST_MS. Both waits end because a prepare
+ * handler of the program may wait for this very thread. The second one is longer because a fork of a large
+ * process, or on a busy machine, takes hundreds of milliseconds; a thread that waited so long for a fork does
+ * not wait for it again. The calls nest.
  */
 #define CP__FORK_WAIT_MS 100
+#define CP__FORK_LONGEST_MS 500
 void cp__fork_delay(void);
 void cp__fork_allow(void);
 /* The same for a signal handler, which cannot wait: if a fork has begun that does not wait for this thread,

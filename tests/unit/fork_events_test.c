@@ -30,6 +30,7 @@ static struct {
 enum { WAITS = 1, FORKED };
 
 static _Thread_local bool is_forker;
+static int longest_wait_ms; /* atomic: of any thread but the forking one */
 
 static void tell(int outcome)
 {
@@ -67,12 +68,22 @@ static long open_with_less(const long a[6])
     return hand_on(SYS_perf_event_open, (long[]){(long)&attr, a[1], a[2], a[3], a[4], a[5]});
 }
 
+static void note_wait(const struct timespec *timeout)
+{
+    int ms = (int)(timeout->tv_sec * 1000 + timeout->tv_nsec / 1000000);
+
+    if (is_forker)
+        tell(WAITS);
+    else if (ms > cp_load_relaxed(&longest_wait_ms)) /* relaxed: only one thread waits for a fork */
+        cp_store_release(&longest_wait_ms, ms);      /* pairs with the acquire in await() */
+}
+
 static long stub_syscall(long number, const long a[6])
 {
     long result;
 
-    if (number == SYS_futex && is_forker && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT)
-        tell(WAITS);
+    if (number == SYS_futex && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT)
+        note_wait((const struct timespec *)a[3]);
     if (number == SYS_close)
         note_moment();
     result = number == SYS_perf_event_open ? open_with_less(a) : hand_on(number, a);
@@ -221,6 +232,59 @@ CP_TEST(a_start_and_a_scheduling_point_delay_forks)
 {
     cp__prepare();
     check_delays("cp_slots_start(), cp_execute()", call_start);
+}
+
+/* ---- A fork that takes long ------------------------------------------------------------------ */
+
+static void *delay_forks(void *arg)
+{
+    cp__fork_delay();
+    cp__fork_allow();
+    return arg;
+}
+
+/* Returns for how long a thread wants to wait for a fork that has begun, in milliseconds. The time from the
+ * thread's call to its wait is not in it. */
+static int wait_for_fork(void)
+{
+    pthread_t thread;
+
+    longest_wait_ms = 0;
+    cp__fork_begins();
+    CHECK_EQ(pthread_create(&thread, NULL, delay_forks, NULL), 0);
+    await(&longest_wait_ms, 1);
+    cp__fork_ended();
+    pthread_join(thread, NULL);
+    return longest_wait_ms;
+}
+
+/* A large process is forked for hundreds of milliseconds. */
+CP_TEST(a_thread_waits_longer_for_a_fork_than_a_fork_for_a_thread)
+{
+    int tries = 0;
+
+    cp__prepare();
+    while (wait_for_fork() <= 2 * CP__FORK_WAIT_MS) /* this thread may have been without a CPU for long */
+        CHECK(tries++ < 20);
+}
+
+static void *delay_forks_twice(void *arg)
+{
+    delay_forks(arg);
+    longest_wait_ms = 0;
+    return delay_forks(arg);
+}
+
+CP_TEST(a_thread_waits_for_a_fork_in_vain_only_once)
+{
+    pthread_t thread;
+
+    cp__prepare();
+    cp__fork_begins();
+    CHECK_EQ(pthread_create(&thread, NULL, delay_forks_twice, NULL), 0);
+    pthread_join(thread, NULL);
+    cp__fork_ended();
+    CHECK_EQ(longest_wait_ms, 0);
 }
 
 /* ---- Signal handlers ------------------------------------------------------------------------- */

@@ -15,10 +15,11 @@
 #include "runtime/event/pfm.h"
 #include "runtime/m.h"
 
-/* Ends the process if fork() hangs, because fork() itself would wait for ever. */
+/* Ends the process if fork() hangs, because fork() itself would wait for ever. A fork may wait for two
+ * threads in turn, each of which first waits for the fork. */
 static void end_if_it_hangs(void)
 {
-    alarm(5);
+    alarm(10 * TEST_SLOWDOWN);
 }
 
 /* Runs child() in a child process. A failed check is an exit status other than 0. */
@@ -462,7 +463,7 @@ static void fork_in_callback(void *context, const struct cp_sample *sample)
     else if (cp__ms == NULL)
         _exit(1);
     else
-        alarm(5);
+        end_if_it_hangs();
 }
 
 static int count_queued(int slot)
@@ -538,7 +539,7 @@ CP_TEST(a_child_that_runs_no_fork_handlers_disturbs_nothing)
     burn_a(10 * MS);
     pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); /* arm64 has no fork system call */
     if (pid == 0) {
-        alarm(5);
+        end_if_it_hangs();
         raw_child();
         _exit(0);
     }
