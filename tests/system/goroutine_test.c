@@ -8,6 +8,7 @@
 #include <libunwind.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -466,8 +467,11 @@ static int look_at(void *context, const struct cp_g_info *g)
     return 0;
 }
 
+static sem_t is_listing;
+
 static void *lists_all_the_time(void *arg)
 {
+    sem_post(&is_listing);
     while (cp_load_acquire(&churning))
         CHECK_EQ(cp_g_each(look_at, NULL, NULL), 0);
     return arg;
@@ -481,7 +485,9 @@ static void forks(void *arg)
     int status;
 
     churning = 1;
+    sem_init(&is_listing, 0, 0);
     CHECK_EQ(pthread_create(&thread, NULL, lists_all_the_time, NULL), 0);
+    sem_wait(&is_listing); /* under AddressSanitizer, a thread that starts allocates: see start_profile() */
     for (int i = 0; i < 200; i++) {
         pid_t child = fork();
 
