@@ -407,17 +407,18 @@ static void warn(struct cp_http *http)
 
     if (!has_token && !has_tls)
         snprintf(text, size,
-                 "Whoever can reach %s can %s, and whoever is on the way can read along: the endpoint has "
+                 "Anyone who can reach %s can %s, and others on the network can read it: the endpoint has "
                  "neither a token nor TLS. Give it both, or let it listen on 127.0.0.1.",
                  http->address, see);
     else if (!has_token)
-        snprintf(text, size,
-                 "Whoever can reach %s can %s: the endpoint has no token. Give it one, or let it listen on "
-                 "127.0.0.1.",
-                 http->address, see);
+        snprintf(
+            text, size,
+            "Anyone who can reach %s can %s: the endpoint has no token. Give it one, or let it listen on "
+            "127.0.0.1.",
+            http->address, see);
     else if (!has_tls)
         snprintf(text, size,
-                 "Whoever is on the way to %s can read the token and the profiles: the endpoint has no TLS. "
+                 "Others on the network can read the token and the profiles of %s: the endpoint has no TLS. "
                  "Give it a certificate and its key, or let it listen on 127.0.0.1.",
                  http->address);
 }

@@ -275,7 +275,7 @@ static inline bool cp__m_has_kick(const struct cp__m *m)
     /* acquire: pairs with the release in classify_from_handler(), handler.c */
     return cp_load_acquire(&m->kick.taken) != m->kick.sent;
 }
-/* Frees m if it is GONE and nobody needs it any more. Under the runtime lock. */
+/* Frees m if it is GONE and there is no reason to keep it. Under the runtime lock. */
 void cp__m_free_if_done(struct cp__m *m);
 /* Forgets the samples that Ms which have exited left for slot's reader. Under the runtime lock. */
 void cp__m_drop_samples(int slot);

@@ -17,7 +17,7 @@ enum cp__lock_rank {
     CP__RANK_DEFAULT_SESSION, /* pprof: which session is the default one */
     CP__RANK_SESSION,         /* pprof: one session's state */
     CP__RANK_CONFIGS,         /* runtime: which slot each event of cp_set_cpu_profile_config() has */
-    CP__RANK_SCHED_LIST,      /* sched: the list of all Gs, and the end of a stack that somebody reads */
+    CP__RANK_SCHED_LIST,      /* sched: the list of all Gs, and the end of a stack that a lister reads */
     CP__RANK_SCHED,           /* sched: each lock of the scheduler; no thread takes two of them */
     CP__RANK_RUNTIME,         /* runtime: the slots, the registry of Ms, the signal's disposition */
     CP__RANK_PFM,             /* runtime: libpfm4 */
@@ -35,7 +35,7 @@ struct cp__lock {
 
 void cp__lock(struct cp__lock *lock);
 void cp__unlock(struct cp__lock *lock);
-/* Makes a lock free in the child of a fork, whoever held the lock in the parent. See fork.c. */
+/* Makes a lock free in the child of a fork, even if a thread held the lock in the parent. See fork.c. */
 void cp__lock_reset(struct cp__lock *lock);
 
 #endif

@@ -81,7 +81,7 @@ int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, s
         return cp__error(err, -ENOMEM, "There is no memory for a counter (%zu bytes).", sizeof *counter);
     counter->name = cp__request_name(&request);
     cp__perf_prepare();
-    cp__fork_delay(); /* events are opened */
+    cp__fork_delay(); /* because events are opened */
     result = cp__perf_try_count(&request);
     if (result == 0)
         result = open_events(counter, &request);
@@ -131,7 +131,7 @@ int cp_counters_stop(struct cp_counter *const *counters, size_t n)
 }
 
 /* Sums up the events on all kinds of cores. While the thread runs, all of them are enabled and one of them
- * runs: so the running times add up and the enabled times do not. */
+ * runs, so the running times add up and the enabled times do not. */
 static int read_counter(const struct cp_counter *counter, struct reading *sum)
 {
     *sum = (struct reading){.count = 0};
@@ -148,7 +148,7 @@ static int read_counter(const struct cp_counter *counter, struct reading *sum)
     return 0;
 }
 
-/* What a reading says. -EBUSY if the event never had a counter. */
+/* Makes the value of a reading. Returns -EBUSY if the event never had a counter. */
 static int make_value(const struct cp_counter *counter, const struct reading *now,
                       struct cp_counter_value *value, struct cp_error *err)
 {

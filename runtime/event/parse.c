@@ -215,7 +215,7 @@ int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const ch
 
 /* ---- Forms ----------------------------------------------------------------------------------- */
 
-/* Explains that nobody knows the name. tracefs is the result of asking tracefs; 0: tracefs was not asked. */
+/* Explains that the name is unknown. tracefs is the result of asking tracefs; 0: tracefs was not asked. */
 static int unknown(const char *name, int tracefs, struct cp_error *err)
 {
     const char *said = tracefs == -EACCES   ? "and tracefs, which may not be read,"

@@ -16,21 +16,21 @@
 
 /* ---- Phrases --------------------------------------------------------------------------------- */
 
-/* What decides beside the kernel's answer. */
+/* The facts that choose a phrase, besides the kernel's answer. */
 enum fact {
     COUNTING = 1,        /* the event was to be counted, not sampled */
     RING = 1 << 1,       /* the event's ring was refused */
     VIRTUAL = 1 << 2,    /* a virtual machine */
-    WATCHPOINT = 1 << 3, /* the kinds of event */
+    WATCHPOINT = 1 << 3, /* the kind of the event: a watchpoint */
     TRACEPOINT = 1 << 4,
     UNCOUNTED = 1 << 5,     /* a hardware event that no core's PMU counts */
     NO_PMU = 1 << 6,        /* Linux knows no core's PMU */
     OTHER_PMU = 1 << 7,     /* a PMU that is no core's: a memory controller, a chip's power, the MSRs */
     WHOLE_MACHINE = 1 << 8, /* that PMU counts no thread */
     KERNEL_MODE = 1 << 9,   /* the event counts in the kernel */
-    KERNEL_ONLY = 1 << 10,  /* it cannot do without */
-    PARANOID_2 = 1 << 11,   /* kernel.perf_event_paranoid */
-    PARANOID_3 = 1 << 12,   /* or more, as Debian, Ubuntu and Android have it */
+    KERNEL_ONLY = 1 << 10,  /* the event happens in the kernel only */
+    PARANOID_2 = 1 << 11,   /* kernel.perf_event_paranoid is 2 */
+    PARANOID_3 = 1 << 12,   /* it is 3 or more, as on Debian, Ubuntu and Android */
     PARANOID_SECRET = 1 << 13,
     SECCOMP = 1 << 14, /* this process has a seccomp filter */
 };
@@ -39,8 +39,8 @@ enum fact {
 #define CANNOT "The event {event} cannot run: "
 #define MAY_NOT "The event {event} may not run here: "
 
-/* The first row that has the answer, or no answer, and all of whose facts hold, is the explanation;
- * explain_refusal() fills in the words in braces. The kernel checks permission in this order: paranoid level
+/* The explanation is the first row that has the kernel's answer, or no answer, and all of whose facts hold.
+ * explain_refusal() fills in the words in braces. The kernel checks permissions in this order: paranoid level
  * 3, modes, security modules. */
 /* clang-format off */
 static const struct phrase {
@@ -67,9 +67,8 @@ static const struct phrase {
      CANNOT "the PMU {pmu} counts for the whole machine and not for a thread ({errno}). Use perf stat to "
      "count it, or an event of the processor's own PMU, or taskClock."},
     {{ABSENT, EINVAL}, OTHER_PMU | COUNTING, "counts all modes only",
-     CANNOT "the PMU {pmu} does not tell user mode from the others ({errno}). Give it the suffix ukh, "
-     "which has all of them counted (and takes kernel.perf_event_paranoid=1 or CAP_PERFMON), or use "
-     "taskClock."},
+     CANNOT "the PMU {pmu} does not tell user mode from the others ({errno}). Add the suffix ukh, so "
+     "that all modes count (which needs kernel.perf_event_paranoid=1 or CAP_PERFMON), or use taskClock."},
     {{ABSENT, EINVAL}, OTHER_PMU, "counts only, does not sample",
      CANNOT "the PMU {pmu} counts, but has no interrupt to sample by ({errno}). Use perf stat to count it, "
      "or an event of the processor's own PMU, or taskClock."},
@@ -102,7 +101,7 @@ static const struct phrase {
      "virtual machines do. Use {clock}, or have the host pass its PMU through."},
     {{EACCES}, PARANOID_3, "forbidden: paranoid level {paranoid}",
      MAY_NOT "perf_event_open says {errno} with kernel.perf_event_paranoid={paranoid}. Set it to 2 or "
-     "lower with sysctl, give this process CAP_SYS_ADMIN (to some kernels CAP_PERFMON will do), or "
+     "lower with sysctl, give this process CAP_SYS_ADMIN (CAP_PERFMON is enough for some kernels), or "
      "{otherwise}."},
     {{EACCES}, PARANOID_2 | KERNEL_MODE | KERNEL_ONLY, "kernel mode: paranoid level 2",
      "The event {event} counts in the kernel, and kernel.perf_event_paranoid=2 lets only privileged "
@@ -125,8 +124,8 @@ static const struct phrase {
      MAY_NOT "only privileged processes can watch a kernel address (EPERM). Give this process "
      "CAP_SYS_ADMIN, or watch an address of the program's own."},
     {{EPERM}, TRACEPOINT, "not permitted (EPERM)",
-     MAY_NOT "the kernel does not permit this tracepoint to this process (EPERM). Give it CAP_PERFMON; "
-     "where it has that, use another event."},
+     MAY_NOT "the kernel does not permit this tracepoint to this process (EPERM). Give the process "
+     "CAP_PERFMON; if it has that already, use another event."},
     {{EPERM}, 0, "not permitted (EPERM)",
      MAY_NOT "perf_event_open is not permitted (EPERM). In a container its seccomp profile has to allow "
      "perf_event_open (docker: --cap-add PERFMON, or --security-opt seccomp=FILE); elsewhere a security "
@@ -151,7 +150,7 @@ static const struct phrase {
 
 /* ---- The machine ----------------------------------------------------------------------------- */
 
-/* The number that follows start, at the beginning of a line. */
+/* Returns the number that follows start at the beginning of a line, or otherwise if no line has one. */
 static long read_number_after(const char *path, const char *start, long otherwise)
 {
     FILE *file = fopen(path, "re");
@@ -168,7 +167,7 @@ static long read_number_after(const char *path, const char *start, long otherwis
     return value;
 }
 
-/* x86 processors say so where there is a hypervisor under them. */
+/* Returns whether a hypervisor runs this machine. Only x86 processors tell. */
 static bool is_virtual(void)
 {
     FILE *file = fopen("/proc/cpuinfo", "re");
@@ -191,7 +190,8 @@ static bool pmu_has(const char *pmu, const char *file)
     return access(path, F_OK) == 0;
 }
 
-/* A processor's own PMU is "cpu", or lists the "cpus" that it belongs to: "armv8_pmuv3_0", "cpu_core". */
+/* Returns whether a PMU is a processor's own: its name is "cpu" or "cpum_cf", or it lists its processors in
+ * "cpus", as "armv8_pmuv3_0" and "cpu_core" do. */
 static bool is_core(const char *pmu, const void *unused)
 {
     (void)unused;
@@ -206,7 +206,7 @@ static bool has_type(const char *pmu, const void *type)
     return read_number_after(path, "", -1) == (long)*(const uint32_t *)type;
 }
 
-/* The first of the kernel's PMUs for which is() holds; false where there is none. */
+/* Finds the first of the kernel's PMUs for which is() is true. Returns false if there is none. */
 static bool find_pmu_that(bool (*is)(const char *pmu, const void *context), const void *context, char *name,
                           size_t size)
 {
@@ -227,14 +227,14 @@ static bool find_pmu_that(bool (*is)(const char *pmu, const void *context), cons
 
 /* ---- Facts ----------------------------------------------------------------------------------- */
 
-/* x86-64 says EINVAL of a cache's events that would make no sense there, and also of periods that are too
- * short, below 128 at most. */
+/* Returns whether the refusal means that no PMU counts the event. x86-64 returns EINVAL for a cache event
+ * that makes no sense there, but also for periods that are too short, below 128 at most. */
 static bool is_uncounted(int code, const struct cp__event *row, uint32_t type, uint64_t period)
 {
     return code == -EINVAL ? type == PERF_TYPE_HW_CACHE && period >= 128 : row->kind == CP_EVENT_HARDWARE;
 }
 
-/* pmu is the PMU that a sentence names. */
+/* Returns the facts about the PMU of an event's type, and the PMU's name. */
 static unsigned facts_of_pmu(uint32_t type, char *pmu, size_t size)
 {
     if (type >= PERF_TYPE_MAX && find_pmu_that(has_type, &type, pmu, size) && !is_core(pmu, NULL))
@@ -263,13 +263,13 @@ static unsigned facts_of_machine(long paranoid)
 
 /* ---- Words ----------------------------------------------------------------------------------- */
 
-/* What stands in a phrase for a text, or, without one, a number. */
+/* A word in braces, and the text that replaces it; if text is NULL, the number. */
 struct word {
     const char *name, *text;
     long long number;
 };
 
-/* Writes a phrase with its words filled in, as far as there is room. */
+/* Writes a phrase with its words replaced, as far as there is room. */
 static void fill_in(char *to, size_t size, const char *phrase, const struct word *words)
 {
     const struct word *word;
@@ -292,7 +292,7 @@ static const struct phrase *phrase_of(int code, unsigned facts)
 {
     const struct phrase *phrase = phrases;
 
-    for (;; phrase++) /* the last one fits */
+    for (;; phrase++) /* the last row fits every answer */
         for (size_t i = 0;
              (phrase->facts & ~facts) == 0 && i < sizeof phrase->codes / sizeof phrase->codes[0]; i++)
             if (phrase->codes[i] == -code || phrase->codes[0] == 0)

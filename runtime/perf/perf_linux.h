@@ -33,16 +33,14 @@ int cp__perf_open_event_from_handler(struct perf_event_attr *attr);
 
 /* Returns the highest level of precise_ip, up to the config's, at which the calling thread receives samples
  * of the event. */
-
-/* Finds out whether an event that opens also counts. Returns 0 if it counts or nobody can tell, else
- * -ENODATA. */
 enum cp_profile_pc_precision cp__perf_reach_precision(const struct cp_slot_request *request);
 
-/* Explains a refusal in words: see explain_linux.c. Each function fills err and returns the code that it was
- * given. */
+/* Finds out whether an event that opens also counts. Returns 0 if the event counts, or if that cannot be
+ * found out; else -ENODATA. */
 int cp__perf_try_count(const struct cp_slot_request *request);
 
-/* What its refusals mean, in words: see explain_linux.c. Each fills err and returns the code it was given. */
+/* Explain a refusal in words: see explain_linux.c. Each function fills err and returns the code that it was
+ * given. */
 int cp__perf_explain(int code, const struct cp_slot_request *request, struct cp_error *err);
 int cp__perf_explain_count(int code, const struct cp_slot_request *request, struct cp_error *err);
 int cp__perf_explain_ring(int code, const struct cp_slot_request *request, struct cp_error *err);

@@ -1,16 +1,20 @@
 /*
  * What the scheduler's files share.
  *
- * sched.c           the life of a G, yielding, parking; what an M does run.c             starting and
- * stopping the scheduler queue.c           the queues of Gs that can run, and stealing from them idle.c
- * Ms that have nothing to run: searching, sleeping, waking stack.c           stacks and tasks, and the cache
- * of them list.c            looking at all Gs wait.c            sleeping, and waiting for descriptors: the
- * poller timer.c           the queue of deadlines chan.c, group.c   channels and wait groups
+ *     sched.c           the life of a G, yielding, parking; what an M does
+ *     run.c             starting and stopping the scheduler
+ *     queue.c           the queues of Gs that can run, and stealing from them
+ *     idle.c            Ms that have nothing to run: searching, sleeping, waking
+ *     stack.c           stacks and tasks, and the cache of them
+ *     list.c            looking at all Gs
+ *     wait.c            sleeping, and waiting for descriptors: the poller
+ *     timer.c           the queue of deadlines
+ *     chan.c, group.c   channels and wait groups
  *
  * From cp_go() on, a task is in exactly one place: in the queue of an M, in the global queue, running on an
- * M, or waiting. Whoever takes the task out of one place owns the task until it is in the next place. While
- * the task waits, cp__task_wake() decides who takes it. Whoever lists Gs looks at tasks without owning them;
- * see list.c.
+ * M, or waiting. A thread that takes the task out of one place owns the task until it is in the next place.
+ * While the task waits, cp__task_wake() decides which thread takes it. A thread that lists Gs looks at tasks
+ * without owning them: see list.c.
  */
 #ifndef COUNTERPOINT_RUNTIME_SCHED_INTERNAL_H
 #define COUNTERPOINT_RUNTIME_SCHED_INTERNAL_H
@@ -167,7 +171,7 @@ int cp__go_first(void (*fn)(void *), void *arg);
 
 /* ---- Listing (list.c) ------------------------------------------------------------------ */
 
-/* Held while somebody looks at tasks, and while the memory of tasks is unmapped. */
+/* Held while a thread looks at tasks, and while the memory of tasks is unmapped. */
 extern struct cp__lock cp__list_lock;
 /* Returns the time of the kernel's coarse clock, which is exact to some ms. */
 uint64_t cp__coarse_ns(void);

@@ -180,11 +180,11 @@ void cp_ready(struct cp_g *g)
 
 /* ---- Birth and death ------------------------------------------------------------------------- */
 
-/* Makes the task visible as a G to those who list Gs. */
+/* Makes the task visible as a G to a thread that lists Gs. */
 static void publish_task(struct cp__task *task, uintptr_t created_at)
 {
-    /* pairs with the fence in describe_task(), list.c: whoever sees the stores below also sees
-     * that id was 0 */
+    /* pairs with the fence in describe_task(), list.c: a thread that sees the stores below also sees that id
+     * was 0 */
     cp_fence_release();
     /* relaxed, all stores: readers load id before and after them */
     cp_store_relaxed(&task->parent_id, task->g.parent_id);
@@ -309,8 +309,8 @@ static void after_task(struct cp__worker *w, struct cp__task *task)
 }
 
 /*
- * Announces that task is about to run. Returns false if the task must not run, because somebody looks at it
- * (see list.c). That thread stores `watched`, makes every running thread of the process pass a barrier, and
+ * Announces that task is about to run. Returns false if the task must not run, because a lister looks at it
+ * (see list.c). The lister stores `watched`, makes every running thread of the process pass a barrier, and
  * then loads `running`. The lister's barrier replaces a fence between the store of `running` and the second
  * load of `watched` here: at least one of the two threads sees the other's store.
  */
@@ -328,11 +328,11 @@ static bool claim_task(struct cp__worker *w, struct cp__task *task)
     return false;
 }
 
-/* Puts a task that somebody looks at behind all others. */
+/* Puts a task that a lister looks at behind all others. */
 static __attribute__((noinline)) void put_back(struct cp__task *task)
 {
     cp__global_append(task, task, 1);
-    sched_yield(); /* the task may be the only one, and the thread that looks may need the CPU */
+    sched_yield(); /* the task may be the only one, and the lister may need the CPU */
 }
 
 /* Runs task until the task gives the M back. The signal handler tells from the stack pointer whether it has

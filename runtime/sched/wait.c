@@ -2,9 +2,9 @@
  * Waiting for a time or for a descriptor.
  *
  * A G that waits has a struct waiter on its stack: in the queue of deadlines, in the list of the descriptor's
- * waiters, or in both. Whoever takes the waiter out of them, under the lock, decides the result and wakes the
- * G, exactly once. A descriptor is in the epoll set from the first wait on, and is armed (EPOLLONESHOT) for
- * what its waiters want. Closing the descriptor removes it from the set.
+ * waiters, or in both. The thread that takes the waiter out of both, under the lock, decides the result and
+ * wakes the G, exactly once. A descriptor is in the epoll set from the first wait on, and is armed
+ * (EPOLLONESHOT) for what its waiters want. Closing the descriptor removes it from the set.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -332,7 +332,7 @@ unsigned cp__wait_poll(struct cp__worker *m, uint64_t until)
     struct waiter *ready = NULL, **last = &ready;
     int n = 0;
 
-    /* relaxed: whoever adds a waiter makes sure that an M looks again */
+    /* relaxed: a thread that adds a waiter makes sure that an M looks again */
     if (until != 0 || cp_load_relaxed(&waits.fd_waiters) > 0)
         n = wait_for_events(events, until);
     if (n <= 0 && !is_due()) /* n < 0: a signal */

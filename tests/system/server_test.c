@@ -539,7 +539,7 @@ CP_TEST(an_endpoint_for_everybody_is_warned_of)
     dup2(own, 2);
     /* the server warns before it prints where it listens */
     text = test_command(NULL, "cat %s", file_in_dir("warned"));
-    CHECK_CONTAINS(text, "Whoever can reach 0.0.0.0:");
+    CHECK_CONTAINS(text, "Anyone who can reach 0.0.0.0:");
     CHECK_EQ(stop_server(&server, SIGINT), 0);
     free(text);
     close(file);
