@@ -63,23 +63,23 @@
 /* Guards the slots, the registry and the signal's disposition. */
 extern struct cp__lock cp__runtime_lock;
 
-/* The places of a sample record's parts, in words from the record's header on; 0: the record does not
- * have that part. The kernel writes the parts in this order. */
+/* Where the parts of a sample's record are, in words from the record's header on; 0: the record does not have
+ * that part. The kernel writes the parts in this order. */
 struct cp__record_layout {
     uint8_t ip;
     uint8_t addr;
     uint8_t count; /* struct cp__count */
-    uint8_t chain; /* number of entries, then these */
+    uint8_t chain; /* the number of entries, then the entries */
 };
 
 /* An event of perf_event_open(2). */
 struct cp__perf_event {
     int fd;
-    uint64_t id;            /* names it in ring records */
-    struct cp__count count; /* as the last record or read(2) told it */
+    uint64_t id;            /* the number by which records name the event */
+    struct cp__count count; /* the count of the last record or read(2) */
 };
 
-/* Which of an event's periods samples stand for already; see engine/periods_linux.c. */
+/* Which of an event's periods have samples already; see engine/periods_linux.c. */
 struct cp__periods {
     uint64_t accounted; /* the part of the event's count that samples and losses stand for */
     bool folds;         /* a clock's record stands for the periods before it that have no record, too */
@@ -87,24 +87,25 @@ struct cp__periods {
     bool was_throttled; /* the next record is the first one after the kernel stopped the event */
     struct {
         uint64_t since;   /* the time of the THROTTLE record, ns */
-        uint64_t ns;      /* from then to the UNTHROTTLE record */
+        uint64_t ns;      /* the time from then to the UNTHROTTLE record */
         uint64_t running; /* the event's time_running at the record that throttled it */
-    } throttling;         /* the last one */
+    } throttling;         /* of the last throttling */
 };
 
 /* An M's resources for one slot. */
 struct cp__handle {
-    uint64_t seq;    /* of the config that it belongs to; 0: none */
+    uint64_t seq;    /* the sequence number of the handle's config; 0: none */
     uint64_t period; /* ns or events */
     struct cp__periods periods;
     struct cp__perf_event events[CP__CORE_PMUS];
     int n_events;
     struct cp__record_layout layout;
-    bool is_precise;     /* the record's ip is nearer to the event than where the signal found the thread */
+    /* the record's ip is nearer to the event than the instruction at which the signal came */
+    bool is_precise;
     bool has_user_chain; /* the record's chain has the program's frames */
-    int fd;              /* of the first event, or the timer's id; -1: the M was refused */
+    int fd;              /* the first event's descriptor, or the timer's id; -1: the M was refused */
     enum cp_event_kind kind;
-    uint64_t cpu_ns; /* timer: the thread's CPU clock when armed */
+    uint64_t cpu_ns; /* of a timer: the thread's CPU clock when the timer was armed */
 };
 
 /* An M's ring. perf_event_open(2) defines its layout: one page of control, then data. */
@@ -112,20 +113,21 @@ struct cp__ring {
     void *page;      /* NULL: none */
     uint64_t *words; /* the data */
     size_t n_words;
-    /* Positions in the data, in bytes, as the kernel counts them. Records before own_end and from
-     * own_begin on were made while the M was in the library with SIGPROF blocked. They belong to the place
+    /* Positions in the data, in bytes, as the kernel counts them. Records before own_end, and from own_begin
+     * on, were made while the M was in the library with SIGPROF blocked. These records belong to the place
      * where the signal finds the M. */
     uint64_t own_end;
     uint64_t own_begin;
-    int fd;      /* the event that it belongs to, which counts nothing */
-    uint64_t id; /* that event's */
-    int users;   /* handles that write to it */
+    int fd;      /* the event that the ring belongs to, which counts nothing */
+    uint64_t id; /* the number of that event in records */
+    int users;   /* how many handles write to the ring */
 };
 
-/* What happened to one slot on one M. The M writes it with relaxed stores, and any thread reads it. It
- * has 64-bit words only. */
+/* What happened to one slot on one M. The M stores the words with relaxed stores, and any thread loads them.
+ * All of them have 64 bits. */
 struct cp__m_stats {
-    uint64_t seq; /* of the config that it is about; stored last, with release */
+    /* the sequence number of the config that the figures are about; stored last, with release */
+    uint64_t seq;
     uint64_t samples;
     uint64_t signals;
     uint64_t interrupts; /* records read, or signals without a ring; each was an interrupt */
@@ -142,7 +144,7 @@ struct cp__m_stats {
     uint64_t time_enabled;
     uint64_t time_running;
     uint64_t foreign;  /* m->foreign when the slot was armed */
-    uint64_t ringless; /* 1: a signal is a sample */
+    uint64_t ringless; /* 1: each signal is a sample */
     int64_t refused;   /* a negative errno value */
     /* The M's CPU clock when another thread disabled the event for its cost, and how much the clock had
      * advanced when the handle was closed. overloaded_at is written with the claim, as seq is. */
@@ -166,14 +168,14 @@ enum cp__m_claim {
 };
 
 struct cp__m {
-    struct cp_m head; /* first: the part that cp_execute() knows. The M owns it; other threads read
-                       * generation. */
+    /* the part that cp_execute() uses, so it comes first. The M owns it, and other threads read generation */
+    struct cp_m head;
 
     /* Immutable from attach on. */
     pid_t tid;
     clockid_t cpu_clock;
-    struct cp__stack stack; /* the thread's own */
-    void *altstack;         /* NULL: the thread had one */
+    struct cp__stack stack; /* the thread's own stack */
+    void *altstack;         /* NULL: the thread had an alternate stack */
     unsigned n_creators;    /* the callers of cp_m_attach(), innermost first */
     uintptr_t creators[CP__M_CREATORS];
 
@@ -182,72 +184,74 @@ struct cp__m {
     struct cp__handle handles[CP_EV_MAX];
     struct cp__ring ring;
     uint64_t random;
-    uint32_t pausing;   /* a bit for each slot whose event stops counting in the handler */
-    uint32_t paused;    /* those whose events this run of the handler has stopped */
-    bool is_of_library; /* the thread is of the library: signals of the program are for other threads */
+    uint32_t pausing; /* a bit for each slot whose event stops counting in the handler */
+    uint32_t paused;  /* a bit for each of these that this run of the handler has paused */
+    /* a thread of the library's own, which leaves the program's signals to other threads */
+    bool is_of_library;
 
-    /* Shared; see above for who writes them. */
+    /* Shared; the table above says who writes them. */
     uint32_t life;  /* enum cp__m_life */
     uint32_t claim; /* enum cp__m_claim */
-    uint32_t off;   /* a bit for each slot whose event was disabled from outside; written with the claim */
+    uint32_t off;   /* a bit for each slot whose event another thread has disabled; written with the claim */
 
     /* Written by the M, read by others. */
-    uint32_t armed;      /* a bit for each slot that it holds a handle for; written with the claim */
-    uint64_t foreign;    /* SIGPROFs that were not ours */
-    uint64_t runs;       /* of the handler, begun and ended: odd while it runs */
+    uint32_t armed;      /* a bit for each slot for which the M has a handle; written with the claim */
+    uint64_t foreign;    /* SIGPROFs that were not the profiler's */
+    uint64_t runs;       /* how often the handler has begun or ended: odd while it runs */
     uint64_t handler_ns; /* time in the handler */
-    uint64_t busy_ns;    /* the same, but at most CP__M_LONGEST_RUN_NS of each run: in a longer run the
-                          * thread had no CPU for a while */
+    /* the same, with at most CP__M_LONGEST_RUN_NS of each run, because in a longer run the thread had no
+     * CPU */
+    uint64_t busy_ns;
     struct cp__m_stats stats[CP_EV_MAX];
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];
 
-    /* The M's place in each slot's queue; see slot.h. */
+    /* The M's place in each slot's queue; see queue.h. */
     struct {
         struct cp__m *next;
         uint32_t is_in;
     } queued[CP_EV_MAX];
 
-    /* The number of the last kick; taken is written by the M, the rest is guarded by the runtime lock. */
+    /* The last kick. The M writes taken, and the runtime lock guards the rest. */
     struct {
         uint32_t taken;
         uint32_t sent;
-        uint64_t cpu_ns; /* the M's CPU clock when it was sent */
+        uint64_t cpu_ns; /* the M's CPU clock when the last kick was sent */
     } kick;
 
     /* Guarded by the runtime lock. */
     struct cp__m *next;
-    struct cp__m **place; /* what points here: cp__ms, or the next of another */
-    unsigned refs;        /* readers that look at the M */
-    uint32_t undrained;   /* slots whose reader has samples of it to come, since it was GONE */
-    uint64_t asleep_ns;   /* its CPU clock when it was last found asleep */
-    struct {              /* when cp__overload_look() last looked */
-        uint64_t cpu_ns;  /* its CPU clock */
+    struct cp__m **place; /* the pointer that points here: cp__ms, or the next of another M */
+    unsigned refs;        /* how many readers look at the M */
+    uint32_t undrained;   /* the slots whose readers have samples of the GONE M to read */
+    uint64_t asleep_ns;   /* the M's CPU clock when the M was last found asleep */
+    struct {              /* at the last call of cp__overload_look() */
+        uint64_t cpu_ns;  /* the M's CPU clock */
         uint64_t busy_ns;
         uint64_t runs;
-        uint64_t count[CP_EV_MAX]; /* known if the handler was in the same run then */
-        bool is_stuck;             /* the handler was in the same run at the last two looks */
+        uint64_t count[CP_EV_MAX]; /* set if the handler was in the same run at that call */
+        bool is_stuck;             /* the handler was in the same run at the last two calls */
         uint64_t seq[CP_EV_MAX];
         uint64_t interrupts[CP_EV_MAX];
     } window;
 };
 
-/* The calling thread's M. The initial-exec model: reading it calls nothing. */
+/* The calling thread's M. Loading a variable of the initial-exec model calls no function. */
 extern _Thread_local struct cp__m *cp__m_current __attribute__((tls_model("initial-exec")));
 
-/* All Ms, newest first; under the runtime lock. A thread that forks does not take that lock: each change
- * of the list is one store that leaves the list whole; see fork.c. */
+/* All Ms, the newest first; under the runtime lock. A thread that forks does not take that lock, so each
+ * change of the list is one store that leaves the list complete: see fork.c. */
 extern struct cp__m *cp__ms;
-/* The M with which the next pass over the list begins; NULL: the first one. It moves on when that M is
- * freed. */
+/* The M with which the next pass over the list begins; NULL: the first one. If that M is freed, the pointer
+ * moves to the next. */
 extern struct cp__m *cp__ms_cursor;
 
-/* Iterates over the Ms, and does not hold the runtime lock while the caller looks at one. The first call
- * gets NULL, and the last one returns NULL. */
+/* Returns the M after m, or the first one if m is NULL; NULL after the last one. The runtime lock is not held
+ * while the caller looks at an M. */
 struct cp__m *cp__m_next(struct cp__m *m);
-/* Maps m's buffer for each slot of the mask; -ENOMEM. Under the runtime lock. */
+/* Maps m's buffer for each slot of the mask. Returns 0 or -ENOMEM. Under the runtime lock. */
 int cp__m_make_buffers(struct cp__m *m, uint32_t slots);
-/* Takes the claim on m; false if another thread has it. The exchange pairs with the release in
+/* Takes the claim on m. Returns false if another thread has it. The exchange pairs with the release in
  * cp__m_unclaim_from_handler(): the handles are as the last holder of the claim left them. */
 static inline bool cp__m_claim_from_handler(struct cp__m *m, enum cp__m_claim claim)
 {
@@ -257,10 +261,9 @@ static inline bool cp__m_claim_from_handler(struct cp__m *m, enum cp__m_claim cl
 }
 static inline void cp__m_unclaim_from_handler(struct cp__m *m)
 {
-    cp_store_release(&m->claim, CP__CLAIM_NONE); /* pairs with the acquires in those who look at the
-                                                  * claim */
+    cp_store_release(&m->claim, CP__CLAIM_NONE); /* pairs with the acquires of the claim */
 }
-/* Whether no thread runs with m any more. Under the runtime lock. */
+/* Returns whether no thread runs with m any more. Under the runtime lock. */
 static inline bool cp__m_is_gone(const struct cp__m *m)
 {
     return cp_load_relaxed(&m->life) == CP__M_GONE; /* relaxed: stored under the lock */
@@ -269,7 +272,7 @@ static inline bool cp__m_is_gone(const struct cp__m *m)
 void cp__m_link(struct cp__m *m);
 /* Frees m, which is not on the list. */
 void cp__m_free(struct cp__m *m);
-/* Whether a kick may yet reach m. Under the runtime lock. */
+/* Returns whether a kick may still reach m. Under the runtime lock. */
 static inline bool cp__m_has_kick(const struct cp__m *m)
 {
     /* acquire: pairs with the release in classify_from_handler(), handler.c */
@@ -277,10 +280,10 @@ static inline bool cp__m_has_kick(const struct cp__m *m)
 }
 /* Frees m if it is GONE and there is no reason to keep it. Under the runtime lock. */
 void cp__m_free_if_done(struct cp__m *m);
-/* Forgets the samples that Ms which have exited left for slot's reader. Under the runtime lock. */
+/* Drops the samples of slot that GONE Ms have left for its reader. Under the runtime lock. */
 void cp__m_drop_samples(int slot);
-/* In the child of a fork: the calling thread's M, if there is one, lets go of what it held, and all other
- * Ms are GONE. They are freed when the child first needs an M or a slot. */
+/* In the child of a fork: makes the calling thread's M, if there is one, forget what it held, and all other
+ * Ms GONE. These are freed when the child first needs an M or a slot. */
 void cp__ms_forget(void);
 /* Frees the Ms that cp__ms_forget() has found gone. Under the runtime lock. */
 void cp__ms_free_forgotten(void);
