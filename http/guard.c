@@ -154,7 +154,7 @@ static bool knows_token(const struct cp__exchange *exchange)
     return strncasecmp(value, "Basic ", 6) == 0 && has_password(value + 6, token);
 }
 
-/* ---- All of it ------------------------------------------------------------------------------- */
+/* ---- The whole request ----------------------------------------------------------------------- */
 
 bool cp__http_admit(struct cp__exchange *exchange, int *result)
 {

@@ -61,7 +61,7 @@ void cp_http_completed(void **request)
     *request = NULL;
 }
 
-/* ---- The query of somebody else's daemon ------------------------------------------------------ */
+/* ---- The query of the embedder's daemon ------------------------------------------------------ */
 
 /* Prints a key or a value with the escapes that a query needs. */
 static void print_part(FILE *out, const char *text, size_t size)

@@ -165,7 +165,7 @@ static void encode_comment(struct encoder *e, size_t i)
     PUT(e, comment, &comment);
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- The whole profile ----------------------------------------------------------------------- */
 
 /* Allocates the encoder's memory in one piece, which the caller frees. The arrays follow each other without
  * padding, because words, pointers and messages have one alignment. */

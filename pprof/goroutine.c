@@ -201,7 +201,7 @@ static int put_each(const void *what, FILE *out)
     return 0;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- The whole list -------------------------------------------------------------------------- */
 
 static int write_profile(const struct listing *l, struct cp_writer *w, struct cp_error *err)
 {

@@ -283,7 +283,7 @@ static int fold_comments(struct addition *a)
     return result;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- The whole profile ----------------------------------------------------------------------- */
 
 /* Adds the profile's strings to the merge, and allocates the arrays of the addition. */
 static int fold_strings(struct addition *a)

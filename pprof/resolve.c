@@ -361,7 +361,7 @@ static void count_elsewhere(struct cp__profile *p)
             p->findings.elsewhere += p->stacks[i].weight;
 }
 
-/* ---- All of it ------------------------------------------------------------------------------- */
+/* ---- The whole profile ----------------------------------------------------------------------- */
 
 int cp__profile_look_up(struct cp__profile *p)
 {

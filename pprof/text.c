@@ -92,7 +92,7 @@ static void print_stack(FILE *out, const struct cp__profile *p, const struct cp_
     fputc('\n', out);
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- The whole text -------------------------------------------------------------------------- */
 
 /* Sorts by weight, the heaviest stack first. */
 static int compare_stacks(const void *left, const void *right)

@@ -85,7 +85,7 @@ int cp__write_attempt(struct cp_writer *w, cp__write_fn *fn, const void *what, s
     return result;
 }
 
-/* ---- Elsewhere ------------------------------------------------------------------------------- */
+/* ---- On a thread of its own ------------------------------------------------------------------ */
 
 /* A job for run_job(), which runs on a thread of its own. */
 struct job {

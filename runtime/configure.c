@@ -69,7 +69,7 @@ static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment 
     cp__engine.close_from_handler(m, slot, moment);
 }
 
-/* ---- All of them ----------------------------------------------------------------------------- */
+/* ---- All slots ------------------------------------------------------------------------------- */
 
 static bool is_live_from_handler(const struct cp__m *m)
 {

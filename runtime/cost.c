@@ -358,7 +358,7 @@ uint64_t cp_sample_cost_ns(struct cp_error *err)
     return ns;
 }
 
-/* ---- What a start may take ------------------------------------------------------------------- */
+/* ---- How much of a CPU a start may take ------------------------------------------------------ */
 
 #define MOST 0.5 /* the share of a CPU that samples may take */
 

@@ -225,7 +225,7 @@ static void tell_result(struct cp__test *test)
     free(text);
 }
 
-/* ---- Around it ------------------------------------------------------------------------------- */
+/* ---- Before and after the loop -------------------------------------------------------------- */
 
 void cp__bench_begin(struct cp__test *test)
 {

@@ -106,7 +106,7 @@ static _Noreturn void give_up(const char *what)
     exit(1);
 }
 
-/* ---- What comes from it ---------------------------------------------------------------------- */
+/* ---- What the child sends -------------------------------------------------------------------- */
 
 static void report_event(enum cp__event_kind kind, const char *name, const char *text)
 {

@@ -103,7 +103,7 @@ static void try(struct event *event)
     event->state = cp_event_probe(&event->spec, &event->error) == 0 ? EVENT_WORKS : EVENT_REFUSED;
 }
 
-/* ---- All of them ----------------------------------------------------------------------------- */
+/* ---- The whole list -------------------------------------------------------------------------- */
 
 static char *copy(const char *text)
 {
@@ -152,7 +152,7 @@ static void free_events(struct events *events)
     free(events->at);
 }
 
-/* ---- A selection of them --------------------------------------------------------------------- */
+/* ---- A part of the list ---------------------------------------------------------------------- */
 
 static bool is_pattern(const char *text)
 {

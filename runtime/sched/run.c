@@ -151,7 +151,7 @@ static int run_as_m(void (*fn)(void *), void *arg, struct cp_error *err)
     return result;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- The whole scheduler --------------------------------------------------------------------- */
 
 /* Takes the right to run the only scheduler. Returns false if one runs already. */
 static bool claim_scheduler(void)

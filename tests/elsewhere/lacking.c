@@ -47,15 +47,16 @@
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #endif
 
-/* Events of a kind: as they are here, none, or others in their place. */
+/* What the command gets instead of events of one kind: the kernel's events, none, events that never count, or
+ * events that count something else. */
 enum kind { AS_HERE, NONE, SILENT, COUNTING };
 
 static struct {
     enum kind pmu, watchpoints;
     bool no_tracefs, old_abi;
-    int paranoid; /* -1: as it is here */
-    int here;     /* what kernel.perf_event_paranoid is */
-    int user;     /* -1: the one who called this program */
+    int paranoid; /* -1: the kernel's value */
+    int here;     /* the kernel's value of kernel.perf_event_paranoid */
+    int user;     /* -1: the user who runs this program */
 } machine = {.paranoid = -1, .user = -1};
 
 static _Noreturn void fail(const char *what)
@@ -66,7 +67,7 @@ static _Noreturn void fail(const char *what)
 
 /* ---- The caller ------------------------------------------------------------------------------ */
 
-/* Zeros stand for what the caller did not give, as in the kernel. */
+/* Reads the caller's attr. Like the kernel, replaces what the caller did not give by zeros. */
 static int read_attr(const struct seccomp_notif *call, struct perf_event_attr *attr)
 {
     struct iovec local = {attr, PERF_ATTR_SIZE_VER0};
@@ -81,7 +82,7 @@ static int read_attr(const struct seccomp_notif *call, struct perf_event_attr *a
     return 0;
 }
 
-/* A line of /proc/PID/status, read in a base; 0 if it is not there. */
+/* Returns the number on a line of /proc/PID/status, or 0 if there is no such line. */
 static uint64_t status_of(uint32_t pid, const char *line, int base)
 {
     char path[64], text[256];
@@ -117,12 +118,12 @@ static enum kind kind_of(const struct perf_event_attr *attr)
     case PERF_TYPE_RAW:
     case PERF_TYPE_HW_CACHE:
         return machine.pmu;
-    default: /* PMUs beside the processor's: power, msr and their like */
+    default: /* other PMUs than the processor's: power, msr and others */
         return AS_HERE;
     }
 }
 
-/* A PMU that has cycles alone, and no samples that are more precise than others. */
+/* Checks an event for a PMU that has only cycles, and no precise samples. */
 static int check_pmu(const struct perf_event_attr *attr)
 {
     if (attr->type != PERF_TYPE_HARDWARE || attr->config != PERF_COUNT_HW_CPU_CYCLES)
@@ -131,9 +132,9 @@ static int check_pmu(const struct perf_event_attr *attr)
 }
 
 /*
- * What has been added after Linux 5.10: of the fields sig_data and config3, of the flags build_id and those
- * that come after it, PERF_FORMAT_LOST, sample types from PERF_SAMPLE_DATA_PAGE_SIZE on, and the numbers of
- * PMUs in the config of a hardware event.
+ * Refuses what Linux 5.10 does not know: the fields sig_data and config3, the flags from build_id on,
+ * PERF_FORMAT_LOST, sample types from PERF_SAMPLE_DATA_PAGE_SIZE on, and the number of a PMU in the config of
+ * a hardware event.
  */
 static int check_old_abi(const struct perf_event_attr *attr)
 {
@@ -151,7 +152,7 @@ static int check_old_abi(const struct perf_event_attr *attr)
                : 0;
 }
 
-/* Debian's and Ubuntu's kernels know 3 and 4, too. */
+/* Refuses what a paranoid level forbids; Debian's and Ubuntu's kernels have the levels 3 and 4, too. */
 static int check_paranoid(const struct seccomp_notif *call, const struct perf_event_attr *attr)
 {
     if (machine.paranoid < 0 || is_privileged(call->pid))
@@ -180,7 +181,7 @@ static int check(const struct seccomp_notif *call, const struct perf_event_attr 
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* Opens, for the caller's thread, an event that stands for the one that was asked for. */
+/* Opens another event for the caller's thread in place of the one that it asked for. */
 static int open_instead(const struct seccomp_notif *call, struct perf_event_attr *attr)
 {
     enum kind kind = kind_of(attr);
@@ -205,8 +206,8 @@ static void answer(int listener, const struct seccomp_notif *call, int error, un
         fail("a call cannot be answered");
 }
 
-/* The descriptor becomes the caller's, and the result of the call, at once: a caller that is gone gets
- * neither. */
+/* Gives the descriptor to the caller, as the result of the caller's system call, in one step. A caller that
+ * has ended gets neither. */
 static void hand_over(int listener, const struct seccomp_notif *call, int fd)
 {
     struct seccomp_notif_addfd added = {
@@ -260,7 +261,7 @@ static void serve(int listener)
 {
     struct seccomp_notif call = {0};
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &call) < 0)
-        return; /* the caller is gone */
+        return; /* the caller has ended */
     if (call.data.nr == SYS_perf_event_open)
         answer_perf_event_open(listener, &call);
     else
@@ -323,7 +324,8 @@ static _Noreturn void run(int socket, char **command)
     fail(command[0]);
 }
 
-/* Until the command has ended: what it has left running may go on, but cannot open events. */
+/* Serves until the command has ended. Processes that the command leaves behind may go on, but cannot open
+ * events. */
 static int serve_all(int listener, pid_t child, int signals)
 {
     for (;;) {
@@ -371,7 +373,7 @@ static void take(int option)
     case 'a':
         machine.old_abi = true;
         break;
-    default: /* a kind: of hardware events, or, with 10 more, of watchpoints */
+    default: /* what to give instead of hardware events, or, from 10 on, of watchpoints */
         *(option < 10 ? &machine.pmu : &machine.watchpoints) = (enum kind)(option % 10);
     }
 }

@@ -304,7 +304,7 @@ CP_TEST(a_thread_that_is_no_m_may_fork)
     stop_worker(&workers[1]);
 }
 
-/* ---- Forks in the middle of things ----------------------------------------------------------- */
+/* ---- Forks in the middle of calls ------------------------------------------------------------ */
 
 static void *start_and_stop(void *stop)
 {

@@ -242,7 +242,7 @@ CP_TEST(an_empty_token_is_refused)
     CHECK_EQ(fake.status, 0);
 }
 
-/* ---- Memory that ends ------------------------------------------------------------------------ */
+/* ---- Memory that runs out -------------------------------------------------------------------- */
 
 #if TEST_ASAN || TEST_TSAN
 CP_TEST(an_answer_without_memory_is_an_error)

@@ -66,7 +66,7 @@ CP_TEST(what_nobody_may_depends_on_perf_event_paranoid)
     check_answer(&clock, 0, "");
 }
 
-/* ---- What the profile says ------------------------------------------------------------------- */
+/* ---- What the profile tells ------------------------------------------------------------------ */
 
 static struct cp_memory memory;
 

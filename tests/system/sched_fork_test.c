@@ -118,7 +118,7 @@ CP_TEST(a_g_may_fork)
     run(TEST_ASAN ? 1 : THREADS, forks, NULL);
 }
 
-/* ---- A fork while somebody looks at all Gs --------------------------------------------------- */
+/* ---- A fork while a thread lists all Gs ------------------------------------------------------ */
 
 static sem_t looks, may_end;
 

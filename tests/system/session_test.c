@@ -343,7 +343,7 @@ CP_TEST(the_default_session_keeps_its_place_until_it_is_written)
     free(a.data);
 }
 
-/* ---- What stands in a profile ---------------------------------------------------------------- */
+/* ---- What a profile contains ----------------------------------------------------------------- */
 
 CP_TEST(a_profile_says_how_it_was_measured)
 {

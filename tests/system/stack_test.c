@@ -178,7 +178,7 @@ CP_TEST(the_stack_pointer_decides_whose_a_sample_is)
     CHECK_EQ(profile.seen[0].foreign_sp, 0);
 }
 
-/* ---- Stacks that nobody told of -------------------------------------------------------------- */
+/* ---- Stacks that the profiler does not know -------------------------------------------------- */
 
 static void check_foreign(void *context, const struct cp_sample *sample)
 {

@@ -138,7 +138,7 @@ CP_TEST(a_start_counts_what_runs)
     CHECK(sigprof_is(SIG_DFL));
 }
 
-/* ---- Events that cost too much ---------------------------------------------------------------- */
+/* ---- Events that cost too much --------------------------------------------------------------- */
 
 static uint64_t cpu_of(const struct worker *worker)
 {

@@ -334,7 +334,7 @@ CP_TEST(a_childs_end_does_not_stop_its_parents_counters)
     CHECK((double)profile.seen[0].in[IN_A] >= 0.9 * (double)profile.seen[0].weight);
 }
 
-/* ---- Whose a sample is ----------------------------------------------------------------------- */
+/* ---- Which G a sample belongs to ------------------------------------------------------------- */
 
 #define GS 1000
 

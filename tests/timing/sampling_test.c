@@ -487,7 +487,7 @@ CP_TEST(time_in_system_calls_does_not_count_where_it_is_not)
     }
 }
 
-/* ---- Whose they are -------------------------------------------------------------------------- */
+/* ---- Threads and Gs of samples --------------------------------------------------------------- */
 
 struct ownership {
     int with_a, with_b; /* samples with these threads' labels */

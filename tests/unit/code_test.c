@@ -15,7 +15,7 @@
 #include "runtime/unwind/unwind.h"
 #include "tests/support/lone_page.h"
 
-/* ---- Code that is mapped by the test --------------------------------------------------------- */
+/* ---- Code that the test maps ----------------------------------------------------------------- */
 
 /* Position-independent, like all code that uses no data and calls nothing by name: the code runs wherever it
  * is copied to. */

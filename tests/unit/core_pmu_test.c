@@ -7,7 +7,7 @@
 
 #include <sys/stat.h>
 
-/* ---- Finding them ---------------------------------------------------------------------------- */
+/* ---- Finding the PMUs ------------------------------------------------------------------------ */
 
 static void put(const char *name, const char *file, const char *text)
 {

@@ -35,7 +35,7 @@ CP_TEST(raw_events_are_read)
     }
 }
 
-/* ---- Names that no row has ------------------------------------------------------------------- */
+/* ---- Names without a row --------------------------------------------------------------------- */
 
 static void refuse_unknown(const char *name, const char *shown)
 {
@@ -282,7 +282,7 @@ CP_TEST(lists_of_names_are_taken_apart)
     }
 }
 
-/* ---- Anything -------------------------------------------------------------------------------- */
+/* ---- Random names ---------------------------------------------------------------------------- */
 
 /* Pieces of which names consist, and others. */
 static const char *const tokens[] = {"cycles",    "taskClock",

@@ -318,7 +318,7 @@ CP_TEST(modes_of_arm_count_from_nothing)
     CHECK_EQ(parse("CPU_CYCLES").modes, 0);
 }
 
-/* ---- All that there is ----------------------------------------------------------------------- */
+/* ---- All events of libpfm4 ------------------------------------------------------------------- */
 
 /* Checks that the event alone and the event with each of its unit masks get canonical names that parse to the
  * same encoding. Returns how many names were checked. */

@@ -7,7 +7,8 @@
 
 #include "tests/support/event_tools.h"
 
-/* The order of the proposal, section 4.2; programs are compiled with these numbers. */
+/* The order of the proposal, section 4.2. Programs are compiled with these numbers, so they must not
+ * change. */
 _Static_assert(CP_CPUPROF_OS_TIMER == 0, "");
 _Static_assert(CP_CPUPROF_HW_CPU_CYCLES == 1, "");
 _Static_assert(CP_CPUPROF_HW_INSTRUCTIONS == 2, "");
@@ -136,7 +137,7 @@ CP_TEST(each_event_has_a_kind_a_preset_and_an_encoding)
     CHECK(cp__event((enum cp_cpu_event) - 1, &none) == NULL);
 }
 
-/* What lists show: each row once, in the order of the numbers, those without a number last. */
+/* Lists show each row once, in the order of the numbers; rows without a number come last. */
 CP_TEST(rows_stand_in_the_order_of_the_numbers)
 {
     size_t n = 0;
@@ -153,7 +154,7 @@ CP_TEST(rows_stand_in_the_order_of_the_numbers)
     CHECK_EQ(n, ARRAY_SIZE(table));
 }
 
-/* By an encoding's type, what stands in no row. */
+/* For an encoding that no row has, the encoding's type decides. */
 CP_TEST(an_encoding_tells_its_kind)
 {
     static const struct {
@@ -204,7 +205,7 @@ static struct cp_cpu_profile_config config_of(const char *name, uint64_t period)
     return config;
 }
 
-/* What the proposal has by default: the program counter and nothing else. */
+/* The proposal's default: samples have the program counter and nothing else. */
 CP_TEST(a_config_has_the_program_counter_and_nothing_else)
 {
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
@@ -243,7 +244,7 @@ CP_TEST(the_timers_rate_follows_from_its_period)
     CHECK_EQ(config_of("timer", 30000000).hz, 33);
     CHECK_EQ(config_of("timer", 999999999).hz, 1);
     CHECK_EQ(config_of("timer", 1000000000).hz, 1);
-    CHECK_EQ(config_of("timer", 1000000001).hz, 1); /* no slower than that */
+    CHECK_EQ(config_of("timer", 1000000001).hz, 1); /* the lowest rate */
     CHECK_EQ(config_of("timer", INT64_MAX).hz, 1);
 }
 
@@ -299,7 +300,7 @@ static void refuse_config(enum cp_cpu_event event, const struct cp_cpu_profile_c
     CHECK_CONTAINS(err.message, said);
 }
 
-/* Configs that somebody filled by hand. */
+/* The configs were filled by hand, not by cp_cpu_profile_config_init(). */
 CP_TEST(bad_configs_are_refused)
 {
     struct cp_cpu_profile_config config = config_of("r1c2", 0);
@@ -308,7 +309,7 @@ CP_TEST(bad_configs_are_refused)
 
     config.period = 0;
     refuse_config(CP_CPUPROF_HW_RAW, &config, "r1c2");
-    refuse_config(CP_CPUPROF_HW_RAW, &config, "100000"); /* the preset */
+    refuse_config(CP_CPUPROF_HW_RAW, &config, "100000"); /* the message names the preset */
     config = config_of("cycles", 0);
     config.precise_ip = CP_CPUPROF_IP_NO_SKID;
     CHECK_EQ(check(CP_CPUPROF_HW_CPU_CYCLES, &config, NULL), 0);
@@ -330,7 +331,7 @@ CP_TEST(bad_configs_are_refused)
 
 /* ---- The kernel's part ----------------------------------------------------------------------- */
 
-/* What perf_event_open itself says. */
+/* Asks perf_event_open() itself whether kernel mode may count. */
 static bool kernel_may_count(void)
 {
     struct perf_event_attr attr = {.size = sizeof attr,
@@ -355,7 +356,7 @@ static void check_kernel(void)
     CHECK_EQ(config_of("taskClock", 0).is_kernel_included, may);
     CHECK_EQ(config_of("cpuClock", 0).is_kernel_included, may);
     CHECK_EQ(config_of("pageFaults", 1).is_kernel_included, may);
-    CHECK(config_of("timer", 0).is_kernel_included); /* a CPU clock has both */
+    CHECK(config_of("timer", 0).is_kernel_included); /* a CPU clock always counts both modes */
     CHECK(config_of("contextSwitches", 1).is_kernel_included);
     CHECK(config_of("cpuMigrations", 1).is_kernel_included);
     CHECK(!config_of("cycles", 0).is_kernel_included);
@@ -367,7 +368,7 @@ CP_TEST(the_kernel_is_counted_where_that_is_allowed)
     check_kernel();
 }
 
-/* Without the privileges that this process may have, perf_event_paranoid decides alone. */
+/* The test drops the privileges that this process may have, so that perf_event_paranoid alone decides. */
 CP_TEST(without_privileges_the_paranoid_level_decides)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};

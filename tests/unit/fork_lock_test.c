@@ -68,7 +68,7 @@ static void child_profiles(void)
     CHECK(sigprof_is(SIG_DFL));
 }
 
-/* ---- A thread that stays in the midst of something ------------------------------------------- */
+/* ---- A thread that stays in the middle of a call --------------------------------------------- */
 
 static struct {
     void (*enter)(void);

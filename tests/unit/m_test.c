@@ -37,7 +37,7 @@ static void let_threads_come_and_go(int n)
     }
 }
 
-/* ---- Who stays ------------------------------------------------------------------------------- */
+/* ---- Ms that stay registered ----------------------------------------------------------------- */
 
 CP_TEST(threads_that_end_after_a_stop_that_nobody_reads_leave_nothing)
 {
@@ -79,7 +79,7 @@ CP_TEST(ms_go_in_any_order)
     CHECK_EQ(registered(), before);
 }
 
-/* ---- Who is looked at ------------------------------------------------------------------------ */
+/* ---- Ms that a lister looks at --------------------------------------------------------------- */
 
 static bool is_registered(const struct cp_m_info *info)
 {

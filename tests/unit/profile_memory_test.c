@@ -55,7 +55,7 @@ CP_TEST(memory_does_not_grow_with_the_file)
     CHECKF(in_use() <= before + 65536, "%zu bytes were not freed", in_use() - before);
 }
 
-/* ---- Memory that ends ------------------------------------------------------------------------ */
+/* ---- Memory that runs out -------------------------------------------------------------------- */
 
 #if TEST_ASAN || TEST_TSAN
 CP_TEST(memory_ends_in_add)

@@ -88,7 +88,7 @@ static struct cp_labels *new_labels(void)
     return labels;
 }
 
-/* ---- Who has a reference --------------------------------------------------------------------- */
+/* ---- References to labels -------------------------------------------------------------------- */
 
 /* A set of labels that cannot be written: taking or dropping a reference causes a fault, which calls
  * on_reference(). */

@@ -55,7 +55,7 @@ CP_TEST(an_m_looks_once_more_before_it_sleeps_as_the_poller)
     cp__wait_stop();
 }
 
-/* ---- A G parks while it is readied ----------------------------------------------------------- */
+/* ---- A G parks while another G makes it ready ------------------------------------------------ */
 
 static struct cp__task *parking; /* NULL: the task has been made ready */
 static unsigned steps, steps_that_wait, steps_on_its_stack;
@@ -111,7 +111,7 @@ CP_TEST(a_g_that_waits_is_off_its_stack)
     CHECK_EQ(steps_on_its_stack, 0);
 }
 
-/* ---- A G is readied while somebody looks at it ----------------------------------------------- */
+/* ---- A G becomes ready while a lister looks at it -------------------------------------------- */
 
 static struct cp__task *watched;
 static unsigned watched_goes_on, other_has_run;
