@@ -68,6 +68,8 @@ static void note_signal_from_handler(struct cp__m_stats *stats, struct cp__momen
     moment->brought |= bit;
 }
 
+/* Counts the periods of an appended sample, and what its flags say. For the time of a stall, the stack does
+ * not matter. */
 static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample *sample)
 {
     cp_add_single_writer(&stats->samples, sample->weight);
@@ -156,6 +158,7 @@ void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, 
     sample.frames = frames;
     sample.depth = detail->depth;
     memcpy(frames, detail->frames, detail->depth * sizeof *frames);
+    /* If the record has the whole stack, it does not matter what the moment's stack lacks. */
     if (detail->has_user_frames)
         sample.flags = 0;
     else

@@ -29,7 +29,7 @@ void cp__samplebuf_free(struct cp__samplebuf *buf)
 {
     if (buf->words == NULL)
         return;
-    cp__samplebuf_read(buf, 0, ignore, NULL);
+    cp__samplebuf_read(buf, 0, ignore, NULL); /* no config has the number 0: drops all samples */
     munmap(buf->words, CP__SAMPLEBUF_WORDS * sizeof(uint64_t));
     buf->words = NULL;
 }
@@ -38,7 +38,7 @@ void cp__samplebuf_give_back(struct cp__samplebuf *buf)
 {
     uint64_t head = cp_load_relaxed(&buf->head); /* relaxed: there is no producer */
 
-    if (buf->words == NULL || head == buf->unused)
+    if (buf->words == NULL || head == buf->unused) /* no sample was appended since the last time */
         return;
     cp__samplebuf_read(buf, 0, ignore, NULL);
     madvise(buf->words, CP__SAMPLEBUF_WORDS * sizeof(uint64_t), MADV_DONTNEED);
@@ -67,6 +67,7 @@ bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
     *word(words, head + 1) = seq;
     *word(words, head + 2) = sample->weight;
     *word(words, head + 3) = sample->g_id;
+    /* the G may drop its set before the sample is read, so the sample has a reference of its own */
     *word(words, head + 4) = (uintptr_t)cp__labels_ref_from_handler(sample->labels);
     *word(words, head + 5) = sample->ip;
     *word(words, head + 6) = sample->addr;

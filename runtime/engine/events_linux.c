@@ -145,6 +145,8 @@ static void ringless_from_handler(struct cp__m *m, int slot, struct cp__moment *
     cp__moment_add_from_handler(moment, slot, 1);
 }
 
+/* Returns whether fd is one of the handle's descriptors. A handle that has just been closed still has its
+ * config and the numbers of its descriptors. */
 static bool has_fd_from_handler(const struct cp__handle *handle, int fd)
 {
     for (int i = 0; i < handle->n_events; i++) {
@@ -254,6 +256,8 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
     return result;
 }
 
+/* Disables the events first, so that no record and no count follows those that are read here. Then reads the
+ * ring, and then the final counts: their periods without a record were lost. */
 void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     struct cp__handle *handle = &m->handles[slot];
@@ -281,6 +285,7 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
 
     if (result < 0)
         return result;
+    /* if a mode is excluded, periods that end in that mode have no record, and no record stands for them */
     m->handles[slot].periods.folds = config->kind == CP_EVENT_CLOCK && config->config.is_kernel_included &&
                                      !config->config.is_user_excluded;
     if (counts_faults(&config->config))

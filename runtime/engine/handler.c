@@ -107,6 +107,23 @@ static uintptr_t signal_frame(const siginfo_t *info, const void *ucontext)
     return (uintptr_t)info < (uintptr_t)ucontext ? (uintptr_t)info : (uintptr_t)ucontext;
 }
 
+/*
+ * Handles SIGPROF, in this order:
+ *
+ *     rights, errno      are kept for the end: the handler reads code and stacks that the interrupted code
+ *                        may not read, and its system calls change errno
+ *     runs               becomes odd until the end, by which cp__overload_look() notices a handler that has
+ *                        no end
+ *     pause              stops the M's events that must not count the handler
+ *     samples            are appended for the periods of the signal and of the ring. That comes before the
+ *                        handles change, because a sample belongs to its handle's config
+ *     slots              that have changed since make the M close and open handles
+ *     resume             lets the paused events count again
+ *     foreign signals    are passed on, to the host's handler
+ *
+ * If the thread is no M, or the process is a child whose fork handlers have not run, the handler only finds
+ * out whether the signal is the profiler's: a late kick or tick must not reach the host's handler.
+ */
 void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
     uint32_t rights = cp__code_open_from_handler();

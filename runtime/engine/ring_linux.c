@@ -399,6 +399,8 @@ void cp__ring_own_ends_from_handler(struct cp__ring *ring)
     ring->own_begin = UINT64_MAX;
 }
 
+/* Reads the records from data_tail to data_head. Only the store of data_tail at the end lets the kernel write
+ * over them. A record of size 0 would be read for ever, so it ends the loop. */
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     struct perf_event_mmap_page *page = m->ring.page;
