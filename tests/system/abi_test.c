@@ -1,20 +1,24 @@
-/* A program that was built for this version of the library runs with a later one, whose structs and limits
+/* Programs that were built for this version of the libraries run with later ones, whose structs and limits
  * have grown. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 
-/* The program uses structs that are filled, read, listed, embedded and passed by value. It checks that
- * nothing is written behind a struct that the library fills. */
-static const char program[] =
+/* Each program checks that nothing is written behind a struct that a library fills. */
+#define PREAMBLE                                                                                             \
+    "#include <stdio.h>\n"                                                                                   \
+    "#include <string.h>\n"                                                                                  \
+    "#define NEED(c) do { if (!(c)) return printf(\"line %d: %s\\n\", __LINE__, #c), 1; } while (0)\n"       \
+    "#define BEHIND 0x5a5a5a5a5a5aull\n"                                                                     \
+    "#define GUARDED(type, name, ...) struct { struct type v; unsigned long long behind; } name = \\\n"      \
+    "    {{.size = sizeof(struct type), ##__VA_ARGS__}, BEHIND}\n"                                           \
+    "#define IS_WHOLE(name) ((name).behind == BEHIND)\n"
+
+/* This program uses structs of the core that are filled, read, listed, embedded and passed by value. */
+static const char core_program[] = PREAMBLE
     "#include <counterpoint/counter.h>\n"
     "#include <counterpoint/pprof.h>\n"
     "#include <counterpoint/sched.h>\n"
-    "#include <stdio.h>\n"
-    "#define NEED(c) do { if (!(c)) return printf(\"line %d: %s\\n\", __LINE__, #c), 1; } while (0)\n"
-    "#define GUARDED(type, name) struct { struct type v; unsigned long long behind; } name = \\\n"
-    "    {{.size = sizeof(struct type)}, 0x5a5a5a5a5a5aull}\n"
-    "#define IS_WHOLE(name) ((name).behind == 0x5a5a5a5a5a5aull)\n"
     "static int count(void *n, const struct cp_m_info *m) { ++*(int *)n; return m->size < sizeof *m; }\n"
     "static void take(void *n, const struct cp_sample *s) { *(int *)n += s->size >= sizeof *s; }\n"
     "static void g(void *ran) { *(int *)ran = cp_sched_self() != NULL; }\n"
@@ -23,11 +27,13 @@ static const char program[] =
     "    GUARDED(cp_event_spec, spec);\n"
     "    GUARDED(cp_slot_stats, stats);\n"
     "    GUARDED(cp_runtime_stats, all);\n"
+    "    GUARDED(cp_counter_value, value);\n"
     "    struct cp_slot_request requests[2] = {{.config.size = sizeof requests[0].config},\n"
     "                                          {.config.size = sizeof requests[0].config}};\n"
     "    struct cp_sched_options options = {.size = sizeof options, .threads = 1};\n"
     "    struct cp_memory memory = {0};\n"
     "    struct cp_error err;\n"
+    "    struct cp_counter *counter;\n"
     "    struct cp_m *m;\n"
     "    int slots[2], n = 0, ran = 0;\n"
     "    NEED(CP_VERSION_NUMBER == cp_version());\n"
@@ -48,35 +54,101 @@ static const char program[] =
     "    NEED(cp_m_each(count, &n) == 0 && n == 1);\n"
     "    NEED(cp_event_parse(\"taskClock\", &spec.v, &err) == 0 && spec.v.event == "
     "CP_CPUPROF_SW_TASK_CLOCK);\n"
+    "    if (cp_counter_open(&counter, &spec.v, &err) == 0) {\n"
+    "        NEED(cp_counters_start(&counter, 1) == 0 && cp_counters_stop(&counter, 1) == 0);\n"
+    "        NEED(cp_counter_read(counter, &value.v, &err) == 0 && IS_WHOLE(value) && value.v.raw > 0);\n"
+    "        cp_counter_close(counter);\n"
+    "    }\n"
     "    NEED(cp_start_cpu_profile(cp_writer_memory(&memory), &err) == 0);\n"
     "    NEED(cp_sched_run(&options, g, &ran, &err) == 0 && ran);\n"
     "    NEED(cp_stop_cpu_profile(&err) == 0 && memory.size > 0);\n"
     "    return 0;\n"
     "}\n";
 
-/* Adds members to the end of each struct that begins with its size, and lets more events run at once. */
+/* This program answers a request that has the token, and one that does not, and makes an endpoint. */
+static const char http_program[] = PREAMBLE
+    "#include <counterpoint/http.h>\n"
+    "static const char *header(void *sent, const char *name)\n"
+    "{\n"
+    "    return strcmp(name, \"host\") == 0 ? \"localhost\" : strcmp(name, \"authorization\") == 0 ? sent : "
+    "NULL;\n"
+    "}\n"
+    "static int status, size;\n"
+    "static int begin(void *c, int s, const struct cp_http_header *h, size_t n) { status = s; return 0; }\n"
+    "static int body(void *c, const void *data, size_t n) { size += (int)n; return 0; }\n"
+    "int main(void)\n"
+    "{\n"
+    "    GUARDED(cp_http_options, options, .token = \"secret\", .max_slots = 1);\n"
+    "    GUARDED(cp_http_request, request, .method = \"GET\", .path = \"/debug/pprof/cmdline\",\n"
+    "            .header = header, .context = \"Bearer secret\");\n"
+    "    GUARDED(cp_http_response, response, .begin = begin, .write = body);\n"
+    "    struct cp_http *http;\n"
+    "    struct cp_error err;\n"
+    "    NEED(cp_http_handle(&request.v, &response.v, &options.v) == 0 && status == 200 && size > 0);\n"
+    "    request.v.context = \"Bearer another\";\n"
+    "    NEED(cp_http_handle(&request.v, &response.v, &options.v) == 0 && status == 401);\n"
+    "    NEED(cp_http_mount(&http, &options.v, &err) == 0);\n"
+    "    cp_http_quiesce(http);\n"
+    "    cp_http_stop(http);\n"
+    "    return 0;\n"
+    "}\n";
+
+/* This program has a test, and options that say how the test runs. */
+static const char testing_program[] =
+    PREAMBLE "#include <counterpoint/testing.h>\n"
+             "static int run(void (*fn)(void *), void *arg, unsigned threads, struct cp_error *err)\n"
+             "{\n"
+             "    puts(\"as the options say\");\n"
+             "    return fn(arg), 0;\n"
+             "}\n"
+             "CP_TEST(passes, .timeout_s = 100) { puts(cp_t_name(t)); }\n"
+             "int main(int argc, char **argv)\n"
+             "{\n"
+             "    GUARDED(cp_test_main_options, options, .run = run);\n"
+             "    char *args[] = {argv[0], (char[]){\"-v\"}, NULL};\n"
+             "    return cp_test_main(2, args, &options.v);\n"
+             "}\n";
+
+/* Each struct that begins with its size gets members at its end; more events may run at once. The page of the
+ * endpoint stays empty, because its packages may not be there. */
 static const char grow[] =
-    "cd %s && mkdir -p grown include/counterpoint &&\n"
-    "cp -r $OLDPWD/arch $OLDPWD/runtime $OLDPWD/pprof $OLDPWD/abi $OLDPWD/Makefile grown &&\n"
-    "cp $OLDPWD/runtime/base/[aev]*.h $OLDPWD/runtime/event/event.h $OLDPWD/runtime/runtime.h \\\n"
-    "    $OLDPWD/runtime/counter/counter.h $OLDPWD/runtime/sched/sched.h $OLDPWD/pprof/pprof.h "
-    "include/counterpoint &&\n"
-    "cd grown &&\n"
+    "cd %s && mkdir -p grown/build/ui include/counterpoint &&\n"
+    "(cd $OLDPWD && cp -r --parents arch runtime pprof http testing abi Makefile $OLDPWD/grown) &&\n"
+    "headers=$(sed -n '/^public_headers = /,/[^\\]$/p' grown/Makefile | sed 's/.* = //; s/\\\\$//') &&\n"
+    "cd grown && cp $headers ../include/counterpoint &&\n"
+    "headers=$(grep -l 'size_t size; ' $headers) &&\n"
     "sed -i 's/#define CP_EV_MAX 8/#define CP_EV_MAX 16/' runtime/event/event.h &&\n"
     "perl -0pi -e 's/(struct cp_\\w+ \\{\\n *size_t size;.*?)\\n\\};/$1\\n    uint64_t grown[5];\\n};/sg' "
-    "\\\n"
-    "    runtime/event/event.h runtime/runtime.h runtime/counter/counter.h runtime/sched/sched.h &&\n"
-    "grep -q 'uint64_t grown' runtime/runtime.h && make -s lib CFLAGS=-O0 WERROR=\n";
+    "$headers "
+    "&&\n"
+    "! grep -L 'uint64_t grown' $headers | grep . &&\n"
+    "(cd build/ui && sed -n 's/^ *file cp__http_ui_[a-z]*, //p' ../../http/ui_files.S | xargs touch) &&\n"
+    "make -s lib CFLAGS=-O0 WERROR= && lib=$(dirname $(find build -name libcounterpoint.so)) &&\n"
+    "make -s -o build/ui/version $lib/libcounterpoint-http.so $lib/libcounterpoint-testing.so CFLAGS=-O0 "
+    "WERROR=\n";
 
-CP_TEST(a_program_runs_with_a_library_whose_structs_have_grown)
+/* Builds a program with the headers as they are, and runs it with the libraries that have grown. */
+static char *run_grown(const char *source, const char *libraries)
 {
+    test_write_file("program.c", source);
+    return test_command(NULL,
+                        "cd %s && lib=$(dirname $(find grown/build -name libcounterpoint.so)) &&\n"
+                        "cc -std=gnu11 -Wall -Iinclude program.c -o program -L$lib %s -lcounterpoint &&\n"
+                        "LD_LIBRARY_PATH=$lib ./program",
+                        test_dir(), libraries);
+}
+
+CP_TEST(programs_run_with_libraries_whose_structs_have_grown)
+{
+    char *said;
+
     if (TEST_ASAN || TEST_TSAN)
         SKIP("a library with a sanitizer in it is not for others");
     free(test_command(NULL, grow, test_dir()));
-    test_write_file("program.c", program);
-    free(test_command(NULL,
-                      "cd %s && cc -std=gnu11 -Wall -Iinclude program.c -o program $(find grown/build -name "
-                      "libcounterpoint.so) &&\n"
-                      "LD_LIBRARY_PATH=$(dirname $(find grown/build -name libcounterpoint.so)) ./program",
-                      test_dir()));
+    free(run_grown(core_program, ""));
+    free(run_grown(http_program, "-lcounterpoint-http"));
+    said = run_grown(testing_program, "-lcounterpoint-testing");
+    CHECK_CONTAINS(said, "as the options say");
+    CHECK_CONTAINS(said, "PASS: Test_passes");
+    free(said);
 }
