@@ -21,8 +21,8 @@ function list_rooms() {
     row("pprof")
     row("http testing")
     row("cmd examples bench tests/elsewhere tests/support")
-    row("tests/unit tests/timing")
-    row("tests/system", "tests/support public")
+    row("tests/unit")
+    row("tests/system tests/timing", "tests/support public")
 }
 
 # row(ROOMS [, ALONE])
