@@ -372,8 +372,9 @@ $(lib_so): $(lib_objects) $(B)/objects
 	$(call share,$(libs))
 
 # What a library has of the core that the core's shared library does not export.
-http_borrows = runtime/base/error.o runtime/base/sized.o
-testing_borrows = pprof/symbol/debug_file.o $(http_borrows)
+borrows = runtime/base/error.o runtime/base/sized.o
+http_borrows = $(borrows) runtime/base/sysctl_linux.o pprof/rate_linux.o
+testing_borrows = $(borrows) pprof/symbol/debug_file.o
 
 # Such a library finds the core beside itself: a program's own -rpath is not for what its libraries need.
 define side

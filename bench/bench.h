@@ -5,18 +5,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "runtime/base/clock.h"
 #include "testing.h"
 
 #define BENCH_API __attribute__((unused)) static
 
 BENCH_API double bench_clock_ns(clockid_t clock)
 {
-    struct timespec ts;
-
-    clock_gettime(clock, &ts);
-    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+    return (double)cp__clock_ns(clock);
 }
 
 BENCH_API double bench_now_ns(void)

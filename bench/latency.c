@@ -51,10 +51,7 @@ static void send_text(int fd, const char *text)
 
 static int64_t now_ns(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
+    return cp__clock_ns(CLOCK_MONOTONIC);
 }
 
 static void sleep_until(int64_t ns)

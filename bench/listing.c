@@ -19,10 +19,7 @@ static uint64_t longest_ns[YIELDING]; /* atomic */
 
 static uint64_t now_ns(void)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    return (uint64_t)cp__clock_ns(CLOCK_MONOTONIC);
 }
 
 static void waits(void *arg)

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "pprof/rate_linux.h"
+
 /* What the events of this list are good for, and the period for those without a preset (0: the preset). */
 static const struct advice {
     const char *event;
@@ -66,7 +68,7 @@ static uint64_t round_advice_up(uint64_t least)
  * event, and the rate of other events is not known beforehand. */
 static uint64_t max_rate_of(const struct cp_event_spec *spec)
 {
-    return spec->kind == CP_EVENT_CLOCK ? cp__http_max_rate() : 0;
+    return spec->kind == CP_EVENT_CLOCK ? cp__rate_limit() : 0;
 }
 
 /* Returns an upper bound for how many of an event happen in a ns of CPU time; 0: unknown. */

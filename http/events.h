@@ -34,11 +34,4 @@ uint64_t cp__http_period(const struct cp__exchange *exchange, const char *event)
  * always accepted. Returns 0, no limit, if nobody can know beforehand how often the event happens. */
 uint64_t cp__http_min_period(const struct cp__exchange *exchange, const struct cp_event_spec *spec);
 
-/* ---- The kernel's limit (limit_linux.c) ------------------------------------------------------ */
-
-/* Returns how many samples of an event per second the kernel accepts (kernel.perf_event_max_sample_rate); 0:
- * unknown. The value is read anew each time, because the kernel lowers it if interrupts take long. */
-uint64_t cp__http_max_rate(void);
-extern const char *cp__http_max_rate_file; /* the file that has the value; tests set another one */
-
 #endif

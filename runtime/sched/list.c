@@ -16,9 +16,9 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "internal.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 
@@ -26,10 +26,7 @@ struct cp__lock cp__list_lock = CP__LOCK_INIT(CP__RANK_SCHED_LIST);
 
 uint64_t cp__coarse_ns(void)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    return (uint64_t)cp__clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 /* Marks the tasks of a slab that are Gs. Returns false if there are none. */

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/fail.h"
 
 #define EVENTS_AT_ONCE 64
@@ -51,10 +51,7 @@ static struct {
 
 static uint64_t wait_now_ns(void)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+    return (uint64_t)cp__clock_ns(CLOCK_MONOTONIC);
 }
 
 /* ---- Start and stop -------------------------------------------------------------------------- */

@@ -6,13 +6,6 @@
 #include "http/goroutine.h"
 #include "http/server.h"
 
-/* Sets the file that tells the kernel's limit of samples per second. path must stay valid until another path
- * is set. */
-static inline void set_rate_limit_file(const char *path)
-{
-    cp__http_max_rate_file = path;
-}
-
 static inline void set_answer_timeout(unsigned seconds)
 {
     cp__http_answer_timeout_s = seconds;

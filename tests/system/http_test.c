@@ -1,8 +1,11 @@
 /* The answers of the HTTP endpoint to curl, go tool pprof and gperftools' pprof. */
 #include "tests/support/http_tools.h"
 
+#include <sys/stat.h>
+
 #include "tests/support/http_inside.h"
 #include "tests/support/inside.h"
+#include "tests/support/pprof_inside.h"
 #include "tests/support/stub_pmu.h" /* whether the machine has a PMU */
 
 /* ---- Profiles -------------------------------------------------------------------------------- */
@@ -284,11 +287,9 @@ CP_TEST(a_profile_too_many_is_409)
 static void check_index_has(const struct cp_http *http, const char *max_rate, const char *task_clock,
                             const char *cpu_clock)
 {
-    FILE *file = fopen(file_in_dir("max_rate"), "w");
     char links[2][120], example[120];
 
-    fputs(max_rate, file);
-    fclose(file);
+    test_write_file("kernel/perf_event_max_sample_rate", max_rate);
     snprintf(links[0], sizeof links[0], "\"profile?event=taskClock&amp;period=%s&amp;", task_clock);
     snprintf(links[1], sizeof links[1], "\"profile?event=cpuClock&amp;period=%s&amp;", cpu_clock);
     snprintf(example, sizeof example, "/debug/pprof/profile?event=taskClock&amp;period=%s&amp;", task_clock);
@@ -302,8 +303,9 @@ CP_TEST(the_index_offers_periods_that_the_kernel_allows)
     char path[512];
 
     test_need_events();
-    snprintf(path, sizeof path, "%s/max_rate", test_dir());
-    set_rate_limit_file(path);
+    snprintf(path, sizeof path, "%s/kernel", test_dir());
+    CHECK_EQ(mkdir(path, 0700), 0);
+    set_sysctl_folder(test_dir());
     http = start_http(NULL);
     check_index_has(http, "100000\n", "100000", "1000000");
     check_index_has(http, "10000\n", "100000", "1000000");
@@ -337,7 +339,7 @@ CP_TEST(the_index_links_to_the_events_that_work)
     char *page;
 
     test_need_events();
-    set_rate_limit_file("/nowhere");
+    set_sysctl_folder("/nowhere");
     http = start_http(NULL);
     check_answer(http, "$base/", 200, "\nContent-Type: text/html; charset=utf-8\n",
                  "\nContent-Security-Policy: default-src 'none'; style-src 'self'; ",
@@ -521,10 +523,7 @@ static double metric(const struct cp_http *http, const char *name)
 
 static double seconds_now(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    return (double)wall_ns() / 1e9;
 }
 
 CP_TEST(metrics_tell_what_the_profiler_does)

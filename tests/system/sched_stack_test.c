@@ -1,5 +1,6 @@
 /* The scheduler's stacks: very many at a time, their guards, and their reuse. */
 #include "sched.h"
+#include "tests/support/clock.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -14,7 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static void run(unsigned threads, size_t stack_size, void (*fn)(void *), void *arg)
@@ -28,10 +28,7 @@ static void run(unsigned threads, size_t stack_size, void (*fn)(void *), void *a
 
 static double seconds(void)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+    return (double)wall_ns() * 1e-9;
 }
 
 /* Returns the figure on a line of /proc/self/status, in KiB. */

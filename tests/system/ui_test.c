@@ -73,13 +73,9 @@ CP_TEST(the_page_is_guarded_as_the_rest_is)
 /* Replaces the kernel's limit that the core and the endpoint read. */
 static void pretend_sample_rate(const char *rate)
 {
-    static char path[512];
-
     free(test_command(NULL, "mkdir -p %s/kernel && echo %s > %s/kernel/perf_event_max_sample_rate",
                       test_dir(), rate, test_dir()));
     set_sysctl_folder(test_dir());
-    snprintf(path, sizeof path, "%s/kernel/perf_event_max_sample_rate", test_dir());
-    set_rate_limit_file(path);
 }
 
 CP_TEST(the_events_are_json)

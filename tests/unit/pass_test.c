@@ -97,10 +97,7 @@ static void body_wait(struct worker *worker)
 
 static uint64_t process_ns(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000 * MS + (uint64_t)t.tv_nsec;
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 static unsigned count_looked_at(void)
