@@ -1,10 +1,10 @@
-# Fails where a comment names what is not there. Prints such places, a line each:
+# Fails if a comment names something that does not exist. Prints such places, a line each:
 # - "name(), file.c", "name() in file.c" or "name() of file.c", and no file of that name defines name;
 # - "cp_name()", and no file defines it;
 # - "pairs with ... name()", an ordering's partner, which is to be found in the same module, in a header that the file
 #   includes, or in the file that the comment names; a cp_name() may be anywhere.
 
-# A comment's text is collected until the comment ends, because a name and its file may stand in two lines.
+# A comment's text is collected until the comment ends, because a name and its file may be on two lines.
 FNR == 1 {
     text = ""
     is_in_comment = 0
@@ -16,7 +16,7 @@ function base_of(path) {
     return path
 }
 
-# A header and its .c are one; so are NAME.h and NAME_linux.c.
+# A header and its .c are one module; so are NAME.h and NAME_linux.c.
 function module_of(path) {
     sub(/\.[chS]$/, "", path)
     sub(/_linux$/, "", path)
@@ -29,7 +29,8 @@ function module_of(path) {
     includes[FILENAME] = includes[FILENAME] " " base_of(line)
 }
 
-# What is defined, or declared, begins a line; a test has its name in the parentheses, a macro behind #define.
+# A definition or declaration begins a line. A test has its name in the parentheses, and a macro has its name behind
+# #define.
 /^[A-Za-z_].*\(|^#[ \t]*define[ \t]/ {
     line = $0
     while (match(line, /[A-Za-z_0-9]+[ \t]*[()]/)) {
@@ -56,7 +57,7 @@ function module_of(path) {
         }
 }
 
-# note(NAME, WHERE): where it must be defined: a file; "here"; "" is anywhere.
+# note(NAME, WHERE): notes that NAME must be defined in WHERE: a file; "here"; "" is anywhere.
 function note(name, where) {
     sub(/\(\).*/, "", name)
     names[++note_count] = name
@@ -65,7 +66,7 @@ function note(name, where) {
     lines[note_count] = FNR
 }
 
-# note_all(TEXT, WHERE): each name() there.
+# note_all(TEXT, WHERE): notes each name() of the text.
 function note_all(text, where) {
     while (match(text, /[A-Za-z_][A-Za-z_0-9]*\(\)/)) {
         note(substr(text, RSTART, RLENGTH), where)
@@ -97,7 +98,7 @@ function close_comment(    found, rest, sentence) {
     text = ""
 }
 
-# is_defined(NAME, FILE): in FILE's module, or in a header that FILE includes.
+# is_defined(NAME, FILE): returns whether FILE's module, or a header that FILE includes, defines NAME.
 function is_defined(name, file,    i, n, header) {
     if (((module_of(file), name) in defines) || (name ~ /^cp_/ && (name in defines)))
         return 1

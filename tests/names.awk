@@ -1,6 +1,6 @@
-# Fails if two static functions of different files have one name: a backtrace and a profile show the name alone. Prints
-# such names, a line each, with their files. The instruction sets' parts (arch/) are never in one program, and count as one
-# file each.
+# Fails if two static functions of different files have the same name, because a backtrace and a profile show only the
+# name. Prints such names, a line each, with their files. The instruction sets' folders (arch/) are never in one program
+# together, so files of one name in two of them count as one file.
 
 {
     line = $0

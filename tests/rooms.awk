@@ -1,12 +1,12 @@
-# Reads the #include lines of all sources, and holds the order of the rooms: see tests/check, which runs this with
+# Reads the #include lines of all sources, and checks the order of the rooms: see tests/check, which runs this with
 #
 #     -v public="..."   the public headers' paths
 #     -v map=1          draws the order instead
 #
 # Prints what is wrong, a line each; fails if anything is.
 
-# A room may include what is in the rooms of the lines above its own, and nothing of its own line's other rooms. A room
-# that "alone" names may include no more than what stands there; "public" stands for all public headers.
+# A room may include what is in the rooms on the lines above its own line, but no other room of its own line. A room
+# with "alone" may include only what "alone" lists; "public" stands for all public headers.
 function list_rooms() {
     row("arch")
     row("runtime/base")
@@ -57,14 +57,14 @@ function folder_of(path) {
     return path
 }
 
-# The longest name of a room that the path begins with.
+# Returns the longest name of a room with which the path begins.
 function room_of(path,    folder) {
     for (folder = folder_of(path); !(folder in height_of) && folder ~ /\//; folder = folder_of(folder))
         continue
     return folder
 }
 
-# A header and its .c are one; so are NAME.h and NAME_linux.c.
+# A header and its .c are one module; so are NAME.h and NAME_linux.c.
 function unit_of(path) {
     sub(/\.[chS]$/, "", path)
     sub(/_linux$/, "", path)
@@ -76,8 +76,9 @@ function wrong(what) {
     bad = 1
 }
 
-# The path of an included file; "" if it is not one of the sources. A header has one way to be named: a public one, one
-# of the same folder and one of the processor's (arch/ARCH) by its bare name, any other by its path from the root.
+# Returns the path of an included file; "" if the file is none of the sources. A header is named in one way: a public
+# header, one of the same folder and one of the processor's (arch/ARCH) by its bare name, and any other header by its
+# path from the root.
 function path_of(name, folder,    path) {
     if (name !~ /\//) {
         if ((folder "/" name) in exists)
@@ -146,7 +147,7 @@ END {
     exit bad
 }
 
-# reach(UNIT): fills seen[] with what UNIT leads to inside its room.
+# reach(UNIT): fills seen[] with the files of UNIT's room to which UNIT leads.
 function reach(unit,    other) {
     for (other in units)
         if (((unit, other) in edge) && !(other in seen) && room_of(other) == room_of(unit)) {
@@ -155,7 +156,7 @@ function reach(unit,    other) {
         }
 }
 
-# The files that lead to each other in a circle, room by room.
+# Finds the files of each room that lead to each other in a circle.
 function find_circles(    unit, other, name, size, names, key) {
     for (unit in units) {
         split("", seen)
@@ -185,7 +186,7 @@ function find_circles(    unit, other, name, size, names, key) {
         }
 }
 
-# A line for each room, from the highest to the lowest, with the rooms that it includes; and the largest circle in it.
+# Prints a line for each room, from the highest to the lowest, with the rooms that it includes and its largest circle.
 function draw(    i, j, line, level) {
     for (i = room_count; i > 0; i--) {
         line = ""
