@@ -268,7 +268,8 @@ CP_TEST(a_profile_tells_that_its_event_was_stopped)
         usleep(1000);
     CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
     CHECK_EQ(cp_session_write_text(session, 0, cp_writer_memory(&memory), &err), 0);
-    text = strndup((const char *)memory.data, memory.size);
+    text = calloc(1, memory.size + 1); /* strict sanitizers see strndup() look at what follows */
+    memcpy(text, memory.data, memory.size);
     CHECK_CONTAINS(text, "# stopped: 1 # threads");
     CHECK_CONTAINS(text, "[stopped: samples took more than half of the time]");
     CHECK_CONTAINS(text, "# limits: stopped,stopped_ns");
