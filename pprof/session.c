@@ -150,13 +150,11 @@ int cp_session_halt(struct cp_session *session, struct cp_error *err)
 
 int cp_session_stop(struct cp_session *session, struct cp_error *err)
 {
-    int result = check_process(session, err);
+    int result = cp_session_halt(session, err);
 
     if (result < 0)
         return result;
     cp__lock(&session->lock);
-    if (session->running)
-        halt(session);
     result = cp__thread_run(write_parts, session);
     if (result < 0)
         cp__write_refused(result, err);
@@ -257,11 +255,6 @@ void cp_session_close(struct cp_session *session)
         return;
     if (session->is_default)
         cp__default_forget(session);
-    if (session->pid == getpid()) {
-        cp__lock(&session->lock);
-        if (session->running)
-            halt(session);
-        cp__unlock(&session->lock);
-    }
+    cp_session_halt(session, NULL); /* does nothing in a child of the process that started the session */
     cp__session_free(session);
 }

@@ -9,6 +9,25 @@
 #include <errno.h>
 #include <string.h>
 
+/* The figures that an M counts under the same name, by their offsets. */
+#define FIGURE(name)                                                                                         \
+    {                                                                                                        \
+        offsetof(struct cp_slot_stats, name), offsetof(struct cp__m_stats, name)                             \
+    }
+static const struct {
+    size_t of_slot, of_m;
+} figures[] = {
+    FIGURE(samples),   FIGURE(signals),    FIGURE(dropped),      FIGURE(lost),         FIGURE(late),
+    FIGURE(truncated), FIGURE(incomplete), FIGURE(throttled),    FIGURE(throttled_ns), FIGURE(overruns),
+    FIGURE(stalled),   FIGURE(count),      FIGURE(time_enabled), FIGURE(time_running),
+};
+#define N_FIGURES (sizeof figures / sizeof figures[0])
+
+static uint64_t *figure_of(struct cp_slot_stats *stats, size_t i)
+{
+    return (uint64_t *)((char *)stats + figures[i].of_slot);
+}
+
 /* Adds to stats what m has counted for the config run. */
 static void add_stats_of_m(struct cp_slot_stats *stats, int slot, uint64_t run, const struct cp__m *m)
 {
@@ -19,20 +38,8 @@ static void add_stats_of_m(struct cp_slot_stats *stats, int slot, uint64_t run, 
      * relaxed, because nothing else depends on the counters. */
     if (cp_load_acquire(&from->seq) != run)
         return;
-    stats->samples += cp_load_relaxed(&from->samples);
-    stats->signals += cp_load_relaxed(&from->signals);
-    stats->dropped += cp_load_relaxed(&from->dropped);
-    stats->lost += cp_load_relaxed(&from->lost);
-    stats->late += cp_load_relaxed(&from->late);
-    stats->truncated += cp_load_relaxed(&from->truncated);
-    stats->incomplete += cp_load_relaxed(&from->incomplete);
-    stats->throttled += cp_load_relaxed(&from->throttled);
-    stats->throttled_ns += cp_load_relaxed(&from->throttled_ns);
-    stats->overruns += cp_load_relaxed(&from->overruns);
-    stats->stalled += cp_load_relaxed(&from->stalled);
-    stats->count += cp_load_relaxed(&from->count);
-    stats->time_enabled += cp_load_relaxed(&from->time_enabled);
-    stats->time_running += cp_load_relaxed(&from->time_running);
+    for (size_t i = 0; i < N_FIGURES; i++)
+        *figure_of(stats, i) += cp_load_relaxed((const uint64_t *)((const char *)from + figures[i].of_m));
     stats->overloaded_ns += cp__overload_ns_from_handler(m, slot);
     stats->ms_overloaded += cp_load_relaxed(&from->overloaded_at) != 0;
     stats->foreign += cp_load_relaxed(&m->foreign) - cp_load_relaxed(&from->foreign);
@@ -77,22 +84,10 @@ int cp_slots_stats(int slot, struct cp_slot_stats *stats)
 
 static struct cp_slot_stats released; /* the sum of slots that are free again; under the runtime lock */
 
-static void add_stats(struct cp_slot_stats *sum, const struct cp_slot_stats *stats)
+static void add_stats(struct cp_slot_stats *sum, struct cp_slot_stats *stats)
 {
-    sum->samples += stats->samples;
-    sum->signals += stats->signals;
-    sum->dropped += stats->dropped;
-    sum->lost += stats->lost;
-    sum->late += stats->late;
-    sum->truncated += stats->truncated;
-    sum->incomplete += stats->incomplete;
-    sum->throttled += stats->throttled;
-    sum->throttled_ns += stats->throttled_ns;
-    sum->overruns += stats->overruns;
-    sum->stalled += stats->stalled;
-    sum->count += stats->count;
-    sum->time_enabled += stats->time_enabled;
-    sum->time_running += stats->time_running;
+    for (size_t i = 0; i < N_FIGURES; i++)
+        *figure_of(sum, i) += *figure_of(stats, i);
     sum->foreign += stats->foreign;
     sum->overloaded_ns += stats->overloaded_ns;
     sum->ms_overloaded += stats->ms_overloaded;

@@ -187,8 +187,6 @@ void cp__task_await(const char *waits_for);
 bool cp__task_wake(struct cp__task *task, enum cp__wake bit);
 /* Puts a task that can run into a queue, and makes sure that an M finds the task. */
 void cp__task_enqueue(struct cp__task *task);
-/* Returns "running", "runnable" or what the G waits for; a snapshot. */
-const char *cp__task_state_name(const struct cp__task *task);
 
 /* ---- Queues (queue.c) ------------------------------------------------------------------ */
 

@@ -101,16 +101,6 @@ void cp__task_enqueue(struct cp__task *task)
     cp__idle_wake();
 }
 
-const char *cp__task_state_name(const struct cp__task *task)
-{
-    const uint32_t awaits = (uint32_t)(CP__WAKE_PERMIT | CP__WAKE_EVENT) << CP__AWAITS;
-
-    /* relaxed, all loads: a snapshot */
-    if ((cp_load_relaxed(&task->state) & awaits) != 0)
-        return cp_load_relaxed(&task->waits_for);
-    return cp_load_relaxed(&task->running) != 0 ? "running" : "runnable";
-}
-
 /* ---- On a G's stack -------------------------------------------------------------------------- */
 
 /* Gives the M back. The call returns when the G continues, possibly on another M; it never returns if the G

@@ -142,11 +142,16 @@ static int ready_and_look(void *context, const struct cp_g_info *g)
     return -1; /* ends the list: there is no other G */
 }
 
+static bool is_parked(const struct cp__task *watched_one)
+{
+    return (cp_load_relaxed(&watched_one->state) & (uint32_t)CP__WAKE_PERMIT << CP__AWAITS) != 0;
+}
+
 static void *looks_at_the_parked(void *arg)
 {
     struct cp__task *parked;
 
-    while ((parked = cp_load_acquire(&watched)) == NULL || strcmp(cp__task_state_name(parked), "park") != 0)
+    while ((parked = cp_load_acquire(&watched)) == NULL || !is_parked(parked))
         sched_yield();
     cp_g_each(ready_and_look, arg, NULL);
     return NULL;
