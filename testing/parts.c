@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 
 #include "profile.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/fail.h"
 #include "temp.h"
 
 #define FINISHED ".pb.gz"
@@ -45,24 +45,9 @@ struct cp__process_part {
     char *paths[MAX_EVENTS];             /* used in other processes */
 };
 
-static int fail(struct cp_error *err, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* Fills *err, and returns the code. */
-static int fail(struct cp_error *err, int code, const char *format, ...)
-{
-    va_list arguments;
-
-    *err = (struct cp_error){.code = code};
-    va_start(arguments, format);
-    vsnprintf(err->message, sizeof err->message, format, arguments);
-    va_end(arguments);
-    return code;
-}
-
 static int fail_memory(struct cp_error *err)
 {
-    return fail(err, -ENOMEM, "There is not enough memory for the profile of a test.");
+    return cp__error(err, -ENOMEM, "There is not enough memory for the profile of a test.");
 }
 
 static bool ends_in(const char *text, const char *suffix)
@@ -130,7 +115,8 @@ static int check_file(const char *path, struct cp_error *err)
     free(copy);
     if (error == 0)
         return 0;
-    return fail(err, -error, "The profile's file \"%.200s\" cannot be written: %s.", path, strerror(error));
+    return cp__error(err, -error, "The profile's file \"%.200s\" cannot be written: %s.", path,
+                     strerror(error));
 }
 
 /* Files that exist are compared by device and inode, others by name and directory. */
@@ -153,7 +139,7 @@ static int make_directory(struct cp__parts *parts, struct cp_error *err)
 
     if (result == 0)
         return 0;
-    fail(
+    cp__error(
         err, result,
         "The directory for the profile's parts cannot be made (%.200s): %s. Set TMPDIR to another directory.",
         parts->directory == NULL ? "its path is unknown" : parts->directory, strerror(-result));
@@ -315,8 +301,8 @@ static int finish_file(const struct cp__process_part *part, size_t i, struct cp_
                  part->paths[i]) < 0)
         return fail_memory(err);
     if (rename(part->paths[i], finished) < 0)
-        result = fail(err, -errno, "A part of the profile cannot be renamed to \"%.200s\": %s.", finished,
-                      strerror(errno));
+        result = cp__error(err, -errno, "A part of the profile cannot be renamed to \"%.200s\": %s.",
+                           finished, strerror(errno));
     free(finished);
     return result;
 }
