@@ -1,16 +1,23 @@
 /*
- * What the parts of the handler cost: finding a call chain, compared with libunwind's unw_backtrace() and
- * unw_step(), and storing the sample. Also, how long the attach of a thread takes to find the end of the
- * thread's stack. x-ours says how many times as long libunwind takes for a frame: the median of paired rounds
- * and its quartiles.
+ * What the handler costs: all of it, from the signal to its return; and its parts: finding a call chain,
+ * compared with libunwind's unw_backtrace() and unw_step(), and storing the sample. Also, how long the attach
+ * of a thread takes to find the end of the thread's stack. x-ours says how many times as long libunwind takes
+ * for a frame: the median of paired rounds and its quartiles.
  */
 #define UNW_LOCAL_ONLY
 #include "bench.h"
 
 #include <libunwind.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
+#include <string.h>
+#include <ucontext.h>
+#include <unistd.h>
 
+#include "runtime/engine/handler.h"
+#include "runtime/m.h"
 #include "runtime/samplebuf.h"
 #include "runtime/unwind/code.h"
 #include "runtime/unwind/unwind.h"
@@ -186,6 +193,168 @@ CP_BENCHMARK(SampleBuffer)
     bench_spread(b, &appending, "ns/append");
     bench_spread(b, &reading, "ns/read");
 }
+
+/* ---- The whole handler ----------------------------------------------------------------------- */
+
+enum { PERIOD = 100000, SIGNALS = 100, ID = 7, FD = 1000, MORE_THAN_CACHES = 8 << 20 };
+
+/* An M whose records and signals the benchmark makes, as the kernel would. */
+struct signals {
+    struct cp__m *m;
+    struct perf_event_mmap_page *page;
+    uint64_t *words;
+    siginfo_t info;
+    ucontext_t context;
+    uint64_t count;
+};
+
+static void make_m(struct cp_t *b, struct signals *signals)
+{
+    const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    struct cp_error err;
+    struct cp_m *m;
+
+    if (cp_m_attach(&m, &err) < 0)
+        cp_t_fatal(b, "%s", err.message);
+    signals->m = (struct cp__m *)m;
+    signals->page = aligned_alloc(size, 2 * size);
+    if (signals->page == NULL || cp__samplebuf_make(&signals->m->buffers[0]) < 0)
+        cp_t_fatal(b, "There is no memory for the buffers.");
+    memset(signals->page, 0, 2 * size);
+    signals->words = (uint64_t *)(void *)((char *)signals->page + size);
+    signals->m->ring = (struct cp__ring){.page = signals->page,
+                                         .words = signals->words,
+                                         .n_words = size / sizeof(uint64_t),
+                                         .own_begin = UINT64_MAX,
+                                         .fd = -1};
+    signals->m->stats[0].seq = 1;
+    cp_store_relaxed(&signals->m->armed, 1); /* relaxed: of this thread */
+}
+
+/* Opens the handle of a clock that the kernel does not know. */
+static void open_clock(struct signals *signals)
+{
+    signals->m->handles[0] = (struct cp__handle){.seq = 1,
+                                                 .period = PERIOD,
+                                                 .events = {{.fd = FD, .id = ID}},
+                                                 .n_events = 1,
+                                                 .layout.count = 2,
+                                                 .fd = FD,
+                                                 .kind = CP_EVENT_CLOCK,
+                                                 .periods.folds = true};
+    signals->info = (siginfo_t){.si_code = POLL_IN};
+    signals->info.si_fd = FD;
+}
+
+static void free_m(struct signals *signals)
+{
+    signals->m->handles[0] = (struct cp__handle){.seq = 0};
+    signals->m->ring.page = NULL;
+    cp_store_relaxed(&signals->m->armed, 0); /* relaxed: of this thread */
+    free(signals->page);
+    cp_m_detach(&signals->m->head);
+}
+
+/* Writes a record of the next period, made where the context is. */
+static void put_record(struct signals *signals)
+{
+    const struct cp__registers regs = cp__registers_from_handler(&signals->context);
+    const struct perf_event_header header = {.type = PERF_RECORD_SAMPLE, .size = 9 * sizeof(uint64_t)};
+    uint64_t words[9] = {0, ID, 0, 0, 0, 0, PERF_SAMPLE_REGS_ABI_64, regs.sp, regs.pc};
+    uint64_t at = signals->page->data_head / sizeof(uint64_t);
+
+    signals->count += PERIOD;
+    words[2] = words[3] = words[4] = signals->count;
+    memcpy(words, &header, sizeof header);
+    for (unsigned i = 0; i < 9; i++)
+        signals->words[(at + i) & (signals->m->ring.n_words - 1)] = words[i];
+    signals->page->data_head += header.size;
+}
+
+static void raise_signal(struct signals *signals)
+{
+    if (signals->m->handles[0].kind == CP_EVENT_CLOCK)
+        put_record(signals);
+    cp__on_sigprof_from_handler(SIGPROF, &signals->info, &signals->context);
+}
+
+/* An iteration is SIGNALS signals one after the other, and some after something else has had the caches. */
+static void handle_signals(struct cp_t *b, void *arg)
+{
+    static volatile char others[MORE_THAN_CACHES];
+    struct signals *signals = arg;
+    struct bench_rounds warm = {0}, cold = {0};
+
+    for (; cp_bench_next(b);) {
+        double start = bench_now_ns();
+
+        for (int i = 0; i < SIGNALS; i++)
+            raise_signal(signals);
+        bench_add(&warm, (bench_now_ns() - start) / SIGNALS);
+        cp__samplebuf_read(&signals->m->buffers[0], signals->m->handles[0].seq, discard, NULL);
+        for (size_t i = 0; i < sizeof others; i += 64)
+            others[i]++;
+        start = bench_now_ns();
+        raise_signal(signals);
+        bench_add(&cold, bench_now_ns() - start);
+    }
+    bench_spread(b, &warm, "ns/warm");
+    bench_spread(b, &cold, "ns/cold");
+}
+
+static const ucontext_t elsewhere; /* with a stack pointer that is on no stack */
+
+__attribute__((noinline)) static uint64_t handle_below(struct cp_t *b, struct signals *signals, int depth)
+{
+    if (depth > 0) {
+        uint64_t deeper = handle_below(b, signals, depth - 1);
+
+        __asm__ volatile("" : "+r"(deeper)); /* the call must not become a jump */
+        return deeper + 1;
+    }
+    getcontext(&signals->context);
+    cp_t_run(b, "a record", handle_signals, signals);
+    signals->context = elsewhere;
+    cp_t_run(b, "a record and no stack", handle_signals, signals);
+    return result;
+}
+
+/* One event is armed. Without a stack there is nothing to walk. The kernel's part (the interrupt, the frame
+ * of the signal, the return) is not included; what writing the record takes here is. */
+CP_BENCHMARK(Signal)
+{
+    static struct signals signals;
+
+    cp__code_update();
+    make_m(b, &signals);
+    open_clock(&signals);
+    result += handle_below(b, &signals, 20);
+    free_m(&signals);
+}
+
+/* The ticks of a timer, which has none of its own meanwhile: one a second. */
+CP_BENCHMARK(Tick)
+{
+    static struct signals signals;
+    const struct cp_event_spec timer = {.size = sizeof timer, .event = CP_CPUPROF_OS_TIMER};
+    struct cp_slot_request request = {.event = timer.event, .config.size = sizeof request.config};
+    struct cp_error err;
+    struct cp_m *m;
+    int slot;
+
+    if (cp_cpu_profile_config_init(&request.config, &timer, 1000000000, &err) < 0 ||
+        cp_m_attach(&m, &err) < 0 || cp_slots_start(&request, 1, &slot, &err) < 0)
+        cp_t_fatal(b, "%s", err.message);
+    signals.m = (struct cp__m *)m;
+    signals.info = (siginfo_t){.si_code = SI_TIMER};
+    signals.info.si_value.sival_ptr = (void *)(uintptr_t)signals.m->handles[slot].seq;
+    cp_t_run(b, "no stack", handle_signals, &signals);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    cp_m_detach(m);
+}
+
+/* ---- Attaching ------------------------------------------------------------------------------- */
 
 static void *find_end(void *ns)
 {
