@@ -237,6 +237,7 @@ static void *measure(void *arg)
     m->tid = cp__os_tid();
     m->cpu_clock = cp__os_thread_clock(m->tid);
     m->stack = cp__thread_stack();
+    m->random = 1;
     m->claim = CP__CLAIM_SELF;
     m->is_of_library = true;
     cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */

@@ -33,6 +33,14 @@ struct cp_g *cp_g_self(void)
     return m->head.g != NULL ? m->head.g : &m->self;
 }
 
+uint64_t cp__m_random_from_handler(struct cp__m *m)
+{
+    m->random ^= m->random >> 12;
+    m->random ^= m->random << 25;
+    m->random ^= m->random >> 27;
+    return m->random * 0x2545f4914f6cdd1du;
+}
+
 /* ---- Registry -------------------------------------------------------------------------------- */
 
 void cp__m_link(struct cp__m *m)

@@ -153,7 +153,6 @@ struct cp__m_stats {
 };
 
 #define CP__M_CREATORS 24
-#define CP__M_LONGEST_RUN_NS 200000
 
 enum cp__m_life {
     CP__M_LIVE,
@@ -184,6 +183,10 @@ struct cp__m {
     struct cp__handle handles[CP_EV_MAX];
     struct cp__ring ring;
     uint64_t random;
+    struct {
+        uint32_t left;  /* runs of the handler until the next one that is timed */
+        uint32_t stood; /* runs before that one that it stands for, too */
+    } timing;
     uint32_t pausing; /* a bit for each slot whose event stops counting in the handler */
     uint32_t paused;  /* a bit for each of these that this run of the handler has paused */
     /* a thread of the library's own, which leaves the program's signals to other threads */
@@ -198,10 +201,7 @@ struct cp__m {
     uint32_t armed;      /* a bit for each slot for which the M has a handle; written with the claim */
     uint64_t foreign;    /* SIGPROFs that were not the profiler's */
     uint64_t runs;       /* how often the handler has begun or ended: odd while it runs */
-    uint64_t handler_ns; /* time in the handler */
-    /* the same, with at most CP__M_LONGEST_RUN_NS of each run, because in a longer run the thread had no
-     * CPU */
-    uint64_t busy_ns;
+    uint64_t handler_ns; /* time in the handler, estimated from the runs that are timed */
     struct cp__m_stats stats[CP_EV_MAX];
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];
@@ -227,7 +227,7 @@ struct cp__m {
     uint64_t asleep_ns;   /* the M's CPU clock when the M was last found asleep */
     struct {              /* at the last call of cp__overload_look() */
         uint64_t cpu_ns;  /* the M's CPU clock */
-        uint64_t busy_ns;
+        uint64_t handler_ns;
         uint64_t runs;
         uint64_t count[CP_EV_MAX]; /* set if the handler was in the same run at that call */
         bool is_stuck;             /* the handler was in the same run at the last two calls */
@@ -251,6 +251,8 @@ extern struct cp__m *cp__ms_cursor;
 struct cp__m *cp__m_next(struct cp__m *m);
 /* Maps m's buffer for each slot of the mask. Returns 0 or -ENOMEM. Under the runtime lock. */
 int cp__m_make_buffers(struct cp__m *m, uint32_t slots);
+/* Returns a number of xorshift64*, for choices that must not follow the program's own rhythm. */
+uint64_t cp__m_random_from_handler(struct cp__m *m);
 /* Takes the claim on m. Returns false if another thread has it. The exchange pairs with the release in
  * cp__m_unclaim_from_handler(): the handles are as the last holder of the claim left them. */
 static inline bool cp__m_claim_from_handler(struct cp__m *m, enum cp__m_claim claim)

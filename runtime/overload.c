@@ -48,10 +48,10 @@ static struct costs take_costs(struct cp__m *m)
 {
     uint32_t counting =
         cp_load_relaxed(&m->armed) & ~cp_load_relaxed(&m->off); /* relaxed: this may be late */
-    uint64_t busy = cp_load_relaxed(&m->busy_ns); /* relaxed: nothing else depends on the counter */
-    struct costs costs = {.handler = busy - m->window.busy_ns};
+    uint64_t handler = cp_load_relaxed(&m->handler_ns); /* relaxed: nothing else depends on the counter */
+    struct costs costs = {.handler = handler - m->window.handler_ns};
 
-    m->window.busy_ns = busy;
+    m->window.handler_ns = handler;
     for (; counting != 0; counting &= counting - 1) {
         int slot = __builtin_ctz(counting);
 

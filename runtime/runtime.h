@@ -310,7 +310,9 @@ int cp_slots_totals(struct cp_slot_stats *stats);
 /* What the profiler does in this process, for monitoring. */
 struct cp_runtime_stats {
     size_t size; /* sizeof(struct cp_runtime_stats) as the caller compiled it */
-    /* time that Ms have spent in the signal handler, without the time for pausing events */
+    /* Time that Ms have spent in the signal handler, without the time for pausing events. It is an estimate:
+     * one of about 16 runs is timed, and counts 200 us at most, because in a longer run the thread had no CPU
+     * for a while. */
     uint64_t handler_ns;
     uint32_t ms;    /* threads that are Ms */
     uint32_t slots; /* slots in use, of CP_EV_MAX */

@@ -93,11 +93,33 @@ static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers
         cp_store_relaxed(&m->head.generation, 0);      /* relaxed: is_behind(), kick.c, may see it late */
 }
 
-/* Adds a run of the handler, which took ns, to m's times. */
+/* How many runs of the handler there are for each one that is timed, on average. */
+#define RUNS_A_TIMED_ONE 16
+/* In a longer run the thread had no CPU for a while: that is not the handler's time. */
+#define LONGEST_RUN_NS 200000
+
+/*
+ * Reading the clock twice takes as long as walking a short stack does. So few runs are timed, and a timed
+ * run stands for those before it that were not. How many these are is random: if it were fixed, and two
+ * events interrupted the thread in turn, always the same event's runs would be timed. The first run of an M
+ * stands for itself, so that an M that has run its handler has a time.
+ */
+static bool is_timed_from_handler(struct cp__m *m)
+{
+    if (m->timing.left == 0)
+        return true;
+    m->timing.left--;
+    return false;
+}
+
+/* Adds a timed run, which took ns, and the runs before it to m's time. */
 static void note_run_from_handler(struct cp__m *m, uint64_t ns)
 {
-    cp_add_single_writer(&m->handler_ns, ns);
-    cp_add_single_writer(&m->busy_ns, ns < CP__M_LONGEST_RUN_NS ? ns : CP__M_LONGEST_RUN_NS);
+    uint64_t each = ns < LONGEST_RUN_NS ? ns : LONGEST_RUN_NS;
+
+    cp_add_single_writer(&m->handler_ns, (1 + m->timing.stood) * each);
+    m->timing.stood = (uint32_t)(cp__m_random_from_handler(m) % (2 * RUNS_A_TIMED_ONE - 1));
+    m->timing.left = m->timing.stood;
 }
 
 /* Returns the lower of the two structures that the kernel has put onto the stack: its signal frame begins
@@ -135,11 +157,13 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
 
     if (m != NULL && !cp__is_raw_child_from_handler()) {
         struct cp__registers regs = cp__registers_from_handler(ucontext);
-        uint64_t start;
+        bool is_timed = is_timed_from_handler(m);
+        uint64_t start = 0;
 
         cp_add_single_writer(&m->runs, 1);
         cp__events_pause_from_handler(m);
-        start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
+        if (is_timed)
+            start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
         cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_SIGNAL);
         moment.signal_frame = signal_frame(info, ucontext);
         ours = classify_from_handler(m, info, &moment);
@@ -147,7 +171,8 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
         /* acquire: pairs with the release in cp__slots_next_generation(), slot.c */
         if (cp_load_acquire(&cp_generation) != m->head.generation)
             reconfigure_from_handler(m, &regs);
-        note_run_from_handler(m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
+        if (is_timed)
+            note_run_from_handler(m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
         cp__events_resume_from_handler(m);
         cp_add_single_writer(&m->runs, 1);
     } else {

@@ -42,16 +42,6 @@ static int start_timer_from_handler(int *timer, uint64_t value, uint64_t first_n
     return result;
 }
 
-/* Returns a number of xorshift64*. Its quality suffices, because the number only decides where in its period
- * a timer starts. */
-static uint64_t random_from_handler(struct cp__m *m)
-{
-    m->random ^= m->random >> 12;
-    m->random ^= m->random << 25;
-    m->random ^= m->random >> 27;
-    return m->random * 0x2545f4914f6cdd1du;
-}
-
 /* The first expiry is uniform in (0, period], so that threads shorter than a period are sampled in
  * proportion. */
 int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
@@ -60,8 +50,8 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
 
     handle->period = 1000000000u / config->config.hz;
     handle->cpu_ns = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
-    return start_timer_from_handler(&handle->fd, config->seq, 1 + random_from_handler(m) % handle->period,
-                                    handle->period);
+    return start_timer_from_handler(&handle->fd, config->seq,
+                                    1 + cp__m_random_from_handler(m) % handle->period, handle->period);
 }
 
 void cp__timer_close_from_handler(struct cp__m *m, int slot)

@@ -236,7 +236,7 @@ CP_TEST(an_event_is_stopped_if_the_cost_is_unknown)
     do {
         cp_add_single_writer(&m->stats[profile.slots[0]].interrupts, 1);
         cp_add_single_writer(&m->stats[profile.slots[1]].interrupts, 3);
-        cp_add_single_writer(&m->busy_ns, 10 * MS);
+        cp_add_single_writer(&m->handler_ns, 10 * MS);
         wait_for_pass(&worker, start);
         cp_slots_stats(profile.slots[1], &stats);
     } while (stats.ms_overloaded == 0);

@@ -3,8 +3,11 @@
 #include "tests/support/burn.h"
 
 #include <stdint.h>
+#include <ucontext.h>
 
 #include "runtime/base/os.h"
+#include "runtime/engine/handler.h"
+#include "runtime/m.h"
 #include "runtime/samplebuf.h"
 #include "runtime/slot.h"
 
@@ -177,5 +180,48 @@ CP_TEST(a_buffer_that_is_half_full_wakes_its_reader)
     CHECK(stats.samples > 0 && stats.samples <= CP__SAMPLEBUF_WORDS / 2 / CP__SAMPLE_HEADER_WORDS);
     cp_slots_wait(token, 100000); /* otherwise the test takes too long */
     end_one(slot);
+    cp_m_detach(worker.m);
+}
+
+/* ---- Time in the handler --------------------------------------------------------------------- */
+
+#define RUNS 3200
+
+/* The ticks are those of a timer that is gone. */
+CP_TEST(few_runs_of_the_handler_are_timed_and_stand_for_all)
+{
+    struct cp_slot_request made = request("timer", 1000 * MS);
+    struct worker worker = {.body = NULL};
+    uint64_t stand = 0, timed = 0, shortest = RUNS, longest = 0;
+    siginfo_t info = {.si_code = SI_TIMER};
+    ucontext_t context;
+    struct cp__m *m;
+    int slot = start_one(&made);
+
+    info.si_value.sival_ptr = (void *)(uintptr_t)cp__slot_seq_from_handler(slot);
+    end_one(slot);
+    attach(&worker);
+    m = (struct cp__m *)worker.m;
+    m->random = 1;
+    getcontext(&context);
+    for (uint64_t run = 1; run <= RUNS; run++) {
+        uint64_t before = m->handler_ns, for_all = 1 + m->timing.stood;
+        bool is_timed = m->timing.left == 0;
+
+        cp__on_sigprof_from_handler(SIGPROF, &info, &context);
+        CHECK_EQ((m->handler_ns - before) % for_all, 0);
+        CHECK(is_timed || m->handler_ns == before);
+        if (!is_timed)
+            continue;
+        timed++;
+        stand += for_all;
+        CHECK_EQ(stand, run);
+        shortest = for_all < shortest ? for_all : shortest;
+        longest = for_all > longest ? for_all : longest;
+    }
+    CHECK(timed > RUNS / 32 && timed < RUNS / 8);
+    CHECK(shortest == 1 && longest > 16); /* they do not follow a rhythm of the program's */
+    CHECK(m->handler_ns > 0);
+    CHECK_EQ(m->foreign, 0);
     cp_m_detach(worker.m);
 }
