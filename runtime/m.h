@@ -112,7 +112,7 @@ struct cp__handle {
 struct cp__ring {
     void *page;      /* NULL: none */
     uint64_t *words; /* the data */
-    size_t n_words;
+    size_t n_words;  /* a power of 2 */
     /* Positions in the data, in bytes, as the kernel counts them. Records before own_end, and from own_begin
      * on, were made while the M was in the library with SIGPROF blocked. These records belong to the place
      * where the signal finds the M. */

@@ -114,8 +114,8 @@ static int slot_of_from_handler(const struct cp__m *m, uint64_t id, int *which)
     return -1;
 }
 
-/* A record. It begins at word at of the ring's data, modulo the size of the data. Records are whole
- * words, so none of them is torn. */
+/* A record. It begins at word at of the ring's data, modulo the size of the data, which is a power of 2.
+ * Records are whole words, so none of them is torn. */
 struct record {
     const struct cp__ring *ring;
     uint64_t at;
@@ -123,7 +123,7 @@ struct record {
 
 static uint64_t word_from_handler(const struct record *record, uint64_t i)
 {
-    return record->ring->words[(record->at + i) % record->ring->n_words];
+    return record->ring->words[(record->at + i) & (record->ring->n_words - 1)];
 }
 
 static struct perf_event_header header_from_handler(const struct record *record)
