@@ -120,6 +120,7 @@ static int arm_clock(struct cp__m *m, uint64_t interval)
 
     cp__request_encode(&request);
     config.config = request.config;
+    cp_store_relaxed(&m->armed, 1); /* relaxed: of this thread */
     m->handles[0] = (struct cp__handle){.seq = 1, .fd = -1, .kind = CP_EVENT_CLOCK, .period = interval};
     result = cp__engine.open_from_handler(m, 0, &config);
     return result < 0 ? result : cp__engine.enable_from_handler(m, 0);
@@ -134,6 +135,7 @@ static void disarm(struct cp__m *m)
     cp__engine.close_from_handler(m, 0, &none);
     cp__engine.take_pending_from_handler(m, &none);
     m->handles[0].seq = 0;
+    cp_store_relaxed(&m->armed, 0); /* relaxed: of this thread */
     cp__os_unblock_from_handler(mask);
 }
 

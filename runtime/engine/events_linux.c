@@ -151,16 +151,19 @@ static bool has_fd_from_handler(const struct cp__handle *handle, int fd)
 {
     for (int i = 0; i < handle->n_events; i++) {
         if (handle->events[i].fd == fd)
-            return handle->seq != 0;
+            return true;
     }
     return false;
 }
 
 bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
 {
+    uint32_t armed = is_poll(info) ? cp_load_relaxed(&m->armed) : 0; /* relaxed: stored by this thread */
     bool ours = false;
 
-    for (int slot = 0; slot < CP_EV_MAX && is_poll(info); slot++) {
+    for (; armed != 0; armed &= armed - 1) {
+        int slot = __builtin_ctz(armed);
+
         if (!has_fd_from_handler(&m->handles[slot], info->si_fd))
             continue;
         ours = true;

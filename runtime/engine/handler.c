@@ -25,7 +25,9 @@ static void note_cpu_time_from_handler(struct cp__m *m, int slot)
  * deleted since. */
 static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, struct cp__moment *moment)
 {
-    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+    /* relaxed: stored by this thread */
+    for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
+        int slot = __builtin_ctz(armed);
         const struct cp__handle *handle = &m->handles[slot];
 
         if (handle->seq == seq && handle->kind == CP_EVENT_TIMER) {

@@ -101,11 +101,13 @@ int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains)
  * the event's handle is gone. */
 static int slot_of_from_handler(const struct cp__m *m, uint64_t id, int *which)
 {
-    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+    /* relaxed: stored by this thread */
+    for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
+        int slot = __builtin_ctz(armed);
         const struct cp__handle *handle = &m->handles[slot];
 
         for (int i = 0; i < handle->n_events; i++) {
-            if (handle->seq != 0 && handle->events[i].id == id) {
+            if (handle->events[i].id == id) {
                 *which = i;
                 return slot;
             }
@@ -356,8 +358,9 @@ uint32_t cp__ring_throttled_from_handler(const struct cp__m *m)
     struct perf_event_header header;
     int which;
 
-    for (int slot = 0; slot < CP_EV_MAX; slot++)
-        throttled |= (uint32_t)m->handles[slot].periods.is_throttled << slot;
+    /* relaxed: stored by this thread */
+    for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1)
+        throttled |= (uint32_t)m->handles[__builtin_ctz(armed)].periods.is_throttled << __builtin_ctz(armed);
     for (uint64_t at = page != NULL ? page->data_tail : 0; at != head; at += header.size) {
         struct record record = {.ring = &m->ring, .at = at / sizeof(uint64_t)};
         bool begins;

@@ -48,6 +48,7 @@ static struct ring *new_ring(enum cp_event_kind kind)
                                                 .fd = 100,
                                                 .kind = kind,
                                                 .periods.folds = kind == CP_EVENT_CLOCK};
+    ring->m.armed = 1u << SLOT;
     return ring;
 }
 
