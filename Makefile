@@ -59,7 +59,7 @@ http_programs := $(patsubst %_test,%,$(http_linked)) examples install server
 
 # The goals that build the endpoint: all but these, and tests other than those of the endpoint's programs. Only
 # such goals take what the endpoint is made of.
-offline_goals = check clean demo format help lib
+offline_goals = check clean demo format help lib model
 goals := $(or $(MAKECMDGOALS),all)
 T_programs := $(foreach t,$(T),$(firstword $(subst /, ,$t)))
 goal_programs := $(if $(filter test,$(goals)),$(T_programs)) $(patsubst test-%,%,$(filter test-%,$(goals)))
@@ -97,6 +97,8 @@ test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter 
 packages += $(if $(filter deps test quick test-% mutants,$(goals)),$(test_packages))
 # This compares interfaces.
 packages += $(if $(filter deps abi abi-renew,$(goals)),abigail-tools)
+# This verifies the models of protocols.
+packages += $(if $(filter deps model,$(goals)),spin)
 # This makes the load that the endpoint is measured under.
 packages += $(if $(filter deps bench,$(goals)),wrk curl)
 # These make the emulated machine and what goes into it.
@@ -111,7 +113,7 @@ packages += $(addsuffix $(addprefix :,$(library_arch)),$(libraries))
 
 # Before anything is built, these goals install what is missing, and others say what it is. Neither is done for the goals
 # that name a file, and for what needs no package.
-before := $(if $(filter deps demo test,$(goals)),deps,$(if $(filter all lib quick test-% mutants bench check install, \
+before := $(if $(filter deps demo test,$(goals)),deps,$(if $(filter all lib quick test-% mutants bench check model install, \
             $(goals)),present))
 
 # ---- Sources -------------------------------------------------------------------------------------
@@ -221,7 +223,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
 # ---- Goals ---------------------------------------------------------------------------------------
 
-.PHONY: all lib deps present demo quick test test-vm test-elsewhere mutants bench abi abi-renew check format install uninstall clean help FORCE
+.PHONY: all lib deps present demo quick test test-vm test-elsewhere mutants model bench abi abi-renew check format install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -245,6 +247,9 @@ test-%: $(B)/tests/%_test       ## one test program: make test-sched
 
 mutants: | $(before)            ## makes mistakes, and looks whether the tests notice: make mutants M="NAME ..."
 	$(Q)tests/mutants/run $(M)
+
+model: | $(before)              ## verifies the models of protocols in design/models/ with spin
+	$(Q)CC='$(CC)' design/models/run
 
 bench: all $(examples) $(benches) ## all benchmarks; one: build/bench/switch -bench Yield -count 5
 	$(Q)$(foreach b,$(bench_names),$(B)/bench/$(b) -run '^$$' -bench . $(BENCH_$(b)) &&) true
