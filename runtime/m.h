@@ -105,7 +105,6 @@ struct cp__handle {
     bool has_user_chain; /* the record's chain has the program's frames */
     int fd;              /* the first event's descriptor, or the timer's id; -1: the M was refused */
     enum cp_event_kind kind;
-    uint64_t cpu_ns; /* of a timer: the thread's CPU clock when the timer was armed */
 };
 
 /* An M's ring. perf_event_open(2) defines its layout: one page of control, then data. */
@@ -141,6 +140,7 @@ struct cp__m_stats {
     uint64_t overruns;
     uint64_t stalled;
     uint64_t count;
+    uint64_t timer_since; /* the M's CPU clock when its timer was armed; while that runs, count is 0 */
     uint64_t time_enabled;
     uint64_t time_running;
     uint64_t foreign;  /* m->foreign when the slot was armed */

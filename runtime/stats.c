@@ -3,6 +3,7 @@
 #include "m.h"
 #include "overload.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/os.h"
 #include "runtime/base/sized.h"
 #include "slot.h"
 
@@ -28,6 +29,20 @@ static uint64_t *figure_of(struct cp_slot_stats *stats, size_t i)
     return (uint64_t *)((char *)stats + figures[i].of_slot);
 }
 
+/* Returns what m's timer in slot has counted so far, if the timer still runs: the thread's CPU time since the
+ * timer was armed. The handler of its ticks does not read that clock. */
+static uint64_t timer_so_far(const struct cp__m *m, int slot)
+{
+    const struct cp__m_stats *from = &m->stats[slot];
+    uint64_t since = cp_load_relaxed(&from->timer_since); /* relaxed: a number of its own */
+    uint64_t now;
+
+    if (since == 0 || cp_load_relaxed(&from->count) != 0) /* relaxed: the same */
+        return 0;
+    now = cp__os_clock_ns_from_handler(m->cpu_clock);
+    return now > since ? now - since : 0;
+}
+
 /* Adds to stats what m has counted for the config run. */
 static void add_stats_of_m(struct cp_slot_stats *stats, int slot, uint64_t run, const struct cp__m *m)
 {
@@ -40,6 +55,7 @@ static void add_stats_of_m(struct cp_slot_stats *stats, int slot, uint64_t run, 
         return;
     for (size_t i = 0; i < N_FIGURES; i++)
         *figure_of(stats, i) += cp_load_relaxed((const uint64_t *)((const char *)from + figures[i].of_m));
+    stats->count += timer_so_far(m, slot);
     stats->overloaded_ns += cp__overload_ns_from_handler(m, slot);
     stats->ms_overloaded += cp_load_relaxed(&from->overloaded_at) != 0;
     stats->foreign += cp_load_relaxed(&m->foreign) - cp_load_relaxed(&from->foreign);

@@ -13,14 +13,6 @@
 
 /* ---- What a signal stands for ---------------------------------------------------------------- */
 
-/* A timer's count is the CPU time for which it has run. */
-static void note_cpu_time_from_handler(struct cp__m *m, int slot)
-{
-    uint64_t now = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
-
-    cp_store_relaxed(&m->stats[slot].count, now - m->handles[slot].cpu_ns);
-}
-
 /* Counts a timer's signal, which names its config. If no handle has that config, the timer has been
  * deleted since. */
 static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, struct cp__moment *moment)
@@ -33,7 +25,6 @@ static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, 
         if (handle->seq == seq && handle->kind == CP_EVENT_TIMER) {
             cp__moment_add_from_handler(moment, slot, 1 + (uint64_t)overrun);
             cp_add_single_writer(&m->stats[slot].overruns, overrun);
-            note_cpu_time_from_handler(m, slot);
             return;
         }
     }

@@ -49,18 +49,19 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
     struct cp__handle *handle = &m->handles[slot];
 
     handle->period = 1000000000u / config->config.hz;
-    handle->cpu_ns = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
+    cp_store_relaxed(&m->stats[slot].timer_since, cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID));
     return start_timer_from_handler(&handle->fd, config->seq,
                                     1 + cp__m_random_from_handler(m) % handle->period, handle->period);
 }
 
+/* A timer's count is the CPU time for which it has run. */
 void cp__timer_close_from_handler(struct cp__m *m, int slot)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__m_stats *stats = &m->stats[slot];
     uint64_t now = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
 
-    syscall(SYS_timer_delete, handle->fd);
-    cp_store_relaxed(&m->stats[slot].count, now - handle->cpu_ns);
+    syscall(SYS_timer_delete, m->handles[slot].fd);
+    cp_store_relaxed(&stats->count, now - stats->timer_since);
 }
 
 int cp__timer_probe(struct cp_error *err)

@@ -67,6 +67,40 @@ CP_TEST(each_timer_gets_its_own_ticks)
     cp_m_detach(worker.m);
 }
 
+/* What the event in slot has counted. */
+static uint64_t count_now(int slot)
+{
+    struct cp_slot_stats stats = {.size = sizeof stats};
+
+    CHECK_EQ(cp_slots_stats(slot, &stats), 0);
+    return stats.count;
+}
+
+/* Its first tick comes after the test. */
+CP_TEST(a_timer_counts_the_threads_time_before_its_ticks_and_until_its_end)
+{
+    struct cp_slot_request made = request("timer", 2000 * MS);
+    struct worker worker = {.body = NULL};
+    uint64_t before, count, last;
+    int slot;
+
+    attach(&worker);
+    before = cpu_ns();
+    slot = start_one(&made);
+    count = count_now(slot);
+    CHECK(count > 0);
+    burn_a(MS);
+    last = count_now(slot);
+    CHECK(last >= count + MS && last <= cpu_ns() - before);
+    cp_slots_stop(&slot, 1);
+    count = count_now(slot);
+    CHECK(count >= last && count <= cpu_ns() - before);
+    burn_a(MS);
+    CHECK_EQ(count_now(slot), count);
+    cp_slots_release(&slot, 1);
+    cp_m_detach(worker.m);
+}
+
 /* ---- A config that changes while it is copied ------------------------------------------------ */
 
 #define ROUNDS 100
