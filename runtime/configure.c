@@ -14,7 +14,7 @@
 /* ---- One slot -------------------------------------------------------------------------------- */
 
 /* Readers load seq first, and use the other figures only if seq is their config's. */
-static void reset_stats_from_handler(struct cp__m *m, int slot, uint64_t seq)
+static void reset_stats_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
 {
     struct cp__m_stats *stats = &m->stats[slot];
     uint64_t *words = (uint64_t *)stats;
@@ -22,7 +22,8 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, uint64_t seq)
     for (size_t i = 0; i < sizeof *stats / sizeof *words; i++)
         cp_store_relaxed(&words[i], 0); /* relaxed: ordered by the release below */
     cp_store_relaxed(&stats->foreign, m->foreign);
-    cp_store_release(&stats->seq, seq); /* pairs with the acquire in add_stats_of_m(), stats.c */
+    cp_store_relaxed(&stats->counts_time, config->kind == CP_EVENT_CLOCK);
+    cp_store_release(&stats->seq, config->seq); /* pairs with the acquire in add_stats_of_m(), stats.c */
 }
 
 /* Opens the event of the config that the slot holds. Returns whether the event must be enabled. */
@@ -34,7 +35,7 @@ static bool start_slot_from_handler(struct cp__m *m, int slot)
 
     if (!cp__slot_config_from_handler(slot, &config))
         return false;
-    reset_stats_from_handler(m, slot, config.seq);
+    reset_stats_from_handler(m, slot, &config);
     *handle =
         (struct cp__handle){.seq = config.seq, .fd = -1, .kind = config.kind, .period = config.config.period};
     cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of the claim */

@@ -121,6 +121,7 @@ static int arm_clock(struct cp__m *m, uint64_t interval)
     cp__request_encode(&request);
     config.config = request.config;
     cp_store_relaxed(&m->armed, 1); /* relaxed: of this thread */
+    m->stats[0].counts_time = 1;
     m->handles[0] = (struct cp__handle){.seq = 1, .fd = -1, .kind = CP_EVENT_CLOCK, .period = interval};
     result = cp__engine.open_from_handler(m, 0, &config);
     return result < 0 ? result : cp__engine.enable_from_handler(m, 0);

@@ -33,6 +33,19 @@ struct cp_g *cp_g_self(void)
     return m->head.g != NULL ? m->head.g : &m->self;
 }
 
+/* The count of a clock is the time for which it ran, because the kernel's own value is wrong in two cases.
+ * Beside other events, a cpuClock's value is a little too high. If the kernel throttles a clock, Linux 6.18
+ * counts a taskClock's time twice, and does not count a cpuClock's time. */
+uint64_t cp__m_count_from_handler(const struct cp__m_stats *stats)
+{
+    bool counts_time = cp_load_relaxed(&stats->counts_time) != 0; /* relaxed, both: numbers of their own */
+    uint64_t sum = 0;
+
+    for (int i = 0; i < CP__CORE_PMUS; i++)
+        sum += cp_load_relaxed(counts_time ? &stats->counts[i].time_running : &stats->counts[i].value);
+    return sum;
+}
+
 uint64_t cp__m_random_from_handler(struct cp__m *m)
 {
     m->random ^= m->random >> 12;

@@ -75,8 +75,7 @@ struct cp__record_layout {
 /* An event of perf_event_open(2). */
 struct cp__perf_event {
     int fd;
-    uint64_t id;            /* the number by which records name the event */
-    struct cp__count count; /* the count of the last record or read(2) */
+    uint64_t id; /* the number by which records name the event */
 };
 
 /* Which of an event's periods have samples already; see engine/periods_linux.c. */
@@ -139,13 +138,14 @@ struct cp__m_stats {
     uint64_t throttled_ns;
     uint64_t overruns;
     uint64_t stalled;
-    uint64_t count;
-    uint64_t timer_since; /* the M's CPU clock when its timer was armed; while that runs, count is 0 */
-    uint64_t time_enabled;
-    uint64_t time_running;
-    uint64_t foreign;  /* m->foreign when the slot was armed */
-    uint64_t ringless; /* 1: each signal is a sample */
-    int64_t refused;   /* a negative errno value */
+    /* What each of the slot's events has counted, as its last record or read(2) told. Whoever asks adds them
+     * up. A timer has the first value, when it has been deleted. */
+    struct cp__count counts[CP__CORE_PMUS];
+    uint64_t counts_time; /* 1: the event is a clock, whose count is the time that it ran for */
+    uint64_t timer_since; /* the M's CPU clock when its timer was armed */
+    uint64_t foreign;     /* m->foreign when the slot was armed */
+    uint64_t ringless;    /* 1: each signal is a sample */
+    int64_t refused;      /* a negative errno value */
     /* The M's CPU clock when another thread disabled the event for its cost, and how much the clock had
      * advanced when the handle was closed. overloaded_at is written with the claim, as seq is. */
     uint64_t overloaded_at;
@@ -251,6 +251,8 @@ extern struct cp__m *cp__ms_cursor;
 struct cp__m *cp__m_next(struct cp__m *m);
 /* Maps m's buffer for each slot of the mask. Returns 0 or -ENOMEM. Under the runtime lock. */
 int cp__m_make_buffers(struct cp__m *m, uint32_t slots);
+/* Returns what the slot's events have counted, from their last records. */
+uint64_t cp__m_count_from_handler(const struct cp__m_stats *stats);
 /* Returns a number of xorshift64*, for choices that must not follow the program's own rhythm. */
 uint64_t cp__m_random_from_handler(struct cp__m *m);
 /* Takes the claim on m. Returns false if another thread has it. The exchange pairs with the release in

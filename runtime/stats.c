@@ -18,9 +18,9 @@
 static const struct {
     size_t of_slot, of_m;
 } figures[] = {
-    FIGURE(samples),   FIGURE(signals),    FIGURE(dropped),      FIGURE(lost),         FIGURE(late),
-    FIGURE(truncated), FIGURE(incomplete), FIGURE(throttled),    FIGURE(throttled_ns), FIGURE(overruns),
-    FIGURE(stalled),   FIGURE(count),      FIGURE(time_enabled), FIGURE(time_running),
+    FIGURE(samples),      FIGURE(signals),   FIGURE(dropped),    FIGURE(lost),
+    FIGURE(late),         FIGURE(truncated), FIGURE(incomplete), FIGURE(throttled),
+    FIGURE(throttled_ns), FIGURE(overruns),  FIGURE(stalled),
 };
 #define N_FIGURES (sizeof figures / sizeof figures[0])
 
@@ -37,10 +37,22 @@ static uint64_t timer_so_far(const struct cp__m *m, int slot)
     uint64_t since = cp_load_relaxed(&from->timer_since); /* relaxed: a number of its own */
     uint64_t now;
 
-    if (since == 0 || cp_load_relaxed(&from->count) != 0) /* relaxed: the same */
+    if (since == 0 || cp__m_count_from_handler(from) != 0)
         return 0;
     now = cp__os_clock_ns_from_handler(m->cpu_clock);
     return now > since ? now - since : 0;
+}
+
+/* Adds the counts and times of m's events in slot. While a thread is on one kind of core, its events on the
+ * other kinds are enabled and do not run. */
+static void add_counts_of_m(struct cp_slot_stats *stats, int slot, const struct cp__m *m)
+{
+    const struct cp__m_stats *from = &m->stats[slot];
+
+    stats->count += cp__m_count_from_handler(from) + timer_so_far(m, slot);
+    stats->time_enabled += cp_load_relaxed(&from->counts[0].time_enabled); /* relaxed: as below */
+    for (int i = 0; i < CP__CORE_PMUS; i++)
+        stats->time_running += cp_load_relaxed(&from->counts[i].time_running); /* relaxed: as below */
 }
 
 /* Adds to stats what m has counted for the config run. */
@@ -55,7 +67,7 @@ static void add_stats_of_m(struct cp_slot_stats *stats, int slot, uint64_t run, 
         return;
     for (size_t i = 0; i < N_FIGURES; i++)
         *figure_of(stats, i) += cp_load_relaxed((const uint64_t *)((const char *)from + figures[i].of_m));
-    stats->count += timer_so_far(m, slot);
+    add_counts_of_m(stats, slot, m);
     stats->overloaded_ns += cp__overload_ns_from_handler(m, slot);
     stats->ms_overloaded += cp_load_relaxed(&from->overloaded_at) != 0;
     stats->foreign += cp_load_relaxed(&m->foreign) - cp_load_relaxed(&from->foreign);
@@ -104,6 +116,9 @@ static void add_stats(struct cp_slot_stats *sum, struct cp_slot_stats *stats)
 {
     for (size_t i = 0; i < N_FIGURES; i++)
         *figure_of(sum, i) += *figure_of(stats, i);
+    sum->count += stats->count;
+    sum->time_enabled += stats->time_enabled;
+    sum->time_running += stats->time_running;
     sum->foreign += stats->foreign;
     sum->overloaded_ns += stats->overloaded_ns;
     sum->ms_overloaded += stats->ms_overloaded;

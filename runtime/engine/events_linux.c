@@ -264,7 +264,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
 void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     struct cp__handle *handle = &m->handles[slot];
-    struct cp__count count;
+    struct cp__count count = {.lost = 0};
     uint64_t lost;
 
     control_from_handler(handle, PERF_EVENT_IOC_DISABLE);

@@ -6,10 +6,7 @@
 
 /* ---- Counts ---------------------------------------------------------------------------------- */
 
-/* Returns the count from which periods are computed. For a clock, this is the time for which the event ran,
- * because the kernel's own value is wrong in two cases. Beside other events, a cpuClock's value is a little
- * too high. If the kernel throttles a clock, Linux 6.18 counts a taskClock's time twice, and does not count a
- * cpuClock's time. */
+/* Returns the count from which periods are computed, as cp__m_count_from_handler() chooses it. */
 static uint64_t value_from_handler(const struct cp__handle *handle, const struct cp__count *count)
 {
     return handle->kind == CP_EVENT_CLOCK ? count->time_running : count->value;
@@ -21,20 +18,16 @@ void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
     m->handles[slot].periods.accounted += lost * m->handles[slot].period;
 }
 
-/* While a thread is on one kind of core, its events on the other kinds are enabled and do not run. */
 void cp__periods_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
 {
-    struct cp__m_stats *stats = &m->stats[slot];
-    struct cp__count *last = &m->handles[slot].events[which].count;
+    struct cp__count *last = &m->stats[slot].counts[which];
 
-    cp_add_single_writer(&stats->count, value_from_handler(&m->handles[slot], count) -
-                                            value_from_handler(&m->handles[slot], last));
-    cp_add_single_writer(&stats->time_running, count->time_running - last->time_running);
-    if (which == 0)
-        cp_store_relaxed(&stats->time_enabled, count->time_enabled);
-    if (cp__perf_has_lost_count)
+    if (cp__perf_has_lost_count && count->lost != last->lost)
         cp__periods_add_lost_from_handler(m, slot, count->lost - last->lost);
-    *last = *count;
+    cp_store_relaxed(&last->value, count->value); /* relaxed, all: numbers of their own */
+    cp_store_relaxed(&last->time_enabled, count->time_enabled);
+    cp_store_relaxed(&last->time_running, count->time_running);
+    cp_store_relaxed(&last->lost, count->lost);
 }
 
 /* Without a ring, a period is lost if its signal came while another one was pending. With a ring, the last
@@ -44,7 +37,8 @@ void cp__periods_lose_rest_from_handler(struct cp__m *m, int slot, bool ring_was
 {
     const struct cp__handle *handle = &m->handles[slot];
     const struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t count = cp_load_relaxed(&stats->count); /* relaxed, all: stored by this thread */
+    uint64_t count = cp__m_count_from_handler(stats);
+    /* relaxed, all: stored by this thread */
     bool is_known = cp_load_relaxed(&stats->ringless) != 0
                         ? handle->kind != CP_EVENT_CLOCK || handle->periods.folds
                         : ring_was_full && handle->periods.folds && cp_load_relaxed(&stats->throttled) == 0;
@@ -87,7 +81,7 @@ void cp__periods_throttled_from_handler(struct cp__m *m, int slot, int which, bo
 
     if (begins || !periods->is_throttled) {
         periods->throttling.since = begins ? time : 0;
-        periods->throttling.running = handle->events[which].count.time_running;
+        periods->throttling.running = m->stats[slot].counts[which].time_running;
         cp_add_single_writer(&m->stats[slot].throttled, 1);
     }
     if (!begins) {
@@ -119,7 +113,7 @@ static uint64_t fold_from_handler(struct cp__handle *handle, uint64_t count)
     uint64_t ahead = count + handle->period / 4;
     uint64_t n = 1;
 
-    if (periods->folds && ahead > periods->accounted + handle->period)
+    if (periods->folds && ahead >= periods->accounted + 2 * handle->period)
         n = (ahead - periods->accounted) / handle->period;
     periods->accounted += n * handle->period;
     if (periods->was_throttled)
@@ -139,7 +133,11 @@ uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const str
     if (handle->periods.is_throttled)
         handle->periods.throttling.running = count->time_running;
     n = fold_from_handler(handle, value_from_handler(handle, count));
+    *stalled = 0;
+    if (n == 1)
+        return 1;
     cp_add_single_writer(&m->stats[slot].overruns, n - 1);
-    *stalled = (n - 1) * handle->period > STALL_NS ? n - 1 : 0;
+    if ((n - 1) * handle->period > STALL_NS)
+        *stalled = n - 1;
     return n - *stalled;
 }

@@ -4,7 +4,7 @@
 
 #include "runtime/m.h"
 
-/* Adds to m's statistics what event number which of the slot has counted since its last count. */
+/* Notes in m's statistics what event number which of the slot has counted. */
 void cp__periods_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count);
 /* Returns how many periods a record with that count stands for. If the periods beyond the first one took too
  * long to be the program's, they are a stall: *stalled receives them, and the result is 1. */

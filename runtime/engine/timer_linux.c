@@ -61,7 +61,7 @@ void cp__timer_close_from_handler(struct cp__m *m, int slot)
     uint64_t now = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
 
     syscall(SYS_timer_delete, m->handles[slot].fd);
-    cp_store_relaxed(&stats->count, now - stats->timer_since);
+    cp_store_relaxed(&stats->counts[0].value, now - stats->timer_since);
 }
 
 int cp__timer_probe(struct cp_error *err)
