@@ -74,7 +74,8 @@ void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
  * to the host, which takes a lock and cannot be done here: generation 0 makes the M's next scheduling point
  * do it. While another thread forks, nothing is opened or closed: the M stays behind until its next signal,
  * or until the next pass of a reader. */
-static void reconfigure_from_handler(struct cp__m *m, const struct cp__registers *regs)
+__attribute__((noinline)) static void reconfigure_from_handler(struct cp__m *m,
+                                                               const struct cp__registers *regs)
 {
     bool is_in_line;
 
@@ -105,8 +106,9 @@ static bool is_timed_from_handler(struct cp__m *m)
     return false;
 }
 
-/* Adds a timed run, which took ns, and the runs before it to m's time. */
-static void note_run_from_handler(struct cp__m *m, uint64_t ns)
+/* Adds a timed run, which took ns, and the runs before it to m's time. Rare calls are not inlined into the
+ * handler, because is_here(), ring_linux.c, relies on the handler's size. */
+__attribute__((noinline)) static void note_run_from_handler(struct cp__m *m, uint64_t ns)
 {
     uint64_t each = ns < LONGEST_RUN_NS ? ns : LONGEST_RUN_NS;
 
