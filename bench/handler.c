@@ -16,6 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "runtime/chunk.h"
 #include "runtime/engine/handler.h"
 #include "runtime/m.h"
 #include "runtime/samplebuf.h"
@@ -177,7 +178,7 @@ CP_BENCHMARK(SampleBuffer)
     struct bench_rounds appending = {0}, reading = {0};
     bool half;
 
-    if (cp__samplebuf_make(&buf) < 0)
+    if (cp__pool_resize(1) < 0 || cp__samplebuf_make(&buf) < 0)
         cp_t_fatal(b, "There is no memory for the buffer.");
     for (; cp_bench_next(b);) {
         double start = bench_now_ns(), middle;
@@ -218,7 +219,7 @@ static void make_m(struct cp_t *b, struct signals *signals)
         cp_t_fatal(b, "%s", err.message);
     signals->m = (struct cp__m *)m;
     signals->page = aligned_alloc(size, 2 * size);
-    if (signals->page == NULL || cp__samplebuf_make(&signals->m->buffers[0]) < 0)
+    if (signals->page == NULL || cp__pool_resize(1) < 0 || cp__samplebuf_make(&signals->m->buffers[0]) < 0)
         cp_t_fatal(b, "There is no memory for the buffers.");
     memset(signals->page, 0, 2 * size);
     signals->words = (uint64_t *)(void *)((char *)signals->page + size);

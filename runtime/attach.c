@@ -112,8 +112,7 @@ static int make_known(struct cp__m *m, struct cp_error *err)
         if (result == 0)
             return 0;
         cp__os_altstack_free(m->altstack);
-        cp__error(err, result, "There is no memory for the sample buffers of another M (%zu bytes each).",
-                  (size_t)CP__SAMPLEBUF_WORDS * sizeof(uint64_t));
+        cp__error(err, result, "There is no memory for the sample buffers of another M, a page each.");
     }
     pthread_setspecific(exit_key, NULL);
     return result;

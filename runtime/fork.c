@@ -44,6 +44,7 @@
 
 #include <pthread.h>
 
+#include "chunk.h"
 #include "cost.h"
 #include "disposition.h"
 #include "label.h"
@@ -62,6 +63,7 @@ static void after_in_child(void)
     cp__fork_made_child();
     cp__lock_reset(&cp__runtime_lock);
     cp__labels_forget();
+    cp__pool_forget();
     cp__pfm_forget();
     cp__proposal_forget();
     cp__slots_forget();

@@ -85,21 +85,22 @@ static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample 
         cp_add_single_writer(&stats->late, sample->weight);
 }
 
-/* Appends a sample to slot's buffer, or counts it as dropped; wakes the reader if the buffer is half full. */
+/* Appends a sample to slot's buffer, or counts it as dropped; wakes the reader if the buffer is half full, or
+ * the pool half empty. */
 static void append_from_handler(struct cp__m *m, struct cp__moment *moment, int slot,
                                 const struct cp_sample *sample)
 {
     struct cp__m_stats *stats = &m->stats[slot];
-    bool half;
+    bool wake;
 
-    if (!cp__samplebuf_append_from_handler(&m->buffers[slot], m->handles[slot].seq, sample, &half)) {
+    if (!cp__samplebuf_append_from_handler(&m->buffers[slot], m->handles[slot].seq, sample, &wake)) {
         cp_add_single_writer(&stats->dropped, sample->weight);
         return;
     }
     note_signal_from_handler(stats, moment, slot);
     note_from_handler(stats, sample);
     cp__queue_push_from_handler(m, slot);
-    if (half)
+    if (wake)
         cp__slots_wake_from_handler();
 }
 

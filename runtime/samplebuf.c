@@ -1,21 +1,33 @@
 #include "samplebuf.h"
 
 #include <errno.h>
-#include <sys/mman.h>
+#include <string.h>
 
+#include "chunk.h"
 #include "label.h"
+
+_Static_assert(sizeof(uintptr_t) == sizeof(uint64_t), "a frame is a word");
+
+/* ---- Chunks ---------------------------------------------------------------------------------- */
+
+/* The last word of a chunk is kept for the 0 that leads to the next chunk. */
+static uint64_t *last_word(struct cp__chunk *chunk)
+{
+    return cp__chunk_end(chunk) - 1;
+}
 
 int cp__samplebuf_make(struct cp__samplebuf *buf)
 {
-    void *words;
+    struct cp__chunk *chunk;
 
-    if (buf->words != NULL)
+    if (buf->write != NULL)
         return 0;
-    words = mmap(NULL, CP__SAMPLEBUF_WORDS * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (words == MAP_FAILED)
+    chunk = cp__chunk_new();
+    if (chunk == NULL)
         return -ENOMEM;
-    cp_store_release(&buf->words, words); /* pairs with the acquire in cp__samplebuf_append_from_handler */
+    buf->write_end = last_word(chunk);
+    cp_store_release(&buf->read, chunk->words);  /* pairs with the acquire in cp__samplebuf_is_read_up() */
+    cp_store_release(&buf->write, chunk->words); /* pairs with the acquires of who appends or reads */
     return 0;
 }
 
@@ -25,95 +37,140 @@ static void ignore(void *context, const struct cp_sample *sample)
     (void)sample;
 }
 
+/* In the child of a fork, an M that was another thread's may have linked a chunk that has no sample yet. */
 void cp__samplebuf_free(struct cp__samplebuf *buf)
 {
-    if (buf->words == NULL)
+    if (buf->write == NULL)
         return;
     cp__samplebuf_read(buf, 0, ignore, NULL); /* no config has the number 0: drops all samples */
-    munmap(buf->words, CP__SAMPLEBUF_WORDS * sizeof(uint64_t));
-    buf->words = NULL;
+    for (struct cp__chunk *chunk = cp__chunk_of(buf->read), *next; chunk != NULL; chunk = next) {
+        next = chunk->next;
+        cp__chunk_give(chunk);
+    }
+    cp_store_relaxed(&buf->read, NULL); /* relaxed, both: nobody else is there */
+    cp_store_relaxed(&buf->write, NULL);
 }
 
-void cp__samplebuf_give_back(struct cp__samplebuf *buf)
-{
-    uint64_t head = cp_load_relaxed(&buf->head); /* relaxed: there is no producer */
+/* ---- The producer ---------------------------------------------------------------------------- */
 
-    if (buf->words == NULL || head == buf->unused) /* no sample was appended since the last time */
-        return;
-    cp__samplebuf_read(buf, 0, ignore, NULL);
-    madvise(buf->words, CP__SAMPLEBUF_WORDS * sizeof(uint64_t), MADV_DONTNEED);
-    buf->unused = head;
+/* Links one more chunk to that of write, and returns where its samples begin; NULL if the pool is empty. */
+static uint64_t *go_on_from_handler(struct cp__samplebuf *buf, uint64_t *write, bool *wake)
+{
+    bool low;
+    struct cp__chunk *chunk = cp__chunk_take_from_handler(&low);
+
+    if (chunk == NULL)
+        return NULL;
+    *wake |= low;
+    chunk->next = NULL;
+    *write = 0;
+    cp__chunk_of(write)->next = chunk;
+    buf->write_end = last_word(chunk);
+    return chunk->words;
 }
 
-static uint64_t *word(uint64_t *words, uint64_t i)
+/* Returns where a sample of so many words goes; NULL if there is no room. */
+static uint64_t *make_room_from_handler(struct cp__samplebuf *buf, uint64_t size, bool *wake)
 {
-    return &words[i % CP__SAMPLEBUF_WORDS];
+    /* acquire: pairs with the release in cp__samplebuf_make(). After that this M is the only writer. */
+    uint64_t *write = cp_load_acquire(&buf->write);
+    uint64_t head = cp_load_relaxed(&buf->head);        /* relaxed: this M is the only writer */
+    uint64_t used = head - cp_load_acquire(&buf->tail); /* pairs with the release in cp__samplebuf_read() */
+
+    *wake = used < CP__SAMPLEBUF_WORDS / 2 && used + size >= CP__SAMPLEBUF_WORDS / 2;
+    if (write == NULL || size > CP__SAMPLEBUF_WORDS - used)
+        return NULL;
+    if (size > (uint64_t)(buf->write_end - write))
+        return go_on_from_handler(buf, write, wake);
+    return write;
 }
 
 bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
-                                       const struct cp_sample *sample, bool *half)
+                                       const struct cp_sample *sample, bool *wake)
 {
-    uint64_t *words = cp_load_acquire(&buf->words);     /* pairs with the release in cp__samplebuf_make */
-    uint64_t head = cp_load_relaxed(&buf->head);        /* relaxed: this M is the only writer */
-    uint64_t used = head - cp_load_acquire(&buf->tail); /* pairs with the release in cp__samplebuf_read */
     uint64_t size = CP__SAMPLE_HEADER_WORDS + sample->depth;
-    unsigned i;
+    uint64_t *words = make_room_from_handler(buf, size, wake);
 
-    *half = used < CP__SAMPLEBUF_WORDS / 2 && used + size >= CP__SAMPLEBUF_WORDS / 2;
-    if (words == NULL || size > CP__SAMPLEBUF_WORDS - used)
+    if (words == NULL)
         return false;
-    *word(words, head) =
+    words[0] =
         size << 48 | (uint64_t)sample->flags << 32 | (uint64_t)sample->kernel_depth << 16 | sample->depth;
-    *word(words, head + 1) = seq;
-    *word(words, head + 2) = sample->weight;
-    *word(words, head + 3) = sample->g_id;
+    words[1] = seq;
+    words[2] = sample->weight;
+    words[3] = sample->g_id;
     /* the G may drop its set before the sample is read, so the sample has a reference of its own */
-    *word(words, head + 4) = (uintptr_t)cp__labels_ref_from_handler(sample->labels);
-    *word(words, head + 5) = sample->ip;
-    *word(words, head + 6) = sample->addr;
-    for (i = 0; i < sample->depth; i++)
-        *word(words, head + CP__SAMPLE_HEADER_WORDS + i) = sample->frames[i];
-    cp_store_release(&buf->head, head + size); /* pairs with the acquire in cp__samplebuf_read */
+    words[4] = (uintptr_t)cp__labels_ref_from_handler(sample->labels);
+    words[5] = sample->ip;
+    words[6] = sample->addr;
+    for (unsigned i = 0; i < sample->depth; i++)
+        words[CP__SAMPLE_HEADER_WORDS + i] = sample->frames[i];
+    cp_store_relaxed(&buf->head, buf->head + size); /* relaxed: told together with write */
+    cp_store_release(&buf->write, words + size);    /* pairs with the acquire in cp__samplebuf_read() */
     return true;
 }
+
+/* ---- The consumer ---------------------------------------------------------------------------- */
 
 bool cp__samplebuf_is_read_up(const struct cp__samplebuf *buf)
 {
     /* acquire: pairs with the release in cp__samplebuf_read(); relaxed: the M's own */
-    return cp_load_acquire(&buf->tail) == cp_load_relaxed(&buf->head);
+    return cp_load_acquire(&buf->read) == cp_load_relaxed(&buf->write);
+}
+
+static struct cp_sample sample_at(const uint64_t *words)
+{
+    return (struct cp_sample){.size = sizeof(struct cp_sample),
+                              .weight = words[2],
+                              .g_id = words[3],
+                              .labels = (struct cp_labels *)(uintptr_t)words[4],
+                              .flags = words[0] >> 32 & 0xffff,
+                              .depth = words[0] & 0xffff,
+                              .kernel_depth = words[0] >> 16 & 0xffff,
+                              .ip = words[5],
+                              .addr = words[6],
+                              .frames = (const uintptr_t *)&words[CP__SAMPLE_HEADER_WORDS]};
+}
+
+/* Leaves the chunk of read behind, whose samples have all been read. */
+static uint64_t *next_chunk(struct cp__samplebuf *buf, uint64_t *read)
+{
+    struct cp__chunk *chunk = cp__chunk_of(read);
+
+    read = chunk->next->words;
+    /* release: pairs with the acquire in cp__samplebuf_is_read_up(). In the child of a fork, the chunk is
+     * either still in the buffer, or nobody's. */
+    cp_store_release(&buf->read, read);
+    cp__chunk_give(chunk);
+    return read;
 }
 
 int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn, void *context)
 {
-    uint64_t head =
-        cp_load_acquire(&buf->head); /* pairs with the release in cp__samplebuf_append_from_handler */
-    uint64_t tail = cp_load_relaxed(&buf->tail);    /* relaxed: the consumer is its only writer */
-    uint64_t *words = cp_load_relaxed(&buf->words); /* relaxed: ordered by the acquire of head */
-    uintptr_t frames[CP_MAX_FRAMES];
+    /* acquire: pairs with the release in cp__samplebuf_append_from_handler() */
+    const uint64_t *end = cp_load_acquire(&buf->write);
+    uint64_t *read = cp_load_relaxed(&buf->read); /* relaxed, both: the consumer is the only writer */
+    uint64_t tail = cp_load_relaxed(&buf->tail);
     int n = 0;
 
-    while (tail != head) {
-        uint64_t header = *word(words, tail);
-        struct cp_sample sample = {.size = sizeof sample,
-                                   .weight = *word(words, tail + 2),
-                                   .g_id = *word(words, tail + 3),
-                                   .labels = (struct cp_labels *)(uintptr_t)*word(words, tail + 4),
-                                   .flags = header >> 32 & 0xffff,
-                                   .depth = header & 0xffff,
-                                   .kernel_depth = header >> 16 & 0xffff,
-                                   .ip = *word(words, tail + 5),
-                                   .addr = *word(words, tail + 6),
-                                   .frames = frames};
+    while (read != end) {
+        struct cp_sample sample;
+        uint64_t size;
 
-        for (unsigned i = 0; i < sample.depth; i++)
-            frames[i] = *word(words, tail + CP__SAMPLE_HEADER_WORDS + i);
-        if (*word(words, tail + 1) == seq) {
+        if (*read == 0) {
+            read = next_chunk(buf, read);
+            continue;
+        }
+        sample = sample_at(read);
+        if (read[1] == seq) {
             fn(context, &sample);
             n++;
         }
-        tail += header >> 48;
-        cp_store_release(&buf->tail, tail); /* pairs with the acquire in cp__samplebuf_append_from_handler */
-        /* After the store of tail: a child of a fork releases the labels of samples from tail to head. */
+        size = read[0] >> 48;
+        read += size;
+        tail += size;
+        cp_store_release(&buf->read, read); /* pairs with the acquire in cp__samplebuf_is_read_up() */
+        cp_store_release(&buf->tail, tail); /* pairs with the acquire in make_room_from_handler() */
+        /* After the store of read: a child of a fork releases the labels of samples from read to write. */
         cp_labels_unref(sample.labels);
     }
     return n;

@@ -155,6 +155,11 @@ uint32_t cp__slots_with_reader(void)
     return mask;
 }
 
+unsigned cp__slots_in_use(void)
+{
+    return (unsigned)__builtin_popcount(cp__slots_with_reader());
+}
+
 uint64_t cp__slot_run(int slot)
 {
     return slots[slot].run;

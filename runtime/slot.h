@@ -46,6 +46,8 @@ bool cp__slot_is_free(int slot);
 bool cp__slot_runs(int slot);
 /* Return whether any slot runs, and how many samples a second the running slots allow. */
 bool cp__slots_running(void);
+/* How many slots are not free. */
+unsigned cp__slots_in_use(void);
 double cp__slots_rate(void);
 /* Returns the slots that run, and those that have been stopped and not released: their readers want the
  * samples that Ms leave behind. */

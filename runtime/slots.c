@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "chunk.h"
 #include "configure.h"
 #include "cost.h"
 #include "disposition.h"
@@ -60,18 +61,18 @@ static int take_requests(struct cp_slot_request *to, const struct cp_slot_reques
 
 static int make_buffers(size_t n, const int *found, struct cp_error *err)
 {
+    int result = cp__pool_resize(cp__slots_in_use() + (unsigned)n);
     uint32_t mask = 0;
 
     for (size_t i = 0; i < n; i++)
         mask |= 1u << found[i];
-    for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
-        if (cp__m_make_buffers(m, mask) < 0)
-            return cp__error(
-                err, -ENOMEM,
-                "There is no memory for the sample buffers, %zu KiB for an event and M. Free some, or sample "
-                "fewer events.",
-                (size_t)CP__SAMPLEBUF_WORDS * sizeof(uint64_t) / 1024);
-    }
+    for (struct cp__m *m = cp__ms; m != NULL && result == 0; m = m->next)
+        result = cp__m_make_buffers(m, mask);
+    if (result < 0)
+        return cp__error(err, result,
+                         "There is no memory for the sample buffers: %zu KiB for each event and CPU, and a "
+                         "page for each event and M. Free some, or sample fewer events.",
+                         CP__POOL_BYTES / 1024);
     return 0;
 }
 
@@ -88,8 +89,10 @@ static int start_slots(struct cp_slot_request *requests, size_t n, int *found, s
         result = make_buffers(n, found, err);
     if (result == 0)
         result = cp__disposition_take(err);
-    if (result < 0)
+    if (result < 0) {
+        cp__pool_resize(cp__slots_in_use());
         return result;
+    }
     for (size_t i = 0; i < n; i++)
         cp__slot_publish(found[i], &requests[i], cp__cost_rate(requests[i].event, &requests[i].config));
     cp__slots_next_generation();
@@ -166,8 +169,10 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
     look_at_slots();
     cp__lock(&cp__runtime_lock);
     run = cp__slot_run(slot);
-    if (cp__slot_runs(slot))
+    if (cp__slot_runs(slot)) {
         cp__kick_pass();
+        cp__pool_fill();
+    }
     queue = cp__queue_take(slot);
     for (struct cp__m *m = queue; m != NULL; m = m->queued[slot].next)
         m->refs++;
@@ -215,7 +220,7 @@ static void give_buffers_back(struct cp__m *m)
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         /* relaxed: ordered by the acquire of the claim */
         if (cp__slot_is_free(slot) && (cp_load_relaxed(&m->armed) >> slot & 1) == 0)
-            cp__samplebuf_give_back(&m->buffers[slot]);
+            cp__samplebuf_free(&m->buffers[slot]);
     }
 }
 
@@ -242,6 +247,7 @@ int cp_slots_release(const int *released, size_t n)
         cp__m_drop_samples(released[i]);
     }
     cp__disposition_settle();
+    cp__pool_resize(cp__slots_in_use());
     cp__unlock(&cp__runtime_lock);
     give_all_buffers_back();
     return 0;

@@ -22,6 +22,7 @@ enum cp__lock_rank {
     CP__RANK_RUNTIME,         /* runtime: the slots, the registry of Ms, the signal's disposition */
     CP__RANK_PFM,             /* runtime: libpfm4 */
     CP__RANK_LABELS,          /* runtime: who reads the labels of a running G */
+    CP__RANK_CHUNKS,          /* runtime: the pool of the sample buffers' chunks */
 };
 
 struct cp__lock {

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include "runtime/chunk.h"
 #include "runtime/m.h"
 
 static struct cp__m *self(void)
@@ -24,13 +25,24 @@ static bool is_within(uintptr_t address, const void *lo, size_t size)
     return address >= (uintptr_t)lo && address < (uintptr_t)lo + size;
 }
 
+static struct {
+    const struct cp__chunk *at[CP__POOL_CHUNKS];
+    size_t n;
+} chunks; /* of the buffer */
+
+static void find_chunks(const struct cp__samplebuf *buf)
+{
+    for (const struct cp__chunk *chunk = cp__chunk_of(buf->read); chunk != NULL; chunk = chunk->next)
+        chunks.at[chunks.n++] = chunk;
+}
+
 static void count_fault(void *context, const struct cp_sample *sample)
 {
-    const struct cp__samplebuf *buf = context;
-
+    (void)context;
+    for (size_t i = 0; i < chunks.n; i++)
+        in_ours += is_within(sample->addr, chunks.at[i], cp__chunk_size);
     in_touched += sample->addr >= touched.lo && sample->addr < touched.hi;
-    in_ours += is_within(sample->addr, buf->words, CP__SAMPLEBUF_WORDS * sizeof(uint64_t)) ||
-               is_within(sample->addr, self()->altstack, 128 << 10) ||
+    in_ours += is_within(sample->addr, self()->altstack, 128 << 10) ||
                is_within(sample->addr, self()->ring.page, 64 << 10);
 }
 
@@ -62,8 +74,10 @@ CP_TEST(page_faults_are_those_of_the_program)
     attach(&worker);
     touch((size_t)sysconf(_SC_PAGESIZE));
     buf = &self()->buffers[profile.slots[0]];
-    CHECK(buf->head > TOUCHED * CP__SAMPLE_HEADER_WORDS); /* the handler has touched new pages of its own */
-    cp_slots_read(profile.slots[0], count_fault, buf);
+    CHECK(buf->head > TOUCHED * CP__SAMPLE_HEADER_WORDS); /* the handler has faulted, too */
+    find_chunks(buf);
+    cp_slots_read(profile.slots[0], count_fault, NULL);
+    CHECK(chunks.n > 10);
     CHECK_EQ(in_touched, TOUCHED);
     CHECK_EQ(in_ours, 0);
     stop_profile(&profile);
@@ -72,18 +86,23 @@ CP_TEST(page_faults_are_those_of_the_program)
 
 /* ---- Buffers of slots that are free ---------------------------------------------------------- */
 
+/* Returns how many of the buffer's chunks have memory. */
 static size_t resident(const struct cp__samplebuf *buf)
 {
-    static unsigned char pages[CP__SAMPLEBUF_WORDS * sizeof(uint64_t) / 4096];
-    size_t size = CP__SAMPLEBUF_WORDS * sizeof(uint64_t), n = 0;
+    const struct cp__chunk *chunk = buf->read == NULL ? NULL : cp__chunk_of(buf->read);
+    unsigned char is_resident = 1;
+    size_t n = 0;
 
-    CHECK_EQ(mincore(buf->words, size, pages), 0);
-    for (size_t i = 0; i < size / (size_t)sysconf(_SC_PAGESIZE); i++)
-        n += pages[i] & 1;
+    while (chunk != NULL && is_resident) {
+        CHECK_EQ(mincore(CP_TEST_UNCONST(chunk), cp__chunk_size, &is_resident), 0);
+        is_resident &= 1;
+        n += is_resident;
+        chunk = is_resident ? chunk->next : NULL; /* what is not resident is 0 */
+    }
     return n;
 }
 
-/* Appends samples until the buffer has been filled and read all around. */
+/* Until the buffer has used as many chunks as it may have unread, and has several. */
 static void fill(struct cp__samplebuf *buf, int slot)
 {
     uint64_t head = buf->head;
@@ -92,7 +111,8 @@ static void fill(struct cp__samplebuf *buf, int slot)
         burn_a(10 * MS);
         cp_slots_read(slot, see, &(struct profile_part){.profile = &(struct profile){.n = 1}});
     }
-    CHECK(resident(buf) > 0);
+    while (resident(buf) < 4)
+        burn_a(MS);
 }
 
 static int start_fast(void)
@@ -124,6 +144,7 @@ CP_TEST(buffers_of_a_free_slot_are_given_back)
         fill(buf, slot);
         end(slot);
         CHECK_EQ(resident(buf), 0);
+        CHECK_EQ(cp__pool_level(), 0);
     }
     cp_m_detach(worker.m);
 }

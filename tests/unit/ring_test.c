@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/chunk.h"
 #include "runtime/configure.h"
 #include "runtime/engine/events_linux.h"
 #include "runtime/engine/handler.h"
@@ -35,6 +36,7 @@ static struct ring *new_ring(enum cp_event_kind kind)
     struct ring *ring = calloc(1, sizeof *ring);
 
     cp__prepare();
+    CHECK_EQ(cp__pool_resize(1), 0);
     ring->page = aligned_alloc(size, 2 * size);
     memset(ring->page, 0, 2 * size);
     ring->data = (uint64_t *)((char *)ring->page + size);

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/chunk.h"
 #include "runtime/label.h"
 #include "runtime/samplebuf.h"
 #include "tests/support/test.h"
@@ -35,6 +36,13 @@ static void make_sample(uint64_t n, unsigned depth, struct cp_labels *labels, ui
                                  .flags = (unsigned)n & 7,
                                  .depth = depth,
                                  .frames = frames};
+}
+
+/* Makes an empty buffer, and a pool from which it can grow to its limit. */
+static void make(struct cp__samplebuf *buf)
+{
+    CHECK_EQ(cp__pool_resize(CP_EV_MAX), 0);
+    CHECK_EQ(cp__samplebuf_make(buf), 0);
 }
 
 static bool append(struct cp__samplebuf *buf, uint64_t seq, uint64_t n, unsigned depth,
@@ -95,13 +103,13 @@ static struct cp_labels *new_labels(void)
 static struct {
     struct cp_labels *labels;
     const struct cp__samplebuf *buf;
-    uint64_t unread; /* words in the buffer at that moment */
+    bool was_unread; /* the sample was in the buffer when it happened */
 } guarded;
 
 static void on_reference(int signal)
 {
     (void)signal;
-    guarded.unread = guarded.buf->head - guarded.buf->tail;
+    guarded.was_unread = guarded.buf->read != guarded.buf->write;
     mprotect(guarded.labels, sizeof *guarded.labels, PROT_READ | PROT_WRITE);
 }
 
@@ -118,7 +126,7 @@ CP_TEST(a_reference_is_dropped_when_its_sample_is_out_of_the_buffer)
     CHECK(guarded.labels != MAP_FAILED);
     guarded.labels->refs = 1;
     guarded.buf = &buf;
-    guarded.unread = UINT64_MAX;
+    guarded.was_unread = true;
     one.labels = guarded.labels;
     CHECK_EQ(cp__samplebuf_make(&buf), 0);
     CHECK(append(&buf, 1, 0, 3, guarded.labels));
@@ -126,7 +134,7 @@ CP_TEST(a_reference_is_dropped_when_its_sample_is_out_of_the_buffer)
     CHECK_EQ(mprotect(guarded.labels, sizeof *guarded.labels, PROT_READ), 0);
     CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &one), 1);
     CHECK_EQ(guarded.labels->refs, 1);
-    CHECK_EQ(guarded.unread, 0);
+    CHECK(!guarded.was_unread);
     cp__samplebuf_free(&buf);
 }
 
@@ -141,9 +149,9 @@ CP_TEST(an_empty_buffer_gives_nothing)
     CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &none), 0);
     cp__samplebuf_free(&buf);
     CHECK_EQ(cp__samplebuf_make(&buf), 0);
-    uint64_t *words = buf.words;
+    uint64_t *write = buf.write;
     CHECK_EQ(cp__samplebuf_make(&buf), 0);
-    CHECK(buf.words == words);
+    CHECK(buf.write == write);
     CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &none), 0);
     cp__samplebuf_free(&buf);
     cp__samplebuf_free(&buf);
@@ -158,7 +166,7 @@ CP_TEST(samples_may_have_every_depth)
     struct cp__samplebuf buf = {0};
     struct cp_labels *labels = new_labels();
 
-    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    make(&buf);
     for (unsigned depth = 0; depth <= CP_MAX_FRAMES; depth++) {
         struct expected one = {.next = depth, .step = 1, .depth = (int)depth, .labels = labels};
 
@@ -168,26 +176,33 @@ CP_TEST(samples_may_have_every_depth)
         CHECK_EQ(cp__samplebuf_read(&buf, 7, expect, &one), 1);
         CHECK_EQ(labels->refs, 1);
         CHECK_EQ(buf.head, buf.tail);
+        CHECK(cp__samplebuf_is_read_up(&buf));
     }
     cp__samplebuf_free(&buf);
     cp_labels_unref(labels);
 }
 
-/* The test puts a sample at each place where it would cross the end of the buffer. */
-CP_TEST(samples_run_over_the_buffers_end)
+/* A sample at every place where it does not fit into its chunk, or just fits. */
+CP_TEST(samples_go_on_in_the_next_chunk)
 {
     static const unsigned depths[] = {0, 1, 25, CP_MAX_FRAMES};
     struct cp__samplebuf buf = {0};
 
-    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    make(&buf);
     for (size_t d = 0; d < sizeof depths / sizeof depths[0]; d++) {
         for (uint64_t before = 0; before <= HEADER + depths[d]; before++) {
             struct expected two = {.next = before, .step = 1, .depth = (int)depths[d]};
+            struct cp__chunk *chunk = cp__chunk_of(buf.read);
+            size_t level = cp__pool_level();
+            bool fits = before == HEADER + depths[d];
 
-            buf.head = buf.tail = (before << 33) + WORDS - before;
+            buf.write = buf.read = buf.write_end - before;
             CHECK(append(&buf, 1, before, depths[d], NULL));
+            CHECK_EQ(cp__chunk_of(buf.write) == chunk, fits);
             CHECK(append(&buf, 1, before + 1, depths[d], NULL));
             CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &two), 2);
+            CHECK(cp__chunk_of(buf.read) != chunk || depths[d] == 0);
+            CHECK_EQ(cp__pool_level(), level);
         }
     }
     cp__samplebuf_free(&buf);
@@ -200,7 +215,7 @@ static void check_full(uint64_t start)
     struct expected all = {.next = 0, .step = 1, .depth = -1};
     uint64_t n = 0;
 
-    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    make(&buf);
     while (WORDS - (buf.head - buf.tail) >= 2 * (HEADER + CP_MAX_FRAMES))
         CHECK(append(&buf, 1, n++, CP_MAX_FRAMES, NULL));
     uint64_t left = WORDS - (buf.head - buf.tail) - HEADER - CP_MAX_FRAMES;
@@ -214,8 +229,8 @@ static void check_full(uint64_t start)
     cp__samplebuf_free(&buf);
 
     buf = (struct cp__samplebuf){.head = start, .tail = start};
-    CHECK_EQ(cp__samplebuf_make(&buf), 0);
-    buf.head = start + WORDS - HEADER - 10; /* as if this many words were unread */
+    make(&buf);
+    buf.head = start + WORDS - HEADER - 10; /* as if so much were unread */
     CHECK(!append(&buf, 1, 0, 11, NULL));
     CHECK(append(&buf, 1, 0, 10, NULL)); /* fills the buffer exactly */
     CHECK_EQ(buf.head - buf.tail, WORDS);
@@ -243,7 +258,7 @@ CP_TEST(dropped_samples_hold_nothing)
 
     CHECK(!append(&buf, 1, 0, 1, labels));
     CHECK_EQ(labels->refs, 1);
-    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    make(&buf);
     while (append(&buf, 1, appended, 20, labels))
         appended++;
     CHECK_EQ(appended, WORDS / (HEADER + 20));
@@ -262,7 +277,7 @@ CP_TEST(samples_of_other_configs_are_for_nobody)
     struct cp_labels *labels = new_labels();
     struct expected second = {.next = 1, .step = 3, .depth = -1, .labels = labels};
 
-    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    make(&buf);
     for (uint64_t n = 0; n < 99; n++)
         CHECK(append(&buf, n % 3 + 1, n, (unsigned)n, labels));
     CHECK_EQ(labels->refs, 100);
@@ -283,6 +298,7 @@ static bool becomes_half(struct cp__samplebuf *buf, unsigned depth, bool *append
     struct cp_sample sample;
     bool half;
 
+    cp__pool_fill(); /* so that the pool does not become half empty */
     make_sample(0, depth, NULL, frames, &sample);
     *appended = cp__samplebuf_append_from_handler(buf, 1, &sample, &half);
     return half;
@@ -299,7 +315,7 @@ CP_TEST(half_full_is_told_once)
 {
     struct cp__samplebuf buf = {0};
 
-    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    make(&buf);
     for (unsigned depth = 0; depth <= CP_MAX_FRAMES; depth += 16) {
         bool appended = true;
 
@@ -319,8 +335,8 @@ CP_TEST(half_full_is_exact_to_the_word)
     struct cp__samplebuf buf = {0};
     bool appended;
 
-    CHECK_EQ(cp__samplebuf_make(&buf), 0);
-    buf.head = WORDS / 2 - HEADER - 4; /* as if this many words were unread */
+    make(&buf);
+    buf.head = WORDS / 2 - HEADER - 4; /* as if so much were unread */
     CHECK(!becomes_half(&buf, 3, &appended));
     buf.head = WORDS / 2 - HEADER - 4;
     CHECK(becomes_half(&buf, 4, &appended));
@@ -383,7 +399,7 @@ static void *consume(void *arg)
 
 static void start(struct shared *shared, pthread_t *consumer)
 {
-    CHECK_EQ(cp__samplebuf_make(&shared->buf), 0);
+    make(&shared->buf);
     for (int i = 0; i < SETS; i++)
         shared->sets[i] = new_labels();
     CHECK_EQ(pthread_create(consumer, NULL, consume, shared), 0);
@@ -460,4 +476,100 @@ CP_TEST(a_producer_may_be_a_signal_handler)
     CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
     finish(&from_handler, consumer);
     CHECK_EQ(from_handler.appended + from_handler.dropped, produced);
+}
+
+/* ---- Chunks ---------------------------------------------------------------------------------- */
+
+/* A buffer has the chunks of what is unread, and one more: they come out of the pool, and go back there. */
+CP_TEST(a_buffer_has_as_many_chunks_as_are_unread)
+{
+    struct cp__samplebuf buf = {0};
+    struct expected all = {.next = 0, .step = 1, .depth = 20};
+    uint64_t in_chunk, n = 0;
+    size_t full;
+
+    make(&buf);
+    full = cp__pool_level();
+    in_chunk = (uint64_t)(buf.write_end - buf.write) / (HEADER + 20);
+    while (n < 10 * in_chunk)
+        CHECK(append(&buf, 1, n++, 20, NULL));
+    CHECK_EQ(cp__pool_level(), full - 9);
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &all), n);
+    CHECK_EQ(cp__pool_level(), full);
+    while (n < 20 * in_chunk)
+        CHECK(append(&buf, 1, n++, 20, NULL));
+    CHECK(cp__pool_level() < full);
+    cp__samplebuf_free(&buf);
+    CHECK_EQ(cp__pool_level(), full);
+}
+
+/* Three chunks, again and again. A chunk out of the pool still has what it had when it was read. */
+CP_TEST(chunks_are_used_again)
+{
+    static struct cp__chunk *others[CP__POOL_CHUNKS];
+    struct cp__samplebuf buf = {0};
+    struct expected all = {.next = 0, .step = 1, .depth = 20};
+    size_t held = 0;
+    bool low;
+
+    make(&buf);
+    while (cp__pool_level() > 3)
+        others[held++] = cp__chunk_take_from_handler(&low);
+    for (uint64_t n = 0; n < 1000; n++) {
+        CHECK(append(&buf, 1, n, 20, NULL));
+        if (n % 30 == 29)
+            CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &all), 30);
+    }
+    cp__samplebuf_free(&buf);
+    CHECK_EQ(cp__pool_level(), 4);
+    while (held > 0)
+        cp__chunk_give(others[--held]);
+    CHECK_EQ(cp__pool_level(), cp__pool_target());
+}
+
+/* Without a chunk nothing is appended, and the next sample is once there is one. */
+CP_TEST(an_empty_pool_drops_what_needs_a_chunk)
+{
+    struct cp__samplebuf buf = {0};
+    struct cp_labels *labels = new_labels();
+    struct expected all = {.next = 0, .step = 1, .depth = 20, .labels = labels};
+    uint64_t n = 0;
+
+    CHECK_EQ(cp__pool_resize(0), 0);
+    CHECK_EQ(cp__samplebuf_make(&buf), 0);
+    while (append(&buf, 1, n, 20, labels))
+        n++;
+    CHECK_EQ(n, (uint64_t)(buf.write_end - buf.read) / (HEADER + 20));
+    CHECK_EQ(labels->refs, 1 + n);
+    CHECK_EQ(cp__pool_resize(1), 0);
+    CHECK(append(&buf, 1, n++, 20, labels));
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &all), n);
+    CHECK_EQ(labels->refs, 1);
+    cp__samplebuf_free(&buf);
+    cp_labels_unref(labels);
+}
+
+/* It has no labels, and takes samples again. */
+CP_TEST(a_buffer_that_was_freed_is_empty)
+{
+    struct cp__samplebuf buf = {0};
+    struct cp_labels *labels = new_labels();
+    struct expected all = {.next = 7, .step = 1, .depth = 20, .labels = labels};
+
+    make(&buf);
+    for (int round = 0; round < 2; round++) {
+        for (uint64_t n = 0; n < 100; n++)
+            CHECK(append(&buf, 1, n, 20, labels));
+        cp__samplebuf_free(&buf);
+        CHECK_EQ(cp__samplebuf_make(&buf), 0);
+        CHECK_EQ(labels->refs, 1);
+        CHECK_EQ(buf.head, buf.tail);
+        CHECK(cp__samplebuf_is_read_up(&buf));
+        CHECK_EQ(cp__pool_level(), cp__pool_target());
+    }
+    CHECK(append(&buf, 1, 7, 20, labels));
+    CHECK_EQ(cp__samplebuf_read(&buf, 1, expect, &all), 1);
+    cp__samplebuf_free(&buf);
+    CHECK_EQ(labels->refs, 1);
+    cp_labels_unref(labels);
 }
