@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <ucontext.h>
 
 /* The registers from which unwinding starts. */
 struct cp__registers {
@@ -22,6 +23,7 @@ struct cp__registers {
     uintptr_t sp;
     uintptr_t fp;
     uintptr_t lr; /* the link register, on processors whose calls put the return address there; else 0 */
+    const mcontext_t *machine; /* all registers of interrupted code; NULL if only the ones above are known */
 };
 
 #include "registers.h" // IWYU pragma: export

@@ -6,8 +6,13 @@
 /* cp__caller_from_handler() reads code on this processor. */
 #define CP__READS_CODE 1
 
-/* The frame pointer's register number in call-frame information. */
+/* The numbers of registers in call-frame information. */
 #define CP__FP_NUMBER 6
+#define CP__SP_NUMBER 7
+#define CP__RETURN_NUMBER 16 /* what holds the return address, and in the interrupted function the pc */
+
+/* Whether a frame record, at which a frame pointer points, lies at the upper end of its frame. */
+#define CP__RECORD_ENDS_FRAME 1
 
 /* The bits of sp and pc in the register set that perf_event_open(2) can record. Records hold them in this
  * order. */
@@ -19,9 +24,26 @@
  * argument. */
 static inline struct cp__registers cp__registers_from_handler(const void *ucontext)
 {
-    const greg_t *gregs = ((const ucontext_t *)ucontext)->uc_mcontext.gregs;
-    return (struct cp__registers){
-        .pc = (uintptr_t)gregs[REG_RIP], .sp = (uintptr_t)gregs[REG_RSP], .fp = (uintptr_t)gregs[REG_RBP]};
+    const mcontext_t *machine = &((const ucontext_t *)ucontext)->uc_mcontext;
+
+    return (struct cp__registers){.pc = (uintptr_t)machine->gregs[REG_RIP],
+                                  .sp = (uintptr_t)machine->gregs[REG_RSP],
+                                  .fp = (uintptr_t)machine->gregs[REG_RBP],
+                                  .machine = machine};
+}
+
+/* Finds the value of the register that has this number in call-frame information. Returns false if no such
+ * register is in *machine. */
+static inline bool cp__register_from_handler(const mcontext_t *machine, unsigned number, uintptr_t *value)
+{
+    static const uint8_t places[] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+                                     REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                     REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+
+    if (number >= sizeof places)
+        return false;
+    *value = (uintptr_t)machine->gregs[places[number]];
+    return true;
 }
 
 /* Returns the address that a saved return address holds. */

@@ -5,8 +5,13 @@
 /* cp__caller_from_handler() reads code on this processor. */
 #define CP__READS_CODE 1
 
-/* The frame pointer's register number in call-frame information. */
+/* The numbers of registers in call-frame information. */
 #define CP__FP_NUMBER 29
+#define CP__SP_NUMBER 31
+#define CP__RETURN_NUMBER 30 /* the link register */
+
+/* Whether a frame record, at which a frame pointer points, lies at the upper end of its frame. */
+#define CP__RECORD_ENDS_FRAME 0
 
 /* The bits of sp and pc in the register set that perf_event_open(2) can record. Records hold them in this
  * order. */
@@ -20,8 +25,21 @@ static inline struct cp__registers cp__registers_from_handler(const void *uconte
 {
     const mcontext_t *machine = &((const ucontext_t *)ucontext)->uc_mcontext;
 
-    return (struct cp__registers){
-        .pc = machine->pc, .sp = machine->sp, .fp = machine->regs[29], .lr = machine->regs[30]};
+    return (struct cp__registers){.pc = machine->pc,
+                                  .sp = machine->sp,
+                                  .fp = machine->regs[29],
+                                  .lr = machine->regs[30],
+                                  .machine = machine};
+}
+
+/* Finds the value of the register that has this number in call-frame information. Returns false if no such
+ * register is in *machine. */
+static inline bool cp__register_from_handler(const mcontext_t *machine, unsigned number, uintptr_t *value)
+{
+    if (number > CP__SP_NUMBER)
+        return false;
+    *value = number == CP__SP_NUMBER ? machine->sp : machine->regs[number];
+    return true;
 }
 
 /* Returns the address that a saved return address holds, without the signature that a processor with pointer

@@ -1,11 +1,18 @@
 /* The registers of any processor whose registers the C library shows. Only arch/arch.h includes this file. */
 #include <ucontext.h>
 
-/* The frame pointer's register number in call-frame information. */
+/* The numbers of registers in call-frame information, and whether a frame record, at which a frame pointer
+ * points, lies at the upper end of its frame. */
 #if defined(__x86_64__)
 #define CP__FP_NUMBER 6
+#define CP__SP_NUMBER 7
+#define CP__RETURN_NUMBER 16
+#define CP__RECORD_ENDS_FRAME 1
 #elif defined(__aarch64__)
 #define CP__FP_NUMBER 29
+#define CP__SP_NUMBER 31
+#define CP__RETURN_NUMBER 30
+#define CP__RECORD_ENDS_FRAME 0
 #endif
 
 /* The same constants as in the other folders of arch/. On a processor that is not named here, perf's records
@@ -34,10 +41,20 @@ static inline struct cp__registers cp__registers_from_handler(const void *uconte
                                   .sp = (uintptr_t)machine->gregs[REG_RSP],
                                   .fp = (uintptr_t)machine->gregs[REG_RBP]};
 #elif defined(__aarch64__)
-    return (struct cp__registers){.pc = machine->pc, .sp = machine->sp, .fp = machine->regs[29]};
+    return (struct cp__registers){
+        .pc = machine->pc, .sp = machine->sp, .fp = machine->regs[29], .lr = machine->regs[30]};
 #else
 #error "Say here where this processor's ucontext has pc, sp and fp."
 #endif
+}
+
+/* Returns false: this file names no other registers than those of cp__registers_from_handler(). */
+static inline bool cp__register_from_handler(const mcontext_t *machine, unsigned number, uintptr_t *value)
+{
+    (void)machine;
+    (void)number;
+    (void)value;
+    return false;
 }
 
 /* Returns the address that a saved return address holds, without the signature that an arm64 processor with

@@ -1,11 +1,12 @@
 /*
- * Where code is: the executable mappings of this process.
+ * Where code is: the executable mappings of this process, with the rows (rows.h) of the objects that they
+ * belong to.
  *
  * The signal handler asks whether a word can be a return address, and which bytes of code it may read. A
  * table answers both questions. The table is made outside the handler: at each start of an event, and again
- * by a reader's pass (cp_slots_read()) after a handler has asked for an address that is in no range. So code
- * that was mapped later (by dlopen(), by a JIT) is known after one pass. Passes that find nothing new cost at
- * most one two hundredth of a CPU.
+ * by a reader's pass (cp_slots_read()) after a handler has asked for an address that is in no range, or
+ * after the dynamic linker has mapped or unmapped an object. So code that was mapped later (by dlopen(), by
+ * a JIT) is known after one pass. Passes that find nothing new cost at most one two hundredth of a CPU.
  *
  * There are two tables. The handler reads the table of the version that was published last. A writer first
  * announces the version that it is about to write, then writes over the other table, then publishes the new
@@ -28,9 +29,13 @@
 
 extern bool cp__code_has_keys; /* whether the processor has protection keys */
 
+struct cp__rows;
+
 struct cp__code_range {
     uintptr_t start;
     uintptr_t size;
+    const struct cp__rows *rows; /* NULL if the range belongs to no object with rows */
+    uintptr_t origin;            /* the address from which addresses in the rows count */
     bool is_readable; /* by the mapping; a protection key, or a later mprotect(), may forbid reading */
 };
 
@@ -71,7 +76,7 @@ static inline void cp__code_keep_from_handler(uint32_t rights)
 
 /* Makes the table anew. Any number of threads may call this function; one of them does the work. */
 void cp__code_update(void);
-/* Makes the table anew if a handler missed an address, but not too often. */
+/* Makes the table anew if a handler missed an address or other objects are mapped, but not too often. */
 void cp__code_look(void);
 /* Resets the state in the child of a fork, because another thread of the parent may have been in
  * cp__code_update(). */

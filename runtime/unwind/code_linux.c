@@ -8,6 +8,7 @@
 
 #include "arch/arch.h"
 #include "atomic.h"
+#include "objects.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
@@ -63,6 +64,8 @@ static bool search_from_handler(const struct cp__code_range *ranges, size_t n, u
         return false;
     *found = (struct cp__code_range){.start = cp_load_relaxed(&ranges[lo - 1].start),
                                      .size = cp_load_relaxed(&ranges[lo - 1].size),
+                                     .rows = cp_load_relaxed(&ranges[lo - 1].rows),
+                                     .origin = cp_load_relaxed(&ranges[lo - 1].origin),
                                      .is_readable = cp_load_relaxed(&ranges[lo - 1].is_readable)};
     return pc - found->start < found->size;
 }
@@ -150,6 +153,8 @@ struct parser {
     uintptr_t start, end;
     bool is_readable, is_executable;
     struct table *table;
+    const struct cp__object *object; /* the first one that ends behind the last mapping, and all after it */
+    const struct cp__object *end_of_objects;
     bool is_short_of_memory;
 };
 
@@ -171,18 +176,15 @@ static bool grow(struct table *table)
     return true;
 }
 
-/* Adds a mapping to the table if it is executable. A mapping that continues the last one extends that
- * range. */
-static void take_mapping(struct parser *parser)
+/* Adds a range to the table. A range that continues the last one extends it. */
+static void take_range(struct parser *parser, const struct cp__code_range *range)
 {
     struct table *table = parser->table;
     struct cp__code_range *last = table->n > 0 ? &table->ranges[table->n - 1] : NULL;
 
-    if (!parser->is_executable || parser->start >= anything.size)
-        return;
-    if (last != NULL && last->start + last->size == parser->start &&
-        last->is_readable == parser->is_readable) {
-        cp_store_relaxed(&last->size, parser->end - last->start);
+    if (last != NULL && last->start + last->size == range->start && last->is_readable == range->is_readable &&
+        last->rows == range->rows && last->origin == range->origin) {
+        cp_store_relaxed(&last->size, last->size + range->size);
         return;
     }
     if (table->n == table->room && !grow(table)) {
@@ -190,10 +192,39 @@ static void take_mapping(struct parser *parser)
         return;
     }
     last = &table->ranges[table->n];
-    cp_store_relaxed(&last->start, parser->start);
-    cp_store_relaxed(&last->size, parser->end - parser->start);
-    cp_store_relaxed(&last->is_readable, parser->is_readable);
+    cp_store_relaxed(&last->start, range->start);
+    cp_store_relaxed(&last->size, range->size);
+    cp_store_relaxed(&last->rows, range->rows);
+    cp_store_relaxed(&last->origin, range->origin);
+    cp_store_relaxed(&last->is_readable, range->is_readable);
     cp_store_relaxed(&table->n, table->n + 1);
+}
+
+/* Adds a mapping to the table if it is executable: a range for each object that the mapping has code of,
+ * and for each part that is no object's. */
+static void take_mapping(struct parser *parser)
+{
+    uintptr_t start = parser->start;
+
+    if (!parser->is_executable || parser->start >= anything.size)
+        return;
+    while (start < parser->end) {
+        struct cp__code_range range = {.start = start, .is_readable = parser->is_readable};
+        uintptr_t end = parser->end;
+
+        while (parser->object < parser->end_of_objects && parser->object->hi <= start)
+            parser->object++;
+        if (parser->object < parser->end_of_objects && parser->object->lo > start) {
+            end = parser->object->lo < end ? parser->object->lo : end;
+        } else if (parser->object < parser->end_of_objects) {
+            end = parser->object->hi < end ? parser->object->hi : end;
+            range.rows = parser->object->rows;
+            range.origin = range.rows == NULL ? 0 : parser->object->lo;
+        }
+        range.size = end - start;
+        take_range(parser, &range);
+        start = end;
+    }
 }
 
 static uintptr_t with_digit(uintptr_t number, char digit)
@@ -205,7 +236,9 @@ static void take_character(struct parser *parser, char c)
 {
     if (c == '\n') {
         take_mapping(parser);
-        *parser = (struct parser){.table = parser->table, .is_short_of_memory = parser->is_short_of_memory};
+        parser->at = IN_START;
+        parser->start = parser->end = 0;
+        parser->is_readable = parser->is_executable = false;
     } else if (parser->at != IN_REST && (c == ' ' || c == '-') && parser->at != IN_PERMISSIONS) {
         parser->at++;
     } else if (parser->at == IN_START) {
@@ -220,11 +253,12 @@ static void take_character(struct parser *parser, char c)
     }
 }
 
-/* Reads the mappings into the table. Returns whether all of them were read and stored. */
-static bool read_mappings(struct table *table)
+/* Reads the mappings into the table, with the objects that they belong to. Returns whether all of them were
+ * read and stored. */
+static bool read_mappings(struct table *table, const struct cp__object *objects, size_t n_objects)
 {
     static char text[16384]; /* the thread that has set is_writing owns the buffer */
-    struct parser parser = {.table = table};
+    struct parser parser = {.table = table, .object = objects, .end_of_objects = objects + n_objects};
     int fd = cp__sys_open_from_handler("/proc/self/maps");
     long n = -1;
 
@@ -258,8 +292,9 @@ static void publish_code(uint64_t version)
 
 void cp__code_update(void)
 {
-    uint64_t start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
-    uint64_t version;
+    const struct cp__object *objects;
+    size_t n_objects;
+    uint64_t version, start;
 
     /* acquire: pairs with the release at the end */
     if (cp_exchange_acq_rel(&is_writing, 1u) != 0)
@@ -271,7 +306,10 @@ void cp__code_update(void)
     cp_store_relaxed(&missed, 0);
     if (version == 1)
         cp_store_relaxed(&cp__code_has_keys, cp__has_keys()); /* relaxed: before the first M */
-    if (read_mappings(begin_version(version)))
+    objects = cp__objects_update(&n_objects);
+    start =
+        cp__os_clock_ns_from_handler(CLOCK_MONOTONIC); /* rows, which take longer, are made once an object */
+    if (read_mappings(begin_version(version), objects, n_objects))
         publish_code(version);
     cp_store_relaxed(&not_before, start + 200 * (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start));
     cp__fork_allow();
@@ -280,13 +318,16 @@ void cp__code_update(void)
 
 void cp__code_look(void)
 {
-    if (cp_load_relaxed(&missed) == 0) /* relaxed: if this pass does not see the store, a later pass does */
+    if (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < cp_load_relaxed(&not_before)) /* relaxed: a hint */
         return;
-    if (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) >= cp_load_relaxed(&not_before)) /* relaxed: a hint */
+    /* relaxed: if this pass does not see the store, a later pass does */
+    if (cp_load_relaxed(&missed) != 0 || cp__objects_have_changed())
         cp__code_update();
 }
 
 void cp__code_after_fork(void)
 {
+    if (cp_load_relaxed(&is_writing) != 0) /* relaxed: this is the only thread */
+        cp__objects_after_fork();
     cp_store_relaxed(&is_writing, 0); /* relaxed: this is the only thread */
 }

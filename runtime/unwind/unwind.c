@@ -1,6 +1,8 @@
 #include "unwind.h"
 
 #include "code.h"
+#include "rows.h"
+#include "step.h"
 
 /* The two words at which a frame pointer points. */
 struct frame {
@@ -32,23 +34,67 @@ static uintptr_t caller_of(uintptr_t saved, const struct cp__stack *stack, struc
     return is_code(pc, stack, last) ? pc : 0;
 }
 
-/* Returns whether a chain that led up to top has reached the stack's first frame. A frame pointer of 0 would
- * not prove it, because code that uses the register for something else may store zeros too. */
-static bool is_at_end(const struct cp__stack *stack, uintptr_t top)
+/* A walk from the interrupted function to its callers. */
+struct walk {
+    struct cp__place place;
+    const struct cp__stack *stack;
+    struct cp__code_range range; /* the code that the place is in */
+    bool has_rule; /* rows tell about the last place that the walk has left or could not leave */
+};
+
+/* Finds what the rows tell about the place. A return address may lie behind the end of its function, if the
+ * call is the last instruction there; so the address before it counts. */
+static const struct cp__rule *find_rule(const struct walk *walk)
 {
-    return stack->hi - top <= stack->slack;
+    const struct cp__code_range *range = &walk->range;
+    uintptr_t pc = walk->place.regs.pc - (walk->place.is_interrupted ? 0 : 1);
+    const struct cp__rule *rule;
+
+    if (range->rows == NULL || pc - range->start >= range->size)
+        return NULL;
+    rule = cp__rows_find_from_handler(range->rows, pc - range->origin);
+    return rule->cfa_from == CP__CFA_UNKNOWN ? NULL : rule;
 }
 
-/* The attribute: the stack holds frames of other functions, and a sanitizer may have fenced parts of these
- * frames. */
-__attribute__((no_sanitize("address", "thread", "undefined"))) unsigned
-cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack, uintptr_t *frames,
-                        unsigned max, unsigned *flags)
+/* Goes to the caller of the interrupted function by the code ahead, if the code tells. */
+static bool step_by_code(struct cp__place *place, const struct cp__stack *stack)
 {
-    struct cp__code_range range = {.size = 0};
     struct cp__registers caller;
-    const struct frame *frame;
-    uintptr_t top, pc;
+
+    if (!place->is_interrupted || !cp__caller_from_handler(&place->regs, stack->hi, &caller))
+        return false;
+    *place = (struct cp__place){.regs = caller, .sp_is_least = !CP__RECORD_ENDS_FRAME};
+    return true;
+}
+
+static enum cp__step take_step(struct walk *walk)
+{
+    const struct cp__rule *rule = find_rule(walk);
+
+    walk->has_rule = rule != NULL;
+    if ((rule == NULL || (rule->flags & CP__RULE_CALLS_ONLY) != 0) && step_by_code(&walk->place, walk->stack))
+        return CP__STEP_TAKEN;
+    if (rule == NULL)
+        return cp__step_by_frame_from_handler(&walk->place, walk->stack);
+    return cp__step_by_rule_from_handler(&walk->place, rule, walk->range.rows->expressions, walk->stack);
+}
+
+/* Returns whether a chain that cannot be followed beyond top has reached the stack's first frame. A frame
+ * pointer of 0 would not prove it, because code that uses the register for something else may store zeros
+ * too. If the first frame is unknown, rows would have told it. */
+static bool is_at_end(const struct walk *walk, uintptr_t top)
+{
+    const struct cp__stack *stack = walk->stack;
+
+    return stack->hi - top <= stack->slack && !(stack->slack == UINTPTR_MAX && walk->has_rule);
+}
+
+unsigned cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack,
+                                 uintptr_t *frames, unsigned max, unsigned *flags)
+{
+    struct walk walk = {.place = {.regs = *regs, .is_interrupted = true}, .stack = stack};
+    enum cp__step taken = CP__STEP_LOST;
+    uintptr_t top = regs->sp;
     unsigned n = 0;
 
     *flags = 0;
@@ -56,26 +102,17 @@ cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack
     if (!cp__stack_holds(stack, regs->sp))
         return n;
     *flags = CP__CHAIN_INCOMPLETE;
-    if (!is_code(regs->pc, stack, &range))
+    if (!is_code(regs->pc, stack, &walk.range))
         return n;
-    if (!cp__caller_from_handler(regs, stack->hi, &caller))
-        caller = *regs;
-    else if (is_code(caller.pc, stack, &range))
-        frames[n++] = caller.pc;
-    else
-        return n;
-    top = caller.sp;
-    for (frame = frame_at(caller.fp, top, stack);
-         frame != NULL && (pc = caller_of(frame->pc, stack, &range)) != 0;
-         frame = frame_at(frame->fp, top, stack)) {
+    while ((taken = take_step(&walk)) == CP__STEP_TAKEN && is_code(walk.place.regs.pc, stack, &walk.range)) {
         if (n == max) {
             *flags = CP__CHAIN_TRUNCATED;
             return n;
         }
-        frames[n++] = pc;
-        top = (uintptr_t)(frame + 1);
+        frames[n++] = walk.place.regs.pc;
+        top = walk.place.regs.sp;
     }
-    if (is_at_end(stack, top))
+    if (taken == CP__STEP_ENDS || is_at_end(&walk, top))
         *flags = 0;
     return n;
 }

@@ -30,10 +30,11 @@ static inline bool cp__stack_holds(const struct cp__stack *stack, uintptr_t addr
 
 /*
  * Writes the call chain to frames: the address of the interrupted instruction, then return addresses,
- * innermost first. The interrupted code tells the first caller if it can (arch/arch.h); frame pointers tell
- * the others. Each frame pointer is checked to lie above the last one and inside the stack, so the function
- * reads no memory outside [regs->sp, stack->hi), and code without frame pointers costs frames but never a
- * fault.
+ * innermost first. The rows of the mapped objects (rows.h) tell callers. If the code has no rows, the
+ * interrupted code tells the first caller if it can (arch/arch.h), and frame pointers tell the others. Each
+ * stack pointer and frame pointer is checked to lie above the last one and inside the stack, so the function
+ * reads no memory outside [regs->sp, stack->hi), and code without rows and frame pointers costs frames but
+ * never a fault.
  *
  * Returns the number of frames, from 1 to max; max must be at least 2. *flags is CP__CHAIN_TRUNCATED,
  * CP__CHAIN_INCOMPLETE or 0.

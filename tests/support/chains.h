@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "runtime/altstack.h"
+#include "runtime/unwind/code.h"
 #include "runtime/unwind/unwind.h"
 #include "test.h"
 

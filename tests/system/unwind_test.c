@@ -226,6 +226,7 @@ static void load_target(const char *compiler, const char *options, const char *s
     dl_iterate_phdr(note_object, path);
     CHECK(own[1].hi != 0);
     note_maps();
+    cp__code_update();
     *(void **)&target = dlsym(object, symbol);
     CHECK(target != NULL);
 }

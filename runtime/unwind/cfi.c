@@ -1,0 +1,566 @@
+/*
+ * Reads the call-frame information of an object: .eh_frame, which is in the form of DWARF with the changes
+ * that the Linux Standard Base describes. .eh_frame_hdr lists the functions by address.
+ *
+ * A function has an entry (FDE), which refers to an entry that is common to many functions (CIE). Both
+ * contain a program. An instruction of a program either changes the rule of a register or goes on to a
+ * later address. Only three rules matter here: those of the CFA, of the return address, and of the frame
+ * pointer.
+ *
+ * The information is the work of other compilers and of people. So no byte outside of the segment is read,
+ * whatever the bytes say, and a function whose program is not understood gets rule 0.
+ */
+#include <string.h>
+
+#include "arch/arch.h"
+#include "draft.h"
+
+/* ---- Bytes ----------------------------------------------------------------------------------- */
+
+struct reader {
+    const uint8_t *at;
+    const uint8_t *end;
+    bool is_bad; /* something was read past the end, or had another form than expected */
+};
+
+static uint64_t read_fixed(struct reader *reader, size_t size)
+{
+    uint64_t value = 0;
+
+    if ((size_t)(reader->end - reader->at) < size) {
+        reader->is_bad = true;
+        reader->at = reader->end;
+        return 0;
+    }
+    memcpy(&value, reader->at, size); /* both processors are little-endian */
+    reader->at += size;
+    return value;
+}
+
+static int64_t read_signed(struct reader *reader, size_t size)
+{
+    unsigned unused = 64 - 8 * (unsigned)size;
+
+    return (int64_t)(read_fixed(reader, size) << unused) >> unused;
+}
+
+/* Reads a number in groups of seven bits. */
+static uint64_t read_leb(struct reader *reader, bool is_signed)
+{
+    uint64_t value = 0;
+    unsigned shift = 0, byte;
+
+    do {
+        byte = (unsigned)read_fixed(reader, 1);
+        if (shift < 64)
+            value |= (uint64_t)(byte & 0x7f) << shift;
+        shift += 7;
+    } while ((byte & 0x80) != 0);
+    if (is_signed && (byte & 0x40) != 0 && shift < 64)
+        value |= ~(uint64_t)0 << shift;
+    return value;
+}
+
+static uint64_t read_uleb(struct reader *reader)
+{
+    return read_leb(reader, false);
+}
+
+static int64_t read_sleb(struct reader *reader)
+{
+    return (int64_t)read_leb(reader, true);
+}
+
+static const uint8_t *skip(struct reader *reader, uint64_t size)
+{
+    const uint8_t *at = reader->at;
+
+    if ((uint64_t)(reader->end - reader->at) < size) {
+        reader->is_bad = true;
+        size = (uint64_t)(reader->end - reader->at);
+    }
+    reader->at += size;
+    return at;
+}
+
+#define PE_OMIT 0xff
+#define PE_INDIRECT 0x80
+#define PE_RELATIVE 0x70
+#define PE_PC_RELATIVE 0x10
+#define PE_DATA_RELATIVE 0x30
+
+/* Reads an address in one of the forms that DWARF for exceptions has. `data` is what addresses may be
+ * relative to. */
+static uint64_t read_address(struct reader *reader, unsigned form, const uint8_t *data)
+{
+    const uint8_t *at = reader->at;
+    uint64_t value = 0;
+
+    switch (form & 0x0f) {
+    case 0x00: /* absptr, udata8, sdata8 */
+    case 0x04:
+    case 0x0c:
+        value = read_fixed(reader, 8);
+        break;
+    case 0x01:
+        value = read_uleb(reader);
+        break;
+    case 0x02:
+    case 0x03:
+        value = read_fixed(reader, (form & 0x0f) == 2 ? 2 : 4);
+        break;
+    case 0x09:
+        value = (uint64_t)read_sleb(reader);
+        break;
+    case 0x0a:
+    case 0x0b:
+        value = (uint64_t)read_signed(reader, (form & 0x0f) == 10 ? 2 : 4);
+        break;
+    default:
+        reader->is_bad = true;
+    }
+    if ((form & PE_RELATIVE) == PE_PC_RELATIVE)
+        value += (uintptr_t)at;
+    else if ((form & PE_RELATIVE) == PE_DATA_RELATIVE)
+        value += (uintptr_t)data;
+    else if ((form & PE_RELATIVE) != 0)
+        reader->is_bad = true;
+    return value;
+}
+
+/* ---- Programs -------------------------------------------------------------------------------- */
+
+#define REMEMBERED 16
+
+struct program {
+    struct reader reader;
+    const struct cp__cfi_source *source;
+    struct cp__draft *draft;
+    uint64_t code_align;
+    int64_t data_align;
+    unsigned address_form;
+    bool is_first; /* the CIE's program, which has no addresses */
+    uint64_t at;   /* the address that the program has come to, from the object's first one on */
+    uint64_t end;  /* of the function */
+    struct cp__rule rule;
+    struct cp__rule initial; /* after the CIE's program */
+    bool was_saved;          /* a row has told that the return address is in memory */
+    bool was_restored;       /* a later row has told that the return address is in its register again */
+    unsigned n_remembered;
+    struct cp__rule remembered[REMEMBERED];
+};
+
+static void set_rule(struct program *program, uint64_t reg, enum cp__how how, int64_t value)
+{
+    if (value != (int32_t)value) {
+        how = CP__UNKNOWN;
+        value = 0;
+    }
+    if (reg == CP__RETURN_NUMBER) {
+        program->rule.return_how = (uint8_t)how;
+        program->rule.return_value = (int32_t)value;
+    } else if (reg == CP__FP_NUMBER) {
+        program->rule.fp_how = (uint8_t)how;
+        program->rule.fp_value = (int32_t)value;
+    }
+}
+
+static void restore_rule(struct program *program, uint64_t reg)
+{
+    const struct cp__rule *initial = &program->initial;
+
+    if (reg == CP__RETURN_NUMBER)
+        set_rule(program, reg, initial->return_how, initial->return_value);
+    else
+        set_rule(program, reg, initial->fp_how, initial->fp_value);
+}
+
+static void set_cfa(struct program *program, uint64_t reg, int64_t offset)
+{
+    bool is_known = reg < CP__CFA_EXPRESSION && offset == (int32_t)offset;
+
+    program->rule.cfa_from = is_known ? (uint8_t)reg : CP__CFA_UNKNOWN;
+    program->rule.cfa = is_known ? (int32_t)offset : 0;
+}
+
+static int32_t read_expression(struct program *program)
+{
+    uint64_t size = read_uleb(&program->reader);
+    const uint8_t *bytes = skip(&program->reader, size);
+
+    return program->reader.is_bad ? -1 : cp__draft_expression(program->draft, bytes, size);
+}
+
+static void set_cfa_expression(struct program *program)
+{
+    int32_t place = read_expression(program);
+
+    program->rule.cfa_from = place < 0 ? CP__CFA_UNKNOWN : CP__CFA_EXPRESSION;
+    program->rule.cfa = place < 0 ? 0 : place;
+}
+
+static void set_expression(struct program *program, uint64_t reg)
+{
+    int32_t place = -1;
+
+    if (reg == CP__RETURN_NUMBER || reg == CP__FP_NUMBER)
+        place = read_expression(program);
+    else
+        skip(&program->reader, read_uleb(&program->reader));
+    set_rule(program, reg, place < 0 ? CP__UNKNOWN : CP__AT_ADDRESS, place < 0 ? 0 : place);
+}
+
+/* Adds a row with the present rule, and goes on to a later address. */
+static void advance(struct program *program, uint64_t delta)
+{
+    if (program->is_first || program->reader.is_bad)
+        return;
+    cp__draft_add(program->draft, (uint32_t)program->at, &program->rule);
+    if (program->rule.return_how != CP__SAME)
+        program->was_saved = true;
+    else if (program->was_saved)
+        program->was_restored = true;
+    if (delta > (program->end - program->at) / program->code_align)
+        program->reader.is_bad = true;
+    else
+        program->at += delta * program->code_align;
+}
+
+static void go_to(struct program *program)
+{
+    uint64_t to = read_address(&program->reader, program->address_form, NULL) - program->source->code_lo;
+
+    if (to < program->at)
+        program->reader.is_bad = true;
+    else if (!program->is_first)
+        advance(program, (to - program->at) / program->code_align);
+}
+
+static void remember(struct program *program)
+{
+    if (program->n_remembered == REMEMBERED)
+        program->reader.is_bad = true;
+    else
+        program->remembered[program->n_remembered++] = program->rule;
+}
+
+static void recall(struct program *program)
+{
+    if (program->n_remembered == 0)
+        program->reader.is_bad = true;
+    else
+        program->rule = program->remembered[--program->n_remembered];
+}
+
+/* Runs an instruction that concerns one register, whose number comes first. */
+static void run_register(struct program *program, unsigned code)
+{
+    struct reader *reader = &program->reader;
+    uint64_t reg = read_uleb(reader);
+
+    switch (code) {
+    case 0x05: /* offset_extended */
+        set_rule(program, reg, CP__AT, (int64_t)read_uleb(reader) * program->data_align);
+        break;
+    case 0x06: /* restore_extended */
+        restore_rule(program, reg);
+        break;
+    case 0x07: /* undefined */
+        set_rule(program, reg, CP__UNDEFINED, 0);
+        break;
+    case 0x08: /* same_value */
+        set_rule(program, reg, CP__SAME, 0);
+        break;
+    case 0x09: /* register */
+        set_rule(program, reg, CP__IN, (int64_t)read_uleb(reader));
+        break;
+    case 0x10: /* expression */
+        set_expression(program, reg);
+        break;
+    case 0x11: /* offset_extended_sf */
+        set_rule(program, reg, CP__AT, read_sleb(reader) * program->data_align);
+        break;
+    case 0x14: /* val_offset, val_offset_sf: the register is an address and in no memory */
+    case 0x15:
+        read_uleb(reader);
+        set_rule(program, reg, CP__UNKNOWN, 0);
+        break;
+    case 0x16: /* val_expression */
+        skip(reader, read_uleb(reader));
+        set_rule(program, reg, CP__UNKNOWN, 0);
+        break;
+    default: /* 0x2f, GNU_negative_offset_extended */
+        set_rule(program, reg, CP__AT, -(int64_t)read_uleb(reader) * program->data_align);
+    }
+}
+
+static void run_cfa(struct program *program, unsigned code)
+{
+    struct reader *reader = &program->reader;
+    uint64_t reg = program->rule.cfa_from;
+
+    switch (code) {
+    case 0x0c: /* def_cfa */
+        reg = read_uleb(reader);
+        set_cfa(program, reg, (int64_t)read_uleb(reader));
+        break;
+    case 0x0d: /* def_cfa_register */
+        set_cfa(program, read_uleb(reader), program->rule.cfa);
+        break;
+    case 0x0e: /* def_cfa_offset */
+        set_cfa(program, reg, (int64_t)read_uleb(reader));
+        break;
+    case 0x0f: /* def_cfa_expression */
+        set_cfa_expression(program);
+        break;
+    case 0x12: /* def_cfa_sf */
+        reg = read_uleb(reader);
+        set_cfa(program, reg, read_sleb(reader) * program->data_align);
+        break;
+    default: /* 0x13, def_cfa_offset_sf */
+        set_cfa(program, reg, read_sleb(reader) * program->data_align);
+    }
+}
+
+static void run_other(struct program *program, unsigned code)
+{
+    struct reader *reader = &program->reader;
+
+    switch (code) {
+    case 0x00: /* nop; AARCH64_negate_ra_state: a signature is removed wherever one may be */
+    case 0x2d:
+        break;
+    case 0x01: /* set_loc */
+        go_to(program);
+        break;
+    case 0x02: /* advance_loc1, 2, 4 */
+    case 0x03:
+    case 0x04:
+        advance(program, read_fixed(reader, (size_t)1 << (code - 2)));
+        break;
+    case 0x0a:
+        remember(program);
+        break;
+    case 0x0b:
+        recall(program);
+        break;
+    case 0x2e: /* GNU_args_size */
+        read_uleb(reader);
+        break;
+    case 0x0c ... 0x0f:
+    case 0x12 ... 0x13:
+        run_cfa(program, code);
+        break;
+    case 0x05 ... 0x09:
+    case 0x10 ... 0x11:
+    case 0x14 ... 0x16:
+    case 0x2f:
+        run_register(program, code);
+        break;
+    default:
+        reader->is_bad = true;
+    }
+}
+
+static void run_program(struct program *program)
+{
+    struct reader *reader = &program->reader;
+
+    while (reader->at < reader->end && !reader->is_bad) {
+        unsigned code = (unsigned)read_fixed(reader, 1), low = code & 0x3f;
+
+        switch (code >> 6) {
+        case 1:
+            advance(program, low);
+            break;
+        case 2:
+            set_rule(program, low, CP__AT, (int64_t)read_uleb(reader) * program->data_align);
+            break;
+        case 3:
+            restore_rule(program, low);
+            break;
+        default:
+            run_other(program, code);
+        }
+    }
+}
+
+/* ---- Entries --------------------------------------------------------------------------------- */
+
+/* Reads the length of the entry at `at`, and returns a reader of the rest. */
+static struct reader open_entry(const struct cp__cfi_source *source, const uint8_t *at)
+{
+    struct reader reader = {.at = at, .end = source->hi};
+    uint64_t size;
+
+    if (at < source->lo || at >= source->hi)
+        return (struct reader){.is_bad = true};
+    size = read_fixed(&reader, 4);
+    if (size == UINT32_MAX)
+        size = read_fixed(&reader, 8);
+    if (size == 0 || size > (uint64_t)(reader.end - reader.at))
+        reader.is_bad = true;
+    else
+        reader.end = reader.at + size;
+    return reader;
+}
+
+/* What a CIE says. Most FDEs have the CIE of the one before. */
+struct common {
+    const uint8_t *at;
+    bool is_bad;
+    bool has_data; /* the FDEs have data whose size they tell */
+    struct program program;
+};
+
+/* Reads the letters after the z of a CIE's augmentation, and the data that they announce. */
+static void read_augmentation(struct program *program, const char *letters)
+{
+    struct reader *reader = &program->reader;
+    uint64_t size = read_uleb(reader);
+    const uint8_t *data = skip(reader, size);
+    struct reader rest = {.at = data, .end = reader->at};
+
+    for (; *letters != '\0' && !rest.is_bad; letters++) {
+        if (*letters == 'R')
+            program->address_form = (unsigned)read_fixed(&rest, 1);
+        else if (*letters == 'L')
+            read_fixed(&rest, 1);
+        else if (*letters == 'P')
+            read_address(&rest, (unsigned)read_fixed(&rest, 1) & ~(unsigned)PE_RELATIVE, NULL);
+        else if (*letters == 'S')
+            program->rule.flags |= CP__RULE_SIGNAL;
+        else if (*letters != 'B') /* how arm64 signs return addresses */
+            break;
+    }
+    reader->is_bad |= rest.is_bad;
+}
+
+static void read_common(struct common *common, const uint8_t *at, const struct cp__cfi_source *source,
+                        struct cp__draft *draft)
+{
+    struct program *program = &common->program;
+    struct reader *reader = &program->reader;
+    const char *letters;
+    uint64_t version;
+
+    *program = (struct program){.reader = open_entry(source, at), .source = source, .draft = draft};
+    common->at = at;
+    program->is_first = true;
+    program->rule.cfa_from = CP__CFA_UNKNOWN;
+    if (read_fixed(reader, 4) != 0)
+        reader->is_bad = true;
+    version = read_fixed(reader, 1);
+    letters = (const char *)reader->at;
+    while (read_fixed(reader, 1) != 0 && !reader->is_bad)
+        ;
+    program->code_align = read_uleb(reader);
+    program->data_align = read_sleb(reader);
+    if ((version == 1 ? read_fixed(reader, 1) : read_uleb(reader)) != CP__RETURN_NUMBER)
+        reader->is_bad = true;
+    common->has_data = !reader->is_bad && letters[0] == 'z';
+    if (common->has_data)
+        read_augmentation(program, letters + 1);
+    else if (!reader->is_bad && letters[0] != '\0')
+        reader->is_bad = true;
+    run_program(program);
+    common->is_bad = reader->is_bad || program->code_align == 0 || (version != 1 && version != 3);
+    program->initial = program->rule;
+    program->is_first = false;
+    program->n_remembered = 0;
+}
+
+/* The functions that have been read. */
+struct functions {
+    struct common common;
+    uint64_t end; /* of the last one, from the object's first address on */
+};
+
+/* Code between two functions that is shorter than this fills up to the next function's alignment and never
+ * runs. It gets the rule of the code before it, which saves a row. */
+#define FILLING 16
+
+static void begin_function(struct functions *functions, struct cp__draft *draft, uint64_t start)
+{
+    if (functions->end != 0 && start - functions->end >= FILLING)
+        cp__draft_add(draft, (uint32_t)functions->end, NULL);
+}
+
+/* Adds the rows of one function, from lo to hi. */
+static void add_rows(struct functions *functions, const struct reader *reader, uint64_t lo, uint64_t hi,
+                     struct cp__draft *draft)
+{
+    struct program program = functions->common.program;
+    uint32_t first;
+
+    begin_function(functions, draft, lo);
+    functions->end = hi;
+    first = draft->n;
+    program.reader = *reader;
+    program.at = lo;
+    program.end = hi;
+    run_program(&program);
+    advance(&program, 0);
+    if (program.reader.is_bad) {
+        draft->n = first;
+        cp__draft_add(draft, (uint32_t)lo, NULL);
+    } else if (program.was_saved && !program.was_restored && program.initial.return_how == CP__SAME) {
+        cp__draft_flag(draft, first, CP__RULE_CALLS_ONLY);
+    }
+}
+
+/* Reads the FDE at `at`. Returns false if the entry has another form than expected. */
+static bool read_function(struct functions *functions, const uint8_t *at, const struct cp__cfi_source *source,
+                          struct cp__draft *draft)
+{
+    struct reader reader = open_entry(source, at);
+    const uint8_t *from = reader.at;
+    uint64_t back = read_fixed(&reader, 4), lo, size;
+    struct common *common = &functions->common;
+
+    if (reader.is_bad || back == 0 || back > (uint64_t)(from - source->lo))
+        return false;
+    if (common->at != from - back)
+        read_common(common, from - back, source, draft);
+    if (common->is_bad)
+        return false;
+    lo = read_address(&reader, common->program.address_form, NULL) - source->code_lo;
+    size = read_address(&reader, common->program.address_form & 0x0f, NULL);
+    if (common->has_data)
+        skip(&reader, read_uleb(&reader));
+    if (reader.is_bad)
+        return false;
+    /* code that the linker has dropped, or that is described twice */
+    if (lo < functions->end || size == 0 || lo > source->code_hi - source->code_lo ||
+        size > source->code_hi - source->code_lo - lo)
+        return true;
+    add_rows(functions, &reader, lo, lo + size, draft);
+    return true;
+}
+
+bool cp__cfi_read(const struct cp__cfi_source *source, struct cp__draft *draft)
+{
+    struct reader reader = {.at = source->header, .end = source->hi};
+    struct functions functions = {.end = 0};
+    unsigned frame_form, count_form, table_form;
+    uint64_t n;
+
+    if (read_fixed(&reader, 1) != 1)
+        return false;
+    frame_form = (unsigned)read_fixed(&reader, 1);
+    count_form = (unsigned)read_fixed(&reader, 1);
+    table_form = (unsigned)read_fixed(&reader, 1);
+    if (frame_form == PE_OMIT || count_form == PE_OMIT || table_form == PE_OMIT)
+        return false;
+    read_address(&reader, frame_form, source->header);
+    n = read_address(&reader, count_form, source->header);
+    for (; n > 0 && !reader.is_bad && !draft->is_short_of_memory; n--) {
+        read_address(&reader, table_form, source->header);
+        if (!read_function(&functions, (const uint8_t *)read_address(&reader, table_form, source->header),
+                           source, draft))
+            return false;
+    }
+    if (functions.end != 0)
+        cp__draft_add(draft, (uint32_t)functions.end, NULL);
+    return !reader.is_bad && !draft->is_short_of_memory;
+}

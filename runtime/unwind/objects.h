@@ -1,0 +1,32 @@
+/*
+ * The objects that are mapped, with their rows (rows.h).
+ *
+ * An object is known by its build id; if it has none, by its file. Its rows are made once in a process, even
+ * if it is unmapped and mapped again. Processes that are forked share the rows' memory until they exit.
+ *
+ * All functions are for one thread at a time, and not for signal handlers.
+ */
+#ifndef COUNTERPOINT_RUNTIME_UNWIND_OBJECTS_H
+#define COUNTERPOINT_RUNTIME_UNWIND_OBJECTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cp__rows;
+
+struct cp__object {
+    uintptr_t lo; /* its code, [lo, hi); between parts of the code there may be other mappings */
+    uintptr_t hi;
+    const struct cp__rows *rows; /* NULL if the object has none; addresses in them count from lo */
+};
+
+/* Looks at all mapped objects, and makes the rows of new ones. Returns the objects with code, sorted by
+ * address; they are valid until the next call. */
+const struct cp__object *cp__objects_update(size_t *n);
+/* Returns whether objects were mapped or unmapped since the last cp__objects_update(). */
+bool cp__objects_have_changed(void);
+/* For the child of a fork: another thread of the parent may have been in one of these functions. */
+void cp__objects_after_fork(void);
+
+#endif

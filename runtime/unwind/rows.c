@@ -1,0 +1,325 @@
+#include "rows.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "draft.h"
+
+/* ---- In the handler -------------------------------------------------------------------------- */
+
+static const struct cp__rule no_rule = {.cfa_from = CP__CFA_UNKNOWN};
+
+/* Returns the rule of the last rare row that begins at `at` or before. */
+static const struct cp__rule *find_rare_from_handler(const struct cp__rows *rows, uintptr_t at)
+{
+    uint32_t lo = 0, hi = rows->n_rare;
+
+    while (lo < hi) {
+        uint32_t middle = lo + (hi - lo) / 2;
+
+        if (rows->rare[middle].at <= at)
+            lo = middle + 1;
+        else
+            hi = middle;
+    }
+    return lo == 0 ? &no_rule : &rows->rules[rows->rare[lo - 1].rule];
+}
+
+const struct cp__rule *cp__rows_find_from_handler(const struct cp__rows *rows, uintptr_t at)
+{
+    uintptr_t block = at >> CP__BLOCK_BITS;
+    uint8_t place = (uint8_t)at; /* in its block */
+    uint32_t lo, hi;
+
+    if (block >= rows->n_blocks)
+        return &no_rule;
+    lo = rows->index[block];
+    hi = rows->index[block + 1];
+    while (lo < hi) {
+        uint32_t middle = lo + (hi - lo) / 2;
+
+        if (rows->rows[middle].at <= place)
+            lo = middle + 1;
+        else
+            hi = middle;
+    }
+    if (lo == 0)
+        return &no_rule;
+    if (rows->rows[lo - 1].rule == CP__RULE_IS_RARE)
+        return find_rare_from_handler(rows, at);
+    return &rows->rules[rows->rows[lo - 1].rule];
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+/* Memory comes from the kernel, because cp__rows_make() runs while the dynamic linker's lock is held: an
+ * allocator of the program may wait for that lock in another thread. */
+static void *map(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+#define CHUNK ((size_t)256 << 10)
+
+static char *chunk;
+static size_t left; /* in the chunk */
+
+/* Returns memory that is never given back, aligned for everything that rows contain. */
+static char *keep(size_t size)
+{
+    char *kept;
+
+    size = (size + 15) & ~(size_t)15;
+    if (size > left && size > CHUNK / 4)
+        return map(size);
+    if (size > left) {
+        chunk = map(CHUNK);
+        left = chunk == NULL ? 0 : CHUNK;
+    }
+    if (left == 0)
+        return NULL;
+    kept = chunk;
+    chunk += size;
+    left -= size;
+    return kept;
+}
+
+void cp__rows_after_fork(void)
+{
+    left = 0; /* the chunk may be half taken */
+}
+
+/* ---- Drafts ---------------------------------------------------------------------------------- */
+
+#define MAX_RULES 32768u
+#define TABLE_SIZE (2 * MAX_RULES)
+#define FIRST_ROWS 16384u
+
+/* Makes room for more rows. The first rows' memory is enough for most objects. */
+static bool grow_draft(struct cp__draft *draft)
+{
+    uint32_t room = draft->room == 0 ? FIRST_ROWS : 2 * draft->room;
+    struct cp__rare_row *rows = map(room * sizeof *rows);
+
+    if (rows == NULL) {
+        draft->is_short_of_memory = true;
+        return false;
+    }
+    if (draft->n > 0)
+        memcpy(rows, draft->rows, draft->n * sizeof *rows);
+    if (draft->room > 0)
+        munmap(draft->rows, draft->room * sizeof *rows);
+    draft->rows = rows;
+    draft->room = room;
+    return true;
+}
+
+static uint32_t hash_of(const struct cp__rule *rule)
+{
+    uint64_t words[sizeof *rule / sizeof(uint64_t)], hash = 0;
+
+    memcpy(words, rule, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(hash >> 40);
+}
+
+/* Returns the number of a rule. If there are too many rules, that is 0. */
+static uint32_t rule_number(struct cp__draft *draft, const struct cp__rule *rule)
+{
+    uint32_t slot = hash_of(rule) % TABLE_SIZE;
+
+    for (; draft->table[slot] != 0; slot = (slot + 1) % TABLE_SIZE) {
+        if (memcmp(&draft->rules[draft->table[slot] - 1], rule, sizeof *rule) == 0)
+            return draft->table[slot] - 1;
+    }
+    if (draft->n_rules == MAX_RULES)
+        return 0;
+    draft->rules[draft->n_rules] = *rule;
+    draft->table[slot] = ++draft->n_rules;
+    return draft->n_rules - 1;
+}
+
+void cp__draft_add(struct cp__draft *draft, uint32_t at, const struct cp__rule *rule)
+{
+    bool is_known = rule != NULL && rule->cfa_from != CP__CFA_UNKNOWN;
+
+    if (draft->n == draft->room && !grow_draft(draft))
+        return;
+    draft->rows[draft->n++] =
+        (struct cp__rare_row){.at = at, .rule = is_known ? rule_number(draft, rule) : 0};
+}
+
+void cp__draft_flag(struct cp__draft *draft, uint32_t first, uint8_t flags)
+{
+    for (uint32_t i = first; i < draft->n; i++) {
+        struct cp__rule rule = draft->rules[draft->rows[i].rule];
+
+        rule.flags |= flags;
+        if (draft->rows[i].rule != 0)
+            draft->rows[i].rule = rule_number(draft, &rule);
+    }
+}
+
+int32_t cp__draft_expression(struct cp__draft *draft, const uint8_t *bytes, size_t size)
+{
+    uint32_t place = 0;
+
+    while (place < draft->expressions_size) {
+        const uint8_t *known = draft->expressions + place;
+
+        if (known[0] == size && memcmp(known + 1, bytes, size) == 0)
+            return (int32_t)place;
+        place += known[0] + 1u;
+    }
+    if (size > UINT8_MAX || size + 1 > CP__DRAFT_EXPRESSIONS - place)
+        return -1;
+    draft->expressions[place] = (uint8_t)size;
+    memcpy(draft->expressions + place + 1, bytes, size);
+    draft->expressions_size += (uint32_t)size + 1;
+    return (int32_t)place;
+}
+
+static bool open_draft(struct cp__draft *draft)
+{
+    draft->rules = map(MAX_RULES * sizeof *draft->rules);
+    draft->table = map(TABLE_SIZE * sizeof *draft->table);
+    if (draft->rules == NULL || draft->table == NULL)
+        return false;
+    rule_number(draft, &no_rule);
+    return true;
+}
+
+static void close_draft(struct cp__draft *draft)
+{
+    if (draft->rows != NULL)
+        munmap(draft->rows, draft->room * sizeof *draft->rows);
+    if (draft->rules != NULL)
+        munmap(draft->rules, MAX_RULES * sizeof *draft->rules);
+    if (draft->table != NULL)
+        munmap(draft->table, TABLE_SIZE * sizeof *draft->table);
+}
+
+/* ---- Packing --------------------------------------------------------------------------------- */
+
+/* Leaves only rows that change something: of rows at one address the last one holds, and a row with the rule
+ * of the row before says nothing. */
+static void drop_rows(struct cp__draft *draft)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < draft->n; i++) {
+        const struct cp__rare_row row = draft->rows[i];
+
+        if (i + 1 < draft->n && draft->rows[i + 1].at == row.at)
+            continue;
+        if (n == 0 || draft->rows[n - 1].rule != row.rule)
+            draft->rows[n++] = row;
+    }
+    draft->n = n;
+}
+
+/* Gives the rules new numbers, in `table`, by which the most frequent ones come first. Rule 0 keeps its
+ * number. Numbers from CP__RULE_IS_RARE on belong to the others, in any order. */
+static void renumber(struct cp__draft *draft)
+{
+    uint32_t *numbers = draft->table, *counts = draft->table + MAX_RULES;
+    uint32_t next = 1;
+
+    memset(draft->table, 0, TABLE_SIZE * sizeof *draft->table);
+    for (uint32_t i = 0; i < draft->n; i++)
+        counts[draft->rows[i].rule]++;
+    while (next < CP__RULE_IS_RARE && next < draft->n_rules) {
+        uint32_t most = 0;
+
+        for (uint32_t i = 1; i < draft->n_rules; i++) {
+            if (numbers[i] == 0 && (most == 0 || counts[i] > counts[most]))
+                most = i;
+        }
+        numbers[most] = next++;
+    }
+    for (uint32_t i = 1; i < draft->n_rules; i++) {
+        if (numbers[i] == 0)
+            numbers[i] = next++;
+    }
+}
+
+/* Lays the parts of *rows out in one piece of memory, which begins with *rows itself. Returns the piece's
+ * size. The parts are in the order of their alignment. */
+static size_t lay_out(struct cp__rows *rows, char *memory, size_t expressions_size)
+{
+    char *at = memory + sizeof *rows;
+
+    rows->rules = (void *)at;
+    at += rows->n_rules * sizeof *rows->rules;
+    rows->rare = (void *)at;
+    at += rows->n_rare * sizeof *rows->rare;
+    rows->index = (void *)at;
+    at += (rows->n_blocks + 1) * sizeof *rows->index;
+    rows->rows = (void *)at;
+    at += rows->n_rows * sizeof *rows->rows;
+    rows->expressions = (void *)at;
+    return (size_t)(at - memory) + expressions_size;
+}
+
+static void fill_rows(struct cp__rows *rows, const struct cp__draft *draft)
+{
+    struct cp__row *row = (struct cp__row *)(uintptr_t)rows->rows;
+    struct cp__rare_row *rare = (struct cp__rare_row *)(uintptr_t)rows->rare;
+    uint32_t *index = (uint32_t *)(uintptr_t)rows->index;
+    uint32_t block = 0;
+
+    for (uint32_t i = 0; i < draft->n; i++) {
+        uint32_t at = draft->rows[i].at, number = draft->table[draft->rows[i].rule];
+
+        for (; block <= at >> CP__BLOCK_BITS; block++)
+            index[block] = i;
+        row[i] = (struct cp__row){.at = (uint8_t)at, .rule = (uint8_t)number};
+        if (number >= CP__RULE_IS_RARE) {
+            row[i].rule = CP__RULE_IS_RARE;
+            *rare++ = (struct cp__rare_row){.at = at, .rule = number};
+        }
+    }
+    for (; block <= rows->n_blocks; block++)
+        index[block] = draft->n;
+}
+
+static const struct cp__rows *pack(struct cp__draft *draft)
+{
+    struct cp__rows rows = {.n_rows = draft->n, .n_rules = draft->n_rules};
+    char *memory;
+
+    renumber(draft);
+    for (uint32_t i = 0; i < draft->n; i++)
+        rows.n_rare += draft->table[draft->rows[i].rule] >= CP__RULE_IS_RARE;
+    rows.n_blocks = (draft->rows[draft->n - 1].at >> CP__BLOCK_BITS) + 1;
+    rows.size = lay_out(&rows, NULL, draft->expressions_size);
+    memory = keep(rows.size);
+    if (memory == NULL)
+        return NULL;
+    lay_out(&rows, memory, draft->expressions_size);
+    for (uint32_t i = 0; i < draft->n_rules; i++)
+        ((struct cp__rule *)(uintptr_t)rows.rules)[draft->table[i]] = draft->rules[i];
+    fill_rows(&rows, draft);
+    memcpy((void *)(uintptr_t)rows.expressions, draft->expressions, draft->expressions_size);
+    memcpy(memory, &rows, sizeof rows);
+    return (const struct cp__rows *)memory;
+}
+
+const struct cp__rows *cp__rows_make(const struct cp__cfi_source *source)
+{
+    static struct cp__draft draft; /* too large for a stack; one thread at a time uses it */
+    const struct cp__rows *rows = NULL;
+
+    memset(&draft, 0, sizeof draft);
+    if (source->code_hi - source->code_lo <= INT32_MAX && open_draft(&draft) &&
+        cp__cfi_read(source, &draft)) {
+        drop_rows(&draft);
+        if (draft.n > 0)
+            rows = pack(&draft);
+    }
+    close_draft(&draft);
+    return rows;
+}

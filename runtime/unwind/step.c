@@ -1,0 +1,290 @@
+#include "step.h"
+
+#include <string.h>
+
+/* The stack holds frames of other functions, and a sanitizer may have fenced parts of these frames. */
+#define READS_STACKS __attribute__((no_sanitize("address", "thread", "undefined")))
+
+#define WORD sizeof(uintptr_t)
+
+/* Reads a word of the stack. Returns false if the word is not completely in [place->regs.sp, stack->hi). */
+READS_STACKS static bool load(const struct cp__place *place, const struct cp__stack *stack, uintptr_t address,
+                              uintptr_t *value)
+{
+    if (address < place->regs.sp || address % WORD != 0 || address >= stack->hi || stack->hi - address < WORD)
+        return false;
+    *value = *(const uintptr_t *)address;
+    return true;
+}
+
+/* Finds the value that a register has at the place. */
+static bool value_of(const struct cp__place *place, uint64_t number, uintptr_t *value)
+{
+    if (number == CP__SP_NUMBER) {
+        *value = place->regs.sp;
+        return !place->sp_is_least;
+    }
+    if (number == CP__FP_NUMBER) {
+        *value = place->regs.fp;
+        return true;
+    }
+    return place->regs.machine != NULL && number < 256 &&
+           cp__register_from_handler(place->regs.machine, (unsigned)number, value);
+}
+
+/* ---- Expressions ----------------------------------------------------------------------------- */
+
+#define MAX_VALUES 8
+
+/* An expression of DWARF while it is computed. */
+struct expression {
+    const uint8_t *at;
+    const uint8_t *end;
+    const struct cp__place *place;
+    const struct cp__stack *stack;
+    unsigned n;
+    uintptr_t values[MAX_VALUES];
+};
+
+static bool push_value(struct expression *expression, uintptr_t value)
+{
+    if (expression->n == MAX_VALUES)
+        return false;
+    expression->values[expression->n++] = value;
+    return true;
+}
+
+/* Reads a number of `size` bytes. */
+static bool push_constant(struct expression *expression, size_t size, bool is_signed)
+{
+    uint64_t value = 0;
+    unsigned unused = 64 - 8 * (unsigned)size;
+
+    if ((size_t)(expression->end - expression->at) < size)
+        return false;
+    memcpy(&value, expression->at, size);
+    expression->at += size;
+    value <<= unused;
+    return push_value(expression, is_signed ? (uintptr_t)((int64_t)value >> unused) : value >> unused);
+}
+
+static bool read_number(struct expression *expression, bool is_signed, uint64_t *value)
+{
+    unsigned shift = 0, byte;
+
+    *value = 0;
+    do {
+        if (expression->at == expression->end || shift >= 64)
+            return false;
+        byte = *expression->at++;
+        *value |= (uint64_t)(byte & 0x7f) << shift;
+        shift += 7;
+    } while ((byte & 0x80) != 0);
+    if (is_signed && (byte & 0x40) != 0 && shift < 64)
+        *value |= ~(uint64_t)0 << shift;
+    return true;
+}
+
+static bool push_register(struct expression *expression, uint64_t number)
+{
+    uint64_t offset;
+    uintptr_t value;
+
+    return read_number(expression, true, &offset) && value_of(expression->place, number, &value) &&
+           push_value(expression, value + offset);
+}
+
+/* Replaces the topmost two values by what an operation makes of them. */
+static bool combine(struct expression *expression, unsigned operation)
+{
+    uintptr_t right, *left;
+
+    if (expression->n < 2)
+        return false;
+    right = expression->values[--expression->n];
+    left = &expression->values[expression->n - 1];
+    switch (operation) {
+    case 0x1a:
+        *left &= right;
+        return true;
+    case 0x1c:
+        *left -= right;
+        return true;
+    case 0x1e:
+        *left *= right;
+        return true;
+    case 0x21:
+        *left |= right;
+        return true;
+    case 0x22:
+        *left += right;
+        return true;
+    case 0x24:
+        *left = right < 64 ? *left << right : 0;
+        return true;
+    case 0x25:
+        *left = right < 64 ? *left >> right : 0;
+        return true;
+    case 0x29:
+        *left = *left == right;
+        return true;
+    case 0x2a:
+        *left = (intptr_t)*left >= (intptr_t)right;
+        return true;
+    case 0x2b:
+        *left = (intptr_t)*left > (intptr_t)right;
+        return true;
+    case 0x2c:
+        *left = (intptr_t)*left <= (intptr_t)right;
+        return true;
+    case 0x2d:
+        *left = (intptr_t)*left < (intptr_t)right;
+        return true;
+    case 0x2e:
+        *left = *left != right;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Runs one operation. */
+static bool run_operation(struct expression *expression, unsigned operation)
+{
+    uintptr_t *top = expression->n > 0 ? &expression->values[expression->n - 1] : NULL;
+    uint64_t number;
+
+    switch (operation) {
+    case 0x06: /* deref */
+        return top != NULL && load(expression->place, expression->stack, *top, top);
+    case 0x08 ... 0x0f: /* const1u, const1s, ... const8s */
+        return push_constant(expression, (size_t)1 << ((operation - 8) / 2), operation % 2 == 1);
+    case 0x10: /* constu, consts */
+    case 0x11:
+        return read_number(expression, operation == 0x11, &number) && push_value(expression, number);
+    case 0x12: /* dup */
+        return top != NULL && push_value(expression, *top);
+    case 0x23: /* plus_uconst */
+        if (top == NULL || !read_number(expression, false, &number))
+            return false;
+        *top += number;
+        return true;
+    case 0x30 ... 0x4f: /* lit0 ... lit31 */
+        return push_value(expression, operation - 0x30);
+    case 0x70 ... 0x8f: /* breg0 ... breg31 */
+        return push_register(expression, operation - 0x70);
+    default:
+        return combine(expression, operation);
+    }
+}
+
+/* Computes the expression whose length is in its first byte. A first value may be given. */
+static bool compute_expression(const struct cp__place *place, const struct cp__stack *stack,
+                               const uint8_t *bytes, const uintptr_t *first, uintptr_t *value)
+{
+    struct expression expression = {
+        .at = bytes + 1, .end = bytes + 1 + bytes[0], .place = place, .stack = stack, .n = 0};
+
+    if (first != NULL)
+        push_value(&expression, *first);
+    while (expression.at < expression.end) {
+        if (!run_operation(&expression, *expression.at++))
+            return false;
+    }
+    if (expression.n == 0)
+        return false;
+    *value = expression.values[expression.n - 1];
+    return true;
+}
+
+/* ---- Rules ----------------------------------------------------------------------------------- */
+
+/* The parts of a rule's application that do not change. */
+struct application {
+    const struct cp__place *place;
+    const struct cp__stack *stack;
+    const uint8_t *expressions;
+    uintptr_t cfa;
+};
+
+static bool find_cfa(struct application *application, const struct cp__rule *rule)
+{
+    const struct cp__place *place = application->place;
+
+    if (rule->cfa_from == CP__CFA_EXPRESSION) {
+        if (!compute_expression(place, application->stack, application->expressions + rule->cfa, NULL,
+                                &application->cfa))
+            return false;
+    } else {
+        if (!value_of(place, rule->cfa_from, &application->cfa))
+            return false;
+        application->cfa += (uintptr_t)(intptr_t)rule->cfa;
+    }
+    return application->cfa >= place->regs.sp && application->cfa <= application->stack->hi;
+}
+
+/* Finds what a register of the caller is, of which `own` is the present value. If the word that it was
+ * saved in lies below the stack pointer, the function has restored the register already. */
+static bool find_value(const struct application *application, unsigned how, int32_t value, uintptr_t own,
+                       uintptr_t *found)
+{
+    uintptr_t address = application->cfa + (uintptr_t)(intptr_t)value;
+
+    switch (how) {
+    case CP__SAME:
+        *found = own;
+        return true;
+    case CP__AT_ADDRESS:
+        if (!compute_expression(application->place, application->stack, application->expressions + value,
+                                &application->cfa, &address))
+            return false;
+        break;
+    case CP__IN:
+        return value_of(application->place, (uint64_t)value, found);
+    case CP__AT:
+        break;
+    default:
+        return false;
+    }
+    if (address < application->place->regs.sp) {
+        *found = own;
+        return own != 0;
+    }
+    return load(application->place, application->stack, address, found);
+}
+
+enum cp__step cp__step_by_rule_from_handler(struct cp__place *place, const struct cp__rule *rule,
+                                            const uint8_t *expressions, const struct cp__stack *stack)
+{
+    struct application application = {.place = place, .stack = stack, .expressions = expressions};
+    uintptr_t pc, fp;
+
+    if (rule->return_how == CP__UNDEFINED)
+        return CP__STEP_ENDS;
+    if (!find_cfa(&application, rule) ||
+        !find_value(&application, rule->return_how, rule->return_value, place->regs.lr, &pc))
+        return CP__STEP_LOST;
+    /* Only a function that has stored nothing may have the caller's stack pointer. */
+    if (application.cfa == place->regs.sp && rule->return_how != CP__SAME)
+        return CP__STEP_LOST;
+    if (!find_value(&application, rule->fp_how, rule->fp_value, place->regs.fp, &fp))
+        fp = 0; /* rows may know the callers without it */
+    *place =
+        (struct cp__place){.regs = {.pc = cp__code_address_from_handler(pc), .sp = application.cfa, .fp = fp},
+                           .is_interrupted = (rule->flags & CP__RULE_SIGNAL) != 0};
+    return CP__STEP_TAKEN;
+}
+
+/* ---- Frame pointers -------------------------------------------------------------------------- */
+
+enum cp__step cp__step_by_frame_from_handler(struct cp__place *place, const struct cp__stack *stack)
+{
+    uintptr_t frame = place->regs.fp, fp, pc;
+
+    if (!load(place, stack, frame, &fp) || !load(place, stack, frame + WORD, &pc))
+        return CP__STEP_LOST;
+    *place = (struct cp__place){
+        .regs = {.pc = cp__code_address_from_handler(pc), .sp = frame + 2 * WORD, .fp = fp},
+        .sp_is_least = !CP__RECORD_ENDS_FRAME};
+    return CP__STEP_TAKEN;
+}
