@@ -11,6 +11,9 @@
 #define CP__SP_NUMBER 7
 #define CP__RETURN_NUMBER 16 /* what holds the return address, and in the interrupted function the pc */
 
+/* Code may use this many bytes below the stack pointer; a signal leaves them alone. */
+#define CP__RED_ZONE 128
+
 /* Whether a frame record, at which a frame pointer points, lies at the upper end of its frame. */
 #define CP__RECORD_ENDS_FRAME 1
 

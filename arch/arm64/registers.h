@@ -10,6 +10,9 @@
 #define CP__SP_NUMBER 31
 #define CP__RETURN_NUMBER 30 /* the link register */
 
+/* Code may use this many bytes below the stack pointer; a signal leaves them alone. */
+#define CP__RED_ZONE 0
+
 /* Whether a frame record, at which a frame pointer points, lies at the upper end of its frame. */
 #define CP__RECORD_ENDS_FRAME 0
 

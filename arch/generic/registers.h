@@ -1,18 +1,20 @@
 /* The registers of any processor whose registers the C library shows. Only arch/arch.h includes this file. */
 #include <ucontext.h>
 
-/* The numbers of registers in call-frame information, and whether a frame record, at which a frame pointer
- * points, lies at the upper end of its frame. */
+/* The numbers of registers in call-frame information; whether a frame record, at which a frame pointer
+ * points, lies at the upper end of its frame; and how many bytes below the stack pointer code may use. */
 #if defined(__x86_64__)
 #define CP__FP_NUMBER 6
 #define CP__SP_NUMBER 7
 #define CP__RETURN_NUMBER 16
 #define CP__RECORD_ENDS_FRAME 1
+#define CP__RED_ZONE 128
 #elif defined(__aarch64__)
 #define CP__FP_NUMBER 29
 #define CP__SP_NUMBER 31
 #define CP__RETURN_NUMBER 30
 #define CP__RECORD_ENDS_FRAME 0
+#define CP__RED_ZONE 0
 #endif
 
 /* The same constants as in the other folders of arch/. On a processor that is not named here, perf's records

@@ -248,9 +248,9 @@ static void renumber(struct cp__draft *draft)
 
 /* Lays the parts of *rows out in one piece of memory, which begins with *rows itself. Returns the piece's
  * size. The parts are in the order of their alignment. */
-static size_t lay_out(struct cp__rows *rows, char *memory, size_t expressions_size)
+static size_t lay_out(struct cp__rows *rows, uintptr_t memory, size_t expressions_size)
 {
-    char *at = memory + sizeof *rows;
+    uintptr_t at = memory + sizeof *rows;
 
     rows->rules = (void *)at;
     at += rows->n_rules * sizeof *rows->rules;
@@ -261,7 +261,7 @@ static size_t lay_out(struct cp__rows *rows, char *memory, size_t expressions_si
     rows->rows = (void *)at;
     at += rows->n_rows * sizeof *rows->rows;
     rows->expressions = (void *)at;
-    return (size_t)(at - memory) + expressions_size;
+    return at - memory + expressions_size;
 }
 
 static void fill_rows(struct cp__rows *rows, const struct cp__draft *draft)
@@ -295,11 +295,11 @@ static const struct cp__rows *pack(struct cp__draft *draft)
     for (uint32_t i = 0; i < draft->n; i++)
         rows.n_rare += draft->table[draft->rows[i].rule] >= CP__RULE_IS_RARE;
     rows.n_blocks = (draft->rows[draft->n - 1].at >> CP__BLOCK_BITS) + 1;
-    rows.size = lay_out(&rows, NULL, draft->expressions_size);
+    rows.size = lay_out(&rows, 0, draft->expressions_size);
     memory = keep(rows.size);
     if (memory == NULL)
         return NULL;
-    lay_out(&rows, memory, draft->expressions_size);
+    lay_out(&rows, (uintptr_t)memory, draft->expressions_size);
     for (uint32_t i = 0; i < draft->n_rules; i++)
         ((struct cp__rule *)(uintptr_t)rows.rules)[draft->table[i]] = draft->rules[i];
     fill_rows(&rows, draft);

@@ -7,14 +7,32 @@
 
 #define WORD sizeof(uintptr_t)
 
-/* Reads a word of the stack. Returns false if the word is not completely in [place->regs.sp, stack->hi). */
-READS_STACKS static bool load(const struct cp__place *place, const struct cp__stack *stack, uintptr_t address,
-                              uintptr_t *value)
+/* Reads a word of the stack. Returns false if the word is not completely in [lo, stack->hi). */
+READS_STACKS static bool load_from(uintptr_t lo, const struct cp__stack *stack, uintptr_t address,
+                                   uintptr_t *value)
 {
-    if (address < place->regs.sp || address % WORD != 0 || address >= stack->hi || stack->hi - address < WORD)
+    if (address < lo || address % WORD != 0 || address >= stack->hi || stack->hi - address < WORD)
         return false;
     *value = *(const uintptr_t *)address;
     return true;
+}
+
+static bool load_word(const struct cp__place *place, const struct cp__stack *stack, uintptr_t address,
+                      uintptr_t *value)
+{
+    return load_from(place->regs.sp, stack, address, value);
+}
+
+/* Reads a word for an expression. Interrupted code may have stored the word a little below the stack pointer,
+ * as OpenSSL's SHA-256 does with its CFA. */
+static bool load_for_expression(const struct cp__place *place, const struct cp__stack *stack,
+                                uintptr_t address, uintptr_t *value)
+{
+    uintptr_t lo = place->regs.sp;
+
+    if (place->is_interrupted)
+        lo = lo - stack->lo > CP__RED_ZONE ? lo - CP__RED_ZONE : stack->lo;
+    return load_from(lo, stack, address, value);
 }
 
 /* Finds the value that a register has at the place. */
@@ -156,7 +174,7 @@ static bool run_operation(struct expression *expression, unsigned operation)
 
     switch (operation) {
     case 0x06: /* deref */
-        return top != NULL && load(expression->place, expression->stack, *top, top);
+        return top != NULL && load_for_expression(expression->place, expression->stack, *top, top);
     case 0x08 ... 0x0f: /* const1u, const1s, ... const8s */
         return push_constant(expression, (size_t)1 << ((operation - 8) / 2), operation % 2 == 1);
     case 0x10: /* constu, consts */
@@ -250,7 +268,7 @@ static bool find_value(const struct application *application, unsigned how, int3
         *found = own;
         return own != 0;
     }
-    return load(application->place, application->stack, address, found);
+    return load_word(application->place, application->stack, address, found);
 }
 
 enum cp__step cp__step_by_rule_from_handler(struct cp__place *place, const struct cp__rule *rule,
@@ -281,7 +299,7 @@ enum cp__step cp__step_by_frame_from_handler(struct cp__place *place, const stru
 {
     uintptr_t frame = place->regs.fp, fp, pc;
 
-    if (!load(place, stack, frame, &fp) || !load(place, stack, frame + WORD, &pc))
+    if (!load_word(place, stack, frame, &fp) || !load_word(place, stack, frame + WORD, &pc))
         return CP__STEP_LOST;
     *place = (struct cp__place){
         .regs = {.pc = cp__code_address_from_handler(pc), .sp = frame + 2 * WORD, .fp = fp},

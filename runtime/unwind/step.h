@@ -20,7 +20,8 @@ struct cp__place {
 };
 
 /* Goes to the caller by the rule that holds at the place. If the result is CP__STEP_LOST, the place is
- * unchanged. Reads the stack in [place->regs.sp, stack->hi) only. */
+ * unchanged. Reads the stack in [place->regs.sp, stack->hi) only, and for expressions of interrupted code, in
+ * the red zone below. */
 enum cp__step cp__step_by_rule_from_handler(struct cp__place *place, const struct cp__rule *rule,
                                             const uint8_t *expressions, const struct cp__stack *stack);
 /* Goes to the caller by the frame record that the frame pointer points at. */

@@ -1,6 +1,6 @@
 /*
- * Call chains, compared with libunwind's: at every instruction of code that keeps frame pointers, and at
- * random moments in code that does not.
+ * Call chains against libunwind's: at every instruction, of code with frame pointers and without, and of
+ * libraries, and at random moments.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -330,28 +330,32 @@ CP_TEST(chains_are_right_at_every_instruction_of_clang)
     check_options(CLANG, clang_options);
 }
 
-static void check_share(const char *what, long count, double least, double most)
+/* Libraries have rows, so that all chains are exact, whatever the code does with the frame pointer. On arm64,
+ * the reference itself is at a loss in a few instructions. */
+static void check_others(void)
 {
-    double share = (double)count / (double)sum(run.in_others);
-
-    CHECKF(share >= least && share <= most, "%s: %.4f of %ld, not %.4f to %.4f", what, share,
-           sum(run.in_others), least, most);
+    CHECK_EQ(run.in_others[WRONG], 0);
+    CHECKF(run.in_others[SHORT] * 1000 <= sum(run.in_others), "%ld of %ld chains are short",
+           run.in_others[SHORT], sum(run.in_others));
+    check_own_code();
 }
 
-/* The C library keeps no frame pointers. If one of its functions uses the register for something else, a
- * chain may go on with that value. Nearly none of these values is an address of code, so whoever writes a
- * profile can tell. */
-CP_TEST(chains_in_libraries_are_nearly_never_wrong)
+CP_TEST(chains_in_libraries_are_exact)
 {
     skip_under_tsan();
     step_target(GCC, "-O2", "unwind_target_libraries", 1);
     CHECK(sum(run.in_others) > 10000);
-    check_own_code();
-    if (!KNOWS_CODE)
-        return;
-    check_share("caller right", run.called_right, 0.5, 1);
-    check_share("wrong", run.in_others[WRONG], 0, 0.04);
-    check_share("wrong, in code", run.wrong_in_code, 0, 0.004);
+    check_others();
+}
+
+/* The same code without frame pointers, in which only rows tell callers. */
+CP_TEST(chains_through_code_without_frame_pointers_are_exact)
+{
+    skip_under_tsan();
+    step_target(GCC, "-O2 -fomit-frame-pointer", "unwind_target", 8);
+    check_others();
+    step_target(GCC, "-O2 -fomit-frame-pointer", "unwind_target_libraries", 1);
+    check_others();
 }
 
 /* ---- Random moments -------------------------------------------------------------------------- */
@@ -393,7 +397,7 @@ static void sample(void)
     timer_delete(timer);
 }
 
-CP_TEST(chains_at_random_moments_are_nearly_never_wrong)
+CP_TEST(chains_at_random_moments_are_exact)
 {
     skip_under_tsan();
     handle(SIGUSR1, on_timer);
@@ -404,10 +408,5 @@ CP_TEST(chains_at_random_moments_are_nearly_never_wrong)
     load_target(GCC, "-O2", "unwind_target_libraries");
     on_thread(sample);
     print_run();
-    check_own_code();
-    if (!KNOWS_CODE)
-        return;
-    check_share("caller right", run.called_right, 0.4, 1);
-    check_share("wrong", run.in_others[WRONG], 0, 0.06);
-    check_share("wrong, in code", run.wrong_in_code, 0, 0.01);
+    check_others();
 }

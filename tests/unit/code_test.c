@@ -1,6 +1,7 @@
 /* Which addresses are code, and which code can be read. */
 #include "tests/support/burn.h"
 
+#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include "runtime/prepare.h"
 #include "runtime/slot.h"
 #include "runtime/unwind/code.h"
+#include "runtime/unwind/objects.h"
 #include "runtime/unwind/unwind.h"
 #include "tests/support/lone_page.h"
 
@@ -129,6 +131,26 @@ CP_TEST(a_table_grows)
             CHECK(is_code(memory + 2 * i * PAGE) && !is_code(memory + (2 * i + 1) * PAGE));
         CHECK(is_code((void *)(uintptr_t)loop));
     }
+}
+
+/* No handler has asked for an address of the object. The library is one that nothing here has loaded. */
+CP_TEST(an_object_that_is_mapped_later_is_known_after_a_look, .timeout_s = 5 * TEST_SLOWDOWN)
+{
+    struct cp__code_range range = {.size = 0};
+    void *object;
+
+    cp__code_update();
+    CHECK(!cp__objects_have_changed());
+    object = dlopen("libresolv.so.2", RTLD_NOW);
+    if (object == NULL)
+        SKIP("%s", dlerror());
+    CHECK(cp__objects_have_changed());
+    while (cp__objects_have_changed())
+        cp__code_look();
+    CHECK(cp__code_find_from_handler((uintptr_t)dlsym(object, "ns_name_compress"), &range));
+    CHECK(range.rows != NULL);
+    dlclose(object);
+    CHECK(cp__objects_have_changed());
 }
 
 /* A child may be forked while another thread makes the table. */

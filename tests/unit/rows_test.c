@@ -16,6 +16,7 @@
 #include "runtime/unwind/code.h"
 #include "runtime/unwind/objects.h"
 #include "runtime/unwind/rows.h"
+#include "runtime/unwind/step.h"
 #include "tests/support/test.h"
 
 /* ---- What elfutils says ---------------------------------------------------------------------- */
@@ -152,13 +153,18 @@ static uintptr_t check_frame(const struct cp__code_range *range, uintptr_t bias,
     struct said cfa = cfa_by_elfutils(frame), ra = register_by_elfutils(frame, CP__RETURN_NUMBER),
                 fp = register_by_elfutils(frame, CP__FP_NUMBER);
     Dwarf_Addr start, end;
+    const struct cp__rule *last = NULL;
     bool is_signal;
 
     CHECK(dwarf_frame_info(frame, &start, &end, &is_signal) >= 0);
     for (uintptr_t at = lo; at < end + bias; at++) {
         const struct cp__rule *rule = cp__rows_find_from_handler(range->rows, at - range->origin);
-        struct said ours = cfa_by_rows(range->rows, rule);
+        struct said ours;
 
+        if (rule == last)
+            continue;
+        last = rule;
+        ours = cfa_by_rows(range->rows, rule);
         check_same("CFA", at - bias, &ours, &cfa);
         if (rule->cfa_from == CP__CFA_UNKNOWN)
             continue;
@@ -260,4 +266,124 @@ CP_TEST(rows_say_what_elfutils_says_at_every_address, .timeout_s = 60)
     elf_version(EV_CURRENT);
     cp__code_update();
     dl_iterate_phdr(check_object, NULL);
+}
+
+/* ---- Rules that the test makes up ------------------------------------------------------------ */
+
+enum { SP_AT = 20 }; /* the stack pointer points at this word of the stack */
+
+static uintptr_t words[64];
+static struct cp__place place;
+
+static enum cp__step step_by(const struct cp__rule *rule, const uint8_t *expressions)
+{
+    const struct cp__stack stack = {.lo = (uintptr_t)words, .hi = (uintptr_t)(words + 64)};
+
+    for (uintptr_t i = 0; i < 64; i++)
+        words[i] = 0x1000 + i;
+    place = (struct cp__place){.regs = {.pc = 0x2005, .sp = (uintptr_t)&words[SP_AT], .fp = 0x3000},
+                               .is_interrupted = true};
+    return cp__step_by_rule_from_handler(&place, rule, expressions, &stack);
+}
+
+static const struct cp__rule usual = {.cfa_from = CP__SP_NUMBER,
+                                      .cfa = 32,
+                                      .return_how = CP__AT,
+                                      .return_value = -8,
+                                      .fp_how = CP__AT,
+                                      .fp_value = -16};
+
+CP_TEST(a_rule_tells_the_callers_registers)
+{
+    CHECK_EQ(step_by(&usual, NULL), CP__STEP_TAKEN);
+    CHECK_EQ(place.regs.sp, (uintptr_t)&words[SP_AT + 4]);
+    CHECK_EQ(place.regs.pc, 0x1000 + SP_AT + 3);
+    CHECK_EQ(place.regs.fp, 0x1000 + SP_AT + 2);
+    CHECK(!place.is_interrupted);
+}
+
+/* What lies below the stack pointer was taken from the stack again. */
+CP_TEST(a_register_that_was_restored_has_its_value)
+{
+    struct cp__rule rule = usual;
+
+    rule.cfa = 8;
+    CHECK_EQ(step_by(&rule, NULL), CP__STEP_TAKEN);
+    CHECK_EQ(place.regs.pc, 0x1000 + SP_AT);
+    CHECK_EQ(place.regs.fp, 0x3000);
+}
+
+CP_TEST(a_rule_that_leads_out_of_the_stack_is_not_followed)
+{
+    struct cp__rule rule = usual;
+
+    for (int32_t cfa = -1000; cfa < 1000; cfa++) {
+        rule.cfa = cfa;
+        if (cfa % 8 != 0 || cfa <= 0 || cfa > (64 - SP_AT) * 8)
+            CHECK_EQ(step_by(&rule, NULL), CP__STEP_LOST);
+        else
+            CHECK_EQ(step_by(&rule, NULL), CP__STEP_TAKEN);
+    }
+    rule = usual;
+    rule.cfa_from = CP__RETURN_NUMBER; /* is known of no place here */
+    CHECK_EQ(step_by(&rule, NULL), CP__STEP_LOST);
+}
+
+CP_TEST(a_function_without_return_address_is_the_first)
+{
+    struct cp__rule rule = usual;
+
+    rule.return_how = CP__UNDEFINED;
+    CHECK_EQ(step_by(&rule, NULL), CP__STEP_ENDS);
+    rule.return_how = CP__UNKNOWN;
+    CHECK_EQ(step_by(&rule, NULL), CP__STEP_LOST);
+}
+
+CP_TEST(the_caller_of_a_signals_return_was_interrupted)
+{
+    struct cp__rule rule = usual;
+
+    rule.flags = CP__RULE_SIGNAL;
+    CHECK_EQ(step_by(&rule, NULL), CP__STEP_TAKEN);
+    CHECK(place.is_interrupted);
+}
+
+/* The CFA is the stack pointer plus 24, plus 8 more if the stack pointer's low bits are not 15: no stub of a
+ * linker's, but its operations. */
+CP_TEST(an_expression_is_computed)
+{
+    static const uint8_t bytes[] = {11,        DW_OP_breg0 + CP__SP_NUMBER,
+                                    24,        DW_OP_breg0 + CP__SP_NUMBER,
+                                    0,         DW_OP_lit15,
+                                    DW_OP_and, DW_OP_lit15,
+                                    DW_OP_ne,  DW_OP_lit3,
+                                    DW_OP_shl, DW_OP_plus};
+    struct cp__rule rule = usual;
+
+    rule.cfa_from = CP__CFA_EXPRESSION;
+    rule.cfa = 0;
+    CHECK_EQ(step_by(&rule, bytes), CP__STEP_TAKEN);
+    CHECK_EQ(place.regs.sp, (uintptr_t)&words[SP_AT + 4]);
+}
+
+CP_TEST(an_expression_may_read_the_red_zone)
+{
+    static const uint8_t bytes[] = {5,           DW_OP_breg0 + CP__SP_NUMBER, 0x78 /* -8 */,
+                                    DW_OP_deref, DW_OP_plus_uconst,           8};
+    const struct cp__stack stack = {.lo = (uintptr_t)words, .hi = (uintptr_t)(words + 64)};
+    struct cp__rule rule = usual;
+
+    rule.cfa_from = CP__CFA_EXPRESSION;
+    rule.cfa = 0;
+    step_by(&usual, NULL);
+    place = (struct cp__place){.regs = {.sp = (uintptr_t)&words[SP_AT]}, .is_interrupted = true};
+    words[SP_AT - 1] = (uintptr_t)&words[SP_AT + 9];
+    if (CP__RED_ZONE > 0) {
+        CHECK_EQ(cp__step_by_rule_from_handler(&place, &rule, bytes, &stack), CP__STEP_TAKEN);
+        CHECK_EQ(place.regs.sp, (uintptr_t)&words[SP_AT + 10]);
+    }
+    place = (struct cp__place){.regs = {.sp = (uintptr_t)&words[SP_AT]}}; /* it made a call */
+    CHECK_EQ(cp__step_by_rule_from_handler(&place, &rule, bytes, &stack), CP__STEP_LOST);
+    place = (struct cp__place){.regs = {.sp = (uintptr_t)words}, .is_interrupted = true};
+    CHECK_EQ(cp__step_by_rule_from_handler(&place, &rule, bytes, &stack), CP__STEP_LOST);
 }
