@@ -299,7 +299,9 @@ enum cp__step cp__step_by_frame_from_handler(struct cp__place *place, const stru
 {
     uintptr_t frame = place->regs.fp, fp, pc;
 
-    if (!load_word(place, stack, frame, &fp) || !load_word(place, stack, frame + WORD, &pc))
+    /* both words, before either is read */
+    if (frame < place->regs.sp || frame >= stack->hi || stack->hi - frame < 2 * WORD ||
+        !load_word(place, stack, frame, &fp) || !load_word(place, stack, frame + WORD, &pc))
         return CP__STEP_LOST;
     *place = (struct cp__place){
         .regs = {.pc = cp__code_address_from_handler(pc), .sp = frame + 2 * WORD, .fp = fp},
