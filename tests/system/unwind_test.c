@@ -334,10 +334,12 @@ CP_TEST(chains_are_right_at_every_instruction_of_clang)
  * the reference itself is at a loss in a few instructions. */
 static void check_others(void)
 {
+    check_own_code();
+    if (!KNOWS_CODE) /* nor all registers, which the linker's stubs need */
+        return;
     CHECK_EQ(run.in_others[WRONG], 0);
     CHECKF(run.in_others[SHORT] * 1000 <= sum(run.in_others), "%ld of %ld chains are short",
            run.in_others[SHORT], sum(run.in_others));
-    check_own_code();
 }
 
 CP_TEST(chains_in_libraries_are_exact)
