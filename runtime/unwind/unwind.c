@@ -67,6 +67,8 @@ static bool step_by_code(struct cp__place *place, const struct cp__stack *stack)
     return true;
 }
 
+/* If the code ahead did not tell the stack pointer, a rule that needs the stack pointer does not lead on, and
+ * the frame record of the caller does. */
 static enum cp__step take_step(struct walk *walk)
 {
     const struct cp__rule *rule = find_rule(walk);
@@ -74,9 +76,14 @@ static enum cp__step take_step(struct walk *walk)
     walk->has_rule = rule != NULL;
     if ((rule == NULL || (rule->flags & CP__RULE_CALLS_ONLY) != 0) && step_by_code(&walk->place, walk->stack))
         return CP__STEP_TAKEN;
-    if (rule == NULL)
-        return cp__step_by_frame_from_handler(&walk->place, walk->stack);
-    return cp__step_by_rule_from_handler(&walk->place, rule, walk->range.rows->expressions, walk->stack);
+    if (rule != NULL) {
+        enum cp__step step =
+            cp__step_by_rule_from_handler(&walk->place, rule, walk->range.rows->expressions, walk->stack);
+
+        if (step != CP__STEP_LOST || !walk->place.sp_is_least)
+            return step;
+    }
+    return cp__step_by_frame_from_handler(&walk->place, walk->stack);
 }
 
 /* Returns whether a chain that cannot be followed beyond top has reached the stack's first frame. A frame
