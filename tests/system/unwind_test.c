@@ -354,6 +354,8 @@ CP_TEST(chains_in_libraries_are_exact)
 CP_TEST(chains_through_code_without_frame_pointers_are_exact)
 {
     skip_under_tsan();
+    if (!CP__RECORD_ENDS_FRAME)
+        SKIP("The linker's stubs have no rows here, and the code ahead does not tell the stack pointer.");
     step_target(GCC, "-O2 -fomit-frame-pointer", "unwind_target", 8);
     check_others();
     step_target(GCC, "-O2 -fomit-frame-pointer", "unwind_target_libraries", 1);
