@@ -25,13 +25,17 @@ struct cp__engine {
     /* ---- Once, before the first M ---- */
     void (*start)(void);
 
-    /* ---- On the calling M, with SIGPROF blocked or in its handler ---- */
+    /* ---- On any thread that has the claim on m, while m's handler cannot run: on the M itself, with SIGPROF
+     * blocked or in its handler; or for an M that holds no handle ---- */
 
     /* Opens the event of config in slot. The event is disabled after that; a timer runs. Returns 0 or a
      * negative errno value. */
     int (*open_from_handler)(struct cp__m *m, int slot, const struct cp__slot_config *config);
     /* Lets the event that is open in slot count. If that fails, closes the event. */
     int (*enable_from_handler)(struct cp__m *m, int slot);
+
+    /* ---- On the calling M, with SIGPROF blocked or in its handler ---- */
+
     /* Disables and closes what is open in slot. Adds to moment all that the events of any slot have counted
      * and that has no sample yet. */
     void (*close_from_handler)(struct cp__m *m, int slot, struct cp__moment *moment);

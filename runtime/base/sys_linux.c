@@ -37,7 +37,7 @@ int cp__sys_fcntl_from_handler(int fd, int command, unsigned long argument)
     return (int)or_errno(syscall(SYS_fcntl, fd, command, argument));
 }
 
-int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr)
+int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr, pid_t tid)
 {
-    return (int)or_errno(syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
+    return (int)or_errno(syscall(SYS_perf_event_open, attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC));
 }

@@ -10,6 +10,7 @@
 #define COUNTERPOINT_RUNTIME_BASE_SYS_LINUX_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 /* Opens a file for reading; exec closes the descriptor. */
 int cp__sys_open_from_handler(const char *path);
@@ -17,8 +18,9 @@ int cp__sys_close_from_handler(int fd);
 long cp__sys_read_from_handler(int fd, void *data, size_t size);
 int cp__sys_ioctl_from_handler(int fd, unsigned long request, unsigned long argument);
 int cp__sys_fcntl_from_handler(int fd, int command, unsigned long argument);
-/* Opens an event on the calling thread, on any CPU; exec closes the descriptor. */
+/* Opens an event on a thread of this process (0: the calling thread), on any CPU; exec closes the
+ * descriptor. */
 struct perf_event_attr;
-int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr);
+int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr, pid_t tid);
 
 #endif

@@ -39,11 +39,11 @@ struct cp_counter {
 static int add_counted_from_handler(void *context, struct perf_event_attr *attr)
 {
     struct cp_counter *counter = context;
-    int fd = cp__perf_open_from_handler(attr);
+    int fd = cp__perf_open_from_handler(attr, 0);
 
     if (fd == -EINVAL) {
         attr->inherit_thread = 0;
-        fd = cp__perf_open_from_handler(attr);
+        fd = cp__perf_open_from_handler(attr, 0);
     }
     if (fd < 0)
         return fd;

@@ -40,11 +40,11 @@ static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_
     return layout;
 }
 
-/* Sends the event's SIGPROF to the calling thread. Every event gets this before it is enabled: a member
- * of the ring without O_ASYNC would write records and never send a signal. */
-static int route_from_handler(int fd)
+/* Sends the event's SIGPROF to m's thread. Every event gets this before it is enabled: a member of the ring
+ * without O_ASYNC would write records and never send a signal. */
+static int route_from_handler(const struct cp__m *m, int fd)
 {
-    const struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = cp__os_tid()};
+    const struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = m->tid};
     int result = cp__sys_fcntl_from_handler(fd, F_SETOWN_EX, (unsigned long)&owner);
 
     if (result >= 0)
@@ -196,13 +196,20 @@ static void abandon_from_handler(struct cp__m *m, int slot)
     m->handles[slot].fd = -1;
 }
 
+/* The slot of an M that add_event_from_handler() opens events in. */
+struct place {
+    const struct cp__m *m;
+    struct cp__handle *handle;
+};
+
 /* Opens attr as one more event of the handle. The event is disabled, sends signals, and is no member of
  * the ring yet. */
 static int add_event_from_handler(void *context, struct perf_event_attr *attr)
 {
-    struct cp__handle *handle = context;
+    const struct place *place = context;
+    struct cp__handle *handle = place->handle;
     struct cp__perf_event *event = &handle->events[handle->n_events];
-    int fd = cp__perf_open_event_from_handler(attr);
+    int fd = cp__perf_open_event_from_handler(attr, place->m->tid);
     int result;
 
     if (fd < 0)
@@ -210,7 +217,7 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
     *event = (struct cp__perf_event){.fd = fd};
     result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&event->id);
     if (result >= 0)
-        result = route_from_handler(fd);
+        result = route_from_handler(place->m, fd);
     if (result < 0) {
         cp__sys_close_from_handler(fd);
         return result;
@@ -251,7 +258,8 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
     handle->layout = layout_from_handler(config);
     handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
-    result = cp__core_pmus_add_from_handler(&attr, add_event_from_handler, handle);
+    result = cp__core_pmus_add_from_handler(&attr, add_event_from_handler,
+                                            &(struct place){.m = m, .handle = handle});
     *ring = result < 0 ? 0 : join_from_handler(m, slot);
     cp_store_relaxed(&m->stats[slot].ringless, result < 0 || *ring < 0);
     if (result < 0)
@@ -346,6 +354,7 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
 
     if (m == NULL)
         return cp__error(err, -ENOMEM, "There is no memory to try the events with.");
+    m->tid = cp__os_tid();
     for (i = 0; i < n && result == 0; i++) {
         if (requests[i].event == CP_CPUPROF_OS_TIMER)
             continue;

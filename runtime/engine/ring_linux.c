@@ -36,8 +36,8 @@ static size_t size_from_handler(const struct cp__ring *ring)
     return page_size + ring->n_words * sizeof *ring->words;
 }
 
-/* Opens the event that the ring belongs to, and maps the ring. */
-static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
+/* Opens the event that m's ring belongs to, on m's thread, and maps the ring. */
+static int make_ring_from_handler(struct cp__m *m, size_t data_pages)
 {
     const struct perf_event_attr attr = {.size = sizeof attr,
                                          .type = PERF_TYPE_SOFTWARE,
@@ -46,7 +46,7 @@ static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
                                          .disabled = 1,
                                          .exclude_kernel = 1,
                                          .exclude_hv = 1};
-    int fd = cp__perf_open_from_handler(&attr);
+    int fd = cp__perf_open_from_handler(&attr, m->tid);
     uint64_t id = 0;
     char *page;
 
@@ -60,12 +60,12 @@ static int make_ring_from_handler(struct cp__ring *ring, size_t data_pages)
         cp__sys_close_from_handler(fd);
         return result;
     }
-    *ring = (struct cp__ring){.page = page,
-                              .words = (uint64_t *)(void *)(page + page_size),
-                              .n_words = data_pages * page_size / sizeof(uint64_t),
-                              .own_begin = UINT64_MAX,
-                              .fd = fd,
-                              .id = id};
+    m->ring = (struct cp__ring){.page = page,
+                                .words = (uint64_t *)(void *)(page + page_size),
+                                .n_words = data_pages * page_size / sizeof(uint64_t),
+                                .own_begin = UINT64_MAX,
+                                .fd = fd,
+                                .id = id};
     return 0;
 }
 
@@ -85,7 +85,7 @@ int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains)
     int result = 0;
 
     if (m->ring.page == NULL)
-        result = make_ring_from_handler(&m->ring, has_chains ? DATA_PAGES_FOR_CHAINS : DATA_PAGES);
+        result = make_ring_from_handler(m, has_chains ? DATA_PAGES_FOR_CHAINS : DATA_PAGES);
     if (result < 0)
         return result;
     m->ring.users++;

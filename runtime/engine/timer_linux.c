@@ -10,8 +10,9 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 
-/* Makes the system call itself, because glibc's timer_create() may allocate. */
-static int timer_create_from_handler(int *timer, uint64_t value)
+/* Makes a timer on a CPU clock, which is that of the thread tid. Makes the system call itself, because
+ * glibc's timer_create() may allocate. */
+static int timer_create_from_handler(int *timer, clockid_t clock, pid_t tid, uint64_t value)
 {
     struct sigevent event;
 
@@ -19,8 +20,8 @@ static int timer_create_from_handler(int *timer, uint64_t value)
     event.sigev_notify = SIGEV_THREAD_ID;
     event.sigev_signo = SIGPROF;
     event.sigev_value.sival_ptr = (void *)(uintptr_t)value;
-    event._sigev_un._tid = cp__os_tid();
-    return syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, timer) < 0 ? -errno : 0;
+    event._sigev_un._tid = tid;
+    return syscall(SYS_timer_create, clock, &event, timer) < 0 ? -errno : 0;
 }
 
 static struct timespec to_timespec(uint64_t ns)
@@ -28,10 +29,11 @@ static struct timespec to_timespec(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-static int start_timer_from_handler(int *timer, uint64_t value, uint64_t first_ns, uint64_t period_ns)
+static int start_timer_from_handler(const struct cp__m *m, int *timer, uint64_t value, uint64_t first_ns,
+                                    uint64_t period_ns)
 {
     struct itimerspec when = {.it_value = to_timespec(first_ns), .it_interval = to_timespec(period_ns)};
-    int result = timer_create_from_handler(timer, value);
+    int result = timer_create_from_handler(timer, m->cpu_clock, m->tid, value);
 
     if (result == 0 && syscall(SYS_timer_settime, *timer, 0, &when, NULL) < 0) {
         result = -errno;
@@ -49,8 +51,8 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
     struct cp__handle *handle = &m->handles[slot];
 
     handle->period = 1000000000u / config->config.hz;
-    cp_store_relaxed(&m->stats[slot].timer_since, cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID));
-    return start_timer_from_handler(&handle->fd, config->seq,
+    cp_store_relaxed(&m->stats[slot].timer_since, cp__os_clock_ns_from_handler(m->cpu_clock));
+    return start_timer_from_handler(m, &handle->fd, config->seq,
                                     1 + cp__m_random_from_handler(m) % handle->period, handle->period);
 }
 
@@ -58,7 +60,7 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
 void cp__timer_close_from_handler(struct cp__m *m, int slot)
 {
     struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t now = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
 
     syscall(SYS_timer_delete, m->handles[slot].fd);
     cp_store_relaxed(&stats->counts[0].value, now - stats->timer_since);
@@ -67,7 +69,7 @@ void cp__timer_close_from_handler(struct cp__m *m, int slot)
 int cp__timer_probe(struct cp_error *err)
 {
     int timer;
-    int result = timer_create_from_handler(&timer, 0);
+    int result = timer_create_from_handler(&timer, CLOCK_THREAD_CPUTIME_ID, cp__os_tid(), 0);
 
     if (result < 0)
         return cp__error_because(

@@ -54,7 +54,7 @@ bool cp__event_may_count_kernel(void)
     int fd;
 
     cp__fork_delay();
-    fd = cp__sys_perf_event_open_from_handler(&attr);
+    fd = cp__sys_perf_event_open_from_handler(&attr, 0);
     if (fd >= 0)
         cp__sys_close_from_handler(fd);
     cp__fork_allow();

@@ -65,7 +65,7 @@ __attribute__((noinline)) static void execute(const struct perf_event_attr *attr
 static int add_trial_from_handler(void *context, struct perf_event_attr *attr)
 {
     struct trial *trial = context;
-    int fd = cp__perf_open_from_handler(attr);
+    int fd = cp__perf_open_from_handler(attr, 0);
 
     if (fd < 0)
         return fd;

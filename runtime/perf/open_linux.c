@@ -26,24 +26,24 @@ static bool raise_descriptor_limit_from_handler(void)
     return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-int cp__perf_open_from_handler(const struct perf_event_attr *attr)
+int cp__perf_open_from_handler(const struct perf_event_attr *attr, pid_t tid)
 {
-    int fd = cp__sys_perf_event_open_from_handler(attr);
+    int fd = cp__sys_perf_event_open_from_handler(attr, tid);
 
     if (fd == -EMFILE && raise_descriptor_limit_from_handler())
-        fd = cp__sys_perf_event_open_from_handler(attr);
+        fd = cp__sys_perf_event_open_from_handler(attr, tid);
     return fd;
 }
 
 /* Opens an event, without exclude_idle if the PMU refuses that bit, as arm64's PMU does. A thread's event
  * never counts in the idle task, so nothing is lost. */
-int cp__perf_open_event_from_handler(struct perf_event_attr *attr)
+int cp__perf_open_event_from_handler(struct perf_event_attr *attr, pid_t tid)
 {
-    int fd = cp__perf_open_from_handler(attr);
+    int fd = cp__perf_open_from_handler(attr, tid);
 
     if (fd == -EOPNOTSUPP && attr->exclude_idle) {
         attr->exclude_idle = 0;
-        fd = cp__perf_open_from_handler(attr);
+        fd = cp__perf_open_from_handler(attr, tid);
     }
     return fd;
 }
@@ -100,7 +100,7 @@ static bool knows_lost_count(void)
                                          .disabled = 1,
                                          .exclude_kernel = 1,
                                          .exclude_hv = 1};
-    int fd = cp__perf_open_from_handler(&attr);
+    int fd = cp__perf_open_from_handler(&attr, 0);
 
     if (fd >= 0)
         cp__sys_close_from_handler(fd);

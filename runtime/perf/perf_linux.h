@@ -3,6 +3,7 @@
 #define COUNTERPOINT_RUNTIME_PERF_PERF_LINUX_H
 
 #include <linux/perf_event.h>
+#include <sys/types.h>
 
 #include "event.h"
 
@@ -21,15 +22,16 @@ struct cp__count {
 /* Whether the kernel counts the records that found the ring full (PERF_FORMAT_LOST, Linux 6.0). */
 extern bool cp__perf_has_lost_count;
 
-/* Opens an event on the calling thread. Returns its descriptor or a negative errno value. */
-int cp__perf_open_from_handler(const struct perf_event_attr *attr);
+/* Opens an event on a thread of this process (0: the calling thread). Returns its descriptor or a negative
+ * errno value. */
+int cp__perf_open_from_handler(const struct perf_event_attr *attr, pid_t tid);
 
 /* The first function returns what an event counts and in which modes; the second one adds how the event is
  * sampled. The third one opens the result, without what the processor's PMU refuses and the profiler can do
  * without. */
 struct perf_event_attr cp__perf_attr_from_handler(const struct cp_cpu_profile_config *config);
 struct perf_event_attr cp__perf_sample_attr_from_handler(const struct cp_cpu_profile_config *config);
-int cp__perf_open_event_from_handler(struct perf_event_attr *attr);
+int cp__perf_open_event_from_handler(struct perf_event_attr *attr, pid_t tid);
 
 /* Returns the highest level of precise_ip, up to the config's, at which the calling thread receives samples
  * of the event. */

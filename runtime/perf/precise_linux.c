@@ -77,7 +77,7 @@ static enum outcome attempt(const struct cp_slot_request *request, unsigned leve
     attr.precise_ip = level & 3;
     attr.sample_period = PERIOD;
     attr.read_format = 0;
-    fd = cp__perf_open_event_from_handler(&attr);
+    fd = cp__perf_open_event_from_handler(&attr, 0);
     if (fd < 0)
         return REFUSED;
     ring = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

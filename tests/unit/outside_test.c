@@ -7,8 +7,10 @@
 #include <sys/prctl.h>
 
 #include "runtime/base/os.h"
+#include "runtime/engine.h"
 #include "runtime/engine/events_linux.h"
 #include "runtime/m.h"
+#include "runtime/slot.h"
 
 static struct cp__m *m_of(const struct worker *worker)
 {
@@ -117,6 +119,90 @@ CP_TEST(a_thread_that_sleeps_is_not_kicked)
     CHECK_EQ(m_of(&sleeper.worker)->kick.sent, 0);
     CHECK_EQ(sleeper.interrupted, 0);
     stop_sleeper(&sleeper);
+}
+
+/* ---- Handles that another thread opens ------------------------------------------------------- */
+
+static void body_sleep_then_loop(struct worker *worker)
+{
+    const int *fd = worker->arg;
+    uint64_t token;
+
+    CHECK_EQ(read(*fd, &token, sizeof token), sizeof token); /* not interrupted */
+    burn_c(&worker->stop);
+}
+
+/* Opens and enables the event of slot on m, which sleeps and holds no handle. */
+static void open_for(struct cp__m *m, int slot)
+{
+    struct cp__slot_config config;
+
+    CHECK(cp__slot_config_from_handler(slot, &config));
+    CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
+    m->handles[slot] =
+        (struct cp__handle){.seq = config.seq, .fd = -1, .kind = config.kind, .period = config.config.period};
+    CHECK_EQ(cp__engine.open_from_handler(m, slot, &config), 0);
+    cp_store_relaxed(&m->armed, 1u << slot); /* relaxed: ordered by the release of the claim */
+    if (config.kind != CP_EVENT_TIMER)
+        CHECK_EQ(cp__engine.enable_from_handler(m, slot), 0);
+    cp__m_unclaim_from_handler(m);
+}
+
+/* Whether m has several samples of slot, after half a second of CPU time at the latest. The calling thread
+ * has hardly any CPU time meanwhile. */
+static bool comes_to_samples(struct cp__m *m, int slot)
+{
+    uint64_t samples;
+
+    do {
+        usleep(5000);
+        samples = cp_load_relaxed(&m->stats[slot].samples); /* relaxed: a counter */
+    } while (samples < 5 && cp__os_clock_ns_from_handler(m->cpu_clock) < 500 * MS);
+    return samples >= 5;
+}
+
+/* Whether the event in slot counts m's thread. A timer has no count to read. */
+static bool counts_the_thread_of(struct cp__m *m, int slot)
+{
+    uint64_t cpu_ns;
+
+    while ((cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock)) < 20 * MS)
+        usleep(1000);
+    return m->handles[slot].kind == CP_EVENT_TIMER || cp__engine.count(m, slot) > cpu_ns / 2;
+}
+
+/* The thread sleeps when its event is opened, is not interrupted, and is sampled when it wakes. */
+static void check_opened_for(struct cp_slot_request request)
+{
+    int fd = eventfd(0, EFD_CLOEXEC);
+    uint64_t token = 1;
+    struct worker worker;
+    int slot;
+
+    start_worker(&worker, body_sleep_then_loop, &fd);
+    while (cp__os_thread_is_runnable(worker.tid))
+        usleep(1000);
+    slot = started(request);
+    open_for(m_of(&worker), slot);
+    CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
+    CHECK(comes_to_samples(m_of(&worker), slot));
+    CHECK(counts_the_thread_of(m_of(&worker), slot));
+    stop_worker(&worker);
+    stop_slot(slot);
+    CHECK_EQ(resources_now().perf_fds, 0);
+    CHECK_EQ(resources_now().timers, 0);
+    CHECK(sigprof_is(SIG_DFL));
+    close(fd);
+}
+
+CP_TEST(a_timer_that_another_thread_opens_ticks_on_the_ms_clock)
+{
+    check_opened_for(request("timer", 10 * MS));
+}
+
+CP_TEST(an_event_that_another_thread_opens_counts_and_signals_on_the_ms_thread)
+{
+    check_opened_for(request("taskClock", MS));
 }
 
 /* ---- Threads that run ------------------------------------------------------------------------ */
