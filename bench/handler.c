@@ -276,7 +276,7 @@ static void raise_signal(struct signals *signals)
 {
     if (signals->m->handles[0].kind == CP_EVENT_CLOCK)
         put_record(signals);
-    cp__on_sigprof_from_handler(SIGPROF, &signals->info, &signals->context);
+    cp__on_signal_from_handler(SIGPROF, &signals->info, &signals->context);
 }
 
 /* An iteration is SIGNALS signals one after the other, and some after something else has had the caches. */

@@ -127,7 +127,26 @@ static void say_encoding(struct comments *comments, const struct cp__part *part)
             encoding->config, more);
 }
 
-static void say_event(struct comments *comments, const struct cp__part *part)
+/* Adds what raised the samples, and why these are not traps. */
+static void say_engine(struct comments *comments, const struct cp__part *part,
+                       const struct cp_slot_stats *stats)
+{
+    if (part->event.kind == CP_EVENT_TIMER)
+        say(comments, FACT, "engine",
+            "a POSIX timer on the CPU clock of each thread sends SIGPROF to the thread", "timer");
+    else if (stats->engine == CP_ENGINE_TRAP)
+        say(comments, FACT, "engine",
+            "an event of perf_event_open on each thread raises a synchronous SIGTRAP in the thread", "trap");
+    else
+        say(comments, FACT, "engine",
+            "an event of perf_event_open on each thread sends SIGPROF to the thread", "signal");
+    if (stats->engine_reason != NULL)
+        say(comments, FACT, "engine_reason", "is why the event does not raise SIGTRAP", "%s",
+            stats->engine_reason);
+}
+
+static void say_event(struct comments *comments, const struct cp__part *part,
+                      const struct cp_slot_stats *stats)
 {
     const struct cp_cpu_profile_config *config = &part->config;
     char modes[40];
@@ -136,15 +155,10 @@ static void say_event(struct comments *comments, const struct cp__part *part)
              config->is_kernel_included ? ",kernel" : "", config->is_hv_included ? ",hypervisor" : "",
              config->is_idle_included ? ",idle" : "");
     say(comments, FACT, "event", "", "%s", part->event.name);
-    if (part->event.kind == CP_EVENT_TIMER) {
-        say(comments, FACT, "engine",
-            "a POSIX timer on the CPU clock of each thread sends SIGPROF to the thread", "timer");
-    } else {
-        say(comments, FACT, "engine",
-            "an event of perf_event_open on each thread sends SIGPROF to the thread", "perf");
+    say_engine(comments, part, stats);
+    if (part->event.kind != CP_EVENT_TIMER)
         say(comments, FACT, "modes", "are the modes of the processor in which the event counts", "%s",
             modes[0] != '\0' ? modes + 1 : "none");
-    }
     say_encoding(comments, part);
 }
 
@@ -273,13 +287,13 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
         {LIMIT, "unnamed", findings->unnamed,
          "addresses have no names, because there was no memory to look them up; pprof tools can do it if "
          "they find the program's files"},
-        {LIMIT, "late", stats->late, "periods have no callers, because SIGPROF was blocked"},
+        {LIMIT, "late", stats->late, "periods have no callers, because the signal was blocked"},
         {LIMIT, "truncated", stats->truncated, "stacks had more than 256 frames"},
         {LIMIT, "incomplete", stats->incomplete, "stacks end early, as in code without frame pointers"},
         {LIMIT, "elsewhere", findings->elsewhere,
          "samples recorded an instruction of another function than the interrupted one, which is shown"},
         {FACT, "folded", stats->overruns, "periods are counted with a later sample"},
-        {FACT, "foreign", stats->foreign, "SIGPROFs were sent by others"},
+        {FACT, "foreign", stats->foreign, "SIGPROFs and SIGTRAPs were sent by others"},
     };
 
     say_figures(comments, figures, sizeof figures / sizeof figures[0]);
@@ -330,7 +344,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
 
     if (result < 0)
         return result;
-    say_event(&comments, part);
+    say_event(&comments, part, stats);
     say_threads(&comments, part, stats);
     say_rate(&comments, part, stats);
     say_quality(&comments, part, stats, &findings);

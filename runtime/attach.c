@@ -139,6 +139,7 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
     cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
     cp_fence_signal();
     *out = &m->head;
+    m->blocks_traps = cp__os_open_traps();
     cp_execute_slow(&m->head);
     return 0;
 }
@@ -167,6 +168,7 @@ void cp_m_detach(struct cp_m *head)
     struct cp__m *m = (struct cp__m *)head;
     struct cp__moment none;
     void *altstack = m->altstack;
+    bool blocks_traps = m->blocks_traps;
     uint64_t mask = cp__os_block_from_handler();
 
     pthread_setspecific(exit_key, NULL);
@@ -197,5 +199,7 @@ void cp_m_detach(struct cp_m *head)
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
     cp__os_unblock_from_handler(mask);
+    if (blocks_traps)
+        cp__os_close_traps();
     cp__os_altstack_free(altstack);
 }

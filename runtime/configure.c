@@ -134,8 +134,22 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
     return true;
 }
 
+/* Whether the events' samples have waited, because the program has the signal blocked that brings them. mask
+ * has a bit for each signal that the program has blocked. */
+static enum cp__since since_of_mask(const struct cp__m *m, uint64_t mask)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        const struct cp__handle *handle = &m->handles[slot];
+
+        if (handle->seq != 0 && handle->kind != CP_EVENT_TIMER &&
+            (mask >> ((handle->traps ? SIGTRAP : SIGPROF) - 1) & 1) != 0)
+            return CP__SINCE_BLOCKED;
+    }
+    return (mask >> (SIGPROF - 1) & 1) != 0 ? CP__SINCE_TICKS_BLOCKED : CP__SINCE_HERE;
+}
+
 /* Samples that are made here have the stack of this call, because the M was in this call, unless the program
- * had SIGPROF blocked before. */
+ * had the signals blocked before. */
 __attribute__((noinline)) bool cp__configure(struct cp__m *m, uint64_t mask)
 {
     struct cp__registers regs = {.pc = (uintptr_t)__builtin_return_address(0),
@@ -144,8 +158,7 @@ __attribute__((noinline)) bool cp__configure(struct cp__m *m, uint64_t mask)
     const struct cp__registers caller = {
         .pc = regs.pc, .sp = regs.sp + 2 * sizeof(uintptr_t), .fp = *(const uintptr_t *)regs.fp};
 
-    return cp__configure_from_handler(m, &caller,
-                                      (mask >> (SIGPROF - 1) & 1) != 0 ? CP__SINCE_BLOCKED : CP__SINCE_HERE);
+    return cp__configure_from_handler(m, &caller, since_of_mask(m, mask));
 }
 
 void cp_execute_slow(struct cp_m *head)

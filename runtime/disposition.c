@@ -71,5 +71,6 @@ void cp__disposition_forget(void)
 {
     holds = 0; /* the thread that measures exists in the parent only */
     cp__engine.restore();
+    cp__engine.restore_traps();
     installed = false;
 }

@@ -24,7 +24,8 @@
  *   descriptors If another thread was just closing a descriptor, its number may be a file of the program's by
  *               now. So the child closes a descriptor only if the kernel says that it is that very event
  *               (cp__events_forget()).
- *   SIGPROF     is given back if the library's handler is installed, whatever a flag says.
+ *   SIGPROF     is given back if the library's handler is installed, whatever a flag says. So is
+ *               SIGTRAP: a trap that is pending in the parent does not come to the child.
  *   libpfm4     is refused with a message if another thread was just initialising it.
  *
  * Two things cannot be repaired in the child: the dynamic linker's lock, and a descriptor that another thread
@@ -56,8 +57,8 @@
 #include "runtime/unwind/code.h"
 #include "slot.h"
 
-/* SIGPROF stays blocked until cp__fork_ended(), so no signal interrupts the child before the child has
- * forgotten its parent's profile. */
+/* The library's signals stay blocked until cp__fork_ended(), so no signal interrupts the child before the
+ * child has forgotten its parent's profile. */
 static void after_in_child(void)
 {
     cp__fork_made_child();

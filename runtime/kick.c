@@ -9,7 +9,7 @@
 #include "runtime/base/os.h"
 #include "slot.h"
 
-/* How long a stop waits for an M that runs but gets no CPU, or keeps SIGPROF blocked. */
+/* How long a stop waits for an M that runs but gets no CPU, or keeps the signals blocked. */
 #define LONGEST_WAIT_NS 2000000000u
 #define LOOK_AGAIN_MS 1
 /* If a thread has had this much CPU time since a signal was sent, the signal has arrived, or the thread
@@ -45,7 +45,7 @@ static bool is_awake(struct cp__m *m, uint64_t cpu_ns)
 }
 
 /*
- * SIGPROF does not queue: if a SIGPROF is pending, the kernel drops the kick. The pending signal then does
+ * The signal does not queue: if one is pending, the kernel drops the kick. The pending signal then does
  * the kick's work, but kick.taken does not reach kick.sent, so the kick would seem to be under way for ever.
  * If the M has had the CPU and the last kick has not arrived, another kick is sent.
  */

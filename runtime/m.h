@@ -1,8 +1,9 @@
 /*
  * The M, and the registry of all of them.
  *
- * Fields are grouped by owner. Fields that the M owns are used by the M's thread and by the SIGPROF handler
- * on that thread. The thread has SIGPROF blocked while it changes such a field.
+ * Fields are grouped by owner. Fields that the M owns are used by the M's thread and by the signal handler on
+ * that thread. The thread has the library's signals, SIGPROF and SIGTRAP, blocked while it changes such a
+ * field.
  *
  * An M has four states, each with few values: life, claim, whether the M is up to date with the slots, and
  * whether a kick is under way. No other field of an M is a state.
@@ -19,7 +20,7 @@
  *               while it is in a slot's queue (queued)
  *
  *   claim       who may change the handles             next       who changes it, and how
- *   NONE        no thread; the handler reads them      SELF       the thread, SIGPROF blocked, or its
+ *   NONE        no thread; the handler reads them      SELF       the thread, signals blocked, or its
  *                                                                 handler: compare-and-swap
  *                                                      OUTSIDE    another thread, under the runtime lock:
  *                                                                 compare-and-swap
@@ -42,7 +43,9 @@
  *                                                                 sending number kick.sent + 1; not GONE
  *   under way   not equal: the kick is pending, or     none       the handler that takes the kick. If the
  *               the kernel has dropped it because                 kernel has dropped it, one more is sent
- *               another SIGPROF was pending
+ *               another such signal was pending
+ *
+ * A kick is a SIGTRAP if the library's handler of SIGTRAP is in place, and otherwise a SIGPROF.
  *
  * SIGPROF can be given back to the host if no slot runs, and each M is GONE, or has claim NONE, no handle
  * (armed) and no kick under way: cp__disposition_settle().
@@ -99,6 +102,7 @@ struct cp__handle {
     struct cp__perf_event events[CP__CORE_PMUS];
     int n_events;
     struct cp__record_layout layout;
+    bool traps; /* the handle's events raise SIGTRAP in place of SIGPROF */
     /* the record's ip is nearer to the event than the instruction at which the signal came */
     bool is_precise;
     bool has_user_chain; /* the record's chain has the program's frames */
@@ -112,8 +116,8 @@ struct cp__ring {
     uint64_t *words; /* the data */
     size_t n_words;  /* a power of 2 */
     /* Positions in the data, in bytes, as the kernel counts them. Records before own_end, and from own_begin
-     * on, were made while the M was in the library with SIGPROF blocked. These records belong to the place
-     * where the signal finds the M. */
+     * on, were made while the M was in the library with its signals blocked. These records belong to the
+     * place where the signal finds the M. */
     uint64_t own_end;
     uint64_t own_begin;
     int fd;      /* the event that the ring belongs to, which counts nothing */
@@ -187,8 +191,9 @@ struct cp__m {
         uint32_t left;  /* runs of the handler until the next one that is timed */
         uint32_t stood; /* runs before that one that it stands for, too */
     } timing;
-    uint32_t pausing; /* a bit for each slot whose event stops counting in the handler */
-    uint32_t paused;  /* a bit for each of these that this run of the handler has paused */
+    uint32_t pausing;  /* a bit for each slot whose event stops counting in the handler */
+    uint32_t paused;   /* a bit for each of these that this run of the handler has paused */
+    bool blocks_traps; /* the thread had SIGTRAP blocked when it attached */
     /* a thread of the library's own, which leaves the program's signals to other threads */
     bool is_of_library;
 
@@ -199,7 +204,7 @@ struct cp__m {
 
     /* Written by the M, read by others. */
     uint32_t armed;      /* a bit for each slot for which the M has a handle; written with the claim */
-    uint64_t foreign;    /* SIGPROFs that were not the profiler's */
+    uint64_t foreign;    /* SIGPROFs and SIGTRAPs that were not the profiler's */
     uint64_t runs;       /* how often the handler has begun or ended: odd while it runs */
     uint64_t handler_ns; /* time in the handler, estimated from the runs that are timed */
     struct cp__m_stats stats[CP_EV_MAX];

@@ -167,30 +167,32 @@ void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, 
     append_from_handler(m, moment, slot, &sample);
 }
 
-void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment)
+/* Appends a sample of slot that has the moment's stack. If the signal was blocked, the place of a timer's
+ * ticks and of an M without a ring is unknown. */
+static void add_sample_from_handler(struct cp__m *m, struct cp__moment *moment, int slot, uint64_t weight,
+                                    unsigned flags)
 {
     struct cp_sample sample;
 
-    if (!moment->any)
+    if (weight == 0)
         return;
-    /* the place of a timer's periods, or of an M without a ring, is unknown */
-    if (moment->since == CP__SINCE_BLOCKED) {
-        sample = new_sample_from_handler(&m->self, CP_SAMPLE_LATE);
+    if (moment->since == CP__SINCE_BLOCKED ||
+        (moment->since == CP__SINCE_TICKS_BLOCKED && m->handles[slot].kind == CP_EVENT_TIMER)) {
+        sample = new_sample_from_handler(&m->self, CP_SAMPLE_LATE | flags);
     } else {
         unwind_from_handler(m, moment);
-        sample = new_sample_from_handler(moment->g, moment->chain_flags);
+        sample = new_sample_from_handler(moment->g, moment->chain_flags | flags);
         sample.depth = moment->depth;
         sample.frames = moment->frames;
     }
-    for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        sample.weight = moment->weight[slot];
-        if (sample.weight != 0)
-            append_from_handler(m, moment, slot, &sample);
-    }
-    sample.flags |= CP_SAMPLE_STALLED;
-    for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        sample.weight = moment->stalled[slot];
-        if (sample.weight != 0)
-            append_from_handler(m, moment, slot, &sample);
-    }
+    sample.weight = weight;
+    append_from_handler(m, moment, slot, &sample);
+}
+
+void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment)
+{
+    for (int slot = 0; slot < CP_EV_MAX && moment->any; slot++)
+        add_sample_from_handler(m, moment, slot, moment->weight[slot], 0);
+    for (int slot = 0; slot < CP_EV_MAX && moment->any; slot++)
+        add_sample_from_handler(m, moment, slot, moment->stalled[slot], CP_SAMPLE_STALLED);
 }

@@ -1,4 +1,4 @@
-/* Making samples, on the M itself: in its handler, or with SIGPROF blocked. */
+/* Making samples, on the M itself: in its handler, or with the library's signals blocked. */
 #ifndef COUNTERPOINT_RUNTIME_MOMENT_H
 #define COUNTERPOINT_RUNTIME_MOMENT_H
 
@@ -6,11 +6,13 @@
 
 /* Where the M was when the events of a moment happened. */
 enum cp__since {
-    CP__SINCE_HERE,   /* where the M is now: SIGPROF has been blocked for this moment only */
+    CP__SINCE_HERE,   /* where the M is now: the signals have been blocked for this moment only */
     CP__SINCE_SIGNAL, /* where the signal found the M. If the signal had to wait: where each record says */
-    /* where each record says, because the program has SIGPROF blocked. Without a record the place is
+    /* where each record says, because the program has the signal blocked. Without a record the place is
      * unknown */
     CP__SINCE_BLOCKED,
+    /* where the M is now; but the program has SIGPROF blocked, and the place of a timer's ticks is unknown */
+    CP__SINCE_TICKS_BLOCKED,
 };
 
 /* A signal, or the closing of a handle, makes samples: at this place, and for so many periods of each slot.

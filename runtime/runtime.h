@@ -116,9 +116,11 @@ extern uint64_t cp_generation;
 /*
  * Makes the calling thread an M; if the thread is an M already, *m is that M. From then on the thread is
  * profiled whenever profiling runs. The thread gets an alternate signal stack if it has none of at least 32
- * KiB. An M detaches by itself when its thread exits. Returns 0; -ENOMEM; -EAGAIN if the program has used up
- * its keys for thread-specific data (pthread_key_create(3)); or the error of sigaltstack() or mmap(). If a
- * running session cannot be armed on this M, the call succeeds and the profile counts the M as refused.
+ * KiB, and SIGTRAP is unblocked until it detaches, so that a thread that blocks all signals can be sampled by
+ * traps. SIGPROF stays as it is: if the thread has it blocked, the ticks of the timer are late. An M detaches
+ * by itself when its thread exits. Returns 0; -ENOMEM; -EAGAIN if the program has used up its keys for
+ * thread-specific data (pthread_key_create(3)); or the error of sigaltstack() or mmap(). If a running session
+ * cannot be armed on this M, the call succeeds and the profile counts the M as refused.
  */
 int cp_m_attach(struct cp_m **m, struct cp_error *err);
 /*
@@ -183,7 +185,7 @@ struct cp_sample {
 };
 #define CP_SAMPLE_TRUNCATED 1u  /* the stack had more frames than CP_MAX_FRAMES */
 #define CP_SAMPLE_FOREIGN_SP 2u /* the stack pointer was in no stack that the M knows: frames[0] only */
-#define CP_SAMPLE_LATE 4u       /* taken after the program had SIGPROF blocked and had continued; see below */
+#define CP_SAMPLE_LATE 4u /* taken after the program had the signal blocked and had continued; see below */
 #define CP_SAMPLE_INCOMPLETE 8u /* the chain of frames broke off: code without frame pointers */
 /* Periods of a clock that passed while the machine under it stood still. The program had no such time,
  * whatever its clock says. */
@@ -285,7 +287,7 @@ struct cp_slot_stats {
     /* ns; time_running / time_enabled is the share of time in which the event had a counter */
     uint64_t time_enabled;
     uint64_t time_running; /* ns */
-    uint64_t foreign;      /* SIGPROFs from elsewhere that reached Ms while this slot ran */
+    uint64_t foreign;      /* SIGPROFs and SIGTRAPs from elsewhere that reached Ms while this slot ran */
     uint32_t ms;           /* Ms that were armed */
     uint32_t ms_ringless;  /* the part of ms without a perf ring: each signal is a sample */
     uint32_t ms_refused;   /* Ms on which the system refused the event */
@@ -299,6 +301,10 @@ struct cp_slot_stats {
      * samples may be missing. */
     uint32_t ms_unsettled;
     int unsettled_tid;
+    enum cp_engine engine; /* how samples got out of threads; SIGNAL for the timer */
+    /* why the engine was not TRAP, as a phrase that is never freed; NULL: it was, or the event is the timer
+     * */
+    const char *engine_reason;
 };
 /* Fills *stats, whose size the caller has set. Returns -EINVAL if there is no such slot, or the size is not
  * set. */

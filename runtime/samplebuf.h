@@ -14,11 +14,11 @@
  * one to the pool. So the memory of a buffer is what is unread, and at least one chunk, which the start of a
  * slot provides.
  *
- * The producer is the M (its handler, or its own code with SIGPROF blocked): it alone writes write, head, the
- * words from write on and the link of the last chunk. The consumer is whoever holds the slot: it alone writes
- * read and tail. write and read point to words. What is from read to write belongs to the reader. Both are
- * published with release and read with acquire. head and tail count the words of samples since the buffer was
- * made and never wrap (2^64 words).
+ * The producer is the M (its handler, or its own code with the signals blocked): it alone writes write,
+ * head, the words from write on and the link of the last chunk. The consumer is whoever holds the slot: it
+ * alone writes read and tail. write and read point to words. What is from read to write belongs to the
+ * reader. Both are published with release and read with acquire. head and tail count the words of samples
+ * since the buffer was made and never wrap (2^64 words).
  *
  * A sample that finds no room is counted and dropped; nothing waits. There is no room if
  * CP__SAMPLEBUF_WORDS words are unread, or the pool is empty. Samples of an earlier config that a late M left

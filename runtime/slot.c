@@ -88,7 +88,8 @@ void cp__slot_publish(int number, const struct cp_slot_request *request, double 
     slot->state = RUNNING;
     slot->run = config.seq;
     slot->rate = rate;
-    slot->kept = (struct cp_slot_stats){.precise_ip = request->config.precise_ip};
+    slot->kept =
+        (struct cp_slot_stats){.precise_ip = request->config.precise_ip, .engine = request->config.engine};
     cp_store_release(&slot->seq, config.seq); /* pairs with the acquire in cp__slot_seq_from_handler() */
 }
 

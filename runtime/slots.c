@@ -76,11 +76,36 @@ static int make_buffers(size_t n, const int *found, struct cp_error *err)
     return 0;
 }
 
+/* Decides by which engine each event is sampled, and why. */
+static int choose_engines(struct cp_slot_request *requests, size_t n, const char **why, struct cp_error *err)
+{
+    int result = 0;
+
+    for (size_t i = 0; i < n && result == 0; i++)
+        result = cp__engine.choose(&requests[i], &why[i], err);
+    return result;
+}
+
+/* Puts the handlers in place that the events need. */
+static int take_signals(const struct cp_slot_request *requests, size_t n, struct cp_error *err)
+{
+    int result = cp__disposition_take(err);
+
+    for (size_t i = 0; i < n && result == 0; i++) {
+        if (requests[i].config.engine == CP_ENGINE_TRAP)
+            result = cp__engine.install_traps(err);
+    }
+    return result;
+}
+
 /* Starts the slots. Everything that may fail comes before the first config is published. */
 static int start_slots(struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
 {
+    const char *why[CP_EV_MAX];
     int result = find_free(n, found, err);
 
+    if (result == 0)
+        result = choose_engines(requests, n, why, err);
     if (result == 0)
         result = cp__engine.probe(requests, n, err);
     if (result == 0)
@@ -88,13 +113,15 @@ static int start_slots(struct cp_slot_request *requests, size_t n, int *found, s
     if (result == 0)
         result = make_buffers(n, found, err);
     if (result == 0)
-        result = cp__disposition_take(err);
+        result = take_signals(requests, n, err);
     if (result < 0) {
         cp__pool_resize(cp__slots_in_use());
         return result;
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         cp__slot_publish(found[i], &requests[i], cp__cost_rate(requests[i].event, &requests[i].config));
+        cp__slot_kept_stats(found[i])->engine_reason = why[i];
+    }
     cp__slots_next_generation();
     return 0;
 }

@@ -27,9 +27,16 @@ bool cp__os_thread_is_runnable(pid_t tid);
 void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms);
 void cp__os_futex_wake_from_handler(uint32_t *word);
 
-/* Blocks SIGPROF on the calling thread. Returns the value to pass to cp__os_unblock_from_handler(). */
+/* Blocks the library's signals on the calling thread: SIGPROF and, after cp__os_use_traps(), SIGTRAP. Returns
+ * the signals that were blocked before, one bit each, to pass to cp__os_unblock_from_handler(), which
+ * unblocks those of the library's signals that were not. */
 uint64_t cp__os_block_from_handler(void);
 void cp__os_unblock_from_handler(uint64_t old);
+void cp__os_use_traps(void);
+/* Unblocks SIGTRAP on the calling thread; returns whether SIGTRAP was blocked. The second function blocks
+ * SIGTRAP again. */
+bool cp__os_open_traps(void);
+void cp__os_close_traps(void);
 /* Blocks all signals on the calling thread. Returns the value to pass to
  * cp__os_unblock_all_from_handler(). */
 uint64_t cp__os_block_all_from_handler(void);

@@ -83,24 +83,48 @@ void cp__os_futex_wake_from_handler(uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* ---- SIGPROF --------------------------------------------------------------------------------- */
+/* ---- Signals --------------------------------------------------------------------------------- */
 
-static const uint64_t sigprof_mask = (uint64_t)1 << (SIGPROF - 1);
+static const uint64_t sigtrap_mask = (uint64_t)1 << (SIGTRAP - 1);
+static uint64_t own_mask = (uint64_t)1 << (SIGPROF - 1); /* shared, atomic */
+
+/* A thread that blocks its signals at this very moment may block SIGPROF alone. No trap of the library's can
+ * come to that thread yet. */
+void cp__os_use_traps(void)
+{
+    cp_store_relaxed(&own_mask, own_mask | sigtrap_mask); /* relaxed: a number of its own */
+}
 
 uint64_t cp__os_block_from_handler(void)
 {
+    const uint64_t own = cp_load_relaxed(&own_mask); /* relaxed: see cp__os_use_traps() */
     uint64_t old = 0;
 
-    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &sigprof_mask, &old, sizeof old);
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &own, &old, sizeof old);
     cp_fence_signal();
     return old;
 }
 
 void cp__os_unblock_from_handler(uint64_t old)
 {
+    const uint64_t opened = cp_load_relaxed(&own_mask) & ~old; /* relaxed: see cp__os_use_traps() */
+
     cp_fence_signal();
-    if ((old & sigprof_mask) == 0)
-        syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &sigprof_mask, NULL, sizeof old);
+    if (opened != 0)
+        syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &opened, NULL, sizeof opened);
+}
+
+bool cp__os_open_traps(void)
+{
+    uint64_t old = 0;
+
+    syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &sigtrap_mask, &old, sizeof old);
+    return (old & sigtrap_mask) != 0;
+}
+
+void cp__os_close_traps(void)
+{
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &sigtrap_mask, NULL, sizeof sigtrap_mask);
 }
 
 uint64_t cp__os_block_all_from_handler(void)

@@ -1,10 +1,12 @@
-/* The engine that SIGPROF drives: events of perf_event_open(2), and timers. Each event and timer sends
- * SIGPROF to its own thread. */
+/* The engine: events of perf_event_open(2), which raise SIGTRAP or SIGPROF, and timers, which raise SIGPROF.
+ * Each event and timer sends its signal to its own thread. */
 #include "runtime/engine.h"
 
+#include "choice_linux.h"
 #include "events_linux.h"
 #include "handler.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/os.h"
 #include "signal_linux.h"
 #include "timer_linux.h"
 
@@ -33,10 +35,32 @@ static int probe(struct cp_slot_request *requests, size_t n, struct cp_error *er
     return result < 0 ? result : cp__events_probe(requests, n, err);
 }
 
-/* Installs the handler of SIGPROF. */
 static int install(struct cp_error *err)
 {
-    return cp__signal_install(cp__on_sigprof_from_handler, err);
+    return cp__signal_install(SIGPROF, cp__on_signal_from_handler, err);
+}
+
+static int install_traps(struct cp_error *err)
+{
+    if (cp__signal_was_installed_from_handler(SIGTRAP))
+        return 0;
+    cp__os_use_traps();
+    return cp__signal_install(SIGTRAP, cp__on_signal_from_handler, err);
+}
+
+static bool is_installed(void)
+{
+    return cp__signal_is_ours(SIGPROF);
+}
+
+static void restore(void)
+{
+    cp__signal_restore(SIGPROF);
+}
+
+static void restore_traps(void)
+{
+    cp__signal_restore(SIGTRAP);
 }
 
 const struct cp__engine cp__engine = {
@@ -49,9 +73,12 @@ const struct cp__engine cp__engine = {
     .count = cp__events_count,
     .disable = cp__events_disable,
     .probe = probe,
+    .choose = cp__choose_engine,
     .kick = cp__signal_kick,
     .install = install,
-    .is_installed = cp__signal_is_ours,
-    .restore = cp__signal_restore,
+    .install_traps = install_traps,
+    .is_installed = is_installed,
+    .restore = restore,
     .forget = cp__events_forget,
+    .restore_traps = restore_traps,
 };

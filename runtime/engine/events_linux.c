@@ -22,6 +22,7 @@
 #include "runtime/base/sys_linux.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
+#include "signal_linux.h"
 
 /* Returns where the parts of a record are. perf_event_open(2) writes the parts in this order, if
  * cp__perf_sample_attr_from_handler() asks for them. */
@@ -40,8 +41,8 @@ static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_
     return layout;
 }
 
-/* Sends the event's SIGPROF to m's thread. Every event gets this before it is enabled: a member of the ring
- * without O_ASYNC would write records and never send a signal. */
+/* Sends the event's SIGPROF to m's thread. Every event without traps gets this before it is enabled: a member
+ * of the ring without O_ASYNC would write records and never send a signal. */
 static int route_from_handler(const struct cp__m *m, int fd)
 {
     const struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = m->tid};
@@ -50,6 +51,16 @@ static int route_from_handler(const struct cp__m *m, int fd)
     if (result >= 0)
         result = cp__sys_fcntl_from_handler(fd, F_SETSIG, SIGPROF);
     return result < 0 ? result : cp__sys_fcntl_from_handler(fd, F_SETFL, O_ASYNC);
+}
+
+/* Lets the event raise a synchronous SIGTRAP that carries seq. The kernel demands remove_on_exec, because the
+ * new program has no handler for traps. Nobody waits for the ring, so no record needs to wake anybody. */
+static void let_trap(struct perf_event_attr *attr, uint64_t seq)
+{
+    attr->sigtrap = 1;
+    attr->remove_on_exec = 1;
+    attr->sig_data = seq;
+    attr->wakeup_events = 0;
 }
 
 /* Makes one ioctl() call for each event of the handle, until one fails. */
@@ -134,7 +145,7 @@ void cp__events_resume_from_handler(struct cp__m *m)
 /* Whether the kernel sent the signal for a descriptor with O_ASYNC. */
 static bool is_poll(const siginfo_t *info)
 {
-    return info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
+    return info->si_signo == SIGPROF && info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
 }
 
 /* Counts a signal as one period: without a ring there is no record. */
@@ -156,15 +167,27 @@ static bool has_fd_from_handler(const struct cp__handle *handle, int fd)
     return false;
 }
 
+/* Whether an event of the handle has raised the signal. */
+static bool has_raised_from_handler(const struct cp__handle *handle, const siginfo_t *info)
+{
+    uint64_t seq;
+
+    if (cp__signal_is_trap_from_handler(info, &seq))
+        return handle->traps && handle->seq == seq && seq != 0;
+    return is_poll(info) && has_fd_from_handler(handle, info->si_fd);
+}
+
 bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
 {
-    uint32_t armed = is_poll(info) ? cp_load_relaxed(&m->armed) : 0; /* relaxed: stored by this thread */
+    uint64_t seq;
+    bool is_of_event = is_poll(info) || cp__signal_is_trap_from_handler(info, &seq);
+    uint32_t armed = is_of_event ? cp_load_relaxed(&m->armed) : 0; /* relaxed: stored by this thread */
     bool ours = false;
 
     for (; armed != 0; armed &= armed - 1) {
         int slot = __builtin_ctz(armed);
 
-        if (!has_fd_from_handler(&m->handles[slot], info->si_fd))
+        if (!has_raised_from_handler(&m->handles[slot], info))
             continue;
         ours = true;
         if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
@@ -216,7 +239,7 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
         return fd;
     *event = (struct cp__perf_event){.fd = fd};
     result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&event->id);
-    if (result >= 0)
+    if (result >= 0 && !handle->traps)
         result = route_from_handler(place->m, fd);
     if (result < 0) {
         cp__sys_close_from_handler(fd);
@@ -252,9 +275,12 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
                                 int *ring)
 {
     struct cp__handle *handle = &m->handles[slot];
-    const struct perf_event_attr attr = cp__perf_sample_attr_from_handler(config);
+    struct perf_event_attr attr = cp__perf_sample_attr_from_handler(config);
     int result;
 
+    handle->traps = config->engine == CP_ENGINE_TRAP;
+    if (handle->traps)
+        let_trap(&attr, handle->seq);
     handle->layout = layout_from_handler(config);
     handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;

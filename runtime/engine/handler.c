@@ -30,10 +30,19 @@ static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, 
     }
 }
 
-/* Adds the samples of a SIGPROF to moment. Returns false if the signal is not the profiler's. */
+/* Whether the signal is of an event of the profiler's that is gone. A trap that is pending for a thread that
+ * sleeps arrives when the thread wakes, also if the event was disabled and closed meanwhile. */
+static bool is_late_trap_from_handler(const siginfo_t *info)
+{
+    uint64_t seq;
+
+    return cp__signal_is_trap_from_handler(info, &seq) && cp__slot_is_seq_from_handler(seq);
+}
+
+/* Adds the samples of a signal to moment. Returns false if the signal is not the profiler's. */
 static bool classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
 {
-    bool ours = cp__events_on_signal_from_handler(m, info, moment);
+    bool ours = cp__events_on_signal_from_handler(m, info, moment) || is_late_trap_from_handler(info);
     uint32_t kick;
 
     if (info->si_code == SI_TIMER) {
@@ -52,20 +61,27 @@ static bool classify_from_handler(struct cp__m *m, const siginfo_t *info, struct
     return ours;
 }
 
-/* A signal that was raised before its source was closed is still pending. The signal must be taken before the
- * handle goes, because the number of its descriptor, or the handler of SIGPROF, may belong to others by the
- * time it is delivered. */
-void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
+static void take_pending_from_handler(struct cp__m *m, int signal, struct cp__moment *moment)
 {
     siginfo_t info;
 
-    while (cp__signal_take_pending_from_handler(&info)) {
+    while (cp__signal_take_pending_from_handler(signal, &info)) {
         if (!classify_from_handler(m, &info, moment)) {
             cp_add_single_writer(&m->foreign, -1); /* the handler will count it */
             cp__signal_requeue_from_handler(&info);
             return;
         }
     }
+}
+
+/* A signal that was raised before its source was closed is still pending. The signal must be taken before the
+ * handle goes, because the number of its descriptor, or the handler of SIGPROF, may belong to others by the
+ * time it is delivered. */
+void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
+{
+    take_pending_from_handler(m, SIGPROF, moment);
+    if (cp__signal_was_installed_from_handler(SIGTRAP))
+        take_pending_from_handler(m, SIGTRAP, moment);
 }
 
 /* ---- The handler ----------------------------------------------------------------------------- */
@@ -125,7 +141,7 @@ static uintptr_t signal_frame(const siginfo_t *info, const void *ucontext)
 }
 
 /*
- * Handles SIGPROF, in this order:
+ * Handles SIGPROF and SIGTRAP, in this order:
  *
  *     rights, errno      are kept for the end: the handler reads code and stacks that the interrupted code
  *                        may not read, and its system calls change errno
@@ -139,9 +155,9 @@ static uintptr_t signal_frame(const siginfo_t *info, const void *ucontext)
  *     foreign signals    are passed on, to the host's handler
  *
  * If the thread is no M, or the process is a child whose fork handlers have not run, the handler only finds
- * out whether the signal is the profiler's: a late kick or tick must not reach the host's handler.
+ * out whether the signal is the profiler's: a late kick, tick or trap must not reach the host's handler.
  */
-void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
+void cp__on_signal_from_handler(int signal, siginfo_t *info, void *ucontext)
 {
     uint32_t rights = cp__code_open_from_handler();
     int saved_errno = errno;
@@ -172,7 +188,7 @@ void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext)
         cp_add_single_writer(&m->runs, 1);
     } else {
         ours =
-            cp__signal_is_kick_from_handler(info, &kick) ||
+            cp__signal_is_kick_from_handler(info, &kick) || is_late_trap_from_handler(info) ||
             (info->si_code == SI_TIMER && cp__slot_is_seq_from_handler((uintptr_t)info->si_value.sival_ptr));
     }
     cp__code_keep_from_handler(rights);

@@ -1,4 +1,4 @@
-/* The handler of SIGPROF. */
+/* The handler of SIGPROF and SIGTRAP. */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_HANDLER_H
 #define COUNTERPOINT_RUNTIME_ENGINE_HANDLER_H
 
@@ -7,7 +7,7 @@
 #include "runtime/engine.h"
 #include "runtime/moment.h"
 
-void cp__on_sigprof_from_handler(int signal, siginfo_t *info, void *ucontext);
+void cp__on_signal_from_handler(int signal, siginfo_t *info, void *ucontext);
 
 /* See take_pending_from_handler of struct cp__engine. */
 void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment);

@@ -257,15 +257,15 @@ static bool is_here(const struct cp__handle *handle, const struct record *record
     if (handle->kind == CP_EVENT_HARDWARE && is_skid(handle, place, regs))
         return true;
     return moment->signal_frame - place->sp <= sizeof(uintptr_t) ||
-           place->pc - (uintptr_t)cp__on_sigprof_from_handler < HANDLER_SIZE;
+           place->pc - (uintptr_t)cp__on_signal_from_handler < HANDLER_SIZE;
 }
 
 /* Whether the record was certainly made at another place than the moment's. That place is *place then. */
 static bool is_late_from_handler(const struct cp__handle *handle, const struct record *record,
                                  const struct cp__moment *moment, struct cp__place *place)
 {
-    return moment->since != CP__SINCE_HERE && place_from_handler(handle, record, place) &&
-           !is_here(handle, record, place, moment);
+    return moment->since != CP__SINCE_HERE && moment->since != CP__SINCE_TICKS_BLOCKED &&
+           place_from_handler(handle, record, place) && !is_here(handle, record, place, moment);
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 #include "signal_linux.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -11,38 +12,70 @@
 #include "runtime/base/os.h"
 #include "runtime/engine.h"
 
-static struct sigaction previous; /* under the runtime lock; immutable while our handler is installed */
+/* A signal that the library has a handler for. */
+struct owned {
+    int signal;
+    uint32_t was_installed;    /* 1: and not given back since; atomic, written under the runtime lock */
+    struct sigaction previous; /* under the runtime lock; immutable while our handler is installed */
+};
+
+static struct owned owned[] = {{.signal = SIGPROF}, {.signal = SIGTRAP}};
+#define OWNED (sizeof owned / sizeof owned[0])
+
 static void (*installed)(int, siginfo_t *, void *);
 static char kick_cookies[CP__ENGINE_KICKS]; /* their addresses mark kicks */
 
-int cp__signal_install(void (*handler)(int, siginfo_t *, void *), struct cp_error *err)
+static unsigned index_of_from_handler(int signal)
+{
+    return signal == SIGTRAP;
+}
+
+/* ---- Whose handler is in place --------------------------------------------------------------- */
+
+int cp__signal_install(int signal, void (*handler)(int, siginfo_t *, void *), struct cp_error *err)
 {
     struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    struct owned *own = &owned[index_of_from_handler(signal)];
 
     /* Every bit is set, so that the C library's own signals are blocked too. sigfillset() leaves those
      * out, and one of them ends a thread that another thread cancels. */
     memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
     installed = handler; /* before sigaction(): a child of a fork must know our handler, if it finds that
                           * handler in place */
-    if (sigaction(SIGPROF, NULL, &previous) < 0 || sigaction(SIGPROF, &action, NULL) < 0)
-        return cp__error(err, -errno, "sigaction refused a handler for SIGPROF: %s.", strerror(errno));
+    if (sigaction(signal, NULL, &own->previous) < 0 || sigaction(signal, &action, NULL) < 0)
+        return cp__error(err, -errno, "sigaction refused a handler for %s: %s.",
+                         signal == SIGTRAP ? "SIGTRAP" : "SIGPROF", strerror(errno));
+    cp_store_relaxed(&own->was_installed,
+                     1u); /* relaxed: no signal of ours can come before the first event is
+                                                * armed, which is published later */
     return 0;
 }
 
-bool cp__signal_is_ours(void)
+bool cp__signal_was_installed_from_handler(int signal)
+{
+    return cp_load_relaxed(&owned[index_of_from_handler(signal)].was_installed) != 0; /* relaxed: see above */
+}
+
+bool cp__signal_is_ours(int signal)
 {
     struct sigaction current;
 
-    return sigaction(SIGPROF, NULL, &current) == 0 && (current.sa_flags & SA_SIGINFO) != 0 &&
+    return sigaction(signal, NULL, &current) == 0 && (current.sa_flags & SA_SIGINFO) != 0 &&
            current.sa_sigaction == installed;
 }
 
 /* If another handler has replaced the library's, that handler stays, and may still call the library's. */
-void cp__signal_restore(void)
+void cp__signal_restore(int signal)
 {
-    if (cp__signal_is_ours())
-        sigaction(SIGPROF, &previous, NULL);
+    struct owned *own = &owned[index_of_from_handler(signal)];
+
+    if (!cp__signal_is_ours(signal))
+        return;
+    sigaction(signal, &own->previous, NULL);
+    cp_store_relaxed(&own->was_installed, 0u); /* relaxed: no signal of ours can come any more */
 }
+
+/* ---- Handing on ------------------------------------------------------------------------------ */
 
 /* Returns a signal set as the kernel knows it: the first 64 bits of the C library's. */
 static uint64_t kernel_set(const sigset_t *set)
@@ -53,16 +86,39 @@ static uint64_t kernel_set(const sigset_t *set)
     return bits;
 }
 
-static const uint64_t sigprof_mask = (uint64_t)1 << (SIGPROF - 1);
+static uint64_t mask_of(int signal)
+{
+    return (uint64_t)1 << (signal - 1);
+}
 
 /* Blocks the signals that the kernel would have blocked if it had called the host's handler itself. */
-static void take_mask_from_handler(int signal, const void *ucontext)
+static void take_mask_from_handler(int signal, const struct sigaction *previous, const void *ucontext)
 {
-    uint64_t bits = kernel_set(&((const ucontext_t *)ucontext)->uc_sigmask) | kernel_set(&previous.sa_mask);
+    uint64_t bits = kernel_set(&((const ucontext_t *)ucontext)->uc_sigmask) | kernel_set(&previous->sa_mask);
 
-    if ((previous.sa_flags & SA_NODEFER) == 0)
-        bits |= (uint64_t)1 << (signal - 1);
+    if ((previous->sa_flags & SA_NODEFER) == 0)
+        bits |= mask_of(signal);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &bits, NULL, sizeof bits);
+}
+
+/* Whether the kernel would have ended the process if the library had no handler. The kernel does not let a
+ * program ignore what an instruction of its own has raised. */
+static bool is_deadly(int signal, const struct sigaction *previous, const siginfo_t *info)
+{
+    if (signal != SIGTRAP)
+        return false; /* SIGPROF may be one that the library has raised, and that came late */
+    return previous->sa_handler == SIG_DFL || (info->si_code > 0 && info->si_code != CP__TRAP_PERF);
+}
+
+/* Ends the process by the signal's default action, as soon as the handler has returned: then the signal is
+ * not blocked any more, and a core file shows the place. */
+static void take_default_from_handler(int signal)
+{
+    /* Larger than the kernel's struct sigaction. Its zeroes stand for SIG_DFL, no flags and an empty mask. */
+    static const uint64_t defaults[8];
+
+    syscall(SYS_rt_sigaction, signal, defaults, NULL, sizeof(uint64_t));
+    syscall(SYS_tgkill, getpid(), cp__os_tid(), signal);
 }
 
 /*
@@ -76,23 +132,27 @@ void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
     static _Thread_local struct {
         const siginfo_t *info; /* the signal that is being handed on; NULL: none */
         uintptr_t frame;
-    } begun __attribute__((tls_model("initial-exec")));
+    } begun[OWNED] __attribute__((tls_model("initial-exec")));
+    unsigned i = index_of_from_handler(signal);
+    const struct sigaction *previous = &owned[i].previous;
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
 
-    if (begun.info == info && frame < begun.frame)
+    if (begun[i].info == info && frame < begun[i].frame)
         return;
-    begun.info = info;
-    begun.frame = frame;
+    begun[i].info = info;
+    begun[i].frame = frame;
     cp_fence_signal();
-    take_mask_from_handler(signal, ucontext);
-    if ((previous.sa_flags & SA_SIGINFO) != 0) {
-        if (previous.sa_sigaction != installed)
-            previous.sa_sigaction(signal, info, ucontext);
-    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-        previous.sa_handler(signal);
+    take_mask_from_handler(signal, previous, ucontext);
+    if (previous->sa_handler == SIG_DFL || previous->sa_handler == SIG_IGN) {
+        if (is_deadly(signal, previous, info))
+            take_default_from_handler(signal);
+    } else if ((previous->sa_flags & SA_SIGINFO) == 0) {
+        previous->sa_handler(signal);
+    } else if (previous->sa_sigaction != installed) {
+        previous->sa_sigaction(signal, info, ucontext);
     }
     cp_fence_signal();
-    begun.info = NULL;
+    begun[i].info = NULL;
 }
 
 /* The kernel does not let a thread queue a signal that looks like one of the kernel or of kill(). Such a
@@ -100,27 +160,35 @@ void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
 void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext)
 {
     sigset_t *mask = &((ucontext_t *)ucontext)->uc_sigmask;
-    uint64_t bits = kernel_set(mask) | sigprof_mask;
+    uint64_t bits = kernel_set(mask) | mask_of(info->si_signo);
 
     memcpy(mask, &bits, sizeof bits);
-    if (info->si_code >= 0 || syscall(SYS_rt_sigqueueinfo, getpid(), SIGPROF, info) < 0)
-        syscall(SYS_kill, getpid(), SIGPROF);
+    if (info->si_code >= 0 || syscall(SYS_rt_sigqueueinfo, getpid(), info->si_signo, info) < 0)
+        syscall(SYS_kill, getpid(), info->si_signo);
 }
 
-bool cp__signal_take_pending_from_handler(siginfo_t *info)
+/* ---- What is pending ------------------------------------------------------------------------- */
+
+bool cp__signal_take_pending_from_handler(int signal, siginfo_t *info)
 {
     const struct timespec now = {0, 0};
+    const uint64_t mask = mask_of(signal);
 
-    return syscall(SYS_rt_sigtimedwait, &sigprof_mask, info, &now, sizeof sigprof_mask) == SIGPROF;
+    return syscall(SYS_rt_sigtimedwait, &mask, info, &now, sizeof mask) == signal;
 }
 
 void cp__signal_requeue_from_handler(siginfo_t *info)
 {
-    syscall(SYS_rt_tgsigqueueinfo, getpid(), cp__os_tid(), SIGPROF, info);
+    syscall(SYS_rt_tgsigqueueinfo, getpid(), cp__os_tid(), info->si_signo, info);
 }
 
+/* ---- Kicks and traps ------------------------------------------------------------------------- */
+
+/* Threads that block all signals have SIGTRAP unblocked since they were attached. */
 int cp__signal_kick(pid_t tid, uint32_t number)
 {
+    int signal =
+        cp__signal_was_installed_from_handler(SIGTRAP) && cp__signal_is_ours(SIGTRAP) ? SIGTRAP : SIGPROF;
     siginfo_t info;
 
     memset(&info, 0, sizeof info);
@@ -128,7 +196,7 @@ int cp__signal_kick(pid_t tid, uint32_t number)
     info.si_pid = getpid();
     info.si_uid = getuid();
     info.si_value.sival_ptr = &kick_cookies[number];
-    return syscall(SYS_rt_tgsigqueueinfo, info.si_pid, tid, SIGPROF, &info) < 0 ? -errno : 0;
+    return syscall(SYS_rt_tgsigqueueinfo, info.si_pid, tid, signal, &info) < 0 ? -errno : 0;
 }
 
 bool cp__signal_is_kick_from_handler(const siginfo_t *info, uint32_t *number)
@@ -137,4 +205,17 @@ bool cp__signal_is_kick_from_handler(const siginfo_t *info, uint32_t *number)
 
     *number = (uint32_t)cookie;
     return info->si_code == SI_QUEUE && cookie < CP__ENGINE_KICKS;
+}
+
+/* The C library's siginfo_t does not name the member that follows the address. */
+bool cp__signal_is_trap_from_handler(const siginfo_t *info, uint64_t *data)
+{
+    const size_t at = offsetof(siginfo_t, si_addr) + sizeof info->si_addr;
+    unsigned long value;
+
+    if (info->si_signo != SIGTRAP || info->si_code != CP__TRAP_PERF)
+        return false;
+    memcpy(&value, (const char *)info + at, sizeof value);
+    *data = value;
+    return true;
 }

@@ -1,4 +1,4 @@
-/* SIGPROF: its handler, the handler that was there before, and its pending signals. */
+/* SIGPROF and SIGTRAP: their handlers, the handlers that were there before, and their pending signals. */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_SIGNAL_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_SIGNAL_LINUX_H
 
@@ -6,29 +6,39 @@
 
 #include "runtime/engine.h"
 
-/* Installs the handler; under the runtime lock. */
-int cp__signal_install(void (*handler)(int, siginfo_t *, void *), struct cp_error *err);
-/* Puts back the handler that was there before. Under the runtime lock, when no SIGPROF of ours can come
+/* The kernel's TRAP_PERF, which not every C library names: the si_code of an event's trap. */
+#define CP__TRAP_PERF 6
+
+/* Installs the handler of one of the two signals; under the runtime lock. */
+int cp__signal_install(int signal, void (*handler)(int, siginfo_t *, void *), struct cp_error *err);
+/* Puts back the handler that was there before. Under the runtime lock, when no such signal of ours can come
  * any more. */
-void cp__signal_restore(void);
+void cp__signal_restore(int signal);
+/* Returns whether the library's handler was installed, and has not been given back since. */
+bool cp__signal_was_installed_from_handler(int signal);
 /* Returns whether the library's handler is in place. */
-bool cp__signal_is_ours(void);
-/* Passes a SIGPROF that is not the profiler's to the handler that was there before, if there was one. */
+bool cp__signal_is_ours(int signal);
+/* Passes a signal that is not the profiler's to the handler that was there before. If there was none, SIGPROF
+ * is ignored, and SIGTRAP does what it would have done without the library. */
 void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext);
 
-/* Sends a SIGPROF that is not ours to the process again, and keeps SIGPROF blocked in the calling thread
+/* Sends a signal that is not ours to the process again, and keeps the signal blocked in the calling thread
  * after the handler has returned. So another thread takes the signal, or it stays pending for a thread that
  * waits for it. */
 void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext);
 
-/* Takes a pending SIGPROF off the calling thread, which has SIGPROF blocked; false if none is pending. */
-bool cp__signal_take_pending_from_handler(siginfo_t *info);
+/* Takes such a pending signal off the calling thread, which has the signal blocked; false if none is
+ * pending. */
+bool cp__signal_take_pending_from_handler(int signal, siginfo_t *info);
 /* Makes the signal pending again. */
 void cp__signal_requeue_from_handler(siginfo_t *info);
 
-/* Sends a kick with a number to the thread; 0 or a negative errno value.
+/* Sends a kick with a number to the thread; 0 or a negative errno value. Under the runtime lock.
  * cp__signal_is_kick_from_handler() recognises a kick and tells its number. */
 int cp__signal_kick(pid_t tid, uint32_t number);
 bool cp__signal_is_kick_from_handler(const siginfo_t *info, uint32_t *number);
+
+/* Whether an event has raised the signal as a trap. If so, *data is the event's sig_data. */
+bool cp__signal_is_trap_from_handler(const siginfo_t *info, uint64_t *data);
 
 #endif

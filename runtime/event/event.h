@@ -27,11 +27,11 @@ enum cp_cpu_event {
     CP_CPUPROF_HW_BRANCH_INSTRUCTIONS = 5,
     CP_CPUPROF_HW_BRANCH_MISSES = 6,
     CP_CPUPROF_HW_RAW = 7,
-    /* if kernel mode counts, samples interrupt waits in system calls */
+    /* with the engine signal, samples interrupt waits in system calls if kernel mode counts */
     CP_CPUPROF_SW_TASK_CLOCK = 8,
     CP_CPUPROF_SW_CPU_CLOCK = 9,
     CP_CPUPROF_SW_PAGE_FAULTS = 10,
-    /* the sample of a switch interrupts the sleep that begins with the switch (EINTR) */
+    /* with the engine signal, a sample interrupts the sleep that begins with the switch (EINTR) */
     CP_CPUPROF_SW_CONTEXT_SWITCHES = 11,
     CP_CPUPROF_SW_CPU_MIGRATIONS = 12,
     CP_CPUPROF_NAMED = 13,      /* any other event that perf_event_open(2) knows, by its encoding */
@@ -58,6 +58,22 @@ struct cp_event_encoding {
     uint64_t reserved[3];
 };
 
+/*
+ * How the samples of an event of perf_event_open(2) get out of a thread:
+ *
+ *     trap     by a synchronous SIGTRAP, which the kernel raises when the thread returns to user mode. No
+ *              system call of the program is cut short (EINTR). Needs Linux 6.1 or later, and a process that
+ *              no debugger traces.
+ *     signal   by SIGPROF, as the samples of the timer always do
+ *
+ * AUTO is what the environment variable CP_ENGINE names, and without that variable the default, signal.
+ */
+enum cp_engine {
+    CP_ENGINE_AUTO = 0,
+    CP_ENGINE_TRAP = 1,
+    CP_ENGINE_SIGNAL = 2,
+};
+
 /* The proposal's cpuProfileConfig, with additions. The runtime copies the configs that it is given. */
 struct cp_cpu_profile_config {
     size_t size;        /* sizeof(struct cp_cpu_profile_config) as the caller compiled it */
@@ -76,6 +92,7 @@ struct cp_cpu_profile_config {
     /* The proposal's twelve fields end here. */
     bool is_user_excluded;             /* do events in user mode not count? */
     struct cp_event_encoding encoding; /* CP_CPUPROF_NAMED only */
+    enum cp_engine engine;             /* not for CP_CPUPROF_OS_TIMER */
 };
 
 /* The kind of an event decides what its samples are worth and when the event can run. */
@@ -161,6 +178,12 @@ int cp_event_each(cp_event_each_fn *fn, void *context);
  * which is no event of perf_event_open(2). */
 int cp_event_encode(const struct cp_event_spec *spec, struct cp_event_encoding *encoding);
 
+/* Returns "trap" or "signal"; NULL for AUTO and for a number that is no engine's. The string is never
+ * freed. */
+const char *cp_engine_name(enum cp_engine engine);
+/* Finds the engine with that name; "auto" is AUTO. Returns 0, or -EINVAL and a sentence. */
+int cp_engine_parse(const char *name, enum cp_engine *engine, struct cp_error *err);
+
 /* Returns the name of an event, such as "cacheMisses"; "raw" for CP_CPUPROF_HW_RAW, "named" for
  * CP_CPUPROF_NAMED; NULL from CP_CPUPROF_EVENT_COUNT on. The string is never freed. */
 const char *cp_event_name(enum cp_cpu_event event);
@@ -168,9 +191,9 @@ const char *cp_event_name(enum cp_cpu_event event);
 /*
  * Fills *config, whose size the caller has set, with the config that cp_event_*() and the pprof layer use.
  * PMU events count user mode only. Clocks and software events also count kernel mode, if perf_event_paranoid
- * lets this process, so that the time inside system calls counts. (The signals of a clock then interrupt
- * waits in system calls: EINTR. If is_kernel_included is false, they do not.) A period of 0 means the preset.
- * Returns -EINVAL if the event has no preset or the period makes no sense.
+ * lets this process, so that the time inside system calls counts. (With the engine signal, the signals of a
+ * clock then interrupt waits in system calls: EINTR. If is_kernel_included is false, they do not.) A period
+ * of 0 means the preset. Returns -EINVAL if the event has no preset or the period makes no sense.
  */
 int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struct cp_event_spec *spec,
                                uint64_t period, struct cp_error *err);

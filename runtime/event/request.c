@@ -108,6 +108,9 @@ int cp__request_check(const struct cp_slot_request *request, struct cp_error *er
                          "The event %s happens in the kernel only, and the config does not include the "
                          "kernel. Set is_kernel_included.",
                          name);
+    if (config->engine > CP_ENGINE_SIGNAL)
+        return cp__error(err, -EINVAL, "The engine %d for %s is not one of enum cp_engine, 0 to %d.",
+                         (int)config->engine, name, CP_ENGINE_SIGNAL);
     if (row->kind != CP_EVENT_TIMER)
         return check_config_period(row, name, config->period, err);
     if (config->hz == 0 || config->hz > CP__NS_PER_SECOND / row->min_period)

@@ -477,13 +477,13 @@ static char *handler_that(const char *what, int *status)
     CHECK(file != NULL);
     fprintf(file,
             "#include <stdlib.h>\n#include <stdio.h>\n#include <unistd.h>\n"
-            "void cp__on_sigprof_from_handler(void), cp__other(void);\nchar *volatile memory;\n"
+            "void cp__on_signal_from_handler(void), cp__other(void);\nchar *volatile memory;\n"
             "static __attribute__((noinline, used)) void on_signal_from_handler(void) { __asm__(\"\"); }\n"
             "static __attribute__((noinline)) void third(int n) { if (n) { %s; } }\n"
             "static __attribute__((noinline)) void second(int n) { third(n); __asm__(\"\"); }\n"
             "static __attribute__((noinline, used)) void set_thread_pmu_profiler_from_handler(void)\n"
             "{ second(getpid()); }\n"
-            "void cp__on_sigprof_from_handler(void) { }\n",
+            "void cp__on_signal_from_handler(void) { }\n",
             what);
     fclose(file);
     return test_command(

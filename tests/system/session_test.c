@@ -363,7 +363,7 @@ CP_TEST(a_profile_says_how_it_was_measured)
     CHECK_CONTAINS(text, "session_test.c");
     free(text);
     text = pprof("-comments", path);
-    CHECK_CONTAINS(text, "event: taskClock\nengine: perf # ");
+    CHECK_CONTAINS(text, "event: taskClock\nengine: signal # ");
     CHECK_CONTAINS(text, counts_kernel() ? "modes: user,kernel # " : "modes: user # ");
     CHECK_CONTAINS(text, "period: 100000 # ");
     CHECK_CONTAINS(text, "threads: 1 # ");

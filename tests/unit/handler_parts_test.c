@@ -242,7 +242,7 @@ CP_TEST(few_runs_of_the_handler_are_timed_and_stand_for_all)
         uint64_t before = m->handler_ns, for_all = 1 + m->timing.stood;
         bool is_timed = m->timing.left == 0;
 
-        cp__on_sigprof_from_handler(SIGPROF, &info, &context);
+        cp__on_signal_from_handler(SIGPROF, &info, &context);
         CHECK_EQ((m->handler_ns - before) % for_all, 0);
         CHECK(is_timed || m->handler_ns == before);
         if (!is_timed)

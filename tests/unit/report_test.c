@@ -91,7 +91,14 @@ CP_TEST(modes_are_told)
 #define ENGINE(modes) "modes: " modes " # are the modes of the processor in which the event counts"
     check_says(session, "event: cycles");
     check_says(session,
-               "engine: perf # an event of perf_event_open on each thread sends SIGPROF to the thread");
+               "engine: signal # an event of perf_event_open on each thread sends SIGPROF to the thread");
+    session->stats[0].engine_reason = "it is so";
+    check_says(session, "engine_reason: it is so # is why the event does not raise SIGTRAP");
+    session->stats[0].engine = CP_ENGINE_TRAP;
+    session->stats[0].engine_reason = NULL;
+    check_says(session,
+               "engine: trap # an event of perf_event_open on each thread raises a synchronous SIGTRAP "
+               "in the thread");
     check_says(session, "period: 1000000 # events between two samples, as asked");
     check_says(session, ENGINE("user"));
     config->is_kernel_included = true;

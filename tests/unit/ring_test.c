@@ -504,8 +504,8 @@ CP_TEST(a_record_of_another_place_is_late)
         {PC + 300, SIGNAL_FRAME - 8, false, false, false},
         {PC + 300, SIGNAL_FRAME - 16, true, true, true},
         {PC + 300, SIGNAL_FRAME + 8, true, true, true},
-        {(uintptr_t)cp__on_sigprof_from_handler, SP - 8, false, false, false},
-        {(uintptr_t)cp__on_sigprof_from_handler + 100, SP + 1000, false, false, false},
+        {(uintptr_t)cp__on_signal_from_handler, SP - 8, false, false, false},
+        {(uintptr_t)cp__on_signal_from_handler + 100, SP + 1000, false, false, false},
     };
 
     need_places();

@@ -1,0 +1,472 @@
+/* The engine that brings samples by traps: that it disturbs no call of the program's, that it counts what the
+ * engine of SIGPROF counts, and that the program's own SIGTRAPs stay the program's. */
+#include <sys/epoll.h>
+#include <sys/wait.h>
+
+#include "tests/support/burn.h"
+
+#define PERIOD 100000
+#define TRAP_PERF_CODE 6
+
+static struct cp_slot_request trap_request(const char *name, uint64_t period)
+{
+    struct cp_slot_request made = request(name, period);
+
+    made.config.engine = CP_ENGINE_TRAP;
+    return made;
+}
+
+/* Skips the test if this machine has no traps, for one of the reasons that the library knows. */
+static void need_traps(void)
+{
+    struct cp_slot_request made = trap_request("taskClock", 1000 * MS);
+    struct cp_error err = {0};
+    int slot;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer runs the handler of a SIGTRAP at once, in the middle of its own runtime");
+    if (cp_slots_start(&made, 1, &slot, &err) < 0) {
+        CHECK_STR(err.reason, "no traps");
+        SKIP("%s", err.message);
+    }
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+}
+
+static void check_engine(const struct profile *profile, size_t i, enum cp_engine engine)
+{
+    CHECK_EQ(profile->stats[i].engine, engine);
+    CHECK((profile->stats[i].engine_reason == NULL) == (engine == CP_ENGINE_TRAP));
+}
+
+/* ---- The program's calls --------------------------------------------------------------------- */
+
+#define WAITS 400
+
+/* What the waits of a thread came to. */
+struct waits {
+    int cut_short;
+};
+
+/* Waits in the calls that SA_RESTART does not restart. */
+static void body_waits(struct worker *worker)
+{
+    struct waits *waits = worker->arg;
+    int set = epoll_create1(EPOLL_CLOEXEC);
+
+    for (int i = 0; i < WAITS; i++) {
+        const struct timespec ms = {.tv_nsec = 1000000};
+        struct epoll_event event;
+
+        waits->cut_short += epoll_wait(set, &event, 1, 1) < 0 && errno == EINTR;
+        waits->cut_short += nanosleep(&ms, NULL) < 0 && errno == EINTR;
+        burn_a(MS / 20);
+    }
+    close(set);
+}
+
+CP_TEST(traps_cut_no_call_short)
+{
+    struct cp_slot_request requests[] = {trap_request("taskClock", PERIOD),
+                                         trap_request("contextSwitches", 1)};
+    struct profile profile = {.n = 0};
+    struct waits waits = {.cut_short = 0};
+    struct worker worker;
+
+    kernel_request("taskClock", PERIOD); /* or the test is skipped */
+    need_traps();
+    start_profile(&profile, requests, 2);
+    run_attached(&worker, body_waits, &waits);
+    stop_profile(&profile);
+    printf("%d calls cut short, %llu and %llu samples\n", waits.cut_short,
+           (unsigned long long)profile.stats[0].samples, (unsigned long long)profile.stats[1].samples);
+    CHECK_EQ(waits.cut_short, 0);
+    CHECK(profile.stats[0].samples > 100);
+    CHECK(profile.stats[1].samples >= 2 * WAITS);
+    CHECK(profile.stats[1].late <= profile.stats[1].samples / 10);
+    check_told(&profile, 0, PERIOD);
+    check_told(&profile, 1, 1);
+    check_engine(&profile, 0, CP_ENGINE_TRAP);
+    check_engine(&profile, 1, CP_ENGINE_TRAP);
+}
+
+/* The situation that the test above makes is one in which calls are cut short. */
+CP_TEST(signals_cut_calls_short)
+{
+    struct cp_slot_request requests[] = {kernel_request("contextSwitches", 1)};
+    struct profile profile = {.n = 0};
+    struct waits waits = {.cut_short = 0};
+    struct worker worker;
+
+    requests[0].config.engine = CP_ENGINE_SIGNAL;
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_waits, &waits);
+    stop_profile(&profile);
+    CHECK(waits.cut_short > WAITS);
+    check_engine(&profile, 0, CP_ENGINE_SIGNAL);
+    CHECK_STR(profile.stats[0].engine_reason, "it was asked for");
+}
+
+/* ---- What is counted ------------------------------------------------------------------------- */
+
+static void body_a_and_b(struct worker *worker)
+{
+    (void)worker;
+    for (int i = 0; i < 20; i++) {
+        burn_a(8 * MS);
+        burn_b(4 * MS);
+    }
+}
+
+/* Both engines sample one thread at once, so whatever happens to the thread happens to both. */
+CP_TEST(both_engines_see_the_same)
+{
+    struct cp_slot_request requests[] = {trap_request("taskClock", 2 * PERIOD),
+                                         request("taskClock", 2 * PERIOD + 13)};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    double shares[2];
+
+    need_traps();
+    requests[1].config.engine = CP_ENGINE_SIGNAL;
+    start_profile(&profile, requests, 2);
+    run_attached(&worker, body_a_and_b, NULL);
+    stop_profile(&profile);
+    for (size_t i = 0; i < 2; i++) {
+        const struct seen *seen = &profile.seen[i];
+
+        check_told(&profile, i, requests[i].config.period);
+        check_engine(&profile, i, i == 0 ? CP_ENGINE_TRAP : CP_ENGINE_SIGNAL);
+        shares[i] = (double)seen->in[IN_A] / (double)(seen->in[IN_A] + seen->in[IN_B]);
+        CHECKF(shares[i] > 0.55 && shares[i] < 0.78, "%.3f", shares[i]);
+    }
+    CHECKF(shares[0] - shares[1] < 0.05 && shares[1] - shares[0] < 0.05, "%.3f and %.3f", shares[0],
+           shares[1]);
+}
+
+/* A trap finds the thread where the event happened, so no sample is late. */
+CP_TEST(traps_come_where_the_event_happened)
+{
+    struct cp_slot_request requests[] = {trap_request("taskClock", PERIOD)};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    uint64_t ns = 100 * MS;
+
+    need_traps();
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_a, &ns);
+    stop_profile(&profile);
+    check_told(&profile, 0, PERIOD);
+    CHECK(profile.seen[0].leaf[IN_A] >= profile.stats[0].samples * 8 / 10);
+    CHECK(profile.stats[0].late <= profile.stats[0].samples / 10);
+}
+
+/* ---- A thread that blocks its signals -------------------------------------------------------- */
+
+static void *block_all_and_run(void *arg)
+{
+    sigset_t all, then;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    run_worker(arg);
+    pthread_sigmask(SIG_SETMASK, NULL, &then);
+    CHECK(sigismember(&then, SIGTRAP) && sigismember(&then, SIGPROF)); /* as it was */
+    return NULL;
+}
+
+/* The thread makes no system call and reaches no scheduling point: a kick arms its events, and traps bring
+ * the samples. */
+CP_TEST(a_thread_that_blocks_all_signals_is_sampled)
+{
+    struct cp_slot_request requests[] = {trap_request("taskClock", PERIOD)};
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = body_c};
+
+    need_traps();
+    CHECK_EQ(pthread_create(&worker.thread, NULL, block_all_and_run, &worker), 0);
+    await(&worker.running, 1);
+    start_profile(&profile, requests, 1);
+    for (int naps = 0; sampled(profile.slots[0]) < 100; naps++) {
+        CHECKF(naps < ENOUGH_NAPS / 4, "%llu samples", (unsigned long long)sampled(profile.slots[0]));
+        usleep(NAP_US);
+    }
+    stop_worker(&worker);
+    stop_profile(&profile);
+    CHECK(profile.seen[0].in[IN_C] >= 90);
+    CHECK(profile.stats[0].late <= profile.stats[0].samples / 10);
+}
+
+static void block_traps(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTRAP);
+    pthread_sigmask(how, &set, NULL);
+}
+
+static void body_blocks_for_a_while(struct worker *worker)
+{
+    burn_a(10 * MS);
+    block_traps(SIG_BLOCK);
+    burn_b(*(const uint64_t *)worker->arg);
+    block_traps(SIG_UNBLOCK);
+    burn_a(10 * MS);
+}
+
+/* The records tell where the thread was, also those for which no trap came. */
+CP_TEST(traps_blocked_shortly_lose_nothing)
+{
+    struct cp_slot_request requests[] = {trap_request("taskClock", PERIOD)};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    uint64_t ns = 4 * MS; /* a ring of one page holds 51 records */
+
+    need_traps();
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_blocks_for_a_while, &ns);
+    stop_profile(&profile);
+    check_told(&profile, 0, PERIOD);
+    CHECK_EQ(profile.stats[0].lost, 0);
+    CHECK(profile.stats[0].late >= 30);
+    CHECK(profile.seen[0].in[IN_B] >= 30);
+}
+
+static void body_blocks_to_the_end(struct worker *worker)
+{
+    burn_a(10 * MS);
+    block_traps(SIG_BLOCK);
+    burn_b(*(const uint64_t *)worker->arg);
+}
+
+CP_TEST(traps_blocked_to_the_end_are_told)
+{
+    struct cp_slot_request requests[] = {trap_request("taskClock", PERIOD)};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    uint64_t ns = 4 * MS;
+
+    need_traps();
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_blocks_to_the_end, &ns);
+    stop_profile(&profile);
+    check_told(&profile, 0, PERIOD);
+    CHECK(profile.stats[0].late >= 30);
+    CHECK(profile.seen[0].in[IN_B] >= 30);
+}
+
+/* ---- The program's own SIGTRAPs -------------------------------------------------------------- */
+
+static int host_calls; /* atomic */
+static int last_code;
+
+static void host_action(int signal, siginfo_t *info, void *ucontext)
+{
+    (void)ucontext;
+    if (signal == SIGTRAP)
+        cp_fetch_add_relaxed(&host_calls, 1); /* relaxed: looked at when all is over */
+    last_code = info->si_code;
+}
+
+static void install_action(void (*handler)(int, siginfo_t *, void *))
+{
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART};
+
+    sigaction(SIGTRAP, &action, NULL);
+}
+
+static void trap_here(void)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("int3");
+#else
+    raise(SIGTRAP); /* elsewhere, the handler would have to step over the instruction */
+#endif
+}
+
+static void raise_trap(void)
+{
+    raise(SIGTRAP);
+}
+
+static void kill_by_trap(void)
+{
+    kill(getpid(), SIGTRAP);
+}
+
+static void send_trap_of_another_event(void)
+{
+    siginfo_t info = {.si_signo = SIGTRAP, .si_code = TRAP_PERF_CODE};
+
+    syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), SIGTRAP, &info);
+}
+
+static void (*const causes[])(void) = {trap_here, raise_trap, kill_by_trap, send_trap_of_another_event};
+
+#define TIMES 10
+
+CP_TEST(the_programs_own_traps_reach_its_handler)
+{
+    struct cp_slot_request requests[] = {trap_request("taskClock", PERIOD)};
+    struct worker worker = {.body = NULL};
+    struct profile profile = {.n = 0};
+
+    install_action(host_action);
+    need_traps();
+    attach(&worker);
+    start_unread(&profile, requests, 1);
+    for (size_t i = 0; i < ARRAY_SIZE(causes); i++) {
+        for (int n = 0; n < TIMES; n++) {
+            int before = cp_load_relaxed(&host_calls);
+
+            causes[i]();
+            burn_a(MS);
+            CHECKF(host_calls == before + 1, "cause %zu, code %d", i, last_code);
+        }
+    }
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].foreign, TIMES * (int)ARRAY_SIZE(causes));
+    check_told(&profile, 0, PERIOD);
+}
+
+/* Returns how a child ends whose handler of SIGTRAP is `handler`, and which is sampled by traps while it does
+ * something. 0: it ends well. */
+static int signal_of_child(void (*handler)(int), void (*cause)(void))
+{
+    int status = 0;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct cp_slot_request made = trap_request("taskClock", PERIOD);
+        struct profile profile = {.n = 0};
+        struct worker worker = {.body = NULL};
+
+        signal(SIGTRAP, handler);
+        attach(&worker);
+        start_unread(&profile, &made, 1);
+        burn_until_sampled(profile.slots[0], 10);
+        cause();
+        burn_until_sampled(profile.slots[0], 10);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+/* The default action is that of the program without the library. */
+CP_TEST(a_trap_without_a_handler_does_what_it_does_without_the_library)
+{
+    need_traps();
+    for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
+        CHECK_EQ(signal_of_child(SIG_DFL, causes[i]), SIGTRAP);
+    CHECK_EQ(signal_of_child(SIG_IGN, raise_trap), 0);
+    CHECK_EQ(signal_of_child(SIG_IGN, kill_by_trap), 0);
+    CHECK_EQ(signal_of_child(SIG_IGN, send_trap_of_another_event), 0);
+#if defined(__x86_64__)
+    CHECK_EQ(signal_of_child(SIG_IGN, trap_here), SIGTRAP); /* an instruction cannot be ignored */
+#endif
+}
+
+/* ---- Forks ----------------------------------------------------------------------------------- */
+
+static struct sigaction before_start; /* the handler of SIGTRAP */
+
+static void take_samples_in_child(void)
+{
+    struct cp_slot_request made = trap_request("taskClock", PERIOD);
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+    struct sigaction current;
+
+    CHECK_EQ(sigaction(SIGTRAP, NULL, &current), 0);
+    CHECK(current.sa_handler == before_start.sa_handler); /* given back: no trap of the parent's comes here */
+    attach(&worker);
+    start_unread(&profile, &made, 1);
+    burn_until_sampled(profile.slots[0], 20);
+    stop_profile(&profile);
+    CHECK(profile.stats[0].engine == CP_ENGINE_TRAP);
+}
+
+CP_TEST(a_forked_child_has_its_own_traps)
+{
+    struct cp_slot_request made = trap_request("taskClock", PERIOD);
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+
+    sigaction(SIGTRAP, NULL, &before_start);
+    need_traps();
+    attach(&worker);
+    start_unread(&profile, &made, 1);
+    for (int i = 0; i < 5; i++) {
+        int status = 0;
+        pid_t child;
+
+        burn_until_sampled(profile.slots[0], 5);
+        fflush(stdout);
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            take_samples_in_child();
+            _exit(0);
+        }
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECKF(status == 0, "%#x", (unsigned)status);
+    }
+    burn_until_sampled(profile.slots[0], 5);
+    stop_profile(&profile);
+    check_told(&profile, 0, PERIOD);
+}
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+CP_TEST(the_environment_names_the_engine)
+{
+    static const char *const names[] = {"trap", "signal", "auto", ""};
+    struct cp_error err = {0};
+    struct cp_slot_request made = request("taskClock", 1000 * MS);
+    int slot;
+
+    need_traps();
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        struct cp_slot_stats stats = {.size = sizeof stats};
+
+        setenv("CP_ENGINE", names[i], 1);
+        CHECK_EQ(cp_slots_start(&made, 1, &slot, &err), 0);
+        CHECK_EQ(cp_slots_stats(slot, &stats), 0);
+        CHECK_EQ(stats.engine, i == 0 ? CP_ENGINE_TRAP : CP_ENGINE_SIGNAL);
+        cp_slots_stop(&slot, 1);
+        cp_slots_release(&slot, 1);
+    }
+    setenv("CP_ENGINE", "steam", 1);
+    CHECK_EQ(cp_slots_start(&made, 1, &slot, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "CP_ENGINE");
+    CHECK_CONTAINS(err.message, "\"steam\"");
+    made.config.engine = CP_ENGINE_SIGNAL; /* the config is asked first */
+    CHECK_EQ(cp_slots_start(&made, 1, &slot, &err), 0);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    made.config.engine = (enum cp_engine)3;
+    CHECK_EQ(cp_slots_start(&made, 1, &slot, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "enum cp_engine");
+}
+
+CP_TEST(engines_have_names)
+{
+    enum cp_engine engine;
+    struct cp_error err = {0};
+
+    CHECK_STR(cp_engine_name(CP_ENGINE_TRAP), "trap");
+    CHECK_STR(cp_engine_name(CP_ENGINE_SIGNAL), "signal");
+    CHECK(cp_engine_name(CP_ENGINE_AUTO) == NULL);
+    CHECK(cp_engine_name((enum cp_engine)3) == NULL);
+    CHECK(cp_engine_parse("trap", &engine, &err) == 0 && engine == CP_ENGINE_TRAP);
+    CHECK(cp_engine_parse("signal", &engine, &err) == 0 && engine == CP_ENGINE_SIGNAL);
+    CHECK(cp_engine_parse("auto", &engine, &err) == 0 && engine == CP_ENGINE_AUTO);
+    CHECK_EQ(cp_engine_parse("traps", &engine, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "traps");
+}
