@@ -8,7 +8,7 @@
 
 /* The keys that a query may have. NULL instead of a list: the query has no keys, but another form. */
 static const char *const none[] = {NULL};
-static const char *const of_profile[] = {"event", "period", "seconds", "debug", NULL};
+static const char *const of_profile[] = {"event", "period", "seconds", "debug", "engine", NULL};
 static const char *const of_snapshot[] = {"debug", "seconds", NULL};
 
 enum trait {

@@ -15,6 +15,7 @@ struct order {
     unsigned long long period; /* 0: the event's preset */
     unsigned long long seconds;
     unsigned long long debug;
+    enum cp_engine engine;
 };
 
 /* ---- The query ------------------------------------------------------------------------------- */
@@ -71,6 +72,14 @@ static int check_order_period(const struct cp__exchange *exchange, const struct 
                      order->period, order->spec.name, (unsigned long long)min);
 }
 
+static int read_order_engine(const char *query, struct order *order, struct cp_error *err)
+{
+    char engine[16];
+    int result = cp__http_query(query, "engine", engine, sizeof engine, err);
+
+    return result <= 0 ? result : cp_engine_parse(engine, &order->engine, err);
+}
+
 static int read_order(const struct cp__exchange *exchange, struct order *order, struct cp_error *err)
 {
     const char *query = exchange->request->query;
@@ -83,6 +92,8 @@ static int read_order(const struct cp__exchange *exchange, struct order *order, 
         result = cp__http_query_number(query, "period", 1, UINT64_MAX, &order->period, err);
     if (result >= 0)
         result = cp__http_query_number(query, "debug", 0, 1, &order->debug, err);
+    if (result >= 0)
+        result = read_order_engine(query, order, err);
     if (result >= 0)
         result = read_order_event(query, order, err);
     return result >= 0 ? check_order_period(exchange, order, err) : result;
@@ -133,11 +144,13 @@ static int write_in_turn(const struct cp__exchange *exchange, struct cp_session 
 static int record(const struct cp__exchange *exchange, const struct order *order, struct cp_memory *profile,
                   struct cp_error *err)
 {
-    const struct cp_profiling_option option =
+    struct cp_profiling_option option =
         cp_option_event(cp_writer_memory(profile), order->spec.name, (uint64_t)order->period);
     struct cp_session *session;
-    int result = cp_session_start(&session, &option, 1, err);
+    int result;
 
+    option.engine = order->engine;
+    result = cp_session_start(&session, &option, 1, err);
     if (result < 0)
         return result;
     result = cp__http_wait(exchange, order->seconds);

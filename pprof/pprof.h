@@ -93,7 +93,8 @@ struct cp_profiling_option {
     uint64_t raw_event; /* set by cp_cpu_raw_event() */
     uint64_t period;
     const struct cp_cpu_profile_config *config; /* set by cp_option_config(); NULL: period counts */
-    uint64_t reserved[4];
+    enum cp_engine engine;                      /* AUTO: the config's; not for the timer */
+    uint64_t reserved[3];
 };
 
 /* Samples by the CPU timer of each M, 100 per second of CPU time. */

@@ -62,8 +62,12 @@ static int take_option(struct cp__part *part, const struct cp_profiling_option *
                          "The option for %s has no writer. Make one with cp_writer_path() or a similar call.",
                          part->event.name);
     if (option->config == NULL)
-        return cp_cpu_profile_config_init(&part->config, &part->event, option->period, err);
-    return take_config(part, option->config, err);
+        result = cp_cpu_profile_config_init(&part->config, &part->event, option->period, err);
+    else
+        result = take_config(part, option->config, err);
+    if (option->engine != CP_ENGINE_AUTO)
+        part->config.engine = option->engine;
+    return result;
 }
 
 static int check_unique_events(const struct cp_session *session, struct cp_error *err)

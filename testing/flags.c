@@ -17,7 +17,8 @@ void cp__bad_usage(const char *program, const char *format, ...)
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fprintf(stderr,
-            "\nusage: %s [-cpuprofile FILE [-cpuprofileevent EVENT[,EVENT...]] [-cpuprofileperiod N]] ...\n",
+            "\nusage: %s [-cpuprofile FILE [-cpuprofileevent EVENT[,EVENT...]] [-cpuprofileperiod N] "
+            "[-cpuprofileengine trap|signal]] ...\n",
             program);
     exit(2);
 }
@@ -66,6 +67,14 @@ static void take_period(struct cp__profile_flags *flags, const char *program, co
         cp__bad_usage(program, "-cpuprofileperiod must be a number of at least 1, and \"%s\" is not.", value);
 }
 
+static void take_engine(struct cp__profile_flags *flags, const char *program, const char *value)
+{
+    struct cp_error err = {0};
+
+    if (cp_engine_parse(value, &flags->engine, &err) < 0)
+        cp__bad_usage(program, "-cpuprofileengine: %s", err.message);
+}
+
 /* ---- The command line ------------------------------------------------------------------------ */
 
 static const struct flag {
@@ -75,6 +84,7 @@ static const struct flag {
     {"cpuprofile", take_file},
     {"cpuprofileevent", take_events},
     {"cpuprofileperiod", take_period},
+    {"cpuprofileengine", take_engine},
 };
 
 /* Returns the profile flag that the argument is, or NULL; *value is the text after "=", or NULL. */

@@ -154,7 +154,7 @@ static void prepare(struct cp__options *o, struct cp__profile_flags *profile)
     struct cp_error err;
     struct cp__profile_flags bench_profile = *profile;
     bench_profile.file = o->bench_profile;
-    if (!profile->file && !o->bench_profile && (profile->events || profile->period))
+    if (!profile->file && !o->bench_profile && (profile->events || profile->period || profile->engine))
         cp__options_refuse("-cpuprofile must name the file for the profile.");
     if (profile->file && o->bench_profile && cp__parts_same_file(profile->file, o->bench_profile))
         cp__options_refuse(

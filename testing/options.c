@@ -31,8 +31,8 @@ static const char usage[] =
     "  -bench REGEX           also run these benchmarks; '.' means all\n"
     "  -benchtime 1s|100x     how long, or how often, a benchmark's loop runs\n"
     "  -counters EVENT[,...]  also count these events in benchmarks: cycles,instructions\n"
-    "  -benchprofile FILE     write a profile of the loops of benchmarks; see also -cpuprofileevent and\n"
-    "                         -cpuprofileperiod\n"
+    "  -benchprofile FILE     write a profile of the loops of benchmarks; see also -cpuprofileevent,\n"
+    "                         -cpuprofileperiod and -cpuprofileengine\n"
     "  -count N               run each test and benchmark N times\n"
     "  -cpu N[,...]           on how many threads of the scheduler; each test runs with each number\n"
     "  -timeout 10m           a test that takes longer fails, and its stacks are shown; 0 means no limit\n"
@@ -45,7 +45,8 @@ static const char usage[] =
     "  -inprocess             run all tests in this process without time limits, for a debugger\n"
     "  -cpuprofile FILE       write a profile of everything that runs\n"
     "  -cpuprofileevent EVENT the event that triggers a sample: timer, cycles, taskClock, ...\n"
-    "  -cpuprofileperiod N    events, or ns, between two samples\n";
+    "  -cpuprofileperiod N    events, or ns, between two samples\n"
+    "  -cpuprofileengine trap|signal   whether samples come by SIGTRAP or by SIGPROF\n";
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 

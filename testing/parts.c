@@ -30,6 +30,7 @@ struct cp__parts {
     char *directory;
     char *event_list;
     uint64_t period;
+    enum cp_engine engine;
     size_t n;
     char *events[MAX_EVENTS]; /* pointers into event_text */
     char *event_text;
@@ -60,7 +61,7 @@ static bool ends_in(const char *text, const char *suffix)
 /* ---- Making it ------------------------------------------------------------------------------- */
 
 /* Returns parts with the events of the list, without directory and files; NULL if there is no memory. */
-static struct cp__parts *new_parts(const char *events, uint64_t period)
+static struct cp__parts *new_parts(const char *events, uint64_t period, enum cp_engine engine)
 {
     struct cp__parts *parts = calloc(1, sizeof *parts);
     char *rest, *event;
@@ -68,6 +69,7 @@ static struct cp__parts *new_parts(const char *events, uint64_t period)
     if (parts == NULL)
         return NULL;
     parts->period = period;
+    parts->engine = engine;
     parts->event_list = strdup(events);
     rest = parts->event_text = strdup(events);
     if (parts->event_list == NULL || parts->event_text == NULL) {
@@ -164,7 +166,8 @@ static int open_files(struct cp__parts *parts, const char *file, struct cp_error
 
 int cp__parts_open(struct cp__parts **out, const struct cp__profile_flags *flags, struct cp_error *err)
 {
-    struct cp__parts *parts = new_parts(flags->events == NULL ? "timer" : flags->events, flags->period);
+    struct cp__parts *parts =
+        new_parts(flags->events == NULL ? "timer" : flags->events, flags->period, flags->engine);
     int result;
 
     if (parts == NULL)
@@ -196,7 +199,8 @@ char *cp__parts_name(const struct cp__parts *parts)
     char *name;
 
     /* sscanf() in cp__parts_named() relies on names of events without blanks. */
-    return asprintf(&name, "%" PRIu64 " %s %s", parts->period, parts->event_list, parts->directory) < 0
+    return asprintf(&name, "%" PRIu64 " %d %s %s", parts->period, (int)parts->engine, parts->event_list,
+                    parts->directory) < 0
                ? NULL
                : name;
 }
@@ -206,15 +210,16 @@ struct cp__parts *cp__parts_named(const char *name)
     struct cp__parts *parts = NULL;
     uint64_t period;
     char *events, *directory;
-    int n = sscanf(name, "%" SCNu64 " %ms %m[^\n]", &period, &events, &directory);
+    int engine;
+    int n = sscanf(name, "%" SCNu64 " %d %ms %m[^\n]", &period, &engine, &events, &directory);
 
-    if (n == 3)
-        parts = new_parts(events, period);
-    if (n > 1)
+    if (n == 4)
+        parts = new_parts(events, period, (enum cp_engine)engine);
+    if (n > 2)
         free(events);
     if (parts != NULL)
         parts->directory = directory;
-    else if (n > 2)
+    else if (n > 3)
         free(directory);
     return parts;
 }
@@ -254,7 +259,11 @@ static struct cp_profiling_option option_of(struct cp__process_part *part, size_
     struct cp_event_spec spec = {.size = sizeof spec};
     const bool is_timer = cp_event_parse(event, &spec, NULL) == 0 && spec.kind == CP_EVENT_TIMER;
 
-    return cp_option_event(writer_of(part, i), event, is_timer ? 0 : part->parts->period);
+    struct cp_profiling_option option =
+        cp_option_event(writer_of(part, i), event, is_timer ? 0 : part->parts->period);
+
+    option.engine = part->parts->engine;
+    return option;
 }
 
 int cp__process_part_start(struct cp__process_part **out, struct cp__parts *parts, struct cp_error *err)

@@ -73,7 +73,7 @@ void cp_testing_start(int *argc, char **argv)
     struct cp__profile_flags flags;
 
     cp__profile_flags_take(argc, argv, &flags);
-    if (flags.file == NULL && (flags.events != NULL || flags.period != 0))
+    if (flags.file == NULL && (flags.events != NULL || flags.period != 0 || flags.engine != CP_ENGINE_AUTO))
         cp__bad_usage(argv[0], "-cpuprofile must name the file for the profile.");
     cp__profile_start(&flags, false);
 }

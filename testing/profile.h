@@ -17,9 +17,10 @@ struct cp__profile_flags {
     const char *file;   /* NULL: no profile */
     const char *events; /* separated by commas; NULL: timer */
     uint64_t period;    /* 0: the event's default period */
+    enum cp_engine engine;
 };
 
-/* Removes the three profile flags of testing.h from argv, which stays terminated by NULL. A wrong value ends
+/* Removes the profile flags of testing.h from argv, which stays terminated by NULL. A wrong value ends
  * the program by cp__bad_usage(). The caller checks whether a file is given. */
 void cp__profile_flags_take(int *argc, char **argv, struct cp__profile_flags *flags);
 

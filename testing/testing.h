@@ -39,6 +39,8 @@ extern "C" {
  *                                x.timer.pb.gz, x.taskClock.pb.gz, ...
  *     -cpuprofileperiod N        events (ns for clocks) between two samples; by default the event's preset;
  *                                ignored for the timer, which has 100 samples per second
+ *     -cpuprofileengine ENGINE   trap or signal: how samples get out of threads (enum cp_engine); not for the
+ *                                timer
  *
  * Each flag may also have two dashes, be written -test.NAME, and be given as NAME=VALUE. The calling thread
  * becomes an M. If a flag is wrong or the profile cannot be started, a sentence on stderr says why, and the

@@ -119,7 +119,8 @@ CP_TEST(a_query_is_read_strictly)
         {"debug=2", "debug=2 is invalid. The value must be a whole number from 0 to 1.\n"},
         {"debug=x", "debug=x is invalid"},
         {"second=1", "The query has the unknown key \"second\". This path takes: event, period, "
-                     "seconds, debug.\n"},
+                     "seconds, debug, engine.\n"},
+        {"engine=steam", "There is no engine \"steam\". Take trap, signal, or auto.\n"},
         {"event=timer&&Period=1", "unknown key \"Period\". This"},
         {"hz", "unknown key \"hz\". This"},
         {"a%26b=1", "unknown key \"a&b\". This"},

@@ -114,6 +114,19 @@ CP_TEST(check_without_processes_is_profiled_once)
     free(text);
 }
 
+CP_TEST(the_engine_can_be_named)
+{
+    char *text;
+
+    need_framework("cmocka");
+    free(run_with(NULL, "cmocka",
+                  "-cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileengine signal 2>&1"));
+    text = pprof("-comments", "x.pb.gz");
+    CHECK_CONTAINS(text, "engine: signal # ");
+    CHECK_CONTAINS(text, "engine_reason: it was asked for # ");
+    free(text);
+}
+
 CP_TEST(without_an_event_it_is_the_timer)
 {
     char *text;
@@ -189,6 +202,8 @@ CP_TEST(bad_flags_end_in_a_sentence)
         {"-cpuprofile x -cpuprofileperiod 18446744073709551616", "is not", true},
         {"-cpuprofileevent timer", "-cpuprofile must name the file", true},
         {"--test.cpuprofileperiod 5", "-cpuprofile must name the file", true},
+        {"-cpuprofileengine trap", "-cpuprofile must name the file", true},
+        {"-cpuprofile x -cpuprofileengine steam", "There is no engine \"steam\"", true},
         {"-cpuprofile /nonexistent/x", "\"/nonexistent/x\" cannot be written: No such file", false},
         {"-cpuprofile tmp", "/tmp\" cannot be written: Is a directory", false},
         {"-cpuprofile x -cpuprofileevent taskClock -cpuprofileperiod 1", "10000 ns", false},

@@ -20,6 +20,7 @@ CP_TEST(all_spellings_are_taken_and_nothing_else)
                     strdup("cpuprofile"),
                     strdup("-cpuprofileperiod"),
                     strdup("18446744073709551615"),
+                    strdup("-cpuprofileengine=trap"),
                     strdup("--"),
                     strdup("-cpuprofile"),
                     NULL};
@@ -33,6 +34,7 @@ CP_TEST(all_spellings_are_taken_and_nothing_else)
     cp__profile_flags_take(&argc, argv, &flags);
     CHECK_STR(flags.file, "f");
     CHECK_STR(flags.events, "timer,taskClock");
+    CHECK_EQ(flags.engine, CP_ENGINE_TRAP);
     CHECKF(flags.period == UINT64_MAX, "%llu", (unsigned long long)flags.period);
     CHECK_EQ(argc, sizeof kept / sizeof kept[0]);
     for (int i = 0; i < argc; i++)
