@@ -243,8 +243,8 @@ static void say_quality(struct comments *comments, const struct cp__part *part,
                 : "percent of the time the event had a counter; divide values by this share",
             "%.1f", 100 * (double)stats->time_running / (double)stats->time_enabled);
     if (stats->handler_replaced)
-        say(comments, LIMIT, "handler_replaced", "another SIGPROF handler was installed during the profile",
-            "yes");
+        say(comments, LIMIT, "handler_replaced",
+            "another handler of the signal was installed during the profile", "yes");
     if (findings->kernel[0] != '\0')
         say(comments, LIMIT, "kernel_names", findings->kernel, "none");
 }

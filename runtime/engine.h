@@ -76,6 +76,8 @@ struct cp__engine {
     int (*install_traps)(struct cp_error *err);
     /* Returns whether the engine's handler of SIGPROF is the one that is installed. */
     bool (*is_installed)(void);
+    /* Returns whether the engine's handler of SIGTRAP is the one that is installed. */
+    bool (*are_traps_installed)(void);
     /* Restores the handler of SIGPROF that was there before, when no SIGPROF of the engine's can come any
      * more. */
     void (*restore)(void);

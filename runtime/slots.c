@@ -213,6 +213,14 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
+/* Notes whether another handler has replaced one that the slot's samples need: traps need SIGPROF too, for
+ * kicks. */
+static void note_handlers(struct cp_slot_stats *stats)
+{
+    stats->handler_replaced =
+        !cp__engine.is_installed() || (stats->engine == CP_ENGINE_TRAP && !cp__engine.are_traps_installed());
+}
+
 int cp_slots_stop(const int *stopped, size_t n)
 {
     uint32_t slots = 0;
@@ -222,7 +230,7 @@ int cp_slots_stop(const int *stopped, size_t n)
         return -EINVAL;
     cp__lock(&cp__runtime_lock);
     for (size_t i = 0; i < n; i++) {
-        cp__slot_kept_stats(stopped[i])->handler_replaced = !cp__engine.is_installed();
+        note_handlers(cp__slot_kept_stats(stopped[i]));
         cp__slot_stop(stopped[i]);
         slots |= 1u << stopped[i];
     }

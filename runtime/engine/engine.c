@@ -53,6 +53,11 @@ static bool is_installed(void)
     return cp__signal_is_ours(SIGPROF);
 }
 
+static bool are_traps_installed(void)
+{
+    return cp__signal_is_ours(SIGTRAP);
+}
+
 static void restore(void)
 {
     cp__signal_restore(SIGPROF);
@@ -78,6 +83,7 @@ const struct cp__engine cp__engine = {
     .install = install,
     .install_traps = install_traps,
     .is_installed = is_installed,
+    .are_traps_installed = are_traps_installed,
     .restore = restore,
     .forget = cp__events_forget,
     .restore_traps = restore_traps,
