@@ -53,7 +53,8 @@ static void kick(struct cp__m *m, uint64_t cpu_ns)
 {
     uint32_t last = m->kick.sent;
 
-    if (!cp__disposition_is_taken() || (cp__m_has_kick(m) && cpu_ns - m->kick.cpu_ns < ARRIVED_NS))
+    if (m->is_away || !cp__disposition_is_taken() ||
+        (cp__m_has_kick(m) && cpu_ns - m->kick.cpu_ns < ARRIVED_NS))
         return;
     m->kick.sent = (last + 1) % CP__ENGINE_KICKS;
     m->kick.cpu_ns = cpu_ns;

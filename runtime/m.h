@@ -13,6 +13,7 @@
  *               is listed, armed, checked and kicked              takes the claim for the last time
  *   LEAVING     the M opens no handle any more         GONE       the thread, when the M has no handle, under
  *                                                                 the runtime lock
+ *                                                      LIVE       the thread, in cp_after_exec()
  *   GONE        no thread runs with the M or kicks     freed      the thread that ends the last reason to
  *               it. The M is kept for samples that                keep the M, under the runtime lock:
  *               are not read yet (undrained), for                 cp__m_free_if_done()
@@ -225,6 +226,7 @@ struct cp__m {
     } kick;
 
     /* Guarded by the runtime lock. */
+    bool is_away; /* the thread is about to execute another program: nobody kicks it */
     struct cp__m *next;
     struct cp__m **place; /* the pointer that points here: cp__ms, or the next of another M */
     unsigned refs;        /* how many readers look at the M */

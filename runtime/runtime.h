@@ -125,11 +125,20 @@ extern uint64_t cp_generation;
 int cp_m_attach(struct cp_m **m, struct cp_error *err);
 /*
  * Ends what cp_m_attach() began; m must be the calling thread's. The profiles keep what was sampled on the M.
- * A thread must detach before execve(): a SIGPROF that is raised during execve() is still pending when the
- * new program runs, and would end that program. (Children of fork(), vfork() and posix_spawn() are not
- * profiled, and need not detach.)
+ * A thread must detach before execve(), or call cp_before_exec().
  */
 void cp_m_detach(struct cp_m *m);
+/*
+ * A signal or trap that is raised during execve() is still pending when the new program runs, and would end
+ * that program. So a thread that is an M calls cp_before_exec() before execve() and its like. From then on
+ * the thread is neither sampled nor kicked. If execve() fails, cp_after_exec() has the thread sampled again.
+ * Neither call changes errno. Both do nothing on a thread that is no M, and in a child of vfork(). Other
+ * threads need not do anything.
+ */
+void cp_before_exec(void);
+void cp_after_exec(void);
+/* Calls execve() between these two. Returns -1 with the errno of execve() if that fails. */
+int cp_execve(const char *path, char *const argv[], char *const envp[]);
 /* Returns the calling thread's M; NULL if the thread is no M. May be called in a signal handler. */
 struct cp_m *cp_m_self(void);
 /* Returns the G that runs on the calling M, or the G that stands for the thread itself; NULL if the thread is
