@@ -5,7 +5,7 @@
  *
  * Without OUTSIDE, this is the protocol as it is built and as runtime/m.h specifies it: the M alone opens and
  * closes its handle; others disable the event and send kicks. With OUTSIDE, this is the protocol of
- * design/0027-arming-from-outside.md: others open and close, too, and nobody is kicked. Each define that is
+ * design/0028-arming-from-outside.md: others open and close, too, and nobody is kicked. Each define that is
  * named in design/models/run is a mistake that spin must find.
  *
  * There is one M and one slot, whose configs are number 1 and number 2. One SIGPROF of somebody else can come
