@@ -157,7 +157,8 @@ static uintptr_t signal_frame(const siginfo_t *info, const void *ucontext)
  * If the thread is no M, or the process is a child whose fork handlers have not run, the handler only finds
  * out whether the signal is the profiler's: a late kick, tick or trap must not reach the host's handler.
  */
-void cp__on_signal_from_handler(int signal, siginfo_t *info, void *ucontext)
+__attribute__((section(CP__HANDLER_SECTION))) void cp__on_signal_from_handler(int signal, siginfo_t *info,
+                                                                              void *ucontext)
 {
     uint32_t rights = cp__code_open_from_handler();
     int saved_errno = errno;

@@ -232,9 +232,6 @@ static bool is_skid(const struct cp__handle *handle, const struct cp__place *pla
            (handle->is_precise && is_near(place->sp, regs->sp, SKID_OF_STACK));
 }
 
-/* The size of the handler's code, which is one function, at most. */
-#define HANDLER_SIZE 1024
-
 /*
  * Whether a record was made where the signal has found the program. The kernel raises the signal on its way
  * back to the very instruction, or to a system call that it restarts.
@@ -256,8 +253,7 @@ static bool is_here(const struct cp__handle *handle, const struct record *record
         return true;
     if (handle->kind == CP_EVENT_HARDWARE && is_skid(handle, place, regs))
         return true;
-    return moment->signal_frame - place->sp <= sizeof(uintptr_t) ||
-           place->pc - (uintptr_t)cp__on_signal_from_handler < HANDLER_SIZE;
+    return moment->signal_frame - place->sp <= sizeof(uintptr_t) || cp__is_in_handler(place->pc);
 }
 
 /* Whether the record was certainly made at another place than the moment's. That place is *place then. */
