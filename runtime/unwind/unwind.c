@@ -67,6 +67,14 @@ static bool step_by_code(struct cp__place *place, const struct cp__stack *stack)
     return true;
 }
 
+/* Returns whether a rule that is right at calls only says that interrupted code has stored nothing yet,
+ * although the code ahead does not lead to a return. The function has made its frame record then. */
+static bool is_too_early(const struct walk *walk, const struct cp__rule *rule)
+{
+    return walk->place.is_interrupted && (rule->flags & CP__RULE_CALLS_ONLY) != 0 &&
+           rule->return_how == CP__SAME;
+}
+
 /* If the code ahead did not tell the stack pointer, a rule that needs the stack pointer does not lead on, and
  * the frame record of the caller does. */
 static enum cp__step take_step(struct walk *walk)
@@ -76,7 +84,7 @@ static enum cp__step take_step(struct walk *walk)
     walk->has_rule = rule != NULL;
     if ((rule == NULL || (rule->flags & CP__RULE_CALLS_ONLY) != 0) && step_by_code(&walk->place, walk->stack))
         return CP__STEP_TAKEN;
-    if (rule != NULL) {
+    if (rule != NULL && !is_too_early(walk, rule)) {
         enum cp__step step =
             cp__step_by_rule_from_handler(&walk->place, rule, walk->range.rows->expressions, walk->stack);
 
