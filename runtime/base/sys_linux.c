@@ -41,3 +41,27 @@ int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr, pid
 {
     return (int)or_errno(syscall(SYS_perf_event_open, attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC));
 }
+
+/*
+ * rt_sigprocmask(2) copies the set from memory before it checks the operation, and no operation has the
+ * number -1. So the call changes nothing; it fails with EFAULT if the set cannot be read, and with EINVAL
+ * otherwise.
+ */
+static bool can_read_page_from_handler(uintptr_t page)
+{
+    const int nothing = -1;
+
+    return or_errno(syscall(SYS_rt_sigprocmask, nothing, page, NULL, sizeof(uint64_t))) != -EFAULT;
+}
+
+bool cp__sys_can_read_from_handler(uintptr_t address, size_t size)
+{
+    int saved_errno = errno;
+    uintptr_t page = address & -CP__SYS_PAGE;
+    bool can = true;
+
+    for (; can && page < address + size; page += CP__SYS_PAGE)
+        can = can_read_page_from_handler(page);
+    errno = saved_errno;
+    return can;
+}

@@ -9,7 +9,9 @@
 #ifndef COUNTERPOINT_RUNTIME_BASE_SYS_LINUX_H
 #define COUNTERPOINT_RUNTIME_BASE_SYS_LINUX_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Opens a file for reading; exec closes the descriptor. */
@@ -22,5 +24,10 @@ int cp__sys_fcntl_from_handler(int fd, int command, unsigned long argument);
  * descriptor. */
 struct perf_event_attr;
 int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr, pid_t tid);
+
+#define CP__SYS_PAGE ((uintptr_t)4096) /* the size of a page, or a part of one */
+/* Returns whether the kernel can read the memory [address, address + size) now. The memory may have been
+ * unmapped or protected, and its file truncated. */
+bool cp__sys_can_read_from_handler(uintptr_t address, size_t size);
 
 #endif

@@ -102,25 +102,6 @@ bool cp__code_find_from_handler(uintptr_t pc, struct cp__code_range *found)
     return false;
 }
 
-#define PAGE ((uintptr_t)4096) /* or a part of a page */
-
-/*
- * Asks the kernel whether the page can be read: the table may be older than an mprotect(), and does not know
- * about protection keys. rt_sigprocmask(2) copies the set from the page before it checks the operation, and
- * no operation has the number -1. So the call changes nothing; it fails with EFAULT if the page cannot be
- * read, and with EINVAL otherwise.
- */
-static bool is_readable_from_handler(uintptr_t page)
-{
-    const int nothing = -1;
-    int saved_errno = errno;
-    bool is_readable =
-        syscall(SYS_rt_sigprocmask, nothing, page, NULL, sizeof(uint64_t)) < 0 && errno != EFAULT;
-
-    errno = saved_errno;
-    return is_readable;
-}
-
 bool cp__text_at_from_handler(struct cp__text *text, uintptr_t pc, size_t size)
 {
     struct cp__code_range range = {.size = 0};
@@ -128,13 +109,14 @@ bool cp__text_at_from_handler(struct cp__text *text, uintptr_t pc, size_t size)
     if (!cp__code_find_from_handler(pc, &range) || !range.is_readable)
         return false;
     if (pc - text->lo >= text->hi - text->lo) {
-        *text = (struct cp__text){.lo = pc & -PAGE, .hi = pc & -PAGE};
-        if (!is_readable_from_handler(text->hi))
+        *text = (struct cp__text){.lo = pc & -CP__SYS_PAGE, .hi = pc & -CP__SYS_PAGE};
+        if (!cp__sys_can_read_from_handler(text->hi, CP__SYS_PAGE))
             return false;
-        text->hi += PAGE;
+        text->hi += CP__SYS_PAGE;
     }
-    while (text->hi - pc < size && text->hi - range.start < range.size && is_readable_from_handler(text->hi))
-        text->hi += PAGE;
+    while (text->hi - pc < size && text->hi - range.start < range.size &&
+           cp__sys_can_read_from_handler(text->hi, CP__SYS_PAGE))
+        text->hi += CP__SYS_PAGE;
     return true;
 }
 

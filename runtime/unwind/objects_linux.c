@@ -8,6 +8,7 @@
 #include "atomic.h"
 #include "rows.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/sys_linux.h"
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
@@ -110,9 +111,10 @@ static bool identify(const struct dl_phdr_info *info, struct identity *identity)
 
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t notes = info->dlpi_addr + header->p_vaddr;
 
-        if (header->p_type == PT_NOTE &&
-            find_note((const uint8_t *)(info->dlpi_addr + header->p_vaddr), header->p_filesz, identity))
+        if (header->p_type == PT_NOTE && cp__sys_can_read_from_handler(notes, header->p_filesz) &&
+            find_note((const uint8_t *)notes, header->p_filesz, identity))
             return true;
     }
     if (stat(info->dlpi_name[0] != '\0' ? info->dlpi_name : "/proc/self/exe", &file) < 0)
@@ -123,6 +125,8 @@ static bool identify(const struct dl_phdr_info *info, struct identity *identity)
     return true;
 }
 
+/* A program may have unmapped or protected parts of its objects, so the information is read only if the
+ * kernel can read it. */
 static const struct cp__rows *make_rows(const struct dl_phdr_info *info, const struct cp__object *object)
 {
     const ElfW(Phdr) *frames = find_header(info, PT_GNU_EH_FRAME, 0), *segment;
@@ -133,9 +137,11 @@ static const struct cp__rows *make_rows(const struct dl_phdr_info *info, const s
         return NULL;
     header = info->dlpi_addr + frames->p_vaddr;
     segment = find_header(info, PT_LOAD, header);
-    if (segment == NULL || (segment->p_flags & PF_R) == 0)
+    if (segment == NULL)
         return NULL;
     lo = info->dlpi_addr + segment->p_vaddr;
+    if (!cp__sys_can_read_from_handler(lo, segment->p_filesz))
+        return NULL;
     source.lo = (const uint8_t *)lo;
     source.hi = (const uint8_t *)(lo + segment->p_filesz);
     source.header = (const uint8_t *)header;

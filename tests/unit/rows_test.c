@@ -268,6 +268,46 @@ CP_TEST(rows_say_what_elfutils_says_at_every_address, .timeout_s = 60)
     dl_iterate_phdr(check_object, NULL);
 }
 
+/* Protects the segment that has the object's call-frame information. */
+static int protect_information(struct dl_phdr_info *info, size_t size, void *name)
+{
+    const ElfW(Phdr) *frames = NULL;
+
+    (void)size;
+    if (strstr(info->dlpi_name, name) == NULL)
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME)
+            frames = &info->dlpi_phdr[i];
+    }
+    CHECK(frames != NULL);
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+
+        if (header->p_type == PT_LOAD && frames->p_vaddr - header->p_vaddr < header->p_filesz)
+            CHECK_EQ(mprotect((void *)((info->dlpi_addr + header->p_vaddr) & -(uintptr_t)getpagesize()),
+                              header->p_memsz, PROT_NONE),
+                     0);
+    }
+    return 1;
+}
+
+CP_TEST(information_that_cannot_be_read_is_not_read)
+{
+    static char name[] = "libresolv.so.2";
+    void *object = dlopen(name, RTLD_NOW);
+    struct cp__code_range range = {.size = 0};
+    void *code;
+
+    CHECK(object != NULL);
+    code = dlsym(object, "ns_sprintrr");
+    CHECK(code != NULL);
+    CHECK_EQ(dl_iterate_phdr(protect_information, name), 1);
+    cp__code_update();
+    CHECK(cp__code_find_from_handler((uintptr_t)code, &range));
+    CHECK(range.rows == NULL);
+}
+
 /* ---- Rules that the test makes up ------------------------------------------------------------ */
 
 enum { SP_AT = 20 }; /* the stack pointer points at this word of the stack */
