@@ -240,12 +240,14 @@ static void take_character(struct parser *parser, char c)
 static bool read_mappings(struct table *table, const struct cp__object *objects, size_t n_objects)
 {
     static char text[16384]; /* the thread that has set is_writing owns the buffer */
-    struct parser parser = {.table = table, .object = objects, .end_of_objects = objects + n_objects};
+    struct parser parser = {.table = table, .object = objects, .end_of_objects = objects};
     int fd = cp__sys_open_from_handler("/proc/self/maps");
     long n = -1;
 
     if (fd < 0)
         return false;
+    if (n_objects > 0)
+        parser.end_of_objects += n_objects;
     while ((n = cp__sys_read_from_handler(fd, text, sizeof text)) > 0) {
         for (long i = 0; i < n; i++)
             take_character(&parser, text[i]);
@@ -272,10 +274,10 @@ static void publish_code(uint64_t version)
     cp_store_release(&published, version); /* pairs with the acquire in cp__code_find_from_handler() */
 }
 
-void cp__code_update(void)
+static void update(bool with_rows)
 {
-    const struct cp__object *objects;
-    size_t n_objects;
+    const struct cp__object *objects = NULL;
+    size_t n_objects = 0;
     uint64_t version, start;
 
     /* acquire: pairs with the release at the end */
@@ -288,7 +290,8 @@ void cp__code_update(void)
     cp_store_relaxed(&missed, 0);
     if (version == 1)
         cp_store_relaxed(&cp__code_has_keys, cp__has_keys()); /* relaxed: before the first M */
-    objects = cp__objects_update(&n_objects);
+    if (with_rows)
+        objects = cp__objects_update(&n_objects);
     start =
         cp__os_clock_ns_from_handler(CLOCK_MONOTONIC); /* rows, which take longer, are made once an object */
     if (read_mappings(begin_version(version), objects, n_objects))
@@ -296,6 +299,16 @@ void cp__code_update(void)
     cp_store_relaxed(&not_before, start + 200 * (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start));
     cp__fork_allow();
     cp_store_release(&is_writing, 0); /* pairs with the acquire above */
+}
+
+void cp__code_prepare(void)
+{
+    update(false);
+}
+
+void cp__code_update(void)
+{
+    update(true);
 }
 
 void cp__code_look(void)

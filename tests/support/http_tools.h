@@ -17,7 +17,7 @@
 /* ---- The program ----------------------------------------------------------------------------- */
 
 static pthread_t service;
-static uint32_t is_ending;
+static uint32_t is_ending, is_serving;
 
 __attribute__((noinline, unused)) static void serve_customers(void)
 {
@@ -30,15 +30,19 @@ static inline void *run_service(void *arg)
     (void)arg;
     attach();
     cp_label_set("role", "service");
+    cp_store_release(&is_serving, 1);        /* pairs with the acquire in start_service() */
     while (cp_load_acquire(&is_ending) == 0) /* pairs with the release in stop_service() */
         serve_customers();
     return NULL;
 }
 
+/* Starts the program's thread, and returns when the thread is attached. */
 static inline void start_service(void)
 {
-    cp_store_release(&is_ending, 0); /* release: not needed, because the thread starts after the store */
+    is_ending = is_serving = 0;
     CHECK_EQ(pthread_create(&service, NULL, run_service, NULL), 0);
+    while (cp_load_acquire(&is_serving) == 0) /* pairs with the release in run_service() */
+        usleep(200);
 }
 
 static inline void stop_service(void)

@@ -484,7 +484,6 @@ CP_TEST(threadcreate_shows_who_attached_threads)
     char url[200];
 
     start_service();
-    usleep(50000);
     for (int debug = 1; debug <= 2; debug++) {
         snprintf(url, sizeof url, "$base/threadcreate?debug=%d", debug);
         check_answer(http, url, 200, "\nContent-Type: text/plain; charset=utf-8\n",

@@ -161,12 +161,13 @@ static bool comes_to_samples(struct cp__m *m, int slot)
     return samples >= 5;
 }
 
-/* Whether the event in slot counts m's thread. A timer has no count to read. */
-static bool counts_the_thread_of(struct cp__m *m, int slot)
+/* Whether the event in slot counts m's thread, whose CPU time was `before` when the event was opened. A timer
+ * has no count to read. */
+static bool counts_the_thread_of(struct cp__m *m, int slot, uint64_t before)
 {
     uint64_t cpu_ns;
 
-    while ((cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock)) < 20 * MS)
+    while ((cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock) - before) < 20 * MS)
         usleep(1000);
     return m->handles[slot].kind == CP_EVENT_TIMER || cp__engine.count(m, slot) > cpu_ns / 2;
 }
@@ -175,7 +176,7 @@ static bool counts_the_thread_of(struct cp__m *m, int slot)
 static void check_opened_for(struct cp_slot_request request)
 {
     int fd = eventfd(0, EFD_CLOEXEC);
-    uint64_t token = 1;
+    uint64_t token = 1, before;
     struct worker worker;
     int slot;
 
@@ -183,10 +184,11 @@ static void check_opened_for(struct cp_slot_request request)
     while (cp__os_thread_is_runnable(worker.tid))
         usleep(1000);
     slot = started(request);
+    before = cp__os_clock_ns_from_handler(m_of(&worker)->cpu_clock);
     open_for(m_of(&worker), slot);
     CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
     CHECK(comes_to_samples(m_of(&worker), slot));
-    CHECK(counts_the_thread_of(m_of(&worker), slot));
+    CHECK(counts_the_thread_of(m_of(&worker), slot, before));
     stop_worker(&worker);
     stop_slot(slot);
     CHECK_EQ(resources_now().perf_fds, 0);
