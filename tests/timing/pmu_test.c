@@ -130,6 +130,10 @@ CP_TEST(two_events_of_one_period_are_both_whole)
     check_share_of_several(&profile, 1, PERIOD);
 }
 
+/* A counter of the emulated machine has 32 bits. If its kernel takes a counter away from an event while the
+ * counter overflows, the event's count is sometimes too large by a whole round of it. */
+#define OVERFLOW 4294967296.0
+
 CP_TEST(more_events_than_counters_take_turns_and_say_so)
 {
     struct cp_slot_request requests[CP_EV_MAX];
@@ -146,11 +150,13 @@ CP_TEST(more_events_than_counters_take_turns_and_say_so)
         double running = (double)stats->time_running / (double)stats->time_enabled;
         double periods = periods_of(&profile, i, PERIOD + 2 * i);
 
+        while (is_rough() && periods > OVERFLOW / (double)PERIOD)
+            periods -= OVERFLOW / (double)(PERIOD + 2 * i);
         printf("event %zu ran for %.3f of the time: %.1f periods, %llu samples\n", i, running, periods,
                (unsigned long long)stats->samples);
         CHECK(running > 0.1 && running <= 1);
         shared += running < 0.98;
-        cycles += (double)stats->count / running / CP_EV_MAX;
+        cycles += periods * (double)(PERIOD + 2 * i) / running / CP_EV_MAX;
         CHECKF((double)stats->samples >= least_of_several() * periods - 1 &&
                    (double)stats->samples <= (is_rough() ? 1.1 : 1.005) * periods + 1,
                "%llu of %.1f", (unsigned long long)stats->samples, periods);
