@@ -20,14 +20,15 @@
 #include "runtime/engine/handler.h"
 #include "runtime/m.h"
 #include "runtime/samplebuf.h"
+#include "runtime/unwind/cache.h"
 #include "runtime/unwind/code.h"
-#include "runtime/unwind/unwind.h"
 
 enum { ROUNDS = 31, CHAINS = 2000, MAX = 256 };
 
 /* ---- Ways to find a chain -------------------------------------------------------------------- */
 
 static struct cp__stack stack;
+static struct cp__unwind_cache cache;
 static uintptr_t frames[MAX];
 static uint64_t result;
 
@@ -44,7 +45,7 @@ static unsigned by_frame_pointers(void)
     const struct cp__registers regs = registers_here();
     unsigned flags;
 
-    return cp__unwind_from_handler(&regs, &stack, frames, MAX, &flags);
+    return cp__unwind_from_handler(&regs, &stack, &cache, frames, MAX, &flags);
 }
 
 static unsigned by_unw_backtrace(void)

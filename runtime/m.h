@@ -61,7 +61,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
-#include "runtime/unwind/unwind.h"
+#include "runtime/unwind/cache.h"
 #include "samplebuf.h"
 
 /* Guards the slots, the registry and the signal's disposition. */
@@ -187,6 +187,7 @@ struct cp__m {
     struct cp_g self; /* the G that stands for the thread */
     struct cp__handle handles[CP_EV_MAX];
     struct cp__ring ring;
+    struct cp__unwind_cache cache;
     uint64_t random;
     struct {
         uint32_t left;  /* runs of the handler until the next one that is timed */

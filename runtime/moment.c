@@ -41,15 +41,15 @@ static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t 
 _Static_assert(CP__CHAIN_TRUNCATED == CP_SAMPLE_TRUNCATED && CP__CHAIN_INCOMPLETE == CP_SAMPLE_INCOMPLETE,
                "a chain's flags are the sample's");
 
-static void unwind_from_handler(const struct cp__m *m, struct cp__moment *moment)
+static void unwind_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     struct cp__stack stack;
 
     if (moment->is_unwound)
         return;
     moment->g = running_from_handler(m, moment->regs->sp, &stack);
-    moment->depth =
-        cp__unwind_from_handler(moment->regs, &stack, moment->frames, CP_MAX_FRAMES, &moment->chain_flags);
+    moment->depth = cp__unwind_from_handler(moment->regs, &stack, &m->cache, moment->frames, CP_MAX_FRAMES,
+                                            &moment->chain_flags);
     if (stack.hi == 0)
         moment->chain_flags |= CP_SAMPLE_FOREIGN_SP;
     moment->is_unwound = true;

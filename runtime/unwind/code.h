@@ -39,6 +39,8 @@ struct cp__code_range {
     bool is_readable; /* by the mapping; a protection key, or a later mprotect(), may forbid reading */
 };
 
+/* Returns the version of the table that was published last; 0: none. */
+uint64_t cp__code_version_from_handler(void);
 /* Finds the range that contains pc. Returns false, and leaves *found unchanged, if no range does. */
 bool cp__code_find_from_handler(uintptr_t pc, struct cp__code_range *found);
 

@@ -85,9 +85,14 @@ static bool look_up_from_handler(uint64_t version, uintptr_t pc, struct cp__code
     return true;
 }
 
+uint64_t cp__code_version_from_handler(void)
+{
+    return cp_load_acquire(&published); /* pairs with the release in publish_code() */
+}
+
 bool cp__code_find_from_handler(uintptr_t pc, struct cp__code_range *found)
 {
-    uint64_t version = cp_load_acquire(&published); /* pairs with the release in publish_code() */
+    uint64_t version = cp__code_version_from_handler();
 
     if (pc - anything.start >= anything.size)
         return false;

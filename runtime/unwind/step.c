@@ -17,7 +17,7 @@ READS_STACKS static bool load_from(uintptr_t lo, const struct cp__stack *stack, 
     return true;
 }
 
-static bool load_word(const struct cp__place *place, const struct cp__stack *stack, uintptr_t address,
+static bool load_word(const struct cp__walk_place *place, const struct cp__stack *stack, uintptr_t address,
                       uintptr_t *value)
 {
     return load_from(place->regs.sp, stack, address, value);
@@ -25,7 +25,7 @@ static bool load_word(const struct cp__place *place, const struct cp__stack *sta
 
 /* Reads a word for an expression. Interrupted code may have stored the word a little below the stack pointer,
  * as OpenSSL's SHA-256 does with its CFA. */
-static bool load_for_expression(const struct cp__place *place, const struct cp__stack *stack,
+static bool load_for_expression(const struct cp__walk_place *place, const struct cp__stack *stack,
                                 uintptr_t address, uintptr_t *value)
 {
     uintptr_t lo = place->regs.sp;
@@ -36,7 +36,7 @@ static bool load_for_expression(const struct cp__place *place, const struct cp__
 }
 
 /* Finds the value that a register has at the place. */
-static bool value_of(const struct cp__place *place, uint64_t number, uintptr_t *value)
+static bool value_of(const struct cp__walk_place *place, uint64_t number, uintptr_t *value)
 {
     if (number == CP__SP_NUMBER) {
         *value = place->regs.sp;
@@ -58,7 +58,7 @@ static bool value_of(const struct cp__place *place, uint64_t number, uintptr_t *
 struct expression {
     const uint8_t *at;
     const uint8_t *end;
-    const struct cp__place *place;
+    const struct cp__walk_place *place;
     const struct cp__stack *stack;
     unsigned n;
     uintptr_t values[MAX_VALUES];
@@ -197,7 +197,7 @@ static bool run_operation(struct expression *expression, unsigned operation)
 }
 
 /* Computes the expression whose length is in its first byte. A first value may be given. */
-static bool compute_expression(const struct cp__place *place, const struct cp__stack *stack,
+static bool compute_expression(const struct cp__walk_place *place, const struct cp__stack *stack,
                                const uint8_t *bytes, const uintptr_t *first, uintptr_t *value)
 {
     struct expression expression = {
@@ -219,7 +219,7 @@ static bool compute_expression(const struct cp__place *place, const struct cp__s
 
 /* The parts of a rule's application that do not change. */
 struct application {
-    const struct cp__place *place;
+    const struct cp__walk_place *place;
     const struct cp__stack *stack;
     const uint8_t *expressions;
     uintptr_t cfa;
@@ -227,7 +227,7 @@ struct application {
 
 static bool find_cfa(struct application *application, const struct cp__rule *rule)
 {
-    const struct cp__place *place = application->place;
+    const struct cp__walk_place *place = application->place;
 
     if (rule->cfa_from == CP__CFA_EXPRESSION) {
         if (!compute_expression(place, application->stack, application->expressions + rule->cfa, NULL,
@@ -271,7 +271,7 @@ static bool find_value(const struct application *application, unsigned how, int3
     return load_word(application->place, application->stack, address, found);
 }
 
-enum cp__step cp__step_by_rule_from_handler(struct cp__place *place, const struct cp__rule *rule,
+enum cp__step cp__step_by_rule_from_handler(struct cp__walk_place *place, const struct cp__rule *rule,
                                             const uint8_t *expressions, const struct cp__stack *stack)
 {
     struct application application = {.place = place, .stack = stack, .expressions = expressions};
@@ -287,15 +287,15 @@ enum cp__step cp__step_by_rule_from_handler(struct cp__place *place, const struc
         return CP__STEP_LOST;
     if (!find_value(&application, rule->fp_how, rule->fp_value, place->regs.fp, &fp))
         fp = 0; /* rows may know the callers without it */
-    *place =
-        (struct cp__place){.regs = {.pc = cp__code_address_from_handler(pc), .sp = application.cfa, .fp = fp},
-                           .is_interrupted = (rule->flags & CP__RULE_SIGNAL) != 0};
+    *place = (struct cp__walk_place){
+        .regs = {.pc = cp__code_address_from_handler(pc), .sp = application.cfa, .fp = fp},
+        .is_interrupted = (rule->flags & CP__RULE_SIGNAL) != 0};
     return CP__STEP_TAKEN;
 }
 
 /* ---- Frame pointers -------------------------------------------------------------------------- */
 
-enum cp__step cp__step_by_frame_from_handler(struct cp__place *place, const struct cp__stack *stack)
+enum cp__step cp__step_by_frame_from_handler(struct cp__walk_place *place, const struct cp__stack *stack)
 {
     uintptr_t frame = place->regs.fp, fp, pc;
 
@@ -303,7 +303,7 @@ enum cp__step cp__step_by_frame_from_handler(struct cp__place *place, const stru
     if (frame < place->regs.sp || frame >= stack->hi || stack->hi - frame < 2 * WORD ||
         !load_word(place, stack, frame, &fp) || !load_word(place, stack, frame + WORD, &pc))
         return CP__STEP_LOST;
-    *place = (struct cp__place){
+    *place = (struct cp__walk_place){
         .regs = {.pc = cp__code_address_from_handler(pc), .sp = frame + 2 * WORD, .fp = fp},
         .sp_is_least = !CP__RECORD_ENDS_FRAME};
     return CP__STEP_TAKEN;

@@ -1,5 +1,6 @@
 #include "unwind.h"
 
+#include "cache.h"
 #include "code.h"
 #include "rows.h"
 #include "step.h"
@@ -36,9 +37,10 @@ static uintptr_t caller_of(uintptr_t saved, const struct cp__stack *stack, struc
 
 /* A walk from the interrupted function to its callers. */
 struct walk {
-    struct cp__place place;
+    struct cp__walk_place place;
     const struct cp__stack *stack;
-    struct cp__code_range range; /* the code that the place is in */
+    struct cp__unwind_cache *cache; /* NULL: none */
+    struct cp__code_range range;    /* the code that the place is in, or that an earlier place was in */
     bool has_rule; /* rows tell about the last place that the walk has left or could not leave */
 };
 
@@ -57,13 +59,13 @@ static const struct cp__rule *find_rule(const struct walk *walk)
 }
 
 /* Goes to the caller of the interrupted function by the code ahead, if the code tells. */
-static bool step_by_code(struct cp__place *place, const struct cp__stack *stack)
+static bool step_by_code(struct cp__walk_place *place, const struct cp__stack *stack)
 {
     struct cp__registers caller;
 
     if (!place->is_interrupted || !cp__caller_from_handler(&place->regs, stack->hi, &caller))
         return false;
-    *place = (struct cp__place){.regs = caller, .sp_is_least = !CP__RECORD_ENDS_FRAME};
+    *place = (struct cp__walk_place){.regs = caller, .sp_is_least = !CP__RECORD_ENDS_FRAME};
     return true;
 }
 
@@ -77,10 +79,14 @@ static bool is_too_early(const struct walk *walk, const struct cp__rule *rule)
 
 /* If the code ahead did not tell the stack pointer, a rule that needs the stack pointer does not lead on, and
  * the frame record of the caller does. */
-static enum cp__step take_step(struct walk *walk)
+static enum cp__step take_slow_step(struct walk *walk)
 {
-    const struct cp__rule *rule = find_rule(walk);
+    const uintptr_t pc = walk->place.regs.pc;
+    const bool is_call = !walk->place.is_interrupted;
+    const struct cp__rule *rule;
 
+    cp__code_holds_from_handler(&walk->range, pc);
+    rule = find_rule(walk);
     walk->has_rule = rule != NULL;
     if ((rule == NULL || (rule->flags & CP__RULE_CALLS_ONLY) != 0) && step_by_code(&walk->place, walk->stack))
         return CP__STEP_TAKEN;
@@ -88,10 +94,30 @@ static enum cp__step take_step(struct walk *walk)
         enum cp__step step =
             cp__step_by_rule_from_handler(&walk->place, rule, walk->range.rows->expressions, walk->stack);
 
+        if (step == CP__STEP_TAKEN && is_call && walk->cache != NULL)
+            cp__cache_note_from_handler(walk->cache, pc, rule);
         if (step != CP__STEP_LOST || !walk->place.sp_is_least)
             return step;
     }
     return cp__step_by_frame_from_handler(&walk->place, walk->stack);
+}
+
+static enum cp__step take_step(struct walk *walk)
+{
+    if (walk->cache == NULL || !cp__step_by_cache_from_handler(walk->cache, &walk->place, walk->stack))
+        return take_slow_step(walk);
+    walk->has_rule = true;
+    return CP__STEP_TAKEN;
+}
+
+/* Returns whether the place that the walk has come to is in code. An address that the cache has is. */
+static bool is_place_code(struct walk *walk)
+{
+    const uintptr_t pc = walk->place.regs.pc;
+
+    if (walk->cache != NULL && cp__cache_has(walk->cache, pc))
+        return !cp__stack_holds(walk->stack, pc);
+    return is_code(pc, walk->stack, &walk->range);
 }
 
 /* Returns whether a chain that cannot be followed beyond top has reached the stack's first frame. A frame
@@ -105,9 +131,10 @@ static bool is_at_end(const struct walk *walk, uintptr_t top)
 }
 
 unsigned cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack,
-                                 uintptr_t *frames, unsigned max, unsigned *flags)
+                                 struct cp__unwind_cache *cache, uintptr_t *frames, unsigned max,
+                                 unsigned *flags)
 {
-    struct walk walk = {.place = {.regs = *regs, .is_interrupted = true}, .stack = stack};
+    struct walk walk = {.place = {.regs = *regs, .is_interrupted = true}, .stack = stack, .cache = cache};
     enum cp__step taken = CP__STEP_LOST;
     uintptr_t top = regs->sp;
     unsigned n = 0;
@@ -119,7 +146,9 @@ unsigned cp__unwind_from_handler(const struct cp__registers *regs, const struct 
     *flags = CP__CHAIN_INCOMPLETE;
     if (!is_code(regs->pc, stack, &walk.range))
         return n;
-    while ((taken = take_step(&walk)) == CP__STEP_TAKEN && is_code(walk.place.regs.pc, stack, &walk.range)) {
+    if (cache != NULL)
+        cp__cache_begin_from_handler(cache, cp__code_version_from_handler());
+    while ((taken = take_step(&walk)) == CP__STEP_TAKEN && is_place_code(&walk)) {
         if (n == max) {
             *flags = CP__CHAIN_TRUNCATED;
             return n;

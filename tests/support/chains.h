@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "runtime/altstack.h"
+#include "runtime/unwind/cache.h"
 #include "runtime/unwind/code.h"
-#include "runtime/unwind/unwind.h"
 #include "test.h"
 
 #define MAX_DEPTH 400
@@ -27,9 +27,10 @@ struct chain {
 
 static inline void find_ours(const void *ucontext, const struct cp__stack *stack, struct chain *chain)
 {
+    static struct cp__unwind_cache cache;
     struct cp__registers regs = cp__registers_from_handler(ucontext);
 
-    chain->n = cp__unwind_from_handler(&regs, stack, chain->frames, CP_MAX_FRAMES, &chain->flags);
+    chain->n = cp__unwind_from_handler(&regs, stack, &cache, chain->frames, CP_MAX_FRAMES, &chain->flags);
 }
 
 static inline void find_reference(void *ucontext, struct chain *chain)

@@ -29,7 +29,7 @@ static unsigned unwind(uintptr_t pc, uintptr_t sp, uintptr_t fp, uintptr_t lo, u
     const struct cp__registers regs = {.pc = pc, .sp = sp, .fp = fp};
     const struct cp__stack bounds = {.lo = lo, .hi = hi};
 
-    return cp__unwind_from_handler(&regs, &bounds, frames, CP_MAX_FRAMES, &flags);
+    return cp__unwind_from_handler(&regs, &bounds, NULL, frames, CP_MAX_FRAMES, &flags);
 }
 
 /* A page of frames: each word except the last is the address of the next word, so a frame pointer to any word

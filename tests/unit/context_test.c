@@ -2,7 +2,7 @@
 #include "arch/arch.h"
 #include "context.h"
 #include "runtime/sched/fiber.h"
-#include "runtime/unwind/unwind.h"
+#include "runtime/unwind/cache.h"
 #include "sched.h"
 #include "tests/support/step.h"
 #include "tests/support/test.h"
@@ -427,6 +427,7 @@ struct step {
 
 static struct step *steps;
 static unsigned step_count;
+static struct cp__unwind_cache cache;
 static bool is_inside;
 
 /* pc is in the assembly of the switch or of the entry. */
@@ -452,7 +453,7 @@ static void note_step(void *ucontext, const struct cp__registers *regs)
     if (!is_on_stack(regs->sp))
         /* large enough for the caller's frame */
         bounds = (struct cp__stack){.lo = regs->sp, .hi = regs->sp + 4096};
-    step->depth = cp__unwind_from_handler(regs, &bounds, step->frames, CP_MAX_FRAMES, &flags);
+    step->depth = cp__unwind_from_handler(regs, &bounds, &cache, step->frames, CP_MAX_FRAMES, &flags);
 }
 
 static void on_trap(int signo, siginfo_t *info, void *ucontext)

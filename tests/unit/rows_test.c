@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "arch/arch.h"
+#include "runtime/unwind/cache.h"
 #include "runtime/unwind/code.h"
 #include "runtime/unwind/objects.h"
 #include "runtime/unwind/rows.h"
@@ -313,7 +314,7 @@ CP_TEST(information_that_cannot_be_read_is_not_read)
 enum { SP_AT = 20 }; /* the stack pointer points at this word of the stack */
 
 static uintptr_t words[64];
-static struct cp__place place;
+static struct cp__walk_place place;
 
 static enum cp__step step_by(const struct cp__rule *rule, const uint8_t *expressions)
 {
@@ -321,8 +322,8 @@ static enum cp__step step_by(const struct cp__rule *rule, const uint8_t *express
 
     for (uintptr_t i = 0; i < 64; i++)
         words[i] = 0x1000 + i;
-    place = (struct cp__place){.regs = {.pc = 0x2005, .sp = (uintptr_t)&words[SP_AT], .fp = 0x3000},
-                               .is_interrupted = true};
+    place = (struct cp__walk_place){.regs = {.pc = 0x2005, .sp = (uintptr_t)&words[SP_AT], .fp = 0x3000},
+                                    .is_interrupted = true};
     return cp__step_by_rule_from_handler(&place, rule, expressions, &stack);
 }
 
@@ -367,6 +368,69 @@ CP_TEST(a_rule_that_leads_out_of_the_stack_is_not_followed)
     rule = usual;
     rule.cfa_from = CP__RETURN_NUMBER; /* is known of no place here */
     CHECK_EQ(step_by(&rule, NULL), CP__STEP_LOST);
+}
+
+/* Notes the rule, and takes the same step by the cache and by the rule. The cache may refuse a step that the
+ * rule takes; else both come to the same place. Returns whether the cache has taken the step. */
+static bool steps_alike(const struct cp__rule *rule)
+{
+    static struct cp__unwind_cache cache;
+    const struct cp__stack stack = {.lo = (uintptr_t)words, .hi = (uintptr_t)(words + 64)};
+    struct cp__walk_place cached;
+    enum cp__step step;
+
+    memset(&cache, 0, sizeof cache);
+    step_by(rule, NULL);
+    place = (struct cp__walk_place){.regs = {.pc = 0x2005, .sp = (uintptr_t)&words[SP_AT], .fp = 0x3000}};
+    cached = place;
+    cp__cache_note_from_handler(&cache, 0x2005, rule);
+    step = cp__step_by_rule_from_handler(&place, rule, NULL, &stack);
+    if (!cp__step_by_cache_from_handler(&cache, &cached, &stack))
+        return false;
+    CHECK_EQ(step, CP__STEP_TAKEN);
+    CHECK_EQ(cached.regs.pc, place.regs.pc);
+    CHECK_EQ(cached.regs.sp, place.regs.sp);
+    CHECK_EQ(cached.regs.fp, place.regs.fp);
+    CHECK(!cached.is_interrupted && !cached.sp_is_least);
+    return true;
+}
+
+CP_TEST(the_cache_goes_where_the_rule_goes)
+{
+    static const int32_t places[] = {-800, -160, -16, -12, -8, 0, 8, 160, 800};
+    const size_t n = sizeof places / sizeof places[0];
+    struct cp__rule rule = usual;
+    int taken = 0;
+
+    CHECK(steps_alike(&usual));
+    for (rule.cfa = -1000; rule.cfa < 1000; rule.cfa += 4) {
+        for (size_t i = 0; i < n * n; i++) {
+            rule.return_value = places[i / n];
+            rule.fp_value = places[i % n];
+            taken += steps_alike(&rule);
+        }
+    }
+    CHECK(taken > 0);
+    rule = usual;
+    rule.fp_how = CP__SAME;
+    CHECK(steps_alike(&rule));
+    rule.cfa_from = CP__FP_NUMBER; /* the frame pointer is in no stack */
+    CHECK(!steps_alike(&rule));
+    rule = usual;
+    rule.flags = CP__RULE_SIGNAL;
+    CHECK(!steps_alike(&rule));
+}
+
+CP_TEST(another_table_of_code_empties_the_cache)
+{
+    static struct cp__unwind_cache cache;
+
+    cp__cache_begin_from_handler(&cache, 1);
+    cp__cache_note_from_handler(&cache, 0x2005, &usual);
+    cp__cache_begin_from_handler(&cache, 1);
+    CHECK(cp__cache_has(&cache, 0x2005));
+    cp__cache_begin_from_handler(&cache, 2);
+    CHECK(!cp__cache_has(&cache, 0x2005));
 }
 
 CP_TEST(a_function_without_return_address_is_the_first)
@@ -416,14 +480,14 @@ CP_TEST(an_expression_may_read_the_red_zone)
     rule.cfa_from = CP__CFA_EXPRESSION;
     rule.cfa = 0;
     step_by(&usual, NULL);
-    place = (struct cp__place){.regs = {.sp = (uintptr_t)&words[SP_AT]}, .is_interrupted = true};
+    place = (struct cp__walk_place){.regs = {.sp = (uintptr_t)&words[SP_AT]}, .is_interrupted = true};
     words[SP_AT - 1] = (uintptr_t)&words[SP_AT + 9];
     if (CP__RED_ZONE > 0) {
         CHECK_EQ(cp__step_by_rule_from_handler(&place, &rule, bytes, &stack), CP__STEP_TAKEN);
         CHECK_EQ(place.regs.sp, (uintptr_t)&words[SP_AT + 10]);
     }
-    place = (struct cp__place){.regs = {.sp = (uintptr_t)&words[SP_AT]}}; /* it made a call */
+    place = (struct cp__walk_place){.regs = {.sp = (uintptr_t)&words[SP_AT]}}; /* it made a call */
     CHECK_EQ(cp__step_by_rule_from_handler(&place, &rule, bytes, &stack), CP__STEP_LOST);
-    place = (struct cp__place){.regs = {.sp = (uintptr_t)words}, .is_interrupted = true};
+    place = (struct cp__walk_place){.regs = {.sp = (uintptr_t)words}, .is_interrupted = true};
     CHECK_EQ(cp__step_by_rule_from_handler(&place, &rule, bytes, &stack), CP__STEP_LOST);
 }
