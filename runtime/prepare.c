@@ -6,7 +6,6 @@
 #include "fork.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/unwind/code.h"
-#include "runtime/unwind/unwind.h"
 
 /* Reading files is a cancellation point. A thread that ended here would leave the work half done for the next
  * thread. */
@@ -16,9 +15,6 @@ static void prepare_once(void)
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     cp__code_prepare();
-    /* The unwinder that finds a thread's first frame may be libunwind's, whose own preparation at the first
-     * call is not ordered with calls of other threads. So this call is the first. */
-    cp__thread_stack();
     cp__fork_prepare();
     cp__fork_delay(); /* because events are opened and closed again */
     cp__engine.start();

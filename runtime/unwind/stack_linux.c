@@ -141,14 +141,23 @@ static struct cp__stack whole_stack(void)
  * function that replaced the outermost one by a tail call. */
 #define LEAST_SLACK 128
 
+/* In a program that links libunwind, the unwinder is libunwind's. Its preparation, at the first call, is not
+ * ordered with the calls of other threads. */
+static void prepare_unwinder(void)
+{
+    find_outermost();
+}
+
 struct cp__stack cp__thread_stack(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct cp__stack stack = whole_stack();
     uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
     struct outermost outermost;
 
     if (!cp__stack_holds(&stack, sp))
         return stack; /* the caller runs on a stack that the program made itself */
+    pthread_once(&once, prepare_unwinder);
     outermost = find_outermost();
     if (outermost.end <= sp || !cp__stack_holds(&stack, outermost.end))
         return stack;
