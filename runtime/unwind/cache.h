@@ -43,7 +43,7 @@ static inline struct cp__cached_step *cp__cached_step(struct cp__unwind_cache *c
 
 static inline bool cp__cache_has(struct cp__unwind_cache *cache, uintptr_t pc)
 {
-    return cp__cached_step(cache, pc)->pc == pc;
+    return pc != 0 && cp__cached_step(cache, pc)->pc == pc; /* an entry that is empty has a pc of 0 */
 }
 
 /* Goes to the caller by the entry for the place. Returns false, and leaves the place unchanged, if there is

@@ -421,6 +421,14 @@ CP_TEST(the_cache_goes_where_the_rule_goes)
     CHECK(!steps_alike(&rule));
 }
 
+CP_TEST(an_empty_cache_has_no_address)
+{
+    static struct cp__unwind_cache cache;
+
+    for (uintptr_t pc = 0; pc < 1000; pc++)
+        CHECK(!cp__cache_has(&cache, pc));
+}
+
 CP_TEST(another_table_of_code_empties_the_cache)
 {
     static struct cp__unwind_cache cache;
