@@ -20,7 +20,8 @@ int cp__samplebuf_make(struct cp__samplebuf *buf)
 {
     struct cp__chunk *chunk;
 
-    if (buf->write != NULL)
+    /* relaxed: an M that is late may be appending samples of an earlier config */
+    if (cp_load_relaxed(&buf->write) != NULL)
         return 0;
     chunk = cp__chunk_new();
     if (chunk == NULL)
