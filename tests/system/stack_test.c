@@ -288,9 +288,10 @@ static void note_depth(void *context, const struct cp_sample *sample)
     depths->truncated += (sample->flags & CP_SAMPLE_TRUNCATED) != 0;
 }
 
+/* The period leaves time for the program between samples of the deepest stacks on slow machines. */
 static struct depths depths_below(int recursion)
 {
-    struct cp_slot_request requests[] = {request("taskClock", 100000)};
+    struct cp_slot_request requests[] = {request("taskClock", MS)};
     struct depths depths = {0};
     struct profile profile = {.look = note_depth, .context = &depths};
     struct worker worker;
