@@ -170,7 +170,7 @@ void cp__fork_ended(void)
 void cp__fork_made_child(void)
 {
     if (page != NULL)
-        *page = 1;
+        cp_store_relaxed(page, 1); /* relaxed: of two writers, each writes the same */
     /* acquire: pairs with the releases in cp__linker_begin() and cp__linker_end(). Even if the forking thread
      * itself is among the askers, the linker's lock belongs to a thread of the parent. */
     if (cp_load_acquire(&askers) != 0)
