@@ -84,6 +84,8 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
     if (stub_pmu.silent_from != 0 && asked->precise_ip >= stub_pmu.silent_from)
         attr.sample_period = (uint64_t)1 << 40;
     attr.precise_ip = 0;
+    if (attr.sample_period != 0 && attr.sample_period < 100000)
+        attr.sample_period = 100000;
     long fd = real_syscall(SYS_perf_event_open, &attr, pid, cpu, group, flags);
     if (fd >= 0 || !attr.inherit_thread)
         return fd;

@@ -427,7 +427,7 @@ CP_TEST(ms_come_and_go_while_profiles_do)
  */
 CP_TEST(a_slot_never_mixes_its_configs)
 {
-    struct cp_slot_request requests[] = {request("taskClock", 50000),   request("cpuMigrations", 1),
+    struct cp_slot_request requests[] = {request("taskClock", 100000),  request("cpuMigrations", 1),
                                          request("taskClock", 210000),  request("cpuClock", 1000000),
                                          request("taskClock", 1000000), request("cpuMigrations", 1)};
     struct worker workers[2];

@@ -478,7 +478,7 @@ static void body_errno(struct worker *worker)
 
 CP_TEST(errno_is_left_alone)
 {
-    struct cp_slot_request requests[] = {request("taskClock", 50000), request("timer", MS)};
+    struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", MS)};
     struct worker worker;
     int rounds = 0;
 

@@ -445,7 +445,7 @@ static void check_set(void *context, const struct cp_sample *sample)
 
 /* A sanitizer's signal takes more CPU time than 20 us, so with that period the next signal would always be
  * pending. */
-#define FAST_NS (TEST_TSAN ? 1000000 : TEST_ASAN ? 200000 : 20000)
+#define FAST_NS (TEST_TSAN ? 1000000 : TEST_ASAN ? 200000 : 100000)
 
 /* How many samples must have labels. */
 #define ENOUGH (TEST_TSAN ? 300 : 5000)

@@ -117,7 +117,7 @@ static void fill(struct cp__samplebuf *buf, int slot)
 
 static int start_fast(void)
 {
-    struct cp_slot_request clock = request("taskClock", TEST_TSAN ? 1000000 : TEST_ASAN ? 200000 : 50000);
+    struct cp_slot_request clock = request("taskClock", TEST_TSAN ? 1000000 : TEST_ASAN ? 200000 : 100000);
     struct cp_error err = {0};
     int slot;
 

@@ -447,7 +447,7 @@ static void on_signal(int signal)
 }
 
 /* ThreadSanitizer needs longer for a signal than a shorter period would leave. */
-#define SIGNAL_PERIOD_NS (TEST_TSAN ? 2000000 : 50000)
+#define SIGNAL_PERIOD_NS (TEST_TSAN ? 2000000 : 100000)
 #define PRODUCED (TEST_TSAN ? 20000u : 100000u)
 
 /* SIGEV_THREAD_ID sends the signals to this thread alone, whatever it is doing. */
