@@ -265,8 +265,8 @@ CP_TEST(go_tool_pprof_shows_functions_and_routes)
     test_need_events();
     for (int i = 0; i < 2; i++)
         start_load(&loads[i]);
-    snprintf(url, sizeof url, "'http://%s/debug/pprof/profile?seconds=2&event=taskClock&period=1000000'",
-             server.endpoint);
+    snprintf(url, sizeof url, "'http://%s/debug/pprof/profile?seconds=2&event=taskClock&period=%d'",
+             server.endpoint, TEST_ASAN ? 10000000 : 1000000);
     text = pprof("-top -nodefraction=0 -output=/dev/stdout", url);
     CHECK_CONTAINS(text, "serve_connection");
     for (int i = 0; i < 2; i++)
