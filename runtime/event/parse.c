@@ -238,8 +238,7 @@ static int unknown(const char *name, int tracefs, struct cp_error *err)
         name, strlen(name) > 40 ? "..." : "", pfm, said, list);
 }
 
-/* Finds a name in the tables. Returns -ENOENT, without a message, if no table has the name. */
-static int parse_table(const char *base, struct cp_event_spec *spec, struct cp_error *err)
+int cp__event_parse_table(const char *base, struct cp_event_spec *spec, struct cp_error *err)
 {
     if (parse_row(base, spec) || parse_raw(base, spec))
         return 0;
@@ -291,7 +290,7 @@ static int parse_word(const char *name, struct cp_event_spec *spec, struct cp_er
 
     if (n < sizeof base) {
         snprintf(base, sizeof base, "%.*s", (int)n, name);
-        result = parse_table(base, spec, err);
+        result = cp__event_parse_table(base, spec, err);
     }
     if (result == 0 && (suffix == NULL || cp__event_is_suffix(suffix)))
         return take_suffix(spec, suffix, err);

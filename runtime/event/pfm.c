@@ -181,12 +181,28 @@ static bool settle(const char *name, struct answer *answer, char *base)
     return fits;
 }
 
-/* Removes the PMU's name from base if libpfm4 finds the same event without it. Under the lock. */
+/* Returns whether a name without a PMU stands for an event of this library's tables, as BRANCHES does, which
+ * the processor knc has, too. */
+static bool is_in_table(const char *event)
+{
+    struct cp_event_spec other = {.event = CP_CPUPROF_NAMED};
+    char word[sizeof other.name];
+    size_t n = strcspn(event, ":");
+
+    if (n >= sizeof word || (event[n] == ':' && !cp__event_is_suffix(event + n + 1)))
+        return false;
+    snprintf(word, sizeof word, "%.*s", (int)n, event);
+    return cp__event_parse_table(word, &other, NULL) != -ENOENT;
+}
+
+/* Removes the PMU's name from base if the same event is found without it. Under the lock. */
 static void drop_pmu(const struct answer *answer, char *base)
 {
     const char *event = event_part(base);
     struct answer other;
 
+    if (is_in_table(event))
+        return;
     if (ask(event, &other) == PFM_SUCCESS && is_same_attr(&answer->attr, &other.attr))
         memmove(base, event, strlen(event) + 1);
     free(other.full);

@@ -113,6 +113,9 @@ bool cp__event_print(char *name, const char *format, ...) __attribute__((format(
 /* Parses "LLC-load-misses" and similar names, without a suffix. Returns -ENOENT, without a message, if the
  * name names no cache; -EINVAL if the combination makes no sense. */
 int cp__event_parse_cache(const char *name, struct cp_event_spec *spec, struct cp_error *err);
+/* Finds a name, without a suffix, in this library's tables. Returns -ENOENT, without a message, if no table
+ * has the name. */
+int cp__event_parse_table(const char *base, struct cp_event_spec *spec, struct cp_error *err);
 
 /* Parses "mem:ADDRESS[/LEN][:rwx][:SUFFIX]". */
 int cp__event_parse_watch(const char *text, struct cp_event_spec *spec, struct cp_error *err);

@@ -376,6 +376,20 @@ CP_TEST(all_names_of_zen_4_are_read)
     check_all("amd64_fam19h_zen4", 250);
 }
 
+/* This library's own table has the word, too, for the branches that a cache of predictions is asked for. */
+CP_TEST(a_name_that_means_something_else_without_its_pmu_keeps_it)
+{
+    struct cp_event_spec spec;
+
+    force("knc");
+    spec = parse("knc::BRANCHES");
+    CHECK_STR(spec.name, "knc::BRANCHES");
+    CHECK_EQ(parse(spec.name).encoding.config, 0x12);
+    CHECK_STR(parse("pfm:BRANCHES:u").name, "knc::BRANCHES:u");
+    CHECK_EQ(parse("BRANCHES").encoding.type, PERF_TYPE_HW_CACHE);
+    CHECK_STR(parse("knc::DATA_READ").name, "DATA_READ");
+}
+
 /* ---- Without libpfm4's help ------------------------------------------------------------------ */
 
 CP_TEST(an_unknown_processor_leaves_the_other_names)
