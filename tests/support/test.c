@@ -16,6 +16,8 @@
 
 #include "counter.h"
 #include "runtime/cost.h"
+#include "runtime/event/rows.h"
+#include "runtime/slot.h"
 
 void test_check_str(const char *file, int line, const char *what, const char *a, const char *b)
 {
@@ -63,12 +65,75 @@ static int skip_if_refused(int result, const struct cp_error *err)
     return result;
 }
 
-/* The linker puts these functions in the place of the library's: see the Makefile. */
+/* ---- Clocks that leave a thread no time ------------------------------------------------------ */
+
+/*
+ * A clock whose period is shorter than what a sample costs leaves its thread no time. If the thread's process
+ * is killed meanwhile, nobody can disable the clock any more: the thread stays, and takes a CPU, for as long
+ * as the machine runs. So no test arms more than these samples a second on a thread. Tests of what starves
+ * run in the emulated machine, which can be killed as a whole.
+ */
+#define MOST_SAMPLES 10000
+
+/* How many samples a second this thread has asked for in vain. */
+static _Thread_local double too_many;
+
+bool test_is_emulated(void)
+{
+    return getenv("CP_TEST_EMULATED") != NULL;
+}
+
+static double samples_of(enum cp_event_kind kind, const struct cp_cpu_profile_config *config)
+{
+    return kind == CP_EVENT_CLOCK && config->period != 0 ? 1e9 / (double)config->period : 0;
+}
+
+static double samples_of_running_slots(void)
+{
+    double sum = 0;
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        struct cp__slot_config running;
+        if (cp__slot_config_from_handler(slot, &running))
+            sum += samples_of(running.kind, &running.config);
+    }
+    return sum;
+}
+
+/* The linker puts the functions that begin with __wrap_ in the place of the library's: see the Makefile. */
+
+/* What is published is what will be armed. A period that is too short is published as a second; the start
+ * that asked for the period fails its test. */
+void __real_cp__slot_publish(int slot, const struct cp_slot_request *request, double rate);
+void __wrap_cp__slot_publish(int slot, const struct cp_slot_request *request, double rate);
+void __wrap_cp__slot_publish(int slot, const struct cp_slot_request *request, double rate)
+{
+    const struct cp__event *row = cp__config_event(request->event, &request->config);
+    double samples = samples_of_running_slots() + (row ? samples_of(row->kind, &request->config) : 0);
+    struct cp_slot_request harmless = *request;
+    if (samples > MOST_SAMPLES && !test_is_emulated()) {
+        too_many = samples;
+        harmless.config.period = 1000000000;
+    }
+    __real_cp__slot_publish(slot, &harmless, rate);
+}
+
+static void check_time_left(void)
+{
+    double samples = too_many;
+    too_many = 0;
+    if (samples > 0)
+        TEST_FAIL(
+            "Clocks that take %.0f samples a second would leave a thread no time; tests take at most %d.",
+            samples, MOST_SAMPLES);
+}
+
 int __real_cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots, struct cp_error *err);
 int __wrap_cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots, struct cp_error *err);
 int __wrap_cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots, struct cp_error *err)
 {
-    return skip_if_refused(__real_cp_slots_start(requests, n, slots, err), err);
+    int result = __real_cp_slots_start(requests, n, slots, err);
+    check_time_left();
+    return skip_if_refused(result, err);
 }
 
 int __real_cp_counter_open(struct cp_counter **counter, const struct cp_event_spec *spec,

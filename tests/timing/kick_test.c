@@ -456,7 +456,7 @@ CP_TEST(a_swallowed_kick_is_not_the_last)
 /* Many starts and stops under many signals, so that by chance kicks meet the signals of records. */
 CP_TEST(kicks_among_many_signals_all_arrive)
 {
-    struct cp_slot_request fast[] = {request("taskClock", 100000), request("cpuClock", 115000)};
+    struct cp_slot_request fast[] = {request("taskClock", 200000), request("cpuClock", 230000)};
     struct worker workers[3];
 
     for (size_t i = 0; i < ARRAY_SIZE(workers); i++)
