@@ -1,6 +1,7 @@
 /* The checks, the test commands and tests/run. This program runs itself again, with samples among which some
  * fail. */
 #include "sched.h"
+#include "tests/support/burn.h"
 #include "tests/support/test.h"
 
 #include <ctype.h>
@@ -137,6 +138,40 @@ static void sample_dir(struct cp_t *t)
     printf("directory %s\n", test_dir());
 }
 
+/* Fails for as long as a file is not there. Makes the file, whose path is in the environment. */
+static void sample_first_time(struct cp_t *t)
+{
+    (void)t;
+    const char *path = getenv("HARNESS_FILE");
+    CHECK(path);
+    bool is_first = access(path, F_OK) < 0;
+    FILE *file = fopen(path, "we");
+    CHECK(file);
+    fclose(file);
+    CHECK(!is_first);
+}
+
+static void start_clock(const char *event, uint64_t period)
+{
+    struct cp_slot_request wanted = request(event, period);
+    int slot;
+    CHECK_EQ(cp_slots_start(&wanted, 1, &slot, NULL), 0);
+    printf("started %s\n", event);
+}
+
+static void sample_fast_clock(struct cp_t *t)
+{
+    (void)t;
+    start_clock("taskClock", 20000);
+}
+
+static void sample_fast_clocks(struct cp_t *t)
+{
+    (void)t;
+    start_clock("taskClock", 150000);
+    start_clock("cpuClock", 250000);
+}
+
 static struct cp_test_case samples[] = {
     {.name = "sample_passes", .run = sample_passes},
     {.name = "sample_check", .run = sample_check},
@@ -151,6 +186,9 @@ static struct cp_test_case samples[] = {
     {.name = "sample_leak", .run = sample_leak},
     {.name = "sample_skip", .run = sample_skip},
     {.name = "sample_dir", .run = sample_dir},
+    {.name = "sample_first_time", .run = sample_first_time},
+    {.name = "sample_fast_clock", .run = sample_fast_clock},
+    {.name = "sample_fast_clocks", .run = sample_fast_clocks},
 };
 
 __attribute__((constructor)) static void add_samples(void)
@@ -196,6 +234,17 @@ CP_TEST(checks_may_be_made_anywhere)
     expect_failure("sample_g", "\"on a G\"");
     expect_failure("sample_fork", ": child != 0\n");
     expect_failure("sample_fork", ": the child's status: 1\n");
+}
+
+/* What leaves its thread no time cannot be ended by anybody. The first of two clocks may start. */
+CP_TEST(clocks_that_leave_a_thread_no_time_fail)
+{
+    test_need_events();
+    expect_failure("sample_fast_clock",
+                   "Clocks that take 50000 samples a second would leave a thread no time; tests "
+                   "take at most 10000.\n");
+    expect_failure("sample_fast_clocks", "started taskClock\n");
+    expect_failure("sample_fast_clocks", "Clocks that take 10667 samples a second");
 }
 
 CP_TEST(a_leak_fails)
@@ -295,7 +344,9 @@ CP_TEST(the_driver_sums_up)
     write_program("three_test",
                   "echo 'not ok 1 - Test_c # time=0.20s'\necho '# panic: why'\necho 1..1\nexit 1");
     expect_of_driver(1, "", "FAIL  three/c (0.20s)\n      | panic: why\n");
-    expect_of_driver(1, "", "\nFAIL  three/c (0.20s)\n3 passed, 1 failed, 1 skipped\n");
+    expect_of_driver(1, "",
+                     "\n\nskip  one/b: why: so\nFAIL  three/c (0.20s)\n      | panic: why\n3 passed, 1 "
+                     "failed, 1 skipped\n");
     expect_of_driver(0, "two", "\n2 passed, 0 failed, 0 skipped\n");
 }
 
@@ -338,17 +389,81 @@ CP_TEST(the_driver_reads_what_the_runner_writes)
     expect_of_driver(1, "harness/sample_pass", "\nFAIL  harness/sample_pass: there is no such test\n");
 }
 
-/* Without retries, a test that fails once has failed, even if it would pass the next time. */
-CP_TEST(no_test_gets_a_second_try_unless_it_is_asked_for)
+/* Writes a test program that does FIRST when it runs for the first time, and THEN at any other time. */
+static void write_unsteady(const char *first, const char *then)
 {
-    char script[500];
-    snprintf(
-        script, sizeof(script),
-        "cd %s\nif [ -f passes ]; then echo 'ok 1 - Test_d # time=0.00s'; echo 1..1; exit; fi\n"
-        "touch passes\necho 'not ok 1 - Test_d # time=0.30s'\necho '#     d.c:12: 1 == 2'\necho 1..1\nexit 1",
-        test_dir());
-    write_program("unsteady_test", script);
-    expect_of_driver(1, "", "\nFAIL  unsteady/d (0.30s)\n0 passed, 1 failed, 0 skipped\n");
+    char script[600];
+    snprintf(script, sizeof(script),
+             "echo run >> %s/runs\nif [ $(wc -l < %s/runs) -gt 1 ]; then\n%s\nelse\n%s\nfi", test_dir(),
+             test_dir(), then, first);
+    write_program("changing_test", script);
+}
+
+/* Runs the program that write_unsteady() wrote, as often as tests/run does. */
+static void expect_of_retries(int expected_runs, int expected_status, const char *retries, const char *words)
+{
+    int status;
+    free(test_command(NULL, "rm -f %s/runs", test_dir()));
+    char *output = test_command(&status, "%s tests/run %s", retries, test_dir());
+    CHECKF(status == expected_status, "%s", output);
+    CHECK_CONTAINS(output, words);
+    free(output);
+    char *runs = test_command(NULL, "wc -l < %s/runs", test_dir());
+    CHECK_EQ(atoi(runs), expected_runs);
+    free(runs);
+}
+
+#define PASSING "echo 'ok 1 - Test_d # time=0.00s'\necho 'ok 2 - Test_e # time=0.00s'\necho 1..2"
+#define FAILING                                                                                              \
+    "echo 'not ok 1 - Test_d # time=0.30s'\necho '#     d.c:12: 1 == 2'\n"                                   \
+    "echo 'ok 2 - Test_e # time=0.00s'\necho 1..2\nexit 1"
+
+/* What passes then is named right above the closing line, with what it printed when it failed. */
+CP_TEST(what_failed_runs_again_and_is_never_silent)
+{
+    write_unsteady(FAILING, PASSING);
+    expect_of_retries(2, 0, "",
+                      "\n\nunsteady changing/d (failed, then passed)\n      |     d.c:12: 1 == 2\n"
+                      "2 passed, 0 failed, 0 skipped\n");
+    write_unsteady("echo 'ok 1 - Test_d'\necho its last words\nexit 9", PASSING);
+    expect_of_retries(2, 0, "",
+                      "\n\nunsteady changing (failed, then passed)\n      | its last words\n"
+                      "2 passed, 0 failed, 0 skipped\n");
+    expect_of_retries(1, 1, "RETRIES=0", "\n1 passed, 1 failed, 0 skipped\n");
+    write_unsteady(FAILING, PASSING);
+    expect_of_retries(1, 1, "RETRIES=0", "\n\nFAIL  changing/d (0.30s)\n");
+}
+
+/* Who fails whenever it runs, and who skips the second time, has not passed. */
+CP_TEST(what_is_broken_fails_however_often_it_runs)
+{
+    write_unsteady(FAILING, FAILING);
+    expect_of_retries(4, 1, "",
+                      "\n\nFAIL  changing/d (0.30s)\n      |     d.c:12: 1 == 2\n"
+                      "1 passed, 1 failed, 0 skipped\n");
+    expect_of_retries(2, 1, "RETRIES=1", "\n1 passed, 1 failed, 0 skipped\n");
+    write_unsteady("exit 3", "exit 3");
+    expect_of_retries(4, 1, "", "\n0 passed, 1 failed, 0 skipped\n");
+    write_unsteady("echo 'not ok 1 - Test_d'\necho 1..1\nexit 1",
+                   "echo 'ok 1 - Test_d # SKIP so'\necho 1..1");
+    expect_of_retries(4, 1, "", "\n0 passed, 1 failed, 0 skipped\n");
+}
+
+CP_TEST(the_runners_tests_run_again_one_by_one)
+{
+    int status;
+    free(test_command(NULL, "mkdir %s/tests && ln -s %s/tests/harness_test %s/tests", test_dir(),
+                      test_build_dir(), test_dir()));
+    char *output = test_command(&status,
+                                "HARNESS_SAMPLES=1 HARNESS_FILE=%s/file tests/run %s harness/sample_passes "
+                                "harness/sample_first_time harness/sample_check",
+                                test_dir(), test_dir());
+    CHECK_EQ(status, 1);
+    CHECK_CONTAINS(output,
+                   "\nunsteady harness/sample_first_time (failed, then passed)\n      |     harness_test.c:");
+    CHECK_CONTAINS(output, "\n\nFAIL  harness/sample_check (");
+    CHECK_CONTAINS(output, "\n2 passed, 1 failed, 0 skipped\n");
+    free(output);
 }
 
 CP_TEST(the_driver_fails_where_a_program_dies_or_nothing_runs)
