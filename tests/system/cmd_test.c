@@ -35,33 +35,41 @@ static char *run(int *status, const char *arguments)
     return test_command(status, "cd %s && ./counterpoint %s", program_dir(), arguments);
 }
 
+/* Checks that no line is longer than a terminal's, except a line that is one event's name alone, which cannot
+ * be broken. */
 static void check_lines(const char *text)
 {
     for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
         size_t length = strcspn(line, "\n");
+        bool is_name = strncmp(line, "  ", 2) == 0 && 2 + strcspn(line + 2, " \n") == length;
 
-        CHECKF(length <= 80, "%zu columns: %.*s", length, (int)length, line);
+        CHECKF(length <= 80 || is_name, "%zu columns: %.*s", length, (int)length, line);
         CHECKF(length == 0 || line[length - 1] != ' ', "ends in a space: %.*s", (int)length, line);
         CHECKF(line[length] == '\n', "no end: %s", line);
     }
 }
 
-/* Returns an event's line of the list, with one space between the columns, or NULL if the list has no such
- * line. The caller frees it. */
+/* Returns an event's row of the list, with one space between the columns, or NULL if the list has no such
+ * row. A name that is longer than its column has a line of its own, above the other columns. The caller frees
+ * the row. */
 static char *row_of(const char *text, const char *name)
 {
-    size_t length = strlen(name), n = 0;
+    size_t length = strlen(name), n;
+    const char *rest;
     char *row;
 
-    while (*text != '\0' &&
-           (strncmp(text, "  ", 2) != 0 || strncmp(text + 2, name, length) != 0 || text[2 + length] != ' '))
+    while (*text != '\0' && (strncmp(text, "  ", 2) != 0 || strncmp(text + 2, name, length) != 0 ||
+                             (text[2 + length] != ' ' && text[2 + length] != '\n')))
         text += strcspn(text, "\n") + 1;
     if (*text == '\0')
         return NULL;
+    rest = text + 2 + length;
+    rest += strspn(rest, "\n");
     row = calloc(1, strlen(text));
-    for (text += 2; *text != '\n'; text++) {
-        if (*text != ' ' || row[n - 1] != ' ')
-            row[n++] = *text;
+    n = (size_t)sprintf(row, "%s", name);
+    for (; *rest != '\n' && *rest != '\0'; rest++) {
+        if (*rest != ' ' || row[n - 1] != ' ')
+            row[n++] = *rest;
     }
     return row;
 }
@@ -187,13 +195,12 @@ static void check_presets(const char *text)
 
 static void check_row(const char *text, const char *expected)
 {
-    char name[64];
-    char *row;
+    char *name = strndup(expected, strcspn(expected, " "));
+    char *row = row_of(text, name);
 
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(expected, " "), expected);
-    row = row_of(text, name);
     CHECK_STR(row, expected);
     free(row);
+    free(name);
 }
 
 /* Checks that the event works, or works in user mode only if the user may count no more. */
@@ -445,7 +452,7 @@ CP_TEST(json_agrees_with_the_text)
 {
     check_agreement("presets", 12);
     check_agreement("software", 5);
-    check_agreement("\"*-faults\"", 2);
+    check_agreement("\"*Faults*\"", 4);
 }
 
 /* LIBPFM_FORCE_PMU tells libpfm4 which processor to assume. That processor has hundreds of events. */
