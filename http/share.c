@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "runtime/base/fork_child.h"
+
 /* A thread that waits for the turn. The struct is on the stack of that thread. */
 struct waiter {
     struct waiter *next;
@@ -40,9 +42,11 @@ static void make_condition(void)
 /* Forgets all turns and places, because the child lacks the threads that had them or waited for them. */
 static void forget_turns_in_child(void)
 {
+    cp__fork_child_resets();
     pthread_mutex_init(&lock, NULL);
     make_condition();
     shared = (__typeof__(shared)){.is_taken = false};
+    cp__fork_child_has_reset();
 }
 
 static void set_up_turns(void)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "atomic.h"
+#include "runtime/base/fork_child.h"
 
 /* A registered socket, or an unused entry. Entries are never freed, because a child of fork() may be reading
  * them. */
@@ -48,8 +49,10 @@ static void close_sockets(void)
 
 static void forget_sockets_in_child(void)
 {
+    cp__fork_child_resets();
     close_sockets();
     pthread_mutex_init(&lock, NULL);
+    cp__fork_child_has_reset();
 }
 
 static void set_up_sockets(void)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/base/fork_child.h"
 #include "session.h"
 
 /* Held while the default session's profile is written, which may take as long as the writer likes. Calls for
@@ -15,7 +16,9 @@ static struct cp_session *default_session; /* under default_lock */
 /* Resets the lock, because the thread that held it is not in the child. */
 static void forget_lock_in_child(void)
 {
+    cp__fork_child_resets();
     cp__lock_reset(&default_lock);
+    cp__fork_child_has_reset();
 }
 
 __attribute__((constructor)) static void register_handler(void)

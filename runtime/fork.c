@@ -52,6 +52,7 @@
 #include "m.h"
 #include "proposal.h"
 #include "queue.h"
+#include "runtime/base/fork_child.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/event/rows.h"
 #include "runtime/unwind/code.h"
@@ -61,6 +62,7 @@
  * child has forgotten its parent's profile. */
 static void after_in_child(void)
 {
+    cp__fork_child_resets();
     cp__fork_made_child();
     cp__lock_reset(&cp__runtime_lock);
     cp__labels_forget();
@@ -74,6 +76,7 @@ static void after_in_child(void)
     cp__ms_forget();
     cp__code_after_fork();
     cp__fork_ended();
+    cp__fork_child_has_reset();
 }
 
 __attribute__((constructor)) static void register_handlers(void)

@@ -8,6 +8,7 @@
 
 #include "internal.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/fork_child.h"
 #include "runtime/base/sized.h"
 
 /* How a new thread tells cp_sched_run() whether the thread has become an M. */
@@ -222,10 +223,12 @@ int cp_sched_run(const struct cp_sched_options *options, void (*fn)(void *), voi
  */
 static void forget_scheduler(void)
 {
+    cp__fork_child_resets();
     cp__sched = (struct cp__sched){.lock = CP__LOCK_INIT(CP__RANK_SCHED)};
     cp__stacks_forget();
     cp__wait_forget();
     cp__worker_forget();
+    cp__fork_child_has_reset();
 }
 
 __attribute__((constructor)) static void register_fork_handler(void)
