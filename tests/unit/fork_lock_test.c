@@ -354,6 +354,34 @@ CP_TEST(a_prepare_handler_may_take_the_lock_of_a_scheduler)
     pthread_join(thread, NULL);
 }
 
+/* A thread uses the library and ends, and nothing but time orders that before the fork. ThreadSanitizer would
+ * call what the child makes anew a race with that thread: see runtime/base/fork_child.h. */
+static int has_used_it;
+
+static void *use_library(void *arg)
+{
+    struct worker worker = {.body = NULL};
+
+    attach(&worker);
+    CHECK_EQ(cp_label_set("a", "1"), 0);
+    CHECK_EQ(cp_set_cpu_profile_rate(100, NULL), 0);
+    CHECK_EQ(cp_set_cpu_profile_rate(0, NULL), 0);
+    cp_m_detach(worker.m);
+    cp_store_relaxed(&has_used_it, 1); /* relaxed: must not order anything */
+    return arg;
+}
+
+CP_TEST(a_fork_comes_after_all_that_other_threads_have_done)
+{
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, use_library, NULL), 0);
+    CHECK_EQ(pthread_detach(thread), 0);
+    while (cp_load_relaxed(&has_used_it) == 0) /* relaxed: must not order anything */
+        sleep_ms(1);
+    in_child(child_leaves);
+}
+
 /* ---- What the child lets go of --------------------------------------------------------------- */
 
 static int not_ours;
