@@ -8,10 +8,14 @@
 
 #include "test.h"
 
+/* The sample's path, if it is not where it was built. */
+static const char *sample;
+
 /* Runs the sample with flags; returns its output. */
 static inline char *run(int *status, const char *flags)
 {
-    return test_command(status, "%s/tests/runner_sample %s", test_build_dir(), flags);
+    return sample ? test_command(status, "%s %s", sample, flags)
+                  : test_command(status, "%s/tests/runner_sample %s", test_build_dir(), flags);
 }
 
 /* Checks the sample's exit status and the words in its output. A word after "!" must not be in the output. */
