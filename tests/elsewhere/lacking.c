@@ -47,6 +47,9 @@
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #endif
 
+/* A stand-in for a PMU is a clock, and a clock with a shorter period may leave its thread no time. */
+#define LEAST_PERIOD_NS 100000
+
 /* What the command gets instead of events of one kind: the kernel's events, none, events that never count, or
  * events that count something else. */
 enum kind { AS_HERE, NONE, SILENT, COUNTING };
@@ -188,6 +191,8 @@ static int open_instead(const struct seccomp_notif *call, struct perf_event_attr
     if (kind == SILENT || kind == COUNTING) {
         attr->type = PERF_TYPE_SOFTWARE;
         attr->config = kind == SILENT ? PERF_COUNT_SW_DUMMY : PERF_COUNT_SW_TASK_CLOCK;
+        if (attr->sample_period != 0 && attr->sample_period < LEAST_PERIOD_NS)
+            attr->sample_period = LEAST_PERIOD_NS;
         attr->bp_type = 0;
         attr->config1 = attr->config2 = 0;
     }

@@ -38,6 +38,9 @@ static struct {
     long (*read)(int fd, void *buffer, size_t size);
 } stub_pmu;
 
+/* The stub is a clock, and a clock with a shorter period may leave its thread no time. */
+#define STUB_LEAST_PERIOD_NS 100000
+
 /* The kinds of cores are PMUs with the numbers STUB_TYPE + 1 and so on. */
 #define STUB_TYPE 1000
 
@@ -84,8 +87,8 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
     if (stub_pmu.silent_from != 0 && asked->precise_ip >= stub_pmu.silent_from)
         attr.sample_period = (uint64_t)1 << 40;
     attr.precise_ip = 0;
-    if (attr.sample_period != 0 && attr.sample_period < 100000)
-        attr.sample_period = 100000;
+    if (attr.sample_period != 0 && attr.sample_period < STUB_LEAST_PERIOD_NS)
+        attr.sample_period = STUB_LEAST_PERIOD_NS;
     long fd = real_syscall(SYS_perf_event_open, &attr, pid, cpu, group, flags);
     if (fd >= 0 || !attr.inherit_thread)
         return fd;
