@@ -224,7 +224,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
 # ---- Goals ---------------------------------------------------------------------------------------
 
-.PHONY: all lib deps present demo quick test test-vm test-elsewhere mutants model bench abi abi-renew check format install uninstall clean help FORCE
+.PHONY: all lib deps present demo quick test verify test-vm test-elsewhere mutants model bench abi abi-renew check format install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -245,6 +245,9 @@ quick: $(unit_tests)            ## the tests of single modules (tests/unit/), in
 
 test-%: $(B)/tests/%_test       ## one test program: make test-sched
 	$(Q)tests/run $(B) $*
+
+verify:                         ## .ci/run and all else that must hold before a release, in about an hour
+	$(Q).ci/run verify
 
 mutants: | $(before)            ## makes mistakes, and looks whether the tests notice: make mutants M="NAME ..."
 	$(Q)tests/mutants/run $(M)

@@ -15,9 +15,10 @@
  */
 #include "tests/support/symbol_tools.h"
 
-enum { MAX_ADDRESSES = 10000 };
+/* A sanitizer looks at how the library reads, for which some of the addresses are enough. */
+enum { MAX_ADDRESSES = 10000, STEP = TEST_ASAN || TEST_TSAN ? 16 : 1 };
 
-/* Lists every byte of the functions that were compiled from the source, in ascending order. */
+/* Lists the bytes of the functions that were compiled from the source, in ascending order. */
 static size_t list_functions(const char *path, uint64_t *addresses)
 {
     char *text = test_command(NULL,
@@ -30,10 +31,10 @@ static size_t list_functions(const char *path, uint64_t *addresses)
 
     for (char *at = text; sscanf(at, "%" SCNx64 " %" SCNx64 " %*s %*s %n", &start, &size, &length) == 2;
          at += length)
-        for (next = start > next ? start : next; next < start + size && n < MAX_ADDRESSES; next++)
+        for (next = start > next ? start : next; next < start + size && n < MAX_ADDRESSES; next += STEP)
             addresses[n++] = next;
     free(text);
-    CHECK(n > 100 && n < MAX_ADDRESSES);
+    CHECK(n > 100 / STEP && n < MAX_ADDRESSES);
     return n;
 }
 
@@ -115,7 +116,7 @@ static void check_whole(const char *compile, struct program *program)
     program->n = list_functions(path, program->addresses);
     free(test_command(NULL, "objcopy --strip-all --keep-section='.debug*' %s", path));
     program->answers = look_up(path, program->addresses, program->n, &inlined);
-    CHECKF(inlined > 100, "%u", inlined);
+    CHECKF(inlined > 100 / STEP, "%u", inlined);
     addr2line = ask("addr2line -a -f -i -s", path, program->addresses, program->n);
     llvm = ask("llvm-symbolizer-14 --output-style=GNU --no-demangle -a -f -i --basenames", path,
                program->addresses, program->n);
