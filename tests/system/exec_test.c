@@ -3,7 +3,7 @@
 
 #include "tests/support/burn.h"
 
-#define PERIOD 100000
+#define PERIOD 200000
 #define TIMES 50
 
 static char *const program[] = {(char[]){"true"}, NULL};

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
-#define PERIOD 100000
+#define PERIOD 250000
 
 static struct cp_slot_request requests[3];
 

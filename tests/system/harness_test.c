@@ -341,11 +341,12 @@ CP_TEST(the_driver_sums_up)
     expect_of_driver(0, "", "ok    one/a (0.10s)\n");
     expect_of_driver(0, "", "\n\nskip  one/b: why: so\n3 passed, 0 failed, 1 skipped\n");
 
-    write_program("three_test",
-                  "echo 'not ok 1 - Test_c # time=0.20s'\necho '# panic: why'\necho 1..1\nexit 1");
-    expect_of_driver(1, "", "FAIL  three/c (0.20s)\n      | panic: why\n");
+    write_program(
+        "three_test",
+        "echo 'not ok 1 - Test_c # time=0.20s'\nprintf '%s\\n' '# panic: C:\\new'\necho 1..1\nexit 1");
+    expect_of_driver(1, "", "FAIL  three/c (0.20s)\n      | panic: C:\\new\n");
     expect_of_driver(1, "",
-                     "\n\nskip  one/b: why: so\nFAIL  three/c (0.20s)\n      | panic: why\n3 passed, 1 "
+                     "\n\nskip  one/b: why: so\nFAIL  three/c (0.20s)\n      | panic: C:\\new\n3 passed, 1 "
                      "failed, 1 skipped\n");
     expect_of_driver(0, "two", "\n2 passed, 0 failed, 0 skipped\n");
 }
@@ -404,7 +405,7 @@ static void expect_of_retries(int expected_runs, int expected_status, const char
 {
     int status;
     free(test_command(NULL, "rm -f %s/runs", test_dir()));
-    char *output = test_command(&status, "%s tests/run %s", retries, test_dir());
+    char *output = test_command(&status, "env -u RETRIES %s tests/run %s", retries, test_dir());
     CHECKF(status == expected_status, "%s", output);
     CHECK_CONTAINS(output, words);
     free(output);
@@ -454,10 +455,11 @@ CP_TEST(the_runners_tests_run_again_one_by_one)
     int status;
     free(test_command(NULL, "mkdir %s/tests && ln -s %s/tests/harness_test %s/tests", test_dir(),
                       test_build_dir(), test_dir()));
-    char *output = test_command(&status,
-                                "HARNESS_SAMPLES=1 HARNESS_FILE=%s/file tests/run %s harness/sample_passes "
-                                "harness/sample_first_time harness/sample_check",
-                                test_dir(), test_dir());
+    char *output = test_command(
+        &status,
+        "env -u RETRIES HARNESS_SAMPLES=1 HARNESS_FILE=%s/file tests/run %s harness/sample_passes "
+        "harness/sample_first_time harness/sample_check",
+        test_dir(), test_dir());
     CHECK_EQ(status, 1);
     CHECK_CONTAINS(output,
                    "\nunsteady harness/sample_first_time (failed, then passed)\n      |     harness_test.c:");

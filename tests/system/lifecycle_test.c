@@ -359,7 +359,7 @@ CP_TEST(many_cycles_leave_nothing_behind)
 
 static void *many_cycles(void *event)
 {
-    struct cp_slot_request requests[] = {request(event, strcmp(event, "timer") == 0 ? MS : 100000)};
+    struct cp_slot_request requests[] = {request(event, strcmp(event, "timer") == 0 ? MS : 400000)};
 
     for (int i = 0; i < 60; i++) {
         struct profile profile = {.n = 0};

@@ -5,7 +5,7 @@
 
 #include <sys/eventfd.h>
 
-#define PERIOD 100000
+#define PERIOD 200000
 
 /* ---- Refused altogether ---------------------------------------------------------------------- */
 

@@ -9,6 +9,8 @@
 #include "tests/support/inside.h"
 
 #define PERIOD 100000
+/* For one of two clocks. */
+#define SHORT 125000
 
 static void need_prompt_signals(void)
 {
@@ -320,7 +322,7 @@ static void need_lost_count(void)
 CP_TEST(losses_are_told_of_each_event)
 {
     need_lost_count();
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD), request("cpuClock", 4 * PERIOD)};
+    struct cp_slot_request requests[] = {request("taskClock", SHORT), request("cpuClock", 4 * SHORT)};
     struct profile profile = {.n = 0};
     struct worker worker;
     uint64_t ns = long_ns();
@@ -329,8 +331,8 @@ CP_TEST(losses_are_told_of_each_event)
     start_profile(&profile, requests, 2);
     run_attached(&worker, body_blocks_for_a_while, &ns);
     stop_profile(&profile);
-    check_told(&profile, 0, PERIOD);
-    check_told(&profile, 1, 4 * PERIOD);
+    check_told(&profile, 0, SHORT);
+    check_told(&profile, 1, 4 * SHORT);
     CHECK(profile.stats[0].lost > 0);
     CHECK(profile.stats[1].lost > 0);
 }
@@ -447,7 +449,7 @@ static void body_runs_out_of_room(struct worker *worker)
 
 CP_TEST(samples_that_find_no_room_are_counted)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD), request("taskClock", 10 * PERIOD)};
+    struct cp_slot_request requests[] = {request("taskClock", SHORT), request("taskClock", 10 * SHORT)};
     struct profile profile = {.n = 0};
     struct worker worker;
 
@@ -455,9 +457,9 @@ CP_TEST(samples_that_find_no_room_are_counted)
     start_unread(&profile, requests, 2);
     run_attached(&worker, body_runs_out_of_room, &profile);
     stop_profile(&profile);
-    check_told(&profile, 0, PERIOD);
+    check_told(&profile, 0, SHORT);
     CHECK(profile.stats[0].dropped >= 20 && profile.stats[0].samples >= 20);
-    check_told(&profile, 1, 10 * PERIOD);
+    check_told(&profile, 1, 10 * SHORT);
     CHECK_EQ(profile.stats[1].dropped, 0);
 }
 

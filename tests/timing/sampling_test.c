@@ -19,24 +19,29 @@ static void need_prompt_signals(void)
         SKIP("ThreadSanitizer delivers signals late: what they count means nothing");
 }
 
-/* Checks what holds for every slot, whatever else the machine does. */
+/* Checks what holds for every slot, whatever else the machine does. Each record has a signal of its own,
+ * unless the thread's CPU stood still: then one signal may bring several. */
 static void check_books(const struct profile *profile, size_t i)
 {
     const struct cp_slot_stats *stats = &profile->stats[i];
 
     CHECK_EQ(profile->seen[i].weight, stats->samples);
-    CHECK_EQ(profile->seen[i].samples, stats->signals);
+    CHECK(profile->seen[i].samples >= stats->signals);
+    CHECK(profile->seen[i].samples == stats->signals || stats->overruns > 0);
     CHECK_EQ(profile->seen[i].stalled, stats->stalled);
     CHECK_EQ(stats->foreign, 0);
     CHECK_EQ(stats->ms_refused, 0);
     CHECK_EQ(stats->ms_ringless, 0);
 }
 
-/* Checks that nearly all samples have the function in their stacks. */
+/* Checks that nearly all samples have the function in their stacks. What passed while the thread's CPU stood
+ * still, as a virtual machine's does if its host runs something else, is no function's. */
 static void check_most_in(const struct profile *profile, size_t i, enum code code)
 {
-    CHECKF((double)profile->seen[i].in[code] > 0.9 * (double)profile->seen[i].weight, "%llu of %llu",
-           (unsigned long long)profile->seen[i].in[code], (unsigned long long)profile->seen[i].weight);
+    uint64_t ran = profile->seen[i].weight - profile->seen[i].stalled;
+
+    CHECKF((double)profile->seen[i].in[code] > 0.9 * (double)ran, "%llu of %llu",
+           (unsigned long long)profile->seen[i].in[code], (unsigned long long)ran);
 }
 
 /* ---- Clocks ---------------------------------------------------------------------------------- */
@@ -65,10 +70,15 @@ CP_TEST(task_clock_samples_are_its_count_by_the_period)
     CHECK_EQ(profile.seen[0].in[IN_B] + profile.seen[0].in[IN_C], 0);
 }
 
+/* The shortest period that a test may ask for. The kernel throttles it if its limit is well below 10 000
+ * samples a second. */
+#define THROTTLED_NS 100000
+#define THROTTLES 6000
+
 /* Checks that the samples and the throttled time together are the time that passed. */
 static void check_throttled(const char *event)
 {
-    struct cp_slot_request requests[] = {request(event, 20000)};
+    struct cp_slot_request requests[] = {request(event, THROTTLED_NS)};
     struct profile profile = {.may_be_throttled = true};
     const struct cp_slot_stats *stats = &profile.stats[0];
     struct worker worker;
@@ -79,7 +89,7 @@ static void check_throttled(const char *event)
     run_attached(&worker, body_a, &ns);
     stop_profile(&profile);
     CHECK(stats->throttled > 0);
-    told = (double)(stats->samples - stats->stalled) * 20000 + (double)stats->throttled_ns;
+    told = (double)(stats->samples - stats->stalled) * THROTTLED_NS + (double)stats->throttled_ns;
     passed = (double)stats->time_running;
     printf("%s: %.3f s, throttled %llu times for %.3f of them, %llu samples\n", event, passed / 1e9,
            (unsigned long long)stats->throttled, (double)stats->throttled_ns / 1e9,
@@ -91,9 +101,8 @@ static void check_throttled(const char *event)
 CP_TEST(what_the_kernel_throttles_is_told)
 {
     need_prompt_signals();
-    /* with a higher limit, a machine on which samples take long would do nothing else */
-    if (number_in("/proc/sys/kernel/perf_event_max_sample_rate", "") > 25000)
-        SKIP("the kernel lets so many samples pass that it throttles none of 50 000 a second");
+    if (number_in("/proc/sys/kernel/perf_event_max_sample_rate", "") > THROTTLES)
+        SKIP("the kernel lets so many samples pass that it throttles none of 10 000 a second");
     check_throttled("taskClock");
     check_throttled("cpuClock");
 }

@@ -390,8 +390,8 @@ CP_TEST(one_writer_of_two_fails)
     struct cp_error err;
 
     attach();
-    options[0] = cp_option_event(cp_writer_callback(fail_later, &failing), "taskClock", 100000);
-    options[1] = cp_option_event(cp_writer_memory(&memory), "cpuClock", 100000);
+    options[0] = cp_option_event(cp_writer_callback(fail_later, &failing), "taskClock", 200000);
+    options[1] = cp_option_event(cp_writer_memory(&memory), "cpuClock", 200000);
     CHECK_EQ(cp_session_start(&session, options, 2, &err), 0);
     burn_here(20000000);
     CHECK_EQ(cp_session_write(session, 0, cp_writer_memory(&memory), &err), -EBUSY);
