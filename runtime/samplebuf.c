@@ -38,18 +38,23 @@ static void ignore(void *context, const struct cp_sample *sample)
     (void)sample;
 }
 
-/* In the child of a fork, an M that was another thread's may have linked a chunk that has no sample yet. */
+/* In the child of a fork, an M that was another thread's may have linked a chunk that has no sample yet. If
+ * another thread forks here, the child's M has either the buffer with all its chunks, or no buffer: the
+ * chunks go back, perhaps to the system, when nothing leads to them. */
 void cp__samplebuf_free(struct cp__samplebuf *buf)
 {
+    struct cp__chunk *chunk, *next;
+
     if (buf->write == NULL)
         return;
     cp__samplebuf_read(buf, 0, ignore, NULL); /* no config has the number 0: drops all samples */
-    for (struct cp__chunk *chunk = cp__chunk_of(buf->read), *next; chunk != NULL; chunk = next) {
+    chunk = cp__chunk_of(buf->read);
+    cp_store_release(&buf->write, NULL); /* pairs with the acquire of who appends in the child of a fork */
+    cp_store_release(&buf->read, NULL);  /* pairs with the acquire in cp__samplebuf_is_read_up(), there */
+    for (; chunk != NULL; chunk = next) {
         next = chunk->next;
         cp__chunk_give(chunk);
     }
-    cp_store_relaxed(&buf->read, NULL); /* relaxed, both: nobody else is there */
-    cp_store_relaxed(&buf->write, NULL);
 }
 
 /* ---- The producer ---------------------------------------------------------------------------- */
@@ -114,8 +119,10 @@ bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
 
 bool cp__samplebuf_is_read_up(const struct cp__samplebuf *buf)
 {
-    /* acquire: pairs with the release in cp__samplebuf_read(); relaxed: the M's own */
-    return cp_load_acquire(&buf->read) == cp_load_relaxed(&buf->write);
+    const uint64_t *write = cp_load_relaxed(&buf->write); /* relaxed: the M's own */
+
+    /* acquire: pairs with the release in cp__samplebuf_read() */
+    return write == NULL || cp_load_acquire(&buf->read) == write;
 }
 
 static struct cp_sample sample_at(const uint64_t *words)
@@ -153,6 +160,8 @@ int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn
     uint64_t tail = cp_load_relaxed(&buf->tail);
     int n = 0;
 
+    if (end == NULL) /* in the child of a fork, read may be of a buffer that was just made, or given back */
+        return 0;
     while (read != end) {
         struct cp_sample sample;
         uint64_t size;
