@@ -426,11 +426,15 @@ CP_TEST(what_failed_runs_again_and_is_never_silent)
     expect_of_retries(2, 0, "",
                       "\n\nunsteady changing/d (failed, then passed)\n      |     d.c:12: 1 == 2\n"
                       "2 passed, 0 failed, 0 skipped\n");
-    write_unsteady("echo 'ok 1 - Test_d'\necho its last words\nexit 9", PASSING);
-    expect_of_retries(2, 0, "",
-                      "\n\nunsteady changing (failed, then passed)\n      | its last words\n"
-                      "2 passed, 0 failed, 0 skipped\n");
-    expect_of_retries(1, 1, "RETRIES=0", "\n1 passed, 1 failed, 0 skipped\n");
+    write_unsteady("echo 'not ok 1 - Test_d # time=0.30s'\necho '# why'\necho its last words\nexit 9",
+                   PASSING);
+    expect_of_retries(
+        2, 0, "",
+        "\n\nunsteady changing (failed, then passed)\n      | FAIL  changing/d (0.30s)\n      | why\n"
+        "      | FAIL  changing: the program ended with status 9 without an account of its tests\n"
+        "      | its last words\n"
+        "2 passed, 0 failed, 0 skipped\n");
+    expect_of_retries(1, 1, "RETRIES=0", "\n0 passed, 2 failed, 0 skipped\n");
     write_unsteady(FAILING, PASSING);
     expect_of_retries(1, 1, "RETRIES=0", "\n\nFAIL  changing/d (0.30s)\n");
 }
@@ -448,6 +452,15 @@ CP_TEST(what_is_broken_fails_however_often_it_runs)
     write_unsteady("echo 'not ok 1 - Test_d'\necho 1..1\nexit 1",
                    "echo 'ok 1 - Test_d # SKIP so'\necho 1..1");
     expect_of_retries(4, 1, "", "\n0 passed, 1 failed, 0 skipped\n");
+}
+
+/* So many failures are no chance, and trying each again would take long. */
+CP_TEST(what_fails_all_over_has_no_second_try)
+{
+    write_unsteady(
+        "for i in $(seq 11); do echo \"not ok $i - Test_a$i # time=0.00s\"; done\necho 1..11\nexit 1",
+        PASSING);
+    expect_of_retries(1, 1, "", "\n0 passed, 11 failed, 0 skipped\n");
 }
 
 CP_TEST(the_runners_tests_run_again_one_by_one)
