@@ -246,7 +246,7 @@ quick: $(unit_tests)            ## the tests of single modules (tests/unit/), in
 test-%: $(B)/tests/%_test       ## one test program: make test-sched
 	$(Q)tests/run $(B) $*
 
-verify:                         ## .ci/run and all else that must hold before a release, in about an hour
+verify:                         ## .ci/run and all else that must hold before a release, in half an hour to an hour
 	$(Q).ci/run verify
 
 mutants: | $(before)            ## makes mistakes, and looks whether the tests notice: make mutants M="NAME ..."
