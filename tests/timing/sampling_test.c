@@ -120,7 +120,10 @@ CP_TEST(two_clocks_of_one_period_are_both_whole)
     for (size_t i = 0; i < 2; i++) {
         check_books(&profile, i);
         check_told(&profile, i, 200000);
-        check_most_in(&profile, i, IN_A);
+        /* If only user mode counts, one clock mostly ends its period in the kernel, in the other clock's
+         * interrupt, and takes no sample there: the few that are left say nothing. */
+        if (counts_the_kernel() || profile.seen[i].weight > 100)
+            check_most_in(&profile, i, IN_A);
     }
 }
 
