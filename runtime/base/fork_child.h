@@ -1,22 +1,18 @@
 /*
  * Between these two calls, a fork's child resets what the threads of its parent have used.
  *
- * ThreadSanitizer does not know that everything those threads did before the fork is ordered before the
- * child, and that the child does not have those threads. So it would call each reset a race with whatever
- * they did last. The threads cannot tell it the order, because they do not take part in the fork. So it does
- * not look at what the child's handlers read and write: no other thread exists there that a race could be
- * with. Without ThreadSanitizer, both calls are empty.
+ * ThreadSanitizer does not know that all that those threads did before the fork comes before all that the
+ * child does, and that the child does not have those threads. So ThreadSanitizer would call each reset a race
+ * with whatever they did last. The threads cannot announce the order, because they do not take part in the
+ * fork. So ThreadSanitizer is told to ignore what the child reads and writes between the calls: the child has
+ * no other thread that a race could be with. In other builds, both calls are empty.
  */
 #ifndef COUNTERPOINT_RUNTIME_BASE_FORK_CHILD_H
 #define COUNTERPOINT_RUNTIME_BASE_FORK_CHILD_H
 
-#if defined(__has_feature)
-#define CP__HAS_FEATURE_OF_CLANG(x) __has_feature(x)
-#else
-#define CP__HAS_FEATURE_OF_CLANG(x) 0
-#endif
+#include "sanitizer.h"
 
-#if defined(__SANITIZE_THREAD__) || CP__HAS_FEATURE_OF_CLANG(thread_sanitizer)
+#if CP__TSAN
 
 /* ThreadSanitizer's interface has no header that declares these. */
 void AnnotateIgnoreReadsBegin(const char *file, int line);

@@ -6,13 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#if defined(__has_feature)
-#define CP__HAS_FEATURE(x) __has_feature(x)
-#else
-#define CP__HAS_FEATURE(x) 0
-#endif
+#include "runtime/base/sanitizer.h"
 
-#if defined(__SANITIZE_ADDRESS__) || CP__HAS_FEATURE(address_sanitizer)
+#if CP__ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 
@@ -56,7 +52,7 @@ static inline __attribute__((always_inline)) void cp__fiber_arrive(struct cp__fi
                                     thread == NULL ? NULL : &thread->stack_size);
 }
 
-#elif defined(__SANITIZE_THREAD__) || CP__HAS_FEATURE(thread_sanitizer)
+#elif CP__TSAN
 #include <sanitizer/tsan_interface.h>
 
 struct cp__fiber {

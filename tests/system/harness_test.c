@@ -439,7 +439,7 @@ CP_TEST(what_failed_runs_again_and_is_never_silent)
     expect_of_retries(1, 1, "RETRIES=0", "\n\nFAIL  changing/d (0.30s)\n");
 }
 
-/* Who fails whenever it runs, and who skips the second time, has not passed. */
+/* A test that fails whenever it runs, and one that skips the second time, have not passed. */
 CP_TEST(what_is_broken_fails_however_often_it_runs)
 {
     write_unsteady(FAILING, FAILING);

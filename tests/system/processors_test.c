@@ -12,7 +12,7 @@ static const char *const processors[] = {"arm_ac57", "arm_n1", "arm_v1"};
 static const char *const processors[] = {"amd64_fam17h_zen2", "amd64_fam19h_zen4", "knc", "spr", "tmt"};
 #endif
 
-/* Runs tests of a program. */
+/* Runs the tests of a program whose names match, as if the processor were another. */
 static void check(const char *processor, const char *program, const char *tests)
 {
     int status;

@@ -1,0 +1,23 @@
+/* Which sanitizer the library is built with, for gcc and for clang: CP__ASAN and CP__TSAN are 1 or 0. */
+#ifndef COUNTERPOINT_RUNTIME_BASE_SANITIZER_H
+#define COUNTERPOINT_RUNTIME_BASE_SANITIZER_H
+
+#if defined(__has_feature)
+#define CP__HAS_FEATURE(x) __has_feature(x)
+#else
+#define CP__HAS_FEATURE(x) 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || CP__HAS_FEATURE(address_sanitizer)
+#define CP__ASAN 1
+#else
+#define CP__ASAN 0
+#endif
+
+#if defined(__SANITIZE_THREAD__) || CP__HAS_FEATURE(thread_sanitizer)
+#define CP__TSAN 1
+#else
+#define CP__TSAN 0
+#endif
+
+#endif
