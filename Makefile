@@ -47,7 +47,7 @@ cc = $(if $(filter clang%,$(CC)),$(CC) $(addprefix --target=,$(cross)),$(if $(fi
 # ---- Test programs -------------------------------------------------------------------------------
 
 # The rooms of tests: of one module; of what users see; those that measure, and run alone after the others.
-test_rooms = unit system timing
+test_rooms = unit system live
 test_sources := $(sort $(wildcard $(test_rooms:%=tests/%/*_test.c)))
 test_names := $(notdir $(basename $(test_sources)))
 unit_names := $(patsubst tests/unit/%_test.c,%,$(filter tests/unit/%,$(test_sources)))

@@ -22,7 +22,7 @@ function list_rooms() {
     row("http testing")
     row("cmd examples bench tests/elsewhere tests/support")
     row("tests/unit")
-    row("tests/system tests/timing", "tests/support public")
+    row("tests/system tests/live", "tests/support public")
 }
 
 # row(ROOMS [, ALONE])
