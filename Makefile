@@ -170,8 +170,10 @@ unit_tests := $(unit_names:%=$(B)/tests/%_test)
 samples := $(addprefix $(B)/tests/,$(sample_names))
 test_programs = $(tests) $(samples) $(framework_examples)
 benches := $(addprefix $(B)/bench/,$(bench_names))
+# The simulated kernel, which every test program can play.
+sim_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard tests/support/sim/*.c)))
 objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/support/test.o \
-           $(caller_objects) \
+           $(sim_objects) $(caller_objects) \
            $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
            $(sample_names:%=$(B)/obj/tests/support/%.o) $(sample_parts:%=$(B)/obj/tests/support/%.o) \
            $(test_sources:%.c=$(B)/obj/%.o) \
@@ -400,6 +402,10 @@ $(foreach s,$(sides),$(eval $(call side,$(s))))
 # Whoever may use no event at all, skips the tests that ask for one, and no test asks for more samples than a thread has
 # time for: see tests/support/test.c.
 wrapped = cp_slots_start cp__slot_publish cp_counter_open
+# What the simulated kernel answers: see tests/support/sim/calls.c. Its files are built without sanitizers, because
+# SIM_RUN() calls them with signals blocked, and interrupts whoever runs time.
+wrapped += syscall clock_gettime getrusage uname mmap munmap read close
+$(sim_objects): private sanitizer =
 
 link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o,$^) \
         $(filter-out $(lib_a),$(filter %.a,$^)) $(lib_a) \
@@ -427,7 +433,7 @@ $(patsubst tests/$(1)/%.c,$(B)/tests/%,$(filter tests/$(1)/%,$(test_sources))): 
 endef
 $(foreach r,$(test_rooms),$(eval $(call test_room,$(r))))
 
-$(tests): $(B)/obj/tests/support/test.o $(testing_a) $(lib_a)
+$(tests): $(B)/obj/tests/support/test.o $(sim_objects) $(testing_a) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)

@@ -68,7 +68,7 @@ RESOURCES_API void count_descriptors(struct resources *resources)
             continue;
         resources->fds++;
         if (readlinkat(dirfd(directory), entry->d_name, target, sizeof target - 1) > 0)
-            resources->perf_fds += strcmp(target, "anon_inode:[perf_event]") == 0;
+            resources->perf_fds += strstr(target, "[perf_event]") != NULL; /* simulated ones, too */
     }
     closedir(directory);
 }

@@ -89,11 +89,11 @@ static long stub_open(const struct perf_event_attr *asked, long pid, long cpu, l
     attr.precise_ip = 0;
     if (attr.sample_period != 0 && attr.sample_period < STUB_LEAST_PERIOD_NS)
         attr.sample_period = STUB_LEAST_PERIOD_NS;
-    long fd = real_syscall(SYS_perf_event_open, &attr, pid, cpu, group, flags);
+    long fd = hand_on(SYS_perf_event_open, (const long[6]){(long)&attr, pid, cpu, group, flags});
     if (fd >= 0 || !attr.inherit_thread)
         return fd;
     attr.inherit_thread = 0; /* the kernel is older than Linux 5.13 */
-    return real_syscall(SYS_perf_event_open, &attr, pid, cpu, group, flags);
+    return hand_on(SYS_perf_event_open, (const long[6]){(long)&attr, pid, cpu, group, flags});
 }
 
 static void stub_count_ioctl(unsigned long request)

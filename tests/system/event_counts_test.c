@@ -42,7 +42,7 @@ static long open_watchpoint(const struct perf_event_attr *asked, const long a[6]
     attr.config = PERF_COUNT_SW_EMULATION_FAULTS;
     attr.bp_type = 0;
     attr.bp_addr = attr.bp_len = 0;
-    long fd = real_syscall(SYS_perf_event_open, &attr, a[1], a[2], a[3], a[4]);
+    long fd = hand_on(SYS_perf_event_open, (const long[6]){(long)&attr, a[1], a[2], a[3], a[4]});
 
     if (asked->sample_period == 0 && !asked->inherit) { /* a trial's: sessions sample, and counters inherit */
         registers.fd = (int)fd;
@@ -59,7 +59,7 @@ static bool was_accessed(void)
 
 static long read_event(int fd, void *buffer, size_t size)
 {
-    long got = real_syscall(SYS_read, fd, buffer, size);
+    long got = hand_on(SYS_read, (const long[6]){fd, (long)buffer, (long)size});
     uint64_t *words = buffer;
 
     if (got != 3 * sizeof *words) /* a read of a count, the time enabled and the time running */

@@ -148,7 +148,7 @@ static long open_fault_counter(const struct perf_event_attr *asked, const long a
     attr.config = asked->sample_period == 0 ? PERF_COUNT_SW_TASK_CLOCK : PERF_COUNT_SW_PAGE_FAULTS;
     attr.bp_type = 0;
     attr.bp_addr = attr.bp_len = 0;
-    return real_syscall(SYS_perf_event_open, &attr, a[1], a[2], a[3], a[4]);
+    return hand_on(SYS_perf_event_open, (const long[6]){(long)&attr, a[1], a[2], a[3], a[4]});
 }
 
 /* On any machine: the test removes the watched page before each write, so each write is a page fault, and the

@@ -1,0 +1,275 @@
+/*
+ * The calls that the simulated kernel answers in the place of the machine's. The linker puts the functions
+ * that begin with __wrap_ in the place of the C library's, for the objects of the test program and of this
+ * library, but not for the C library and the sanitizers: see the Makefile.
+ */
+#include "kernel.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "atomic.h"
+
+/* ---- Calls that fail ------------------------------------------------------------------------- */
+
+void sim_fail(long number, int n, int error, bool stays)
+{
+    uint64_t mask = sim_lock();
+
+    sim_state->fail_number = number;
+    sim_state->fail_at = number != 0 ? n : 0;
+    sim_state->fail_error = error;
+    sim_state->fail_stays = stays;
+    sim_state->failed = 0;
+    sim_unlock(mask);
+}
+
+int sim_failed(void)
+{
+    uint64_t mask = sim_lock();
+    int failed = sim_state->failed;
+
+    sim_unlock(mask);
+    return failed;
+}
+
+/* Returns the error that the call fails with; 0: it does not fail. */
+static int failure(long number)
+{
+    uint64_t mask;
+    int error = 0;
+
+    /* relaxed: looked at again under the lock */
+    if (cp_load_relaxed(&sim_state->fail_number) != number || cp_load_relaxed(&sim_state->fail_at) == 0)
+        return 0;
+    mask = sim_lock();
+    if (sim_state->fail_at == 1 || --sim_state->fail_at == 0) {
+        error = sim_state->fail_error;
+        sim_state->failed++;
+        sim_state->fail_at = sim_state->fail_stays ? 1 : 0;
+    }
+    sim_unlock(mask);
+    return error;
+}
+
+/* ---- syscall(2) ------------------------------------------------------------------------------ */
+
+static long pass_on(long number, const long a[6])
+{
+    return sim_raw(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* A count of the calling thread's own is read after the time that the call takes. */
+static void let_call_take_time(int fd)
+{
+    const struct sim_event *event = sim->clock_ns != 0 ? sim_event(fd) : NULL;
+
+    if (event != NULL && event->tid == sim_tid())
+        sim_happen((struct sim_run){SIM_TIME, sim->clock_ns, 0});
+}
+
+/* Does a call for a descriptor's event; sets *is_done if there is one. */
+static long do_for_event(long number, const long a[6], bool *is_done)
+{
+    struct sim_event *event = sim_event((int)a[0]);
+
+    *is_done = event != NULL;
+    if (event == NULL)
+        return 0;
+    switch (number) {
+    case SYS_ioctl:
+        return sim_control_event(event, (unsigned long)a[1], (unsigned long)a[2]);
+    case SYS_fcntl:
+        return sim_fcntl_event(event, (int)a[1], (unsigned long)a[2]);
+    case SYS_read:
+        return sim_read_event(event, (void *)a[1], (size_t)a[2]);
+    default: /* the descriptor itself is the machine's */
+        sim_close_event(event);
+        *is_done = false;
+        return 0;
+    }
+}
+
+static long do_for_timer(long number, const long a[6], bool *is_done)
+{
+    struct sim_timer *timer = sim_timer((int)a[0]);
+
+    *is_done = timer != NULL && number == SYS_timer_settime;
+    if (*is_done)
+        sim_set_timer(timer, (const struct itimerspec *)a[2]);
+    else if (timer != NULL)
+        timer->is_used = false;
+    return 0;
+}
+
+static long do_locked(long number, const long a[6], long (*does)(long number, const long a[6], bool *is_done))
+{
+    uint64_t mask = sim_lock();
+    bool is_done;
+    long result = does(number, a, &is_done);
+
+    sim_unlock(mask);
+    return is_done ? result : pass_on(number, a);
+}
+
+static long simulate(long number, const long a[6])
+{
+    int error = number != SYS_mmap ? failure(number) : 0;
+
+    if (error != 0)
+        return -error;
+    switch (number) {
+    case SYS_perf_event_open:
+        return a[0] != 0 ? sim_open_event(a) : -EFAULT;
+    case SYS_timer_create:
+        return sim_create_timer(a);
+    case SYS_read:
+        let_call_take_time((int)a[0]);
+        return do_locked(number, a, do_for_event);
+    case SYS_ioctl:
+    case SYS_fcntl:
+    case SYS_close:
+        return do_locked(number, a, do_for_event);
+    case SYS_timer_settime:
+    case SYS_timer_delete:
+        return do_locked(number, a, do_for_timer);
+    default:
+        return pass_on(number, a);
+    }
+}
+
+long sim_hand_on(long number, const long a[6])
+{
+    return sim_or_errno(sim_is_on() ? simulate(number, a) : pass_on(number, a));
+}
+
+static long (*hooked)(long number, const long a[6]) = sim_hand_on; /* set before there are threads */
+
+void sim_hook(long (*hook)(long number, const long arguments[6]))
+{
+    hooked = hook;
+}
+
+/* Few calls have six arguments. For the others, the rest is read from beside the caller's arguments. */
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+    long arguments[6];
+    va_list list;
+
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        arguments[i] = va_arg(list, long);
+    va_end(list);
+    return hooked(number, arguments);
+}
+
+/* ---- Functions of the C library -------------------------------------------------------------- */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+    uint64_t ns;
+
+    if (!sim_is_on() || !sim_clock(clock, &ns))
+        return __real_clock_gettime(clock, t);
+    *t = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+    return 0;
+}
+
+int __real_getrusage(__rusage_who_t who, struct rusage *usage);
+int __wrap_getrusage(__rusage_who_t who, struct rusage *usage);
+int __wrap_getrusage(__rusage_who_t who, struct rusage *usage)
+{
+    uint64_t mask;
+
+    if (!sim_is_on() || who != RUSAGE_THREAD)
+        return __real_getrusage(who, usage);
+    mask = sim_lock();
+    *usage = (struct rusage){.ru_nvcsw = (long)sim_self()->switches, .ru_minflt = (long)sim_self()->faults};
+    sim_unlock(mask);
+    return 0;
+}
+
+int __real_uname(struct utsname *name);
+int __wrap_uname(struct utsname *name);
+int __wrap_uname(struct utsname *name)
+{
+    int result = __real_uname(name);
+
+    if (result == 0 && sim_is_on())
+        strcpy(name->release, sim->release);
+    return result;
+}
+
+static bool is_event(int fd)
+{
+    uint64_t mask;
+    bool is;
+
+    if (!sim_is_on())
+        return false;
+    mask = sim_lock();
+    is = sim_event(fd) != NULL;
+    sim_unlock(mask);
+    return is;
+}
+
+void *__real_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    void *made = MAP_FAILED;
+    uint64_t mask;
+    int error;
+
+    if (!is_event(fd))
+        return __real_mmap(at, size, protection, flags, fd, offset);
+    error = failure(SYS_mmap);
+    if (error == 0) {
+        mask = sim_lock();
+        made = sim_map_ring(sim_event(fd), size);
+        sim_unlock(mask);
+    } else {
+        errno = error;
+    }
+    return made;
+}
+
+int __real_munmap(void *at, size_t size);
+int __wrap_munmap(void *at, size_t size);
+int __wrap_munmap(void *at, size_t size)
+{
+    uint64_t mask;
+
+    if (sim_is_on()) {
+        mask = sim_lock();
+        sim_unmap_ring(at);
+        sim_unlock(mask);
+    }
+    return __real_munmap(at, size);
+}
+
+/* Tests read and close events themselves. */
+
+ssize_t __real_read(int fd, void *to, size_t size);
+ssize_t __wrap_read(int fd, void *to, size_t size);
+ssize_t __wrap_read(int fd, void *to, size_t size)
+{
+    return is_event(fd) ? sim_hand_on(SYS_read, (const long[6]){fd, (long)to, (long)size})
+                        : __real_read(fd, to, size);
+}
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __wrap_close(int fd)
+{
+    return is_event(fd) ? (int)sim_hand_on(SYS_close, (const long[6]){fd}) : __real_close(fd);
+}

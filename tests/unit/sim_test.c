@@ -1,0 +1,160 @@
+/* The simulated kernel does what Linux does: see tests/live/kernel_test.c, which asks Linux. And it does
+ * what it is told to do. */
+#include "tests/support/sim/sim.h"
+
+#define KERNEL_TEST(name) SIM_TEST(name)
+#define CHECK_NUMBER(number, exact, lo, hi) CHECK_EQ((number), (exact))
+
+#include "tests/support/sim/conformance.h"
+
+/* ---- What only a simulated kernel can be told ------------------------------------------------ */
+
+SIM_TEST(time_passes_where_the_test_says_so)
+{
+    uint64_t before = cpu_ns(), wall = wall_ns();
+
+    SPIN_HERE();
+    CHECK_EQ(cpu_ns(), before);
+    SIM_RUN(1234567);
+    CHECK_EQ(cpu_ns(), before + 1234567);
+    CHECK_EQ(clock_ns(CLOCK_PROCESS_CPUTIME_ID), before + 1234567);
+    CHECK(wall_ns() >= wall + 1234567);
+    sim->clock_ns = 1000;
+    CHECK_EQ(cpu_ns() + 1000, cpu_ns());
+}
+
+/* Of 20 000 samples a second, 5000 may be: in a tick of 4 ms, 20 of 80. One more is what throttles. */
+SIM_TEST(a_throttled_event_goes_on_at_the_next_tick)
+{
+    int fd = open_clock(50000);
+    const struct perf_event_mmap_page *page = map_ring(fd, 4);
+    uint64_t at = 0;
+    int throttled = 0, unthrottled = 0, samples = 0;
+
+    sim->max_rate = 5000;
+    run_a(fd, 20 * MS);
+    for (; at < page->data_head; at += header_at(page, at).size) {
+        samples += header_at(page, at).type == PERF_RECORD_SAMPLE;
+        throttled += header_at(page, at).type == PERF_RECORD_THROTTLE;
+        unthrottled += header_at(page, at).type == PERF_RECORD_UNTHROTTLE;
+    }
+    CHECK_EQ(samples, 5 * 21);
+    CHECK_EQ(throttled, 5);
+    CHECK_EQ(unthrottled, 5);
+    CHECK_EQ(count_of(fd), 5 * 21 * 50000);
+}
+
+SIM_TEST(an_overflow_may_take_longer_than_the_period)
+{
+    int fd = open_clock(20000);
+    uint64_t before = cpu_ns();
+
+    handle(SIGPROF);
+    send_signals(fd, SIGPROF);
+    sim->cost_ns = 30000;
+    control(fd, PERF_EVENT_IOC_REFRESH, 1000);
+    burn_a(MS); /* does not come forward until the limit ends the event */
+    CHECK_EQ(signals, 1000);
+    CHECK_EQ(cpu_ns(), before + MS + 1000 * 30000);
+}
+
+SIM_TEST(a_cpu_that_stands_still_takes_one_interrupt)
+{
+    int fd = open_clock(PERIOD);
+
+    handle(SIGPROF);
+    send_signals(fd, SIGPROF);
+    control(fd, PERF_EVENT_IOC_ENABLE, 0);
+    SIM_STALL_FOR(10 * PERIOD + PERIOD / 2);
+    CHECK_EQ(signals, 1);
+    CHECK_EQ(count_of(fd), 10 * PERIOD + PERIOD / 2);
+    SIM_RUN(PERIOD / 2);
+    CHECK_EQ(signals, 2);
+}
+
+SIM_TEST(timers_may_look_at_the_time_at_ticks_only)
+{
+    int timer;
+
+    sim->timers_tick = true;
+    handle(SIGPROF);
+    timer = start_timer(MS);
+    burn_a(10 * MS);
+    CHECK_EQ(signals, 2); /* at 4 and 8 ms */
+    CHECK_EQ(noted[0].overrun, 3);
+    CHECK_EQ(noted[1].overrun, 3);
+    CHECK_EQ(syscall(SYS_timer_delete, timer), 0);
+}
+
+SIM_TEST(the_nth_call_fails)
+{
+    struct perf_event_attr attr = clock_attr(PERIOD);
+
+    sim_fail(SYS_perf_event_open, 2, EMFILE, false);
+    for (int i = 1; i <= 4; i++)
+        CHECK_EQ(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) < 0, i == 2);
+    CHECK_EQ(sim_failed(), 1);
+    sim_fail(SYS_perf_event_open, 3, EMFILE, true);
+    for (int i = 1; i <= 4; i++)
+        CHECK_EQ(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) < 0, i >= 3);
+    CHECK_EQ(sim_failed(), 2);
+    sim_fail(SYS_mmap, 1, EPERM, false);
+    CHECK(mmap(NULL, 2 * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+    sim_fail(0, 0, 0, false);
+    CHECK_EQ(sim_opened(NULL), 5);
+}
+
+SIM_TEST(rings_may_have_a_limit)
+{
+    const size_t size = 2 * (size_t)sysconf(_SC_PAGESIZE);
+    int fd = open_clock(PERIOD), other = open_clock(PERIOD);
+    void *page;
+
+    sim->ring_memory = size;
+    page = map_ring(fd, 1);
+    CHECK(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0) == MAP_FAILED && errno == EPERM);
+    munmap(page, size);
+    map_ring(other, 1);
+}
+
+SIM_TEST(older_kernels_refuse)
+{
+    struct perf_event_attr trap = trap_attr(), lost = clock_attr(PERIOD), kernel = clock_attr(PERIOD);
+
+    lost.read_format |= PERF_FORMAT_LOST;
+    kernel.exclude_kernel = 0;
+    sim->no_sigtrap = sim->no_lost_count = true;
+    CHECK(syscall(SYS_perf_event_open, &trap, 0, -1, -1, 0) < 0 && errno == EINVAL);
+    CHECK(syscall(SYS_perf_event_open, &lost, 0, -1, -1, 0) < 0 && errno == EINVAL);
+    sim->paranoid = 2;
+    CHECK(syscall(SYS_perf_event_open, &kernel, 0, -1, -1, 0) < 0 && errno == EACCES);
+}
+
+/* The real kernel never runs what the simulation does not know. */
+SIM_TEST(events_that_are_not_simulated_are_not_there)
+{
+    struct perf_event_attr attr = clock_attr(PERIOD);
+    const unsigned types[] = {PERF_TYPE_HARDWARE, PERF_TYPE_TRACEPOINT, PERF_TYPE_BREAKPOINT, 42};
+
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        attr.type = types[i];
+        CHECK(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) < 0 && errno == ENOENT);
+    }
+    sim->pmu.is_there = true;
+    attr.type = PERF_TYPE_HARDWARE;
+    CHECK(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) >= 0);
+}
+
+SIM_TEST(a_thread_may_be_stopped)
+{
+    struct worker worker;
+
+    start_worker(&worker, body_waits_then_burns, NULL);
+    sim_stop(worker.tid);
+    cp_store_release(&worker.stop, 1); /* pairs with the acquire in await(), burn.h */
+    sleep_ms(20);
+    CHECK_EQ(sim_thread_ns(worker.tid), 0);
+    sim_continue(worker.tid);
+    join_worker(&worker);
+    CHECK_EQ(worker.cpu, 5 * PERIOD);
+}
