@@ -100,7 +100,7 @@ SIM_TEST(the_nth_call_fails)
     CHECK_EQ(sim_failed(), 2);
     sim_fail(SYS_mmap, 1, EPERM, false);
     CHECK(mmap(NULL, 2 * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
-    sim_fail(0, 0, 0, false);
+    sim_fail(SIM_NONE, 0, 0, false);
     CHECK_EQ(sim_opened(NULL), 5);
 }
 

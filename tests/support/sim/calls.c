@@ -23,7 +23,7 @@ void sim_fail(long number, int n, int error, bool stays)
     uint64_t mask = sim_lock();
 
     sim_state->fail_number = number;
-    sim_state->fail_at = number != 0 ? n : 0;
+    sim_state->fail_at = number != SIM_NONE ? n : 0;
     sim_state->fail_error = error;
     sim_state->fail_stays = stays;
     sim_state->failed = 0;
@@ -120,7 +120,8 @@ static long do_locked(long number, const long a[6], long (*does)(long number, co
 
 static long simulate(long number, const long a[6])
 {
-    int error = number != SYS_mmap ? failure(number) : 0;
+    bool can_fail = number != SYS_mmap && (number != SYS_ioctl || a[1] != PERF_EVENT_IOC_ID);
+    int error = can_fail ? failure(number) : 0;
 
     if (error != 0)
         return -error;
@@ -226,20 +227,22 @@ void *__real_mmap(void *at, size_t size, int protection, int flags, int fd, off_
 void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {
-    void *made = MAP_FAILED;
+    void *made;
     uint64_t mask;
     int error;
 
-    if (!is_event(fd))
+    if (!sim_is_on() || (fd >= 0 && !is_event(fd)))
         return __real_mmap(at, size, protection, flags, fd, offset);
-    error = failure(SYS_mmap);
-    if (error == 0) {
-        mask = sim_lock();
-        made = sim_map_ring(sim_event(fd), size);
-        sim_unlock(mask);
-    } else {
+    error = failure(fd < 0 ? SIM_MEMORY : SYS_mmap);
+    if (error != 0) {
         errno = error;
+        return MAP_FAILED;
     }
+    if (fd < 0)
+        return __real_mmap(at, size, protection, flags, fd, offset);
+    mask = sim_lock();
+    made = sim_map_ring(sim_event(fd), size);
+    sim_unlock(mask);
     return made;
 }
 

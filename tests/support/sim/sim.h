@@ -106,7 +106,10 @@ extern struct sim_switches *sim;
 /* ---- Calls that fail, and what was called ---------------------------------------------------- */
 
 /* The n-th call (1: the next one) of a system call's number fails with an error, and those after it if the
- * error stays. SYS_mmap stands for the mapping of a ring. number 0: none fails. */
+ * error stays. SYS_mmap stands for the mapping of a ring, and SIM_MEMORY for that of memory without a
+ * file. SIM_NONE: none fails. An event's id can always be asked for. */
+#define SIM_MEMORY (-1)
+#define SIM_NONE (-2)
 void sim_fail(long number, int n, int error, bool stays);
 /* Returns how many calls have failed by sim_fail() since it was called. */
 int sim_failed(void);
