@@ -18,10 +18,12 @@ static int open_slot_from_handler(struct cp__m *m, int slot, const struct cp__sl
 
 static void close_slot_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
-    if (m->handles[slot].kind == CP_EVENT_TIMER)
+    if (m->handles[slot].kind == CP_EVENT_TIMER) {
+        cp__take_pending_from_handler(m, moment); /* from Linux 6.13 on, it would go with the timer */
         cp__timer_close_from_handler(m, slot);
-    else
+    } else {
         cp__events_close_from_handler(m, slot, moment);
+    }
 }
 
 static int probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)

@@ -108,6 +108,26 @@ static long do_for_timer(long number, const long a[6], bool *is_done)
     return 0;
 }
 
+static long take_signal(const long a[6])
+{
+    long result = pass_on(SYS_rt_sigtimedwait, a);
+    const uint64_t set = *(const uint64_t *)a[0];
+    siginfo_t info;
+    uint64_t mask;
+    bool takes;
+
+    if (result != -EAGAIN)
+        return result;
+    mask = sim_lock();
+    takes = sim_take_timer(set, &info);
+    sim_unlock(mask);
+    if (!takes)
+        return result;
+    if (a[1] != 0)
+        memcpy((void *)a[1], &info, sizeof info);
+    return info.si_signo;
+}
+
 static long do_locked(long number, const long a[6], long (*does)(long number, const long a[6], bool *is_done))
 {
     uint64_t mask = sim_lock();
@@ -130,6 +150,8 @@ static long simulate(long number, const long a[6])
         return a[0] != 0 ? sim_open_event(a) : -EFAULT;
     case SYS_timer_create:
         return sim_create_timer(a);
+    case SYS_rt_sigtimedwait:
+        return take_signal(a);
     case SYS_read:
         let_call_take_time((int)a[0]);
         return do_locked(number, a, do_for_event);

@@ -275,7 +275,7 @@ void sim_close_event(struct sim_event *event)
  * has started. */
 bool sim_counts_on(const struct sim_event *event, const struct sim_thread *thread)
 {
-    if (!event->is_used || !event->is_enabled || event->attr.exclude_user)
+    if (!event->is_used || !event->is_enabled)
         return false;
     return event->tid == thread->tid ||
            (event->attr.inherit && thread->born > event->born && event->pid == thread->pid);

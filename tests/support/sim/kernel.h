@@ -30,9 +30,10 @@ struct sim_event {
     bool is_enabled, is_throttled, is_async;
     bool is_silent; /* it delivers no sample */
     enum sim_what what;
-    pid_t pid;   /* of the process that has opened it */
-    pid_t tid;   /* the thread that it counts on */
-    pid_t owner; /* the thread that its signals go to */
+    unsigned kind; /* of core that it counts on; 0: any */
+    pid_t pid;     /* of the process that has opened it */
+    pid_t tid;     /* the thread that it counts on */
+    pid_t owner;   /* the thread that its signals go to */
     int fd, sig;
     uint64_t id;   /* the number of the memory file */
     uint64_t born; /* compared with that of threads: an inherited event counts on those born later */
@@ -133,7 +134,13 @@ long sim_find_what(const struct perf_event_attr *attr, struct sim_event *event);
 void *sim_map_ring(struct sim_event *event, size_t size);
 /* Takes the ring at this place away, if there is one, before it is unmapped. */
 void sim_unmap_ring(const void *at);
-void sim_write_sample(struct sim_event *event, uintptr_t pc, uintptr_t sp, uintptr_t fp, uintptr_t address);
+/* Where a thread is. */
+struct sim_place {
+    uintptr_t pc, sp, fp;
+    bool in_kernel; /* it was called from there */
+};
+
+void sim_write_sample(struct sim_event *event, const struct sim_place *place, uintptr_t address);
 void sim_write_throttle(struct sim_event *event, bool begins);
 
 /* ---- signals.c ------------------------------------------------------------------------------- */
@@ -143,6 +150,9 @@ void sim_write_throttle(struct sim_event *event, bool begins);
 struct sim_raise *sim_raise_for_event(const struct sim_event *event, int code, uintptr_t address,
                                       uint64_t mask);
 struct sim_raise *sim_raise_for_timer(struct sim_timer *timer, uint64_t mask);
+/* Takes the signal of a timer that waits behind another one, as rt_sigtimedwait(2) would; false: none
+ * waits. */
+bool sim_take_timer(uint64_t set, siginfo_t *info);
 /* Sends a signal without SIM_HAPPEN(). */
 void sim_send(const struct sim_raise *raise);
 /* Lets ThreadSanitizer hand on the signals that it holds back. */

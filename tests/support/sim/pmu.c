@@ -47,13 +47,14 @@ static long find_hardware(const struct perf_event_attr *attr, struct sim_event *
 {
     const struct sim_pmu *pmu = &sim->pmu;
     unsigned kind = kind_of(attr);
-    bool happens = !pmu->is_silent && (is_cycles(attr) || !pmu->only_cycles_happen) && kind <= 1;
+    bool happens = !pmu->is_silent && (is_cycles(attr) || !pmu->only_cycles_happen);
 
     if (!pmu->is_there || kind > pmu->kinds || (kind != 0 && kind == pmu->refuses_kind))
         return -ENOENT;
     if (attr->precise_ip > pmu->most_precise || (attr->exclude_idle && !pmu->knows_idle))
         return -EOPNOTSUPP;
     event->what = happens ? SIM_TIME : SIM_NEVER;
+    event->kind = kind;
     event->is_silent = pmu->silent_from != 0 && attr->precise_ip >= pmu->silent_from;
     return 0;
 }

@@ -143,13 +143,13 @@ static bool read_frame(uintptr_t at, uintptr_t frame[2])
 }
 
 /* Walks by frame pointers, as the kernel does. Returns the number of words. */
-static uint64_t put_chain(uint64_t *to, uintptr_t pc, uintptr_t fp)
+static uint64_t put_user_chain(uint64_t *to, const struct sim_place *place)
 {
     uint64_t n = 0;
-    uintptr_t frame[2];
+    uintptr_t frame[2], fp = place->fp;
 
     to[n++] = PERF_CONTEXT_USER;
-    to[n++] = pc;
+    to[n++] = place->pc;
     while (n < MOST_FRAMES && fp != 0 && fp % sizeof fp == 0 && read_frame(fp, frame)) {
         to[n++] = frame[1];
         if (frame[0] <= fp)
@@ -157,6 +157,17 @@ static uint64_t put_chain(uint64_t *to, uintptr_t pc, uintptr_t fp)
         fp = frame[0];
     }
     return n;
+}
+
+static uint64_t put_chain(uint64_t *to, const struct perf_event_attr *attr, const struct sim_place *place)
+{
+    uint64_t n = 0;
+
+    if (place->in_kernel && !attr->exclude_callchain_kernel) {
+        to[n++] = PERF_CONTEXT_KERNEL;
+        to[n++] = SIM_KERNEL_PC;
+    }
+    return attr->exclude_callchain_user ? n : n + put_user_chain(&to[n], place);
 }
 
 /* The registers that the library asks for: sp and pc, in the order of their numbers, which is this one on
@@ -169,28 +180,28 @@ static uint64_t put_registers(uint64_t *to, uintptr_t pc, uintptr_t sp)
     return 3;
 }
 
-void sim_write_sample(struct sim_event *event, uintptr_t pc, uintptr_t sp, uintptr_t fp, uintptr_t address)
+void sim_write_sample(struct sim_event *event, const struct sim_place *place, uintptr_t address)
 {
     const uint64_t type = event->attr.sample_type;
-    const unsigned misc =
-        PERF_RECORD_MISC_USER | (event->attr.precise_ip != 0 ? PERF_RECORD_MISC_EXACT_IP : 0);
+    const unsigned misc = (place->in_kernel ? PERF_RECORD_MISC_KERNEL : PERF_RECORD_MISC_USER) |
+                          (event->attr.precise_ip != 0 ? PERF_RECORD_MISC_EXACT_IP : 0);
     uint64_t words[24 + MOST_FRAMES];
     uint64_t n = 1;
 
     if ((type & PERF_SAMPLE_IDENTIFIER) != 0)
         words[n++] = event->id;
     if ((type & PERF_SAMPLE_IP) != 0)
-        words[n++] = pc;
+        words[n++] = place->in_kernel ? SIM_KERNEL_PC : place->pc;
     if ((type & PERF_SAMPLE_ADDR) != 0)
         words[n++] = address;
     if ((type & PERF_SAMPLE_READ) != 0)
         n += sim_counts(event, &words[n]);
     if ((type & PERF_SAMPLE_CALLCHAIN) != 0) {
-        words[n] = event->attr.exclude_callchain_user ? 0 : put_chain(&words[n + 1], pc, fp);
+        words[n] = put_chain(&words[n + 1], &event->attr, place);
         n += 1 + words[n];
     }
     if ((type & PERF_SAMPLE_REGS_USER) != 0)
-        n += put_registers(&words[n], pc, sp);
+        n += put_registers(&words[n], place->pc, place->sp);
     words[0] = header_of(PERF_RECORD_SAMPLE, misc, n);
     write_record(event, words, n);
 }

@@ -95,6 +95,20 @@ struct sim_raise *sim_raise_for_timer(struct sim_timer *timer, uint64_t mask)
     return &raised;
 }
 
+bool sim_take_timer(uint64_t set, siginfo_t *info)
+{
+    for (int i = 0; i < sim_state->n_timers; i++) {
+        struct sim_timer *timer = &sim_state->timers[i];
+        bool waits = timer->is_used && timer->tid == sim_tid() && timer->expired != 0;
+
+        if (!waits || (set >> (timer->sig - 1) & 1) == 0)
+            continue;
+        *info = sim_raise_for_timer(timer, 0)->info;
+        return true;
+    }
+    return false;
+}
+
 /* ---- Sending --------------------------------------------------------------------------------- */
 
 void sim_send(const struct sim_raise *raise)

@@ -39,7 +39,7 @@ bool sim_is_on(void);
 /* ---- What happens ---------------------------------------------------------------------------- */
 
 /* What events count. */
-enum sim_what { SIM_TIME, SIM_STALL, SIM_SWITCHES, SIM_FAULTS, SIM_NEVER };
+enum sim_what { SIM_TIME, SIM_KERNEL_TIME, SIM_STALL, SIM_SWITCHES, SIM_FAULTS, SIM_NEVER };
 
 /* So many of what happen on the calling thread. */
 struct sim_run {
@@ -52,8 +52,13 @@ struct sim_run {
 
 /* The calling thread runs for so much CPU time. */
 #define SIM_RUN(ns) SIM_HAPPEN(((struct sim_run){SIM_TIME, (ns), 0}))
-/* The same, but the CPU takes no interrupt before the end, like a virtual machine's that stands still:
- * each clock overflows once, whatever has passed. */
+/* The calling thread runs for so much CPU time in the kernel. A clock that excludes the kernel counts the
+ * time and takes no sample; the signal of another clock comes when the kernel returns. */
+#define SIM_RUN_KERNEL(ns) SIM_HAPPEN(((struct sim_run){SIM_KERNEL_TIME, (ns), 0}))
+/* Where the kernel is then. */
+#define SIM_KERNEL_PC 0xffffffff81234560
+/* The same as SIM_RUN(), but the CPU takes no interrupt before the end, like a virtual machine's that
+ * stands still: each clock overflows once, whatever has passed. */
 #define SIM_STALL_FOR(ns) SIM_HAPPEN(((struct sim_run){SIM_STALL, (ns), 0}))
 /* The calling thread is switched off its CPU and on again, so many times. */
 #define SIM_SWITCH(n) SIM_HAPPEN(((struct sim_run){SIM_SWITCHES, (n), 0}))
@@ -90,7 +95,8 @@ struct sim_switches {
         unsigned most_precise; /* higher levels of precise_ip are refused */
         /* from this level on, events count but deliver no sample; 0: all levels deliver samples */
         unsigned silent_from;
-        unsigned kinds;          /* of cores; each thread runs on a core of the first kind */
+        unsigned kinds;          /* of cores */
+        unsigned runs_on;        /* the kind of core that all threads run on: 1 */
         unsigned refuses_kind;   /* the kind of which no event opens */
         bool is_silent;          /* events open but count nothing */
         bool only_cycles_happen; /* of all events, only cycles count */

@@ -193,7 +193,8 @@ void sim_begin(void)
                                             .tick_ns = 4000000,
                                             .ring_memory = UINT64_MAX,
                                             .paranoid = -1,
-                                            .release = "6.18.0"};
+                                            .release = "6.18.0",
+                                            .pmu.runs_on = 1};
     sim = &state->switches;
     sim_state = state;
 }

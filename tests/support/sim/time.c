@@ -7,11 +7,6 @@
 
 #include "atomic.h"
 
-/* Where a thread is. */
-struct place {
-    uintptr_t pc, sp, fp;
-};
-
 /* ---- Passing --------------------------------------------------------------------------------- */
 
 static void count_on_thread(struct sim_thread *thread, enum sim_what what, uint64_t n)
@@ -26,7 +21,26 @@ static void count_on_thread(struct sim_thread *thread, enum sim_what what, uint6
     }
 }
 
-static void pass(struct sim_thread *thread, enum sim_what what, uint64_t n)
+/* The kernel's clocks count all the time, and take samples in the modes that are asked for. */
+static bool is_clock(const struct sim_event *event)
+{
+    return event->attr.type == PERF_TYPE_SOFTWARE && event->what == SIM_TIME;
+}
+
+static bool is_excluded(const struct sim_event *event, bool in_kernel)
+{
+    return in_kernel ? event->attr.exclude_kernel : event->attr.exclude_user;
+}
+
+static bool counts(const struct sim_event *event, const struct sim_thread *thread, enum sim_what what,
+                   bool in_kernel)
+{
+    return sim_counts_on(event, thread) && event->what == what && !event->is_throttled &&
+           (event->kind == 0 || event->kind == sim->pmu.runs_on) &&
+           (is_clock(event) || !is_excluded(event, in_kernel));
+}
+
+static void pass(struct sim_thread *thread, enum sim_what what, bool in_kernel, uint64_t n)
 {
     count_on_thread(thread, what, n);
     for (int i = 0; i < sim_state->n_events; i++) {
@@ -35,7 +49,7 @@ static void pass(struct sim_thread *thread, enum sim_what what, uint64_t n)
         if (!sim_counts_on(event, thread))
             continue;
         event->time_enabled += what == SIM_TIME ? n : 0;
-        if (event->what != what || event->is_throttled)
+        if (!counts(event, thread, what, in_kernel))
             continue;
         event->count += n;
         event->to_go -= (int64_t)n;
@@ -44,14 +58,15 @@ static void pass(struct sim_thread *thread, enum sim_what what, uint64_t n)
 
 /* ---- What comes next ------------------------------------------------------------------------- */
 
-static bool overflows(const struct sim_event *event, const struct sim_thread *thread, enum sim_what what)
+static bool overflows(const struct sim_event *event, const struct sim_thread *thread, enum sim_what what,
+                      bool in_kernel)
 {
-    return sim_counts_on(event, thread) && event->what == what && event->period != 0 &&
-           !event->is_throttled && !event->is_silent;
+    return counts(event, thread, what, in_kernel) && event->period != 0 && !event->is_silent;
 }
 
 /* Returns the event that overflows first, within *n; *n receives when. NULL: none does. */
-static struct sim_event *next_event(const struct sim_thread *thread, enum sim_what what, uint64_t *n)
+static struct sim_event *next_event(const struct sim_thread *thread, enum sim_what what, bool in_kernel,
+                                    uint64_t *n)
 {
     struct sim_event *next = NULL;
 
@@ -59,7 +74,7 @@ static struct sim_event *next_event(const struct sim_thread *thread, enum sim_wh
         struct sim_event *event = &sim_state->events[i];
         uint64_t to_go = event->to_go > 0 ? (uint64_t)event->to_go : 0;
 
-        if (!overflows(event, thread, what) || to_go > *n || (next != NULL && to_go == *n))
+        if (!overflows(event, thread, what, in_kernel) || to_go > *n || (next != NULL && to_go == *n))
             continue;
         *n = to_go;
         next = event;
@@ -106,30 +121,32 @@ static void throttle(struct sim_event *event, uint64_t tick)
 
 /* If several periods have passed at once, the rest of the last one counts. */
 static struct sim_raise *overflow(const struct sim_thread *thread, struct sim_event *event,
-                                  const struct place *place, uintptr_t address, uint64_t mask)
+                                  const struct sim_place *place, uintptr_t address, uint64_t mask)
 {
     const int64_t period = (int64_t)event->period;
     int code = POLL_IN;
 
     event->to_go = period - -event->to_go % period;
+    if (is_excluded(event, place->in_kernel))
+        return NULL;
     throttle(event, thread->ns / sim->tick_ns);
     if (event->limit != 0 && --event->limit == 0) {
         code = POLL_HUP;
         event->is_enabled = false;
     }
-    sim_write_sample(event, place->pc, place->sp, place->fp, address);
+    sim_write_sample(event, place, address);
     return sim_raise_for_event(event, code, address, mask);
 }
 
 /* ---- One step -------------------------------------------------------------------------------- */
 
 /* Lets time pass until something is due. */
-static struct sim_raise *step_time(struct sim_thread *thread, struct sim_run *run, const struct place *place,
-                                   uint64_t mask, bool *is_over)
+static struct sim_raise *step_time(struct sim_thread *thread, struct sim_run *run,
+                                   const struct sim_place *place, uint64_t mask, bool *is_over)
 {
     uint64_t ns = run->left;
     uint64_t to_tick = sim->tick_ns - thread->ns % sim->tick_ns;
-    struct sim_event *event = next_event(thread, SIM_TIME, &ns);
+    struct sim_event *event = next_event(thread, SIM_TIME, place->in_kernel, &ns);
     struct sim_timer *timer = NULL;
     struct sim_raise *raise = NULL;
     bool is_tick = has_throttled(thread) && to_tick <= ns;
@@ -137,7 +154,7 @@ static struct sim_raise *step_time(struct sim_thread *thread, struct sim_run *ru
     if (is_tick)
         ns = to_tick;
     timer = sim_next_timer(thread, &ns);
-    pass(thread, SIM_TIME, ns);
+    pass(thread, SIM_TIME, place->in_kernel, ns);
     run->left -= ns;
     if (is_tick && thread->ns % sim->tick_ns == 0)
         unthrottle(thread);
@@ -155,18 +172,18 @@ static struct sim_raise *step_time(struct sim_thread *thread, struct sim_run *ru
 /* Lets all the time pass, before what is due by then happens. */
 static void stall(struct sim_thread *thread, struct sim_run *run)
 {
-    pass(thread, SIM_TIME, run->left);
+    pass(thread, SIM_TIME, false, run->left);
     *run = (struct sim_run){SIM_TIME, 0, 0};
 }
 
 /* Lets something else happen, until an event overflows. */
-static struct sim_raise *step_other(struct sim_thread *thread, struct sim_run *run, const struct place *place,
-                                    uint64_t mask, bool *is_over)
+static struct sim_raise *step_other(struct sim_thread *thread, struct sim_run *run,
+                                    const struct sim_place *place, uint64_t mask, bool *is_over)
 {
     uint64_t n = run->left;
-    struct sim_event *event = next_event(thread, run->what, &n);
+    struct sim_event *event = next_event(thread, run->what, false, &n);
 
-    pass(thread, run->what, n);
+    pass(thread, run->what, false, n);
     run->left -= n;
     if (event != NULL)
         return overflow(thread, event, place, run->address, mask);
@@ -188,7 +205,7 @@ static struct sim_raise *late_timer(const struct sim_thread *thread, uint64_t ma
     return raise;
 }
 
-static struct sim_raise *step(struct sim_run *run, const struct place *place, uint64_t mask)
+static struct sim_raise *step(struct sim_run *run, const struct sim_place *place, uint64_t mask)
 {
     struct sim_thread *thread = sim_self();
     struct sim_raise *raise = NULL;
@@ -197,8 +214,9 @@ static struct sim_raise *step(struct sim_run *run, const struct place *place, ui
     while (!is_over && raise == NULL) {
         if (run->what == SIM_STALL)
             stall(thread, run);
-        raise = run->what == SIM_TIME ? step_time(thread, run, place, mask, &is_over)
-                                      : step_other(thread, run, place, mask, &is_over);
+        raise = run->what == SIM_TIME || run->what == SIM_KERNEL_TIME
+                    ? step_time(thread, run, place, mask, &is_over)
+                    : step_other(thread, run, place, mask, &is_over);
         if (raise == NULL)
             raise = late_timer(thread, mask);
     }
@@ -220,7 +238,7 @@ static uint64_t lock_running(void)
 
 struct sim_raise *sim_step(struct sim_run *run, uintptr_t pc, uintptr_t sp, uintptr_t fp)
 {
-    const struct place place = {pc, sp, fp};
+    const struct sim_place place = {pc, sp, fp, run->what == SIM_KERNEL_TIME};
     int saved_errno = errno;
     struct sim_raise *raise;
     uint64_t mask;
@@ -241,9 +259,9 @@ void sim_happen(struct sim_run run)
     const struct sim_raise *raise;
 
     do {
-        const struct place place = {(uintptr_t)__builtin_return_address(0),
-                                    (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(void *),
-                                    (uintptr_t)__builtin_frame_address(0)};
+        const struct sim_place place = {(uintptr_t)__builtin_return_address(0),
+                                        (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(void *),
+                                        (uintptr_t)__builtin_frame_address(0), run.what == SIM_KERNEL_TIME};
         uint64_t mask = lock_running();
 
         raise = step(&run, &place, mask);

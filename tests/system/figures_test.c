@@ -1,0 +1,194 @@
+/* What the figures of slots and of the process say, exactly. */
+#include "tests/support/burn.h"
+#include "tests/support/resources.h"
+
+static void block_sigprof(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    pthread_sigmask(how, &set, NULL);
+}
+
+/* ---- Signals --------------------------------------------------------------------------------- */
+
+/* Five records wait, and one signal brings them. */
+SIM_TEST(a_signal_that_brings_many_samples_is_one)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS)};
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+
+    attach(&worker);
+    start_unread(&profile, requests, 1);
+    cp_execute(worker.m, NULL);
+    burn_a(10 * MS);
+    block_sigprof(SIG_BLOCK);
+    burn_b(5 * MS);
+    block_sigprof(SIG_UNBLOCK);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].samples, 15);
+    CHECK_EQ(profile.stats[0].signals, 11);
+    CHECK_EQ(profile.stats[0].late, 5);
+    CHECK_EQ(profile.seen[0].in[IN_B], 5);
+}
+
+/* The signals wait until the thread, which keeps them blocked, stops its events itself. */
+SIM_TEST(what_is_pending_at_the_stop_is_taken)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS), request("timer", 10 * MS)};
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+
+    attach(&worker);
+    start_unread(&profile, requests, 2);
+    cp_execute(worker.m, NULL);
+    block_sigprof(SIG_BLOCK);
+    burn_b(55 * MS);
+    cp_slots_stop(profile.slots, 2);
+    cp_execute(worker.m, NULL);
+    block_sigprof(SIG_UNBLOCK);
+    profile.n = 2;
+    read_profile(&profile);
+    CHECK(is_read_up(&profile));
+    CHECK_EQ(profile.stats[0].samples + profile.stats[0].lost, 55);
+    CHECK(profile.stats[1].samples == 5 || profile.stats[1].samples == 6); /* the first expiry is random */
+    CHECK_EQ(profile.stats[0].foreign + profile.stats[1].foreign, 0);
+    cp_slots_release(profile.slots, 2);
+    cp_m_detach(worker.m);
+}
+
+/* ---- Threads that are refused ---------------------------------------------------------------- */
+
+SIM_TEST(the_totals_have_threads_that_were_refused)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS), request("cpuClock", MS)};
+    struct cp_slot_stats before = {.size = sizeof before}, after = {.size = sizeof after};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    uint64_t ns = 20 * MS;
+
+    CHECK_EQ(cp_slots_totals(&before), 0);
+    start_profile(&profile, requests, 2);
+    run_attached(&worker, body_a, &ns);
+    sim_fail(SYS_perf_event_open, 1, EACCES, true);
+    run_attached(&worker, body_b, &ns);
+    sim_fail(SIM_NONE, 0, 0, false);
+    stop_profile(&profile);
+    CHECK_EQ(cp_slots_totals(&after), 0);
+    CHECK_EQ(after.ms - before.ms, 2);
+    CHECK_EQ(after.ms_refused - before.ms_refused, 2);
+    CHECK_EQ(after.samples - before.samples, 40);
+    CHECK_EQ(after.refused_errno, -EACCES);
+}
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+static uint64_t handler_ns(void)
+{
+    struct cp_runtime_stats stats = {.size = sizeof stats};
+
+    CHECK_EQ(cp_runtime_stats(&stats), 0);
+    return stats.handler_ns;
+}
+
+static void body_burns_and_tells(struct worker *worker)
+{
+    burn_a(50 * MS);
+    *(uint64_t *)worker->arg = handler_ns();
+}
+
+SIM_TEST(the_handlers_time_stays_when_its_thread_has_ended)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS)};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    uint64_t while_it_ran = 0;
+
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_burns_and_tells, &while_it_ran);
+    CHECK(while_it_ran > 0);
+    CHECK(handler_ns() >= while_it_ran);
+    stop_profile(&profile);
+    CHECK(handler_ns() >= while_it_ran);
+}
+
+static void body_in_kernel(struct worker *worker)
+{
+    (void)worker;
+    burn_a(10 * MS);
+    SIM_RUN_KERNEL(5 * MS);
+}
+
+/* Without a ring, a clock that takes samples in user mode only cannot tell the kernel's periods from lost
+ * ones. */
+SIM_TEST(periods_in_the_kernel_are_not_lost_if_the_kernel_is_excluded)
+{
+    for (int ringless = 0; ringless < 2; ringless++) {
+        struct cp_slot_request requests[1];
+        struct profile profile = {.n = 0};
+        struct worker worker;
+
+        sim->paranoid = 2;
+        requests[0] = request("taskClock", MS);
+        CHECK(!requests[0].config.is_kernel_included);
+        start_profile(&profile, requests, 1);
+        if (ringless)
+            sim_fail(SYS_mmap, 1, EPERM, true);
+        run_attached(&worker, body_in_kernel, NULL);
+        sim_fail(SIM_NONE, 0, 0, false);
+        stop_profile(&profile);
+        CHECK_EQ(profile.stats[0].ms_ringless, ringless);
+        CHECK_EQ(profile.stats[0].samples, 10);
+        CHECK_EQ(profile.stats[0].count, 15 * MS);
+        CHECK_EQ(profile.stats[0].lost, 0);
+    }
+}
+
+SIM_TEST(time_in_the_kernel_has_samples_if_the_kernel_is_included)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS)};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+
+    CHECK(requests[0].config.is_kernel_included);
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_in_kernel, NULL);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].samples, 15);
+    CHECK_EQ(profile.seen[0].leaf[IN_A], 10);
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+/* The calling thread becomes an M while an event runs, and each of its mappings fails in turn. */
+SIM_TEST(an_attach_that_fails_keeps_no_mapping)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS)};
+    struct profile profile = {.n = 0};
+    struct cp_error err = {0};
+    struct cp_m *m;
+    int mappings, n = 0, failed;
+
+    CHECK_EQ(sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL), 0); /* the runner's */
+    start_unread(&profile, requests, 1);
+    CHECK_EQ(cp_m_attach(&m, NULL), 0); /* maps what all Ms share */
+    cp_m_detach(m);
+    read_profile(&profile);
+    mappings = count_lines("/proc/self/maps", "", "");
+    do {
+        int result;
+
+        sim_fail(SIM_MEMORY, ++n, ENOMEM, false);
+        result = cp_m_attach(&m, &err);
+        failed = sim_failed();
+        sim_fail(SIM_NONE, 0, 0, false);
+        if (result == 0)
+            cp_m_detach(m);
+        if (failed != 0)
+            CHECKF(count_lines("/proc/self/maps", "", "") <= mappings, "after mapping %d", n);
+    } while (failed != 0 && n < 100);
+    CHECK(n > 1 && n < 100);
+    stop_profile(&profile);
+}
