@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "events_linux.h"
+#include "handler.h"
 #include "periods_linux.h"
 #include "ring_linux.h"
 #include "runtime/altstack.h"
@@ -303,6 +304,8 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
 
     control_from_handler(handle, PERF_EVENT_IOC_DISABLE);
     cp__ring_drain_from_handler(m, moment);
+    if (cp_load_relaxed(&m->stats[slot].ringless) != 0) /* relaxed: stored by this thread */
+        cp__take_pending_from_handler(m, moment);       /* or its period would be lost, too */
     lost = cp_load_relaxed(&m->stats[slot].lost);
     for (int i = 0; i < handle->n_events; i++) {
         if (cp__sys_read_from_handler(handle->events[i].fd, &count, sizeof count) <= 0)

@@ -2,6 +2,9 @@
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+
 static void block_sigprof(int how)
 {
     sigset_t set;
@@ -59,6 +62,29 @@ SIM_TEST(what_is_pending_at_the_stop_is_taken)
     cp_m_detach(worker.m);
 }
 
+/* Without a ring, the one signal that waits is a sample, and the others were lost. */
+SIM_TEST(what_is_pending_at_the_stop_is_taken_without_a_ring_too)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS)};
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+
+    start_unread(&profile, requests, 1);
+    sim_fail(SYS_mmap, 1, EPERM, true);
+    attach(&worker);
+    sim_fail(SIM_NONE, 0, 0, false);
+    block_sigprof(SIG_BLOCK);
+    burn_b(5 * MS);
+    cp_slots_stop(profile.slots, 1);
+    cp_execute(worker.m, NULL);
+    block_sigprof(SIG_UNBLOCK);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms_ringless, 1);
+    CHECK_EQ(profile.stats[0].samples, 1);
+    CHECK_EQ(profile.stats[0].lost, 4);
+    cp_m_detach(worker.m);
+}
+
 /* ---- Threads that are refused ---------------------------------------------------------------- */
 
 SIM_TEST(the_totals_have_threads_that_were_refused)
@@ -81,6 +107,32 @@ SIM_TEST(the_totals_have_threads_that_were_refused)
     CHECK_EQ(after.ms_refused - before.ms_refused, 2);
     CHECK_EQ(after.samples - before.samples, 40);
     CHECK_EQ(after.refused_errno, -EACCES);
+}
+
+static long refuse_to_enable(long number, const long a[6])
+{
+    if (number != SYS_ioctl || a[1] != PERF_EVENT_IOC_ENABLE)
+        return sim_hand_on(number, a);
+    errno = EINVAL;
+    return -1;
+}
+
+SIM_TEST(an_event_that_is_not_enabled_is_closed_at_once)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS)};
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+
+    start_unread(&profile, requests, 1);
+    sim_hook(refuse_to_enable);
+    attach(&worker);
+    CHECK_EQ(resources_now().perf_fds + resources_now().rings, 0);
+    burn_a(10 * MS);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms, 0);
+    CHECK_EQ(profile.stats[0].ms_refused, 1);
+    CHECK_EQ(profile.stats[0].refused_errno, -EINVAL);
+    CHECK_EQ(profile.stats[0].samples, 0);
 }
 
 /* ---- Time ------------------------------------------------------------------------------------ */

@@ -15,12 +15,23 @@ static void play_two_kinds(void)
     play_two_kinds_of_cores(SIM_PMU_TYPE + 1, SIM_PMU_TYPE + 2);
 }
 
+/* Returns the event's count by its records, while its threads run. */
+static uint64_t counted(int slot)
+{
+    struct cp_slot_stats stats = {.size = sizeof stats};
+
+    CHECK_EQ(cp_slots_stats(slot, &stats), 0);
+    return stats.count;
+}
+
 static void body_runs_on_both(struct worker *worker)
 {
-    (void)worker;
+    const struct profile *profile = worker->arg;
+
     burn_a(10 * PERIOD);
     sim->pmu.runs_on = 2;
     burn_b(30 * PERIOD + PERIOD / 2);
+    CHECK_EQ(counted(profile->slots[0]), 40 * PERIOD);
     sim->pmu.runs_on = 1;
     burn_a(10 * PERIOD + PERIOD / 2);
 }
@@ -35,7 +46,7 @@ SIM_TEST(each_kind_counts_for_itself)
     requests[0] = request("cycles", PERIOD);
     start_profile(&profile, requests, 1);
     sim->clock_ns = 0;
-    run_attached(&worker, body_runs_on_both, NULL);
+    run_attached(&worker, body_runs_on_both, &profile);
     stop_profile(&profile);
     CHECK_EQ(profile.seen[0].leaf[IN_A], 20);
     CHECK_EQ(profile.seen[0].leaf[IN_B], 30);
