@@ -63,7 +63,8 @@
 void test_need_events(void);
 
 /* Returns whether the test runs in an emulated machine (tests/vm/guest). What leaves a thread no time runs
- * only there. Anywhere else a start fails its test if it asks for more than 10 000 samples a second. */
+ * only there, and on the simulated kernel (sim/sim.h). Anywhere else a start fails its test if it asks for
+ * more than 10 000 samples a second. */
 bool test_is_emulated(void);
 
 void test_check_str(const char *file, int line, const char *what, const char *a, const char *b);
