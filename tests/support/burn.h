@@ -321,6 +321,21 @@ BURN_API struct cp_slot_request kernel_request(const char *name, uint64_t period
     return made;
 }
 
+/* Skips the test if this machine has no traps, for one of the reasons that the library knows. */
+BURN_API void need_traps(struct cp_slot_request made)
+{
+    struct cp_error err = {0};
+    int slot;
+
+    made.config.engine = CP_ENGINE_TRAP;
+    if (cp_slots_start(&made, 1, &slot, &err) < 0) {
+        CHECK_STR(err.reason, "no traps");
+        SKIP("%s", err.message);
+    }
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+}
+
 BURN_API void see(void *context, const struct cp_sample *sample)
 {
     const struct profile_part *part = context;

@@ -16,21 +16,11 @@ static struct cp_slot_request trap_request(const char *name, uint64_t period)
     return made;
 }
 
-/* Skips the test if this machine has no traps, for one of the reasons that the library knows. */
-static void need_traps(void)
+static void need_engine(void)
 {
-    struct cp_slot_request made = trap_request("taskClock", 1000 * MS);
-    struct cp_error err = {0};
-    int slot;
-
     if (TEST_TSAN)
         SKIP("ThreadSanitizer runs the handler of a SIGTRAP at once, in the middle of its own runtime");
-    if (cp_slots_start(&made, 1, &slot, &err) < 0) {
-        CHECK_STR(err.reason, "no traps");
-        SKIP("%s", err.message);
-    }
-    cp_slots_stop(&slot, 1);
-    cp_slots_release(&slot, 1);
+    need_traps(request("taskClock", 1000 * MS));
 }
 
 static void check_engine(const struct profile *profile, size_t i, enum cp_engine engine)
@@ -74,7 +64,7 @@ CP_TEST(traps_cut_no_call_short)
     struct worker worker;
 
     kernel_request("taskClock", PERIOD); /* or the test is skipped */
-    need_traps();
+    need_engine();
     start_profile(&profile, requests, 2);
     run_attached(&worker, body_waits, &waits);
     stop_profile(&profile);
@@ -127,7 +117,7 @@ CP_TEST(both_engines_see_the_same)
     struct worker worker;
     double shares[2];
 
-    need_traps();
+    need_engine();
     requests[1].config.engine = CP_ENGINE_SIGNAL;
     start_profile(&profile, requests, 2);
     run_attached(&worker, body_a_and_b, NULL);
@@ -152,7 +142,7 @@ CP_TEST(traps_come_where_the_event_happened)
     struct worker worker;
     uint64_t ns = 100 * MS;
 
-    need_traps();
+    need_engine();
     start_profile(&profile, requests, 1);
     run_attached(&worker, body_a, &ns);
     stop_profile(&profile);
@@ -183,7 +173,7 @@ CP_TEST(a_thread_that_blocks_all_signals_is_sampled)
     struct profile profile = {.n = 0};
     struct worker worker = {.body = body_c};
 
-    need_traps();
+    need_engine();
     CHECK_EQ(pthread_create(&worker.thread, NULL, block_all_and_run, &worker), 0);
     await(&worker.running, 1);
     start_profile(&profile, requests, 1);
@@ -223,7 +213,7 @@ CP_TEST(traps_blocked_shortly_lose_nothing)
     struct worker worker;
     uint64_t ns = 4 * MS; /* a ring of one page holds 51 records */
 
-    need_traps();
+    need_engine();
     start_profile(&profile, requests, 1);
     run_attached(&worker, body_blocks_for_a_while, &ns);
     stop_profile(&profile);
@@ -247,7 +237,7 @@ CP_TEST(traps_blocked_to_the_end_are_told)
     struct worker worker;
     uint64_t ns = 4 * MS;
 
-    need_traps();
+    need_engine();
     start_profile(&profile, requests, 1);
     run_attached(&worker, body_blocks_to_the_end, &ns);
     stop_profile(&profile);
@@ -313,7 +303,7 @@ CP_TEST(the_programs_own_traps_reach_its_handler)
     struct profile profile = {.n = 0};
 
     install_action(host_action);
-    need_traps();
+    need_engine();
     attach(&worker);
     start_unread(&profile, requests, 1);
     for (size_t i = 0; i < ARRAY_SIZE(causes); i++) {
@@ -361,7 +351,7 @@ static int signal_of_child(void (*handler)(int), void (*cause)(void))
 /* The default action is that of the program without the library. */
 CP_TEST(a_trap_without_a_handler_does_what_it_does_without_the_library)
 {
-    need_traps();
+    need_engine();
     for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
         CHECK_EQ(signal_of_child(SIG_DFL, causes[i]), SIGTRAP);
     CHECK_EQ(signal_of_child(SIG_IGN, raise_trap), 0);
@@ -399,7 +389,7 @@ CP_TEST(a_forked_child_has_its_own_traps)
     struct worker worker = {.body = NULL};
 
     sigaction(SIGTRAP, NULL, &before_start);
-    need_traps();
+    need_engine();
     attach(&worker);
     start_unread(&profile, &made, 1);
     for (int i = 0; i < 5; i++) {
@@ -433,7 +423,7 @@ CP_TEST(the_environment_names_the_engine)
     struct cp_slot_request made = request("taskClock", 1000 * MS);
     int slot;
 
-    need_traps();
+    need_engine();
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         struct cp_slot_stats stats = {.size = sizeof stats};
 
