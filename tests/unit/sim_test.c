@@ -44,6 +44,21 @@ SIM_TEST(a_throttled_event_goes_on_at_the_next_tick)
     CHECK_EQ(count_of(fd), 5 * 21 * 50000);
 }
 
+SIM_TEST(enabling_an_event_ends_its_throttling)
+{
+    int fd = open_clock(50000);
+    const struct perf_event_mmap_page *page = map_ring(fd, 1);
+    const uint64_t at = 21 * RECORD_SIZE; /* before the last sample comes the THROTTLE record */
+
+    sim->max_rate = 5000;
+    run_a(fd, 2 * MS);
+    CHECK_EQ(count_of(fd), 21 * 50000);
+    CHECK_EQ(header_at(page, at - RECORD_SIZE).type, PERF_RECORD_THROTTLE);
+    run_a(fd, MS);
+    CHECK_EQ(count_of(fd), 21 * 50000 + MS);
+    CHECK_EQ(header_at(page, at + 32).type, PERF_RECORD_UNTHROTTLE);
+}
+
 SIM_TEST(an_overflow_may_take_longer_than_the_period)
 {
     int fd = open_clock(20000);
@@ -130,6 +145,47 @@ SIM_TEST(older_kernels_refuse)
     CHECK(syscall(SYS_perf_event_open, &kernel, 0, -1, -1, 0) < 0 && errno == EACCES);
 }
 
+static int open_cycles(bool of_the_kernel, uint64_t period)
+{
+    struct perf_event_attr attr = clock_attr(period);
+
+    sim->pmu.is_there = true;
+    attr.type = PERF_TYPE_HARDWARE;
+    attr.config = PERF_COUNT_HW_CPU_CYCLES;
+    attr.exclude_kernel = !of_the_kernel;
+    attr.exclude_user = of_the_kernel;
+    return open_event(&attr);
+}
+
+/* A PMU tells the modes apart. A clock of the kernel's counts both, and takes samples in the mode that it
+ * is for. */
+SIM_TEST(time_has_modes)
+{
+    int user = open_cycles(false, 0), kernel = open_cycles(true, 0), clock = open_clock(PERIOD);
+    const struct perf_event_mmap_page *page = map_ring(clock, 1);
+
+    for (int i = 0; i < 3; i++)
+        control((int[]){user, kernel, clock}[i], PERF_EVENT_IOC_ENABLE, 0);
+    SIM_RUN(10 * PERIOD);
+    SIM_RUN_KERNEL(3 * PERIOD);
+    CHECK_EQ(count_of(user), 10 * PERIOD);
+    CHECK_EQ(count_of(kernel), 3 * PERIOD);
+    CHECK_EQ(count_of(clock), 13 * PERIOD);
+    CHECK_EQ(page->data_head / RECORD_SIZE, 10);
+}
+
+SIM_TEST(calls_take_time_in_both_modes)
+{
+    int user = open_cycles(false, 0), kernel = open_cycles(true, 0);
+
+    sim->clock_ns = 1000;
+    control(user, PERF_EVENT_IOC_ENABLE, 0);
+    control(kernel, PERF_EVENT_IOC_ENABLE, 0);
+    cpu_ns();
+    CHECK_EQ(count_of(user), 2000);
+    CHECK_EQ(count_of(kernel), 3000);
+}
+
 /* The real kernel never runs what the simulation does not know. */
 SIM_TEST(events_that_are_not_simulated_are_not_there)
 {
@@ -142,7 +198,49 @@ SIM_TEST(events_that_are_not_simulated_are_not_there)
     }
     sim->pmu.is_there = true;
     attr.type = PERF_TYPE_HARDWARE;
+    attr.config = 0;
     CHECK(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) >= 0);
+    attr.config = (uint64_t)4 << PERF_PMU_TYPE_SHIFT; /* a kind of the machine's cores */
+    CHECK(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) < 0 && errno == ENOENT);
+}
+
+static void check_count(int fd, uint64_t count, uint64_t enabled, uint64_t running)
+{
+    uint64_t words[3];
+
+    CHECK_EQ(syscall(SYS_read, fd, words, sizeof words), sizeof words);
+    CHECK_EQ(words[0], count);
+    CHECK_EQ(words[1], enabled);
+    CHECK_EQ(words[2], running);
+}
+
+/* Of three events, two count in each tick of 4 ms: the first and the second, the second and the third, the
+ * third and the first, and so on. */
+SIM_TEST(events_take_turns_at_few_counters)
+{
+    struct perf_event_attr attr = clock_attr(PERIOD);
+    const struct perf_event_mmap_page *page;
+    int fds[3];
+
+    sim->pmu.is_there = true;
+    sim->pmu.counters = 2;
+    attr.type = PERF_TYPE_HARDWARE;
+    for (int i = 0; i < 3; i++)
+        fds[i] = open_event(&attr);
+    page = map_ring(fds[0], 1);
+    for (int i = 0; i < 3; i++)
+        control(fds[i], PERF_EVENT_IOC_ENABLE, 0);
+    burn_a(5 * MS);
+    check_count(fds[0], 4 * MS, 5 * MS, 4 * MS);
+    check_count(fds[1], 5 * MS, 5 * MS, 5 * MS);
+    check_count(fds[2], MS, 5 * MS, MS);
+    burn_a(19 * MS);
+    for (int i = 0; i < 3; i++)
+        check_count(fds[i], 16 * MS, 24 * MS, 16 * MS);
+    CHECK_EQ(page->data_head / RECORD_SIZE, 16);
+    sim->pmu.is_taken = true;
+    burn_a(5 * MS);
+    check_count(fds[0], 16 * MS, 29 * MS, 16 * MS);
 }
 
 SIM_TEST(a_thread_may_be_stopped)

@@ -6,6 +6,7 @@
 #include "kernel.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -71,7 +72,7 @@ static void let_call_take_time(int fd)
     const struct sim_event *event = sim->clock_ns != 0 ? sim_event(fd) : NULL;
 
     if (event != NULL && event->tid == sim_tid())
-        sim_happen((struct sim_run){SIM_TIME, sim->clock_ns, 0});
+        sim_happen((struct sim_run){SIM_CALL, sim->clock_ns, 0});
 }
 
 /* Does a call for a descriptor's event; sets *is_done if there is one. */
@@ -143,6 +144,7 @@ static long simulate(long number, const long a[6])
     bool can_fail = number != SYS_mmap && (number != SYS_ioctl || a[1] != PERF_EVENT_IOC_ID);
     int error = can_fail ? failure(number) : 0;
 
+    sim_be_born();
     if (error != 0)
         return -error;
     switch (number) {
@@ -282,19 +284,25 @@ int __wrap_munmap(void *at, size_t size)
     return __real_munmap(at, size);
 }
 
-/* Tests read and close events themselves. */
+/* Tests read and close events themselves. The C library's functions are points at which a thread may be
+ * cancelled. */
 
 ssize_t __real_read(int fd, void *to, size_t size);
 ssize_t __wrap_read(int fd, void *to, size_t size);
 ssize_t __wrap_read(int fd, void *to, size_t size)
 {
-    return is_event(fd) ? sim_hand_on(SYS_read, (const long[6]){fd, (long)to, (long)size})
-                        : __real_read(fd, to, size);
+    if (!is_event(fd))
+        return __real_read(fd, to, size);
+    pthread_testcancel();
+    return sim_hand_on(SYS_read, (const long[6]){fd, (long)to, (long)size});
 }
 
 int __real_close(int fd);
 int __wrap_close(int fd);
 int __wrap_close(int fd)
 {
-    return is_event(fd) ? (int)sim_hand_on(SYS_close, (const long[6]){fd}) : __real_close(fd);
+    if (!is_event(fd))
+        return __real_close(fd);
+    pthread_testcancel();
+    return (int)sim_hand_on(SYS_close, (const long[6]){fd});
 }

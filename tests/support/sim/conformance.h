@@ -352,6 +352,48 @@ KERNEL_TEST(an_event_counts_on_the_thread_that_it_was_opened_for)
     CHECK_NUMBER(count_of(fd), 5 * PERIOD, 4 * PERIOD, 1000 * PERIOD);
 }
 
+static void *burn_later(void *unused)
+{
+    burn_b(5 * PERIOD);
+    return unused;
+}
+
+/* Burns on a thread that is started now, and in a child. */
+static void burn_with_heirs(void)
+{
+    pthread_t thread;
+    pid_t child;
+    int status;
+
+    CHECK_EQ(pthread_create(&thread, NULL, burn_later, NULL), 0);
+    pthread_join(thread, NULL);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        burn_a(20 * PERIOD);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+}
+
+KERNEL_TEST(an_inherited_event_counts_on_threads_and_maybe_in_children)
+{
+    struct perf_event_attr attr = clock_attr(0);
+    int with_children, of_threads;
+
+    attr.sample_type = 0;
+    attr.inherit = 1;
+    with_children = open_event(&attr);
+    attr.inherit_thread = 1;
+    of_threads = open_event(&attr);
+    control(with_children, PERF_EVENT_IOC_ENABLE, 0);
+    control(of_threads, PERF_EVENT_IOC_ENABLE, 0);
+    burn_with_heirs();
+    CHECK_NUMBER(count_of(with_children), 25 * PERIOD, 24 * PERIOD, 1000 * PERIOD);
+    CHECK_NUMBER(count_of(of_threads), 5 * PERIOD, 4 * PERIOD, count_of(with_children) - 15 * PERIOD);
+}
+
 /* ---- Timers ---------------------------------------------------------------------------------- */
 
 static int start_timer(long ns)

@@ -126,6 +126,12 @@ static long open_found(const struct sim_event *found, const long a[6])
     return fd;
 }
 
+static void note_opened(struct sim_opened *opened, const struct perf_event_attr *attr)
+{
+    opened->n++;
+    opened->last = *attr;
+}
+
 long sim_open_event(const long a[6])
 {
     struct sim_event found = {.what = SIM_NEVER};
@@ -138,32 +144,46 @@ long sim_open_event(const long a[6])
         result = sim_find_what(&found.attr, &found);
     if (result == 0)
         result = open_found(&found, a);
-    if (result >= 0) {
-        sim_state->opened++;
-        sim_state->last = found.attr;
-    }
+    if (result >= 0)
+        note_opened(&sim_state->opened, &found.attr);
+    if (result >= 0 && found.attr.type != PERF_TYPE_SOFTWARE)
+        note_opened(&sim_state->opened_pmu, &found.attr);
     sim_unlock(mask);
     return result;
 }
 
-int sim_opened(struct perf_event_attr *last)
+static int tell_opened(const struct sim_opened *opened, struct perf_event_attr *last)
 {
     uint64_t mask = sim_lock();
-    int opened = sim_state->opened;
+    int n = opened->n;
 
     if (last != NULL)
-        *last = sim_state->last;
+        *last = opened->last;
     sim_unlock(mask);
-    return opened;
+    return n;
+}
+
+int sim_opened(struct perf_event_attr *last)
+{
+    return tell_opened(&sim_state->opened, last);
+}
+
+int sim_opened_pmu(struct perf_event_attr *last)
+{
+    return tell_opened(&sim_state->opened_pmu, last);
 }
 
 /* ---- Control --------------------------------------------------------------------------------- */
 
+/* Whoever enables a throttled event ends the throttling. */
 static void set_enabled(struct sim_event *event, bool is_enabled)
 {
-    event->is_enabled = is_enabled;
-    if (is_enabled)
+    if (is_enabled && !event->is_enabled && event->is_throttled) {
         event->is_throttled = false;
+        event->interrupts = 0;
+        sim_write_throttle(event, false);
+    }
+    event->is_enabled = is_enabled;
 }
 
 /* The events of one thread may share a ring. */
@@ -239,7 +259,7 @@ size_t sim_counts(const struct sim_event *event, uint64_t *to)
     if ((format & PERF_FORMAT_TOTAL_TIME_ENABLED) != 0)
         to[n++] = event->time_enabled;
     if ((format & PERF_FORMAT_TOTAL_TIME_RUNNING) != 0)
-        to[n++] = event->time_enabled;
+        to[n++] = event->time_running;
     if ((format & PERF_FORMAT_ID) != 0)
         to[n++] = event->id;
     if ((format & PERF_FORMAT_LOST) != 0)
@@ -272,11 +292,33 @@ void sim_close_event(struct sim_event *event)
 /* ---- Where it counts ------------------------------------------------------------------------- */
 
 /* An inherited event counts on the threads that were born later, which stands for those that its thread
- * has started. */
+ * has started. Without inherit_thread, it also counts on those of children. */
 bool sim_counts_on(const struct sim_event *event, const struct sim_thread *thread)
 {
     if (!event->is_used || !event->is_enabled)
         return false;
-    return event->tid == thread->tid ||
-           (event->attr.inherit && thread->born > event->born && event->pid == thread->pid);
+    return event->tid == thread->tid || (event->attr.inherit && thread->born > event->born &&
+                                         (event->pid == thread->pid || !event->attr.inherit_thread));
+}
+
+/* If a thread has more events of the PMU than there are counters, the events take turns: at each tick, the
+ * first one gives its counter to the first one that has none, and becomes the last. */
+bool sim_has_counter(const struct sim_event *event, const struct sim_thread *thread)
+{
+    const uint64_t tick = thread->ns / sim->tick_ns;
+    uint64_t n = 0, place = 0;
+
+    if (event->attr.type == PERF_TYPE_SOFTWARE)
+        return true;
+    if (sim->pmu.is_taken || sim->pmu.counters == 0)
+        return !sim->pmu.is_taken;
+    for (int i = 0; i < sim_state->n_events; i++) {
+        const struct sim_event *other = &sim_state->events[i];
+
+        if (other->attr.type == PERF_TYPE_SOFTWARE || !sim_counts_on(other, thread))
+            continue;
+        place = other == event ? n : place;
+        n++;
+    }
+    return (place + n - tick % n) % n < sim->pmu.counters;
 }

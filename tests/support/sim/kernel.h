@@ -40,7 +40,7 @@ struct sim_event {
     struct perf_event_attr attr;
     uint64_t period;
     int64_t to_go; /* until the next overflow */
-    uint64_t count, time_enabled, lost;
+    uint64_t count, time_enabled, time_running, lost;
     uint64_t limit;      /* how many overflows PERF_EVENT_IOC_REFRESH has left; 0: there is no limit */
     uint64_t tick;       /* in which its last overflow was ... */
     uint64_t interrupts; /* ... and how many there were in that tick */
@@ -64,7 +64,8 @@ struct sim_timer {
 struct sim_thread {
     pid_t tid, pid; /* tid 0: unused */
     bool is_stopped;
-    uint64_t ns; /* its CPU time */
+    enum sim_what mode; /* SIM_KERNEL_TIME and SIM_CALL are modes; any other is user mode */
+    uint64_t ns;        /* its CPU time */
     uint64_t switches, faults;
     uint64_t born;
 };
@@ -73,8 +74,10 @@ struct sim_state {
     struct sim_switches switches; /* not protected: see sim.h */
     int lock;                     /* atomic: the thread that has the lock; 0: none */
     int n_events, n_timers;       /* those behind are unused */
-    int opened;
-    struct perf_event_attr last; /* that was asked for */
+    struct sim_opened {
+        int n;
+        struct perf_event_attr last; /* that was asked for */
+    } opened, opened_pmu;            /* all events, and those of the PMU */
     uint64_t births;
     uint64_t passed;  /* atomic: the CPU time of all threads */
     uint64_t rings;   /* the bytes of all rings */
@@ -104,6 +107,8 @@ void sim_unlock_masked(void);
 
 struct sim_thread *sim_thread(pid_t tid);
 struct sim_thread *sim_self(void);
+/* Makes the calling thread known with its first call, so that it is older than what is opened later. */
+void sim_be_born(void);
 
 /* Ends the process with a message: the test asked for what the simulation does not know. */
 _Noreturn void sim_refuse(const char *what, uint64_t number);
@@ -121,8 +126,10 @@ void sim_close_event(struct sim_event *event);
 
 /* Writes what read(2) returns of an event; returns the number of words. */
 size_t sim_counts(const struct sim_event *event, uint64_t *to);
-/* Returns whether the event counts on a thread. */
+/* Returns whether the event counts on a thread, if it has a counter there. */
 bool sim_counts_on(const struct sim_event *event, const struct sim_thread *thread);
+/* Returns whether an event of a thread has a counter in the present tick. */
+bool sim_has_counter(const struct sim_event *event, const struct sim_thread *thread);
 
 /* ---- pmu.c ----------------------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
 #include "kernel.h"
 
 #include <errno.h>
+#include <limits.h>
 
 static long find_software(const struct perf_event_attr *attr, struct sim_event *event)
 {
@@ -29,12 +30,15 @@ static long find_software(const struct perf_event_attr *attr, struct sim_event *
     }
 }
 
-/* Returns the kind of core that attr names; 0: none. */
+/* Returns the kind of core that attr names; 0: none. The library may know the machine's own kinds, and names
+ * one that is none here. */
 static unsigned kind_of(const struct perf_event_attr *attr)
 {
     bool is_general = attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_HW_CACHE;
     uint64_t type = is_general ? attr->config >> PERF_PMU_TYPE_SHIFT : attr->type;
 
+    if (is_general && type != 0 && type <= SIM_PMU_TYPE)
+        return UINT_MAX;
     return type > SIM_PMU_TYPE ? (unsigned)type - SIM_PMU_TYPE : 0;
 }
 

@@ -38,8 +38,9 @@ bool sim_is_on(void);
 
 /* ---- What happens ---------------------------------------------------------------------------- */
 
-/* What events count. */
-enum sim_what { SIM_TIME, SIM_KERNEL_TIME, SIM_STALL, SIM_SWITCHES, SIM_FAULTS, SIM_NEVER };
+/* What events count. SIM_KERNEL_TIME is CPU time in the kernel, and SIM_CALL is that of a call, which is
+ * in both modes. */
+enum sim_what { SIM_TIME, SIM_KERNEL_TIME, SIM_CALL, SIM_STALL, SIM_SWITCHES, SIM_FAULTS, SIM_NEVER };
 
 /* So many of what happen on the calling thread. */
 struct sim_run {
@@ -102,6 +103,8 @@ struct sim_switches {
         bool only_cycles_happen; /* of all events, only cycles count */
         bool knows_idle;         /* exclude_idle is accepted */
         bool is_failed;          /* events are in an error state, like pinned ones without a counter */
+        bool is_taken;           /* somebody else's pinned events have all counters */
+        unsigned counters;       /* so many events of a thread count at a time; 0: all */
     } pmu;
 };
 extern struct sim_switches *sim;
@@ -121,6 +124,8 @@ void sim_fail(long number, int n, int error, bool stays);
 int sim_failed(void);
 /* Returns how often the simulated kernel has opened an event; *last receives what was asked for at last. */
 int sim_opened(struct perf_event_attr *last);
+/* The same for the PMU's events. */
+int sim_opened_pmu(struct perf_event_attr *last);
 
 /* Hands the calls that go through syscall(2) to a function of the test, with the simulated kernel or
  * without. The function may pass them on to sim_hand_on(). */

@@ -149,6 +149,17 @@ struct sim_thread *sim_self(void)
     return own;
 }
 
+void sim_be_born(void)
+{
+    uint64_t mask;
+
+    if (own != NULL && own->tid == sim_tid())
+        return;
+    mask = sim_lock();
+    sim_self();
+    sim_unlock(mask);
+}
+
 uint64_t sim_thread_ns(pid_t tid)
 {
     uint64_t mask = sim_lock();
@@ -197,6 +208,7 @@ void sim_begin(void)
                                             .pmu.runs_on = 1};
     sim = &state->switches;
     sim_state = state;
+    sim_be_born();
 }
 
 _Noreturn void sim_refuse(const char *what, uint64_t number)

@@ -27,21 +27,25 @@ static bool is_clock(const struct sim_event *event)
     return event->attr.type == PERF_TYPE_SOFTWARE && event->what == SIM_TIME;
 }
 
-static bool is_excluded(const struct sim_event *event, bool in_kernel)
+/* Whether the event takes no samples in the mode that the thread is in. */
+static bool is_excluded(const struct sim_event *event, const struct sim_thread *thread)
 {
-    return in_kernel ? event->attr.exclude_kernel : event->attr.exclude_user;
+    if (thread->mode == SIM_CALL)
+        return event->attr.exclude_kernel && event->attr.exclude_user;
+    return thread->mode == SIM_KERNEL_TIME ? event->attr.exclude_kernel : event->attr.exclude_user;
 }
 
-static bool counts(const struct sim_event *event, const struct sim_thread *thread, enum sim_what what,
-                   bool in_kernel)
+static bool counts(const struct sim_event *event, const struct sim_thread *thread, enum sim_what what)
 {
     return sim_counts_on(event, thread) && event->what == what && !event->is_throttled &&
            (event->kind == 0 || event->kind == sim->pmu.runs_on) &&
-           (is_clock(event) || !is_excluded(event, in_kernel));
+           (is_clock(event) || !is_excluded(event, thread));
 }
 
-static void pass(struct sim_thread *thread, enum sim_what what, bool in_kernel, uint64_t n)
+static void pass(struct sim_thread *thread, enum sim_what what, uint64_t n)
 {
+    const struct sim_thread before = *thread;
+
     count_on_thread(thread, what, n);
     for (int i = 0; i < sim_state->n_events; i++) {
         struct sim_event *event = &sim_state->events[i];
@@ -49,7 +53,10 @@ static void pass(struct sim_thread *thread, enum sim_what what, bool in_kernel, 
         if (!sim_counts_on(event, thread))
             continue;
         event->time_enabled += what == SIM_TIME ? n : 0;
-        if (!counts(event, thread, what, in_kernel))
+        if (!sim_has_counter(event, &before))
+            continue;
+        event->time_running += what == SIM_TIME ? n : 0;
+        if (!counts(event, thread, what))
             continue;
         event->count += n;
         event->to_go -= (int64_t)n;
@@ -58,15 +65,14 @@ static void pass(struct sim_thread *thread, enum sim_what what, bool in_kernel, 
 
 /* ---- What comes next ------------------------------------------------------------------------- */
 
-static bool overflows(const struct sim_event *event, const struct sim_thread *thread, enum sim_what what,
-                      bool in_kernel)
+static bool overflows(const struct sim_event *event, const struct sim_thread *thread, enum sim_what what)
 {
-    return counts(event, thread, what, in_kernel) && event->period != 0 && !event->is_silent;
+    return counts(event, thread, what) && event->period != 0 && !event->is_silent &&
+           (event->to_go <= 0 || sim_has_counter(event, thread));
 }
 
 /* Returns the event that overflows first, within *n; *n receives when. NULL: none does. */
-static struct sim_event *next_event(const struct sim_thread *thread, enum sim_what what, bool in_kernel,
-                                    uint64_t *n)
+static struct sim_event *next_event(const struct sim_thread *thread, enum sim_what what, uint64_t *n)
 {
     struct sim_event *next = NULL;
 
@@ -74,7 +80,7 @@ static struct sim_event *next_event(const struct sim_thread *thread, enum sim_wh
         struct sim_event *event = &sim_state->events[i];
         uint64_t to_go = event->to_go > 0 ? (uint64_t)event->to_go : 0;
 
-        if (!overflows(event, thread, what, in_kernel) || to_go > *n || (next != NULL && to_go == *n))
+        if (!overflows(event, thread, what) || to_go > *n || (next != NULL && to_go == *n))
             continue;
         *n = to_go;
         next = event;
@@ -82,11 +88,15 @@ static struct sim_event *next_event(const struct sim_thread *thread, enum sim_wh
     return next;
 }
 
-static bool has_throttled(const struct sim_thread *thread)
+/* Returns whether an event of the thread does not count before the next tick. */
+static bool has_waiting(const struct sim_thread *thread)
 {
-    for (int i = 0; i < sim_state->n_events; i++)
-        if (sim_counts_on(&sim_state->events[i], thread) && sim_state->events[i].is_throttled)
+    for (int i = 0; i < sim_state->n_events; i++) {
+        const struct sim_event *event = &sim_state->events[i];
+
+        if (sim_counts_on(event, thread) && (event->is_throttled || !sim_has_counter(event, thread)))
             return true;
+    }
     return false;
 }
 
@@ -127,7 +137,7 @@ static struct sim_raise *overflow(const struct sim_thread *thread, struct sim_ev
     int code = POLL_IN;
 
     event->to_go = period - -event->to_go % period;
-    if (is_excluded(event, place->in_kernel))
+    if (is_excluded(event, thread))
         return NULL;
     throttle(event, thread->ns / sim->tick_ns);
     if (event->limit != 0 && --event->limit == 0) {
@@ -146,15 +156,15 @@ static struct sim_raise *step_time(struct sim_thread *thread, struct sim_run *ru
 {
     uint64_t ns = run->left;
     uint64_t to_tick = sim->tick_ns - thread->ns % sim->tick_ns;
-    struct sim_event *event = next_event(thread, SIM_TIME, place->in_kernel, &ns);
+    struct sim_event *event = next_event(thread, SIM_TIME, &ns);
     struct sim_timer *timer = NULL;
     struct sim_raise *raise = NULL;
-    bool is_tick = has_throttled(thread) && to_tick <= ns;
+    bool is_tick = has_waiting(thread) && to_tick <= ns;
 
     if (is_tick)
         ns = to_tick;
     timer = sim_next_timer(thread, &ns);
-    pass(thread, SIM_TIME, place->in_kernel, ns);
+    pass(thread, SIM_TIME, ns);
     run->left -= ns;
     if (is_tick && thread->ns % sim->tick_ns == 0)
         unthrottle(thread);
@@ -172,7 +182,7 @@ static struct sim_raise *step_time(struct sim_thread *thread, struct sim_run *ru
 /* Lets all the time pass, before what is due by then happens. */
 static void stall(struct sim_thread *thread, struct sim_run *run)
 {
-    pass(thread, SIM_TIME, false, run->left);
+    pass(thread, SIM_TIME, run->left);
     *run = (struct sim_run){SIM_TIME, 0, 0};
 }
 
@@ -181,9 +191,9 @@ static struct sim_raise *step_other(struct sim_thread *thread, struct sim_run *r
                                     const struct sim_place *place, uint64_t mask, bool *is_over)
 {
     uint64_t n = run->left;
-    struct sim_event *event = next_event(thread, run->what, false, &n);
+    struct sim_event *event = next_event(thread, run->what, &n);
 
-    pass(thread, run->what, false, n);
+    pass(thread, run->what, n);
     run->left -= n;
     if (event != NULL)
         return overflow(thread, event, place, run->address, mask);
@@ -211,10 +221,11 @@ static struct sim_raise *step(struct sim_run *run, const struct sim_place *place
     struct sim_raise *raise = NULL;
     bool is_over = false;
 
+    thread->mode = run->what;
     while (!is_over && raise == NULL) {
         if (run->what == SIM_STALL)
             stall(thread, run);
-        raise = run->what == SIM_TIME || run->what == SIM_KERNEL_TIME
+        raise = run->what == SIM_TIME || run->what == SIM_KERNEL_TIME || run->what == SIM_CALL
                     ? step_time(thread, run, place, mask, &is_over)
                     : step_other(thread, run, place, mask, &is_over);
         if (raise == NULL)

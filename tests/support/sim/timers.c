@@ -53,7 +53,7 @@ static uint64_t process_ns(void)
 static uint64_t thread_ns(pid_t tid)
 {
     if (tid == sim_tid() && sim->clock_ns != 0)
-        sim_happen((struct sim_run){SIM_TIME, sim->clock_ns, 0});
+        sim_happen((struct sim_run){SIM_CALL, sim->clock_ns, 0});
     return sim_thread_ns(tid);
 }
 
