@@ -6,7 +6,7 @@
 
 #include "runtime/base/os.h"
 #include "runtime/slot.h"
-#include "tests/support/stub_pmu.h"
+#include "tests/support/switching.h"
 
 /* ---- The host's handler ---------------------------------------------------------------------- */
 
@@ -181,30 +181,30 @@ static void leave(int times)
 
 /* Each signal reaches the host's handler, and so do the next samples of an event that stops counting in the
  * library's handler. */
-CP_TEST(the_hosts_handler_may_leave_by_siglongjmp)
+SIM_TEST(the_hosts_handler_may_leave_by_siglongjmp)
 {
     struct sigaction host_wants = action_of_host(SA_SIGINFO);
     struct cp_slot_request made = request("cycles", 150000);
     struct profile profile = {.n = 0};
     struct worker worker = {.body = NULL};
-    uint64_t before;
 
+    sim->pmu.is_there = true;
+    sim->clock_ns = 1000; /* for the start's trial */
     attach(&worker);
     CHECK_EQ(sigaction(SIGPROF, &host_wants, NULL), 0);
     start_unread(&profile, &made, 1);
-    cp_store_relaxed(&stub_pmu.ioctls, 0); /* relaxed: this thread's own */
+    sim->clock_ns = 0;
+    take_switchings(); /* the start's */
     leave(20);
     CHECK_EQ(host.calls, 20);
-    CHECK(stub_pmu.ioctls >= 2 * 20); /* the event was stopped and started again */
+    CHECK_EQ(take_switchings(), 2 * 20); /* the event was stopped and started again */
     raise(SIGPROF);
     CHECK_EQ(host.calls, 21);
-    read_profile(&profile);
-    before = profile.seen[0].samples;
-    while (profile.seen[0].samples < before + 10) {
-        burn_a(2 * MS);
-        read_profile(&profile);
-    }
+    burn_a(20 * 150000);
     stop_profile(&profile);
+    CHECK_EQ(profile.seen[0].leaf[IN_A], 20);
+    CHECK_EQ(profile.stats[0].samples, 20);
+    CHECK_EQ(profile.stats[0].foreign, 21); /* those that were the host's */
     cp_m_detach(worker.m);
 }
 
