@@ -4,6 +4,7 @@
 
 #include "sched.h"
 #include "tests/support/pmu_tools.h"
+#include "tests/support/refuse.h"
 
 /* Whether this is a virtual machine for which CP_TEST_PMU is not set. Only x86 tells. */
 static bool is_virtual(void)
@@ -338,6 +339,98 @@ CP_TEST(a_childs_end_does_not_stop_its_parents_counters)
     check_share(&profile, 0, PERIOD);
     CHECK_EQ(profile.seen[0].in[IN_B], 0);
     CHECK((double)profile.seen[0].in[IN_A] >= 0.9 * (double)profile.seen[0].weight);
+}
+
+/* ---- What the kernel allows ------------------------------------------------------------------ */
+
+/* Checks the kernel's answer to a request: 0 or code. With code, the message must have the reason. */
+static void check_answer(const struct cp_slot_request *request, int code, const char *reason)
+{
+    struct cp_error err = {0};
+    int slot;
+    int result = cp_slots_start(request, 1, &slot, &err);
+
+    CHECKF(result == code, "%s: %d instead of %d: %s", cp_event_name(request->event), result, code,
+           err.message);
+    if (result == 0) {
+        cp_slots_stop(&slot, 1);
+        cp_slots_release(&slot, 1);
+    } else {
+        CHECK_CONTAINS(err.message, reason);
+    }
+}
+
+/* Samples cycles in user mode, which must find the function that runs. */
+static void check_user_cycles(struct cp_slot_request *cycles)
+{
+    struct profile profile = {.n = 0};
+
+    CHECK(!cycles->config.is_kernel_included);
+    run_profiled(&profile, cycles, 1, body_a, 200 * MS);
+    check_share(&profile, 0, PERIOD);
+    CHECK(profile.seen[0].in[IN_A] > 100);
+}
+
+CP_TEST(what_nobody_may_depends_on_perf_event_paranoid)
+{
+    struct cp_slot_request cycles = request("cycles", PERIOD);
+    struct cp_slot_request everywhere = cycles;
+    struct cp_slot_request clock;
+    long paranoid;
+
+    need(&cycles, 1);
+    everywhere.config.is_kernel_included = true;
+    paranoid = become_nobody();
+    clock = request("taskClock", 10 * MS);
+    printf("kernel.perf_event_paranoid=%ld\n", paranoid);
+    if (paranoid >= 3) {
+        check_answer(&cycles, -EACCES, "kernel.perf_event_paranoid=3. Set it to 2 or lower with sysctl");
+        check_answer(&clock, -EACCES, "use timer");
+    } else if (paranoid == 2) {
+        check_user_cycles(&cycles);
+        check_answer(&everywhere, -EACCES, "leave the kernel out");
+        check_answer(&clock, 0, "");
+        CHECK(!clock.config.is_kernel_included);
+        clock = request("contextSwitches", 1);
+        check_answer(&clock, -EACCES, "kernel.perf_event_paranoid=1");
+    } else {
+        check_user_cycles(&cycles);
+        check_answer(&everywhere, 0, "");
+        CHECK(clock.config.is_kernel_included);
+    }
+    clock = request("timer", 10 * MS);
+    check_answer(&clock, 0, "");
+}
+
+/* kernel.perf_event_max_sample_rate may be so low that events are throttled, as tests/vm sets it. */
+CP_TEST(throttling_is_counted)
+{
+    long rate = number_in("/proc/sys/kernel/perf_event_max_sample_rate", "");
+    struct cp_slot_request requests[] = {request("cycles", 50000)};
+    struct profile profile = {.n = 0};
+
+    need(requests, 1);
+    run_profiled(&profile, requests, 1, body_a, 200 * MS);
+    printf("%llu samples, %llu times throttled\n", (unsigned long long)profile.stats[0].samples,
+           (unsigned long long)profile.stats[0].throttled);
+    if (profile.stats[0].throttled <= 10 && rate > 5000)
+        SKIP("the kernel allows %ld samples a second, and throttles next to nothing", rate);
+    CHECK(profile.stats[0].throttled > 10);
+}
+
+CP_TEST(an_event_that_the_pmu_does_not_count_is_refused_in_words)
+{
+    struct cp_slot_request requests[] = {request("cycles", PERIOD)};
+    struct cp_slot_request misses = request("cacheMisses", PERIOD);
+    struct cp_error err = {0};
+    int slot;
+
+    need(requests, 1);
+    if (cp_slots_start(&misses, 1, &slot, &err) == 0)
+        SKIP("this PMU counts cacheMisses");
+    CHECK_EQ(err.code, -ENOENT);
+    CHECK_CONTAINS(err.message, "The event cacheMisses cannot run: this processor's PMU");
+    CHECK_CONTAINS(err.message, "does not count it");
 }
 
 /* ---- Which G a sample belongs to ------------------------------------------------------------- */

@@ -1,72 +1,12 @@
-/* What users are told about hardware events: who may not use them, and what profiles say. */
+/* What profiles of hardware events say. */
 #include <zlib.h>
 
 #include "pprof.h"
-#include "tests/support/pmu_tools.h"
-#include "tests/support/refuse.h"
+#include "tests/support/burn.h"
 
-/* ---- What the kernel allows ------------------------------------------------------------------ */
-
-/* Checks the kernel's answer to a request: 0 or code. With code, the message must have the reason. */
-static void check_answer(const struct cp_slot_request *request, int code, const char *reason)
-{
-    struct cp_error err = {0};
-    int slot;
-    int result = cp_slots_start(request, 1, &slot, &err);
-
-    CHECKF(result == code, "%s: %d instead of %d: %s", cp_event_name(request->event), result, code,
-           err.message);
-    if (result == 0) {
-        cp_slots_stop(&slot, 1);
-        cp_slots_release(&slot, 1);
-    } else {
-        CHECK_CONTAINS(err.message, reason);
-    }
-}
-
-/* Samples cycles in user mode, which must find the function that runs. */
-static void check_user_cycles(struct cp_slot_request *cycles)
-{
-    struct profile profile = {.n = 0};
-
-    CHECK(!cycles->config.is_kernel_included);
-    run_profiled(&profile, cycles, 1, body_a, 200 * MS);
-    check_share(&profile, 0, PERIOD);
-    CHECK(profile.seen[0].in[IN_A] > 100);
-}
-
-CP_TEST(what_nobody_may_depends_on_perf_event_paranoid)
-{
-    struct cp_slot_request cycles = request("cycles", PERIOD);
-    struct cp_slot_request everywhere = cycles;
-    struct cp_slot_request clock;
-    long paranoid;
-
-    need(&cycles, 1);
-    everywhere.config.is_kernel_included = true;
-    paranoid = become_nobody();
-    clock = request("taskClock", 10 * MS);
-    printf("kernel.perf_event_paranoid=%ld\n", paranoid);
-    if (paranoid >= 3) {
-        check_answer(&cycles, -EACCES, "kernel.perf_event_paranoid=3. Set it to 2 or lower with sysctl");
-        check_answer(&clock, -EACCES, "use timer");
-    } else if (paranoid == 2) {
-        check_user_cycles(&cycles);
-        check_answer(&everywhere, -EACCES, "leave the kernel out");
-        check_answer(&clock, 0, "");
-        CHECK(!clock.config.is_kernel_included);
-        clock = request("contextSwitches", 1);
-        check_answer(&clock, -EACCES, "kernel.perf_event_paranoid=1");
-    } else {
-        check_user_cycles(&cycles);
-        check_answer(&everywhere, 0, "");
-        CHECK(clock.config.is_kernel_included);
-    }
-    clock = request("timer", 10 * MS);
-    check_answer(&clock, 0, "");
-}
-
-/* ---- What the profile tells ------------------------------------------------------------------ */
+/* In cycles, of which a simulated PMU counts one each ns. */
+#define PERIOD 1000000
+#define BURNT (320 * MS)
 
 static struct cp_memory memory;
 
@@ -97,7 +37,7 @@ static bool profile_says(const char *text)
     return found;
 }
 
-/* Samples cycles and leaves the profile in memory. */
+/* Samples cycles for BURNT and leaves the profile in memory. */
 static void profile_to_memory(struct cp_slot_stats *stats, uint64_t period)
 {
     struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "cycles", period);
@@ -106,72 +46,83 @@ static void profile_to_memory(struct cp_slot_stats *stats, uint64_t period)
     struct cp_error err = {0};
 
     attach(&worker);
+    sim->clock_ns = 1000; /* for the start's trial */
     CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
-    burn_a(200 * MS);
+    sim->clock_ns = 0;
+    burn_a(BURNT);
     CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
     CHECK_EQ(cp_session_stats(session, 0, stats), 0);
     cp_session_close(session);
     cp_m_detach(worker.m);
 }
 
-CP_TEST(a_profile_of_cycles_says_so)
+SIM_TEST(a_profile_of_cycles_says_so)
 {
-    struct cp_slot_request requests[] = {request("cycles", PERIOD)};
     struct cp_slot_stats stats = {.size = sizeof stats};
 
-    need(requests, 1);
+    sim->pmu.is_there = true;
     profile_to_memory(&stats, PERIOD);
+    CHECK_EQ(stats.samples, BURNT / PERIOD);
+    CHECK_EQ(stats.count, BURNT);
     CHECK(profile_says("cycles"));
     CHECK(profile_says("modes: user # "));
-    CHECK(profile_says("coverage: "));
+    CHECK(profile_says("samples: 320 # "));
+    CHECK(profile_says("interval: 1000000.0 # "));
+    CHECK(profile_says("coverage: 100.00 # "));
+    CHECK(profile_says("limits: none"));
     CHECK(!profile_says("multiplexed"));
 }
 
-CP_TEST(a_profile_whose_event_took_turns_says_so)
+/* Eight events share two counters: each has a counter in two of eight ticks. */
+SIM_TEST(a_profile_whose_event_took_turns_says_so)
 {
-    struct cp_slot_request others[CP_EV_MAX - 1];
+    struct cp_slot_request others[7];
     struct profile profile = {.n = 0};
     struct cp_slot_stats stats = {.size = sizeof stats};
 
-    for (size_t i = 0; i < CP_EV_MAX - 1; i++)
-        others[i] = request(RAW_CYCLES, 10 * PERIOD + i);
-    need(others, CP_EV_MAX - 1);
-    start_profile(&profile, others, CP_EV_MAX - 1);
+    sim->pmu.is_there = true;
+    sim->pmu.counters = 2;
+    sim->clock_ns = 1000; /* for the start's trial */
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+        others[i] = request("instructions", 10 * PERIOD + i);
+    start_profile(&profile, others, ARRAY_SIZE(others));
     profile_to_memory(&stats, PERIOD);
     stop_profile(&profile);
-    if (stats.time_running == stats.time_enabled)
-        SKIP("this PMU has a counter for each of %d events", CP_EV_MAX);
-    CHECK(profile_says("multiplexed: "));
+    CHECK_EQ(stats.time_enabled, BURNT);
+    CHECK_EQ(stats.time_running, BURNT / 4);
+    CHECK_EQ(stats.count, BURNT / 4);
+    CHECK_EQ(stats.samples, BURNT / 4 / PERIOD);
+    CHECK(profile_says("multiplexed: 25.0 # "));
+    CHECK(profile_says("limits: multiplexed"));
 }
 
-/* kernel.perf_event_max_sample_rate may be so low that events are throttled, as tests/vm sets it. */
-CP_TEST(throttling_is_told)
+SIM_TEST(a_profile_whose_event_never_had_a_counter_says_so)
 {
-    long rate = number_in("/proc/sys/kernel/perf_event_max_sample_rate", "");
-    struct cp_slot_request requests[] = {request("cycles", 50000)};
     struct cp_slot_stats stats = {.size = sizeof stats};
 
-    need(requests, 1);
-    profile_to_memory(&stats, 50000);
-    if (stats.throttled <= 10 && rate > 5000)
-        SKIP("the kernel allows %ld samples a second, and throttles next to nothing", rate);
-    printf("%llu samples, %llu times throttled\n", (unsigned long long)stats.samples,
-           (unsigned long long)stats.throttled);
-    CHECK(stats.throttled > 10);
-    CHECK(profile_says("throttled: "));
+    sim->pmu.is_there = sim->pmu.is_taken = true;
+    profile_to_memory(&stats, PERIOD);
+    CHECK_EQ(stats.samples, 0);
+    CHECK(profile_says("multiplexed: 0.0 # the event never had a counter"));
 }
 
-CP_TEST(an_event_that_the_pmu_does_not_count_is_refused_in_words)
+/* Of 80 samples in a tick of 4 ms, 4 may be, and one more is what throttles. Between two such samples, at
+ * most 3.8 ms pass. */
+SIM_TEST(throttling_is_told)
 {
-    struct cp_slot_request requests[] = {request("cycles", PERIOD)};
-    struct cp_slot_request misses = request("cacheMisses", PERIOD);
-    struct cp_error err = {0};
-    int slot;
+    const uint64_t ticks = BURNT / (4 * MS);
+    struct cp_slot_stats stats = {.size = sizeof stats};
+    char text[64];
 
-    need(requests, 1);
-    if (cp_slots_start(&misses, 1, &slot, &err) == 0)
-        SKIP("this PMU counts cacheMisses");
-    CHECK_EQ(err.code, -ENOENT);
-    CHECK_CONTAINS(err.message, "The event cacheMisses cannot run: this processor's PMU");
-    CHECK_CONTAINS(err.message, "does not count it");
+    sim->pmu.is_there = true;
+    sim->max_rate = 1000;
+    profile_to_memory(&stats, 50000);
+    printf("throttled for %llu ns\n", (unsigned long long)stats.throttled_ns);
+    CHECK_EQ(stats.throttled, ticks);
+    CHECK_EQ(stats.samples, 5 * ticks);
+    CHECK_EQ(stats.count / 50000, 5 * ticks); /* and what comes after the last tick */
+    CHECK(stats.throttled_ns >= ticks * 3750000 && stats.throttled_ns <= ticks * 3800000);
+    snprintf(text, sizeof text, "throttled: %llu # ", (unsigned long long)ticks);
+    CHECK(profile_says(text));
+    CHECK(profile_says("limits: throttled"));
 }
