@@ -6,7 +6,7 @@
 #include "tests/support/http_inside.h"
 #include "tests/support/inside.h"
 #include "tests/support/pprof_inside.h"
-#include "tests/support/stub_pmu.h" /* whether the machine has a PMU */
+#include "tests/support/sim/sim.h"
 
 /* ---- Profiles -------------------------------------------------------------------------------- */
 
@@ -222,22 +222,22 @@ CP_TEST(other_errors_have_statuses_of_their_own)
     cp_http_stop(http);
 }
 
-CP_TEST(an_event_that_the_machine_lacks_is_501)
+SIM_TEST(an_event_that_the_machine_lacks_is_501)
 {
     struct cp_http *http = start_http(NULL);
 
-    cp_store_relaxed(&stub_pmu.is_absent, true); /* relaxed: the server is asked later */
     check_answer(http, "\"$base/profile?event=cycles&seconds=1\"", 501, "\nX-Go-Pprof: 1\n",
                  "The event cycles cannot run", NULL);
     cp_http_stop(http);
 }
 
-CP_TEST(an_event_that_counts_nothing_is_501)
+SIM_TEST(an_event_that_counts_nothing_is_501)
 {
-    struct cp_http *http = start_http(NULL);
+    struct cp_http *http;
 
-    test_need_events();
-    cp_store_relaxed(&stub_pmu.is_silent, true); /* relaxed: the server is asked later */
+    sim->pmu.is_there = sim->pmu.is_silent = true;
+    sim->clock_ns = 10000; /* for the server's trials */
+    http = start_http(NULL);
     check_answer(http, "\"$base/profile?event=cycles&seconds=1\"", 501, "\nX-Go-Pprof: 1\n",
                  "The event cycles cannot run", "the PMU stays at 0", NULL);
     check_answer(http, "$base/", 200, "<tr><td>cycles</td><td>opens, but does not count here", NULL);
@@ -334,12 +334,13 @@ CP_TEST(links_ask_for_no_more_seconds_than_there_may_be)
     cp_http_stop(http);
 }
 
-CP_TEST(the_index_links_to_the_events_that_work)
+SIM_TEST(the_index_links_to_the_events_that_work)
 {
     struct cp_http *http;
     char *page;
 
-    test_need_events();
+    sim->pmu.is_there = true;
+    sim->clock_ns = 10000; /* for the server's trials */
     set_sysctl_folder("/nowhere");
     http = start_http(NULL);
     check_answer(http, "$base/", 200, "\nContent-Type: text/html; charset=utf-8\n",
@@ -354,7 +355,9 @@ CP_TEST(the_index_links_to_the_events_that_work)
     CHECK(strstr(page, "<script") == NULL && strstr(page, "style=") == NULL);
     free(page);
     check_answer(http, "$base/", 200, "href=\"profile?event=cycles&amp;", NULL);
-    cp_store_relaxed(&stub_pmu.is_absent, true); /* relaxed: the server is asked later */
+    cp_http_stop(http);
+    sim->pmu.is_there = false;
+    http = start_http(NULL);
     page = ask(http, "$base/");
     CHECK(strstr(page, "event=cycles") == NULL);
     CHECK_CONTAINS(strstr(page, "<summary>"), "<tr><td>cycles</td><td>");

@@ -10,7 +10,7 @@
 #include "tests/support/pprof_inside.h"
 #include "tests/support/refuse.h"
 #include "tests/support/session_tools.h"
-#include "tests/support/stub_pmu.h"
+#include "tests/support/sim/sim.h"
 
 /* ---- Bad input ------------------------------------------------------------------------------- */
 
@@ -116,7 +116,7 @@ CP_TEST(a_second_start_and_a_stop_without_start_are_refused)
     free(a.data);
 }
 
-CP_TEST(a_refused_event_undoes_the_others)
+SIM_TEST(a_refused_event_undoes_the_others)
 {
     struct cp_memory memory = {0};
     char path[512];
@@ -125,7 +125,6 @@ CP_TEST(a_refused_event_undoes_the_others)
     const char *name = "cycles";
     int result;
 
-    stub_pmu.is_absent = true;
     attach();
     before = state_now();
     setenv("CP_PPROF_ENABLE_MULTIPLE_CPU_PROFILES", "true", 1);
