@@ -12,17 +12,25 @@
 #include "clock.h"
 #include "pprof.h"
 #include "test.h"
+#include "tests/support/sim/sim.h"
 
 static volatile unsigned long sink;
 
-__attribute__((noinline, unused)) static void burn_here(long ns)
+static inline void spin_until(uint64_t end)
 {
-    const uint64_t end = cpu_ns() + (uint64_t)ns;
-
     do {
         for (unsigned i = 0; i < 10000; i++)
             sink += i;
     } while (cpu_ns() < end);
+}
+
+/* On the simulated kernel, too. */
+__attribute__((noinline, unused)) static void burn_here(long ns)
+{
+    if (sim_is_on())
+        SIM_RUN((uint64_t)ns);
+    else
+        spin_until(cpu_ns() + (uint64_t)ns);
 }
 
 static inline void attach(void)
@@ -56,6 +64,18 @@ static inline void check_names_burn(const char *path)
     free(top);
 }
 
+/* Checks that a profile of the simulated kernel has exactly so many samples, all of them in burn_here()
+ * itself. */
+static inline void check_burnt(const char *path, int samples)
+{
+    char *top = pprof("-symbolize=none -top -sample_index=samples", path);
+    char expected[100];
+
+    snprintf(expected, sizeof expected, "%10d   100%%   100%% %10d   100%%  burn_here\n", samples, samples);
+    CHECK_CONTAINS(top, expected);
+    free(top);
+}
+
 static inline void save(const struct cp_memory *memory, const char *path)
 {
     FILE *file = fopen(path, "w");
@@ -64,6 +84,9 @@ static inline void save(const struct cp_memory *memory, const char *path)
     CHECK_EQ(fwrite(memory->data, 1, memory->size, file), memory->size);
     CHECK_EQ(fclose(file), 0);
 }
+
+/* How many samples a profile of profile_to() has on the simulated kernel. */
+enum { PROFILED = 500 };
 
 static inline void profile_to(struct cp_writer w)
 {
