@@ -64,7 +64,7 @@ static bool is_there(const char *path)
 
 /* ---- What is removed ------------------------------------------------------------------------- */
 
-CP_TEST(what_was_created_is_removed_from_where_it_was_created)
+SIM_TEST(what_was_created_is_removed_from_where_it_was_created)
 {
     struct cp_session *session;
 
@@ -78,7 +78,7 @@ CP_TEST(what_was_created_is_removed_from_where_it_was_created)
     CHECK(!is_there("../a/cpu.pb.gz"));
 }
 
-CP_TEST(another_file_of_that_name_is_not_removed)
+SIM_TEST(another_file_of_that_name_is_not_removed)
 {
     struct cp_session *session;
 
@@ -90,7 +90,7 @@ CP_TEST(another_file_of_that_name_is_not_removed)
     check_text("cpu.pb.gz", "precious\n");
 }
 
-CP_TEST(what_somebody_else_wrote_is_not_removed)
+SIM_TEST(what_somebody_else_wrote_is_not_removed)
 {
     struct cp_session *session;
 
@@ -101,7 +101,7 @@ CP_TEST(what_somebody_else_wrote_is_not_removed)
     check_text("cpu.pb.gz", "precious\n");
 }
 
-CP_TEST(what_was_there_is_not_removed)
+SIM_TEST(what_was_there_is_not_removed)
 {
     make_directories();
     put("cpu.pb.gz", "");
@@ -111,7 +111,7 @@ CP_TEST(what_was_there_is_not_removed)
 
 /* ---- Where it is written --------------------------------------------------------------------- */
 
-CP_TEST(a_profile_is_written_where_its_path_led_at_the_start)
+SIM_TEST(a_profile_is_written_where_its_path_led_at_the_start)
 {
     struct cp_session *session;
 
@@ -124,7 +124,7 @@ CP_TEST(a_profile_is_written_where_its_path_led_at_the_start)
 }
 
 /* A program that cleans up or renames old files may remove it. */
-CP_TEST(a_file_that_was_removed_is_made_again)
+SIM_TEST(a_file_that_was_removed_is_made_again)
 {
     struct cp_session *session;
 
@@ -140,7 +140,7 @@ CP_TEST(a_file_that_was_removed_is_made_again)
     check_is_profile("cpu.pb.gz.1");
 }
 
-CP_TEST(paths_are_read_as_open_reads_them)
+SIM_TEST(paths_are_read_as_open_reads_them)
 {
     static const char *const bad[] = {"", "../b/", ".", "nowhere/cpu.pb.gz", "file/cpu.pb.gz"};
     static const int codes[] = {-ENOENT, -EISDIR, -EISDIR, -ENOENT, -ENOTDIR};
@@ -184,7 +184,7 @@ static void limit_files(rlim_t size)
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-CP_TEST(a_part_of_a_profile_does_not_stay)
+SIM_TEST(a_part_of_a_profile_does_not_stay)
 {
     struct cp_session *session;
     struct cp_error err;
@@ -206,7 +206,7 @@ CP_TEST(a_part_of_a_profile_does_not_stay)
     CHECK(!is_there("cpu.pb.gz"));
 }
 
-CP_TEST(a_profile_that_was_dropped_leaves_no_file)
+SIM_TEST(a_profile_that_was_dropped_leaves_no_file)
 {
     struct cp_session *session;
     struct cp_error err;
@@ -221,7 +221,7 @@ CP_TEST(a_profile_that_was_dropped_leaves_no_file)
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
 
-CP_TEST(executed_programs_hold_no_file_of_a_profile)
+SIM_TEST(executed_programs_hold_no_file_of_a_profile)
 {
     struct cp_session *sessions[2];
     char *held;
@@ -238,7 +238,7 @@ CP_TEST(executed_programs_hold_no_file_of_a_profile)
     stop(sessions[1]);
 }
 
-CP_TEST(no_descriptor_is_left)
+SIM_TEST(no_descriptor_is_left)
 {
     struct cp_session *session;
     struct cp_error err;
@@ -281,7 +281,7 @@ static int take_descriptors(const char *directory, int victim)
 }
 
 /* A program that becomes a daemon closes all descriptors and opens others, which get the same numbers. */
-CP_TEST(descriptors_that_are_others_by_now_are_left_alone)
+SIM_TEST(descriptors_that_are_others_by_now_are_left_alone)
 {
     char directory[300], path[320];
     struct cp_session *sessions[3];
