@@ -234,7 +234,7 @@ static struct sim_raise *step(struct sim_run *run, const struct sim_place *place
     return raise;
 }
 
-/* Waits while the thread is stopped. Returns the mask, with the lock taken. */
+/* Waits while the thread is stopped; signals reach it. Returns the mask, with the lock taken. */
 static uint64_t lock_running(void)
 {
     uint64_t mask = sim_lock();
@@ -242,6 +242,7 @@ static uint64_t lock_running(void)
     while (sim_self()->is_stopped) {
         sim_unlock(mask);
         sim_raw(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+        sim_let_signals_in();
         mask = sim_lock();
     }
     return mask;
