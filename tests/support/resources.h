@@ -78,7 +78,7 @@ RESOURCES_API void count_descriptors(struct resources *resources)
 RESOURCES_API bool is_thread_ending(const char *tid)
 {
     enum { PF_EXITING = 0x4 }; /* from the kernel's include/linux/sched.h */
-    char path[64], line[1024] = "";
+    char path[320], line[1024] = "";
     const char *after_name;
     unsigned flags = PF_EXITING; /* also if the thread is gone meanwhile */
     FILE *file;
