@@ -8,7 +8,6 @@
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -22,7 +21,6 @@
 /* ---- System calls ---------------------------------------------------------------------------- */
 
 #define LOAD(offset) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (offset))
-#define LOAD_ARGUMENT(i) LOAD((unsigned)offsetof(struct seccomp_data, args[i]))
 #define REFUSE(error) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned)(error)&SECCOMP_RET_DATA))
 #define ALLOW() BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
@@ -42,26 +40,6 @@ REFUSE_API void refuse_call(int number, int error)
     struct sock_filter filter[] = {
         LOAD(offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 1),
-        REFUSE(error),
-        ALLOW(),
-    };
-
-    install_filter(filter, sizeof filter / sizeof filter[0]);
-}
-
-/* Makes mmap(..., PROT_READ | PROT_WRITE, MAP_SHARED, a descriptor, ...) fail. Only rings are mapped in this
- * way. */
-REFUSE_API void refuse_rings(int error)
-{
-    struct sock_filter filter[] = {
-        LOAD(offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 7),
-        LOAD_ARGUMENT(2),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PROT_READ | PROT_WRITE, 0, 5),
-        LOAD_ARGUMENT(3),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_SHARED, 0, 3),
-        LOAD_ARGUMENT(4),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 1, 0),
         REFUSE(error),
         ALLOW(),
     };
@@ -98,9 +76,9 @@ REFUSE_API void free_descriptors(void)
         close(fd);
 }
 
-/* Becomes the user nobody for the rest of the process. Returns perf_event_paranoid; most systems set it to
- * 2. */
-REFUSE_API long become_nobody(void)
+/* Becomes a user without privileges for the rest of the process. Returns perf_event_paranoid, which is 2 on
+ * most systems. */
+REFUSE_API long become_user(uid_t uid)
 {
     long paranoid = number_in("/proc/sys/kernel/perf_event_paranoid", "");
 
@@ -108,9 +86,15 @@ REFUSE_API long become_nobody(void)
         SKIP("needs root to become somebody else");
     setgroups(0, NULL);
     CHECK_EQ(setresgid(65534, 65534, 65534), 0);
-    CHECK_EQ(setresuid(65534, 65534, 65534), 0);
+    if (setresuid(uid, uid, uid) < 0)
+        SKIP("there can be no user %u here: %s", (unsigned)uid, strerror(errno));
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* /proc/self belongs to this user again */
     return paranoid;
+}
+
+REFUSE_API long become_nobody(void)
+{
+    return become_user(65534);
 }
 
 #endif
