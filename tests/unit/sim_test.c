@@ -101,6 +101,27 @@ SIM_TEST(timers_may_look_at_the_time_at_ticks_only)
     CHECK_EQ(syscall(SYS_timer_delete, timer), 0);
 }
 
+/* The event's signal is pending when the timer expires. */
+SIM_TEST(a_timers_signal_comes_as_soon_as_no_other_is_pending)
+{
+    int fd = open_clock(PERIOD);
+    int timer;
+
+    handle(SIGPROF);
+    send_signals(fd, SIGPROF);
+    timer = start_timer(3 * PERIOD);
+    control(fd, PERF_EVENT_IOC_ENABLE, 0);
+    set_blocked(SIGPROF, true);
+    burn_a(7 * PERIOD);
+    set_blocked(SIGPROF, false);
+    CHECK_EQ(signals, 1);
+    SIM_RUN(PERIOD);
+    CHECK_EQ(signals, 3);
+    CHECK(noted[0].code == POLL_IN && noted[1].code == SI_TIMER && noted[2].code == POLL_IN);
+    CHECK_EQ(noted[1].overrun, 1); /* it expired two times */
+    CHECK_EQ(syscall(SYS_timer_delete, timer), 0);
+}
+
 SIM_TEST(the_nth_call_fails)
 {
     struct perf_event_attr attr = clock_attr(PERIOD);

@@ -215,6 +215,11 @@ static struct sim_raise *late_timer(const struct sim_thread *thread, uint64_t ma
     return raise;
 }
 
+static bool is_time(enum sim_what what)
+{
+    return what == SIM_TIME || what == SIM_KERNEL_TIME || what == SIM_CALL;
+}
+
 static struct sim_raise *step(struct sim_run *run, const struct sim_place *place, uint64_t mask)
 {
     struct sim_thread *thread = sim_self();
@@ -225,11 +230,10 @@ static struct sim_raise *step(struct sim_run *run, const struct sim_place *place
     while (!is_over && raise == NULL) {
         if (run->what == SIM_STALL)
             stall(thread, run);
-        raise = run->what == SIM_TIME || run->what == SIM_KERNEL_TIME || run->what == SIM_CALL
-                    ? step_time(thread, run, place, mask, &is_over)
-                    : step_other(thread, run, place, mask, &is_over);
+        raise = late_timer(thread, mask);
         if (raise == NULL)
-            raise = late_timer(thread, mask);
+            raise = is_time(run->what) ? step_time(thread, run, place, mask, &is_over)
+                                       : step_other(thread, run, place, mask, &is_over);
     }
     return raise;
 }
