@@ -3,12 +3,6 @@
 
 #include <stdint.h>
 
-static void need_prompt_signals(void)
-{
-    if (TEST_TSAN)
-        SKIP("ThreadSanitizer delivers signals late: what they count means nothing");
-}
-
 static void block_sigprof(int how)
 {
     sigset_t set;
@@ -40,9 +34,14 @@ static void divide(void *context, const struct cp_sample *sample)
 
 /* ---- Which function -------------------------------------------------------------------------- */
 
+#define PERIOD 200000
+#define TURNS 50
+#define EACH (TURNS * 2 * MS / PERIOD)
+
 static void body_blocks_in_turn(struct worker *worker)
 {
-    while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
+    (void)worker;
+    for (int turn = 0; turn < TURNS; turn++) {
         block_sigprof(SIG_BLOCK);
         burn_b(2 * MS);
         block_sigprof(SIG_UNBLOCK);
@@ -50,68 +49,57 @@ static void body_blocks_in_turn(struct worker *worker)
     }
 }
 
-/* One function runs with SIGPROF blocked and the other one without. Each gets its own samples. */
-CP_TEST(samples_stay_with_the_function_that_ran_blocked)
+/* One function runs with SIGPROF blocked and the other one without. Each gets its own samples. One signal
+ * brings all the late samples of a turn. */
+SIM_TEST(samples_stay_with_the_function_that_ran_blocked)
 {
     struct split split = {.all = {0}};
-    struct cp_slot_request made = request("taskClock:u", 200000);
+    struct cp_slot_request made = request("taskClock", PERIOD);
     struct profile profile = {.look = divide, .context = &split};
     struct worker worker;
 
-    need_prompt_signals();
-    start_worker(&worker, body_blocks_in_turn, NULL);
-    start_unread(&profile, &made, 1);
-    while (split.all[false] + split.all[true] < 400) {
-        sleep_ms(10);
-        read_profile(&profile);
-    }
-    stop_worker(&worker);
+    start_profile(&profile, &made, 1);
+    run_attached(&worker, body_blocks_in_turn, NULL);
     stop_profile(&profile);
-    printf("late: %llu, of them %llu in b and %llu in a; not late: %llu, of them %llu and %llu\n",
-           (unsigned long long)split.all[true], (unsigned long long)split.in[IN_B][true],
-           (unsigned long long)split.in[IN_A][true], (unsigned long long)split.all[false],
-           (unsigned long long)split.in[IN_B][false], (unsigned long long)split.in[IN_A][false]);
-    CHECK(split.all[true] > 100 && split.in[IN_A][false] > 100);
-    /* the others were taken in the functions that it calls */
-    CHECK(split.in[IN_B][true] > split.all[true] / 2);
+    check_told(&profile, 0, PERIOD);
+    CHECK_EQ(profile.stats[0].late, EACH);
+    CHECK_EQ(profile.stats[0].signals, TURNS + EACH);
+    CHECK_EQ(split.all[true], EACH);
+    CHECK_EQ(split.in[IN_B][true], EACH);
+    CHECK_EQ(split.in[IN_A][true], 0);
+    CHECK_EQ(split.all[false], EACH);
+    CHECK_EQ(split.in[IN_A][false], EACH);
     CHECK_EQ(split.in[IN_B][false], 0);
-    CHECK(split.in[IN_A][true] <= split.all[false] / 50);
-    CHECK_EQ(profile.stats[0].late, split.all[true]);
 }
 
-/* ---- What is not late ------------------------------------------------------------------------ */
-
-static int ends[2];
-
-static void body_reads(struct worker *worker)
+static void body_blocks_across_functions(struct worker *worker)
 {
-    char c;
-
-    do
-        cp_execute(worker->m, NULL);
-    while (read(ends[0], &c, 1) == 1);
+    (void)worker;
+    for (int turn = 0; turn < TURNS; turn++) {
+        burn_a(PERIOD / 2);
+        block_sigprof(SIG_BLOCK);
+        burn_b(PERIOD);
+        burn_a(PERIOD);
+        block_sigprof(SIG_UNBLOCK);
+        burn_b(PERIOD / 2);
+    }
 }
 
-/* The kernel sets the program counter back to the system call, to make the call again. */
-CP_TEST(a_restarted_system_call_is_not_late)
+/* Every third sample is in time: the one after SIGPROF was unblocked. */
+SIM_TEST(each_late_sample_has_its_own_place)
 {
-    struct cp_slot_request made = kernel_request("contextSwitches", 1);
-    struct profile profile = {.n = 0};
+    struct split split = {.all = {0}};
+    struct cp_slot_request made = request("taskClock", PERIOD);
+    struct profile profile = {.look = divide, .context = &split};
     struct worker worker;
 
-    need_prompt_signals();
-    CHECK_EQ(pipe(ends), 0);
-    start_worker(&worker, body_reads, NULL);
-    start_unread(&profile, &made, 1);
-    while (profile.seen[0].samples < 50) {
-        CHECK_EQ(write(ends[1], "x", 1), 1);
-        sleep_ms(1);
-        read_profile(&profile);
-    }
-    close(ends[1]);
-    join_worker(&worker);
+    start_profile(&profile, &made, 1);
+    run_attached(&worker, body_blocks_across_functions, NULL);
     stop_profile(&profile);
-    printf("%llu of %llu\n", (unsigned long long)profile.stats[0].late,
-           (unsigned long long)profile.stats[0].samples);
-    CHECK(profile.stats[0].late <= profile.stats[0].samples / 10);
+    check_told(&profile, 0, PERIOD);
+    CHECK_EQ(profile.stats[0].late, 2 * TURNS);
+    CHECK_EQ(split.in[IN_B][true], TURNS);
+    CHECK_EQ(split.in[IN_A][true], TURNS);
+    CHECK_EQ(split.all[false], TURNS);
+    CHECK_EQ(split.in[IN_B][false], TURNS);
 }
