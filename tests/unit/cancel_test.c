@@ -84,7 +84,7 @@ static const char *volatile reached; /* the last call from which the cancelled t
 
 static void *body_runtime(void *arg)
 {
-    struct cp_slot_request made = request("taskClock", 1000000);
+    struct cp_slot_request made = request("taskClock", MS);
     struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_m *m;
     int slot = -1;
@@ -104,9 +104,11 @@ static void *body_runtime(void *arg)
     reached = "start";
     cp_execute(m, NULL);
     raise(SIGPROF);
+    burn_a(5 * MS);
     reached = "handler";
     cp_slots_read(slot, take_sample, NULL);
     cp_slots_stats(slot, &stats);
+    CHECK_EQ(stats.samples, 5);
     reached = "read";
     cp_slots_stop(&slot, 1);
     cp_execute(m, NULL);
@@ -119,20 +121,34 @@ static void *body_runtime(void *arg)
 }
 
 /* Each of these calls opens, reads and closes files or events. */
-CP_TEST(no_call_of_the_runtime_is_a_cancellation_point)
+SIM_TEST(no_call_of_the_runtime_is_a_cancellation_point)
 {
-    test_need_events();
     run_cancelled(body_runtime, NULL);
     CHECK_STR(reached, "detach");
 }
 
+/* What the thread waits for, and what it has done. */
+enum step { ATTACHED = 1, ARMED, BURNT, DISARMED };
+
 struct interrupted {
     struct cp_m *m;
-    uint32_t go_on;
+    int step; /* enum step, atomic */
     bool is_through;
 };
 
-/* The thread itself has no cancellation point between the two loads. */
+/* Waits without a cancellation point. */
+static void wait_for_step(const struct interrupted *thread, enum step step)
+{
+    while (cp_load_acquire(&thread->step) < (int)step) /* pairs with the release in go_on() */
+        SPIN_HERE();
+}
+
+static void go_on(struct interrupted *thread, enum step step)
+{
+    cp_store_release(&thread->step, (int)step); /* pairs with the acquire of whoever waits */
+}
+
+/* The thread itself has no cancellation point between the first step and the last. */
 static void *body_interrupted(void *arg)
 {
     struct interrupted *thread = arg;
@@ -140,19 +156,22 @@ static void *body_interrupted(void *arg)
     if (cp_m_attach(&thread->m, NULL) < 0)
         return NULL;
     pthread_cancel(pthread_self());
-    cp_store_release(&thread->go_on, 1);         /* pairs with the acquire in the test */
-    while (cp_load_acquire(&thread->go_on) != 2) /* pairs with the release in the test */
-        continue;
+    burn_a(MS); /* who has used no CPU time sleeps, and is not kicked */
+    go_on(thread, ATTACHED);
+    wait_for_step(thread, ARMED);
+    burn_a(10 * MS);
+    go_on(thread, BURNT);
+    wait_for_step(thread, DISARMED);
     thread->is_through = true;
     pthread_testcancel();
     return NULL;
 }
 
 /* The thread is armed, sampled and disarmed without a scheduling point. */
-CP_TEST(the_handler_has_no_cancellation_point)
+SIM_TEST(the_handler_has_no_cancellation_point)
 {
-    struct cp_slot_request made = request("taskClock", 1000000);
-    struct interrupted thread = {.go_on = 0};
+    struct cp_slot_request made = request("taskClock", MS);
+    struct interrupted thread = {.step = 0};
     struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_error err;
     pthread_t id;
@@ -160,17 +179,20 @@ CP_TEST(the_handler_has_no_cancellation_point)
     int slot;
 
     CHECK_EQ(pthread_create(&id, NULL, body_interrupted, &thread), 0);
-    while (cp_load_acquire(&thread.go_on) == 0) /* pairs with the release in body_interrupted() */
-        sleep_ms(1);
+    await(&thread.step, ATTACHED);
     CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
-    while (stats.samples < 10) {
+    while (stats.ms == 0) { /* reading kicks the thread, which arms itself */
         sleep_ms(1);
         cp_slots_read(slot, take_sample, NULL);
         cp_slots_stats(slot, &stats);
     }
+    go_on(&thread, ARMED);
+    await(&thread.step, BURNT);
     cp_slots_stop(&slot, 1);
+    cp_slots_stats(slot, &stats);
+    CHECK_EQ(stats.samples, 10);
     cp_slots_release(&slot, 1);
-    cp_store_release(&thread.go_on, 2); /* pairs with the acquire in body_interrupted() */
+    go_on(&thread, DISARMED);
     CHECK_EQ(pthread_join(id, &result), 0);
     CHECK(result == PTHREAD_CANCELED);
     CHECK(thread.is_through);

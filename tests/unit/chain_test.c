@@ -82,7 +82,7 @@ static struct sigaction action_of_host(int flags)
 
 /* Otherwise a host that switches contexts in a handler of its own would leave the library's handler half
  * done. */
-CP_TEST(the_librarys_handler_has_all_signals_blocked)
+SIM_TEST(the_librarys_handler_has_all_signals_blocked)
 {
     struct sigaction host_wants = action_of_host(SA_SIGINFO);
     struct sigaction ours;
@@ -115,7 +115,7 @@ static void check_mask(int flags)
     stop(slot);
 }
 
-CP_TEST(the_hosts_handler_has_blocked_what_it_asked_for)
+SIM_TEST(the_hosts_handler_has_blocked_what_it_asked_for)
 {
     check_mask(SA_SIGINFO);
     check_mask(SA_SIGINFO | SA_NODEFER);
@@ -123,16 +123,10 @@ CP_TEST(the_hosts_handler_has_blocked_what_it_asked_for)
     check_mask(SA_NODEFER);
 }
 
-static void need_prompt_signals(void)
-{
-    if (TEST_TSAN)
-        SKIP("ThreadSanitizer calls handlers itself, later");
-}
-
 /* ---- Where it runs, and how it leaves -------------------------------------------------------- */
 
 /* The stack of a green thread may be too small for the host's handler. */
-CP_TEST(the_hosts_handler_runs_on_the_alternate_stack)
+SIM_TEST(the_hosts_handler_runs_on_the_alternate_stack)
 {
     struct sigaction host_wants = action_of_host(SA_SIGINFO);
     struct worker worker = {.body = NULL};
@@ -149,13 +143,12 @@ CP_TEST(the_hosts_handler_runs_on_the_alternate_stack)
     cp_m_detach(worker.m);
 }
 
-CP_TEST(errno_is_the_programs_before_and_after_the_hosts_handler)
+SIM_TEST(errno_is_the_programs_before_and_after_the_hosts_handler)
 {
     struct sigaction host_wants = action_of_host(SA_SIGINFO);
     struct worker worker = {.body = NULL};
     int slot, after;
 
-    need_prompt_signals();
     attach(&worker);
     slot = start_over(&host_wants);
     errno = 4711;
@@ -184,12 +177,13 @@ static void leave(int times)
 SIM_TEST(the_hosts_handler_may_leave_by_siglongjmp)
 {
     struct sigaction host_wants = action_of_host(SA_SIGINFO);
-    struct cp_slot_request made = request("cycles", 150000);
+    struct cp_slot_request made;
     struct profile profile = {.n = 0};
     struct worker worker = {.body = NULL};
 
     sim->pmu.is_there = true;
     sim->clock_ns = 1000; /* for the start's trial */
+    made = request("cycles", 150000);
     attach(&worker);
     CHECK_EQ(sigaction(SIGPROF, &host_wants, NULL), 0);
     start_unread(&profile, &made, 1);
@@ -222,7 +216,7 @@ static void host_over(int signal, siginfo_t *info, void *ucontext)
 
 /* The host's handler stays when the library's goes, and the library's is installed over it again. So each
  * handler passes signals on to the other one. */
-CP_TEST(handlers_that_hand_on_to_each_other_end)
+SIM_TEST(handlers_that_hand_on_to_each_other_end)
 {
     const struct sigaction over = {.sa_sigaction = host_over, .sa_flags = SA_SIGINFO};
     struct cp_slot_request made = request("taskClock", 1000000000);
@@ -264,7 +258,7 @@ static void *body_was_an_m(void *arg)
     return NULL;
 }
 
-CP_TEST(a_tick_of_ours_on_a_thread_that_is_no_m_is_not_handed_on)
+SIM_TEST(a_tick_of_ours_on_a_thread_that_is_no_m_is_not_handed_on)
 {
     struct sigaction host_wants = action_of_host(SA_SIGINFO);
     struct cp_slot_request made = request("timer", 1000 * MS);
@@ -273,7 +267,6 @@ CP_TEST(a_tick_of_ours_on_a_thread_that_is_no_m_is_not_handed_on)
     uint64_t seq;
     int slot;
 
-    need_prompt_signals();
     CHECK_EQ(sigaction(SIGPROF, &host_wants, NULL), 0);
     CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
     seq = cp__slot_seq_from_handler(slot);
