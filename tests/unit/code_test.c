@@ -27,9 +27,16 @@ __attribute__((noinline, aligned(64))) static void call_it(void (*fn)(void *), v
     __asm__ volatile("");
 }
 
-__attribute__((noinline, aligned(64))) static void loop(const int *stop)
+struct looping {
+    char *code;
+    pid_t tid;
+    int entered, stop; /* atomic */
+};
+
+__attribute__((noinline, aligned(64))) static void loop(struct looping *looping)
 {
-    while (__atomic_load_n(stop, __ATOMIC_ACQUIRE) == 0) /* pairs with the release in run_in() */
+    __atomic_store_n(&looping->entered, 1, __ATOMIC_RELEASE);     /* pairs with the acquire in await() */
+    while (__atomic_load_n(&looping->stop, __ATOMIC_ACQUIRE) == 0) /* pairs with the release in run_in() */
         __asm__ volatile("");
 }
 
@@ -60,6 +67,21 @@ static bool is_code(const void *address)
     struct cp__code_range range = {.size = 0};
 
     return cp__code_find_from_handler((uintptr_t)address, &range);
+}
+
+static void *run_for_long(void *arg)
+{
+    SIM_RUN(100 * 1000 * MS);
+    return arg;
+}
+
+/* So that the next look may make a table. */
+static void let_time_pass(void)
+{
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, run_for_long, NULL), 0);
+    pthread_join(thread, NULL);
 }
 
 /* ---- The table ------------------------------------------------------------------------------- */
@@ -100,15 +122,16 @@ CP_TEST(the_table_has_what_can_be_executed)
     CHECK(!is_code(&data) && !is_code(&start) && !is_code(NULL) && !is_code((void *)UINTPTR_MAX));
 }
 
-CP_TEST(code_that_is_mapped_later_is_known_after_a_look, .timeout_s = 5 * TEST_SLOWDOWN)
+SIM_TEST(code_that_is_mapped_later_is_known_after_a_look)
 {
     char *code;
 
     cp__code_update();
     code = map_code((const void *)(uintptr_t)loop);
     CHECK(!is_code(code));
-    while (!is_code(code))
-        cp__code_look(); /* this call may do nothing, because it comes too soon */
+    let_time_pass();
+    CHECK(!is_code(code));
+    cp__code_look();
     CHECK(is_code(code + PAGE - 1) && is_code((void *)(uintptr_t)loop));
     munmap(code, PAGE);
     cp__code_update();
@@ -134,7 +157,7 @@ CP_TEST(a_table_grows)
 }
 
 /* No handler has asked for an address of the object. The library is one that nothing here has loaded. */
-CP_TEST(an_object_that_is_mapped_later_is_known_after_a_look, .timeout_s = 5 * TEST_SLOWDOWN)
+SIM_TEST(an_object_that_is_mapped_later_is_known_after_a_look)
 {
     struct cp__code_range range = {.size = 0};
     void *object;
@@ -145,8 +168,9 @@ CP_TEST(an_object_that_is_mapped_later_is_known_after_a_look, .timeout_s = 5 * T
     if (object == NULL)
         SKIP("%s", dlerror());
     CHECK(cp__objects_have_changed());
-    while (cp__objects_have_changed())
-        cp__code_look();
+    let_time_pass();
+    cp__code_look();
+    CHECK(!cp__objects_have_changed());
     CHECK(cp__code_find_from_handler((uintptr_t)dlsym(object, "ns_name_compress"), &range));
     CHECK(range.rows != NULL);
     dlclose(object);
@@ -206,16 +230,35 @@ CP_TEST(an_address_of_data_is_no_return_address)
 
 static int slot;
 
-/* Sends a tick of the timer to this thread, as the kernel would. */
-static void send_tick(void *arg)
+static void start_timer(void)
+{
+    struct cp_slot_request made = request("timer", 1000 * MS);
+    struct cp_error err;
+
+    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+}
+
+static void end_timer(void)
+{
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+}
+
+/* Sends a tick of the timer to a thread, as the kernel would. */
+static void send_tick_to(pid_t tid)
 {
     siginfo_t info;
 
-    (void)arg;
     memset(&info, 0, sizeof info);
     info.si_code = SI_TIMER;
     info.si_value.sival_ptr = (void *)(uintptr_t)cp__slot_seq_from_handler(slot);
-    CHECK_EQ(syscall(SYS_rt_tgsigqueueinfo, getpid(), cp__os_tid(), SIGPROF, &info), 0);
+    CHECK_EQ(syscall(SYS_rt_tgsigqueueinfo, getpid(), tid, SIGPROF, &info), 0);
+}
+
+static void send_tick(void *arg)
+{
+    (void)arg;
+    send_tick_to(cp__os_tid());
 }
 
 struct found {
@@ -237,27 +280,26 @@ static void look_for(void *context, const struct cp_sample *sample)
 }
 
 /* A function in code that was made while the program is profiled calls a function that is sampled. */
-CP_TEST(code_that_is_mapped_later_is_in_stacks_after_a_pass, .timeout_s = 5 * TEST_SLOWDOWN)
+SIM_TEST(code_that_is_mapped_later_is_in_stacks_after_a_pass)
 {
-    struct cp_slot_request made = request("timer", 1000 * MS);
     struct worker worker = {.body = NULL};
     struct found found = {.with = 0};
-    struct cp_error err;
     char *code;
 
     need_plain_code();
     attach(&worker);
-    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+    start_timer();
     code = map_code((const void *)(uintptr_t)call_it);
     found.lo = (uintptr_t)code;
     found.hi = found.lo + PAGE;
-    while (found.with == 0) {
+    for (int i = 0; i < 2; i++) {
         ((void (*)(void (*)(void *), void *))(uintptr_t)code)(send_tick, NULL);
+        let_time_pass();
         cp_slots_read(slot, look_for, &found);
+        CHECK_EQ(found.without, 1); /* the code was not known at once */
+        CHECK_EQ(found.with, i);
     }
-    CHECK(found.without >= 1); /* the code was not known at once */
-    cp_slots_stop(&slot, 1);
-    cp_slots_release(&slot, 1);
+    end_timer();
     cp_m_detach(worker.m);
 }
 
@@ -315,48 +357,44 @@ CP_TEST(code_that_may_not_be_read_is_not_read)
     cp__code_keep_from_handler(rights);
 }
 
-struct looping {
-    char *code;
-    int stop;
-    uint32_t running;
-};
-
 static void *run_loop(void *arg)
 {
     struct looping *looping = arg;
     struct worker worker = {.body = NULL};
 
     attach(&worker);
-    cp_store_release(&looping->running, 1); /* pairs with the acquire in run_in() */
-    ((void (*)(const int *))(uintptr_t)looping->code)(&looping->stop);
+    looping->tid = worker.tid;
+    ((void (*)(struct looping *))(uintptr_t)looping->code)(looping);
     cp_m_detach(worker.m);
     return NULL;
 }
 
-/* Samples a thread that runs in code until samples are in that code. */
+#define TICKS 20
+
+/* Samples a thread that runs in code. */
 static void run_in(char *code)
 {
-    struct cp_slot_request made = request("taskClock", MS);
     struct looping looping = {.code = code};
     struct found found = {.lo = (uintptr_t)code, .hi = (uintptr_t)code + PAGE};
-    struct cp_error err;
     pthread_t thread;
 
+    start_timer();
     CHECK_EQ(pthread_create(&thread, NULL, run_loop, &looping), 0);
-    while (cp_load_acquire(&looping.running) == 0) /* pairs with the release in run_loop() */
-        sleep_ms(1);
-    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
-    while (found.with < 20) {
-        sleep_ms(1);
-        cp_slots_read(slot, look_for, &found);
+    await(&looping.entered, 1);
+    for (uint64_t i = 1; i <= TICKS; i++) {
+        send_tick_to(looping.tid);
+        while (sampled(slot) < i)
+            sched_yield();
     }
     cp_store_release(&looping.stop, 1); /* pairs with the acquire in loop() */
     pthread_join(thread, NULL);
-    cp_slots_stop(&slot, 1);
-    cp_slots_release(&slot, 1);
+    cp_slots_read(slot, look_for, &found);
+    CHECK_EQ(found.with, TICKS);
+    CHECK_EQ(found.without, 0);
+    end_timer();
 }
 
-CP_TEST(execute_only_code_is_sampled, .timeout_s = 10 * TEST_SLOWDOWN)
+SIM_TEST(execute_only_code_is_sampled)
 {
     char *code = map_code((const void *)(uintptr_t)loop);
 
@@ -375,7 +413,7 @@ static int some_key(void)
 }
 
 /* A signal handler begins with the right to read only memory of key 0. */
-CP_TEST(code_with_a_protection_key_is_sampled, .timeout_s = 10 * TEST_SLOWDOWN)
+SIM_TEST(code_with_a_protection_key_is_sampled)
 {
     char *code = map_code((const void *)(uintptr_t)loop);
 
@@ -388,28 +426,26 @@ static ucontext_t outside, inside;
 
 static void run_inside(void)
 {
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < TICKS; i++)
         send_tick(NULL);
     swapcontext(&inside, &outside);
 }
 
 /* The stack is a green thread's, because the kernel must read data that the C library stores on a thread's
  * own stack. */
-CP_TEST(a_stack_with_a_protection_key_is_walked)
+SIM_TEST(a_stack_with_a_protection_key_is_walked)
 {
-    struct cp_slot_request made = request("timer", 1000 * MS);
     struct found found = {.lo = (uintptr_t)run_inside, .hi = (uintptr_t)run_inside + COPIED};
     size_t size = 64 * PAGE;
     char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct worker worker = {.body = NULL};
-    struct cp_error err;
     struct cp_g g;
 
     if (TEST_TSAN)
         SKIP("ThreadSanitizer calls handlers later, with other rights");
     CHECK_EQ(pkey_mprotect(stack, size, PROT_READ | PROT_WRITE, some_key()), 0);
     attach(&worker);
-    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+    start_timer();
     getcontext(&inside);
     inside.uc_stack = (stack_t){.ss_sp = stack, .ss_size = size};
     makecontext(&inside, run_inside, 0);
@@ -419,9 +455,9 @@ CP_TEST(a_stack_with_a_protection_key_is_walked)
     cp_execute(worker.m, NULL);
     cp_g_fini(&g);
     cp_slots_read(slot, look_for, &found);
-    CHECK(found.with >= 20);
-    cp_slots_stop(&slot, 1);
-    cp_slots_release(&slot, 1);
+    CHECK_EQ(found.with, TICKS);
+    CHECK_EQ(found.without, 0);
+    end_timer();
     cp_m_detach(worker.m);
 }
 
@@ -434,12 +470,10 @@ static void host_handler(int signal)
     host_rights = cp__keys_from_handler();
 }
 
-CP_TEST(the_hosts_handler_has_its_rights)
+SIM_TEST(the_hosts_handler_has_its_rights)
 {
     const struct sigaction action = {.sa_handler = host_handler};
-    struct cp_slot_request made = request("timer", 1000 * MS);
     struct worker worker = {.body = NULL};
-    struct cp_error err;
     uint32_t alone;
 
     some_key();
@@ -448,10 +482,9 @@ CP_TEST(the_hosts_handler_has_its_rights)
     alone = host_rights;
     host_rights = 0;
     attach(&worker);
-    CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
+    start_timer();
     raise(SIGPROF);
     CHECK_EQ(host_rights, alone);
-    cp_slots_stop(&slot, 1);
-    cp_slots_release(&slot, 1);
+    end_timer();
     cp_m_detach(worker.m);
 }
