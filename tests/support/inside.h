@@ -5,10 +5,16 @@
 #ifndef COUNTERPOINT_TESTS_INSIDE_H
 #define COUNTERPOINT_TESTS_INSIDE_H
 
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "runtime/cost.h"
 #include "runtime/m.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
+#include "runtime/slot.h"
 
 /* Sets what a sample costs, in place of the measured cost. */
 static inline void set_sample_cost(uint64_t ns)
@@ -38,6 +44,17 @@ static inline bool append_foreign_sample(int slot)
     bool half;
 
     return cp__samplebuf_append_from_handler(&cp__m_current->buffers[slot], 1, &foreign, &half);
+}
+
+/* Sends a tick of the timer in a slot to a thread, as the kernel would. */
+static inline void send_tick(int slot, pid_t tid)
+{
+    siginfo_t info;
+
+    memset(&info, 0, sizeof info);
+    info.si_code = SI_TIMER;
+    info.si_value.sival_ptr = (void *)(uintptr_t)cp__slot_seq_from_handler(slot);
+    syscall(SYS_rt_tgsigqueueinfo, getpid(), tid, SIGPROF, &info);
 }
 
 #endif

@@ -14,6 +14,7 @@
 #include <ucontext.h>
 
 #include "tests/support/burn.h"
+#include "tests/support/inside.h"
 
 /* ---- What is called in the handler ----------------------------------------------------------- */
 
@@ -278,7 +279,14 @@ int sigaction(int signal, const struct sigaction *action, struct sigaction *old)
 
 /* ---- Load ------------------------------------------------------------------------------------ */
 
-/* These threads are interrupted in the middle of what the handler must not do itself. */
+/* These threads are interrupted in the middle of what the handler must not do itself: by the events' signals
+ * where they run, and anywhere by kicks and by the ticks that the test sends. */
+
+static void run(void)
+{
+    SPIN_HERE(); /* as in burn_c() */
+    SIM_RUN(SPIN_NS);
+}
 
 static void use_memory(struct worker *worker)
 {
@@ -289,6 +297,7 @@ static void use_memory(struct worker *worker)
 
         __asm__ volatile("" : : "r"(more) : "memory"); /* keeps the compiler from removing the allocation */
         free(more);
+        run();
     }
 }
 
@@ -296,11 +305,14 @@ static void fault(struct worker *worker)
 {
     while (cp_load_acquire(&worker->stop) == 0) {
         volatile char *memory =
-            mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-        for (size_t i = 0; i < 1 << 20; i += 4096)
+        for (size_t i = 0; i < 1 << 16; i += 4096) {
             memory[i] = 1;
-        munmap((void *)(uintptr_t)memory, 1 << 20);
+            SIM_FAULT(memory + i);
+        }
+        munmap((void *)(uintptr_t)memory, 1 << 16);
+        run();
     }
 }
 
@@ -310,7 +322,8 @@ static void use_locks(struct worker *worker)
 {
     while (cp_load_acquire(&worker->stop) == 0) {
         pthread_mutex_lock(&mutex);
-        usleep(10);
+        run();
+        SIM_SWITCH(1);
         pthread_mutex_unlock(&mutex);
     }
 }
@@ -320,6 +333,7 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
     (void)info;
     (void)size;
     (void)arg;
+    run();
     return 0;
 }
 
@@ -339,6 +353,7 @@ static void reach_scheduling_points(struct worker *worker)
     cp_g_init(&g, stack, stack + sizeof stack, NULL);
     while (cp_load_acquire(&worker->stop) == 0) {
         cp_execute(worker->m, &g);
+        run();
         cp_execute(worker->m, NULL);
     }
     cp_g_fini(&g);
@@ -347,34 +362,9 @@ static void reach_scheduling_points(struct worker *worker)
 static void (*const bodies[])(struct worker *) = {
     body_c, use_memory, fault, use_locks, use_locks, use_linker, reach_scheduling_points};
 
-/* Fills requests with those events that this machine can sample, with periods short enough for many signals.
- * Returns their number. */
-static size_t some_events(struct cp_slot_request *requests)
-{
-    static const struct {
-        const char *name;
-        uint64_t period;
-    } events[] = {{"timer", 5000000},     {"taskClock", 250000}, {"cpuClock", 330000},   {"pageFaults", 3},
-                  {"contextSwitches", 2}, {"cpuMigrations", 1},  {"taskClock", 1100000}, {"timer", 7000000}};
-    size_t n = 0;
-
-    for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
-        struct cp_slot_request made = request(events[i].name, events[i].period);
-        struct cp_error err = {0};
-        int slot;
-
-        if (cp_slots_start(&made, 1, &slot, &err) < 0) {
-            printf("%s\n", err.message);
-            continue;
-        }
-        cp_slots_stop(&slot, 1);
-        cp_slots_release(&slot, 1);
-        requests[n++] = made;
-    }
-    return n;
-}
-
 /* ---- Tests ----------------------------------------------------------------------------------- */
+
+#define THREADS ARRAY_SIZE(bodies)
 
 static void check_handler(void)
 {
@@ -385,36 +375,58 @@ static void check_handler(void)
     CHECK_EQ(errno_changed, 0);
 }
 
-/* Whether the handlers have done everything that they may do, and have taken many samples. */
-static bool have_handlers_done_all(size_t n)
+/* Whether all threads are armed, and each event has samples. */
+static bool is_busy(const struct profile *profile)
 {
-    return handled > 1000 && done.timers_made > 0 && done.timers_deleted > 0 &&
-           (n <= 2 || (done.opened > 0 && done.mapped > 0 && done.unmapped > 0 && done.closed > 0));
+    bool is = true;
+
+    for (size_t i = 0; i < profile->n; i++) {
+        struct cp_slot_stats stats = {.size = sizeof stats};
+
+        cp_slots_stats(profile->slots[i], &stats);
+        is = is && stats.ms == THREADS && stats.samples > 0;
+    }
+    return is;
+}
+
+/* Sends ticks of the last event, which is a timer, until all is busy. */
+static void interrupt(const struct worker *workers, const struct profile *profile)
+{
+    for (int ticks = 0; ticks < 20 || !is_busy(profile); ticks++) {
+        CHECK(ticks < ENOUGH_NAPS);
+        for (size_t i = 0; i < THREADS; i++)
+            send_tick(profile->slots[profile->n - 1], workers[i].tid);
+        usleep(NAP_US);
+    }
 }
 
 /* All events run at once. The threads learn of each start and stop when a kick interrupts them, in their
  * handlers. */
-CP_TEST(nothing_forbidden_is_called)
+SIM_TEST(nothing_forbidden_is_called)
 {
-    struct worker workers[ARRAY_SIZE(bodies)];
-    struct cp_slot_request requests[CP_EV_MAX];
-    size_t n;
+    const struct cp_slot_request requests[] = {
+        request("pageFaults", 3),        request("taskClock", 250000),  request("cpuClock", 330000),
+        request("timer", 7 * MS),        request("contextSwitches", 2), request("timer", 5 * MS),
+        request("taskClock", 1100000),   request("timer", 3 * MS)};
+    struct worker workers[THREADS];
 
     need_interposition();
-    n = some_events(requests);
-    for (size_t i = 0; i < ARRAY_SIZE(bodies); i++)
+    for (size_t i = 0; i < THREADS; i++)
         start_worker(&workers[i], bodies[i], NULL);
-    for (size_t round = 0; round < 1000 && (round < n || !have_handlers_done_all(n)); round++) {
+    for (size_t first = 0; first < ARRAY_SIZE(requests); first++) {
         struct profile profile = {0};
 
-        start_profile(&profile, requests + round % n, n - round % n);
-        sleep_ms(30);
+        start_profile(&profile, requests + first, ARRAY_SIZE(requests) - first);
+        interrupt(workers, &profile);
         stop_profile(&profile);
+        for (size_t i = 0; i < profile.n; i++)
+            CHECK_EQ(profile.stats[i].foreign + profile.stats[i].ms_refused + profile.stats[i].ms_ringless, 0);
     }
-    for (size_t i = 0; i < ARRAY_SIZE(bodies); i++)
+    for (size_t i = 0; i < THREADS; i++)
         stop_worker(&workers[i]);
     check_handler();
-    CHECK(have_handlers_done_all(n));
+    CHECK(done.opened > 0 && done.mapped > 0 && done.unmapped > 0 && done.closed > 0);
+    CHECK(done.timers_made > 0 && done.timers_deleted > 0);
 }
 
 /* Keeps the compiler from removing an allocation that nobody uses. */
