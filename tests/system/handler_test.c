@@ -404,10 +404,10 @@ static void interrupt(const struct worker *workers, const struct profile *profil
  * handlers. */
 SIM_TEST(nothing_forbidden_is_called)
 {
-    const struct cp_slot_request requests[] = {
-        request("pageFaults", 3),        request("taskClock", 250000),  request("cpuClock", 330000),
-        request("timer", 7 * MS),        request("contextSwitches", 2), request("timer", 5 * MS),
-        request("taskClock", 1100000),   request("timer", 3 * MS)};
+    const struct cp_slot_request requests[] = {request("pageFaults", 3),      request("taskClock", 250000),
+                                               request("cpuClock", 330000),   request("timer", 7 * MS),
+                                               request("contextSwitches", 2), request("timer", 5 * MS),
+                                               request("taskClock", 1100000), request("timer", 3 * MS)};
     struct worker workers[THREADS];
 
     need_interposition();
@@ -420,7 +420,8 @@ SIM_TEST(nothing_forbidden_is_called)
         interrupt(workers, &profile);
         stop_profile(&profile);
         for (size_t i = 0; i < profile.n; i++)
-            CHECK_EQ(profile.stats[i].foreign + profile.stats[i].ms_refused + profile.stats[i].ms_ringless, 0);
+            CHECK_EQ(profile.stats[i].foreign + profile.stats[i].ms_refused + profile.stats[i].ms_ringless,
+                     0);
     }
     for (size_t i = 0; i < THREADS; i++)
         stop_worker(&workers[i]);

@@ -3,7 +3,6 @@
 #include "tests/support/burn.h"
 
 #include <stdint.h>
-#include <stdio.h>
 
 #include "tests/support/inside.h"
 
@@ -441,7 +440,7 @@ static long spoil_errno(long number, const long arguments[6])
 static void body_errno(struct worker *worker)
 {
     while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
-        SPIN_HERE(); /* as in burn_c() */
+        SPIN_HERE();                              /* as in burn_c() */
         errno = 12345;
         SIM_RUN(SPIN_NS);
         CHECK_EQ(errno, 12345);

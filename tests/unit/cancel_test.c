@@ -156,7 +156,7 @@ static void *body_interrupted(void *arg)
     if (cp_m_attach(&thread->m, NULL) < 0)
         return NULL;
     pthread_cancel(pthread_self());
-    burn_a(MS); /* who has used no CPU time sleeps, and is not kicked */
+    burn_a(MS); /* a thread whose CPU clock stands at 0 counts as asleep, and is not kicked */
     go_on(thread, ATTACHED);
     wait_for_step(thread, ARMED);
     burn_a(10 * MS);

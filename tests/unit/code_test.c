@@ -35,7 +35,7 @@ struct looping {
 
 __attribute__((noinline, aligned(64))) static void loop(struct looping *looping)
 {
-    __atomic_store_n(&looping->entered, 1, __ATOMIC_RELEASE);     /* pairs with the acquire in await() */
+    __atomic_store_n(&looping->entered, 1, __ATOMIC_RELEASE);      /* pairs with the acquire in await() */
     while (__atomic_load_n(&looping->stop, __ATOMIC_ACQUIRE) == 0) /* pairs with the release in run_in() */
         __asm__ volatile("");
 }
