@@ -140,6 +140,25 @@ SIM_TEST(the_nth_call_fails)
     CHECK_EQ(sim_opened(NULL), 5);
 }
 
+static void *body_closes(void *arg)
+{
+    pthread_cancel(pthread_self());
+    close(*(const int *)arg);
+    return NULL;
+}
+
+SIM_TEST(closing_an_event_is_a_cancellation_point)
+{
+    int fd = open_clock(PERIOD);
+    pthread_t thread;
+    void *result;
+
+    CHECK_EQ(pthread_create(&thread, NULL, body_closes, &fd), 0);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    CHECK(result == PTHREAD_CANCELED);
+    CHECK_EQ(count_of(fd), 0); /* it is open still */
+}
+
 SIM_TEST(rings_may_have_a_limit)
 {
     const size_t size = 2 * (size_t)sysconf(_SC_PAGESIZE);
