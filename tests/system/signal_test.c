@@ -440,26 +440,30 @@ static long spoil_errno(long number, const long arguments[6])
 static void body_errno(struct worker *worker)
 {
     while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
-        SPIN_HERE();                              /* as in burn_c() */
         errno = 12345;
+        SPIN_HERE(); /* as in burn_c(); most kicks come here */
         SIM_RUN(SPIN_NS);
         CHECK_EQ(errno, 12345);
     }
 }
 
-/* The worker opens, samples and closes its events in its handler. */
+/* The worker opens, samples and closes its events in its handler, which stops and starts the PMU's event. */
 SIM_TEST(errno_is_left_alone)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD), request("timer", MS)};
+    struct cp_slot_request requests[3];
     struct worker worker;
 
+    sim->pmu.is_there = true;
     sim_hook(spoil_errno);
+    requests[0] = request("taskClock", PERIOD);
+    requests[1] = request("timer", MS);
+    requests[2] = request("cycles", PERIOD);
     start_worker(&worker, body_errno, NULL);
     for (int round = 0; round < 10; round++) {
         struct profile profile = {.n = 0};
 
-        start_profile(&profile, requests, 2);
-        while (sampled(profile.slots[0]) < 20 || sampled(profile.slots[1]) < 2)
+        start_profile(&profile, requests, 3);
+        while (sampled(profile.slots[1]) < 2 || sampled(profile.slots[2]) < 20)
             sleep_ms(1);
         stop_profile(&profile);
     }
