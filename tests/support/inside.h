@@ -29,13 +29,6 @@ static inline void play_two_kinds_of_cores(uint32_t first, uint32_t second)
     cp__core_pmus = (struct cp__core_pmus){.n = 2, .types = {first, second}};
 }
 
-/* Returns whether the kernel counts the records that an event has lost, as Linux 6.0 does. */
-static inline bool kernel_counts_losses(void)
-{
-    cp__perf_prepare();
-    return cp__perf_has_lost_count;
-}
-
 /* Appends a sample of another config to the calling M's buffer of a slot, like a sample that a late M leaves
  * behind. Returns false if there is no room. SIGPROF must be blocked. */
 static inline bool append_foreign_sample(int slot)
