@@ -1,28 +1,14 @@
-/* A thread that executes another program while it is sampled: the new program lives. */
+/* A thread that would execute another program while it is sampled: what it holds meanwhile, and afterwards if
+ * there is no such program. See also tests/live/execve_test.c. */
 #include <sys/wait.h>
 
 #include "tests/support/burn.h"
+#include "tests/support/resources.h"
 
 #define PERIOD 200000
-#define TIMES 50
 
 static char *const program[] = {(char[]){"true"}, NULL};
 static char *const environment[] = {NULL};
-
-static void need_engine(enum cp_engine engine)
-{
-    struct cp_slot_request made = request("taskClock", 1000 * MS);
-    struct cp_error err = {0};
-    int slot;
-
-    if (TEST_TSAN)
-        SKIP("ThreadSanitizer delivers signals in its own way");
-    made.config.engine = engine;
-    if (cp_slots_start(&made, 1, &slot, &err) < 0)
-        SKIP("%s", err.message);
-    cp_slots_stop(&slot, 1);
-    cp_slots_release(&slot, 1);
-}
 
 static void start_sampling(struct profile *profile, enum cp_engine engine)
 {
@@ -31,106 +17,126 @@ static void start_sampling(struct profile *profile, enum cp_engine engine)
 
     requests[0].config.engine = engine;
     attach(&worker);
-    start_profile(profile, requests, 2);
-    burn_until_sampled(profile->slots[0], 3);
+    start_unread(profile, requests, 2);
 }
 
-/* Burns until the slot has 10 more samples, which is soon or never. */
-static void expect_samples(int slot)
+/* Burns, and checks that each period was a sample. */
+static void expect_samples(struct profile *profile)
 {
-    uint64_t start = cpu_ns(), before = sampled(slot);
+    uint64_t clock = profile->seen[0].leaf[IN_A], timer = profile->seen[1].leaf[IN_A];
 
-    while (sampled(slot) < before + 10) {
-        burn_a(MS);
-        CHECKF(cpu_ns() - start < 1000 * MS, "only %llu samples", (unsigned long long)sampled(slot));
+    burn_a(10 * MS);
+    read_profile(profile);
+    CHECK_EQ(profile->seen[0].leaf[IN_A], clock + 10 * MS / PERIOD);
+    CHECK_EQ(profile->seen[1].leaf[IN_A], timer + 10);
+}
+
+/* Stops the profile, which has had no other samples than those of so many calls of expect_samples(). */
+static void end_sampling(struct profile *profile, uint64_t times)
+{
+    stop_profile(profile);
+    CHECK_EQ(profile->seen[0].weight, times * (10 * MS / PERIOD));
+    CHECK_EQ(profile->seen[1].weight, 10 * times);
+    CHECK_EQ(profile->stats[0].late + profile->stats[0].lost + profile->stats[0].dropped, 0);
+}
+
+/* ---- Between the two calls ------------------------------------------------------------------- */
+
+static void set_blocked(bool is_blocked)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    sigaddset(&set, SIGTRAP);
+    pthread_sigmask(is_blocked ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+/* Returns whether a signal of the library's waits for the thread, and would end the new program. */
+static bool has_pending(void)
+{
+    sigset_t pending;
+
+    CHECK_EQ(sigpending(&pending), 0);
+    return sigismember(&pending, SIGPROF) != 0 || sigismember(&pending, SIGTRAP) != 0;
+}
+
+static struct {
+    struct cp_slot_request request;
+    struct profile profile;
+    int over;
+} other;
+
+/* Starts another profile, looks for Ms to kick, and stops the profile. */
+static void *profile_elsewhere(void *arg)
+{
+    start_unread(&other.profile, &other.request, 1);
+    for (int i = 0; i < 10; i++) {
+        usleep(NAP_US);
+        read_profile(&other.profile);
     }
+    stop_profile(&other.profile);
+    cp_store_release(&other.over, 1); /* pairs with the acquire in burn_c() */
+    return arg;
 }
 
-/* Returns how many of the programs were killed that a sampled thread has executed. */
-static int killed(enum cp_engine engine)
+static void run_beside_profile(enum cp_engine engine)
 {
-    int n = 0;
+    pthread_t thread;
 
-    for (int i = 0; i < TIMES; i++) {
-        int status = 0;
-        pid_t child;
-
-        fflush(stdout);
-        child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
-            static struct profile profile;
-
-            start_sampling(&profile, engine);
-            cp_execve("/bin/true", program, environment);
-            _exit(99);
-        }
-        CHECK_EQ(waitpid(child, &status, 0), child);
-        CHECKF(WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "%#x", (unsigned)status);
-        n += WIFSIGNALED(status);
-    }
-    return n;
+    other.request = request("taskClock", 2 * PERIOD);
+    other.request.config.engine = engine;
+    CHECK_EQ(pthread_create(&thread, NULL, profile_elsewhere, NULL), 0);
+    burn_c(&other.over);
+    pthread_join(thread, NULL);
+    CHECK_EQ(other.profile.stats[0].ms, 0);
 }
 
-CP_TEST(a_program_that_a_thread_with_traps_executes_lives)
-{
-    need_engine(CP_ENGINE_TRAP);
-    CHECK_EQ(killed(CP_ENGINE_TRAP), 0);
-}
-
-CP_TEST(a_program_that_a_thread_with_signals_executes_lives)
-{
-    need_engine(CP_ENGINE_SIGNAL);
-    CHECK_EQ(killed(CP_ENGINE_SIGNAL), 0);
-}
-
-/* Between the two calls, nothing samples or kicks the thread, whatever starts and stops meanwhile. */
+/* Nothing samples or kicks the thread, whatever starts and stops meanwhile. */
 static void check_failed_exec(enum cp_engine engine)
 {
-    struct cp_slot_request more = request("taskClock", 2 * PERIOD);
-    struct profile profile = {.n = 0}, other = {.n = 0};
-    uint64_t before;
+    struct profile profile = {.n = 0};
 
-    need_engine(engine);
-    more.config.engine = engine;
     start_sampling(&profile, engine);
+    expect_samples(&profile);
     cp_before_exec();
     cp_before_exec(); /* changes nothing */
-    before = sampled(profile.slots[0]);
-    start_profile(&other, &more, 1);
-    burn_a(20 * MS);
-    CHECK_EQ(sampled(other.slots[0]), 0);
-    CHECK_EQ(sampled(profile.slots[0]), before);
-    stop_profile(&other);
+    CHECK_EQ(resources_now().perf_fds + resources_now().rings + resources_now().timers, 0);
+    set_blocked(true);
+    run_beside_profile(engine);
+    CHECK(!has_pending());
+    set_blocked(false);
     cp_after_exec();
-    expect_samples(profile.slots[0]);
+    expect_samples(&profile);
     errno = 0;
     CHECK_EQ(cp_execve("/there/is/no/such/program", program, environment), -1);
     CHECK_EQ(errno, ENOENT);
-    expect_samples(profile.slots[0]);
-    stop_profile(&profile);
+    expect_samples(&profile);
+    end_sampling(&profile, 3);
     cp_after_exec(); /* changes nothing */
 }
 
-CP_TEST(a_thread_whose_exec_fails_is_sampled_again_by_traps)
+SIM_TEST(a_thread_whose_exec_fails_is_sampled_again_by_traps)
 {
     check_failed_exec(CP_ENGINE_TRAP);
 }
 
-CP_TEST(a_thread_whose_exec_fails_is_sampled_again_by_signals)
+SIM_TEST(a_thread_whose_exec_fails_is_sampled_again_by_signals)
 {
     check_failed_exec(CP_ENGINE_SIGNAL);
 }
 
+/* ---- A child of vfork() ---------------------------------------------------------------------- */
+
 /* The parent's thread is not the child's: the parent's events stay as they are. */
-CP_TEST(a_vfork_child_disarms_nothing)
+SIM_TEST(a_vfork_child_disarms_nothing)
 {
     struct profile profile = {.n = 0};
     int status = 0;
     pid_t child;
 
-    need_engine(CP_ENGINE_SIGNAL);
     start_sampling(&profile, CP_ENGINE_SIGNAL);
+    expect_samples(&profile);
     child = vfork();
     if (child == 0) {
         cp_execve("/bin/true", program, environment);
@@ -138,7 +144,7 @@ CP_TEST(a_vfork_child_disarms_nothing)
     }
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK_EQ(status, 0);
-    expect_samples(profile.slots[0]);
-    stop_profile(&profile);
-    check_told(&profile, 0, PERIOD);
+    expect_samples(&profile);
+    end_sampling(&profile, 2);
+    CHECK_EQ(profile.stats[0].count, 20 * MS);
 }
