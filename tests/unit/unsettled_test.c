@@ -2,10 +2,53 @@
 #include "tests/support/burn.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 
 #include "pprof.h"
 #include "runtime/base/os.h"
 #include "runtime/m.h"
+#include "tests/support/stub_syscall.h"
+
+/* A stop waits for 2 s, in steps of 1 ms. */
+#define LONGEST_WAIT_MS 2000
+
+static _Thread_local bool is_stopping;
+static _Thread_local int steps;      /* in which the thread has waited ... */
+static _Thread_local uint64_t since; /* ... since then */
+
+/* Lets a stop's wait take simulated time only. */
+static long stub_syscall(long number, const long a[6])
+{
+    if (number != SYS_futex || (a[1] & FUTEX_CMD_MASK) != FUTEX_WAIT || a[3] == 0 || !is_stopping)
+        return hand_on(number, a);
+    CHECK_EQ(((const struct timespec *)a[3])->tv_nsec, MS);
+    steps++;
+    sim_happen((struct sim_run){SIM_TIME, MS, 0});
+    errno = ETIMEDOUT;
+    return -1;
+}
+
+static void begin_stop(void)
+{
+    is_stopping = true;
+    steps = 0;
+    since = wall_ns();
+}
+
+/* Checks that the stop has waited for as long as it waits for any thread. The machine's time counts, too. */
+static void end_long_stop(void)
+{
+    is_stopping = false;
+    CHECK(steps <= LONGEST_WAIT_MS);
+    CHECK(wall_ns() - since >= LONGEST_WAIT_MS * MS);
+}
+
+/* Checks that the stop has not waited. */
+static void end_short_stop(void)
+{
+    is_stopping = false;
+    CHECK_EQ(steps, 0);
+}
 
 static int ends[2]; /* of a pipe that nothing is written to */
 
@@ -42,7 +85,7 @@ static struct cp__m *take_claim(const struct worker *worker)
     return m;
 }
 
-CP_TEST(a_stop_counts_the_threads_that_hold_a_slot_and_names_one)
+SIM_TEST(a_stop_counts_the_threads_that_hold_a_slot_and_names_one)
 {
     struct cp_slot_request requests[] = {request("timer", 10 * MS), request("timer", 10 * MS)};
     struct cp_slot_stats stats = {.size = sizeof stats};
@@ -53,12 +96,16 @@ CP_TEST(a_stop_counts_the_threads_that_hold_a_slot_and_names_one)
     CHECK_EQ(cp_slots_start(requests, 2, slots, NULL), 0);
     start_sleeping(&worker);
     m = take_claim(&worker);
+    begin_stop();
     CHECK_EQ(cp_slots_stop(&slots[0], 1), -ETIMEDOUT);
+    end_long_stop();
     CHECK_EQ(cp_slots_stats(slots[0], &stats), 0);
     CHECK_EQ(stats.ms_unsettled, 1);
     CHECK_EQ(stats.unsettled_tid, worker.tid);
     cp__m_unclaim_from_handler(m);
+    begin_stop();
     CHECK_EQ(cp_slots_stop(&slots[1], 1), 0); /* a thread that sleeps is not waited for */
+    end_short_stop();
     CHECK_EQ(cp_slots_stats(slots[1], &stats), 0);
     CHECK_EQ(stats.ms_unsettled, 0);
     CHECK_EQ(stats.unsettled_tid, 0);
@@ -77,7 +124,7 @@ static void body_blocks_sigprof(struct worker *worker)
 }
 
 /* The thread runs with the first slot's event, and cannot take the kick that tells it of the second slot. */
-CP_TEST(a_stop_does_not_give_up_on_threads_that_hold_another_slot_only)
+SIM_TEST(a_stop_does_not_give_up_on_threads_that_hold_another_slot_only)
 {
     struct cp_slot_request timer = request("timer", 10 * MS);
     struct cp_slot_stats stats = {.size = sizeof stats};
@@ -88,7 +135,9 @@ CP_TEST(a_stop_does_not_give_up_on_threads_that_hold_another_slot_only)
     start_worker(&worker, body_blocks_sigprof, NULL);
     await(&worker.running, 2);
     CHECK_EQ(cp_slots_start(&timer, 1, &slots[1], NULL), 0);
+    begin_stop();
     CHECK_EQ(cp_slots_stop(&slots[1], 1), 0);
+    end_long_stop();
     CHECK_EQ(cp_slots_stats(slots[1], &stats), 0);
     CHECK_EQ(stats.ms_unsettled, 0);
     stop_worker(&worker);
@@ -96,7 +145,7 @@ CP_TEST(a_stop_does_not_give_up_on_threads_that_hold_another_slot_only)
     cp_slots_release(slots, 2);
 }
 
-CP_TEST(a_stop_of_an_event_names_a_thread_that_holds_it_and_the_samples_can_be_read)
+SIM_TEST(a_stop_of_an_event_names_a_thread_that_holds_it_and_the_samples_can_be_read)
 {
     struct worker worker;
     struct cp_error err = {0};
@@ -106,7 +155,9 @@ CP_TEST(a_stop_of_an_event_names_a_thread_that_holds_it_and_the_samples_can_be_r
     CHECK_EQ(cp_set_cpu_profile_rate(1, &err), 0);
     start_sleeping(&worker);
     m = take_claim(&worker);
+    begin_stop();
     CHECK_EQ(cp_set_cpu_profile_rate(0, &err), -ETIMEDOUT);
+    end_long_stop();
     CHECK_EQ(err.code, -ETIMEDOUT);
     snprintf(name, sizeof name, "thread %d still holds it", (int)worker.tid);
     CHECK_CONTAINS(err.message, "The event has stopped, but ");
@@ -132,7 +183,7 @@ static char *text_of(struct cp_session *session)
     return text;
 }
 
-CP_TEST(a_profile_is_written_and_names_a_thread_that_holds_its_event)
+SIM_TEST(a_profile_is_written_and_names_a_thread_that_holds_its_event)
 {
     struct cp_memory memory = {.size = 0};
     struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "timer", 10 * MS);
@@ -145,7 +196,9 @@ CP_TEST(a_profile_is_written_and_names_a_thread_that_holds_its_event)
     CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
     start_sleeping(&worker);
     m = take_claim(&worker);
+    begin_stop();
     CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    end_long_stop();
     cp__m_unclaim_from_handler(m);
     CHECK(memory.size > 0);
     text = text_of(session);
