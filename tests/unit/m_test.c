@@ -2,6 +2,7 @@
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 
+#include <limits.h>
 #include <semaphore.h>
 #include <sys/syscall.h>
 
@@ -24,6 +25,8 @@ static void *comes_and_goes(void *arg)
     struct worker worker = {.body = NULL};
 
     attach(&worker);
+    if (sim_is_on())
+        SIM_FAULT(&worker);
     return arg;
 }
 
@@ -39,7 +42,7 @@ static void let_threads_come_and_go(int n)
 
 /* ---- Ms that stay registered ----------------------------------------------------------------- */
 
-CP_TEST(threads_that_end_after_a_stop_that_nobody_reads_leave_nothing)
+SIM_TEST(threads_that_end_after_a_stop_that_nobody_reads_leave_nothing)
 {
     CHECK_EQ(cp_set_cpu_profile_rate(100, NULL), 0);
     CHECK_EQ(cp_set_cpu_profile_rate(0, NULL), 0);
@@ -48,7 +51,7 @@ CP_TEST(threads_that_end_after_a_stop_that_nobody_reads_leave_nothing)
 }
 
 /* The events are armed, but no thread ever has a sample. */
-CP_TEST(threads_without_samples_leave_nothing_to_a_reader_that_does_not_come)
+SIM_TEST(threads_without_samples_leave_nothing_to_a_reader_that_does_not_come)
 {
     struct cp_slot_stats stats = {.size = sizeof stats};
     struct cp_slot_request rare = request("pageFaults", 1000000000);
@@ -59,6 +62,8 @@ CP_TEST(threads_without_samples_leave_nothing_to_a_reader_that_does_not_come)
     CHECK_EQ(registered(), 0);
     cp_slots_stats(slot, &stats);
     CHECK_EQ(stats.ms, 20);
+    CHECK_EQ(stats.count, 20);
+    CHECK_EQ(stats.samples, 0);
     cp_slots_stop(&slot, 1);
     cp_slots_release(&slot, 1);
 }
@@ -188,7 +193,7 @@ static void *end_as_an_m(void *arg)
     return comes_and_goes(arg);
 }
 
-CP_TEST(a_thread_that_ends_unnoticed_harms_nobody)
+SIM_TEST(a_thread_that_ends_unnoticed_harms_nobody)
 {
     struct cp_slot_request clock = request("taskClock", MS);
     struct profile profile = {.n = 0};
@@ -209,7 +214,10 @@ CP_TEST(a_thread_that_ends_unnoticed_harms_nobody)
         pthread_join(thread, NULL);
         burn_b(30 * MS);
         stop_profile(&profile);
-        CHECK(profile.seen[0].in[IN_B] > 0);
+        CHECK_EQ(profile.seen[0].leaf[IN_B], 30);
+        CHECK_EQ(profile.seen[0].leaf[IN_A], PTHREAD_DESTRUCTOR_ITERATIONS);
+        CHECK_EQ(profile.stats[0].count, (30 + PTHREAD_DESTRUCTOR_ITERATIONS) * MS);
+        CHECK_EQ(profile.stats[0].ms, 2 + PTHREAD_DESTRUCTOR_ITERATIONS);
     }
     cp_m_detach(self.m);
 }
