@@ -11,6 +11,7 @@
 #include "runtime/engine/events_linux.h"
 #include "runtime/m.h"
 #include "runtime/slot.h"
+#include "tests/support/stop_time.h"
 
 static struct cp__m *m_of(const struct worker *worker)
 {
@@ -29,14 +30,22 @@ static int started(struct cp_slot_request request)
     struct cp_error err = {0};
     int slot;
 
-    if (cp_slots_start(&request, 1, &slot, &err) < 0)
-        SKIP("%s", err.message);
+    CHECKF(cp_slots_start(&request, 1, &slot, &err) == 0, "%s", err.message);
     return slot;
 }
 
 static void stop_slot(int slot)
 {
     cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+}
+
+/* Stops a slot that a thread holds until the stop gives up. */
+static void stop_slot_in_vain(int slot)
+{
+    begin_stop();
+    CHECK_EQ(cp_slots_stop(&slot, 1), -ETIMEDOUT);
+    end_long_stop();
     cp_slots_release(&slot, 1);
 }
 
@@ -102,7 +111,7 @@ static void stop_sleeper(struct sleeper *sleeper)
 
 /* The thread has worked since the start without noticing it, but sleeps now. A kick would interrupt its
  * poll(). */
-CP_TEST(a_thread_that_sleeps_is_not_kicked)
+SIM_TEST(a_thread_that_sleeps_is_not_kicked)
 {
     struct sleeper sleeper;
 
@@ -123,13 +132,16 @@ CP_TEST(a_thread_that_sleeps_is_not_kicked)
 
 /* ---- Handles that another thread opens ------------------------------------------------------- */
 
-static void body_sleep_then_loop(struct worker *worker)
+/* Sleeps, runs for 50 ms, and sleeps again. */
+static void body_sleeps_and_runs(struct worker *worker)
 {
     const int *fd = worker->arg;
     uint64_t token;
 
     CHECK_EQ(read(*fd, &token, sizeof token), sizeof token); /* not interrupted */
-    burn_c(&worker->stop);
+    burn_a(50 * MS);
+    cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
+    await(&worker->stop, 1);
 }
 
 /* Opens and enables the event of slot on m, which sleeps and holds no handle. */
@@ -148,47 +160,26 @@ static void open_for(struct cp__m *m, int slot)
     cp__m_unclaim_from_handler(m);
 }
 
-/* Whether m has several samples of slot, after half a second of CPU time at the latest. The calling thread
- * has hardly any CPU time meanwhile. */
-static bool comes_to_samples(struct cp__m *m, int slot)
-{
-    uint64_t samples;
-
-    do {
-        usleep(5000);
-        samples = cp_load_relaxed(&m->stats[slot].samples); /* relaxed: a counter */
-    } while (samples < 5 && cp__os_clock_ns_from_handler(m->cpu_clock) < 500 * MS);
-    return samples >= 5;
-}
-
-/* Whether the event in slot counts m's thread, whose CPU time was `before` when the event was opened. A timer
- * has no count to read. */
-static bool counts_the_thread_of(struct cp__m *m, int slot, uint64_t before)
-{
-    uint64_t cpu_ns;
-
-    while ((cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock) - before) < 20 * MS)
-        usleep(1000);
-    return m->handles[slot].kind == CP_EVENT_TIMER || cp__engine.count(m, slot) > cpu_ns / 2;
-}
-
 /* The thread sleeps when its event is opened, is not interrupted, and is sampled when it wakes. */
-static void check_opened_for(struct cp_slot_request request)
+static void check_opened_for(struct cp_slot_request request, uint64_t samples)
 {
     int fd = eventfd(0, EFD_CLOEXEC);
-    uint64_t token = 1, before;
+    uint64_t token = 1;
     struct worker worker;
+    struct cp__m *m;
     int slot;
 
-    start_worker(&worker, body_sleep_then_loop, &fd);
-    while (cp__os_thread_is_runnable(worker.tid))
-        usleep(1000);
+    start_worker(&worker, body_sleeps_and_runs, &fd);
+    m = m_of(&worker);
+    await_sleep(worker.tid);
     slot = started(request);
-    before = cp__os_clock_ns_from_handler(m_of(&worker)->cpu_clock);
-    open_for(m_of(&worker), slot);
+    open_for(m, slot);
     CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
-    CHECK(comes_to_samples(m_of(&worker), slot));
-    CHECK(counts_the_thread_of(m_of(&worker), slot, before));
+    await(&worker.running, 2);
+    CHECK_EQ(m->stats[slot].samples, samples);
+    CHECK_EQ(m->stats[slot].signals, samples);
+    if (m->handles[slot].kind != CP_EVENT_TIMER) /* which has no count to read */
+        CHECK_EQ(cp__engine.count(m, slot), 50 * MS);
     stop_worker(&worker);
     stop_slot(slot);
     CHECK_EQ(resources_now().perf_fds, 0);
@@ -197,18 +188,24 @@ static void check_opened_for(struct cp_slot_request request)
     close(fd);
 }
 
-CP_TEST(a_timer_that_another_thread_opens_ticks_on_the_ms_clock)
+SIM_TEST(a_timer_that_another_thread_opens_ticks_on_the_ms_clock)
 {
-    check_opened_for(request("timer", 10 * MS));
+    check_opened_for(request("timer", 10 * MS), 5);
 }
 
-CP_TEST(an_event_that_another_thread_opens_counts_and_signals_on_the_ms_thread)
+SIM_TEST(an_event_that_another_thread_opens_counts_and_signals_on_the_ms_thread)
 {
-    check_opened_for(request("taskClock", MS));
+    check_opened_for(request("taskClock", MS), 50);
 }
 
 /* ---- Threads that run ------------------------------------------------------------------------ */
 
+static struct {
+    int ordered, done; /* atomic: the CPU time that the thread is to have, and has had, in units of 100 us */
+} runs;
+#define UNIT (MS / 10)
+
+/* Spins, with SIGPROF blocked, and has CPU time if let_run() says so. */
 static void body_blocks_sigprof(struct worker *worker)
 {
     sigset_t set;
@@ -216,28 +213,46 @@ static void body_blocks_sigprof(struct worker *worker)
     sigemptyset(&set);
     sigaddset(&set, SIGPROF);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
-    burn_c(&worker->stop);
+    cp_store_release(&worker->running, 2);        /* pairs with the acquire in await() */
+    while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
+        SPIN_HERE();
+        for (; cp_load_acquire(&runs.ordered) > runs.done; cp_store_release(&runs.done, runs.done + 1))
+            SIM_RUN(UNIT); /* the loop's atomics pair with let_run() and await() */
+    }
     cp_m_detach(worker->m); /* the signal is blocked, so none of the host's may be lost */
     cp_m_attach(&worker->m, NULL);
 }
 
-CP_TEST(a_kick_that_does_not_arrive_is_repeated_by_and_by)
+/* Lets the thread run, and returns when it has run. */
+static void let_run(uint64_t ns)
 {
-    enum { READS = 200 };
+    int ordered = runs.ordered + (int)(ns / UNIT);
+
+    cp_store_release(&runs.ordered, ordered); /* pairs with the acquire in body_blocks_sigprof() */
+    await(&runs.done, ordered);
+}
+
+static void start_blocked(struct worker *worker)
+{
+    start_worker(worker, body_blocks_sigprof, NULL);
+    await(&worker->running, 2);
+    let_run(3 * MS);
+}
+
+/* A kick is not repeated before the thread has had a millisecond in which the kick could have arrived. */
+SIM_TEST(a_kick_that_does_not_arrive_is_repeated_by_and_by)
+{
     struct worker worker;
-    uint64_t start, took;
     int slot;
 
-    start_worker(&worker, body_blocks_sigprof, NULL);
-    await(&worker.running, 2);
-    start = cp__os_clock_ns_from_handler(m_of(&worker)->cpu_clock);
+    start_blocked(&worker);
     slot = started(request("timer", 10 * MS));
-    for (int i = 0; i < READS; i++)
-        read_slot(slot);
-    took = cp__os_clock_ns_from_handler(m_of(&worker)->cpu_clock) - start;
-    printf("%u kicks in %.1f ms of CPU time\n", m_of(&worker)->kick.sent, (double)took / 1e6);
-    CHECK(m_of(&worker)->kick.sent <= 1 + took / MS);
+    for (unsigned units = 0; units < 50; units++) {
+        for (int i = 0; i < 5; i++)
+            read_slot(slot);
+        CHECK_EQ(m_of(&worker)->kick.sent, 1 + units * UNIT / MS);
+        let_run(UNIT);
+    }
     stop_worker(&worker);
     stop_slot(slot);
     CHECK(sigprof_is(SIG_DFL));
@@ -252,23 +267,19 @@ static uint64_t count_of(const struct worker *worker, int slot)
 }
 
 /* The thread blocks SIGPROF. It stands for a thread whose samples leave it no time. */
-CP_TEST(a_stop_disables_the_event_of_a_thread_that_cannot)
+SIM_TEST(a_stop_disables_the_event_of_a_thread_that_cannot)
 {
     int slots[] = {started(request("taskClock", MS)), started(request("cpuClock", MS))};
     struct worker worker;
-    uint64_t count;
 
-    start_worker(&worker, body_blocks_sigprof, NULL);
-    await(&worker.running, 2);
+    start_blocked(&worker);
     CHECK_EQ(m_of(&worker)->armed, 1u << slots[0] | 1u << slots[1]);
-    stop_slot(slots[0]);
+    stop_slot_in_vain(slots[0]);
     CHECK_EQ(m_of(&worker)->off, 1u << slots[0]);
     CHECK_EQ(m_of(&worker)->claim, CP__CLAIM_NONE);
-    count = count_of(&worker, slots[0]);
-    CHECK(count > 0);
-    for (uint64_t other = count_of(&worker, slots[1]); count_of(&worker, slots[1]) == other;)
-        usleep(1000); /* the other event goes on */
-    CHECK_EQ(count_of(&worker, slots[0]), count);
+    let_run(2 * MS);
+    CHECK_EQ(count_of(&worker, slots[0]), 3 * MS);
+    CHECK_EQ(count_of(&worker, slots[1]), 5 * MS);
     stop_worker(&worker);
     stop_slot(slots[1]);
     CHECK_EQ(resources_now().perf_fds, 0);
@@ -276,43 +287,35 @@ CP_TEST(a_stop_disables_the_event_of_a_thread_that_cannot)
 }
 
 /* The handler enables again what it paused, except what another thread disabled meanwhile. */
-CP_TEST(what_was_disabled_from_outside_stays_so_when_a_handler_ends)
+SIM_TEST(what_was_disabled_from_outside_stays_so_when_a_handler_ends)
 {
     struct worker worker;
     struct cp__m *m;
-    uint64_t count;
     int slot = started(request("taskClock", MS));
 
-    start_worker(&worker, body_blocks_sigprof, NULL);
-    await(&worker.running, 2);
+    start_blocked(&worker);
     m = m_of(&worker);
     m->pausing = m->paused = 1u << slot; /* as the M's handler would set them; the thread blocks its signal */
     CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
     cp__events_disable(m, slot);
     cp__m_unclaim_from_handler(m);
-    count = count_of(&worker, slot);
     cp__events_resume_from_handler(m);
     m->pausing = m->paused = 0;
-    count_of(&worker, slot); /* waits for counts that passed between the two calls */
-    count = count_of(&worker, slot);
-    for (uint64_t cpu = cp__os_clock_ns_from_handler(m->cpu_clock);
-         cp__os_clock_ns_from_handler(m->cpu_clock) - cpu < 2 * MS;)
-        usleep(1000);
-    CHECK_EQ(count_of(&worker, slot), count);
+    let_run(2 * MS);
+    CHECK_EQ(count_of(&worker, slot), 3 * MS);
     stop_worker(&worker);
     stop_slot(slot);
 }
 
 /* If the handler paused an event that another thread has disabled, it would enable that event at its end for
  * a moment. If the event is one that leaves its thread no time, that moment is enough for its next sample. */
-CP_TEST(what_was_disabled_from_outside_is_not_paused)
+SIM_TEST(what_was_disabled_from_outside_is_not_paused)
 {
     struct worker worker;
     struct cp__m *m;
     int slots[] = {started(request("taskClock", MS)), started(request("cpuClock", MS))};
 
-    start_worker(&worker, body_blocks_sigprof, NULL);
-    await(&worker.running, 2);
+    start_blocked(&worker);
     m = m_of(&worker);
     m->pausing = 1u << slots[0] | 1u << slots[1]; /* the thread blocks its signal, so no handler pauses */
     CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
@@ -320,8 +323,13 @@ CP_TEST(what_was_disabled_from_outside_is_not_paused)
     cp__m_unclaim_from_handler(m);
     cp__events_pause_from_handler(m);
     CHECK_EQ(m->paused, 1u << slots[1]);
+    let_run(2 * MS);
+    CHECK_EQ(count_of(&worker, slots[1]), 3 * MS);
     cp__events_resume_from_handler(m);
     m->pausing = m->paused = 0;
+    let_run(2 * MS);
+    CHECK_EQ(count_of(&worker, slots[0]), 3 * MS);
+    CHECK_EQ(count_of(&worker, slots[1]), 5 * MS);
     stop_worker(&worker);
     stop_slot(slots[0]);
     stop_slot(slots[1]);
@@ -331,7 +339,7 @@ CP_TEST(what_was_disabled_from_outside_is_not_paused)
 
 /* An M that holds its claim may be arming a timer for a slot that it saw before the stop, so a signal may
  * still come. */
-CP_TEST(the_handler_stays_while_an_m_is_changing_its_handles)
+SIM_TEST(the_handler_stays_while_an_m_is_changing_its_handles)
 {
     struct sleeper sleeper;
     int slot;
@@ -339,7 +347,7 @@ CP_TEST(the_handler_stays_while_an_m_is_changing_its_handles)
     start_sleeper(&sleeper);
     slot = started(request("timer", 10 * MS));
     CHECK(cp__m_claim_from_handler(m_of(&sleeper.worker), CP__CLAIM_SELF));
-    stop_slot(slot);
+    stop_slot_in_vain(slot);
     CHECK(!sigprof_is(SIG_DFL));
     cp__m_unclaim_from_handler(m_of(&sleeper.worker));
     stop_slot(started(request("timer", 10 * MS)));
@@ -356,7 +364,7 @@ static void body_execute_on_demand(struct worker *worker)
     }
 }
 
-CP_TEST(an_m_that_finds_the_claim_taken_looks_again)
+SIM_TEST(an_m_that_finds_the_claim_taken_looks_again)
 {
     struct worker worker;
     int slot = started(request("timer", 10 * MS));
@@ -378,7 +386,7 @@ CP_TEST(an_m_that_finds_the_claim_taken_looks_again)
     stop_slot(other);
 }
 
-CP_TEST(a_detach_waits_for_the_claim)
+SIM_TEST(a_detach_waits_for_the_claim)
 {
     struct worker worker;
     int slot = started(request("timer", 10 * MS));
@@ -408,7 +416,7 @@ static void on_sigprof(int signal)
     (void)signal;
 }
 
-CP_TEST(a_handler_that_was_put_over_ours_stays)
+SIM_TEST(a_handler_that_was_put_over_ours_stays)
 {
     int slot = started(request("timer", 10 * MS));
 

@@ -2,53 +2,11 @@
 #include "tests/support/burn.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 
 #include "pprof.h"
 #include "runtime/base/os.h"
 #include "runtime/m.h"
-#include "tests/support/stub_syscall.h"
-
-/* A stop waits for 2 s, in steps of 1 ms. */
-#define LONGEST_WAIT_MS 2000
-
-static _Thread_local bool is_stopping;
-static _Thread_local int steps;      /* in which the thread has waited ... */
-static _Thread_local uint64_t since; /* ... since then */
-
-/* Lets a stop's wait take simulated time only. */
-static long stub_syscall(long number, const long a[6])
-{
-    if (number != SYS_futex || (a[1] & FUTEX_CMD_MASK) != FUTEX_WAIT || a[3] == 0 || !is_stopping)
-        return hand_on(number, a);
-    CHECK_EQ(((const struct timespec *)a[3])->tv_nsec, MS);
-    steps++;
-    sim_happen((struct sim_run){SIM_TIME, MS, 0});
-    errno = ETIMEDOUT;
-    return -1;
-}
-
-static void begin_stop(void)
-{
-    is_stopping = true;
-    steps = 0;
-    since = wall_ns();
-}
-
-/* Checks that the stop has waited for as long as it waits for any thread. The machine's time counts, too. */
-static void end_long_stop(void)
-{
-    is_stopping = false;
-    CHECK(steps <= LONGEST_WAIT_MS);
-    CHECK(wall_ns() - since >= LONGEST_WAIT_MS * MS);
-}
-
-/* Checks that the stop has not waited. */
-static void end_short_stop(void)
-{
-    is_stopping = false;
-    CHECK_EQ(steps, 0);
-}
+#include "tests/support/stop_time.h"
 
 static int ends[2]; /* of a pipe that nothing is written to */
 
@@ -119,6 +77,7 @@ SIM_TEST(a_stop_counts_the_threads_that_hold_a_slot_and_names_one)
 static void body_blocks_sigprof(struct worker *worker)
 {
     cp__os_block_from_handler();
+    burn_a(MS);                            /* a thread without any CPU time counts as asleep */
     cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
     burn_c(&worker->stop);
 }
