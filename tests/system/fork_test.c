@@ -141,6 +141,33 @@ SIM_TEST(a_child_that_profiles_stops_nothing)
     check_parent(child_profiles);
 }
 
+/* Takes up the profile, and has 100 ms of simulated time while the process forks. A fork waits for threads
+ * that open or close events, but gives up if the machine is very busy: so the thread does neither. */
+static void body_runs_beside_forks(struct worker *worker)
+{
+    await(&worker->stop, 1);
+    cp_execute(worker->m, NULL);
+    cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
+    for (uint64_t i = 0; i < 100 * MS / PERIOD; i++) {
+        SPIN_HERE();
+        burn_b(PERIOD);
+    }
+    await(&worker->stop, 2);
+}
+
+/* Lets the thread take up the profile, and returns when it has. */
+static void let_run(struct worker *worker)
+{
+    cp_store_release(&worker->stop, 1); /* pairs with the acquire in await() */
+    await(&worker->running, 2);
+}
+
+static void let_end(struct worker *worker)
+{
+    cp_store_release(&worker->stop, 2); /* pairs with the acquire in await() */
+    join_worker(worker);
+}
+
 /* ---- The child ------------------------------------------------------------------------------- */
 
 static struct resources before_profiling;
@@ -211,8 +238,9 @@ SIM_TEST(a_child_holds_nothing_of_its_parents)
     make_requests();
     before_profiling = resources_now();
     attach(&worker);
-    start_worker(&other, body_c, NULL);
+    start_worker(&other, body_runs_beside_forks, NULL);
     start_unread(&profile, requests, 3);
+    let_run(&other);
     burn_a(10 * MS);
     CHECK(resources_now().perf_fds > 0 && resources_now().timers > 0);
     in_child(child_holds_nothing);
@@ -220,8 +248,10 @@ SIM_TEST(a_child_holds_nothing_of_its_parents)
     in_child(child_forks);
     if (CHILD_IS_LIKE_PARENT)
         in_child(child_is_kicked);
+    let_end(&other);
     stop_profile(&profile);
-    stop_worker(&other);
+    CHECK_EQ(profile.stats[0].samples, 110 * MS / PERIOD);
+    CHECK_EQ(profile.stats[2].samples, 11);
     cp_m_detach(worker.m);
 }
 
@@ -277,17 +307,6 @@ static void child_attaches(void)
     CHECK(sigprof_is(SIG_DFL));
 }
 
-/* Runs for 100 ms of simulated time, which takes about ten forks of the machine's time. */
-static void body_runs_beside_forks(struct worker *worker)
-{
-    await(&worker->stop, 1); /* the profile runs */
-    cp_execute(worker->m, NULL);
-    for (uint64_t i = 0; i < 100 * MS / PERIOD; i++) {
-        SPIN_HERE();
-        burn_b(PERIOD);
-    }
-}
-
 SIM_TEST(a_thread_that_is_no_m_may_fork)
 {
     struct profile profile = {.n = 0};
@@ -298,11 +317,11 @@ SIM_TEST(a_thread_that_is_no_m_may_fork)
         start_worker(&workers[i], body_runs_beside_forks, NULL);
     start_profile(&profile, requests, 2);
     for (int i = 0; i < 2; i++)
-        cp_store_release(&workers[i].stop, 1); /* pairs with the acquire in await() */
+        let_run(&workers[i]);
     for (int i = 0; i < 5; i++)
         in_child(child_attaches);
     for (int i = 0; i < 2; i++)
-        join_worker(&workers[i]);
+        let_end(&workers[i]);
     stop_profile(&profile);
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(profile.stats[i].samples, 200 * MS / PERIOD);
@@ -342,6 +361,16 @@ static void child_starts_and_stops(void)
     CHECK_EQ(resources_now().perf_fds, 0);
 }
 
+/* Has little simulated time for the machine's: both are in the time that a fork waits for at most. */
+static void body_runs_slowly(struct worker *worker)
+{
+    while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
+        for (int i = 0; i < 20; i++)
+            SPIN_HERE();
+        burn_b(SPIN_NS);
+    }
+}
+
 SIM_TEST(a_fork_may_come_at_any_time)
 {
     struct worker workers[2];
@@ -352,8 +381,8 @@ SIM_TEST(a_fork_may_come_at_any_time)
     if (TEST_ASAN)
         SKIP("a child may find the lock of AddressSanitizer's allocator held for ever");
     attach(&self);
-    start_worker(&workers[0], body_c, NULL);
-    start_worker(&workers[1], body_c, NULL);
+    start_worker(&workers[0], body_runs_slowly, NULL);
+    start_worker(&workers[1], body_runs_slowly, NULL);
     pthread_create(&thread, NULL, start_and_stop, &stop);
     for (int i = 0; i < 100; i++)
         in_child(child_starts_and_stops);
