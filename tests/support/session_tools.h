@@ -16,21 +16,20 @@
 
 static volatile unsigned long sink;
 
-static inline void spin_until(uint64_t end)
+/* On the simulated kernel, too. */
+__attribute__((noinline, unused)) static void burn_here(long ns)
 {
+    uint64_t end;
+
+    if (sim_is_on()) {
+        SIM_RUN((uint64_t)ns);
+        return;
+    }
+    end = cpu_ns() + (uint64_t)ns;
     do {
         for (unsigned i = 0; i < 10000; i++)
             sink += i;
     } while (cpu_ns() < end);
-}
-
-/* On the simulated kernel, too. */
-__attribute__((noinline, unused)) static void burn_here(long ns)
-{
-    if (sim_is_on())
-        SIM_RUN((uint64_t)ns);
-    else
-        spin_until(cpu_ns() + (uint64_t)ns);
 }
 
 static inline void attach(void)

@@ -177,7 +177,8 @@ void sim_expire(struct sim_timer *timer, uint64_t now);
 
 /* Returns whether the simulation has this clock; *ns receives its time. */
 bool sim_clock(clockid_t clock, uint64_t *ns);
-/* CLOCK_MONOTONIC. */
+/* CLOCK_MONOTONIC stands still on the calling thread, less what reading it takes (clock_ns), or goes on. */
+void sim_wall_stands(bool stands);
 uint64_t sim_wall_ns(void);
 
 #endif

@@ -132,20 +132,31 @@ struct sim_thread *sim_thread(pid_t tid)
     sim_refuse("a thread too many", SIM_THREADS);
 }
 
-/* The thread that the calling thread was last. After fork(), and for a new thread, this is another one. */
+/* The thread that the calling thread was last. After fork(), and for a new thread, this is another one;
+ * and after vfork() it is the child, whose memory was the parent's. */
 static _Thread_local struct sim_thread *own;
 
 /* Another thread may have had the number before. Then somebody may have looked for this one already:
  * events and timers that were made for a thread are made after it is born, so nothing of them is lost. */
+static void be_born(struct sim_thread *thread)
+{
+    *thread = (struct sim_thread){
+        .tid = thread->tid, .pid = sim_pid(), .is_stopped = thread->is_stopped, .born = ++sim_state->births};
+}
+
 struct sim_thread *sim_self(void)
 {
     const pid_t tid = sim_tid();
+    struct sim_thread *thread;
+    bool is_back; /* from being another one */
 
-    if (own == NULL || own->tid != tid) {
-        own = sim_thread(tid);
-        *own = (struct sim_thread){
-            .tid = tid, .pid = sim_pid(), .is_stopped = own->is_stopped, .born = ++sim_state->births};
-    }
+    if (own != NULL && own->tid == tid)
+        return own;
+    thread = sim_thread(tid);
+    is_back = own != NULL && thread->born != 0 && thread->pid == sim_pid();
+    if (!is_back)
+        be_born(thread);
+    own = thread;
     return own;
 }
 

@@ -260,8 +260,10 @@ struct sim_raise *sim_step(struct sim_run *run, uintptr_t pc, uintptr_t sp, uint
     uint64_t mask;
 
     sim_let_signals_in();
+    sim_wall_stands(false);
     mask = lock_running();
     raise = step(run, &place, mask);
+    sim_wall_stands(raise != NULL);
     if (raise != NULL)
         sim_unlock_masked();
     else

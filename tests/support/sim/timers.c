@@ -17,12 +17,34 @@ static uint64_t to_ns(const struct timespec *t)
     return (uint64_t)t->tv_sec * SECOND + (uint64_t)t->tv_nsec;
 }
 
+/* While the thread is in the handler of a simulated signal, its time stands still: what the machine takes
+ * for the handler is no figure of the test's. 0: the time goes on. */
+static _Thread_local uint64_t stands_at;
+
+/* As the library's handler does. A handler may be left by siglongjmp(3). */
+static bool blocks_all_signals(void)
+{
+    const uint64_t all = UINT64_MAX & ~((uint64_t)1 << (SIGKILL - 1) | (uint64_t)1 << (SIGSTOP - 1));
+    uint64_t mask = 0;
+
+    sim_raw(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&mask, sizeof mask, 0, 0);
+    return (mask & all) == all;
+}
+
+void sim_wall_stands(bool stands)
+{
+    stands_at = 0;
+    stands_at = stands ? sim_wall_ns() : 0;
+}
+
 /* The machine's time, and all that the threads have run since, as if they ran one after the other: so no
  * thread has run for longer than the time that has passed. */
 uint64_t sim_wall_ns(void)
 {
     struct timespec now;
 
+    if (stands_at != 0 && blocks_all_signals())
+        return stands_at += sim->clock_ns;
     __real_clock_gettime(CLOCK_MONOTONIC, &now);
     return to_ns(&now) + cp_load_relaxed(&sim_state->passed); /* relaxed: a number of its own */
 }
