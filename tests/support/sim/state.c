@@ -94,6 +94,8 @@ uint64_t sim_lock(void)
     int holder = 0;
 
     sim_raw(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&mask, sizeof all, 0, 0);
+    /* Otherwise a function that the holder calls may let them in, and their handler waits for its thread. */
+    sim_let_signals_in();
     for (unsigned tries = 1; !cp_compare_exchange(&sim_state->lock, &holder, tid); tries++) {
         if (tries % 64 == 0)
             sim_raw(SYS_sched_yield, 0, 0, 0, 0, 0, 0);

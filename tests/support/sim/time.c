@@ -259,9 +259,8 @@ struct sim_raise *sim_step(struct sim_run *run, uintptr_t pc, uintptr_t sp, uint
     struct sim_raise *raise;
     uint64_t mask;
 
-    sim_let_signals_in();
-    sim_wall_stands(false);
     mask = lock_running();
+    sim_wall_stands(false);
     raise = step(run, &place, mask);
     sim_wall_stands(raise != NULL);
     if (raise != NULL)
