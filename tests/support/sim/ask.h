@@ -6,6 +6,7 @@
 #define COUNTERPOINT_TESTS_SIM_ASK_H
 
 #include "tests/support/burn.h"
+#include "tests/support/resources.h"
 
 #include <fcntl.h>
 #include <linux/perf_event.h>
@@ -76,6 +77,14 @@ static void set_blocked(int signal, bool is_blocked)
     pthread_sigmask(is_blocked ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
+static bool is_pending(int signal)
+{
+    sigset_t set;
+
+    CHECK_EQ(sigpending(&set), 0);
+    return sigismember(&set, signal) == 1;
+}
+
 /* ---- Events ---------------------------------------------------------------------------------- */
 
 static struct perf_event_attr clock_attr(uint64_t period)
@@ -102,6 +111,8 @@ static int open_event(struct perf_event_attr *attr)
     int fd;
 
     test_need_events();
+    if (!sim_is_on() && number_in("/proc/sys/kernel/perf_event_max_sample_rate", "") < 10000)
+        SKIP("kernel.perf_event_max_sample_rate is so low that the kernel throttles these events");
     fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
     if (fd < 0 && (errno == EINVAL || errno == E2BIG) && !sim_is_on())
         SKIP("this kernel is too old for the event");

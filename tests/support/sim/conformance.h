@@ -26,7 +26,7 @@ KERNEL_TEST(a_sample_is_a_record_and_a_signal)
     CHECK_EQ(header_at(page, 0).misc & PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_USER);
     CHECK_EQ(header_at(page, 0).size, RECORD_SIZE);
     CHECK_EQ(word_at(page, 8), id_of(fd));
-    for (int i = 0; i < signals; i++)
+    for (int i = 0; i < signals && i < NOTED; i++)
         CHECK(noted[i].code == POLL_IN && noted[i].fd == fd && noted[i].band == 0x41);
 }
 
@@ -69,7 +69,7 @@ KERNEL_TEST(the_record_says_where_the_signal_comes)
     for (uint64_t at = 0; at < page->data_head; at += RECORD_SIZE) {
         int here = 0;
 
-        for (int i = 0; i < signals; i++)
+        for (int i = 0; i < signals && i < NOTED; i++)
             here |= word_at(page, at + 16) == noted[i].pc;
         same += here;
     }
@@ -227,7 +227,7 @@ KERNEL_TEST(a_refresh_is_so_many_overflows)
         burn_a(5 * PERIOD);
     CHECK_EQ(signals, 3);
     CHECK(noted[0].code == POLL_IN && noted[1].code == POLL_IN && noted[2].code == POLL_HUP);
-    CHECK_NUMBER(count_of(fd), 3 * PERIOD, 3 * PERIOD, 400 * PERIOD);
+    CHECK_NUMBER(count_of(fd), 3 * PERIOD, 2 * PERIOD, 400 * PERIOD);
     burn_a(5 * PERIOD);
     CHECK_EQ(signals, 3);
     control(fd, PERF_EVENT_IOC_REFRESH, 1);
@@ -273,8 +273,8 @@ KERNEL_TEST(traps_are_raised_at_once_or_pending)
     burn_a(10 * PERIOD);
     CHECK_NUMBER(signals, 10, 1, 1000);
     CHECK(noted[0].code == 6 && noted[0].data == 0x1234567890);
-    signals = 0;
     set_blocked(SIGTRAP, true);
+    signals = 0;
     burn_a(10 * PERIOD);
     control(fd, PERF_EVENT_IOC_DISABLE, 0);
     CHECK_EQ(signals, 0);
@@ -417,7 +417,8 @@ KERNEL_TEST(a_timer_expires_by_the_threads_cpu_time)
     timer = start_timer(10 * MS);
     sleep_ms(30);
     CHECK_EQ(signals, 0);
-    burn_a(55 * MS);
+    for (int i = 0; i < 100 && signals == 0; i++) /* a thread that shares its CPU may get no tick for long */
+        burn_a(55 * MS);
     CHECK_NUMBER(signals, 5, 1, 1000);
     CHECK_EQ(noted[0].code, SI_TIMER);
     CHECK_EQ(syscall(SYS_timer_delete, timer), 0);
@@ -433,7 +434,8 @@ KERNEL_TEST(a_timers_pending_signal_counts_the_others)
     handle(SIGPROF);
     timer = start_timer(10 * MS);
     set_blocked(SIGPROF, true);
-    burn_a(65 * MS);
+    for (int i = 0; i < 100 && !is_pending(SIGPROF); i++)
+        burn_a(65 * MS);
     set_blocked(SIGPROF, false);
     CHECK_EQ(signals, 1);
     CHECK_NUMBER(noted[0].overrun, 5, 1, 1000);
