@@ -70,6 +70,8 @@ static long check_attr(const struct perf_event_attr *attr, const long a[6])
         sim_refuse("a sample type", attr->sample_type);
     if ((attr->read_format & ~READ_FORMATS) != 0)
         sim_refuse("a read format", attr->read_format);
+    if (attr->freq)
+        sim_refuse("a frequency", attr->sample_freq);
     if ((int)a[2] != -1 || (int)a[3] != -1 || (pid_t)a[1] < 0)
         sim_refuse("a CPU or a group", (uint64_t)a[2]);
     if (attr->sigtrap && !attr->remove_on_exec)

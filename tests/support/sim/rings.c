@@ -41,7 +41,7 @@ void *sim_map_ring(struct sim_event *event, size_t size)
 {
     struct perf_event_mmap_page *page;
 
-    if (!is_ring_size(size) || event->output >= 0 || event->page != NULL)
+    if (!is_ring_size(size) || event->output >= 0 || event->page != NULL || event->attr.inherit)
         return refuse_mapping(EINVAL);
     if (sim_state->rings + size > sim->ring_memory)
         return refuse_mapping(EPERM);

@@ -56,6 +56,8 @@ struct sim_raise *sim_raise_for_event(const struct sim_event *event, int code, u
         return trap(event, address, mask);
     if (!event->is_async || event->owner == 0 || event->pid != sim_pid())
         return NULL;
+    if (event->owner != sim_tid()) /* the machine lets nobody send such a signal to another thread */
+        sim_refuse("an event that signals another thread than its own", (uint64_t)event->owner);
     raise = raise_to(event->owner, event->sig != 0 ? event->sig : SIGIO, code, mask);
     raise->info.si_band = code == POLL_IN ? POLLIN | POLLRDNORM : POLLHUP;
     raise->info.si_fd = event->fd;

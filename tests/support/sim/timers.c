@@ -124,10 +124,13 @@ long sim_create_timer(const long a[6])
 {
     const struct sigevent *event = (const struct sigevent *)a[1];
     const pid_t tid = tid_of_clock((clockid_t)a[0]);
-    long result = sim_raw(SYS_timer_create, a[0], a[1], a[2], 0, 0, 0);
+    long result;
     uint64_t mask;
 
-    if (result < 0 || tid == 0)
+    if (tid == 0)
+        sim_refuse("a timer on another clock than a thread's", (uint64_t)a[0]);
+    result = sim_raw(SYS_timer_create, a[0], a[1], a[2], 0, 0, 0);
+    if (result < 0)
         return result;
     if (event == NULL || event->sigev_notify != SIGEV_THREAD_ID || event->_sigev_un._tid != tid)
         sim_refuse("a timer that does not signal its own thread", (uint64_t)a[0]);
