@@ -61,7 +61,7 @@ static void profile_two(long refused, int error, struct profile *profile,
     run_puppet(&other, burn_a, 50 * MS);
     sim_fail(refused, 1, error, true);
     run_attached(&worker, body_without, NULL);
-    sim_fail(0, 0, 0, false);
+    sim_fail(SIM_NONE, 0, 0, false);
     run_puppet(&other, burn_a, 50 * MS);
     end_puppet(&other);
     stop_profile(profile);
