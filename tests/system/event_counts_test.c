@@ -203,7 +203,11 @@ SIM_TEST(one_kind_of_cores_that_counts_is_enough)
     play_two_kinds_of_cores(SIM_PMU_TYPE + 1, SIM_PMU_TYPE + 2);
     check_counts("cycles");
     check_counts("LLC-load-misses");
-    sim->pmu.refuses_kind = 1;
+    sim->pmu.refuses_kind = 1; /* the other kind's PMU has no chance to count */
+    check_counts("cycles");
+    sim->pmu.runs_on = 2;
+    check_counts("cycles");
+    sim->pmu.is_silent = true;
     check_silent("cycles", "stays at 0");
 }
 

@@ -303,6 +303,12 @@ bool sim_counts_on(const struct sim_event *event, const struct sim_thread *threa
                                          (event->pid == thread->pid || !event->attr.inherit_thread));
 }
 
+/* The PMU of one kind of core counts nothing while the thread runs on another kind. */
+static bool is_on_its_core(const struct sim_event *event)
+{
+    return event->kind == 0 || event->kind == sim->pmu.runs_on;
+}
+
 /* If a thread has more events of the PMU than there are counters, the events take turns: at each tick, the
  * first one gives its counter to the first one that has none, and becomes the last. */
 bool sim_has_counter(const struct sim_event *event, const struct sim_thread *thread)
@@ -312,12 +318,14 @@ bool sim_has_counter(const struct sim_event *event, const struct sim_thread *thr
 
     if (event->attr.type == PERF_TYPE_SOFTWARE)
         return true;
+    if (!is_on_its_core(event))
+        return false;
     if (sim->pmu.is_taken || sim->pmu.counters == 0)
         return !sim->pmu.is_taken;
     for (int i = 0; i < sim_state->n_events; i++) {
         const struct sim_event *other = &sim_state->events[i];
 
-        if (other->attr.type == PERF_TYPE_SOFTWARE || !sim_counts_on(other, thread))
+        if (other->attr.type == PERF_TYPE_SOFTWARE || !is_on_its_core(other) || !sim_counts_on(other, thread))
             continue;
         place = other == event ? n : place;
         n++;

@@ -38,7 +38,6 @@ static bool is_excluded(const struct sim_event *event, const struct sim_thread *
 static bool counts(const struct sim_event *event, const struct sim_thread *thread, enum sim_what what)
 {
     return sim_counts_on(event, thread) && event->what == what && !event->is_throttled &&
-           (event->kind == 0 || event->kind == sim->pmu.runs_on) &&
            (is_clock(event) || !is_excluded(event, thread));
 }
 
