@@ -46,7 +46,7 @@ cc = $(if $(filter clang%,$(CC)),$(CC) $(addprefix --target=,$(cross)),$(if $(fi
 
 # ---- Test programs -------------------------------------------------------------------------------
 
-# The rooms of tests: of one module; of what users see; those that measure, and run alone after the others.
+# The rooms of tests: of one module; of what users see; those that take the machine as it is, and run alone after the others.
 test_rooms = unit system live
 test_sources := $(sort $(wildcard $(test_rooms:%=tests/%/*_test.c)))
 test_names := $(notdir $(basename $(test_sources)))

@@ -213,6 +213,55 @@ SIM_TEST(time_in_the_kernel_has_samples_if_the_kernel_is_included)
     CHECK_EQ(profile.seen[0].leaf[IN_A], 10);
 }
 
+/* How many samples have the kernel's frame first, and the function that called the kernel after it. */
+struct chains {
+    uint64_t samples, of_kernel, from_a;
+};
+
+static void look_at_chain(void *context, const struct cp_sample *sample)
+{
+    struct chains *chains = context;
+
+    chains->samples += sample->weight;
+    if (sample->kernel_depth != 1 || sample->frames[0] != SIM_KERNEL_PC)
+        return;
+    chains->of_kernel += sample->weight;
+    chains->from_a += sample->depth > 1 && is_in(IN_A, sample->frames[1]) ? sample->weight : 0;
+}
+
+CODE(a) void call_kernel_a(void)
+{
+    SIM_RUN_KERNEL(5 * MS);
+}
+
+static void body_calls_kernel(struct worker *worker)
+{
+    (void)worker;
+    burn_b(10 * MS);
+    call_kernel_a();
+}
+
+SIM_TEST(the_kernels_frames_stand_before_the_programs)
+{
+    for (int without_user = 0; without_user < 2; without_user++) {
+        struct cp_slot_request made = request("taskClock", MS);
+        struct chains chains = {.samples = 0};
+        struct profile profile = {.look = look_at_chain, .context = &chains};
+        struct worker worker;
+
+        made.config.is_sample_callchain_included = true;
+        made.config.is_callchain_kernel_included = true;
+        made.config.is_user_excluded = without_user;
+        start_profile(&profile, &made, 1);
+        run_attached(&worker, body_calls_kernel, NULL);
+        stop_profile(&profile);
+        CHECK_EQ(chains.samples, without_user ? 5 : 15);
+        CHECK_EQ(chains.of_kernel, 5);
+        CHECK_EQ(chains.from_a, 5);
+        CHECK_EQ(profile.stats[0].lost + profile.stats[0].late, 0);
+    }
+}
+
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
 /* The calling thread becomes an M while an event runs, and each of its mappings fails in turn. */

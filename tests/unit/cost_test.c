@@ -323,6 +323,30 @@ SIM_TEST(an_event_of_an_unknown_rate_is_stopped)
     CHECK_EQ(profile.stats[0].overloaded_ns, WINDOW);
 }
 
+/* A sample takes longer than the period, so the thread does not come forward until another one stops the
+ * event. */
+SIM_TEST(a_stop_ends_an_event_that_leaves_its_thread_no_time)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 20000)};
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = body_a};
+    uint64_t ns = MS;
+
+    worker.arg = &ns;
+    start_unread(&profile, requests, 1);
+    sim->cost_ns = 30000;
+    CHECK_EQ(pthread_create(&worker.thread, NULL, run_worker, &worker), 0);
+    for (int naps = 0; sampled(profile.slots[0]) < 200; naps++) { /* of the 50 that the thread's work has */
+        CHECK(naps < ENOUGH_NAPS);
+        usleep(NAP_US);
+    }
+    cp_slots_stop(profile.slots, 1);
+    join_worker(&worker);
+    CHECK(worker.cpu >= 200 * sim->cost_ns);
+    CHECK(sigprof_is(SIG_DFL));
+    cp_slots_release(profile.slots, 1);
+}
+
 /* No machine has time for eight clocks of 10 us. The thread runs only because the kernel throttles the events
  * and the reader disables them. */
 CP_TEST(a_stop_ends_what_leaves_its_thread_no_time)

@@ -83,6 +83,15 @@ static long check_attr(const struct perf_event_attr *attr, const long a[6])
     return sim->paranoid > 2 || (sim->paranoid > 1 && !attr->exclude_kernel) ? -EACCES : 0;
 }
 
+/* The records of events whose ring is gone go nowhere, and not into the ring of the next event. */
+static void forget_output(int i)
+{
+    for (int k = 0; k < sim_state->n_events; k++) {
+        if (sim_state->events[k].output == i)
+            sim_state->events[k].output = SIM_GONE;
+    }
+}
+
 static struct sim_event *free_event(void)
 {
     for (int i = 0; i < SIM_EVENTS; i++) {
@@ -90,6 +99,7 @@ static struct sim_event *free_event(void)
             continue;
         if (i >= sim_state->n_events)
             sim_state->n_events = i + 1;
+        forget_output(i);
         return &sim_state->events[i];
     }
     sim_refuse("an event too many", SIM_EVENTS);
@@ -123,7 +133,7 @@ static long open_found(const struct sim_event *found, const long a[6])
     event->fd = (int)fd;
     event->id = id_of((int)fd);
     event->born = ++sim_state->births;
-    event->output = -1;
+    event->output = SIM_OWN;
     set_period(event, event->attr.sample_period);
     return fd;
 }
@@ -197,7 +207,7 @@ static long set_output(struct sim_event *event, int fd)
         return -EBADF;
     if (other == event || event->page != NULL || (other != NULL && other->tid != event->tid))
         return -EINVAL;
-    event->output = other != NULL ? (int)(other - sim_state->events) : -1;
+    event->output = other != NULL ? (int)(other - sim_state->events) : SIM_OWN;
     return 0;
 }
 

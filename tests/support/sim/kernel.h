@@ -21,6 +21,7 @@
 
 #include "sim.h"
 
+enum { SIM_OWN = -1, SIM_GONE = -2 };
 enum { SIM_EVENTS = 4096, SIM_TIMERS = 1024, SIM_THREADS = 8192 };
 
 /* An event, whose descriptor is a memory file. Event i is unused if is_used is false. */
@@ -44,7 +45,7 @@ struct sim_event {
     uint64_t limit;      /* how many overflows PERF_EVENT_IOC_REFRESH has left; 0: there is no limit */
     uint64_t tick;       /* in which its last overflow was ... */
     uint64_t interrupts; /* ... and how many there were in that tick */
-    int output;          /* the event whose ring it writes to; -1: its own */
+    int output;          /* the event whose ring it writes to, SIM_OWN or SIM_GONE */
     char *page;          /* its ring, in the memory of process pid; NULL: none */
     uint64_t ring_size;  /* of the ring's data, in bytes */
     uint64_t ring_lost;  /* how many records found no room since the last one that did */

@@ -41,7 +41,7 @@ void *sim_map_ring(struct sim_event *event, size_t size)
 {
     struct perf_event_mmap_page *page;
 
-    if (!is_ring_size(size) || event->output >= 0 || event->page != NULL || event->attr.inherit)
+    if (!is_ring_size(size) || event->output != SIM_OWN || event->page != NULL || event->attr.inherit)
         return refuse_mapping(EINVAL);
     if (sim_state->rings + size > sim->ring_memory)
         return refuse_mapping(EPERM);
@@ -107,7 +107,7 @@ static void put_lost(struct sim_event *ring, const struct sim_event *event)
 static void write_record(struct sim_event *event, const uint64_t *words, uint64_t n)
 {
     struct sim_event *ring = event->output >= 0 ? &sim_state->events[event->output] : event;
-    const struct perf_event_mmap_page *page = (void *)ring->page;
+    const struct perf_event_mmap_page *page = event->output != SIM_GONE ? (void *)ring->page : NULL;
     uint64_t used, lost_size = ring->ring_lost != 0 ? 3 : 0;
 
     if (!ring->is_used || page == NULL || ring->pid != sim_pid())
