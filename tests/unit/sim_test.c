@@ -287,9 +287,10 @@ SIM_TEST(a_thread_may_be_stopped)
 {
     struct worker worker;
 
+    sem_init(&go_on, 0, 0);
     start_worker(&worker, body_waits_then_burns, NULL);
     sim_stop(worker.tid);
-    cp_store_release(&worker.stop, 1); /* pairs with the acquire in await(), burn.h */
+    sem_post(&go_on);
     sleep_ms(20);
     CHECK_EQ(sim_thread_ns(worker.tid), 0);
     sim_continue(worker.tid);

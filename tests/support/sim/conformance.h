@@ -7,6 +7,8 @@
  */
 #include "ask.h"
 
+#include <semaphore.h>
+
 /* ---- Samples --------------------------------------------------------------------------------- */
 
 KERNEL_TEST(a_sample_is_a_record_and_a_signal)
@@ -321,9 +323,13 @@ KERNEL_TEST(a_childs_descriptor_is_the_parents_event)
     CHECK_EQ(signals, 0);
 }
 
+static sem_t go_on;
+
+/* A thread that waits for a semaphore runs for no time meanwhile. */
 static void body_waits_then_burns(struct worker *worker)
 {
-    await(&worker->stop, 1);
+    (void)worker;
+    sem_wait(&go_on);
     burn_b(5 * PERIOD);
 }
 
@@ -337,6 +343,7 @@ KERNEL_TEST(an_event_counts_on_the_thread_that_it_was_opened_for)
 
     test_need_events();
     handle(SIGPROF);
+    sem_init(&go_on, 0, 0);
     start_worker(&worker, body_waits_then_burns, NULL);
     fd = (int)syscall(SYS_perf_event_open, &attr, worker.tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
     CHECK(fd >= 0);
@@ -347,7 +354,8 @@ KERNEL_TEST(an_event_counts_on_the_thread_that_it_was_opened_for)
     control(fd, PERF_EVENT_IOC_ENABLE, 0);
     burn_a(5 * PERIOD);
     CHECK_EQ(signals, 0);
-    stop_worker(&worker);
+    sem_post(&go_on);
+    join_worker(&worker);
     CHECK_NUMBER(signals, 5, 1, 1000);
     CHECK_NUMBER(count_of(fd), 5 * PERIOD, 4 * PERIOD, 1000 * PERIOD);
 }

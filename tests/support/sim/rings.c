@@ -125,8 +125,9 @@ static void write_record(struct sim_event *event, const uint64_t *words, uint64_
 
 void sim_write_throttle(struct sim_event *event, bool begins)
 {
-    const uint64_t words[] = {header_of(begins ? PERF_RECORD_THROTTLE : PERF_RECORD_UNTHROTTLE, 0, 4),
-                              sim_wall_ns(), event->id, event->id};
+    const uint64_t now = cp_load_relaxed(&sim_state->passed); /* relaxed: under the lock */
+    const uint64_t words[] = {header_of(begins ? PERF_RECORD_THROTTLE : PERF_RECORD_UNTHROTTLE, 0, 4), now,
+                              event->id, event->id};
 
     write_record(event, words, 4);
 }
