@@ -121,7 +121,7 @@ static void *block_all_and_run(void *arg)
 SIM_TEST(a_thread_that_blocks_all_signals_is_sampled)
 {
     struct cp_slot_request requests[] = {trap_request("taskClock", PERIOD)};
-    struct profile profile = {.n = 0};
+    struct profile profile = {.looks = true};
     struct worker worker = {.body = body_c};
 
     CHECK_EQ(pthread_create(&worker.thread, NULL, block_all_and_run, &worker), 0);

@@ -215,7 +215,7 @@ static void *start_elsewhere(void *profile)
  * kick. */
 static void child_is_kicked(void)
 {
-    struct profile profile = {.n = 0};
+    struct profile profile = {.looks = true};
     pthread_t thread;
 
     CHECK_EQ(pthread_create(&thread, NULL, start_elsewhere, &profile), 0);

@@ -389,12 +389,12 @@ SIM_TEST(kicks_among_many_signals_all_arrive)
 {
     struct cp_slot_request fast[] = {request("taskClock", 200000), request("cpuClock", 230000)};
     struct worker workers[3];
-    struct profile last = {.n = 0};
+    struct profile last = {.looks = true};
 
     for (size_t i = 0; i < ARRAY_SIZE(workers); i++)
         start_worker(&workers[i], body_c, NULL);
     for (int i = 0; i < 30; i++) {
-        struct profile profile = {.n = 0};
+        struct profile profile = {.looks = true};
 
         start_profile(&profile, fast, 2);
         sleep_ms(2);

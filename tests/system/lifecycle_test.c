@@ -86,7 +86,7 @@ SIM_TEST(a_thousand_short_lived_threads_are_sampled)
 {
     enum { THREADS = 1000 };
     struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", 10 * MS)};
-    struct profile profile = {.n = 0};
+    struct profile profile = {.looks = true};
     struct resources before = {0}, after;
 
     start_profile(&profile, requests, 2);

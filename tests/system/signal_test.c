@@ -460,7 +460,7 @@ SIM_TEST(errno_is_left_alone)
     requests[2] = request("cycles", PERIOD);
     start_worker(&worker, body_errno, NULL);
     for (int round = 0; round < 10; round++) {
-        struct profile profile = {.n = 0};
+        struct profile profile = {.looks = true};
 
         start_profile(&profile, requests, 3);
         while (sampled(profile.slots[1]) < 2 || sampled(profile.slots[2]) < 20)
