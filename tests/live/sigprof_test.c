@@ -1,4 +1,4 @@
-/* SIGPROF where only the machine's kernel can be asked: timers of the program's on other clocks than its
+/* What only the machine's kernel can tell about SIGPROF: timers of the program's on other clocks than its
  * threads', a system call that a signal interrupts, and a change of privileges. */
 #include "tests/support/burn.h"
 
