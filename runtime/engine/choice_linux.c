@@ -7,10 +7,8 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 #include "runtime/base/fail.h"
 #include "runtime/base/sys_linux.h"
@@ -22,21 +20,9 @@
 
 /* Each returns a phrase that is never freed, or NULL if it finds nothing. */
 
-/* Before 6.1, traps went missing. From 6.11 on, closing an event waited for its pending trap, and for ever if
- * the thread that closes was the one to take the trap, as at the end of a process; mended in 6.15. That a
- * stable branch has the mend cannot be tried: a child in which the trial fails cannot be killed. */
 static const char *version_obstacle(void)
 {
-    struct utsname name;
-    unsigned major, minor;
-
-    if (uname(&name) < 0 || sscanf(name.release, "%u.%u", &major, &minor) != 2)
-        return "the kernel does not tell its version";
-    if (major < 6 || (major == 6 && minor < 1))
-        return "Linux before 6.1 loses traps";
-    if (major == 6 && minor >= 11 && minor < 15)
-        return "Linux 6.11 to 6.14 may hang when an event with a pending trap is closed";
-    return NULL;
+    return cp__perf_find_fault(CP__FAULT_TRAPS);
 }
 
 /* A debugger stops the program at each trap. */

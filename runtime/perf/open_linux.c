@@ -9,7 +9,7 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/sys_linux.h"
 
-bool cp__perf_has_lost_count; /* set once, before the first M */
+bool cp__perf_has_lost_count, cp__perf_has_limits; /* set once, before the first M */
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
@@ -46,6 +46,20 @@ int cp__perf_open_event_from_handler(struct perf_event_attr *attr, pid_t tid)
         fd = cp__perf_open_from_handler(attr, tid);
     }
     return fd;
+}
+
+bool cp__perf_is_event_from_handler(int fd, uint64_t id)
+{
+    uint64_t found;
+
+    return cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&found) == 0 && found == id;
+}
+
+int cp__perf_let_count_from_handler(int fd, uint64_t samples)
+{
+    if (!cp__perf_has_limits)
+        return cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ENABLE, 0);
+    return cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_REFRESH, (unsigned long)samples);
 }
 
 struct perf_event_attr cp__perf_attr_from_handler(const struct cp_cpu_profile_config *config)
@@ -111,6 +125,7 @@ static void find_out(void)
 {
     cp__fork_delay(); /* knows_lost_count() opens an event and closes it */
     cp__perf_has_lost_count = knows_lost_count();
+    cp__perf_has_limits = cp__perf_find_fault(CP__FAULT_LIMITS) == NULL;
     cp__fork_allow();
     cp__core_pmus_find("/sys/bus/event_source/devices", &cp__core_pmus);
 }

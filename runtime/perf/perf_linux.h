@@ -22,6 +22,26 @@ struct cp__count {
 /* Whether the kernel counts the records that found the ring full (PERF_FORMAT_LOST, Linux 6.0). */
 extern bool cp__perf_has_lost_count;
 
+/* Faults of the kernel that this library has to know. */
+enum cp__perf_fault {
+    CP__FAULT_TRAPS,  /* events that raise traps cannot be had, or cannot be closed */
+    CP__FAULT_LIMITS, /* an event must not reach its limit */
+};
+/* Returns what is wrong, as a phrase that is never freed; NULL: nothing that is known. */
+const char *cp__perf_find_fault(enum cp__perf_fault fault);
+
+/* Whether the kernel can disable an event by itself after a number of samples. */
+extern bool cp__perf_has_limits;
+/* Lets a sampling event count. The kernel disables the event after so many samples, together with those that
+ * remain of an earlier call. Nothing else enables a sampling event: PERF_EVENT_IOC_ENABLE takes a limit away
+ * that has been reached. Without cp__perf_has_limits, the event counts until it is disabled. Returns 0 or a
+ * negative errno value. */
+int cp__perf_let_count_from_handler(int fd, uint64_t samples);
+
+/* Returns whether the descriptor is still the event with that id. A program may close all descriptors that it
+ * does not know, as a daemon does, and open files of its own under these numbers. */
+bool cp__perf_is_event_from_handler(int fd, uint64_t id);
+
 /* Opens an event on a thread of this process (0: the calling thread). Returns its descriptor or a negative
  * errno value. */
 int cp__perf_open_from_handler(const struct perf_event_attr *attr, pid_t tid);

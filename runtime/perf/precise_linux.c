@@ -22,6 +22,9 @@
 #define ATTEMPT_NS 2000000
 /* After this many periods without a sample, none will come. */
 #define PERIODS_WITHOUT 10
+/* The first record is enough. The kernel disables the event after these, if the calling thread gets no time
+ * to do that. */
+#define MOST_RECORDS 64
 
 /* Provokes whatever a processor counts: instructions, cycles, branches that are hard to predict, accesses to
  * more memory than the first-level cache holds. */
@@ -51,7 +54,7 @@ static enum outcome watch_level(int fd, const struct perf_event_mmap_page *page)
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
     uint64_t count = 0;
 
-    cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ENABLE, 0);
+    cp__perf_let_count_from_handler(fd, MOST_RECORDS);
     /* pairs with the kernel's barrier before the kernel stores data_head */
     while (cp_load_acquire(&page->data_head) == 0 &&
            cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - start < ATTEMPT_NS)
