@@ -29,7 +29,7 @@ int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats)
         {"[dropped: sample buffer full]", stats->dropped},
         {"[lost: perf ring full]", stats->lost},
         {"[lost: no memory to fold samples]", part->unfolded},
-        {"[stopped: samples took more than half of the time]", overloaded_periods(part, stats)},
+        {"[stopped: samples left the thread no time]", overloaded_periods(part, stats)},
     };
     int result = 0;
 
@@ -275,8 +275,8 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
         {FACT, "rate_limit", is_throttled ? session->rate_limit : 0,
          "samples a second are the limit of the kernel, kernel.perf_event_max_sample_rate"},
         {LIMIT, "stopped", stats->ms_overloaded,
-         "threads on which the event was stopped, because samples took more than half of the time; take a "
-         "longer period"},
+         "threads on which the event was stopped, for a while or for good, because its samples left the "
+         "thread no time, or reached the limit that the kernel keeps; take a longer period"},
         {LIMIT, "stopped_ns", stats->overloaded_ns, "ns of CPU time passed on these threads without samples"},
         {LIMIT, "stalled_ns", stats->stalled * cp__part_period(part),
          "ns of CPU time passed in gaps of more than 2 ms, while the host ran something else; they are not "

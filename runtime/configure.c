@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <signal.h>
 
+#include "cost.h"
 #include "disposition.h"
 #include "engine.h"
 #include "moment.h"
@@ -23,6 +24,7 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, const struct cp_
         cp_store_relaxed(&words[i], 0); /* relaxed: ordered by the release below */
     cp_store_relaxed(&stats->foreign, m->foreign);
     cp_store_relaxed(&stats->counts_time, config->kind == CP_EVENT_CLOCK);
+    cp_store_relaxed(&stats->is_own_doing, cp__event_is_own_doing(config->kind));
     cp_store_release(&stats->seq, config->seq); /* pairs with the acquire in add_stats_of_m(), stats.c */
 }
 
@@ -36,8 +38,11 @@ static bool start_slot_from_handler(struct cp__m *m, int slot)
     if (!cp__slot_config_from_handler(slot, &config))
         return false;
     reset_stats_from_handler(m, slot, &config);
-    *handle =
-        (struct cp__handle){.seq = config.seq, .fd = -1, .kind = config.kind, .period = config.config.period};
+    *handle = (struct cp__handle){.seq = config.seq,
+                                  .fd = -1,
+                                  .kind = config.kind,
+                                  .period = config.config.period,
+                                  .limit = cp__cost_limit_from_handler(config.kind)};
     cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of the claim */
     result = cp__engine.open_from_handler(m, slot, &config);
     if (result < 0)
@@ -66,7 +71,7 @@ static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment 
 {
     if (m->handles[slot].fd < 0)
         return; /* the event was refused */
-    cp_store_relaxed(&m->stats[slot].overloaded_ns, cp__overload_ns_from_handler(m, slot));
+    cp__overload_end_from_handler(m, slot);
     cp__engine.close_from_handler(m, slot, moment);
 }
 

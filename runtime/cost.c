@@ -31,6 +31,33 @@ uint64_t cp__cost_known(void)
     return cp_load_relaxed(&cost_ns); /* relaxed: nothing else depends on the number */
 }
 
+uint64_t cp__cost_or_assumed_from_handler(void)
+{
+    uint64_t ns = cp_load_relaxed(&cost_ns);
+
+    return ns != 0 ? ns : CP_SAMPLE_COST_ASSUMED_NS;
+}
+
+/* Overflows that nobody hears of, on a thread that does nothing else, end after this time. It is a
+ * compromise: no program should stand still for longer, and at the periods that people use it is seconds
+ * of samples. */
+#define STARVED_NS 400000000u
+/* The least cost that the limit is reckoned by, because a measured figure may be too small. */
+#define LEAST_COST_NS 5000
+
+/* A limit that an event never reaches. The kernel adds up limits in an int. */
+#define NEVER (1u << 30)
+
+uint32_t cp__cost_limit_from_handler(enum cp_event_kind kind)
+{
+    uint64_t cost = cp__cost_or_assumed_from_handler();
+    uint64_t limit = STARVED_NS / CP_EV_MAX / (cost > LEAST_COST_NS ? cost : LEAST_COST_NS);
+
+    if (kind != CP_EVENT_CLOCK && kind != CP_EVENT_HARDWARE)
+        return NEVER;
+    return limit > 2 ? (uint32_t)limit : 2;
+}
+
 void cp__cost_set(uint64_t ns)
 {
     cp_store_relaxed(&cost_ns, ns); /* relaxed, both: nothing else depends on the numbers */

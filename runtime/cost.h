@@ -13,6 +13,20 @@
 
 /* Returns the measured cost in ns; 0 if the cost is not known yet. */
 uint64_t cp__cost_known(void);
+/* The same; CP_SAMPLE_COST_ASSUMED_NS if the cost is not known. */
+uint64_t cp__cost_or_assumed_from_handler(void);
+/* Returns whether events of that kind happen only if the program goes on, as page faults and context
+ * switches do: their samples can slow a thread down, and cannot starve it. They need no interrupt of a timer,
+ * so they are cheaper than the measured cost, too. */
+static inline bool cp__event_is_own_doing(enum cp_event_kind kind)
+{
+    return kind == CP_EVENT_SOFTWARE;
+}
+/* Returns the limit of a sampling event: after so many samples that nothing renews, the kernel disables the
+ * event. The limits of CP_EV_MAX events together are what 0.4 s of nothing but overflows come to. Only
+ * clocks and a PMU's events can leave a thread no time. What the program itself causes has a limit that is
+ * never reached: a single system call may cause thousands of page faults. */
+uint32_t cp__cost_limit_from_handler(enum cp_event_kind kind);
 /* Sets the measured cost to ns; with 0, the cost is measured when it is needed. Tests of something else set a
  * low cost, so that no period is refused, however slow the machine is. */
 void cp__cost_set(uint64_t ns);

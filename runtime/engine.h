@@ -31,7 +31,8 @@ struct cp__engine {
     /* Opens the event of config in slot. The event is disabled after that; a timer runs. Returns 0 or a
      * negative errno value. */
     int (*open_from_handler)(struct cp__m *m, int slot, const struct cp__slot_config *config);
-    /* Lets the event that is open in slot count. If that fails, closes the event. */
+    /* Lets the event that is open in slot count, up to the handle's limit. If that fails, closes the
+     * event. */
     int (*enable_from_handler)(struct cp__m *m, int slot);
 
     /* ---- On the calling M, with SIGPROF blocked or in its handler ---- */
@@ -52,6 +53,17 @@ struct cp__engine {
     uint64_t (*count)(const struct cp__m *m, int slot);
     /* Stops the counting of m's event in slot. */
     void (*disable)(struct cp__m *m, int slot);
+
+    /* ---- From any thread, which has the claim on m and the runtime lock ---- */
+
+    /* Looks at m's event in slot, whose records have not been read for a while although m's thread ran. If
+     * the event counts and the thread makes progress, renews its limit. Returns true if the event has reached
+     * its limit; *time_enabled is the time that the event counted for. An event that has just been renewed,
+     * or that is looked at for the first time, is not known to have reached its limit. */
+    bool (*has_ended)(struct cp__m *m, int slot, uint64_t *time_enabled);
+    /* Lets an event that has reached its limit count again: if its samples left the thread no time, after
+     * twice the number of periods from now on. */
+    void (*restart)(struct cp__m *m, int slot);
 
     /* ---- From any thread ---- */
 

@@ -8,6 +8,7 @@
 #include "overload.h"
 #include "runtime/base/os.h"
 #include "slot.h"
+#include "watch.h"
 
 /* How long a stop waits for an M that runs but gets no CPU, or keeps the signals blocked. */
 #define LONGEST_WAIT_NS 2000000000u
@@ -94,7 +95,7 @@ static uint64_t count_looks(void)
     return looks;
 }
 
-/* Kicks m if m is behind, and checks what m's samples cost. */
+/* Kicks m if m is behind, and checks what m's samples cost and whether its events count. */
 static void look_at_m(struct cp__m *m)
 {
     uint64_t cpu_ns;
@@ -104,8 +105,10 @@ static void look_at_m(struct cp__m *m)
     if (m != cp__m_current && needs_kick(m, is_behind(m), &cpu_ns))
         kick(m, cpu_ns);
     /* relaxed: an M that has just been armed is checked in a later pass */
-    if (cp_load_relaxed(&m->armed) != 0)
-        cp__overload_look(m);
+    if (cp_load_relaxed(&m->armed) == 0)
+        return;
+    cp__overload_look(m);
+    cp__watch_look(m);
 }
 
 void cp__kick_pass(void)

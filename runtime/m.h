@@ -26,8 +26,10 @@
  *                                                      OUTSIDE    another thread, under the runtime lock:
  *                                                                 compare-and-swap
  *   SELF        the M: opens, enables and closes       NONE       the M: store with release
- *   OUTSIDE     that thread: only disables events,     NONE       the same thread, still under that lock:
- *               so the handler may read the handles               store with release
+ *   OUTSIDE     that thread: disables events, renews   NONE       the same thread, still under that lock:
+ *               their limits and makes their periods              store with release
+ *               longer; the handler may read the
+ *               handles meanwhile
  *
  *   A thread that finds the claim taken leaves the M behind and tries again later. The handler and
  *   cp_execute_slow() do not store cp_generation in the M, so the next signal or scheduling point tries
@@ -80,6 +82,11 @@ struct cp__record_layout {
 struct cp__perf_event {
     int fd;
     uint64_t id; /* the number by which records name the event */
+    /* What the event's limit needs; see engine/limits_linux.c. */
+    uint64_t taken;      /* overflows that the M has heard of: records read, or signals without a ring */
+    uint64_t renewed;    /* shared, atomic: of all overflows, those for which the limit was renewed */
+    uint64_t renewed_at; /* shared, atomic: the event's time_enabled when the limit was last whole */
+    uint64_t seen;       /* time_enabled at the last look from outside; under the runtime lock */
 };
 
 /* Which of an event's periods have samples already; see engine/periods_linux.c. */
@@ -102,12 +109,15 @@ struct cp__handle {
     struct cp__periods periods;
     struct cp__perf_event events[CP__CORE_PMUS];
     int n_events;
+    uint32_t limit;   /* after so many samples that nothing renews, the kernel disables an event; 0: never */
+    uint32_t stretch; /* atomic: the kernel samples after so many periods; 0 stands for 1 */
     struct cp__record_layout layout;
     bool traps; /* the handle's events raise SIGTRAP in place of SIGPROF */
     /* the record's ip is nearer to the event than the instruction at which the signal came */
     bool is_precise;
     bool has_user_chain; /* the record's chain has the program's frames */
     int fd;              /* the first event's descriptor, or the timer's id; -1: the M was refused */
+    uint64_t armed_at;   /* the M's CPU clock when the events began to count */
     enum cp_event_kind kind;
 };
 
@@ -133,7 +143,7 @@ struct cp__m_stats {
     uint64_t seq;
     uint64_t samples;
     uint64_t signals;
-    uint64_t interrupts; /* records read, or signals without a ring; each was an interrupt */
+    uint64_t interrupts; /* records read or lost, or signals without a ring; each was an interrupt */
     uint64_t dropped;
     uint64_t lost;
     uint64_t late;
@@ -142,19 +152,31 @@ struct cp__m_stats {
     uint64_t throttled;
     uint64_t throttled_ns;
     uint64_t overruns;
+    uint64_t multiples; /* records of a clock that stood for more than one period */
     uint64_t stalled;
     /* What each of the slot's events has counted, as its last record or read(2) told. Whoever asks adds them
      * up. A timer has the first value, when it has been deleted. */
     struct cp__count counts[CP__CORE_PMUS];
-    uint64_t counts_time; /* 1: the event is a clock, whose count is the time that it ran for */
-    uint64_t timer_since; /* the M's CPU clock when its timer was armed */
-    uint64_t foreign;     /* m->foreign when the slot was armed */
-    uint64_t ringless;    /* 1: each signal is a sample */
-    int64_t refused;      /* a negative errno value */
-    /* The M's CPU clock when another thread disabled the event for its cost, and how much the clock had
-     * advanced when the handle was closed. overloaded_at is written with the claim, as seq is. */
-    uint64_t overloaded_at;
-    uint64_t overloaded_ns;
+    uint64_t counts_time;  /* 1: the event is a clock, whose count is the time that it ran for */
+    uint64_t is_own_doing; /* 1: see cp__event_is_own_doing() */
+    uint64_t timer_since;  /* the M's CPU clock when its timer was armed */
+    uint64_t foreign;      /* m->foreign when the slot was armed */
+    uint64_t ringless;     /* 1: each signal is a sample */
+    int64_t refused;       /* a negative errno value */
+    /* How often the event was stopped: by another thread for its cost, or by the kernel at its limit. The
+     * M's CPU clock at the last stop (0: the event is not stopped now), and how much the clock has
+     * advanced in all earlier stops. These three are written with the claim, as seq is. */
+    uint64_t stops;
+    uint64_t stopped_at;
+    uint64_t stopped_ns;
+};
+
+/* What cp__watch_look() found when a slot last had new records. */
+struct cp__watched {
+    uint64_t seq;
+    uint64_t interrupts;
+    uint64_t cpu_ns;    /* the M's CPU clock */
+    uint64_t looked_at; /* the M's CPU clock at the last look at the event itself */
 };
 
 #define CP__M_CREATORS 24
@@ -239,9 +261,12 @@ struct cp__m {
         uint64_t runs;
         uint64_t count[CP_EV_MAX]; /* set if the handler was in the same run at that call */
         bool is_stuck;             /* the handler was in the same run at the last two calls */
+        bool was_too_much;         /* samples took too much of the window that ended with that call */
         uint64_t seq[CP_EV_MAX];
         uint64_t interrupts[CP_EV_MAX];
+        uint64_t multiples[CP_EV_MAX];
     } window;
+    struct cp__watched watched[CP_EV_MAX];
 };
 
 /* The calling thread's M. Loading a variable of the initial-exec model calls no function. */

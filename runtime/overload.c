@@ -1,8 +1,13 @@
 /*
- * The program decides how often some events happen: page faults, context switches, tracepoints, accesses to
- * an address. The start of a clock or of cycles is refused if the event would cost too much, but by the cost
- * of a sample when that was measured. So a reader's passes compare what the samples cost each M with the M's
- * CPU time.
+ * What an event really takes is known only when it runs: how often page faults, context switches,
+ * tracepoints or accesses to an address happen is the program's choice, and the cost of a sample may be
+ * other than it was when it was measured. So a reader's passes look at what the samples of each M have
+ * taken of the M's CPU time.
+ *
+ * An event is stopped on an M only if its samples leave the thread next to nothing, and that twice in a
+ * row. A thread that gets on keeps its event, even if the profile slows it down much: the profile has a
+ * comment on that. Two of the three signs need no cost of a sample. An event that only the program's own
+ * progress causes is judged by the time in the handler alone.
  */
 #include "overload.h"
 
@@ -12,39 +17,48 @@
 
 /* The least CPU time between two looks. */
 #define WINDOW_NS 100000000u
+/* Fewer records than these say nothing about how an event's records follow each other. */
+#define ENOUGH_RECORDS 16
+/* Records that are further apart on average have breaks between them: no machine needs so long for a sample.
+ * Without timers of a high resolution, a kernel's clocks skip all periods up to its next tick, which comes
+ * after a millisecond at the earliest. */
+#define LONGEST_SAMPLE_NS 500000
 
-/* Returns the number of interrupts. Each record has cost one, whether the record was read or found the ring
- * full. */
-static uint64_t interrupts_of(const struct cp__m_stats *stats)
-{
-    /* relaxed: counters on which nothing else depends */
-    return cp_load_relaxed(&stats->interrupts) + cp_load_relaxed(&stats->lost);
-}
+struct costs {
+    uint64_t of[CP_EV_MAX]; /* 0: none, or the event is disabled */
+    uint64_t sum;
+    uint64_t handler;  /* the time in the handler, for all slots together */
+    bool is_saturated; /* a clock's samples follow each other without a break */
+};
 
-/* Returns the cost of the slot's samples since the last look. If a sample's cost could not be measured, the
- * number of samples still tells which slot costs the most. */
-static uint64_t take_cost(struct cp__m *m, int slot)
+/* Adds the slot's samples since the last look. If a sample's cost could not be measured, the number of
+ * samples still tells which slot costs the most. A clock whose samples take longer than its period has a
+ * record for several periods each time. A busy host or a throttling kernel also skip periods, but in few
+ * long gaps. */
+static void take_cost(struct cp__m *m, int slot, uint64_t passed, struct costs *costs)
 {
     const uint64_t cost = cp__cost_known();
     const struct cp__m_stats *stats = &m->stats[slot];
     /* pairs with the release in reset_stats_from_handler(), configure.c */
     uint64_t seq = cp_load_acquire(&stats->seq);
-    uint64_t now = interrupts_of(stats);
-    uint64_t before = m->window.seq[slot] == seq ? m->window.interrupts[slot] : now;
+    /* relaxed, both: counters on which nothing else depends */
+    uint64_t interrupts = cp_load_relaxed(&stats->interrupts);
+    uint64_t multiples = cp_load_relaxed(&stats->multiples);
+    bool is_same = m->window.seq[slot] == seq;
+    uint64_t n = is_same ? interrupts - m->window.interrupts[slot] : 0;
 
+    if (is_same && n >= ENOUGH_RECORDS && multiples - m->window.multiples[slot] > n / 2 &&
+        n * LONGEST_SAMPLE_NS > passed)
+        costs->is_saturated = true;
     m->window.seq[slot] = seq;
-    m->window.interrupts[slot] = now;
-    return now > before ? (now - before) * (cost != 0 ? cost : 1) : 0;
+    m->window.interrupts[slot] = interrupts;
+    m->window.multiples[slot] = multiples;
+    costs->of[slot] = n * (cost != 0 ? cost : 1);
+    costs->sum += cp_load_relaxed(&stats->is_own_doing) != 0 ? 0 : n * cost; /* relaxed: set before seq */
 }
 
-struct costs {
-    uint64_t of[CP_EV_MAX]; /* 0: none, or the event is disabled */
-    uint64_t sum;
-    uint64_t handler; /* the time in the handler, for all slots together */
-};
-
 /* Returns the cost of m's samples since the last look. */
-static struct costs take_costs(struct cp__m *m)
+static struct costs take_costs(struct cp__m *m, uint64_t passed)
 {
     uint32_t counting =
         cp_load_relaxed(&m->armed) & ~cp_load_relaxed(&m->off); /* relaxed: this may be late */
@@ -52,12 +66,8 @@ static struct costs take_costs(struct cp__m *m)
     struct costs costs = {.handler = handler - m->window.handler_ns};
 
     m->window.handler_ns = handler;
-    for (; counting != 0; counting &= counting - 1) {
-        int slot = __builtin_ctz(counting);
-
-        costs.of[slot] = take_cost(m, slot);
-        costs.sum += costs.of[slot];
-    }
+    for (; counting != 0; counting &= counting - 1)
+        take_cost(m, __builtin_ctz(counting), passed, &costs);
     return costs;
 }
 
@@ -121,56 +131,79 @@ static int find_costliest(const struct costs *costs)
 /* Disables the event, unless m is just changing its handles; the next look finds the event again then. */
 static void disable(struct cp__m *m, int slot, uint64_t cpu_ns)
 {
+    struct cp__m_stats *stats = &m->stats[slot];
+
     if (!cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE))
         return;
     if (m->handles[slot].seq == m->window.seq[slot] && m->handles[slot].kind != CP_EVENT_TIMER) {
         cp__engine.disable(m, slot);
-        /* relaxed: nothing else depends on the number */
-        cp_store_relaxed(&m->stats[slot].overloaded_at, cpu_ns);
+        /* relaxed, both: nothing else depends on the numbers */
+        cp_store_relaxed(&stats->stops, stats->stops + 1);
+        cp_store_relaxed(&stats->stopped_at, cpu_ns);
     }
     cp__m_unclaim_from_handler(m);
 }
 
-/* Disables the costliest event first, until the others cost no more than half of the time. The handler's time
- * is that of all events together, so only one event is disabled because of it, and the next look decides
- * anew. */
-void cp__overload_look(struct cp__m *m)
+/* Returns whether so much time in samples leaves a thread nothing to speak of. */
+static bool is_too_much(uint64_t ns, uint64_t passed)
 {
-    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
-    uint64_t passed = now - m->window.cpu_ns;
-    struct costs costs;
-    bool too_much;
+    return ns > passed - passed / 10;
+}
 
-    if (passed < WINDOW_NS)
-        return;
-    m->window.cpu_ns = now;
-    costs = take_costs(m);
-    too_much = costs.sum > passed / 2 || costs.handler > passed / 2;
-    if (is_stuck(m)) {
-        estimate_costs(m, &costs);
-        too_much = true;
-    }
-    while (too_much) {
-        int slot = find_costliest(&costs);
+/* Disables the costliest event first, until the others cost less. The handler's time and the lack of
+ * breaks are those of all events together, so only one event is disabled because of them, and the next
+ * look decides anew. */
+static void disable_costliest(struct cp__m *m, struct costs *costs, uint64_t now, uint64_t passed)
+{
+    do {
+        int slot = find_costliest(costs);
 
         if (slot < 0)
             return;
         disable(m, slot, now);
-        costs.sum -= costs.of[slot];
-        costs.of[slot] = 0;
-        too_much = costs.sum > passed / 2;
+        costs->sum -= costs->sum > costs->of[slot] ? costs->of[slot] : costs->sum;
+        costs->of[slot] = 0;
+    } while (is_too_much(costs->sum, passed));
+}
+
+void cp__overload_look(struct cp__m *m)
+{
+    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
+    uint64_t passed = now - m->window.cpu_ns;
+    bool was_too_much = m->window.was_too_much;
+    struct costs costs;
+
+    if (passed < WINDOW_NS)
+        return;
+    m->window.cpu_ns = now;
+    costs = take_costs(m, passed);
+    m->window.was_too_much =
+        is_too_much(costs.sum, passed) || is_too_much(costs.handler, passed) || costs.is_saturated;
+    if (is_stuck(m)) {
+        estimate_costs(m, &costs);
+        m->window.was_too_much = was_too_much = true;
     }
+    if (m->window.was_too_much && was_too_much)
+        disable_costliest(m, &costs, now, passed);
 }
 
 uint64_t cp__overload_ns_from_handler(const struct cp__m *m, int slot)
 {
     const struct cp__m_stats *stats = &m->stats[slot];
     /* relaxed, both: nothing else depends on the numbers */
-    uint64_t at = cp_load_relaxed(&stats->overloaded_at);
-    uint64_t ns = cp_load_relaxed(&stats->overloaded_ns);
+    uint64_t at = cp_load_relaxed(&stats->stopped_at);
+    uint64_t ns = cp_load_relaxed(&stats->stopped_ns);
+    uint64_t now;
 
-    if (at == 0 || ns != 0)
+    if (at == 0)
         return ns;
-    ns = cp__os_clock_ns_from_handler(m->cpu_clock);
-    return ns > at ? ns - at : 1;
+    now = cp__os_clock_ns_from_handler(m->cpu_clock);
+    return ns + (now > at ? now - at : 1);
+}
+
+void cp__overload_end_from_handler(struct cp__m *m, int slot)
+{
+    /* relaxed, both: written with the claim */
+    cp_store_relaxed(&m->stats[slot].stopped_ns, cp__overload_ns_from_handler(m, slot));
+    cp_store_relaxed(&m->stats[slot].stopped_at, 0);
 }

@@ -1,15 +1,17 @@
-/* Disables events that cost an M more than half of its time. */
+/* Disables events whose samples leave an M next to no time. */
 #ifndef COUNTERPOINT_RUNTIME_OVERLOAD_H
 #define COUNTERPOINT_RUNTIME_OVERLOAD_H
 
 #include "m.h"
 
-/* Compares what samples cost m since the last look with m's CPU time. If they cost more than half of it,
- * disables from outside m's costliest events. Under the runtime lock; m is LIVE. */
+/* Looks at what samples took of m's CPU time since the last look. If they took nearly all of it, twice in a
+ * row, disables from outside m's costliest events. Under the runtime lock; m is LIVE. */
 void cp__overload_look(struct cp__m *m);
 
-/* Returns the CPU time of m without samples of slot, because the event was disabled for its cost; 0 if the
- * event was not disabled. Under the runtime lock, or on the M. */
+/* Returns the CPU time of m without samples of slot, because the event was stopped: disabled for its cost, or
+ * by the kernel at its limit. 0 if the event was not stopped. Under the runtime lock, or on the M. */
 uint64_t cp__overload_ns_from_handler(const struct cp__m *m, int slot);
+/* Ends the time without samples: m's event is about to be closed. On the M, with the claim. */
+void cp__overload_end_from_handler(struct cp__m *m, int slot);
 
 #endif

@@ -224,6 +224,7 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err);
  * the reason in err, if the cost cannot be measured; then no start is refused because of the cost. If an
  * attempt took time and failed (-ENODATA), the next attempt is made 10 s later at the earliest.
  */
+#define CP_SAMPLE_COST_ASSUMED_NS 100000u /* more than on any machine that was seen, except emulated ones */
 uint64_t cp_sample_cost_ns(struct cp_error *err);
 
 /*

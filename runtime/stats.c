@@ -69,7 +69,7 @@ static void add_stats_of_m(struct cp_slot_stats *stats, int slot, uint64_t run, 
         *figure_of(stats, i) += cp_load_relaxed((const uint64_t *)((const char *)from + figures[i].of_m));
     add_counts_of_m(stats, slot, m);
     stats->overloaded_ns += cp__overload_ns_from_handler(m, slot);
-    stats->ms_overloaded += cp_load_relaxed(&from->overloaded_at) != 0;
+    stats->ms_overloaded += cp_load_relaxed(&from->stops) != 0;
     stats->foreign += cp_load_relaxed(&m->foreign) - cp_load_relaxed(&from->foreign);
     refused = (int)cp_load_relaxed(&from->refused);
     if (refused < 0) {

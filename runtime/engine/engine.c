@@ -5,6 +5,7 @@
 #include "choice_linux.h"
 #include "events_linux.h"
 #include "handler.h"
+#include "limits_linux.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 #include "signal_linux.h"
@@ -79,6 +80,8 @@ const struct cp__engine cp__engine = {
     .own_from_handler = cp__events_own_from_handler,
     .count = cp__events_count,
     .disable = cp__events_disable,
+    .has_ended = cp__limits_have_ended,
+    .restart = cp__limits_restart,
     .probe = probe,
     .choose = cp__choose_engine,
     .kick = cp__signal_kick,

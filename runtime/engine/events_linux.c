@@ -15,6 +15,7 @@
 
 #include "events_linux.h"
 #include "handler.h"
+#include "limits_linux.h"
 #include "periods_linux.h"
 #include "ring_linux.h"
 #include "runtime/altstack.h"
@@ -133,7 +134,9 @@ void cp__events_resume_from_handler(struct cp__m *m)
 {
     uint32_t slots = m->paused & m->pausing;
 
-    control_all_from_handler(m, slots, PERF_EVENT_IOC_ENABLE);
+    m->paused = 0;
+    for (uint32_t left = slots; left != 0; left &= left - 1)
+        cp__limits_resume_from_handler(m, __builtin_ctz(left));
     /* relaxed: the kernel serves the calls of this thread and of cp__events_disable() for one event one
      * after the other, under the mutex of the event's context. If cp__events_disable()'s call came first,
      * its store to off is seen here; if it comes second, the event stays disabled. */
@@ -149,33 +152,36 @@ static bool is_poll(const siginfo_t *info)
     return info->si_signo == SIGPROF && info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
 }
 
-/* Counts a signal as one period: without a ring there is no record. */
-static void ringless_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
+/* Counts a signal of event number which as one sample: without a ring there is no record. A signal says that
+ * its event has reached its limit. A trap does not; if no traps coalesced, the M has counted them all. */
+static void ringless_from_handler(struct cp__m *m, int slot, int which, const siginfo_t *info,
+                                  struct cp__moment *moment)
 {
+    struct cp__handle *handle = &m->handles[slot];
+    uint64_t stretch = cp__periods_stretch_from_handler(handle);
+
     cp_add_single_writer(&m->stats[slot].interrupts, 1);
-    m->handles[slot].periods.accounted += m->handles[slot].period;
-    cp__moment_add_from_handler(moment, slot, 1);
+    cp__limits_take_from_handler(handle, which, 1);
+    handle->periods.accounted += stretch * handle->period;
+    cp__moment_add_from_handler(moment, slot, stretch);
+    if (handle->traps ? cp__limits_are_used_up_from_handler(m, slot) : info->si_code == POLL_HUP)
+        cp__limits_ended_from_handler(m, slot, which);
 }
 
-/* Returns whether fd is one of the handle's descriptors. A handle that has just been closed still has its
- * config and the numbers of its descriptors. */
-static bool has_fd_from_handler(const struct cp__handle *handle, int fd)
-{
-    for (int i = 0; i < handle->n_events; i++) {
-        if (handle->events[i].fd == fd)
-            return true;
-    }
-    return false;
-}
-
-/* Whether an event of the handle has raised the signal. */
-static bool has_raised_from_handler(const struct cp__handle *handle, const siginfo_t *info)
+/* Returns which of the handle's events has raised the signal; -1: none. Events that trap do not tell, so the
+ * first one stands for all. A handle that has just been closed still has its config and the numbers of its
+ * descriptors. */
+static int raiser_from_handler(const struct cp__handle *handle, const siginfo_t *info)
 {
     uint64_t seq;
 
     if (cp__signal_is_trap_from_handler(info, &seq))
-        return handle->traps && handle->seq == seq && seq != 0;
-    return is_poll(info) && has_fd_from_handler(handle, info->si_fd);
+        return handle->traps && handle->seq == seq && seq != 0 ? 0 : -1;
+    for (int i = 0; i < handle->n_events && is_poll(info); i++) {
+        if (handle->events[i].fd == info->si_fd)
+            return i;
+    }
+    return -1;
 }
 
 bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
@@ -187,12 +193,13 @@ bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, s
 
     for (; armed != 0; armed &= armed - 1) {
         int slot = __builtin_ctz(armed);
+        int which = raiser_from_handler(&m->handles[slot], info);
 
-        if (!has_raised_from_handler(&m->handles[slot], info))
+        if (which < 0)
             continue;
         ours = true;
         if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
-            ringless_from_handler(m, slot, moment);
+            ringless_from_handler(m, slot, which, info, moment);
     }
     cp__ring_drain_from_handler(m, moment);
     return ours;
@@ -294,15 +301,18 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
     return result;
 }
 
-/* Disables the events first, so that no record and no count follows those that are read here. Then reads the
- * ring, and then the final counts: their periods without a record were lost. */
+/* Disables the events first, so that no record and no count follows those that are read here, and nothing
+ * lets them count again. Then reads the ring, and then the final counts: their periods without a record were
+ * lost. */
 void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     struct cp__handle *handle = &m->handles[slot];
     struct cp__count count = {.lost = 0};
     uint64_t lost;
 
+    cp__limits_tell_end_from_handler(m, slot);
     control_from_handler(handle, PERF_EVENT_IOC_DISABLE);
+    handle->limit = 0;
     cp__ring_drain_from_handler(m, moment);
     if (cp_load_relaxed(&m->stats[slot].ringless) != 0) /* relaxed: stored by this thread */
         cp__take_pending_from_handler(m, moment);       /* or its period would be lost, too */
@@ -328,6 +338,8 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
     /* if a mode is excluded, periods that end in that mode have no record, and no record stands for them */
     m->handles[slot].periods.folds = config->kind == CP_EVENT_CLOCK && config->config.is_kernel_included &&
                                      !config->config.is_user_excluded;
+    if (!cp__perf_has_limits)
+        m->handles[slot].limit = 0;
     if (counts_faults(&config->config))
         cp__os_altstack_populate_from_handler(m->altstack); /* a signal uses it before the handler pauses */
     if (pauses(config))
@@ -337,7 +349,7 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
 
 int cp__events_enable_from_handler(struct cp__m *m, int slot)
 {
-    int result = control_from_handler(&m->handles[slot], PERF_EVENT_IOC_ENABLE);
+    int result = cp__limits_begin_from_handler(m, slot);
 
     if (result < 0)
         abandon_from_handler(m, slot);
@@ -403,13 +415,10 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
     return result;
 }
 
-/* Closes fd if it is still the event with that id. After another thread closed the event, fd may be the
- * number of something that was opened since. */
+/* After another thread closed the event, fd may be the number of something that was opened since. */
 static void close_event(int fd, uint64_t id)
 {
-    uint64_t found;
-
-    if (cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&found) == 0 && found == id)
+    if (cp__perf_is_event_from_handler(fd, id))
         cp__sys_close_from_handler(fd);
 }
 

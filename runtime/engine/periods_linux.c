@@ -21,9 +21,12 @@ void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
 void cp__periods_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
 {
     struct cp__count *last = &m->stats[slot].counts[which];
+    uint64_t stretch = cp__periods_stretch_from_handler(&m->handles[slot]);
 
-    if (cp__perf_has_lost_count && count->lost != last->lost)
-        cp__periods_add_lost_from_handler(m, slot, count->lost - last->lost);
+    if (cp__perf_has_lost_count && count->lost != last->lost) {
+        cp_add_single_writer(&m->stats[slot].interrupts, count->lost - last->lost);
+        cp__periods_add_lost_from_handler(m, slot, stretch * (count->lost - last->lost));
+    }
     cp_store_relaxed(&last->value, count->value); /* relaxed, all: numbers of their own */
     cp_store_relaxed(&last->time_enabled, count->time_enabled);
     cp_store_relaxed(&last->time_running, count->time_running);
@@ -105,21 +108,39 @@ void cp__periods_throttled_from_handler(struct cp__m *m, int slot, int which, bo
  *
  * A record stands for one period in two cases. If the kernel is excluded (folds is false), periods that end
  * in the kernel have no record although the count goes on. If the kernel has throttled the event, the program
- * went on meanwhile, to unknown places.
+ * went on meanwhile, to unknown places. If the event is sampled after several of its periods (stretch), it is
+ * these.
  */
-static uint64_t fold_from_handler(struct cp__handle *handle, uint64_t count)
+static uint64_t fold_from_handler(struct cp__handle *handle, uint64_t stretch, uint64_t count)
 {
     struct cp__periods *periods = &handle->periods;
     uint64_t ahead = count + handle->period / 4;
-    uint64_t n = 1;
+    uint64_t n = stretch;
 
-    if (periods->folds && ahead >= periods->accounted + 2 * handle->period)
-        n = (ahead - periods->accounted) / handle->period;
+    if (periods->folds)
+        n = ahead >= periods->accounted + 2 * handle->period ? (ahead - periods->accounted) / handle->period
+                                                             : 1;
     periods->accounted += n * handle->period;
     if (periods->was_throttled)
-        n = 1;
+        n = stretch;
     periods->was_throttled = false;
     return n;
+}
+
+/* Returns n, less those periods that took too long to be the program's, which *stalled receives. */
+static uint64_t split_from_handler(struct cp__m *m, int slot, uint64_t n, uint64_t *stalled)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    uint64_t stretch = cp__periods_stretch_from_handler(handle);
+
+    *stalled = 0;
+    if (n <= stretch)
+        return n;
+    cp_add_single_writer(&m->stats[slot].multiples, 1);
+    cp_add_single_writer(&m->stats[slot].overruns, n - stretch);
+    if ((n - stretch) * handle->period > STALL_NS)
+        *stalled = n - stretch;
+    return n - *stalled;
 }
 
 uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const struct cp__count *count,
@@ -132,12 +153,7 @@ uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const str
         add_throttled_from_handler(m, slot, count, handle->periods.throttling.ns);
     if (handle->periods.is_throttled)
         handle->periods.throttling.running = count->time_running;
-    n = fold_from_handler(handle, value_from_handler(handle, count));
-    *stalled = 0;
-    if (n == 1)
-        return 1;
-    cp_add_single_writer(&m->stats[slot].overruns, n - 1);
-    if ((n - 1) * handle->period > STALL_NS)
-        *stalled = n - 1;
-    return n - *stalled;
+    n = fold_from_handler(handle, cp__periods_stretch_from_handler(handle),
+                          value_from_handler(handle, count));
+    return split_from_handler(m, slot, n, stalled);
 }

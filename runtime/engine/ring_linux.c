@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "handler.h"
+#include "limits_linux.h"
 #include "periods_linux.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/configure.h"
@@ -296,6 +297,7 @@ static void read_sample_from_handler(struct cp__m *m, const struct record *recor
                                .time_running = word_from_handler(record, at + 2),
                                .lost = cp__perf_has_lost_count ? word_from_handler(record, at + 3) : 0};
     cp__periods_note_count_from_handler(m, slot, which, &count);
+    cp__limits_take_from_handler(&m->handles[slot], which, 1);
     periods = cp__periods_of_record_from_handler(m, slot, &count, &stalled);
     moment->stalled[slot] += stalled;
     moment->any = moment->any || stalled != 0;
@@ -312,9 +314,13 @@ static void lost_from_handler(struct cp__m *m, const struct record *record)
 {
     int which;
     int slot = slot_of_from_handler(m, word_from_handler(record, 1), &which);
+    uint64_t lost = word_from_handler(record, 2);
 
-    if (slot >= 0 && !cp__perf_has_lost_count)
-        cp__periods_add_lost_from_handler(m, slot, word_from_handler(record, 2));
+    if (slot < 0 || cp__perf_has_lost_count)
+        return;
+    cp__limits_take_from_handler(&m->handles[slot], which, lost);
+    cp_add_single_writer(&m->stats[slot].interrupts, lost);
+    cp__periods_add_lost_from_handler(m, slot, lost * cp__periods_stretch_from_handler(&m->handles[slot]));
 }
 
 /* A THROTTLE or UNTHROTTLE record: header, time, id, stream id. */
@@ -421,4 +427,5 @@ void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)
         tail += header.size;
     }
     cp_store_release(&page->data_tail, tail); /* pairs with the kernel's reading of it before it writes */
+    cp__limits_renew_from_handler(m);
 }

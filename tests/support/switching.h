@@ -12,7 +12,8 @@ static uint64_t switchings; /* atomic */
 
 static long look_at_switching(long number, const long a[6])
 {
-    if (number == SYS_ioctl && (a[1] == PERF_EVENT_IOC_DISABLE || a[1] == PERF_EVENT_IOC_ENABLE))
+    if (number == SYS_ioctl &&
+        (a[1] == PERF_EVENT_IOC_DISABLE || a[1] == PERF_EVENT_IOC_ENABLE || a[1] == PERF_EVENT_IOC_REFRESH))
         cp_fetch_add_relaxed(&switchings, 1u); /* relaxed: read after everything is over */
     return sim_hand_on(number, a);
 }

@@ -111,7 +111,7 @@ SIM_TEST(the_totals_have_threads_that_were_refused)
 
 static long refuse_to_enable(long number, const long a[6])
 {
-    if (number != SYS_ioctl || a[1] != PERF_EVENT_IOC_ENABLE)
+    if (number != SYS_ioctl || a[1] != PERF_EVENT_IOC_REFRESH)
         return sim_hand_on(number, a);
     errno = EINVAL;
     return -1;

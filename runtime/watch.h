@@ -1,0 +1,15 @@
+/* Notices events that the kernel has disabled at their limit, and renews limits that no handler renews. */
+#ifndef COUNTERPOINT_RUNTIME_WATCH_H
+#define COUNTERPOINT_RUNTIME_WATCH_H
+
+#include "m.h"
+
+/* Looks at m's events without new records. Tells of those that have reached their limit, and lets them count
+ * again. Under the runtime lock; m is LIVE. */
+void cp__watch_look(struct cp__m *m);
+
+/* Returns for how much of its thread's CPU time the slot's event did not count, beside what was told; at
+ * least 1. The event has counted for time_enabled in all. With the claim. */
+uint64_t cp__watch_missed_from_handler(const struct cp__m *m, int slot, uint64_t time_enabled);
+
+#endif
