@@ -86,6 +86,7 @@ struct cp__perf_event {
     uint64_t taken;      /* overflows that the M has heard of: records read, or signals without a ring */
     uint64_t renewed;    /* shared, atomic: of all overflows, those for which the limit was renewed */
     uint64_t renewed_at; /* shared, atomic: the event's time_enabled when the limit was last whole */
+    uint64_t multiples;  /* shared, atomic: the slot's multiples then */
     uint64_t seen;       /* time_enabled at the last look from outside; under the runtime lock */
 };
 

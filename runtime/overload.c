@@ -31,10 +31,15 @@ struct costs {
     bool is_saturated; /* a clock's samples follow each other without a break */
 };
 
+/* A clock whose samples take longer than its period has a record for several periods each time. A busy host
+ * or a throttling kernel also skip periods, but in few long gaps. */
+bool cp__overload_has_no_breaks_from_handler(uint64_t records, uint64_t multiples, uint64_t ns)
+{
+    return records >= ENOUGH_RECORDS && multiples > records / 2 && records * LONGEST_SAMPLE_NS > ns;
+}
+
 /* Adds the slot's samples since the last look. If a sample's cost could not be measured, the number of
- * samples still tells which slot costs the most. A clock whose samples take longer than its period has a
- * record for several periods each time. A busy host or a throttling kernel also skip periods, but in few
- * long gaps. */
+ * samples still tells which slot costs the most. */
 static void take_cost(struct cp__m *m, int slot, uint64_t passed, struct costs *costs)
 {
     const uint64_t cost = cp__cost_known();
@@ -47,8 +52,7 @@ static void take_cost(struct cp__m *m, int slot, uint64_t passed, struct costs *
     bool is_same = m->window.seq[slot] == seq;
     uint64_t n = is_same ? interrupts - m->window.interrupts[slot] : 0;
 
-    if (is_same && n >= ENOUGH_RECORDS && multiples - m->window.multiples[slot] > n / 2 &&
-        n * LONGEST_SAMPLE_NS > passed)
+    if (is_same && cp__overload_has_no_breaks_from_handler(n, multiples - m->window.multiples[slot], passed))
         costs->is_saturated = true;
     m->window.seq[slot] = seq;
     m->window.interrupts[slot] = interrupts;

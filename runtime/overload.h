@@ -8,6 +8,10 @@
  * row, disables from outside m's costliest events. Under the runtime lock; m is LIVE. */
 void cp__overload_look(struct cp__m *m);
 
+/* Returns whether a clock's records leave their thread no time: so many of them came in ns, of which
+ * multiples stand for more than one period. What a sample costs need not be known for that. */
+bool cp__overload_has_no_breaks_from_handler(uint64_t records, uint64_t multiples, uint64_t ns);
+
 /* Returns the CPU time of m without samples of slot, because the event was stopped: disabled for its cost, or
  * by the kernel at its limit. 0 if the event was not stopped. Under the runtime lock, or on the M. */
 uint64_t cp__overload_ns_from_handler(const struct cp__m *m, int slot);

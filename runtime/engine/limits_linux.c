@@ -16,7 +16,7 @@
  * leaves a record, or is counted as lost, so whoever renews adds what has been used since the last time:
  * taken and lost together, less renewed. renewed is moved by compare-and-swap, and only who moves it adds
  * to the limit. So two who renew at once do not add twice, and the limit never exceeds what it began
- * with, except by the records that wait in the ring when a reader restarts the event.
+ * with.
  *
  * Without a ring, signals that coalesce are not heard of, so what has been used is not known. But the
  * signal of the last overflow says that it is the last one. The handler then begins anew with a whole
@@ -33,6 +33,7 @@
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/cost.h"
+#include "runtime/overload.h"
 #include "runtime/perf/perf_linux.h"
 #include "runtime/watch.h"
 
@@ -55,13 +56,18 @@ struct use {
     int64_t used;     /* the others; less than 0 if the event was resumed more often than it has overflowed */
 };
 
+/* Returns of how many overflows the M has heard. */
+static uint64_t heard_from_handler(const struct cp__perf_event *event, uint64_t lost)
+{
+    return cp_load_relaxed(&event->taken) + lost; /* relaxed: a number of its own */
+}
+
 static struct use use_from_handler(const struct cp__perf_event *event, uint64_t lost)
 {
-    /* relaxed, both: the compare-and-swap of renew_from_handler() decides */
+    /* relaxed: the compare-and-swap of renew_from_handler() decides */
     uint64_t renewed = cp_load_relaxed(&event->renewed);
 
-    return (struct use){.renewed = renewed,
-                        .used = (int64_t)(cp_load_relaxed(&event->taken) + lost - renewed)};
+    return (struct use){.renewed = renewed, .used = (int64_t)(heard_from_handler(event, lost) - renewed)};
 }
 
 /* Returns how many records the event has lost, as its last record told. */
@@ -91,43 +97,60 @@ static uint64_t most_used_from_handler(const struct cp__handle *handle, const st
     return (count->time_enabled - cp_load_relaxed(&event->renewed_at)) / period + 1;
 }
 
+/* Notes when the limit was last whole. */
+static void note_renewal_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
+{
+    struct cp__perf_event *event = &m->handles[slot].events[which];
+
+    cp_store_relaxed(&event->renewed_at, count->time_enabled); /* relaxed, all: numbers of their own */
+    cp_store_relaxed(&event->multiples, cp_load_relaxed(&m->stats[slot].multiples));
+}
+
 /* Adds to the event's limit what has been used of it, and lets the event count. Does nothing if somebody else
  * has renewed the limit since use was looked at. */
-static void renew_from_handler(const struct cp__handle *handle, struct cp__perf_event *event, struct use use,
+static void renew_from_handler(struct cp__m *m, int slot, int which, struct use use,
                                const struct cp__count *count)
 {
-    uint64_t used = (uint64_t)use.used, most = most_used_from_handler(handle, event, count);
+    struct cp__perf_event *event = &m->handles[slot].events[which];
+    uint64_t used = (uint64_t)use.used, most = most_used_from_handler(&m->handles[slot], event, count);
 
     /* pairs with the same exchange of another thread */
     if (!cp_compare_exchange(&event->renewed, &use.renewed, use.renewed + used))
         return;
-    cp_store_relaxed(&event->renewed_at, count->time_enabled); /* relaxed: a number of its own */
+    note_renewal_from_handler(m, slot, which, count);
     cp__perf_let_count_from_handler(event->fd, used < most ? used : most);
 }
 
 /*
- * Returns whether a thread got on while its event overflowed n times in ns of the event's time. Either a
- * clock's samples came in time: if they leave no time, each comes as soon as the one before it is over, and
- * that is later than a period. Or there was half as much time again as the samples cost.
+ * Returns whether a thread got on while its event overflowed at least `least` and at most `most` times in
+ * ns of the event's time. Either a clock's samples came in time: if they leave no time, each comes as soon
+ * as the one before it is over, and that is later than a period. Or there was half as much time again as
+ * the samples cost.
  */
-static bool makes_progress_from_handler(const struct cp__handle *handle, uint64_t n, uint64_t ns)
+static bool makes_progress_from_handler(const struct cp__handle *handle, uint64_t least, uint64_t most,
+                                        uint64_t ns)
 {
     const uint64_t period = handle->period * cp__periods_stretch_from_handler(handle);
     const uint64_t cost = cp__cost_or_assumed_from_handler();
 
-    if (handle->kind == CP_EVENT_CLOCK && period >= cost && 4 * ns <= 5 * n * period)
+    if (handle->kind == CP_EVENT_CLOCK && period >= cost && 4 * ns <= 5 * least * period)
         return true;
-    return 2 * ns >= 3 * n * cost;
+    return 2 * ns >= 3 * most * cost;
 }
 
-/* The same, for the last n overflows of event number which, since its limit was last whole. */
-static bool made_progress_from_handler(const struct cp__handle *handle, int which, uint64_t n,
-                                       const struct cp__count *count)
+/* The same, for event number which, since its limit was last whole. What a sample costs may be more than
+ * what is known; but if records follow each other without a break, the thread did not get on, whatever
+ * they cost. */
+static bool made_progress_from_handler(const struct cp__m *m, int slot, int which, uint64_t least,
+                                       uint64_t most, const struct cp__count *count)
 {
-    /* relaxed: a number of its own */
-    uint64_t since = cp_load_relaxed(&handle->events[which].renewed_at);
+    const struct cp__perf_event *event = &m->handles[slot].events[which];
+    /* relaxed, all: numbers of their own */
+    uint64_t ns = count->time_enabled - cp_load_relaxed(&event->renewed_at);
+    uint64_t multiples = cp_load_relaxed(&m->stats[slot].multiples) - cp_load_relaxed(&event->multiples);
 
-    return makes_progress_from_handler(handle, n, count->time_enabled - since);
+    return makes_progress_from_handler(&m->handles[slot], least, most, ns) &&
+           !cp__overload_has_no_breaks_from_handler(least, multiples, ns);
 }
 
 /* Asks the kernel how many records were lost, because an event that has reached its limit must not count
@@ -148,9 +171,9 @@ __attribute__((noinline)) static void renew_half_used_from_handler(struct cp__m 
     use = use_from_handler(event, count.lost);
     if (use.used <= 0 || use.used >= handle->limit)
         return;
-    if (!made_progress_from_handler(handle, which, (uint64_t)use.used, &count))
+    if (!made_progress_from_handler(m, slot, which, (uint64_t)use.used, (uint64_t)use.used, &count))
         return;
-    renew_from_handler(handle, event, use, &count);
+    renew_from_handler(m, slot, which, use, &count);
     /* relaxed, as in cp__events_resume_from_handler(): if another thread disables the event meanwhile, one of
      * the two sees that */
     if ((cp_load_relaxed(&m->off) >> slot & 1) != 0)
@@ -176,14 +199,17 @@ void cp__limits_renew_from_handler(struct cp__m *m)
     }
 }
 
-/* The event does not count, so nobody else renews its limit meanwhile. */
-static void begin_anew_from_handler(const struct cp__handle *handle, struct cp__perf_event *event,
+/* Lets an event that has reached its limit count again, up to a whole one. Up to now, the event has
+ * overflowed as often as `overflows` says. It does not count, so nobody else renews its limit meanwhile.
+ * */
+static void begin_anew_from_handler(struct cp__m *m, int slot, int which, uint64_t overflows,
                                     const struct cp__count *count)
 {
-    /* relaxed, all: numbers of their own */
-    cp_store_relaxed(&event->renewed, cp_load_relaxed(&event->taken) + count->lost);
-    cp_store_relaxed(&event->renewed_at, count->time_enabled);
-    cp__perf_let_count_from_handler(event->fd, handle->limit);
+    struct cp__handle *handle = &m->handles[slot];
+
+    cp_store_relaxed(&handle->events[which].renewed, overflows); /* relaxed: a number of its own */
+    note_renewal_from_handler(m, slot, which, count);
+    cp__perf_let_count_from_handler(handle->events[which].fd, handle->limit);
 }
 
 /* Returns whether the event does not count: one that does has counted something between two calls. */
@@ -207,8 +233,9 @@ void cp__limits_ended_from_handler(struct cp__m *m, int slot, int which)
     /* relaxed: written with the claim */
     if (((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) == 0 &&
         is_still_from_handler(&handle->events[which], &count) &&
-        made_progress_from_handler(handle, which, handle->limit, &count))
-        begin_anew_from_handler(handle, &handle->events[which], &count);
+        made_progress_from_handler(m, slot, which, handle->limit, handle->limit, &count))
+        begin_anew_from_handler(m, slot, which, heard_from_handler(&handle->events[which], count.lost),
+                                &count);
     cp__m_unclaim_from_handler(m);
 }
 
@@ -235,7 +262,7 @@ static void resume_from_handler(struct cp__m *m, int slot, int which)
     if (handle->limit == 0 || use.used <= 0)
         cp__perf_let_count_from_handler(event->fd, 0);
     else if (use.used < handle->limit)
-        renew_from_handler(handle, event, use, &count);
+        renew_from_handler(m, slot, which, use, &count);
 }
 
 void cp__limits_resume_from_handler(struct cp__m *m, int slot)
@@ -292,12 +319,30 @@ static int64_t unread_from_outside(const struct cp__m *m)
                                     LEAST_SAMPLE);
 }
 
+/* A reader comes by every 100 ms. It renews what is used of a limit from this part of the limit on, so
+ * that at 10 kHz a limit lasts until the pass after the next one. */
+#define RENEWED_FROM_OUTSIDE 8
+
+/* Renews the limit of an event that has not ended, unless that is not certain, or not worth a call yet. */
+static void renew_from_outside(struct cp__m *m, int slot, int which, const struct cp__count *count)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    struct use use = use_from_handler(&handle->events[which], count->lost);
+    int64_t most = use.used + unread_from_outside(m);
+
+    /* relaxed: written with the claim. Without a ring, what is used is not known. */
+    if (cp_load_relaxed(&m->stats[slot].ringless) != 0 || RENEWED_FROM_OUTSIDE * use.used < handle->limit ||
+        most >= handle->limit)
+        return;
+    if (made_progress_from_handler(m, slot, which, (uint64_t)use.used, (uint64_t)most, count))
+        renew_from_handler(m, slot, which, use, count);
+}
+
+/* If an event is found to count at a look, the next look tells whether it does not count any more. */
 static bool has_event_ended(struct cp__m *m, int slot, int which, uint64_t *time_enabled)
 {
-    struct cp__handle *handle = &m->handles[slot];
-    struct cp__perf_event *event = &handle->events[which];
+    struct cp__perf_event *event = &m->handles[slot].events[which];
     struct cp__count count;
-    struct use use;
     bool is_still;
 
     if (!read_from_handler(event, &count))
@@ -305,12 +350,9 @@ static bool has_event_ended(struct cp__m *m, int slot, int which, uint64_t *time
     *time_enabled = count.time_enabled;
     is_still = count.time_enabled == event->seen;
     event->seen = count.time_enabled;
-    use = use_from_handler(event, count.lost);
-    if (is_still || 2 * use.used < handle->limit || use.used + unread_from_outside(m) >= handle->limit)
-        return is_still; /* the next look tells whether an event that has used its limit has ended */
-    if (made_progress_from_handler(handle, which, (uint64_t)use.used, &count))
-        renew_from_handler(handle, event, use, &count);
-    return false;
+    if (!is_still)
+        renew_from_outside(m, slot, which, &count);
+    return is_still;
 }
 
 bool cp__limits_have_ended(struct cp__m *m, int slot, uint64_t *time_enabled)
@@ -340,26 +382,37 @@ static void stretch(struct cp__handle *handle)
                      (uint32_t)twice); /* relaxed: records that still wait count as the later ones do */
 }
 
-/* If time_enabled has moved since the last look, the event counts: another one of the handle's has ended. */
-static void restart_event(const struct cp__handle *handle, struct cp__perf_event *event)
+/* Returns how often an event has overflowed that has reached its limit: as often as all that it ever got.
+ * Records that wait in the ring have not been heard of. Without a ring, signals coalesce: an event that traps
+ * is at its limit again when as many more have been heard of. */
+static uint64_t overflows_of(const struct cp__m *m, int slot, const struct cp__perf_event *event,
+                             uint64_t lost)
 {
+    /* relaxed, both: numbers of their own */
+    return cp_load_relaxed(&m->stats[slot].ringless) != 0
+               ? heard_from_handler(event, lost)
+               : cp_load_relaxed(&event->renewed) + m->handles[slot].limit;
+}
+
+/* If time_enabled has moved since the last look, the event counts: another one of the handle's has ended. */
+static void restart_event(struct cp__m *m, int slot, int which)
+{
+    struct cp__perf_event *event = &m->handles[slot].events[which];
     struct cp__count count;
 
     if (!read_from_handler(event, &count) || count.time_enabled != event->seen)
         return;
     event->seen = 0;
-    begin_anew_from_handler(handle, event, &count);
+    begin_anew_from_handler(m, slot, which, overflows_of(m, slot, event, count.lost), &count);
 }
 
 void cp__limits_restart(struct cp__m *m, int slot)
 {
     struct cp__handle *handle = &m->handles[slot];
-    const struct cp__perf_event *first = &handle->events[0];
+    const struct cp__count seen = {.time_enabled = handle->events[0].seen};
 
-    /* relaxed: a number of its own */
-    if (!makes_progress_from_handler(handle, handle->limit,
-                                     first->seen - cp_load_relaxed(&first->renewed_at)))
+    if (!made_progress_from_handler(m, slot, 0, handle->limit, handle->limit, &seen))
         stretch(handle);
     for (int i = 0; i < handle->n_events; i++)
-        restart_event(handle, &handle->events[i]);
+        restart_event(m, slot, i);
 }

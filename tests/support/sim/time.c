@@ -147,6 +147,16 @@ static struct sim_raise *overflow(const struct sim_thread *thread, struct sim_ev
     return sim_raise_for_event(event, code, address, mask);
 }
 
+/* An overflow takes its time, in which the CPU takes no other interrupt. */
+static struct sim_raise *overflow_in_time(struct sim_thread *thread, struct sim_event *event,
+                                          const struct sim_place *place, uint64_t mask)
+{
+    struct sim_raise *raise = overflow(thread, event, place, 0, mask);
+
+    pass(thread, SIM_TIME, sim->cost_ns);
+    return raise;
+}
+
 /* ---- One step -------------------------------------------------------------------------------- */
 
 /* Lets time pass until something is due. */
@@ -170,11 +180,9 @@ static struct sim_raise *step_time(struct sim_thread *thread, struct sim_run *ru
     else if (timer != NULL)
         sim_expire(timer, thread->ns);
     else if (event != NULL && event->to_go <= 0)
-        raise = overflow(thread, event, place, 0, mask);
+        raise = overflow_in_time(thread, event, place, mask);
     else
         *is_over = run->left == 0;
-    if (raise != NULL)
-        run->left += sim->cost_ns;
     return raise;
 }
 
@@ -219,6 +227,13 @@ static bool is_time(enum sim_what what)
     return what == SIM_TIME || what == SIM_KERNEL_TIME || what == SIM_CALL;
 }
 
+/* A thread whose overflows raise no signal may take long to come forward. */
+static void let_others(void)
+{
+    sim_unlock_masked();
+    sim_lock(); /* the signals are blocked already */
+}
+
 static struct sim_raise *step(struct sim_run *run, const struct sim_place *place, uint64_t mask)
 {
     struct sim_thread *thread = sim_self();
@@ -233,6 +248,8 @@ static struct sim_raise *step(struct sim_run *run, const struct sim_place *place
         if (raise == NULL)
             raise = is_time(run->what) ? step_time(thread, run, place, mask, &is_over)
                                        : step_other(thread, run, place, mask, &is_over);
+        if (sim->cost_ns != 0 && !is_over && raise == NULL)
+            let_others();
     }
     return raise;
 }

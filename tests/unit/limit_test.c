@@ -1,0 +1,517 @@
+/* The limits of sampling events: the kernel disables an event whose limit nobody renews. renewal_test.c has
+ * what is added to a limit, and when; tests/live/starve_test.c has what starves for real. */
+#include "tests/support/puppet.h"
+
+#include <linux/perf_event.h>
+#include <sys/syscall.h>
+
+#include "runtime/base/os.h"
+#include "runtime/cost.h"
+#include "runtime/engine/limits_linux.h"
+#include "runtime/m.h"
+#include "runtime/perf/perf_linux.h"
+
+/* ---- What the kernel is asked for ------------------------------------------------------------ */
+
+#define MOST_FDS 1024
+static bool samples[MOST_FDS]; /* the descriptors of sampling events */
+/* How often sampling events were let to count with a limit, and without one. One thread runs at a time. */
+static int with_limit, without_limit;
+
+static long look_at_limits(long number, const long a[6])
+{
+    long result = sim_hand_on(number, a);
+
+    if (number == SYS_perf_event_open && result >= 0 && result < MOST_FDS)
+        samples[result] = ((const struct perf_event_attr *)a[0])->sample_period != 0;
+    if (number == SYS_ioctl && a[0] < MOST_FDS && samples[a[0]]) {
+        with_limit += (unsigned long)a[1] == PERF_EVENT_IOC_REFRESH;
+        without_limit += (unsigned long)a[1] == PERF_EVENT_IOC_ENABLE;
+    }
+    return result;
+}
+
+/* ---- A thread with a clock ------------------------------------------------------------------- */
+
+/* A short limit, which cp__cost_limit_from_handler() makes of this cost. */
+#define LIMIT 5
+#define COST_NS (400 * MS / CP_EV_MAX / LIMIT)
+
+/* A clock of 1 ms on a thread. Its limit is LIMIT. */
+struct limited {
+    struct profile profile;
+    struct puppet puppet;
+};
+
+static void start_limited(struct limited *limited, struct cp_slot_request made, enum cp_engine engine,
+                          bool has_ring)
+{
+    made.config.engine = engine;
+    limited->profile = (struct profile){.n = 0};
+    sim->clock_ns = made.event == CP_CPUPROF_HW_CPU_CYCLES ? 100000 : 0; /* for the start's trial */
+    start_unread(&limited->profile, &made, 1);
+    sim->clock_ns = 0;
+    if (!has_ring)
+        sim_fail(SYS_mmap, 1, EPERM, true);
+    cp__cost_set(COST_NS);
+    CHECK_EQ(cp__cost_limit_from_handler(CP_EVENT_CLOCK), LIMIT);
+    start_puppet(&limited->puppet);
+}
+
+/* By the cost that makes the limit short, samples of 1 ms leave the thread no time. From now on they do. */
+static void let_progress(void)
+{
+    cp__cost_set(MS / 100);
+}
+
+static void end_limited(struct limited *limited)
+{
+    end_puppet(&limited->puppet);
+    stop_profile(&limited->profile);
+}
+
+static struct cp__handle *handle_of(const struct limited *limited)
+{
+    return &((struct cp__m *)limited->puppet.worker.m)->handles[limited->profile.slots[0]];
+}
+
+static uint64_t counted(const struct limited *limited)
+{
+    struct cp__count count = {.value = 0};
+
+    CHECK(read(handle_of(limited)->fd, &count, sizeof count) > 0);
+    return count.time_enabled;
+}
+
+static void block(uint64_t unused)
+{
+    (void)unused;
+    cp__os_block_from_handler();
+}
+
+static void unblock(uint64_t unused)
+{
+    (void)unused;
+    cp__os_unblock_from_handler(0);
+}
+
+static void run(struct limited *limited, uint64_t ns)
+{
+    run_puppet(&limited->puppet, burn_a, ns);
+}
+
+static void run_and_read(struct limited *limited, uint64_t ns)
+{
+    run(limited, ns);
+    read_profile(&limited->profile);
+}
+
+static uint64_t stops_of(const struct limited *limited)
+{
+    return ((struct cp__m *)limited->puppet.worker.m)->stats[limited->profile.slots[0]].stops;
+}
+
+/* ---- The limit ------------------------------------------------------------------------------- */
+
+static void check_end(enum cp_engine engine)
+{
+    struct limited limited;
+
+    start_limited(&limited, request("taskClock", MS), engine, true);
+    run_puppet(&limited.puppet, block, 0);
+    run(&limited, 20 * MS);
+    CHECK_EQ(counted(&limited), LIMIT * MS);
+    run_puppet(&limited.puppet, unblock, 0);
+    run(&limited, 20 * MS);
+    CHECK_EQ(counted(&limited), LIMIT * MS); /* the handler has run, and left the event alone */
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].samples, LIMIT);
+    CHECK_EQ(limited.profile.stats[0].count, LIMIT * MS);
+    CHECK_EQ(limited.profile.stats[0].ms_overloaded, 1);
+    CHECK_EQ(limited.profile.stats[0].overloaded_ns, (40 - LIMIT) * MS);
+}
+
+SIM_TEST(an_event_ends_at_its_limit)
+{
+    check_end(CP_ENGINE_SIGNAL);
+}
+
+SIM_TEST(an_event_that_traps_ends_at_its_limit)
+{
+    check_end(CP_ENGINE_TRAP);
+}
+
+/* The handler runs, and the cost says that the thread gets no time beside it. */
+SIM_TEST(the_handler_renews_nothing_without_progress)
+{
+    struct limited limited;
+
+    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL, true);
+    run(&limited, 20 * MS);
+    CHECK_EQ(counted(&limited), LIMIT * MS);
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].samples, LIMIT);
+    CHECK_EQ(limited.profile.stats[0].ms_overloaded, 1);
+    CHECK_EQ(limited.profile.stats[0].overloaded_ns, (20 - LIMIT) * MS);
+}
+
+/* An event that counts is not told as ended, although its thread's clock is ahead of its time: that clock
+ * also goes on while the kernel switches threads. */
+SIM_TEST(an_event_that_counts_has_not_ended)
+{
+    struct limited limited;
+
+    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL, true);
+    let_progress();
+    sim->clock_ns = 1000;
+    run(&limited, 20 * MS);
+    handle_of(&limited)->armed_at -= 5 * MS;
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].ms_overloaded, 0);
+    CHECK_EQ(limited.profile.stats[0].overloaded_ns, 0);
+}
+
+/* ---- Who renews it --------------------------------------------------------------------------- */
+
+static void check_renewed(struct cp_slot_request made, enum cp_engine engine, bool has_ring)
+{
+    struct limited limited;
+
+    start_limited(&limited, made, engine, has_ring);
+    let_progress();
+    run(&limited, 20 * LIMIT * MS);
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].ms_ringless, !has_ring);
+    CHECK_EQ(limited.profile.stats[0].samples, 20 * LIMIT);
+    CHECK_EQ(limited.profile.stats[0].count, 20 * LIMIT * MS);
+    CHECK_EQ(limited.profile.stats[0].lost, 0);
+    CHECK_EQ(limited.profile.stats[0].ms_overloaded, 0);
+}
+
+SIM_TEST(the_handler_renews_the_limit)
+{
+    check_renewed(request("taskClock", MS), CP_ENGINE_SIGNAL, true);
+}
+
+SIM_TEST(the_handler_of_traps_renews_the_limit)
+{
+    check_renewed(request("taskClock", MS), CP_ENGINE_TRAP, true);
+}
+
+SIM_TEST(the_handler_renews_the_limit_without_a_ring)
+{
+    check_renewed(request("taskClock", MS), CP_ENGINE_SIGNAL, false);
+}
+
+SIM_TEST(the_handler_of_traps_renews_the_limit_without_a_ring)
+{
+    check_renewed(request("taskClock", MS), CP_ENGINE_TRAP, false);
+}
+
+/* The PMU of the simulated kernel counts nanoseconds, and the handler pauses events of short periods. */
+SIM_TEST(the_handler_renews_the_limit_of_an_event_that_it_pauses)
+{
+    struct cp_slot_request made;
+    struct limited limited;
+
+    sim->pmu.is_there = true;
+    made = request("cycles", 20000);
+    start_limited(&limited, made, CP_ENGINE_SIGNAL, true);
+    run(&limited, 200 * 20000);
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].samples, 200);
+    CHECK_EQ(limited.profile.stats[0].ms_overloaded, 0);
+}
+
+/* An event that has reached its limit while the handler could not run stays at its limit, although the
+ * handler then pauses and resumes it. */
+SIM_TEST(a_paused_event_that_has_ended_is_not_resumed)
+{
+    struct cp_slot_request made;
+    struct limited limited;
+
+    sim->pmu.is_there = true;
+    made = request("cycles", 20000);
+    start_limited(&limited, made, CP_ENGINE_SIGNAL, true);
+    run_puppet(&limited.puppet, block, 0);
+    run(&limited, 20 * 20000);
+    CHECK_EQ(counted(&limited), LIMIT * 20000);
+    run_puppet(&limited.puppet, unblock, 0);
+    run(&limited, 20 * 20000);
+    CHECK_EQ(counted(&limited), LIMIT * 20000);
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].samples, LIMIT);
+}
+
+/* With this cost, a limit is longer than the ring. The ring holds 51 records, so most samples are lost. The
+ * lost ones are known, and the thread gets on. */
+SIM_TEST(a_reader_renews_the_limit_of_a_thread_that_blocks_the_signal)
+{
+    struct cp_slot_request made = request("taskClock", MS);
+    struct limited limited = {.profile = {.n = 0}};
+
+    start_unread(&limited.profile, &made, 1);
+    cp__cost_set(MS / 10);
+    CHECK_EQ(cp__cost_limit_from_handler(CP_EVENT_CLOCK), 500);
+    start_puppet(&limited.puppet);
+    run_puppet(&limited.puppet, block, 0);
+    for (int i = 0; i < 20; i++)
+        run_and_read(&limited, 100 * MS);
+    CHECK_EQ(counted(&limited), 2000 * MS);
+    run_puppet(&limited.puppet, unblock, 0);
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].samples + limited.profile.stats[0].lost, 2000);
+    CHECK_EQ(limited.profile.stats[0].ms_overloaded, 0);
+}
+
+/* A sample costs a little more than the period, by the cost that is set, and the limit of 248 samples is
+ * longer than the ring. */
+SIM_TEST(a_reader_renews_nothing_without_progress)
+{
+    struct cp_slot_request made = request("taskClock", 200000);
+    struct limited limited = {.profile = {.n = 0}};
+
+    start_unread(&limited.profile, &made, 1);
+    cp__cost_set(201000);
+    start_puppet(&limited.puppet);
+    run_puppet(&limited.puppet, block, 0);
+    for (int i = 0; i < 4; i++)
+        run_and_read(&limited, 10 * MS); /* at 40 ms, half of the limit is used */
+    run(&limited, 20 * MS);
+    CHECK_EQ(counted(&limited), cp__cost_limit_from_handler(CP_EVENT_CLOCK) * 200000);
+    run_puppet(&limited.puppet, unblock, 0);
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].ms_overloaded, 1);
+}
+
+/* ---- A thread that gets no time -------------------------------------------------------------- */
+
+#define OVERFLOW_NS 25000 /* what an overflow takes on the simulated kernel */
+
+static int is_done; /* atomic */
+
+static void body_works(struct worker *worker)
+{
+    if (worker->arg != NULL)
+        cp__os_block_from_handler();
+    burn_a(MS);
+    cp_store_release(&is_done, 1); /* pairs with the acquire in starve() */
+    cp__os_unblock_from_handler(0);
+}
+
+/* Returns how much CPU time a thread takes for 1 ms of work under n clocks of 10 us, which nobody reads. */
+static uint64_t starve(size_t n, enum cp_engine engine, bool is_blocked, uint64_t cost)
+{
+    struct cp_slot_request requests[CP_EV_MAX];
+    struct profile profile = {.n = 0};
+    struct worker worker;
+
+    for (size_t i = 0; i < n; i++) {
+        requests[i] = request(i % 2 == 0 ? "taskClock" : "cpuClock", 10000);
+        requests[i].config.engine = engine;
+    }
+    start_unread(&profile, requests, n);
+    cp__cost_set(cost);
+    sim->cost_ns = OVERFLOW_NS;
+    start_worker(&worker, body_works, is_blocked ? &is_done : NULL);
+    while (cp_load_acquire(&is_done) == 0) { /* pairs with the release in body_works() */
+        CHECK(sim_thread_ns(worker.tid) < 1000 * MS);
+        usleep(NAP_US);
+    }
+    join_worker(&worker);
+    stop_profile(&profile);
+    for (size_t i = 0; i < n; i++)
+        CHECK_EQ(profile.stats[i].ms_overloaded, 1);
+    return worker.cpu;
+}
+
+/* All limits of a thread together are 0.4 s of overflows. */
+SIM_TEST(eight_clocks_that_leave_no_time_end)
+{
+    uint64_t ns = starve(CP_EV_MAX, CP_ENGINE_SIGNAL, false, OVERFLOW_NS);
+
+    CHECKF(ns > 300 * MS && ns < 450 * MS, "%llu ns", (unsigned long long)ns);
+}
+
+SIM_TEST(eight_clocks_that_trap_end)
+{
+    uint64_t ns = starve(CP_EV_MAX, CP_ENGINE_TRAP, false, OVERFLOW_NS);
+
+    CHECKF(ns > 300 * MS && ns < 450 * MS, "%llu ns", (unsigned long long)ns);
+}
+
+SIM_TEST(eight_clocks_end_on_a_thread_that_blocks_all_signals)
+{
+    uint64_t ns = starve(CP_EV_MAX, CP_ENGINE_SIGNAL, true, OVERFLOW_NS);
+
+    CHECKF(ns > 300 * MS && ns < 450 * MS, "%llu ns", (unsigned long long)ns);
+}
+
+SIM_TEST(one_clock_that_leaves_no_time_ends)
+{
+    CHECK(starve(1, CP_ENGINE_SIGNAL, false, OVERFLOW_NS) < 100 * MS);
+}
+
+/* By the cost that is set, the samples take a tenth of each period. The records tell otherwise: each
+ * stands for several periods, and the next one follows at once. */
+SIM_TEST(a_clock_that_leaves_no_time_ends_whatever_the_cost_is_said_to_be)
+{
+    CHECK(starve(1, CP_ENGINE_SIGNAL, false, 1000) < 300 * MS);
+}
+
+/* ---- An event that has ended ----------------------------------------------------------------- */
+
+/* A reader finds that the event stands still, tells what the event has missed, and lets it count again. */
+static void check_restarted(bool has_progress, uint32_t stretch)
+{
+    struct limited limited;
+
+    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL, true);
+    run_puppet(&limited.puppet, block, 0);
+    if (has_progress)
+        let_progress();
+    run_and_read(&limited, 10 * MS); /* LIMIT samples, and a thread that gets on or not */
+    run_and_read(&limited, 10 * MS);
+    CHECK_EQ(stops_of(&limited), 0);
+    run_and_read(&limited, 10 * MS); /* the last look has seen what the event has counted */
+    CHECK_EQ(stops_of(&limited), 1);
+    CHECK_EQ(handle_of(&limited)->stretch, stretch);
+    run(&limited, 2 * MS);
+    CHECK_EQ(counted(&limited), (LIMIT + 2) * MS);
+    run_puppet(&limited.puppet, unblock, 0);
+    let_progress();
+    run(&limited, 8 * MS);
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].ms_overloaded, 1);
+    CHECK_EQ(limited.profile.stats[0].overloaded_ns, (30 - LIMIT) * MS);
+    CHECK_EQ(limited.profile.stats[0].count, (LIMIT + 10) * MS);
+    CHECK_EQ(limited.profile.stats[0].samples, LIMIT + 10);
+    CHECK_EQ(limited.profile.stats[0].lost, 0);
+}
+
+SIM_TEST(an_event_that_has_ended_is_told_and_restarted)
+{
+    check_restarted(true, 0);
+}
+
+SIM_TEST(an_event_that_left_no_time_is_restarted_more_slowly)
+{
+    check_restarted(false, 2);
+}
+
+/* Without a ring, the signal of the last overflow may find another one pending. */
+SIM_TEST(an_event_without_a_ring_whose_last_signal_coalesced_is_restarted)
+{
+    struct limited limited;
+
+    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL, false);
+    let_progress();
+    run_puppet(&limited.puppet, block, 0);
+    run(&limited, 20 * MS);
+    run_puppet(&limited.puppet, unblock, 0);
+    CHECK_EQ(counted(&limited), LIMIT * MS);
+    for (int i = 0; i < 3; i++)
+        run_and_read(&limited, 10 * MS);
+    CHECK_EQ(stops_of(&limited), 1);
+    run(&limited, 50 * MS);
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].count, (LIMIT + 50) * MS);
+    CHECK_EQ(limited.profile.stats[0].samples + limited.profile.stats[0].lost, LIMIT + 50);
+    CHECK_EQ(limited.profile.stats[0].ms_overloaded, 1);
+}
+
+/* A record of a PMU's event does not tell how many periods have passed without one. */
+SIM_TEST(a_sample_of_a_longer_period_stands_for_all_of_it)
+{
+    struct cp_slot_request made;
+    struct limited limited;
+
+    sim->pmu.is_there = true;
+    made = request("cycles", MS);
+    start_limited(&limited, made, CP_ENGINE_SIGNAL, true);
+    for (int i = 0; i < 3; i++)
+        run_and_read(&limited, 10 * MS);
+    CHECK_EQ(handle_of(&limited)->stretch, 2);
+    let_progress();
+    run(&limited, 20 * MS);
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].count, (LIMIT + 20) * MS);
+    CHECK_EQ(limited.profile.stats[0].samples, LIMIT + 20);
+}
+
+/* ---- Nothing else lets an event count -------------------------------------------------------- */
+
+static void fault(uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        SIM_FAULT(0x1000);
+}
+
+/* Starts a clock, and events that the handler pauses. */
+static void sample_all(void)
+{
+    struct cp_slot_request requests[3];
+    struct profile profile = {.n = 0};
+    struct puppet puppet;
+
+    sim_hook(look_at_limits);
+    sim->pmu.is_there = true;
+    sim->clock_ns = 100000; /* for the start's trial */
+    requests[0] = request("taskClock", MS);
+    requests[1] = request("pageFaults", 2);
+    requests[2] = request("cycles", 100000);
+    start_unread(&profile, requests, 3);
+    sim->clock_ns = 0;
+    start_puppet(&puppet);
+    run_puppet(&puppet, burn_a, 20 * MS);
+    run_puppet(&puppet, fault, 20);
+    end_puppet(&puppet);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].samples, 20);
+    CHECK_EQ(profile.stats[1].samples, 10);
+    CHECK_EQ(profile.stats[2].samples, 200);
+}
+
+SIM_TEST(events_begin_and_resume_with_a_limit)
+{
+    sample_all();
+    CHECK(with_limit > 200);
+    CHECK_EQ(without_limit, 0);
+}
+
+/* On these kernels an event must not reach its limit. */
+SIM_TEST(kernels_that_hang_at_a_limit_get_none)
+{
+    static const char *const kernels[] = {"6.16.0", "6.17.13-amd64"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(kernels); i++) {
+        sim->release = kernels[i];
+        CHECK(cp__perf_find_fault(CP__FAULT_LIMITS) != NULL);
+    }
+    sample_all();
+    CHECK_EQ(with_limit, 0);
+    CHECK(without_limit > 200);
+    sim->release = "6.18.0";
+    CHECK(cp__perf_find_fault(CP__FAULT_LIMITS) == NULL);
+    sim->release = "6.15.11";
+    CHECK(cp__perf_find_fault(CP__FAULT_LIMITS) == NULL);
+}
+
+/* Overflows that nobody hears of must end soon, on all events of a thread together. */
+SIM_TEST(the_limit_follows_from_the_cost)
+{
+    cp__cost_set(MS);
+    CHECK_EQ(cp__cost_limit_from_handler(CP_EVENT_CLOCK), 400 / CP_EV_MAX);
+    cp__cost_set(100 * MS);
+    CHECK_EQ(cp__cost_limit_from_handler(CP_EVENT_CLOCK), 2);
+    CHECK_EQ(cp__cost_limit_from_handler(CP_EVENT_HARDWARE), 2);
+    cp__cost_set(0); /* unknown */
+    CHECK_EQ(cp__cost_limit_from_handler(CP_EVENT_CLOCK), 500);
+    cp__cost_set(1); /* too good to be true */
+    CHECK_EQ(cp__cost_limit_from_handler(CP_EVENT_CLOCK), 10000);
+    /* One system call may cause thousands of these. Tracepoints and watchpoints that the kernel has disabled
+     * at their limit never count again (Linux 6.18). */
+    CHECK(cp__cost_limit_from_handler(CP_EVENT_SOFTWARE) >= 1u << 30);
+    CHECK(cp__cost_limit_from_handler(CP_EVENT_TRACEPOINT) >= 1u << 30);
+    CHECK(cp__cost_limit_from_handler(CP_EVENT_WATCHPOINT) >= 1u << 30);
+}
