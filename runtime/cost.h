@@ -11,7 +11,7 @@
 
 #include "runtime.h"
 
-/* Returns the measured cost in ns; 0 if the cost is not known yet. */
+/* Returns the least cost in ns that this process has measured; 0 if the cost is not known yet. */
 uint64_t cp__cost_known(void);
 /* The same; CP_SAMPLE_COST_ASSUMED_NS if the cost is not known. */
 uint64_t cp__cost_or_assumed_from_handler(void);
@@ -27,9 +27,14 @@ static inline bool cp__event_is_own_doing(enum cp_event_kind kind)
  * clocks and a PMU's events can leave a thread no time. What the program itself causes has a limit that is
  * never reached: a single system call may cause thousands of page faults. */
 uint32_t cp__cost_limit_from_handler(enum cp_event_kind kind);
-/* Sets the measured cost to ns; with 0, the cost is measured when it is needed. Tests of something else set a
- * low cost, so that no period is refused, however slow the machine is. */
+/* Notes a measured cost. */
+void cp__cost_note(uint64_t ns);
+/* For tests: sets the cost to ns, in place of the measured one, until the next call. With 0, the cost is
+ * measured when it is needed. */
 void cp__cost_set(uint64_t ns);
+/* Measures the cost, on a thread of its own. Returns 0 or a negative errno value; *ns is 0 if the cost was
+ * not found. One thread at a time. */
+int cp__cost_measure(uint64_t *ns, struct cp_error *err);
 /* In the child of a fork: no thread measures, even if one did so in the parent. */
 void cp__cost_forget(void);
 

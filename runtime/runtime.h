@@ -220,7 +220,7 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err);
  * Returns what a sample of an event of perf_event_open(2) costs the interrupted thread on this machine, in ns
  * of its CPU time: the interrupt, the signal and the handler. The cost is measured once in a process, on a
  * thread of its own, by this call or by the first start of any event except the timer. The measurement takes
- * 20 to 40 ms, and up to 0.6 s on a busy machine; other callers wait for the result meanwhile. Returns 0, and
+ * some 2 ms, and up to 0.3 s on a busy machine; other callers wait for the result meanwhile. Returns 0, and
  * the reason in err, if the cost cannot be measured; then no start is refused because of the cost. If an
  * attempt took time and failed (-ENODATA), the next attempt is made 10 s later at the earliest.
  */

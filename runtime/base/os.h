@@ -18,8 +18,6 @@ int cp__os_barrier(void);
 clockid_t cp__os_thread_clock(pid_t tid);
 /* Returns the clock's time in ns. */
 uint64_t cp__os_clock_ns_from_handler(clockid_t clock);
-/* Returns how often the calling thread has lost or given up its CPU. */
-uint64_t cp__os_thread_switches(void);
 /* Returns whether the thread runs or waits for a CPU; true if the system does not tell. */
 bool cp__os_thread_is_runnable(pid_t tid);
 /* Waits until another thread wakes the word, or for timeout_ms. Returns at once if the word is not `value`,

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -61,14 +60,6 @@ bool cp__os_thread_is_runnable(pid_t tid)
     text[n < 0 ? 0 : n] = '\0';
     end = strrchr(text, ')'); /* the thread's name, before the last ')', may contain any character */
     return end == NULL || strncmp(end, ") R", 3) == 0;
-}
-
-uint64_t cp__os_thread_switches(void)
-{
-    struct rusage usage = {.ru_nvcsw = 0};
-
-    getrusage(RUSAGE_THREAD, &usage);
-    return (uint64_t)usage.ru_nvcsw + (uint64_t)usage.ru_nivcsw;
 }
 
 void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms)

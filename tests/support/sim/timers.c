@@ -72,6 +72,14 @@ static uint64_t process_ns(void)
     return ns;
 }
 
+/* A thread that reads the clock until something happens makes it happen. */
+static uint64_t read_wall(void)
+{
+    if (sim->reading_ns != 0 && !blocks_all_signals())
+        sim_happen((struct sim_run){SIM_TIME, sim->reading_ns, 0});
+    return sim_wall_ns();
+}
+
 static uint64_t thread_ns(pid_t tid)
 {
     if (tid == sim_tid() && sim->clock_ns != 0)
@@ -88,7 +96,7 @@ bool sim_clock(clockid_t clock, uint64_t *ns)
     else if (clock == CLOCK_PROCESS_CPUTIME_ID)
         *ns = process_ns();
     else if (clock == CLOCK_MONOTONIC)
-        *ns = sim_wall_ns();
+        *ns = read_wall();
     else
         return false;
     return true;

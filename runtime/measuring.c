@@ -1,0 +1,77 @@
+#include "measuring.h"
+
+#include "disposition.h"
+#include "engine.h"
+#include "m.h"
+#include "moment.h"
+#include "runtime/base/os.h"
+#include "runtime/base/thread.h"
+#include "runtime/event/rows.h"
+#include "slot.h"
+
+int cp__measuring_run(void *(*fn)(void *), void *arg, struct cp_error *err)
+{
+    int result = cp__disposition_hold(err);
+
+    if (result < 0)
+        return result;
+    result = cp__thread_run(fn, arg);
+    cp__disposition_drop();
+    return result;
+}
+
+void cp__measuring_begin(struct cp__m *m)
+{
+    m->tid = cp__os_tid();
+    m->cpu_clock = cp__os_thread_clock(m->tid);
+    m->stack = cp__thread_stack();
+    m->random = 1;
+    m->claim = CP__CLAIM_SELF;
+    m->is_of_library = true;
+    cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
+    cp_fence_signal();
+}
+
+void cp__measuring_end(void)
+{
+    cp__os_unblock_from_handler(0);
+    cp__os_block_from_handler();
+    cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
+}
+
+#define INTERVAL_NS 250000
+#define INTERVAL_WITHOUT_LIMIT_NS 1000000
+
+uint64_t cp__measuring_interval_ns(void)
+{
+    return cp__perf_has_limits ? INTERVAL_NS : INTERVAL_WITHOUT_LIMIT_NS;
+}
+
+int cp__measuring_arm(struct cp__m *m, uint64_t period_ns, uint32_t limit)
+{
+    struct cp_slot_request request = {.event = CP_CPUPROF_SW_TASK_CLOCK, .config.period = period_ns};
+    struct cp__slot_config config = {.kind = CP_EVENT_CLOCK};
+    int result;
+
+    cp__request_encode(&request);
+    config.config = request.config;
+    cp_store_relaxed(&m->armed, 1); /* relaxed: of this thread */
+    m->stats[0].counts_time = 1;
+    m->handles[0] =
+        (struct cp__handle){.seq = 1, .fd = -1, .kind = CP_EVENT_CLOCK, .period = period_ns, .limit = limit};
+    result = cp__engine.open_from_handler(m, 0, &config);
+    return result < 0 ? result : cp__engine.enable_from_handler(m, 0);
+}
+
+void cp__measuring_disarm(struct cp__m *m)
+{
+    struct cp__moment none;
+    uint64_t mask = cp__os_block_from_handler();
+
+    cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
+    cp__engine.close_from_handler(m, 0, &none);
+    cp__engine.take_pending_from_handler(m, &none);
+    m->handles[0].seq = 0;
+    cp_store_relaxed(&m->armed, 0); /* relaxed: of this thread */
+    cp__os_unblock_from_handler(mask);
+}
