@@ -86,11 +86,12 @@ uint64_t cp__http_min_period(const struct cp__exchange *exchange, const struct c
 {
     const unsigned percent =
         exchange->options->max_cost_percent != 0 ? exchange->options->max_cost_percent : CP__HTTP_MAX_COST;
-    uint64_t ns, period;
+    uint64_t cost, ns, period;
 
     if (most_a_ns(spec) == 0)
         return 0;
-    ns = cp_sample_cost_ns(NULL) * 100 / percent;
+    cost = cp_sample_cost_ns(NULL);
+    ns = (cost != 0 ? cost : CP_SAMPLE_COST_ASSUMED_NS) * 100 / percent;
     period = most_a_ns(spec) * (ns > CP__HTTP_MIN_NS ? ns : CP__HTTP_MIN_NS);
     return spec->preset_period != 0 && spec->preset_period < period ? spec->preset_period : period;
 }

@@ -57,8 +57,8 @@ static int read_order_event(const char *query, struct order *order, struct cp_er
     return result == -ENOENT ? -EINVAL : result; /* a wrong name is the request's fault, not the machine's */
 }
 
-/* Refuses a period below the endpoint's limit. cp_session_start() itself refuses only what would take half
- * of a CPU. */
+/* Refuses a period below the endpoint's limit. cp_session_start() itself refuses only what would leave a
+ * thread no time. */
 static int check_order_period(const struct cp__exchange *exchange, const struct order *order,
                               struct cp_error *err)
 {

@@ -59,8 +59,8 @@ struct figure {
 
 /* The comments of one profile. */
 struct comments {
-    char text[48][448];
-    const char *list[48];
+    char text[64][448];
+    const char *list[64];
     size_t n;
     char limits[384]; /* the keys of all comments that are limits, separated by commas */
 };
@@ -274,6 +274,9 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
         {FACT, "running_ns", is_throttled ? stats->time_running : 0, "ns of CPU time passed in all"},
         {FACT, "rate_limit", is_throttled ? session->rate_limit : 0,
          "samples a second are the limit of the kernel, kernel.perf_event_max_sample_rate"},
+        {FACT, "cost_percent", stats->cost_percent > 50 ? stats->cost_percent : 0,
+         "percent of a thread's time may go to the samples of all events that ran, by what a sample costs on "
+         "this machine; take a longer period"},
         {LIMIT, "stopped", stats->ms_overloaded,
          "threads on which the event was stopped, for a while or for good, because its samples left the "
          "thread no time, or reached the limit that the kernel keeps; take a longer period"},

@@ -30,17 +30,6 @@ uint64_t cp__cost_known(void)
     return cp_load_relaxed(&known_ns);
 }
 
-void cp__cost_note(uint64_t ns)
-{
-    uint64_t least = cp_load_relaxed(&least_ns);
-    uint64_t known = cp_load_relaxed(&known_ns);
-
-    if (least == 0 || ns < least)
-        cp_store_relaxed(&least_ns, ns);
-    if (cp_load_relaxed(&is_set) == 0 && (known == 0 || ns < known))
-        cp_store_relaxed(&known_ns, ns);
-}
-
 uint64_t cp__cost_or_assumed_from_handler(void)
 {
     uint64_t ns = cp_load_relaxed(&known_ns);
@@ -66,6 +55,17 @@ uint32_t cp__cost_limit_from_handler(enum cp_event_kind kind)
     if (kind != CP_EVENT_CLOCK && kind != CP_EVENT_HARDWARE)
         return NEVER;
     return limit > 2 ? (uint32_t)limit : 2;
+}
+
+void cp__cost_note(uint64_t ns)
+{
+    uint64_t least = cp_load_relaxed(&least_ns);
+    uint64_t known = cp_load_relaxed(&known_ns);
+
+    if (least == 0 || ns < least)
+        cp_store_relaxed(&least_ns, ns);
+    if (cp_load_relaxed(&is_set) == 0 && (known == 0 || ns < known))
+        cp_store_relaxed(&known_ns, ns);
 }
 
 void cp__cost_set(uint64_t ns)
@@ -181,7 +181,12 @@ uint64_t cp_sample_cost_ns(struct cp_error *err)
 
 /* ---- How much of a CPU a start may take ------------------------------------------------------ */
 
-#define MOST 0.5 /* the share of a CPU that samples may take */
+/* The share of a CPU that samples may take by the least cost that was seen: all of it, because what costs
+ * more cannot work on this machine. What runs is judged by what it takes: see overload.c. */
+#define MOST 1.0
+/* A cost that would refuse a start is measured again, because a busy machine makes it too high, at most this
+ * often. */
+#define MOST_TRIES 3
 
 /* Returns whether the event may happen in every cycle of the processor, as instructions and cycles of any
  * kind do. How often other events happen is unknown before the program runs. */
@@ -238,6 +243,13 @@ static double round_up_period(double value)
     return whole < value ? whole + 1 : whole;
 }
 
+/* Returns how the cost is known, for a message. */
+static const char *how_known(void)
+{
+    return cp__cost_known() != 0 ? "on this machine"
+                                 : "by assumption, because the cost cannot be measured here";
+}
+
 static int refuse_rate(const struct cp_slot_request *request, double others, uint64_t cost,
                        struct cp_error *err)
 {
@@ -250,27 +262,43 @@ static int refuse_rate(const struct cp_slot_request *request, double others, uin
         return cp__error_because(
             err, -EINVAL, "too little time between samples",
             "A sample of %s every %" PRIu64
-            " cannot be taken: the events beside it may take half of a CPU already, at %" PRIu64
-            " ns a sample on this machine. Stop some of these, or give them longer periods.",
-            name.text, request->config.period, cost);
+            " cannot be taken: the events beside it may take a whole CPU already. A sample costs its thread "
+            "%" PRIu64 " ns %s. Stop some of these events, or give them longer periods.",
+            name.text, request->config.period, cost, how_known());
     return cp__error_because(err, -EINVAL, "too little time between samples",
                              "A sample of %s every %" PRIu64
-                             " may take more than half of a CPU: %sa sample costs its thread %" PRIu64
-                             " ns on this machine. Take a period of %.0f or more.",
-                             name.text, request->config.period, beside, cost,
-                             round_up_period(1e9 / left / unit));
+                             " would leave a thread no time: %sa sample costs its thread %" PRIu64
+                             " ns %s. Take a period of %.0f or more; with %.0f, samples take a tenth.",
+                             name.text, request->config.period, beside, cost, how_known(),
+                             round_up_period(1e9 / left / unit), round_up_period(1e10 / left / unit));
+}
+
+double cp__cost_share(const struct cp_slot_request *requests, size_t n, double running)
+{
+    double sum;
+
+    find_fastest(requests, n, &sum);
+    return sum == 0 ? 0 : (running + sum) * (double)cp__cost_or_assumed_from_handler() / 1e9;
+}
+
+void cp__cost_make_sure(const struct cp_slot_request *requests, size_t n, double running)
+{
+    cp_sample_cost_ns(NULL);
+    for (int tries = 1; tries < MOST_TRIES && cp__cost_known() != 0 && cp_load_relaxed(&is_set) == 0 &&
+                        cp__cost_share(requests, n, running) > MOST;
+         tries++)
+        measure_in_peace(cp__cost_known(), NULL);
 }
 
 int cp__cost_check(const struct cp_slot_request *requests, size_t n, double running, struct cp_error *err)
 {
-    uint64_t cost = cp__cost_known();
     double sum;
     size_t fastest = find_fastest(requests, n, &sum);
     double rate = cp__cost_rate(requests[fastest].event, &requests[fastest].config);
 
-    if (rate == 0 || (running + sum) * (double)cost <= MOST * 1e9)
+    if (cp__cost_share(requests, n, running) <= MOST)
         return 0;
-    return refuse_rate(&requests[fastest], running + sum - rate, cost, err);
+    return refuse_rate(&requests[fastest], running + sum - rate, cp__cost_or_assumed_from_handler(), err);
 }
 
 bool cp__cost_matters(const struct cp_slot_request *requests, size_t n)

@@ -1,10 +1,10 @@
 /*
  * What samples cost, and how much of a CPU they may take.
  *
- * A sample of perf_event_open(2) costs the thread that it interrupts an interrupt, a signal and a run of the
- * handler: a few microseconds on one machine, some tens on another. An event whose period is shorter than
- * that leaves its thread no time at all. So the cost is measured once in a process, and a start is refused
- * whose events, together with those that run, could take more than half of a CPU.
+ * A sample of perf_event_open(2) costs the thread that it interrupts an interrupt, a signal and a run of
+ * the handler: a few microseconds on one machine, some tens on another. An event whose period is shorter
+ * than that leaves its thread no time at all. So the cost is measured, and a start is refused whose
+ * events, together with those that run, leave nothing.
  */
 #ifndef COUNTERPOINT_RUNTIME_COST_H
 #define COUNTERPOINT_RUNTIME_COST_H
@@ -40,10 +40,16 @@ void cp__cost_forget(void);
 
 /* Returns how many samples a second of CPU time the config allows; 0 if that is unknown beforehand. */
 double cp__cost_rate(enum cp_cpu_event event, const struct cp_cpu_profile_config *config);
+/* Returns the share of a CPU that the events may take, together with running events that allow running
+ * samples a second; 0 if no rate is known beforehand. */
+double cp__cost_share(const struct cp_slot_request *requests, size_t n, double running);
+/* Measures the cost if it is not known, and again if the events would be refused for it. Not under the
+ * runtime lock. */
+void cp__cost_make_sure(const struct cp_slot_request *requests, size_t n, double running);
 /* Returns whether one of the events needs the cost of a sample, so that the cost is measured before they
  * start: all events except the timer do. */
 bool cp__cost_matters(const struct cp_slot_request *requests, size_t n);
-/* Checks that the events stay within half of a CPU, together with the running events, which allow running
+/* Checks that the events leave their thread some time, together with the running events, which allow running
  * samples a second. Returns -EINVAL and fills err if they do not. */
 int cp__cost_check(const struct cp_slot_request *requests, size_t n, double running, struct cp_error *err);
 

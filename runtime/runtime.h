@@ -218,11 +218,12 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err);
 
 /*
  * Returns what a sample of an event of perf_event_open(2) costs the interrupted thread on this machine, in ns
- * of its CPU time: the interrupt, the signal and the handler. The cost is measured once in a process, on a
- * thread of its own, by this call or by the first start of any event except the timer. The measurement takes
- * some 2 ms, and up to 0.3 s on a busy machine; other callers wait for the result meanwhile. Returns 0, and
- * the reason in err, if the cost cannot be measured; then no start is refused because of the cost. If an
- * attempt took time and failed (-ENODATA), the next attempt is made 10 s later at the earliest.
+ * of its CPU time: the interrupt, the signal and the handler. The cost is measured on a thread of its own, by
+ * this call or by the first start of any event except the timer. A start that would be refused for the cost
+ * measures it again, and the least figure counts. The measurement takes some 2 ms, and up to 0.3 s on a busy
+ * machine; other callers wait for the result meanwhile. Returns 0, and the reason in err, if the cost cannot
+ * be measured; then starts assume CP_SAMPLE_COST_ASSUMED_NS. If an attempt took time and failed (-ENODATA),
+ * the next attempt is made 10 s later at the earliest.
  */
 #define CP_SAMPLE_COST_ASSUMED_NS 100000u /* more than on any machine that was seen, except emulated ones */
 uint64_t cp_sample_cost_ns(struct cp_error *err);
@@ -240,9 +241,9 @@ uint64_t cp_sample_cost_ns(struct cp_error *err);
  *     -EACCES, -EPERM                not allowed
  *     -EMFILE, -ENFILE, -ENOMEM      no descriptors, or no memory for the ring
  *
- * -EINVAL also if the events, with those that run already, could take more than half of a CPU. The estimate
- * uses the periods of clocks, the periods of cycles and instructions with the processor's highest frequency,
- * and cp_sample_cost_ns() for each sample.
+ * -EINVAL also if the samples of the events, with those that run already, could leave a thread no time. The
+ * estimate uses the periods of clocks, the periods of cycles and instructions with the processor's highest
+ * frequency, and cp_sample_cost_ns() for each sample.
  *
  * Ms arm themselves at their next scheduling point. cp_slots_read() kicks Ms that reach none.
  */
@@ -316,6 +317,10 @@ struct cp_slot_stats {
     /* why the engine was not TRAP, as a phrase that is never freed; NULL: it was, or the event is the timer
      * */
     const char *engine_reason;
+    /* How much of a CPU the samples of this event and of those that ran beside it may take, in percent, by
+     * cp_sample_cost_ns() at the start; 0: how often the events happen is unknown beforehand. */
+    uint32_t cost_percent;
+    uint32_t reserved; /* 0 */
 };
 /* Fills *stats, whose size the caller has set. Returns -EINVAL if there is no such slot, or the size is not
  * set. */

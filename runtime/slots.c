@@ -102,6 +102,7 @@ static int take_signals(const struct cp_slot_request *requests, size_t n, struct
 static int start_slots(struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
 {
     const char *why[CP_EV_MAX];
+    uint32_t percent;
     int result = find_free(n, found, err);
 
     if (result == 0)
@@ -118,12 +119,24 @@ static int start_slots(struct cp_slot_request *requests, size_t n, int *found, s
         cp__pool_resize(cp__slots_in_use());
         return result;
     }
+    percent = (uint32_t)(100 * cp__cost_share(requests, n, cp__slots_rate()));
     for (size_t i = 0; i < n; i++) {
         cp__slot_publish(found[i], &requests[i], cp__cost_rate(requests[i].event, &requests[i].config));
         cp__slot_kept_stats(found[i])->engine_reason = why[i];
+        cp__slot_kept_stats(found[i])->cost_percent = percent;
     }
     cp__slots_next_generation();
     return 0;
+}
+
+static double running_rate(void)
+{
+    double rate;
+
+    cp__lock(&cp__runtime_lock);
+    rate = cp__slots_rate();
+    cp__unlock(&cp__runtime_lock);
+    return rate;
 }
 
 int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
@@ -138,8 +151,8 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
     cp__prepare();
     cp__code_update();
     if (cp__cost_matters(reached, n))
-        cp_sample_cost_ns(NULL); /* if the cost stays unknown, nothing is refused for it */
-    cp__fork_delay();            /* because events are opened and closed again */
+        cp__cost_make_sure(reached, n, running_rate());
+    cp__fork_delay(); /* because events are opened and closed again */
     cp__lock(&cp__runtime_lock);
     cp__ms_free_forgotten();
     result = start_slots(reached, n, found, err);

@@ -289,6 +289,21 @@ CP_TEST(taking_turns_is_told)
     cp__session_free(session);
 }
 
+/* Nothing is missing, so this is no limit. */
+CP_TEST(samples_that_may_take_more_than_half_of_the_time_are_told)
+{
+    struct cp_session *session = stopped("taskClock", 100000);
+
+    session->stats[0].cost_percent = 50;
+    check_says_nothing_of(session, "cost_percent");
+    session->stats[0].cost_percent = 51;
+    check_says(session,
+               "cost_percent: 51 # percent of a thread's time may go to the samples of all events that "
+               "ran, by what a sample costs on this machine; take a longer period");
+    check_limits(session, NULL);
+    cp__session_free(session);
+}
+
 CP_TEST(throttling_is_told_with_the_limit)
 {
     struct cp_session *session = stopped("cycles", 1000000);
