@@ -164,7 +164,7 @@ struct cp_http_response {
  * Answers a request on the calling thread. A profile takes as long as it records. This call checks
  * everything that the endpoint checks, except what only a server can see: connections, time, and the sizes
  * of header and body. Returns 0, -ECANCELED if is_gone() returned true, or what begin() or write() returned;
- * or, without an answer, -EINVAL for an empty token or a struct whose size is not set, and -E2BIG for a
+ * or, without an answer, -EINVAL for an empty token or a struct whose size was never set, and -E2BIG for a
  * struct with members that this library does not know. If the thread is cancelled meanwhile, the request is
  * answered first: the functions are called with cancellation disabled.
  */

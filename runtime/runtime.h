@@ -322,8 +322,8 @@ struct cp_slot_stats {
     uint32_t cost_percent;
     uint32_t reserved; /* 0 */
 };
-/* Fills *stats, whose size the caller has set. Returns -EINVAL if there is no such slot, or the size is not
- * set. */
+/* Fills *stats, whose size the caller has set. Returns -EINVAL if there is no such slot, or the size was
+ * never set: it covers no member, or is beyond 4096. */
 int cp_slots_stats(int slot, struct cp_slot_stats *stats);
 /* The same, summed over all slots that were ever started. The counters only rise; an M counts once for each
  * event for which it was armed. */
@@ -339,7 +339,7 @@ struct cp_runtime_stats {
     uint32_t ms;    /* threads that are Ms */
     uint32_t slots; /* slots in use, of CP_EV_MAX */
 };
-/* Fills *stats, whose size the caller has set. Returns -EINVAL if the size is not set. */
+/* Fills *stats, whose size the caller has set. Returns -EINVAL if the size was never set. */
 int cp_runtime_stats(struct cp_runtime_stats *stats);
 
 /* An M of a list. Valid during the call only. */

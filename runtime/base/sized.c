@@ -18,11 +18,8 @@ int cp__struct_check(const void *to, const char *name, struct cp_error *err)
 {
     size_t size = size_of(to);
 
-    if (size <= sizeof size)
-        return cp__error(err, -EINVAL, "A %s was given with the size %zu. Set its member size to sizeof(%s).",
-                         name, size, name);
-    if (size > CP__STRUCT_MAX)
-        return cp__error(err, -E2BIG,
+    if (size <= sizeof size || size > CP__STRUCT_MAX)
+        return cp__error(err, -EINVAL,
                          "A %s was given with the size %zu, which no such struct has. Set its member size to "
                          "sizeof(%s).",
                          name, size, name);

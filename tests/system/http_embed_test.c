@@ -236,6 +236,22 @@ CP_TEST(structs_of_another_size_are_refused)
     CHECK_EQ(cp_http_handle(&request, &response, NULL), -EINVAL);
 }
 
+CP_TEST(a_size_that_was_never_set_is_refused)
+{
+    const struct cp_http_request request = {.size = sizeof request}, stray_request = {.size = 4097};
+    const struct cp_http_response response = {.size = sizeof response}, stray_response = {.size = SIZE_MAX};
+    const struct cp_http_options stray = {.size = (uintptr_t)&request};
+    struct cp_http *http;
+    struct cp_error err = {0};
+
+    CHECK_EQ(cp_http_handle(&stray_request, &response, NULL), -EINVAL);
+    CHECK_EQ(cp_http_handle(&request, &stray_response, NULL), -EINVAL);
+    CHECK_EQ(cp_http_handle(&request, &response, &stray), -EINVAL);
+    CHECK_EQ(cp_http_mount(&http, &stray, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "sizeof(struct cp_http_options)");
+    CHECK_EQ(cp_http_start(&http, "localhost:0", &stray, NULL), -EINVAL);
+}
+
 /* A program gets an empty token, for example, from a variable that is not set. Everybody knows the empty
  * password. */
 CP_TEST(an_empty_token_is_refused)
