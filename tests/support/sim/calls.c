@@ -104,6 +104,8 @@ static long do_for_timer(long number, const long a[6], bool *is_done)
     *is_done = timer != NULL && number == SYS_timer_settime;
     if (*is_done && ((int)a[1] != 0 || a[3] != 0))
         sim_refuse("an absolute time, or what is left of a timer", (uint64_t)a[1]);
+    if (timer != NULL)
+        sim_drop_signal_of_timer(timer);
     if (*is_done)
         sim_set_timer(timer, (const struct itimerspec *)a[2]);
     else if (timer != NULL)

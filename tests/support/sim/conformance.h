@@ -450,6 +450,22 @@ KERNEL_TEST(a_timers_pending_signal_counts_the_others)
     CHECK_EQ(syscall(SYS_timer_delete, timer), 0);
 }
 
+/* Earlier versions than Linux 6.13 deliver the signal. */
+KERNEL_TEST(a_timers_pending_signal_goes_with_the_timer)
+{
+    int timer;
+
+    handle(SIGPROF);
+    timer = start_timer(10 * MS);
+    set_blocked(SIGPROF, true);
+    for (int i = 0; i < 100 && !is_pending(SIGPROF); i++)
+        burn_a(15 * MS);
+    CHECK(is_pending(SIGPROF));
+    CHECK_EQ(syscall(SYS_timer_delete, timer), 0);
+    set_blocked(SIGPROF, false);
+    CHECK_NUMBER(signals, 0, 0, 1);
+}
+
 /* ---- Other events ---------------------------------------------------------------------------- */
 
 CODE(a) void switch_a(void)

@@ -158,6 +158,8 @@ void sim_write_throttle(struct sim_event *event, bool begins);
 struct sim_raise *sim_raise_for_event(const struct sim_event *event, int code, uintptr_t address,
                                       uint64_t mask);
 struct sim_raise *sim_raise_for_timer(struct sim_timer *timer, uint64_t mask);
+/* Drops the timer's signal if it is pending, because the timer is deleted or set anew. */
+void sim_drop_signal_of_timer(const struct sim_timer *timer);
 /* Takes the signal of a timer that waits behind another one, as rt_sigtimedwait(2) would; false: none
  * waits. */
 bool sim_take_timer(uint64_t set, siginfo_t *info);

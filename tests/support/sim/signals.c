@@ -97,6 +97,16 @@ struct sim_raise *sim_raise_for_timer(struct sim_timer *timer, uint64_t mask)
     return &raised;
 }
 
+/* As Linux does since 6.13. Only the calling thread's own signals can be taken back. */
+void sim_drop_signal_of_timer(const struct sim_timer *timer)
+{
+    siginfo_t pending;
+
+    if (timer->tid == sim_tid() && take_pending(timer->sig, &pending) &&
+        (pending.si_code != SI_TIMER || (uintptr_t)pending.si_value.sival_ptr != timer->value))
+        sim_raw(SYS_rt_tgsigqueueinfo, sim_pid(), sim_tid(), timer->sig, (long)&pending, 0, 0);
+}
+
 bool sim_take_timer(uint64_t set, siginfo_t *info)
 {
     for (int i = 0; i < sim_state->n_timers; i++) {
