@@ -8,6 +8,8 @@
 static bool installed;
 static unsigned holds;
 
+static uint32_t is_kept; /* 1: for the life of the process; shared, stored by Ms that hold the claim */
+
 int cp__disposition_take(struct cp_error *err)
 {
     int result = 0;
@@ -37,6 +39,11 @@ void cp__disposition_drop(void)
     cp__unlock(&cp__runtime_lock);
 }
 
+void cp__disposition_keep_from_handler(void)
+{
+    cp_store_relaxed(&is_kept, 1u); /* relaxed: ordered by the release of the claim */
+}
+
 bool cp__disposition_is_taken(void)
 {
     return installed;
@@ -63,6 +70,8 @@ void cp__disposition_settle(void)
         if (!is_settled(m))
             return;
     }
+    if (cp_load_relaxed(&is_kept) != 0) /* relaxed: ordered by the acquires of the claims */
+        return;
     cp__engine.restore();
     installed = false;
 }
@@ -73,4 +82,6 @@ void cp__disposition_forget(void)
     cp__engine.restore();
     cp__engine.restore_traps();
     installed = false;
+    /* A child has none of its parent's timers. relaxed: this is the only thread */
+    cp_store_relaxed(&is_kept, 0u);
 }

@@ -11,6 +11,9 @@
  * call both. */
 int cp__disposition_hold(struct cp_error *err);
 void cp__disposition_drop(void);
+/* Keeps the handler installed for as long as the process lives, because a signal of the engine's may come at
+ * any time. A child of a fork does not inherit that. */
+void cp__disposition_keep_from_handler(void);
 
 /* All functions below are called under the runtime lock. */
 

@@ -51,7 +51,7 @@
  * A kick is a SIGTRAP if the library's handler of SIGTRAP is in place, and otherwise a SIGPROF.
  *
  * SIGPROF can be given back to the host if no slot runs, and each M is GONE, or has claim NONE, no handle
- * (armed) and no kick under way: cp__disposition_settle().
+ * (armed) and no kick under way, and no timer was refused to end: cp__disposition_settle().
  */
 #ifndef COUNTERPOINT_RUNTIME_M_H
 #define COUNTERPOINT_RUNTIME_M_H

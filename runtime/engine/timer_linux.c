@@ -9,6 +9,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
+#include "runtime/disposition.h"
 
 /* Makes a timer on a CPU clock, which is that of the thread tid. Makes the system call itself, because
  * glibc's timer_create() may allocate. */
@@ -56,13 +57,23 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
                                     1 + cp__m_random_from_handler(m) % handle->period, handle->period);
 }
 
+/* A filter of system calls (seccomp) that was installed since the start may refuse to delete the timer, and
+ * to disarm it. Such a timer's ticks find no handle, so they are no samples; but there must be a handler. */
+static void end_timer_from_handler(int timer)
+{
+    static const struct itimerspec never;
+
+    if (syscall(SYS_timer_delete, timer) < 0 && syscall(SYS_timer_settime, timer, 0, &never, NULL) < 0)
+        cp__disposition_keep_from_handler();
+}
+
 /* A timer's count is the CPU time for which it has run. */
 void cp__timer_close_from_handler(struct cp__m *m, int slot)
 {
     struct cp__m_stats *stats = &m->stats[slot];
     uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
 
-    syscall(SYS_timer_delete, m->handles[slot].fd);
+    end_timer_from_handler(m->handles[slot].fd);
     cp_store_relaxed(&stats->counts[0].value, now - stats->timer_since);
 }
 

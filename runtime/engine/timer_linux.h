@@ -8,6 +8,8 @@
 
 /* Arms a timer whose SIGPROFs carry the config's sequence number. */
 int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);
+/* Deletes the timer. If the kernel refuses that, disarms it; if that is refused, too, SIGPROF is never given
+ * back. */
 void cp__timer_close_from_handler(struct cp__m *m, int slot);
 /* Tries to make such a timer. Returns 0, or fills err with the reason. */
 int cp__timer_probe(struct cp_error *err);
