@@ -3,7 +3,7 @@
 
 #include "bench_profile.h"
 #include "counts.h"
-#include "orphans.h"
+#include "end.h"
 #include "process.h"
 #include "profile.h"
 #include "runtime/base/clock.h"
@@ -186,11 +186,11 @@ int cp_test_main(int argc, char **argv, const struct cp_test_main_options *main_
     prepare(&options, &profile);
     if (!options.is_in_process) {
         cp__process_catch_signals();
-        cp__orphans_adopt();
+        cp__end_adopt();
     }
     if (run_tests(&options) && !cp__report_has_failed())
         run_benchmarks(&options);
-    cp__orphans_release();
+    cp__end_release();
     bool is_written = cp__bench_profile_write();
     is_written &= cp_testing_stop() == 0;
     int signal_number = cp__process_signal();

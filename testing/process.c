@@ -1,8 +1,8 @@
 /* See process.h. */
 #include "process.h"
 
+#include "end.h"
 #include "idle.h"
-#include "orphans.h"
 #include "report.h"
 #include "runtime/base/clock.h"
 #include "stacks.h"
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -27,6 +28,10 @@ enum { GS_PART = 64 << 10 };
 /* The most events that are read after the process has ended; more than a socket can hold. */
 enum { EVENTS_AT_END = 100000 };
 
+/* Seconds that the processes of a test that is over its time have for their end by SIGTERM, and seconds
+ * that any test's processes may take to end after SIGKILL: much memory on a slow machine takes some. */
+enum { ASK_S = 1, PATIENCE_S = 10 };
+
 struct process {
     pid_t pid;
     int pidfd;
@@ -37,6 +42,7 @@ struct process {
     char *end_name;       /* name for "end"; NULL: the test has not ended */
     char *stacks;         /* stacks of a process that told of its end; NULL: it did not tell */
     char *why;            /* the reason that the process told; NULL: none */
+    char *refused;        /* which events could not be taken from a test that is over its time; NULL: none */
     struct cp__text gs;
     bool has_all_gs;
     bool is_timed_out;
@@ -46,36 +52,39 @@ struct process {
     unsigned idle;     /* consecutive looks, one a second, that found no activity */
     double next_look;  /* seconds of CLOCK_MONOTONIC */
     struct cp__activity seen;
+    struct cp__ending ending;
 };
+
+static _Noreturn void give_up(const char *what)
+{
+    fprintf(stderr, "%s: no test can be started: %s: %s.\n", program_invocation_short_name, what,
+            strerror(errno));
+    exit(1);
+}
 
 /* ---- Signals to the runner ------------------------------------------------------------------- */
 
 static volatile sig_atomic_t signal_caught; /* 0: none */
-static volatile sig_atomic_t group;         /* process group of the running test; 0: none */
+static int signal_event = -1;               /* an eventfd that is readable as soon as a signal was caught */
 static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* Kills a test's process and its group. The process has not been reaped, so its number and its group's number
- * cannot belong to others. The process is killed separately, because it may have joined another group. */
-static void kill_with_group_from_handler(pid_t pid)
-{
-    kill(-pid, SIGKILL);
-    kill(pid, SIGKILL);
-}
-
-/* Handles the signals of cp__process_catch_signals(). SA_RESETHAND makes a second signal end the runner. */
-static void end_test_from_handler(int signal_number)
+/* Handles the signals of cp__process_catch_signals(). follow() wakes and ends the test, because a test's
+ * events must be taken before the test is killed. SA_RESETHAND makes a second signal end the runner. */
+static void end_run_from_handler(int signal_number)
 {
     int old = errno;
     signal_caught = signal_number;
-    if (group != 0)
-        kill_with_group_from_handler(group);
+    (void)!write(signal_event, &(uint64_t){1}, sizeof(uint64_t));
     errno = old;
 }
 
 void cp__process_catch_signals(void)
 {
     struct sigaction old,
-        action = {.sa_handler = end_test_from_handler, .sa_flags = SA_RESTART | SA_RESETHAND};
+        action = {.sa_handler = end_run_from_handler, .sa_flags = SA_RESTART | SA_RESETHAND};
+    signal_event = eventfd(0, EFD_CLOEXEC);
+    if (signal_event < 0)
+        give_up("eventfd");
     for (size_t i = 0; i < sizeof(caught_signals) / sizeof(caught_signals[0]); i++)
         if (sigaction(caught_signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
             sigaction(caught_signals[i], &action, NULL);
@@ -90,20 +99,13 @@ static void leave_signals(void)
 {
     struct sigaction action;
     for (size_t i = 0; i < sizeof(caught_signals) / sizeof(caught_signals[0]); i++)
-        if (sigaction(caught_signals[i], NULL, &action) == 0 && action.sa_handler == end_test_from_handler)
+        if (sigaction(caught_signals[i], NULL, &action) == 0 && action.sa_handler == end_run_from_handler)
             signal(caught_signals[i], SIG_DFL);
 }
 
 int cp__process_signal(void)
 {
     return signal_caught;
-}
-
-static _Noreturn void give_up(const char *what)
-{
-    fprintf(stderr, "%s: no test can be started: %s: %s.\n", program_invocation_short_name, what,
-            strerror(errno));
-    exit(1);
 }
 
 /* ---- What the child sends -------------------------------------------------------------------- */
@@ -125,14 +127,21 @@ static void look_at_stacks(struct process *p, pid_t thread)
     fclose(stream);
 }
 
+static bool is_over_its_time(const struct process *p)
+{
+    return p->is_timed_out || p->is_idle;
+}
+
 /* Handles one event: the end of the top-level test is held back, most others go to the report. */
 static void handle_event(struct process *p, const struct cp__event *event)
 {
     switch (event->kind) {
     case CP__EVENT_STOPPED:
-        free(p->why);
-        p->why = *event->text ? strdup(event->text) : NULL;
-        look_at_stacks(p, (pid_t)event->number);
+        if (!is_over_its_time(p)) { /* look_at_hung() looks, or has looked */
+            free(p->why);
+            p->why = *event->text ? strdup(event->text) : NULL;
+            look_at_stacks(p, (pid_t)event->number);
+        }
         (void)!send(p->events, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         break;
     case CP__EVENT_GS:
@@ -184,12 +193,11 @@ static void start_process(struct process *p, const struct cp__job *job)
         close(events[0]);
         close(control[0]);
         close(p->output.pipe);
+        close(signal_event);
         cp__child_run(job, &(struct cp__child_ends){events[1], control[1], output, p->output.counts});
     }
     setpgid(p->pid, p->pid); /* the child calls setpgid(), too; either call may come first */
-    group = p->pid;
-    if (signal_caught != 0) /* the signal came before "group" was set, so its handler killed nothing */
-        kill_with_group_from_handler(p->pid);
+    p->ending = (struct cp__ending){.child = p->pid, .patience_s = PATIENCE_S};
     p->pidfd = pidfd_open(p->pid, 0);
     if (p->pidfd < 0)
         give_up("pidfd_open");
@@ -208,12 +216,12 @@ static int ms_until(double deadline)
 }
 
 /* Looks once a second whether the processes do something. Looks without activity are counted instead of
- * time, so that a * machine that stands still does not look like a test that hangs. */
+ * time, so that a machine that stands still does not look like a test that hangs. */
 static void look_whether_idle(struct process *p)
 {
     if (p->idle_max == 0 || cp__clock_s() < p->next_look)
         return;
-    struct cp__activity now = cp__activity_of(p->pid);
+    struct cp__activity now = cp__activity_of(p->pid, 0);
     p->idle = now.is_runnable || now.cpu != p->seen.cpu ? 0 : p->idle + 1;
     p->is_idle = p->idle >= p->idle_max;
     p->seen = now;
@@ -244,20 +252,21 @@ static void take_what_came(struct process *p, bool is_hung_up)
 }
 
 /* Reads and shows what arrives. Returns true when the process has ended, and false when the deadline has
- * passed, when * is_done() says so, or when the test hangs. */
+ * passed, when is_done() says so, when the test hangs, or when the run is to end. */
 static bool follow(struct process *p, double deadline, bool (*is_done)(const struct process *p))
 {
     for (;;) {
         struct pollfd ready[] = {{.fd = p->pidfd, .events = POLLIN},
                                  {.fd = p->has_hung_up ? -1 : p->events, .events = POLLIN},
-                                 {.fd = p->output.is_closed ? -1 : p->output.pipe, .events = POLLIN}};
+                                 {.fd = p->output.is_closed ? -1 : p->output.pipe, .events = POLLIN},
+                                 {.fd = signal_event, .events = POLLIN}};
         if (deadline != 0 && deadline <= cp__clock_s())
             return false;
-        int n = poll(ready, 3, ms_until_next(p, deadline));
+        int n = poll(ready, 4, ms_until_next(p, deadline));
         take_what_came(p, n > 0 && (ready[1].revents & POLLHUP));
         if (n > 0 && ready[0].revents)
             return true;
-        if (is_done && is_done(p))
+        if (signal_caught != 0 || (is_done && is_done(p)))
             return false;
         look_whether_idle(p);
         if (p->is_idle)
@@ -271,30 +280,39 @@ static bool has_gs(const struct process *p)
 }
 
 /* Collects what a process that hangs still tells: the stacks of its Gs, which it sends itself, and of its
- * threads. */
+ * threads. A thread whose events leave it no time tells nothing, and does not stop for a look, so the
+ * events of all processes of the test are taken first. */
 static void look_at_hung(struct process *p, bool has_gs_of_its_own)
 {
-    p->is_timed_out = true;
+    p->is_timed_out = !p->is_idle;
     p->idle_max = 0;
+    p->ending.ask_s = ASK_S;
+    p->refused = cp__end_disarm(&p->ending);
     if (has_gs_of_its_own && send(p->control, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
         follow(p, cp__clock_s() + 5, has_gs);
-    look_at_stacks(p, p->pid);
+    if (!p->ending.is_late)
+        look_at_stacks(p, p->pid);
+    /* What SIGTERM ends tells of its end, too, and waits for an answer that nobody else gives. */
+    (void)!send(p->events, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* ---- How it ended ---------------------------------------------------------------------------- */
 
-/* Returns a sentence that says how the process ended, or NULL if the process ended well. */
-static char *bad_end(const struct process *p, int status, double timeout_s)
+/* Returns a sentence that says how the process ended, or NULL if the process ended well or has not ended. */
+static char *bad_end(const struct process *p, double timeout_s)
 {
     char *text = NULL;
-    int n = 0;
+    int n = 0, status = p->ending.status;
     if (p->is_idle)
         n = asprintf(&text, "panic: the test hangs: its processes have used no CPU time for %u s", p->idle);
     else if (p->is_timed_out)
         n = asprintf(&text, "panic: the test timed out after %g s", timeout_s);
-    else if (signal_caught != 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+    else if (signal_caught != 0 &&
+             (!p->ending.is_reaped || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)))
         n = asprintf(&text, "panic: the run was ended by signal %d (%s)", (int)signal_caught,
                      strsignal(signal_caught));
+    else if (!p->ending.is_reaped)
+        return NULL;
     else if (WIFSIGNALED(status))
         n = asprintf(&text, "panic: killed by signal %d (%s)%s%s", WTERMSIG(status),
                      strsignal(WTERMSIG(status)), p->why ? ": " : "", p->why ? p->why : "");
@@ -344,25 +362,41 @@ static void release_process(struct process *p)
     free(p->end_name);
     free(p->stacks);
     free(p->why);
+    free(p->refused);
     cp__text_free(&p->gs);
+}
+
+/* Returns the reason of a bad end with what is left of the test, or NULL if the test ended well and left
+ * nothing. Frees the text. What is left could not be told from what the program's later tests start, so
+ * the runner adopts no processes any more. */
+static char *reason_of_end(const struct process *p, char *left, double timeout_s)
+{
+    char *reason = bad_end(p, timeout_s), *all = NULL;
+    if (left)
+        cp__end_release();
+    if (!left && !p->refused)
+        return reason;
+    if (asprintf(&all, "%s\n%s%s", reason ? reason : "panic: the test has left something behind",
+                 left ? "These threads could not be ended:\n" : "", left ? left : p->refused) < 0)
+        abort();
+    all[strlen(all) - 1] = 0; /* the last line's end */
+    free(reason);
+    free(left);
+    return all;
 }
 
 void cp__process_run(const struct cp__job *job, double timeout_s)
 {
     double started = cp__clock_s();
     struct process p = {.gs.part = GS_PART, .idle_max = job->options->idle_s, .next_look = started + 1};
-    int status;
     start_process(&p, job);
-    if (!follow(&p, timeout_s > 0 ? started + timeout_s : 0, NULL))
+    if (!follow(&p, timeout_s > 0 ? started + timeout_s : 0, NULL) && signal_caught == 0)
         look_at_hung(&p, !job->options->run_on);
-    kill_with_group_from_handler(p.pid); /* ends the processes that the test has left running */
-    group = 0;
-    waitpid(p.pid, &status, 0);
-    cp__orphans_end();
+    char *left = cp__end(&p.ending);
     read_child_events(&p, EVENTS_AT_END);
     cp__output_show_all(&p.output);
 
-    char *reason = bad_end(&p, status, timeout_s);
+    char *reason = reason_of_end(&p, left, timeout_s);
     if (reason)
         report_bad_end(&p, job, reason, cp__clock_s() - started);
     else {

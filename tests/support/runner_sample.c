@@ -178,7 +178,7 @@ CP_TEST(hang_in_runners_group, .timeout_s = 1)
 }
 
 /* Writes the test's number to $SAMPLE_FILE. The alarm ends the test if nothing else does. */
-CP_TEST(hang_telling_number)
+CP_TEST(hang_telling_number, .timeout_s = 1)
 {
     FILE *file = fopen(getenv("SAMPLE_FILE"), "w");
     fprintf(file, "%d", (int)getpid());

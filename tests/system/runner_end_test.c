@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -181,7 +182,49 @@ CP_TEST(no_process_outlives_its_test)
 CP_TEST(a_test_that_leaves_its_group_is_ended)
 {
     expect("-run 'hang_in_runners_group|self' -v", 1, "panic: the test timed out after 1 s\n",
-           "--- PASS: Test_self (");
+           "--- PASS: Test_self (", "!These threads could not be ended");
+}
+
+/* Waits until the sample has written its number into the file. Returns the number. */
+static pid_t await_number(const char *file)
+{
+    int number = 0;
+    for (int naps = 0; number == 0; naps++) {
+        FILE *numbers = fopen(file, "re");
+        CHECKF(naps < 10000, "%s: no number", file);
+        if (numbers && fscanf(numbers, "%d", &number) != 1)
+            number = 0;
+        if (numbers)
+            fclose(numbers);
+        usleep(1000);
+    }
+    return number;
+}
+
+/* A process that has been killed stays until its tracer, this test, takes its exit status. */
+CP_TEST(a_test_that_cannot_be_ended_fails)
+{
+    char file[200], command[1000], line[200];
+    snprintf(file, sizeof(file), "%s/pid", test_dir());
+    setenv("SAMPLE_FILE", file, 1);
+    snprintf(command, sizeof(command),
+             "exec %s/tests/runner_sample -v -run 'hang_telling_number|Test_self' > %s/output 2>&1",
+             test_build_dir(), test_dir());
+    FILE *runner = popen(command, "re");
+    int number = await_number(file);
+    if (ptrace(PTRACE_SEIZE, number, NULL, NULL) < 0)
+        SKIP("this machine lets no process trace another");
+    int status = pclose(runner);
+    char *text = test_command(NULL, "cat %s/output", test_dir());
+    CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%#x\n%s", (unsigned)status, text);
+    snprintf(line, sizeof(line),
+             "panic: the test timed out after 1 s\nThese threads could not be ended:\n"
+             "thread %d (runner_sample) of process %d ",
+             number, number);
+    CHECK_CONTAINS(text, line);
+    CHECK_CONTAINS(text, "--- FAIL: Test_hang_telling_number");
+    CHECK_CONTAINS(text, "--- PASS: Test_self (");
+    free(text);
 }
 
 /* If a program ignores SIGCHLD, the programs that it starts do, too, and then the kernel keeps no exit status

@@ -55,7 +55,7 @@ CP_TEST(a_process_whose_second_thread_runs_is_no_idle_one)
     CHECK_EQ(read(is_spinning[0], &byte, 1), 1);
     while (state_of_first_thread(pid) != 'S')
         usleep(1000);
-    CHECK(cp__activity_of(pid).is_runnable);
+    CHECK(cp__activity_of(pid, 0).is_runnable);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
 }
