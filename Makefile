@@ -154,7 +154,7 @@ caller_objects := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/unit/caller_$(ARC
 # Programs that tests run.
 sample_names := $(patsubst tests/support/%.c,%,$(sort $(wildcard tests/support/*_sample.c)))
 # Of runner_sample, beside its own.
-sample_parts = runner_sample_output runner_sample_bench
+sample_parts = runner_sample_output runner_sample_bench runner_sample_hang
 bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
 
 lib_a = $(B)/lib/libcounterpoint.a

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,8 +19,10 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Of the listing of all Gs, the report shows this many bytes from the beginning and as many from the end. */
@@ -47,9 +50,11 @@ struct process {
     bool has_all_gs;
     bool is_timed_out;
     bool is_idle;      /* the processes did nothing for idle_max looks; the test is taken for hanging */
+    bool is_starved;   /* the process has gone on for long after its limit of CPU time */
     bool has_hung_up;  /* the test's process has closed its end of the event socket */
     unsigned idle_max; /* seconds; 0: the test may be idle without limit */
     unsigned idle;     /* consecutive looks, one a second, that found no activity */
+    rlim_t cpu_s;      /* the process's limit of CPU time in seconds; 0: none was seen */
     double next_look;  /* seconds of CLOCK_MONOTONIC */
     struct cp__activity seen;
     struct cp__ending ending;
@@ -129,7 +134,7 @@ static void look_at_stacks(struct process *p, pid_t thread)
 
 static bool is_over_its_time(const struct process *p)
 {
-    return p->is_timed_out || p->is_idle;
+    return p->is_timed_out || p->is_idle || p->is_starved;
 }
 
 /* Handles one event: the end of the top-level test is held back, most others go to the report. */
@@ -215,27 +220,53 @@ static int ms_until(double deadline)
     return deadline == 0 ? -1 : ms < 1e9 ? (int)ms + 1 : 1000000000;
 }
 
-/* Looks once a second whether the processes do something. Looks without activity are counted instead of
- * time, so that a machine that stands still does not look like a test that hangs. */
+/* Looks without activity are counted instead of time, so that a machine that stands still does not look
+ * like a test that hangs. */
 static void look_whether_idle(struct process *p)
 {
-    if (p->idle_max == 0 || cp__clock_s() < p->next_look)
-        return;
     struct cp__activity now = cp__activity_of(p->pid, 0);
     p->idle = now.is_runnable || now.cpu != p->seen.cpu ? 0 : p->idle + 1;
     p->is_idle = p->idle >= p->idle_max;
     p->seen = now;
+}
+
+/* Looks whether the process has more CPU time than its soft limit (RLIMIT_CPU) lets it have. The process's
+ * own handler of SIGXCPU says so before that, unless events leave its thread no time.
+ *
+ * At the hard limit the kernel kills the process, and nobody can then take the events from it. The kernel
+ * raises the soft limit by a second with each SIGXCPU; what raises the limit by PROGRAMS_S is the program. */
+static void look_whether_starved(struct process *p)
+{
+    enum { GRACE_S = 2, PROGRAMS_S = 60 };
+    struct rlimit limit;
+    struct timespec used;
+    clockid_t clock;
+    if (prlimit(p->pid, RLIMIT_CPU, NULL, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY ||
+        clock_getcpuclockid(p->pid, &clock) != 0 || clock_gettime(clock, &used) < 0)
+        return;
+    if (p->cpu_s == 0 || limit.rlim_cur < p->cpu_s || limit.rlim_cur >= p->cpu_s + PROGRAMS_S)
+        p->cpu_s = limit.rlim_cur;
+    p->is_starved = (rlim_t)used.tv_sec >= p->cpu_s + GRACE_S;
+}
+
+/* Looks at the processes once a second. Returns whether the test is to be ended. */
+static bool is_given_up(struct process *p)
+{
+    if (cp__clock_s() < p->next_look)
+        return false;
+    if (p->idle_max != 0)
+        look_whether_idle(p);
+    look_whether_starved(p);
     p->next_look = cp__clock_s() + 1;
+    return p->is_idle || p->is_starved;
 }
 
 /* Returns the milliseconds until the deadline or the next look at the processes, whichever comes first. */
 static int ms_until_next(const struct process *p, double deadline)
 {
-    int end = ms_until(deadline);
-    int look = p->idle_max == 0 ? -1 : ms_until(p->next_look);
-    if (look < 0 && p->idle_max != 0)
-        look = 0;
-    return end < 0 || (look >= 0 && look < end) ? look : end;
+    int end = ms_until(deadline), look = ms_until(p->next_look);
+    look = look < 0 ? 0 : look;
+    return end < 0 || look < end ? look : end;
 }
 
 /* Shows what has arrived: events, and the output that was printed before each; then output that no event
@@ -268,8 +299,7 @@ static bool follow(struct process *p, double deadline, bool (*is_done)(const str
             return true;
         if (signal_caught != 0 || (is_done && is_done(p)))
             return false;
-        look_whether_idle(p);
-        if (p->is_idle)
+        if (is_given_up(p))
             return false;
     }
 }
@@ -284,8 +314,8 @@ static bool has_gs(const struct process *p)
  * events of all processes of the test are taken first. */
 static void look_at_hung(struct process *p, bool has_gs_of_its_own)
 {
-    p->is_timed_out = !p->is_idle;
-    p->idle_max = 0;
+    p->is_timed_out = !p->is_idle && !p->is_starved;
+    p->next_look = HUGE_VAL;
     p->ending.ask_s = ASK_S;
     p->refused = cp__end_disarm(&p->ending);
     if (has_gs_of_its_own && send(p->control, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
@@ -305,6 +335,10 @@ static char *bad_end(const struct process *p, double timeout_s)
     int n = 0, status = p->ending.status;
     if (p->is_idle)
         n = asprintf(&text, "panic: the test hangs: its processes have used no CPU time for %u s", p->idle);
+    else if (p->is_starved)
+        n = asprintf(&text,
+                     "panic: the test's process has used more CPU time than its limit (RLIMIT_CPU), and does "
+                     "not answer SIGXCPU");
     else if (p->is_timed_out)
         n = asprintf(&text, "panic: the test timed out after %g s", timeout_s);
     else if (signal_caught != 0 &&

@@ -6,8 +6,10 @@
 
 #include <elfutils/libdwfl.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/time.h>
 
 enum {
     FIRST_MAX =
@@ -55,7 +57,7 @@ static const char *function_at(Dwfl *dwfl, Dwarf_Addr pc)
 }
 
 /* Returns the line of an address. If the object lacks the table from addresses to units, as clang's do, all
- * units are * searched. */
+ * units are searched. */
 static Dwarf_Line *line_of(Dwfl_Module *module, Dwarf_Addr pc)
 {
     Dwarf_Addr bias;
@@ -93,7 +95,7 @@ static bool tells_end(const char *function)
 }
 
 /* Returns the index of the first frame to show: the one after the frames of the signal handler, which
- * ThreadSanitizer may * call later than the kernel would, or after the frames of the function that exit()
+ * ThreadSanitizer may call later than the kernel would, or after the frames of the function that exit()
  * called. */
 static int first_frame(const struct frames *frames, Dwfl *dwfl)
 {
@@ -141,6 +143,25 @@ static int add_thread(Dwfl_Thread *thread, void *arg)
     return DWARF_CB_OK;
 }
 
+static void interrupt_from_handler(int signal_number)
+{
+    (void)signal_number;
+}
+
+/* libdwfl waits until each thread has stopped, which a thread that waits in the kernel does not do, such
+ * as a parent of vfork(). From the fifth second on, a signal interrupts each such wait, and the thread
+ * then has no stack. */
+static void limit_waits(bool is_begin)
+{
+    static struct sigaction old;
+    const struct itimerval often = {{0, 200000}, {5, 0}}, never = {{0, 0}, {0, 0}};
+    if (is_begin)
+        sigaction(SIGALRM, &(struct sigaction){.sa_handler = interrupt_from_handler}, &old);
+    setitimer(ITIMER_REAL, is_begin ? &often : &never, NULL);
+    if (!is_begin)
+        sigaction(SIGALRM, &old, NULL);
+}
+
 static void print_all_threads(FILE *stream, Dwfl *dwfl, pid_t first)
 {
     struct listing listing = {.stream = stream, .dwfl = dwfl};
@@ -161,9 +182,11 @@ void cp__stacks_print(FILE *stream, pid_t pid, pid_t first)
     int error = dwfl ? dwfl_linux_proc_report(dwfl, pid) : ENOMEM;
     if (error == 0 && dwfl_report_end(dwfl, NULL, NULL) == 0)
         error = dwfl_linux_proc_attach(dwfl, pid, false);
-    if (error == 0)
+    if (error == 0) {
+        limit_waits(true);
         print_all_threads(stream, dwfl, first);
-    else
+        limit_waits(false);
+    } else
         fprintf(stream, "no stacks: process %d cannot be examined: %s\n", (int)pid,
                 error > 0 ? strerror(error) : dwfl_errmsg(-1));
     dwfl_end(dwfl);

@@ -125,6 +125,24 @@ CP_TEST(a_hang_is_told_with_all_stacks)
     expect("-run hang_logging -v", 1, "panic: the test timed out after 1 s\n", "\n    Test_hang_logging\n");
 }
 
+CP_TEST(a_thread_that_waits_in_the_kernel_holds_nothing_up)
+{
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("a sanitizer makes a fork() of a vfork()");
+    expect("-v -run 'hang_in_vfork|Test_self'", 1, "panic: the test timed out after 1 s\n",
+           "    no stack: ", "--- FAIL: Test_hang_in_vfork", "--- PASS: Test_self (");
+}
+
+/* A thread whose events leave it no time behaves like this one, as seen from outside. */
+CP_TEST(a_test_beyond_its_cpu_time_is_ended_from_outside)
+{
+    expect(
+        "-v -run 'hang_beyond_limit|Test_self'", 1,
+        "panic: the test's process has used more CPU time than its limit (RLIMIT_CPU), and does not answer "
+        "SIGXCPU\n",
+        "--- FAIL: Test_hang_beyond_limit", "--- PASS: Test_self (");
+}
+
 /* Whether the process exists and is not a zombie. */
 static bool is_alive(int pid)
 {
