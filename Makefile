@@ -153,6 +153,8 @@ example_names := $(filter-out $(example_parts) with_%,$(patsubst examples/%.c,%,
 caller_objects := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/unit/caller_$(ARCH).c))
 # Programs that tests run.
 sample_names := $(patsubst tests/support/%.c,%,$(sort $(wildcard tests/support/*_sample.c)))
+# Runs test programs for tests/run, and ends what they leave.
+watch = $(B)/tests/watch
 # Of runner_sample, beside its own.
 sample_parts = runner_sample_output runner_sample_bench runner_sample_hang
 bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
@@ -175,7 +177,7 @@ sim_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard tests/support/sim/*
 objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/support/test.o \
            $(sim_objects) $(caller_objects) \
            $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
-           $(sample_names:%=$(B)/obj/tests/support/%.o) $(sample_parts:%=$(B)/obj/tests/support/%.o) \
+           $(B)/obj/tests/support/watch.o $(sample_names:%=$(B)/obj/tests/support/%.o) $(sample_parts:%=$(B)/obj/tests/support/%.o) \
            $(test_sources:%.c=$(B)/obj/%.o) \
            $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(framework_examples) $(lacking) $(benches))
 
@@ -434,6 +436,13 @@ endef
 $(foreach r,$(test_rooms),$(eval $(call test_room,$(r))))
 
 $(tests): $(B)/obj/tests/support/test.o $(sim_objects) $(testing_a) $(lib_a)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(link)
+
+$(tests): | $(watch)
+
+$(watch): $(B)/obj/tests/support/watch.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)

@@ -315,9 +315,17 @@ static void write_program(const char *name, const char *script)
     fclose(file);
 }
 
+/* Puts the program with which tests/run runs the others beside them. */
+static void link_watch(void)
+{
+    free(test_command(NULL, "mkdir -p %s/tests && ln -sf %s/tests/watch %s/tests", test_dir(),
+                      test_build_dir(), test_dir()));
+}
+
 /* Runs tests/run with the programs that the test wrote, or with this program and its samples. */
 static char *drive(int *status, const char *arguments)
 {
+    link_watch();
     return test_command(status, "HARNESS_SAMPLES=1 RETRIES=0 tests/run %s %s", test_dir(), arguments);
 }
 
@@ -373,7 +381,7 @@ CP_TEST(the_driver_runs_programs_side_by_side)
 
 CP_TEST(the_driver_reads_what_the_runner_writes)
 {
-    free(test_command(NULL, "mkdir %s/tests && ln -s %s/tests/harness_test %s/tests", test_dir(),
+    free(test_command(NULL, "mkdir -p %s/tests && ln -s %s/tests/harness_test %s/tests", test_dir(),
                       test_build_dir(), test_dir()));
     int status;
     char *output = drive(&status, "harness/sample_passes"),
@@ -404,6 +412,7 @@ static void write_unsteady(const char *first, const char *then)
 static void expect_of_retries(int expected_runs, int expected_status, const char *retries, const char *words)
 {
     int status;
+    link_watch();
     free(test_command(NULL, "rm -f %s/runs", test_dir()));
     char *output = test_command(&status, "env -u RETRIES %s tests/run %s", retries, test_dir());
     CHECKF(status == expected_status, "%s", output);
@@ -466,8 +475,8 @@ CP_TEST(what_fails_all_over_has_no_second_try)
 CP_TEST(the_runners_tests_run_again_one_by_one)
 {
     int status;
-    free(test_command(NULL, "mkdir %s/tests && ln -s %s/tests/harness_test %s/tests", test_dir(),
-                      test_build_dir(), test_dir()));
+    link_watch();
+    free(test_command(NULL, "ln -s %s/tests/harness_test %s/tests", test_build_dir(), test_dir()));
     char *output = test_command(
         &status,
         "env -u RETRIES HARNESS_SAMPLES=1 HARNESS_FILE=%s/file tests/run %s harness/sample_passes "
