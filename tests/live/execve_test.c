@@ -82,15 +82,13 @@ CP_TEST(a_program_that_a_child_executes_stops_nothing)
     need_engine(CP_ENGINE_AUTO);
     start_sampling(&profile, CP_ENGINE_AUTO);
     for (int i = 0; i < 10; i++) {
-        int status = 0;
         pid_t child = fork();
 
         if (child == 0) {
             execve("/bin/true", program, environment);
             _exit(99);
         }
-        CHECK_EQ(waitpid(child, &status, 0), child);
-        CHECK_EQ(status, 0);
+        await_child(child);
         burn_until_sampled(profile.slots[0], 3);
         burn_until_sampled(profile.slots[1], 1);
     }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "patience.h"
 #include "runtime.h"
 #include "test.h"
 #include "tests/support/sim/sim.h"
@@ -38,19 +39,14 @@ BURN_API void sleep_ms(unsigned ms)
         continue;
 }
 
-/* The tests below nap between two looks, at least ten seconds in total. On a busy machine each nap takes
- * longer, and so does what is waited for. */
-#define NAP_US 200
-#define ENOUGH_NAPS (50000 * TEST_SLOWDOWN)
-
 /* Waits until a number that another thread raises is `wanted` or more. */
 BURN_API void await(const int *number, int wanted)
 {
-    int naps = 0;
+    struct patience patience = {.looks = 0};
 
     /* pairs with the release of the thread that changes the number */
     while (cp_load_acquire(number) < wanted) {
-        CHECKF(naps++ < ENOUGH_NAPS, "%d, and %d is waited for", cp_load_relaxed(number), wanted);
+        CHECKF(has_patience(&patience), "%d, and %d is waited for", cp_load_relaxed(number), wanted);
         usleep(NAP_US);
     }
 }
@@ -60,12 +56,13 @@ BURN_API void await_sleep(pid_t tid)
 {
     char path[64], line[512];
     const char *after_name = NULL;
+    struct patience patience = {.looks = 0};
 
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
-    for (int naps = 0; after_name == NULL || after_name[2] != 'S'; naps++) {
+    while (after_name == NULL || after_name[2] != 'S') {
         FILE *file = fopen(path, "re");
 
-        CHECKF(file != NULL && naps < ENOUGH_NAPS, "thread %d does not sleep", (int)tid);
+        CHECKF(file != NULL && has_patience(&patience), "thread %d does not sleep", (int)tid);
         after_name = fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
         fclose(file);
         usleep(NAP_US);
@@ -225,7 +222,7 @@ BURN_API void join_worker(struct worker *worker)
 BURN_API void stop_worker(struct worker *worker)
 {
     cp_store_release(&worker->stop, 1); /* pairs with the acquire in burn_c() */
-    join_worker(worker);
+    join_soon(worker->thread);
 }
 
 /* Runs body on a thread that is an M, and waits until the thread has ended. */
@@ -450,7 +447,7 @@ BURN_API void stop_profile(struct profile *profile)
     if (profile->is_read) {
         cp_store_release(&profile->ending, 1); /* pairs with the acquire in keep_reading() */
         cp_slots_wake();
-        pthread_join(profile->reader, NULL);
+        join_soon(profile->reader);
     }
     for (int tries = 0; tries < 10 && !is_read_up(profile); tries++)
         read_profile(profile);
@@ -502,14 +499,18 @@ BURN_API uint64_t sampled(int slot)
     return stats.samples + stats.dropped;
 }
 
-/* Burns until a slot has n more samples. Fails if that takes more than ten seconds of CPU time. */
+/* Burns until a slot has n more samples. Fails if that takes more than ten seconds of CPU time, or if this
+ * thread gets no CPU for so long that the wait must end. */
 BURN_API void burn_until_sampled(int slot, uint64_t n)
 {
+    struct patience patience = {.looks = 0};
     uint64_t start = cpu_ns();
 
     for (n += sampled(slot); sampled(slot) < n;) {
         burn_a(MS);
-        CHECKF(cpu_ns() - start < 10000 * MS, "only %llu samples", (unsigned long long)sampled(slot));
+        CHECKF(cpu_ns() - start < 10000 * MS && has_time(&patience),
+               "only %llu samples in %.1f ms of CPU time", (unsigned long long)sampled(slot),
+               (double)(cpu_ns() - start) / 1e6);
     }
 }
 

@@ -17,28 +17,17 @@ static void make_requests(void)
     requests[2] = request("timer", 10 * MS);
 }
 
-/* Waits for a child, which must have exited with status 0. */
-static void reap(pid_t child)
-{
-    int status;
-
-    CHECK(child > 0);
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %#x", (unsigned)status);
-}
-
 /* Runs child() in a child process. A check that fails there is an exit status other than 0. */
 static void in_child(void (*child)(void))
 {
     pid_t pid = fork();
 
     if (pid == 0) {
-        alarm(10);
         child();
         fflush(NULL);
         _exit(0);
     }
-    reap(pid);
+    await_child(pid);
 }
 
 /* ---- The parent ------------------------------------------------------------------------------ */

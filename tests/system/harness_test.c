@@ -92,6 +92,42 @@ static void sample_skip(struct cp_t *t)
     SKIP("no %s here", "unicorn");
 }
 
+static void sample_await(struct cp_t *t)
+{
+    int never = 0;
+
+    (void)t;
+    enough_s = 0.2;
+    await(&never, 1);
+}
+
+static void sample_child_hangs(struct cp_t *t)
+{
+    pid_t child = fork();
+
+    (void)t;
+    enough_s = 0.2;
+    if (child == 0)
+        sleep_ms(60000);
+    await_child(child);
+}
+
+static void *sleep_on(void *arg)
+{
+    sleep_ms(60000);
+    return arg;
+}
+
+static void sample_thread_stays(struct cp_t *t)
+{
+    pthread_t thread;
+
+    (void)t;
+    enough_s = 0.2;
+    CHECK_EQ(pthread_create(&thread, NULL, sleep_on, NULL), 0);
+    join_soon(thread);
+}
+
 static void sample_leak(struct cp_t *t)
 {
     (void)t;
@@ -185,6 +221,9 @@ static struct cp_test_case samples[] = {
     {.name = "sample_crash", .run = sample_crash},
     {.name = "sample_leak", .run = sample_leak},
     {.name = "sample_skip", .run = sample_skip},
+    {.name = "sample_await", .run = sample_await},
+    {.name = "sample_child_hangs", .run = sample_child_hangs},
+    {.name = "sample_thread_stays", .run = sample_thread_stays},
     {.name = "sample_dir", .run = sample_dir},
     {.name = "sample_first_time", .run = sample_first_time},
     {.name = "sample_fast_clock", .run = sample_fast_clock},
@@ -245,6 +284,23 @@ CP_TEST(clocks_that_leave_a_thread_no_time_fail)
                    "take at most 10000.\n");
     expect_failure("sample_fast_clocks", "started taskClock\n");
     expect_failure("sample_fast_clocks", "Clocks that take 10667 samples a second");
+}
+
+/* The limits of time are 0.2 s there. Without them, each sample would take seconds. */
+CP_TEST(what_is_waited_for_in_vain_is_told_in_time)
+{
+    double start = real_s();
+    int status;
+    char *output = run_samples(&status, "-run 'sample_await|sample_child_hangs|sample_thread_stays'");
+
+    CHECK_EQ(status, 1);
+    CHECK_CONTAINS(output, "0, and 1 is waited for\n");
+    CHECK_CONTAINS(output, " has not ended in 0.2 s\n");
+    CHECK_CONTAINS(output, "a thread has been told to end, and has not ended in 0.2 s: ");
+    CHECK_CONTAINS(output, " (harness_test): state S, has run for ");
+    CHECK_CONTAINS(output, " ms and waited for a CPU for ");
+    CHECKF(real_s() - start < 6, "%.1f s", real_s() - start);
+    free(output);
 }
 
 CP_TEST(a_leak_fails)

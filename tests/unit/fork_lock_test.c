@@ -15,30 +15,27 @@
 #include "runtime/event/pfm.h"
 #include "runtime/m.h"
 
-/* Ends the process if fork() hangs, because fork() itself would wait for ever. A fork may wait for two
- * threads in turn, each of which first waits for the fork. */
+/* Ends the process if fork() hangs, because fork() itself would wait for ever; the report shows the stacks. A
+ * fork may wait for two threads in turn, each of which first waits for the fork. */
 static void end_if_it_hangs(void)
 {
-    alarm(10 * TEST_SLOWDOWN);
+    alarm((unsigned)enough_s);
 }
 
 /* Runs child() in a child process. A failed check is an exit status other than 0. */
 static void in_child(void (*child)(void))
 {
     pid_t pid;
-    int status;
 
     end_if_it_hangs();
     pid = fork();
+    alarm(0);
     if (pid == 0) {
-        end_if_it_hangs();
         child();
         fflush(NULL);
         _exit(0);
     }
-    CHECK_EQ(waitpid(pid, &status, 0), pid);
-    CHECKF(status == 0, "the child ended with %#x", (unsigned)status);
-    alarm(0);
+    await_child(pid);
 }
 
 static void child_leaves(void)
@@ -110,7 +107,7 @@ static void start_holder(void (*enter)(void), void (*leave)(void))
 static void stop_holder(void)
 {
     sem_post(&holder.may_leave);
-    pthread_join(holder.thread, NULL);
+    join_soon(holder.thread);
 }
 
 static void fork_beside_holder(void (*enter)(void), void (*leave)(void))
@@ -208,7 +205,7 @@ SIM_TEST(a_fork_may_come_while_another_thread_writes_a_profile)
     in_child(child_profiles);
     for (int i = 0; i < 100; i++) /* one for each piece and one for the end */
         sem_post(&holder.may_leave);
-    pthread_join(holder.thread, NULL);
+    join_soon(holder.thread);
 }
 
 /* A thread in the dynamic linker delays a fork, but not for ever. */
@@ -524,7 +521,7 @@ SIM_TEST(a_callback_may_fork)
     struct cp_slot_request clock = request("taskClock", MS);
     struct forking forking = {.child = -1};
     struct worker others[3];
-    int slot, status, n;
+    int slot, n;
 
     end_if_it_hangs();
     CHECK_EQ(cp_slots_start(&clock, 1, &slot, NULL), 0);
@@ -538,8 +535,8 @@ SIM_TEST(a_callback_may_fork)
         end_if_it_hangs();
         _exit(n == 9 && cp_slots_read(slot, fork_in_callback, &forking) == 0 && cp__ms == NULL ? 0 : 1);
     }
-    CHECK_EQ(waitpid(forking.child, &status, 0), forking.child);
-    CHECK_EQ(status, 0);
+    alarm(0);
+    await_child(forking.child);
     CHECK_EQ(n, 9);
     CHECK_EQ(forking.samples, 9);
     cp_slots_stop(&slot, 1);
@@ -574,7 +571,6 @@ SIM_TEST(a_child_that_runs_no_fork_handlers_disturbs_nothing)
     struct cp_slot_request clock = request("taskClock", MS);
     struct profile profile = {.n = 0};
     struct worker self = {.body = NULL};
-    int status;
     pid_t pid;
 
     CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
@@ -583,12 +579,10 @@ SIM_TEST(a_child_that_runs_no_fork_handlers_disturbs_nothing)
     burn_a(10 * MS);
     pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); /* arm64 has no fork system call */
     if (pid == 0) {
-        end_if_it_hangs();
         raw_child();
         _exit(0);
     }
-    CHECK_EQ(waitpid(pid, &status, 0), pid);
-    CHECKF(status == 0, "the child ended with %#x", (unsigned)status);
+    await_child(pid);
     burn_a(20 * MS);
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].count, 30 * MS);
