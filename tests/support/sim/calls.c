@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "atomic.h"
+#include "runtime/base/sysctl_linux.h"
 
 /* ---- Calls that fail ------------------------------------------------------------------------- */
 
@@ -237,6 +238,20 @@ int __wrap_uname(struct utsname *name)
         strcpy(name->release, sim->release);
     return result;
 }
+
+/* ---- Settings -------------------------------------------------------------------------------- */
+
+int64_t __real_cp__sysctl(const char *name);
+int64_t __wrap_cp__sysctl(const char *name);
+int64_t __wrap_cp__sysctl(const char *name)
+{
+    if (sim_is_on() && strcmp(cp__sysctl_root, "/proc/sys") == 0 &&
+        strcmp(name, "kernel/perf_event_max_sample_rate") == 0)
+        return (int64_t)sim->max_rate;
+    return __real_cp__sysctl(name);
+}
+
+/* ---- Descriptors and memory ------------------------------------------------------------------ */
 
 static bool is_event(int fd)
 {

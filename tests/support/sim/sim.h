@@ -83,7 +83,7 @@ struct sim_switches {
     uint64_t clock_ns;    /* the CPU time that a reading of an own clock or count takes: 0 */
     uint64_t reading_ns;  /* the CPU time that a reading of CLOCK_MONOTONIC takes, but in a handler: 0 */
     uint64_t cost_ns;     /* the CPU time that an overflow takes: 0 */
-    uint64_t max_rate;    /* kernel.perf_event_max_sample_rate, which only throttles: 100 000 */
+    uint64_t max_rate;    /* kernel.perf_event_max_sample_rate: 100 000 */
     uint64_t tick_ns;     /* the length of the ticks, at which throttled events go on: 4 ms */
     bool timers_tick;     /* timers look at the time at ticks only, as POSIX CPU timers do */
     uint64_t ring_memory; /* the bytes of rings that may be mapped: no limit */
