@@ -99,42 +99,57 @@ SIM_TEST(two_clocks_of_one_period_are_both_whole)
 /* ---- Throttling ------------------------------------------------------------------------------ */
 
 /*
- * Of the 40 periods in a tick of 4 ms, the limit lets 20 pass. The 21st is what throttles. For the rest of
- * the tick, 1.9 ms, the event stands still, and the first sample of the next tick ends a whole period. The
- * records say how much time had passed at the 21st sample and at the next one, which is 2 ms, and how much
- * wall time was between both ends of the throttling, which is 1.9 ms. The
- * smaller one counts.
+ * The limit lets so many samples of a tick pass, and one more is what throttles. For the rest of the tick the
+ * event stands still, and the first sample of the next tick ends a whole period. The records say how much
+ * time had passed at the sample that throttled and at the next one, and how much wall time was between both
+ * ends of the throttling, which is a period less. The smaller one counts.
  */
-#define THROTTLED_NS 100000
-#define IN_A_TICK 21
+static const struct limit {
+    uint64_t max_rate;
+    uint64_t period;
+    uint64_t in_a_tick; /* samples; 4 ms have 200, 100 or 40 periods */
+} limits[] = {
+    {25000, 20000, 101}, {12000, 40000, 49}, {5000, 100000, 21}, {4000, 100000, 17}, {1000, 100000, 5},
+};
 
-/* Checks what the event has after ns, which end `rest` after the event was throttled for the tenth time. */
-static void check_throttled(const char *event, uint64_t ns, uint64_t rest)
+#define TICK (4 * MS)
+#define TICKS 10
+
+/* Checks what the event has after ten ticks, of which the last one is cut short. */
+static void check_throttled(const struct limit *limit, const char *event, uint64_t cut)
 {
-    struct cp_slot_request requests[] = {request(event, THROTTLED_NS)};
+    struct cp_slot_request requests[] = {request(event, limit->period)};
     struct profile profile = {.may_be_throttled = true};
     const struct cp_slot_stats *stats = &profile.stats[0];
+    uint64_t ns = TICKS * TICK - cut;
 
-    sim->max_rate = 5000;
+    printf("%s, of which the kernel lets %llu a second pass\n", event, (unsigned long long)limit->max_rate);
+    sim->max_rate = limit->max_rate;
     profile_worker(&profile, requests, 1, body_a, &ns);
-    check_samples(&profile, 0, 10 * IN_A_TICK);
-    CHECK_EQ(profile.seen[0].leaf[IN_A], 10 * IN_A_TICK);
-    CHECK_EQ(stats->throttled, 10);
+    check_samples(&profile, 0, TICKS * limit->in_a_tick);
+    CHECK_EQ(profile.seen[0].leaf[IN_A], TICKS * limit->in_a_tick);
+    CHECK_EQ(stats->throttled, TICKS);
     CHECK_EQ(stats->time_running, ns);
     CHECK_EQ(stats->count, ns);
-    CHECK_EQ(stats->throttled_ns, 9 * 1900000 + rest);
+    CHECK_EQ(stats->throttled_ns, TICKS * (TICK - limit->in_a_tick * limit->period) - cut);
+}
+
+static void check_limits(uint64_t cut)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+        check_throttled(&limits[i], "taskClock", cut);
+        check_throttled(&limits[i], "cpuClock", cut);
+    }
 }
 
 SIM_TEST(what_the_kernel_throttles_is_told)
 {
-    check_throttled("taskClock", 40 * MS, 1900000);
-    check_throttled("cpuClock", 40 * MS, 1900000);
+    check_limits(0);
 }
 
 SIM_TEST(a_throttling_that_does_not_end_is_told)
 {
-    check_throttled("taskClock", 39 * MS, 900000);
-    check_throttled("cpuClock", 39 * MS, 900000);
+    check_limits(MS);
 }
 
 /* An event with a longer period goes on while the other one is throttled. */
@@ -146,7 +161,7 @@ SIM_TEST(throttling_is_of_one_event)
 
     sim->max_rate = 5000;
     profile_worker(&profile, requests, 2, body_a, &ns);
-    check_samples(&profile, 0, 10 * IN_A_TICK);
+    check_samples(&profile, 0, 10 * 21);
     check_samples(&profile, 1, 40);
     CHECK_EQ(profile.stats[0].throttled, 10);
     CHECK_EQ(profile.stats[1].throttled + profile.stats[1].throttled_ns, 0);
