@@ -7,6 +7,9 @@
 #include "tests/support/refuse.h"
 #include "tests/support/test.h"
 
+/* The period of the examples' clocks is a millisecond. */
+#define RATE 1000
+
 /* ---- Running them and reading their profiles ------------------------------------------------- */
 
 static char *run_example(int *status, const char *arguments)
@@ -70,7 +73,7 @@ static double coverage(const char *profile)
     snprintf(arguments, sizeof arguments, "-comments %s", profile);
     comments = pprof(arguments);
     if (strstr(comments, "throttled: ") != NULL)
-        SKIP("kernel.perf_event_max_sample_rate is so low that the kernel throttled the event");
+        SKIP(TEST_THROTTLED);
     if (strstr(comments, "modes: user #") != NULL)
         SKIP("a clock counts the time in the kernel, and this user may not sample it there");
     percent = number_after(comments, "coverage: ");
@@ -101,6 +104,7 @@ CP_TEST(ten_equal_functions_have_a_tenth_each)
 
     if (TEST_TSAN)
         SKIP("ThreadSanitizer delivers signals late, so that shares mean nothing");
+    test_need_rate(RATE);
     free(run_example(NULL, "goroutine -threads 2 -seconds 1.5 -cpuprofile x.pb.gz -cpuprofileevent taskClock "
                            "-cpuprofileperiod 1000000 2>&1"));
     CHECKF(coverage("x.pb.gz") >= 99.5, "%.2f %%", coverage("x.pb.gz"));
@@ -124,6 +128,7 @@ CP_TEST(serial_functions_have_the_shares_in_their_names)
 
     if (TEST_TSAN)
         SKIP("ThreadSanitizer delivers signals late, so that shares mean nothing");
+    test_need_rate(RATE);
     free(run_example(
         NULL,
         "serial -seconds 2 -cpuprofile x.pb.gz -cpuprofileevent taskClock -cpuprofileperiod 1000000 2>&1"));
@@ -141,6 +146,7 @@ CP_TEST(several_events_give_a_file_each)
 {
     static const char *const files[] = {"x.taskClock.pb.gz", "x.cpuClock.pb.gz", "x.timer.pb.gz"};
 
+    test_need_rate(RATE);
     free(run_example(NULL, "serial -seconds 1 -cpuprofile x.pb.gz -cpuprofileevent taskClock,cpuClock,timer "
                            "-cpuprofileperiod 1000000 2>&1"));
     for (int i = 0; i < 3; i++) {
@@ -197,6 +203,7 @@ CP_TEST(ten_thousand_green_threads_on_64_threads)
 
     if (TEST_TSAN)
         SKIP("ThreadSanitizer has room for 8 000 green threads");
+    test_need_rate(RATE);
     free(run_example(
         NULL, "goroutine -threads 64 -gs 10000 -seconds 2 -cpuprofile x.pb.gz -cpuprofileevent taskClock "
               "-cpuprofileperiod 1000000 2>&1"));

@@ -272,7 +272,7 @@ struct profile {
     size_t n;
     int slots[CP_EV_MAX];
     bool is_clock[CP_EV_MAX];
-    /* set for a clock that may be throttled; otherwise stop_profile() skips the test */
+    /* set for a clock that may be throttled; otherwise start_unread() and stop_profile() skip the test */
     bool may_be_throttled;
     /* Set on the simulated kernel if the reader is to look at Ms all the time, and to kick those that
      * reach no scheduling point. Otherwise it reads when buffers fill: an M that comes to a scheduling
@@ -401,9 +401,12 @@ BURN_API void start_unread(struct profile *profile, const struct cp_slot_request
     int result;
 
     profile->n = n;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         profile->is_clock[i] =
             requests[i].event == CP_CPUPROF_SW_TASK_CLOCK || requests[i].event == CP_CPUPROF_SW_CPU_CLOCK;
+        if (profile->is_clock[i] && !profile->may_be_throttled && requests[i].config.period != 0)
+            test_need_rate(1000 * MS / requests[i].config.period);
+    }
     result = cp_slots_start(requests, n, profile->slots, &err);
     CHECKF(result == 0, "%d: %s", result, err.message);
 }
@@ -432,12 +435,10 @@ BURN_API bool is_read_up(struct profile *profile)
     return is;
 }
 
-/* Skips the test if an event was throttled: a throttled clock has fewer samples. The kernel lowers its limit
- * by itself, for all events, if a PMU's interrupts take long. */
 BURN_API void need_unthrottled(const struct profile *profile, size_t i)
 {
     if (profile->stats[i].throttled != 0)
-        SKIP("kernel.perf_event_max_sample_rate is so low that the kernel throttled an event");
+        SKIP(TEST_THROTTLED);
 }
 
 /* Stops the slots, reads the remaining samples, takes the figures, and frees the slots. */
@@ -499,6 +500,17 @@ BURN_API uint64_t sampled(int slot)
     return stats.samples + stats.dropped;
 }
 
+/* Ends a test that waits for samples in vain. */
+BURN_API void fail_for_samples(int slot, uint64_t ns)
+{
+    struct cp_slot_stats stats = {.size = sizeof stats};
+
+    cp_slots_stats(slot, &stats);
+    if (stats.throttled != 0)
+        SKIP(TEST_THROTTLED);
+    TEST_FAIL("only %llu samples in %.1f ms of CPU time", (unsigned long long)stats.samples, (double)ns / 1e6);
+}
+
 /* Burns until a slot has n more samples. Fails if that takes more than ten seconds of CPU time, or if this
  * thread gets no CPU for so long that the wait must end. */
 BURN_API void burn_until_sampled(int slot, uint64_t n)
@@ -508,9 +520,8 @@ BURN_API void burn_until_sampled(int slot, uint64_t n)
 
     for (n += sampled(slot); sampled(slot) < n;) {
         burn_a(MS);
-        CHECKF(cpu_ns() - start < 10000 * MS && has_time(&patience),
-               "only %llu samples in %.1f ms of CPU time", (unsigned long long)sampled(slot),
-               (double)(cpu_ns() - start) / 1e6);
+        if (cpu_ns() - start >= 10000 * MS || !has_time(&patience))
+            fail_for_samples(slot, cpu_ns() - start);
     }
 }
 

@@ -59,6 +59,18 @@ void test_need_events(void)
         SKIP("this machine refuses all events: %s", strerror(refused));
 }
 
+/* A tick may have more than its share of samples. */
+void test_need_rate(uint64_t rate)
+{
+    FILE *file = sim_is_on() ? NULL : fopen("/proc/sys/kernel/perf_event_max_sample_rate", "re");
+    unsigned long long limit;
+    if (!file)
+        return;
+    if (fscanf(file, "%llu", &limit) == 1 && limit < rate + rate / 5)
+        SKIP(TEST_THROTTLED);
+    fclose(file);
+}
+
 static int skip_if_refused(int result, const struct cp_error *err)
 {
     if (refused != 0 && result == -refused && !sim_is_on())

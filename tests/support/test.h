@@ -62,6 +62,12 @@
  * children or in other programs. */
 void test_need_events(void);
 
+/* Skips the test if the machine's kernel would throttle a clock that takes so many samples a second: a
+ * throttled clock has fewer samples. The kernel lowers the limit by itself if interrupts take long, also
+ * while a test runs. */
+void test_need_rate(uint64_t rate);
+#define TEST_THROTTLED "kernel.perf_event_max_sample_rate is so low that the kernel throttles the event"
+
 /* Returns whether the test runs in an emulated machine (tests/vm/guest). What leaves a thread no time runs
  * only there, and on the simulated kernel (sim/sim.h). Anywhere else a start fails its test if it asks for
  * more than 10 000 samples a second. */
