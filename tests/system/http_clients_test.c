@@ -399,9 +399,8 @@ CP_TEST(a_kept_connection_has_its_time_anew_with_each_request)
         send_all(fd, text, strlen(text));
         answer = receive_all(fd, 100);
         if (now_ms() - start > 900)
-            i = 5; /* this machine is too busy for the client to be in time */
-        else
-            CHECK(strncmp(answer, "HTTP/1.1 200 OK\r\n", 17) == 0);
+            SKIP("this machine is too busy for the client to be in time");
+        CHECK(strncmp(answer, "HTTP/1.1 200 OK\r\n", 17) == 0);
         free(answer);
     }
     close(fd);
