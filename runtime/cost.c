@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,16 @@ void cp__cost_note(uint64_t ns)
 
 void cp__cost_set(uint64_t ns)
 {
+    const uint64_t measured = cp_load_relaxed(&least_ns);
+    const uint64_t least = measured != 0 ? measured : CP_SAMPLE_COST_ASSUMED_NS;
+
+    if (ns != 0 && ns < least) {
+        fprintf(stderr,
+                "The cost of a sample was set to %" PRIu64 " ns, which is less than the %s %" PRIu64
+                " ns: periods would be taken that leave a thread no time.\n",
+                ns, measured != 0 ? "measured" : "assumed", least);
+        abort();
+    }
     cp_store_relaxed(&is_set, ns != 0);
     cp_store_relaxed(&known_ns, ns);
     cp_store_relaxed(&failed_until_ns, 0);

@@ -30,7 +30,8 @@ uint32_t cp__cost_limit_from_handler(enum cp_event_kind kind);
 /* Notes a measured cost. */
 void cp__cost_note(uint64_t ns);
 /* For tests: sets the cost to ns, in place of the measured one, until the next call. With 0, the cost is
- * measured when it is needed. */
+ * measured when it is needed. Ends the process if ns is less than what this process has measured, or assumes:
+ * periods would be taken that leave a thread no time. */
 void cp__cost_set(uint64_t ns);
 /* Measures the cost, on a thread of its own. Returns 0 or a negative errno value; *ns is 0 if the cost was
  * not found. One thread at a time. */

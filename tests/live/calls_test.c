@@ -6,7 +6,7 @@
 
 #include "tests/support/burn.h"
 
-#define PERIOD 100000
+#define PERIOD test_period(100000, 1)
 
 /* ThreadSanitizer holds signals back until the program makes a call that it intercepts. */
 static void need_prompt_signals(void)
@@ -115,7 +115,7 @@ static void count_elsewhere(void *context, const struct cp_sample *sample)
 
 CP_TEST(time_in_system_calls_counts_where_the_kernel_is_included)
 {
-    struct cp_slot_request requests[] = {kernel_request("taskClock", 200000)};
+    struct cp_slot_request requests[] = {kernel_request("taskClock", test_period(200000, 1))};
     uint64_t elsewhere = 0;
     struct profile profile = {.look = count_elsewhere, .context = &elsewhere};
     struct worker worker;
@@ -125,7 +125,7 @@ CP_TEST(time_in_system_calls_counts_where_the_kernel_is_included)
     start_profile(&profile, requests, 1);
     run_attached(&worker, body_calls, &ns);
     stop_profile(&profile);
-    check_told(&profile, 0, 200000);
+    check_told(&profile, 0, test_period(200000, 1));
     CHECK((double)profile.stats[0].count > 0.98 * (double)worker.cpu);
     CHECKF((double)elsewhere > 0.8 * (double)profile.seen[0].weight, "%llu of %llu",
            (unsigned long long)elsewhere, (unsigned long long)profile.seen[0].weight);

@@ -72,21 +72,21 @@ static void check_clock(const char *event, uint64_t period, enum cp_engine engin
 CP_TEST(signals_bring_the_samples_of_a_clock)
 {
     need_prompt_signals();
-    check_clock("taskClock", 200000, CP_ENGINE_SIGNAL);
-    check_clock("cpuClock", 200000, CP_ENGINE_SIGNAL);
+    check_clock("taskClock", test_period(200000, 1), CP_ENGINE_SIGNAL);
+    check_clock("cpuClock", test_period(200000, 1), CP_ENGINE_SIGNAL);
 }
 
 CP_TEST(traps_bring_the_samples_of_a_clock)
 {
     need_prompt_signals();
     need_traps(request("taskClock", 1000 * MS));
-    check_clock("taskClock", 200000, CP_ENGINE_TRAP);
+    check_clock("taskClock", test_period(200000, 1), CP_ENGINE_TRAP);
 }
 
-/* The shortest period that a test may ask for. The kernel throttles it if its limit is well below 10 000
- * samples a second. */
-#define THROTTLED_NS 100000
-#define THROTTLES 6000
+/* The shortest period that a test may ask for. The kernel throttles it if its limit is well below that
+ * rate. */
+#define THROTTLED_NS test_period(100000, 1)
+#define THROTTLES ((long)(600000000 / THROTTLED_NS))
 
 /* Checks that the samples and the throttled time together are the time that passed. */
 static void check_throttled(const char *event)
@@ -115,7 +115,8 @@ CP_TEST(what_the_kernel_throttles_is_told)
 {
     need_prompt_signals();
     if (number_in("/proc/sys/kernel/perf_event_max_sample_rate", "") > THROTTLES)
-        SKIP("the kernel lets so many samples pass that it throttles none of 10 000 a second");
+        SKIP("the kernel lets so many samples pass that it throttles none of %llu a second",
+             1000000000ull / THROTTLED_NS);
     check_throttled("taskClock");
     check_throttled("cpuClock");
 }

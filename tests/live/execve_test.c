@@ -4,7 +4,7 @@
 
 #include "tests/support/burn.h"
 
-#define PERIOD 200000
+#define PERIOD test_period(200000, 1)
 #define TIMES 50
 
 static char *const program[] = {(char[]){"true"}, NULL};

@@ -40,7 +40,7 @@ static void body_garbage(struct worker *worker)
 
 CP_TEST(a_frame_pointer_may_be_anything)
 {
-    struct cp_slot_request requests[] = {request("taskClock", 100000)};
+    struct cp_slot_request requests[] = {request("taskClock", test_period(100000, 1))};
     struct profile profile = {.may_be_throttled = true}; /* a few samples are enough */
     struct worker worker;
 
@@ -76,7 +76,7 @@ static void body_at_the_edge(struct worker *worker)
 
 CP_TEST(code_may_end_where_its_mapping_does)
 {
-    struct cp_slot_request requests[] = {request("taskClock", 100000)};
+    struct cp_slot_request requests[] = {request("taskClock", test_period(100000, 1))};
     struct profile profile = {.may_be_throttled = true}; /* a few samples are enough */
     struct worker worker;
 

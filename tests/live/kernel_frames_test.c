@@ -92,7 +92,7 @@ static void map_pages(void)
 
 static struct cp_slot_request with_chain(bool kernel, bool user)
 {
-    struct cp_slot_request made = kernel_request("taskClock", 200000);
+    struct cp_slot_request made = kernel_request("taskClock", test_period(200000, 1));
 
     made.config.is_sample_callchain_included = true;
     made.config.is_callchain_kernel_included = kernel;
@@ -117,7 +117,7 @@ CP_TEST(kernel_frames_stand_before_the_programs)
 
 CP_TEST(without_them_the_programs_stand_alone)
 {
-    struct cp_slot_request plain = kernel_request("taskClock", 200000);
+    struct cp_slot_request plain = kernel_request("taskClock", test_period(200000, 1));
     struct cp_slot_request user_chain = with_chain(false, true);
     struct profile profile;
 
@@ -131,7 +131,7 @@ CP_TEST(without_them_the_programs_stand_alone)
 
 CP_TEST(user_mode_may_be_excluded)
 {
-    struct cp_slot_request made = kernel_request("taskClock", 200000);
+    struct cp_slot_request made = kernel_request("taskClock", test_period(200000, 1));
     struct profile profile;
     struct held held;
 

@@ -42,7 +42,7 @@ __attribute__((noinline)) static void have_zeros_read(long ns)
 
 CP_TEST(kernel_frames_are_in_the_profile)
 {
-    struct cp_cpu_profile_config config = config_for("taskClock", 100000);
+    struct cp_cpu_profile_config config = config_for("taskClock", test_period(100000, 1));
     const char *path = file_in_dir("kernel.pb.gz");
     struct cp_error err;
     char *comments, *text;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <sys/time.h>
 
-#define PERIOD 200000
+#define PERIOD test_period(200000, 1)
 
 static void need_prompt_signals(void)
 {

@@ -75,7 +75,8 @@ static bool check_asleep_for(void (*body)(struct worker *), unsigned ms)
     uint64_t start = wall_ns();
     bool slept_on;
     long before, after;
-    struct cp_slot_request requests[] = {request("taskClock", 200000), request("timer", 10 * MS)};
+    struct cp_slot_request requests[] = {request("taskClock", test_period(200000, 1)),
+                                         request("timer", 10 * MS)};
 
     start_worker(&busy, body_c, NULL);
     start_worker(&worker, body, &sleeper);

@@ -16,7 +16,8 @@
 #include "runtime/perf/perf_linux.h"
 #include "runtime/slot.h"
 
-/* Sets what a sample costs, in place of the measured cost. */
+/* Sets what a sample costs, in place of the measured cost: more than it really does, except on the simulated
+ * kernel. 0: the cost is measured when it is needed. */
 static inline void set_sample_cost(uint64_t ns)
 {
     cp__cost_set(ns);

@@ -91,8 +91,9 @@ static inline void profile_to(struct cp_writer w)
 {
     struct cp_error err;
 
-    CHECKF(cp_start_cpu_profile_with_config(&err, cp_option_event(w, "taskClock", 100000)) == 0, "%s",
-           err.message);
+    CHECKF(cp_start_cpu_profile_with_config(&err, cp_option_event(w, "taskClock", test_period(100000, 1))) ==
+               0,
+           "%s", err.message);
     burn_here(50000000);
     CHECKF(cp_stop_cpu_profile(&err) == 0, "%s", err.message);
 }

@@ -20,6 +20,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "testing.h"
 
@@ -70,8 +71,16 @@ void test_need_rate(uint64_t rate);
 
 /* Returns whether the test runs in an emulated machine (tests/vm/guest). What leaves a thread no time runs
  * only there, and on the simulated kernel (sim/sim.h). Anywhere else a start fails its test if it asks for
- * more than 10 000 samples a second. */
+ * more than 10 000 samples a second, or for more than half of a thread's time. */
 bool test_is_emulated(void);
+
+/*
+ * Returns the period, in ns, for clocks of which a thread has this many at once: what the test would like to
+ * have, or more if these clocks would leave their thread less than three quarters of its time on this
+ * machine. The answer is the same for the whole process. On the simulated kernel and in the emulated machine,
+ * the test has what it likes.
+ */
+uint64_t test_period(uint64_t wanted_ns, unsigned clocks);
 
 void test_check_str(const char *file, int line, const char *what, const char *a, const char *b);
 void test_check_contains(const char *file, int line, const char *what, const char *text, const char *part);

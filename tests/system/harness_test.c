@@ -2,6 +2,7 @@
  * fail. */
 #include "sched.h"
 #include "tests/support/burn.h"
+#include "tests/support/inside.h"
 #include "tests/support/test.h"
 
 #include <ctype.h>
@@ -198,7 +199,7 @@ static void start_clock(const char *event, uint64_t period)
 static void sample_fast_clock(struct cp_t *t)
 {
     (void)t;
-    start_clock("taskClock", 20000);
+    start_clock("taskClock", 99000);
 }
 
 static void sample_fast_clocks(struct cp_t *t)
@@ -206,6 +207,20 @@ static void sample_fast_clocks(struct cp_t *t)
     (void)t;
     start_clock("taskClock", 150000);
     start_clock("cpuClock", 250000);
+}
+
+/* What a sample costs is set to more than it does. */
+static void sample_dear_clock(struct cp_t *t)
+{
+    (void)t;
+    set_sample_cost(600000);
+    start_clock("taskClock", 1000000);
+}
+
+static void sample_low_cost(struct cp_t *t)
+{
+    (void)t;
+    set_sample_cost(99999);
 }
 
 static struct cp_test_case samples[] = {
@@ -228,6 +243,8 @@ static struct cp_test_case samples[] = {
     {.name = "sample_first_time", .run = sample_first_time},
     {.name = "sample_fast_clock", .run = sample_fast_clock},
     {.name = "sample_fast_clocks", .run = sample_fast_clocks},
+    {.name = "sample_dear_clock", .run = sample_dear_clock},
+    {.name = "sample_low_cost", .run = sample_low_cost},
 };
 
 __attribute__((constructor)) static void add_samples(void)
@@ -278,12 +295,23 @@ CP_TEST(checks_may_be_made_anywhere)
 /* What leaves its thread no time cannot be ended by anybody. The first of two clocks may start. */
 CP_TEST(clocks_that_leave_a_thread_no_time_fail)
 {
+    uint64_t cost = cp_sample_cost_ns(NULL);
     test_need_events();
+    if (cost == 0 || cost > 40000)
+        SKIP("the library itself may refuse such clocks here: a sample costs %llu ns",
+             (unsigned long long)cost);
     expect_failure("sample_fast_clock",
-                   "Clocks that take 50000 samples a second would leave a thread no time; tests "
-                   "take at most 10000.\n");
+                   "Clocks that take 10101 samples a second would leave a thread no time; tests "
+                   "take at most 10000, and at most half of the time");
     expect_failure("sample_fast_clocks", "started taskClock\n");
     expect_failure("sample_fast_clocks", "Clocks that take 10667 samples a second");
+    expect_failure("sample_dear_clock", "Clocks that take 1000 samples a second");
+}
+
+/* With a lower cost than the real one, the library would take periods that leave a thread no time. */
+CP_TEST(a_cost_below_the_real_one_fails)
+{
+    expect_failure("sample_low_cost", "was set to 99999 ns, which is less than the assumed 100000 ns");
 }
 
 /* The limits of time are 0.2 s there. Without them, each sample would take seconds. */

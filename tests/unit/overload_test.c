@@ -178,7 +178,6 @@ SIM_TEST(an_event_is_stopped_if_the_cost_is_unknown)
     }
     CHECK_EQ(overloaded(&profile, 0), 0);
     CHECK_EQ(overloaded(&profile, 1), 1);
-    cp__cost_set(1);
     end_puppet(&puppet);
     stop_profile(&profile);
 }

@@ -78,7 +78,9 @@ void sim_continue(pid_t tid);
 
 /* ---- Switches -------------------------------------------------------------------------------- */
 
-/* What the kernel is like, for this process and its children. Tests set these before the first event. */
+/* What the kernel is like, for this process and its children. Tests set these before the first event. The
+ * library is told that a sample costs 1 ns; a test with a cost_ns calls cp__cost_set(), too, unless the
+ * library's figure is meant to be wrong, or to be measured. */
 struct sim_switches {
     uint64_t clock_ns;    /* the CPU time that a reading of an own clock or count takes: 0 */
     uint64_t reading_ns;  /* the CPU time that a reading of CLOCK_MONOTONIC takes, but in a handler: 0 */

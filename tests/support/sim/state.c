@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "atomic.h"
+#include "runtime/cost.h"
 
 struct sim_state *sim_state;
 struct sim_switches *sim;
@@ -222,6 +223,7 @@ void sim_begin(void)
     sim = &state->switches;
     sim_state = state;
     sim_be_born();
+    cp__cost_note(1); /* an overflow takes no time here, and 0 would mean that the cost is unknown */
 }
 
 _Noreturn void sim_refuse(const char *what, uint64_t number)
