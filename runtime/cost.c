@@ -53,7 +53,7 @@ uint32_t cp__cost_limit_from_handler(enum cp_event_kind kind)
     uint64_t cost = cp__cost_or_assumed_from_handler();
     uint64_t limit = STARVED_NS / CP_EV_MAX / (cost > LEAST_COST_NS ? cost : LEAST_COST_NS);
 
-    if (kind != CP_EVENT_CLOCK && kind != CP_EVENT_HARDWARE)
+    if (!cp__event_may_starve(kind))
         return NEVER;
     return limit > 2 ? (uint32_t)limit : 2;
 }

@@ -22,6 +22,11 @@ static inline bool cp__event_is_own_doing(enum cp_event_kind kind)
 {
     return kind == CP_EVENT_SOFTWARE;
 }
+/* Returns whether an event of that kind can leave its thread no time: a clock, or a PMU's event. */
+static inline bool cp__event_may_starve(enum cp_event_kind kind)
+{
+    return kind == CP_EVENT_CLOCK || kind == CP_EVENT_HARDWARE;
+}
 /* Returns the limit of a sampling event: after so many samples that nothing renews, the kernel disables the
  * event. The limits of CP_EV_MAX events together are what 0.4 s of nothing but overflows come to. Only
  * clocks and a PMU's events can leave a thread no time. What the program itself causes has a limit that is

@@ -84,9 +84,11 @@ struct cp__perf_event {
     uint64_t id; /* the number by which records name the event */
     /* What the event's limit needs; see engine/limits_linux.c. */
     uint64_t taken;      /* overflows that the M has heard of: records read, or signals without a ring */
+    uint64_t resumed;    /* the part of them up to the last resume in the handler */
     uint64_t renewed;    /* shared, atomic: of all overflows, those for which the limit was renewed */
     uint64_t renewed_at; /* shared, atomic: the event's time_enabled when the limit was last whole */
     uint64_t multiples;  /* shared, atomic: the slot's multiples then */
+    uint64_t all_at;     /* shared, atomic: how often all of the M's events had overflowed then */
     uint64_t seen;       /* time_enabled at the last look from outside; under the runtime lock */
 };
 

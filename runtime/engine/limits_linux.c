@@ -10,7 +10,8 @@
  *     the handler    when half of the limit is used
  *     a reader       for a thread that blocks the signal
  *
- * Neither does so if the thread made no progress since the last time.
+ * Neither does so if the thread made no progress since the last time. That is judged by the overflows of all
+ * events of the thread together: eight clocks may leave it no time although each of them alone would.
  *
  * An event's limit is what it began with, less its overflows, plus what it was renewed by. Every overflow
  * leaves a record, or is counted as lost, so whoever renews adds what has been used since the last time:
@@ -38,17 +39,6 @@
 #include "runtime/watch.h"
 
 /* ---- On the M -------------------------------------------------------------------------------- */
-
-int cp__limits_begin_from_handler(struct cp__m *m, int slot)
-{
-    struct cp__handle *handle = &m->handles[slot];
-    int result = 0;
-
-    handle->armed_at = cp__os_clock_ns_from_handler(m->cpu_clock);
-    for (int i = 0; i < handle->n_events && result == 0; i++)
-        result = cp__perf_let_count_from_handler(handle->events[i].fd, handle->limit);
-    return result;
-}
 
 /* What is known of an event's limit. */
 struct use {
@@ -97,6 +87,42 @@ static uint64_t most_used_from_handler(const struct cp__handle *handle, const st
     return (count->time_enabled - cp_load_relaxed(&event->renewed_at)) / period + 1;
 }
 
+/* What is known of those events of an M that can leave its thread no time. */
+struct overflows {
+    uint64_t n; /* that were heard of, or lost */
+    unsigned events;
+};
+
+static struct overflows overflows_from_handler(const struct cp__m *m)
+{
+    struct overflows all = {.n = 0};
+
+    /* relaxed, both: what another thread sees may be late */
+    for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
+        int slot = __builtin_ctz(armed);
+
+        if (!cp__event_may_starve(m->handles[slot].kind))
+            continue;
+        all.n += cp_load_relaxed(&m->stats[slot].interrupts);
+        all.events++;
+    }
+    return all;
+}
+
+int cp__limits_begin_from_handler(struct cp__m *m, int slot)
+{
+    struct cp__handle *handle = &m->handles[slot];
+    int result = 0;
+
+    handle->armed_at = cp__os_clock_ns_from_handler(m->cpu_clock);
+    for (int i = 0; i < handle->n_events && result == 0; i++) {
+        cp_store_relaxed(&handle->events[i].all_at,
+                         overflows_from_handler(m).n); /* relaxed: as in renewals */
+        result = cp__perf_let_count_from_handler(handle->events[i].fd, handle->limit);
+    }
+    return result;
+}
+
 /* Notes when the limit was last whole. */
 static void note_renewal_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
 {
@@ -104,6 +130,7 @@ static void note_renewal_from_handler(struct cp__m *m, int slot, int which, cons
 
     cp_store_relaxed(&event->renewed_at, count->time_enabled); /* relaxed, all: numbers of their own */
     cp_store_relaxed(&event->multiples, cp_load_relaxed(&m->stats[slot].multiples));
+    cp_store_relaxed(&event->all_at, overflows_from_handler(m).n);
 }
 
 /* Adds to the event's limit what has been used of it, and lets the event count. Does nothing if somebody else
@@ -122,12 +149,12 @@ static void renew_from_handler(struct cp__m *m, int slot, int which, struct use 
 }
 
 /*
- * Returns whether a thread got on while its event overflowed at least `least` and at most `most` times in
- * ns of the event's time. Either a clock's samples came in time: if they leave no time, each comes as soon
- * as the one before it is over, and that is later than a period. Or there was half as much time again as
- * the samples cost.
+ * Returns whether a thread got on while its event overflowed at least `least` times in ns of the event's
+ * time, and all of its events together at most `all` times. Either a clock's samples came in time: if they
+ * leave no time, each comes as soon as those before it are over, and that is later than a period. Or there
+ * was half as much time again as all samples cost.
  */
-static bool makes_progress_from_handler(const struct cp__handle *handle, uint64_t least, uint64_t most,
+static bool makes_progress_from_handler(const struct cp__handle *handle, uint64_t least, uint64_t all,
                                         uint64_t ns)
 {
     const uint64_t period = handle->period * cp__periods_stretch_from_handler(handle);
@@ -135,12 +162,26 @@ static bool makes_progress_from_handler(const struct cp__handle *handle, uint64_
 
     if (handle->kind == CP_EVENT_CLOCK && period >= cost && 4 * ns <= 5 * least * period)
         return true;
-    return 2 * ns >= 3 * most * cost;
+    return 2 * ns >= 3 * all * cost;
 }
 
-/* The same, for event number which, since its limit was last whole. What a sample costs may be more than
- * what is known; but if records follow each other without a break, the thread did not get on, whatever
- * they cost. */
+/* Returns how often all events of m have overflowed while one of them did so n times, since its limit was
+ * last whole. Events that leave their thread no time overflow alike; if others are more frequent, they are
+ * judged by themselves. */
+static uint64_t all_since_from_handler(const struct cp__m *m, const struct cp__perf_event *event, uint64_t n)
+{
+    const struct overflows all = overflows_from_handler(m);
+    /* relaxed: a number of its own. If another event was closed meanwhile, its overflows are gone. */
+    uint64_t at = cp_load_relaxed(&event->all_at), since = all.n > at ? all.n - at : 0;
+
+    if (since < n)
+        return n;
+    return since < all.events * n ? since : all.events * n;
+}
+
+/* The same as makes_progress_from_handler(), for event number which, since its limit was last whole. What
+ * a sample costs may be more than what is known; but if a clock's records follow each other without a
+ * break, the thread did not get on, whatever they cost. */
 static bool made_progress_from_handler(const struct cp__m *m, int slot, int which, uint64_t least,
                                        uint64_t most, const struct cp__count *count)
 {
@@ -148,8 +189,9 @@ static bool made_progress_from_handler(const struct cp__m *m, int slot, int whic
     /* relaxed, all: numbers of their own */
     uint64_t ns = count->time_enabled - cp_load_relaxed(&event->renewed_at);
     uint64_t multiples = cp_load_relaxed(&m->stats[slot].multiples) - cp_load_relaxed(&event->multiples);
+    uint64_t all = all_since_from_handler(m, event, least) + (most - least);
 
-    return makes_progress_from_handler(&m->handles[slot], least, most, ns) &&
+    return makes_progress_from_handler(&m->handles[slot], least, all, ns) &&
            !cp__overload_has_no_breaks_from_handler(least, multiples, ns);
 }
 
@@ -246,23 +288,47 @@ bool cp__limits_are_used_up_from_handler(const struct cp__m *m, int slot)
     return use_from_handler(&handle->events[0], 0).used >= handle->limit;
 }
 
-/* Renews the limit by what the event has used, which is one sample usually. If the event has not
- * overflowed since it was last resumed, nothing is added, or the limit would rise with each run of the
- * handler. The limit must not be 0 then, which only the kernel's number of lost records tells. Records that
- * have waited carry an old number. */
+/* Finds out what event number which has used of its limit, and for how long it has counted. If the M has
+ * heard of one overflow since the last resume, as usual, its record tells how many others were lost.
+ * Otherwise the kernel is asked: records that have waited carry an old number. Returns false if nobody
+ * knows. */
+static bool find_use_from_handler(struct cp__m *m, int slot, int which, struct use *use,
+                                  struct cp__count *count)
+{
+    struct cp__perf_event *event = &m->handles[slot].events[which];
+    uint64_t taken = cp_load_relaxed(&event->taken); /* relaxed, both: stored by this thread */
+    bool is_known = taken - event->resumed == 1;
+
+    event->resumed = taken;
+    *count = (struct cp__count){.time_enabled = cp_load_relaxed(&m->stats[slot].counts[which].time_enabled),
+                                .lost = known_lost_from_handler(m, slot, which)};
+    if (!is_known)
+        is_known = read_from_handler(event, count) && cp__perf_has_lost_count;
+    *use = use_from_handler(event, count->lost);
+    return is_known;
+}
+
+/* The limit must not be 0 when the event is resumed. Without the kernel's number of lost records, one is
+ * added for that. */
 static void resume_from_handler(struct cp__m *m, int slot, int which)
 {
     const struct cp__handle *handle = &m->handles[slot];
-    struct cp__perf_event *event = &m->handles[slot].events[which];
-    struct use use = use_from_handler(event, known_lost_from_handler(m, slot, which));
-    struct cp__count count = {.time_enabled = cp_load_relaxed(&m->stats[slot].counts[which].time_enabled)};
+    uint64_t n;
+    struct cp__count count;
+    struct use use;
+    bool is_known = handle->limit == 0 || find_use_from_handler(m, slot, which, &use, &count);
 
-    if (handle->limit != 0 && use.used != 1 && read_from_handler(event, &count))
-        use = use_from_handler(event, count.lost);
-    if (handle->limit == 0 || use.used <= 0)
-        cp__perf_let_count_from_handler(event->fd, 0);
-    else if (use.used < handle->limit)
+    if (handle->limit == 0) {
+        cp__perf_let_count_from_handler(handle->events[which].fd, 0);
+        return;
+    }
+    if (use.used >= handle->limit)
+        return;
+    n = use.used > 0 ? (uint64_t)use.used : 0;
+    if (2 * n >= handle->limit && made_progress_from_handler(m, slot, which, n, n, &count))
         renew_from_handler(m, slot, which, use, &count);
+    else
+        cp__perf_let_count_from_handler(handle->events[which].fd, !is_known);
 }
 
 void cp__limits_resume_from_handler(struct cp__m *m, int slot)

@@ -508,7 +508,8 @@ BURN_API void fail_for_samples(int slot, uint64_t ns)
     cp_slots_stats(slot, &stats);
     if (stats.throttled != 0)
         SKIP(TEST_THROTTLED);
-    TEST_FAIL("only %llu samples in %.1f ms of CPU time", (unsigned long long)stats.samples, (double)ns / 1e6);
+    TEST_FAIL("only %llu samples in %.1f ms of CPU time", (unsigned long long)stats.samples,
+              (double)ns / 1e6);
 }
 
 /* Burns until a slot has n more samples. Fails if that takes more than ten seconds of CPU time, or if this

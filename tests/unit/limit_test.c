@@ -39,23 +39,29 @@ static long look_at_limits(long number, const long a[6])
 
 /* A clock of 1 ms on a thread. Its limit is LIMIT. */
 struct limited {
+    bool is_ringless; /* the system gives the thread no ring */
     struct profile profile;
     struct puppet puppet;
 };
 
-static void start_limited(struct limited *limited, struct cp_slot_request made, enum cp_engine engine,
-                          bool has_ring)
+static void start_limited_by(struct limited *limited, struct cp_slot_request made, enum cp_engine engine,
+                             uint64_t cost)
 {
     made.config.engine = engine;
     limited->profile = (struct profile){.n = 0};
     sim->clock_ns = made.event == CP_CPUPROF_HW_CPU_CYCLES ? 100000 : 0; /* for the start's trial */
     start_unread(&limited->profile, &made, 1);
     sim->clock_ns = 0;
-    if (!has_ring)
+    cp__cost_set(cost);
+    if (limited->is_ringless)
         sim_fail(SYS_mmap, 1, EPERM, true);
-    cp__cost_set(COST_NS);
-    CHECK_EQ(cp__cost_limit_from_handler(CP_EVENT_CLOCK), LIMIT);
     start_puppet(&limited->puppet);
+}
+
+static void start_limited(struct limited *limited, struct cp_slot_request made, enum cp_engine engine)
+{
+    CHECK_EQ(COST_NS * LIMIT * CP_EV_MAX, 400 * MS);
+    start_limited_by(limited, made, engine, COST_NS);
 }
 
 /* By the cost that makes the limit short, samples of 1 ms leave the thread no time. From now on they do. */
@@ -115,9 +121,9 @@ static uint64_t stops_of(const struct limited *limited)
 
 static void check_end(enum cp_engine engine)
 {
-    struct limited limited;
+    struct limited limited = {.is_ringless = false};
 
-    start_limited(&limited, request("taskClock", MS), engine, true);
+    start_limited(&limited, request("taskClock", MS), engine);
     run_puppet(&limited.puppet, block, 0);
     run(&limited, 20 * MS);
     CHECK_EQ(counted(&limited), LIMIT * MS);
@@ -144,9 +150,9 @@ SIM_TEST(an_event_that_traps_ends_at_its_limit)
 /* The handler runs, and the cost says that the thread gets no time beside it. */
 SIM_TEST(the_handler_renews_nothing_without_progress)
 {
-    struct limited limited;
+    struct limited limited = {.is_ringless = false};
 
-    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL, true);
+    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL);
     run(&limited, 20 * MS);
     CHECK_EQ(counted(&limited), LIMIT * MS);
     end_limited(&limited);
@@ -159,9 +165,9 @@ SIM_TEST(the_handler_renews_nothing_without_progress)
  * also goes on while the kernel switches threads. */
 SIM_TEST(an_event_that_counts_has_not_ended)
 {
-    struct limited limited;
+    struct limited limited = {.is_ringless = false};
 
-    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL, true);
+    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL);
     let_progress();
     sim->clock_ns = 1000;
     run(&limited, 20 * MS);
@@ -173,15 +179,15 @@ SIM_TEST(an_event_that_counts_has_not_ended)
 
 /* ---- Who renews it --------------------------------------------------------------------------- */
 
-static void check_renewed(struct cp_slot_request made, enum cp_engine engine, bool has_ring)
+static void check_renewed(enum cp_engine engine, bool is_ringless)
 {
-    struct limited limited;
+    struct limited limited = {.is_ringless = is_ringless};
 
-    start_limited(&limited, made, engine, has_ring);
+    start_limited(&limited, request("taskClock", MS), engine);
     let_progress();
     run(&limited, 20 * LIMIT * MS);
     end_limited(&limited);
-    CHECK_EQ(limited.profile.stats[0].ms_ringless, !has_ring);
+    CHECK_EQ(limited.profile.stats[0].ms_ringless, is_ringless);
     CHECK_EQ(limited.profile.stats[0].samples, 20 * LIMIT);
     CHECK_EQ(limited.profile.stats[0].count, 20 * LIMIT * MS);
     CHECK_EQ(limited.profile.stats[0].lost, 0);
@@ -190,33 +196,34 @@ static void check_renewed(struct cp_slot_request made, enum cp_engine engine, bo
 
 SIM_TEST(the_handler_renews_the_limit)
 {
-    check_renewed(request("taskClock", MS), CP_ENGINE_SIGNAL, true);
+    check_renewed(CP_ENGINE_SIGNAL, false);
 }
 
 SIM_TEST(the_handler_of_traps_renews_the_limit)
 {
-    check_renewed(request("taskClock", MS), CP_ENGINE_TRAP, true);
+    check_renewed(CP_ENGINE_TRAP, false);
 }
 
 SIM_TEST(the_handler_renews_the_limit_without_a_ring)
 {
-    check_renewed(request("taskClock", MS), CP_ENGINE_SIGNAL, false);
+    check_renewed(CP_ENGINE_SIGNAL, true);
 }
 
 SIM_TEST(the_handler_of_traps_renews_the_limit_without_a_ring)
 {
-    check_renewed(request("taskClock", MS), CP_ENGINE_TRAP, false);
+    check_renewed(CP_ENGINE_TRAP, true);
 }
 
 /* The PMU of the simulated kernel counts nanoseconds, and the handler pauses events of short periods. */
 SIM_TEST(the_handler_renews_the_limit_of_an_event_that_it_pauses)
 {
     struct cp_slot_request made;
-    struct limited limited;
+    struct limited limited = {.is_ringless = false};
 
     sim->pmu.is_there = true;
     made = request("cycles", 20000);
-    start_limited(&limited, made, CP_ENGINE_SIGNAL, true);
+    start_limited(&limited, made, CP_ENGINE_SIGNAL);
+    let_progress();
     run(&limited, 200 * 20000);
     end_limited(&limited);
     CHECK_EQ(limited.profile.stats[0].samples, 200);
@@ -224,36 +231,44 @@ SIM_TEST(the_handler_renews_the_limit_of_an_event_that_it_pauses)
 }
 
 /* An event that has reached its limit while the handler could not run stays at its limit, although the
- * handler then pauses and resumes it. */
-SIM_TEST(a_paused_event_that_has_ended_is_not_resumed)
+ * handler then pauses and resumes it. If the ring was full, its records do not tell how many others were
+ * lost. */
+static void check_not_resumed(uint64_t cost, uint64_t limit)
 {
     struct cp_slot_request made;
-    struct limited limited;
+    struct limited limited = {.is_ringless = false};
 
     sim->pmu.is_there = true;
     made = request("cycles", 20000);
-    start_limited(&limited, made, CP_ENGINE_SIGNAL, true);
+    start_limited_by(&limited, made, CP_ENGINE_SIGNAL, cost);
     run_puppet(&limited.puppet, block, 0);
-    run(&limited, 20 * 20000);
-    CHECK_EQ(counted(&limited), LIMIT * 20000);
+    run(&limited, 2 * limit * 20000);
+    CHECK_EQ(counted(&limited), limit * 20000);
     run_puppet(&limited.puppet, unblock, 0);
-    run(&limited, 20 * 20000);
-    CHECK_EQ(counted(&limited), LIMIT * 20000);
+    run(&limited, 2 * limit * 20000);
+    CHECK_EQ(counted(&limited), limit * 20000);
     end_limited(&limited);
-    CHECK_EQ(limited.profile.stats[0].samples, LIMIT);
+    CHECK_EQ(limited.profile.stats[0].samples + limited.profile.stats[0].lost, limit);
+}
+
+SIM_TEST(a_paused_event_that_has_ended_is_not_resumed)
+{
+    check_not_resumed(COST_NS, LIMIT);
+}
+
+SIM_TEST(a_paused_event_that_has_ended_in_a_full_ring_is_not_resumed)
+{
+    check_not_resumed(MS / 2, 100);
 }
 
 /* With this cost, a limit is longer than the ring. The ring holds 51 records, so most samples are lost. The
  * lost ones are known, and the thread gets on. */
 SIM_TEST(a_reader_renews_the_limit_of_a_thread_that_blocks_the_signal)
 {
-    struct cp_slot_request made = request("taskClock", MS);
-    struct limited limited = {.profile = {.n = 0}};
+    struct limited limited = {.is_ringless = false};
 
-    start_unread(&limited.profile, &made, 1);
-    cp__cost_set(MS / 10);
+    start_limited_by(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL, MS / 10);
     CHECK_EQ(cp__cost_limit_from_handler(CP_EVENT_CLOCK), 500);
-    start_puppet(&limited.puppet);
     run_puppet(&limited.puppet, block, 0);
     for (int i = 0; i < 20; i++)
         run_and_read(&limited, 100 * MS);
@@ -268,12 +283,9 @@ SIM_TEST(a_reader_renews_the_limit_of_a_thread_that_blocks_the_signal)
  * longer than the ring. */
 SIM_TEST(a_reader_renews_nothing_without_progress)
 {
-    struct cp_slot_request made = request("taskClock", 200000);
-    struct limited limited = {.profile = {.n = 0}};
+    struct limited limited = {.is_ringless = false};
 
-    start_unread(&limited.profile, &made, 1);
-    cp__cost_set(201000);
-    start_puppet(&limited.puppet);
+    start_limited_by(&limited, request("taskClock", 200000), CP_ENGINE_SIGNAL, 201000);
     run_puppet(&limited.puppet, block, 0);
     for (int i = 0; i < 4; i++)
         run_and_read(&limited, 10 * MS); /* at 40 ms, half of the limit is used */
@@ -352,6 +364,23 @@ SIM_TEST(one_clock_that_leaves_no_time_ends)
     CHECK(starve(1, CP_ENGINE_SIGNAL, false, OVERFLOW_NS) < 100 * MS);
 }
 
+/* The handler pauses such an event. The interrupt alone takes longer than the period. */
+SIM_TEST(an_event_that_is_paused_and_leaves_no_time_ends)
+{
+    struct cp_slot_request made;
+    struct limited limited = {.is_ringless = false};
+
+    sim->pmu.is_there = true;
+    made = request("cycles", 10000);
+    start_limited(&limited, made, CP_ENGINE_SIGNAL);
+    sim->cost_ns = OVERFLOW_NS;
+    cp__cost_set(OVERFLOW_NS);
+    run(&limited, MS);
+    CHECK(sim_thread_ns(limited.puppet.worker.tid) < 10 * MS);
+    end_limited(&limited);
+    CHECK_EQ(limited.profile.stats[0].ms_overloaded, 1);
+}
+
 /* By the cost that is set, the samples take a tenth of each period. The records tell otherwise: each
  * stands for several periods, and the next one follows at once. */
 SIM_TEST(a_clock_that_leaves_no_time_ends_whatever_the_cost_is_said_to_be)
@@ -364,9 +393,9 @@ SIM_TEST(a_clock_that_leaves_no_time_ends_whatever_the_cost_is_said_to_be)
 /* A reader finds that the event stands still, tells what the event has missed, and lets it count again. */
 static void check_restarted(bool has_progress, uint32_t stretch)
 {
-    struct limited limited;
+    struct limited limited = {.is_ringless = false};
 
-    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL, true);
+    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL);
     run_puppet(&limited.puppet, block, 0);
     if (has_progress)
         let_progress();
@@ -402,9 +431,9 @@ SIM_TEST(an_event_that_left_no_time_is_restarted_more_slowly)
 /* Without a ring, the signal of the last overflow may find another one pending. */
 SIM_TEST(an_event_without_a_ring_whose_last_signal_coalesced_is_restarted)
 {
-    struct limited limited;
+    struct limited limited = {.is_ringless = true};
 
-    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL, false);
+    start_limited(&limited, request("taskClock", MS), CP_ENGINE_SIGNAL);
     let_progress();
     run_puppet(&limited.puppet, block, 0);
     run(&limited, 20 * MS);
@@ -424,11 +453,11 @@ SIM_TEST(an_event_without_a_ring_whose_last_signal_coalesced_is_restarted)
 SIM_TEST(a_sample_of_a_longer_period_stands_for_all_of_it)
 {
     struct cp_slot_request made;
-    struct limited limited;
+    struct limited limited = {.is_ringless = false};
 
     sim->pmu.is_there = true;
     made = request("cycles", MS);
-    start_limited(&limited, made, CP_ENGINE_SIGNAL, true);
+    start_limited(&limited, made, CP_ENGINE_SIGNAL);
     for (int i = 0; i < 3; i++)
         run_and_read(&limited, 10 * MS);
     CHECK_EQ(handle_of(&limited)->stretch, 2);

@@ -165,6 +165,24 @@ SIM_TEST(progress_is_judged_since_the_last_renewal)
     CHECK_EQ(renew(), 5);
 }
 
+/* The other events of the thread took their time, too. */
+SIM_TEST(progress_is_judged_by_all_events)
+{
+    make_m(CP_EVENT_HARDWARE, 1000, 1);
+    m.armed |= 1u;
+    m.handles[0].kind = CP_EVENT_CLOCK;
+    m.stats[SLOT].interrupts = 6;
+    m.stats[0].interrupts = 4;
+    overflow(0, 6, 14 * MS);
+    CHECK_EQ(renew(), 0);
+    events[0].count.time_enabled = 15 * MS;
+    CHECK_EQ(renew(), 6);
+    m.stats[SLOT].interrupts += 6;
+    m.stats[0].interrupts += 100; /* a more frequent event is judged by itself */
+    overflow(0, 6, (15 + 18) * MS);
+    CHECK_EQ(renew(), 6);
+}
+
 /* Of other events nobody knows when they should have come. */
 SIM_TEST(progress_is_judged_by_all_samples)
 {
@@ -230,22 +248,43 @@ SIM_TEST(an_event_without_a_ring_begins_anew)
 
 /* ---- After a pause --------------------------------------------------------------------------- */
 
-/* Resumes the event, of which `taken` overflows are known; returns what was added. */
-static uint64_t resume(uint64_t taken, unsigned refreshes)
+/* Resumes the event, of which `taken` overflows are known, in a time in which the thread got on or not;
+ * returns what was added. */
+static uint64_t resume(uint64_t taken, bool gets_on, unsigned refreshes)
 {
     make_m(CP_EVENT_HARDWARE, 1000, 1);
-    overflow(0, taken, 100 * MS);
+    overflow(0, taken, gets_on ? 100 * MS : taken * COST_NS);
+    m.stats[SLOT].counts[0].time_enabled = events[0].count.time_enabled;
     cp__limits_resume_from_handler(&m, SLOT);
     CHECK_EQ(events[0].refreshes, refreshes);
     return added_to(0);
 }
 
-SIM_TEST(a_paused_event_is_resumed_with_what_it_has_used)
+SIM_TEST(a_paused_event_is_resumed_and_renewed_when_half_is_used)
 {
-    CHECK_EQ(resume(0, 1), 0);
-    CHECK_EQ(resume(1, 1), 1);
-    CHECK_EQ(resume(3, 1), 3);
-    CHECK_EQ(resume(LIMIT, 0), 0); /* a limit that is used up stays used up */
+    CHECK_EQ(resume(0, true, 1), 0);
+    CHECK_EQ(resume(1, true, 1), 0);
+    CHECK_EQ(events[0].reads, 0);
+    CHECK_EQ(resume(4, true, 1), 0);
+    CHECK_EQ(events[0].reads, 1);
+    CHECK_EQ(resume(5, true, 1), 5);
+    CHECK_EQ(resume(5, false, 1), 0);
+    CHECK_EQ(resume(LIMIT - 1, false, 1), 0);
+    CHECK_EQ(resume(LIMIT, true, 0), 0); /* a limit that is used up stays used up */
+}
+
+/* If nothing tells what was lost, the limit could be used up. */
+SIM_TEST(a_paused_event_is_resumed_with_one_more_if_its_losses_are_not_known)
+{
+    make_m(CP_EVENT_HARDWARE, 1000, 1);
+    cp__perf_has_lost_count = false;
+    overflow(0, 1, 100 * MS);
+    cp__limits_resume_from_handler(&m, SLOT);
+    CHECK_EQ(added_to(0), 0);
+    overflow(0, 2, 200 * MS);
+    cp__limits_resume_from_handler(&m, SLOT);
+    CHECK_EQ(added_to(0), 1);
+    CHECK_EQ(events[0].refreshes, 2);
 }
 
 /* ---- A reader -------------------------------------------------------------------------------- */
