@@ -251,9 +251,10 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots,
 
 /*
  * Passes to fn what Ms have sampled for a slot; returns the number of samples, or -EINVAL if there is no such
- * slot. One thread at a time may read a slot. The call also stops events that take more than half of an M's
- * CPU time (ms_overloaded), and kicks Ms that run but have not looked at the slots since the slots last
- * changed; so call it at least every 100 ms.
+ * slot. One thread at a time may read a slot. The call also renews the limits of events whose M cannot
+ * do so, stops events that leave an M no time, and restarts those that have reached their limit
+ * (ms_overloaded); and it kicks Ms that run but have not looked at the slots since the slots last changed. So
+ * call it at least every 100 ms.
  */
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context);
 
@@ -292,8 +293,7 @@ struct cp_slot_stats {
     /* The event's own count (ns for clocks); for the timer, CPU time in ns. An event of a PMU counts nothing
      * while it is throttled. */
     uint64_t count;
-    /* CPU time of Ms after their event was stopped because samples took more than half of it; this time has
-     * no samples. */
+    /* CPU time of Ms while their event was stopped; this time has no samples. */
     uint64_t overloaded_ns;
     /* ns; time_running / time_enabled is the share of time in which the event had a counter */
     uint64_t time_enabled;
@@ -302,7 +302,10 @@ struct cp_slot_stats {
     uint32_t ms;           /* Ms that were armed */
     uint32_t ms_ringless;  /* the part of ms without a perf ring: each signal is a sample */
     uint32_t ms_refused;   /* Ms on which the system refused the event */
-    /* Ms whose event was stopped because samples took more than half of their CPU time */
+    /* Ms whose event was stopped: for good, because its samples left the thread no time, or by the kernel,
+     * because it reached its limit. The kernel ends each sampling event after so many samples as come to
+     * 0.4 s of nothing but samples, if neither the thread nor a reader of the slot gets to renew the limit.
+     * The reader restarts such an event, with longer periods if the thread made no progress. */
     uint32_t ms_overloaded;
     int refused_errno;   /* the negative errno value of the last refusal */
     uint32_t precise_ip; /* the level that was reached, at most the config's */
