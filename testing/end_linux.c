@@ -146,20 +146,23 @@ static char *add_refused(char *text, char *refused)
 char *cp__end(struct cp__ending *ending)
 {
     enum { LONGEST_NAP_US = 100000 };
-    double kill_at = cp__clock_s() + ending->ask_s, deadline = kill_at + ending->patience_s;
+    bool is_asking = ending->ask_s > 0;
+    double kill_at = cp__clock_s(), deadline = kill_at + ending->patience_s;
     struct cp__processes all;
     char *left = NULL, *refused = NULL;
-    bool is_asked = false;
     for (useconds_t us = 1000; !left && cp__end_look(ending, &all) > 0; us *= us < LONGEST_NAP_US ? 2 : 1) {
         double now = cp__clock_s();
-        bool is_time_to_kill = now >= kill_at;
         if (now > deadline)
             left = cp__end_text(&all);
-        else if (is_time_to_kill || !is_asked) {
+        else if (is_asking || now >= kill_at) {
             free(refused);
             refused = disarm_chosen(ending, &all);
-            is_time_to_kill ? kill_chosen(&all) : ask_to_end(ending);
-            is_asked = true;
+            is_asking ? ask_to_end(ending) : kill_chosen(&all);
+            if (is_asking) {
+                kill_at = cp__clock_s() + ending->ask_s;
+                deadline = kill_at + ending->patience_s;
+            }
+            is_asking = false;
         }
         free(all.at);
         usleep(us);

@@ -232,7 +232,7 @@ CP_TEST(a_report_tells_whose_events_could_not_be_taken)
     CHECK_EQ(status, 1);
     CHECK_CONTAINS(output, "panic: the test timed out after 1 s\nThe perf events of process ");
     CHECK_CONTAINS(output, " (end_test) could not be taken: this user may not reach ");
-    CHECK_CONTAINS(output, "\n    run_under_clock\n");
+    CHECK_CONTAINS(output, "\n    sample_hangs\n");
     free(output);
 }
 
