@@ -78,17 +78,17 @@ try {
   assert.equal(answer.status(), 200);
   await page.waitForFunction(() => document.querySelectorAll("#events option").length > 0);
   await page.getByLabel("Event").fill("taskClock");
-  assert.equal(await page.getByLabel("Period").inputValue(), "200000");
+  assert.equal(await page.getByLabel("Period").inputValue(), "500000");
   const about = async () => (await page.locator("#about-event").textContent()).replaceAll("\u00a0", " ");
-  assert.match(await about(), /CPU time.* every 200 µs: up to 5 000 a second for each thread\.$/);
+  assert.match(await about(), /CPU time.* every 500 µs: up to 2 000 a second for each thread\.$/);
 
   step("what is said of an event follows the period");
   await page.getByLabel("Period").fill("10000000");
   assert.match(await about(), / every 10 ms: up to 100 a second /);
-  await page.getByLabel("Period").fill("142857");
-  assert.match(await about(), / every 142\.9 µs is 7 000 a second .* stops at 7 000 .*: take 142 858 ns or more\.$/);
-  await page.getByLabel("Period").fill("142858");
-  assert.match(await about(), / every 142\.9 µs: up to 7 000 a second /);
+  await page.getByLabel("Period").fill("333333");
+  assert.match(await about(), / every 333\.3 µs is 3 000 a second .* stops at 3 000 .*: take 333 334 ns or more\.$/);
+  await page.getByLabel("Period").fill("333334");
+  assert.match(await about(), / every 333\.3 µs: up to 3 000 a second /);
   await page.getByLabel("Event").fill("timer");
   await page.getByLabel("Period").fill("50000");
   assert.match(await about(), / every 50 µs: up to 20 000 a second /);
@@ -203,20 +203,20 @@ try {
   const option = (n) => page.locator(`#shown option:nth-child(${n})`).textContent();
   const warning = (ns) => `warning: A sample of taskClock every ${ns} ns is `;
   await page.getByLabel("Compared with").selectOption({ label: "nothing" });
-  await record("taskClock", "100000", 1);
+  await record("taskClock", "200000", 1);
   assert.match(await option(1), /^1: taskClock every 1 ms, 2 s, \d\d:\d\d:\d\d$/);
-  assert.match(await option(3), /^3: taskClock every 100 µs, 1 s, /);
-  await limits.filter({ hasText: warning(100000) }).waitFor();
+  assert.match(await option(3), /^3: taskClock every 200 µs, 1 s, /);
+  await limits.filter({ hasText: warning(200000) }).waitFor();
   assert.ok((await limits.textContent()).includes(`Limits and losses of recording ${await option(3)}`));
   assert.doesNotMatch(await limits.textContent(), /engine:|rate: |limits:/);
   assert.ok(!(await page.getByText("engine: signal # an event of perf_event_open").isVisible()));
   await page.getByText("How it was taken").click();
   await page.getByText("engine: signal # an event of perf_event_open").waitFor();
   assert.match(await page.locator("#comments").textContent(), /engine: .*threads: .*rate: .*coverage: .*warning: .*limits: .*warning/);
-  await record("taskClock", "125000", 1);
+  await record("taskClock", "250000", 1);
   await page.getByLabel("Compared with").selectOption({ index: 3 });
   assert.equal(await page.locator("#base option:checked").textContent(), await option(3));
-  for (const [n, ns] of [[3, 100000], [4, 125000]]) {
+  for (const [n, ns] of [[3, 200000], [4, 250000]]) {
     await limits.filter({ hasText: warning(ns) }).waitFor();
     assert.ok((await limits.textContent()).includes(`Limits and losses of recording ${await option(n)}`));
   }
@@ -224,7 +224,7 @@ try {
   await picture("limits");
   await page.getByLabel("Compared with").selectOption({ label: "nothing" });
   await page.locator("#shown").selectOption({ index: 1 });
-  await limits.filter({ hasText: warning(125000) }).waitFor({ state: "detached" });
+  await limits.filter({ hasText: warning(250000) }).waitFor({ state: "detached" });
   assert.ok(!(await page.locator("#limits").textContent()).includes("warning: "));
 
   step("labels filter");
