@@ -85,6 +85,7 @@ struct cp__perf_event {
     /* What the event's limit needs; see engine/limits_linux.c. */
     uint64_t taken;      /* overflows that the M has heard of: records read, or signals without a ring */
     uint64_t resumed;    /* the part of them up to the last resume in the handler */
+    uint64_t crowded;    /* the ring's crowded then */
     uint64_t renewed;    /* shared, atomic: of all overflows, those for which the limit was renewed */
     uint64_t renewed_at; /* shared, atomic: the event's time_enabled when the limit was last whole */
     uint64_t multiples;  /* shared, atomic: the slot's multiples then */
@@ -134,9 +135,10 @@ struct cp__ring {
      * place where the signal finds the M. */
     uint64_t own_end;
     uint64_t own_begin;
-    int fd;      /* the event that the ring belongs to, which counts nothing */
-    uint64_t id; /* the number of that event in records */
-    int users;   /* how many handles write to the ring */
+    uint64_t crowded; /* how often the M has found the ring more than half full */
+    int fd;           /* the event that the ring belongs to, which counts nothing */
+    uint64_t id;      /* the number of that event in records */
+    int users;        /* how many handles write to the ring */
 };
 
 /* What happened to one slot on one M. The M stores the words with relaxed stores, and any thread loads them.

@@ -288,22 +288,35 @@ bool cp__limits_are_used_up_from_handler(const struct cp__m *m, int slot)
     return use_from_handler(&handle->events[0], 0).used >= handle->limit;
 }
 
-/* Finds out what event number which has used of its limit, and for how long it has counted. If the M has
- * heard of one overflow since the last resume, as usual, its record tells how many others were lost.
- * Otherwise the kernel is asked: records that have waited carry an old number. Returns false if nobody
- * knows. */
+/* Returns whether the event's last record tells how many others were lost. Usually it does: the record was
+ * made since the last resume, and the ring had room for more all the while. Frames could need more room than
+ * that. */
+static bool does_record_tell_from_handler(const struct cp__m *m, int slot, struct cp__perf_event *event)
+{
+    uint64_t taken = cp_load_relaxed(&event->taken); /* relaxed, both: stored by this thread */
+    bool tells = taken != event->resumed && event->crowded == m->ring.crowded &&
+                 m->handles[slot].layout.chain == 0 && cp_load_relaxed(&m->stats[slot].ringless) == 0;
+
+    event->resumed = taken;
+    event->crowded = m->ring.crowded;
+    return tells;
+}
+
+/* Finds out what event number which has used of its limit, and for how long it has counted. If its last
+ * record does not tell, the kernel is asked. Returns false if nobody knows: without a ring, the kernel does
+ * not count either what nobody hears of. */
 static bool find_use_from_handler(struct cp__m *m, int slot, int which, struct use *use,
                                   struct cp__count *count)
 {
     struct cp__perf_event *event = &m->handles[slot].events[which];
-    uint64_t taken = cp_load_relaxed(&event->taken); /* relaxed, both: stored by this thread */
-    bool is_known = taken - event->resumed == 1;
+    bool is_known = does_record_tell_from_handler(m, slot, event);
 
-    event->resumed = taken;
+    /* relaxed, both: stored by this thread */
     *count = (struct cp__count){.time_enabled = cp_load_relaxed(&m->stats[slot].counts[which].time_enabled),
                                 .lost = known_lost_from_handler(m, slot, which)};
     if (!is_known)
-        is_known = read_from_handler(event, count) && cp__perf_has_lost_count;
+        is_known = read_from_handler(event, count) && cp__perf_has_lost_count &&
+                   cp_load_relaxed(&m->stats[slot].ringless) == 0;
     *use = use_from_handler(event, count->lost);
     return is_known;
 }

@@ -417,6 +417,7 @@ void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)
     head =
         cp_load_acquire(&page->data_head); /* pairs with the kernel's barrier in perf_output_put_handle() */
     tail = page->data_tail;
+    m->ring.crowded += 2 * (head - tail) > m->ring.n_words * sizeof *m->ring.words;
     while (tail != head) {
         struct record record = {.ring = &m->ring, .at = tail / sizeof(uint64_t)};
         struct perf_event_header header = header_from_handler(&record);

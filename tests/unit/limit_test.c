@@ -101,6 +101,12 @@ static void unblock(uint64_t unused)
     cp__os_unblock_from_handler(0);
 }
 
+static void fault(uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        SIM_FAULT(0x1000);
+}
+
 static void run(struct limited *limited, uint64_t ns)
 {
     run_puppet(&limited->puppet, burn_a, ns);
@@ -259,6 +265,60 @@ SIM_TEST(a_paused_event_that_has_ended_is_not_resumed)
 SIM_TEST(a_paused_event_that_has_ended_in_a_full_ring_is_not_resumed)
 {
     check_not_resumed(MS / 2, 100);
+}
+
+/* Two clocks fill the ring, so that the paused event has a single record there, which tells of no loss. Each
+ * page fault makes the handler run once more. */
+static void check_not_resumed_beside_others(uint64_t faults)
+{
+    struct cp_slot_request made[4];
+    struct limited limited = {.is_ringless = false};
+
+    sim->pmu.is_there = true;
+    made[0] = request("cycles", 199000);
+    made[1] = request("taskClock", 10000);
+    made[2] = request("cpuClock", 10000);
+    made[3] = request("pageFaults", 1);
+    sim->clock_ns = 100000; /* for the start's trial */
+    start_unread(&limited.profile, made, 4);
+    sim->clock_ns = 0;
+    cp__cost_set(MS / 2);
+    start_puppet(&limited.puppet);
+    run_puppet(&limited.puppet, block, 0);
+    run(&limited, 40 * MS);
+    CHECK_EQ(counted(&limited), 100 * 199000);
+    run_puppet(&limited.puppet, unblock, 0);
+    run_puppet(&limited.puppet, fault, faults);
+    run(&limited, 40 * MS);
+    CHECK_EQ(counted(&limited), 100 * 199000);
+    end_limited(&limited);
+}
+
+SIM_TEST(a_paused_event_that_has_ended_in_a_ring_full_of_others_is_not_resumed)
+{
+    check_not_resumed_beside_others(0);
+}
+
+SIM_TEST(a_paused_event_that_has_ended_in_a_ring_full_of_others_is_not_resumed_later)
+{
+    check_not_resumed_beside_others(1);
+}
+
+/* Without a ring nobody knows how many signals coalesced. The event has had one of its signals, then none. */
+SIM_TEST(a_paused_event_without_a_ring_is_resumed_with_a_limit)
+{
+    struct limited limited = {.is_ringless = true};
+
+    sim->pmu.is_there = true;
+    start_limited(&limited, request("cycles", 20000), CP_ENGINE_SIGNAL);
+    run_puppet(&limited.puppet, block, 0);
+    run(&limited, 2 * LIMIT * 20000);
+    CHECK_EQ(counted(&limited), LIMIT * 20000);
+    run_puppet(&limited.puppet, unblock, 0);
+    run_puppet(&limited.puppet, block, 0);
+    run(&limited, 2 * LIMIT * 20000);
+    CHECK_EQ(counted(&limited), (LIMIT + 1) * 20000);
+    end_limited(&limited);
 }
 
 /* With this cost, a limit is longer than the ring. The ring holds 51 records, so most samples are lost. The
@@ -469,12 +529,6 @@ SIM_TEST(a_sample_of_a_longer_period_stands_for_all_of_it)
 }
 
 /* ---- Nothing else lets an event count -------------------------------------------------------- */
-
-static void fault(uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        SIM_FAULT(0x1000);
-}
 
 /* Starts a clock, and events that the handler pauses. */
 static void sample_all(void)

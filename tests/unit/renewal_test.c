@@ -249,10 +249,11 @@ SIM_TEST(an_event_without_a_ring_begins_anew)
 /* ---- After a pause --------------------------------------------------------------------------- */
 
 /* Resumes the event, of which `taken` overflows are known, in a time in which the thread got on or not;
- * returns what was added. */
+ * returns what was added. If records may have been lost, the kernel is asked. */
 static uint64_t resume(uint64_t taken, bool gets_on, unsigned refreshes)
 {
     make_m(CP_EVENT_HARDWARE, 1000, 1);
+    m.ring.crowded = taken > 3;
     overflow(0, taken, gets_on ? 100 * MS : taken * COST_NS);
     m.stats[SLOT].counts[0].time_enabled = events[0].count.time_enabled;
     cp__limits_resume_from_handler(&m, SLOT);
@@ -263,6 +264,7 @@ static uint64_t resume(uint64_t taken, bool gets_on, unsigned refreshes)
 SIM_TEST(a_paused_event_is_resumed_and_renewed_when_half_is_used)
 {
     CHECK_EQ(resume(0, true, 1), 0);
+    CHECK_EQ(events[0].reads, 1);
     CHECK_EQ(resume(1, true, 1), 0);
     CHECK_EQ(events[0].reads, 0);
     CHECK_EQ(resume(4, true, 1), 0);
@@ -282,6 +284,7 @@ SIM_TEST(a_paused_event_is_resumed_with_one_more_if_its_losses_are_not_known)
     cp__limits_resume_from_handler(&m, SLOT);
     CHECK_EQ(added_to(0), 0);
     overflow(0, 2, 200 * MS);
+    m.ring.crowded++;
     cp__limits_resume_from_handler(&m, SLOT);
     CHECK_EQ(added_to(0), 1);
     CHECK_EQ(events[0].refreshes, 2);
