@@ -361,6 +361,20 @@ SIM_TEST(an_end_is_told_at_the_close)
     }
 }
 
+/* The handler that stops the slot has paused the event, which therefore stands in any case. */
+SIM_TEST(the_end_of_a_paused_event_is_told_at_the_close)
+{
+    for (uint64_t used = LIMIT - 1; used <= LIMIT; used++) {
+        make_m(CP_EVENT_HARDWARE, 1000, 1);
+        overflow(0, used, 20 * MS);
+        m.paused = 1u << SLOT;
+        SIM_RUN(90 * MS);
+        cp__limits_tell_end_from_handler(&m, SLOT);
+        CHECK_EQ(m.stats[SLOT].stops, used == LIMIT);
+        CHECK_EQ(m.stats[SLOT].stopped_ns, used == LIMIT ? 70 * MS : 0);
+    }
+}
+
 /* Lets the thread run for so long, then looks at its events as a reader's pass does. */
 static void pass(uint64_t ns)
 {
