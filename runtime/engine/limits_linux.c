@@ -366,26 +366,24 @@ static void tell_end_from_handler(struct cp__m *m, int slot, uint64_t time_enabl
     cp_store_relaxed(&stats->stopped_ns, stats->stopped_ns + missed);
 }
 
-/* Returns whether the slot's event has reached its limit. If this run of the handler has paused it, it stands
- * in any case, and all its records have been read. */
+/* Returns whether the slot's event has reached its limit. If this run of the handler has paused the event, or
+ * another thread has disabled it, it stands in any case, and what was used of the limit tells. */
 static bool is_at_its_limit_from_handler(const struct cp__m *m, int slot, struct cp__count *count)
 {
     const struct cp__handle *handle = &m->handles[slot];
 
-    if ((m->paused >> slot & 1) == 0)
+    /* relaxed: written with the claim */
+    if (((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) == 0)
         return is_still_from_handler(&handle->events[0], count);
     return read_from_handler(&handle->events[0], count) &&
            use_from_handler(&handle->events[0], count->lost).used >= handle->limit;
 }
 
-/* Another thread that has disabled the event tells that itself. */
 void cp__limits_tell_end_from_handler(struct cp__m *m, int slot)
 {
     struct cp__count count;
 
-    /* relaxed: written with the claim */
-    if (m->handles[slot].limit != 0 && (cp_load_relaxed(&m->off) >> slot & 1) == 0 &&
-        is_at_its_limit_from_handler(m, slot, &count))
+    if (m->handles[slot].limit != 0 && is_at_its_limit_from_handler(m, slot, &count))
         tell_end_from_handler(m, slot, count.time_enabled);
 }
 

@@ -354,24 +354,28 @@ SIM_TEST(an_end_is_told_at_the_close)
         SIM_RUN((i == 3 ? 20 : 90) * MS +
                 MS / 2); /* the CPU clock also has what the kernel's switches take */
         events[0].moves = i == 1;
-        m.off = i == 2 ? 1u << SLOT : 0; /* whoever has disabled it tells that */
+        m.off = i == 2 ? 1u << SLOT : 0; /* it has not used up its limit */
         cp__limits_tell_end_from_handler(&m, SLOT);
         CHECK_EQ(m.stats[SLOT].stops, i == 0);
         CHECK_EQ(m.stats[SLOT].stopped_ns, i == 0 ? 70 * MS + MS / 2 : 0);
     }
 }
 
-/* The handler that stops the slot has paused the event, which therefore stands in any case. */
-SIM_TEST(the_end_of_a_paused_event_is_told_at_the_close)
+/* The handler that stops the slot has paused the event, or whoever stops it has disabled the event, which
+ * therefore stands in any case. */
+SIM_TEST(the_end_of_an_event_that_stands_anyway_is_told_at_the_close)
 {
-    for (uint64_t used = LIMIT - 1; used <= LIMIT; used++) {
+    for (int i = 0; i < 4; i++) {
+        bool has_ended = i % 2 != 0;
+
         make_m(CP_EVENT_HARDWARE, 1000, 1);
-        overflow(0, used, 20 * MS);
-        m.paused = 1u << SLOT;
+        overflow(0, has_ended ? LIMIT : LIMIT - 1, 20 * MS);
+        m.paused = i < 2 ? 1u << SLOT : 0;
+        m.off = i < 2 ? 0 : 1u << SLOT;
         SIM_RUN(90 * MS);
         cp__limits_tell_end_from_handler(&m, SLOT);
-        CHECK_EQ(m.stats[SLOT].stops, used == LIMIT);
-        CHECK_EQ(m.stats[SLOT].stopped_ns, used == LIMIT ? 70 * MS : 0);
+        CHECK_EQ(m.stats[SLOT].stops, has_ended);
+        CHECK_EQ(m.stats[SLOT].stopped_ns, has_ended ? 70 * MS : 0);
     }
 }
 
