@@ -31,11 +31,12 @@ struct costs {
     bool is_saturated; /* a clock's samples follow each other without a break */
 };
 
-/* A clock whose samples take longer than its period has a record for several periods each time. A busy host
- * or a throttling kernel also skip periods, but in few long gaps. */
+/* A clock whose samples take longer than its period has records for several periods: at least one of four, if
+ * its samples do not come in time (makes_progress_from_handler(), engine/limits_linux.c). A busy host or a
+ * throttling kernel also skip periods, but in few long gaps. */
 bool cp__overload_has_no_breaks_from_handler(uint64_t records, uint64_t multiples, uint64_t ns)
 {
-    return records >= ENOUGH_RECORDS && multiples > records / 2 && records * LONGEST_SAMPLE_NS > ns;
+    return records >= ENOUGH_RECORDS && multiples > records / 4 && records * LONGEST_SAMPLE_NS > ns;
 }
 
 /* Adds the slot's samples since the last look. If a sample's cost could not be measured, the number of

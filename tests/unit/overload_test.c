@@ -153,6 +153,15 @@ SIM_TEST(events_are_stopped_if_the_handler_gets_no_time)
     CHECK_EQ(profile.stats[0].overloaded_ns, 100 * MS);
 }
 
+/* A clock of 20 us whose samples take 27: one of three has two periods. */
+SIM_TEST(records_without_breaks_tell_that_a_clock_leaves_no_time)
+{
+    CHECK(cp__overload_has_no_breaks_from_handler(300, 100, 300 * 27000));
+    CHECK(!cp__overload_has_no_breaks_from_handler(300, 75, 300 * 25000)); /* these came in time */
+    CHECK(!cp__overload_has_no_breaks_from_handler(300, 100, 300 * MS));   /* few long gaps */
+    CHECK(!cp__overload_has_no_breaks_from_handler(3, 3, 3 * 27000));      /* too few */
+}
+
 /* The M's own figures show that the handler takes nearly all of the time. The test writes these figures,
  * because the thread blocks SIGPROF. The cost of a sample is unknown, so the event with the most samples is
  * stopped. */
