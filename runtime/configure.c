@@ -25,6 +25,7 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, const struct cp_
     cp_store_relaxed(&stats->foreign, m->foreign);
     cp_store_relaxed(&stats->counts_time, config->kind == CP_EVENT_CLOCK);
     cp_store_relaxed(&stats->is_own_doing, cp__event_is_own_doing(config->kind));
+    cp_store_relaxed(&stats->may_starve, cp__event_may_starve(config->kind));
     cp_store_release(&stats->seq, config->seq); /* pairs with the acquire in add_stats_of_m(), stats.c */
 }
 

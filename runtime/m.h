@@ -113,7 +113,9 @@ struct cp__handle {
     struct cp__periods periods;
     struct cp__perf_event events[CP__CORE_PMUS];
     int n_events;
-    uint32_t limit;   /* after so many samples that nothing renews, the kernel disables an event; 0: never */
+    /* atomic: after so many samples that nothing renews, the kernel disables an event; 0: never. Written with
+     * the claim */
+    uint32_t limit;
     uint32_t stretch; /* atomic: the kernel samples after so many periods; 0 stands for 1 */
     struct cp__record_layout layout;
     bool traps; /* the handle's events raise SIGTRAP in place of SIGPROF */
@@ -124,6 +126,14 @@ struct cp__handle {
     uint64_t armed_at;   /* the M's CPU clock when the events began to count */
     enum cp_event_kind kind;
 };
+
+/* Returns after how many of the config's periods the kernel samples the handle's events. */
+static inline uint64_t cp__handle_stretch(const struct cp__handle *handle)
+{
+    uint32_t stretch = cp_load_relaxed(&handle->stretch); /* relaxed: a number of its own */
+
+    return stretch != 0 ? stretch : 1;
+}
 
 /* An M's ring. perf_event_open(2) defines its layout: one page of control, then data. */
 struct cp__ring {
@@ -164,6 +174,7 @@ struct cp__m_stats {
     struct cp__count counts[CP__CORE_PMUS];
     uint64_t counts_time;  /* 1: the event is a clock, whose count is the time that it ran for */
     uint64_t is_own_doing; /* 1: see cp__event_is_own_doing() */
+    uint64_t may_starve;   /* 1: see cp__event_may_starve() */
     uint64_t timer_since;  /* the M's CPU clock when its timer was armed */
     uint64_t foreign;      /* m->foreign when the slot was armed */
     uint64_t ringless;     /* 1: each signal is a sample */

@@ -97,8 +97,9 @@ static void estimate_costs(struct cp__m *m, struct costs *costs)
             continue;
         count = cp__engine.count(m, slot);
         if (m->window.is_stuck)
-            costs->of[slot] =
-                1 + (count - m->window.count[slot]) / m->handles[slot].period * cp__cost_known();
+            costs->of[slot] = 1 + (count - m->window.count[slot]) /
+                                      (m->handles[slot].period * cp__handle_stretch(&m->handles[slot])) *
+                                      cp__cost_known();
         costs->sum += costs->of[slot];
         m->window.count[slot] = count;
     }

@@ -63,7 +63,7 @@ static void look_closely(struct cp__m *m, int slot, uint64_t cpu_ns)
     const struct cp__handle *handle = &m->handles[slot];
     uint64_t time_enabled = 0;
 
-    if (handle->seq != watched->seq || handle->fd < 0 || handle->kind == CP_EVENT_TIMER ||
+    if (handle->seq != watched->seq || handle->fd < 0 ||
         (cp_load_relaxed(&m->off) >> slot & 1) != 0 || /* relaxed: written with the claim */
         cp_load_relaxed(&m->runs) % 2 != 0)            /* relaxed: a later look finds the same */
         return;
@@ -83,7 +83,9 @@ void cp__watch_look(struct cp__m *m)
     for (; counting != 0; counting &= counting - 1) {
         int slot = __builtin_ctz(counting);
 
-        if (!is_silent(m, slot, cpu_ns) || cpu_ns - m->watched[slot].looked_at < STILL_NS)
+        /* relaxed: set before seq, which is_silent() acquires. What the program does itself has no limit. */
+        if (!is_silent(m, slot, cpu_ns) || cp_load_relaxed(&m->stats[slot].may_starve) == 0 ||
+            cpu_ns - m->watched[slot].looked_at < STILL_NS)
             continue;
         if (!cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE))
             return;

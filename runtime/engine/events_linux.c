@@ -158,7 +158,7 @@ static void ringless_from_handler(struct cp__m *m, int slot, int which, const si
                                   struct cp__moment *moment)
 {
     struct cp__handle *handle = &m->handles[slot];
-    uint64_t stretch = cp__periods_stretch_from_handler(handle);
+    uint64_t stretch = cp__handle_stretch(handle);
 
     cp_add_single_writer(&m->stats[slot].interrupts, 1);
     cp__limits_take_from_handler(handle, which, 1);
@@ -312,7 +312,7 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
 
     cp__limits_tell_end_from_handler(m, slot);
     control_from_handler(handle, PERF_EVENT_IOC_DISABLE);
-    handle->limit = 0;
+    cp_store_relaxed(&handle->limit, 0u); /* relaxed: written with the claim */
     cp__ring_drain_from_handler(m, moment);
     if (cp_load_relaxed(&m->stats[slot].ringless) != 0) /* relaxed: stored by this thread */
         cp__take_pending_from_handler(m, moment);       /* or its period would be lost, too */

@@ -16,8 +16,9 @@
  * An event's limit is what it began with, less its overflows, plus what it was renewed by. Every overflow
  * leaves a record, or is counted as lost, so whoever renews adds what has been used since the last time:
  * taken and lost together, less renewed. renewed is moved by compare-and-swap, and only who moves it adds
- * to the limit. So two who renew at once do not add twice, and the limit never exceeds what it began
- * with.
+ * to the limit. So two who renew at once do not add twice, and the limit does not exceed what it began
+ * with, or twice that, if a reader adds to a limit that is reached just then. Kernels before 6.0 do not tell
+ * what was lost.
  *
  * Without a ring, signals that coalesce are not heard of, so what has been used is not known. But the
  * signal of the last overflow says that it is the last one. The handler then begins anew with a whole
@@ -39,6 +40,11 @@
 #include "runtime/watch.h"
 
 /* ---- On the M -------------------------------------------------------------------------------- */
+
+static int64_t limit_of(const struct cp__handle *handle)
+{
+    return cp_load_relaxed(&handle->limit); /* relaxed: a number of its own */
+}
 
 /* What is known of an event's limit. */
 struct use {
@@ -79,7 +85,7 @@ static bool read_from_handler(const struct cp__perf_event *event, struct cp__cou
 static uint64_t most_used_from_handler(const struct cp__handle *handle, const struct cp__perf_event *event,
                                        const struct cp__count *count)
 {
-    const uint64_t period = handle->period * cp__periods_stretch_from_handler(handle);
+    const uint64_t period = handle->period * cp__handle_stretch(handle);
 
     if (handle->kind != CP_EVENT_CLOCK)
         return UINT64_MAX;
@@ -118,7 +124,7 @@ int cp__limits_begin_from_handler(struct cp__m *m, int slot)
     for (int i = 0; i < handle->n_events && result == 0; i++) {
         cp_store_relaxed(&handle->events[i].all_at,
                          overflows_from_handler(m).n); /* relaxed: as in renewals */
-        result = cp__perf_let_count_from_handler(handle->events[i].fd, handle->limit);
+        result = cp__perf_let_count_from_handler(handle->events[i].fd, (uint64_t)limit_of(handle));
     }
     return result;
 }
@@ -157,7 +163,7 @@ static void renew_from_handler(struct cp__m *m, int slot, int which, struct use 
 static bool makes_progress_from_handler(const struct cp__handle *handle, uint64_t least, uint64_t all,
                                         uint64_t ns)
 {
-    const uint64_t period = handle->period * cp__periods_stretch_from_handler(handle);
+    const uint64_t period = handle->period * cp__handle_stretch(handle);
     const uint64_t cost = cp__cost_or_assumed_from_handler();
 
     if (handle->kind == CP_EVENT_CLOCK && period >= cost && 4 * ns <= 5 * least * period)
@@ -179,20 +185,19 @@ static uint64_t all_since_from_handler(const struct cp__m *m, const struct cp__p
     return since < all.events * n ? since : all.events * n;
 }
 
-/* The same as makes_progress_from_handler(), for event number which, since its limit was last whole. What
- * a sample costs may be more than what is known; but if a clock's records follow each other without a
- * break, the thread did not get on, whatever they cost. */
-static bool made_progress_from_handler(const struct cp__m *m, int slot, int which, uint64_t least,
-                                       uint64_t most, const struct cp__count *count)
+/* The same as makes_progress_from_handler(), for event number which, which has overflowed n times since its
+ * limit was last whole. What a sample costs may be more than what is known; but if a clock's records follow
+ * each other without a break, the thread did not get on, whatever they cost. */
+static bool made_progress_from_handler(const struct cp__m *m, int slot, int which, uint64_t n,
+                                       const struct cp__count *count)
 {
     const struct cp__perf_event *event = &m->handles[slot].events[which];
     /* relaxed, all: numbers of their own */
     uint64_t ns = count->time_enabled - cp_load_relaxed(&event->renewed_at);
     uint64_t multiples = cp_load_relaxed(&m->stats[slot].multiples) - cp_load_relaxed(&event->multiples);
-    uint64_t all = all_since_from_handler(m, event, least) + (most - least);
 
-    return makes_progress_from_handler(&m->handles[slot], least, all, ns) &&
-           !cp__overload_has_no_breaks_from_handler(least, multiples, ns);
+    return makes_progress_from_handler(&m->handles[slot], n, all_since_from_handler(m, event, n), ns) &&
+           !cp__overload_has_no_breaks_from_handler(n, multiples, ns);
 }
 
 /* Asks the kernel how many records were lost, because an event that has reached its limit must not count
@@ -211,9 +216,9 @@ __attribute__((noinline)) static void renew_half_used_from_handler(struct cp__m 
         !read_from_handler(event, &count))
         return;
     use = use_from_handler(event, count.lost);
-    if (use.used <= 0 || use.used >= handle->limit)
+    if (use.used <= 0 || use.used >= limit_of(handle))
         return;
-    if (!made_progress_from_handler(m, slot, which, (uint64_t)use.used, (uint64_t)use.used, &count))
+    if (!made_progress_from_handler(m, slot, which, (uint64_t)use.used, &count))
         return;
     renew_from_handler(m, slot, which, use, &count);
     /* relaxed, as in cp__events_resume_from_handler(): if another thread disables the event meanwhile, one of
@@ -230,12 +235,12 @@ void cp__limits_renew_from_handler(struct cp__m *m)
         int slot = __builtin_ctz(armed);
         const struct cp__handle *handle = &m->handles[slot];
 
-        if (handle->limit == 0 || cp_load_relaxed(&m->stats[slot].ringless) != 0)
+        if (limit_of(handle) == 0 || cp_load_relaxed(&m->stats[slot].ringless) != 0)
             continue;
         for (int i = 0; i < handle->n_events; i++) {
             uint64_t lost = known_lost_from_handler(m, slot, i);
 
-            if (2 * use_from_handler(&handle->events[i], lost).used >= handle->limit)
+            if (2 * use_from_handler(&handle->events[i], lost).used >= limit_of(handle))
                 renew_half_used_from_handler(m, slot, i);
         }
     }
@@ -251,7 +256,7 @@ static void begin_anew_from_handler(struct cp__m *m, int slot, int which, uint64
 
     cp_store_relaxed(&handle->events[which].renewed, overflows); /* relaxed: a number of its own */
     note_renewal_from_handler(m, slot, which, count);
-    cp__perf_let_count_from_handler(handle->events[which].fd, handle->limit);
+    cp__perf_let_count_from_handler(handle->events[which].fd, (uint64_t)limit_of(handle));
 }
 
 /* Returns whether the event does not count: one that does has counted something between two calls. */
@@ -270,12 +275,12 @@ void cp__limits_ended_from_handler(struct cp__m *m, int slot, int which)
     struct cp__handle *handle = &m->handles[slot];
     struct cp__count count;
 
-    if (handle->limit == 0 || m->is_of_library || !cp__m_claim_from_handler(m, CP__CLAIM_SELF))
+    if (limit_of(handle) == 0 || m->is_of_library || !cp__m_claim_from_handler(m, CP__CLAIM_SELF))
         return;
     /* relaxed: written with the claim */
     if (((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) == 0 &&
         is_still_from_handler(&handle->events[which], &count) &&
-        made_progress_from_handler(m, slot, which, handle->limit, handle->limit, &count))
+        made_progress_from_handler(m, slot, which, (uint64_t)limit_of(handle), &count))
         begin_anew_from_handler(m, slot, which, heard_from_handler(&handle->events[which], count.lost),
                                 &count);
     cp__m_unclaim_from_handler(m);
@@ -285,7 +290,7 @@ bool cp__limits_are_used_up_from_handler(const struct cp__m *m, int slot)
 {
     const struct cp__handle *handle = &m->handles[slot];
 
-    return use_from_handler(&handle->events[0], 0).used >= handle->limit;
+    return use_from_handler(&handle->events[0], 0).used >= limit_of(handle);
 }
 
 /* Returns whether the event's last record tells how many others were lost. Usually it does: the record was
@@ -329,16 +334,16 @@ static void resume_from_handler(struct cp__m *m, int slot, int which)
     uint64_t n;
     struct cp__count count;
     struct use use;
-    bool is_known = handle->limit == 0 || find_use_from_handler(m, slot, which, &use, &count);
+    bool is_known = limit_of(handle) == 0 || find_use_from_handler(m, slot, which, &use, &count);
 
-    if (handle->limit == 0) {
+    if (limit_of(handle) == 0) {
         cp__perf_let_count_from_handler(handle->events[which].fd, 0);
         return;
     }
-    if (use.used >= handle->limit)
+    if (use.used >= limit_of(handle))
         return;
     n = use.used > 0 ? (uint64_t)use.used : 0;
-    if (2 * n >= handle->limit && made_progress_from_handler(m, slot, which, n, n, &count))
+    if (2 * n >= (uint64_t)limit_of(handle) && made_progress_from_handler(m, slot, which, n, &count))
         renew_from_handler(m, slot, which, use, &count);
     else
         cp__perf_let_count_from_handler(handle->events[which].fd, !is_known);
@@ -366,25 +371,31 @@ static void tell_end_from_handler(struct cp__m *m, int slot, uint64_t time_enabl
     cp_store_relaxed(&stats->stopped_ns, stats->stopped_ns + missed);
 }
 
-/* Returns whether the slot's event has reached its limit. If this run of the handler has paused the event, or
- * another thread has disabled it, it stands in any case, and what was used of the limit tells. */
-static bool is_at_its_limit_from_handler(const struct cp__m *m, int slot, struct cp__count *count)
+/* Returns whether event number which has reached its limit. If this run of the handler has paused the
+ * event, or another thread has disabled it, it stands in any case, and what was used of the limit tells.
+ * */
+static bool is_at_its_limit_from_handler(const struct cp__m *m, int slot, int which, struct cp__count *count)
 {
     const struct cp__handle *handle = &m->handles[slot];
 
     /* relaxed: written with the claim */
     if (((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) == 0)
-        return is_still_from_handler(&handle->events[0], count);
-    return read_from_handler(&handle->events[0], count) &&
-           use_from_handler(&handle->events[0], count->lost).used >= handle->limit;
+        return is_still_from_handler(&handle->events[which], count);
+    return read_from_handler(&handle->events[which], count) &&
+           use_from_handler(&handle->events[which], count->lost).used >= limit_of(handle);
 }
 
 void cp__limits_tell_end_from_handler(struct cp__m *m, int slot)
 {
+    const struct cp__handle *handle = &m->handles[slot];
     struct cp__count count;
 
-    if (m->handles[slot].limit != 0 && is_at_its_limit_from_handler(m, slot, &count))
+    for (int i = 0; i < handle->n_events && limit_of(handle) != 0; i++) {
+        if (!is_at_its_limit_from_handler(m, slot, i, &count))
+            continue;
         tell_end_from_handler(m, slot, count.time_enabled);
+        return;
+    }
 }
 
 /* ---- From outside ---------------------------------------------------------------------------- */
@@ -404,8 +415,20 @@ static int64_t unread_from_outside(const struct cp__m *m)
                                     LEAST_SAMPLE);
 }
 
-/* A reader comes by every 100 ms. It renews what is used of a limit from this part of the limit on, so
- * that at 10 kHz a limit lasts until the pass after the next one. */
+/* The same as made_progress_from_handler(), for a thread that does not hear of its events: this one has
+ * overflowed at least `least` and at most `most` times. Nobody knows how often the others have, so they are
+ * taken to be as frequent as this one, as events are that leave their thread no time. */
+static bool made_progress_from_outside(const struct cp__m *m, int slot, int which, uint64_t least,
+                                       uint64_t most, const struct cp__count *count)
+{
+    /* relaxed: a number of its own */
+    uint64_t ns = count->time_enabled - cp_load_relaxed(&m->handles[slot].events[which].renewed_at);
+
+    return makes_progress_from_handler(&m->handles[slot], least, overflows_from_handler(m).events * most, ns);
+}
+
+/* A reader comes by every 100 ms, and its second look at a silent event is the first one that renews. So it
+ * does that from a small part of the limit on. */
 #define RENEWED_FROM_OUTSIDE 8
 
 /* Renews the limit of an event that has not ended, unless that is not certain, or not worth a call yet. */
@@ -416,10 +439,10 @@ static void renew_from_outside(struct cp__m *m, int slot, int which, const struc
     int64_t most = use.used + unread_from_outside(m);
 
     /* relaxed: written with the claim. Without a ring, what is used is not known. */
-    if (cp_load_relaxed(&m->stats[slot].ringless) != 0 || RENEWED_FROM_OUTSIDE * use.used < handle->limit ||
-        most >= handle->limit)
+    if (cp_load_relaxed(&m->stats[slot].ringless) != 0 ||
+        RENEWED_FROM_OUTSIDE * use.used < limit_of(handle) || most >= limit_of(handle))
         return;
-    if (made_progress_from_handler(m, slot, which, (uint64_t)use.used, (uint64_t)most, count))
+    if (made_progress_from_outside(m, slot, which, (uint64_t)use.used, (uint64_t)most, count))
         renew_from_handler(m, slot, which, use, count);
 }
 
@@ -432,10 +455,11 @@ static bool has_event_ended(struct cp__m *m, int slot, int which, uint64_t *time
 
     if (!read_from_handler(event, &count))
         return false;
-    *time_enabled = count.time_enabled;
     is_still = count.time_enabled == event->seen;
     event->seen = count.time_enabled;
-    if (!is_still)
+    if (is_still)
+        *time_enabled = count.time_enabled;
+    else
         renew_from_outside(m, slot, which, &count);
     return is_still;
 }
@@ -445,26 +469,35 @@ bool cp__limits_have_ended(struct cp__m *m, int slot, uint64_t *time_enabled)
     struct cp__handle *handle = &m->handles[slot];
     bool any = false;
 
-    for (int i = 0; i < handle->n_events && handle->limit != 0; i++)
+    for (int i = 0; i < handle->n_events && limit_of(handle) != 0; i++)
         any |= has_event_ended(m, slot, i, time_enabled);
     return any;
 }
 
 /* If the period grows so far, the event is as good as stopped. */
 #define MOST_STRETCH 1024
+/* A limit does not become shorter than this, because each renewal takes two calls. */
+#define LEAST_LIMIT 64
 
-/* Doubles the number of periods after which the handle's events are sampled. */
+/* Doubles the number of periods after which the handle's events are sampled, and halves their limit: if they
+ * have to be restarted several times, the thread stands still for twice as long as the first time, all in
+ * all. Records that still wait count as
+ * the later ones do, up to what the event has counted: see periods_linux.c. */
 static void stretch(struct cp__handle *handle)
 {
-    uint64_t twice = 2 * cp__periods_stretch_from_handler(handle);
+    uint64_t twice = 2 * cp__handle_stretch(handle);
     uint64_t period = handle->period * twice;
 
     if (twice > MOST_STRETCH)
         return;
-    for (int i = 0; i < handle->n_events; i++)
-        cp__sys_ioctl_from_handler(handle->events[i].fd, PERF_EVENT_IOC_PERIOD, (unsigned long)&period);
-    cp_store_relaxed(&handle->stretch,
-                     (uint32_t)twice); /* relaxed: records that still wait count as the later ones do */
+    for (int i = 0; i < handle->n_events; i++) {
+        if (cp__sys_ioctl_from_handler(handle->events[i].fd, PERF_EVENT_IOC_PERIOD, (unsigned long)&period) <
+            0)
+            return;
+    }
+    cp_store_relaxed(&handle->stretch, (uint32_t)twice); /* relaxed, both: numbers of their own */
+    if (limit_of(handle) >= 2 * LEAST_LIMIT)
+        cp_store_relaxed(&handle->limit, (uint32_t)limit_of(handle) / 2);
 }
 
 /* Returns how often an event has overflowed that has reached its limit: as often as all that it ever got.
@@ -476,28 +509,41 @@ static uint64_t overflows_of(const struct cp__m *m, int slot, const struct cp__p
     /* relaxed, both: numbers of their own */
     return cp_load_relaxed(&m->stats[slot].ringless) != 0
                ? heard_from_handler(event, lost)
-               : cp_load_relaxed(&event->renewed) + m->handles[slot].limit;
+               : cp_load_relaxed(&event->renewed) + (uint64_t)limit_of(&m->handles[slot]);
 }
 
-/* If time_enabled has moved since the last look, the event counts: another one of the handle's has ended. */
-static void restart_event(struct cp__m *m, int slot, int which)
+/* Returns whether event number which has not counted since the last look; *count receives its count. If it
+ * has, another one of the handle's has ended. */
+static bool stands_from_outside(const struct cp__m *m, int slot, int which, struct cp__count *count)
 {
-    struct cp__perf_event *event = &m->handles[slot].events[which];
-    struct cp__count count;
+    const struct cp__perf_event *event = &m->handles[slot].events[which];
 
-    if (!read_from_handler(event, &count) || count.time_enabled != event->seen)
-        return;
-    event->seen = 0;
-    begin_anew_from_handler(m, slot, which, overflows_of(m, slot, event, count.lost), &count);
+    return read_from_handler(event, count) && count->time_enabled == event->seen;
 }
 
+/* The period of all of the handle's events becomes longer before one of them counts again. */
 void cp__limits_restart(struct cp__m *m, int slot)
 {
     struct cp__handle *handle = &m->handles[slot];
-    const struct cp__count seen = {.time_enabled = handle->events[0].seen};
+    const uint64_t limit = (uint64_t)limit_of(handle);
+    struct cp__count counts[CP__CORE_PMUS];
+    uint64_t overflows[CP__CORE_PMUS];
+    uint32_t ended = 0;
+    bool has_progress = true;
 
-    if (!made_progress_from_handler(m, slot, 0, handle->limit, handle->limit, &seen))
+    for (int i = 0; i < handle->n_events; i++) {
+        if (!stands_from_outside(m, slot, i, &counts[i]))
+            continue;
+        ended |= 1u << i;
+        overflows[i] = overflows_of(m, slot, &handle->events[i], counts[i].lost);
+        has_progress &= made_progress_from_outside(m, slot, i, limit, limit, &counts[i]);
+    }
+    if (!has_progress)
         stretch(handle);
-    for (int i = 0; i < handle->n_events; i++)
-        restart_event(m, slot, i);
+    for (; ended != 0; ended &= ended - 1) {
+        int i = __builtin_ctz(ended);
+
+        handle->events[i].seen = 0;
+        begin_anew_from_handler(m, slot, i, overflows[i], &counts[i]);
+    }
 }

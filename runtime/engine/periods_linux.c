@@ -18,14 +18,28 @@ void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
     m->handles[slot].periods.accounted += lost * m->handles[slot].period;
 }
 
+/* Returns how many periods n overflows stand for. If the kernel samples after several periods, some of the
+ * overflows may be from before that: all together stand for no more than the event has counted. */
+static uint64_t stretched_from_handler(const struct cp__handle *handle, const struct cp__count *count,
+                                       uint64_t n)
+{
+    uint64_t stretch = cp__handle_stretch(handle), value = value_from_handler(handle, count);
+    uint64_t ahead = value + handle->period / 4, accounted = handle->periods.accounted;
+    uint64_t most = ahead > accounted ? (ahead - accounted) / handle->period : 0;
+
+    if (stretch == 1 || handle->n_events > 1)
+        return stretch * n;
+    return stretch * n < most ? stretch * n : most;
+}
+
 void cp__periods_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
 {
     struct cp__count *last = &m->stats[slot].counts[which];
-    uint64_t stretch = cp__periods_stretch_from_handler(&m->handles[slot]);
+    uint64_t lost = count->lost - last->lost;
 
-    if (cp__perf_has_lost_count && count->lost != last->lost) {
-        cp_add_single_writer(&m->stats[slot].interrupts, count->lost - last->lost);
-        cp__periods_add_lost_from_handler(m, slot, stretch * (count->lost - last->lost));
+    if (cp__perf_has_lost_count && lost != 0) {
+        cp_add_single_writer(&m->stats[slot].interrupts, lost);
+        cp__periods_add_lost_from_handler(m, slot, stretched_from_handler(&m->handles[slot], count, lost));
     }
     cp_store_relaxed(&last->value, count->value); /* relaxed, all: numbers of their own */
     cp_store_relaxed(&last->time_enabled, count->time_enabled);
@@ -111,18 +125,19 @@ void cp__periods_throttled_from_handler(struct cp__m *m, int slot, int which, bo
  * went on meanwhile, to unknown places. If the event is sampled after several of its periods (stretch), it is
  * these.
  */
-static uint64_t fold_from_handler(struct cp__handle *handle, uint64_t stretch, uint64_t count)
+static uint64_t fold_from_handler(struct cp__handle *handle, const struct cp__count *counted)
 {
     struct cp__periods *periods = &handle->periods;
-    uint64_t ahead = count + handle->period / 4;
-    uint64_t n = stretch;
+    uint64_t ahead = value_from_handler(handle, counted) + handle->period / 4;
+    uint64_t stretch = stretched_from_handler(handle, counted, 1);
+    uint64_t n = stretch != 0 ? stretch : 1;
 
     if (periods->folds)
         n = ahead >= periods->accounted + 2 * handle->period ? (ahead - periods->accounted) / handle->period
                                                              : 1;
     periods->accounted += n * handle->period;
     if (periods->was_throttled)
-        n = stretch;
+        n = cp__handle_stretch(handle);
     periods->was_throttled = false;
     return n;
 }
@@ -131,7 +146,7 @@ static uint64_t fold_from_handler(struct cp__handle *handle, uint64_t stretch, u
 static uint64_t split_from_handler(struct cp__m *m, int slot, uint64_t n, uint64_t *stalled)
 {
     const struct cp__handle *handle = &m->handles[slot];
-    uint64_t stretch = cp__periods_stretch_from_handler(handle);
+    uint64_t stretch = cp__handle_stretch(handle);
 
     *stalled = 0;
     if (n <= stretch)
@@ -153,7 +168,6 @@ uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const str
         add_throttled_from_handler(m, slot, count, handle->periods.throttling.ns);
     if (handle->periods.is_throttled)
         handle->periods.throttling.running = count->time_running;
-    n = fold_from_handler(handle, cp__periods_stretch_from_handler(handle),
-                          value_from_handler(handle, count));
+    n = fold_from_handler(handle, count);
     return split_from_handler(m, slot, n, stalled);
 }

@@ -4,13 +4,6 @@
 
 #include "runtime/m.h"
 
-/* Returns after how many of the config's periods the kernel samples the handle's events. */
-static inline uint64_t cp__periods_stretch_from_handler(const struct cp__handle *handle)
-{
-    uint32_t stretch = cp_load_relaxed(&handle->stretch); /* relaxed: a number of its own */
-
-    return stretch != 0 ? stretch : 1;
-}
 /* Notes in m's statistics what event number which of the slot has counted. */
 void cp__periods_note_count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count);
 /* Returns how many periods a record with that count stands for. If the periods beyond the first one took too

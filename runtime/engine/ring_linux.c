@@ -320,7 +320,7 @@ static void lost_from_handler(struct cp__m *m, const struct record *record)
         return;
     cp__limits_take_from_handler(&m->handles[slot], which, lost);
     cp_add_single_writer(&m->stats[slot].interrupts, lost);
-    cp__periods_add_lost_from_handler(m, slot, lost * cp__periods_stretch_from_handler(&m->handles[slot]));
+    cp__periods_add_lost_from_handler(m, slot, lost * cp__handle_stretch(&m->handles[slot]));
 }
 
 /* A THROTTLE or UNTHROTTLE record: header, time, id, stream id. */

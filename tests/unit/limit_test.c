@@ -1,5 +1,5 @@
 /* The limits of sampling events: the kernel disables an event whose limit nobody renews. renewal_test.c has
- * what is added to a limit, and when; tests/live/starve_test.c has what starves for real. */
+ * what is added to a limit, and when; limit_starve_test.c and starve_test.c have threads that get no time. */
 #include "tests/support/puppet.h"
 
 #include <linux/perf_event.h>
@@ -356,74 +356,6 @@ SIM_TEST(a_reader_renews_nothing_without_progress)
     CHECK_EQ(limited.profile.stats[0].ms_overloaded, 1);
 }
 
-/* ---- A thread that gets no time -------------------------------------------------------------- */
-
-#define OVERFLOW_NS 25000 /* what an overflow takes on the simulated kernel */
-
-static int is_done; /* atomic */
-
-static void body_works(struct worker *worker)
-{
-    if (worker->arg != NULL)
-        cp__os_block_from_handler();
-    burn_a(MS);
-    cp_store_release(&is_done, 1); /* pairs with the acquire in starve() */
-    cp__os_unblock_from_handler(0);
-}
-
-/* Returns how much CPU time a thread takes for 1 ms of work under n clocks of 10 us, which nobody reads. */
-static uint64_t starve(size_t n, enum cp_engine engine, bool is_blocked, uint64_t cost)
-{
-    struct cp_slot_request requests[CP_EV_MAX];
-    struct profile profile = {.n = 0};
-    struct worker worker;
-
-    for (size_t i = 0; i < n; i++) {
-        requests[i] = request(i % 2 == 0 ? "taskClock" : "cpuClock", 10000);
-        requests[i].config.engine = engine;
-    }
-    start_unread(&profile, requests, n);
-    cp__cost_set(cost);
-    sim->cost_ns = OVERFLOW_NS;
-    start_worker(&worker, body_works, is_blocked ? &is_done : NULL);
-    while (cp_load_acquire(&is_done) == 0) { /* pairs with the release in body_works() */
-        CHECK(sim_thread_ns(worker.tid) < 1000 * MS);
-        usleep(NAP_US);
-    }
-    join_worker(&worker);
-    stop_profile(&profile);
-    for (size_t i = 0; i < n; i++)
-        CHECK_EQ(profile.stats[i].ms_overloaded, 1);
-    return worker.cpu;
-}
-
-/* All limits of a thread together are 0.4 s of overflows. */
-SIM_TEST(eight_clocks_that_leave_no_time_end)
-{
-    uint64_t ns = starve(CP_EV_MAX, CP_ENGINE_SIGNAL, false, OVERFLOW_NS);
-
-    CHECKF(ns > 300 * MS && ns < 450 * MS, "%llu ns", (unsigned long long)ns);
-}
-
-SIM_TEST(eight_clocks_that_trap_end)
-{
-    uint64_t ns = starve(CP_EV_MAX, CP_ENGINE_TRAP, false, OVERFLOW_NS);
-
-    CHECKF(ns > 300 * MS && ns < 450 * MS, "%llu ns", (unsigned long long)ns);
-}
-
-SIM_TEST(eight_clocks_end_on_a_thread_that_blocks_all_signals)
-{
-    uint64_t ns = starve(CP_EV_MAX, CP_ENGINE_SIGNAL, true, OVERFLOW_NS);
-
-    CHECKF(ns > 300 * MS && ns < 450 * MS, "%llu ns", (unsigned long long)ns);
-}
-
-SIM_TEST(one_clock_that_leaves_no_time_ends)
-{
-    CHECK(starve(1, CP_ENGINE_SIGNAL, false, OVERFLOW_NS) < 100 * MS);
-}
-
 /* The handler pauses such an event. The interrupt alone takes longer than the period. */
 SIM_TEST(an_event_that_is_paused_and_leaves_no_time_ends)
 {
@@ -433,19 +365,12 @@ SIM_TEST(an_event_that_is_paused_and_leaves_no_time_ends)
     sim->pmu.is_there = true;
     made = request("cycles", 10000);
     start_limited(&limited, made, CP_ENGINE_SIGNAL);
-    sim->cost_ns = OVERFLOW_NS;
-    cp__cost_set(OVERFLOW_NS);
+    sim->cost_ns = 25000;
+    cp__cost_set(25000);
     run(&limited, MS);
     CHECK(sim_thread_ns(limited.puppet.worker.tid) < 10 * MS);
     end_limited(&limited);
     CHECK_EQ(limited.profile.stats[0].ms_overloaded, 1);
-}
-
-/* By the cost that is set, the samples take a tenth of each period. The records tell otherwise: each
- * stands for several periods, and the next one follows at once. */
-SIM_TEST(a_clock_that_leaves_no_time_ends_whatever_the_cost_is_said_to_be)
-{
-    CHECK(starve(1, CP_ENGINE_SIGNAL, false, 1000) < 300 * MS);
 }
 
 /* ---- An event that has ended ----------------------------------------------------------------- */
@@ -526,6 +451,29 @@ SIM_TEST(a_sample_of_a_longer_period_stands_for_all_of_it)
     end_limited(&limited);
     CHECK_EQ(limited.profile.stats[0].count, (LIMIT + 20) * MS);
     CHECK_EQ(limited.profile.stats[0].samples, LIMIT + 20);
+}
+
+/* Most of what a thread's events did while it blocked the signal was lost, before the period became
+ * longer. */
+SIM_TEST(what_was_lost_before_a_longer_period_is_no_more_than_was_counted)
+{
+    struct cp_slot_request made;
+    struct limited limited = {.is_ringless = false};
+
+    sim->pmu.is_there = true;
+    made = request("cycles", 300000);
+    start_limited_by(&limited, made, CP_ENGINE_SIGNAL, MS / 2);
+    run_puppet(&limited.puppet, block, 0);
+    for (int i = 0; i < 4; i++)
+        run_and_read(&limited, 30 * MS);
+    CHECK_EQ(handle_of(&limited)->stretch, 2);
+    run_puppet(&limited.puppet, unblock, 0);
+    let_progress();
+    run(&limited, 30 * MS);
+    end_limited(&limited);
+    CHECK(limited.profile.stats[0].lost > 40);
+    CHECK_EQ(limited.profile.stats[0].samples + limited.profile.stats[0].lost,
+             limited.profile.stats[0].count / 300000);
 }
 
 /* ---- Nothing else lets an event count -------------------------------------------------------- */

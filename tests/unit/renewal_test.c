@@ -78,6 +78,7 @@ static void make_m(enum cp_event_kind kind, uint64_t period, int n)
     m.cpu_clock = cp__os_thread_clock(cp__os_tid());
     m.armed = 1u << SLOT;
     m.stats[SLOT].seq = 1;
+    m.stats[SLOT].may_starve = 1;
     events[0].count.time_enabled = events[1].count.time_enabled = 5; /* it has just begun */
     *handle = (struct cp__handle){
         .seq = 1,
@@ -181,6 +182,36 @@ SIM_TEST(progress_is_judged_by_all_events)
     m.stats[0].interrupts += 100; /* a more frequent event is judged by itself */
     overflow(0, 6, (15 + 18) * MS);
     CHECK_EQ(renew(), 6);
+    m.stats[SLOT].interrupts += 6; /* and from now on it is alone */
+    overflow(0, 6, (15 + 18 + 10) * MS);
+    CHECK_EQ(renew(), 6);
+}
+
+/* What other events did before an event began says nothing about it. */
+SIM_TEST(progress_is_judged_since_an_event_began)
+{
+    make_m(CP_EVENT_HARDWARE, 1000, 1);
+    m.armed |= 1u;
+    m.handles[0].kind = CP_EVENT_CLOCK;
+    m.stats[0].interrupts = 100;
+    CHECK_EQ(cp__limits_begin_from_handler(&m, SLOT), 0);
+    added_to(0);
+    m.stats[SLOT].interrupts = 6;
+    overflow(0, 6, 10 * MS);
+    CHECK_EQ(renew(), 6);
+}
+
+/* A clock that is sampled after two periods comes in time then, and not earlier. */
+SIM_TEST(a_longer_period_is_in_time_when_it_is_over)
+{
+    make_m(CP_EVENT_CLOCK, COST_NS, 1);
+    handle->stretch = 2;
+    cp__cost_set(COST_NS * 3 / 2);
+    overflow(0, 6, 12 * MS); /* by its samples alone, the thread would not have got on */
+    CHECK_EQ(renew(), 6);
+    m.stats[SLOT].counts[0].lost = events[0].count.lost = 8; /* records of throttling, in the time of three */
+    overflow(0, 0, 18 * MS);
+    CHECK_EQ(renew(), 4);
 }
 
 /* Of other events nobody knows when they should have come. */
@@ -312,6 +343,52 @@ SIM_TEST(each_event_may_end)
     CHECK(!has_ended());
 }
 
+/* So a thread that gets no time again and again stands still for twice as long as the first time, all in
+ * all. */
+SIM_TEST(a_restart_with_a_longer_period_has_a_shorter_limit)
+{
+    static const uint32_t limits[] = {500, 250, 125, 125};
+
+    make_m(CP_EVENT_HARDWARE, 1000, 1);
+    handle->limit = 1000;
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        uint64_t overflows = handle->events[0].renewed + handle->limit;
+
+        events[0].count.time_enabled = handle->events[0].seen = overflows * COST_NS;
+        cp__limits_restart(&m, SLOT);
+        CHECK_EQ(added_to(0), limits[i]);
+        CHECK_EQ(handle->limit, limits[i]);
+        CHECK_EQ(handle->events[0].renewed, overflows);
+    }
+    events[0].count.time_enabled = handle->events[0].seen = 10000 * MS; /* the thread had its time */
+    cp__limits_restart(&m, SLOT);
+    CHECK_EQ(added_to(0), 125);
+}
+
+/* The figures are those of the event that has ended, and not of the last one. */
+SIM_TEST(the_event_that_has_ended_is_told_and_judged)
+{
+    for (int ended = 0; ended < 2; ended++) {
+        uint64_t time_enabled = 0;
+
+        make_m(CP_EVENT_HARDWARE, 1000, 2);
+        events[ended].count.time_enabled = LIMIT * COST_NS; /* it left its thread no time */
+        events[!ended].count.time_enabled = 500 * MS;
+        events[!ended].moves = true;
+        CHECK(!cp__limits_have_ended(&m, SLOT, &time_enabled));
+        CHECK(cp__limits_have_ended(&m, SLOT, &time_enabled));
+        CHECK_EQ(time_enabled, LIMIT * COST_NS);
+        added_to(0), added_to(1);
+        cp__limits_restart(&m, SLOT);
+        CHECK_EQ(added_to(ended), LIMIT);
+        CHECK_EQ(added_to(!ended), 0);
+        CHECK_EQ(handle->stretch, 2);
+        SIM_RUN(600 * MS);
+        cp__limits_tell_end_from_handler(&m, SLOT);
+        CHECK_EQ(m.stats[SLOT].stopped_ns, 600 * MS - LIMIT * COST_NS);
+    }
+}
+
 SIM_TEST(a_reader_renews_for_a_thread_that_blocks_the_signal)
 {
     make_m(CP_EVENT_CLOCK, 2 * MS, 1);
@@ -418,6 +495,16 @@ SIM_TEST(the_event_of_a_new_config_is_looked_at)
     for (int i = 0; i < 4; i++)
         pass(10 * MS);
     CHECK_EQ(m.stats[SLOT].stops, 1);
+}
+
+/* What the program itself causes has a limit that it does not reach. */
+SIM_TEST(an_event_that_cannot_end_is_not_asked)
+{
+    make_m(CP_EVENT_SOFTWARE, MS, 1);
+    m.stats[SLOT].may_starve = 0;
+    for (int i = 0; i < 4; i++)
+        pass(10 * MS);
+    CHECK_EQ(events[0].reads, 0);
 }
 
 SIM_TEST(an_event_is_asked_as_seldom_as_that_tells_anything)
