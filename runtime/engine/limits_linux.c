@@ -185,19 +185,28 @@ static uint64_t all_since_from_handler(const struct cp__m *m, const struct cp__p
     return since < all.events * n ? since : all.events * n;
 }
 
-/* The same as makes_progress_from_handler(), for event number which, which has overflowed n times since its
- * limit was last whole. What a sample costs may be more than what is known; but if a clock's records follow
- * each other without a break, the thread did not get on, whatever they cost. */
-static bool made_progress_from_handler(const struct cp__m *m, int slot, int which, uint64_t n,
-                                       const struct cp__count *count)
+/* The same as makes_progress_from_handler(), for event number which, since its limit was last whole. What
+ * a sample costs may be more than what is known; but if a clock's records follow each other without a
+ * break, the thread did not get on, whatever they cost. */
+static bool made_progress_from_handler(const struct cp__m *m, int slot, int which, uint64_t least,
+                                       uint64_t all, const struct cp__count *count)
 {
     const struct cp__perf_event *event = &m->handles[slot].events[which];
     /* relaxed, all: numbers of their own */
     uint64_t ns = count->time_enabled - cp_load_relaxed(&event->renewed_at);
     uint64_t multiples = cp_load_relaxed(&m->stats[slot].multiples) - cp_load_relaxed(&event->multiples);
 
-    return makes_progress_from_handler(&m->handles[slot], n, all_since_from_handler(m, event, n), ns) &&
-           !cp__overload_has_no_breaks_from_handler(n, multiples, ns);
+    return makes_progress_from_handler(&m->handles[slot], least, all, ns) &&
+           !cp__overload_has_no_breaks_from_handler(least, multiples, ns);
+}
+
+/* The same on the M: event number which has overflowed n times. */
+static bool got_on_from_handler(const struct cp__m *m, int slot, int which, uint64_t n,
+                                const struct cp__count *count)
+{
+    uint64_t all = all_since_from_handler(m, &m->handles[slot].events[which], n);
+
+    return made_progress_from_handler(m, slot, which, n, all, count);
 }
 
 /* Asks the kernel how many records were lost, because an event that has reached its limit must not count
@@ -218,7 +227,7 @@ __attribute__((noinline)) static void renew_half_used_from_handler(struct cp__m 
     use = use_from_handler(event, count.lost);
     if (use.used <= 0 || use.used >= limit_of(handle))
         return;
-    if (!made_progress_from_handler(m, slot, which, (uint64_t)use.used, &count))
+    if (!got_on_from_handler(m, slot, which, (uint64_t)use.used, &count))
         return;
     renew_from_handler(m, slot, which, use, &count);
     /* relaxed, as in cp__events_resume_from_handler(): if another thread disables the event meanwhile, one of
@@ -280,7 +289,7 @@ void cp__limits_ended_from_handler(struct cp__m *m, int slot, int which)
     /* relaxed: written with the claim */
     if (((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) == 0 &&
         is_still_from_handler(&handle->events[which], &count) &&
-        made_progress_from_handler(m, slot, which, (uint64_t)limit_of(handle), &count))
+        got_on_from_handler(m, slot, which, (uint64_t)limit_of(handle), &count))
         begin_anew_from_handler(m, slot, which, heard_from_handler(&handle->events[which], count.lost),
                                 &count);
     cp__m_unclaim_from_handler(m);
@@ -343,7 +352,7 @@ static void resume_from_handler(struct cp__m *m, int slot, int which)
     if (use.used >= limit_of(handle))
         return;
     n = use.used > 0 ? (uint64_t)use.used : 0;
-    if (2 * n >= (uint64_t)limit_of(handle) && made_progress_from_handler(m, slot, which, n, &count))
+    if (2 * n >= (uint64_t)limit_of(handle) && got_on_from_handler(m, slot, which, n, &count))
         renew_from_handler(m, slot, which, use, &count);
     else
         cp__perf_let_count_from_handler(handle->events[which].fd, !is_known);
@@ -415,16 +424,13 @@ static int64_t unread_from_outside(const struct cp__m *m)
                                     LEAST_SAMPLE);
 }
 
-/* The same as made_progress_from_handler(), for a thread that does not hear of its events: this one has
- * overflowed at least `least` and at most `most` times. Nobody knows how often the others have, so they are
- * taken to be as frequent as this one, as events are that leave their thread no time. */
-static bool made_progress_from_outside(const struct cp__m *m, int slot, int which, uint64_t least,
-                                       uint64_t most, const struct cp__count *count)
+/* The same from outside, for a thread that may not hear of its events: this one has overflowed at least
+ * `least` and at most `most` times. Nobody knows how often the others have, so they are taken to be as
+ * frequent as this one, as events are that leave their thread no time. */
+static bool got_on_from_outside(const struct cp__m *m, int slot, int which, uint64_t least, uint64_t most,
+                                const struct cp__count *count)
 {
-    /* relaxed: a number of its own */
-    uint64_t ns = count->time_enabled - cp_load_relaxed(&m->handles[slot].events[which].renewed_at);
-
-    return makes_progress_from_handler(&m->handles[slot], least, overflows_from_handler(m).events * most, ns);
+    return made_progress_from_handler(m, slot, which, least, overflows_from_handler(m).events * most, count);
 }
 
 /* A reader comes by every 100 ms, and its second look at a silent event is the first one that renews. So it
@@ -442,7 +448,7 @@ static void renew_from_outside(struct cp__m *m, int slot, int which, const struc
     if (cp_load_relaxed(&m->stats[slot].ringless) != 0 ||
         RENEWED_FROM_OUTSIDE * use.used < limit_of(handle) || most >= limit_of(handle))
         return;
-    if (made_progress_from_outside(m, slot, which, (uint64_t)use.used, (uint64_t)most, count))
+    if (got_on_from_outside(m, slot, which, (uint64_t)use.used, (uint64_t)most, count))
         renew_from_handler(m, slot, which, use, count);
 }
 
@@ -536,7 +542,7 @@ void cp__limits_restart(struct cp__m *m, int slot)
             continue;
         ended |= 1u << i;
         overflows[i] = overflows_of(m, slot, &handle->events[i], counts[i].lost);
-        has_progress &= made_progress_from_outside(m, slot, i, limit, limit, &counts[i]);
+        has_progress &= got_on_from_outside(m, slot, i, limit, limit, &counts[i]);
     }
     if (!has_progress)
         stretch(handle);

@@ -97,6 +97,13 @@ SIM_TEST(a_clock_that_leaves_no_time_ends_whatever_the_cost_is_said_to_be)
     CHECK(starve((struct way){.clocks = 1, .engine = CP_ENGINE_SIGNAL, .cost = 1000}) < 300 * MS);
 }
 
+/* The reader restarts it with longer periods. */
+SIM_TEST(a_clock_that_leaves_no_time_is_restarted_more_slowly_whatever_the_cost_is_said_to_be)
+{
+    CHECK(starve((struct way){.clocks = 1, .engine = CP_ENGINE_SIGNAL, .is_read = true, .cost = 1000}) <
+          1000 * MS);
+}
+
 /* The reader does not hear of what the thread does, and takes each event for as frequent as the others. */
 SIM_TEST(eight_clocks_end_although_a_reader_passes_by)
 {
