@@ -76,7 +76,13 @@ static bool disarm_thread(pid_t pid, pid_t tid, int *error)
     return is_reached;
 }
 
-/* Returns 0, or the errno value that says why events of the process may still be enabled. */
+static bool is_dead(const struct cp__process *thread)
+{
+    return thread->state == 'Z' || thread->state == 'X';
+}
+
+/* Returns 0, or the errno value that says why events of the process may still be enabled. Those of a
+ * thread that has ended are gone, also if this user may not look. */
 static int disarm_process(pid_t pid)
 {
     char path[40];
@@ -84,8 +90,11 @@ static int disarm_process(pid_t pid)
     bool is_reached = disarm_thread(pid, pid, &error);
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     struct cp__processes threads = is_reached ? (struct cp__processes){0} : cp__processes_read(path);
+    for (size_t i = 0; i < threads.n; i++)
+        if (threads.at[i].pid == pid && is_dead(&threads.at[i]))
+            error = 0;
     for (size_t i = 0; i < threads.n && !is_reached; i++)
-        if (threads.at[i].pid != pid && threads.at[i].state != 'Z' && threads.at[i].state != 'X') {
+        if (threads.at[i].pid != pid && !is_dead(&threads.at[i])) {
             error = 0;
             is_reached = disarm_thread(pid, threads.at[i].pid, &error);
         }
