@@ -107,8 +107,11 @@ static void look_at_m(struct cp__m *m)
     /* relaxed: an M that has just been armed is checked in a later pass */
     if (cp_load_relaxed(&m->armed) == 0)
         return;
-    cp__overload_look(m);
-    cp__watch_look(m);
+    cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock);
+    if (cpu_ns == 0)
+        return; /* the thread has ended without a detach, and its clock with it */
+    cp__overload_look(m, cpu_ns);
+    cp__watch_look(m, cpu_ns);
 }
 
 void cp__kick_pass(void)

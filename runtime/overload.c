@@ -172,16 +172,15 @@ static void disable_costliest(struct cp__m *m, struct costs *costs, uint64_t now
     } while (is_too_much(costs->sum, passed));
 }
 
-void cp__overload_look(struct cp__m *m)
+void cp__overload_look(struct cp__m *m, uint64_t cpu_ns)
 {
-    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
-    uint64_t passed = now - m->window.cpu_ns;
+    uint64_t passed = cpu_ns - m->window.cpu_ns;
     bool was_too_much = m->window.was_too_much;
     struct costs costs;
 
     if (passed < WINDOW_NS)
         return;
-    m->window.cpu_ns = now;
+    m->window.cpu_ns = cpu_ns;
     costs = take_costs(m, passed);
     m->window.was_too_much =
         is_too_much(costs.sum, passed) || is_too_much(costs.handler, passed) || costs.is_saturated;
@@ -190,7 +189,7 @@ void cp__overload_look(struct cp__m *m)
         m->window.was_too_much = was_too_much = true;
     }
     if (m->window.was_too_much && was_too_much)
-        disable_costliest(m, &costs, now, passed);
+        disable_costliest(m, &costs, cpu_ns, passed);
 }
 
 uint64_t cp__overload_ns_from_handler(const struct cp__m *m, int slot)

@@ -4,9 +4,10 @@
 
 #include "m.h"
 
-/* Looks at what samples took of m's CPU time since the last look. If they took nearly all of it, twice in a
- * row, disables from outside m's costliest events. Under the runtime lock; m is LIVE. */
-void cp__overload_look(struct cp__m *m);
+/* Looks at what samples took of m's CPU time since the last look; m's CPU clock shows cpu_ns. If they took
+ * nearly all of it, twice in a row, disables from outside m's costliest events. Under the runtime lock; m
+ * is LIVE. */
+void cp__overload_look(struct cp__m *m, uint64_t cpu_ns);
 
 /* Returns whether a clock's records leave their thread no time: so many of them came in ns, of which
  * multiples stand for more than one period. What a sample costs need not be known for that. */

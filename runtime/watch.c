@@ -74,11 +74,10 @@ static void look_closely(struct cp__m *m, int slot, uint64_t cpu_ns)
     watched->looked_at = cp__os_clock_ns_from_handler(m->cpu_clock);
 }
 
-void cp__watch_look(struct cp__m *m)
+void cp__watch_look(struct cp__m *m, uint64_t cpu_ns)
 {
     /* relaxed, both: an event that has just been armed or disabled is looked at in a later pass */
     uint32_t counting = cp_load_relaxed(&m->armed) & ~cp_load_relaxed(&m->off);
-    uint64_t cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock);
 
     for (; counting != 0; counting &= counting - 1) {
         int slot = __builtin_ctz(counting);

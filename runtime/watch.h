@@ -4,9 +4,9 @@
 
 #include "m.h"
 
-/* Looks at m's events without new records. Tells of those that have reached their limit, and lets them count
- * again. Under the runtime lock; m is LIVE. */
-void cp__watch_look(struct cp__m *m);
+/* Looks at m's events without new records, when m's CPU clock shows cpu_ns. Tells of those that have
+ * reached their limit, and lets them count again. Under the runtime lock; m is LIVE. */
+void cp__watch_look(struct cp__m *m, uint64_t cpu_ns);
 
 /* Returns for how much of its thread's CPU time the slot's event did not count, beside what was told; at
  * least 1. The event has counted for time_enabled in all. With the claim. */

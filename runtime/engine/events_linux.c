@@ -152,8 +152,9 @@ static bool is_poll(const siginfo_t *info)
     return info->si_signo == SIGPROF && info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
 }
 
-/* Counts a signal of event number which as one sample: without a ring there is no record. A signal says that
- * its event has reached its limit. A trap does not; if no traps coalesced, the M has counted them all. */
+/* Counts a signal of the slot's event with that number as one sample: without a ring there is no record. The
+ * SIGPROF of the last sample before the limit says so. A trap does not; if no traps coalesced, the M has
+ * counted them all. */
 static void ringless_from_handler(struct cp__m *m, int slot, int which, const siginfo_t *info,
                                   struct cp__moment *moment)
 {

@@ -185,7 +185,7 @@ static uint64_t all_since_from_handler(const struct cp__m *m, const struct cp__p
     return since < all.events * n ? since : all.events * n;
 }
 
-/* The same as makes_progress_from_handler(), for event number which, since its limit was last whole. What
+/* The same as makes_progress_from_handler(), for one event of the slot, since its limit was last whole. What
  * a sample costs may be more than what is known; but if a clock's records follow each other without a
  * break, the thread did not get on, whatever they cost. */
 static bool made_progress_from_handler(const struct cp__m *m, int slot, int which, uint64_t least,
@@ -200,7 +200,7 @@ static bool made_progress_from_handler(const struct cp__m *m, int slot, int whic
            !cp__overload_has_no_breaks_from_handler(least, multiples, ns);
 }
 
-/* The same on the M: event number which has overflowed n times. */
+/* The same on the M, whose event has overflowed n times. */
 static bool got_on_from_handler(const struct cp__m *m, int slot, int which, uint64_t n,
                                 const struct cp__count *count)
 {
@@ -316,7 +316,7 @@ static bool does_record_tell_from_handler(const struct cp__m *m, int slot, struc
     return tells;
 }
 
-/* Finds out what event number which has used of its limit, and for how long it has counted. If its last
+/* Finds out what an event of the slot has used of its limit, and for how long it has counted. If its last
  * record does not tell, the kernel is asked. Returns false if nobody knows: without a ring, the kernel does
  * not count either what nobody hears of. */
 static bool find_use_from_handler(struct cp__m *m, int slot, int which, struct use *use,
@@ -380,7 +380,7 @@ static void tell_end_from_handler(struct cp__m *m, int slot, uint64_t time_enabl
     cp_store_relaxed(&stats->stopped_ns, stats->stopped_ns + missed);
 }
 
-/* Returns whether event number which has reached its limit. If this run of the handler has paused the
+/* Returns whether one event of the slot has reached its limit. If this run of the handler has paused the
  * event, or another thread has disabled it, it stands in any case, and what was used of the limit tells.
  * */
 static bool is_at_its_limit_from_handler(const struct cp__m *m, int slot, int which, struct cp__count *count)
@@ -518,8 +518,8 @@ static uint64_t overflows_of(const struct cp__m *m, int slot, const struct cp__p
                : cp_load_relaxed(&event->renewed) + (uint64_t)limit_of(&m->handles[slot]);
 }
 
-/* Returns whether event number which has not counted since the last look; *count receives its count. If it
- * has, another one of the handle's has ended. */
+/* Returns whether one event of the slot has counted nothing since the last look; *count receives its
+ * count. If it has, another one of the handle's has ended. */
 static bool stands_from_outside(const struct cp__m *m, int slot, int which, struct cp__count *count)
 {
     const struct cp__perf_event *event = &m->handles[slot].events[which];

@@ -8,7 +8,7 @@
 
 /* Lets the slot's events count, each up to the handle's limit. Returns 0 or a negative errno value. */
 int cp__limits_begin_from_handler(struct cp__m *m, int slot);
-/* Counts n more overflows of event number which. */
+/* Counts n more overflows of one event of the handle. */
 static inline void cp__limits_take_from_handler(struct cp__handle *handle, int which, uint64_t n)
 {
     cp_add_single_writer(&handle->events[which].taken, n);
@@ -18,7 +18,7 @@ static inline void cp__limits_take_from_handler(struct cp__handle *handle, int w
 void cp__limits_renew_from_handler(struct cp__m *m);
 /* Returns whether the slot's first event, which has no ring, has overflowed as often as its limit allows. */
 bool cp__limits_are_used_up_from_handler(const struct cp__m *m, int slot);
-/* Lets event number which, which has no ring and has reached its limit, count again if its thread made
+/* Lets one event of the slot, which has no ring and has reached its limit, count again if its thread made
  * progress. */
 void cp__limits_ended_from_handler(struct cp__m *m, int slot, int which);
 /* Tells that the slot's event, which is about to be closed, has reached its limit, if it has. */

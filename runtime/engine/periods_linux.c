@@ -23,12 +23,12 @@ void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
 static uint64_t stretched_from_handler(const struct cp__handle *handle, const struct cp__count *count,
                                        uint64_t n)
 {
-    uint64_t stretch = cp__handle_stretch(handle), value = value_from_handler(handle, count);
-    uint64_t ahead = value + handle->period / 4, accounted = handle->periods.accounted;
-    uint64_t most = ahead > accounted ? (ahead - accounted) / handle->period : 0;
+    uint64_t stretch = cp__handle_stretch(handle), accounted = handle->periods.accounted, ahead, most;
 
     if (stretch == 1 || handle->n_events > 1)
         return stretch * n;
+    ahead = value_from_handler(handle, count) + handle->period / 4;
+    most = ahead > accounted ? (ahead - accounted) / handle->period : 0;
     return stretch * n < most ? stretch * n : most;
 }
 

@@ -3,6 +3,9 @@
 #include "tests/support/puppet.h"
 #include "tests/support/resources.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "pprof.h"
 #include "runtime/base/os.h"
 #include "runtime/cost.h"
@@ -59,38 +62,37 @@ SIM_TEST(an_event_that_leaves_its_thread_no_time_is_stopped)
     CHECK_EQ(profile.stats[1].count, 450 * MS);
 }
 
+/* Runs a thread under clocks of 4 and 2 ms, which together take 75 samples in a window, for six windows. */
+static void run_two_clocks(struct profile *profile, uint64_t cost)
+{
+    struct cp_slot_request requests[] = {request("cpuClock", 4 * MS), request("taskClock", 2 * MS)};
+    struct puppet puppet;
+
+    start_unread(profile, requests, 2);
+    cp__cost_set(cost);
+    start_puppet(&puppet);
+    for (int i = 0; i < 6; i++)
+        run_and_read(&puppet, profile, WINDOW);
+    end_puppet(&puppet);
+    stop_profile(profile);
+}
+
 /* The samples of both events together cost nine tenths of the time, and nothing is stopped. */
 SIM_TEST(what_leaves_its_thread_a_tenth_goes_on)
 {
-    struct cp_slot_request requests[] = {request("cpuClock", 4 * MS), request("taskClock", 2 * MS)};
     struct profile profile = {.n = 0};
-    struct puppet puppet;
 
-    start_unread(&profile, requests, 2);
-    cp__cost_set(MS * 12 / 10);
-    start_puppet(&puppet);
-    for (int i = 0; i < 5; i++)
-        run_and_read(&puppet, &profile, WINDOW);
-    end_puppet(&puppet);
-    stop_profile(&profile);
-    CHECK_EQ(profile.stats[0].samples + profile.stats[1].samples, 125 + 250);
+    run_two_clocks(&profile, MS * 12 / 10);
+    CHECK_EQ(profile.stats[0].samples + profile.stats[1].samples, 150 + 300);
     CHECK_EQ(profile.stats[0].ms_overloaded + profile.stats[1].ms_overloaded, 0);
 }
 
 /* A little more, and the costlier event is stopped. What the other one costs is a third of the time. */
 SIM_TEST(the_costliest_event_is_stopped)
 {
-    struct cp_slot_request requests[] = {request("cpuClock", 4 * MS), request("taskClock", 2 * MS)};
     struct profile profile = {.n = 0};
-    struct puppet puppet;
 
-    start_unread(&profile, requests, 2);
-    cp__cost_set(MS * 13 / 10);
-    start_puppet(&puppet);
-    for (int i = 0; i < 6; i++)
-        run_and_read(&puppet, &profile, WINDOW);
-    end_puppet(&puppet);
-    stop_profile(&profile);
+    run_two_clocks(&profile, MS * 13 / 10);
     CHECK_EQ(profile.stats[0].ms_overloaded, 0);
     CHECK_EQ(profile.stats[0].samples, 150);
     CHECK_EQ(profile.stats[1].ms_overloaded, 1);
@@ -270,7 +272,7 @@ static bool has_no_breaks(uint64_t n)
     m.stats[0] = (struct cp__m_stats){.seq = 1, .interrupts = n, .multiples = n};
     m.window.seq[0] = 1;
     m.window.cpu_ns = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - 200 * MS;
-    cp__overload_look(&m);
+    cp__overload_look(&m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC));
     return m.window.was_too_much;
 }
 
@@ -282,6 +284,51 @@ CP_TEST(a_clock_of_ticks_leaves_its_thread_time)
     CHECK(has_no_breaks(8000));
     CHECK(!has_no_breaks(50));
     CHECK(!has_no_breaks(200));
+}
+
+#define STEPS 3 /* so many looks at the event, the last of which finds that it stands */
+
+static void *end_undetached(void *arg)
+{
+    struct worker *worker = arg;
+
+    burn_a(MS);
+    attach(worker);
+    for (int step = 1; step <= STEPS; step++) {
+        burn_a(20 * MS);
+        cp_store_release(&worker->running, step);     /* pairs with the acquire in await() */
+        while (cp_load_acquire(&worker->stop) < step) /* pairs with the release in the test */
+            usleep(NAP_US);
+    }
+    syscall(SYS_exit, 0); /* the C library does not hear of it */
+    return NULL;
+}
+
+/* The event has reached its limit, and the reader knows since when it stands. The clock of a thread that has
+ * ended is at 0. */
+SIM_TEST(a_thread_that_ends_without_a_detach_misses_nothing_more)
+{
+    struct cp_slot_request requests[] = {request("taskClock", MS)};
+    struct cp_slot_stats stats = {.size = sizeof stats};
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer must hear of the end of a thread");
+    start_unread(&profile, requests, 1);
+    cp__cost_set(10 * MS); /* the limit is five samples */
+    CHECK_EQ(pthread_create(&worker.thread, NULL, end_undetached, &worker), 0);
+    for (int step = 1; step <= STEPS; step++) {
+        await(&worker.running, step);
+        if (step < STEPS)
+            read_profile(&profile);
+        cp_store_release(&worker.stop, step); /* pairs with the acquire in end_undetached() */
+    }
+    CHECK_EQ(pthread_join(worker.thread, NULL), 0);
+    read_profile(&profile);
+    cp_slots_stats(profile.slots[0], &stats);
+    CHECK(stats.overloaded_ns <= 60 * MS);
+    cp_slots_stop(profile.slots, 1);
 }
 
 /* A sample takes longer than the period, so the thread does not come forward until another one stops the

@@ -460,7 +460,7 @@ SIM_TEST(the_end_of_an_event_that_stands_anyway_is_told_at_the_close)
 static void pass(uint64_t ns)
 {
     SIM_RUN(ns);
-    cp__watch_look(&m);
+    cp__watch_look(&m, now());
 }
 
 /* The event has ended at 20 ms, and then again when it has counted for 10 ms more. */

@@ -87,10 +87,18 @@ static uint64_t thread_ns(pid_t tid)
     return sim_thread_ns(tid);
 }
 
+/* A thread's clock ends with the thread. */
+static bool is_alive(pid_t tid)
+{
+    return tid == sim_tid() || sim_raw(SYS_tkill, tid, 0, 0, 0, 0, 0) == 0;
+}
+
 bool sim_clock(clockid_t clock, uint64_t *ns)
 {
     const pid_t tid = tid_of_clock(clock);
 
+    if (tid != 0 && !is_alive(tid))
+        return false;
     if (tid != 0)
         *ns = thread_ns(tid);
     else if (clock == CLOCK_PROCESS_CPUTIME_ID)
