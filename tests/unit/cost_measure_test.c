@@ -1,5 +1,5 @@
-/* What a sample costs on the simulated kernel, where a test says what it costs. tests/live/sample_cost_test.c
- * measures what this machine's samples cost. */
+/* The measurement of what a sample costs, on the simulated kernel: a test says how much that is.
+ * tests/live/sample_cost_test.c measures what this machine's samples cost. */
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 #include "tests/support/stub_syscall.h"
