@@ -296,7 +296,7 @@ static void *end_undetached(void *arg)
     attach(worker);
     for (int step = 1; step <= STEPS; step++) {
         burn_a(20 * MS);
-        cp_store_release(&worker->running, step);     /* pairs with the acquire in await() */
+        cp_store_release(&worker->running, 1 + step); /* pairs with the acquire in await() */
         while (cp_load_acquire(&worker->stop) < step) /* pairs with the release in the test */
             usleep(NAP_US);
     }
@@ -319,12 +319,16 @@ SIM_TEST(a_thread_that_ends_without_a_detach_misses_nothing_more)
     cp__cost_set(10 * MS); /* the limit is five samples */
     CHECK_EQ(pthread_create(&worker.thread, NULL, end_undetached, &worker), 0);
     for (int step = 1; step <= STEPS; step++) {
-        await(&worker.running, step);
+        await(&worker.running, 1 + step); /* attach() has stored 1 */
         if (step < STEPS)
             read_profile(&profile);
         cp_store_release(&worker.stop, step); /* pairs with the acquire in end_undetached() */
     }
     CHECK_EQ(pthread_join(worker.thread, NULL), 0);
+    for (int naps = 0; syscall(SYS_tgkill, getpid(), worker.tid, 0) == 0; naps++) { /* not quite gone yet */
+        CHECK(naps < ENOUGH_NAPS);
+        usleep(NAP_US);
+    }
     read_profile(&profile);
     cp_slots_stats(profile.slots[0], &stats);
     CHECK(stats.overloaded_ns <= 60 * MS);
