@@ -151,10 +151,13 @@ void cp_execute_slow(struct cp_m *m);
 /*
  * The scheduling point, the proposal's execute(): m, which must be the calling thread's, is about to run g
  * (NULL: its own code). Call it on the M's stack, before the switch to g's stack. If nothing has changed, the
- * call costs a store, a load and a compare.
+ * call costs a store, a load and two compares. If m is NULL, as on a thread that was never attached, the call
+ * does nothing.
  */
 static inline void cp_execute(struct cp_m *m, struct cp_g *g)
 {
+    if (__builtin_expect(m == NULL, 0))
+        return;
     cp_store_relaxed(&m->g, g); /* relaxed: only this thread's signal handler reads it */
     cp_fence_signal();
     /* acquire: pairs with the release of the thread that changed the slots, so the slots' new contents are

@@ -223,6 +223,28 @@ SIM_TEST(a_stack_that_nobody_told_of_gives_the_leaf_only)
     check_samples_of(body_untold);
 }
 
+/* A thread that runs Gs, and was never attached. */
+static void *execute_without_m(void *arg)
+{
+    struct green green;
+
+    make_green(&green, NULL);
+    cp_execute(cp_m_self(), &green.g);
+    CHECK(cp_g_self() == NULL);
+    cp_execute(NULL, NULL);
+    cp_g_fini(&green.g);
+    munmap(green.stack, STACK_SIZE);
+    return arg;
+}
+
+CP_TEST(a_thread_that_is_no_m_can_pass_scheduling_points)
+{
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, execute_without_m, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
 static void on_usr1(int signal)
 {
     (void)signal;
