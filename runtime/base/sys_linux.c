@@ -57,10 +57,11 @@ static bool can_read_page_from_handler(uintptr_t page)
 bool cp__sys_can_read_from_handler(uintptr_t address, size_t size)
 {
     int saved_errno = errno;
-    uintptr_t page = address & -CP__SYS_PAGE;
-    bool can = true;
+    uintptr_t end;
+    bool can = !__builtin_add_overflow(address, size, &end);
 
-    for (; can && page < address + size; page += CP__SYS_PAGE)
+    /* The kernel reads nothing in the last page, so the loop ends before the page's address wraps around. */
+    for (uintptr_t page = address & -CP__SYS_PAGE; can && page < end; page += CP__SYS_PAGE)
         can = can_read_page_from_handler(page);
     errno = saved_errno;
     return can;

@@ -27,7 +27,7 @@ int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr, pid
 
 #define CP__SYS_PAGE ((uintptr_t)4096) /* the size of a page, or a part of one */
 /* Returns whether the kernel can read the memory [address, address + size) now. The memory may have been
- * unmapped or protected, and its file truncated. */
+ * unmapped or protected, its file truncated, and the size be one that no memory has. */
 bool cp__sys_can_read_from_handler(uintptr_t address, size_t size);
 
 #endif
