@@ -7,6 +7,7 @@
  *     caller.c      finds the caller of an interrupted function by reading the function's instructions
  *     context.h     a suspended flow of control, and the switch between two flows
  *     spin.h        what a thread that spins tells the processor
+ *     valgrind.h    whether valgrind runs the program
  *     watch.h       what the processor's debug registers can watch
  */
 #ifndef COUNTERPOINT_ARCH_H
@@ -47,15 +48,35 @@ static inline bool cp__text_has_from_handler(struct cp__text *text, uintptr_t pc
            cp__text_at_from_handler(text, pc, size);
 }
 
+/* What the code ahead tells of a function's caller. */
+enum cp__caller {
+    CP__CALLER_UNKNOWN, /* nothing, or the code cannot be read */
+    /* Nothing, but the code makes a call, and has stored the link register for it. Only processors that have
+     * one say so. */
+    CP__CALLER_STORED,
+    CP__CALLER_FOUND,
+    CP__CALLER_FOUND_ABOVE, /* found, but the caller's stack pointer may lie above caller->sp */
+    CP__CALLER_NONE,        /* the code never returns: it ends in a call that a halt follows */
+};
+
 /*
  * Computes the registers that the caller will have when the function of regs has returned, if the function's
  * code tells them. Unwinding needs this if the function has no frame, has not made its frame yet, or has
- * already removed it. Returns false if the code does not tell the registers or cannot be read; in code that
- * keeps frame pointers, regs->fp then points at the function's own frame.
+ * already removed it. If the code does not tell the registers, and keeps frame pointers, regs->fp points at
+ * the function's own frame; but nothing tells whether the code keeps frame pointers.
+ *
+ * regs may also be those of a call that has not returned: regs->pc is the return address, regs->sp the stack
+ * pointer behind the call, and regs->lr is 0.
  *
  * The function reads only [regs->sp, hi) of the stack. It reads the code that the processor would fetch next,
  * as far as cp__text_at_from_handler() allows. The program must have reached regs->pc by running.
  */
-bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller);
+enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi,
+                                        struct cp__registers *caller);
+
+/* Returns whether the code at pc, in a function that leaves for another stack frame instead of returning
+ * (`__builtin_eh_return()`, in the compiler's unwinder), is about to leave: it makes at most one more
+ * call. The function's own frame may hold the registers of that other frame then. */
+bool cp__leaves_stack_from_handler(uintptr_t pc);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "rate_linux.h"
 #include "runtime/base/fail.h"
+#include "runtime/unwind/objects.h"
 #include "session.h"
 #include "writer.h"
 
@@ -249,6 +250,21 @@ static void say_quality(struct comments *comments, const struct cp__part *part,
         say(comments, LIMIT, "kernel_names", findings->kernel, "none");
 }
 
+static void say_objects(struct comments *comments)
+{
+    const char *first;
+    const uint32_t n = cp__objects_refused(&first);
+    char sentence[400];
+
+    if (n == 0)
+        return;
+    snprintf(sentence, sizeof sentence,
+             "objects have call-frame information that takes more to read than their code justifies; stacks "
+             "in them are found by frame pointers; the first one is %s",
+             first);
+    say(comments, LIMIT, "objects_refused", sentence, "%" PRIu32, n);
+}
+
 /* Adds the warning of the session's start; if there was none, the warning of cp__rate_judge(). */
 static void say_warning(struct comments *comments, const struct cp_session *session, size_t i)
 {
@@ -292,7 +308,12 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
          "they find the program's files"},
         {LIMIT, "late", stats->late, "periods have no callers, because the signal was blocked"},
         {LIMIT, "truncated", stats->truncated, "stacks had more than 256 frames"},
-        {LIMIT, "incomplete", stats->incomplete, "stacks end early, as in code without frame pointers"},
+        {LIMIT, "incomplete", stats->incomplete,
+         "stacks may lack functions, because code has no call-frame information, or was loaded just before"},
+        {FACT, "new_code", stats->new_code, "of these came to code that was loaded just before"},
+        {LIMIT, "unknown_stacks", stats->unknown_stacks,
+         "samples have only their innermost function, because the program ran on a stack that cp_execute() "
+         "or cp_m_attach() was not told of"},
         {LIMIT, "elsewhere", findings->elsewhere,
          "samples recorded an instruction of another function than the interrupted one, which is shown"},
         {FACT, "folded", stats->overruns, "periods are counted with a later sample"},
@@ -351,6 +372,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     say_threads(&comments, part, stats);
     say_rate(&comments, part, stats);
     say_quality(&comments, part, stats, &findings);
+    say_objects(&comments);
     say_warning(&comments, session, i);
     say_losses(&comments, session, i, &findings);
     meta.n_comments = comments.n;

@@ -164,6 +164,8 @@ struct cp__m_stats {
     uint64_t late;
     uint64_t truncated;
     uint64_t incomplete;
+    uint64_t new_code;
+    uint64_t unknown_stacks;
     uint64_t throttled;
     uint64_t throttled_ns;
     uint64_t overruns;

@@ -17,7 +17,8 @@ void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__r
 
 /* ---- The stack ------------------------------------------------------------------------------- */
 
-/* How many bytes the words of a G's entry may take above its first frame. */
+/* How many bytes the words of a G's entry may take above its first frame. They do not say that a chain is
+ * whole: the first function must be told to have no caller there (unwind.h). */
 #define G_SLACK 512
 
 /* Returns the G whose stack sp is in: the current G, or the one that stands for the thread while the M
@@ -38,7 +39,8 @@ static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t 
     return g != NULL ? g : &m->self;
 }
 
-_Static_assert(CP__CHAIN_TRUNCATED == CP_SAMPLE_TRUNCATED && CP__CHAIN_INCOMPLETE == CP_SAMPLE_INCOMPLETE,
+_Static_assert(CP__CHAIN_TRUNCATED == CP_SAMPLE_TRUNCATED && CP__CHAIN_INCOMPLETE == CP_SAMPLE_INCOMPLETE &&
+                   CP__CHAIN_NEW_CODE == CP_SAMPLE_NEW_CODE,
                "a chain's flags are the sample's");
 
 static void unwind_from_handler(struct cp__m *m, struct cp__moment *moment)
@@ -81,6 +83,10 @@ static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample 
         cp_add_single_writer(&stats->truncated, 1);
     if ((sample->flags & CP_SAMPLE_INCOMPLETE) != 0)
         cp_add_single_writer(&stats->incomplete, 1);
+    if ((sample->flags & CP_SAMPLE_NEW_CODE) != 0)
+        cp_add_single_writer(&stats->new_code, 1);
+    if ((sample->flags & CP_SAMPLE_FOREIGN_SP) != 0)
+        cp_add_single_writer(&stats->unknown_stacks, 1);
     if ((sample->flags & CP_SAMPLE_LATE) != 0)
         cp_add_single_writer(&stats->late, sample->weight);
 }
@@ -128,7 +134,7 @@ static void add_callers_from_handler(struct cp_sample *sample, uintptr_t *frames
 
     if (n > room) {
         n = room;
-        sample->flags = (sample->flags & ~CP_SAMPLE_INCOMPLETE) | CP_SAMPLE_TRUNCATED;
+        sample->flags = (sample->flags & ~(CP_SAMPLE_INCOMPLETE | CP_SAMPLE_NEW_CODE)) | CP_SAMPLE_TRUNCATED;
     }
     memcpy(frames + sample->depth, callers, n * sizeof *frames);
     sample->depth += n;

@@ -198,10 +198,13 @@ struct cp_sample {
 #define CP_SAMPLE_TRUNCATED 1u  /* the stack had more frames than CP_MAX_FRAMES */
 #define CP_SAMPLE_FOREIGN_SP 2u /* the stack pointer was in no stack that the M knows: frames[0] only */
 #define CP_SAMPLE_LATE 4u /* taken after the program had the signal blocked and had continued; see below */
-#define CP_SAMPLE_INCOMPLETE 8u /* the chain of frames broke off: code without frame pointers */
+/* frames may be missing, inside the chain or at its outer end: see cp_slot_stats */
+#define CP_SAMPLE_INCOMPLETE 8u
 /* Periods of a clock that passed while the machine under it stood still. The program had no such time,
  * whatever its clock says. */
 #define CP_SAMPLE_STALLED 16u
+/* Beside CP_SAMPLE_INCOMPLETE: the chain came to code that was mapped after the profiler last looked. */
+#define CP_SAMPLE_NEW_CODE 32u
 /* A late sample has the kernel's frames and the interrupted instruction, without callers; a late sample of
  * the timer has no frames. */
 #define CP_MAX_FRAMES 256
@@ -288,7 +291,7 @@ struct cp_slot_stats {
     uint64_t lost;         /* records lost because the ring was full; without a ring, lost signals */
     uint64_t late;         /* periods of CP_SAMPLE_LATE samples; included in samples */
     uint64_t truncated;    /* samples of more than CP_MAX_FRAMES frames */
-    uint64_t incomplete;   /* samples whose chain broke off before the stack's first frame */
+    uint64_t incomplete;   /* samples whose chain is not known to have all frames */
     uint64_t throttled;    /* how often the kernel throttled the event */
     uint64_t throttled_ns; /* the part of time_running in which the event was throttled and took no samples */
     uint64_t overruns;     /* periods of a timer or clock that a later sample includes; included in samples */
@@ -327,6 +330,10 @@ struct cp_slot_stats {
      * cp_sample_cost_ns() at the start; 0: how often the events happen is unknown beforehand. */
     uint32_t cost_percent;
     uint32_t reserved; /* 0 */
+    /* the part of incomplete whose chain came to code that was mapped after the profiler last looked */
+    uint64_t new_code;
+    /* samples of CP_SAMPLE_FOREIGN_SP: the program did not tell of the stack that it ran on */
+    uint64_t unknown_stacks;
 };
 /* Fills *stats, whose size the caller has set. Returns -EINVAL if there is no such slot, or the size was
  * never set: it covers no member, or is beyond 4096. */

@@ -18,9 +18,9 @@
 static const struct {
     size_t of_slot, of_m;
 } figures[] = {
-    FIGURE(samples),      FIGURE(signals),   FIGURE(dropped),    FIGURE(lost),
-    FIGURE(late),         FIGURE(truncated), FIGURE(incomplete), FIGURE(throttled),
-    FIGURE(throttled_ns), FIGURE(overruns),  FIGURE(stalled),
+    FIGURE(samples),   FIGURE(signals),    FIGURE(dropped),        FIGURE(lost),         FIGURE(late),
+    FIGURE(truncated), FIGURE(incomplete), FIGURE(throttled),      FIGURE(throttled_ns), FIGURE(overruns),
+    FIGURE(stalled),   FIGURE(new_code),   FIGURE(unknown_stacks),
 };
 #define N_FIGURES (sizeof figures / sizeof figures[0])
 

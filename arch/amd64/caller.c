@@ -12,7 +12,7 @@
  *                            caller's.
  *     mov %rsp,%rbp          The function makes its frame. The caller's frame pointer is on top of the stack,
  *                            and the return address lies above the frame pointer.
- *     an instruction that    A call or a system call, which may never return; an indirect jump; a stack
+ *     an instruction that    A call or a system call, which may never return; most indirect jumps; a stack
  *     cannot be followed     pointer loaded from elsewhere. The walk returns to the last conditional jump
  *                            that it passed, and takes the jump. The walk also does so at the end of a
  *                            loop.
@@ -27,9 +27,12 @@
 #include "arch/arch.h"
 #include "decode.h"
 
-/* STEPS is enough for the way out of most functions that call nothing. A step takes a few ns. */
-#define STEPS 96
+/* A step takes a few ns. STEPS is enough for the way out of most functions that call nothing, unrolled
+ * digests included. Behind calls, of which a stack has many, fewer must do. */
+#define STEPS 2048
+#define STEPS_BEHIND_CALL 256
 #define FORKS 8
+#define LOOPS 4
 #define WORD sizeof(uintptr_t)
 
 /* A position of the walk, with the values that the registers will have there. */
@@ -48,17 +51,23 @@ struct fork {
     struct state state; /* the state at the jump's target */
 };
 
+#define UNKNOWN_SUM (CP__NO_REGISTER + 1)
+
 struct walk {
     struct state at;
     uintptr_t floor; /* the stack pointer at the start; below it, what will be pushed is not stored yet */
     uintptr_t hi;
     struct cp__registers *caller;
     struct cp__text text;
+    /* the register that the instruction before has added another one to; UNKNOWN_SUM at the first one */
+    unsigned summed;
+    bool used_a_table; /* the walk went on behind a jump through a table */
+    unsigned loops;    /* jumps backward that were followed */
     unsigned fork_count;
     struct fork forks[FORKS];
 };
 
-enum outcome { GOES_ON, FOUND, LOST };
+enum outcome { GOES_ON, FOUND, LOST, NEVER };
 
 /* Reads a word of the stack. The stack holds frames of other functions, and a sanitizer may have fenced parts
  * of these frames. */
@@ -83,11 +92,41 @@ static bool load(const struct walk *walk, uintptr_t address, uintptr_t *value)
 
 /* ---- Instructions ---------------------------------------------------------------------------- */
 
+/* Returns whether a call ends at pc: a call by a distance, or one through a register or memory, whose second
+ * byte tells its length. */
+static bool is_behind_call(struct walk *walk, uintptr_t pc)
+{
+    const uint8_t *end = (const uint8_t *)pc;
+
+    if (!cp__text_has_from_handler(&walk->text, pc - 7, 7))
+        return false;
+    if (end[-5] == 0xe8)
+        return true;
+    for (int size = 2; size <= 7; size++) {
+        unsigned kind = end[-size + 1] >> 3 & 7;
+
+        if (end[-size] == 0xff && kind == 2)
+            return true;
+    }
+    return false;
+}
+
 /* Handles a ret: the return address is on top of the stack. */
 static enum outcome finish_walk(struct walk *walk)
 {
     *walk->caller = (struct cp__registers){.sp = walk->at.sp + WORD, .fp = walk->at.fp};
-    return load(walk, walk->at.sp, &walk->caller->pc) ? FOUND : LOST;
+    if (!load(walk, walk->at.sp, &walk->caller->pc))
+        return LOST;
+    return !walk->used_a_table || is_behind_call(walk, walk->caller->pc) ? FOUND : LOST;
+}
+
+/* Handles a call, which may never return. Only the first code of a program, or of a green thread, halts
+ * behind a call. */
+static enum outcome call(const struct walk *walk, const struct cp__instruction *in)
+{
+    bool is_only_way = walk->fork_count == 0;
+
+    return is_only_way && walk->text.hi > (uintptr_t)in->end && *in->end == 0xf4 ? NEVER : LOST;
 }
 
 /* Handles `mov %rsp,%rbp`. If the caller's frame pointer is on top of the stack, the function is making its
@@ -126,19 +165,24 @@ static enum outcome pop(struct walk *walk, unsigned reg)
     walk->at.sp += WORD;
     if (reg == CP__FP)
         return load(walk, walk->at.sp - WORD, &walk->at.fp) ? GOES_ON : LOST;
-    return reg == CP__SP ? LOST : GOES_ON;
+    if (reg == CP__SP) /* code that aligns its stack has stored the old stack pointer there */
+        return load(walk, walk->at.sp - WORD, &walk->at.sp) ? GOES_ON : LOST;
+    return GOES_ON;
 }
 
-/* Handles add, sub, cmp and similar operations with a constant. */
+/* Handles add, sub, and, cmp and similar operations with a constant. */
 static enum outcome add_constant(struct walk *walk, const struct cp__instruction *in)
 {
     uintptr_t constant = (uintptr_t)(intptr_t)in->immediate;
 
     if (in->mod != 3 || in->rm != CP__SP || in->group == 7)
         return GOES_ON;
-    if ((in->rex & CP__REX_W) == 0 || (in->group != 0 && in->group != 5))
+    if ((in->rex & CP__REX_W) == 0 || (in->group != 0 && in->group != 4 && in->group != 5))
         return LOST;
-    walk->at.sp += in->group == 0 ? constant : -constant;
+    if (in->group == 4)
+        walk->at.sp &= constant;
+    else
+        walk->at.sp += in->group == 0 ? constant : -constant;
     return GOES_ON;
 }
 
@@ -237,8 +281,12 @@ static bool take_fork(struct walk *walk)
  * left. */
 static enum outcome jump(struct walk *walk, const struct cp__instruction *in)
 {
-    if (in->immediate < 0 && take_fork(walk))
-        return GOES_ON;
+    if (in->immediate < 0) {
+        if (take_fork(walk))
+            return GOES_ON;
+        if (walk->loops++ == LOOPS)
+            return LOST;
+    }
     walk->at.pc += (uintptr_t)(intptr_t)in->immediate;
     return GOES_ON;
 }
@@ -267,9 +315,47 @@ static bool is_stub(const uint8_t *jump)
            block[7] == 0x90 && block[8] == 0xff && block[9] == 0x25 && block[14] == 0x66 && block[15] == 0x90;
 }
 
+/* Returns the register that an instruction adds another one to, in 64 bits. */
+static unsigned sum_of(const struct cp__instruction *in)
+{
+    if (in->mod != 3 || (in->rex & CP__REX_W) == 0)
+        return CP__NO_REGISTER;
+    return in->opcode == 0x01 ? in->rm : in->opcode == 0x03 ? in->reg : CP__NO_REGISTER;
+}
+
+/* Returns the same of the instruction of three bytes that ends at pc, if that is what stands there. */
+static unsigned sum_before(struct walk *walk, uintptr_t pc)
+{
+    struct cp__instruction in;
+
+    if (!cp__text_has_from_handler(&walk->text, pc - 3, 3) ||
+        !cp__decode_within_from_handler((const uint8_t *)pc - 3, 3, &in) || (uintptr_t)in.end != pc)
+        return CP__NO_REGISTER;
+    return sum_of(&in);
+}
+
+/* Handles a jump through a register or memory. A sum of two registers is an entry of a table of distances,
+ * and the code behind the jump is one of the table's targets, unless the linker has put its filling there.
+ * If the walk is wrong about that, it finds no return address. */
 static enum outcome jump_indirect(struct walk *walk, const struct cp__instruction *in)
 {
-    return in->is_rip_relative && is_stub(in->begin) ? finish_walk(walk) : LOST;
+    if (in->is_rip_relative)
+        return is_stub(in->begin) ? finish_walk(walk) : LOST;
+    if (walk->summed == UNKNOWN_SUM)
+        walk->summed = sum_before(walk, (uintptr_t)in->begin);
+    if (in->mod != 3 || in->rm != walk->summed || !cp__text_has_from_handler(&walk->text, walk->at.pc, 1))
+        return LOST;
+    walk->used_a_table = true;
+    switch (*in->end) {
+    case 0x0f: /* nop */
+    case 0x2e:
+    case 0x66:
+    case 0x90:
+    case 0xcc: /* int3 */
+        return LOST;
+    default:
+        return GOES_ON;
+    }
 }
 
 /* Follows one instruction. */
@@ -300,9 +386,10 @@ static enum outcome step(struct walk *walk, const struct cp__instruction *in)
         return in->mod == 3 ? move(walk, in->reg, in->rm) : move_from_memory(walk, in);
     case 0x8d:
         return load_address(walk, in);
-    case 0x8f: /* pop to memory, call */
-    case 0xe8:
+    case 0x8f: /* pop to memory */
         return LOST;
+    case 0xe8:
+        return call(walk, in);
     case 0xc2:
     case 0xc3:
         return finish_walk(walk);
@@ -317,6 +404,8 @@ static enum outcome step(struct walk *walk, const struct cp__instruction *in)
     case 0xff: /* inc and dec; call and jmp; push */
         if (in->group == 4)
             return jump_indirect(walk, in);
+        if (in->group == 2)
+            return call(walk, in);
         return in->group == 6 ? push(walk, CP__NO_REGISTER) : in->group > 1 ? LOST : other(in);
     default:
         return other(in);
@@ -332,8 +421,10 @@ static bool decode_next(struct walk *walk, struct cp__instruction *in)
            cp__decode_within_from_handler((const uint8_t *)pc, walk->text.hi - pc, in);
 }
 
-bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller)
+enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi,
+                                        struct cp__registers *caller)
 {
+    const int most = regs->machine != NULL ? STEPS : STEPS_BEHIND_CALL;
     struct walk walk;
     enum outcome outcome = GOES_ON;
 
@@ -342,13 +433,46 @@ bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, str
     walk.hi = hi;
     walk.caller = caller;
     walk.text = (struct cp__text){.lo = 0};
+    walk.summed = UNKNOWN_SUM;
+    walk.used_a_table = false;
+    walk.loops = 0;
     walk.fork_count = 0;
-    for (int steps = 0; outcome == GOES_ON && steps < STEPS; steps++) {
+    for (int steps = 0; outcome == GOES_ON && steps < most; steps++) {
         struct cp__instruction in;
 
-        outcome = decode_next(&walk, &in) ? step(&walk, &in) : LOST;
+        bool is_known = decode_next(&walk, &in);
+
+        outcome = is_known ? step(&walk, &in) : LOST;
+        walk.summed = is_known ? sum_of(&in) : CP__NO_REGISTER;
         if (outcome == LOST && take_fork(&walk))
             outcome = GOES_ON;
     }
-    return outcome == FOUND;
+    return outcome == FOUND ? CP__CALLER_FOUND : outcome == NEVER ? CP__CALLER_NONE : CP__CALLER_UNKNOWN;
+}
+
+/* Follows the code without branches. Such a function leaves by `mov` to the stack pointer from a register
+ * that is not the frame pointer, and by a jump through a register, behind its last call, which tells a
+ * debugger. */
+bool cp__leaves_stack_from_handler(uintptr_t pc)
+{
+    struct walk walk = {.at = {.pc = pc}, .text = {.lo = 0}};
+    int calls = 0;
+
+    for (int steps = 0; steps < STEPS_BEHIND_CALL; steps++) {
+        struct cp__instruction in;
+
+        if (!decode_next(&walk, &in))
+            return false;
+        walk.at.pc = (uintptr_t)in.end;
+        if (in.opcode == 0xe8 && calls++ > 0)
+            return false;
+        if (in.opcode == 0xff && in.group == 4)
+            return true;
+        if (in.mod == 3 && ((in.opcode == 0x89 && in.rm == CP__SP && in.reg != CP__FP) ||
+                            (in.opcode == 0x8b && in.reg == CP__SP && in.rm != CP__FP)))
+            return true;
+        if (in.opcode == 0xe9 || in.opcode == 0xeb)
+            walk.at.pc += (uintptr_t)(intptr_t)in.immediate;
+    }
+    return false;
 }

@@ -11,6 +11,17 @@
 #define CP__SP_NUMBER 7
 #define CP__RETURN_NUMBER 16 /* what holds the return address, and in the interrupted function the pc */
 
+/* Functions that leave for another stack frame save the first so many registers, and no others do: the
+ * compiler's unwinder passes them to the code that catches. */
+#define CP__LEAVING_REGISTERS 2
+
+/* Returns the number of the i-th register beside the frame pointer that a function saves if it uses it: rbx,
+ * r12 to r15. There are five; for a larger i the result is the number of no register. */
+static inline unsigned cp__kept_number(unsigned i)
+{
+    return i == 0 ? 3 : i < 5 ? 11 + i : UINT8_MAX;
+}
+
 /* Code may use this many bytes below the stack pointer; a signal leaves them alone. */
 #define CP__RED_ZONE 128
 
@@ -47,6 +58,12 @@ static inline bool cp__register_from_handler(const mcontext_t *machine, unsigned
         return false;
     *value = (uintptr_t)machine->gregs[places[number]];
     return true;
+}
+
+/* Returns whether a function that begins with these four bytes begins with a push. */
+static inline bool cp__begins_with_push(const uint8_t code[4])
+{
+    return (code[0] & 0xf8) == 0x50 || (code[0] == 0x41 && (code[1] & 0xf8) == 0x50);
 }
 
 /* Returns the address that a saved return address holds. */

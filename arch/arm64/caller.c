@@ -44,6 +44,7 @@ struct state {
     uintptr_t sp;
     uintptr_t fp;
     uintptr_t lr;
+    bool knows_lr; /* false behind a call, until x30 is loaded */
     bool knows_sp; /* false after sp was realigned, or set from a register that the walk does not track */
 };
 
@@ -59,7 +60,9 @@ struct walk {
     uintptr_t floor; /* the stack pointer at the start; below it, what will be stored is not there yet */
     uintptr_t hi;
     struct cp__registers *caller;
+    bool found_sp; /* caller->sp is the caller's stack pointer; behind a record's end the frame may go on */
     struct cp__text text;
+    bool has_call; /* one of the ways leads to a call */
     unsigned fork_count;
     struct fork forks[FORKS];
 };
@@ -100,9 +103,10 @@ static intptr_t signed_field(uint32_t in, unsigned lowest, unsigned width)
 
 /* Ends the walk: the tracked registers are the caller's, except the stack pointer. If knows_sp, the caller's
  * stack pointer is sp. Else only a lower bound is known: it is not below the function's own stack pointer. */
-static enum outcome finish_walk(const struct walk *walk, bool knows_sp, uintptr_t sp)
+static enum outcome finish_walk(struct walk *walk, bool knows_sp, uintptr_t sp)
 {
-    if (knows_sp && (sp < walk->floor || sp > walk->hi))
+    /* a call that has not returned has taken the link register, and nothing has loaded it again */
+    if (!walk->at.knows_lr || (knows_sp && (sp < walk->floor || sp > walk->hi)))
         return LOST;
     *walk->caller = (struct cp__registers){.pc = cp__code_address_from_handler(walk->at.lr),
                                            .sp = knows_sp ? sp : walk->floor,
@@ -226,6 +230,7 @@ static enum outcome take_register_back(struct walk *walk, const struct access *a
 
         if (reg != NULL && !(knows_address && load(walk, address + i * WORD, reg)))
             return LOST;
+        walk->at.knows_lr |= reg == &walk->at.lr;
     }
     return GOES_ON;
 }
@@ -331,13 +336,16 @@ static enum outcome jump_indirect(struct walk *walk, uint32_t in)
     bool is_authenticated_ret = (in & 0xfffffbff) == 0xd65f0bff;
     bool is_br = (in & 0xfffffc1f) == 0xd61f0000 && (reg == IP0 || reg == IP1);
 
-    if (is_ret || is_authenticated_ret || (is_br && is_stub((const uint32_t *)walk->at.pc - 1, reg)))
+    if (is_ret || is_authenticated_ret || (is_br && is_stub((const uint32_t *)walk->at.pc - 1, reg))) {
+        walk->found_sp = walk->at.knows_sp && !is_br; /* the linker's first stub has pushed two words */
         return finish_walk(walk, walk->at.knows_sp, walk->at.sp);
+    }
     return LOST;
 }
 
 static enum outcome branch(struct walk *walk, uint32_t in)
 {
+    walk->has_call |= (in & 0xfc000000) == 0x94000000 || (in & 0xfffffc1f) == 0xd63f0000; /* bl, blr */
     if ((in & 0xff000000) == 0x54000000 || (in & 0x7e000000) == 0x34000000) /* b.cond; cbz, cbnz */
         return pass_jump(walk, signed_field(in, 5, 19));
     if ((in & 0x7e000000) == 0x36000000) /* tbz, tbnz */
@@ -362,20 +370,27 @@ static enum outcome step(struct walk *walk, uint32_t in)
     return compute(walk, in);
 }
 
-bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller)
+enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi,
+                                        struct cp__registers *caller)
 {
     struct walk walk;
     enum outcome outcome = GOES_ON;
 
     if (regs->pc % sizeof(uint32_t) != 0)
-        return false;
-    walk.at =
-        (struct state){.pc = regs->pc, .sp = regs->sp, .fp = regs->fp, .lr = regs->lr, .knows_sp = true};
+        return CP__CALLER_UNKNOWN;
+    walk.at = (struct state){.pc = regs->pc,
+                             .sp = regs->sp,
+                             .fp = regs->fp,
+                             .lr = regs->lr,
+                             .knows_lr = regs->lr != 0 || regs->machine != NULL,
+                             .knows_sp = true};
     walk.floor = regs->sp;
     walk.hi = hi;
     walk.caller = caller;
     walk.text = (struct cp__text){.lo = 0};
     walk.fork_count = 0;
+    walk.found_sp = false;
+    walk.has_call = false;
     for (int steps = 0; outcome == GOES_ON && steps < STEPS; steps++) {
         outcome = cp__text_has_from_handler(&walk.text, walk.at.pc, sizeof(uint32_t))
                       ? step(&walk, *(const uint32_t *)walk.at.pc)
@@ -383,5 +398,31 @@ bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, str
         if (outcome == LOST && take_fork(&walk))
             outcome = GOES_ON;
     }
-    return outcome == FOUND;
+    if (outcome != FOUND)
+        return walk.has_call ? CP__CALLER_STORED : CP__CALLER_UNKNOWN;
+    return walk.found_sp ? CP__CALLER_FOUND : CP__CALLER_FOUND_ABOVE;
+}
+
+/* Follows the code without branches. Such a function leaves by adding a register to the stack pointer, behind
+ * its last call, which tells a debugger. */
+bool cp__leaves_stack_from_handler(uintptr_t pc)
+{
+    struct cp__text text = {.lo = 0};
+    int calls = 0;
+
+    for (int steps = 0; steps < STEPS && pc % sizeof(uint32_t) == 0; steps++) {
+        uint32_t in;
+
+        if (!cp__text_has_from_handler(&text, pc, sizeof in))
+            return false;
+        in = *(const uint32_t *)pc;
+        pc += sizeof in;
+        if ((in & 0xfc000000) == 0x94000000 && calls++ > 0) /* bl */
+            return false;
+        if ((in & 0xffe003ff) == 0x8b2003ff) /* add sp,sp,x */
+            return true;
+        if ((in & 0xfc000000) == 0x14000000) /* b */
+            pc += (uintptr_t)signed_field(in, 0, 26) * 4 - 4;
+    }
+    return false;
 }

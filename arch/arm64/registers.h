@@ -10,6 +10,17 @@
 #define CP__SP_NUMBER 31
 #define CP__RETURN_NUMBER 30 /* the link register */
 
+/* Functions that leave for another stack frame save the first so many registers, and no others do: the
+ * compiler's unwinder passes them to the code that catches. */
+#define CP__LEAVING_REGISTERS 4
+
+/* Returns the number of the i-th register beside the frame pointer that a function saves if it uses it:
+ * x19 to x28. There are ten; for a larger i the result is the number of no register. */
+static inline unsigned cp__kept_number(unsigned i)
+{
+    return i < 10 ? 19 + i : UINT8_MAX;
+}
+
 /* Code may use this many bytes below the stack pointer; a signal leaves them alone. */
 #define CP__RED_ZONE 0
 
@@ -43,6 +54,13 @@ static inline bool cp__register_from_handler(const mcontext_t *machine, unsigned
         return false;
     *value = number == CP__SP_NUMBER ? machine->sp : machine->regs[number];
     return true;
+}
+
+/* Returns whether a function that begins with these four bytes is known to begin with a push. */
+static inline bool cp__begins_with_push(const uint8_t code[4])
+{
+    (void)code;
+    return false;
 }
 
 /* Returns the address that a saved return address holds, without the signature that a processor with pointer

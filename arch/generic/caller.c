@@ -1,11 +1,19 @@
 #include "arch/arch.h"
 
-/* Always returns false: without knowledge of the instructions, nobody can tell whether the frame pointer
- * still belongs to the caller, or belongs to the caller again. */
-bool cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, struct cp__registers *caller)
+/* Without knowledge of the instructions, nobody can tell whether the frame pointer still belongs to the
+ * caller, or belongs to the caller again. */
+enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi,
+                                        struct cp__registers *caller)
 {
     (void)regs;
     (void)hi;
     (void)caller;
-    return false;
+    return CP__CALLER_UNKNOWN;
+}
+
+/* Nobody can tell where such a function begins to leave, so it may be anywhere. */
+bool cp__leaves_stack_from_handler(uintptr_t pc)
+{
+    (void)pc;
+    return true;
 }

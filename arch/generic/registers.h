@@ -1,18 +1,21 @@
 /* The registers of any processor whose registers the C library shows. Only arch/arch.h includes this file. */
 #include <ucontext.h>
 
-/* The numbers of registers in call-frame information; whether a frame record, at which a frame pointer
- * points, lies at the upper end of its frame; and how many bytes below the stack pointer code may use. */
+/* The numbers of registers in call-frame information; how many of the first ones functions save that leave
+ * for another stack frame; whether a frame record, at which a frame pointer points, lies at the upper end
+ * of its frame; and how many bytes below the stack pointer code may use. */
 #if defined(__x86_64__)
 #define CP__FP_NUMBER 6
 #define CP__SP_NUMBER 7
 #define CP__RETURN_NUMBER 16
+#define CP__LEAVING_REGISTERS 2
 #define CP__RECORD_ENDS_FRAME 1
 #define CP__RED_ZONE 128
 #elif defined(__aarch64__)
 #define CP__FP_NUMBER 29
 #define CP__SP_NUMBER 31
 #define CP__RETURN_NUMBER 30
+#define CP__LEAVING_REGISTERS 4
 #define CP__RECORD_ENDS_FRAME 0
 #define CP__RED_ZONE 0
 #endif
@@ -31,6 +34,13 @@
 #define CP__PERF_REGS 0
 #define CP__SYSCALL_SIZE 0
 #endif
+
+/* Returns the number of no register: no others than those of cp__registers_from_handler() are followed. */
+static inline unsigned cp__kept_number(unsigned i)
+{
+    (void)i;
+    return UINT8_MAX;
+}
 
 /* Returns the registers at which a signal interrupted its thread; ucontext is the handler's third
  * argument. */
@@ -56,6 +66,13 @@ static inline bool cp__register_from_handler(const mcontext_t *machine, unsigned
     (void)machine;
     (void)number;
     (void)value;
+    return false;
+}
+
+/* Returns whether a function that begins with these four bytes is known to begin with a push. */
+static inline bool cp__begins_with_push(const uint8_t code[4])
+{
+    (void)code;
     return false;
 }
 

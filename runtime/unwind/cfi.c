@@ -7,126 +7,16 @@
  * later address. Only three rules matter here: those of the CFA, of the return address, and of the frame
  * pointer.
  *
- * The information is the work of other compilers and of people. So no byte outside of the segment is read,
- * whatever the bytes say, and a function whose program is not understood gets rule 0.
+ * The information is the work of other compilers and of people, and the dynamic linker's lock is held while
+ * it is read. So no byte outside of the segment is read, whatever the bytes say, a function whose program is
+ * not understood gets rule 0, and every step is paid for out of the draft's budget (draft.h).
  */
 #include <string.h>
 
 #include "arch/arch.h"
 #include "draft.h"
-
-/* ---- Bytes ----------------------------------------------------------------------------------- */
-
-struct reader {
-    const uint8_t *at;
-    const uint8_t *end;
-    bool is_bad; /* something was read past the end, or had another form than expected */
-};
-
-static uint64_t read_fixed(struct reader *reader, size_t size)
-{
-    uint64_t value = 0;
-
-    if ((size_t)(reader->end - reader->at) < size) {
-        reader->is_bad = true;
-        reader->at = reader->end;
-        return 0;
-    }
-    memcpy(&value, reader->at, size); /* both processors are little-endian */
-    reader->at += size;
-    return value;
-}
-
-static int64_t read_signed(struct reader *reader, size_t size)
-{
-    unsigned unused = 64 - 8 * (unsigned)size;
-
-    return (int64_t)(read_fixed(reader, size) << unused) >> unused;
-}
-
-/* Reads a number in groups of seven bits. */
-static uint64_t read_leb(struct reader *reader, bool is_signed)
-{
-    uint64_t value = 0;
-    unsigned shift = 0, byte;
-
-    do {
-        byte = (unsigned)read_fixed(reader, 1);
-        if (shift < 64)
-            value |= (uint64_t)(byte & 0x7f) << shift;
-        shift += 7;
-    } while ((byte & 0x80) != 0);
-    if (is_signed && (byte & 0x40) != 0 && shift < 64)
-        value |= ~(uint64_t)0 << shift;
-    return value;
-}
-
-static uint64_t read_uleb(struct reader *reader)
-{
-    return read_leb(reader, false);
-}
-
-static int64_t read_sleb(struct reader *reader)
-{
-    return (int64_t)read_leb(reader, true);
-}
-
-static const uint8_t *skip(struct reader *reader, uint64_t size)
-{
-    const uint8_t *at = reader->at;
-
-    if ((uint64_t)(reader->end - reader->at) < size) {
-        reader->is_bad = true;
-        size = (uint64_t)(reader->end - reader->at);
-    }
-    reader->at += size;
-    return at;
-}
-
-#define PE_OMIT 0xff
-#define PE_INDIRECT 0x80
-#define PE_RELATIVE 0x70
-#define PE_PC_RELATIVE 0x10
-#define PE_DATA_RELATIVE 0x30
-
-/* Reads an address in one of the forms that DWARF for exceptions has. `data` is what addresses may be
- * relative to. */
-static uint64_t read_address(struct reader *reader, unsigned form, const uint8_t *data)
-{
-    const uint8_t *at = reader->at;
-    uint64_t value = 0;
-
-    switch (form & 0x0f) {
-    case 0x00: /* absptr, udata8, sdata8 */
-    case 0x04:
-    case 0x0c:
-        value = read_fixed(reader, 8);
-        break;
-    case 0x01:
-        value = read_uleb(reader);
-        break;
-    case 0x02:
-    case 0x03:
-        value = read_fixed(reader, (form & 0x0f) == 2 ? 2 : 4);
-        break;
-    case 0x09:
-        value = (uint64_t)read_sleb(reader);
-        break;
-    case 0x0a:
-    case 0x0b:
-        value = (uint64_t)read_signed(reader, (form & 0x0f) == 10 ? 2 : 4);
-        break;
-    default:
-        reader->is_bad = true;
-    }
-    if ((form & PE_RELATIVE) == PE_PC_RELATIVE)
-        value += (uintptr_t)at;
-    else if ((form & PE_RELATIVE) == PE_DATA_RELATIVE)
-        value += (uintptr_t)data;
-    else if ((form & PE_RELATIVE) != 0)
-        reader->is_bad = true;
-    return value;
-}
+#include "reader.h"
+#include "runtime/base/sys_linux.h"
 
 /* ---- Programs -------------------------------------------------------------------------------- */
 
@@ -144,10 +34,12 @@ struct program {
     uint64_t end;  /* of the function */
     struct cp__rule rule;
     struct cp__rule initial; /* after the CIE's program */
+    struct cp__rule kept;    /* of kept registers; after the CIE's program, none is saved */
     bool was_saved;          /* a row has told that the return address is in memory */
     bool was_restored;       /* a later row has told that the return address is in its register again */
     unsigned n_remembered;
     struct cp__rule remembered[REMEMBERED];
+    struct cp__rule remembered_kept[REMEMBERED];
 };
 
 static void set_rule(struct program *program, uint64_t reg, enum cp__how how, int64_t value)
@@ -162,7 +54,20 @@ static void set_rule(struct program *program, uint64_t reg, enum cp__how how, in
     } else if (reg == CP__FP_NUMBER) {
         program->rule.fp_how = (uint8_t)how;
         program->rule.fp_value = (int32_t)value;
+    } else if (reg < CP__LEAVING_REGISTERS && how == CP__AT) {
+        program->rule.flags |= CP__RULE_LEAVES;
+    } else if (program->draft->is_of_kept) {
+        cp__draft_keep(&program->kept, reg, how, value);
     }
+}
+
+/* Returns a place in the frame, which programs tell in units of the CIE's data alignment. A product that is
+ * too large is as far away as set_rule() and set_cfa() do not go. */
+static int64_t scaled(const struct program *program, int64_t units)
+{
+    int64_t place;
+
+    return __builtin_mul_overflow(units, program->data_align, &place) ? INT64_MAX : place;
 }
 
 static void restore_rule(struct program *program, uint64_t reg)
@@ -171,8 +76,10 @@ static void restore_rule(struct program *program, uint64_t reg)
 
     if (reg == CP__RETURN_NUMBER)
         set_rule(program, reg, initial->return_how, initial->return_value);
-    else
+    else if (reg == CP__FP_NUMBER)
         set_rule(program, reg, initial->fp_how, initial->fp_value);
+    else
+        cp__draft_keep(&program->kept, reg, CP__SAME, 0);
 }
 
 static void set_cfa(struct program *program, uint64_t reg, int64_t offset)
@@ -215,7 +122,8 @@ static void advance(struct program *program, uint64_t delta)
 {
     if (program->is_first || program->reader.is_bad)
         return;
-    cp__draft_add(program->draft, (uint32_t)program->at, &program->rule);
+    cp__draft_add(program->draft, (uint32_t)program->at,
+                  program->draft->is_of_kept ? &program->kept : &program->rule);
     if (program->rule.return_how != CP__SAME)
         program->was_saved = true;
     else if (program->was_saved)
@@ -238,18 +146,22 @@ static void go_to(struct program *program)
 
 static void remember(struct program *program)
 {
-    if (program->n_remembered == REMEMBERED)
+    if (program->n_remembered == REMEMBERED) {
         program->reader.is_bad = true;
-    else
-        program->remembered[program->n_remembered++] = program->rule;
+        return;
+    }
+    program->remembered_kept[program->n_remembered] = program->kept;
+    program->remembered[program->n_remembered++] = program->rule;
 }
 
 static void recall(struct program *program)
 {
-    if (program->n_remembered == 0)
+    if (program->n_remembered == 0) {
         program->reader.is_bad = true;
-    else
-        program->rule = program->remembered[--program->n_remembered];
+        return;
+    }
+    program->rule = program->remembered[--program->n_remembered];
+    program->kept = program->remembered_kept[program->n_remembered];
 }
 
 /* Runs an instruction that concerns one register, whose number comes first. */
@@ -259,38 +171,38 @@ static void run_register(struct program *program, unsigned code)
     uint64_t reg = read_uleb(reader);
 
     switch (code) {
-    case 0x05: /* offset_extended */
-        set_rule(program, reg, CP__AT, (int64_t)read_uleb(reader) * program->data_align);
+    case DW_CFA_offset_extended:
+        set_rule(program, reg, CP__AT, scaled(program, (int64_t)read_uleb(reader)));
         break;
-    case 0x06: /* restore_extended */
+    case DW_CFA_restore_extended:
         restore_rule(program, reg);
         break;
-    case 0x07: /* undefined */
+    case DW_CFA_undefined:
         set_rule(program, reg, CP__UNDEFINED, 0);
         break;
-    case 0x08: /* same_value */
+    case DW_CFA_same_value:
         set_rule(program, reg, CP__SAME, 0);
         break;
-    case 0x09: /* register */
+    case DW_CFA_register:
         set_rule(program, reg, CP__IN, (int64_t)read_uleb(reader));
         break;
-    case 0x10: /* expression */
+    case DW_CFA_expression:
         set_expression(program, reg);
         break;
-    case 0x11: /* offset_extended_sf */
-        set_rule(program, reg, CP__AT, read_sleb(reader) * program->data_align);
+    case DW_CFA_offset_extended_sf:
+        set_rule(program, reg, CP__AT, scaled(program, read_sleb(reader)));
         break;
-    case 0x14: /* val_offset, val_offset_sf: the register is an address and in no memory */
-    case 0x15:
+    case DW_CFA_val_offset: /* the register is an address and in no memory */
+    case DW_CFA_val_offset_sf:
         read_uleb(reader);
         set_rule(program, reg, CP__UNKNOWN, 0);
         break;
-    case 0x16: /* val_expression */
+    case DW_CFA_val_expression:
         skip(reader, read_uleb(reader));
         set_rule(program, reg, CP__UNKNOWN, 0);
         break;
-    default: /* 0x2f, GNU_negative_offset_extended */
-        set_rule(program, reg, CP__AT, -(int64_t)read_uleb(reader) * program->data_align);
+    default: /* DW_CFA_GNU_negative_offset_extended */
+        set_rule(program, reg, CP__AT, scaled(program, (int64_t)(0 - read_uleb(reader))));
     }
 }
 
@@ -300,25 +212,25 @@ static void run_cfa(struct program *program, unsigned code)
     uint64_t reg = program->rule.cfa_from;
 
     switch (code) {
-    case 0x0c: /* def_cfa */
+    case DW_CFA_def_cfa:
         reg = read_uleb(reader);
         set_cfa(program, reg, (int64_t)read_uleb(reader));
         break;
-    case 0x0d: /* def_cfa_register */
+    case DW_CFA_def_cfa_register:
         set_cfa(program, read_uleb(reader), program->rule.cfa);
         break;
-    case 0x0e: /* def_cfa_offset */
+    case DW_CFA_def_cfa_offset:
         set_cfa(program, reg, (int64_t)read_uleb(reader));
         break;
-    case 0x0f: /* def_cfa_expression */
+    case DW_CFA_def_cfa_expression:
         set_cfa_expression(program);
         break;
-    case 0x12: /* def_cfa_sf */
+    case DW_CFA_def_cfa_sf:
         reg = read_uleb(reader);
-        set_cfa(program, reg, read_sleb(reader) * program->data_align);
+        set_cfa(program, reg, scaled(program, read_sleb(reader)));
         break;
-    default: /* 0x13, def_cfa_offset_sf */
-        set_cfa(program, reg, read_sleb(reader) * program->data_align);
+    default: /* DW_CFA_def_cfa_offset_sf */
+        set_cfa(program, reg, scaled(program, read_sleb(reader)));
     }
 }
 
@@ -327,34 +239,38 @@ static void run_other(struct program *program, unsigned code)
     struct reader *reader = &program->reader;
 
     switch (code) {
-    case 0x00: /* nop; AARCH64_negate_ra_state: a signature is removed wherever one may be */
-    case 0x2d:
+    case DW_CFA_nop:
+    case DW_CFA_AARCH64_negate_ra_state: /* a signature is removed wherever one may be */
         break;
-    case 0x01: /* set_loc */
+    case DW_CFA_set_loc:
         go_to(program);
         break;
-    case 0x02: /* advance_loc1, 2, 4 */
-    case 0x03:
-    case 0x04:
-        advance(program, read_fixed(reader, (size_t)1 << (code - 2)));
+    case DW_CFA_advance_loc1:
+        advance(program, read_fixed(reader, 1));
         break;
-    case 0x0a:
+    case DW_CFA_advance_loc2:
+        advance(program, read_fixed(reader, 2));
+        break;
+    case DW_CFA_advance_loc4:
+        advance(program, read_fixed(reader, 4));
+        break;
+    case DW_CFA_remember_state:
         remember(program);
         break;
-    case 0x0b:
+    case DW_CFA_restore_state:
         recall(program);
         break;
-    case 0x2e: /* GNU_args_size */
+    case DW_CFA_GNU_args_size:
         read_uleb(reader);
         break;
-    case 0x0c ... 0x0f:
-    case 0x12 ... 0x13:
+    case DW_CFA_def_cfa ... DW_CFA_def_cfa_expression:
+    case DW_CFA_def_cfa_sf ... DW_CFA_def_cfa_offset_sf:
         run_cfa(program, code);
         break;
-    case 0x05 ... 0x09:
-    case 0x10 ... 0x11:
-    case 0x14 ... 0x16:
-    case 0x2f:
+    case DW_CFA_offset_extended ... DW_CFA_register:
+    case DW_CFA_expression ... DW_CFA_offset_extended_sf:
+    case DW_CFA_val_offset ... DW_CFA_val_expression:
+    case DW_CFA_GNU_negative_offset_extended:
         run_register(program, code);
         break;
     default:
@@ -366,17 +282,17 @@ static void run_program(struct program *program)
 {
     struct reader *reader = &program->reader;
 
-    while (reader->at < reader->end && !reader->is_bad) {
+    while (reader->at < reader->end && !reader->is_bad && cp__draft_spend(program->draft, 1)) {
         unsigned code = (unsigned)read_fixed(reader, 1), low = code & 0x3f;
 
-        switch (code >> 6) {
-        case 1:
+        switch (code & 0xc0) {
+        case DW_CFA_advance_loc:
             advance(program, low);
             break;
-        case 2:
-            set_rule(program, low, CP__AT, (int64_t)read_uleb(reader) * program->data_align);
+        case DW_CFA_offset:
+            set_rule(program, low, CP__AT, scaled(program, (int64_t)read_uleb(reader)));
             break;
-        case 3:
+        case DW_CFA_restore:
             restore_rule(program, low);
             break;
         default:
@@ -405,7 +321,7 @@ static struct reader open_entry(const struct cp__cfi_source *source, const uint8
     return reader;
 }
 
-/* What a CIE says. Most FDEs have the CIE of the one before. */
+/* What a CIE says. */
 struct common {
     const uint8_t *at;
     bool is_bad;
@@ -427,7 +343,7 @@ static void read_augmentation(struct program *program, const char *letters)
         else if (*letters == 'L')
             read_fixed(&rest, 1);
         else if (*letters == 'P')
-            read_address(&rest, (unsigned)read_fixed(&rest, 1) & ~(unsigned)PE_RELATIVE, NULL);
+            read_address(&rest, (unsigned)read_fixed(&rest, 1) & FORM, NULL);
         else if (*letters == 'S')
             program->rule.flags |= CP__RULE_SIGNAL;
         else if (*letters != 'B') /* how arm64 signs return addresses */
@@ -452,7 +368,7 @@ static void read_common(struct common *common, const uint8_t *at, const struct c
         reader->is_bad = true;
     version = read_fixed(reader, 1);
     letters = (const char *)reader->at;
-    while (read_fixed(reader, 1) != 0 && !reader->is_bad)
+    while (read_fixed(reader, 1) != 0 && !reader->is_bad && cp__draft_spend(draft, 1))
         ;
     program->code_align = read_uleb(reader);
     program->data_align = read_sleb(reader);
@@ -472,9 +388,21 @@ static void read_common(struct common *common, const uint8_t *at, const struct c
 
 /* The functions that have been read. */
 struct functions {
-    struct common common;
-    uint64_t end; /* of the last one, from the object's first address on */
+    struct common commons[64]; /* by their addresses; few objects have more than ten CIEs */
+    uint64_t end;              /* of the last function, from the object's first address on */
 };
+
+/* Returns what the CIE at `at` says. A CIE is read once, unless others have its place. */
+static const struct common *find_common(struct functions *functions, const uint8_t *at,
+                                        const struct cp__cfi_source *source, struct cp__draft *draft)
+{
+    const size_t n = sizeof functions->commons / sizeof functions->commons[0];
+    struct common *common = &functions->commons[(size_t)(at - source->lo) / 4 % n];
+
+    if (common->at != at)
+        read_common(common, at, source, draft);
+    return common;
+}
 
 /* Code between two functions that is shorter than this fills up to the next function's alignment and never
  * runs. It gets the rule of the code before it, which saves a row. */
@@ -486,11 +414,21 @@ static void begin_function(struct functions *functions, struct cp__draft *draft,
         cp__draft_add(draft, (uint32_t)functions->end, NULL);
 }
 
-/* Adds the rows of one function, from lo to hi. */
-static void add_rows(struct functions *functions, const struct reader *reader, uint64_t lo, uint64_t hi,
-                     struct cp__draft *draft)
+/* Returns whether a function's information is said to hold throughout, although the function begins with a
+ * push: the C library's multiplications of long numbers do. The code ahead tells their callers. */
+static bool is_careless(const struct program *program, uint64_t lo, uint32_t n_rows)
 {
-    struct program program = functions->common.program;
+    const uint8_t *code = (const uint8_t *)(program->source->code_lo + lo);
+
+    return n_rows == 1 && program->end - lo >= 4 && cp__sys_can_read_from_handler((uintptr_t)code, 4) &&
+           cp__begins_with_push(code);
+}
+
+/* Adds the rows of one function, from lo to hi. */
+static void add_rows(struct functions *functions, const struct common *common, const struct reader *reader,
+                     uint64_t lo, uint64_t hi, struct cp__draft *draft)
+{
+    struct program program = common->program;
     uint32_t first;
 
     begin_function(functions, draft, lo);
@@ -501,7 +439,7 @@ static void add_rows(struct functions *functions, const struct reader *reader, u
     program.end = hi;
     run_program(&program);
     advance(&program, 0);
-    if (program.reader.is_bad) {
+    if (program.reader.is_bad || is_careless(&program, lo, draft->n - first)) {
         draft->n = first;
         cp__draft_add(draft, (uint32_t)lo, NULL);
     } else if (program.was_saved && !program.was_restored && program.initial.return_how == CP__SAME) {
@@ -516,16 +454,15 @@ static bool read_function(struct functions *functions, const uint8_t *at, const 
     struct reader reader = open_entry(source, at);
     const uint8_t *from = reader.at;
     uint64_t back = read_fixed(&reader, 4), lo, size;
-    struct common *common = &functions->common;
+    const struct common *common;
 
     if (reader.is_bad || back == 0 || back > (uint64_t)(from - source->lo))
         return false;
-    if (common->at != from - back)
-        read_common(common, from - back, source, draft);
+    common = find_common(functions, from - back, source, draft);
     if (common->is_bad)
         return false;
     lo = read_address(&reader, common->program.address_form, NULL) - source->code_lo;
-    size = read_address(&reader, common->program.address_form & 0x0f, NULL);
+    size = read_address(&reader, common->program.address_form & FORM, NULL);
     if (common->has_data)
         skip(&reader, read_uleb(&reader));
     if (reader.is_bad)
@@ -534,27 +471,28 @@ static bool read_function(struct functions *functions, const uint8_t *at, const 
     if (lo < functions->end || size == 0 || lo > source->code_hi - source->code_lo ||
         size > source->code_hi - source->code_lo - lo)
         return true;
-    add_rows(functions, &reader, lo, lo + size, draft);
+    add_rows(functions, common, &reader, lo, lo + size, draft);
     return true;
 }
 
 bool cp__cfi_read(const struct cp__cfi_source *source, struct cp__draft *draft)
 {
-    struct reader reader = {.at = source->header, .end = source->hi};
-    struct functions functions = {.end = 0};
+    struct reader reader = {.at = source->header, .end = source->header_end};
+    static struct functions functions; /* too large for a stack; one thread at a time uses it */
     unsigned frame_form, count_form, table_form;
     uint64_t n;
 
+    memset(&functions, 0, sizeof functions);
     if (read_fixed(&reader, 1) != 1)
         return false;
     frame_form = (unsigned)read_fixed(&reader, 1);
     count_form = (unsigned)read_fixed(&reader, 1);
     table_form = (unsigned)read_fixed(&reader, 1);
-    if (frame_form == PE_OMIT || count_form == PE_OMIT || table_form == PE_OMIT)
+    if (frame_form == DW_EH_PE_omit || count_form == DW_EH_PE_omit || table_form == DW_EH_PE_omit)
         return false;
     read_address(&reader, frame_form, source->header);
     n = read_address(&reader, count_form, source->header);
-    for (; n > 0 && !reader.is_bad && !draft->is_short_of_memory; n--) {
+    for (; n > 0 && !reader.is_bad && !draft->is_short_of_memory && cp__draft_spend(draft, 1); n--) {
         read_address(&reader, table_form, source->header);
         if (!read_function(&functions, (const uint8_t *)read_address(&reader, table_form, source->header),
                            source, draft))
@@ -562,5 +500,5 @@ bool cp__cfi_read(const struct cp__cfi_source *source, struct cp__draft *draft)
     }
     if (functions.end != 0)
         cp__draft_add(draft, (uint32_t)functions.end, NULL);
-    return !reader.is_bad && !draft->is_short_of_memory;
+    return !reader.is_bad && !draft->is_short_of_memory && !draft->is_over_budget;
 }

@@ -1,8 +1,8 @@
 /*
  * The objects that are mapped, with their rows (rows.h).
  *
- * An object is known by its build id; if it has none, by its file. Its rows are made once in a process, even
- * if it is unmapped and mapped again. Processes that are forked share the rows' memory until they exit.
+ * An object is known by its file and its build id. Its rows are made once in a process, even if it is
+ * unmapped and mapped again. Processes that are forked share the rows' memory until they exit.
  *
  * All functions are for one thread at a time, and not for signal handlers.
  */
@@ -24,6 +24,9 @@ struct cp__object {
 /* Looks at all mapped objects, and makes the rows of new ones. Returns the objects with code, sorted by
  * address; they are valid until the next call. */
 const struct cp__object *cp__objects_update(size_t *n);
+/* Returns how many objects have no rows because their call-frame information takes more to read than it may;
+ * *first is the path of the first one. Any thread may ask. */
+uint32_t cp__objects_refused(const char **first);
 /* Returns whether objects were mapped or unmapped since the last cp__objects_update(). */
 bool cp__objects_have_changed(void);
 /* For the child of a fork: another thread of the parent may have been in one of these functions. */

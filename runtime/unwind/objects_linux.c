@@ -6,16 +6,20 @@
 #include <sys/stat.h>
 
 #include "atomic.h"
+#include "functions.h"
 #include "rows.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/sys_linux.h"
+#include "section_linux.h"
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
-/* What an object is recognised by. */
+/* What an object is recognised by. A build id alone does not tell: programs link with a fixed one. */
 struct identity {
-    uint8_t build_id[20]; /* or the device, number and time of its file */
+    uint8_t build_id[20]; /* if there is none: the time of the file */
     uint32_t code_size;
+    uint64_t device; /* of the file; 0: there is no file of that name */
+    uint64_t inode;
 };
 
 struct known {
@@ -28,6 +32,9 @@ static struct known *known;
 static size_t n_known, known_room;
 static struct cp__object *objects;
 static size_t n_objects, objects_room;
+
+static uint32_t n_refused; /* atomic; the path is complete before the number is 1 */
+static char first_refused[256];
 
 /* Atomic. How often the linker had mapped and unmapped objects at the last update. */
 static uint64_t changes;
@@ -105,10 +112,8 @@ static bool find_note(const uint8_t *notes, size_t size, struct identity *identi
     return false;
 }
 
-static bool identify(const struct dl_phdr_info *info, struct identity *identity)
+static bool find_build_note(const struct dl_phdr_info *info, struct identity *identity)
 {
-    struct stat file;
-
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
         uintptr_t notes = info->dlpi_addr + header->p_vaddr;
@@ -117,35 +122,104 @@ static bool identify(const struct dl_phdr_info *info, struct identity *identity)
             find_note((const uint8_t *)notes, header->p_filesz, identity))
             return true;
     }
+    return false;
+}
+
+static bool identify(const struct dl_phdr_info *info, struct identity *identity)
+{
+    bool has_build_id = find_build_note(info, identity);
+    struct stat file;
+
     if (stat(info->dlpi_name[0] != '\0' ? info->dlpi_name : "/proc/self/exe", &file) < 0)
-        return false;
-    memcpy(identity->build_id, &file.st_ino, 8);
-    memcpy(identity->build_id + 8, &file.st_mtim.tv_sec, 8);
-    memcpy(identity->build_id + 16, &file.st_mtim.tv_nsec, 4);
+        return has_build_id;
+    identity->device = file.st_dev;
+    identity->inode = file.st_ino;
+    if (!has_build_id) {
+        memcpy(identity->build_id, &file.st_mtim.tv_sec, 8);
+        memcpy(identity->build_id + 8, &file.st_mtim.tv_nsec, 8);
+    }
     return true;
 }
 
-/* A program may have unmapped or protected parts of its objects, so the information is read only if the
- * kernel can read it. */
+static void note_refused(const struct dl_phdr_info *info)
+{
+    const char *path = info->dlpi_name[0] != '\0' ? info->dlpi_name : "the program itself";
+    uint32_t n = cp_load_relaxed(&n_refused); /* relaxed: one thread at a time is here */
+
+    if (n == 0)
+        strncpy(first_refused, path, sizeof first_refused - 1);
+    cp_store_release(&n_refused, n + 1); /* pairs with the acquire in cp__objects_refused() */
+}
+
+uint32_t cp__objects_refused(const char **first)
+{
+    *first = first_refused;
+    return cp_load_acquire(&n_refused); /* pairs with the release in note_refused() */
+}
+
+/* Makes the rows that the source describes, or notes that reading it would take too long. */
+static const struct cp__rows *make_or_note(const struct dl_phdr_info *info,
+                                           const struct cp__cfi_source *source)
+{
+    bool is_over_budget;
+    const struct cp__rows *rows = cp__rows_make(source, &is_over_budget);
+
+    if (is_over_budget)
+        note_refused(info);
+    return rows;
+}
+
+/* Finds the segment that contains an address of the object's. A program may have unmapped or protected
+ * parts of its objects, so the information is read only if the kernel can read it. */
+static bool find_source(const struct dl_phdr_info *info, uintptr_t address, struct cp__cfi_source *source)
+{
+    const ElfW(Phdr) *segment = find_header(info, PT_LOAD, address);
+    uintptr_t lo;
+
+    if (segment == NULL)
+        return false;
+    lo = info->dlpi_addr + segment->p_vaddr;
+    source->lo = (const uint8_t *)lo;
+    source->hi = (const uint8_t *)(lo + segment->p_filesz);
+    return cp__sys_can_read_from_handler(lo, segment->p_filesz);
+}
+
+/* Makes the rows of a program that has no list of its functions, because it was linked by `gcc -static`. */
+static const struct cp__rows *make_rows_without_list(const struct dl_phdr_info *info,
+                                                     struct cp__cfi_source *source)
+{
+    struct cp__functions functions;
+    const struct cp__rows *rows = NULL;
+    uint64_t lo, hi;
+
+    if (info->dlpi_name[0] != '\0' || !cp__section_find(".eh_frame", &lo, &hi) ||
+        !find_source(info, info->dlpi_addr + lo, source) ||
+        hi - lo > (uintptr_t)source->hi - (info->dlpi_addr + lo))
+        return NULL;
+    functions =
+        cp__functions_list((const uint8_t *)(info->dlpi_addr + lo), (const uint8_t *)(info->dlpi_addr + hi));
+    source->header = functions.list;
+    source->header_end = functions.list + functions.size;
+    if (functions.list != NULL)
+        rows = make_or_note(info, source);
+    cp__functions_free(&functions);
+    return rows;
+}
+
 static const struct cp__rows *make_rows(const struct dl_phdr_info *info, const struct cp__object *object)
 {
-    const ElfW(Phdr) *frames = find_header(info, PT_GNU_EH_FRAME, 0), *segment;
+    const ElfW(Phdr) *frames = find_header(info, PT_GNU_EH_FRAME, 0);
     struct cp__cfi_source source = {.code_lo = object->lo, .code_hi = object->hi};
-    uintptr_t header, lo;
+    uintptr_t header;
 
     if (frames == NULL)
-        return NULL;
+        return make_rows_without_list(info, &source);
     header = info->dlpi_addr + frames->p_vaddr;
-    segment = find_header(info, PT_LOAD, header);
-    if (segment == NULL)
+    if (!find_source(info, header, &source))
         return NULL;
-    lo = info->dlpi_addr + segment->p_vaddr;
-    if (!cp__sys_can_read_from_handler(lo, segment->p_filesz))
-        return NULL;
-    source.lo = (const uint8_t *)lo;
-    source.hi = (const uint8_t *)(lo + segment->p_filesz);
     source.header = (const uint8_t *)header;
-    return cp__rows_make(&source);
+    source.header_end = source.hi;
+    return make_or_note(info, &source);
 }
 
 /* Returns the rows of an object, and makes them if the object is new. */
@@ -173,7 +247,8 @@ static const struct cp__rows *rows_of(const struct dl_phdr_info *info, const str
 
 /* ---- All objects ----------------------------------------------------------------------------- */
 
-/* Adds an object to the list, at its place by address. */
+/* Adds an object to the list, at its place by address. The linker finds the headers by what the file says of
+ * them, which may be wrong. */
 static int take_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct cp__object object;
@@ -184,10 +259,14 @@ static int take_object(struct dl_phdr_info *info, size_t size, void *arg)
     (void)arg;
     cp_store_relaxed(&changes,
                      info->dlpi_adds + info->dlpi_subs); /* relaxed: the number is all that is read */
-    find_code(info, &object);
-    if (more == NULL || object.hi <= object.lo)
+    if (more == NULL)
         return 0;
     objects = more;
+    if (!cp__sys_can_read_from_handler((uintptr_t)info->dlpi_phdr, info->dlpi_phnum * sizeof(ElfW(Phdr))))
+        return 0;
+    find_code(info, &object);
+    if (object.hi <= object.lo)
+        return 0;
     object.rows = rows_of(info, &object);
     for (; at > 0 && objects[at - 1].lo > object.lo; at--)
         objects[at] = objects[at - 1];

@@ -44,11 +44,24 @@ enum cp__how {
     1u /* the function is a signal's return: the caller was interrupted, and made no call */
 #define CP__RULE_CALLS_ONLY                                                                                  \
     2u /* the function's rules are right at calls, and not where it makes and removes its frame */
+#define CP__RULE_LEAVES                                                                                      \
+    4u /* the function may leave for another stack frame: see cp__leaves_stack_from_handler() */
+
+/* In rows of kept registers (cp__kept_number() in arch/): where a function has saved each of them, in
+ * words from the CFA. */
+#define CP__KEPT_MOST 12
+#define CP__KEPT_SAME 0
+#define CP__KEPT_UNKNOWN INT8_MIN
 
 struct cp__rule {
-    int32_t cfa; /* what is added to the register cfa_from */
-    int32_t return_value;
-    int32_t fp_value;
+    union {
+        struct {
+            int32_t cfa; /* what is added to the register cfa_from */
+            int32_t return_value;
+            int32_t fp_value;
+        };
+        int8_t kept[CP__KEPT_MOST];
+    };
     uint8_t cfa_from;
     uint8_t return_how; /* enum cp__how, like fp_how */
     uint8_t fp_how;
@@ -79,7 +92,14 @@ struct cp__rows {
     const struct cp__rule *rules;
     const uint8_t *expressions; /* each begins with its length, in a byte */
     size_t size;                /* the memory that all of this takes */
+    /* Rows that tell where functions save the registers that they keep for their callers. Only objects in
+     * which a CFA is computed from such a register have them; for others it is NULL. */
+    const struct cp__rows *kept;
 };
+
+/* Returns the index of a register among those that callers keep, by its number in call-frame information;
+ * CP__KEPT_MOST if it is none of them. */
+unsigned cp__kept_index_from_handler(uint64_t number);
 
 /* Returns the rule at an address of the code, counted from the object's first address on. Rule 0, whose
  * cfa_from is CP__CFA_UNKNOWN, is the answer for addresses without information. */
@@ -89,15 +109,17 @@ const struct cp__rule *cp__rows_find_from_handler(const struct cp__rows *rows, u
 struct cp__cfi_source {
     const uint8_t *lo; /* the segment that contains the information, [lo, hi), which can be read */
     const uint8_t *hi;
-    const uint8_t *header; /* the object's .eh_frame_hdr */
-    uintptr_t code_lo;     /* the object's code, [code_lo, code_hi); addresses of rows count from code_lo */
+    const uint8_t *header; /* the object's .eh_frame_hdr, or a list that stands for it (functions.h) */
+    const uint8_t *header_end;
+    uintptr_t code_lo; /* the object's code, [code_lo, code_hi); addresses of rows count from code_lo */
     uintptr_t code_hi;
 };
 
-/* Makes the rows of an object; NULL if the object has no call-frame information that can be understood, or
- * there is no memory. Takes memory from the kernel only, calls nothing of the dynamic linker's and no
+/* Makes the rows of an object; NULL if the object has no call-frame information that can be understood, the
+ * information takes more time or memory than the object's code justifies (*is_over_budget), or there is no
+ * memory. Takes memory from the kernel only, calls nothing of the dynamic linker's and no
  * allocator. One thread at a time may call this function. */
-const struct cp__rows *cp__rows_make(const struct cp__cfi_source *source);
+const struct cp__rows *cp__rows_make(const struct cp__cfi_source *source, bool *is_over_budget);
 /* For the child of a fork: another thread of the parent may have been in cp__rows_make(). */
 void cp__rows_after_fork(void);
 

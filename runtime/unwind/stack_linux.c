@@ -122,7 +122,7 @@ static struct outermost find_outermost(void)
 /* Returns the calling thread's stack as the C library knows it. */
 static struct cp__stack whole_stack(void)
 {
-    struct cp__stack stack = {.slack = UINTPTR_MAX};
+    struct cp__stack stack = {.hi = 0};
     pthread_attr_t attributes;
     void *lo;
     size_t size;
@@ -130,16 +130,13 @@ static struct cp__stack whole_stack(void)
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
         return stack;
     if (pthread_attr_getstack(&attributes, &lo, &size) == 0)
-        stack = (struct cp__stack){.lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size, .slack = UINTPTR_MAX};
+        stack = (struct cp__stack){.lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size};
     pthread_attr_destroy(&attributes);
     return stack;
 }
 
 /* The size of a frame record: a frame pointer points at two words. */
 #define FRAME_RECORD (2 * sizeof(uintptr_t))
-/* The frame record may lie this much lower, in the frame of a function that aligns its stack, or of a
- * function that replaced the outermost one by a tail call. */
-#define LEAST_SLACK 128
 
 /* In a program that links libunwind, the unwinder is libunwind's. Its preparation, at the first call, is not
  * ordered with the calls of other threads. */
@@ -161,8 +158,10 @@ struct cp__stack cp__thread_stack(void)
     outermost = find_outermost();
     if (outermost.end <= sp || !cp__stack_holds(&stack, outermost.end))
         return stack;
-    stack = (struct cp__stack){.lo = stack.lo, .hi = outermost.end, .slack = LEAST_SLACK};
-    if (outermost.fp >= sp && outermost.fp < stack.hi - FRAME_RECORD - LEAST_SLACK)
+    stack = (struct cp__stack){.lo = stack.lo, .hi = outermost.end, .ends_there = true};
+    /* A frame record may lie below the end of its frame, and its end is what a walk by frame pointers
+     * sees. */
+    if (!CP__RECORD_ENDS_FRAME && outermost.fp >= sp && outermost.fp < stack.hi - FRAME_RECORD)
         stack.slack = stack.hi - FRAME_RECORD - outermost.fp;
     return stack;
 }

@@ -1,5 +1,6 @@
 #include "step.h"
 
+#include <dwarf.h> /* the names of DWARF's codes; no library is needed */
 #include <string.h>
 
 /* The stack holds frames of other functions, and a sanitizer may have fenced parts of these frames. */
@@ -35,6 +36,17 @@ static bool load_for_expression(const struct cp__walk_place *place, const struct
     return load_from(lo, stack, address, value);
 }
 
+static bool find_kept(const struct cp__kept *kept, uint64_t number, uintptr_t *value)
+{
+    unsigned i = cp__kept_index_from_handler(number);
+
+    if (i == CP__KEPT_MOST)
+        return kept->machine != NULL && number < 256 &&
+               cp__register_from_handler(kept->machine, (unsigned)number, value);
+    *value = kept->values[i];
+    return (kept->known >> i & 1) != 0;
+}
+
 /* Finds the value that a register has at the place. */
 static bool value_of(const struct cp__walk_place *place, uint64_t number, uintptr_t *value)
 {
@@ -46,8 +58,9 @@ static bool value_of(const struct cp__walk_place *place, uint64_t number, uintpt
         *value = place->regs.fp;
         return true;
     }
-    return place->regs.machine != NULL && number < 256 &&
-           cp__register_from_handler(place->regs.machine, (unsigned)number, value);
+    if (place->regs.machine == NULL)
+        return place->kept != NULL && find_kept(place->kept, number, value);
+    return number < 256 && cp__register_from_handler(place->regs.machine, (unsigned)number, value);
 }
 
 /* ---- Expressions ----------------------------------------------------------------------------- */
@@ -122,43 +135,43 @@ static bool combine(struct expression *expression, unsigned operation)
     right = expression->values[--expression->n];
     left = &expression->values[expression->n - 1];
     switch (operation) {
-    case 0x1a:
+    case DW_OP_and:
         *left &= right;
         return true;
-    case 0x1c:
+    case DW_OP_minus:
         *left -= right;
         return true;
-    case 0x1e:
+    case DW_OP_mul:
         *left *= right;
         return true;
-    case 0x21:
+    case DW_OP_or:
         *left |= right;
         return true;
-    case 0x22:
+    case DW_OP_plus:
         *left += right;
         return true;
-    case 0x24:
+    case DW_OP_shl:
         *left = right < 64 ? *left << right : 0;
         return true;
-    case 0x25:
+    case DW_OP_shr:
         *left = right < 64 ? *left >> right : 0;
         return true;
-    case 0x29:
+    case DW_OP_eq:
         *left = *left == right;
         return true;
-    case 0x2a:
+    case DW_OP_ge:
         *left = (intptr_t)*left >= (intptr_t)right;
         return true;
-    case 0x2b:
+    case DW_OP_gt:
         *left = (intptr_t)*left > (intptr_t)right;
         return true;
-    case 0x2c:
+    case DW_OP_le:
         *left = (intptr_t)*left <= (intptr_t)right;
         return true;
-    case 0x2d:
+    case DW_OP_lt:
         *left = (intptr_t)*left < (intptr_t)right;
         return true;
-    case 0x2e:
+    case DW_OP_ne:
         *left = *left != right;
         return true;
     default:
@@ -173,24 +186,24 @@ static bool run_operation(struct expression *expression, unsigned operation)
     uint64_t number;
 
     switch (operation) {
-    case 0x06: /* deref */
+    case DW_OP_deref:
         return top != NULL && load_for_expression(expression->place, expression->stack, *top, top);
-    case 0x08 ... 0x0f: /* const1u, const1s, ... const8s */
-        return push_constant(expression, (size_t)1 << ((operation - 8) / 2), operation % 2 == 1);
-    case 0x10: /* constu, consts */
-    case 0x11:
-        return read_number(expression, operation == 0x11, &number) && push_value(expression, number);
-    case 0x12: /* dup */
+    case DW_OP_const1u ... DW_OP_const8s: /* of 1, 2, 4 and 8 bytes; the odd ones are signed */
+        return push_constant(expression, (size_t)1 << ((operation - DW_OP_const1u) / 2), operation % 2 == 1);
+    case DW_OP_constu:
+    case DW_OP_consts:
+        return read_number(expression, operation == DW_OP_consts, &number) && push_value(expression, number);
+    case DW_OP_dup:
         return top != NULL && push_value(expression, *top);
-    case 0x23: /* plus_uconst */
+    case DW_OP_plus_uconst:
         if (top == NULL || !read_number(expression, false, &number))
             return false;
         *top += number;
         return true;
-    case 0x30 ... 0x4f: /* lit0 ... lit31 */
-        return push_value(expression, operation - 0x30);
-    case 0x70 ... 0x8f: /* breg0 ... breg31 */
-        return push_register(expression, operation - 0x70);
+    case DW_OP_lit0 ... DW_OP_lit31:
+        return push_value(expression, operation - DW_OP_lit0);
+    case DW_OP_breg0 ... DW_OP_breg31:
+        return push_register(expression, operation - DW_OP_breg0);
     default:
         return combine(expression, operation);
     }
@@ -220,14 +233,16 @@ static bool compute_expression(const struct cp__walk_place *place, const struct 
 /* The parts of a rule's application that do not change. */
 struct application {
     const struct cp__walk_place *place;
+    const struct cp__rule *rule;
     const struct cp__stack *stack;
     const uint8_t *expressions;
     uintptr_t cfa;
 };
 
-static bool find_cfa(struct application *application, const struct cp__rule *rule)
+static bool find_cfa(struct application *application)
 {
     const struct cp__walk_place *place = application->place;
+    const struct cp__rule *rule = application->rule;
 
     if (rule->cfa_from == CP__CFA_EXPRESSION) {
         if (!compute_expression(place, application->stack, application->expressions + rule->cfa, NULL,
@@ -238,11 +253,21 @@ static bool find_cfa(struct application *application, const struct cp__rule *rul
             return false;
         application->cfa += (uintptr_t)(intptr_t)rule->cfa;
     }
-    return application->cfa >= place->regs.sp && application->cfa <= application->stack->hi;
+    return true;
 }
 
-/* Finds what a register of the caller is, of which `own` is the present value. If the word that it was
- * saved in lies below the stack pointer, the function has restored the register already. */
+/* Returns whether interrupted code has restored the register already that it is said to have saved at
+ * address: the address lies outside the function's own frame. Rules say so of what was popped; and gcc's
+ * functions that align their stack find the place by the frame pointer, which is the caller's behind
+ * `leave`. */
+static bool is_restored(const struct application *application, unsigned how, uintptr_t address)
+{
+    return address < application->place->regs.sp ||
+           (how == CP__AT_ADDRESS && application->place->is_interrupted &&
+            (application->rule->flags & CP__RULE_SIGNAL) == 0 && address >= application->cfa);
+}
+
+/* Finds what a register of the caller is, of which `own` is the present value. */
 static bool find_value(const struct application *application, unsigned how, int32_t value, uintptr_t own,
                        uintptr_t *found)
 {
@@ -264,7 +289,7 @@ static bool find_value(const struct application *application, unsigned how, int3
     default:
         return false;
     }
-    if (address < application->place->regs.sp) {
+    if (is_restored(application, how, address)) {
         *found = own;
         return own != 0;
     }
@@ -274,13 +299,17 @@ static bool find_value(const struct application *application, unsigned how, int3
 enum cp__step cp__step_by_rule_from_handler(struct cp__walk_place *place, const struct cp__rule *rule,
                                             const uint8_t *expressions, const struct cp__stack *stack)
 {
-    struct application application = {.place = place, .stack = stack, .expressions = expressions};
+    struct application application = {
+        .place = place, .rule = rule, .stack = stack, .expressions = expressions};
     uintptr_t pc, fp;
 
     if (rule->return_how == CP__UNDEFINED)
         return CP__STEP_ENDS;
-    if (!find_cfa(&application, rule) ||
-        !find_value(&application, rule->return_how, rule->return_value, place->regs.lr, &pc))
+    if (!find_cfa(&application) || application.cfa < place->regs.sp)
+        return CP__STEP_LOST;
+    if (application.cfa > stack->hi)
+        return CP__STEP_LEAVES;
+    if (!find_value(&application, rule->return_how, rule->return_value, place->regs.lr, &pc))
         return CP__STEP_LOST;
     /* Only a function that has stored nothing may have the caller's stack pointer. */
     if (application.cfa == place->regs.sp && rule->return_how != CP__SAME)
@@ -291,6 +320,50 @@ enum cp__step cp__step_by_rule_from_handler(struct cp__walk_place *place, const 
         .regs = {.pc = cp__code_address_from_handler(pc), .sp = application.cfa, .fp = fp},
         .is_interrupted = (rule->flags & CP__RULE_SIGNAL) != 0};
     return CP__STEP_TAKEN;
+}
+
+/* ---- Kept registers -------------------------------------------------------------------------- */
+
+void cp__kept_begin_from_handler(struct cp__kept *kept, const mcontext_t *machine)
+{
+    kept->known = 0;
+    kept->machine = machine;
+    for (unsigned i = 0; machine != NULL && i < CP__KEPT_MOST; i++) {
+        if (cp__register_from_handler(machine, cp__kept_number(i), &kept->values[i]))
+            kept->known |= 1u << i;
+    }
+}
+
+void cp__kept_forget_from_handler(struct cp__kept *kept)
+{
+    kept->known = 0;
+    kept->machine = NULL;
+}
+
+/* Goes on by the place that a row tells for one register. Returns whether the value is known. */
+static bool keep_one(const struct cp__walk_place *from, int8_t place, uintptr_t cfa,
+                     const struct cp__stack *stack, bool is_known, uintptr_t *value)
+{
+    uintptr_t address = cfa + (uintptr_t)(place * (intptr_t)WORD);
+
+    if (place == CP__KEPT_SAME || (from->is_interrupted && address < from->regs.sp))
+        return is_known; /* the register was not saved, or is restored already */
+    return place != CP__KEPT_UNKNOWN && load_word(from, stack, address, value);
+}
+
+void cp__kept_step_from_handler(struct cp__kept *kept, const struct cp__walk_place *from,
+                                const struct cp__rule *rule, uintptr_t cfa, const struct cp__stack *stack)
+{
+    bool is_told = rule != NULL && rule->cfa_from != CP__CFA_UNKNOWN;
+    uint32_t known = 0;
+
+    for (unsigned i = 0; i < CP__KEPT_MOST && is_told; i++) {
+        if (keep_one(from, rule->kept[i], cfa, stack, (kept->known >> i & 1) != 0, &kept->values[i]))
+            known |= 1u << i;
+    }
+    kept->known = known;
+    if (!from->is_interrupted)
+        kept->machine = NULL;
 }
 
 /* ---- Frame pointers -------------------------------------------------------------------------- */

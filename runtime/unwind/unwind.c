@@ -41,7 +41,10 @@ struct walk {
     const struct cp__stack *stack;
     struct cp__unwind_cache *cache; /* NULL: none */
     struct cp__code_range range;    /* the code that the place is in, or that an earlier place was in */
-    bool has_rule; /* rows tell about the last place that the walk has left or could not leave */
+    bool is_doubtful;               /* a step was taken that neither rows nor code have told */
+    bool has_record;                /* the code of the place has stored the link register */
+    bool wants_kept;                /* a rule needs a register that the walk does not follow */
+    struct cp__kept *kept;          /* the registers that the walk follows beside pc, sp and fp; NULL: none */
 };
 
 /* Finds what the rows tell about the place. A return address may lie behind the end of its function, if the
@@ -58,15 +61,24 @@ static const struct cp__rule *find_rule(const struct walk *walk)
     return rule->cfa_from == CP__CFA_UNKNOWN ? NULL : rule;
 }
 
-/* Goes to the caller of the interrupted function by the code ahead, if the code tells. */
-static bool step_by_code(struct cp__walk_place *place, const struct cp__stack *stack)
+/* Goes to the caller by the code ahead, if the code tells. Behind a call it can tell only if the stack
+ * pointer is known. */
+static enum cp__step step_by_code(struct walk *walk)
 {
+    struct cp__walk_place *place = &walk->place;
     struct cp__registers caller;
+    enum cp__caller found;
 
-    if (!place->is_interrupted || !cp__caller_from_handler(&place->regs, stack->hi, &caller))
-        return false;
-    *place = (struct cp__walk_place){.regs = caller, .sp_is_least = !CP__RECORD_ENDS_FRAME};
-    return true;
+    if (!place->is_interrupted && place->sp_is_least)
+        return CP__STEP_LOST;
+    found = cp__caller_from_handler(&place->regs, walk->stack->hi, &caller);
+    walk->has_record = found == CP__CALLER_STORED;
+    if (found == CP__CALLER_UNKNOWN || found == CP__CALLER_STORED)
+        return CP__STEP_LOST;
+    if (found == CP__CALLER_NONE)
+        return CP__STEP_ENDS;
+    *place = (struct cp__walk_place){.regs = caller, .sp_is_least = found == CP__CALLER_FOUND_ABOVE};
+    return CP__STEP_TAKEN;
 }
 
 /* Returns whether a rule that is right at calls only says that interrupted code has stored nothing yet,
@@ -77,37 +89,89 @@ static bool is_too_early(const struct walk *walk, const struct cp__rule *rule)
            rule->return_how == CP__SAME;
 }
 
+/* Returns whether the rule says that the function has stored the frame pointer and the return address side by
+ * side, as a frame record. */
+static bool tells_of_record(const struct cp__rule *rule)
+{
+    return rule != NULL && rule->return_how == CP__AT && rule->fp_how == CP__AT &&
+           rule->return_value == rule->fp_value + (int32_t)sizeof(uintptr_t);
+}
+
+/* Follows the kept registers through a step by rows, from the place `from`. */
+static void follow_kept(struct walk *walk, const struct cp__walk_place *from)
+{
+    const struct cp__rows *rows = walk->range.rows->kept;
+    uintptr_t at = from->regs.pc - (from->is_interrupted ? 0 : 1) - walk->range.origin;
+
+    cp__kept_step_from_handler(walk->kept, from, rows == NULL ? NULL : cp__rows_find_from_handler(rows, at),
+                               walk->place.regs.sp, walk->stack);
+    walk->place.kept = walk->kept;
+}
+
+/* Takes the step that a rule tells, and notes the rule in the cache. */
+static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule)
+{
+    const struct cp__walk_place from = walk->place;
+    const uintptr_t pc = walk->place.regs.pc;
+    const bool is_call = !walk->place.is_interrupted;
+    enum cp__step step;
+
+    if ((rule->flags & CP__RULE_LEAVES) != 0 && cp__leaves_stack_from_handler(pc))
+        walk->is_doubtful = true;
+    step = cp__step_by_rule_from_handler(&walk->place, rule, walk->range.rows->expressions, walk->stack);
+    if (step == CP__STEP_TAKEN && is_call && walk->cache != NULL)
+        cp__cache_note_from_handler(walk->cache, pc, rule);
+    if (step == CP__STEP_TAKEN && walk->kept != NULL)
+        follow_kept(walk, &from);
+    walk->wants_kept |= step == CP__STEP_LOST && is_call && rule->cfa_from != CP__SP_NUMBER &&
+                        rule->cfa_from != CP__FP_NUMBER;
+    return step;
+}
+
+/* Goes to the caller of code that has no rule, or a rule that is right at calls only. If the chain is
+ * doubtful anyway, its code is not read behind calls. */
+static enum cp__step step_without_rule(struct walk *walk)
+{
+    enum cp__step step;
+
+    if (walk->is_doubtful && !walk->place.is_interrupted)
+        return CP__STEP_LOST;
+    step = step_by_code(walk);
+    if (step != CP__STEP_LOST && walk->kept != NULL)
+        cp__kept_forget_from_handler(walk->kept);
+    return step;
+}
+
 /* If the code ahead did not tell the stack pointer, a rule that needs the stack pointer does not lead on, and
  * the frame record of the caller does. */
 static enum cp__step take_slow_step(struct walk *walk)
 {
-    const uintptr_t pc = walk->place.regs.pc;
-    const bool is_call = !walk->place.is_interrupted;
     const struct cp__rule *rule;
+    enum cp__step step = CP__STEP_LOST;
 
-    cp__code_holds_from_handler(&walk->range, pc);
+    cp__code_holds_from_handler(&walk->range, walk->place.regs.pc);
     rule = find_rule(walk);
-    walk->has_rule = rule != NULL;
-    if ((rule == NULL || (rule->flags & CP__RULE_CALLS_ONLY) != 0) && step_by_code(&walk->place, walk->stack))
-        return CP__STEP_TAKEN;
+    if (rule == NULL || (walk->place.is_interrupted && (rule->flags & CP__RULE_CALLS_ONLY) != 0))
+        step = step_without_rule(walk);
+    if (step != CP__STEP_LOST)
+        return step;
     if (rule != NULL && !is_too_early(walk, rule)) {
-        enum cp__step step =
-            cp__step_by_rule_from_handler(&walk->place, rule, walk->range.rows->expressions, walk->stack);
-
-        if (step == CP__STEP_TAKEN && is_call && walk->cache != NULL)
-            cp__cache_note_from_handler(walk->cache, pc, rule);
+        step = step_by_rule(walk, rule);
         if (step != CP__STEP_LOST || !walk->place.sp_is_least)
             return step;
     }
+    walk->is_doubtful |=
+        !tells_of_record(rule) && !(rule != NULL && is_too_early(walk, rule) && walk->has_record);
+    if (walk->kept != NULL)
+        cp__kept_forget_from_handler(walk->kept);
     return cp__step_by_frame_from_handler(&walk->place, walk->stack);
 }
 
 static enum cp__step take_step(struct walk *walk)
 {
-    if (walk->cache == NULL || !cp__step_by_cache_from_handler(walk->cache, &walk->place, walk->stack))
-        return take_slow_step(walk);
-    walk->has_rule = true;
-    return CP__STEP_TAKEN;
+    if (walk->cache != NULL && cp__step_by_cache_from_handler(walk->cache, &walk->place, walk->stack))
+        return CP__STEP_TAKEN;
+    return take_slow_step(walk);
 }
 
 /* Returns whether the place that the walk has come to is in code. An address that the cache has is. */
@@ -120,14 +184,46 @@ static bool is_place_code(struct walk *walk)
     return is_code(pc, walk->stack, &walk->range);
 }
 
-/* Returns whether a chain that cannot be followed beyond top has reached the stack's first frame. A frame
- * pointer of 0 would not prove it, because code that uses the register for something else may store zeros
- * too. If the first frame is unknown, rows would have told it. */
-static bool is_at_end(const struct walk *walk, uintptr_t top)
+/* Returns whether a chain whose last frame begins at top has left the frame of the stack's first function. */
+static bool has_left_first(const struct cp__stack *stack, uintptr_t top)
+{
+    return stack->ends_there && stack->hi - top <= stack->slack;
+}
+
+/* Returns what a chain lacks that cannot be followed beyond top. The last step that was tried has the
+ * result `last`; if that is CP__STEP_TAKEN, the step has led to an address that is no code. A frame
+ * pointer of 0 would not prove that the chain has reached the stack's first frame, because code that uses
+ * the register for something else may store zeros too. */
+static unsigned what_lacks(const struct walk *walk, enum cp__step last, uintptr_t top)
 {
     const struct cp__stack *stack = walk->stack;
 
-    return stack->hi - top <= stack->slack && !(stack->slack == UINTPTR_MAX && walk->has_rule);
+    if (walk->is_doubtful)
+        return CP__CHAIN_INCOMPLETE;
+    if (last == CP__STEP_ENDS || (last != CP__STEP_LOST && stack->hi - top <= stack->slack))
+        return 0;
+    return CP__CHAIN_INCOMPLETE | (last == CP__STEP_TAKEN ? CP__CHAIN_NEW_CODE : 0);
+}
+
+/* Walks from the place to the callers, whose addresses become frames[1] and so on. Returns the number of
+ * frames, and in *flags what the chain lacks. */
+static unsigned walk_out(struct walk *walk, uintptr_t *frames, unsigned max, unsigned *flags)
+{
+    enum cp__step taken = CP__STEP_TAKEN;
+    uintptr_t top = walk->place.regs.sp;
+    unsigned n = 1;
+
+    while (!has_left_first(walk->stack, top) && (taken = take_step(walk)) == CP__STEP_TAKEN &&
+           is_place_code(walk)) {
+        if (n == max) {
+            *flags = CP__CHAIN_TRUNCATED;
+            return n;
+        }
+        frames[n++] = walk->place.regs.pc;
+        top = walk->place.regs.sp;
+    }
+    *flags = what_lacks(walk, taken, top);
+    return n;
 }
 
 unsigned cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack,
@@ -135,30 +231,25 @@ unsigned cp__unwind_from_handler(const struct cp__registers *regs, const struct 
                                  unsigned *flags)
 {
     struct walk walk = {.place = {.regs = *regs, .is_interrupted = true}, .stack = stack, .cache = cache};
-    enum cp__step taken = CP__STEP_LOST;
-    uintptr_t top = regs->sp;
-    unsigned n = 0;
+    struct cp__kept kept;
+    unsigned n;
 
     *flags = 0;
-    frames[n++] = regs->pc;
+    frames[0] = regs->pc;
     if (!cp__stack_holds(stack, regs->sp))
-        return n;
-    *flags = CP__CHAIN_INCOMPLETE;
+        return 1;
+    *flags = CP__CHAIN_INCOMPLETE | CP__CHAIN_NEW_CODE;
     if (!is_code(regs->pc, stack, &walk.range))
-        return n;
+        return 1;
     if (cache != NULL)
         cp__cache_begin_from_handler(cache, cp__code_version_from_handler());
-    while ((taken = take_step(&walk)) == CP__STEP_TAKEN && is_place_code(&walk)) {
-        if (n == max) {
-            *flags = CP__CHAIN_TRUNCATED;
-            return n;
-        }
-        frames[n++] = walk.place.regs.pc;
-        top = walk.place.regs.sp;
-    }
-    if (taken == CP__STEP_ENDS || is_at_end(&walk, top))
-        *flags = 0;
-    return n;
+    n = walk_out(&walk, frames, max, flags);
+    if (!walk.wants_kept || regs->machine == NULL)
+        return n;
+    cp__kept_begin_from_handler(&kept, regs->machine);
+    walk = (struct walk){
+        .place = {.regs = *regs, .is_interrupted = true}, .stack = stack, .range = walk.range, .kept = &kept};
+    return walk_out(&walk, frames, max, flags);
 }
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) unsigned

@@ -7,12 +7,13 @@
 
 #include "arch/arch.h"
 
-/* The stack that the interrupted code ran on, [lo, hi). The frame record of the stack's first frame ends at
- * most `slack` bytes below hi. */
+/* The stack that the interrupted code ran on, [lo, hi). The frame of the stack's first function ends at most
+ * `slack` bytes below hi. */
 struct cp__stack {
     uintptr_t lo;
     uintptr_t hi;
     uintptr_t slack;
+    bool ends_there; /* whatever ends in these bytes is the first function's frame */
 };
 
 /* Returns the calling thread's stack. Not for signal handlers. */
@@ -26,20 +27,27 @@ static inline bool cp__stack_holds(const struct cp__stack *stack, uintptr_t addr
 struct cp__unwind_cache;
 
 /* What a chain lacks: CP__CHAIN_TRUNCATED says that more frames exist than fit, CP__CHAIN_INCOMPLETE says
- * that the chain broke off before the stack's first frame. */
+ * that frames may be missing, inside the chain or at its outer end. CP__CHAIN_NEW_CODE says why: the chain
+ * has come to an address that is in no mapping of code that the table knows. */
 #define CP__CHAIN_TRUNCATED 1u
 #define CP__CHAIN_INCOMPLETE 8u
+#define CP__CHAIN_NEW_CODE 32u /* beside CP__CHAIN_INCOMPLETE */
 
 /*
  * Writes the call chain to frames: the address of the interrupted instruction, then return addresses,
- * innermost first. The rows of the mapped objects (rows.h) tell callers. If the code has no rows, the
- * interrupted code tells the first caller if it can (arch/arch.h), and frame pointers tell the others. Each
- * stack pointer and frame pointer is checked to lie above the last one and inside the stack, so the function
- * reads no memory outside [regs->sp, stack->hi), and code without rows and frame pointers costs frames but
- * never a fault. The cache, which may be NULL, remembers how return addresses led on; see cache.h.
+ * innermost first. The rows of the mapped objects (rows.h) tell callers. If code has no rows, the code ahead
+ * of it tells its caller if it can (arch/arch.h). Else its frame pointer is tried; nothing proves that the
+ * code keeps frame pointers, so the chain counts as incomplete then. Each stack pointer and frame pointer is
+ * checked to lie above the last one and inside the stack, so the function reads no memory outside [regs->sp,
+ * stack->hi), and code without rows and frame pointers costs frames but never a fault. The cache, which may
+ * be NULL, remembers how return addresses led on; see cache.h.
+ *
+ * A chain is complete if every step was told by rows or code, and the last function has no caller: by its
+ * rows, because it ends where the stack's first function does, or because the return address that it is told
+ * to have lies outside the stack or is no code.
  *
  * Returns the number of frames, from 1 to max; max must be at least 2. *flags is CP__CHAIN_TRUNCATED,
- * CP__CHAIN_INCOMPLETE or 0.
+ * CP__CHAIN_INCOMPLETE, with or without CP__CHAIN_NEW_CODE, or 0.
  */
 unsigned cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack,
                                  struct cp__unwind_cache *cache, uintptr_t *frames, unsigned max,

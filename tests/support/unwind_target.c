@@ -18,6 +18,7 @@
 #endif
 
 long unwind_target(int rounds);
+long unwind_target_calls(void (*fn)(void));
 long unwind_target_libraries(int rounds);
 
 static volatile long sink;
@@ -174,6 +175,12 @@ long unwind_target(int rounds)
         nothing();
     }
     return sum;
+}
+
+long unwind_target_calls(void (*fn)(void))
+{
+    fn();
+    return sink;
 }
 
 /* ---- Libraries ------------------------------------------------------------------------------- */

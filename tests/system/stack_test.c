@@ -216,6 +216,7 @@ static void check_samples_of(void (*body)(struct worker *))
     CHECK_EQ(profile.seen[0].samples, 300);
     CHECK_EQ(profile.seen[0].foreign_sp, 200);
     CHECK_EQ(profile.seen[0].truncated, 0);
+    CHECK_EQ(profile.stats[0].unknown_stacks, 200);
 }
 
 SIM_TEST(a_stack_that_nobody_told_of_gives_the_leaf_only)

@@ -78,7 +78,7 @@ struct run {
     long called_right;        /* of in_others: the interrupted function's caller is right */
     long mismarked;     /* of all that are not wrong: cut short and not marked so, or marked and whole */
     long wrong_in_code; /* of the wrong ones: all frames lie in executable memory */
-    struct chain bad;   /* the first chain in own code that is not exact */
+    struct chain bad; /* the first chain in own code that is not exact, or the first one that is mismarked */
     struct chain bad_reference;
 };
 static struct run run;
@@ -127,7 +127,10 @@ static void look(void *ucontext)
     else
         find_reference(ucontext, &reference);
     verdict = compare(&ours, &reference);
-    run.mismarked += verdict != WRONG && !is_marked_right(&ours, &reference);
+    if (verdict != WRONG && !is_marked_right(&ours, &reference) && run.mismarked++ == 0) {
+        run.bad = ours;
+        run.bad_reference = reference;
+    }
     if (!is_all_own(&reference)) {
         run.in_others[verdict]++;
         run.called_right += ours.n > 1 && ours.frames[1] == reference.frames[1];

@@ -55,7 +55,8 @@ static const struct piece pieces[] = {
           "\x48\x81\xec\x00\x04\x00\x00\x48\x81\xc4\x00\x04\x00\x00\xc3", 8, SAME),
     PIECE("sub $-128,%rsp; ret", "\x48\x83\xec\x80\xc3", 24, SAME),
     PIECE("cmp $1,%rsp; ret", "\x48\x83\xfc\x01\xc3", 8, SAME),
-    PIECE("and $-16,%rsp; ret", "\x48\x83\xe4\xf0\xc3", LOST, SAME),
+    PIECE("and $-16,%rsp; ret", "\x48\x83\xe4\xf0\xc3", 8, SAME),
+    PIECE("and $-16,%esp; ret", "\x83\xe4\xf0\xc3", LOST, SAME),
     PIECE("add $8,%esp; ret", "\x83\xc4\x08\xc3", LOST, SAME),
     PIECE("add $8,%r12; ret", "\x49\x83\xc4\x08\xc3", 8, SAME),
     PIECE("sub %rax,%rsp; ret", "\x48\x29\xc4\xc3", LOST, SAME),
@@ -97,6 +98,7 @@ static const struct piece pieces[] = {
     PIECE("hlt", "\xf4", LOST, SAME),
     PIECE("xbegin; ret", "\xc7\xf8\x00\x00\x00\x00\xc3", LOST, SAME),
     PIECE("jmp *%rax", "\xff\xe0", LOST, SAME),
+    PIECE("jmp *%rax; ret", "\xff\xe0\xc3", LOST, SAME),
     PIECE("jmp *(%rip)", "\xff\x25\x00\x00\x00\x00", LOST, SAME),
     PIECE("jmp over what is none; ret", "\xeb\x01\x06\xc3", 8, SAME),
     PIECE("jmp over what is none, far; ret", "\xe9\x01\x00\x00\x00\x06\xc3", 8, SAME),
@@ -105,6 +107,12 @@ static const struct piece pieces[] = {
           8),
     PIECE("a loop that a je leaves", "\x74\x02\xeb\xfc\xc3", 8, SAME),
     PIECE("a loop that has two ways, the inner one closed", "\x74\x06\x75\x02\xff\xc0\xeb\xf8\xc3", 8, SAME),
+    PIECE("eight jne over a call, the last one farther",
+          "\x75\x0e\x75\x0c\x75\x0a\x75\x08\x75\x06\x75\x04\x75\x02\x75\x05\xe8\x00\x00\x00\x00\xc3", 8,
+          SAME),
+    PIECE("nine jne: the walk remembers eight",
+          "\x75\x10\x75\x0e\x75\x0c\x75\x0a\x75\x08\x75\x06\x75\x04\x75\x02\x75\x05\xe8\x00\x00\x00\x00\xc3",
+          LOST, SAME),
     PIECE("a loop for ever", "\xeb\xfe", LOST, SAME),
     PIECE("a loop for ever, with je", "\x74\xfe\xeb\xfc", LOST, SAME),
 };
@@ -156,6 +164,65 @@ CP_TEST(half_a_prologue_tells_who_called)
     check_piece(&piece, regs);
 }
 
+/* Code that aligns its stack stores the old stack pointer where the new one points. */
+CP_TEST(a_popped_stack_pointer_tells_who_called)
+{
+    const struct piece piece = PIECE("pop %rsp; pop %rbp; ret", "\x5c\x5d\xc3", 31, 30);
+    struct cp__registers regs = make_stack();
+
+    stack[SP_AT] = (uintptr_t)&stack[30];
+    check_piece(&piece, regs);
+}
+
+/* Returns what the code tells if the word on top of the stack is behind a call, or is the call itself. */
+static enum cp__caller told_by(const char *code, size_t size, bool is_behind_call)
+{
+    struct cp__registers regs = make_stack(), caller;
+    char *calls = lone_page();
+
+    memcpy(calls + 16, "\xff\x90\x38\x06\x00\x00", 6); /* call *0x638(%rax) */
+    stack[SP_AT] = (uintptr_t)calls + 16 + (is_behind_call ? 6 : 0);
+    regs.pc = (uintptr_t)memcpy(code_end - size, code, size);
+    return cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller);
+}
+#define TOLD_BY(code, is_behind_call) told_by(code, sizeof(code) - 1, is_behind_call)
+
+/* Behind a jump through a table of distances lies one of its targets. */
+CP_TEST(a_jump_through_a_table_does_not_end_the_walk)
+{
+    CHECK_EQ(TOLD_BY("\x4c\x01\xd0\xff\xe0\xc3", true), CP__CALLER_FOUND); /* add %r10,%rax; jmp *%rax; ret */
+    CHECK_EQ(TOLD_BY("\x4c\x03\xd0\x41\xff\xe2\xc3", true), CP__CALLER_FOUND); /* the other way, into r10 */
+    CHECK_EQ(TOLD_BY("\x4c\x01\xd0\xff\xe0\xc3", false), CP__CALLER_UNKNOWN);
+    CHECK_EQ(TOLD_BY("\x4c\x01\xd0\xff\xe2\xc3", true), CP__CALLER_UNKNOWN);     /* jmp *%rdx */
+    CHECK_EQ(TOLD_BY("\x44\x01\xd0\xff\xe0\xc3", true), CP__CALLER_UNKNOWN);     /* add %r10d,%eax */
+    CHECK_EQ(TOLD_BY("\x4c\x01\xd0\xff\xe0\x90\xc3", true), CP__CALLER_UNKNOWN); /* filling */
+    CHECK_EQ(TOLD_BY("\x4c\x01\xd0\xff\x20\xc3", true), CP__CALLER_UNKNOWN);     /* jmp *(%rax) */
+}
+
+/* The sum has been made already when the jump is interrupted. */
+CP_TEST(an_interrupted_jump_through_a_table_is_known_by_the_code_before)
+{
+    const char code[] = "\x4c\x01\xd0\xff\xe0\xc3", other[] = "\x4c\x01\xd1\xff\xe0\xc3";
+    struct cp__registers regs = make_stack(), caller;
+    char *calls = lone_page();
+
+    memcpy(calls, "\x00\x00\xe8\x00\x00\x00\x00", 7); /* call */
+    stack[SP_AT] = (uintptr_t)calls + 7;
+    regs.pc = (uintptr_t)memcpy(code_end - 6, code, 6) + 3;
+    CHECK_EQ(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller), CP__CALLER_FOUND);
+    memcpy(code_end - 6, other, 6); /* add %r10,%rcx */
+    CHECK_EQ(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller), CP__CALLER_UNKNOWN);
+}
+
+/* The first code of a program or a green thread halts behind a call. */
+CP_TEST(code_that_halts_behind_a_call_has_no_caller)
+{
+    CHECK_EQ(TOLD_BY("\x31\xff\xe8\x00\x00\x00\x00\xf4", true), CP__CALLER_NONE);
+    CHECK_EQ(TOLD_BY("\xff\xd0\xf4", true), CP__CALLER_NONE);
+    CHECK_EQ(TOLD_BY("\xff\xd0\x90", true), CP__CALLER_UNKNOWN);
+    CHECK_EQ(TOLD_BY("\x74\x00\xff\xd0\xf4", true), CP__CALLER_UNKNOWN); /* there is another way */
+}
+
 /* A return address is not taken from below the stack pointer or from a word that crosses the stack's end. */
 CP_TEST(return_addresses_outside_the_stack_are_not_taken)
 {
@@ -195,7 +262,7 @@ static void check_stub(const char *block, size_t at, bool is_stub)
 
     check_piece(&piece, regs); /* from the piece's first instruction */
     regs.pc = (uintptr_t)(code_end - 16 + at);
-    CHECK_EQ(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller), is_stub);
+    CHECK_EQ(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller) == CP__CALLER_FOUND, is_stub);
 }
 
 CP_TEST(stubs_of_linkers_are_known)

@@ -51,7 +51,7 @@ static void check_code(const char *what, struct code code, struct cp__registers 
     bool found;
 
     regs.pc = (uintptr_t)memcpy(code_end - code.size, code.begin, code.size);
-    found = cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller);
+    found = cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller) >= CP__CALLER_FOUND;
     CHECKF(found == (return_at != LOST), "%s: found %d", what, found);
     if (!found)
         return;
@@ -202,9 +202,11 @@ static void check_stub(const char *what, struct code code, bool is_stub)
     struct cp__registers caller;
 
     for (size_t at = 0; at < code.size; at += 4) { /* interrupts the piece at each of its instructions */
+        bool found;
+
         regs.pc = (uintptr_t)memcpy(code_end - code.size, code.begin, code.size) + at;
-        CHECKF(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller) == is_stub, "%s: +%zu", what,
-               at);
+        found = cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller) >= CP__CALLER_FOUND;
+        CHECKF(found == is_stub, "%s: +%zu", what, at);
         CHECK(!is_stub || caller.pc == IN_LINK);
     }
 }
@@ -219,6 +221,30 @@ CP_TEST(stubs_of_linkers_are_known)
     STUB("adrp x16, .; ldr x17, [x0, #16]; add x16, x16, #16; br x17", false);
     STUB("adrp x16, .; ldr x17, [x16, #16]; add x17, x17, #16; br x17", false);
     STUB("adrp x17, .; add x16, x16, #16; br x16", false);
+}
+
+static enum cp__caller told_by(struct code code, bool is_behind_call)
+{
+    struct cp__registers regs = make_stack(), caller;
+
+    if (is_behind_call)
+        regs.lr = 0;
+    regs.pc = (uintptr_t)memcpy(code_end - code.size, code.begin, code.size);
+    return cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller);
+}
+#define TOLD_BY(text, is_behind_call) told_by(CODE(text), is_behind_call)
+
+/* A return tells the stack pointer; a record may lie in the middle of its frame. Behind a call, the link
+ * register must be loaded before the code returns; before a call, it has been stored. */
+CP_TEST(the_code_tells_how_much_it_knows)
+{
+    CHECK_EQ(TOLD_BY("ret", false), CP__CALLER_FOUND);
+    CHECK_EQ(TOLD_BY("ret", true), CP__CALLER_UNKNOWN);
+    CHECK_EQ(TOLD_BY("ldp x29, x30, [sp], #16; ret", true), CP__CALLER_FOUND);
+    CHECK_EQ(TOLD_BY("stp x29, x30, [sp, #16]; mov x29, sp; ret", false), CP__CALLER_FOUND_ABOVE);
+    CHECK_EQ(TOLD_BY("bl .", false), CP__CALLER_STORED);
+    CHECK_EQ(TOLD_BY("blr x1", false), CP__CALLER_STORED);
+    CHECK_EQ(TOLD_BY("br x1", false), CP__CALLER_UNKNOWN);
 }
 
 /* The page before the stub's may not be mapped, so it must not be read. */

@@ -221,7 +221,7 @@ CP_TEST(an_address_of_data_is_no_return_address)
         words[i + 1] = made;
     }
     CHECK_EQ(unwind((uintptr_t)code, words, frames), 1);
-    CHECK_EQ(flags, CP_SAMPLE_INCOMPLETE);
+    CHECK_EQ(flags, CP_SAMPLE_INCOMPLETE | CP_SAMPLE_NEW_CODE);
     CHECK(unwind(made, words, frames) > 100);
     words[21] = (uintptr_t)data;
     CHECK(unwind(made, words, frames) <= 12);
@@ -284,6 +284,7 @@ SIM_TEST(code_that_is_mapped_later_is_in_stacks_after_a_pass)
 {
     struct worker worker = {.body = NULL};
     struct found found = {.with = 0};
+    struct cp_slot_stats stats = {.size = sizeof stats};
     char *code;
 
     need_plain_code();
@@ -299,6 +300,8 @@ SIM_TEST(code_that_is_mapped_later_is_in_stacks_after_a_pass)
         CHECK_EQ(found.without, 1); /* the code was not known at once */
         CHECK_EQ(found.with, i);
     }
+    CHECK_EQ(cp_slots_stats(slot, &stats), 0);
+    CHECK_EQ(stats.new_code, (uint64_t)found.without);
     end_timer();
     cp_m_detach(worker.m);
 }

@@ -87,6 +87,7 @@ static void end_from_callback(void)
     CHECK_EQ(looked_at.lo, stack.lo);
     CHECK_EQ(looked_at.hi, stack.hi);
     CHECK(looked_at.hi < whole_stack().hi);
+    CHECK(looked_at.ends_there);
 }
 
 CP_TEST(chains_end_on_threads)
@@ -117,11 +118,61 @@ CP_TEST(a_chain_that_ends_in_a_large_frame_is_whole)
 
     skip_under_tsan();
     dl_iterate_phdr(note_object, NULL);
+    cp__code_update();
     handle(SIGTRAP, on_interrupt);
     CHECK_EQ(pthread_create(&thread, NULL, start_with_large_frame, NULL), 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     check_end();
     CHECK_EQ(interrupted.flags, 0);
+}
+
+/* A function without call-frame information, as in a C library that has none, calls the first one. Nothing
+ * tells its caller, whose address lies beyond the end of the stack. */
+extern uintptr_t end_of_first;
+uintptr_t end_of_first;
+void call_first(void);
+void first_function(void);
+
+#if defined(__x86_64__)
+__asm__(".text\n.type call_first,@function\n"
+        "call_first: sub $8,%rsp\n\tmov %rsp,end_of_first(%rip)\n\tcall first_function\n"
+        "add $8,%rsp\n\tret\n.size call_first,.-call_first\n");
+#elif defined(__aarch64__)
+__asm__(".text\n.type call_first,@function\n"
+        "call_first: stp x29,x30,[sp,-16]!\n\tmov x1,sp\n\tadrp x0,end_of_first\n"
+        "str x1,[x0,:lo12:end_of_first]\n\tbl first_function\n"
+        "ldp x29,x30,[sp],16\n\tret\n.size call_first,.-call_first\n");
+#else
+void call_first(void)
+{
+    SKIP("call_first() is not written for this processor");
+}
+#endif
+
+static bool the_stack_ends_there;
+
+__attribute__((noinline)) void first_function(void)
+{
+    struct cp__stack stack = whole_stack();
+
+    stack.hi = end_of_first;
+    stack.ends_there = the_stack_ends_there;
+    interrupt(stack);
+    print_chain("ours", &interrupted);
+}
+
+CP_TEST(a_chain_ends_where_the_first_function_ends)
+{
+    skip_under_tsan();
+    dl_iterate_phdr(note_object, NULL);
+    cp__code_update();
+    handle(SIGTRAP, on_interrupt);
+    the_stack_ends_there = true;
+    call_first();
+    CHECK_EQ(interrupted.flags, 0);
+    the_stack_ends_there = false;
+    call_first();
+    CHECK_EQ(interrupted.flags, CP__CHAIN_INCOMPLETE);
 }
 
 /* ---- The outer end, with garbage in the frame pointer ---------------------------------------- */
