@@ -45,7 +45,7 @@ static unsigned by_frame_pointers(void)
     const struct cp__registers regs = registers_here();
     unsigned flags;
 
-    return cp__unwind_from_handler(&regs, &stack, &cache, frames, MAX, &flags);
+    return cp__unwind_from_handler(&regs, &stack, &cache, frames, MAX, &flags, NULL);
 }
 
 static unsigned by_unw_backtrace(void)

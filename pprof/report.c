@@ -312,8 +312,7 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
          "stacks may lack functions, because code has no call-frame information, or was loaded just before"},
         {FACT, "new_code", stats->new_code, "of these came to code that was loaded just before"},
         {LIMIT, "unknown_stacks", stats->unknown_stacks,
-         "samples have only their innermost function, because the program ran on a stack that cp_execute() "
-         "or cp_m_attach() was not told of"},
+         "samples may lack functions, because the program ran on a stack that cp_execute() was not told of"},
         {LIMIT, "elsewhere", findings->elsewhere,
          "samples recorded an instruction of another function than the interrupted one, which is shown"},
         {FACT, "folded", stats->overruns, "periods are counted with a later sample"},

@@ -21,39 +21,29 @@ void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__r
  * whole: the first function must be told to have no caller there (unwind.h). */
 #define G_SLACK 512
 
-/* Returns the G whose stack sp is in: the current G, or the one that stands for the thread while the M
- * runs its scheduler or switches. The stack pointer decides, so that a signal in the middle of a switch
- * never counts for the wrong G. *stack is empty if sp is in neither stack. */
-static const struct cp_g *running_from_handler(const struct cp__m *m, uintptr_t sp, struct cp__stack *stack)
-{
-    const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
-
-    if (g != NULL && sp >= g->stack_lo && sp < g->stack_hi) {
-        *stack = (struct cp__stack){.lo = g->stack_lo, .hi = g->stack_hi, .slack = G_SLACK};
-        return g;
-    }
-    *stack = m->stack;
-    if (cp__stack_holds(stack, sp))
-        return &m->self;
-    *stack = (struct cp__stack){.lo = 0, .hi = 0};
-    return g != NULL ? g : &m->self;
-}
-
 _Static_assert(CP__CHAIN_TRUNCATED == CP_SAMPLE_TRUNCATED && CP__CHAIN_INCOMPLETE == CP_SAMPLE_INCOMPLETE &&
-                   CP__CHAIN_NEW_CODE == CP_SAMPLE_NEW_CODE,
+                   CP__CHAIN_NEW_CODE == CP_SAMPLE_NEW_CODE && CP__CHAIN_FOREIGN == CP_SAMPLE_FOREIGN_SP,
                "a chain's flags are the sample's");
 
+/* Unwinds, and finds the G: the current one, or the one that stands for the thread while the M runs its
+ * scheduler or switches. The stack to which the frames lead decides, so that a signal in the middle of a
+ * switch never counts for the wrong G. If the stack is neither's, the current G counts. */
 static void unwind_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
-    struct cp__stack stack;
+    const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
+    struct cp__stack of_g = {.next = &m->stack};
+    const struct cp__stack *reached;
 
     if (moment->is_unwound)
         return;
-    moment->g = running_from_handler(m, moment->regs->sp, &stack);
-    moment->depth = cp__unwind_from_handler(moment->regs, &stack, &m->cache, moment->frames, CP_MAX_FRAMES,
-                                            &moment->chain_flags);
-    if (stack.hi == 0)
-        moment->chain_flags |= CP_SAMPLE_FOREIGN_SP;
+    if (g != NULL) {
+        of_g.lo = g->stack_lo;
+        of_g.hi = g->stack_hi;
+        of_g.slack = G_SLACK;
+    }
+    moment->depth = cp__unwind_from_handler(moment->regs, &of_g, &m->cache, moment->frames, CP_MAX_FRAMES,
+                                            &moment->chain_flags, &reached);
+    moment->g = reached == &m->stack || g == NULL ? &m->self : g;
     moment->is_unwound = true;
 }
 
@@ -120,10 +110,12 @@ static struct cp_sample new_sample_from_handler(const struct cp_g *g, unsigned f
  * unknown, and its G is known only if the record's stack is that of the G that runs now. */
 static struct cp_sample late_from_handler(const struct cp__m *m, const struct cp__detail *detail)
 {
-    struct cp__stack stack;
-    const struct cp_g *g = running_from_handler(m, detail->where.sp, &stack);
+    const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
+    const uintptr_t sp = detail->where.sp;
 
-    return new_sample_from_handler(stack.hi != 0 ? g : &m->self, CP_SAMPLE_LATE);
+    if (g == NULL || sp < g->stack_lo || sp >= g->stack_hi)
+        g = &m->self;
+    return new_sample_from_handler(g, CP_SAMPLE_LATE);
 }
 
 /* Appends n callers to the sample's frames, as far as there is room. */

@@ -195,8 +195,9 @@ struct cp_sample {
     uint64_t ip;
     uint64_t addr; /* the data address of the access; 0: not requested, or unknown */
 };
-#define CP_SAMPLE_TRUNCATED 1u  /* the stack had more frames than CP_MAX_FRAMES */
-#define CP_SAMPLE_FOREIGN_SP 2u /* the stack pointer was in no stack that the M knows: frames[0] only */
+#define CP_SAMPLE_TRUNCATED 1u /* the stack had more frames than CP_MAX_FRAMES */
+/* frames may be missing: they lead to a stack that the M does not know, and not to its first function */
+#define CP_SAMPLE_FOREIGN_SP 2u
 #define CP_SAMPLE_LATE 4u /* taken after the program had the signal blocked and had continued; see below */
 /* frames may be missing, inside the chain or at its outer end: see cp_slot_stats */
 #define CP_SAMPLE_INCOMPLETE 8u

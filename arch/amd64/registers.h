@@ -25,6 +25,9 @@ static inline unsigned cp__kept_number(unsigned i)
 /* Code may use this many bytes below the stack pointer; a signal leaves them alone. */
 #define CP__RED_ZONE 128
 
+/* How far above the stack pointer the ucontext is when the handler of a signal has returned. */
+#define CP__SIGNAL_CONTEXT 0
+
 /* Whether a frame record, at which a frame pointer points, lies at the upper end of its frame. */
 #define CP__RECORD_ENDS_FRAME 1
 

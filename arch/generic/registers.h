@@ -3,7 +3,8 @@
 
 /* The numbers of registers in call-frame information; how many of the first ones functions save that leave
  * for another stack frame; whether a frame record, at which a frame pointer points, lies at the upper end
- * of its frame; and how many bytes below the stack pointer code may use. */
+ * of its frame; how many bytes below the stack pointer code may use; and how far above the stack pointer the
+ * ucontext is when the handler of a signal has returned. */
 #if defined(__x86_64__)
 #define CP__FP_NUMBER 6
 #define CP__SP_NUMBER 7
@@ -11,6 +12,7 @@
 #define CP__LEAVING_REGISTERS 2
 #define CP__RECORD_ENDS_FRAME 1
 #define CP__RED_ZONE 128
+#define CP__SIGNAL_CONTEXT 0
 #elif defined(__aarch64__)
 #define CP__FP_NUMBER 29
 #define CP__SP_NUMBER 31
@@ -18,6 +20,7 @@
 #define CP__LEAVING_REGISTERS 4
 #define CP__RECORD_ENDS_FRAME 0
 #define CP__RED_ZONE 0
+#define CP__SIGNAL_CONTEXT sizeof(siginfo_t)
 #endif
 
 /* The same constants as in the other folders of arch/. On a processor that is not named here, perf's records

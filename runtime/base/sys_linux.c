@@ -45,13 +45,14 @@ int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr, pid
 /*
  * rt_sigprocmask(2) copies the set from memory before it checks the operation, and no operation has the
  * number -1. So the call changes nothing; it fails with EFAULT if the set cannot be read, and with EINVAL
- * otherwise.
+ * otherwise. A set at address 0 stands for none; the page there counts as one that cannot be read.
  */
 static bool can_read_page_from_handler(uintptr_t page)
 {
     const int nothing = -1;
 
-    return or_errno(syscall(SYS_rt_sigprocmask, nothing, page, NULL, sizeof(uint64_t))) != -EFAULT;
+    return page != 0 &&
+           or_errno(syscall(SYS_rt_sigprocmask, nothing, page, NULL, sizeof(uint64_t))) != -EFAULT;
 }
 
 bool cp__sys_can_read_from_handler(uintptr_t address, size_t size)

@@ -10,9 +10,11 @@
 #include <link.h>
 #include <pthread.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 #include <unwind.h>
 
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/os.h"
 #include "unwind.h"
 
 /* ---- The C library --------------------------------------------------------------------------- */
@@ -130,7 +132,8 @@ static struct cp__stack whole_stack(void)
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
         return stack;
     if (pthread_attr_getstack(&attributes, &lo, &size) == 0)
-        stack = (struct cp__stack){.lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size};
+        stack = (struct cp__stack){
+            .lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size, .may_grow = cp__os_tid() == getpid()};
     pthread_attr_destroy(&attributes);
     return stack;
 }
@@ -158,7 +161,8 @@ struct cp__stack cp__thread_stack(void)
     outermost = find_outermost();
     if (outermost.end <= sp || !cp__stack_holds(&stack, outermost.end))
         return stack;
-    stack = (struct cp__stack){.lo = stack.lo, .hi = outermost.end, .ends_there = true};
+    stack.hi = outermost.end;
+    stack.ends_there = true;
     /* A frame record may lie below the end of its frame, and its end is what a walk by frame pointers
      * sees. */
     if (!CP__RECORD_ENDS_FRAME && outermost.fp >= sp && outermost.fp < stack.hi - FRAME_RECORD)

@@ -3,6 +3,7 @@
 #include "cache.h"
 #include "code.h"
 #include "rows.h"
+#include "stack.h"
 #include "step.h"
 
 /* The two words at which a frame pointer points. */
@@ -35,10 +36,16 @@ static uintptr_t caller_of(uintptr_t saved, const struct cp__stack *stack, struc
     return is_code(pc, stack, last) ? pc : 0;
 }
 
+/* How many handlers of signals, each on another stack than what it interrupted, a walk leads through. */
+#define MOST_CHANGES 4
+
 /* A walk from the interrupted function to its callers. */
 struct walk {
     struct cp__walk_place place;
-    const struct cp__stack *stack;
+    struct cp__stack *stacks;       /* those that are known */
+    struct cp__stack *stack;        /* the one that the place is on */
+    struct cp__stack open;          /* if nobody told of that one */
+    unsigned changes;               /* how often the walk went from one stack to another */
     struct cp__unwind_cache *cache; /* NULL: none */
     struct cp__code_range range;    /* the code that the place is in, or that an earlier place was in */
     bool is_doubtful;               /* a step was taken that neither rows nor code have told */
@@ -108,6 +115,67 @@ static void follow_kept(struct walk *walk, const struct cp__walk_place *from)
     walk->place.kept = walk->kept;
 }
 
+/* ---- Stacks ---------------------------------------------------------------------------------- */
+
+/* Chooses the stack that sp is on. Returns false if that is none that can be read. */
+static bool choose_stack(struct walk *walk, uintptr_t sp)
+{
+    walk->stack = cp__stack_find_from_handler(walk->stacks, sp);
+    if (walk->stack != NULL)
+        return true;
+    walk->stack = &walk->open;
+    return cp__stack_open_from_handler(&walk->open, sp);
+}
+
+/* Goes on at sp, which code was interrupted with. A handler's stack may be part of the interrupted one,
+ * and lie above sp. Returns false if the walk has done so too often, or the stack cannot be read. */
+static bool go_to_stack(struct walk *walk, uintptr_t sp)
+{
+    if (cp__stack_holds(walk->stack, sp) && sp > walk->place.regs.sp)
+        return true;
+    return walk->changes++ < MOST_CHANGES && choose_stack(walk, sp);
+}
+
+/* Goes from the kernel's call of a handler to the code that was interrupted, whose registers the kernel
+ * has put onto the stack of the handler. Code on another stack may have been interrupted. */
+static enum cp__step step_by_signal(struct walk *walk)
+{
+    const uintptr_t sp = walk->place.regs.sp, context = sp + CP__SIGNAL_CONTEXT;
+    struct cp__registers regs;
+
+    if (context % _Alignof(ucontext_t) != 0 || context >= walk->stack->hi ||
+        walk->stack->hi - context < sizeof(ucontext_t))
+        return CP__STEP_LEAVES;
+    regs = cp__registers_from_handler((const void *)context);
+    if (!go_to_stack(walk, regs.sp))
+        return CP__STEP_LOST;
+    walk->place = (struct cp__walk_place){.regs = regs, .is_interrupted = true, .kept = walk->kept};
+    if (walk->kept != NULL)
+        cp__kept_begin_from_handler(walk->kept, regs.machine);
+    return CP__STEP_TAKEN;
+}
+
+/* Takes the step of a function that has called on another stack than its own: its frame, which the frame
+ * pointer tells, lies on another one of those that are known. */
+static enum cp__step step_across(struct walk *walk, const struct cp__rule *rule)
+{
+    const uintptr_t cfa = walk->place.regs.fp + (uintptr_t)(intptr_t)rule->cfa;
+    struct cp__stack *other = cp__stack_find_from_handler(walk->stacks, cfa - 1);
+    struct cp__walk_place place = walk->place;
+    enum cp__step step;
+
+    if (other == NULL || other == walk->stack || walk->changes == MOST_CHANGES)
+        return CP__STEP_LOST;
+    walk->changes++;
+    place.regs.sp = other->lo; /* unknown, and not below */
+    step = cp__step_by_rule_from_handler(&place, rule, walk->range.rows->expressions, other);
+    if (step != CP__STEP_TAKEN)
+        return CP__STEP_LOST;
+    walk->place = place;
+    walk->stack = other;
+    return CP__STEP_TAKEN;
+}
+
 /* Takes the step that a rule tells, and notes the rule in the cache. */
 static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule)
 {
@@ -116,10 +184,15 @@ static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule
     const bool is_call = !walk->place.is_interrupted;
     enum cp__step step;
 
+    if ((rule->flags & CP__RULE_SIGNAL) != 0)
+        return step_by_signal(walk);
     if ((rule->flags & CP__RULE_LEAVES) != 0 && cp__leaves_stack_from_handler(pc))
         walk->is_doubtful = true;
     step = cp__step_by_rule_from_handler(&walk->place, rule, walk->range.rows->expressions, walk->stack);
-    if (step == CP__STEP_TAKEN && is_call && walk->cache != NULL)
+    if (step != CP__STEP_TAKEN && rule->cfa_from == CP__FP_NUMBER &&
+        step_across(walk, rule) == CP__STEP_TAKEN)
+        step = CP__STEP_TAKEN;
+    else if (step == CP__STEP_TAKEN && is_call && walk->cache != NULL)
         cp__cache_note_from_handler(walk->cache, pc, rule);
     if (step == CP__STEP_TAKEN && walk->kept != NULL)
         follow_kept(walk, &from);
@@ -167,11 +240,20 @@ static enum cp__step take_slow_step(struct walk *walk)
     return cp__step_by_frame_from_handler(&walk->place, walk->stack);
 }
 
+/* Nobody has told how far an open stack goes, so the step may need more of the stack. */
 static enum cp__step take_step(struct walk *walk)
 {
+    const bool was_doubtful = walk->is_doubtful;
+    enum cp__step step;
+
     if (walk->cache != NULL && cp__step_by_cache_from_handler(walk->cache, &walk->place, walk->stack))
         return CP__STEP_TAKEN;
-    return take_slow_step(walk);
+    step = take_slow_step(walk);
+    while (step == CP__STEP_LEAVES && cp__stack_extend_from_handler(walk->stack)) {
+        walk->is_doubtful = was_doubtful;
+        step = take_slow_step(walk);
+    }
+    return step;
 }
 
 /* Returns whether the place that the walk has come to is in code. An address that the cache has is. */
@@ -198,6 +280,8 @@ static unsigned what_lacks(const struct walk *walk, enum cp__step last, uintptr_
 {
     const struct cp__stack *stack = walk->stack;
 
+    if (stack->is_open && (walk->is_doubtful || last != CP__STEP_ENDS))
+        return CP__CHAIN_FOREIGN;
     if (walk->is_doubtful)
         return CP__CHAIN_INCOMPLETE;
     if (last == CP__STEP_ENDS || (last != CP__STEP_LOST && stack->hi - top <= stack->slack))
@@ -226,30 +310,47 @@ static unsigned walk_out(struct walk *walk, uintptr_t *frames, unsigned max, uns
     return n;
 }
 
-unsigned cp__unwind_from_handler(const struct cp__registers *regs, const struct cp__stack *stack,
-                                 struct cp__unwind_cache *cache, uintptr_t *frames, unsigned max,
-                                 unsigned *flags)
+/* Walks from the interrupted code to its callers. The stack of the walk is that of the interrupted code. */
+static unsigned walk_from(struct walk *walk, const struct cp__registers *regs, uintptr_t *frames,
+                          unsigned max, unsigned *flags)
 {
-    struct walk walk = {.place = {.regs = *regs, .is_interrupted = true}, .stack = stack, .cache = cache};
     struct cp__kept kept;
     unsigned n;
 
-    *flags = 0;
-    frames[0] = regs->pc;
-    if (!cp__stack_holds(stack, regs->sp))
-        return 1;
-    *flags = CP__CHAIN_INCOMPLETE | CP__CHAIN_NEW_CODE;
-    if (!is_code(regs->pc, stack, &walk.range))
-        return 1;
-    if (cache != NULL)
-        cp__cache_begin_from_handler(cache, cp__code_version_from_handler());
-    n = walk_out(&walk, frames, max, flags);
-    if (!walk.wants_kept || regs->machine == NULL)
+    walk->place = (struct cp__walk_place){.regs = *regs, .is_interrupted = true};
+    n = walk_out(walk, frames, max, flags);
+    if (!walk->wants_kept || regs->machine == NULL)
         return n;
     cp__kept_begin_from_handler(&kept, regs->machine);
-    walk = (struct walk){
-        .place = {.regs = *regs, .is_interrupted = true}, .stack = stack, .range = walk.range, .kept = &kept};
-    return walk_out(&walk, frames, max, flags);
+    *walk = (struct walk){.place = {.regs = *regs, .is_interrupted = true},
+                          .stacks = walk->stacks,
+                          .range = walk->range,
+                          .kept = &kept};
+    if (choose_stack(walk, regs->sp))
+        n = walk_out(walk, frames, max, flags);
+    return n;
+}
+
+unsigned cp__unwind_from_handler(const struct cp__registers *regs, struct cp__stack *stacks,
+                                 struct cp__unwind_cache *cache, uintptr_t *frames, unsigned max,
+                                 unsigned *flags, const struct cp__stack **reached)
+{
+    struct walk walk = {.stacks = stacks, .cache = cache};
+    unsigned n = 1;
+
+    frames[0] = regs->pc;
+    if (!choose_stack(&walk, regs->sp)) {
+        *flags = CP__CHAIN_FOREIGN;
+    } else if (!is_code(regs->pc, walk.stack, &walk.range)) {
+        *flags = walk.stack->is_open ? CP__CHAIN_FOREIGN : CP__CHAIN_INCOMPLETE | CP__CHAIN_NEW_CODE;
+    } else {
+        if (cache != NULL)
+            cp__cache_begin_from_handler(cache, cp__code_version_from_handler());
+        n = walk_from(&walk, regs, frames, max, flags);
+    }
+    if (reached != NULL)
+        *reached = walk.stack->is_open ? NULL : walk.stack;
+    return n;
 }
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) unsigned

@@ -29,8 +29,10 @@ static inline void find_ours(const void *ucontext, const struct cp__stack *stack
 {
     static struct cp__unwind_cache cache;
     struct cp__registers regs = cp__registers_from_handler(ucontext);
+    struct cp__stack bounds = *stack;
 
-    chain->n = cp__unwind_from_handler(&regs, stack, &cache, chain->frames, CP_MAX_FRAMES, &chain->flags);
+    chain->n =
+        cp__unwind_from_handler(&regs, &bounds, &cache, chain->frames, CP_MAX_FRAMES, &chain->flags, NULL);
 }
 
 static inline void find_reference(void *ucontext, struct chain *chain)

@@ -22,7 +22,7 @@ static void on_trap(int signal, siginfo_t *info, void *ucontext)
 
     (void)signal;
     (void)info;
-    n = cp__unwind_from_handler(&regs, &stack, NULL, frames, 64, &flags);
+    n = cp__unwind_from_handler(&regs, &stack, NULL, frames, 64, &flags, NULL);
 }
 
 static int compare(const void *a, const void *b)

@@ -199,9 +199,9 @@ static unsigned flags;
 static unsigned unwind(uintptr_t pc, uintptr_t *words, uintptr_t *frames)
 {
     const struct cp__registers regs = {.pc = pc, .sp = (uintptr_t)words, .fp = (uintptr_t)words};
-    const struct cp__stack bounds = {.lo = (uintptr_t)words, .hi = (uintptr_t)(words + WORDS)};
+    struct cp__stack bounds = {.lo = (uintptr_t)words, .hi = (uintptr_t)(words + WORDS)};
 
-    return cp__unwind_from_handler(&regs, &bounds, NULL, frames, CP_MAX_FRAMES, &flags);
+    return cp__unwind_from_handler(&regs, &bounds, NULL, frames, CP_MAX_FRAMES, &flags, NULL);
 }
 
 /* Each frame's pointer points at the next frame. */

@@ -453,7 +453,7 @@ static void note_step(void *ucontext, const struct cp__registers *regs)
     if (!is_on_stack(regs->sp))
         /* large enough for the caller's frame */
         bounds = (struct cp__stack){.lo = regs->sp, .hi = regs->sp + 4096};
-    step->depth = cp__unwind_from_handler(regs, &bounds, &cache, step->frames, CP_MAX_FRAMES, &flags);
+    step->depth = cp__unwind_from_handler(regs, &bounds, &cache, step->frames, CP_MAX_FRAMES, &flags, NULL);
 }
 
 static void on_trap(int signo, siginfo_t *info, void *ucontext)

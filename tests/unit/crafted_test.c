@@ -31,6 +31,8 @@ CP_TEST(no_memory_goes_beyond_the_last_address)
     CHECK(!cp__sys_can_read_from_handler(at, SIZE_MAX / 2));
     CHECK(!cp__sys_can_read_from_handler(UINTPTR_MAX - 1, 1));
     CHECK(!cp__sys_can_read_from_handler(UINTPTR_MAX - 1, 10));
+    CHECK(!cp__sys_can_read_from_handler(0, 1));
+    CHECK(!cp__sys_can_read_from_handler(CP__SYS_PAGE - 1, 1));
 }
 
 /* ---- Call-frame information that the test makes up -------------------------------------------- */

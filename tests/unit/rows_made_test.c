@@ -243,8 +243,7 @@ static uintptr_t words[N_WORDS];
  * the frame pointer tells. Returns the number of frames. */
 static unsigned walk_from(const void *pc, uintptr_t slack, uintptr_t frames[8], unsigned *flags)
 {
-    const struct cp__stack stack = {
-        .lo = (uintptr_t)words, .hi = (uintptr_t)(words + N_WORDS), .slack = slack};
+    struct cp__stack stack = {.lo = (uintptr_t)words, .hi = (uintptr_t)(words + N_WORDS), .slack = slack};
     const struct cp__registers regs = {
         .pc = (uintptr_t)pc, .sp = (uintptr_t)&words[SP_AT], .fp = (uintptr_t)&words[FP_AT]};
 
@@ -252,7 +251,7 @@ static unsigned walk_from(const void *pc, uintptr_t slack, uintptr_t frames[8], 
         words[i] = 16;
     words[FP_AT + 1] = (uintptr_t)early_code + 1;
     cp__code_update();
-    return cp__unwind_from_handler(&regs, &stack, NULL, frames, 8, flags);
+    return cp__unwind_from_handler(&regs, &stack, NULL, frames, 8, flags, NULL);
 }
 
 CP_TEST(a_rule_that_comes_too_early_is_not_followed)
