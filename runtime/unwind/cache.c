@@ -4,6 +4,13 @@
 
 #define WORD ((intptr_t)sizeof(uintptr_t))
 
+/* A place of a walk by the cache, so small that it stays in registers. */
+struct place {
+    uintptr_t pc;
+    uintptr_t sp;
+    uintptr_t fp;
+};
+
 void cp__cache_begin_from_handler(struct cp__unwind_cache *cache, uint64_t version)
 {
     if (cache->version == version)
@@ -12,10 +19,11 @@ void cp__cache_begin_from_handler(struct cp__unwind_cache *cache, uint64_t versi
     cache->version = version;
 }
 
-/* Returns whether a distance in bytes is one of whole words that fits into an entry. */
-static bool fits(int32_t distance)
+/* Returns whether a distance in bytes is one of whole words, and whether that word is in the frame: from
+ * `words` below the CFA to just below the CFA. */
+static bool is_in_frame(int32_t distance, int32_t words)
 {
-    return distance % WORD == 0 && distance / WORD >= INT16_MIN && distance / WORD <= INT16_MAX;
+    return distance % WORD == 0 && distance < 0 && distance / WORD >= -words;
 }
 
 static bool is_frequent_kind(const struct cp__rule *rule)
@@ -24,16 +32,22 @@ static bool is_frequent_kind(const struct cp__rule *rule)
         return false;
     if (rule->cfa_from != CP__SP_NUMBER && rule->cfa_from != CP__FP_NUMBER)
         return false;
-    if (rule->fp_how != CP__SAME && (rule->fp_how != CP__AT || rule->fp_value == 0))
+    if (rule->cfa <= 0 || rule->cfa % WORD != 0 || rule->cfa / WORD > INT16_MAX)
         return false;
-    return fits(rule->cfa) && fits(rule->return_value) && fits(rule->fp_value);
+    if (rule->fp_how != CP__SAME &&
+        (rule->fp_how != CP__AT || !is_in_frame(rule->fp_value, rule->cfa / (int32_t)WORD)))
+        return false;
+    return is_in_frame(rule->return_value, rule->cfa / (int32_t)WORD);
 }
 
 void cp__cache_note_from_handler(struct cp__unwind_cache *cache, uintptr_t pc, const struct cp__rule *rule)
 {
-    if (!is_frequent_kind(rule))
+    struct cp__cached_step *places = cp__cache_places(cache, pc);
+
+    if (!is_frequent_kind(rule) || cp__cache_has(cache, pc))
         return;
-    *cp__cached_step(cache, pc) =
+    places[1] = places[0];
+    places[0] =
         (struct cp__cached_step){.pc = pc,
                                  .cfa = (int16_t)(rule->cfa / WORD),
                                  .return_place = (int16_t)(rule->return_value / WORD),
@@ -41,30 +55,50 @@ void cp__cache_note_from_handler(struct cp__unwind_cache *cache, uintptr_t pc, c
                                  .cfa_is_by_fp = rule->cfa_from == CP__FP_NUMBER};
 }
 
-/* The stack holds frames of other functions, and a sanitizer may have fenced parts of these frames. */
-__attribute__((no_sanitize("address", "thread", "undefined"))) bool
-cp__step_by_cache_from_handler(struct cp__unwind_cache *cache, struct cp__walk_place *place,
-                               const struct cp__stack *stack)
+/* Takes the step of an entry. Returns false, and leaves the place unchanged, if the stack does not allow
+ * the step. The saved words lie between the register that the CFA comes from and the CFA, so that the two
+ * are all that there is to check. The stack holds frames of other functions, and a sanitizer may have
+ * fenced parts of these frames. */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static inline bool
+take_step(const struct cp__cached_step *step, struct place *place, uintptr_t hi)
 {
-    const struct cp__cached_step *step = cp__cached_step(cache, place->regs.pc);
-    const uintptr_t sp = place->regs.sp;
-    const uintptr_t *cfa, *return_place, *fp_place;
-    uintptr_t end;
+    const uintptr_t base = step->cfa_is_by_fp ? place->fp : place->sp;
+    const uintptr_t *cfa = (const uintptr_t *)base + step->cfa;
 
-    if (step->pc != place->regs.pc || place->is_interrupted || (place->sp_is_least && !step->cfa_is_by_fp))
+    if (base - place->sp > hi - place->sp || hi - base < (uintptr_t)(step->cfa * WORD) ||
+        base % (uintptr_t)WORD != 0)
         return false;
-    end = (step->cfa_is_by_fp ? place->regs.fp : sp) + (uintptr_t)(step->cfa * WORD);
-    if (end % (uintptr_t)WORD != 0 || end <= sp || end > stack->hi)
-        return false;
-    cfa = (const uintptr_t *)end;
-    return_place = cfa + step->return_place;
-    fp_place = cfa + step->fp_place;
-    /* Each word begins in [sp, end of the stack). The CFA is aligned, so the word ends there, too. */
-    if ((uintptr_t)return_place - sp >= stack->hi - sp ||
-        (step->fp_place != 0 && (uintptr_t)fp_place - sp >= stack->hi - sp))
-        return false;
-    *place = (struct cp__walk_place){.regs = {.pc = cp__code_address_from_handler(*return_place),
-                                              .sp = end,
-                                              .fp = step->fp_place != 0 ? *fp_place : place->regs.fp}};
+    place->pc = cp__code_address_from_handler(cfa[step->return_place]);
+    if (step->fp_place != 0)
+        place->fp = cfa[step->fp_place];
+    place->sp = (uintptr_t)cfa;
     return true;
+}
+
+bool cp__cache_walk_from_handler(struct cp__unwind_cache *cache, struct cp__walk_place *from,
+                                 const struct cp__stack *stack, struct cp__chain *chain)
+{
+    const uintptr_t hi = stack->hi, end = stack->ends_there ? hi - stack->slack : UINTPTR_MAX;
+    struct place place = {from->regs.pc, from->regs.sp, from->regs.fp};
+    const struct cp__cached_step *step = cp__cached_step(cache, place.pc);
+    bool is_ahead = false;
+
+    if (place.sp > hi || (from->sp_is_least && !step->cfa_is_by_fp))
+        return false;
+    while (cp__is_step_of(step, place.pc) && place.sp < end) {
+        const uintptr_t top = place.sp;
+
+        if (!take_step(step, &place, hi))
+            break;
+        chain->top = top;
+        step = cp__cached_step(cache, place.pc);
+        is_ahead =
+            !cp__is_step_of(step, place.pc) || chain->n == chain->max || cp__stack_holds(stack, place.pc);
+        if (is_ahead)
+            break;
+        chain->frames[chain->n++] = place.pc;
+    }
+    if (place.sp != from->regs.sp)
+        *from = (struct cp__walk_place){.regs = {.pc = place.pc, .sp = place.sp, .fp = place.fp}};
+    return is_ahead;
 }

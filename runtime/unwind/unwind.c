@@ -244,11 +244,8 @@ static enum cp__step take_slow_step(struct walk *walk)
 static enum cp__step take_step(struct walk *walk)
 {
     const bool was_doubtful = walk->is_doubtful;
-    enum cp__step step;
+    enum cp__step step = take_slow_step(walk);
 
-    if (walk->cache != NULL && cp__step_by_cache_from_handler(walk->cache, &walk->place, walk->stack))
-        return CP__STEP_TAKEN;
-    step = take_slow_step(walk);
     while (step == CP__STEP_LEAVES && cp__stack_extend_from_handler(walk->stack)) {
         walk->is_doubtful = was_doubtful;
         step = take_slow_step(walk);
@@ -264,12 +261,6 @@ static bool is_place_code(struct walk *walk)
     if (walk->cache != NULL && cp__cache_has(walk->cache, pc))
         return !cp__stack_holds(walk->stack, pc);
     return is_code(pc, walk->stack, &walk->range);
-}
-
-/* Returns whether a chain whose last frame begins at top has left the frame of the stack's first function. */
-static bool has_left_first(const struct cp__stack *stack, uintptr_t top)
-{
-    return stack->ends_there && stack->hi - top <= stack->slack;
 }
 
 /* Returns what a chain lacks that cannot be followed beyond top. The last step that was tried has the
@@ -293,21 +284,29 @@ static unsigned what_lacks(const struct walk *walk, enum cp__step last, uintptr_
  * frames, and in *flags what the chain lacks. */
 static unsigned walk_out(struct walk *walk, uintptr_t *frames, unsigned max, unsigned *flags)
 {
+    struct cp__chain chain = {.frames = frames, .n = 1, .max = max};
     enum cp__step taken = CP__STEP_TAKEN;
-    uintptr_t top = walk->place.regs.sp;
-    unsigned n = 1;
+    bool is_ahead = false;
 
-    while (!has_left_first(walk->stack, top) && (taken = take_step(walk)) == CP__STEP_TAKEN &&
-           is_place_code(walk)) {
-        if (n == max) {
-            *flags = CP__CHAIN_TRUNCATED;
-            return n;
+    for (;;) {
+        if (!is_ahead) {
+            chain.top = walk->place.regs.sp;
+            if (cp__has_left_first(walk->stack, chain.top))
+                break;
+            taken = take_step(walk);
         }
-        frames[n++] = walk->place.regs.pc;
-        top = walk->place.regs.sp;
+        if (taken != CP__STEP_TAKEN || !is_place_code(walk))
+            break;
+        if (chain.n == max) {
+            *flags = CP__CHAIN_TRUNCATED;
+            return max;
+        }
+        frames[chain.n++] = walk->place.regs.pc;
+        is_ahead = walk->cache != NULL && !walk->place.is_interrupted &&
+                   cp__cache_walk_from_handler(walk->cache, &walk->place, walk->stack, &chain);
     }
-    *flags = what_lacks(walk, taken, top);
-    return n;
+    *flags = what_lacks(walk, taken, chain.top);
+    return chain.n;
 }
 
 /* Walks from the interrupted code to its callers. The stack of the walk is that of the interrupted code. */

@@ -27,6 +27,12 @@ static inline bool cp__stack_holds(const struct cp__stack *stack, uintptr_t addr
     return address >= stack->lo && address < stack->hi;
 }
 
+/* Returns whether a chain whose last frame begins at top has left the frame of the stack's first function. */
+static inline bool cp__has_left_first(const struct cp__stack *stack, uintptr_t top)
+{
+    return stack->ends_there && stack->hi - top <= stack->slack;
+}
+
 struct cp__unwind_cache;
 
 /* What a chain lacks: CP__CHAIN_TRUNCATED says that more frames exist than fit, CP__CHAIN_INCOMPLETE says
