@@ -71,6 +71,7 @@ libraries += libprotobuf-c-dev              # writes profiles ...
 libraries += zlib1g-dev                     # compresses them
 libraries += libdw-dev libelf-dev           # reads symbols, lines and inlining
 libraries += libpfm4-dev                    # knows processors' events by name
+libraries += libiberty-dev                  # demangles names
 # The library of the endpoint, which the core does without:
 libraries += $(if $(builds_http),libmicrohttpd-dev)    # serves it
 libraries += $(if $(filter-out $(offline_goals),$(goals)),libunwind-dev) # walks the stacks of Gs; the tests' reference
@@ -199,7 +200,7 @@ cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-p
          -ftls-model=initial-exec -pthread $(warnings) $(sanitizer) $(if $(DEBUG),-DCP_DEBUG) \
          $(addprefix -iquote ,. arch/$(ARCH) $(sort $(dir $(public_headers))) $(B)/gen $(B)/gen/pprof) $(CFLAGS)
 ldflags = -pthread $(sanitizer) $(LDFLAGS)
-libs = -lprotobuf-c -lz -ldw -lelf -lpfm -ldl -lrt
+libs = -lprotobuf-c -lz -ldw -lelf -lpfm -liberty -ldl -lrt
 http_libs = -lmicrohttpd -lunwind
 testing_libs = -ldw -lelf -lz
 # Of libunwind's users each is apart from the core: it brings a backtrace() of its own.
@@ -488,9 +489,9 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(testing_a) $(lib_a)
 	@mkdir -p $(@D)
 	$(link)
 
-# What libdw needs in turn, of a program that is linked statically, is for its own file to say; libpfm4 has none. That
-# of libmicrohttpd is not asked: it leads to libraries of which Debian has no static ones, and the endpoint can then be
-# linked with the shared one still.
+# What libdw needs in turn, of a program that is linked statically, is for its own file to say; libpfm4 and libiberty
+# have none. That of libmicrohttpd is not asked: it leads to libraries of which Debian has no static ones, and the
+# endpoint can then be linked with the shared one still.
 define pkg_config
 prefix=$(PREFIX)
 libdir=$(LIBDIR)
@@ -502,7 +503,7 @@ Version: $(VERSION)
 Requires.private: libprotobuf-c zlib libdw libelf
 Cflags: -I$${includedir}
 Libs: -L$${libdir} -lcounterpoint
-Libs.private: -lpfm -ldl -lrt -pthread
+Libs.private: -lpfm -liberty -ldl -lrt -pthread
 endef
 export pkg_config
 

@@ -253,8 +253,8 @@ enum cp_profile_form {
  * -EINVAL for CP_FORM_STATES. */
 int cp_thread_profile(struct cp_writer w, enum cp_profile_form form, struct cp_error *err);
 
-/* Called with the linker's name of the function that contains addresses[i]; the name is valid during the
- * call. */
+/* Called with the linker's name of the function that contains addresses[i], which is mangled for C++ and
+ * Rust; the name is valid during the call. */
 typedef int cp_symbol_each_fn(void *context, size_t i, const char *function);
 /* Looks up n addresses of this process and, if the kernel shows them, of the kernel. Calls fn() for each
  * that is in a known function, in no particular order. Reads the objects' symbols each time, on a thread of

@@ -18,7 +18,7 @@ static size_t tell_function(const void *what, size_t i, uint64_t *words)
     size_t n = 0;
 
     words[n++] = function->name;
-    words[n++] = function->name; /* readers demangle names of C++ and Rust themselves */
+    words[n++] = function->system_name;
     words[n++] = function->file;
     words[n++] = function->start_line;
     return n;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pprof/symbol/demangle.h"
 #include "pprof/symbol/kernel.h"
 #include "pprof/symbol/symbol.h"
 #include "profile_data.h"
@@ -22,6 +23,19 @@ static int add_function(struct cp__profile *p, const struct cp__function *functi
     return 0;
 }
 
+/* Stores the name of a function for people to read: the linker's name demangled, or else as it is. */
+static int add_name(struct cp__profile *p, const char *system_name, uint32_t *name)
+{
+    char *text;
+    int result = cp__demangle(system_name, &text);
+
+    if (result < 0)
+        return result;
+    result = cp__strings_add(&p->strings, text != NULL ? text : system_name, name);
+    free(text);
+    return result;
+}
+
 /* Finds or adds the function of a line, and stores its number. */
 static int find_function(struct cp__profile *p, const struct cp__symbol_line *line, uint32_t *number)
 {
@@ -29,16 +43,18 @@ static int find_function(struct cp__profile *p, const struct cp__symbol_line *li
     uint32_t hash;
     size_t at;
 
-    if ((line->function != NULL && cp__strings_add(&p->strings, line->function, &f.name) < 0) ||
+    if ((line->function != NULL && cp__strings_add(&p->strings, line->function, &f.system_name) < 0) ||
         (line->file != NULL && cp__strings_add(&p->strings, line->file, &f.file) < 0))
         return -ENOMEM;
-    hash = cp__hash_end(cp__hash_add(cp__hash_add(f.name, f.file), f.start_line));
+    hash = cp__hash_end(cp__hash_add(cp__hash_add(f.system_name, f.file), f.start_line));
     at = hash;
     while (cp__table_next(&p->function_table, hash, &at, number)) {
         known = &p->functions[*number];
-        if (known->name == f.name && known->file == f.file && known->start_line == f.start_line)
+        if (known->system_name == f.system_name && known->file == f.file && known->start_line == f.start_line)
             return 0;
     }
+    if (line->function != NULL && add_name(p, line->function, &f.name) < 0)
+        return -ENOMEM;
     return add_function(p, &f, hash, number);
 }
 
