@@ -134,8 +134,10 @@ static const char *g_function_of(const struct listing *l, const struct cp__frame
 
 static void put_frame(const struct listing *l, const struct cp__frame *frame)
 {
-    if (frame->n_lines == 0)
-        fprintf(l->out, "%#" PRIx64 "()\n\t?\n", frame->address + 1);
+    if (frame->n_lines == 0) {
+        cp__print_module(l->out, l->profile, frame);
+        fprintf(l->out, "(%#" PRIx64 ")\n\t?\n", frame->address + 1);
+    }
     for (uint32_t i = 0; i < frame->n_lines; i++) {
         fprintf(l->out, "%s(...)\n", g_function_of(l, frame, i));
         put_place(l, frame, i);
@@ -150,10 +152,11 @@ static void put_creator(const struct listing *l, const struct cp_g_info *g)
 
     if (frame == NULL)
         return;
+    fputs("created by ", l->out);
     if (frame->n_lines > 0)
-        fprintf(l->out, "created by %s", g_function_of(l, frame, 0));
+        fputs(g_function_of(l, frame, 0), l->out);
     else
-        fprintf(l->out, "created by %#" PRIx64, frame->address + 1);
+        cp__print_module(l->out, l->profile, frame);
     if (g->parent_id != 0)
         fprintf(l->out, " in goroutine %" PRIu64, g->parent_id);
     fputc('\n', l->out);

@@ -3,6 +3,8 @@
 #ifndef COUNTERPOINT_PPROF_PROFILE_DATA_H
 #define COUNTERPOINT_PPROF_PROFILE_DATA_H
 
+#include <stdio.h>
+
 #include "encode.h"
 #include "pprof/symbol/mapping.h"
 #include "profile.h"
@@ -105,6 +107,9 @@ static inline const char *cp__profile_string(const struct cp__profile *p, uint32
 {
     return number != 0 ? cp__strings_get(&p->strings, number) : "?";
 }
+
+/* Prints what stands for a frame whose function is unknown: the module that it is in, "[libx.so]". */
+void cp__print_module(FILE *out, const struct cp__profile *p, const struct cp__frame *frame);
 
 /* Returns whether the recorded instruction replaces the interrupted leaf: only if both are in one known
  * function. */

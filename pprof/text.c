@@ -6,6 +6,7 @@
  *     SAMPLES @ 0xADDRESS 0xADDRESS ...
  *     # labels: {"key":"value"}
  *     #	0xADDRESS	function+0xOFFSET	file:line
+ *     #	0xADDRESS	[module]+0xOFFSET-IN-ITS-FILE
  *
  *     --- Memory map: ---
  *
@@ -40,26 +41,54 @@ void cp__print_labels(FILE *out, const struct cp_labels *labels)
         fputs("}\n", out);
 }
 
+void cp__print_module(FILE *out, const struct cp__profile *p, const struct cp__frame *frame)
+{
+    const char *file = frame->mapping == 0 ? "unknown code" : p->mappings.items[frame->mapping - 1].file;
+    const char *slash = strrchr(file, '/');
+    const char *name = slash != NULL ? slash + 1 : file;
+
+    fprintf(out, name[0] == '[' ? "%s" : "[%s]", name); /* the kernel's are in brackets already */
+}
+
+/* Returns where the frame's return address is in the file of its module; if it is in none, the address. */
+static uint64_t module_offset(const struct cp__profile *p, const struct cp__frame *frame)
+{
+    const struct cp__mapping *mapping;
+
+    if (frame->mapping == 0)
+        return frame->address + 1;
+    mapping = &p->mappings.items[frame->mapping - 1];
+    return frame->address + 1 - mapping->start + mapping->offset;
+}
+
+/* Prints a function of a frame. */
+static void print_profile_line(FILE *out, const struct cp__profile *p, const struct cp__frame *frame,
+                               const struct cp__line *line)
+{
+    const struct cp__function *function = &p->functions[line->function];
+
+    fprintf(out, "#\t%#" PRIx64 "\t", frame->address + 1);
+    if (function->name != 0)
+        fprintf(out, "%s+%#" PRIx64, cp__profile_string(p, function->name), cp__frame_offset(frame));
+    else
+        cp__print_module(out, p, frame);
+    fprintf(out, "\t%s:%" PRIu32 "\n", cp__profile_string(p, function->file), line->line);
+}
+
 /* Prints a frame. Each inlined function has a line of its own. */
 static void print_profile_frame(FILE *out, const struct cp__profile *p, const struct cp__frame *frame)
 {
-    const struct cp__function *function;
-    const struct cp__line *line;
-    uint32_t i;
-
     if (frame->name != 0) {
         fprintf(out, "#\t%s\n", p->names[frame->name - 1]);
         return;
     }
-    if (frame->n_lines == 0)
-        fprintf(out, "#\t%#" PRIx64 "\n", frame->address + 1);
-    for (i = 0; i < frame->n_lines; i++) {
-        line = &p->lines[frame->first_line + i];
-        function = &p->functions[line->function];
-        fprintf(out, "#\t%#" PRIx64 "\t%s+%#" PRIx64 "\t%s:%" PRIu32 "\n", frame->address + 1,
-                cp__profile_string(p, function->name), cp__frame_offset(frame),
-                cp__profile_string(p, function->file), line->line);
+    if (frame->n_lines == 0) {
+        fprintf(out, "#\t%#" PRIx64 "\t", frame->address + 1);
+        cp__print_module(out, p, frame);
+        fprintf(out, "+%#" PRIx64 "\n", module_offset(p, frame));
     }
+    for (uint32_t i = 0; i < frame->n_lines; i++)
+        print_profile_line(out, p, frame, &p->lines[frame->first_line + i]);
 }
 
 static const struct cp__frame *frame_of(const struct cp__profile *p, const struct cp__profile_stack *stack,

@@ -118,6 +118,39 @@ CP_TEST(what_limits_a_recording_is_told_from_what_is_usual)
     free(told);
 }
 
+/* Asks for the names of a location without lines, of one with a line whose function has no name, and of those
+ * in no mapping. What Profile.decode() would return is made here. */
+CP_TEST(a_frame_without_a_name_is_shown_by_its_module)
+{
+    static const char script[] =
+        "import { samplesOf } from './profile.js';\n"
+        "const strings = ['', '/usr/lib/libx.so', '[kernel]', 'test::named(int)', '_ZN4test5namedEi'];\n"
+        "const frame = (id, mappingId, line) => ({ id, mappingId, address: 0x4010 + id, line });\n"
+        "const profile = { stringTable: { strings },\n"
+        "  mapping: [{ id: 1, filename: 1 }, { id: 2, filename: 2 }, { id: 3, filename: 0 }],\n"
+        "  function: [{ id: 1, name: 3, systemName: 4 }, { id: 2, name: 0 }],\n"
+        "  location: [frame(1, 1, [{ functionId: 1 }]), frame(2, 1, []), frame(3, 2, []),\n"
+        "    frame(4, 0, []), frame(5, 1, [{ functionId: 2 }]), frame(6, 3, [])],\n"
+        "  sample: [{ locationId: [6, 5, 4, 3, 2, 1], value: [], label: [] }] };\n"
+        "console.log(samplesOf(profile)[0].frames.join());\n";
+    FILE *file;
+
+    if (system("command -v node > /dev/null") != 0)
+        SKIP("node is not installed");
+    free(test_command(NULL,
+                      "cd %s && mkdir -p node_modules/pprof-format && cp " CP_UI "/profile.js . && "
+                      "echo 'export const Profile = null;' > node_modules/pprof-format/index.mjs && "
+                      "echo '{\"exports\": \"./index.mjs\"}' > node_modules/pprof-format/package.json && "
+                      "echo '{\"type\": \"module\"}' > package.json",
+                      test_dir()));
+    file = fopen(file_in_dir("frames.mjs"), "w");
+    fputs(script, file);
+    fclose(file);
+    char *told = test_command(NULL, "node %s", file_in_dir("frames.mjs"));
+    CHECK_STR(told, "test::named(int),[libx.so],[kernel],[unknown code],[libx.so],[unknown code]\n");
+    free(told);
+}
+
 /* ---- In a browser ---------------------------------------------------------------------------- */
 
 __attribute__((always_inline)) static inline void stir(void)
