@@ -29,7 +29,8 @@ struct batch {
 static int take_wanted_symbol(void *context, size_t i, const struct cp__symbol *symbol)
 {
     const struct batch *batch = context;
-    const char *name = symbol->lines[symbol->n - 1].function; /* the outermost function is the linker's */
+    const char *name =
+        cp__symbol_name(&symbol->lines[symbol->n - 1]); /* the outermost function is the linker's */
 
     return name == NULL ? 0 : batch->lookup->fn(batch->lookup->context, batch->wanted[i].i, name);
 }

@@ -30,7 +30,7 @@ struct cp__line {
 
 struct cp__function {
     uint32_t name;        /* for people to read; numbers in strings */
-    uint32_t system_name; /* the linker's, or that in the source */
+    uint32_t system_name; /* the linker's, or that in the source with scopes and parameters */
     uint32_t file;
     uint32_t start_line;
 };

@@ -40,10 +40,11 @@ static int add_name(struct cp__profile *p, const char *system_name, uint32_t *na
 static int find_function(struct cp__profile *p, const struct cp__symbol_line *line, uint32_t *number)
 {
     struct cp__function f = {.start_line = line->start_line}, *known;
+    const char *name = cp__symbol_name(line);
     uint32_t hash;
     size_t at;
 
-    if ((line->function != NULL && cp__strings_add(&p->strings, line->function, &f.system_name) < 0) ||
+    if ((name != NULL && cp__strings_add(&p->strings, name, &f.system_name) < 0) ||
         (line->file != NULL && cp__strings_add(&p->strings, line->file, &f.file) < 0))
         return -ENOMEM;
     hash = cp__hash_end(cp__hash_add(cp__hash_add(f.system_name, f.file), f.start_line));
@@ -53,7 +54,7 @@ static int find_function(struct cp__profile *p, const struct cp__symbol_line *li
         if (known->system_name == f.system_name && known->file == f.file && known->start_line == f.start_line)
             return 0;
     }
-    if (line->function != NULL && add_name(p, line->function, &f.name) < 0)
+    if (name != NULL && add_name(p, name, &f.name) < 0)
         return -ENOMEM;
     return add_function(p, &f, hash, number);
 }

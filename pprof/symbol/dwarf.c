@@ -19,6 +19,7 @@ struct walk {
     Dwarf_Addr bias;           /* what is added to addresses in the debug information */
     Dwarf_Files *files;        /* the unit's files; NULL if the unit names none */
     unsigned depth;
+    bool is_cxx; /* the unit is written in C++ */
 };
 
 /* Neighbouring addresses: those with the numbers from "first" to before "end". */
@@ -61,9 +62,9 @@ static bool is_slice_empty(struct slice slice)
 
 /* ---- Scopes ---------------------------------------------------------------------------------- */
 
-/* Returns the name of a function. For C++ and Rust this is the linker's name, which readers of profiles
- * demangle in full, because the name in the source lacks scopes and types. In C the linker's name is no
- * better: "__GI___libc_malloc" for "__libc_malloc". */
+/* Returns the name of a function. For C++ and Rust this is the linker's name if the entry has it, because the
+ * name in the source lacks scopes and types. In C the linker's name is no better: "__GI___libc_malloc" for
+ * "__libc_malloc". */
 static const char *function_name(Dwarf_Die *die)
 {
     Dwarf_Attribute attribute;
@@ -72,10 +73,55 @@ static const char *function_name(Dwarf_Die *die)
     if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL ||
         dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute) != NULL)
         linkage_name = dwarf_formstring(&attribute);
-    if (linkage_name != NULL && (strncmp(linkage_name, "_Z", 2) == 0 || strncmp(linkage_name, "_R", 2) == 0))
+    if (linkage_name != NULL && cp__is_mangled(linkage_name))
         return linkage_name;
     name = dwarf_diename(die);
     return name != NULL ? name : linkage_name; /* clang's "_GLOBAL__sub_I_file.cc" has only a linkage name */
+}
+
+/* DW_LANG_C_plus_plus_17 and _20, for which the <dwarf.h> of elfutils 0.188 has no names. */
+enum { LANG_CXX_17 = 0x2b, LANG_CXX_20 = 0x2c };
+
+static bool is_language_cxx(int language)
+{
+    switch (language) {
+    case DW_LANG_C_plus_plus:
+    case DW_LANG_C_plus_plus_03:
+    case DW_LANG_C_plus_plus_11:
+    case DW_LANG_C_plus_plus_14:
+    case LANG_CXX_17:
+    case LANG_CXX_20:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Returns whether a function is declared in a unit of C++. With -flto its code is described in another unit,
+ * and dwz moves declarations into units without a language. */
+static bool is_cxx(const struct walk *walk, const Dwarf_Die *declaration)
+{
+    Dwarf_Die copy = *declaration, unit;
+    const int language = dwarf_diecu(&copy, &unit, NULL, NULL) == NULL ? -1 : dwarf_srclang(&unit);
+
+    return language < 0 ? walk->is_cxx : is_language_cxx(language);
+}
+
+/* Adds what tells a function without a linkage name from others: its scopes, and where its code begins, which
+ * has a symbol. The code of an inlined function is elsewhere, if there is any. Returns 0 or -ENOMEM. */
+static int read_scopes_of(const struct walk *walk, Dwarf_Die *die, const Dwarf_Die *declaration,
+                          struct cp__dwarf_scope *scope)
+{
+    Dwarf_Addr entry = 0;
+
+    if (dwarf_tag(die) == DW_TAG_inlined_subroutine) {
+        if (cp__dwarf_find_copy(walk->dwarf, die, &entry) < 0)
+            return -ENOMEM;
+    } else if (dwarf_entrypc(die, &entry) != 0) {
+        entry = 0;
+    }
+    scope->symbol_at = entry == 0 ? 0 : entry + walk->bias;
+    return cp__dwarf_qualify(walk->dwarf, declaration, &scope->qualified);
 }
 
 /* Returns the value of a numeric attribute; 0 if the entry lacks it. */
@@ -89,19 +135,24 @@ static unsigned number(Dwarf_Die *die, unsigned name)
     return (unsigned)value;
 }
 
-/* Fills *scope from a function's entry or an inlined call's entry. */
-static void read_scope(const struct walk *walk, Dwarf_Die *die, struct cp__dwarf_scope *scope)
+/* Fills *scope from a function's entry or an inlined call's entry. Returns 0 or -ENOMEM. */
+static int read_scope(const struct walk *walk, Dwarf_Die *die, struct cp__dwarf_scope *scope)
 {
+    Dwarf_Die declaration;
     int line;
 
     scope->name = function_name(die);
     if (dwarf_decl_line(die, &line) == 0)
         scope->start_line = (unsigned)line;
-    if (dwarf_tag(die) != DW_TAG_inlined_subroutine)
-        return;
-    scope->call_line = number(die, DW_AT_call_line);
-    if (walk->files != NULL)
-        scope->call_file = dwarf_filesrc(walk->files, number(die, DW_AT_call_file), NULL, NULL);
+    if (dwarf_tag(die) == DW_TAG_inlined_subroutine) {
+        scope->call_line = number(die, DW_AT_call_line);
+        if (walk->files != NULL)
+            scope->call_file = dwarf_filesrc(walk->files, number(die, DW_AT_call_file), NULL, NULL);
+    }
+    if (scope->name == NULL || cp__is_mangled(scope->name))
+        return 0;
+    declaration = cp__dwarf_declaration(die);
+    return is_cxx(walk, &declaration) ? read_scopes_of(walk, die, &declaration, scope) : 0;
 }
 
 /* Adds a scope. Returns its number, or -ENOMEM. */
@@ -114,8 +165,8 @@ static int64_t add_scope(const struct walk *walk, Dwarf_Die *die, uint32_t outer
         return -ENOMEM;
     scope = &dwarf->scopes[dwarf->n_scopes];
     *scope = (struct cp__dwarf_scope){.outer = outer};
-    read_scope(walk, die, scope);
-    return (int64_t)dwarf->n_scopes++;
+    dwarf->n_scopes++;
+    return read_scope(walk, die, scope) < 0 ? -ENOMEM : (int64_t)dwarf->n_scopes - 1;
 }
 
 /* Visits an entry that has code. If is_function is set, the entry is a scope; else it is only a block in
@@ -183,26 +234,6 @@ static int visit_children(struct walk *walk, Dwarf_Die *parent, struct slice sli
     return result;
 }
 
-/* Returns whether functions can stand inside an entry with that tag. */
-static bool may_hold_functions(int tag)
-{
-    switch (tag) {
-    case DW_TAG_namespace:
-    case DW_TAG_module:
-    case DW_TAG_structure_type:
-    case DW_TAG_class_type:
-    case DW_TAG_union_type:
-    case DW_TAG_subprogram:
-    case DW_TAG_inlined_subroutine:
-    case DW_TAG_lexical_block:
-    case DW_TAG_try_block:
-    case DW_TAG_catch_block:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /*
  * Visits functions that stand inside other functions or inside types, at any depth. visit() does not reach
  * them, because it passes over outer entries that have no code, or whose code is elsewhere. gcc writes
@@ -220,7 +251,7 @@ static int visit_nested(struct walk *walk, Dwarf_Die *parent, struct slice all, 
         tag = dwarf_tag(&die);
         if (is_nested && tag == DW_TAG_subprogram)
             result = visit_code(walk, &die, true, all, 0);
-        if (result == 0 && may_hold_functions(tag))
+        if (result == 0 && cp__dwarf_may_hold_functions(tag))
             result =
                 visit_nested(walk, &die, all, is_nested || (tag != DW_TAG_namespace && tag != DW_TAG_module));
     } while (result == 0 && dwarf_siblingof(&die, &die) == 0);
@@ -286,6 +317,7 @@ static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size
         return 0;
     if (dwarf_getsrcfiles(functions, &walk->files, &n_files) != 0)
         walk->files = NULL;
+    walk->is_cxx = is_language_cxx(dwarf_srclang(functions));
     result = visit_children(walk, functions, all, 0);
     /* Only now, because reading all entries of a large unit takes much longer than the walk above. */
     if (result == 0 && is_any_unknown(walk, unit, all))
@@ -304,6 +336,7 @@ int cp__dwarf_find(struct cp__dwarf *dwarf, Dwfl_Module *module, const uint64_t 
     dwarf->places = calloc(n, sizeof *dwarf->places);
     if (dwarf->places == NULL || CP__RESERVE(dwarf->scopes, dwarf->capacity, 1) < 0)
         return -ENOMEM;
+    dwarf->scopes[0] = (struct cp__dwarf_scope){0};
     dwarf->n_scopes = 1;
     while (debug != NULL && result == 0 && dwarf_get_units(debug, unit, &unit, NULL, NULL, &die, &split) == 0)
         result = visit_unit(&walk, &die, &split, n);
@@ -312,6 +345,11 @@ int cp__dwarf_find(struct cp__dwarf *dwarf, Dwfl_Module *module, const uint64_t 
 
 void cp__dwarf_free(struct cp__dwarf *dwarf)
 {
+    for (size_t i = 0; i < dwarf->n_scopes; i++) {
+        free(dwarf->scopes[i].qualified);
+        free(dwarf->scopes[i].symbol);
+    }
+    cp__dwarf_units_free(dwarf);
     free(dwarf->places);
     free(dwarf->scopes);
 }

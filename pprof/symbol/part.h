@@ -3,10 +3,13 @@
 #ifndef COUNTERPOINT_PPROF_SYMBOL_PART_H
 #define COUNTERPOINT_PPROF_SYMBOL_PART_H
 
+#include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "demangle.h"
 #include "mapping.h"
 
 /* ---- file.c --------------------------------------------------------------------------- */
@@ -19,7 +22,10 @@ Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl);
 
 /* A function, inlined or not, that contains some of the addresses. */
 struct cp__dwarf_scope {
-    const char *name;
+    const char *name;   /* the linker's, "_ZN3foo3barEv", or that in the source */
+    char *qualified;    /* the name in the source, with scopes and parameters; NULL: "name" says all */
+    uint64_t symbol_at; /* where the code of a C++ function begins that has no linkage name; 0: unknown */
+    char *symbol;       /* the linker's name for that code; NULL: none was found */
     unsigned start_line;
     const char *call_file; /* where the function was inlined; NULL: it was not, or the file is unknown */
     unsigned call_line;
@@ -40,12 +46,42 @@ struct cp__dwarf {
     struct cp__dwarf_scope *scopes; /* scopes[0] is unused, because number 0 means none */
     size_t n_scopes;
     size_t capacity;
+    struct cp__dwarf_unit *units; /* see scope.c */
+    size_t n_units, units_capacity;
 };
 
 /* Looks up addresses, which must ascend. Returns 0, also if the module has no debug information, or
  * -ENOMEM. */
 int cp__dwarf_find(struct cp__dwarf *dwarf, Dwfl_Module *module, const uint64_t *addresses, size_t n);
 void cp__dwarf_free(struct cp__dwarf *dwarf);
+
+/* ---- scope.c -------------------------------------------------------------------------- */
+
+/* Returns whether functions can stand inside an entry with that tag. */
+bool cp__dwarf_may_hold_functions(int tag);
+
+/* Follows one reference of an entry. Returns false if the entry has no such attribute. */
+bool cp__dwarf_follow(const Dwarf_Die *die, unsigned name, Dwarf_Die *to);
+
+/* Stores the entry that a type, a namespace or a function stands in. Returns 1, 0 if that is the unit itself,
+ * or -ENOMEM. */
+int cp__dwarf_find_parent(struct cp__dwarf *dwarf, const Dwarf_Die *die, Dwarf_Die *parent);
+
+/* Stores where the code of an inlined function begins that was also compiled on its own in the same unit; 0
+ * if it was not. Returns 0 or -ENOMEM. */
+int cp__dwarf_find_copy(struct cp__dwarf *dwarf, const Dwarf_Die *die, Dwarf_Addr *entry);
+
+void cp__dwarf_units_free(struct cp__dwarf *dwarf);
+
+/* ---- signature.c ---------------------------------------------------------------------- */
+
+/* Returns the first declaration of what the entry of a function or an inlined call is about. */
+Dwarf_Die cp__dwarf_declaration(const Dwarf_Die *die);
+
+/* Stores a C++ function's name with what tells it from others of that name, "outer::(anonymous
+ * namespace)::Type::name(int) const", which the caller frees; NULL if that is the name alone. The declaration
+ * is that of cp__dwarf_declaration(). Returns 0 or -ENOMEM. */
+int cp__dwarf_qualify(struct cp__dwarf *dwarf, const Dwarf_Die *declaration, char **qualified);
 
 /* ---- elf.c ---------------------------------------------------------------------------- */
 

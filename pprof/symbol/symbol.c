@@ -2,7 +2,9 @@
 #include "symbol.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "part.h"
 #include "runtime/base/table.h"
@@ -16,13 +18,11 @@ struct answer {
 };
 
 /* Appends a function to the answer. */
-static int answer_line(struct answer *answer, const char *function, unsigned start_line, const char *file,
-                       unsigned line)
+static int answer_line(struct answer *answer, const struct cp__symbol_line *line)
 {
     if (CP__RESERVE(answer->lines, answer->capacity, answer->n + 1) < 0)
         return -ENOMEM;
-    answer->lines[answer->n++] =
-        (struct cp__symbol_line){.function = function, .file = file, .line = line, .start_line = start_line};
+    answer->lines[answer->n++] = *line;
     return 0;
 }
 
@@ -38,7 +38,12 @@ static int answer_scopes(struct answer *answer, const struct cp__dwarf *dwarf,
 
     for (i = place->scope; i != 0; i = scope->outer) {
         scope = &dwarf->scopes[i];
-        if (answer_line(answer, scope->name, scope->start_line, file, line) < 0)
+        if (answer_line(answer, &(struct cp__symbol_line){
+                                    .function = scope->symbol != NULL ? scope->symbol : scope->name,
+                                    .qualified = scope->symbol != NULL ? NULL : scope->qualified,
+                                    .file = file,
+                                    .line = line,
+                                    .start_line = scope->start_line}) < 0)
             return -ENOMEM;
         file = scope->call_file;
         line = scope->call_line;
@@ -59,6 +64,76 @@ struct search {
     struct answer answer;
 };
 
+static int need_symbols(struct search *search)
+{
+    if (search->are_symbols_read)
+        return 0;
+    search->are_symbols_read = true;
+    return cp__elf_symbols_read(&search->symbols, search->module);
+}
+
+/* Returns the part of a name in the source that the linker's name has as it is: "Type" of "~Type", "name" of
+ * "name<int>". */
+static size_t plain_part(const char **name)
+{
+    *name += **name == '~';
+    return strcspn(*name, "<");
+}
+
+/* Returns whether a number begins there in a symbol: in "13run_from_here" none does at "3run". The name
+ * before ends in a digit if it is that of an unnamed namespace. */
+static bool is_at_number(const char *symbol, const char *at)
+{
+    static const char unnamed[] = "_GLOBAL__N_1";
+    const size_t n = sizeof unnamed - 1;
+
+    return at == symbol || at[-1] < '0' || at[-1] > '9' ||
+           ((size_t)(at - symbol) >= n && strncmp(at - n, unnamed, n) == 0);
+}
+
+/* Returns whether a symbol is the linker's name of the function with that name in the source. A symbol may
+ * be another function's, because linkers fold functions of equal code together. */
+static bool is_symbol_of(const char *symbol, const char *name)
+{
+    const size_t length = plain_part(&name);
+    char part[256];
+    const char *at = symbol;
+
+    if (!cp__is_mangled(symbol)) /* a function of C */
+        return strcspn(symbol, ".") == strlen(name) && strncmp(symbol, name, strlen(name)) == 0;
+    if (length == 0 || strncmp(name, "operator", strlen("operator")) == 0)
+        return true; /* "operator+" is "pl" there */
+    if ((size_t)snprintf(part, sizeof part, "%zu%.*s", length, (int)length, name) >= sizeof part)
+        return false;
+    while ((at = strstr(at, part)) != NULL && !is_at_number(symbol, at))
+        at++;
+    return at != NULL;
+}
+
+/* Gives the functions that the debug information has no linkage name for, and which were compiled on their
+ * own, the name of their symbol. What the compiler adds to the symbols of parts and copies, ".cold" or
+ * ".constprop.0", is no part of the name. */
+static int find_linker_names(struct search *search)
+{
+    for (size_t i = 1; i < search->dwarf.n_scopes; i++) {
+        struct cp__dwarf_scope *scope = &search->dwarf.scopes[i];
+        const char *symbol;
+        uint64_t start;
+
+        if (scope->symbol_at == 0)
+            continue;
+        if (need_symbols(search) < 0)
+            return -ENOMEM;
+        symbol = cp__elf_symbols_find(&search->symbols, scope->symbol_at, &start);
+        if (symbol == NULL || start != scope->symbol_at || !is_symbol_of(symbol, scope->name))
+            continue;
+        scope->symbol = strndup(symbol, strcspn(symbol, "."));
+        if (scope->symbol == NULL)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 /* Answers from the symbol tables. Assembly has lines but no functions in the debug information, and code
  * without any debug information may have symbols, too. */
 static int answer_symbol(struct search *search, size_t i)
@@ -66,13 +141,13 @@ static int answer_symbol(struct search *search, size_t i)
     const struct cp__dwarf_place *place = &search->dwarf.places[i];
     const char *name;
 
-    if (!search->are_symbols_read && cp__elf_symbols_read(&search->symbols, search->module) < 0)
+    if (need_symbols(search) < 0)
         return -ENOMEM;
-    search->are_symbols_read = true;
     name = cp__elf_symbols_find(&search->symbols, search->addresses[i], &search->answer.entry);
     if (name == NULL && place->file == NULL)
         return 0;
-    return answer_line(&search->answer, name, 0, place->file, place->line);
+    return answer_line(&search->answer,
+                       &(struct cp__symbol_line){.function = name, .file = place->file, .line = place->line});
 }
 
 /* Calls fn() with what is known about the i-th address. */
@@ -118,6 +193,8 @@ int cp__symbolise(const struct cp__mapping *mapping, const uint64_t *addresses, 
     if (search.module == NULL)
         return 0;
     result = cp__dwarf_find(&search.dwarf, search.module, addresses, n);
+    if (result == 0)
+        result = find_linker_names(&search);
     for (i = 0; i < n && result == 0; i++)
         result = answer_address(&search, i);
     free(search.answer.lines);

@@ -9,11 +9,22 @@
 
 /* One of the functions that an instruction belongs to: the function itself, or one that was inlined. */
 struct cp__symbol_line {
-    const char *function; /* for C++ and Rust, the linker's name, "_ZN3foo3barEv"; NULL: unknown */
-    const char *file;     /* NULL: unknown */
-    unsigned line;        /* line of the instruction, or of the inlined call; 0: unknown */
-    unsigned start_line;  /* line where the function begins; 0: unknown */
+    /* For C++ and Rust, the linker's name, "_ZN3foo3barEv", if it is known; else the name in the source.
+     * NULL: unknown. */
+    const char *function;
+    /* The name in the source with scopes and parameters, "foo::bar(int)", if "function" lacks these; else
+     * NULL. */
+    const char *qualified;
+    const char *file;    /* NULL: unknown */
+    unsigned line;       /* line of the instruction, or of the inlined call; 0: unknown */
+    unsigned start_line; /* line where the function begins; 0: unknown */
 };
+
+/* Returns the name that tells a function from others; NULL: unknown. */
+static inline const char *cp__symbol_name(const struct cp__symbol_line *line)
+{
+    return line->qualified != NULL ? line->qualified : line->function;
+}
 
 /* What is known about an address. */
 struct cp__symbol {

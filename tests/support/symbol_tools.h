@@ -5,6 +5,7 @@
 #include <elf.h>
 #include <inttypes.h>
 
+#include "pprof/symbol/demangle.h"
 #include "pprof/symbol/symbol.h"
 #include "profile_tools.h"
 
@@ -96,6 +97,26 @@ static inline char *ask(const char *tool, const char *path, const uint64_t *addr
         "%s -e %s < %s | sed 's/^0x0*/0x/; s/ (discriminator [0-9]*)$//; s/ (approximate)$//; s,^/.*/,,; "
         "s/:?$/:0/'",
         tool, path, list);
+}
+
+/* Lists the bytes of the functions that were compiled from the source, one in `step`, in ascending order. */
+static inline size_t list_functions(const char *path, uint64_t *addresses, size_t capacity, unsigned step)
+{
+    char *text = test_command(NULL,
+                              "nm -nS --defined-only %s | grep -E '^[^ ]+ [^ ]+ [tTwW] ' | "
+                              "grep -vE ' (_start|_dl_relocate_static_pie)$'",
+                              path);
+    uint64_t start, size, next = 0;
+    size_t n = 0;
+    int length;
+
+    for (char *at = text; sscanf(at, "%" SCNx64 " %" SCNx64 " %*s %*s %n", &start, &size, &length) == 2;
+         at += length)
+        for (next = start > next ? start : next; next < start + size && n < capacity; next += step)
+            addresses[n++] = next;
+    free(text);
+    CHECK(n > 100 / step && n < capacity);
+    return n;
 }
 
 static inline bool is_there(const char *program)

@@ -18,26 +18,6 @@
 /* A sanitizer looks at how the library reads, for which some of the addresses are enough. */
 enum { MAX_ADDRESSES = 10000, STEP = TEST_ASAN || TEST_TSAN ? 16 : 1 };
 
-/* Lists the bytes of the functions that were compiled from the source, in ascending order. */
-static size_t list_functions(const char *path, uint64_t *addresses)
-{
-    char *text = test_command(NULL,
-                              "nm -nS --defined-only %s | grep -E '^[^ ]+ [^ ]+ [tTwW] ' | "
-                              "grep -vE ' (_start|_dl_relocate_static_pie)$'",
-                              path);
-    uint64_t start, size, next = 0;
-    size_t n = 0;
-    int length;
-
-    for (char *at = text; sscanf(at, "%" SCNx64 " %" SCNx64 " %*s %*s %n", &start, &size, &length) == 2;
-         at += length)
-        for (next = start > next ? start : next; next < start + size && n < MAX_ADDRESSES; next += STEP)
-            addresses[n++] = next;
-    free(text);
-    CHECK(n > 100 / STEP && n < MAX_ADDRESSES);
-    return n;
-}
-
 /* What a tool says about one address, up to its answer for the next address, to which *at moves. */
 struct answer {
     const char *text;
@@ -113,7 +93,7 @@ static void check_whole(const char *compile, struct program *program)
 
     build_program(compile, "whole");
     snprintf(path, sizeof path, "%s/whole", test_dir());
-    program->n = list_functions(path, program->addresses);
+    program->n = list_functions(path, program->addresses, MAX_ADDRESSES, STEP);
     free(test_command(NULL, "objcopy --strip-all --keep-section='.debug*' %s", path));
     program->answers = look_up(path, program->addresses, program->n, &inlined);
     CHECKF(inlined > 100 / STEP, "%u", inlined);
@@ -134,6 +114,7 @@ static void check_split(const char *compile, const struct program *whole)
     build_program(compile, "split");
     free(test_command(NULL, "cd %s && cmp whole.text split.text", test_dir()));
     snprintf(path, sizeof path, "%s/split", test_dir());
+    free(test_command(NULL, "objcopy --strip-all --keep-section='.debug*' %s", path));
     answers = look_up(path, whole->addresses, whole->n, &inlined);
     check_equal(answers, whole->answers);
     free(answers);
