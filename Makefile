@@ -92,6 +92,7 @@ packages += $(if $(filter check deps,$(goals)),clang-format-14)
 # libbz2, which a static program takes; libdebuginfod, which nothing may call.
 test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl protobuf-compiler pkgconf g++ \
                 clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl libdebuginfod1
+test_packages += $(if $(filter deps,$(goals)),dwz) # makes debug information smaller; without it a test is skipped
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
                    $(filter ui,$(goal_programs))),chromium)
