@@ -203,7 +203,7 @@ cflags = -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -mno-omit-leaf-frame-p
 ldflags = -pthread $(sanitizer) $(LDFLAGS)
 libs = -lprotobuf-c -lz -ldw -lelf -lpfm -liberty -ldl -lrt
 http_libs = -lmicrohttpd -lunwind
-testing_libs = -ldw -lelf -lz
+testing_libs = -ldw -lelf -lz -liberty
 # Of libunwind's users each is apart from the core: it brings a backtrace() of its own.
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
@@ -389,7 +389,7 @@ $(lib_so): $(lib_objects) $(B)/objects
 # What a library has of the core that the core's shared library does not export.
 borrows = runtime/base/error.o runtime/base/sized.o
 http_borrows = $(borrows) runtime/base/sysctl_linux.o pprof/rate_linux.o
-testing_borrows = $(borrows) pprof/symbol/debug_file.o
+testing_borrows = $(borrows) runtime/base/table.o pprof/symbol/debug_file.o pprof/symbol/demangle.o
 
 # Such a library finds the core beside itself: a program's own -rpath is not for what its libraries need.
 define side

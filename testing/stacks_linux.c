@@ -3,11 +3,13 @@
 #include "stacks.h"
 
 #include "pprof/symbol/debug_file.h"
+#include "pprof/symbol/demangle.h"
 
 #include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
 
@@ -68,6 +70,15 @@ static Dwarf_Line *line_of(Dwfl_Module *module, Dwarf_Addr pc)
     return unit ? dwarf_getsrc_die(unit, pc - bias) : NULL;
 }
 
+static void print_function(FILE *stream, const char *function)
+{
+    char *text = NULL;
+    if (function)
+        (void)cp__demangle(function, &text); /* without memory the linker's name will do */
+    fprintf(stream, "    %s", text ? text : function ? function : "?");
+    free(text);
+}
+
 static void print_crash_frame(FILE *stream, Dwfl *dwfl, const struct frame *frame)
 {
     Dwarf_Addr pc = frame->pc - frame->is_call;
@@ -77,7 +88,7 @@ static void print_crash_frame(FILE *stream, Dwfl *dwfl, const struct frame *fram
     int number = 0;
     const char *file = line && dwarf_lineno(line, &number) == 0 ? dwarf_linesrc(line, NULL, NULL) : NULL;
     const char *object = module ? dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL) : NULL;
-    fprintf(stream, "    %s", function ? function : "?");
+    print_function(stream, function);
     if (file)
         fprintf(stream, "\n        %s:%d\n", file, number);
     else

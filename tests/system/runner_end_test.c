@@ -50,14 +50,14 @@ static void expect_bad_end(const struct bad_end *bad)
 CP_TEST(a_crash_is_told_with_its_stack)
 {
     static const struct bad_end bad[] = {
-        {"crash_segv", SEGV, {"writes_to_nowhere", "Test_crash_segv"}},
+        {"crash_segv", SEGV, {"sample::writes_to_nowhere()", "Test_crash_segv"}},
         {"crash_abort", "killed by signal 6 (Aborted)", {"calls_abort", "Test_crash_abort"}},
         {"crash_overflow",
          SEGV ": stack overflow",
          /* the stack's innermost and outermost functions */
          {"goes_down", "goes_down", "Test_crash_overflow"}},
-        {"crash_sub", SEGV, {"writes_to_nowhere", "crashing_sub"}},
-        {"crash_thread", SEGV, {"writes_to_nowhere", "crashing_thread"}},
+        {"crash_sub", SEGV, {"sample::writes_to_nowhere()", "crashing_sub"}},
+        {"crash_thread", SEGV, {"sample::writes_to_nowhere()", "crashing_thread"}},
     };
     if (TEST_ASAN || TEST_TSAN)
         SKIP("the sanitizer's own handler tells of it");
