@@ -10,6 +10,7 @@
 
 #include "kernel.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/note.h"
 #include "runtime/base/table.h"
 
 static void mapping_free(struct cp__mapping *mapping)
@@ -129,26 +130,6 @@ static bool is_loaded(const struct dl_phdr_info *object, const ElfW(Phdr) * part
     return false;
 }
 
-/* Returns the bytes of the build id among an object's notes, or NULL. */
-static const unsigned char *find_build_id(const unsigned char *notes, size_t size, size_t align,
-                                          size_t *id_size)
-{
-    ElfW(Nhdr) note;
-    size_t at, id_at;
-
-    for (at = 0; at + sizeof note <= size; at = id_at + (note.n_descsz + align - 1) / align * align) {
-        memcpy(&note, notes + at, sizeof note);
-        id_at = at + sizeof note + (note.n_namesz + align - 1) / align * align;
-        if (id_at + note.n_descsz > size)
-            break;
-        *id_size = note.n_descsz;
-        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-            memcmp(notes + at + sizeof note, "GNU", 4) == 0)
-            return notes + id_at;
-    }
-    return NULL;
-}
-
 /* Returns the bytes in hexadecimal digits; the caller frees the text. NULL: there is no memory. */
 static char *to_hex(const unsigned char *bytes, size_t n)
 {
@@ -173,8 +154,7 @@ static int read_build_id(const struct dl_phdr_info *object, char **id)
     for (p = object->dlpi_phdr; p < object->dlpi_phdr + object->dlpi_phnum; p++) {
         if (p->p_type != PT_NOTE || !is_loaded(object, p))
             continue;
-        bytes = find_build_id((const unsigned char *)(object->dlpi_addr + p->p_vaddr), p->p_memsz,
-                              p->p_align == 8 ? 8 : 4, &size);
+        bytes = cp__note_build_id((const uint8_t *)(object->dlpi_addr + p->p_vaddr), p->p_memsz, &size);
         if (bytes == NULL)
             continue;
         *id = to_hex(bytes, size);
