@@ -5,10 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* Never called for a file: each module gets its file when it is reported. */
@@ -19,7 +22,16 @@ static int find_no_elf(Dwfl_Module *module, void **user_data, const char *module
     return -1;
 }
 
-/* ---- Objects --------------------------------------------------------------------------------- */
+/* ---- The file -------------------------------------------------------------------------------- */
+
+/* Where an object's file is looked for, in this order. */
+enum way {
+    EXE,   /* /proc/self/exe is the program's file even if another file has its name now */
+    PATH,  /* the name that the file had when it was mapped */
+    MAP,   /* /proc/self/map_files has each mapped file, but only for some users */
+    IMAGE, /* what is mapped of the file: without the debug information, and mostly without local symbols */
+    N_WAYS
+};
 
 /* Copies the vDSO, which has no file but is in memory as a whole, to a file in memory. */
 static int copy_vdso(const struct cp__mapping *mapping)
@@ -34,32 +46,133 @@ static int copy_vdso(const struct cp__mapping *mapping)
     return fd;
 }
 
+/* Opens a file if it is a regular one: to open or read something else may wait, or have an effect. Returns
+ * the descriptor, or a negative errno value. */
+static int open_regular(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat status;
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+        return fd;
+    close(fd);
+    return -ENOEXEC;
+}
+
+/* Opens what a way leads to. Returns the descriptor, or a negative errno value. */
+static int open_way(const struct cp__mapping *mapping, enum way way)
+{
+    char path[80];
+
+    if (strcmp(mapping->file, "[vdso]") == 0)
+        return way == IMAGE ? copy_vdso(mapping) : -ENOENT;
+    if (way == EXE)
+        return mapping->main ? open_regular("/proc/self/exe") : -ENOENT;
+    if (way == PATH)
+        return mapping->file[0] == '/' && mapping->file[1] != '/' ? open_regular(mapping->file) : -ENOENT;
+    if (way == IMAGE)
+        return cp__image_open(mapping);
+    snprintf(path, sizeof path, "/proc/self/map_files/%" PRIx64 "-%" PRIx64, mapping->start, mapping->limit);
+    return mapping->inode != 0 ? open_regular(path) : -ENOENT;
+}
+
+/* Returns whether the bytes of this process at an address are those of the file. Of long code, a part of the
+ * pages is compared. */
+static bool are_bytes_same(int fd, uint64_t address, uint64_t size, uint64_t offset)
+{
+    enum { CHUNK = 4096, MAX_CHUNKS = 256 };
+    const uint64_t n_chunks = (size + CHUNK - 1) / CHUNK, stride = (n_chunks + MAX_CHUNKS - 1) / MAX_CHUNKS;
+    char here[CHUNK], there[CHUNK];
+    struct iovec local = {.iov_base = here}, remote;
+    uint64_t at;
+
+    for (at = 0; at < size; at += stride * CHUNK) {
+        local.iov_len = size - at < CHUNK ? size - at : CHUNK;
+        remote = (struct iovec){(void *)(uintptr_t)(address + at), local.iov_len};
+        if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != (ssize_t)local.iov_len ||
+            pread(fd, there, local.iov_len, (off_t)(offset + at)) != (ssize_t)local.iov_len ||
+            memcmp(here, there, local.iov_len) != 0)
+            return false;
+    }
+    return size > 0;
+}
+
+bool cp__file_has_code(const struct cp__mapping *mapping, uint64_t address, uint64_t size, uint64_t offset)
+{
+    bool is_same = false;
+    enum way way;
+    int fd;
+
+    for (way = EXE; way <= MAP && !is_same; way++) {
+        fd = open_way(mapping, way);
+        if (fd < 0)
+            continue;
+        is_same = are_bytes_same(fd, address, size, offset);
+        close(fd);
+    }
+    return is_same;
+}
+
+/* ---- Objects --------------------------------------------------------------------------------- */
+
+/* Returns how many bytes of the mapping come from a segment's pages in the file. */
+static uint64_t overlap(const GElf_Phdr *part, const struct cp__mapping *mapping)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t start = part->p_offset & -page, end = (part->p_offset + part->p_filesz + page - 1) & -page;
+    uint64_t limit = mapping->offset + (mapping->limit - mapping->start);
+
+    start = start > mapping->offset ? start : mapping->offset;
+    end = end < limit ? end : limit;
+    return end > start ? end - start : 0;
+}
+
 /* Finds by how much the object's addresses in memory differ from those in the file. Returns false if the
- * file does not have the mapping's code. */
+ * file does not have the mapping's code. Segments may share a page of the file, so the segment that the
+ * mapping has most of is the mapping's; but if the linker has loaded the object, its word counts. */
 static bool find_bias(int fd, const struct cp__mapping *mapping, GElf_Addr *bias)
 {
     Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-    bool found = false;
+    uint64_t most = 0, n_bytes;
     GElf_Phdr part;
     size_t n, i;
 
     if (elf_getphdrnum(elf, &n) < 0)
         n = 0;
-    for (i = 0; i < n && !found; i++) {
+    for (i = 0; i < n; i++) {
         if (gelf_getphdr(elf, (int)i, &part) == NULL || part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0)
             continue;
-        *bias = mapping->start - mapping->offset + part.p_offset - part.p_vaddr;
-        found = mapping->offset < part.p_offset + part.p_filesz &&
-                mapping->offset + (mapping->limit - mapping->start) > part.p_offset;
+        n_bytes = overlap(&part, mapping);
+        if (n_bytes > most)
+            *bias = mapping->start - mapping->offset + part.p_offset - part.p_vaddr;
+        most = n_bytes > most ? n_bytes : most;
     }
+    if (mapping->is_linked)
+        *bias = mapping->bias;
     elf_end(elf);
-    return found;
+    return most > 0;
+}
+
+/* Returns whether the file with an unknown build id is the one that was mapped. Inode numbers of some file
+ * systems differ between the file and the mapping, so the mapping's bytes prove it, too. */
+static bool is_file_same(int fd, const struct cp__mapping *mapping, enum way way)
+{
+    struct stat status;
+
+    if (way == IMAGE)
+        return cp__mapping_is_current(mapping);
+    if ((way != PATH || !mapping->deleted) &&
+        (mapping->inode == 0 || (fstat(fd, &status) == 0 && status.st_ino == mapping->inode)))
+        return true;
+    return cp__mapping_is_current(mapping) &&
+           are_bytes_same(fd, mapping->start, mapping->limit - mapping->start, mapping->offset);
 }
 
 /* Returns whether the module is the mapped object. If the build id in memory is known, the file must have
- * the same one. If it is unknown, the file's name must do: the program's file must have no build id either,
- * and other files must not have been deleted, because another file may have the name now. */
-static bool is_object_same(Dwfl_Module *module, const struct cp__mapping *mapping, bool is_program)
+ * the same one. */
+static bool is_object_same(Dwfl_Module *module, const struct cp__mapping *mapping)
 {
     const unsigned char *id;
     GElf_Addr address;
@@ -67,8 +180,6 @@ static bool is_object_same(Dwfl_Module *module, const struct cp__mapping *mappin
     int size = dwfl_module_build_id(module, &id, &address);
     int i;
 
-    if (mapping->build_id == NULL)
-        return is_program ? size <= 0 : !mapping->deleted;
     if (size <= 0 || strlen(mapping->build_id) != 2 * (size_t)size)
         return false;
     for (i = 0; i < size; i++) {
@@ -79,25 +190,40 @@ static bool is_object_same(Dwfl_Module *module, const struct cp__mapping *mappin
     return true;
 }
 
-/* Adds the file to the Dwfl. Returns the module if the file is the mapped object; else NULL. Takes the
- * descriptor. */
-static Dwfl_Module *report_mapping(Dwfl *dwfl, const struct cp__mapping *mapping, int fd, bool is_program)
+/* Makes the file the only module of the Dwfl. Returns the module; or NULL, and stores why not: the file is
+ * not the mapped object. Takes the descriptor. */
+static Dwfl_Module *report_file(Dwfl *dwfl, const struct cp__mapping *mapping, int fd, enum way way,
+                                enum cp__missing *missing)
 {
     Dwfl_Module *module = NULL;
-    GElf_Addr bias;
+    bool is_same = mapping->build_id != NULL || is_file_same(fd, mapping, way);
+    GElf_Addr bias = 0;
 
-    if (fd < 0)
-        return NULL;
+    dwfl_report_begin(dwfl); /* drops the last file, whose addresses libdwfl would not give to another */
+    dwfl_report_end(dwfl, NULL, NULL);
     dwfl_report_begin(dwfl);
-    if (find_bias(fd, mapping, &bias))
+    if (is_same && find_bias(fd, mapping, &bias))
         module = dwfl_report_elf(dwfl, mapping->file, mapping->file, fd, bias, true);
+    *missing = is_same && module == NULL ? CP__MISSING_FORMAT : CP__MISSING_REPLACED;
     if (module == NULL)
         close(fd);
     dwfl_report_end(dwfl, NULL, NULL);
-    return module != NULL && is_object_same(module, mapping, is_program) ? module : NULL;
+    return module == NULL || mapping->build_id == NULL || is_object_same(module, mapping) ? module : NULL;
 }
 
-Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl)
+/* Returns why the file of a mapping could not be opened. */
+static enum cp__missing explain(const struct cp__mapping *mapping, int error)
+{
+    if (mapping->inode == 0 && !mapping->is_linked)
+        return CP__MISSING_FILE;
+    if (strncmp(mapping->file, "/memfd:", 7) == 0)
+        return CP__MISSING_MEMFD;
+    if (error == -EACCES || error == -EPERM)
+        return CP__MISSING_RIGHT;
+    return error == -ENOENT || error == -ENOTDIR ? CP__MISSING_GONE : CP__MISSING_FORMAT;
+}
+
+Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl, enum cp__missing *missing)
 {
     static const Dwfl_Callbacks callbacks = {
         .find_elf = find_no_elf,
@@ -105,20 +231,93 @@ Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl)
         .section_address = dwfl_offline_section_address,
     };
     Dwfl_Module *module = NULL;
+    enum cp__missing why;
+    enum way way;
+    int fd;
 
     elf_version(EV_CURRENT);
+    *missing = CP__MISSING_NOTHING;
     *dwfl = dwfl_begin(&callbacks);
     if (*dwfl == NULL)
         return NULL;
-    if (strcmp(mapping->file, "[vdso]") == 0)
-        module = report_mapping(*dwfl, mapping, copy_vdso(mapping), false);
-    else if (mapping->main) /* /proc/self/exe is the mapped file even if the file has been replaced */
-        module = report_mapping(*dwfl, mapping, open("/proc/self/exe", O_RDONLY | O_CLOEXEC), true);
-    if (module == NULL && mapping->file[0] == '/' && mapping->file[1] != '/')
-        module = report_mapping(*dwfl, mapping, open(mapping->file, O_RDONLY | O_CLOEXEC), false);
+    for (way = EXE; way < N_WAYS && module == NULL; way++) {
+        fd = open_way(mapping, way);
+        why = way == PATH ? explain(mapping, fd) : *missing;
+        if (fd >= 0)
+            module = report_file(*dwfl, mapping, fd, way, &why);
+        if (way == PATH || (way == MAP && why == CP__MISSING_FORMAT))
+            *missing = why;
+        if (module != NULL && way != IMAGE)
+            *missing = CP__MISSING_NOTHING;
+    }
     if (module == NULL) {
         dwfl_end(*dwfl);
         *dwfl = NULL;
     }
     return module;
+}
+
+/* Finds the section with a name, or of a type if that is not SHT_NULL. Returns whether the ELF file has one,
+ * and fills *header. */
+static bool find_section(Elf *elf, const char *wanted, GElf_Word type, GElf_Shdr *header)
+{
+    Elf_Scn *section = NULL;
+    const char *name;
+    size_t names;
+
+    if (elf == NULL || elf_getshdrstrndx(elf, &names) < 0)
+        return false;
+    while ((section = elf_nextscn(elf, section)) != NULL) {
+        if (gelf_getshdr(section, header) == NULL)
+            continue;
+        name = elf_strptr(elf, names, header->sh_name);
+        if ((type != SHT_NULL && header->sh_type == type) || (name != NULL && strcmp(name, wanted) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* Returns whether the file has debug information that libdw finds no unit in, because it is compressed. */
+static bool is_unreadable(Elf *elf)
+{
+    GElf_Shdr header;
+
+    return find_section(elf, ".debug_info", SHT_NULL, &header) && (header.sh_flags & SHF_COMPRESSED) != 0;
+}
+
+enum cp__missing cp__module_missing(Dwfl_Module *module)
+{
+    const char *debug_file = NULL;
+    GElf_Addr bias;
+    Elf *elf = dwfl_module_getelf(module, &bias);
+    Dwarf *debug = dwfl_module_getdwarf(module, &bias);
+    Dwarf_CU *unit = NULL;
+    GElf_Shdr header;
+
+    if (debug != NULL && dwarf_get_units(debug, NULL, &unit, NULL, NULL, NULL, NULL) == 0)
+        return CP__MISSING_NOTHING;
+    if (is_unreadable(elf) || (debug != NULL && is_unreadable(dwarf_getelf(debug))))
+        return CP__MISSING_COMPRESSED;
+    dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, &debug_file);
+    if (debug_file != NULL || find_section(elf, ".gnu_debugdata", SHT_SYMTAB, &header))
+        return CP__MISSING_NOTHING;
+    return CP__MISSING_SYMBOLS;
+}
+
+const char *cp__missing_explain(enum cp__missing missing)
+{
+    static const char *const sentences[] = {
+        [CP__MISSING_NOTHING] = "nothing is missing",
+        [CP__MISSING_FILE] = "the code is in no file",
+        [CP__MISSING_GONE] = "its file was deleted",
+        [CP__MISSING_REPLACED] = "another file has the name of its file now",
+        [CP__MISSING_RIGHT] = "this user may not read its file",
+        [CP__MISSING_MEMFD] = "its file is in memory only, and this user may not read it",
+        [CP__MISSING_FORMAT] = "its file is no ELF object that can be read",
+        [CP__MISSING_SYMBOLS] = "its file has no debug information, and no symbols but the exported ones",
+        [CP__MISSING_COMPRESSED] =
+            "its debug information is compressed in a way that libdw on this machine does not know",
+    };
+
+    return sentences[missing];
 }

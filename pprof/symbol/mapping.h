@@ -18,6 +18,13 @@ struct cp__mapping {
     bool deleted;   /* the file was deleted, and another file may have its name now */
     bool main;      /* the mapping belongs to the program's own file */
     bool kernel;    /* "[kernel.kallsyms]" or "[MODULE]", as in perf */
+
+    bool is_code;    /* executable; the other mappings of files are not kept */
+    bool is_linked;  /* the dynamic linker has loaded the object */
+    uint64_t bias;   /* what the linker has added to the object's addresses, if it has loaded the object */
+    uint64_t header; /* where the linker has put the beginning of the object's file; 0: unknown */
+    uint64_t inode;  /* of the file; 0: unknown, or there is no file */
+    uint64_t device; /* as the major and minor numbers in /proc/self/maps: major << 32 | minor */
 };
 
 /*
@@ -31,6 +38,8 @@ struct cp__mappings {
     size_t capacity;
 };
 
+/* Returns whether the mapping is one of the process now, as a whole or as a part. */
+bool cp__mapping_is_current(const struct cp__mapping *mapping);
 /* Adds the current mappings that are not known yet. Returns 0, -ENOMEM, or why /proc/self/maps cannot be
  * read. Takes the dynamic linker's lock for a moment. */
 int cp__mappings_note(struct cp__mappings *mappings);

@@ -11,12 +11,25 @@
 
 #include "demangle.h"
 #include "mapping.h"
+#include "symbol.h"
 
 /* ---- file.c --------------------------------------------------------------------------- */
 
 /* Opens the object of a mapping as the only module of a Dwfl, which the caller ends by dwfl_end(). Returns
- * NULL if the object cannot be read, or if the file is not the one that was mapped. */
-Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl);
+ * NULL if the object cannot be read. Stores what is missing: nothing, or why the object, or all of it but the
+ * part that is in memory, cannot be read. */
+Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl, enum cp__missing *missing);
+/* Returns why some functions of a module that was opened have no names, if its file tells. */
+enum cp__missing cp__module_missing(Dwfl_Module *module);
+/* Returns whether the bytes of this process at an address are those at an offset of the mapping's file, as
+ * far as this user can read both. */
+bool cp__file_has_code(const struct cp__mapping *mapping, uint64_t address, uint64_t size, uint64_t offset);
+
+/* ---- image.c -------------------------------------------------------------------------- */
+
+/* Makes a file in memory of the segments that the dynamic linker has loaded of an object. Returns the
+ * descriptor, or a negative errno value. */
+int cp__image_open(const struct cp__mapping *mapping);
 
 /* ---- dwarf.c -------------------------------------------------------------------------- */
 

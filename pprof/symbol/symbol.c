@@ -61,6 +61,7 @@ struct search {
     struct cp__dwarf dwarf;
     struct cp__elf_symbols symbols;
     bool are_symbols_read;
+    bool is_any_unnamed;
     struct answer answer;
 };
 
@@ -160,6 +161,7 @@ static int answer_address(struct search *search, size_t i)
     answer->n = 0;
     answer->entry = place->entry;
     result = place->scope != 0 ? answer_scopes(answer, &search->dwarf, place) : answer_symbol(search, i);
+    search->is_any_unnamed |= answer->n == 0 || answer->lines[answer->n - 1].function == NULL;
     if (result == 0 && answer->n > 0)
         result = search->fn(search->context, i,
                             &(struct cp__symbol){.lines = answer->lines,
@@ -179,17 +181,28 @@ static bool is_memory_left(void)
     return memory != NULL;
 }
 
-int cp__symbolise(const struct cp__mapping *mapping, const uint64_t *addresses, size_t n, cp__symbol_fn *fn,
-                  void *context)
+/* Stores why names are missing. Debug information that cannot be read is missed even if each function has a
+ * name, because lines and inlined functions are missing. */
+static void tell_missing(const struct search *search, enum cp__missing *missing)
+{
+    if (*missing == CP__MISSING_NOTHING)
+        *missing = cp__module_missing(search->module);
+    if (!search->is_any_unnamed && *missing != CP__MISSING_COMPRESSED)
+        *missing = CP__MISSING_NOTHING;
+}
+
+int cp__symbolise_telling(const struct cp__mapping *mapping, const uint64_t *addresses, size_t n,
+                          cp__symbol_fn *fn, void *context, enum cp__missing *missing)
 {
     struct search search = {.addresses = addresses, .n = n, .fn = fn, .context = context};
     Dwfl *dwfl;
     int result;
     size_t i;
 
+    *missing = CP__MISSING_NOTHING;
     if (!is_memory_left())
         return -ENOMEM;
-    search.module = cp__module_open(mapping, &dwfl);
+    search.module = cp__module_open(mapping, &dwfl, missing);
     if (search.module == NULL)
         return 0;
     result = cp__dwarf_find(&search.dwarf, search.module, addresses, n);
@@ -197,9 +210,18 @@ int cp__symbolise(const struct cp__mapping *mapping, const uint64_t *addresses, 
         result = find_linker_names(&search);
     for (i = 0; i < n && result == 0; i++)
         result = answer_address(&search, i);
+    tell_missing(&search, missing);
     free(search.answer.lines);
     cp__elf_symbols_free(&search.symbols);
     cp__dwarf_free(&search.dwarf);
     dwfl_end(dwfl);
     return result;
+}
+
+int cp__symbolise(const struct cp__mapping *mapping, const uint64_t *addresses, size_t n, cp__symbol_fn *fn,
+                  void *context)
+{
+    enum cp__missing missing;
+
+    return cp__symbolise_telling(mapping, addresses, n, fn, context, &missing);
 }

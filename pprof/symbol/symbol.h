@@ -41,11 +41,30 @@ struct cp__symbol {
  * call. A negative result ends the search. */
 typedef int cp__symbol_fn(void *context, size_t i, const struct cp__symbol *symbol);
 
+/* Why functions have no names. */
+enum cp__missing {
+    CP__MISSING_NOTHING,
+    CP__MISSING_FILE,       /* the code is in no file */
+    CP__MISSING_GONE,       /* the file was deleted */
+    CP__MISSING_REPLACED,   /* another file has the file's name now */
+    CP__MISSING_RIGHT,      /* this user may not read the file */
+    CP__MISSING_MEMFD,      /* the file is in memory only, and this user may not read it */
+    CP__MISSING_FORMAT,     /* the file is no ELF object, or a broken one */
+    CP__MISSING_SYMBOLS,    /* the file has neither symbols nor debug information, or exported symbols only */
+    CP__MISSING_COMPRESSED, /* libdw does not know how the debug information is compressed */
+};
+/* Returns the sentence, "its file ...". */
+const char *cp__missing_explain(enum cp__missing missing);
+
 /*
  * Looks up n ascending addresses, all in one mapping, and calls fn() for each about which anything is known.
  * Returns 0, -ENOMEM, or what fn() returned. Reads the mapping's file if that is still the file that is
- * mapped, and the separate debug file that this machine has for it. Never asks the network.
+ * mapped, else what is mapped of it, and the separate debug file that this machine has for it. Never asks the
+ * network. Stores why some of the functions have no names, if there is a reason to tell.
  */
+int cp__symbolise_telling(const struct cp__mapping *mapping, const uint64_t *addresses, size_t n,
+                          cp__symbol_fn *fn, void *context, enum cp__missing *missing);
+/* The same for a caller to whom the reason does not matter. */
 int cp__symbolise(const struct cp__mapping *mapping, const uint64_t *addresses, size_t n, cp__symbol_fn *fn,
                   void *context);
 
