@@ -14,6 +14,9 @@ struct cp__encoded_mapping {
     uint64_t start, limit, offset;
     uint32_t file, build_id;                                /* numbers of strings */
     bool has_functions, has_files, has_lines, has_inlining; /* at least one of its frames has them */
+    /* not in the file: */
+    uint32_t missing;      /* enum cp__missing: why frames have no names */
+    bool has_unnamed_leaf; /* a sample was taken in a function without a name */
 };
 
 /*

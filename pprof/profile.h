@@ -45,6 +45,13 @@ int cp__profile_add_named(struct cp__profile *profile, const char *frame, uint64
  * NULL if there is none. */
 const struct cp__frame *cp__profile_find(const struct cp__profile *profile, uint64_t address);
 
+/* A module with functions that have no names. The strings live as long as the profile. */
+struct cp__profile_missing {
+    const char *module; /* the mapping's file */
+    const char *why;    /* a sentence, "its file ..." */
+};
+enum { CP__MAX_MISSING = 6 };
+
 /* What cp__profile_resolve() has found out about the profile as a whole. */
 struct cp__profile_findings {
     uint64_t elsewhere; /* weight of the samples whose recorded instruction is in another function than the
@@ -52,6 +59,8 @@ struct cp__profile_findings {
     uint64_t unnamed;   /* addresses without a name for lack of memory; the next call looks them up again */
     char kernel
         [256]; /* why kernel frames have no names, and what to do; "": they have names, or do not exist */
+    struct cp__profile_missing missing[CP__MAX_MISSING]; /* the first of n_missing */
+    size_t n_missing;
 };
 
 /* Looks up the frames that were added since the last call, and those that have no name for lack of memory.

@@ -265,6 +265,22 @@ static void say_objects(struct comments *comments)
     say(comments, LIMIT, "objects_refused", sentence, "%" PRIu32, n);
 }
 
+/* Adds the modules with functions that have no names, and how many more there are. */
+static void say_missing(struct comments *comments, const struct cp__profile_findings *findings)
+{
+    char sentence[160];
+    size_t i;
+
+    for (i = 0; i < findings->n_missing && i < CP__MAX_MISSING; i++) {
+        snprintf(sentence, sizeof sentence, "has code without names, or without lines: %s",
+                 findings->missing[i].why);
+        say(comments, i == 0 ? LIMIT : FACT, "symbols_missing", sentence, "%s", findings->missing[i].module);
+    }
+    if (findings->n_missing > CP__MAX_MISSING)
+        say(comments, FACT, "symbols_missing_more", "further modules have code without names", "%zu",
+            findings->n_missing - CP__MAX_MISSING);
+}
+
 /* Adds the warning of the session's start; if there was none, the warning of cp__rate_judge(). */
 static void say_warning(struct comments *comments, const struct cp_session *session, size_t i)
 {
@@ -372,6 +388,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     say_rate(&comments, part, stats);
     say_quality(&comments, part, stats, &findings);
     say_objects(&comments);
+    say_missing(&comments, &findings);
     say_warning(&comments, session, i);
     say_losses(&comments, session, i, &findings);
     meta.n_comments = comments.n;

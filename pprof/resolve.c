@@ -161,13 +161,17 @@ static int resolve_batch(struct batch *batch, size_t n)
     struct cp__profile *p = batch->profile;
     uint64_t *addresses = list_addresses(batch->frames, n);
     uint32_t mapping = batch->frames[0].mapping;
+    enum cp__missing missing = CP__MISSING_NOTHING;
     int result = -ENOMEM;
     size_t i;
 
     batch->use = &p->uses[mapping];
     if (addresses != NULL)
-        result = cp__symbolise(&p->mappings.items[mapping], addresses, n, take_answer, batch);
+        result =
+            cp__symbolise_telling(&p->mappings.items[mapping], addresses, n, take_answer, batch, &missing);
     free(addresses);
+    if (missing != CP__MISSING_NOTHING)
+        batch->use->missing = missing;
     for (i = 0; i < n; i++) {
         p->frames[batch->frames[i].frame].is_resolved = result == 0;
         p->frames[batch->frames[i].frame].mapping = mapping + 1;
@@ -378,6 +382,61 @@ static void count_elsewhere(struct cp__profile *p)
             p->findings.elsewhere += p->stacks[i].weight;
 }
 
+/* ---- Missing names ----------------------------------------------------------------------------- */
+
+/* Marks the mappings in which the innermost function of a sample has no name. */
+static void mark_unnamed_leaves(struct cp__profile *p)
+{
+    const struct cp__frame *leaf;
+    const struct cp__line *line;
+    size_t i;
+
+    for (i = 0; i < p->n_stacks; i++) {
+        leaf = &p->frames[p->stack_frames[p->stacks[i].first]];
+        line = leaf->n_lines == 0 ? NULL : &p->lines[leaf->first_line + leaf->n_lines - 1];
+        if (leaf->mapping != 0 && (line == NULL || p->functions[line->function].name == 0))
+            p->uses[leaf->mapping - 1].has_unnamed_leaf = true;
+    }
+}
+
+/* Returns whether the mapping lacks names. Distributions ship libraries without symbols, and each stack of a
+ * program begins in a local function of the C library. So a mapping of such a library lacks names only if
+ * samples were taken in a function without a name, not for callers. */
+static bool is_missing(const struct cp__encoded_mapping *use)
+{
+    return use->missing != CP__MISSING_NOTHING &&
+           (use->missing != CP__MISSING_SYMBOLS || use->has_unnamed_leaf);
+}
+
+/* Returns whether an earlier mapping of the same module lacks names for the same reason. */
+static bool is_told(const struct cp__profile *p, size_t i)
+{
+    size_t j;
+
+    for (j = 0; j < i; j++)
+        if (is_missing(&p->uses[j]) && p->uses[j].missing == p->uses[i].missing &&
+            strcmp(p->mappings.items[j].file, p->mappings.items[i].file) == 0)
+            return true;
+    return false;
+}
+
+/* Lists modules with functions that have no names, once a module and reason. */
+static void list_missing(struct cp__profile *p)
+{
+    struct cp__profile_findings *findings = &p->findings;
+    size_t i;
+
+    mark_unnamed_leaves(p);
+    for (i = 0; i < p->mappings.n; i++) {
+        if (!is_missing(&p->uses[i]) || is_told(p, i))
+            continue;
+        if (findings->n_missing < CP__MAX_MISSING)
+            findings->missing[findings->n_missing] = (struct cp__profile_missing){
+                p->mappings.items[i].file, cp__missing_explain(p->uses[i].missing)};
+        findings->n_missing++;
+    }
+}
+
 /* ---- The whole profile ----------------------------------------------------------------------- */
 
 int cp__profile_look_up(struct cp__profile *p)
@@ -387,5 +446,6 @@ int cp__profile_look_up(struct cp__profile *p)
         number_mappings(p) < 0)
         return -ENOMEM;
     count_elsewhere(p);
+    list_missing(p);
     return 0;
 }

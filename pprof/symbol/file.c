@@ -214,6 +214,8 @@ static Dwfl_Module *report_file(Dwfl *dwfl, const struct cp__mapping *mapping, i
 /* Returns why the file of a mapping could not be opened. */
 static enum cp__missing explain(const struct cp__mapping *mapping, int error)
 {
+    if (strcmp(mapping->file, "[vdso]") == 0) /* is in memory as a whole */
+        return CP__MISSING_NOTHING;
     if (mapping->inode == 0 && !mapping->is_linked)
         return CP__MISSING_FILE;
     if (strncmp(mapping->file, "/memfd:", 7) == 0)

@@ -1,8 +1,12 @@
-/* Objects in other forms than GNU ld's and the dynamic linker's: what other linkers write, and copies of code
- * on other memory. */
+/* Objects in other forms than GNU ld's and the dynamic linker's: what other linkers write, copies of code on
+ * other memory, and files that are gone. */
 #include <dlfcn.h>
 #include <link.h>
+#include <linux/capability.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "tests/support/profile_tools.h"
 
@@ -12,7 +16,7 @@ enum { PAGE = 4096, N_FUNCTIONS = 6 };
 struct library {
     const char *path;
     void *handle;
-    uintptr_t functions[N_FUNCTIONS], far;
+    uintptr_t functions[N_FUNCTIONS], far, hidden;
     uintptr_t text, text_end; /* the pages of the segment with the functions */
     uintptr_t offset;         /* of "text" in the file */
     char id[65];
@@ -67,6 +71,9 @@ static struct library build_and_load(const char *flags, const char *name)
     library = load(path);
     text = test_command(NULL, "readelf -n %s | sed -n 's/ *Build ID: *//p'", path);
     snprintf(library.id, sizeof library.id, "%.*s", (int)strcspn(text, "\n"), text);
+    free(text);
+    text = test_command(NULL, "nm %s | sed -n 's/ t copied_hidden//p'", path);
+    library.hidden = (uintptr_t)strtoull(text, NULL, 16) + ((struct link_map *)library.handle)->l_addr;
     free(text);
     return library;
 }
@@ -124,15 +131,32 @@ static char *raw_profile(struct cp__profile *profile)
     return pprof("-symbolize=none -raw", write_profile(profile, &cpu_meta, "modules"));
 }
 
-/* Checks all names. */
+/* Checks all names, and that nothing is missing. */
 static void check_library(const struct library *library)
 {
     struct cp__profile *profile = sample(library);
-    char *raw = raw_profile(profile);
+    struct cp__profile_findings findings;
+    char *raw;
 
+    CHECK_EQ(cp__profile_resolve(profile, &findings, NULL), 0);
+    raw = raw_profile(profile);
     check_names(library, raw);
+    CHECKF(findings.n_missing == 0, "%s: %s", findings.missing[0].module, findings.missing[0].why);
     free(raw);
     cp__profile_free(profile);
+}
+
+/* Checks that one module lacks names, and why; "why" NULL: none does. */
+static void check_missing(struct cp__profile *profile, const char *module, const char *why)
+{
+    struct cp__profile_findings findings;
+
+    CHECK_EQ(cp__profile_resolve(profile, &findings, NULL), 0);
+    CHECK_EQ(findings.n_missing, why != NULL);
+    if (why == NULL)
+        return;
+    CHECK_CONTAINS(findings.missing[0].module, module);
+    CHECK_CONTAINS(findings.missing[0].why, why);
 }
 
 /* ---- Linkers --------------------------------------------------------------------------------- */
@@ -267,6 +291,8 @@ CP_TEST(what_is_no_copy_has_no_names)
         CHECK_CONTAINS(line, " copied_5 ");
         free(line);
         free(raw);
+        check_missing(profile, backing == ANONYMOUS ? "//anon" : "/",
+                      ""); /* why: by the rights of this user */
         cp__profile_free(profile);
     }
 }
@@ -301,4 +327,219 @@ CP_TEST(moved_code_has_names_and_a_build_id)
     library = build_and_load("-fuse-ld=lld -Wl,--build-id=sha1 -Wl,--section-start=far_code=0x40140",
                              "libmoved2.so");
     check_moved(&library);
+}
+
+/* ---- Files that cannot be read --------------------------------------------------------------- */
+
+/* Gives up what root may do more than others, but not the ownership of files. */
+static void drop_rights(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {{0}};
+
+    CHECK_EQ(syscall(SYS_capset, &header, none), 0);
+}
+
+/* Looks up all functions. Those that are exported have names in memory. The other one has a name if the file
+ * can be read; else the profile tells why not. */
+static void check_readable(const struct library *library, const char *module, const char *why)
+{
+    struct cp__profile *profile = sample(library);
+    char *raw, *line;
+
+    add(profile, &library->hidden, 1, 1, 0, NULL);
+    raw = raw_profile(profile);
+    check_names(library, raw);
+    line = location_of(raw, library->hidden);
+    CHECKF((strstr(line, " copied_hidden ") != NULL) == (why == NULL), "%s", line);
+    free(line);
+    free(raw);
+    check_missing(profile, module, why);
+    cp__profile_free(profile);
+}
+
+/* Returns whether this process may read files through /proc/self/map_files. */
+static bool can_read_mapped_files(void)
+{
+    char path[80];
+    FILE *maps = fopen("/proc/self/maps", "re");
+    int fd;
+
+    strcpy(path, "/proc/self/map_files/");
+    CHECK_EQ(fscanf(maps, "%40s", path + strlen(path)), 1);
+    fclose(maps);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+/* Checks what can be read with the rights of this process, and then without. */
+static void check_with_and_without_rights(const struct library *library, const char *module, const char *why)
+{
+    if (can_read_mapped_files())
+        check_readable(library, module, NULL);
+    drop_rights();
+    check_readable(library, module, why);
+}
+
+CP_TEST(a_library_that_was_deleted_has_names)
+{
+    struct library library = build_and_load("", "libdeleted.so");
+
+    CHECK_EQ(unlink(library.path), 0);
+    check_with_and_without_rights(&library, "/libdeleted.so", "its file was deleted");
+}
+
+CP_TEST(a_library_without_a_build_id_that_was_deleted_has_names)
+{
+    struct library library = build_and_load("-Wl,--build-id=none", "libdeleted.so");
+
+    CHECK_EQ(unlink(library.path), 0);
+    check_with_and_without_rights(&library, "/libdeleted.so", "its file was deleted");
+}
+
+CP_TEST(a_library_that_was_replaced_has_its_own_names)
+{
+    struct library library = build_and_load("", "libreplaced.so");
+
+    free(test_command(NULL,
+                      "cd %s && gcc -shared -fPIC -Dcopied_0=wrong_0 -Dcopied_hidden=wrong_hidden -O1 -o "
+                      "new.so %s && mv new.so libreplaced.so",
+                      test_dir(), test_source("copied_target.c")));
+    check_with_and_without_rights(&library, "/libreplaced.so", "another file has the name");
+}
+
+static void check_gone(const char *name, bool is_other_mapped)
+{
+    struct library library = build_and_load("-Wl,--build-id=none", name);
+    struct cp__profile *profile = sample(&library);
+    char *raw;
+
+    dlclose(library.handle);
+    free(test_command(NULL,
+                      "cd %s && gcc -shared -fPIC -Dcopied_0=wrong_0 -O1 -Wl,--build-id=none -o new.so %s && "
+                      "mv new.so %s",
+                      test_dir(), test_source("copied_target.c"), name));
+    if (is_other_mapped)
+        CHECK(dlopen(library.path, RTLD_NOW | RTLD_LOCAL) != NULL);
+    raw = raw_profile(profile);
+    CHECKF(strstr(raw, " wrong_0 ") == NULL && strstr(raw, " copied_") == NULL, "%s", raw);
+    free(raw);
+    cp__profile_free(profile);
+}
+
+/* Without a build id, the file's number tells that another file has its name now, which may even be mapped at
+ * the same addresses. */
+CP_TEST(a_library_that_is_gone_has_no_names_of_another)
+{
+    check_gone("libold1.so", false);
+    check_gone("libold2.so", true);
+}
+
+CP_TEST(a_library_that_may_not_be_read_has_its_exported_names)
+{
+    struct library library = build_and_load("", "libsecret.so");
+
+    CHECK_EQ(chmod(library.path, 0), 0);
+    check_with_and_without_rights(&library, "/libsecret.so", "this user may not read");
+}
+
+CP_TEST(a_library_in_a_memfd_has_names)
+{
+    struct library library = build_and_load("", "libfile.so"), copy;
+    int fd = memfd_create("inmemory", MFD_CLOEXEC);
+    char path[40];
+
+    free(test_command(NULL, "cat %s > /proc/$PPID/fd/%d", library.path, fd));
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    copy = load(path);
+    close(fd);
+    CHECK(copy.functions[0] != library.functions[0]);
+    strcpy(copy.id, library.id);
+    copy.path = "/memfd:inmemory";
+    copy.hidden = library.hidden - library.functions[0] + copy.functions[0];
+    check_with_and_without_rights(&copy, "/memfd:inmemory", "in memory only");
+}
+
+/* ---- Files without symbols ------------------------------------------------------------------- */
+
+/* Changes the file of a library, and checks what a sample in a local function lacks, and a sample in another
+ * function that the local one has called. */
+static void check_changed(const char *name, const char *change, const char *why, const char *why_of_caller)
+{
+    struct library library = build_and_load("", name);
+    struct cp__profile *profile;
+    const uintptr_t hidden = library.hidden - library.functions[0];
+    uintptr_t stack[2];
+
+    dlclose(library.handle);
+    free(test_command(NULL, change, library.path));
+    library = load(library.path);
+    stack[0] = library.functions[0];
+    stack[1] = hidden + library.functions[0] + 1;
+    profile = new_profile();
+    add(profile, stack, 2, 1, 0, NULL);
+    check_missing(profile, name, why_of_caller);
+    stack[1]--;
+    add(profile, &stack[1], 1, 1, 0, NULL);
+    check_missing(profile, name, why);
+    cp__profile_free(profile);
+}
+
+CP_TEST(what_a_file_lacks_is_told)
+{
+    check_changed("libwhole.so", "test -f %s", NULL, NULL);
+    check_changed("libstripped.so", "strip %s", "no symbols but the exported ones", NULL);
+    check_changed("libnodebug.so", "strip -g %s", NULL, NULL);
+    check_changed("libzlib.so", "objcopy --compress-debug-sections=zlib %s", NULL, NULL);
+}
+
+/* Debug information in a form that is not in ELF's specification: compressed in the way 99. */
+CP_TEST(unknown_compression_is_told)
+{
+    check_changed("libcompressed.so",
+                  "objcopy --compress-debug-sections=zlib %1$s && "
+                  "at=$(readelf -SW %1$s | sed -n 's/.* \\.debug_info *PROGBITS *[0-9a-f]* *\\([0-9a-f]*\\) "
+                  ".*/\\1/p') && "
+                  "printf '\\143' | dd of=%1$s bs=1 seek=$((0x$at)) conv=notrunc status=none",
+                  "compressed in a way", "compressed in a way");
+}
+
+/* The kernel's vDSO is no deleted file. */
+CP_TEST(what_the_vdso_lacks_is_told)
+{
+    uintptr_t base = getauxval(AT_SYSINFO_EHDR);
+    struct cp__profile *profile = new_profile();
+
+    if (base == 0)
+        SKIP("The kernel provides no [vdso] here.");
+    add(profile, &base, 1, 1, 0, NULL); /* the ELF header, which is no function */
+    check_missing(profile, "[vdso]", "no symbols but the exported ones");
+    cp__profile_free(profile);
+}
+
+/* Executable memory in no file, and in files that are no objects. */
+CP_TEST(code_in_no_object_is_told)
+{
+    struct cp__profile *profile;
+    char path[256], *code = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uintptr_t address = (uintptr_t)code;
+    int fd;
+
+    profile = new_profile();
+    add(profile, &address, 1, 1, 0, NULL);
+    check_missing(profile, "//anon", "in no file");
+    cp__profile_free(profile);
+    snprintf(path, sizeof path, "%s/code.cache", test_dir());
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0700);
+    CHECK_EQ(ftruncate(fd, PAGE), 0);
+    code = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+    CHECK(code != MAP_FAILED);
+    address = (uintptr_t)code;
+    profile = new_profile();
+    add(profile, &address, 1, 1, 0, NULL);
+    check_missing(profile, "/code.cache", "no ELF object");
+    cp__profile_free(profile);
+    close(fd);
 }

@@ -1,5 +1,7 @@
 /* What the comments of a profile say about how it was taken; the test makes the figures up. */
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -323,6 +325,54 @@ CP_TEST(throttling_is_told_with_the_limit)
     check_limits(session, "count,throttled,throttled_ns");
     session->rate_limit = 0;
     check_says_nothing_of(session, "rate_limit");
+    cp__session_free(session);
+}
+
+/* Maps an executable page of a new file, and adds a sample there. */
+static void add_in_file(struct cp__profile *profile, int i)
+{
+    char name[32];
+    int fd;
+    uintptr_t code;
+    const struct cp_sample sample = {.weight = 1, .depth = 1, .frames = &code};
+
+    snprintf(name, sizeof name, "code%d", i);
+    fd = open(file_in_dir(name), O_RDWR | O_CREAT | O_CLOEXEC, 0700);
+    CHECK_EQ(ftruncate(fd, 4096), 0);
+    for (int j = 0; j < 2; j++) { /* the module has two mappings, and is told once */
+        code = (uintptr_t)mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+        CHECK(code != (uintptr_t)MAP_FAILED);
+        CHECK_EQ(cp__profile_add(profile, &sample), 0);
+    }
+    close(fd);
+}
+
+/* Each module without names has a comment, but a profile does not consist of comments. */
+CP_TEST(modules_without_names_are_told)
+{
+    struct cp_session *session = stopped("taskClock", 1000000);
+    static const char told[] = "/code0 # has code without names, or without lines: its file is no ELF object "
+                               "that can be read\n";
+    unsigned n = 0;
+    char *text;
+
+    check_limits(session, NULL);
+    add_in_file(session->parts[0].profile, 0);
+    for (int i = 0; i < 2; i++) { /* the second time is as the first */
+        check_contains(session, "\nsymbols_missing: /");
+        check_contains(session, told);
+        check_limits(session, "symbols_missing");
+    }
+    check_says_nothing_of(session, "symbols_missing_more");
+    for (int i = 1; i < 100; i++)
+        add_in_file(session->parts[0].profile, i);
+    text = comments_of(session);
+    for (const char *at = text; (at = strstr(at, "\nsymbols_missing: ")) != NULL; at++)
+        n++;
+    CHECK_EQ(n, 6);
+    free(text);
+    check_says(session, "symbols_missing_more: 94 # further modules have code without names");
+    check_limits(session, "symbols_missing");
     cp__session_free(session);
 }
 
