@@ -323,30 +323,60 @@ static int settle_claim(struct cp__mappings *mappings, const struct claim *claim
     return 0;
 }
 
-/* Gives mappings that the linker does not know the build id of the same file's other mappings: a program may
- * have moved a part of an object. */
-static int link_moved(struct cp__mappings *mappings)
-{
-    struct cp__mapping *m, *other;
-    uint64_t foreign = 0; /* the inode of a file that belongs to no object: code that is made has many
-                           * mappings of one file */
+/* ---- What the linker does not tell ----------------------------------------------------------- */
 
-    for (m = mappings->items; m < mappings->items + mappings->n; m++) {
+/* Gives a mapping the build id of another mapping of the same file: a program may have moved a part of an
+ * object. Returns 1; 0 if the linker knows no such mapping; or -ENOMEM. */
+static int link_moved(const struct cp__mappings *mappings, struct cp__mapping *m)
+{
+    const struct cp__mapping *other;
+
+    for (other = mappings->items; other < mappings->items + mappings->n; other++)
+        if (other->is_linked && other->inode == m->inode && other->device == m->device)
+            break;
+    if (other == mappings->items + mappings->n)
+        return 0;
+    m->main = other->main;
+    m->build_id = other->build_id == NULL ? NULL : strdup(other->build_id);
+    return other->build_id != NULL && m->build_id == NULL ? -ENOMEM : 1;
+}
+
+/* Looks at the beginning of the file in memory, if it is mapped before the mapping: dl_iterate_phdr() tells
+ * nothing of objects that dlmopen() has loaded into another namespace. Returns what link_moved() returns. */
+static int link_other_namespace(const struct cp__mappings *mappings, struct cp__mapping *m)
+{
+    const struct cp__mapping *first = m;
+    uint8_t id[CP__MAX_ID];
+    size_t size;
+
+    while (first > mappings->items && first->offset != 0 && first[-1].inode == m->inode &&
+           first[-1].device == m->device)
+        first--;
+    size = first->offset == 0 ? cp__image_link(m, first, id) : 0;
+    if (size == 0)
+        return m->is_linked;
+    m->build_id = to_hex(id, size);
+    return m->build_id == NULL ? -ENOMEM : 1;
+}
+
+/* Finds the objects of mappings that the linker does not know. */
+static int link_rest(struct cp__mappings *mappings)
+{
+    uint64_t foreign = 0; /* the inode of a file that is no object: code that is made has many mappings of one
+                           * file */
+    struct cp__mapping *m;
+    int result = 0;
+
+    for (m = mappings->items; m < mappings->items + mappings->n && result >= 0; m++) {
         if (!m->is_code || m->is_linked || m->inode == 0 || m->inode == foreign)
             continue;
-        for (other = mappings->items; other < mappings->items + mappings->n; other++)
-            if (other->is_linked && other->inode == m->inode && other->device == m->device)
-                break;
-        if (other == mappings->items + mappings->n) {
+        result = link_moved(mappings, m);
+        if (result == 0)
+            result = link_other_namespace(mappings, m);
+        if (result == 0)
             foreign = m->inode;
-            continue;
-        }
-        m->main = other->main;
-        m->build_id = other->build_id == NULL ? NULL : strdup(other->build_id);
-        if (other->build_id != NULL && m->build_id == NULL)
-            return -ENOMEM;
     }
-    return 0;
+    return result < 0 ? result : 0;
 }
 
 int cp__mappings_link(struct cp__mappings *mappings)
@@ -365,5 +395,5 @@ int cp__mappings_link(struct cp__mappings *mappings)
         free(linking.claims[i].object.build_id);
     }
     free(linking.claims);
-    return result < 0 ? result : link_moved(mappings);
+    return result < 0 ? result : link_rest(mappings);
 }

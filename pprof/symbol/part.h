@@ -30,6 +30,10 @@ bool cp__file_has_code(const struct cp__mapping *mapping, uint64_t address, uint
 /* Makes a file in memory of the segments that the dynamic linker has loaded of an object. Returns the
  * descriptor, or a negative errno value. */
 int cp__image_open(const struct cp__mapping *mapping);
+/* Finds out where the object of a mapping is, whose file begins at the mapping "first", if the dynamic linker
+ * does not tell. Stores the build id, and returns its size; 0: there is none, or no object. */
+enum { CP__MAX_ID = 64 };
+size_t cp__image_link(struct cp__mapping *mapping, const struct cp__mapping *first, uint8_t id[CP__MAX_ID]);
 
 /* ---- dwarf.c -------------------------------------------------------------------------- */
 

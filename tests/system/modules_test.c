@@ -329,6 +329,27 @@ CP_TEST(moved_code_has_names_and_a_build_id)
     check_moved(&library);
 }
 
+/* dl_iterate_phdr() does not tell of objects in other namespaces. */
+CP_TEST(a_library_in_another_namespace_has_names_and_a_build_id)
+{
+    struct library library = build_and_load("-nostdlib", "libspace.so"), other = library;
+    uintptr_t moved;
+
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("a sanitizer does not see a second namespace");
+    other.handle = dlmopen(LM_ID_NEWLM, library.path, RTLD_NOW);
+    CHECKF(other.handle != NULL, "%s", dlerror());
+    moved = (uintptr_t)dlsym(other.handle, "copied_0") - library.functions[0];
+    for (int i = 0; i < N_FUNCTIONS; i++)
+        other.functions[i] += moved;
+    other.far += moved;
+    other.hidden += moved;
+    dlclose(library.handle); /* otherwise the file is known */
+    check_library(&other);
+    CHECK_EQ(unlink(other.path), 0);
+    check_library(&other);
+}
+
 /* ---- Files that cannot be read --------------------------------------------------------------- */
 
 /* Gives up what root may do more than others, but not the ownership of files. */
