@@ -16,7 +16,8 @@ enum { MAX_NAMED = 4, MAX_DEPTH = CP_MAX_FRAMES + MAX_NAMED };
 struct key {
     struct cp__frame_key {
         uint64_t address;
-        uint32_t name; /* number in names, plus 1 */
+        uint32_t name;  /* number in names, plus 1 */
+        uint32_t place; /* number of a mapping, plus 1 */
     } frames[MAX_DEPTH];
     uint32_t depth;
     uint32_t labels;         /* number of the label set, plus 1 */
@@ -29,11 +30,51 @@ struct key {
  * time. */
 enum { NOTE_INTERVAL_NS = 100000000 };
 
-/* Without memory, or without /proc, the profile keeps the mappings that it knows. */
+/* Frames of code that one mapping after the other had, and nobody knows which one ran. */
+#define REPLACED "[code replaced]"
+
+static uint32_t as_place(struct cp__profile *p, size_t mapping)
+{
+    if (mapping >= p->mappings.n)
+        return 0;
+    p->mappings.items[mapping].is_used = true;
+    return (uint32_t)mapping + 1;
+}
+
+/* Places the frames that were added since the last time, and were in no known mapping. */
+static void place_late(struct cp__profile *p)
+{
+    for (; p->n_placed < p->n_frames; p->n_placed++) {
+        struct cp__frame *frame = &p->frames[p->n_placed];
+
+        if (frame->name == 0 && frame->place == 0)
+            frame->place = as_place(p, cp__mappings_find_between(&p->mappings, frame->address));
+    }
+}
+
+/* Without memory, the profile keeps the mappings that it knows. */
 int cp__profile_note_mappings(struct cp__profile *profile)
 {
+    int result = cp__mappings_note(&profile->mappings);
+
     profile->noted_ns = cp__clock_ns(CLOCK_MONOTONIC_COARSE);
-    return cp__mappings_note(&profile->mappings) == -ENOMEM ? -ENOMEM : 0;
+    if (result == 0)
+        place_late(profile);
+    return result == -ENOMEM ? -ENOMEM : 0;
+}
+
+/* Returns the number of the mapping that a sampled address was in; mappings.n if none is known. */
+static size_t find_mapping(struct cp__profile *p, uint64_t address)
+{
+    size_t found = p->is_between ? cp__mappings_find_between(&p->mappings, address)
+                                 : cp__mappings_find(&p->mappings, address);
+
+    if (found != p->mappings.n || address >= CP__KERNEL_START ||
+        cp__clock_ns(CLOCK_MONOTONIC_COARSE) - p->noted_ns < NOTE_INTERVAL_NS)
+        return found;
+    if (cp__profile_note_mappings(p) < 0)
+        return p->mappings.n; /* cp__profile_resolve() tries again */
+    return cp__mappings_find_between(&p->mappings, address);
 }
 
 int cp__profile_new(struct cp__profile **profile)
@@ -58,6 +99,7 @@ void cp__profile_free(struct cp__profile *p)
 
     if (p == NULL)
         return;
+    cp__stage_drop(p);
     for (i = 0; i < p->n_label_sets; i++)
         cp_labels_unref(p->label_sets[i].labels);
     for (i = 0; i < p->n_names; i++)
@@ -146,12 +188,12 @@ static void add_labels(struct cp__profile *p, struct cp_labels *labels)
 
 static uint64_t hash_frame(uint64_t hash, const struct cp__frame_key *key)
 {
-    return cp__hash_add(hash, key->address ^ (uint64_t)key->name << 48);
+    return cp__hash_add(hash, key->address ^ (uint64_t)key->name << 48 ^ (uint64_t)key->place << 32);
 }
 
 static bool same_frame(const struct cp__frame *frame, const struct cp__frame_key *key)
 {
-    return frame->address == key->address && frame->name == key->name;
+    return frame->address == key->address && frame->name == key->name && frame->place == key->place;
 }
 
 /* Finds or adds a frame, for which there is room, and returns its number. */
@@ -164,26 +206,18 @@ static uint32_t find_frame(struct cp__profile *p, const struct cp__frame_key *ke
     while (cp__table_next(&p->frame_table, hash, &at, &number))
         if (same_frame(&p->frames[number], key))
             return number;
-    if (key->name == 0 && key->address < CP__KERNEL_START &&
-        cp__mappings_find(&p->mappings, key->address) == p->mappings.n &&
-        cp__clock_ns(CLOCK_MONOTONIC_COARSE) - p->noted_ns >= NOTE_INTERVAL_NS)
-        cp__profile_note_mappings(p); /* a failure does not matter: cp__profile_resolve() tries again */
     number = (uint32_t)p->n_frames++;
-    p->frames[number] = (struct cp__frame){.address = key->address, .name = key->name};
+    p->frames[number] = (struct cp__frame){.address = key->address, .name = key->name, .place = key->place};
     cp__table_insert(&p->frame_table, hash, number);
     return number;
 }
 
+/* Mappings may have changed since the frame was added, so all frames are looked at. */
 const struct cp__frame *cp__profile_find(const struct cp__profile *p, uint64_t address)
 {
-    const struct cp__frame_key key = {.address = address};
-    uint32_t hash = cp__hash_end(hash_frame(0, &key));
-    size_t at = hash;
-    uint32_t number;
-
-    while (cp__table_next(&p->frame_table, hash, &at, &number))
-        if (same_frame(&p->frames[number], &key))
-            return &p->frames[number];
+    for (size_t i = 0; i < p->n_frames; i++)
+        if (p->frames[i].name == 0 && p->frames[i].address == address)
+            return &p->frames[i];
     return NULL;
 }
 
@@ -218,7 +252,8 @@ static bool same_stack(const struct cp__profile *p, const struct cp__profile_sta
     uint32_t i;
 
     if (stack->depth != key->depth || stack->labels != key->labels || stack->address != key->address ||
-        (stack->ip == 0 ? 0 : p->frames[stack->ip - 1].address) != key->ip.address)
+        (stack->ip == 0) != (key->ip.address == 0) ||
+        (stack->ip != 0 && !same_frame(&p->frames[stack->ip - 1], &key->ip)))
         return false;
     for (i = 0; i < key->depth; i++)
         if (!same_frame(&p->frames[p->stack_frames[stack->first + i]], &key->frames[i]))
@@ -269,12 +304,61 @@ static int fold_stack(struct cp__profile *p, const struct key *key, uint64_t wei
     return add_stack(p, key, hash, weight);
 }
 
+/* Returns whether frame i is a return address. The innermost frames of the kernel and of the program are
+ * instructions. */
+static bool is_return(const struct cp_sample *sample, uint32_t i)
+{
+    return i > 0 && i != sample->kernel_depth;
+}
+
+/* Returns the instruction that the processor recorded, if it is not the interrupted one, and its mapping is
+ * known; else the address is 0. resolve.c finds out later whether both are in one function. */
+static struct cp__frame_key recorded_elsewhere(struct cp__profile *p, const struct cp_sample *sample)
+{
+    const bool is_elsewhere =
+        sample->depth > 0 && sample->kernel_depth == 0 && sample->ip != sample->frames[0];
+    size_t mapping;
+
+    if (!is_elsewhere || sample->ip == 0)
+        return (struct cp__frame_key){.address = 0};
+    mapping = find_mapping(p, sample->ip);
+    if (mapping == CP__MAPPING_REPLACED)
+        return (struct cp__frame_key){.address = 0};
+    return (struct cp__frame_key){.address = sample->ip, .place = as_place(p, mapping)};
+}
+
 static int append_name(struct cp__profile *p, struct key *key, const char *text)
 {
     struct cp__frame_key *frame = &key->frames[key->depth++];
 
-    frame->address = 0;
+    *frame = (struct cp__frame_key){.address = 0};
     return find_frame_name(p, text, &frame->name);
+}
+
+/* Appends the frame of an address. Frames of replaced code that follow each other become one. */
+static int append_address(struct cp__profile *p, struct key *key, uint64_t address, bool *is_replaced)
+{
+    const size_t mapping = find_mapping(p, address);
+
+    if (mapping != CP__MAPPING_REPLACED) {
+        key->frames[key->depth++] = (struct cp__frame_key){.address = address, .place = as_place(p, mapping)};
+        return 0;
+    }
+    *is_replaced = true;
+    if (key->depth > 0 && key->frames[key->depth - 1].name != 0)
+        return 0;
+    return append_name(p, key, REPLACED);
+}
+
+static int append_frames(struct cp__profile *p, struct key *key, const struct cp_sample *sample,
+                         bool *is_replaced)
+{
+    const uint32_t n = sample->depth < CP_MAX_FRAMES ? sample->depth : CP_MAX_FRAMES;
+    int result = 0;
+
+    for (uint32_t i = 0; i < n && result == 0; i++)
+        result = append_address(p, key, sample->frames[i] - is_return(sample, i), is_replaced);
+    return result;
 }
 
 /* Appends frames that say what the sample's flags mean, in place of the callers that are not known. */
@@ -295,39 +379,23 @@ static int append_flags(struct cp__profile *p, struct key *key, const struct cp_
     return result;
 }
 
-/* Returns whether frame i is a return address. The innermost frames of the kernel and of the program are
- * instructions. */
-static bool is_return(const struct cp_sample *sample, uint32_t i)
-{
-    return i > 0 && i != sample->kernel_depth;
-}
-
-/* Returns the instruction that the processor recorded, if it is not the interrupted one; else 0. resolve.c
- * finds out later whether both are in one function. */
-static uint64_t recorded_elsewhere(const struct cp_sample *sample)
-{
-    return sample->depth > 0 && sample->kernel_depth == 0 && sample->ip != sample->frames[0] ? sample->ip : 0;
-}
-
 int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
 {
     struct key key;
-    bool is_new;
-    uint32_t i;
+    bool is_replaced = false, is_new;
 
-    key.depth = sample->depth < CP_MAX_FRAMES ? sample->depth : CP_MAX_FRAMES;
-    for (i = 0; i < key.depth; i++)
-        key.frames[i] = (struct cp__frame_key){.address = sample->frames[i] - is_return(sample, i)};
-    key.ip = (struct cp__frame_key){.address = recorded_elsewhere(sample)};
+    key.depth = 0;
+    key.ip = recorded_elsewhere(p, sample);
     key.address = sample->addr;
     key.labels = find_labels(p, sample->labels);
     is_new = key.labels > p->n_label_sets;
-    if (append_flags(p, &key, sample) < 0 || (is_new && reserve_labels(p) < 0) ||
-        fold_stack(p, &key, sample->weight) < 0)
+    if (append_frames(p, &key, sample, &is_replaced) < 0 || append_flags(p, &key, sample) < 0 ||
+        (is_new && reserve_labels(p) < 0) || fold_stack(p, &key, sample->weight) < 0)
         return -ENOMEM;
     if (is_new)
         add_labels(p, sample->labels);
     p->last_labels = key.labels;
+    p->replaced += is_replaced ? sample->weight : 0;
     return 0;
 }
 

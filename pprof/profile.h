@@ -25,9 +25,9 @@ struct cp__profile_meta {
 
 /* Makes an empty profile. Returns 0 or -ENOMEM. */
 int cp__profile_new(struct cp__profile **profile);
-/* Adds the current mappings of the process to those that the profile knows. cp__profile_add() calls this
- * function for an address in no known mapping, and cp__profile_resolve() always calls it. Returns 0 or
- * -ENOMEM. */
+/* Notes the current mappings of the process. cp__profile_add() calls this function for an address in no known
+ * mapping, cp__profile_settle() after the linker has loaded or unloaded objects, and cp__profile_resolve()
+ * always. Returns 0 or -ENOMEM. */
 int cp__profile_note_mappings(struct cp__profile *profile);
 /* A sample's flag besides those of runtime.h: the G runs, so that only the function that began it is
  * known. */
@@ -37,6 +37,15 @@ void cp__profile_free(struct cp__profile *profile);
 
 /* Folds a sample in, and takes a reference of its own to the labels. -ENOMEM leaves the profile unchanged. */
 int cp__profile_add(struct cp__profile *profile, const struct cp_sample *sample);
+/*
+ * The same for samples of a program that may load and unload objects meanwhile, so that each address gets the
+ * name of what was there when the sample was taken. cp__profile_stage() keeps a copy of the sample, and
+ * cp__profile_settle() folds the copies in, after it has looked whether the linker has loaded or unloaded
+ * objects. Samples must be settled before the profile is resolved. Both return the weight of the samples that
+ * are lost for lack of memory. See stage.c.
+ */
+uint64_t cp__profile_stage(struct cp__profile *profile, const struct cp_sample *sample);
+uint64_t cp__profile_settle(struct cp__profile *profile);
 /* Adds weight to a sample of a single frame that has a name and no address, such as "[dropped: sample buffer
  * full]". Names must not have (...) or <...>, which readers take for C++ and cut out. */
 int cp__profile_add_named(struct cp__profile *profile, const char *frame, uint64_t weight);
@@ -56,7 +65,10 @@ enum { CP__MAX_MISSING = 6 };
 struct cp__profile_findings {
     uint64_t elsewhere; /* weight of the samples whose recorded instruction is in another function than the
                          * interrupted one, or in no known function; they keep the interrupted instruction */
-    uint64_t unnamed;   /* addresses without a name for lack of memory; the next call looks them up again */
+    uint64_t
+        replaced;     /* weight of the samples with a frame in code that other code has taken the place of, so
+                         * close to the sample that nobody knows which one ran */
+    uint64_t unnamed; /* addresses without a name for lack of memory; the next call looks them up again */
     char kernel
         [256]; /* why kernel frames have no names, and what to do; "": they have names, or do not exist */
     struct cp__profile_missing missing[CP__MAX_MISSING]; /* the first of n_missing */

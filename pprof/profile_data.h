@@ -9,11 +9,15 @@
 #include "pprof/symbol/mapping.h"
 #include "profile.h"
 
+/* The room for staged samples, in words of 8 bytes. */
+enum { CP__STAGE_WORDS = 4096 };
+
 /* An instruction where samples were taken or which called, or a name in place of one. A Location in the
  * file. */
 struct cp__frame {
     uint64_t address; /* for a return address, the byte before it, the last one of the call; 0: a name */
     uint32_t name;    /* number in names, plus 1; 0: the frame has an address */
+    uint32_t place;   /* the mapping that held the address at the time: its number plus 1; 0: none is known */
 
     /* set by resolve.c: */
     bool is_resolved;
@@ -77,7 +81,13 @@ struct cp__profile {
     uint32_t last_labels; /* number of the last sample's label set, plus 1 */
 
     struct cp__mappings mappings;
-    int64_t noted_ns; /* CLOCK_MONOTONIC when the mappings were last added */
+    int64_t noted_ns;  /* CLOCK_MONOTONIC when the mappings were last noted */
+    size_t n_placed;   /* frames that were there then */
+    bool is_between;   /* samples were taken between the last two times that the mappings were noted */
+    uint64_t replaced; /* weight of the samples with a frame of which nobody knows the mapping */
+
+    uint64_t staged[CP__STAGE_WORDS]; /* samples that are not folded in yet; see stage.c */
+    size_t n_staged;
 
     /* set by resolve.c: */
     struct cp__line *lines;
@@ -124,6 +134,8 @@ static inline bool cp__stack_is_precise(const struct cp__profile *p, const struc
     return leaf->entry != 0 && leaf->entry == ip->entry;
 }
 
+/* Drops the staged samples. */
+void cp__stage_drop(struct cp__profile *profile);
 /* Looks up, in the known mappings, what was not looked up before. Returns 0 or -ENOMEM. */
 int cp__profile_look_up(struct cp__profile *profile);
 

@@ -329,6 +329,9 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
         {FACT, "new_code", stats->new_code, "of these came to code that was loaded just before"},
         {LIMIT, "unknown_stacks", stats->unknown_stacks,
          "samples may lack functions, because the program ran on a stack that cp_execute() was not told of"},
+        {LIMIT, "code_replaced", findings->replaced,
+         "samples have a frame in code that other code has taken the place of, within so short a time that "
+         "nobody knows which one ran"},
         {LIMIT, "elsewhere", findings->elsewhere,
          "samples recorded an instruction of another function than the interrupted one, which is shown"},
         {FACT, "folded", stats->overruns, "periods are counted with a later sample"},

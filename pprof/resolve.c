@@ -265,7 +265,7 @@ static int list_unresolved(struct cp__profile *p, struct unresolved *list, size_
                 return -ENOMEM;
             continue;
         }
-        mapping = cp__mappings_find(&p->mappings, frame->address);
+        mapping = frame->place != 0 ? frame->place - 1 : p->mappings.n;
         if (mapping == p->mappings.n && frame->address >= CP__KERNEL_START)
             mapping = KERNEL;
         if (mapping < p->mappings.n || mapping == KERNEL)
@@ -447,5 +447,6 @@ int cp__profile_look_up(struct cp__profile *p)
         return -ENOMEM;
     count_elsewhere(p);
     list_missing(p);
+    p->findings.replaced = p->replaced;
     return 0;
 }

@@ -24,23 +24,17 @@ void cp__part_fold(void *context, const struct cp_sample *sample)
     part->read += sample->weight;
     if ((sample->flags & CP_SAMPLE_STALLED) != 0)
         return; /* a comment says how much: see report.c */
-    if (cp__profile_add(part->profile, sample) < 0)
-        part->unfolded += sample->weight;
+    part->unfolded += cp__profile_stage(part->profile, sample);
 }
 
 static void read_all_slots(struct cp_session *session)
 {
-    for (size_t i = 0; i < session->n; i++)
-        cp_slots_read(session->slots[i], cp__part_fold, &session->parts[i]);
-}
+    for (size_t i = 0; i < session->n; i++) {
+        struct cp__part *part = &session->parts[i];
 
-/* Adds the current mappings to all profiles, because objects may be unloaded before the profiles are
- * written. */
-static void note_mappings(struct cp_session *session)
-{
-    for (size_t i = 0; i < session->n; i++)
-        cp__profile_note_mappings(
-            session->parts[i].profile); /* without memory, cp__profile_resolve() does it */
+        cp_slots_read(session->slots[i], cp__part_fold, part);
+        part->unfolded += cp__profile_settle(part->profile);
+    }
 }
 
 /* The profile-writer thread: reads all slots until the session stops. */
@@ -54,10 +48,8 @@ static void *collect_samples(void *arg)
         bool last = cp_load_acquire(&session->stopping) != 0;
 
         read_all_slots(session);
-        if (last) {
-            note_mappings(session);
+        if (last)
             return NULL;
-        }
         cp_slots_wait(token, READ_INTERVAL_MS);
     }
 }
@@ -81,6 +73,7 @@ void cp__session_read_up(struct cp_session *session, size_t i)
         if (part->read >= session->stats[i].samples)
             return;
         cp_slots_read(session->slots[i], cp__part_fold, part);
+        part->unfolded += cp__profile_settle(part->profile);
     }
 }
 

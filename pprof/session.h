@@ -54,7 +54,8 @@ struct cp_session {
 
 /* Starts the profile-writer thread. */
 int cp__session_collect(struct cp_session *session);
-/* A cp_sample_fn: folds a sample into a part, or only counts the sample if it is the time of a stall. */
+/* A cp_sample_fn: stages a sample for a part's profile, or only counts the sample if it is the time of a
+ * stall. */
 void cp__part_fold(void *part, const struct cp_sample *sample);
 /* Stores the figures of option i, whose slot has stopped, and reads all samples that they count. */
 void cp__session_read_up(struct cp_session *session, size_t i);

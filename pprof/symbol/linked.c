@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "part.h"
@@ -28,7 +29,8 @@ struct linking {
     struct cp__mappings *mappings;
     struct claim *claims;
     size_t n_claims, claims_capacity;
-    size_t n_objects;
+    uint32_t n_objects;
+    bool is_behind_start; /* the objects that were loaded with the program have been listed */
     uint64_t page;
 };
 
@@ -162,6 +164,8 @@ static int describe_object(const struct linking *linking, const struct dl_phdr_i
     like->main = linking->n_objects == 1;
     like->is_code = like->is_linked = true;
     like->bias = object->dlpi_addr;
+    like->object = linking->n_objects;
+    like->is_permanent = !linking->is_behind_start;
     like->header = 0;
     for (p = object->dlpi_phdr; p < object->dlpi_phdr + object->dlpi_phnum; p++)
         if (p->p_type == PT_LOAD && p->p_offset == 0 && p->p_filesz > 0)
@@ -191,6 +195,8 @@ static int adopt(struct cp__mapping *mapping, const struct cp__mapping *like)
             return -ENOMEM;
     }
     mapping->main = like->main;
+    mapping->object = like->object;
+    mapping->is_permanent = like->is_permanent;
     mapping->is_linked = true;
     mapping->bias = like->bias;
     mapping->header = like->header;
@@ -235,6 +241,15 @@ static int link_segment(struct linking *linking, const struct cp__mapping *like,
     return has_other ? add_claim(linking, like, part, start, limit) : 0;
 }
 
+/* The linker lists objects in the order in which they were loaded, and the linker itself is one of those that
+ * were loaded with the program. What comes behind the linker may have been loaded later. */
+static void look_behind_start(struct linking *linking, const struct dl_phdr_info *object)
+{
+    const uintptr_t linker = getauxval(AT_BASE); /* 0 in a static program, which is the first object */
+
+    linking->is_behind_start |= linker == 0 || object->dlpi_addr == linker;
+}
+
 /* Called for each loaded object. The first object is the program. */
 static int link_object(struct dl_phdr_info *object, size_t size, void *context)
 {
@@ -245,6 +260,8 @@ static int link_object(struct dl_phdr_info *object, size_t size, void *context)
 
     (void)size;
     linking->n_objects++;
+    linking->mappings->now.loads = object->dlpi_adds;
+    linking->mappings->now.unloads = object->dlpi_subs;
     result = describe_object(linking, object, file, &like);
     if (result < 0)
         return result;
@@ -253,6 +270,7 @@ static int link_object(struct dl_phdr_info *object, size_t size, void *context)
     for (p = object->dlpi_phdr; p < object->dlpi_phdr + object->dlpi_phnum && result == 0; p++)
         if (p->p_type == PT_LOAD && (p->p_flags & PF_X) != 0)
             result = link_segment(linking, &like, p);
+    look_behind_start(linking, object);
     free(like.file);
     free(like.build_id);
     return result;

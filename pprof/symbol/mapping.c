@@ -1,13 +1,15 @@
-/* Collects the mappings of the process from /proc/self/maps. See mapping.h. */
+/* Collects the mappings of the process, from /proc/self/maps and the dynamic linker. See mapping.h. */
 #include "mapping.h"
 
 #include <errno.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernel.h"
 #include "linked.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/base/table.h"
 
 static void mapping_free(struct cp__mapping *mapping)
@@ -23,17 +25,58 @@ void cp__mappings_free(struct cp__mappings *mappings)
     for (i = 0; i < mappings->n; i++)
         mapping_free(&mappings->items[i]);
     free(mappings->items);
+    free(mappings->now.items);
+    free(mappings->before.items);
+}
+
+/* ---- Finding --------------------------------------------------------------------------------- */
+
+/* Returns the number of the mapping that was at an address; "none" if there was none. */
+static size_t find_place(const struct cp__places *places, uint64_t address, size_t none)
+{
+    size_t lo = 0, hi = places->n;
+
+    while (lo < hi) {
+        size_t middle = lo + (hi - lo) / 2;
+
+        if (places->items[middle].start <= address)
+            lo = middle + 1;
+        else
+            hi = middle;
+    }
+    return lo > 0 && address < places->items[lo - 1].limit ? places->items[lo - 1].number : none;
 }
 
 size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address)
 {
-    size_t i;
+    return find_place(&mappings->now, address, mappings->n);
+}
 
-    for (i = 0; i < mappings->n; i++)
-        if (!mappings->items[i].kernel && address >= mappings->items[i].start &&
-            address < mappings->items[i].limit)
-            break;
-    return i;
+/* Returns how many objects were loaded between the last two times, and were gone at the second one or had
+ * been there at the first one. Each of them may have been at any free address. */
+static uint64_t passing_objects(const struct cp__mappings *mappings)
+{
+    const uint64_t loads = mappings->now.loads - mappings->before.loads;
+
+    return loads > mappings->now.fresh ? loads - mappings->now.fresh : 0;
+}
+
+size_t cp__mappings_find_between(const struct cp__mappings *mappings, uint64_t address)
+{
+    const size_t now = find_place(&mappings->now, address, mappings->n);
+    const size_t before = find_place(&mappings->before, address, mappings->n);
+    const uint64_t passing = passing_objects(mappings);
+
+    if (address >= CP__KERNEL_START || mappings->before.n == 0)
+        return now;
+    /* A single passing object was either this one, again, or elsewhere. */
+    if (now == before && now != mappings->n)
+        return passing < 2 || mappings->items[now].object == 0 || mappings->items[now].is_permanent
+                   ? now
+                   : CP__MAPPING_REPLACED;
+    if (passing > 0 || (now != mappings->n && before != mappings->n))
+        return CP__MAPPING_REPLACED;
+    return now != mappings->n ? now : before;
 }
 
 /* ---- What the kernel says -------------------------------------------------------------------- */
@@ -93,8 +136,7 @@ static int append_mapping(struct cp__mappings *mappings, const struct cp__mappin
 
 int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, size_t *number)
 {
-    struct cp__mapping kernel = {
-        .start = CP__KERNEL_START, .limit = UINT64_MAX, .kernel = true, .is_code = true};
+    struct cp__mapping kernel = {.start = CP__KERNEL_START, .limit = UINT64_MAX, .kernel = true, .is_code = true};
 
     name = name[0] != '\0' ? name : "[kernel.kallsyms]";
     for (*number = 0; *number < mappings->n; ++*number)
@@ -108,7 +150,7 @@ int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, siz
     return 0;
 }
 
-/* Fills the set from /proc/self/maps, in ascending order. */
+/* Fills the set from /proc/self/maps, in ascending order. Returns 0, -ENOMEM, or why the file cannot be read. */
 static int read_maps(struct cp__mappings *mappings)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -126,14 +168,74 @@ static int read_maps(struct cp__mappings *mappings)
             result = -ENOMEM;
         }
     }
-    if (result >= 0)
-        result = feof(maps) ? 0 : -ENOMEM;
+    if (result >= 0 && !feof(maps))
+        result = ferror(maps) ? -EIO : -ENOMEM;
+    else if (result >= 0)
+        result = mappings->n > 0 ? 0 : -ENODATA;
     free(line);
     fclose(maps);
     return result;
 }
 
-/* ---- What the set keeps ---------------------------------------------------------------------- */
+/* ---- What the dynamic linker says ------------------------------------------------------------ */
+
+/* How often the linker has loaded and unloaded objects. */
+struct changes {
+    uint64_t loads;
+    uint64_t unloads;
+};
+
+static int take_changes(struct dl_phdr_info *object, size_t size, void *context)
+{
+    (void)size;
+    *(struct changes *)context = (struct changes){object->dlpi_adds, object->dlpi_subs};
+    return 1;
+}
+
+static struct changes count_changes(void)
+{
+    struct changes changes = {0};
+
+    if (cp__linker_begin())
+        dl_iterate_phdr(take_changes, &changes);
+    cp__linker_end();
+    return changes;
+}
+
+static bool are_same(const struct cp__places *places, struct changes changes)
+{
+    return places->loads == changes.loads && places->unloads == changes.unloads;
+}
+
+bool cp__mappings_have_changed(const struct cp__mappings *mappings)
+{
+    const struct changes changes = count_changes();
+
+    /* 0: the linker must not be called */
+    return changes.loads != 0 && !are_same(&mappings->now, changes);
+}
+
+/* Fills an empty set with what the kernel and the linker say. */
+static int ask_once(struct cp__mappings *found)
+{
+    int result = read_maps(found);
+
+    return result < 0 ? result : cp__mappings_link(found);
+}
+
+/* The same, again if the linker has loaded or unloaded objects meanwhile. */
+static int find_all(struct cp__mappings *found)
+{
+    for (int tries = 0;; tries++) {
+        const struct changes changes = count_changes();
+        int result = ask_once(found);
+
+        if (result < 0 || are_same(&found->now, changes) || tries == 3)
+            return result;
+        cp__mappings_free(found);
+        *found = (struct cp__mappings){0};
+    }
+}
 
 static bool same_text(const char *a, const char *b)
 {
@@ -149,47 +251,116 @@ static struct cp__mapping *find_known(const struct cp__mappings *mappings, const
     for (i = 0; i < mappings->n; i++) {
         m = &mappings->items[i];
         if (m->start == mapping->start && m->limit == mapping->limit && m->offset == mapping->offset &&
-            m->inode == mapping->inode && m->device == mapping->device &&
+            m->device == mapping->device && m->inode == mapping->inode && m->file != NULL &&
             strcmp(m->file, mapping->file) == 0 && same_text(m->build_id, mapping->build_id))
             return m;
     }
     return NULL;
 }
 
-/* Moves new mappings, those of the program or the others, from "now" to "known". */
-static int merge(struct cp__mappings *known, struct cp__mappings *now, bool main)
+static int compare_places(const void *left, const void *right)
 {
-    struct cp__mapping *same;
+    const struct cp__place *a = left, *b = right;
+
+    return a->start < b->start ? -1 : a->start > b->start;
+}
+
+/* Frees the number of a mapping that is at no place and in no use. */
+static void forget_mapping(struct cp__mapping *mapping)
+{
+    mapping_free(mapping);
+    *mapping = (struct cp__mapping){0};
+}
+
+/* Forgets the mappings that were there at the time before the last two, unless they are in use. */
+static void forget_old(struct cp__mappings *mappings, const struct cp__places *old)
+{
+    const struct cp__place *place;
+    struct cp__mapping *mapping;
     size_t i;
 
-    for (i = 0; i < now->n; i++) {
-        if (!now->items[i].is_code || now->items[i].main != main)
-            continue;
-        same = find_known(known, &now->items[i]);
-        if (same != NULL) {
-            same->deleted = same->deleted || now->items[i].deleted;
-            continue;
-        }
-        if (append_mapping(known, &now->items[i]) < 0)
-            return -ENOMEM;
-        now->items[i] = (struct cp__mapping){.main = main};
+    for (i = 0; i < old->n; i++) {
+        place = &old->items[i];
+        mapping = &mappings->items[place->number];
+        if (mapping->file != NULL && !mapping->is_used && !mapping->main &&
+            find_place(&mappings->now, place->start, SIZE_MAX) != place->number &&
+            find_place(&mappings->before, place->start, SIZE_MAX) != place->number)
+            forget_mapping(mapping);
     }
-    return 0;
+}
+
+/* Returns a free number, for which there is room. */
+static size_t free_number(struct cp__mappings *mappings)
+{
+    size_t i;
+
+    for (i = 0; i < mappings->n; i++)
+        if (mappings->items[i].file == NULL)
+            return i;
+    return mappings->n++;
+}
+
+/* Moves the mappings that were found, those of the program or the others, to the known ones, and adds their
+ * places. There is room. */
+static void merge(struct cp__mappings *known, struct cp__mappings *found, struct cp__places *places,
+                  bool main)
+{
+    struct cp__mapping *same, *new;
+    uint32_t last_fresh = 0;
+    size_t i;
+
+    for (i = 0; i < found->n; i++) {
+        new = &found->items[i];
+        if (!new->is_code || new->main != main)
+            continue;
+        same = find_known(known, new);
+        if (same != NULL) {
+            same->deleted = same->deleted || new->deleted;
+            same->object = new->object;
+        } else {
+            /* an object's mappings follow each other */
+            places->fresh += new->object != 0 && new->object != last_fresh;
+            last_fresh = new->object;
+            same = &known->items[free_number(known)];
+            *same = *new;
+            *new = (struct cp__mapping){.main = main};
+        }
+        places->items[places->n++] =
+            (struct cp__place){same->start, same->limit, (uint32_t)(same - known->items)};
+    }
 }
 
 int cp__mappings_note(struct cp__mappings *mappings)
 {
-    struct cp__mappings now = {0};
-    int result = read_maps(&now);
+    struct cp__mappings found = {0};
+    struct cp__places old = mappings->before;
+    int result = find_all(&found);
 
-    if (result == 0)
-        result = cp__mappings_link(&now);
-    if (result == 0)
-        result = merge(mappings, &now, true);
-    if (result == 0)
-        result = merge(mappings, &now, false);
-    cp__mappings_free(&now);
+    if (result == 0 && (CP__RESERVE(mappings->items, mappings->capacity, mappings->n + found.n + 1) < 0 ||
+                        CP__RESERVE(found.now.items, found.now.capacity, found.n + 1) < 0))
+        result = -ENOMEM;
+    if (result == 0) {
+        merge(mappings, &found, &found.now, true);
+        merge(mappings, &found, &found.now, false);
+        qsort(found.now.items, found.now.n, sizeof *found.now.items, compare_places);
+        mappings->before = mappings->now;
+        mappings->now = found.now;
+        forget_old(mappings, &old);
+        found.now = old;
+    }
+    cp__mappings_free(&found);
     return result;
+}
+
+/* Finds an address among mappings that have no places yet. Returns mappings->n if it is in none. */
+static size_t find_found(const struct cp__mappings *mappings, uint64_t address)
+{
+    size_t i;
+
+    for (i = 0; i < mappings->n; i++)
+        if (address >= mappings->items[i].start && address < mappings->items[i].limit)
+            break;
+    return i;
 }
 
 bool cp__mapping_is_current(const struct cp__mapping *mapping)
@@ -199,7 +370,7 @@ bool cp__mapping_is_current(const struct cp__mapping *mapping)
     size_t i;
 
     if (read_maps(&now) == 0) {
-        i = cp__mappings_find(&now, mapping->start);
+        i = find_found(&now, mapping->start);
         is_current = i < now.n && mapping->limit <= now.items[i].limit &&
                      mapping->inode == now.items[i].inode && mapping->device == now.items[i].device;
     }

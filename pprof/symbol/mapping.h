@@ -25,26 +25,56 @@ struct cp__mapping {
     uint64_t header; /* where the linker has put the beginning of the object's file; 0: unknown */
     uint64_t inode;  /* of the file; 0: unknown, or there is no file */
     uint64_t device; /* as the major and minor numbers in /proc/self/maps: major << 32 | minor */
+
+    uint32_t object;   /* the place of the object in the linker's list, as it was; 0: in no object */
+    bool is_permanent; /* the object was loaded with the program, so it is never unloaded */
+    bool is_used;      /* a frame is in the mapping, so that it keeps its number */
+};
+
+/* Where the mappings were at one time, sorted by address. */
+struct cp__places {
+    struct cp__place {
+        uint64_t start;
+        uint64_t limit;
+        uint32_t number; /* of the mapping */
+    } * items;
+    size_t n;
+    size_t capacity;
+    uint64_t loads;   /* how many objects the linker had loaded by then, */
+    uint64_t unloads; /* and unloaded */
+    uint64_t fresh;   /* how many of the objects were not known at the time before */
 };
 
 /*
- * All mappings that cp__mappings_note() has ever found, those of the program first. A mapping stays when its
- * object is unloaded. If two objects were loaded at the same address one after the other, nothing tells to
- * which of them an address belonged, and the address counts for the first. All-zero is an empty set.
+ * The mappings as cp__mappings_note() has found them, those of the program first, and where they were at
+ * the last call and the one before. A mapping that is unmapped keeps its number if it is in use, or was
+ * there at one of these two times; else its number is free for another one, and its file is NULL. All-zero is
+ * an empty set.
  */
 struct cp__mappings {
     struct cp__mapping *items;
     size_t n;
     size_t capacity;
+    struct cp__places now;
+    struct cp__places before;
 };
 
 /* Returns whether the mapping is one of the process now, as a whole or as a part. */
 bool cp__mapping_is_current(const struct cp__mapping *mapping);
-/* Adds the current mappings that are not known yet. Returns 0, -ENOMEM, or why /proc/self/maps cannot be
- * read. Takes the dynamic linker's lock for a moment. */
+/* Finds the current mappings, and adds those that are not known yet. Returns 0, -ENOMEM, or why
+ * /proc/self/maps cannot be read, and changes nothing then. Takes the dynamic linker's lock for a moment. */
 int cp__mappings_note(struct cp__mappings *mappings);
-/* Returns the number of the process's mapping that contains an address; mappings->n if there is none. */
+/* Returns whether the linker has loaded or unloaded objects since the mappings were noted. */
+bool cp__mappings_have_changed(const struct cp__mappings *mappings);
+/* Returns the number of the process's mapping that contains an address now; mappings->n if there is none. */
 size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address);
+/*
+ * The same for an address of which is known that it was sampled between the last two calls of
+ * cp__mappings_note(). Returns CP__MAPPING_REPLACED if nothing tells which one of several objects it was in:
+ * if there were different ones at the two times, or if others may have come and gone in between.
+ */
+#define CP__MAPPING_REPLACED SIZE_MAX
+size_t cp__mappings_find_between(const struct cp__mappings *mappings, uint64_t address);
 /* Finds or adds the mapping of the kernel (name "") or of a module ("[MODULE]"). Returns 0 or -ENOMEM. */
 int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, size_t *number);
 void cp__mappings_free(struct cp__mappings *mappings);

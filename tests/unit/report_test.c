@@ -187,6 +187,7 @@ CP_TEST(stalls_are_read_and_not_folded)
     cp__part_fold(part, &stalled);
     CHECK_EQ(part->read, 12);
     CHECK_EQ(part->unfolded, 0);
+    CHECK_EQ(cp__profile_settle(part->profile), 0);
     CHECK(cp__profile_find(part->profile, 0x1000) != NULL);
     CHECK(cp__profile_find(part->profile, 0x2000) == NULL);
     cp__session_free(session);
@@ -269,6 +270,17 @@ CP_TEST(precision_is_told)
     CHECK_EQ(cp__profile_add(session->parts[0].profile, &sample), 0);
     check_says(session, "elsewhere: 5" ELSEWHERE);
     check_limits(session, "elsewhere");
+    cp__session_free(session);
+}
+
+CP_TEST(replaced_code_is_told)
+{
+    struct cp_session *session = stopped("cycles", 1000000);
+
+    check_says_nothing_of(session, "code_replaced");
+    session->parts[0].profile->replaced = 3;
+    check_contains(session, "\ncode_replaced: 3 # ");
+    check_limits(session, "code_replaced");
     cp__session_free(session);
 }
 

@@ -1,0 +1,83 @@
+/*
+ * Samples between the buffers of the Ms and a profile.
+ *
+ * A reader's pass learns from the linker only afterwards whether objects were loaded or unloaded while the
+ * samples were taken that it has read. So samples are copied first, and are folded in after the look. If the
+ * linker has loaded and unloaded nothing since the mappings were noted, all addresses are in these mappings.
+ * Else the mappings are noted anew, and each address is in one of those that held it at the time before or
+ * now. If these are different ones, the frame is "[code replaced]".
+ *
+ * The copies have the words
+ *
+ *     [0] number of kernel frames << 48 | flags << 16 | number of frames
+ *     [1] weight   [2] labels (a reference)   [3] ip   [4] data address   [5...] frames
+ */
+#include <string.h>
+
+#include "profile_data.h"
+
+enum { HEADER = 5 };
+_Static_assert(HEADER + CP_MAX_FRAMES <= CP__STAGE_WORDS, "a sample fits");
+
+uint64_t cp__profile_stage(struct cp__profile *p, const struct cp_sample *sample)
+{
+    const uint32_t depth = sample->depth < CP_MAX_FRAMES ? sample->depth : CP_MAX_FRAMES;
+    uint64_t lost = 0, *words;
+
+    if (HEADER + depth > CP__STAGE_WORDS - p->n_staged)
+        lost = cp__profile_settle(p);
+    words = p->staged + p->n_staged;
+    words[0] = (uint64_t)sample->kernel_depth << 48 | (uint64_t)sample->flags << 16 | depth;
+    words[1] = sample->weight;
+    words[2] = (uintptr_t)cp_labels_ref(sample->labels);
+    words[3] = sample->ip;
+    words[4] = sample->addr;
+    if (depth > 0)
+        memcpy(words + HEADER, sample->frames, depth * sizeof *words);
+    p->n_staged += HEADER + depth;
+    return lost;
+}
+
+static struct cp_sample staged_at(const uint64_t *words)
+{
+    return (struct cp_sample){.weight = words[1],
+                              .labels = (struct cp_labels *)(uintptr_t)words[2],
+                              .flags = (unsigned)(words[0] >> 16),
+                              .depth = words[0] & 0xffff,
+                              .kernel_depth = (unsigned)(words[0] >> 48),
+                              .frames = (const uintptr_t *)(words + HEADER),
+                              .ip = words[3],
+                              .addr = words[4]};
+}
+
+uint64_t cp__profile_settle(struct cp__profile *p)
+{
+    bool is_known = true; /* what was mapped */
+    uint64_t lost = 0;
+
+    p->is_between = cp__mappings_have_changed(&p->mappings);
+    if (p->is_between)
+        is_known = cp__profile_note_mappings(p) == 0;
+    for (size_t at = 0; at < p->n_staged;) {
+        const struct cp_sample sample = staged_at(p->staged + at);
+
+        if (!is_known || cp__profile_add(p, &sample) < 0)
+            lost += sample.weight;
+        cp_labels_unref(sample.labels);
+        at += HEADER + sample.depth;
+    }
+    p->n_staged = 0;
+    p->is_between = false;
+    return lost;
+}
+
+void cp__stage_drop(struct cp__profile *p)
+{
+    for (size_t at = 0; at < p->n_staged;) {
+        const struct cp_sample sample = staged_at(p->staged + at);
+
+        cp_labels_unref(sample.labels);
+        at += HEADER + sample.depth;
+    }
+    p->n_staged = 0;
+}

@@ -1,0 +1,356 @@
+/* Samples of a program that loads and unloads objects: each address gets the name of what was there when the
+ * sample was taken, or none. */
+#include <dlfcn.h>
+
+#include "pprof/profile_data.h"
+#include "tests/support/profile_tools.h"
+
+/* ---- Plugins --------------------------------------------------------------------------------- */
+
+/* Compiles libNAME.so, whose function NAME is at the same place in each library. */
+static void compile_as(const char *name, const char *file, const char *options)
+{
+    free(test_command(NULL,
+                      "cd %s && echo 'static volatile long sink; void %s(void) { sink++; }' | "
+                      "gcc -xc -O1 -shared -fPIC %s -o lib%s.new - && mv lib%s.new lib%s.so",
+                      test_dir(), name, options, file, file, file));
+}
+
+static void compile(const char *name)
+{
+    compile_as(name, name, "-Wl,--build-id");
+}
+
+struct plugin {
+    void *handle;
+    uintptr_t function;
+};
+
+static struct plugin load_from(const char *file, const char *name)
+{
+    char path[300];
+    struct plugin plugin;
+
+    snprintf(path, sizeof path, "%s/lib%s.so", test_dir(), file);
+    plugin.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    CHECKF(plugin.handle != NULL, "%s", dlerror());
+    plugin.function = (uintptr_t)dlsym(plugin.handle, name);
+    CHECK(plugin.function != 0);
+    return plugin;
+}
+
+static struct plugin load(const char *name)
+{
+    return load_from(name, name);
+}
+
+static void unload(const struct plugin *plugin)
+{
+    CHECK_EQ(dlclose(plugin->handle), 0);
+}
+
+/* Unloads a plugin, and loads another one, which gets the same addresses. */
+static struct plugin replace(const struct plugin *plugin, const char *name)
+{
+    struct plugin other;
+
+    unload(plugin);
+    other = load(name);
+    if (other.function != plugin->function)
+        SKIP("the linker puts the second library elsewhere");
+    return other;
+}
+
+/* ---- Samples --------------------------------------------------------------------------------- */
+
+static void stage(struct cp__profile *profile, uintptr_t function, uint64_t weight)
+{
+    const uintptr_t frames[] = {function, (uintptr_t)stage + 1};
+    const struct cp_sample sample = {.weight = weight, .depth = 2, .frames = frames};
+
+    CHECK_EQ(cp__profile_stage(profile, &sample), 0);
+}
+
+static void settle(struct cp__profile *profile)
+{
+    CHECK_EQ(cp__profile_settle(profile), 0);
+}
+
+static struct cp__profile *noted_profile(void)
+{
+    struct cp__profile *profile = new_profile();
+
+    CHECK_EQ(cp__profile_note_mappings(profile), 0);
+    return profile;
+}
+
+/* Returns what pprof shows of the profile's stacks, and frees the profile. */
+static char *traces_of(struct cp__profile *profile)
+{
+    char *text = pprof("-symbolize=none -traces", write_profile(profile, &cpu_meta, "stage"));
+
+    cp__profile_free(profile);
+    return text;
+}
+
+/* Checks that the profile has exactly these samples. NULL: none. */
+static void check_leaves(struct cp__profile *profile, uint64_t replaced, const char *a, const char *b)
+{
+    char *text;
+
+    CHECK_EQ(profile->replaced, replaced);
+    text = traces_of(profile);
+    CHECK_CONTAINS(text, a);
+    if (b != NULL)
+        CHECK_CONTAINS(text, b);
+    CHECK_EQ(count_lines(text, "ms   "), b != NULL ? 2 : 1);
+    CHECK_EQ(count_lines(text, "             stage"), b != NULL ? 2 : 1);
+    free(text);
+}
+
+/* ---- One after the other --------------------------------------------------------------------- */
+
+CP_TEST(each_library_has_its_own_time)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+    const char *path;
+    char *text;
+
+    compile("first"), compile("second");
+    profile = noted_profile();
+    plugin = load("first");
+    stage(profile, plugin.function, 1);
+    settle(profile);
+    stage(profile, plugin.function, 2);
+    settle(profile);
+    plugin = replace(&plugin, "second");
+    settle(profile);
+    stage(profile, plugin.function, 4);
+    settle(profile);
+    path = write_profile(profile, &cpu_meta, "both");
+    text = pprof("-symbolize=none -raw", path);
+    CHECK_CONTAINS(text, "libfirst.so ");
+    CHECK_CONTAINS(text, "libsecond.so ");
+    free(text);
+    check_leaves(profile, 0, "       3ms   first\n", "       4ms   second\n");
+    unload(&plugin);
+}
+
+/* The pass that finds the second library has the last samples of the first one. */
+CP_TEST(what_ran_close_to_the_replacement_has_no_name)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+
+    compile("first"), compile("second");
+    profile = noted_profile();
+    plugin = load("first");
+    settle(profile);
+    stage(profile, plugin.function, 1);
+    plugin = replace(&plugin, "second");
+    stage(profile, plugin.function, 2);
+    settle(profile);
+    stage(profile, plugin.function, 4);
+    settle(profile);
+    check_leaves(profile, 3, "       3ms   [code replaced]\n", "       4ms   second\n");
+    unload(&plugin);
+}
+
+CP_TEST(a_library_that_is_closed_keeps_its_last_samples)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+
+    compile("first");
+    profile = noted_profile();
+    plugin = load("first");
+    settle(profile);
+    stage(profile, plugin.function, 1);
+    unload(&plugin);
+    settle(profile);
+    check_leaves(profile, 0, "       1ms   first\n", NULL);
+}
+
+CP_TEST(a_library_that_was_loaded_has_its_first_samples)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+
+    compile("first");
+    profile = noted_profile();
+    plugin = load("first");
+    stage(profile, plugin.function, 1);
+    settle(profile);
+    check_leaves(profile, 0, "       1ms   first\n", NULL);
+    unload(&plugin);
+}
+
+/* ---- Unseen ---------------------------------------------------------------------------------- */
+
+/* The second library comes and goes between two looks, which find the same library. */
+CP_TEST(a_library_between_two_looks_is_not_taken_for_another)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+
+    compile("first"), compile("second");
+    profile = noted_profile();
+    plugin = load("first");
+    settle(profile);
+    plugin = replace(&plugin, "second");
+    stage(profile, plugin.function, 1);
+    plugin = replace(&plugin, "first");
+    settle(profile);
+    stage(profile, plugin.function, 2);
+    settle(profile);
+    check_leaves(profile, 1, "       1ms   [code replaced]\n", "       2ms   first\n");
+    unload(&plugin);
+}
+
+CP_TEST(a_library_behind_a_closed_one_is_not_taken_for_it)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+
+    compile("first"), compile("second");
+    profile = noted_profile();
+    plugin = load("first");
+    settle(profile);
+    plugin = replace(&plugin, "second");
+    stage(profile, plugin.function, 1);
+    unload(&plugin);
+    settle(profile);
+    check_leaves(profile, 1, "       1ms   [code replaced]\n", NULL);
+}
+
+/* A library that is closed and loaded again is the same one, and what was loaded with the program stays. */
+CP_TEST(what_stays_has_its_name)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+
+    compile("first");
+    profile = noted_profile();
+    plugin = load("first");
+    settle(profile);
+    stage(profile, plugin.function, 1);
+    plugin = replace(&plugin, "first");
+    settle(profile);
+    for (int i = 0; i < 3; i++)
+        plugin = replace(&plugin, "first");
+    stage(profile, (uintptr_t)qsort, 2);
+    settle(profile);
+    check_leaves(profile, 0, "       1ms   first\n", "       2ms   qsort\n");
+    unload(&plugin);
+}
+
+/* ---- The same path --------------------------------------------------------------------------- */
+
+/* A build that replaces its library, whose functions have moved on to other names. */
+static void check_reload(const char *options)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+    uintptr_t function;
+
+    compile_as("first", "reloaded", options);
+    profile = noted_profile();
+    plugin = load_from("reloaded", "first");
+    settle(profile);
+    stage(profile, plugin.function, 1);
+    settle(profile);
+    CHECK_EQ(cp__profile_look_up(profile), 0); /* while the file is there */
+    function = plugin.function;
+    unload(&plugin);
+    compile_as("second", "reloaded", options);
+    plugin = load_from("reloaded", "second");
+    if (plugin.function != function)
+        SKIP("the linker puts the second library elsewhere");
+    settle(profile);
+    stage(profile, plugin.function, 2);
+    settle(profile);
+    check_leaves(profile, 0, "       1ms   first\n", "       2ms   second\n");
+    unload(&plugin);
+}
+
+CP_TEST(a_library_with_the_same_path_is_another)
+{
+    check_reload("-Wl,--build-id");
+}
+
+CP_TEST(a_library_with_the_same_path_and_without_a_build_id_is_another)
+{
+    check_reload("-Wl,--build-id=none");
+}
+
+/* ---- What it costs --------------------------------------------------------------------------- */
+
+CP_TEST(libraries_without_samples_take_no_memory)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+    char build_id[40];
+    size_t n;
+
+    compile("first");
+    profile = noted_profile();
+    plugin = load("first");
+    settle(profile);
+    n = profile->mappings.n;
+    for (unsigned i = 0; i < 20; i++) {
+        snprintf(build_id, sizeof build_id, "-Wl,--build-id=0x%08x", i);
+        compile_as("first", "first", build_id);
+        unload(&plugin);
+        plugin = load("first");
+        settle(profile);
+    }
+    CHECKF(profile->mappings.n <= n + 3, "%zu mappings have become %zu", n, profile->mappings.n);
+    unload(&plugin);
+    cp__profile_free(profile);
+}
+
+CP_TEST(mappings_are_noted_only_if_they_have_changed)
+{
+    struct cp__profile *profile = noted_profile();
+    const struct cp__place *places = profile->mappings.now.items;
+    struct plugin plugin;
+
+    compile("first");
+    for (int i = 0; i < 10; i++) {
+        stage(profile, (uintptr_t)qsort, 1);
+        settle(profile);
+    }
+    CHECK(profile->mappings.now.items == places);
+    plugin = load("first");
+    settle(profile);
+    CHECK(profile->mappings.now.items != places);
+    unload(&plugin);
+    cp__profile_free(profile);
+}
+
+/* More samples than there is room for, with labels, are settled on the way. */
+CP_TEST(staged_samples_are_folded_with_their_labels)
+{
+    struct cp__profile *profile = noted_profile();
+    struct cp_labels *labels = labels1("colour", "red");
+    const uintptr_t frames[] = {(uintptr_t)qsort, (uintptr_t)stage + 1};
+    const struct cp_sample sample = {
+        .weight = 3, .depth = 2, .frames = frames, .labels = labels, .flags = CP_SAMPLE_INCOMPLETE};
+    char *text;
+
+    for (int i = 0; i < 2000; i++)
+        CHECK_EQ(cp__profile_stage(profile, &sample), 0);
+    CHECK(labels->refs > 1);
+    settle(profile);
+    CHECK_EQ(profile->n_stacks, 1);
+    CHECK_EQ(cp__profile_stage(profile, &sample), 0);
+    settle(profile);
+    CHECK_EQ(profile->stacks[0].weight, 6003);
+    text = traces_of(profile);
+    CHECK_CONTAINS(text, "colour:  red");
+    CHECK_CONTAINS(text, "[incomplete stack]");
+    free(text);
+    CHECK_EQ(labels->refs, 1);
+    cp_labels_unref(labels);
+}
