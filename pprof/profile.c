@@ -60,7 +60,7 @@ int cp__profile_note_mappings(struct cp__profile *profile)
     profile->noted_ns = cp__clock_ns(CLOCK_MONOTONIC_COARSE);
     if (result == 0)
         place_late(profile);
-    return result == -ENOMEM ? -ENOMEM : 0;
+    return result;
 }
 
 /* Returns the number of the mapping that a sampled address was in; mappings.n if none is known. */

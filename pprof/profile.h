@@ -68,6 +68,7 @@ struct cp__profile_findings {
     uint64_t
         replaced;     /* weight of the samples with a frame in code that other code has taken the place of, so
                          * close to the sample that nobody knows which one ran */
+    int maps_unread;  /* why /proc/self/maps could not be read, as a negative errno; 0: it could */
     uint64_t unnamed; /* addresses without a name for lack of memory; the next call looks them up again */
     char kernel
         [256]; /* why kernel frames have no names, and what to do; "": they have names, or do not exist */

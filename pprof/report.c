@@ -246,6 +246,11 @@ static void say_quality(struct comments *comments, const struct cp__part *part,
     if (stats->handler_replaced)
         say(comments, LIMIT, "handler_replaced",
             "another handler of the signal was installed during the profile", "yes");
+    if (findings->maps_unread < 0)
+        say(comments, LIMIT, "mappings",
+            "told which code was where, because /proc/self/maps could not be read; the linker does not know "
+            "code that the program has made itself",
+            "linker (%s)", strerror(-findings->maps_unread));
     if (findings->kernel[0] != '\0')
         say(comments, LIMIT, "kernel_names", findings->kernel, "none");
 }

@@ -448,5 +448,6 @@ int cp__profile_look_up(struct cp__profile *p)
     count_elsewhere(p);
     list_missing(p);
     p->findings.replaced = p->replaced;
+    p->findings.maps_unread = p->mappings.unread;
     return 0;
 }

@@ -177,10 +177,11 @@ static int describe_object(const struct linking *linking, const struct dl_phdr_i
     return result;
 }
 
-/* Returns whether the mapping is one of the object's file, with the offset that the linker gave it. */
+/* Returns whether the mapping is one of the object's file, with the offset that the linker gave it; or the linker
+ * itself has told of the mapping. */
 static bool is_own(const struct cp__mapping *mapping, const struct cp__mapping *like, const ElfW(Phdr) * part)
 {
-    if (strcmp(mapping->file, "[vdso]") == 0)
+    if (mapping->is_linked || strcmp(mapping->file, "[vdso]") == 0)
         return true;
     return like->inode != 0 && mapping->inode == like->inode && mapping->device == like->device &&
            mapping->offset == mapping->start - like->bias - part->p_vaddr + part->p_offset;

@@ -215,20 +215,26 @@ bool cp__mappings_have_changed(const struct cp__mappings *mappings)
     return changes.loads != 0 && !are_same(&mappings->now, changes);
 }
 
-/* Fills an empty set with what the kernel and the linker say. */
-static int ask_once(struct cp__mappings *found)
+/* Fills an empty set with what the kernel and the linker say, or the linker alone. */
+static int ask_once(struct cp__mappings *found, int *unread)
 {
     int result = read_maps(found);
 
+    if (result < 0 && result != -ENOMEM) {
+        *unread = result;
+        cp__mappings_free(found);
+        *found = (struct cp__mappings){0};
+        result = cp__mappings_add_linked(found);
+    }
     return result < 0 ? result : cp__mappings_link(found);
 }
 
 /* The same, again if the linker has loaded or unloaded objects meanwhile. */
-static int find_all(struct cp__mappings *found)
+static int find_all(struct cp__mappings *found, int *unread)
 {
     for (int tries = 0;; tries++) {
         const struct changes changes = count_changes();
-        int result = ask_once(found);
+        int result = ask_once(found, unread);
 
         if (result < 0 || are_same(&found->now, changes) || tries == 3)
             return result;
@@ -334,7 +340,8 @@ int cp__mappings_note(struct cp__mappings *mappings)
 {
     struct cp__mappings found = {0};
     struct cp__places old = mappings->before;
-    int result = find_all(&found);
+    int unread = 0;
+    int result = find_all(&found, &unread);
 
     if (result == 0 && (CP__RESERVE(mappings->items, mappings->capacity, mappings->n + found.n + 1) < 0 ||
                         CP__RESERVE(found.now.items, found.now.capacity, found.n + 1) < 0))
@@ -347,6 +354,7 @@ int cp__mappings_note(struct cp__mappings *mappings)
         mappings->now = found.now;
         forget_old(mappings, &old);
         found.now = old;
+        mappings->unread = unread != 0 ? unread : mappings->unread;
     }
     cp__mappings_free(&found);
     return result;

@@ -57,12 +57,15 @@ struct cp__mappings {
     size_t capacity;
     struct cp__places now;
     struct cp__places before;
+    /* why /proc/self/maps could not be read once, as a negative errno; then the mappings are those that the
+     * linker knows; 0: it could always be read */
+    int unread;
 };
 
 /* Returns whether the mapping is one of the process now, as a whole or as a part. */
 bool cp__mapping_is_current(const struct cp__mapping *mapping);
-/* Finds the current mappings, and adds those that are not known yet. Returns 0, -ENOMEM, or why
- * /proc/self/maps cannot be read, and changes nothing then. Takes the dynamic linker's lock for a moment. */
+/* Finds the current mappings, and adds those that are not known yet. Returns 0 or -ENOMEM, which changes
+ * nothing. Takes the dynamic linker's lock for a moment. */
 int cp__mappings_note(struct cp__mappings *mappings);
 /* Returns whether the linker has loaded or unloaded objects since the mappings were noted. */
 bool cp__mappings_have_changed(const struct cp__mappings *mappings);
@@ -75,6 +78,8 @@ size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address);
  */
 #define CP__MAPPING_REPLACED SIZE_MAX
 size_t cp__mappings_find_between(const struct cp__mappings *mappings, uint64_t address);
+/* Adds the code of the objects that the linker knows. Returns 0 or -ENOMEM. */
+int cp__mappings_add_linked(struct cp__mappings *mappings);
 /* Finds or adds the mapping of the kernel (name "") or of a module ("[MODULE]"). Returns 0 or -ENOMEM. */
 int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, size_t *number);
 void cp__mappings_free(struct cp__mappings *mappings);

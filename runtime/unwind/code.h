@@ -15,7 +15,9 @@
  * was begun last, and treats an address that it can no longer judge as no code. The memory of a table is
  * never freed, so reading it is always safe.
  *
- * If /proc/self/maps cannot be read, there is no table. Then every address of user space counts as code.
+ * If /proc/self/maps cannot be read, the table has the code of the objects that the linker knows, as far as
+ * their rows are made. Before the first start of an event there is no table then, and every address of user
+ * space counts as code.
  */
 #ifndef COUNTERPOINT_RUNTIME_UNWIND_CODE_H
 #define COUNTERPOINT_RUNTIME_UNWIND_CODE_H

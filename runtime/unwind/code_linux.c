@@ -1,6 +1,8 @@
 #include "code.h"
 
 #include <errno.h>
+#include <link.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -261,6 +263,59 @@ static bool read_mappings(struct table *table, const struct cp__object *objects,
     return n == 0 && table->n > 0 && !parser.is_short_of_memory;
 }
 
+/* ---- Without /proc --------------------------------------------------------------------------- */
+
+/* Returns where the code of the vDSO is, of which the linker of a static program may not know. */
+static struct cp__object find_vdso(void)
+{
+    const uintptr_t start = getauxval(AT_SYSINFO_EHDR);
+    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)start;
+    struct cp__object code = {.lo = UINTPTR_MAX, .hi = UINTPTR_MAX};
+
+    for (unsigned i = 0; start != 0 && i < header->e_phnum; i++) {
+        const ElfW(Phdr) *segment = (const ElfW(Phdr) *)(start + header->e_phoff) + i;
+
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X) != 0)
+            code = (struct cp__object){.lo = start + segment->p_offset,
+                                       .hi = start + segment->p_offset + segment->p_memsz};
+    }
+    return code;
+}
+
+/* Adds the code of an object, or of the vDSO, which need not be among the parser's objects. */
+static void take_code(struct parser *parser, const struct cp__object *object)
+{
+    parser->start = object->lo;
+    parser->end = object->hi;
+    parser->is_readable = parser->is_executable = true;
+    take_mapping(parser);
+}
+
+/* Fills the table with the code of the objects that the linker knows, and of the vDSO. Returns false if the
+ * objects are not known. */
+static bool take_objects(struct table *table, const struct cp__object *objects, size_t n_objects)
+{
+    struct parser parser = {.table = table, .object = objects, .end_of_objects = objects};
+    const struct cp__object vdso = find_vdso();
+    bool has_vdso = vdso.lo >= vdso.hi;
+
+    if (n_objects == 0)
+        return false;
+    parser.end_of_objects += n_objects;
+    cp_store_relaxed(&table->n, 0);
+    for (size_t i = 0; i < n_objects; i++) {
+        has_vdso |= objects[i].lo <= vdso.lo && vdso.lo < objects[i].hi;
+        if (!has_vdso && vdso.lo < objects[i].lo) {
+            take_code(&parser, &vdso);
+            has_vdso = true;
+        }
+        take_code(&parser, &objects[i]);
+    }
+    if (!has_vdso)
+        take_code(&parser, &vdso);
+    return !parser.is_short_of_memory;
+}
+
 /* ---- Making the table ------------------------------------------------------------------------ */
 
 /* Announces a version, and returns its table, empty. */
@@ -299,6 +354,7 @@ static void update(bool with_rows)
 {
     const struct cp__object *objects = NULL;
     size_t n_objects = 0;
+    struct table *table;
     uint64_t version, began;
 
     /* acquire: pairs with the release at the end */
@@ -315,7 +371,8 @@ static void update(bool with_rows)
         objects = cp__objects_update(&n_objects);
     /* rows, which take longer, are made once an object */
     began = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
-    if (read_mappings(begin_version(version), objects, n_objects))
+    table = begin_version(version);
+    if (read_mappings(table, objects, n_objects) || take_objects(table, objects, n_objects))
         publish_code(version);
     rest(cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - began);
     cp__fork_allow();

@@ -9,12 +9,15 @@
  */
 #include <link.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <unwind.h>
 
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
+#include "runtime/base/sys_linux.h"
 #include "unwind.h"
 
 /* ---- The C library --------------------------------------------------------------------------- */
@@ -121,6 +124,27 @@ static struct outermost find_outermost(void)
 
 /* ---- The stack ------------------------------------------------------------------------------- */
 
+/* The kernel keeps at least this much below the first thread's stack free of other mappings. */
+#define LEAST_GAP ((uintptr_t)128 << 20)
+
+/* Returns the stack of the first thread without the help of /proc, which the C library needs for that. The
+ * stack ends with the path of the program, behind which there is one more word, and the rest of the page. */
+static struct cp__stack first_stack(void)
+{
+    const char *path = (const char *)getauxval(AT_EXECFN);
+    struct cp__stack stack = {.may_grow = true};
+    uintptr_t size = LEAST_GAP;
+    struct rlimit limit;
+
+    if (path == NULL || cp__os_tid() != getpid())
+        return stack;
+    if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        size = limit.rlim_cur;
+    stack.hi = ((uintptr_t)path + strlen(path) + 1 + sizeof(uintptr_t) + CP__SYS_PAGE - 1) & -CP__SYS_PAGE;
+    stack.lo = stack.hi > size ? stack.hi - size : 0;
+    return stack;
+}
+
 /* Returns the calling thread's stack as the C library knows it. */
 static struct cp__stack whole_stack(void)
 {
@@ -130,7 +154,7 @@ static struct cp__stack whole_stack(void)
     size_t size;
 
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
-        return stack;
+        return first_stack();
     if (pthread_attr_getstack(&attributes, &lo, &size) == 0)
         stack = (struct cp__stack){
             .lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size, .may_grow = cp__os_tid() == getpid()};

@@ -281,6 +281,9 @@ CP_TEST(replaced_code_is_told)
     session->parts[0].profile->replaced = 3;
     check_contains(session, "\ncode_replaced: 3 # ");
     check_limits(session, "code_replaced");
+    session->parts[0].profile->mappings.unread = -EACCES;
+    check_contains(session, "\nmappings: linker (Permission denied) # ");
+    check_limits(session, "mappings,code_replaced");
     cp__session_free(session);
 }
 
