@@ -66,15 +66,16 @@ int cp__profile_note_mappings(struct cp__profile *profile)
 /* Returns the number of the mapping that a sampled address was in; mappings.n if none is known. */
 static size_t find_mapping(struct cp__profile *p, uint64_t address)
 {
-    size_t found = p->is_between ? cp__mappings_find_between(&p->mappings, address)
-                                 : cp__mappings_find(&p->mappings, address);
+    size_t found = p->is_of_now ? cp__mappings_find_near(&p->mappings, address, &p->last_place)
+                                : cp__mappings_find_then(&p->mappings, address, p->loads, p->is_between);
 
     if (found != p->mappings.n || address >= CP__KERNEL_START ||
         cp__clock_ns(CLOCK_MONOTONIC_COARSE) - p->noted_ns < NOTE_INTERVAL_NS)
         return found;
+    p->is_of_now = false;
     if (cp__profile_note_mappings(p) < 0)
         return p->mappings.n; /* cp__profile_resolve() tries again */
-    return cp__mappings_find_between(&p->mappings, address);
+    return cp__mappings_find_then(&p->mappings, address, p->loads, true);
 }
 
 int cp__profile_new(struct cp__profile **profile)
@@ -384,6 +385,8 @@ int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
     struct key key;
     bool is_replaced = false, is_new;
 
+    p->loads = sample->loads;
+    p->is_of_now = cp__mappings_are_of_now(&p->mappings, sample->loads, p->is_between);
     key.depth = 0;
     key.ip = recorded_elsewhere(p, sample);
     key.address = sample->addr;

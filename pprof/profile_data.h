@@ -83,6 +83,9 @@ struct cp__profile {
     struct cp__mappings mappings;
     int64_t noted_ns;  /* CLOCK_MONOTONIC when the mappings were last noted */
     size_t n_placed;   /* frames that were there then */
+    uint64_t loads;    /* the stamp of the sample that is folded in */
+    bool is_of_now;    /* the sample was taken in the mappings as they were noted last */
+    size_t last_place; /* for cp__mappings_find_near() */
     bool is_between;   /* samples were taken between the last two times that the mappings were noted */
     uint64_t replaced; /* weight of the samples with a frame of which nobody knows the mapping */
 

@@ -10,13 +10,16 @@
  * The copies have the words
  *
  *     [0] number of kernel frames << 48 | flags << 16 | number of frames
- *     [1] weight   [2] labels (a reference)   [3] ip   [4] data address   [5...] frames
+ *     [1] weight   [2] labels (a reference)   [3] ip   [4] data address   [5] what was loaded   [6...] frames
  */
 #include <string.h>
+#include <time.h>
 
 #include "profile_data.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/loads.h"
 
-enum { HEADER = 5 };
+enum { HEADER = 6 };
 _Static_assert(HEADER + CP_MAX_FRAMES <= CP__STAGE_WORDS, "a sample fits");
 
 uint64_t cp__profile_stage(struct cp__profile *p, const struct cp_sample *sample)
@@ -32,6 +35,7 @@ uint64_t cp__profile_stage(struct cp__profile *p, const struct cp_sample *sample
     words[2] = (uintptr_t)cp_labels_ref(sample->labels);
     words[3] = sample->ip;
     words[4] = sample->addr;
+    words[5] = sample->loads;
     if (depth > 0)
         memcpy(words + HEADER, sample->frames, depth * sizeof *words);
     p->n_staged += HEADER + depth;
@@ -47,7 +51,18 @@ static struct cp_sample staged_at(const uint64_t *words)
                               .kernel_depth = (unsigned)(words[0] >> 48),
                               .frames = (const uintptr_t *)(words + HEADER),
                               .ip = words[3],
-                              .addr = words[4]};
+                              .addr = words[4],
+                              .loads = words[5]};
+}
+
+/* Notes the mappings that have changed, and lets the reader rest from that. */
+static bool note_changes(struct cp__profile *p)
+{
+    const int64_t began = cp__clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    const int result = cp__profile_note_mappings(p);
+
+    cp__loads_rest((uint64_t)(cp__clock_ns(CLOCK_THREAD_CPUTIME_ID) - began));
+    return result == 0;
 }
 
 uint64_t cp__profile_settle(struct cp__profile *p)
@@ -57,7 +72,7 @@ uint64_t cp__profile_settle(struct cp__profile *p)
 
     p->is_between = cp__mappings_have_changed(&p->mappings);
     if (p->is_between)
-        is_known = cp__profile_note_mappings(p) == 0;
+        is_known = note_changes(p);
     for (size_t at = 0; at < p->n_staged;) {
         const struct cp_sample sample = staged_at(p->staged + at);
 

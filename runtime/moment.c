@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "queue.h"
+#include "runtime/base/loads.h"
 #include "slot.h"
 
 void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__registers *regs,
@@ -11,6 +12,7 @@ void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__r
     memset(moment, 0, offsetof(struct cp__moment, is_unwound));
     moment->regs = regs;
     moment->since = since;
+    moment->loads = cp__loads_from_handler();
     moment->signal_frame = 0;
     moment->is_unwound = false;
 }
@@ -81,14 +83,16 @@ static void note_from_handler(struct cp__m_stats *stats, const struct cp_sample 
         cp_add_single_writer(&stats->late, sample->weight);
 }
 
-/* Appends a sample to slot's buffer, or counts it as dropped; wakes the reader if the buffer is half full, or
- * the pool half empty. */
+/* Appends a sample to slot's buffer, or counts it as dropped; wakes the reader if the buffer is half full,
+ * or the pool half empty, or objects were loaded, whose mappings are to be noted. */
 static void append_from_handler(struct cp__m *m, struct cp__moment *moment, int slot,
-                                const struct cp_sample *sample)
+                                struct cp_sample *sample)
 {
     struct cp__m_stats *stats = &m->stats[slot];
     bool wake;
 
+    /* a late sample was taken before the moment */
+    sample->loads = (sample->flags & CP_SAMPLE_LATE) != 0 ? 0 : moment->loads;
     if (!cp__samplebuf_append_from_handler(&m->buffers[slot], m->handles[slot].seq, sample, &wake)) {
         cp_add_single_writer(&stats->dropped, sample->weight);
         return;
@@ -96,7 +100,7 @@ static void append_from_handler(struct cp__m *m, struct cp__moment *moment, int 
     note_signal_from_handler(stats, moment, slot);
     note_from_handler(stats, sample);
     cp__queue_push_from_handler(m, slot);
-    if (wake)
+    if (wake || cp__loads_are_news_from_handler(moment->loads))
         cp__slots_wake_from_handler();
 }
 

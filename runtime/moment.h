@@ -25,6 +25,7 @@ struct cp__moment {
     uint32_t brought;                 /* a bit for each slot that has counted this signal */
     const struct cp__registers *regs; /* the registers at that place */
     enum cp__since since;
+    uint64_t loads;         /* as in struct cp_sample */
     uintptr_t signal_frame; /* where the kernel's signal frame begins on the stack; 0: not in a handler */
 
     bool is_unwound; /* whether the fields below are known */

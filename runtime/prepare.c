@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "fork.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/loads.h"
 #include "runtime/unwind/code.h"
 
 /* Reading files is a cancellation point. A thread that ended here would leave the work half done for the next
@@ -15,6 +16,7 @@ static void prepare_once(void)
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     cp__code_prepare();
+    cp__loads_prepare();
     cp__fork_prepare();
     cp__fork_delay(); /* because events are opened and closed again */
     cp__engine.start();

@@ -194,6 +194,8 @@ struct cp_sample {
     /* the instruction that caused the sample, with the precise_ip that was reached; 0: not requested */
     uint64_t ip;
     uint64_t addr; /* the data address of the access; 0: not requested, or unknown */
+    /* a stamp: equal in two samples if the dynamic linker has loaded no object between them; 0: unknown */
+    uint64_t loads;
 };
 #define CP_SAMPLE_TRUNCATED 1u /* the stack had more frames than CP_MAX_FRAMES */
 /* frames may be missing: they lead to a stack that the M does not know, and not to its first function */

@@ -108,6 +108,7 @@ bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
     words[4] = (uintptr_t)cp__labels_ref_from_handler(sample->labels);
     words[5] = sample->ip;
     words[6] = sample->addr;
+    words[7] = sample->loads;
     for (unsigned i = 0; i < sample->depth; i++)
         words[CP__SAMPLE_HEADER_WORDS + i] = sample->frames[i];
     cp_store_relaxed(&buf->head, buf->head + size); /* relaxed: told together with write */
@@ -136,6 +137,7 @@ static struct cp_sample sample_at(const uint64_t *words)
                               .kernel_depth = words[0] >> 16 & 0xffff,
                               .ip = words[5],
                               .addr = words[6],
+                              .loads = words[7],
                               .frames = (const uintptr_t *)&words[CP__SAMPLE_HEADER_WORDS]};
 }
 

@@ -6,7 +6,7 @@
  *
  *     [0] words in all << 48 | flags << 32 | number of kernel frames << 16 | number of frames
  *     [1] sequence number of the config it was taken under   [2] weight   [3] G id   [4] labels (a reference)
- *     [5] ip   [6] data address   [7...] frames
+ *     [5] ip   [6] data address   [7] what was loaded   [8...] frames
  *
  * The last word of a chunk is never a sample's. If a sample does not fit into the words before it, the M
  * takes a chunk out of the pool, stores 0 where the sample would have begun, links the new chunk to the old
@@ -24,7 +24,7 @@
  * CP__SAMPLEBUF_WORDS words are unread, or the pool is empty. Samples of an earlier config that a late M left
  * behind are recognised by [1] and thrown away by the consumer.
  *
- * Size: 2^15 words, 256 KiB. At 10 000 samples a second of 25 frames, 32 words each, that is 102 ms; readers
+ * Size: 2^15 words, 256 KiB. At 10 000 samples a second of 25 frames, 33 words each, that is 99 ms; readers
  * are woken when half of it is full.
  */
 #ifndef COUNTERPOINT_RUNTIME_SAMPLEBUF_H
@@ -33,7 +33,7 @@
 #include "runtime.h"
 
 #define CP__SAMPLEBUF_WORDS ((uint64_t)1 << 15)
-#define CP__SAMPLE_HEADER_WORDS 7
+#define CP__SAMPLE_HEADER_WORDS 8
 
 struct cp__samplebuf {
     uint64_t *write;     /* shared: written by the M; NULL: no memory */

@@ -11,6 +11,7 @@
 
 #include "part.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/loads.h"
 #include "runtime/base/note.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/base/table.h"
@@ -260,7 +261,8 @@ static int link_object(struct dl_phdr_info *object, size_t size, void *context)
     int result;
 
     (void)size;
-    linking->n_objects++;
+    if (linking->n_objects++ == 0)
+        cp__loads_compare(object->dlpi_adds, linking->mappings->now.stamps);
     linking->mappings->now.loads = object->dlpi_adds;
     linking->mappings->now.unloads = object->dlpi_subs;
     result = describe_object(linking, object, file, &like);

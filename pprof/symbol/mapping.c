@@ -10,6 +10,7 @@
 #include "kernel.h"
 #include "linked.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/loads.h"
 #include "runtime/base/table.h"
 
 static void mapping_free(struct cp__mapping *mapping)
@@ -31,8 +32,8 @@ void cp__mappings_free(struct cp__mappings *mappings)
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
-/* Returns the number of the mapping that was at an address; "none" if there was none. */
-static size_t find_place(const struct cp__places *places, uint64_t address, size_t none)
+/* Returns the place of an address; places->n if it has none. */
+static size_t find_index(const struct cp__places *places, uint64_t address)
 {
     size_t lo = 0, hi = places->n;
 
@@ -44,12 +45,29 @@ static size_t find_place(const struct cp__places *places, uint64_t address, size
         else
             hi = middle;
     }
-    return lo > 0 && address < places->items[lo - 1].limit ? places->items[lo - 1].number : none;
+    return lo > 0 && address < places->items[lo - 1].limit ? lo - 1 : places->n;
+}
+
+/* Returns the number of the mapping that was at an address; "none" if there was none. */
+static size_t find_place(const struct cp__places *places, uint64_t address, size_t none)
+{
+    const size_t i = find_index(places, address);
+
+    return i < places->n ? places->items[i].number : none;
 }
 
 size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address)
 {
     return find_place(&mappings->now, address, mappings->n);
+}
+
+size_t cp__mappings_find_near(const struct cp__mappings *mappings, uint64_t address, size_t *last)
+{
+    const struct cp__places *places = &mappings->now;
+
+    if (*last >= places->n || address < places->items[*last].start || address >= places->items[*last].limit)
+        *last = find_index(places, address);
+    return *last < places->n ? places->items[*last].number : mappings->n;
 }
 
 /* Returns how many objects were loaded between the last two times, and were gone at the second one or had
@@ -77,6 +95,42 @@ size_t cp__mappings_find_between(const struct cp__mappings *mappings, uint64_t a
     if (passing > 0 || (now != mappings->n && before != mappings->n))
         return CP__MAPPING_REPLACED;
     return now != mappings->n ? now : before;
+}
+
+static bool has_stamp(const struct cp__places *places, uint64_t stamp)
+{
+    return stamp == places->stamps[0] || stamp == places->stamps[1];
+}
+
+bool cp__mappings_are_of_now(const struct cp__mappings *mappings, uint64_t stamp, bool is_between)
+{
+    return !is_between && (stamp == 0 || mappings->now.stamps[1] == 0 || has_stamp(&mappings->now, stamp));
+}
+
+/* Returns the mapping of an address that was sampled before, but not long before, the first of the last two
+ * times, or long ago. */
+static size_t find_doubtful(const struct cp__mappings *mappings, size_t now)
+{
+    return now == mappings->n || mappings->items[now].object == 0 || mappings->items[now].is_permanent
+               ? now
+               : CP__MAPPING_REPLACED;
+}
+
+size_t cp__mappings_find_then(const struct cp__mappings *mappings, uint64_t address, uint64_t stamp,
+                              bool is_between)
+{
+    const size_t now = cp__mappings_find(mappings, address);
+    size_t before;
+
+    if (stamp == 0 || mappings->now.stamps[1] == 0)
+        return is_between ? cp__mappings_find_between(mappings, address) : now;
+    if (has_stamp(&mappings->now, stamp))
+        return now != mappings->n || !is_between ? now : cp__mappings_find_between(mappings, address);
+    if (has_stamp(&mappings->before, stamp)) {
+        before = find_place(&mappings->before, address, mappings->n);
+        return before != mappings->n ? before : find_doubtful(mappings, now);
+    }
+    return is_between ? cp__mappings_find_between(mappings, address) : find_doubtful(mappings, now);
 }
 
 /* ---- What the kernel says -------------------------------------------------------------------- */
@@ -212,7 +266,8 @@ bool cp__mappings_have_changed(const struct cp__mappings *mappings)
     const struct changes changes = count_changes();
 
     /* 0: the linker must not be called */
-    return changes.loads != 0 && !are_same(&mappings->now, changes);
+    return changes.loads != 0 &&
+           (!are_same(&mappings->now, changes) || mappings->now.stamps[1] != cp__loads_from_handler());
 }
 
 /* Fills an empty set with what the kernel and the linker say, or the linker alone. */

@@ -40,9 +40,10 @@ struct cp__places {
     } * items;
     size_t n;
     size_t capacity;
-    uint64_t loads;   /* how many objects the linker had loaded by then, */
-    uint64_t unloads; /* and unloaded */
-    uint64_t fresh;   /* how many of the objects were not known at the time before */
+    uint64_t loads;     /* how many objects the linker had loaded by then, */
+    uint64_t unloads;   /* and unloaded */
+    uint64_t stamps[2]; /* of what was loaded then; see runtime/base/loads.h */
+    uint64_t fresh;     /* how many of the objects were not known at the time before */
 };
 
 /*
@@ -71,6 +72,8 @@ int cp__mappings_note(struct cp__mappings *mappings);
 bool cp__mappings_have_changed(const struct cp__mappings *mappings);
 /* Returns the number of the process's mapping that contains an address now; mappings->n if there is none. */
 size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address);
+/* The same, faster if the address is at the same place as the last one; *last is for this function. */
+size_t cp__mappings_find_near(const struct cp__mappings *mappings, uint64_t address, size_t *last);
 /*
  * The same for an address of which is known that it was sampled between the last two calls of
  * cp__mappings_note(). Returns CP__MAPPING_REPLACED if nothing tells which one of several objects it was in:
@@ -78,6 +81,12 @@ size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address);
  */
 #define CP__MAPPING_REPLACED SIZE_MAX
 size_t cp__mappings_find_between(const struct cp__mappings *mappings, uint64_t address);
+/* The same for an address of which the stamp of its sample is known, and whether it was sampled between these
+ * calls or after them. The stamp decides if it is that of one of the two times. If the
+ * mappings are of now, the address is where cp__mappings_find() finds one. */
+bool cp__mappings_are_of_now(const struct cp__mappings *mappings, uint64_t stamp, bool is_between);
+size_t cp__mappings_find_then(const struct cp__mappings *mappings, uint64_t address, uint64_t stamp,
+                              bool is_between);
 /* Adds the code of the objects that the linker knows. Returns 0 or -ENOMEM. */
 int cp__mappings_add_linked(struct cp__mappings *mappings);
 /* Finds or adds the mapping of the kernel (name "") or of a module ("[MODULE]"). Returns 0 or -ENOMEM. */

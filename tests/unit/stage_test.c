@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "pprof/profile_data.h"
+#include "runtime/base/loads.h"
 #include "tests/support/profile_tools.h"
 
 /* ---- Plugins --------------------------------------------------------------------------------- */
@@ -63,12 +64,32 @@ static struct plugin replace(const struct plugin *plugin, const char *name)
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
-static void stage(struct cp__profile *profile, uintptr_t function, uint64_t weight)
+static void stage_as_of(struct cp__profile *profile, uintptr_t function, uint64_t weight, uint64_t loads)
 {
-    const uintptr_t frames[] = {function, (uintptr_t)stage + 1};
-    const struct cp_sample sample = {.weight = weight, .depth = 2, .frames = frames};
+    const uintptr_t frames[] = {function, (uintptr_t)stage_as_of + 1};
+    const struct cp_sample sample = {.weight = weight, .depth = 2, .frames = frames, .loads = loads};
 
     CHECK_EQ(cp__profile_stage(profile, &sample), 0);
+}
+
+/* Stages a sample without a stamp, as those of late signals are. */
+static void stage(struct cp__profile *profile, uintptr_t function, uint64_t weight)
+{
+    stage_as_of(profile, function, weight, 0);
+}
+
+/* Stages a sample of now. */
+static void stage_now(struct cp__profile *profile, uintptr_t function, uint64_t weight)
+{
+    stage_as_of(profile, function, weight, cp__loads_from_handler());
+}
+
+/* Skips the test if handlers do not find the linker's count of what it has loaded. */
+static void need_stamps(void)
+{
+    cp__loads_prepare();
+    if (cp__loads_from_handler() == 0)
+        SKIP("the linker's count is not found");
 }
 
 static void settle(struct cp__profile *profile)
@@ -104,7 +125,7 @@ static void check_leaves(struct cp__profile *profile, uint64_t replaced, const c
     if (b != NULL)
         CHECK_CONTAINS(text, b);
     CHECK_EQ(count_lines(text, "ms   "), b != NULL ? 2 : 1);
-    CHECK_EQ(count_lines(text, "             stage"), b != NULL ? 2 : 1);
+    CHECK_EQ(count_lines(text, "             stage_as_of"), b != NULL ? 2 : 1);
     free(text);
 }
 
@@ -245,6 +266,96 @@ CP_TEST(what_stays_has_its_name)
     unload(&plugin);
 }
 
+/* ---- Stamps ---------------------------------------------------------------------------------- */
+
+/* A pass finds the samples on both sides of the replacement. */
+CP_TEST(stamps_tell_on_which_side_of_a_replacement_a_sample_was_taken)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+
+    need_stamps();
+    compile("first"), compile("second");
+    profile = noted_profile();
+    plugin = load("first");
+    settle(profile);
+    for (int i = 0; i < 3; i++) {
+        stage_now(profile, plugin.function, 1);
+        plugin = replace(&plugin, "second");
+        stage_now(profile, plugin.function, 2);
+        settle(profile);
+        stage_now(profile, plugin.function, 4);
+        plugin = replace(&plugin, "first");
+        stage_now(profile, plugin.function, 8);
+        settle(profile);
+    }
+    check_leaves(profile, 0, "      27ms   first\n", "      18ms   second\n");
+    unload(&plugin);
+}
+
+/* A handler that was held up appends its sample after the mappings were noted. */
+CP_TEST(a_sample_that_comes_late_has_its_old_name)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+    uint64_t first;
+
+    need_stamps();
+    compile("first"), compile("second");
+    profile = noted_profile();
+    plugin = load("first");
+    settle(profile);
+    first = cp__loads_from_handler();
+    plugin = replace(&plugin, "second");
+    settle(profile);
+    stage_as_of(profile, plugin.function, 1, first);
+    settle(profile);
+    plugin = replace(&plugin, "second");
+    settle(profile);
+    stage_as_of(profile, plugin.function, 2, first);
+    settle(profile);
+    check_leaves(profile, 2, "       1ms   first\n", "       2ms   [code replaced]\n");
+    unload(&plugin);
+}
+
+CP_TEST(stamps_between_two_looks_tell_nothing)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+
+    need_stamps();
+    compile("first"), compile("second");
+    profile = noted_profile();
+    plugin = load("first");
+    settle(profile);
+    plugin = replace(&plugin, "second");
+    stage_now(profile, plugin.function, 1);
+    plugin = replace(&plugin, "first");
+    stage_now(profile, plugin.function, 2);
+    settle(profile);
+    check_leaves(profile, 1, "       1ms   [code replaced]\n", "       2ms   first\n");
+    unload(&plugin);
+}
+
+CP_TEST(a_reader_is_woken_once_for_what_was_loaded)
+{
+    struct plugin plugin;
+    uint64_t before;
+
+    need_stamps();
+    compile("first");
+    before = cp__loads_from_handler();
+    CHECK(!cp__loads_are_news_from_handler(before));
+    plugin = load("first");
+    CHECK(cp__loads_from_handler() != before);
+    cp__loads_rest(1000000000);
+    CHECK(!cp__loads_are_news_from_handler(cp__loads_from_handler()));
+    cp__loads_rest(0);
+    CHECK(cp__loads_are_news_from_handler(cp__loads_from_handler()));
+    CHECK(!cp__loads_are_news_from_handler(cp__loads_from_handler()));
+    unload(&plugin);
+}
+
 /* ---- The same path --------------------------------------------------------------------------- */
 
 /* A build that replaces its library, whose functions have moved on to other names. */
@@ -334,7 +445,7 @@ CP_TEST(staged_samples_are_folded_with_their_labels)
 {
     struct cp__profile *profile = noted_profile();
     struct cp_labels *labels = labels1("colour", "red");
-    const uintptr_t frames[] = {(uintptr_t)qsort, (uintptr_t)stage + 1};
+    const uintptr_t frames[] = {(uintptr_t)qsort, (uintptr_t)stage_as_of + 1};
     const struct cp_sample sample = {
         .weight = 3, .depth = 2, .frames = frames, .labels = labels, .flags = CP_SAMPLE_INCOMPLETE};
     char *text;
