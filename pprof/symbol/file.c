@@ -261,7 +261,7 @@ Dwfl_Module *cp__module_open(const struct cp__mapping *mapping, Dwfl **dwfl, enu
 
 /* Finds the section with a name, or of a type if that is not SHT_NULL. Returns whether the ELF file has one,
  * and fills *header. */
-static bool find_section(Elf *elf, const char *wanted, GElf_Word type, GElf_Shdr *header)
+static bool find_elf_section(Elf *elf, const char *wanted, GElf_Word type, GElf_Shdr *header)
 {
     Elf_Scn *section = NULL;
     const char *name;
@@ -284,7 +284,7 @@ static bool is_unreadable(Elf *elf)
 {
     GElf_Shdr header;
 
-    return find_section(elf, ".debug_info", SHT_NULL, &header) && (header.sh_flags & SHF_COMPRESSED) != 0;
+    return find_elf_section(elf, ".debug_info", SHT_NULL, &header) && (header.sh_flags & SHF_COMPRESSED) != 0;
 }
 
 enum cp__missing cp__module_missing(Dwfl_Module *module)
@@ -301,7 +301,7 @@ enum cp__missing cp__module_missing(Dwfl_Module *module)
     if (is_unreadable(elf) || (debug != NULL && is_unreadable(dwarf_getelf(debug))))
         return CP__MISSING_COMPRESSED;
     dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, &debug_file);
-    if (debug_file != NULL || find_section(elf, ".gnu_debugdata", SHT_SYMTAB, &header))
+    if (debug_file != NULL || find_elf_section(elf, ".gnu_debugdata", SHT_SYMTAB, &header))
         return CP__MISSING_NOTHING;
     return CP__MISSING_SYMBOLS;
 }
@@ -311,7 +311,7 @@ const char *cp__missing_explain(enum cp__missing missing)
     static const char *const sentences[] = {
         [CP__MISSING_NOTHING] = "nothing is missing",
         [CP__MISSING_FILE] = "the code is in no file",
-        [CP__MISSING_GONE] = "its file was deleted",
+        [CP__MISSING_GONE] = "its file is gone, or in another root directory",
         [CP__MISSING_REPLACED] = "another file has the name of its file now",
         [CP__MISSING_RIGHT] = "this user may not read its file",
         [CP__MISSING_MEMFD] = "its file is in memory only, and this user may not read it",

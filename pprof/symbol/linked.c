@@ -178,8 +178,8 @@ static int describe_object(const struct linking *linking, const struct dl_phdr_i
     return result;
 }
 
-/* Returns whether the mapping is one of the object's file, with the offset that the linker gave it; or the linker
- * itself has told of the mapping. */
+/* Returns whether the mapping is one of the object's file, with the offset that the linker gave it, or the
+ * linker itself has told of the mapping. */
 static bool is_own(const struct cp__mapping *mapping, const struct cp__mapping *like, const ElfW(Phdr) * part)
 {
     if (mapping->is_linked || strcmp(mapping->file, "[vdso]") == 0)

@@ -190,7 +190,8 @@ static int append_mapping(struct cp__mappings *mappings, const struct cp__mappin
 
 int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, size_t *number)
 {
-    struct cp__mapping kernel = {.start = CP__KERNEL_START, .limit = UINT64_MAX, .kernel = true, .is_code = true};
+    struct cp__mapping kernel = {
+        .start = CP__KERNEL_START, .limit = UINT64_MAX, .kernel = true, .is_code = true};
 
     name = name[0] != '\0' ? name : "[kernel.kallsyms]";
     for (*number = 0; *number < mappings->n; ++*number)
@@ -204,7 +205,8 @@ int cp__mappings_add_kernel(struct cp__mappings *mappings, const char *name, siz
     return 0;
 }
 
-/* Fills the set from /proc/self/maps, in ascending order. Returns 0, -ENOMEM, or why the file cannot be read. */
+/* Fills the set from /proc/self/maps, in ascending order. Returns 0, -ENOMEM, or why the file cannot be
+ * read. */
 static int read_maps(struct cp__mappings *mappings)
 {
     FILE *maps = fopen("/proc/self/maps", "re");

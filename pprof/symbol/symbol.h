@@ -45,7 +45,7 @@ typedef int cp__symbol_fn(void *context, size_t i, const struct cp__symbol *symb
 enum cp__missing {
     CP__MISSING_NOTHING,
     CP__MISSING_FILE,       /* the code is in no file */
-    CP__MISSING_GONE,       /* the file was deleted */
+    CP__MISSING_GONE,       /* there is no file of that name */
     CP__MISSING_REPLACED,   /* another file has the file's name now */
     CP__MISSING_RIGHT,      /* this user may not read the file */
     CP__MISSING_MEMFD,      /* the file is in memory only, and this user may not read it */

@@ -409,7 +409,7 @@ CP_TEST(a_library_that_was_deleted_has_names)
     struct library library = build_and_load("", "libdeleted.so");
 
     CHECK_EQ(unlink(library.path), 0);
-    check_with_and_without_rights(&library, "/libdeleted.so", "its file was deleted");
+    check_with_and_without_rights(&library, "/libdeleted.so", "its file is gone");
 }
 
 CP_TEST(a_library_without_a_build_id_that_was_deleted_has_names)
@@ -417,7 +417,7 @@ CP_TEST(a_library_without_a_build_id_that_was_deleted_has_names)
     struct library library = build_and_load("-Wl,--build-id=none", "libdeleted.so");
 
     CHECK_EQ(unlink(library.path), 0);
-    check_with_and_without_rights(&library, "/libdeleted.so", "its file was deleted");
+    check_with_and_without_rights(&library, "/libdeleted.so", "its file is gone");
 }
 
 CP_TEST(a_library_that_was_replaced_has_its_own_names)

@@ -60,7 +60,9 @@ SIM_TEST(a_program_without_proc_has_callers_and_names)
     free(text);
     text = pprof("-comments", file_in_dir("jail.pb.gz"));
     CHECK_CONTAINS(text, "\nmappings: linker (No such file or directory) # ");
-    CHECK_CONTAINS(text, "\nlimits: mappings # ");
+    CHECK_CONTAINS(text, "symbols_missing: ");
+    CHECK_CONTAINS(text, "in another root directory");
+    CHECK_CONTAINS(text, "\nlimits: mappings,symbols_missing # ");
     free(text);
     free(memory.data);
 }
