@@ -10,6 +10,7 @@
 
 #include "arch/arch.h"
 #include "atomic.h"
+#include "maps_linux.h"
 #include "objects.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
@@ -127,20 +128,10 @@ bool cp__text_at_from_handler(struct cp__text *text, uintptr_t pc, size_t size)
     return true;
 }
 
-/* ---- Reading /proc/self/maps ----------------------------------------------------------------- */
+/* ---- Filling the table --------------------------------------------------------------------- */
 
-/*
- * A parser of /proc/self/maps, which has one mapping in each line:
- *
- *     START-END PERMISSIONS OFFSET DEVICE INODE PATH
- *
- * The addresses have hexadecimal digits; PERMISSIONS are r, w, x and p, or a dash in their place. The text
- * arrives in pieces.
- */
-struct parser {
-    enum { IN_START, IN_END, IN_PERMISSIONS, IN_REST } at;
-    uintptr_t start, end;
-    bool is_readable, is_executable;
+/* What puts the mappings into a table. */
+struct filling {
     struct table *table;
     const struct cp__object *object; /* the first one that ends behind the last mapping, and all after it */
     const struct cp__object *end_of_objects;
@@ -166,9 +157,9 @@ static bool grow(struct table *table)
 }
 
 /* Adds a range to the table. A range that continues the last one extends it. */
-static void take_range(struct parser *parser, const struct cp__code_range *range)
+static void take_range(struct filling *filling, const struct cp__code_range *range)
 {
-    struct table *table = parser->table;
+    struct table *table = filling->table;
     struct cp__code_range *last = table->n > 0 ? &table->ranges[table->n - 1] : NULL;
 
     if (last != NULL && last->start + last->size == range->start && last->is_readable == range->is_readable &&
@@ -177,7 +168,7 @@ static void take_range(struct parser *parser, const struct cp__code_range *range
         return;
     }
     if (table->n == table->room && !grow(table)) {
-        parser->is_short_of_memory = true;
+        filling->is_short_of_memory = true;
         return;
     }
     last = &table->ranges[table->n];
@@ -191,76 +182,44 @@ static void take_range(struct parser *parser, const struct cp__code_range *range
 
 /* Adds a mapping to the table if it is executable: a range for each object that the mapping has code of,
  * and for each part that is no object's. */
-static void take_mapping(struct parser *parser)
+static void take_mapping(struct filling *filling, const struct cp__mapped *mapping)
 {
-    uintptr_t start = parser->start;
+    uintptr_t start = mapping->start;
 
-    if (!parser->is_executable || parser->start >= anything.size)
+    if (!mapping->is_executable || mapping->start >= anything.size)
         return;
-    while (start < parser->end) {
-        struct cp__code_range range = {.start = start, .is_readable = parser->is_readable};
-        uintptr_t end = parser->end;
+    while (start < mapping->end) {
+        struct cp__code_range range = {.start = start, .is_readable = mapping->is_readable};
+        uintptr_t end = mapping->end;
 
-        while (parser->object < parser->end_of_objects && parser->object->hi <= start)
-            parser->object++;
-        if (parser->object < parser->end_of_objects && parser->object->lo > start) {
-            end = parser->object->lo < end ? parser->object->lo : end;
-        } else if (parser->object < parser->end_of_objects) {
-            end = parser->object->hi < end ? parser->object->hi : end;
-            range.rows = parser->object->rows;
-            range.origin = range.rows == NULL ? 0 : parser->object->lo;
+        while (filling->object < filling->end_of_objects && filling->object->hi <= start)
+            filling->object++;
+        if (filling->object < filling->end_of_objects && filling->object->lo > start) {
+            end = filling->object->lo < end ? filling->object->lo : end;
+        } else if (filling->object < filling->end_of_objects) {
+            end = filling->object->hi < end ? filling->object->hi : end;
+            range.rows = filling->object->rows;
+            range.origin = range.rows == NULL ? 0 : filling->object->lo;
         }
         range.size = end - start;
-        take_range(parser, &range);
+        take_range(filling, &range);
         start = end;
     }
 }
 
-static uintptr_t with_digit(uintptr_t number, char digit)
+/* Puts the mappings that are noted into the table, with the objects that they belong to. Returns whether all
+ * of them were stored. */
+static bool fill_table(struct table *table, const struct cp__object *objects, size_t n_objects)
 {
-    return number << 4 | (uintptr_t)(digit <= '9' ? digit - '0' : digit - 'a' + 10);
-}
+    struct filling filling = {.table = table, .object = objects, .end_of_objects = objects};
+    size_t n;
+    const struct cp__mapped *mappings = cp__maps_noted(&n);
 
-static void take_character(struct parser *parser, char c)
-{
-    if (c == '\n') {
-        take_mapping(parser);
-        parser->at = IN_START;
-        parser->start = parser->end = 0;
-        parser->is_readable = parser->is_executable = false;
-    } else if (parser->at != IN_REST && (c == ' ' || c == '-') && parser->at != IN_PERMISSIONS) {
-        parser->at++;
-    } else if (parser->at == IN_START) {
-        parser->start = with_digit(parser->start, c);
-    } else if (parser->at == IN_END) {
-        parser->end = with_digit(parser->end, c);
-    } else if (parser->at == IN_PERMISSIONS) {
-        parser->is_readable |= c == 'r';
-        parser->is_executable |= c == 'x';
-        if (c == ' ')
-            parser->at = IN_REST;
-    }
-}
-
-/* Reads the mappings into the table, with the objects that they belong to. Returns whether all of them were
- * read and stored. */
-static bool read_mappings(struct table *table, const struct cp__object *objects, size_t n_objects)
-{
-    static char text[16384]; /* the thread that has set is_writing owns the buffer */
-    struct parser parser = {.table = table, .object = objects, .end_of_objects = objects};
-    int fd = cp__sys_open_from_handler("/proc/self/maps");
-    long n = -1;
-
-    if (fd < 0)
-        return false;
     if (n_objects > 0)
-        parser.end_of_objects += n_objects;
-    while ((n = cp__sys_read_from_handler(fd, text, sizeof text)) > 0) {
-        for (long i = 0; i < n; i++)
-            take_character(&parser, text[i]);
-    }
-    cp__sys_close_from_handler(fd);
-    return n == 0 && table->n > 0 && !parser.is_short_of_memory;
+        filling.end_of_objects += n_objects;
+    for (size_t i = 0; i < n; i++)
+        take_mapping(&filling, &mappings[i]);
+    return table->n > 0 && !filling.is_short_of_memory;
 }
 
 /* ---- Without /proc --------------------------------------------------------------------------- */
@@ -282,38 +241,38 @@ static struct cp__object find_vdso(void)
     return code;
 }
 
-/* Adds the code of an object, or of the vDSO, which need not be among the parser's objects. */
-static void take_code(struct parser *parser, const struct cp__object *object)
+/* Adds the code of an object, or of the vDSO, which need not be among the known objects. */
+static void take_code(struct filling *filling, const struct cp__object *object)
 {
-    parser->start = object->lo;
-    parser->end = object->hi;
-    parser->is_readable = parser->is_executable = true;
-    take_mapping(parser);
+    const struct cp__mapped code = {
+        .start = object->lo, .end = object->hi, .is_readable = true, .is_executable = true};
+
+    take_mapping(filling, &code);
 }
 
 /* Fills the table with the code of the objects that the linker knows, and of the vDSO. Returns false if the
  * objects are not known. */
 static bool take_objects(struct table *table, const struct cp__object *objects, size_t n_objects)
 {
-    struct parser parser = {.table = table, .object = objects, .end_of_objects = objects};
+    struct filling filling = {.table = table, .object = objects, .end_of_objects = objects};
     const struct cp__object vdso = find_vdso();
     bool has_vdso = vdso.lo >= vdso.hi;
 
     if (n_objects == 0)
         return false;
-    parser.end_of_objects += n_objects;
+    filling.end_of_objects += n_objects;
     cp_store_relaxed(&table->n, 0);
     for (size_t i = 0; i < n_objects; i++) {
         has_vdso |= objects[i].lo <= vdso.lo && vdso.lo < objects[i].hi;
         if (!has_vdso && vdso.lo < objects[i].lo) {
-            take_code(&parser, &vdso);
+            take_code(&filling, &vdso);
             has_vdso = true;
         }
-        take_code(&parser, &objects[i]);
+        take_code(&filling, &objects[i]);
     }
     if (!has_vdso)
-        take_code(&parser, &vdso);
-    return !parser.is_short_of_memory;
+        take_code(&filling, &vdso);
+    return !filling.is_short_of_memory;
 }
 
 /* ---- Making the table ------------------------------------------------------------------------ */
@@ -368,13 +327,15 @@ static void update(bool with_rows)
     if (version == 1)
         cp_store_relaxed(&cp__code_has_keys, cp__has_keys()); /* relaxed: before the first M */
     if (with_rows)
-        objects = cp__objects_update(&n_objects);
+        objects = cp__objects_update(&n_objects); /* notes the mappings, too */
+    else
+        cp__maps_note();
     /* rows, which take longer, are made once an object */
     began = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
     table = begin_version(version);
-    if (read_mappings(table, objects, n_objects) || take_objects(table, objects, n_objects))
+    if (fill_table(table, objects, n_objects) || take_objects(table, objects, n_objects))
         publish_code(version);
-    rest(cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - began);
+    rest(cp__maps_noting_ns() + cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - began);
     cp__fork_allow();
     cp_store_release(&is_writing, 0); /* pairs with the acquire above */
 }

@@ -22,7 +22,7 @@ struct cp__object {
 };
 
 /* Looks at all mapped objects, and makes the rows of new ones. Returns the objects with code, sorted by
- * address; they are valid until the next call. */
+ * address; they are valid until the next call. Notes the mappings, too (maps_linux.h). */
 const struct cp__object *cp__objects_update(size_t *n);
 /* Returns how many objects have no rows because their call-frame information takes more to read than it may;
  * *first is the path of the first one. Any thread may ask. */

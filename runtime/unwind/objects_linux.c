@@ -7,6 +7,7 @@
 
 #include "atomic.h"
 #include "functions.h"
+#include "maps_linux.h"
 #include "rows.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/sys_linux.h"
@@ -282,6 +283,7 @@ const struct cp__object *cp__objects_update(size_t *n)
         dl_iterate_phdr(take_object, NULL);
     }
     cp__linker_end();
+    cp__maps_note();
     *n = n_objects;
     return objects;
 }
