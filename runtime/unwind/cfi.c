@@ -1,21 +1,20 @@
 /*
- * Reads the call-frame information of an object: .eh_frame, which is in the form of DWARF with the changes
- * that the Linux Standard Base describes. .eh_frame_hdr lists the functions by address.
+ * Reads the call-frame information of an object: .eh_frame and .debug_frame (entries.h), whose functions
+ * .eh_frame_hdr, or a list in its form, lists by address.
  *
- * A function has an entry (FDE), which refers to an entry that is common to many functions (CIE). Both
- * contain a program. An instruction of a program either changes the rule of a register or goes on to a
- * later address. Only three rules matter here: those of the CFA, of the return address, and of the frame
- * pointer.
+ * The entry of a function and the entry that is common to many functions each contain a program. An
+ * instruction of a program either changes the rule of a register or goes on to a later address. Only three
+ * rules matter here: those of the CFA, of the return address, and of the frame pointer.
  *
  * The information is the work of other compilers and of people, and the dynamic linker's lock is held while
- * it is read. So no byte outside of the segment is read, whatever the bytes say, a function whose program is
+ * it is read. So no byte outside of the source is read, whatever the bytes say, a function whose program is
  * not understood gets rule 0, and every step is paid for out of the draft's budget (draft.h).
  */
 #include <string.h>
 
 #include "arch/arch.h"
 #include "draft.h"
-#include "reader.h"
+#include "entries.h"
 #include "runtime/base/sys_linux.h"
 
 /* ---- Programs -------------------------------------------------------------------------------- */
@@ -29,6 +28,7 @@ struct program {
     uint64_t code_align;
     int64_t data_align;
     unsigned address_form;
+    bool is_debug; /* the program stands in .debug_frame */
     bool is_first; /* the CIE's program, which has no addresses */
     uint64_t at;   /* the address that the program has come to, from the object's first one on */
     uint64_t end;  /* of the function */
@@ -136,7 +136,8 @@ static void advance(struct program *program, uint64_t delta)
 
 static void go_to(struct program *program)
 {
-    uint64_t to = read_address(&program->reader, program->address_form, NULL) - program->source->code_lo;
+    uint64_t to =
+        cp__entry_read_place(&program->reader, program->address_form, program->is_debug, program->source);
 
     if (to < program->at)
         program->reader.is_bad = true;
@@ -303,24 +304,6 @@ static void run_program(struct program *program)
 
 /* ---- Entries --------------------------------------------------------------------------------- */
 
-/* Reads the length of the entry at `at`, and returns a reader of the rest. */
-static struct reader open_entry(const struct cp__cfi_source *source, const uint8_t *at)
-{
-    struct reader reader = {.at = at, .end = source->hi};
-    uint64_t size;
-
-    if (at < source->lo || at >= source->hi)
-        return (struct reader){.is_bad = true};
-    size = read_fixed(&reader, 4);
-    if (size == UINT32_MAX)
-        size = read_fixed(&reader, 8);
-    if (size == 0 || size > (uint64_t)(reader.end - reader.at))
-        reader.is_bad = true;
-    else
-        reader.end = reader.at + size;
-    return reader;
-}
-
 /* What a CIE says. */
 struct common {
     const uint8_t *at;
@@ -329,58 +312,30 @@ struct common {
     struct program program;
 };
 
-/* Reads the letters after the z of a CIE's augmentation, and the data that they announce. */
-static void read_augmentation(struct program *program, const char *letters)
-{
-    struct reader *reader = &program->reader;
-    uint64_t size = read_uleb(reader);
-    const uint8_t *data = skip(reader, size);
-    struct reader rest = {.at = data, .end = reader->at};
-
-    for (; *letters != '\0' && !rest.is_bad; letters++) {
-        if (*letters == 'R')
-            program->address_form = (unsigned)read_fixed(&rest, 1);
-        else if (*letters == 'L')
-            read_fixed(&rest, 1);
-        else if (*letters == 'P')
-            read_address(&rest, (unsigned)read_fixed(&rest, 1) & FORM, NULL);
-        else if (*letters == 'S')
-            program->rule.flags |= CP__RULE_SIGNAL;
-        else if (*letters != 'B') /* how arm64 signs return addresses */
-            break;
-    }
-    reader->is_bad |= rest.is_bad;
-}
-
 static void read_common(struct common *common, const uint8_t *at, const struct cp__cfi_source *source,
                         struct cp__draft *draft)
 {
     struct program *program = &common->program;
-    struct reader *reader = &program->reader;
-    const char *letters;
-    uint64_t version;
+    struct cp__entry entry = cp__entry_open(source, at);
+    struct cp__cie cie;
 
-    *program = (struct program){.reader = open_entry(source, at), .source = source, .draft = draft};
     common->at = at;
-    program->is_first = true;
+    common->is_bad = !cp__entry_read_cie(&entry, &cie) || cie.return_register != CP__RETURN_NUMBER;
+    if (common->is_bad)
+        return;
+    common->has_data = cie.has_data;
+    *program = (struct program){.reader = entry.reader,
+                                .source = source,
+                                .draft = draft,
+                                .code_align = cie.code_align,
+                                .data_align = cie.data_align,
+                                .address_form = cie.address_form,
+                                .is_debug = entry.is_debug,
+                                .is_first = true};
     program->rule.cfa_from = CP__CFA_UNKNOWN;
-    if (read_fixed(reader, 4) != 0)
-        reader->is_bad = true;
-    version = read_fixed(reader, 1);
-    letters = (const char *)reader->at;
-    while (read_fixed(reader, 1) != 0 && !reader->is_bad && cp__draft_spend(draft, 1))
-        ;
-    program->code_align = read_uleb(reader);
-    program->data_align = read_sleb(reader);
-    if ((version == 1 ? read_fixed(reader, 1) : read_uleb(reader)) != CP__RETURN_NUMBER)
-        reader->is_bad = true;
-    common->has_data = !reader->is_bad && letters[0] == 'z';
-    if (common->has_data)
-        read_augmentation(program, letters + 1);
-    else if (!reader->is_bad && letters[0] != '\0')
-        reader->is_bad = true;
+    program->rule.flags = cie.is_of_signal ? CP__RULE_SIGNAL : 0;
     run_program(program);
-    common->is_bad = reader->is_bad || program->code_align == 0 || (version != 1 && version != 3);
+    common->is_bad = program->reader.is_bad;
     program->initial = program->rule;
     program->is_first = false;
     program->n_remembered = 0;
@@ -397,7 +352,7 @@ static const struct common *find_common(struct functions *functions, const uint8
                                         const struct cp__cfi_source *source, struct cp__draft *draft)
 {
     const size_t n = sizeof functions->commons / sizeof functions->commons[0];
-    struct common *common = &functions->commons[(size_t)(at - source->lo) / 4 % n];
+    struct common *common = &functions->commons[(uintptr_t)at / 4 % n];
 
     if (common->at != at)
         read_common(common, at, source, draft);
@@ -414,14 +369,27 @@ static void begin_function(struct functions *functions, struct cp__draft *draft,
         cp__draft_add(draft, (uint32_t)functions->end, NULL);
 }
 
+/* Reads the first bytes of a function. */
+static bool read_code(const struct cp__cfi_source *source, uint64_t lo, uint8_t *code, size_t size)
+{
+    const uintptr_t at = source->code_lo - source->moved + lo;
+
+    if (source->may_vanish)
+        return cp__sys_copy(code, at, size);
+    if (!cp__sys_can_read_from_handler(at, size))
+        return false;
+    memcpy(code, (const void *)at, size);
+    return true;
+}
+
 /* Returns whether a function's information is said to hold throughout, although the function begins with a
  * push: the C library's multiplications of long numbers do. The code ahead tells their callers. */
 static bool is_careless(const struct program *program, uint64_t lo, uint32_t n_rows)
 {
-    const uint8_t *code = (const uint8_t *)(program->source->code_lo + lo);
+    uint8_t code[4];
 
-    return n_rows == 1 && program->end - lo >= 4 && cp__sys_can_read_from_handler((uintptr_t)code, 4) &&
-           cp__begins_with_push(code);
+    return n_rows == 1 && program->end - lo >= sizeof code &&
+           read_code(program->source, lo, code, sizeof code) && cp__begins_with_push(code);
 }
 
 /* Adds the rows of one function, from lo to hi. */
@@ -451,27 +419,29 @@ static void add_rows(struct functions *functions, const struct common *common, c
 static bool read_function(struct functions *functions, const uint8_t *at, const struct cp__cfi_source *source,
                           struct cp__draft *draft)
 {
-    struct reader reader = open_entry(source, at);
-    const uint8_t *from = reader.at;
-    uint64_t back = read_fixed(&reader, 4), lo, size;
+    struct cp__entry entry = cp__entry_open(source, at);
+    struct reader *reader = &entry.reader;
     const struct common *common;
+    unsigned form;
+    uint64_t lo, size;
 
-    if (reader.is_bad || back == 0 || back > (uint64_t)(from - source->lo))
+    if (reader->is_bad || entry.cie == NULL)
         return false;
-    common = find_common(functions, from - back, source, draft);
+    common = find_common(functions, entry.cie, source, draft);
     if (common->is_bad)
         return false;
-    lo = read_address(&reader, common->program.address_form, NULL) - source->code_lo;
-    size = read_address(&reader, common->program.address_form & FORM, NULL);
+    form = common->program.address_form;
+    lo = cp__entry_read_place(reader, form, entry.is_debug, source);
+    size = read_address(reader, form & FORM, NULL);
     if (common->has_data)
-        skip(&reader, read_uleb(&reader));
-    if (reader.is_bad)
+        skip(reader, read_uleb(reader));
+    if (reader->is_bad)
         return false;
     /* code that the linker has dropped, or that is described twice */
     if (lo < functions->end || size == 0 || lo > source->code_hi - source->code_lo ||
         size > source->code_hi - source->code_lo - lo)
         return true;
-    add_rows(functions, common, &reader, lo, lo + size, draft);
+    add_rows(functions, common, reader, lo, lo + size, draft);
     return true;
 }
 

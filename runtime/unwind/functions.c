@@ -3,111 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "reader.h"
-
-/* ---- Entries --------------------------------------------------------------------------------- */
-
-/* An entry of .eh_frame: of a function (FDE), or what is common to many functions (CIE). */
-struct entry {
-    const uint8_t *id;  /* the four bytes that tell which of the two it is */
-    const uint8_t *end; /* also where the next entry begins */
-};
-
-/* Finds the entry at `at`. Returns false at the end of the entries, or if there is none. */
-static bool find_entry(const uint8_t *at, const uint8_t *hi, struct entry *entry)
-{
-    uint32_t size;
-    uint64_t large;
-
-    if ((size_t)(hi - at) < sizeof size)
-        return false;
-    memcpy(&size, at, sizeof size);
-    at += sizeof size;
-    large = size;
-    if (size == UINT32_MAX) {
-        if ((size_t)(hi - at) < sizeof large)
-            return false;
-        memcpy(&large, at, sizeof large);
-        at += sizeof large;
-    }
-    if (large < sizeof size || large > (uint64_t)(hi - at))
-        return false;
-    *entry = (struct entry){.id = at, .end = at + large};
-    return true;
-}
-
-/* Returns how many bytes an address takes in a form of DWARF for exceptions; 0 for forms that gcc and
- * clang do not use. */
-static size_t address_size(uint8_t form)
-{
-    switch (form & FORM) {
-    case DW_EH_PE_absptr:
-    case DW_EH_PE_udata8:
-    case DW_EH_PE_sdata8:
-        return 8;
-    case DW_EH_PE_udata4:
-    case DW_EH_PE_sdata4:
-        return 4;
-    default:
-        return 0;
-    }
-}
-
-/* Skips a number in groups of seven bits. Returns NULL past the end. */
-static const uint8_t *skip_number(const uint8_t *at, const uint8_t *end)
-{
-    while (at != NULL && at < end) {
-        if ((*at++ & 0x80) == 0)
-            return at;
-    }
-    return NULL;
-}
-
-/* Finds the form of addresses that the letters of a CIE announce; data has what each letter needs. */
-static bool read_letters(const char *letters, const uint8_t *data, const uint8_t *end, uint8_t *form)
-{
-    for (; *letters != '\0' && *letters != 'R'; letters++) {
-        if (*letters == 'S' || *letters == 'B')
-            continue;
-        if ((*letters != 'L' && *letters != 'P') || data >= end)
-            return false;
-        if (*letters == 'P') {
-            size_t size = address_size(*data);
-
-            if (size == 0 || (size_t)(end - data) <= size)
-                return false;
-            data += size;
-        }
-        data++;
-    }
-    if (*letters == 'R' && data < end)
-        *form = *data;
-    return *letters == '\0' || data < end;
-}
-
-/* Finds the form of the addresses in the FDEs of a CIE. */
-static bool read_form(const struct entry *cie, uint8_t *form)
-{
-    const uint8_t *at = cie->id + 4, *letters_end;
-    const char *letters = (const char *)at + 1;
-    uint8_t version;
-
-    *form = 0;
-    if (at >= cie->end)
-        return false;
-    version = *at;
-    letters_end = memchr(letters, '\0', (size_t)(cie->end - (at + 1)));
-    if (letters_end == NULL || (version != 1 && version != 3))
-        return false;
-    at = skip_number(skip_number(letters_end + 1, cie->end), cie->end);
-    at = version == 1 && at != NULL && at < cie->end ? at + 1 : skip_number(at, cie->end);
-    if (*letters == '\0')
-        return at != NULL;
-    if (*letters != 'z')
-        return false;
-    at = skip_number(at, cie->end);
-    return at != NULL && read_letters(letters + 1, at, cie->end, form);
-}
+#include "entries.h"
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
@@ -124,60 +20,51 @@ struct head {
     uint8_t frames_form;
     uint8_t count_form;
     uint8_t table_form;
-    uint64_t frames;
+    uint64_t unread;
     uint64_t count;
 };
 
 struct reading {
-    const uint8_t *lo;
-    const uint8_t *hi;
-    const uint8_t *cie; /* of the last FDE */
-    uint8_t form;       /* what that CIE says */
-    bool is_known;
+    const struct cp__cfi_source *source;
+    const uint8_t *cie_at; /* of the last FDE */
+    struct cp__cie cie;
+    bool is_known; /* the CIE has a form that is understood */
     struct function *functions;
     size_t n;
 };
 
-/* Finds where the function of an FDE begins. */
-static bool read_start(struct reading *reading, const struct entry *fde, uint32_t back, uint64_t *start)
+/* Finds where the function of an FDE begins. The linker leaves an address of 0 in .debug_frame for functions
+ * that it has dropped. */
+static bool read_start(struct reading *reading, struct cp__entry *fde, uint64_t *start)
 {
-    const uint8_t *cie = back <= (uint64_t)(fde->id - reading->lo) ? fde->id - back : NULL;
-    const uint8_t *at = fde->id + 4;
-    struct entry common;
-    int32_t distance;
+    const struct cp__cfi_source *source = reading->source;
+    const uint64_t dropped = source->moved + source->bias - source->code_lo;
 
-    if (cie == NULL)
-        return false;
-    if (cie != reading->cie) {
-        reading->cie = cie;
-        reading->is_known = find_entry(cie, reading->hi, &common) && read_form(&common, &reading->form);
+    if (fde->cie != reading->cie_at) {
+        struct cp__entry cie = cp__entry_open(source, fde->cie);
+
+        reading->cie_at = fde->cie;
+        reading->is_known = !cie.reader.is_bad && cp__entry_read_cie(&cie, &reading->cie);
     }
-    if (!reading->is_known || (size_t)(fde->end - at) < address_size(reading->form))
+    if (!reading->is_known)
         return false;
-    if (address_size(reading->form) == 8) {
-        memcpy(start, at, 8);
-    } else {
-        memcpy(&distance, at, sizeof distance);
-        *start = (uint64_t)(int64_t)distance;
-    }
-    if ((reading->form & RELATIVE) == DW_EH_PE_pcrel)
-        *start += (uintptr_t)at;
-    return address_size(reading->form) != 0;
+    *start = cp__entry_read_place(&fde->reader, reading->cie.address_form, fde->is_debug, source);
+    return !fde->reader.is_bad && *start < source->code_hi - source->code_lo &&
+           !(fde->is_debug && *start == dropped);
 }
 
-/* Goes through all entries. Adds those of functions to the list, or only counts them if there is no list. */
-static void read_entries(struct reading *reading)
+/* Goes through the entries of [lo, hi). Adds those of functions to the list, or only counts them if there is
+ * no list. */
+static void read_entries(struct reading *reading, const uint8_t *lo, const uint8_t *hi)
 {
-    const uint8_t *at = reading->lo;
-    struct entry entry;
+    while (lo < hi) {
+        struct cp__entry entry = cp__entry_open(reading->source, lo);
+        struct function function = {.entry = (uintptr_t)lo};
 
-    reading->n = 0;
-    for (; find_entry(at, reading->hi, &entry); at = entry.end) {
-        struct function function = {.entry = (uintptr_t)at};
-        uint32_t back;
-
-        memcpy(&back, entry.id, sizeof back);
-        if (back == 0 || !read_start(reading, &entry, back, &function.start))
+        if (entry.end == NULL)
+            return;
+        lo = entry.end;
+        if (entry.reader.is_bad || entry.cie == NULL || !read_start(reading, &entry, &function.start))
             continue;
         if (reading->functions != NULL)
             reading->functions[reading->n] = function;
@@ -185,15 +72,35 @@ static void read_entries(struct reading *reading)
     }
 }
 
-/* Moves functions[i] down to its place among the first n, which are a heap from i on. */
-static void sift(struct function *functions, size_t i, size_t n)
+static void read_all(struct reading *reading, const uint8_t *lo, const uint8_t *hi)
 {
+    reading->n = 0;
+    read_entries(reading, lo, hi);
+    read_entries(reading, reading->source->debug_lo, reading->source->debug_hi);
+}
+
+/* Returns whether a belongs behind b. If .eh_frame and .debug_frame describe a function, the entry of
+ * .eh_frame comes first, and holds. */
+static bool comes_behind(const struct reading *reading, const struct function *a, const struct function *b)
+{
+    const uint64_t debug_lo = (uintptr_t)reading->source->debug_lo;
+    const uint64_t debug_size = (uintptr_t)reading->source->debug_hi - debug_lo;
+
+    if (a->start != b->start)
+        return a->start > b->start;
+    return a->entry - debug_lo < debug_size && b->entry - debug_lo >= debug_size;
+}
+
+/* Moves functions[i] down to its place among the first n, which are a heap from i on. */
+static void sift(const struct reading *reading, size_t i, size_t n)
+{
+    struct function *functions = reading->functions;
     struct function moved = functions[i];
 
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && functions[child + 1].start > functions[child].start)
+        if (child + 1 < n && comes_behind(reading, &functions[child + 1], &functions[child]))
             child++;
-        if (functions[child].start <= moved.start)
+        if (!comes_behind(reading, &functions[child], &moved))
             break;
         functions[i] = functions[child];
     }
@@ -201,26 +108,30 @@ static void sift(struct function *functions, size_t i, size_t n)
 }
 
 /* Sorts without memory: an allocator of the program may wait for the linker's lock. */
-static void sort(struct function *functions, size_t n)
+static void sort(const struct reading *reading)
 {
+    struct function *functions = reading->functions;
+    size_t n = reading->n;
+
     for (size_t i = n / 2; i-- > 0;)
-        sift(functions, i, n);
+        sift(reading, i, n);
     while (n > 1) {
         struct function last = functions[--n];
 
         functions[n] = functions[0];
         functions[0] = last;
-        sift(functions, 0, n);
+        sift(reading, 0, n);
     }
 }
 
-struct cp__functions cp__functions_list(const uint8_t *lo, const uint8_t *hi)
+struct cp__functions cp__functions_list(const struct cp__cfi_source *source, const uint8_t *lo,
+                                        const uint8_t *hi)
 {
-    struct reading reading = {.lo = lo, .hi = hi};
+    struct reading reading = {.source = source};
     struct cp__functions result = {.list = NULL};
     struct head *head;
 
-    read_entries(&reading);
+    read_all(&reading, lo, hi);
     if (reading.n == 0)
         return result;
     result.memory_size = sizeof *head + reading.n * sizeof *reading.functions;
@@ -228,10 +139,9 @@ struct cp__functions cp__functions_list(const uint8_t *lo, const uint8_t *hi)
     if (head == MAP_FAILED)
         return result;
     reading.functions = (struct function *)(head + 1);
-    read_entries(&reading);
-    sort(reading.functions, reading.n);
-    *head = (struct head){
-        .version = 1, .count_form = DW_EH_PE_udata8, .frames = (uintptr_t)lo, .count = reading.n};
+    read_all(&reading, lo, hi);
+    sort(&reading);
+    *head = (struct head){.version = 1, .count_form = DW_EH_PE_udata8, .count = reading.n};
     result.memory = head;
     result.list = &head->version;
     result.size = result.memory_size - offsetof(struct head, version);

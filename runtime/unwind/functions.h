@@ -1,6 +1,6 @@
 /*
- * The functions that call-frame information (.eh_frame) describes, in the order of their addresses, for
- * objects that the linker has given no such list (.eh_frame_hdr): programs that `gcc -static` has linked.
+ * The functions that call-frame information describes, in the order of their addresses, for objects that the
+ * linker has given no such list (.eh_frame_hdr), or that have information outside of .eh_frame.
  *
  * Not for signal handlers.
  */
@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rows.h"
+
 /* A list in the form of .eh_frame_hdr, in memory of its own. */
 struct cp__functions {
     const uint8_t *list; /* NULL: there is none */
@@ -18,8 +20,10 @@ struct cp__functions {
     size_t memory_size;
 };
 
-/* Lists the functions whose entries stand in [lo, hi). Entries that are not understood are left out. */
-struct cp__functions cp__functions_list(const uint8_t *lo, const uint8_t *hi);
+/* Lists the functions whose entries stand in [lo, hi) or in the source's .debug_frame. Entries that are not
+ * understood are left out. */
+struct cp__functions cp__functions_list(const struct cp__cfi_source *source, const uint8_t *lo,
+                                        const uint8_t *hi);
 void cp__functions_free(struct cp__functions *functions);
 
 #endif

@@ -1,8 +1,9 @@
 /*
  * The objects that are mapped, with their rows (rows.h).
  *
- * An object is known by its file and its build id. Its rows are made once in a process, even if it is
- * unmapped and mapped again. Processes that are forked share the rows' memory until they exit.
+ * An object is known by its file and its build id, or by what is mapped if it has none and its file is not
+ * found. Its rows are made once in a process, even if it is unmapped and mapped again. Processes that are
+ * forked share the rows' memory until they exit.
  *
  * All functions are for one thread at a time, and not for signal handlers.
  */
@@ -21,8 +22,9 @@ struct cp__object {
     const struct cp__rows *rows; /* NULL if the object has none; addresses in them count from lo */
 };
 
-/* Looks at all mapped objects, and makes the rows of new ones. Returns the objects with code, sorted by
- * address; they are valid until the next call. Notes the mappings, too (maps_linux.h). */
+/* Looks at all mapped objects, and makes the rows of new ones. Returns the objects with
+ * code, sorted by address; they are valid until the next call. Notes the mappings, too (maps_linux.h), while
+ * the linker holds its objects. */
 const struct cp__object *cp__objects_update(size_t *n);
 /* Returns how many objects have no rows because their call-frame information takes more to read than it may;
  * *first is the path of the first one. Any thread may ask. */

@@ -105,14 +105,20 @@ unsigned cp__kept_index_from_handler(uint64_t number);
  * cfa_from is CP__CFA_UNKNOWN, is the answer for addresses without information. */
 const struct cp__rule *cp__rows_find_from_handler(const struct cp__rows *rows, uintptr_t at);
 
-/* Memory that holds an object's call-frame information, as it is mapped. */
+/* Memory that holds an object's call-frame information. */
 struct cp__cfi_source {
-    const uint8_t *lo; /* the segment that contains the information, [lo, hi), which can be read */
+    const uint8_t *lo; /* the segment that contains .eh_frame, [lo, hi), or a copy; all of it can be read */
     const uint8_t *hi;
+    const uint8_t *debug_lo; /* a copy of .debug_frame; NULL: there is none */
+    const uint8_t *debug_hi;
     const uint8_t *header; /* the object's .eh_frame_hdr, or a list that stands for it (functions.h) */
     const uint8_t *header_end;
     uintptr_t code_lo; /* the object's code, [code_lo, code_hi); addresses of rows count from code_lo */
     uintptr_t code_hi;
+    uintptr_t moved; /* how far the copy at lo is from its original. If the segment is a copy, code_lo and
+                        code_hi are as far from the code. */
+    uintptr_t bias;  /* what is added to the addresses in .debug_frame */
+    bool may_vanish; /* the code may be unmapped at any time */
 };
 
 /* Makes the rows of an object; NULL if the object has no call-frame information that can be understood, the

@@ -11,10 +11,13 @@
 #include "arch/arch.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/unwind/code.h"
+#include "runtime/unwind/image.h"
 #include "runtime/unwind/objects.h"
 #include "runtime/unwind/rows.h"
 #include "tests/support/memory_limit.h"
 #include "tests/support/session_tools.h"
+
+#define CODE 0x10000000u /* the address of the object's code; nothing is mapped there */
 
 /* ---- Memory that cannot be -------------------------------------------------------------------- */
 
@@ -35,9 +38,61 @@ CP_TEST(no_memory_goes_beyond_the_last_address)
     CHECK(!cp__sys_can_read_from_handler(CP__SYS_PAGE - 1, 1));
 }
 
-/* ---- Call-frame information that the test makes up -------------------------------------------- */
+CP_TEST(memory_that_vanishes_is_copied_or_not)
+{
+    char from[3 * 4096], to[3 * 4096], *page;
 
-#define CODE 0x10000000u /* the address of the object's code; nothing is mapped there */
+    memset(from, 'x', sizeof from);
+    CHECK(cp__sys_copy(to, (uintptr_t)from, sizeof from) && memcmp(from, to, sizeof from) == 0);
+    page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED && munmap(page + 4096, 4096) == 0);
+    CHECK(cp__sys_copy(to, (uintptr_t)page, 4096));
+    CHECK(!cp__sys_copy(to, (uintptr_t)page, 4097));
+    CHECK(!cp__sys_copy(to, (uintptr_t)page + 4096, 1));
+    CHECK(munmap(page, 4096) == 0);
+    CHECK(!cp__sys_copy(to, (uintptr_t)page, 1));
+}
+
+/* ---- Notes ------------------------------------------------------------------------------------- */
+
+/* Puts a note behind others, whose data has so many bytes. */
+static size_t put_note(uint8_t *notes, size_t at, size_t align, const char *name, uint32_t type,
+                       const char *text)
+{
+    const ElfW(Nhdr)
+        note = {.n_namesz = (uint32_t)strlen(name) + 1, .n_descsz = (uint32_t)strlen(text), .n_type = type};
+    const size_t data = (sizeof note + note.n_namesz + align - 1) / align * align;
+
+    memcpy(notes + at, &note, sizeof note);
+    memcpy(notes + at + sizeof note, name, note.n_namesz);
+    memcpy(notes + at + data, text, note.n_descsz);
+    return at + (data + note.n_descsz + align - 1) / align * align;
+}
+
+/* Header and name are padded together, and so is the data; to 8 bytes if the segment is aligned so. */
+CP_TEST(a_build_id_is_found_behind_other_notes)
+{
+    static const char *const names[] = {"GNU", "a", "stapsdt", "Linux", ""};
+    static const char *const texts[] = {"", "four", "five.", "eight...", "a text of twenty b.."};
+    static const char id[] = "the build id of twen";
+
+    for (size_t i = 0; i < 2 * 5 * 5; i++) {
+        const size_t align = i % 2 == 0 ? 4 : 8;
+        uint8_t notes[200] __attribute__((aligned(8))) = {0};
+        struct cp__identity identity;
+        ElfW(Phdr) header = {.p_type = PT_NOTE, .p_align = align};
+        const struct cp__image image = {
+            .bias = (uintptr_t)notes, .headers = &header, .n_headers = 1, .lo = CODE, .hi = CODE + 100};
+
+        header.p_filesz = put_note(notes, 0, align, names[i / 2 % 5], 99, texts[i / 10]);
+        header.p_filesz = put_note(notes, header.p_filesz, align, "GNU", NT_GNU_BUILD_ID, id);
+        header.p_filesz = put_note(notes, header.p_filesz, align, "more", 98, "four");
+        CHECK(cp__image_identify(&image, &identity));
+        CHECKF(memcmp(identity.build_id, id, 20) == 0, "%zu, %s, %s", align, names[i / 2 % 5], texts[i / 10]);
+    }
+}
+
+/* ---- Call-frame information that the test makes up -------------------------------------------- */
 
 /* Information as it is mapped: at the beginning .eh_frame_hdr with a table of 4-byte words, then entries. */
 struct made {
