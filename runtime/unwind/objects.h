@@ -22,7 +22,7 @@ struct cp__object {
     const struct cp__rows *rows; /* NULL if the object has none; addresses in them count from lo */
 };
 
-/* Looks at all mapped objects, and makes the rows of new ones. Returns the objects with
+/* Looks at all mapped objects, whoever loaded them, and makes the rows of new ones. Returns the objects with
  * code, sorted by address; they are valid until the next call. Notes the mappings, too (maps_linux.h), while
  * the linker holds its objects. */
 const struct cp__object *cp__objects_update(size_t *n);

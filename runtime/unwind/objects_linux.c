@@ -1,5 +1,6 @@
 #include "objects.h"
 
+#include <elf.h>
 #include <link.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ static size_t n_objects, objects_room;
 static uint32_t n_refused; /* atomic; the path is complete before the number is 1 */
 static char first_refused[256];
 
-/* Atomic. How often the linker had mapped and unmapped objects at the last update. */
+/* Atomic. How often the linker had mapped and unmapped objects, in all namespaces, at the last update. */
 static uint64_t changes;
 
 /* ---- One object ------------------------------------------------------------------------------ */
@@ -45,6 +46,15 @@ uint32_t cp__objects_refused(const char **first)
 {
     *first = first_refused;
     return cp_load_acquire(&n_refused); /* pairs with the release in note_refused() */
+}
+
+/* Returns whether the image's file is still mapped in its place. */
+static bool is_still_mapped(const struct cp__image *image)
+{
+    const struct cp__mapped now = cp__maps_look(image->mapping->start);
+
+    return now.start == image->mapping->start && now.offset == image->mapping->offset &&
+           cp__maps_are_of_one_file(&now, image->mapping);
 }
 
 /* Returns the rows of an object, and makes them if the object is new. */
@@ -69,6 +79,8 @@ static const struct cp__rows *rows_of(const struct cp__image *image)
         return NULL;
     known = more;
     rows = cp__image_rows(image, &is_over_budget);
+    if (image->may_vanish && !is_still_mapped(image))
+        return NULL; /* the rows may be of another object */
     if (is_over_budget)
         note_refused(image);
     known[n_known++] = (struct known){.identity = identity, .rows = rows};
@@ -125,6 +137,97 @@ static int take_object(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
+/* ---- What the linker does not list ----------------------------------------------------------- */
+
+/*
+ * The linker lists the objects of one namespace; dlmopen() makes others, and not only the C library loads
+ * objects. What is mapped tells of them: executable memory of a file whose beginning is mapped below it, with
+ * headers of an object that say so. Nobody holds such an object while it is read.
+ */
+
+#define MOST_HEADERS 64
+
+/* Copies the headers at the beginning of an object. Returns their number; 0: there is no object. */
+static size_t copy_headers(const struct cp__mapped *beginning, ElfW(Phdr) headers[MOST_HEADERS])
+{
+    ElfW(Ehdr) elf;
+
+    if (!cp__sys_copy(&elf, beginning->start, sizeof elf) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 ||
+        elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_phentsize != sizeof headers[0] ||
+        elf.e_phnum > MOST_HEADERS || elf.e_phoff > beginning->end - beginning->start ||
+        !cp__sys_copy(headers, beginning->start + elf.e_phoff, elf.e_phnum * sizeof headers[0]))
+        return 0;
+    return elf.e_phnum;
+}
+
+/* Returns whether each segment that cannot be written is mapped from its place in the file. */
+static bool is_mapped_as_told(const struct cp__image *image, const struct cp__mapped *beginning)
+{
+    for (size_t i = 0; i < image->n_headers; i++) {
+        const ElfW(Phdr) *header = &image->headers[i];
+        const struct cp__mapped *mapping;
+
+        if (header->p_type != PT_LOAD || (header->p_flags & PF_W) != 0 || header->p_filesz == 0)
+            continue;
+        mapping = cp__maps_of_file_at(image->bias + header->p_vaddr);
+        if (mapping == NULL || !cp__maps_are_of_one_file(mapping, beginning) ||
+            image->bias + header->p_vaddr - mapping->start + mapping->offset != header->p_offset)
+            return false;
+    }
+    return true;
+}
+
+/* Returns whether an object begins in a mapping, and fills the image then. */
+static bool find_image(const struct cp__mapped *beginning, ElfW(Phdr) headers[MOST_HEADERS],
+                       struct cp__image *image)
+{
+    const ElfW(Phdr) * first;
+
+    *image = (struct cp__image){
+        .headers = headers, .n_headers = copy_headers(beginning, headers), .may_vanish = true};
+    first = cp__image_header(image, PT_LOAD);
+    if (first == NULL)
+        return false;
+    image->bias = beginning->start - (first->p_vaddr - first->p_offset);
+    return is_mapped_as_told(image, beginning) && cp__image_look(image);
+}
+
+/* Finds the object that mapping number i belongs to. The first page of a small file may be mapped for several
+ * segments, so each mapping of this page may be the object's first. */
+static bool find_image_of(const struct cp__mapped *mappings, size_t i, ElfW(Phdr) headers[MOST_HEADERS],
+                          struct cp__image *image)
+{
+    for (size_t n = i + 1; n > 0 && cp__maps_are_of_one_file(&mappings[n - 1], &mappings[i]); n--) {
+        if (mappings[n - 1].offset == 0 && find_image(&mappings[n - 1], headers, image) &&
+            image->lo < mappings[i].end && image->hi > mappings[i].start)
+            return true;
+    }
+    return false;
+}
+
+static bool is_free(uintptr_t lo, uintptr_t hi)
+{
+    size_t n = n_below(hi);
+
+    return n == 0 || objects[n - 1].hi <= lo;
+}
+
+static void add_unlisted(void)
+{
+    ElfW(Phdr) headers[MOST_HEADERS];
+    size_t n;
+    const struct cp__mapped *mappings = cp__maps_noted(&n);
+
+    for (size_t i = 0; i < n; i++) {
+        struct cp__image image;
+
+        if (mappings[i].is_executable && mappings[i].inode != 0 &&
+            is_free(mappings[i].start, mappings[i].end) && find_image_of(mappings, i, headers, &image) &&
+            is_free(image.lo, image.hi))
+            add_object(&image);
+    }
+}
+
 /* ---- All objects ----------------------------------------------------------------------------- */
 
 const struct cp__object *cp__objects_update(size_t *n)
@@ -133,6 +236,7 @@ const struct cp__object *cp__objects_update(size_t *n)
     if (cp__linker_begin()) {
         n_objects = 0;
         dl_iterate_phdr(take_object, NULL);
+        add_unlisted();
     }
     cp__linker_end();
     if (!are_mappings_noted)

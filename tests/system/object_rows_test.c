@@ -1,6 +1,6 @@
 /*
  * Which objects have rows: those whose call-frame information is listed nowhere, or stands in .debug_frame;
- * and those whose file is not to be found. In each of them, chains are exact at
+ * those of other namespaces; and those whose file is not to be found. In each of them, chains are exact at
  * every instruction, with a shadow stack of real calls as the judge.
  */
 #include <elf.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/support/shadow_steps.h"
+#include "tests/support/stub_syscall.h"
 
 #define SOURCE "tests/support/unwind_target.c"
 #define PLAIN "-O2 -fomit-frame-pointer "
@@ -150,6 +151,61 @@ CP_TEST(objects_with_both_kinds_of_information_have_rows_for_all, .timeout_s = 6
     }
 }
 
+/* ---- Other namespaces -------------------------------------------------------------------------- */
+
+CP_TEST(objects_of_other_namespaces_have_rows, .timeout_s = 60 * TEST_SLOWDOWN)
+{
+    static const char *const options[] = {PLAIN,
+                                          PLAIN "-Wl,--build-id=none",
+                                          PLAIN "-Wl,--no-eh-frame-hdr",
+                                          DEBUG,
+                                          PLAIN "-Wl,-z,noseparate-code",
+                                          PLAIN "-fuse-ld=lld",
+                                          PLAIN "-fuse-ld=gold"};
+
+    if (TEST_ASAN)
+        SKIP("AddressSanitizer lets nobody read a stack between its variables.");
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        const char *path = build("gcc", options[i], SOURCE);
+
+        find_targets(dlmopen(LM_ID_NEWLM, path, RTLD_NOW));
+        check_exact(options[i]);
+    }
+}
+
+/* ---- Objects that nobody holds -------------------------------------------------------------------- */
+
+#define PLACE ((char *)0x200000000000) /* nothing else is mapped there */
+
+/* Maps the segments of an object, as a loader would. */
+static void map_by_hand(const struct file *file, int fd)
+{
+    const ElfW(Ehdr) *elf = (const ElfW(Ehdr) *)file->bytes;
+    const ElfW(Phdr) *headers = (const ElfW(Phdr) *)(file->bytes + elf->e_phoff);
+
+    for (int i = 0; i < elf->e_phnum; i++) {
+        const size_t before = headers[i].p_vaddr % 4096;
+        const int protection = PROT_READ | ((headers[i].p_flags & PF_X) != 0 ? PROT_EXEC : 0);
+
+        if (headers[i].p_type == PT_LOAD)
+            CHECK(mmap(PLACE + headers[i].p_vaddr - before, headers[i].p_filesz + before, protection,
+                       MAP_PRIVATE | MAP_FIXED, fd, (off_t)(headers[i].p_offset - before)) != MAP_FAILED);
+    }
+}
+
+/* What takes the place of the object when the kernel copies from there next. */
+static struct file replacement;
+static int replacement_fd = -1;
+
+static long stub_syscall(long number, const long a[6])
+{
+    if (number == SYS_process_vm_readv && replacement_fd >= 0) {
+        map_by_hand(&replacement, replacement_fd);
+        replacement_fd = -1;
+    }
+    return hand_on(number, a);
+}
+
 /* ---- Objects whose file is not found ----------------------------------------------------------- */
 
 /* Functions whose frames have the size SIZE; the code's size is the same with 192 and with 512. */
@@ -201,6 +257,30 @@ CP_TEST(objects_whose_path_leads_to_another_file_have_their_own_rows)
     check_exact("the other file");
     find_targets(first);
     check_exact("the path leads to another file");
+}
+
+/* The object at an address is looked at while another one takes its place. Later the first object is loaded
+ * somewhere else, and its rows are its own. */
+CP_TEST(an_object_that_is_replaced_while_it_is_read_has_its_own_rows)
+{
+    char path[500];
+    const char *other;
+    struct file file;
+    int fd;
+
+    snprintf(path, sizeof path, "%s", build_frames(WITHOUT_ID "-DSIZE=192"));
+    file = open_file(path);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    other = build_frames(WITHOUT_ID "-DSIZE=512");
+    replacement = open_file(other);
+    map_by_hand(&file, fd);
+    replacement_fd = open(other, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && replacement_fd >= 0);
+    cp__code_update();
+    CHECK(replacement_fd < 0 || TEST_TSAN);
+    munmap(PLACE, file.size + 65536);
+    find_targets(dlopen(path, RTLD_NOW));
+    check_exact("an object that was replaced");
 }
 
 /* Returns whether this user may read files through /proc/self/map_files. */

@@ -177,6 +177,28 @@ SIM_TEST(an_object_that_is_mapped_later_is_known_after_a_look)
     CHECK(cp__objects_have_changed());
 }
 
+/* The linker's counts are of all namespaces. */
+CP_TEST(an_object_of_another_namespace_is_known_after_a_look)
+{
+    struct cp__code_range range = {.size = 0};
+    void *object;
+
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("The sanitizer allows no other namespaces.");
+    cp__code_update();
+    CHECK(!cp__objects_have_changed());
+    object = dlmopen(LM_ID_NEWLM, "libresolv.so.2", RTLD_NOW);
+    if (object == NULL)
+        SKIP("%s", dlerror());
+    CHECK(cp__objects_have_changed());
+    cp__code_update();
+    CHECK(!cp__objects_have_changed());
+    CHECK(cp__code_find_from_handler((uintptr_t)dlsym(object, "ns_name_compress"), &range));
+    CHECK(range.rows != NULL);
+    dlclose(object);
+    CHECK(cp__objects_have_changed());
+}
+
 /* A child may be forked while another thread makes the table. */
 CP_TEST(a_child_makes_its_own_table)
 {
