@@ -110,18 +110,18 @@ bool cp__file_find_section(int fd, const char *name, bool is_mapped, ElfW(Shdr) 
 
 static struct cp__section make_section(size_t size)
 {
-    struct cp__section section = {.size = size};
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    section.bytes = memory == MAP_FAILED ? NULL : memory;
-    return section;
+    if (memory == MAP_FAILED)
+        return (struct cp__section){.bytes = NULL};
+    return (struct cp__section){.bytes = memory, .size = size};
 }
 
 void cp__section_free(struct cp__section *section)
 {
     if (section->bytes != NULL)
         munmap(section->bytes, section->size);
-    section->bytes = NULL;
+    *section = (struct cp__section){.bytes = NULL};
 }
 
 /* ---- Compressed sections ---------------------------------------------------------------------- */

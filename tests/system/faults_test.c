@@ -199,6 +199,9 @@ static const struct fault faults[CALLS] = {
 static const long never_fail[] = {SYS_gettid, SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_close,
                                   SYS_timer_delete};
 
+/* These are made once for each object that is mapped; object_rows_test.c lets them fail. */
+static const long of_objects[] = {SYS_pread64, SYS_process_vm_readv};
+
 #define MOST_CALLS 1000
 
 /* Returns how many calls have failed. */
@@ -314,6 +317,9 @@ static bool is_listed(long number)
             return true;
     for (size_t i = 0; i < ARRAY_SIZE(never_fail); i++)
         if (never_fail[i] == number)
+            return true;
+    for (size_t i = 0; i < ARRAY_SIZE(of_objects); i++)
+        if (of_objects[i] == number)
             return true;
     return false;
 }

@@ -4,6 +4,7 @@
  * every instruction, with a shadow stack of real calls as the judge.
  */
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -197,8 +198,16 @@ static void map_by_hand(const struct file *file, int fd)
 static struct file replacement;
 static int replacement_fd = -1;
 
+/* The call that fails, when it is made for the fail_at-th time. */
+static long fail_number = -1;
+static int fail_at;
+
 static long stub_syscall(long number, const long a[6])
 {
+    if (number == fail_number && fail_at > 0 && --fail_at == 0) {
+        errno = EPERM;
+        return -1;
+    }
     if (number == SYS_process_vm_readv && replacement_fd >= 0) {
         map_by_hand(&replacement, replacement_fd);
         replacement_fd = -1;
@@ -281,6 +290,41 @@ CP_TEST(an_object_that_is_replaced_while_it_is_read_has_its_own_rows)
     munmap(PLACE, file.size + 65536);
     find_targets(dlopen(path, RTLD_NOW));
     check_exact("an object that was replaced");
+}
+
+/* Whatever fails, an object lacks rows at most, and a call that fails later than the last one fails not. */
+CP_TEST(calls_that_fail_cost_rows_at_most)
+{
+    static const long numbers[] = {SYS_pread64, SYS_process_vm_readv};
+    const char *path = build("gcc", DEBUG "-gz=zlib -Wl,--no-eh-frame-hdr -Wl,--build-id=none", SOURCE);
+    char copy[600];
+    int failed = 0;
+
+    for (size_t i = 0; i < 2; i++) {
+        struct cp__code_range range = {.size = 0};
+
+        for (int n = 1; fail_at == 0; n++) {
+            struct file file;
+            int fd;
+
+            snprintf(copy, sizeof copy, "%s.%zu.%d", path, i, n);
+            free(test_command(NULL, "cp %s %s", path, copy));
+            file = open_file(copy);
+            fd = open(copy, O_RDONLY | O_CLOEXEC);
+            map_by_hand(&file, fd);
+            close(fd);
+            fail_number = numbers[i];
+            fail_at = n;
+            cp__code_update();
+            failed += fail_at == 0;
+            CHECK(cp__code_find_from_handler((uintptr_t)PLACE + 0x1100, &range));
+            munmap(PLACE, file.size + 65536);
+        }
+        CHECK(range.rows != NULL); /* in the last round nothing failed */
+        fail_number = -1;
+        fail_at = 0;
+    }
+    CHECK(failed > 4);
 }
 
 /* Returns whether this user may read files through /proc/self/map_files. */
