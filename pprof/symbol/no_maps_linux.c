@@ -44,7 +44,7 @@ static int add_segment(struct cp__mappings *mappings, const struct dl_phdr_info 
     return 0;
 }
 
-static int add_object(struct dl_phdr_info *object, size_t size, void *mappings)
+static int add_linked(struct dl_phdr_info *object, size_t size, void *mappings)
 {
     const ElfW(Phdr) * p;
     int result = 0;
@@ -68,7 +68,7 @@ int cp__mappings_add_linked(struct cp__mappings *mappings)
     int result = 0;
 
     if (cp__linker_begin())
-        result = dl_iterate_phdr(add_object, mappings);
+        result = dl_iterate_phdr(add_linked, mappings);
     cp__linker_end();
     if (mappings->n > 0)
         qsort(mappings->items, mappings->n, sizeof mappings->items[0], compare_mappings);
