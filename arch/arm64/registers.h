@@ -1,5 +1,6 @@
 /* The registers of AArch64. Only arch/arch.h includes this file. */
 #include <asm/perf_regs.h>
+#include <signal.h>
 #include <ucontext.h>
 
 /* cp__caller_from_handler() reads code on this processor. */

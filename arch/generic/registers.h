@@ -1,4 +1,5 @@
 /* The registers of any processor whose registers the C library shows. Only arch/arch.h includes this file. */
+#include <signal.h>
 #include <ucontext.h>
 
 /* The numbers of registers in call-frame information; how many of the first ones functions save that leave

@@ -453,7 +453,7 @@ CP_TEST(the_pprof_of_gperftools_fetches_names)
                                "for last; do :; done\n"
                                "case $last in\n"
                                "*/pprof/profile*) exec /usr/bin/curl -sS "
-                               "\"$last&event=taskClock&period=1000000&debug=1\" | perl -ne '\n"
+                               "\"$last&event=taskClock&period=10000000&debug=1\" | perl -ne '\n"
                                "    BEGIN { print pack(\"Q<*\", 0, 3, 0, 1000, 0) }\n"
                                "    if (/^(\\d+) \\@ (.*)/) { @a = map { hex } split(/ /, $2); print "
                                "pack(\"Q<*\", $1, 0 + @a, @a) }\n"
