@@ -15,8 +15,8 @@ static void prepare_once(void)
     int cancel_state;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    cp__code_prepare();
     cp__loads_prepare();
+    cp__code_prepare();
     cp__fork_prepare();
     cp__fork_delay(); /* because events are opened and closed again */
     cp__engine.start();

@@ -1,8 +1,7 @@
 #include "loads.h"
 
+#include <dlfcn.h>
 #include <link.h>
-#include <string.h>
-#include <sys/auxv.h>
 #include <time.h>
 
 #include "atomic.h"
@@ -20,69 +19,6 @@ static uint64_t not_before; /* CLOCK_MONOTONIC at the end of the rest */
 
 /* ---- Searching ------------------------------------------------------------------------------- */
 
-/* The tables of the linker's symbols. */
-struct symbols {
-    const ElfW(Sym) * symbols;
-    const char *names;
-    const uint32_t *hashes; /* in the form of GNU */
-};
-
-/* Some systems relocate the pointers of the dynamic section in memory, and others do not. */
-static const void *pointer(const struct dl_phdr_info *object, const ElfW(Dyn) * entry)
-{
-    return (const void *)(entry->d_un.d_ptr < object->dlpi_addr ? object->dlpi_addr + entry->d_un.d_ptr
-                                                                : entry->d_un.d_ptr);
-}
-
-static struct symbols find_tables(const struct dl_phdr_info *object)
-{
-    struct symbols tables = {0};
-
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        if (object->dlpi_phdr[i].p_type != PT_DYNAMIC)
-            continue;
-        for (const ElfW(Dyn) *entry = (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
-             entry->d_tag != DT_NULL; entry++) {
-            if (entry->d_tag == DT_SYMTAB)
-                tables.symbols = pointer(object, entry);
-            else if (entry->d_tag == DT_STRTAB)
-                tables.names = pointer(object, entry);
-            else if (entry->d_tag == DT_GNU_HASH)
-                tables.hashes = pointer(object, entry);
-        }
-    }
-    return tables;
-}
-
-static uint32_t hash_name(const char *name)
-{
-    uint32_t hash = 5381;
-
-    for (; *name != '\0'; name++)
-        hash = hash * 33 + (unsigned char)*name;
-    return hash;
-}
-
-/* The table has four words (the number of buckets, of the first symbol and of the filter's words, and a
- * shift), the filter, the buckets with the numbers of their first symbols, and the hashes of all symbols, of
- * which the last one in a bucket is odd. Returns the symbol's number; 0: there is none. */
-static uint32_t find_symbol(const struct symbols *tables, const char *name)
-{
-    const uint32_t hash = hash_name(name);
-    const uint32_t *buckets, *chains;
-    uint32_t i;
-
-    if (tables->symbols == NULL || tables->names == NULL || tables->hashes == NULL || tables->hashes[0] == 0)
-        return 0;
-    buckets = tables->hashes + 4 + tables->hashes[2] * (sizeof(ElfW(Addr)) / sizeof *buckets);
-    chains = buckets + tables->hashes[0] - tables->hashes[1];
-    i = buckets[hash % tables->hashes[0]];
-    for (; i != 0; i = (chains[i] & 1) != 0 ? 0 : i + 1)
-        if ((chains[i] | 1) == (hash | 1) && strcmp(tables->names + tables->symbols[i].st_name, name) == 0)
-            return i;
-    return 0;
-}
-
 static void search_words(const uint64_t *lo, size_t n, uint64_t count)
 {
     uint32_t found = 0;
@@ -97,31 +33,34 @@ static void search_words(const uint64_t *lo, size_t n, uint64_t count)
     cp_store_release(&in_use, (1u << found) - 1); /* pairs with the acquire in cp__loads_from_handler() */
 }
 
-static int search_linker(struct dl_phdr_info *object, size_t size, void *context)
+/* The linker's variable _rtld_global. */
+struct variable {
+    const uint64_t *lo;
+    size_t n; /* words */
+};
+
+static int search_variable(struct dl_phdr_info *object, size_t size, void *context)
 {
-    struct symbols tables;
-    const ElfW(Sym) * symbol;
-    uint32_t number;
+    const struct variable *variable = context;
 
     (void)size;
-    (void)context;
-    if (object->dlpi_addr == 0 || object->dlpi_addr != getauxval(AT_BASE))
-        return 0;
-    tables = find_tables(object);
-    number = find_symbol(&tables, "_rtld_global");
-    if (number == 0)
-        return 1;
-    symbol = &tables.symbols[number];
-    if (ELF64_ST_TYPE(symbol->st_info) == STT_OBJECT && symbol->st_value % 8 == 0)
-        search_words((const uint64_t *)(object->dlpi_addr + symbol->st_value), symbol->st_size / 8,
-                     object->dlpi_adds);
+    search_words(variable->lo, variable->n, object->dlpi_adds);
     return 1;
 }
 
 void cp__loads_prepare(void)
 {
-    if (cp__linker_begin())
-        dl_iterate_phdr(search_linker, NULL);
+    struct variable variable = {.lo = NULL};
+    void *symbol = NULL;
+    Dl_info object;
+
+    if (cp__linker_begin()) {
+        variable.lo = dlsym(RTLD_DEFAULT, "_rtld_global");
+        if (variable.lo != NULL && (uintptr_t)variable.lo % sizeof *variable.lo == 0 &&
+            dladdr1((void *)(uintptr_t)variable.lo, &object, &symbol, RTLD_DL_SYMENT) != 0 && symbol != NULL)
+            variable.n = ((const ElfW(Sym) *)symbol)->st_size / sizeof *variable.lo;
+        dl_iterate_phdr(search_variable, &variable);
+    }
     cp__linker_end();
     cp_store_relaxed(&told, cp__loads_from_handler()); /* relaxed: a hint */
 }

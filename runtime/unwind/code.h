@@ -38,11 +38,15 @@ struct cp__code_range {
     uintptr_t size;
     const struct cp__rows *rows; /* NULL if the range belongs to no object with rows */
     uintptr_t origin;            /* the address from which addresses in the rows count */
+    bool may_go;                 /* the object of the rows may be unloaded */
     bool is_readable; /* by the mapping; a protection key, or a later mprotect(), may forbid reading */
 };
 
 /* Returns the version of the table that was published last; 0: none. */
 uint64_t cp__code_version_from_handler(void);
+/* Returns whether the linker has loaded objects since the table was made, as far as that can be told: objects
+ * that were there may have been unloaded, and others have taken their places. */
+bool cp__code_is_old_from_handler(void);
 /* Finds the range that contains pc. Returns false, and leaves *found unchanged, if no range does. */
 bool cp__code_find_from_handler(uintptr_t pc, struct cp__code_range *found);
 

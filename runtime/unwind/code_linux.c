@@ -13,6 +13,7 @@
 #include "maps_linux.h"
 #include "objects.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/loads.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
 
@@ -20,7 +21,8 @@
 struct table {
     struct cp__code_range *ranges; /* sorted by address */
     size_t n;
-    size_t room; /* the number of ranges that fit; only the writer uses it */
+    size_t room;    /* the number of ranges that fit; only the writer uses it */
+    uint64_t loads; /* the stamp of what the linker had loaded before; see loads.h */
 };
 static struct table tables[2]; /* version v is in tables[v % 2] */
 static uint64_t begun;         /* the version that was written last or is being written */
@@ -69,6 +71,7 @@ static bool search_from_handler(const struct cp__code_range *ranges, size_t n, u
                                      .size = cp_load_relaxed(&ranges[lo - 1].size),
                                      .rows = cp_load_relaxed(&ranges[lo - 1].rows),
                                      .origin = cp_load_relaxed(&ranges[lo - 1].origin),
+                                     .may_go = cp_load_relaxed(&ranges[lo - 1].may_go),
                                      .is_readable = cp_load_relaxed(&ranges[lo - 1].is_readable)};
     return pc - found->start < found->size;
 }
@@ -91,6 +94,14 @@ static bool look_up_from_handler(uint64_t version, uintptr_t pc, struct cp__code
 uint64_t cp__code_version_from_handler(void)
 {
     return cp_load_acquire(&published); /* pairs with the release in publish_code() */
+}
+
+bool cp__code_is_old_from_handler(void)
+{
+    const uint64_t version = cp__code_version_from_handler();
+
+    /* relaxed: a table that is written over has a newer stamp, and is none that the handler believes */
+    return version != 0 && cp_load_relaxed(&tables[version % 2].loads) != cp__loads_from_handler();
 }
 
 bool cp__code_find_from_handler(uintptr_t pc, struct cp__code_range *found)
@@ -163,7 +174,7 @@ static void take_range(struct filling *filling, const struct cp__code_range *ran
     struct cp__code_range *last = table->n > 0 ? &table->ranges[table->n - 1] : NULL;
 
     if (last != NULL && last->start + last->size == range->start && last->is_readable == range->is_readable &&
-        last->rows == range->rows && last->origin == range->origin) {
+        last->rows == range->rows && last->origin == range->origin && last->may_go == range->may_go) {
         cp_store_relaxed(&last->size, last->size + range->size);
         return;
     }
@@ -176,6 +187,7 @@ static void take_range(struct filling *filling, const struct cp__code_range *ran
     cp_store_relaxed(&last->size, range->size);
     cp_store_relaxed(&last->rows, range->rows);
     cp_store_relaxed(&last->origin, range->origin);
+    cp_store_relaxed(&last->may_go, range->may_go);
     cp_store_relaxed(&last->is_readable, range->is_readable);
     cp_store_relaxed(&table->n, table->n + 1);
 }
@@ -200,6 +212,7 @@ static void take_mapping(struct filling *filling, const struct cp__mapped *mappi
             end = filling->object->hi < end ? filling->object->hi : end;
             range.rows = filling->object->rows;
             range.origin = range.rows == NULL ? 0 : filling->object->lo;
+            range.may_go = range.rows != NULL && filling->object->may_go;
         }
         range.size = end - start;
         take_range(filling, &range);
@@ -314,6 +327,7 @@ static void update(bool with_rows)
     const struct cp__object *objects = NULL;
     size_t n_objects = 0;
     struct table *table;
+    const uint64_t loads = cp__loads_from_handler();
     uint64_t version, began;
 
     /* acquire: pairs with the release at the end */
@@ -333,6 +347,7 @@ static void update(bool with_rows)
     /* rows, which take longer, are made once an object */
     began = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
     table = begin_version(version);
+    cp_store_relaxed(&table->loads, loads); /* relaxed: publish_code() orders it */
     if (fill_table(table, objects, n_objects) || take_objects(table, objects, n_objects))
         publish_code(version);
     rest(cp__maps_noting_ns() + cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - began);
@@ -355,7 +370,7 @@ void cp__code_look(void)
     if (cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < cp_load_relaxed(&not_before)) /* relaxed: a hint */
         return;
     /* relaxed: if this pass does not see the store, a later pass does */
-    if (cp_load_relaxed(&missed) != 0 || cp__objects_have_changed())
+    if (cp_load_relaxed(&missed) != 0 || cp__objects_have_changed() || cp__code_is_old_from_handler())
         cp__code_update();
 }
 

@@ -20,6 +20,7 @@ struct cp__object {
     uintptr_t lo; /* its code, [lo, hi); between parts of the code there may be other mappings */
     uintptr_t hi;
     const struct cp__rows *rows; /* NULL if the object has none; addresses in them count from lo */
+    bool may_go;                 /* the object was not loaded with the program, and may be unloaded */
 };
 
 /* Looks at all mapped objects, whoever loaded them, and makes the rows of new ones. Returns the objects with

@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <link.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "atomic.h"
 #include "image.h"
@@ -98,10 +99,10 @@ static size_t n_below(uintptr_t address)
 }
 
 /* Adds an object to the list, at its place by address. */
-static void add_object(const struct cp__image *image)
+static void add_object(const struct cp__image *image, bool may_go)
 {
     struct cp__object *more = cp__with_room(objects, n_objects, 1, &objects_room, sizeof *objects);
-    struct cp__object object = {.lo = image->lo, .hi = image->hi};
+    struct cp__object object = {.lo = image->lo, .hi = image->hi, .may_go = may_go};
     size_t at;
 
     if (more == NULL)
@@ -118,11 +119,16 @@ static void add_object(const struct cp__image *image)
 
 static bool are_mappings_noted;
 
+/* The linker lists objects in the order in which they were loaded, and the linker itself is one of those that
+ * were loaded with the program. What comes behind the linker may have been loaded later. */
+static bool are_behind_start;
+
 /* The linker finds the headers by what the file says of them, which may be wrong. */
 static int take_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct cp__image image = {
         .bias = info->dlpi_addr, .headers = info->dlpi_phdr, .n_headers = info->dlpi_phnum};
+    const uintptr_t linker = getauxval(AT_BASE); /* 0 in a static program, which is the first object */
 
     (void)size;
     (void)arg;
@@ -133,7 +139,8 @@ static int take_object(struct dl_phdr_info *info, size_t size, void *arg)
     are_mappings_noted = true;
     if (cp__sys_can_read_from_handler((uintptr_t)image.headers, image.n_headers * sizeof *image.headers) &&
         cp__image_look(&image))
-        add_object(&image);
+        add_object(&image, are_behind_start);
+    are_behind_start |= linker == 0 || info->dlpi_addr == linker;
     return 0;
 }
 
@@ -224,7 +231,7 @@ static void add_unlisted(void)
         if (mappings[i].is_executable && mappings[i].inode != 0 &&
             is_free(mappings[i].start, mappings[i].end) && find_image_of(mappings, i, headers, &image) &&
             is_free(image.lo, image.hi))
-            add_object(&image);
+            add_object(&image, true);
     }
 }
 
@@ -235,6 +242,7 @@ const struct cp__object *cp__objects_update(size_t *n)
     are_mappings_noted = false;
     if (cp__linker_begin()) {
         n_objects = 0;
+        are_behind_start = false;
         dl_iterate_phdr(take_object, NULL);
         add_unlisted();
     }

@@ -48,6 +48,8 @@ struct walk {
     unsigned changes;               /* how often the walk went from one stack to another */
     struct cp__unwind_cache *cache; /* NULL: none */
     struct cp__code_range range;    /* the code that the place is in, or that an earlier place was in */
+    bool is_old;                    /* the table of code is older than what the linker has loaded */
+    bool is_outdated;               /* a step was told by rows of an object that may have been unloaded */
     bool is_doubtful;               /* a step was taken that neither rows nor code have told */
     bool has_record;                /* the code of the place has stored the link register */
     bool wants_kept;                /* a rule needs a register that the walk does not follow */
@@ -186,6 +188,7 @@ static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule
 
     if ((rule->flags & CP__RULE_SIGNAL) != 0)
         return step_by_signal(walk);
+    walk->is_outdated |= walk->is_old && walk->range.may_go;
     if ((rule->flags & CP__RULE_LEAVES) != 0 && cp__leaves_stack_from_handler(pc))
         walk->is_doubtful = true;
     step = cp__step_by_rule_from_handler(&walk->place, rule, walk->range.rows->expressions, walk->stack);
@@ -273,6 +276,8 @@ static unsigned what_lacks(const struct walk *walk, enum cp__step last, uintptr_
 
     if (stack->is_open && (walk->is_doubtful || last != CP__STEP_ENDS))
         return CP__CHAIN_FOREIGN;
+    if (walk->is_outdated)
+        return CP__CHAIN_INCOMPLETE | CP__CHAIN_NEW_CODE;
     if (walk->is_doubtful)
         return CP__CHAIN_INCOMPLETE;
     if (last == CP__STEP_ENDS || (last != CP__STEP_LOST && stack->hi - top <= stack->slack))
@@ -323,6 +328,7 @@ static unsigned walk_from(struct walk *walk, const struct cp__registers *regs, u
     cp__kept_begin_from_handler(&kept, regs->machine);
     *walk = (struct walk){.place = {.regs = *regs, .is_interrupted = true},
                           .stacks = walk->stacks,
+                          .is_old = walk->is_old,
                           .range = walk->range,
                           .kept = &kept};
     if (choose_stack(walk, regs->sp))
@@ -334,7 +340,7 @@ unsigned cp__unwind_from_handler(const struct cp__registers *regs, struct cp__st
                                  struct cp__unwind_cache *cache, uintptr_t *frames, unsigned max,
                                  unsigned *flags, const struct cp__stack **reached)
 {
-    struct walk walk = {.stacks = stacks, .cache = cache};
+    struct walk walk = {.stacks = stacks, .is_old = cp__code_is_old_from_handler()};
     unsigned n = 1;
 
     frames[0] = regs->pc;
@@ -343,8 +349,10 @@ unsigned cp__unwind_from_handler(const struct cp__registers *regs, struct cp__st
     } else if (!is_code(regs->pc, walk.stack, &walk.range)) {
         *flags = walk.stack->is_open ? CP__CHAIN_FOREIGN : CP__CHAIN_INCOMPLETE | CP__CHAIN_NEW_CODE;
     } else {
-        if (cache != NULL)
+        if (cache != NULL && !walk.is_old) { /* entries do not tell which object they are of */
             cp__cache_begin_from_handler(cache, cp__code_version_from_handler());
+            walk.cache = cache;
+        }
         n = walk_from(&walk, regs, frames, max, flags);
     }
     if (reached != NULL)

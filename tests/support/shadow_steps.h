@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include "runtime/base/loads.h"
 #include "shadow.h"
 
 /* Whether the library reads this processor's code, and all of its registers. If it does not, it marks
@@ -62,7 +63,8 @@ static inline void on_trap(int signal, siginfo_t *info, void *ucontext)
     step_on(ucontext);
 }
 
-static inline void begin(void)
+/* Prepares steps through code at which the library has looked, or has not. */
+static inline void begin_with(void (*look_at_code)(void))
 {
     skip_under_tsan();
     if (!SHADOW_IS_KNOWN)
@@ -72,9 +74,14 @@ static inline void begin(void)
     memset(&run, 0, sizeof run);
     memset(own, 0, sizeof own);
     dl_iterate_phdr(note_object, NULL);
-    cp__code_update();
+    look_at_code();
     step_prepare();
     handle(SIGTRAP, on_trap);
+}
+
+static inline void begin(void)
+{
+    begin_with(cp__code_update);
 }
 
 /* Steps begin here; the calls outside are counted from here on. */

@@ -436,6 +436,62 @@ CP_TEST(objects_with_one_build_id_have_rows_of_their_own)
     CHECK_EQ(run.marked, 0);
 }
 
+/* Words in the frame lead back to unwind_target() at any place where the return address may be looked for. */
+static const char returns[] =
+    "static volatile long sink;\n"
+    "long labs(long);\n"
+    "__attribute__((noinline)) static long leaf(long n) { return sink + labs(n); }\n"
+    "__attribute__((noinline)) static long middle(long n)\n"
+    "{\n"
+    "    void *volatile room[SIZE / 8];\n"
+    "    for (int i = 0; i < SIZE / 8; i++)\n"
+    "        room[i] = __builtin_return_address(0);\n"
+    "    return leaf(n) + (room[n] != 0);\n"
+    "}\n"
+    "long unwind_target(int n) { return middle(n) + 1; }\n";
+
+static void do_nothing(void)
+{
+}
+
+static void step_unseen_target(void)
+{
+    begin_with(do_nothing);
+    run.stack = cp__thread_stack();
+    step_in();
+    target(3);
+    step_to_here();
+}
+
+/* The linker puts a library where another one was, and nobody has looked at the mappings since. */
+CP_TEST(what_a_chain_lacks_in_a_library_that_took_the_place_of_another_is_marked)
+{
+    char path[500];
+    const char *first;
+    void *object, *where;
+
+    test_write_file("returns.c", returns);
+    snprintf(path, sizeof path, "%s/returns.c", test_dir());
+    cp__loads_prepare();
+    first = build("gcc", "-O2 -fomit-frame-pointer -DSIZE=192", path);
+    object = dlopen(first, RTLD_LAZY);
+    find_targets(object);
+    where = (void *)target;
+    on_thread(step_target);
+    finish("the library before");
+    CHECK_EQ(dlclose(object), 0);
+    free(test_command(NULL, "rm %s", first));
+    load("gcc", "-O2 -fomit-frame-pointer -DSIZE=512", path);
+    if ((void *)target != where)
+        SKIP("The linker has put the second library elsewhere.");
+    on_thread(step_unseen_target);
+    finish("the library in its place");
+    CHECK(run.marked > 0);
+    on_thread(step_target);
+    finish("the same, after a look");
+    CHECK_EQ(run.marked, 0);
+}
+
 static const char throws[] = "#include <stdexcept>\n"
                              "struct held { held(); ~held(); };\n"
                              "static volatile int sink;\n"
