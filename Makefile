@@ -89,11 +89,11 @@ packages += $(if $(filter check deps,$(goals)),clang-format-14)
 # at, and the reference for what stands in them; xz, which distributions pack symbols with; jq, to read JSON;
 # curl, gperftools' pprof and openssl, to ask the endpoint, and a browser for its page; the test frameworks that
 # the flags of testing/ are tried with; Go's reader of benchmarks, and prove of perl, for what the runner prints;
-# libbz2, which a static program takes; libdebuginfod, which nothing may call.
+# libbz2, which a static program takes; libjpeg, whose stacks are looked at; libdebuginfod, which nothing may call.
 test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl protobuf-compiler pkgconf g++ \
                 clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl libdebuginfod1
 test_packages += $(if $(filter deps,$(goals)),dwz) # makes debug information smaller; without it a test is skipped
-test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev) libbz2-dev
+test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev libjpeg62-turbo-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
                    $(filter ui,$(goal_programs))),chromium)
 packages += $(if $(filter deps test quick test-% mutants,$(goals)),$(test_packages))

@@ -30,10 +30,12 @@ static bool open_segment(const struct cp__image *image, uintptr_t address, struc
         information->frames = NULL;
         *segment = cp__window_open_segment(image, address);
     }
-    source->lo = segment->bytes;
-    source->hi = segment->bytes + segment->size;
     source->moved = segment->moved;
-    return segment->bytes != NULL;
+    source->lo = source->hi = segment->bytes;
+    if (segment->bytes == NULL)
+        return false;
+    source->hi += segment->size;
+    return true;
 }
 
 /* Finds what .eh_frame_hdr says: where .eh_frame begins, and whether a table follows. */
@@ -84,7 +86,8 @@ static void find_sections(const struct cp__image *image, struct information *inf
         information->debug = cp__file_read_section(fd, &section, most);
     cp__sys_close_from_handler(fd);
     source->debug_lo = information->debug.bytes;
-    source->debug_hi = information->debug.bytes + information->debug.size;
+    if (information->debug.bytes != NULL)
+        source->debug_hi = information->debug.bytes + information->debug.size;
 }
 
 /* Makes the rows by a list of all functions that are described anywhere. */
@@ -99,10 +102,11 @@ static const struct cp__rows *make_by_own_list(struct information *information, 
     if ((size_t)(hi - lo) > most)
         hi = lo + most;
     functions = cp__functions_list(source, lo, hi);
-    source->header = functions.list;
-    source->header_end = functions.list + functions.size;
-    if (functions.list != NULL)
+    if (functions.list != NULL) {
+        source->header = functions.list;
+        source->header_end = functions.list + functions.size;
         rows = cp__rows_make(source, is_over_budget);
+    }
     cp__functions_free(&functions);
     return rows;
 }

@@ -176,7 +176,18 @@ CP_TEST(objects_of_other_namespaces_have_rows, .timeout_s = 60 * TEST_SLOWDOWN)
 
 /* ---- Objects that nobody holds -------------------------------------------------------------------- */
 
-#define PLACE ((char *)0x200000000000) /* nothing else is mapped there */
+/* Memory in which nothing else is mapped. */
+#define PLACE_SIZE ((size_t)4 << 20)
+static char *place;
+
+/* Takes away what is mapped in the place. */
+static void clear_place(void)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (place != NULL ? MAP_FIXED : 0);
+
+    place = mmap(place, PLACE_SIZE, PROT_NONE, flags, -1, 0);
+    CHECK(place != MAP_FAILED);
+}
 
 /* Maps the segments of an object, as a loader would. */
 static void map_by_hand(const struct file *file, int fd)
@@ -184,12 +195,14 @@ static void map_by_hand(const struct file *file, int fd)
     const ElfW(Ehdr) *elf = (const ElfW(Ehdr) *)file->bytes;
     const ElfW(Phdr) *headers = (const ElfW(Phdr) *)(file->bytes + elf->e_phoff);
 
+    if (place == NULL)
+        clear_place();
     for (int i = 0; i < elf->e_phnum; i++) {
         const size_t before = headers[i].p_vaddr % 4096;
         const int protection = PROT_READ | ((headers[i].p_flags & PF_X) != 0 ? PROT_EXEC : 0);
 
         if (headers[i].p_type == PT_LOAD)
-            CHECK(mmap(PLACE + headers[i].p_vaddr - before, headers[i].p_filesz + before, protection,
+            CHECK(mmap(place + headers[i].p_vaddr - before, headers[i].p_filesz + before, protection,
                        MAP_PRIVATE | MAP_FIXED, fd, (off_t)(headers[i].p_offset - before)) != MAP_FAILED);
     }
 }
@@ -287,7 +300,7 @@ CP_TEST(an_object_that_is_replaced_while_it_is_read_has_its_own_rows)
     CHECK(fd >= 0 && replacement_fd >= 0);
     cp__code_update();
     CHECK(replacement_fd < 0 || TEST_TSAN);
-    munmap(PLACE, file.size + 65536);
+    clear_place();
     find_targets(dlopen(path, RTLD_NOW));
     check_exact("an object that was replaced");
 }
@@ -317,8 +330,8 @@ CP_TEST(calls_that_fail_cost_rows_at_most)
             fail_at = n;
             cp__code_update();
             failed += fail_at == 0;
-            CHECK(cp__code_find_from_handler((uintptr_t)PLACE + 0x1100, &range));
-            munmap(PLACE, file.size + 65536);
+            CHECK(cp__code_find_from_handler((uintptr_t)place + 0x1100, &range));
+            clear_place();
         }
         CHECK(range.rows != NULL); /* in the last round nothing failed */
         fail_number = -1;

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <ucontext.h>
 #include <unistd.h>
-#if __has_include(<jpeglib.h>)
+#if __has_include(<jpeglib.h>) && __has_include(<jconfig.h>)
 #include <stdio.h>
 
 #include <jpeglib.h>
+#define HAS_JPEG
 #endif
 
 #include "tests/support/shadow_steps.h"
@@ -126,7 +127,7 @@ static void run_nettle(void)
     run_nettle_hash("nettle_md5_init", "nettle_md5_update", "nettle_md5_digest");
 }
 
-#if __has_include(<jpeglib.h>)
+#ifdef HAS_JPEG
 /* libjpeg-turbo's assembly has no call-frame information. */
 static void run_jpeg(void)
 {
@@ -251,7 +252,7 @@ static const struct {
     {"libcrypto.so.3", run_xts, ", AES-XTS"},
     {"libcrypto.so.3", run_chacha, ", ChaCha20"},
     {"libc.so.6", run_numbers, ", numbers"},
-#if __has_include(<jpeglib.h>)
+#ifdef HAS_JPEG
     {"libjpeg.so.62", run_jpeg, ""},
 #else
     {"jpeglib.h", NULL, ""}, /* no library has that name, so the line "not here" follows */

@@ -37,8 +37,8 @@ CP_TEST(memory_does_not_grow_with_the_file)
         SKIP("A sanitizer's allocator does not tell how much is in use.");
     add_many(profile, (unsigned)n);
     full = in_use();
-    add_many(profile, (unsigned)n); /* adds no new stack */
-    CHECK_EQ(in_use(), full);
+    add_many(profile, (unsigned)n); /* adds no new stack; the mappings may be noted again meanwhile */
+    CHECKF(in_use() <= full + 16384, "%zu bytes more for known stacks", in_use() - full);
     /* 4 bytes a frame; 32 bytes and two hash slots of 8 for each stack and each root frame; arrays may be
      * half full */
     CHECKF((full - before) / n < 2 * (4 * MANY_DEPTH + 2 * 32 + 2 * 16), "%zu bytes a stack",
