@@ -69,6 +69,16 @@ bool cp__sys_can_read_from_handler(uintptr_t address, size_t size)
     return can;
 }
 
+bool cp__sys_is_mapped_from_handler(uintptr_t address, size_t size)
+{
+    unsigned char unused[CP__SYS_MOST_MAPPED / CP__SYS_PAGE];
+    int saved_errno = errno;
+    bool is_mapped = syscall(SYS_mincore, address, size, unused) == 0;
+
+    errno = saved_errno;
+    return is_mapped;
+}
+
 bool cp__sys_copy(void *to, uintptr_t from, size_t size)
 {
     const struct iovec there = {.iov_base = (void *)from, .iov_len = size};

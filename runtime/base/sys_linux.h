@@ -29,6 +29,11 @@ int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr, pid
 /* Returns whether the kernel can read the memory [address, address + size) now. The memory may have been
  * unmapped or protected, its file truncated, and the size be one that no memory has. */
 bool cp__sys_can_read_from_handler(uintptr_t address, size_t size);
+#define CP__SYS_MOST_MAPPED ((uintptr_t)1 << 20)
+/* Returns whether something is mapped at each page of [address, address + size), of at most
+ * CP__SYS_MOST_MAPPED bytes, and false if the process may not call mincore(). The address is that of a page.
+ * The memory is not touched, so that no stack grows, and it need not be readable. */
+bool cp__sys_is_mapped_from_handler(uintptr_t address, size_t size);
 /* Copies memory of this process that another thread may unmap at any time. Returns false, and leaves any
  * bytes in *to, if not all of it can be read, or if the process may not call process_vm_readv(). */
 bool cp__sys_copy(void *to, uintptr_t from, size_t size);

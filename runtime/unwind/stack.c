@@ -3,17 +3,18 @@
  *
  * The kernel lets the stack of the program's first thread grow, up to a limit that the program may raise
  * after the thread was attached. And a program may run code on a stack of its own that no cp_execute() was
- * told of. The handler reads no memory that may be missing. So it asks the kernel about each page that it
- * has not been told of: about the pages that a stack has grown by once, and about the pages of an unknown
- * stack in each walk, as far as the walk comes.
+ * told of. The handler reads no memory that may be missing. So it asks the kernel: once, what is mapped
+ * below a stack that may have grown, and in each walk, about the pages of an unknown stack, as far as the
+ * walk comes.
  */
 #include "stack.h"
 
 #include "runtime/base/sys_linux.h"
 
-/* A page takes the kernel about 0.1 us. */
-#define MOST_GROWTH ((uintptr_t)16 << 20)
+/* A page takes the kernel about 0.1 us, and a part about 1 us. */
 #define MOST_OPEN ((uintptr_t)256 << 10)
+#define MOST_GROWTH ((uintptr_t)16 << 20)
+#define PART CP__SYS_MOST_MAPPED
 
 static bool can_read_page(uintptr_t page)
 {
@@ -25,21 +26,24 @@ static uintptr_t page_of(uintptr_t address)
     return address & -CP__SYS_PAGE;
 }
 
-/* Moves lo down to the page of sp, if all pages in between can be read. If they are too many, the next
- * samples go on: what a thread has used of its stack stays. */
+/* Moves lo down to the page of sp, if everything in between is mapped. The memory is not read for that:
+ * whoever reads below this stack makes it grow. If it is much, the next samples go on: what a thread has used
+ * of its stack stays. */
 static bool has_grown_to(struct cp__stack *stack, uintptr_t sp)
 {
-    uintptr_t lo = page_of(stack->lo);
-    const uintptr_t end = page_of(sp);
+    const uintptr_t lo = page_of(stack->lo), end = page_of(sp);
     const uintptr_t last = lo - end > MOST_GROWTH ? lo - MOST_GROWTH : end;
 
     if (sp >= stack->lo)
         return false;
-    while (lo > last && can_read_page(lo - CP__SYS_PAGE))
-        lo -= CP__SYS_PAGE;
-    if (lo == last)
-        stack->lo = lo;
-    return lo == end;
+    while (stack->lo > last) {
+        const uintptr_t rest = page_of(stack->lo) - last, size = rest < PART ? rest : PART;
+
+        if (!cp__sys_is_mapped_from_handler(page_of(stack->lo) - size, size))
+            return false;
+        stack->lo = page_of(stack->lo) - size;
+    }
+    return last == end;
 }
 
 struct cp__stack *cp__stack_find_from_handler(struct cp__stack *stacks, uintptr_t sp)

@@ -138,14 +138,15 @@ static struct cp__stack first_stack(void)
 
     if (path == NULL || cp__os_tid() != getpid())
         return stack;
-    if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < size)
         size = limit.rlim_cur;
     stack.hi = ((uintptr_t)path + strlen(path) + 1 + sizeof(uintptr_t) + CP__SYS_PAGE - 1) & -CP__SYS_PAGE;
     stack.lo = stack.hi > size ? stack.hi - size : 0;
     return stack;
 }
 
-/* Returns the calling thread's stack as the C library knows it. */
+/* Returns the calling thread's stack as the C library knows it. For the C library, the first thread's stack
+ * goes as far as its limit, and thus over other mappings if the limit was raised since the program began. */
 static struct cp__stack whole_stack(void)
 {
     struct cp__stack stack = {.hi = 0};
@@ -159,6 +160,8 @@ static struct cp__stack whole_stack(void)
         stack = (struct cp__stack){
             .lo = (uintptr_t)lo, .hi = (uintptr_t)lo + size, .may_grow = cp__os_tid() == getpid()};
     pthread_attr_destroy(&attributes);
+    if (stack.may_grow && stack.hi - stack.lo > LEAST_GAP)
+        stack.lo = stack.hi - LEAST_GAP;
     return stack;
 }
 

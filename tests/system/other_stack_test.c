@@ -294,25 +294,75 @@ CODE(c) void recurse_c(int depth)
     __asm__ volatile(""); /* keeps the call from being a tail call */
 }
 
+/* Sets the limit of the first thread's stack, and returns the one before. */
+static rlim_t limit_stack(rlim_t size)
+{
+    struct rlimit limit;
+    rlim_t before;
+
+    CHECK_EQ(getrlimit(RLIMIT_STACK, &limit), 0);
+    before = limit.rlim_cur;
+    limit.rlim_cur = size < limit.rlim_max ? size : limit.rlim_max;
+    CHECK_EQ(setrlimit(RLIMIT_STACK, &limit), 0);
+    return before;
+}
+
 /* The limit of the stack is raised after the thread was attached. */
 SIM_TEST(a_stack_that_grows_beyond_its_limit_is_whole)
 {
     struct cp_slot_request requests[] = {request("taskClock", 100000)};
     struct wanted wanted = {.flags = 0, .has_c = true};
     struct profile profile = {.look = check_wanted, .context = &wanted};
-    struct rlimit limit, low;
     struct worker worker = {.body = NULL};
+    rlim_t before;
 
     if (syscall(SYS_gettid) != getpid())
         SKIP("The test does not run on the program's first thread.");
-    CHECK_EQ(getrlimit(RLIMIT_STACK, &limit), 0);
-    low = (struct rlimit){.rlim_cur = LIMIT, .rlim_max = limit.rlim_max};
-    CHECK_EQ(setrlimit(RLIMIT_STACK, &low), 0);
+    before = limit_stack(LIMIT);
     attach(&worker);
-    CHECK_EQ(setrlimit(RLIMIT_STACK, &limit), 0);
+    limit_stack(before);
     start_profile(&profile, requests, 1);
     recurse_c(25);
     stop_profile(&profile);
     cp_m_detach(worker.m);
     CHECK_EQ(wanted.samples, 200);
+}
+
+/* Returns the size of the first thread's stack in KiB. */
+static long stack_size(void)
+{
+    char line[200];
+    long size = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+
+    CHECK(file != NULL);
+    while (size < 0 && fgets(line, sizeof line, file) != NULL)
+        sscanf(line, "VmStk: %ld", &size);
+    fclose(file);
+    return size;
+}
+
+#define RAISED ((rlim_t)1 << 30)
+
+/* Memory is looked for between the first thread's stack and the one that the thread runs on. */
+SIM_TEST(a_stack_does_not_grow_by_samples_of_another)
+{
+    struct cp_slot_request requests[] = {request("taskClock", 100000)};
+    struct wanted wanted = {.flags = CP_SAMPLE_FOREIGN_SP, .has_c = true};
+    struct profile profile = {.look = check_wanted, .context = &wanted};
+    struct worker worker = {.body = NULL};
+    long before;
+
+    if (syscall(SYS_gettid) != getpid())
+        SKIP("The test does not run on the program's first thread.");
+    attach(&worker);
+    limit_stack(RAISED);
+    before = stack_size();
+    start_profile(&profile, requests, 1);
+    body_untold(&worker);
+    stop_profile(&profile);
+    cp_m_detach(worker.m);
+    CHECK_EQ(wanted.samples, 200);
+    printf("%ld KiB of stack, and %ld after the samples\n", before, stack_size());
+    CHECK(stack_size() < before + 1024);
 }

@@ -1,5 +1,8 @@
 /* The outer end of call chains on threads, in main() and on Gs, compared with libunwind's chains. */
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "sched.h"
 #include "tests/support/chains.h"
@@ -289,4 +292,21 @@ CP_TEST(chains_end_on_gs)
     handle(SIGTRAP, on_interrupt);
     CHECKF(cp_sched_run(&options, run_gs, NULL, &err) == 0, "%s", err.message);
     CHECK_EQ(checked, 210);
+}
+
+/* ---- The bounds ------------------------------------------------------------------------------ */
+
+/* The C library counts as stack what lies between the limit and the next mapping. */
+CP_TEST(a_raised_limit_is_not_taken_for_stack)
+{
+    struct rlimit limit;
+    struct cp__stack stack;
+
+    if (syscall(SYS_gettid) != getpid())
+        SKIP("The test does not run on the program's first thread.");
+    CHECK_EQ(getrlimit(RLIMIT_STACK, &limit), 0);
+    limit.rlim_cur = limit.rlim_max < (rlim_t)1 << 30 ? limit.rlim_max : (rlim_t)1 << 30;
+    CHECK_EQ(setrlimit(RLIMIT_STACK, &limit), 0);
+    stack = cp__thread_stack();
+    CHECK(stack.may_grow && stack.hi - stack.lo <= (size_t)128 << 20);
 }
