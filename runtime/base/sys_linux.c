@@ -79,7 +79,7 @@ bool cp__sys_is_mapped_from_handler(uintptr_t address, size_t size)
     return is_mapped;
 }
 
-bool cp__sys_copy(void *to, uintptr_t from, size_t size)
+bool cp__sys_copy_from_handler(void *to, uintptr_t from, size_t size)
 {
     const struct iovec there = {.iov_base = (void *)from, .iov_len = size};
     const struct iovec here = {.iov_base = to, .iov_len = size};

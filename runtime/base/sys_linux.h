@@ -36,6 +36,6 @@ bool cp__sys_can_read_from_handler(uintptr_t address, size_t size);
 bool cp__sys_is_mapped_from_handler(uintptr_t address, size_t size);
 /* Copies memory of this process that another thread may unmap at any time. Returns false, and leaves any
  * bytes in *to, if not all of it can be read, or if the process may not call process_vm_readv(). */
-bool cp__sys_copy(void *to, uintptr_t from, size_t size);
+bool cp__sys_copy_from_handler(void *to, uintptr_t from, size_t size);
 
 #endif

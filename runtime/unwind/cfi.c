@@ -375,7 +375,7 @@ static bool read_code(const struct cp__cfi_source *source, uint64_t lo, uint8_t 
     const uintptr_t at = source->code_lo - source->moved + lo;
 
     if (source->may_vanish)
-        return cp__sys_copy(code, at, size);
+        return cp__sys_copy_from_handler(code, at, size);
     if (!cp__sys_can_read_from_handler(at, size))
         return false;
     memcpy(code, (const void *)at, size);

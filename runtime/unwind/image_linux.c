@@ -25,7 +25,7 @@ struct cp__window cp__window_open(const struct cp__image *image, uintptr_t at, s
         return (struct cp__window){.bytes = NULL};
     window.bytes = window.copy;
     window.moved = (uintptr_t)window.copy - at;
-    if (!cp__sys_copy(window.copy, at, size))
+    if (!cp__sys_copy_from_handler(window.copy, at, size))
         cp__window_close(&window);
     return window;
 }

@@ -159,10 +159,11 @@ static size_t copy_headers(const struct cp__mapped *beginning, ElfW(Phdr) header
 {
     ElfW(Ehdr) elf;
 
-    if (!cp__sys_copy(&elf, beginning->start, sizeof elf) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 ||
-        elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_phentsize != sizeof headers[0] ||
-        elf.e_phnum > MOST_HEADERS || elf.e_phoff > beginning->end - beginning->start ||
-        !cp__sys_copy(headers, beginning->start + elf.e_phoff, elf.e_phnum * sizeof headers[0]))
+    if (!cp__sys_copy_from_handler(&elf, beginning->start, sizeof elf) ||
+        memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 || elf.e_ident[EI_CLASS] != ELFCLASS64 ||
+        elf.e_phentsize != sizeof headers[0] || elf.e_phnum > MOST_HEADERS ||
+        elf.e_phoff > beginning->end - beginning->start ||
+        !cp__sys_copy_from_handler(headers, beginning->start + elf.e_phoff, elf.e_phnum * sizeof headers[0]))
         return 0;
     return elf.e_phnum;
 }

@@ -3,6 +3,8 @@
 #include <dwarf.h> /* the names of DWARF's codes; no library is needed */
 #include <string.h>
 
+#include "runtime/base/sys_linux.h"
+
 /* The stack holds frames of other functions, and a sanitizer may have fenced parts of these frames. */
 #define READS_STACKS __attribute__((no_sanitize("address", "thread", "undefined")))
 
@@ -366,16 +368,31 @@ void cp__kept_step_from_handler(struct cp__kept *kept, const struct cp__walk_pla
 
 /* ---- Frame pointers -------------------------------------------------------------------------- */
 
+/* Reads the record at an address. Nothing proves that there is one, so on a stack that nobody told of, the
+ * memory may be anybody's, and be unmapped meanwhile: the kernel copies it. */
+READS_STACKS static bool load_record(const struct cp__walk_place *place, const struct cp__stack *stack,
+                                     uintptr_t address, uintptr_t record[2])
+{
+    if (address < place->regs.sp || address % WORD != 0 || address >= stack->hi ||
+        stack->hi - address < 2 * WORD)
+        return false;
+    if (stack->is_open)
+        return cp__sys_copy_from_handler(record, address, 2 * WORD);
+    record[0] = ((const uintptr_t *)address)[0];
+    record[1] = ((const uintptr_t *)address)[1];
+    return true;
+}
+
 enum cp__step cp__step_by_frame_from_handler(struct cp__walk_place *place, const struct cp__stack *stack)
 {
-    uintptr_t frame = place->regs.fp, fp, pc;
+    const uintptr_t address = place->regs.fp;
+    uintptr_t record[2];
 
-    /* both words, before either is read */
-    if (frame < place->regs.sp || frame >= stack->hi || stack->hi - frame < 2 * WORD ||
-        !load_word(place, stack, frame, &fp) || !load_word(place, stack, frame + WORD, &pc))
+    if (!load_record(place, stack, address, record))
         return CP__STEP_LOST;
-    *place = (struct cp__walk_place){
-        .regs = {.pc = cp__code_address_from_handler(pc), .sp = frame + 2 * WORD, .fp = fp},
-        .sp_is_least = !CP__RECORD_ENDS_FRAME};
+    *place = (struct cp__walk_place){.regs = {.pc = cp__code_address_from_handler(record[1]),
+                                              .sp = address + sizeof record,
+                                              .fp = record[0]},
+                                     .sp_is_least = !CP__RECORD_ENDS_FRAME};
     return CP__STEP_TAKEN;
 }

@@ -43,14 +43,14 @@ CP_TEST(memory_that_vanishes_is_copied_or_not)
     char from[3 * 4096], to[3 * 4096], *page;
 
     memset(from, 'x', sizeof from);
-    CHECK(cp__sys_copy(to, (uintptr_t)from, sizeof from) && memcmp(from, to, sizeof from) == 0);
+    CHECK(cp__sys_copy_from_handler(to, (uintptr_t)from, sizeof from) && memcmp(from, to, sizeof from) == 0);
     page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(page != MAP_FAILED && munmap(page + 4096, 4096) == 0);
-    CHECK(cp__sys_copy(to, (uintptr_t)page, 4096));
-    CHECK(!cp__sys_copy(to, (uintptr_t)page, 4097));
-    CHECK(!cp__sys_copy(to, (uintptr_t)page + 4096, 1));
+    CHECK(cp__sys_copy_from_handler(to, (uintptr_t)page, 4096));
+    CHECK(!cp__sys_copy_from_handler(to, (uintptr_t)page, 4097));
+    CHECK(!cp__sys_copy_from_handler(to, (uintptr_t)page + 4096, 1));
     CHECK(munmap(page, 4096) == 0);
-    CHECK(!cp__sys_copy(to, (uintptr_t)page, 1));
+    CHECK(!cp__sys_copy_from_handler(to, (uintptr_t)page, 1));
 }
 
 /* ---- Notes ------------------------------------------------------------------------------------- */

@@ -1,9 +1,11 @@
 /* The outer end of call chains on threads, in main() and on Gs, compared with libunwind's chains. */
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/unwind/step.h"
 #include "sched.h"
 #include "tests/support/chains.h"
 
@@ -309,4 +311,21 @@ CP_TEST(a_raised_limit_is_not_taken_for_stack)
     CHECK_EQ(setrlimit(RLIMIT_STACK, &limit), 0);
     stack = cp__thread_stack();
     CHECK(stack.may_grow && stack.hi - stack.lo <= (size_t)128 << 20);
+}
+
+/* A frame pointer that leads into memory of others, on a stack that nobody told of. */
+CP_TEST(a_record_that_has_vanished_leads_nowhere)
+{
+    const size_t size = 65536; /* at least a page */
+    char *memory = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const struct cp__stack stack = {
+        .lo = (uintptr_t)memory, .hi = (uintptr_t)memory + 2 * size, .is_open = true};
+    struct cp__walk_place place = {.regs = {.sp = (uintptr_t)memory, .fp = (uintptr_t)memory + size}};
+
+    CHECK(memory != MAP_FAILED);
+    CHECK_EQ(cp__step_by_frame_from_handler(&place, &stack), CP__STEP_TAKEN);
+    place.regs = (struct cp__registers){.sp = (uintptr_t)memory, .fp = (uintptr_t)memory + size};
+    munmap(memory + size, size);
+    CHECK_EQ(cp__step_by_frame_from_handler(&place, &stack), CP__STEP_LOST);
+    munmap(memory, size);
 }
