@@ -74,6 +74,9 @@ enum cp__caller {
 enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi,
                                         struct cp__registers *caller);
 
+/* Returns whether a call may end at pc, a return address: false if what stands before it is none. */
+bool cp__may_be_behind_call_from_handler(uintptr_t pc);
+
 /* Returns whether the code at pc, in a function that leaves for another stack frame instead of returning
  * (`__builtin_eh_return()`, in the compiler's unwinder), is about to leave: it makes at most one more
  * call. The function's own frame may hold the registers of that other frame then. */

@@ -94,11 +94,11 @@ static bool load(const struct walk *walk, uintptr_t address, uintptr_t *value)
 
 /* Returns whether a call ends at pc: a call by a distance, or one through a register or memory, whose second
  * byte tells its length. */
-static bool is_behind_call(struct walk *walk, uintptr_t pc)
+static bool is_behind_call(struct cp__text *text, uintptr_t pc)
 {
     const uint8_t *end = (const uint8_t *)pc;
 
-    if (!cp__text_has_from_handler(&walk->text, pc - 7, 7))
+    if (!cp__text_has_from_handler(text, pc - 7, 7))
         return false;
     if (end[-5] == 0xe8)
         return true;
@@ -117,7 +117,7 @@ static enum outcome finish_walk(struct walk *walk)
     *walk->caller = (struct cp__registers){.sp = walk->at.sp + WORD, .fp = walk->at.fp};
     if (!load(walk, walk->at.sp, &walk->caller->pc))
         return LOST;
-    return !walk->used_a_table || is_behind_call(walk, walk->caller->pc) ? FOUND : LOST;
+    return !walk->used_a_table || is_behind_call(&walk->text, walk->caller->pc) ? FOUND : LOST;
 }
 
 /* Handles a call, which may never return. Only the first code of a program, or of a green thread, halts
@@ -448,6 +448,13 @@ enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintpt
             outcome = GOES_ON;
     }
     return outcome == FOUND ? CP__CALLER_FOUND : outcome == NEVER ? CP__CALLER_NONE : CP__CALLER_UNKNOWN;
+}
+
+bool cp__may_be_behind_call_from_handler(uintptr_t pc)
+{
+    struct cp__text text = {.lo = 0};
+
+    return !cp__text_has_from_handler(&text, pc - 7, 7) || is_behind_call(&text, pc);
 }
 
 /* Follows the code without branches. Such a function leaves by `mov` to the stack pointer from a register

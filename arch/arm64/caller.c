@@ -403,6 +403,18 @@ enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintpt
     return walk.found_sp ? CP__CALLER_FOUND : CP__CALLER_FOUND_ABOVE;
 }
 
+bool cp__may_be_behind_call_from_handler(uintptr_t pc)
+{
+    const uintptr_t before = pc - sizeof(uint32_t);
+    struct cp__text text = {.lo = 0};
+    uint32_t in;
+
+    if (pc % sizeof in != 0 || !cp__text_has_from_handler(&text, before, sizeof in))
+        return true;
+    in = *(const uint32_t *)before;
+    return (in & 0xfc000000) == 0x94000000 || (in & 0xfefff000) == 0xd63f0000; /* bl; blr, with keys, too */
+}
+
 /* Follows the code without branches. Such a function leaves by adding a register to the stack pointer, behind
  * its last call, which tells a debugger. */
 bool cp__leaves_stack_from_handler(uintptr_t pc)

@@ -11,6 +11,12 @@ enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintpt
     return CP__CALLER_UNKNOWN;
 }
 
+bool cp__may_be_behind_call_from_handler(uintptr_t pc)
+{
+    (void)pc;
+    return true;
+}
+
 /* Nobody can tell where such a function begins to leave, so it may be anywhere. */
 bool cp__leaves_stack_from_handler(uintptr_t pc)
 {

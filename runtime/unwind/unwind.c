@@ -58,10 +58,10 @@ struct walk {
 
 /* Finds what the rows tell about the place. A return address may lie behind the end of its function, if the
  * call is the last instruction there; so the address before it counts. */
-static const struct cp__rule *find_rule(const struct walk *walk)
+static const struct cp__rule *find_rule(const struct cp__code_range *range,
+                                        const struct cp__walk_place *place)
 {
-    const struct cp__code_range *range = &walk->range;
-    uintptr_t pc = walk->place.regs.pc - (walk->place.is_interrupted ? 0 : 1);
+    uintptr_t pc = place->regs.pc - (place->is_interrupted ? 0 : 1);
     const struct cp__rule *rule;
 
     if (range->rows == NULL || pc - range->start >= range->size)
@@ -70,11 +70,27 @@ static const struct cp__rule *find_rule(const struct walk *walk)
     return rule->cfa_from == CP__CFA_UNKNOWN ? NULL : rule;
 }
 
+/* Returns whether code may have been called from the place that the code ahead leads to. Code also returns to
+ * what it has pushed, to go elsewhere. What has called nothing is known by its rows: the kernel's call of a
+ * handler, and the first code of a stack. Behind what is no code, the chain ends. */
+static bool may_have_called(const struct walk *walk, const struct cp__walk_place *place)
+{
+    struct cp__code_range range = walk->range;
+    const struct cp__rule *rule;
+
+    if (!is_code(place->regs.pc, walk->stack, &range))
+        return true;
+    rule = find_rule(&range, place);
+    if (rule != NULL && ((rule->flags & CP__RULE_SIGNAL) != 0 || rule->return_how == CP__UNDEFINED))
+        return true;
+    return cp__may_be_behind_call_from_handler(place->regs.pc);
+}
+
 /* Goes to the caller by the code ahead, if the code tells. Behind a call it can tell only if the stack
  * pointer is known. */
 static enum cp__step step_by_code(struct walk *walk)
 {
-    struct cp__walk_place *place = &walk->place;
+    struct cp__walk_place *place = &walk->place, next;
     struct cp__registers caller;
     enum cp__caller found;
 
@@ -86,7 +102,10 @@ static enum cp__step step_by_code(struct walk *walk)
         return CP__STEP_LOST;
     if (found == CP__CALLER_NONE)
         return CP__STEP_ENDS;
-    *place = (struct cp__walk_place){.regs = caller, .sp_is_least = found == CP__CALLER_FOUND_ABOVE};
+    next = (struct cp__walk_place){.regs = caller, .sp_is_least = found == CP__CALLER_FOUND_ABOVE};
+    if (!may_have_called(walk, &next))
+        return CP__STEP_LOST;
+    *place = next;
     return CP__STEP_TAKEN;
 }
 
@@ -226,7 +245,7 @@ static enum cp__step take_slow_step(struct walk *walk)
     enum cp__step step = CP__STEP_LOST;
 
     cp__code_holds_from_handler(&walk->range, walk->place.regs.pc);
-    rule = find_rule(walk);
+    rule = find_rule(&walk->range, &walk->place);
     if (rule == NULL || (walk->place.is_interrupted && (rule->flags & CP__RULE_CALLS_ONLY) != 0))
         step = step_without_rule(walk);
     if (step != CP__STEP_LOST)

@@ -493,6 +493,27 @@ CP_TEST(what_a_chain_lacks_in_a_library_that_took_the_place_of_another_is_marked
     CHECK_EQ(run.marked, 0);
 }
 
+#if defined(__x86_64__)
+/* A jump by `ret`, as clang's -mretpoline makes them, without information. */
+static const char jumps[] = "__attribute__((noinline)) long middle(long n) { return n + 1; }\n"
+                            "long jump(long);\n"
+                            "__asm__(\".type jump,@function\\njump: lea 1f(%rip), %rax\\npush %rax\\n\"\n"
+                            "        \"nop\\nret\\nnop\\n1: mov $3, %eax\\nret\\n.size jump, .-jump\\n\");\n"
+                            "long unwind_target(int n) { return middle(n) + jump(n) + 1; }\n";
+
+CP_TEST(code_that_jumps_by_a_return_has_not_been_called_from_there)
+{
+    char path[500];
+
+    test_write_file("jumps.c", jumps);
+    snprintf(path, sizeof path, "%s/jumps.c", test_dir());
+    load("gcc", "-O2", path);
+    on_thread(step_target);
+    finish("a jump by ret");
+    CHECK(run.marked > 0 && run.exact > run.marked);
+}
+#endif
+
 static const char throws[] = "#include <stdexcept>\n"
                              "struct held { held(); ~held(); };\n"
                              "static volatile int sink;\n"
