@@ -77,6 +77,16 @@ enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintpt
 /* Returns whether a call may end at pc, a return address: false if what stands before it is none. */
 bool cp__may_be_behind_call_from_handler(uintptr_t pc);
 
+/* The end of a function that goes on with another context: from `loaded` on, the stack is the other one; from
+ * `pushed` on, the address to go on at is on top of it; the function ends at `end`. All 0: unknown. */
+struct cp__switch {
+    uintptr_t loaded;
+    uintptr_t pushed;
+    uintptr_t end;
+};
+/* Looks for that in setcontext() or swapcontext(). Not for signal handlers. */
+struct cp__switch cp__find_switch(uintptr_t function);
+
 /* Returns whether the code at pc, in a function that leaves for another stack frame instead of returning
  * (`__builtin_eh_return()`, in the compiler's unwinder), is about to leave: it makes at most one more
  * call. The function's own frame may hold the registers of that other frame then. */

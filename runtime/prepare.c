@@ -7,6 +7,7 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/loads.h"
 #include "runtime/unwind/code.h"
+#include "runtime/unwind/switches.h"
 
 /* Reading files is a cancellation point. A thread that ended here would leave the work half done for the next
  * thread. */
@@ -17,6 +18,7 @@ static void prepare_once(void)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     cp__loads_prepare();
     cp__code_prepare();
+    cp__switches_prepare();
     cp__fork_prepare();
     cp__fork_delay(); /* because events are opened and closed again */
     cp__engine.start();

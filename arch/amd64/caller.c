@@ -483,3 +483,31 @@ bool cp__leaves_stack_from_handler(uintptr_t pc)
     }
     return false;
 }
+
+/* Follows the code from its beginning, through the system call that sets the signal mask. */
+struct cp__switch cp__find_switch(uintptr_t function)
+{
+    struct walk walk = {.at = {.pc = function}, .text = {.lo = 0}};
+    struct cp__switch found = {.loaded = 0};
+
+    for (int steps = 0; function != 0 && steps < STEPS_BEHIND_CALL; steps++) {
+        const uint8_t *at = (const uint8_t *)walk.at.pc;
+        struct cp__instruction in = {.opcode = CP__OTHER};
+
+        if (decode_next(&walk, &in))
+            walk.at.pc = (uintptr_t)in.end;
+        else if (walk.text.hi - walk.at.pc >= 2 && at[0] == 0x0f && at[1] == 0x05)
+            walk.at.pc += 2;
+        else
+            break;
+        if (in.opcode == 0x8b && in.mod != 3 && in.reg == CP__SP)
+            found = (struct cp__switch){.loaded = walk.at.pc};
+        else if (found.loaded != 0 && in.opcode >= 0x50 && in.opcode <= 0x57)
+            found.pushed = walk.at.pc;
+        else if (found.pushed != 0 && in.opcode == 0xc3)
+            found.end = walk.at.pc;
+        if (found.end != 0)
+            return found;
+    }
+    return (struct cp__switch){.loaded = 0};
+}

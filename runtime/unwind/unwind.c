@@ -5,6 +5,7 @@
 #include "rows.h"
 #include "stack.h"
 #include "step.h"
+#include "switches.h"
 
 /* The two words at which a frame pointer points. */
 struct frame {
@@ -216,6 +217,10 @@ static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule
         step = CP__STEP_TAKEN;
     else if (step == CP__STEP_TAKEN && is_call && walk->cache != NULL)
         cp__cache_note_from_handler(walk->cache, pc, rule);
+    if (!is_call && cp__switches_doubt_from_handler(pc, step == CP__STEP_TAKEN ? walk->place.regs.pc : 0)) {
+        walk->place = from;
+        return CP__STEP_LOST;
+    }
     if (step == CP__STEP_TAKEN && walk->kept != NULL)
         follow_kept(walk, &from);
     walk->wants_kept |= step == CP__STEP_LOST && is_call && rule->cfa_from != CP__SP_NUMBER &&

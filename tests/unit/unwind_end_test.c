@@ -5,9 +5,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/prepare.h"
 #include "runtime/unwind/step.h"
 #include "sched.h"
 #include "tests/support/chains.h"
+#include "tests/support/step.h"
 
 /* ---- The outer end --------------------------------------------------------------------------- */
 
@@ -329,3 +331,80 @@ CP_TEST(a_record_that_has_vanished_leads_nowhere)
     CHECK_EQ(cp__step_by_frame_from_handler(&place, &stack), CP__STEP_LOST);
     munmap(memory, size);
 }
+
+/* ---- Switches -------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__) && defined(__GLIBC__)
+static struct {
+    uintptr_t words[8192]; /* the other stack */
+    struct cp__stack stack;
+    ucontext_t back, from, to;
+    int looked_at, unmarked;
+} other;
+
+static void land(void)
+{
+    setcontext(&other.back);
+}
+
+/* Looks at the chains on the other stack, up to the first instruction of land(). */
+static void on_switch(int signal, siginfo_t *info, void *ucontext)
+{
+    const struct cp__registers regs = cp__registers_from_handler(ucontext);
+    struct chain chain;
+
+    (void)signal;
+    (void)info;
+    if (regs.pc == (uintptr_t)land)
+        step_off(ucontext);
+    if (regs.pc == (uintptr_t)land || !cp__stack_holds(&other.stack, regs.sp))
+        return;
+    find_ours(ucontext, &other.stack, &chain);
+    other.looked_at++;
+    other.unmarked += chain.flags == 0;
+}
+
+/* A switch loads the stack pointer first, and then pushes the address to go on at, the first one of a
+ * function. Whatever the stack holds meanwhile has not called the switch, and land() has not either. */
+static void check_switch(bool is_swap, uintptr_t word)
+{
+    const uintptr_t *top = &other.words[8192 - 9];
+    volatile bool is_back = false;
+
+    for (size_t i = 0; i < 8192; i++)
+        other.words[i] = word;
+    other.looked_at = other.unmarked = 0;
+    getcontext(&other.to);
+    other.to.uc_mcontext.gregs[REG_RSP] = (greg_t)(uintptr_t)top;
+    other.to.uc_mcontext.gregs[REG_RIP] = (greg_t)(uintptr_t)land;
+    getcontext(&other.back);
+    if (!is_back) {
+        is_back = true;
+        step_from_here();
+        if (is_swap)
+            swapcontext(&other.from, &other.to);
+        else
+            setcontext(&other.to);
+    }
+    printf("%d instructions, %d unmarked\n", other.looked_at, other.unmarked);
+    CHECK(other.looked_at > 10);
+    CHECK_EQ(other.unmarked, 0);
+}
+
+CP_TEST(what_a_switch_has_not_stored_is_no_caller)
+{
+    skip_under_tsan();
+    if (TEST_ASAN)
+        SKIP("AddressSanitizer has functions of its own under these names.");
+    other.stack =
+        (struct cp__stack){.lo = (uintptr_t)other.words, .hi = (uintptr_t)(other.words + 8192), .slack = 512};
+    cp__prepare();
+    cp__code_update();
+    step_prepare();
+    handle(SIGTRAP, on_switch);
+    for (int is_swap = 0; is_swap < 2; is_swap++) {
+        check_switch(is_swap, 0);
+        check_switch(is_swap, (uintptr_t)__builtin_return_address(0)); /* a call stands before it */
+    }
+}
+#endif

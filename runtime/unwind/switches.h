@@ -1,0 +1,19 @@
+/*
+ * The C library's functions that go on with another context: setcontext() and swapcontext().
+ *
+ * When they have loaded the stack pointer, their rows name a word of the other stack, which may be anything;
+ * and when they have pushed the address to go on at, that may be the beginning of a function.
+ */
+#ifndef COUNTERPOINT_RUNTIME_UNWIND_SWITCHES_H
+#define COUNTERPOINT_RUNTIME_UNWIND_SWITCHES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Finds the functions, before the first M. */
+void cp__switches_prepare(void);
+/* Returns whether what their rows tell of the caller of interrupted code at pc may be wrong: its address, or
+ * 0 for none. */
+bool cp__switches_doubt_from_handler(uintptr_t pc, uintptr_t caller);
+
+#endif

@@ -1,0 +1,38 @@
+#include "switches.h"
+
+#include <dlfcn.h>
+#include <ucontext.h>
+
+#include "arch/arch.h"
+#include "runtime/base/fork_gate.h"
+
+/* Set once, before the first M. */
+static struct cp__switch switches[2];
+
+/* A static program has no other list of its functions than the linker's, and may do without these. */
+extern __typeof__(setcontext) setcontext __attribute__((weak));
+extern __typeof__(swapcontext) swapcontext __attribute__((weak));
+
+static struct cp__switch find_switch(const char *name, uintptr_t linked)
+{
+    void *found = NULL;
+
+    if (cp__linker_begin())
+        found = dlsym(RTLD_DEFAULT, name);
+    cp__linker_end();
+    return cp__find_switch(found != NULL ? (uintptr_t)found : linked);
+}
+
+void cp__switches_prepare(void)
+{
+    switches[0] = find_switch("setcontext", (uintptr_t)setcontext);
+    switches[1] = find_switch("swapcontext", (uintptr_t)swapcontext);
+}
+
+bool cp__switches_doubt_from_handler(uintptr_t pc, uintptr_t caller)
+{
+    for (int i = 0; i < 2; i++)
+        if (pc - switches[i].loaded < switches[i].end - switches[i].loaded)
+            return pc < switches[i].pushed || caller == 0 || !cp__may_be_behind_call_from_handler(caller);
+    return false;
+}
