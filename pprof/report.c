@@ -58,11 +58,15 @@ struct figure {
     const char *sentence;
 };
 
-/* The comments of one profile. */
+/* The comments of one profile. report_test has nearly all of them in one. There is always room for the last
+ * ones. */
+enum { MAX_COMMENTS = 64, N_LAST = 2 };
 struct comments {
-    char text[64][448];
-    const char *list[64];
+    char text[MAX_COMMENTS][448];
+    const char *list[MAX_COMMENTS];
     size_t n;
+    size_t room;      /* for as many */
+    size_t left_out;  /* comments for which there was no room */
     char limits[384]; /* the keys of all comments that are limits, separated by commas */
 };
 
@@ -70,19 +74,23 @@ static void __attribute__((format(printf, 5, 6)))
 say(struct comments *comments, enum kind kind, const char *key, const char *sentence, const char *format, ...)
 {
     const size_t n_limits = strlen(comments->limits);
-    char *text = comments->text[comments->n];
-    char value[384];
+    char *text, value[384];
     va_list arguments;
 
+    if (kind == LIMIT)
+        snprintf(comments->limits + n_limits, sizeof comments->limits - n_limits, "%s%s",
+                 n_limits > 0 ? "," : "", key);
+    if (comments->n >= comments->room) {
+        comments->left_out++;
+        return;
+    }
+    text = comments->text[comments->n];
     va_start(arguments, format);
     vsnprintf(value, sizeof value, format, arguments);
     va_end(arguments);
     snprintf(text, sizeof comments->text[0], "%s: %s%s%s", key, value, sentence[0] != '\0' ? " # " : "",
              sentence);
     comments->list[comments->n++] = text;
-    if (kind == LIMIT)
-        snprintf(comments->limits + n_limits, sizeof comments->limits - n_limits, "%s%s",
-                 n_limits > 0 ? "," : "", key);
 }
 
 static void say_figures(struct comments *comments, const struct figure *figures, size_t n)
@@ -297,7 +305,7 @@ static void say_warning(struct comments *comments, const struct cp_session *sess
         say(comments, LIMIT, "warning", "", "%s", part->warning[0] != '\0' ? part->warning : text);
 }
 
-/* Adds everything that was lost or came late, and then the list of limits. */
+/* Adds everything that was lost or came late. */
 static void say_losses(struct comments *comments, const struct cp_session *session, size_t i,
                        const struct cp__profile_findings *findings)
 {
@@ -344,6 +352,14 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
     };
 
     say_figures(comments, figures, sizeof figures / sizeof figures[0]);
+}
+
+/* Adds how many comments were left out, and the list of limits. */
+static void say_last(struct comments *comments)
+{
+    comments->room = MAX_COMMENTS;
+    if (comments->left_out > 0)
+        say(comments, FACT, "more_comments", "had no room here", "%zu", comments->left_out);
     if (comments->limits[0] == '\0')
         say(comments, FACT, "limits", "nothing is known to be missing", "none");
     else
@@ -377,7 +393,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
 {
     struct cp__part *part = &session->parts[i];
     const struct cp_slot_stats *stats = &session->stats[i];
-    struct comments comments = {.n = 0, .limits = ""};
+    struct comments comments = {.n = 0, .room = MAX_COMMENTS - N_LAST, .limits = ""};
     const bool time = is_time(part);
     struct cp__profile_meta meta = {.sample_type = time ? "cpu" : part->event.name,
                                     .sample_unit = time ? "nanoseconds" : "count",
@@ -399,6 +415,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     say_missing(&comments, &findings);
     say_warning(&comments, session, i);
     say_losses(&comments, session, i, &findings);
+    say_last(&comments);
     meta.n_comments = comments.n;
     return cp__report_to(part->profile, &meta, w, err);
 }

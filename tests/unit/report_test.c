@@ -7,6 +7,7 @@
 
 #include "pprof/profile_data.h"
 #include "pprof/session.h"
+#include "pprof/symbol/kernel.h"
 #include "runtime/base/sysctl_linux.h"
 #include "tests/support/session_tools.h"
 
@@ -388,6 +389,43 @@ CP_TEST(modules_without_names_are_told)
     free(text);
     check_says(session, "symbols_missing_more: 94 # further modules have code without names");
     check_limits(session, "symbols_missing");
+    cp__session_free(session);
+}
+
+/* If a new line does not fit, it is this test that says so. */
+CP_TEST(all_comments_fit_at_once)
+{
+    struct cp_session *session = stopped("r1234", 1000);
+    struct cp_slot_stats *stats = &session->stats[0];
+    struct cp__part *part = &session->parts[0];
+    const uintptr_t frame = CP__KERNEL_START + 4096;
+    struct cp_sample sample = {.weight = 1, .depth = 1, .frames = &frame, .ip = frame + 1};
+    char *text;
+    unsigned n = 0;
+
+    memset(stats, 1, sizeof *stats); /* each number is large, and each length the greatest */
+    stats->engine = CP_ENGINE_SIGNAL;
+    stats->engine_reason = "it is the default";
+    stats->refused_errno = -EPERM;
+    stats->time_enabled = stats->time_running + 1;
+    stats->precise_ip = 0;
+    stats->samples = stats->count / 2000;
+    part->config.precise_ip = CP_CPUPROF_IP_NO_SKID;
+    part->config.is_kernel_included = part->config.is_hv_included = part->config.is_idle_included = true;
+    part->unfolded = part->profile->replaced = UINT64_MAX;
+    part->profile->mappings.unread = -EACCES;
+    memset(part->warning, 'w', sizeof part->warning - 1);
+    part->profile->kallsyms = "/nonexistent";
+    CHECK_EQ(cp__profile_add(part->profile, &sample), 0);
+    for (int i = 0; i < 10; i++)
+        add_in_file(part->profile, i);
+    text = comments_of(session);
+    for (const char *at = text + 1; (at = strchr(at, '\n')) != NULL; at++)
+        n++;
+    printf("%u lines\n", n);
+    CHECKF(strstr(text, "more_comments") == NULL && n > 46, "%u: %s", n, text);
+    CHECK_CONTAINS(text, ",code_replaced,elsewhere # are the keys of the lines that tell what is missing");
+    free(text);
     cp__session_free(session);
 }
 
