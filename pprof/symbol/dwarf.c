@@ -296,6 +296,12 @@ static bool is_any_unknown(const struct walk *walk, Dwarf_Die *unit, struct slic
     return false;
 }
 
+/* Returns whether the unit has but the lines, and names a file that has the functions. */
+static bool is_skeleton(Dwarf_Die *unit)
+{
+    return dwarf_hasattr(unit, DW_AT_dwo_name) || dwarf_hasattr(unit, DW_AT_GNU_dwo_name);
+}
+
 /* Finds the lines and functions of one unit. The unit's main entry has the lines. The functions may be in a
  * file of their own, whose entry is "split". */
 static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size_t n)
@@ -322,6 +328,8 @@ static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size
     /* Only now, because reading all entries of a large unit takes much longer than the walk above. */
     if (result == 0 && is_any_unknown(walk, unit, all))
         result = visit_nested(walk, functions, all, false);
+    if (split->addr == NULL && is_skeleton(unit) && is_any_unknown(walk, unit, all))
+        walk->dwarf->is_part_missing = true;
     return result;
 }
 

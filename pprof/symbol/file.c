@@ -279,12 +279,28 @@ static bool find_elf_section(Elf *elf, const char *wanted, GElf_Word type, GElf_
     return false;
 }
 
-/* Returns whether the file has debug information that libdw finds no unit in, because it is compressed. */
+/* Returns whether a section of debug information is still compressed: libdw unpacks what it can. */
 static bool is_unreadable(Elf *elf)
+{
+    static const char *const names[] = {
+        ".debug_info",     ".debug_abbrev",      ".debug_line", ".debug_str",    ".debug_types",
+        ".debug_line_str", ".debug_str_offsets", ".debug_addr", ".debug_ranges", ".debug_rnglists",
+    };
+    GElf_Shdr header;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (find_elf_section(elf, names[i], SHT_NULL, &header) && (header.sh_flags & SHF_COMPRESSED) != 0)
+            return true;
+    return false;
+}
+
+/* Returns whether the debug information refers to a file that dwz has made, and that is not there. */
+static bool is_alternative_missing(Dwarf *debug)
 {
     GElf_Shdr header;
 
-    return find_elf_section(elf, ".debug_info", SHT_NULL, &header) && (header.sh_flags & SHF_COMPRESSED) != 0;
+    return dwarf_getalt(debug) == NULL &&
+           find_elf_section(dwarf_getelf(debug), ".gnu_debugaltlink", SHT_NULL, &header);
 }
 
 enum cp__missing cp__module_missing(Dwfl_Module *module)
@@ -296,10 +312,12 @@ enum cp__missing cp__module_missing(Dwfl_Module *module)
     Dwarf_CU *unit = NULL;
     GElf_Shdr header;
 
-    if (debug != NULL && dwarf_get_units(debug, NULL, &unit, NULL, NULL, NULL, NULL) == 0)
-        return CP__MISSING_NOTHING;
     if (is_unreadable(elf) || (debug != NULL && is_unreadable(dwarf_getelf(debug))))
         return CP__MISSING_COMPRESSED;
+    if (debug != NULL && is_alternative_missing(debug))
+        return CP__MISSING_PART;
+    if (debug != NULL && dwarf_get_units(debug, NULL, &unit, NULL, NULL, NULL, NULL) == 0)
+        return CP__MISSING_NOTHING;
     dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, &debug_file);
     if (debug_file != NULL || find_elf_section(elf, ".gnu_debugdata", SHT_SYMTAB, &header))
         return CP__MISSING_NOTHING;
@@ -319,6 +337,8 @@ const char *cp__missing_explain(enum cp__missing missing)
         [CP__MISSING_SYMBOLS] = "its file has no debug information, and no symbols but the exported ones",
         [CP__MISSING_COMPRESSED] =
             "its debug information is compressed in a way that libdw on this machine does not know",
+        [CP__MISSING_PART] =
+            "a .dwo file, .dwp package or dwz file of it is not there, or libdw here cannot read it",
     };
 
     return sentences[missing];

@@ -65,6 +65,7 @@ struct cp__dwarf {
     size_t capacity;
     struct cp__dwarf_unit *units; /* see scope.c */
     size_t n_units, units_capacity;
+    bool is_part_missing; /* functions of an address are in another file that cannot be read */
 };
 
 /* Looks up addresses, which must ascend. Returns 0, also if the module has no debug information, or

@@ -185,9 +185,11 @@ static bool is_memory_left(void)
  * name, because lines and inlined functions are missing. */
 static void tell_missing(const struct search *search, enum cp__missing *missing)
 {
+    if (*missing == CP__MISSING_NOTHING && search->dwarf.is_part_missing)
+        *missing = CP__MISSING_PART;
     if (*missing == CP__MISSING_NOTHING)
         *missing = cp__module_missing(search->module);
-    if (!search->is_any_unnamed && *missing != CP__MISSING_COMPRESSED)
+    if (!search->is_any_unnamed && *missing != CP__MISSING_COMPRESSED && *missing != CP__MISSING_PART)
         *missing = CP__MISSING_NOTHING;
 }
 

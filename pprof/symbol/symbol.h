@@ -52,6 +52,7 @@ enum cp__missing {
     CP__MISSING_FORMAT,     /* the file is no ELF object, or a broken one */
     CP__MISSING_SYMBOLS,    /* the file has neither symbols nor debug information, or exported symbols only */
     CP__MISSING_COMPRESSED, /* libdw does not know how the debug information is compressed */
+    CP__MISSING_PART,       /* debug information that is in a further file, which is missing or unreadable */
 };
 /* Returns the sentence, "its file ...". */
 const char *cp__missing_explain(enum cp__missing missing);
