@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -155,19 +156,32 @@ static bool find_bias(int fd, const struct cp__mapping *mapping, GElf_Addr *bias
     return most > 0;
 }
 
-/* Returns whether the file with an unknown build id is the one that was mapped. Inode numbers of some file
- * systems differ between the file and the mapping, so the mapping's bytes prove it, too. */
+/* Returns whether numbers of files do not tell files apart: some file systems show another number in
+ * /proc/self/maps. */
+static bool are_numbers_doubtful(const struct stat *status, const struct cp__mapping *mapping)
+{
+    return mapping->device != ((uint64_t)major(status->st_dev) << 32 | minor(status->st_dev));
+}
+
+/* Returns whether the file is the one that was mapped. Its build id alone does not prove that, because people
+ * give the same one to all versions of an object. Numbers of files differ between the file and the mapping on
+ * some file systems, so the mapping's bytes prove it, too; if they are gone, only the build id is left. */
 static bool is_file_same(int fd, const struct cp__mapping *mapping, enum way way)
 {
     struct stat status;
 
+    if (way == EXE && mapping->build_id != NULL)
+        return true;
     if (way == IMAGE)
         return cp__mapping_is_current(mapping);
-    if ((way != PATH || !mapping->deleted) &&
-        (mapping->inode == 0 || (fstat(fd, &status) == 0 && status.st_ino == mapping->inode)))
+    if (fstat(fd, &status) != 0)
+        return false;
+    if ((way != PATH || !mapping->deleted) && cp__mapping_is_of(mapping, &status))
         return true;
-    return cp__mapping_is_current(mapping) &&
-           are_bytes_same(fd, mapping->start, mapping->limit - mapping->start, mapping->offset);
+    if (cp__mapping_is_current(mapping))
+        return are_bytes_same(fd, mapping->start, mapping->limit - mapping->start, mapping->offset);
+    return way == PATH && mapping->build_id != NULL && !mapping->deleted &&
+           are_numbers_doubtful(&status, mapping);
 }
 
 /* Returns whether the module is the mapped object. If the build id in memory is known, the file must have
@@ -196,7 +210,7 @@ static Dwfl_Module *report_file(Dwfl *dwfl, const struct cp__mapping *mapping, i
                                 enum cp__missing *missing)
 {
     Dwfl_Module *module = NULL;
-    bool is_same = mapping->build_id != NULL || is_file_same(fd, mapping, way);
+    bool is_same = is_file_same(fd, mapping, way);
     GElf_Addr bias = 0;
 
     dwfl_report_begin(dwfl); /* drops the last file, whose addresses libdwfl would not give to another */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "kernel.h"
 #include "linked.h"
@@ -300,6 +301,28 @@ static int find_all(struct cp__mappings *found, int *unread)
     }
 }
 
+static uint64_t last_written_ns(const struct stat *status)
+{
+    return (uint64_t)status->st_mtim.tv_sec * 1000000000 + (uint64_t)status->st_mtim.tv_nsec;
+}
+
+/* A file may be overwritten, and the number of a deleted file is given to a new one. */
+static void note_file(struct cp__mapping *mapping)
+{
+    struct stat status;
+
+    if (mapping->inode != 0 && mapping->file[0] == '/' && stat(mapping->file, &status) == 0 &&
+        status.st_ino == mapping->inode)
+        mapping->written_ns = last_written_ns(&status);
+}
+
+bool cp__mapping_is_of(const struct cp__mapping *mapping, const struct stat *status)
+{
+    return mapping->inode == 0 ||
+           (status->st_ino == mapping->inode &&
+            (mapping->written_ns == 0 || mapping->written_ns == last_written_ns(status)));
+}
+
 static bool same_text(const char *a, const char *b)
 {
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
@@ -315,6 +338,7 @@ static struct cp__mapping *find_known(const struct cp__mappings *mappings, const
         m = &mappings->items[i];
         if (m->start == mapping->start && m->limit == mapping->limit && m->offset == mapping->offset &&
             m->device == mapping->device && m->inode == mapping->inode && m->file != NULL &&
+            (mapping->written_ns == 0 || m->written_ns == mapping->written_ns) &&
             strcmp(m->file, mapping->file) == 0 && same_text(m->build_id, mapping->build_id))
             return m;
     }
@@ -376,6 +400,7 @@ static void merge(struct cp__mappings *known, struct cp__mappings *found, struct
         new = &found->items[i];
         if (!new->is_code || new->main != main)
             continue;
+        note_file(new);
         same = find_known(known, new);
         if (same != NULL) {
             same->deleted = same->deleted || new->deleted;
@@ -438,6 +463,10 @@ bool cp__mapping_is_current(const struct cp__mapping *mapping)
         i = find_found(&now, mapping->start);
         is_current = i < now.n && mapping->limit <= now.items[i].limit &&
                      mapping->inode == now.items[i].inode && mapping->device == now.items[i].device;
+        if (is_current && mapping->written_ns != 0) {
+            note_file(&now.items[i]);
+            is_current = now.items[i].written_ns == 0 || now.items[i].written_ns == mapping->written_ns;
+        }
     }
     cp__mappings_free(&now);
     return is_current;

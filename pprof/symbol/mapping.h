@@ -25,6 +25,7 @@ struct cp__mapping {
     uint64_t header; /* where the linker has put the beginning of the object's file; 0: unknown */
     uint64_t inode;  /* of the file; 0: unknown, or there is no file */
     uint64_t device; /* as the major and minor numbers in /proc/self/maps: major << 32 | minor */
+    uint64_t written_ns; /* when the file was last written, as it was when it was seen first; 0: unknown */
 
     uint32_t object;   /* the place of the object in the linker's list, as it was; 0: in no object */
     bool is_permanent; /* the object was loaded with the program, so it is never unloaded */
@@ -63,6 +64,10 @@ struct cp__mappings {
     int unread;
 };
 
+/* Returns whether a file is the one that the mapping was made of, by the number that the file has and the
+ * time at which the file was last written. */
+struct stat;
+bool cp__mapping_is_of(const struct cp__mapping *mapping, const struct stat *status);
 /* Returns whether the mapping is one of the process now, as a whole or as a part. */
 bool cp__mapping_is_current(const struct cp__mapping *mapping);
 /* Finds the current mappings, and adds those that are not known yet. Returns 0 or -ENOMEM, which changes

@@ -1,11 +1,14 @@
 /* Functions that fill a page each, so that a name by a wrong offset is another function's. A test builds them
  * into a library, and calls none of them. */
 #define FILL __asm__ volatile("jmp 1f; .fill 4000, 1, 0xcc; 1:")
+#ifndef OTHER /* a test may want other code of the same size */
+#define OTHER 0
+#endif
 #define FUNCTION(name)                                                                                       \
     __attribute__((noinline, aligned(64))) void name(void)                                                   \
     {                                                                                                        \
         FILL;                                                                                                \
-        sink += __LINE__;                                                                                    \
+        sink += __LINE__ + OTHER;                                                                            \
     }
 
 volatile unsigned long sink;

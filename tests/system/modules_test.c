@@ -281,31 +281,53 @@ CP_TEST(a_library_that_was_replaced_has_its_own_names)
     check_with_and_without_rights(&library, "/libreplaced.so", "another file has the name");
 }
 
-static void check_gone(const char *name, bool is_other_mapped)
+/* Overwrites the file of a library with another library, or gives that one its name. */
+static void replace_file(const char *flags, const char *name, bool is_in_place)
 {
-    struct library library = build_and_load("-Wl,--build-id=none", name);
+    free(test_command(
+        NULL, "cd %s && gcc -shared -fPIC -Dcopied_0=wrong_0 -DOTHER=1 -O1 %s -o new.so %s && %s new.so %s",
+        test_dir(), flags, test_source("copied_target.c"), is_in_place ? "cp" : "mv", name));
+}
+
+static void check_gone(const char *flags, const char *name, bool is_in_place, bool is_other_mapped)
+{
+    struct library library = build_and_load(flags, name);
     struct cp__profile *profile = sample(&library);
     char *raw;
 
     dlclose(library.handle);
-    free(test_command(NULL,
-                      "cd %s && gcc -shared -fPIC -Dcopied_0=wrong_0 -O1 -Wl,--build-id=none -o new.so %s && "
-                      "mv new.so %s",
-                      test_dir(), test_source("copied_target.c"), name));
+    replace_file(flags, name, is_in_place);
     if (is_other_mapped)
         CHECK(dlopen(library.path, RTLD_NOW | RTLD_LOCAL) != NULL);
     raw = raw_profile(profile);
     CHECKF(strstr(raw, " wrong_0 ") == NULL && strstr(raw, " copied_") == NULL, "%s", raw);
     free(raw);
+    check_missing(profile, name, "another file has the name");
     cp__profile_free(profile);
 }
 
-/* Without a build id, the file's number tells that another file has its name now, which may even be mapped at
- * the same addresses. */
+#define FIXED_ID "-Wl,--build-id=0x1234567812345678"
+
+/* Without a build id, or if all versions have the same one, the file's number and the time of its last change
+ * tell that another file has its name now, which may even be mapped at the same addresses. */
 CP_TEST(a_library_that_is_gone_has_no_names_of_another)
 {
-    check_gone("libold1.so", false);
-    check_gone("libold2.so", true);
+    static const char *const flags[] = {"-Wl,--build-id=none", FIXED_ID};
+    char name[40];
+
+    for (int i = 0; i < 8; i++) {
+        snprintf(name, sizeof name, "libold%d.so", i);
+        check_gone(flags[i & 1], name, (i & 2) != 0, (i & 4) != 0);
+    }
+}
+
+/* The library is still there, and another file with its build id has its name. */
+CP_TEST(a_build_id_that_two_libraries_have_is_no_proof)
+{
+    struct library library = build_and_load(FIXED_ID, "libtwice.so");
+
+    replace_file(FIXED_ID, "libtwice.so", false);
+    check_with_and_without_rights(&library, "/libtwice.so", "another file has the name");
 }
 
 CP_TEST(a_library_that_may_not_be_read_has_its_exported_names)
