@@ -117,8 +117,8 @@ static int read_scopes_of(const struct walk *walk, Dwarf_Die *die, const Dwarf_D
     if (dwarf_tag(die) == DW_TAG_inlined_subroutine) {
         if (cp__dwarf_find_copy(walk->dwarf, die, &entry) < 0)
             return -ENOMEM;
-    } else if (dwarf_entrypc(die, &entry) != 0) {
-        entry = 0;
+    } else {
+        entry = cp__dwarf_entry(die);
     }
     scope->symbol_at = entry == 0 ? 0 : entry + walk->bias;
     return cp__dwarf_qualify(walk->dwarf, declaration, &scope->qualified);

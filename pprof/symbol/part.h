@@ -85,6 +85,9 @@ bool cp__dwarf_follow(const Dwarf_Die *die, unsigned name, Dwarf_Die *to);
  * or -ENOMEM. */
 int cp__dwarf_find_parent(struct cp__dwarf *dwarf, const Dwarf_Die *die, Dwarf_Die *parent);
 
+/* Returns where the code of a function begins: at its entry, or with its first part; 0: unknown. */
+Dwarf_Addr cp__dwarf_entry(Dwarf_Die *die);
+
 /* Stores where the code of an inlined function begins that was also compiled on its own in the same unit; 0
  * if it was not. Returns 0 or -ENOMEM. */
 int cp__dwarf_find_copy(struct cp__dwarf *dwarf, const Dwarf_Die *die, Dwarf_Addr *entry);

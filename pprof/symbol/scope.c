@@ -65,14 +65,25 @@ bool cp__dwarf_follow(const Dwarf_Die *die, unsigned name, Dwarf_Die *to)
     return dwarf_formref_die(dwarf_attr(&from, name, &attribute), to) != NULL;
 }
 
+Dwarf_Addr cp__dwarf_entry(Dwarf_Die *die)
+{
+    Dwarf_Addr base, low, high;
+
+    if (dwarf_entrypc(die, &low) == 0 && low != 0)
+        return low;
+    return dwarf_ranges(die, 0, &base, &low, &high) > 0 ? low : 0;
+}
+
 /* Adds a function's copy if the entry is that of one. */
 static int note_copy(struct cp__dwarf_unit *index, Dwarf_Die *die)
 {
     struct copy copy;
     Dwarf_Die origin;
 
-    if (dwarf_tag(die) != DW_TAG_subprogram || !cp__dwarf_follow(die, DW_AT_abstract_origin, &origin) ||
-        dwarf_entrypc(die, &copy.entry) != 0)
+    if (dwarf_tag(die) != DW_TAG_subprogram || !cp__dwarf_follow(die, DW_AT_abstract_origin, &origin))
+        return 0;
+    copy.entry = cp__dwarf_entry(die);
+    if (copy.entry == 0)
         return 0;
     copy.origin = origin.addr;
     if (CP__RESERVE(index->copies, index->copies_capacity, index->n_copies + 1) < 0)

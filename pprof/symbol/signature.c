@@ -24,7 +24,14 @@ struct printer {
     FILE *out;
     size_t n; /* characters so far */
     unsigned nesting;
+    const struct function *functions; /* those whose parameters are being printed */
     int result;
+};
+
+/* A function, in which the type of a parameter may stand. */
+struct function {
+    const void *entry;
+    const struct function *outer;
 };
 
 static void put_function(struct printer *p, const Dwarf_Die *die, bool is_scope);
@@ -446,10 +453,22 @@ static void put_qualifiers(struct printer *p, const Dwarf_Die *die)
     put(p, has_flag(die, DW_AT_reference) ? " &" : has_flag(die, DW_AT_rvalue_reference) ? " &&" : "");
 }
 
+/* Returns whether the parameters of a function are being printed. A coroutine of gcc has a parameter whose
+ * type stands in the coroutine. */
+static bool has_begun(const struct printer *p, const Dwarf_Die *die)
+{
+    const struct function *function = p->functions;
+
+    while (function != NULL && function->entry != die->addr)
+        function = function->outer;
+    return function != NULL;
+}
+
 static void put_function(struct printer *p, const Dwarf_Die *die, bool is_scope)
 {
     const Dwarf_Die declaration = cp__dwarf_declaration(die);
     const char *name = die_name(&declaration);
+    const struct function *outer = p->functions;
     Dwarf_Die result;
 
     if (name == NULL || is_plain(p, &declaration)) {
@@ -467,7 +486,11 @@ static void put_function(struct printer *p, const Dwarf_Die *die, bool is_scope)
     }
     put_scopes(p, &declaration);
     put_own_name(p, &declaration);
+    if (has_begun(p, &declaration))
+        return;
+    p->functions = &(struct function){declaration.addr, outer};
     put_all_parameters(p, &declaration);
+    p->functions = outer;
     put_qualifiers(p, &declaration);
 }
 

@@ -81,15 +81,26 @@ static size_t plain_part(const char **name)
     return strcspn(*name, "<");
 }
 
+/* Returns whether a name in a symbol ends there. The name's length is before the name, but it may be behind
+ * a digit of another name. */
+static bool is_behind_name(const char *symbol, const char *at)
+{
+    enum { MAX_LENGTH = 300 };
+    const char *number = at - symbol > MAX_LENGTH ? at - MAX_LENGTH : symbol;
+    char *name;
+
+    for (; number < at; number++)
+        if (*number >= '0' && *number <= '9' && strtoul(number, &name, 10) == (size_t)(at - name) &&
+            name < at)
+            return true;
+    return false;
+}
+
 /* Returns whether a number begins there in a symbol: in "13run_from_here" none does at "3run". The name
- * before ends in a digit if it is that of an unnamed namespace. */
+ * before may end in a digit, as in "7__cxx119to_string". */
 static bool is_at_number(const char *symbol, const char *at)
 {
-    static const char unnamed[] = "_GLOBAL__N_1";
-    const size_t n = sizeof unnamed - 1;
-
-    return at == symbol || at[-1] < '0' || at[-1] > '9' ||
-           ((size_t)(at - symbol) >= n && strncmp(at - n, unnamed, n) == 0);
+    return at == symbol || at[-1] < '0' || at[-1] > '9' || is_behind_name(symbol, at);
 }
 
 /* Returns whether a symbol is the linker's name of the function with that name in the source. A symbol may
@@ -111,9 +122,33 @@ static bool is_symbol_of(const char *symbol, const char *name)
     return at != NULL;
 }
 
+/* Copies a symbol without what the compiler adds to the symbols of parts and copies, ".cold" or
+ * ".constprop.0". A name may have a dot of its own: gcc's "18_Z8countingi.Frame" of a coroutine. Returns NULL
+ * if there is no memory. */
+static char *copy_plain(const char *symbol)
+{
+    enum { MAX_DOTS = 4 };
+    const char *dot = strchr(symbol, '.');
+    char *copy, *text = NULL;
+    int n;
+
+    for (n = 0; dot != NULL && n < MAX_DOTS && cp__is_mangled(symbol); n++) {
+        copy = strndup(symbol, (size_t)(dot - symbol));
+        if (copy == NULL || cp__demangle(copy, &text) < 0) {
+            free(copy);
+            return NULL;
+        }
+        free(text);
+        if (text != NULL)
+            return copy;
+        free(copy);
+        dot = strchr(dot + 1, '.');
+    }
+    return strndup(symbol, n > 0 && dot == NULL ? strlen(symbol) : strcspn(symbol, "."));
+}
+
 /* Gives the functions that the debug information has no linkage name for, and which were compiled on their
- * own, the name of their symbol. What the compiler adds to the symbols of parts and copies, ".cold" or
- * ".constprop.0", is no part of the name. */
+ * own, the name of their symbol. */
 static int find_linker_names(struct search *search)
 {
     for (size_t i = 1; i < search->dwarf.n_scopes; i++) {
@@ -128,7 +163,7 @@ static int find_linker_names(struct search *search)
         symbol = cp__elf_symbols_find(&search->symbols, scope->symbol_at, &start);
         if (symbol == NULL || start != scope->symbol_at || !is_symbol_of(symbol, scope->name))
             continue;
-        scope->symbol = strndup(symbol, strcspn(symbol, "."));
+        scope->symbol = copy_plain(symbol);
         if (scope->symbol == NULL)
             return -ENOMEM;
     }
