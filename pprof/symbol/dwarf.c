@@ -19,7 +19,7 @@ struct walk {
     Dwarf_Addr bias;           /* what is added to addresses in the debug information */
     Dwarf_Files *files;        /* the unit's files; NULL if the unit names none */
     unsigned depth;
-    bool is_cxx; /* the unit is written in C++ */
+    int language; /* of the unit; -1: unknown */
 };
 
 /* Neighbouring addresses: those with the numbers from "first" to before "end". */
@@ -62,23 +62,6 @@ static bool is_slice_empty(struct slice slice)
 
 /* ---- Scopes ---------------------------------------------------------------------------------- */
 
-/* Returns the name of a function. For C++ and Rust this is the linker's name if the entry has it, because the
- * name in the source lacks scopes and types. In C the linker's name is no better: "__GI___libc_malloc" for
- * "__libc_malloc". */
-static const char *function_name(Dwarf_Die *die)
-{
-    Dwarf_Attribute attribute;
-    const char *linkage_name = NULL, *name;
-
-    if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL ||
-        dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute) != NULL)
-        linkage_name = dwarf_formstring(&attribute);
-    if (linkage_name != NULL && cp__is_mangled(linkage_name))
-        return linkage_name;
-    name = dwarf_diename(die);
-    return name != NULL ? name : linkage_name; /* clang's "_GLOBAL__sub_I_file.cc" has only a linkage name */
-}
-
 /* DW_LANG_C_plus_plus_17 and _20, for which the <dwarf.h> of elfutils 0.188 has no names. */
 enum { LANG_CXX_17 = 0x2b, LANG_CXX_20 = 0x2c };
 
@@ -97,14 +80,37 @@ static bool is_language_cxx(int language)
     }
 }
 
-/* Returns whether a function is declared in a unit of C++. With -flto its code is described in another unit,
- * and dwz moves declarations into units without a language. */
-static bool is_cxx(const struct walk *walk, const Dwarf_Die *declaration)
+static bool is_language_fortran(int language)
+{
+    return language == DW_LANG_Fortran77 || language == DW_LANG_Fortran90 || language == DW_LANG_Fortran95 ||
+           language == DW_LANG_Fortran03 || language == DW_LANG_Fortran08;
+}
+
+/* Returns the language of the unit in which a function is declared. With -flto its code is described in
+ * another unit, and dwz moves declarations into units without a language. */
+static int language_of(const struct walk *walk, const Dwarf_Die *declaration)
 {
     Dwarf_Die copy = *declaration, unit;
     const int language = dwarf_diecu(&copy, &unit, NULL, NULL) == NULL ? -1 : dwarf_srclang(&unit);
 
-    return language < 0 ? walk->is_cxx : is_language_cxx(language);
+    return language < 0 ? walk->language : language;
+}
+
+/* Returns the name of a function. For C++, Rust and Fortran this is the linker's name if the entry has it,
+ * because the name in the source lacks scopes and types. In C the linker's name is no better:
+ * "__GI___libc_malloc" for "__libc_malloc". */
+static const char *function_name(Dwarf_Die *die, int language)
+{
+    Dwarf_Attribute attribute;
+    const char *linkage_name = NULL, *name;
+
+    if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL ||
+        dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute) != NULL)
+        linkage_name = dwarf_formstring(&attribute);
+    if (linkage_name != NULL && (cp__is_mangled(linkage_name) || is_language_fortran(language)))
+        return linkage_name;
+    name = dwarf_diename(die);
+    return name != NULL ? name : linkage_name; /* clang's "_GLOBAL__sub_I_file.cc" has only a linkage name */
 }
 
 /* Adds what tells a function without a linkage name from others: its scopes, and where its code begins, which
@@ -138,10 +144,11 @@ static unsigned number(Dwarf_Die *die, unsigned name)
 /* Fills *scope from a function's entry or an inlined call's entry. Returns 0 or -ENOMEM. */
 static int read_scope(const struct walk *walk, Dwarf_Die *die, struct cp__dwarf_scope *scope)
 {
-    Dwarf_Die declaration;
+    const Dwarf_Die declaration = cp__dwarf_declaration(die);
+    const int language = language_of(walk, &declaration);
     int line;
 
-    scope->name = function_name(die);
+    scope->name = function_name(die, language);
     if (dwarf_decl_line(die, &line) == 0)
         scope->start_line = (unsigned)line;
     if (dwarf_tag(die) == DW_TAG_inlined_subroutine) {
@@ -151,8 +158,7 @@ static int read_scope(const struct walk *walk, Dwarf_Die *die, struct cp__dwarf_
     }
     if (scope->name == NULL || cp__is_mangled(scope->name))
         return 0;
-    declaration = cp__dwarf_declaration(die);
-    return is_cxx(walk, &declaration) ? read_scopes_of(walk, die, &declaration, scope) : 0;
+    return is_language_cxx(language) ? read_scopes_of(walk, die, &declaration, scope) : 0;
 }
 
 /* Adds a scope. Returns its number, or -ENOMEM. */
@@ -323,7 +329,7 @@ static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size
         return 0;
     if (dwarf_getsrcfiles(functions, &walk->files, &n_files) != 0)
         walk->files = NULL;
-    walk->is_cxx = is_language_cxx(dwarf_srclang(functions));
+    walk->language = dwarf_srclang(functions);
     result = visit_children(walk, functions, all, 0);
     /* Only now, because reading all entries of a large unit takes much longer than the walk above. */
     if (result == 0 && is_any_unknown(walk, unit, all))

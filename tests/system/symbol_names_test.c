@@ -78,3 +78,19 @@ CP_TEST(a_type_in_a_function_may_be_that_of_its_parameter)
     free(test_command(NULL, "objcopy -w -N '_Z8counting*' %s", path));
     check_name_at(path, actor, "counting(counting(counting::_Z8countingi.Frame*)::_Z8countingi.Frame*)");
 }
+
+/* A procedure of Fortran is told from one of the same name in another module. */
+CP_TEST(procedures_of_fortran_have_their_modules)
+{
+    static const char source[] =
+        "module one\ncontains\nsubroutine work(n)\ninteger :: n\nprint *, n\nend subroutine\nend module\n";
+    char path[256];
+
+    if (!is_there("gfortran"))
+        SKIP("There is no gfortran here.");
+    snprintf(path, sizeof path, "%s/target", test_dir());
+    free(test_command(NULL,
+                      "cd %s && printf '%%s' '%s' > one.f90 && gfortran -g -shared -fPIC -o target one.f90",
+                      test_dir(), source));
+    check_name(path, "__one_MOD_work", "__one_MOD_work");
+}
