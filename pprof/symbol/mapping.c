@@ -117,6 +117,19 @@ static size_t find_doubtful(const struct cp__mappings *mappings, size_t now)
                : CP__MAPPING_REPLACED;
 }
 
+/* Returns the mapping of an address that was sampled between the last two times, after the last object was
+ * loaded. An object may have been unloaded since, and other memory be in its place, as that of a just-in-time
+ * compiler. */
+static size_t find_after_loads(const struct cp__mappings *mappings, uint64_t address, size_t now)
+{
+    if (now == mappings->n)
+        return cp__mappings_find_between(mappings, address);
+    return mappings->items[now].object == 0 && mappings->now.unloads != mappings->before.unloads &&
+                   find_place(&mappings->before, address, mappings->n) != now
+               ? CP__MAPPING_REPLACED
+               : now;
+}
+
 size_t cp__mappings_find_then(const struct cp__mappings *mappings, uint64_t address, uint64_t stamp,
                               bool is_between)
 {
@@ -126,7 +139,7 @@ size_t cp__mappings_find_then(const struct cp__mappings *mappings, uint64_t addr
     if (stamp == 0 || mappings->now.stamps[1] == 0)
         return is_between ? cp__mappings_find_between(mappings, address) : now;
     if (has_stamp(&mappings->now, stamp))
-        return now != mappings->n || !is_between ? now : cp__mappings_find_between(mappings, address);
+        return is_between ? find_after_loads(mappings, address, now) : now;
     if (has_stamp(&mappings->before, stamp)) {
         before = find_place(&mappings->before, address, mappings->n);
         return before != mappings->n ? before : find_doubtful(mappings, now);

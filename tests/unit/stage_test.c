@@ -1,6 +1,7 @@
 /* Samples of a program that loads and unloads objects: each address gets the name of what was there when the
  * sample was taken, or none. */
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include "pprof/profile_data.h"
 #include "runtime/base/loads.h"
@@ -291,6 +292,39 @@ CP_TEST(stamps_tell_on_which_side_of_a_replacement_a_sample_was_taken)
     }
     check_leaves(profile, 0, "      27ms   first\n", "      18ms   second\n");
     unload(&plugin);
+}
+
+/* Nothing was loaded since the plugin, so its samples and those of the memory in its place have one stamp. */
+CP_TEST(memory_in_the_place_of_a_closed_library_is_not_taken_for_it)
+{
+    struct cp__profile *profile;
+    struct plugin first;
+    char *page, *text;
+
+    need_stamps();
+    compile("first");
+    profile = noted_profile();
+    first = load("first");
+    unload(&first);
+    CHECK_EQ(cp__profile_note_mappings(profile), 0); /* drops words that change if an object is unloaded */
+    first = load("first");
+    stage_now(profile, first.function, 3);
+    settle(profile);
+    stage_now(profile, first.function, 5);
+    unload(&first);
+    page = mmap((void *)(first.function & -(uintptr_t)4096), 4096, PROT_READ | PROT_EXEC,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    CHECK(page != MAP_FAILED);
+    stage_now(profile, first.function, 7);
+    settle(profile);
+    stage_now(profile, first.function, 11);
+    settle(profile);
+    CHECK_EQ(munmap(page, 4096), 0);
+    text = traces_of(profile);
+    CHECK_CONTAINS(text, "       3ms   first\n");
+    CHECK_CONTAINS(text, "      12ms   [code replaced]\n");
+    CHECK_CONTAINS(text, "      11ms   [anon]\n");
+    free(text);
 }
 
 /* A handler that was held up appends its sample after the mappings were noted. */
