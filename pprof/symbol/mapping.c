@@ -77,6 +77,9 @@ static uint64_t passing_objects(const struct cp__mappings *mappings)
 {
     const uint64_t loads = mappings->now.loads - mappings->before.loads;
 
+    /* More were loaded than were found if they were loaded while the mappings were read. */
+    if (mappings->now.unloads == mappings->before.unloads)
+        return 0;
     return loads > mappings->now.fresh ? loads - mappings->now.fresh : 0;
 }
 
@@ -112,7 +115,8 @@ bool cp__mappings_are_of_now(const struct cp__mappings *mappings, uint64_t stamp
  * times, or long ago. */
 static size_t find_doubtful(const struct cp__mappings *mappings, size_t now)
 {
-    return now == mappings->n || mappings->items[now].object == 0 || mappings->items[now].is_permanent
+    return now == mappings->n || mappings->items[now].object == 0 || mappings->items[now].is_permanent ||
+                   mappings->now.unloads == 0 /* what is there now was there since it was loaded */
                ? now
                : CP__MAPPING_REPLACED;
 }

@@ -210,6 +210,32 @@ CP_TEST(a_library_that_was_loaded_has_its_first_samples)
 
 /* ---- Unseen ---------------------------------------------------------------------------------- */
 
+/* If the linker has unloaded nothing, nothing was replaced. It may have loaded objects while the mappings
+ * were read, which are missing among these. */
+CP_TEST(what_is_only_loaded_replaces_nothing)
+{
+    static const uint64_t unknown_stamp = 12345;
+    struct cp__mappings mappings = {0};
+    struct plugin plugin;
+    size_t number;
+
+    compile("first");
+    plugin = load("first");
+    CHECK_EQ(cp__mappings_note(&mappings), 0);
+    CHECK_EQ(cp__mappings_note(&mappings), 0);
+    number = cp__mappings_find(&mappings, plugin.function);
+    mappings.now.stamps[0] = mappings.now.stamps[1] = 1;
+    mappings.now.loads += 2;
+    mappings.now.unloads = mappings.before.unloads = 0;
+    CHECK_EQ(cp__mappings_find_between(&mappings, plugin.function), number);
+    CHECK_EQ(cp__mappings_find_then(&mappings, plugin.function, unknown_stamp, false), number);
+    mappings.now.unloads = 1;
+    CHECK_EQ(cp__mappings_find_between(&mappings, plugin.function), CP__MAPPING_REPLACED);
+    CHECK_EQ(cp__mappings_find_then(&mappings, plugin.function, unknown_stamp, false), CP__MAPPING_REPLACED);
+    cp__mappings_free(&mappings);
+    unload(&plugin);
+}
+
 /* The second library comes and goes between two looks, which find the same library. */
 CP_TEST(a_library_between_two_looks_is_not_taken_for_another)
 {
