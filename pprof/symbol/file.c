@@ -236,6 +236,8 @@ static enum cp__missing explain(const struct cp__mapping *mapping, int error)
         return CP__MISSING_MEMFD;
     if (error == -EACCES || error == -EPERM)
         return CP__MISSING_RIGHT;
+    if (error == -EMFILE || error == -ENFILE)
+        return CP__MISSING_DESCRIPTOR;
     return error == -ENOENT || error == -ENOTDIR ? CP__MISSING_GONE : CP__MISSING_FORMAT;
 }
 
@@ -346,6 +348,7 @@ const char *cp__missing_explain(enum cp__missing missing)
         [CP__MISSING_GONE] = "its file is gone, or in another root directory",
         [CP__MISSING_REPLACED] = "another file has the name of its file now",
         [CP__MISSING_RIGHT] = "this user may not read its file",
+        [CP__MISSING_DESCRIPTOR] = "its file could not be opened, because too many files are open",
         [CP__MISSING_MEMFD] = "its file is in memory only, and this user may not read it",
         [CP__MISSING_FORMAT] = "its file is no ELF object that can be read",
         [CP__MISSING_SYMBOLS] = "its file has no debug information, and no symbols but the exported ones",

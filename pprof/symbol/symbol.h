@@ -48,6 +48,7 @@ enum cp__missing {
     CP__MISSING_GONE,       /* there is no file of that name */
     CP__MISSING_REPLACED,   /* another file has the file's name now */
     CP__MISSING_RIGHT,      /* this user may not read the file */
+    CP__MISSING_DESCRIPTOR, /* too many files are open */
     CP__MISSING_MEMFD,      /* the file is in memory only, and this user may not read it */
     CP__MISSING_FORMAT,     /* the file is no ELF object, or a broken one */
     CP__MISSING_SYMBOLS,    /* the file has neither symbols nor debug information, or exported symbols only */

@@ -1,6 +1,7 @@
 /* What a profile says of modules whose files lack names, or parts of their debug information. */
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "tests/support/library_tools.h"
 
@@ -87,6 +88,22 @@ CP_TEST(debug_information_in_a_missing_file_is_told)
         snprintf(name, sizeof name, "libpacked%zu.so", i);
         check_changed_form(flags, name, change, lost, lost);
     }
+}
+
+/* The file is in order, but nothing more can be opened. */
+CP_TEST(a_file_that_cannot_be_opened_now_is_told)
+{
+    struct library library = build_and_load("", "libfull.so");
+    struct cp__profile *profile = new_profile();
+    struct rlimit limit;
+
+    CHECK_EQ(cp__profile_note_mappings(profile), 0);
+    add(profile, &library.hidden, 1, 1, 0, NULL);
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = 3;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    check_missing(profile, "/libfull.so", "too many files are open");
+    cp__profile_free(profile);
 }
 
 /* The kernel's vDSO is no deleted file. */
