@@ -95,14 +95,16 @@ CP_TEST(a_file_that_cannot_be_opened_now_is_told)
 {
     struct library library = build_and_load("", "libfull.so");
     struct cp__profile *profile = new_profile();
-    struct rlimit limit;
+    struct rlimit limit, none;
 
     CHECK_EQ(cp__profile_note_mappings(profile), 0);
     add(profile, &library.hidden, 1, 1, 0, NULL);
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = 3;
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 3;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
     check_missing(profile, "/libfull.so", "too many files are open");
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
     cp__profile_free(profile);
 }
 
