@@ -84,5 +84,5 @@ bool cp__sys_copy_from_handler(void *to, uintptr_t from, size_t size)
     const struct iovec there = {.iov_base = (void *)from, .iov_len = size};
     const struct iovec here = {.iov_base = to, .iov_len = size};
 
-    return syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0) == (long)size;
+    return syscall(SYS_process_vm_readv, getpid(), &here, 1ul, &there, 1ul, 0ul) == (long)size;
 }

@@ -12,8 +12,9 @@
 
 /* Finds the functions, before the first M. */
 void cp__switches_prepare(void);
-/* Returns whether what their rows tell of the caller of interrupted code at pc may be wrong: its address, or
- * 0 for none. */
-bool cp__switches_doubt_from_handler(uintptr_t pc, uintptr_t caller);
+/* Returns whether pc is in one of them, behind the load. */
+bool cp__switches_hold_from_handler(uintptr_t pc);
+/* Returns whether the code at pc has pushed the address to go on at, too. */
+bool cp__switches_have_pushed_from_handler(uintptr_t pc);
 
 #endif

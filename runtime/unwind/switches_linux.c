@@ -29,10 +29,19 @@ void cp__switches_prepare(void)
     switches[1] = find_switch("swapcontext", (uintptr_t)swapcontext);
 }
 
-bool cp__switches_doubt_from_handler(uintptr_t pc, uintptr_t caller)
+static bool is_between(uintptr_t pc, uintptr_t lo, uintptr_t hi)
 {
-    for (int i = 0; i < 2; i++)
-        if (pc - switches[i].loaded < switches[i].end - switches[i].loaded)
-            return pc < switches[i].pushed || caller == 0 || !cp__may_be_behind_call_from_handler(caller);
-    return false;
+    return pc - lo < hi - lo;
+}
+
+bool cp__switches_hold_from_handler(uintptr_t pc)
+{
+    return is_between(pc, switches[0].loaded, switches[0].end) ||
+           is_between(pc, switches[1].loaded, switches[1].end);
+}
+
+bool cp__switches_have_pushed_from_handler(uintptr_t pc)
+{
+    return is_between(pc, switches[0].pushed, switches[0].end) ||
+           is_between(pc, switches[1].pushed, switches[1].end);
 }

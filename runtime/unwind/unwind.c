@@ -198,6 +198,26 @@ static enum cp__step step_across(struct walk *walk, const struct cp__rule *rule)
     return CP__STEP_TAKEN;
 }
 
+/* Returns whether the address that the walk has come to is the first one of a function: its rule says that
+ * only the return address is on the stack. A call leaves more there. */
+static bool is_at_beginning(const struct walk *walk)
+{
+    const struct cp__walk_place place = {.regs = {.pc = walk->place.regs.pc}, .is_interrupted = true};
+    struct cp__code_range range = walk->range;
+    const struct cp__rule *rule;
+
+    if (!is_code(place.regs.pc, walk->stack, &range))
+        return false;
+    rule = find_rule(&range, &place);
+    return rule != NULL && rule->cfa_from == CP__SP_NUMBER && rule->cfa == sizeof(uintptr_t);
+}
+
+/* Returns whether the caller that a step has told in the midst of a switch, at pc, may be none. */
+static bool is_switch_doubtful(const struct walk *walk, uintptr_t pc, enum cp__step step)
+{
+    return !cp__switches_have_pushed_from_handler(pc) || step != CP__STEP_TAKEN || is_at_beginning(walk);
+}
+
 /* Takes the step that a rule tells, and notes the rule in the cache. */
 static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule)
 {
@@ -217,7 +237,7 @@ static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule
         step = CP__STEP_TAKEN;
     else if (step == CP__STEP_TAKEN && is_call && walk->cache != NULL)
         cp__cache_note_from_handler(walk->cache, pc, rule);
-    if (!is_call && cp__switches_doubt_from_handler(pc, step == CP__STEP_TAKEN ? walk->place.regs.pc : 0)) {
+    if (!is_call && cp__switches_hold_from_handler(pc) && is_switch_doubtful(walk, pc, step)) {
         walk->place = from;
         return CP__STEP_LOST;
     }

@@ -334,7 +334,7 @@ CP_TEST(a_record_that_has_vanished_leads_nowhere)
 
 /* ---- Switches -------------------------------------------------------------------------------- */
 
-#if defined(__x86_64__) && defined(__GLIBC__)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(CP__READS_CODE)
 static struct {
     uintptr_t words[8192]; /* the other stack */
     struct cp__stack stack;
@@ -342,10 +342,18 @@ static struct {
     int looked_at, unmarked;
 } other;
 
-static void land(void)
+void go_back(void);
+void go_back(void)
 {
     setcontext(&other.back);
 }
+
+/* The function before ends in a call that never returns, and has no caller. */
+void land(void);
+__asm__(".text\n.type before_land,@function\n"
+        "before_land: .cfi_startproc\n\t.cfi_undefined rip\n\tcall abort\n\t.cfi_endproc\n"
+        ".size before_land,.-before_land\n.type land,@function\n"
+        "land: .cfi_startproc\n\tjmp go_back\n\t.cfi_endproc\n.size land,.-land\n");
 
 /* Looks at the chains on the other stack, up to the first instruction of land(). */
 static void on_switch(int signal, siginfo_t *info, void *ucontext)
