@@ -27,6 +27,13 @@ static inline unsigned cp__kept_number(unsigned i)
 
 /* How far above the stack pointer the ucontext is when the handler of a signal has returned. */
 #define CP__SIGNAL_CONTEXT 0
+/* What the kernel has a handler return to, the code of rt_sigreturn(2), and where its second instruction
+ * begins. */
+#define CP__SIGNAL_RETURN                                                                                    \
+    {                                                                                                        \
+        0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05                                                          \
+    } /* mov $15, %rax; syscall */
+#define CP__SIGNAL_RETURN_SECOND 7
 
 /* Whether a frame record, at which a frame pointer points, lies at the upper end of its frame. */
 #define CP__RECORD_ENDS_FRAME 1

@@ -27,6 +27,13 @@ static inline unsigned cp__kept_number(unsigned i)
 
 /* How far above the stack pointer the ucontext is when the handler of a signal has returned. */
 #define CP__SIGNAL_CONTEXT sizeof(siginfo_t)
+/* What the kernel has a handler return to, the code of rt_sigreturn(2), and where its second instruction
+ * begins. */
+#define CP__SIGNAL_RETURN                                                                                    \
+    {                                                                                                        \
+        0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4                                                             \
+    } /* mov x8, #139; svc #0 */
+#define CP__SIGNAL_RETURN_SECOND 4
 
 /* Whether a frame record, at which a frame pointer points, lies at the upper end of its frame. */
 #define CP__RECORD_ENDS_FRAME 0

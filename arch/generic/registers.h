@@ -5,7 +5,8 @@
 /* The numbers of registers in call-frame information; how many of the first ones functions save that leave
  * for another stack frame; whether a frame record, at which a frame pointer points, lies at the upper end
  * of its frame; how many bytes below the stack pointer code may use; and how far above the stack pointer the
- * ucontext is when the handler of a signal has returned. */
+ * ucontext is when the handler of a signal has returned, to which code, and where the second instruction of
+ * that code begins. */
 #if defined(__x86_64__)
 #define CP__FP_NUMBER 6
 #define CP__SP_NUMBER 7
@@ -14,6 +15,11 @@
 #define CP__RECORD_ENDS_FRAME 1
 #define CP__RED_ZONE 128
 #define CP__SIGNAL_CONTEXT 0
+#define CP__SIGNAL_RETURN                                                                                    \
+    {                                                                                                        \
+        0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05                                                          \
+    } /* mov $15, %rax; syscall */
+#define CP__SIGNAL_RETURN_SECOND 7
 #elif defined(__aarch64__)
 #define CP__FP_NUMBER 29
 #define CP__SP_NUMBER 31
@@ -22,6 +28,11 @@
 #define CP__RECORD_ENDS_FRAME 0
 #define CP__RED_ZONE 0
 #define CP__SIGNAL_CONTEXT sizeof(siginfo_t)
+#define CP__SIGNAL_RETURN                                                                                    \
+    {                                                                                                        \
+        0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4                                                             \
+    } /* mov x8, #139; svc #0 */
+#define CP__SIGNAL_RETURN_SECOND 4
 #endif
 
 /* The same constants as in the other folders of arch/. On a processor that is not named here, perf's records

@@ -41,7 +41,7 @@ enum cp__how {
 #define CP__CFA_UNKNOWN 255 /* the rule tells nothing: the address is in no function, or is not understood */
 
 #define CP__RULE_SIGNAL                                                                                      \
-    1u /* the function is a signal's return: the kernel's frame tells what was interrupted */
+    1u /* the caller was interrupted, and made no call: the function is a signal's return, or the like */
 #define CP__RULE_CALLS_ONLY                                                                                  \
     2u /* the function's rules are right at calls, and not where it makes and removes its frame */
 #define CP__RULE_LEAVES                                                                                      \

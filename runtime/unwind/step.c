@@ -265,7 +265,8 @@ static bool find_cfa(struct application *application)
 static bool is_restored(const struct application *application, unsigned how, uintptr_t address)
 {
     return address < application->place->regs.sp ||
-           (how == CP__AT_ADDRESS && application->place->is_interrupted && address >= application->cfa);
+           (how == CP__AT_ADDRESS && application->place->is_interrupted &&
+            (application->rule->flags & CP__RULE_SIGNAL) == 0 && address >= application->cfa);
 }
 
 /* Finds what a register of the caller is, of which `own` is the present value. */
@@ -318,7 +319,8 @@ enum cp__step cp__step_by_rule_from_handler(struct cp__walk_place *place, const 
     if (!find_value(&application, rule->fp_how, rule->fp_value, place->regs.fp, &fp))
         fp = 0; /* rows may know the callers without it */
     *place = (struct cp__walk_place){
-        .regs = {.pc = cp__code_address_from_handler(pc), .sp = application.cfa, .fp = fp}};
+        .regs = {.pc = cp__code_address_from_handler(pc), .sp = application.cfa, .fp = fp},
+        .is_interrupted = (rule->flags & CP__RULE_SIGNAL) != 0};
     return CP__STEP_TAKEN;
 }
 

@@ -1,5 +1,7 @@
 #include "unwind.h"
 
+#include <string.h>
+
 #include "cache.h"
 #include "code.h"
 #include "rows.h"
@@ -158,6 +160,25 @@ static bool go_to_stack(struct walk *walk, uintptr_t sp)
     return walk->changes++ < MOST_CHANGES && choose_stack(walk, sp);
 }
 
+static bool is_signal_return_at(uintptr_t pc)
+{
+    static const uint8_t code[] = CP__SIGNAL_RETURN;
+    struct cp__text text = {.lo = 0};
+
+    return cp__text_has_from_handler(&text, pc, sizeof code) &&
+           memcmp((const void *)pc, code, sizeof code) == 0;
+}
+
+/* Returns whether the place is in the kernel's call of a handler. The rows of a program's own switches of
+ * stacks may have the same flag. */
+static bool is_signal_return(const struct walk *walk, const struct cp__rule *rule)
+{
+    const uintptr_t pc = walk->place.regs.pc;
+
+    return (rule->flags & CP__RULE_SIGNAL) != 0 &&
+           (is_signal_return_at(pc) || is_signal_return_at(pc - CP__SIGNAL_RETURN_SECOND));
+}
+
 /* Goes from the kernel's call of a handler to the code that was interrupted, whose registers the kernel
  * has put onto the stack of the handler. Code on another stack may have been interrupted. */
 static enum cp__step step_by_signal(struct walk *walk)
@@ -222,11 +243,12 @@ static bool is_switch_doubtful(const struct walk *walk, uintptr_t pc, enum cp__s
 static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule)
 {
     const struct cp__walk_place from = walk->place;
+    struct cp__stack *const stack = walk->stack;
     const uintptr_t pc = walk->place.regs.pc;
     const bool is_call = !walk->place.is_interrupted;
     enum cp__step step;
 
-    if ((rule->flags & CP__RULE_SIGNAL) != 0)
+    if (is_signal_return(walk, rule))
         return step_by_signal(walk);
     walk->is_outdated |= walk->is_old && walk->range.may_go;
     if ((rule->flags & CP__RULE_LEAVES) != 0 && cp__leaves_stack_from_handler(pc))
@@ -239,6 +261,7 @@ static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule
         cp__cache_note_from_handler(walk->cache, pc, rule);
     if (!is_call && cp__switches_hold_from_handler(pc) && is_switch_doubtful(walk, pc, step)) {
         walk->place = from;
+        walk->stack = stack;
         return CP__STEP_LOST;
     }
     if (step == CP__STEP_TAKEN && walk->kept != NULL)

@@ -277,6 +277,42 @@ SIM_TEST(code_that_a_signal_has_interrupted_made_no_call)
 }
 #endif
 
+#if defined(__x86_64__) || defined(__aarch64__)
+/* Its rows say of its caller what they say of interrupted code, as those of runtimes that switch stacks. */
+void call_as_interrupted(void (*function)(void));
+#if defined(__x86_64__)
+__asm__(
+    ".text\n.type call_as_interrupted,@function\n"
+    "call_as_interrupted: .cfi_startproc\n\t.cfi_signal_frame\n\tsub $8,%rsp\n\t.cfi_def_cfa_offset 16\n\t"
+    "call *%rdi\n\tadd $8,%rsp\n\t.cfi_def_cfa_offset 8\n\tret\n.cfi_endproc\n"
+    ".size call_as_interrupted,.-call_as_interrupted\n");
+#else
+__asm__(".text\n.type call_as_interrupted,@function\n"
+        "call_as_interrupted: .cfi_startproc\n\t.cfi_signal_frame\n\tstp x29,x30,[sp,-16]!\n\t"
+        ".cfi_def_cfa_offset 16\n\t.cfi_offset x29,-16\n\t.cfi_offset x30,-8\n\tblr x0\n\t"
+        "ldp x29,x30,[sp],16\n\t.cfi_def_cfa_offset 0\n\tret\n.cfi_endproc\n"
+        ".size call_as_interrupted,.-call_as_interrupted\n");
+#endif
+
+CODE(c) void burn_as_interrupted(void)
+{
+    call_as_interrupted(burn_20);
+    __asm__ volatile(""); /* keeps the call from being a tail call */
+}
+
+static void body_as_interrupted(struct worker *worker)
+{
+    (void)worker;
+    burn_as_interrupted();
+    burn_a(10 * MS);
+}
+
+SIM_TEST(rows_that_are_like_a_signals_are_followed)
+{
+    check_samples_of(body_as_interrupted, (struct wanted){.flags = 0, .has_c = true});
+}
+#endif
+
 /* ---- A stack that grows ---------------------------------------------------------------------- */
 
 #define LIMIT ((size_t)1 << 20)

@@ -217,6 +217,15 @@ CP_TEST(a_function_without_return_address_is_the_first)
     CHECK_EQ(step_by(&rule, NULL), CP__STEP_LOST);
 }
 
+CP_TEST(the_caller_of_a_signals_return_was_interrupted)
+{
+    struct cp__rule rule = usual;
+
+    rule.flags = CP__RULE_SIGNAL;
+    CHECK_EQ(step_by(&rule, NULL), CP__STEP_TAKEN);
+    CHECK(place.is_interrupted);
+}
+
 /* The CFA is the stack pointer plus 24, plus 8 more if the stack pointer's low bits are not 15: no stub of a
  * linker's, but its operations. */
 CP_TEST(an_expression_is_computed)
