@@ -7,6 +7,7 @@
 
 #include "file_linux.h"
 #include "maps_linux.h"
+#include "runtime/base/note.h"
 #include "runtime/base/sys_linux.h"
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -81,34 +82,6 @@ bool cp__image_look(struct cp__image *image)
 
 /* ---- Identity -------------------------------------------------------------------------------- */
 
-/* Finds the build id in a segment of notes. If the segment's alignment is 8, a note's data begins at a
- * multiple of 8 bytes from the note, and so does the next note. */
-static bool find_note(const uint8_t *notes, size_t size, size_t alignment, uint8_t *build_id, size_t room)
-{
-    const size_t align = alignment == 8 ? 8 : 4;
-    ElfW(Nhdr) note;
-
-    while (size >= sizeof note) {
-        size_t data, end;
-
-        memcpy(&note, notes, sizeof note);
-        data = (sizeof note + note.n_namesz + align - 1) & -align;
-        end = (data + note.n_descsz + align - 1) & -align;
-        if (data > size || note.n_descsz > size - data)
-            return false;
-        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-            memcmp(notes + sizeof note, "GNU", 4) == 0 && note.n_descsz >= 8) {
-            memcpy(build_id, notes + data, note.n_descsz < room ? note.n_descsz : room);
-            return true;
-        }
-        if (end > size)
-            return false;
-        notes += end;
-        size -= end;
-    }
-    return false;
-}
-
 static bool find_id_note(const struct cp__image *image, struct cp__identity *identity)
 {
     bool is_found = false;
@@ -116,12 +89,17 @@ static bool find_id_note(const struct cp__image *image, struct cp__identity *ide
     for (size_t i = 0; i < image->n_headers && !is_found; i++) {
         const ElfW(Phdr) *header = &image->headers[i];
         struct cp__window window;
+        const uint8_t *id;
+        size_t size;
 
         if (header->p_type != PT_NOTE)
             continue;
         window = cp__window_open(image, image->bias + header->p_vaddr, header->p_filesz);
-        is_found = window.bytes != NULL && find_note(window.bytes, window.size, header->p_align,
-                                                     identity->build_id, sizeof identity->build_id);
+        id = window.bytes == NULL ? NULL : cp__note_build_id(window.bytes, window.size, &size);
+        is_found = id != NULL && size >= 8; /* a shorter one tells little */
+        if (is_found)
+            memcpy(identity->build_id, id,
+                   size < sizeof identity->build_id ? size : sizeof identity->build_id);
         cp__window_close(&window);
     }
     return is_found;
