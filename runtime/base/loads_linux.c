@@ -103,7 +103,8 @@ void cp__loads_compare(uint64_t count, uint64_t stamps[2])
 
 bool cp__loads_are_news_from_handler(uint64_t stamp)
 {
-    /* relaxed, here and below: hints */
+    /* relaxed, here and below: hints. Nothing is ordered by the exchange either. It picks one of the handlers
+     * that see the stamp. */
     if (stamp == cp_load_relaxed(&told) ||
         cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < cp_load_relaxed(&not_before))
         return false;

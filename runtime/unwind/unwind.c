@@ -423,7 +423,7 @@ unsigned cp__unwind_from_handler(const struct cp__registers *regs, struct cp__st
         n = walk_from(&walk, regs, frames, max, flags);
     }
     if (reached != NULL)
-        *reached = walk.stack->is_open ? NULL : walk.stack;
+        *reached = walk.stack == &walk.open ? NULL : walk.stack;
     return n;
 }
 

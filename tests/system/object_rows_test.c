@@ -230,26 +230,11 @@ static long stub_syscall(long number, const long a[6])
 
 /* ---- Objects whose file is not found ----------------------------------------------------------- */
 
-/* Functions whose frames have the size SIZE; the code's size is the same with 192 and with 512. */
-static const char frames[] = "static volatile long sink;\n"
-                             "__attribute__((noinline)) static long leaf(long n) { return sink + n; }\n"
-                             "__attribute__((noinline)) static long middle(long n)\n"
-                             "{\n"
-                             "    volatile char room[SIZE];\n"
-                             "    room[n] = 1;\n"
-                             "    return leaf(n) + room[n];\n"
-                             "}\n"
-                             "long unwind_target(int n) { return middle(n) + 1; }\n";
-
 #define WITHOUT_ID PLAIN "-Wl,--build-id=none "
 
 static const char *build_frames(const char *options)
 {
-    char source[500];
-
-    test_write_file("frames.c", frames);
-    snprintf(source, sizeof source, "%s/frames.c", test_dir());
-    return build("gcc", options, source);
+    return build("gcc", options, "tests/support/frames_target.c");
 }
 
 CP_TEST(an_object_with_a_relative_path_has_rows)

@@ -410,24 +410,12 @@ CP_TEST(chains_in_functions_that_align_their_stack_are_exact, .timeout_s = 60 * 
     CHECK(!KNOWS_CODE || run.marked == 0);
 }
 
-static const char frames[] = "static volatile long sink;\n"
-                             "__attribute__((noinline)) static long leaf(long n) { return sink + n; }\n"
-                             "__attribute__((noinline)) static long middle(long n)\n"
-                             "{\n"
-                             "    volatile char room[SIZE];\n"
-                             "    room[n] = 1;\n"
-                             "    return leaf(n) + room[n];\n"
-                             "}\n"
-                             "long unwind_target(int n) { return middle(n) + 1; }\n";
-
 /* Programs link with a build id of their choice; two objects may have the same one, and code of the same
  * size. */
 CP_TEST(objects_with_one_build_id_have_rows_of_their_own)
 {
-    char path[500];
+    static const char path[] = "tests/support/frames_target.c";
 
-    test_write_file("frames.c", frames);
-    snprintf(path, sizeof path, "%s/frames.c", test_dir());
     load("gcc", "-O2 -fomit-frame-pointer -Wl,--build-id=0x0123456789abcdef -DSIZE=192", path);
     on_thread(step_target);
     finish("192 bytes");
