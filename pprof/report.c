@@ -11,36 +11,6 @@
 #include "session.h"
 #include "writer.h"
 
-/* ---- Losses ---------------------------------------------------------------------------------- */
-
-/* Returns an estimate of the periods that a stopped event has missed, by the rate before the stop. */
-static uint64_t overloaded_periods(const struct cp__part *part, const struct cp_slot_stats *stats)
-{
-    double rate = stats->time_running == 0 ? 0 : (double)stats->count / (double)stats->time_running;
-
-    return (uint64_t)((double)stats->overloaded_ns * rate / (double)cp__part_period(part));
-}
-
-int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats)
-{
-    const struct {
-        const char *frame;
-        uint64_t periods;
-    } losses[] = {
-        {"[dropped: sample buffer full]", stats->dropped},
-        {"[lost: perf ring full]", stats->lost},
-        {"[lost: no memory to fold samples]", part->unfolded},
-        {"[stopped: samples left the thread no time]", overloaded_periods(part, stats)},
-    };
-    int result = 0;
-
-    for (size_t i = 0; i < sizeof losses / sizeof losses[0] && result == 0; i++) {
-        if (losses[i].periods != 0)
-            result = cp__profile_add_named(part->profile, losses[i].frame, losses[i].periods);
-    }
-    return result;
-}
-
 /* ---- Comments -------------------------------------------------------------------------------- */
 
 /*
@@ -99,18 +69,6 @@ static void say_figures(struct comments *comments, const struct figure *figures,
         if (figures[i].number != 0)
             say(comments, figures[i].kind, figures[i].key, figures[i].sentence, "%" PRIu64,
                 figures[i].number);
-}
-
-static bool is_time(const struct cp__part *part)
-{
-    return part->event.kind == CP_EVENT_TIMER || part->event.kind == CP_EVENT_CLOCK;
-}
-
-uint64_t cp__part_period(const struct cp__part *part)
-{
-    if (part->event.kind == CP_EVENT_TIMER)
-        return 1000000000u / part->config.hz;
-    return part->config.period;
 }
 
 /* Adds the event's encoding, if its name does not tell it. */
@@ -176,8 +134,8 @@ static void say_threads(struct comments *comments, const struct cp__part *part,
 {
     const struct figure figures[] = {
         {FACT, "period", cp__part_period(part),
-         is_time(part) ? "ns of CPU time between two samples, as asked"
-                       : "events between two samples, as asked"},
+         cp__part_is_time(part) ? "ns of CPU time between two samples, as asked"
+                                : "events between two samples, as asked"},
         {FACT, "threads", stats->ms, "were sampled"},
         {LIMIT, "threads_ringless", stats->ms_ringless,
          "had no perf ring, so that signals were counted instead of records"},
@@ -198,13 +156,40 @@ static void say_threads(struct comments *comments, const struct cp__part *part,
             "0");
 }
 
-/* Returns LIMIT if less than 99 percent of the expected samples came, and more is missing than the last,
- * unfinished period of each thread. */
-static enum kind judge_coverage(const struct cp_slot_stats *stats, double expected)
+/* Adds how much of what should have been seen the samples stand for, and what they do not stand for. */
+static void say_coverage(struct comments *comments, const struct cp__part *part,
+                         const struct cp_slot_stats *stats)
 {
-    const double samples = (double)stats->samples;
+    const struct cp__coverage coverage = cp__coverage_of(part, stats);
 
-    return samples >= 0.99 * expected || expected - samples <= stats->ms ? FACT : LIMIT;
+    if (stats->cpu_ns != 0)
+        say(comments, FACT, "cpu_ns", "ns of CPU time had the process during the profile", "%" PRIu64,
+            stats->cpu_ns);
+    say(comments, coverage.is_complete ? FACT : LIMIT, "coverage",
+        stats->cpu_ns == 0 || !cp__part_has_rate(part)
+            ? "percent of the event's own count that the samples stand for"
+        : cp__part_is_time(part) ? "percent of the CPU time of the process that the samples stand for"
+                                 : "percent of the events in the CPU time of the process that the samples "
+                                   "stand for, by the rate at which they were counted",
+        "%.2f", coverage.percent);
+    if (coverage.clocks >= 0.005 || coverage.clocks <= -0.005)
+        say(comments, FACT, "clocks",
+            "percent less time have the events counted than the CPU clocks of the same threads", "%.2f",
+            coverage.clocks);
+    if (stats->excluded_ns != 0)
+        say(comments, FACT, "excluded_ns", "ns of it passed in modes that the event does not sample",
+            "%" PRIu64, stats->excluded_ns);
+    for (size_t i = 0; i < coverage.n; i++) {
+        const struct cp__missing *missing = &coverage.missing[i];
+
+        if (missing->key == NULL)
+            continue;
+        if (missing->threads_key != NULL && missing->threads != 0)
+            say(comments, LIMIT, missing->threads_key, missing->threads_sentence, "%" PRIu32,
+                missing->threads);
+        say(comments, missing->is_limit ? LIMIT : FACT, missing->key, missing->sentence, "%" PRIu64,
+            missing->ns);
+    }
 }
 
 static void say_rate(struct comments *comments, const struct cp__part *part,
@@ -214,7 +199,8 @@ static void say_rate(struct comments *comments, const struct cp__part *part,
     const double count = (double)stats->count, samples = (double)stats->samples;
     const struct figure figures[] = {
         {FACT, "count", stats->count,
-         is_time(part) ? "ns of CPU time, by the event's own count" : "events, by the event's own count"},
+         cp__part_is_time(part) ? "ns of CPU time, by the event's own count"
+                                : "events, by the event's own count"},
         {FACT, "samples", stats->samples, "each stands for one period"},
         {FACT, "signals", stats->signals, "brought the samples"},
     };
@@ -224,15 +210,13 @@ static void say_rate(struct comments *comments, const struct cp__part *part,
         say(comments, LIMIT, "count", "the event did not happen, or this machine does not count it", "0");
     if (stats->count == 0)
         return;
-    if (is_time(part)) {
+    if (cp__part_is_time(part)) {
         say(comments, FACT, "rate_asked", "samples a CPU second", "%.6g", 1e9 / period);
         say(comments, FACT, "rate", "samples a CPU second, as delivered", "%.6g", samples / count * 1e9);
     } else if (stats->samples != 0) {
         say(comments, FACT, "interval", "events between two samples, as delivered", "%.1f", count / samples);
     }
-    say(comments, judge_coverage(stats, count / period), "coverage",
-        "percent of the event's own count that the samples stand for", "%.2f",
-        100 * samples * period / count);
+    say_coverage(comments, part, stats);
 }
 
 static void say_quality(struct comments *comments, const struct cp__part *part,
@@ -394,7 +378,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     struct cp__part *part = &session->parts[i];
     const struct cp_slot_stats *stats = &session->stats[i];
     struct comments comments = {.n = 0, .room = MAX_COMMENTS - N_LAST, .limits = ""};
-    const bool time = is_time(part);
+    const bool time = cp__part_is_time(part);
     struct cp__profile_meta meta = {.sample_type = time ? "cpu" : part->event.name,
                                     .sample_unit = time ? "nanoseconds" : "count",
                                     .period = cp__part_period(part),

@@ -37,8 +37,8 @@ static void read_all_slots(struct cp_session *session)
     }
 }
 
-/* The profile-writer thread: reads all slots until the session stops. */
-static void *collect_samples(void *arg)
+/* Reads all slots until the session stops. */
+static void *read_until_stop(void *arg)
 {
     struct cp_session *session = arg;
 
@@ -52,6 +52,12 @@ static void *collect_samples(void *arg)
             return NULL;
         cp_slots_wait(token, READ_INTERVAL_MS);
     }
+}
+
+/* The profile-writer thread. */
+static void *collect_samples(void *session)
+{
+    return cp__thread_own(read_until_stop, session);
 }
 
 int cp__session_collect(struct cp_session *session)
@@ -83,7 +89,7 @@ static void halt(struct cp_session *session)
 {
     cp_slots_stop(session->slots, session->n);
     session->duration_ns = cp__clock_ns(CLOCK_MONOTONIC) - session->started_ns;
-    cp_store_release(&session->stopping, 1); /* pairs with the acquire in collect_samples() */
+    cp_store_release(&session->stopping, 1); /* pairs with the acquire in read_until_stop() */
     cp_slots_wake();
     pthread_join(session->thread, NULL);
     for (size_t i = 0; i < session->n; i++) {

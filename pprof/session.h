@@ -66,11 +66,38 @@ void cp__session_free(struct cp_session *session);
 /* Makes the session no longer the default session, if it is. */
 void cp__default_forget(const struct cp_session *session);
 
+/* Returns whether the part's event is the timer or a clock. */
+bool cp__part_is_time(const struct cp__part *part);
+/* Returns whether the event happens so regularly while a thread runs that the time without the event tells
+ * how often it would have happened. Faults, switches, tracepoints and accesses to an address do not. */
+bool cp__part_has_rate(const struct cp__part *part);
 /* Returns what one period of the part stands for in the profile: ns for the timer and clocks, else events. */
 uint64_t cp__part_period(const struct cp__part *part);
 
-/* Adds what was lost to the profile, as frames with names. Called once, after the stop. */
+/* Adds what was lost or never sampled to the profile, as frames with names. Called once, after the stop. */
 int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats);
+
+/* A part of the CPU time of the process that has no samples. */
+struct cp__missing {
+    const char *key; /* of its comment; NULL: another comment tells it */
+    const char *sentence;
+    const char *frame; /* that stands for it in the profile */
+    uint64_t ns;
+    const char *threads_key; /* NULL: there is no number of threads */
+    const char *threads_sentence;
+    uint32_t threads;
+    bool is_limit;
+};
+
+/* How much of what a part should have seen its samples stand for. */
+struct cp__coverage {
+    double percent;
+    double clocks;                 /* the percentage by which events counted less time than CPU clocks */
+    bool is_complete;              /* nothing is missing, as far as the clocks agree */
+    struct cp__missing missing[9]; /* those that are more than a hundredth */
+    size_t n;
+};
+struct cp__coverage cp__coverage_of(const struct cp__part *part, const struct cp_slot_stats *stats);
 /* Encodes or prints the part's profile to w, with comments on how it was measured. */
 int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, bool is_text,
                      struct cp_error *err);

@@ -7,6 +7,7 @@
 
 #include "altstack.h"
 #include "configure.h"
+#include "coverage.h"
 #include "disposition.h"
 #include "engine.h"
 #include "m.h"
@@ -93,8 +94,10 @@ static int link_m(struct cp__m *m)
             running |= 1u << slot;
     }
     result = cp__m_make_buffers(m, running);
-    if (result == 0)
+    if (result == 0) {
+        cp__coverage_attached(m);
         cp__m_link(m);
+    }
     cp__unlock(&cp__runtime_lock);
     return result;
 }
@@ -170,6 +173,7 @@ void cp_m_detach(struct cp_m *head)
     void *altstack = m->altstack;
     bool blocks_traps = m->blocks_traps;
     uint64_t mask = cp__os_block_from_handler();
+    uint64_t cpu_ns;
 
     pthread_setspecific(exit_key, NULL);
     cp_store_relaxed(&m->life, CP__M_LEAVING); /* relaxed: this thread and its handler only */
@@ -178,11 +182,13 @@ void cp_m_detach(struct cp_m *head)
         cp__lock(&cp__runtime_lock); /* another thread had the claim; that thread holds this lock */
         cp__unlock(&cp__runtime_lock);
     }
+    cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock);
     cp__fork_allow();
 
     cp__lock(&cp__runtime_lock);
     cp_store_relaxed(&m->life, CP__M_GONE); /* relaxed: read under the lock. From here on no thread kicks m */
     cp__stats_m_gone(m);
+    cp__coverage_detached(m, cpu_ns, mask);
     m->undrained = unread_slots(m);
     for (uint32_t slots = m->undrained; slots != 0; slots &= slots - 1)
         /* a reader may have just taken m off the queue */

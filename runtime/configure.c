@@ -23,7 +23,12 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, const struct cp_
     for (size_t i = 0; i < sizeof *stats / sizeof *words; i++)
         cp_store_relaxed(&words[i], 0); /* relaxed: ordered by the release below */
     cp_store_relaxed(&stats->foreign, m->foreign);
+    cp_store_relaxed(&stats->armed_at, UINT64_MAX);
+    cp_store_relaxed(&stats->period, config->config.period);
     cp_store_relaxed(&stats->counts_time, config->kind == CP_EVENT_CLOCK);
+    cp_store_relaxed(&stats->excludes,
+                     config->kind == CP_EVENT_CLOCK &&
+                         (!config->config.is_kernel_included || config->config.is_user_excluded));
     cp_store_relaxed(&stats->is_own_doing, cp__event_is_own_doing(config->kind));
     cp_store_relaxed(&stats->may_starve, cp__event_may_starve(config->kind));
     cp_store_release(&stats->seq, config->seq); /* pairs with the acquire in add_stats_of_m(), stats.c */

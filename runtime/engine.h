@@ -17,9 +17,16 @@
 /* Kicks are numbered modulo this. */
 #define CP__ENGINE_KICKS 256
 
+struct cp__count;
 struct cp__m;
 struct cp__moment;
 struct cp__slot_config;
+
+/* What is known of an event that does not count. */
+struct cp__ending {
+    uint64_t time_enabled; /* the time that the event counted for */
+    bool is_disabled;      /* the program has disabled the event; if not, it has reached its limit */
+};
 
 struct cp__engine {
     /* ---- Once, before the first M ---- */
@@ -49,20 +56,21 @@ struct cp__engine {
 
     /* ---- From any thread, which has the claim on m ---- */
 
-    /* Returns what m's event in slot has counted; 0 if the count cannot be read. */
-    uint64_t (*count)(const struct cp__m *m, int slot);
+    /* Reads what m's events in slot have counted: the sum of all, but time_enabled is that of the first.
+     * Returns false, and a count of 0, if the count cannot be read. */
+    bool (*read)(const struct cp__m *m, int slot, struct cp__count *count);
     /* Stops the counting of m's event in slot. */
     void (*disable)(struct cp__m *m, int slot);
 
     /* ---- From any thread, which has the claim on m and the runtime lock ---- */
 
     /* Looks at m's event in slot, whose records have not been read for a while although m's thread ran. If
-     * the event counts and the thread makes progress, renews its limit. Returns true if the event has reached
-     * its limit; *time_enabled is the time that the event counted for. An event that has just been renewed,
-     * or that is looked at for the first time, is not known to have reached its limit. */
-    bool (*has_ended)(struct cp__m *m, int slot, uint64_t *time_enabled);
-    /* Lets an event that has reached its limit count again: if its samples left the thread no time, after
-     * twice the number of periods from now on. */
+     * the event counts and the thread makes progress, renews its limit. Returns true if the event does not
+     * count, and fills *ending. An event that has just been renewed, or that is looked at for the first time,
+     * is not known to stand. */
+    bool (*has_ended)(struct cp__m *m, int slot, struct cp__ending *ending);
+    /* Lets an event that does not count do so again: if its samples left the thread no time, after twice the
+     * number of periods from now on. */
     void (*restart)(struct cp__m *m, int slot);
 
     /* ---- From any thread ---- */

@@ -54,6 +54,7 @@
 #include "queue.h"
 #include "runtime/base/fork_child.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/thread.h"
 #include "runtime/event/rows.h"
 #include "runtime/unwind/code.h"
 #include "slot.h"
@@ -65,6 +66,7 @@ static void after_in_child(void)
     cp__fork_child_resets();
     cp__fork_made_child();
     cp__lock_reset(&cp__runtime_lock);
+    cp__own_threads_forget();
     cp__labels_forget();
     cp__pool_forget();
     cp__pfm_forget();

@@ -123,7 +123,6 @@ struct cp__handle {
     bool is_precise;
     bool has_user_chain; /* the record's chain has the program's frames */
     int fd;              /* the first event's descriptor, or the timer's id; -1: the M was refused */
-    uint64_t armed_at;   /* the M's CPU clock when the events began to count */
     enum cp_event_kind kind;
 };
 
@@ -177,7 +176,11 @@ struct cp__m_stats {
     uint64_t counts_time;  /* 1: the event is a clock, whose count is the time that it ran for */
     uint64_t is_own_doing; /* 1: see cp__event_is_own_doing() */
     uint64_t may_starve;   /* 1: see cp__event_may_starve() */
-    uint64_t timer_since;  /* the M's CPU clock when its timer was armed */
+    uint64_t armed_at;     /* the M's CPU clock when its events began to count; UINT64_MAX: not yet */
+    uint64_t period;       /* ns or events between two samples */
+    uint64_t phase;        /* so much shorter was the first period */
+    uint64_t is_timer;     /* 1: counts is written when the timer is deleted */
+    uint64_t excludes;     /* 1: a clock that counts modes which it does not sample */
     uint64_t foreign;      /* m->foreign when the slot was armed */
     uint64_t ringless;     /* 1: each signal is a sample */
     int64_t refused;       /* a negative errno value */
@@ -187,6 +190,9 @@ struct cp__m_stats {
     uint64_t stops;
     uint64_t stopped_at;
     uint64_t stopped_ns;
+    /* For how long the event did not count because the program had disabled it. Written with the claim. */
+    uint64_t disabled_ns;
+    uint64_t closed; /* 1: the program has closed the descriptor of one of the slot's events */
 };
 
 /* What cp__watch_look() found when a slot last had new records. */
@@ -195,6 +201,18 @@ struct cp__watched {
     uint64_t interrupts;
     uint64_t cpu_ns;    /* the M's CPU clock */
     uint64_t looked_at; /* the M's CPU clock at the last look at the event itself */
+};
+
+/* The CPU time of an M's thread while a slot ran; see coverage.h. */
+struct cp__m_cpu {
+    uint64_t run;    /* the config that the figures are about */
+    uint64_t since;  /* the M's CPU clock at the slot's start, or at the M's attach */
+    uint64_t until;  /* the same at the slot's stop, or at the M's detach; 0: that is to come */
+    bool is_new;     /* the M attached while the slot ran: it begins where its events were armed */
+    bool is_blocked; /* the thread had a signal of the library's blocked at the stop */
+    /* what the slot's events had counted at the stop, as read(2) told, if they were not closed by then: the
+     * sum of all, but time_enabled is that of the first */
+    struct cp__count counted;
 };
 
 #define CP__M_CREATORS 24
@@ -285,6 +303,7 @@ struct cp__m {
         uint64_t multiples[CP_EV_MAX];
     } window;
     struct cp__watched watched[CP_EV_MAX];
+    struct cp__m_cpu cpu[CP_EV_MAX];
 };
 
 /* The calling thread's M. Loading a variable of the initial-exec model calls no function. */

@@ -91,11 +91,13 @@ static void estimate_costs(struct cp__m *m, struct costs *costs)
         return;
     for (; counting != 0; counting &= counting - 1) {
         int slot = __builtin_ctz(counting);
+        struct cp__count read;
         uint64_t count;
 
         if (m->handles[slot].seq == 0 || m->handles[slot].kind == CP_EVENT_TIMER)
             continue;
-        count = cp__engine.count(m, slot);
+        cp__engine.read(m, slot, &read);
+        count = m->handles[slot].kind == CP_EVENT_CLOCK ? read.time_running : read.value;
         if (m->window.is_stuck)
             costs->of[slot] = 1 + (count - m->window.count[slot]) /
                                       (m->handles[slot].period * cp__handle_stretch(&m->handles[slot])) *

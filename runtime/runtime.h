@@ -337,6 +337,36 @@ struct cp_slot_stats {
     uint64_t new_code;
     /* samples of CP_SAMPLE_FOREIGN_SP: the program did not tell of the stack that it ran on */
     uint64_t unknown_stacks;
+
+    /* What the slot should have seen, and what it has not: CPU time in ns from its start to its stop. */
+    uint64_t cpu_ns;        /* of the process, by its CPU clock; 0: the system does not tell */
+    uint64_t ms_ns;         /* the part of threads while they were Ms, by their CPU clocks */
+    uint64_t library_ns;    /* the part of libcounterpoint's own threads */
+    uint64_t unattached_ns; /* the rest: of threads while they were no Ms */
+    /* The next six are parts of ms_ns. */
+    uint64_t unarmed_ns; /* while they had no event: since they slept at the start, or it was refused */
+    uint64_t blocked_ns; /* the same with the signal blocked, and what events counted without a sample then */
+    uint64_t disabled_ns; /* while the program had disabled the event: prctl(PR_TASK_PERF_EVENTS_DISABLE) */
+    uint64_t closed_ns;   /* after the program had closed the event's descriptor */
+    /* While the event was armed, and did not count although nobody is known to have stopped it: the kernel
+     * was switching to the thread, which takes some microseconds, or the clocks disagree. */
+    uint64_t uncounted_ns;
+    /* What events have counted beyond the CPU time of their threads, because the clocks disagree, as they do
+     * when a virtual machine's host takes CPUs away. In none of the other figures. */
+    uint64_t overcounted_ns;
+    /* The part of count in modes that a clock does not sample, as the kernel's. */
+    uint64_t excluded_ns;
+    /* Periods that the event counted and that are in no other figure: they have no sample. What a thread
+     * counted before its first sample and after its last one is less than a period, and no loss. */
+    uint64_t unsampled;
+    uint64_t switches; /* how often threads of the process were switched off their CPU */
+    /* Threads, as the slot was stopped: Ms that had no event for more than a hundredth of their time; Ms with
+     * blocked_ns; Ms with closed_ns; and threads without an M that had CPU time in the profile or before it,
+     * if unattached_ns is more than a hundredth of cpu_ns. */
+    uint32_t ms_unarmed;
+    uint32_t ms_blocked;
+    uint32_t ms_closed;
+    uint32_t threads_unattached;
 };
 /* Fills *stats, whose size the caller has set. Returns -EINVAL if there is no such slot, or the size was
  * never set: it covers no member, or is beyond 4096. */

@@ -5,6 +5,7 @@
 #include "chunk.h"
 #include "configure.h"
 #include "cost.h"
+#include "coverage.h"
 #include "disposition.h"
 #include "engine.h"
 #include "kick.h"
@@ -59,13 +60,21 @@ static int take_requests(struct cp_slot_request *to, const struct cp_slot_reques
     return result;
 }
 
+/* Returns a bit for each of the n slots. */
+static uint32_t bits_of(const int *slots, size_t n)
+{
+    uint32_t mask = 0;
+
+    while (n-- > 0)
+        mask |= 1u << slots[n];
+    return mask;
+}
+
 static int make_buffers(size_t n, const int *found, struct cp_error *err)
 {
     int result = cp__pool_resize(cp__slots_in_use() + (unsigned)n);
-    uint32_t mask = 0;
+    uint32_t mask = bits_of(found, n);
 
-    for (size_t i = 0; i < n; i++)
-        mask |= 1u << found[i];
     for (struct cp__m *m = cp__ms; m != NULL && result == 0; m = m->next)
         result = cp__m_make_buffers(m, mask);
     if (result < 0)
@@ -125,6 +134,7 @@ static int start_slots(struct cp_slot_request *requests, size_t n, int *found, s
         cp__slot_kept_stats(found[i])->engine_reason = why[i];
         cp__slot_kept_stats(found[i])->cost_percent = percent;
     }
+    cp__coverage_begin(bits_of(found, n));
     cp__slots_next_generation();
     return 0;
 }
@@ -236,22 +246,24 @@ static void note_handlers(struct cp_slot_stats *stats)
 
 int cp_slots_stop(const int *stopped, size_t n)
 {
-    uint32_t slots = 0;
+    uint32_t slots;
     bool has_settled;
 
     if (!are_slots(stopped, n))
         return -EINVAL;
+    slots = bits_of(stopped, n);
     cp__lock(&cp__runtime_lock);
+    cp__coverage_end(slots);
     for (size_t i = 0; i < n; i++) {
         note_handlers(cp__slot_kept_stats(stopped[i]));
         cp__slot_stop(stopped[i]);
-        slots |= 1u << stopped[i];
     }
     cp__slots_next_generation();
     cp__unlock(&cp__runtime_lock);
     look_at_slots();
     has_settled = cp__kick_until_settled(slots);
     cp__lock(&cp__runtime_lock);
+    cp__slots_end_stats(slots);
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
     return has_settled ? 0 : -ETIMEDOUT;

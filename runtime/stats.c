@@ -1,5 +1,6 @@
 #include "stats.h"
 
+#include "coverage.h"
 #include "m.h"
 #include "overload.h"
 #include "runtime/base/fail.h"
@@ -20,7 +21,7 @@ static const struct {
 } figures[] = {
     FIGURE(samples),   FIGURE(signals),    FIGURE(dropped),        FIGURE(lost),         FIGURE(late),
     FIGURE(truncated), FIGURE(incomplete), FIGURE(throttled),      FIGURE(throttled_ns), FIGURE(overruns),
-    FIGURE(stalled),   FIGURE(new_code),   FIGURE(unknown_stacks),
+    FIGURE(stalled),   FIGURE(new_code),   FIGURE(unknown_stacks), FIGURE(disabled_ns),
 };
 #define N_FIGURES (sizeof figures / sizeof figures[0])
 
@@ -29,45 +30,24 @@ static uint64_t *figure_of(struct cp_slot_stats *stats, size_t i)
     return (uint64_t *)((char *)stats + figures[i].of_slot);
 }
 
-/* Returns what m's timer in slot has counted so far, if the timer still runs: the thread's CPU time since the
- * timer was armed. The handler of its ticks does not read that clock. */
-static uint64_t timer_so_far(const struct cp__m *m, int slot)
-{
-    const struct cp__m_stats *from = &m->stats[slot];
-    uint64_t since = cp_load_relaxed(&from->timer_since); /* relaxed: a number of its own */
-    uint64_t now;
-
-    if (since == 0 || cp__m_count_from_handler(from) != 0)
-        return 0;
-    now = cp__os_clock_ns_from_handler(m->cpu_clock);
-    return now > since ? now - since : 0;
-}
-
-/* Adds the counts and times of m's events in slot. While a thread is on one kind of core, its events on the
- * other kinds are enabled and do not run. */
-static void add_counts_of_m(struct cp_slot_stats *stats, int slot, const struct cp__m *m)
-{
-    const struct cp__m_stats *from = &m->stats[slot];
-
-    stats->count += cp__m_count_from_handler(from) + timer_so_far(m, slot);
-    stats->time_enabled += cp_load_relaxed(&from->counts[0].time_enabled); /* relaxed: as below */
-    for (int i = 0; i < CP__CORE_PMUS; i++)
-        stats->time_running += cp_load_relaxed(&from->counts[i].time_running); /* relaxed: as below */
-}
-
 /* Adds to stats what m has counted for the config run. */
 static void add_stats_of_m(struct cp_slot_stats *stats, int slot, uint64_t run, const struct cp__m *m)
 {
     const struct cp__m_stats *from = &m->stats[slot];
+    struct cp__count counted;
     int refused;
 
+    cp__coverage_add_m(stats, slot, run, m);
     /* acquire: pairs with the release in reset_stats_from_handler(), configure.c. All other loads are
      * relaxed, because nothing else depends on the counters. */
     if (cp_load_acquire(&from->seq) != run)
         return;
     for (size_t i = 0; i < N_FIGURES; i++)
         *figure_of(stats, i) += cp_load_relaxed((const uint64_t *)((const char *)from + figures[i].of_m));
-    add_counts_of_m(stats, slot, m);
+    counted = cp__coverage_counted(m, slot);
+    stats->count += counted.value;
+    stats->time_enabled += counted.time_enabled;
+    stats->time_running += counted.time_running;
     stats->overloaded_ns += cp__overload_ns_from_handler(m, slot);
     stats->ms_overloaded += cp_load_relaxed(&from->stops) != 0;
     stats->foreign += cp_load_relaxed(&m->foreign) - cp_load_relaxed(&from->foreign);
@@ -94,6 +74,20 @@ static void collect_stats(int slot, struct cp_slot_stats *stats)
         if (!cp__m_is_gone(m) || (m->undrained >> slot & 1) != 0)
             add_stats_of_m(stats, slot, cp__slot_run(slot), m);
     }
+    cp__coverage_add_process(stats, slot);
+}
+
+void cp__slots_end_stats(uint32_t slots)
+{
+    struct cp_slot_stats stats;
+
+    cp__coverage_look_open(slots);
+    for (; slots != 0; slots &= slots - 1) {
+        int slot = __builtin_ctz(slots);
+
+        collect_stats(slot, &stats);
+        cp__coverage_count_threads(slot, &stats);
+    }
 }
 
 int cp_slots_stats(int slot, struct cp_slot_stats *stats)
@@ -112,20 +106,27 @@ int cp_slots_stats(int slot, struct cp_slot_stats *stats)
 
 static struct cp_slot_stats released; /* the sum of slots that are free again; under the runtime lock */
 
+#define PLACE(name) offsetof(struct cp_slot_stats, name)
+static const size_t sums[] = {
+    PLACE(count),      PLACE(time_enabled), PLACE(time_running), PLACE(foreign),        PLACE(overloaded_ns),
+    PLACE(cpu_ns),     PLACE(ms_ns),        PLACE(library_ns),   PLACE(unattached_ns),  PLACE(unarmed_ns),
+    PLACE(blocked_ns), PLACE(closed_ns),    PLACE(uncounted_ns), PLACE(overcounted_ns), PLACE(excluded_ns),
+    PLACE(unsampled),  PLACE(switches),
+};
+static const size_t numbers[] = {
+    PLACE(ms_overloaded), PLACE(ms),           PLACE(ms_ringless),
+    PLACE(ms_refused),    PLACE(ms_unsettled), PLACE(ms_unarmed),
+    PLACE(ms_blocked),    PLACE(ms_closed),    PLACE(threads_unattached),
+};
+
 static void add_stats(struct cp_slot_stats *sum, struct cp_slot_stats *stats)
 {
     for (size_t i = 0; i < N_FIGURES; i++)
         *figure_of(sum, i) += *figure_of(stats, i);
-    sum->count += stats->count;
-    sum->time_enabled += stats->time_enabled;
-    sum->time_running += stats->time_running;
-    sum->foreign += stats->foreign;
-    sum->overloaded_ns += stats->overloaded_ns;
-    sum->ms_overloaded += stats->ms_overloaded;
-    sum->ms += stats->ms;
-    sum->ms_ringless += stats->ms_ringless;
-    sum->ms_refused += stats->ms_refused;
-    sum->ms_unsettled += stats->ms_unsettled;
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
+        *(uint64_t *)((char *)sum + sums[i]) += *(const uint64_t *)((const char *)stats + sums[i]);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        *(uint32_t *)((char *)sum + numbers[i]) += *(const uint32_t *)((const char *)stats + numbers[i]);
     if (stats->refused_errno != 0)
         sum->refused_errno = stats->refused_errno;
     if (stats->unsettled_tid != 0)

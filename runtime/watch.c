@@ -34,26 +34,31 @@ static bool is_silent(struct cp__m *m, int slot, uint64_t cpu_ns)
 
 /* The event's time and the CPU clock go alike, except that the time in which the kernel switched to and from
  * the thread is the thread's and not the event's. So what is told may be somewhat too much. */
-uint64_t cp__watch_missed_from_handler(const struct cp__m *m, int slot, uint64_t time_enabled)
+static uint64_t missed_from_handler(const struct cp__m *m, int slot, uint64_t time_enabled)
 {
-    uint64_t passed = cp__os_clock_ns_from_handler(m->cpu_clock) - m->handles[slot].armed_at;
-    /* relaxed: written with the claim */
-    uint64_t known = time_enabled + cp_load_relaxed(&m->stats[slot].stopped_ns);
+    const struct cp__m_stats *stats = &m->stats[slot];
+    /* relaxed, all: written with the claim */
+    uint64_t passed = cp__os_clock_ns_from_handler(m->cpu_clock) - cp_load_relaxed(&stats->armed_at);
+    uint64_t known =
+        time_enabled + cp_load_relaxed(&stats->stopped_ns) + cp_load_relaxed(&stats->disabled_ns);
 
     return passed > known ? passed - known : 1;
 }
 
-/* Tells of an event that has reached its limit, and lets it count again. */
-static void restart(struct cp__m *m, int slot, uint64_t cpu_ns, uint64_t time_enabled)
+void cp__watch_tell_from_handler(struct cp__m *m, int slot, uint64_t least, const struct cp__ending *ending)
 {
     struct cp__m_stats *stats = &m->stats[slot];
+    uint64_t missed = missed_from_handler(m, slot, ending->time_enabled);
 
-    /* relaxed, both: written with the claim, and nothing else depends on the numbers */
+    if (missed < least)
+        return;
+    /* relaxed, all: written with the claim, and nothing else depends on the numbers */
+    if (ending->is_disabled) {
+        cp_store_relaxed(&stats->disabled_ns, stats->disabled_ns + missed);
+        return;
+    }
     cp_store_relaxed(&stats->stops, stats->stops + 1);
-    cp_store_relaxed(&stats->stopped_ns,
-                     stats->stopped_ns + cp__watch_missed_from_handler(m, slot, time_enabled));
-    m->watched[slot].cpu_ns = cpu_ns;
-    cp__engine.restart(m, slot);
+    cp_store_relaxed(&stats->stopped_ns, stats->stopped_ns + missed);
 }
 
 /* Looks again at an event that does not count. A handler may have disabled the event for its own time. */
@@ -61,14 +66,17 @@ static void look_closely(struct cp__m *m, int slot, uint64_t cpu_ns)
 {
     struct cp__watched *watched = &m->watched[slot];
     const struct cp__handle *handle = &m->handles[slot];
-    uint64_t time_enabled = 0;
+    struct cp__ending ending = {.time_enabled = 0};
 
     if (handle->seq != watched->seq || handle->fd < 0 ||
         (cp_load_relaxed(&m->off) >> slot & 1) != 0 || /* relaxed: written with the claim */
         cp_load_relaxed(&m->runs) % 2 != 0)            /* relaxed: a later look finds the same */
         return;
-    if (cp__engine.has_ended(m, slot, &time_enabled))
-        restart(m, slot, cpu_ns, time_enabled);
+    if (cp__engine.has_ended(m, slot, &ending)) {
+        cp__watch_tell_from_handler(m, slot, 0, &ending);
+        watched->cpu_ns = cpu_ns;
+        cp__engine.restart(m, slot);
+    }
     /* read after the event's time, so that the event has counted if the clock moves by STILL_NS from here to
      * the next look */
     watched->looked_at = cp__os_clock_ns_from_handler(m->cpu_clock);

@@ -23,6 +23,7 @@ enum cp__lock_rank {
     CP__RANK_PFM,             /* runtime: libpfm4 */
     CP__RANK_LABELS,          /* runtime: who reads the labels of a running G */
     CP__RANK_CHUNKS,          /* runtime: the pool of the sample buffers' chunks */
+    CP__RANK_OWN_THREADS,     /* runtime: the list of the library's own threads */
 };
 
 struct cp__lock {

@@ -20,6 +20,13 @@ clockid_t cp__os_thread_clock(pid_t tid);
 uint64_t cp__os_clock_ns_from_handler(clockid_t clock);
 /* Returns whether the thread runs or waits for a CPU; true if the system does not tell. */
 bool cp__os_thread_is_runnable(pid_t tid);
+/* Returns how often threads of this process have been switched off their CPU, those that have ended
+ * included. */
+uint64_t cp__os_switches(void);
+/* Calls fn for each thread of this process, as far as the system tells. */
+void cp__os_each_thread(void (*fn)(void *context, pid_t tid), void *context);
+/* Returns the signals that the thread has blocked, a bit each; 0 if the system does not tell. */
+uint64_t cp__os_blocked_of(pid_t tid);
 /* Waits until another thread wakes the word, or for timeout_ms. Returns at once if the word is not `value`,
  * and may return early. */
 void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms);
@@ -31,6 +38,8 @@ void cp__os_futex_wake_from_handler(uint32_t *word);
 uint64_t cp__os_block_from_handler(void);
 void cp__os_unblock_from_handler(uint64_t old);
 void cp__os_use_traps(void);
+/* Returns whether one of the library's signals is among those with a bit. */
+bool cp__os_has_own_signal(uint64_t signals);
 /* Unblocks SIGTRAP on the calling thread; returns whether SIGTRAP was blocked. The second function blocks
  * SIGTRAP again. */
 bool cp__os_open_traps(void);

@@ -6,7 +6,9 @@
 #include <linux/membarrier.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,23 +45,81 @@ uint64_t cp__os_clock_ns_from_handler(clockid_t clock)
     return (uint64_t)cp__clock_ns(clock);
 }
 
-bool cp__os_thread_is_runnable(pid_t tid)
+/* Reads the beginning of a thread's file. Returns 0, or a negative errno value with an empty text. */
+static int read_of_thread(pid_t tid, const char *file, char *text, size_t size)
 {
     char path[48];
-    char text[256];
-    const char *end;
     ssize_t n;
     int fd;
 
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    text[0] = '\0';
+    snprintf(path, sizeof path, "/proc/self/task/%d/%s", (int)tid, file);
     fd = cp__sys_open_from_handler(path);
     if (fd < 0)
-        return fd != -ENOENT;
-    n = cp__sys_read_from_handler(fd, text, sizeof text - 1);
+        return fd;
+    n = cp__sys_read_from_handler(fd, text, size - 1);
     cp__sys_close_from_handler(fd);
     text[n < 0 ? 0 : n] = '\0';
+    return n < 0 ? (int)n : 0;
+}
+
+bool cp__os_thread_is_runnable(pid_t tid)
+{
+    char text[256];
+    const char *end;
+
+    if (read_of_thread(tid, "stat", text, sizeof text) == -ENOENT)
+        return false;
     end = strrchr(text, ')'); /* the thread's name, before the last ')', may contain any character */
     return end == NULL || strncmp(end, ") R", 3) == 0;
+}
+
+uint64_t cp__os_switches(void)
+{
+    struct rusage usage;
+
+    if (getrusage(RUSAGE_SELF, &usage) < 0)
+        return 0;
+    return (uint64_t)usage.ru_nvcsw + (uint64_t)usage.ru_nivcsw;
+}
+
+uint64_t cp__os_blocked_of(pid_t tid)
+{
+    static const char key[] = "\nSigBlk:";
+    char text[4096];
+    const char *at;
+
+    read_of_thread(tid, "status", text, sizeof text);
+    at = strstr(text, key);
+    return at != NULL ? strtoull(at + sizeof key - 1, NULL, 16) : 0;
+}
+
+/* An entry of a directory, as getdents64(2) writes it. */
+struct entry {
+    uint64_t ino;
+    int64_t off;
+    uint16_t size;
+    uint8_t type;
+    char name[];
+};
+
+void cp__os_each_thread(void (*fn)(void *context, pid_t tid), void *context)
+{
+    uint64_t buffer[256];
+    int fd = cp__sys_open_from_handler("/proc/self/task");
+    long n;
+
+    while (fd >= 0 && (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {
+        const struct entry *entry;
+
+        for (long at = 0; at < n; at += entry->size) {
+            entry = (const struct entry *)(const void *)((const char *)buffer + at);
+            if (entry->name[0] != '.')
+                fn(context, (pid_t)strtol(entry->name, NULL, 10));
+        }
+    }
+    if (fd >= 0)
+        cp__sys_close_from_handler(fd);
 }
 
 void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms)
@@ -84,6 +144,11 @@ static uint64_t own_mask = (uint64_t)1 << (SIGPROF - 1); /* shared, atomic */
 void cp__os_use_traps(void)
 {
     cp_store_relaxed(&own_mask, own_mask | sigtrap_mask); /* relaxed: a number of its own */
+}
+
+bool cp__os_has_own_signal(uint64_t signals)
+{
+    return (signals & cp_load_relaxed(&own_mask)) != 0; /* relaxed: see cp__os_use_traps() */
 }
 
 uint64_t cp__os_block_from_handler(void)

@@ -5,6 +5,9 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 /* Starts a thread that runs fn(arg) with every signal blocked and a stack of this size, whatever G or thread
  * calls. The caller joins the thread. Returns 0 or a negative errno value. */
@@ -29,5 +32,17 @@ static inline int cp__thread_start(pthread_t *thread, size_t stack_size, void *(
 /* Runs fn(arg) on such a thread with a deep stack, and waits for its end. Returns 0 or a negative errno
  * value. */
 int cp__thread_run(void *(*fn)(void *), void *arg);
+
+/* ---- The CPU time of these threads ----------------------------------------------------------- */
+
+/* Runs fn(arg) on the calling thread, which cp__thread_start() has started: the CPU time that it takes is the
+ * profiler's and not the program's. */
+void *cp__thread_own(void *(*fn)(void *), void *arg);
+/* Returns the CPU time that all such threads have taken so far, in ns. */
+uint64_t cp__own_threads_ns(void);
+/* Returns whether the thread is one of them. */
+bool cp__own_threads_have(pid_t tid);
+/* In the child of a fork, which has none of them. */
+void cp__own_threads_forget(void);
 
 #endif

@@ -357,16 +357,24 @@ int cp__events_enable_from_handler(struct cp__m *m, int slot)
     return result;
 }
 
-/* Reads the first of the slot's events: there are more of them only on processors with several kinds of
- * cores. */
-uint64_t cp__events_count(const struct cp__m *m, int slot)
+/* There are several events only on processors with several kinds of cores. All of them are enabled all the
+ * time. */
+bool cp__events_read(const struct cp__m *m, int slot, struct cp__count *count)
 {
     const struct cp__handle *handle = &m->handles[slot];
-    struct cp__count count;
+    struct cp__count one = {.lost = 0};
 
-    if (handle->fd < 0 || cp__sys_read_from_handler(handle->fd, &count, sizeof count) <= 0)
-        return 0;
-    return handle->kind == CP_EVENT_CLOCK ? count.time_running : count.value;
+    *count = one;
+    for (int i = 0; i < handle->n_events; i++) {
+        if (!cp__perf_is_event_from_handler(handle->events[i].fd, handle->events[i].id) ||
+            cp__sys_read_from_handler(handle->events[i].fd, &one, sizeof one) <= 0)
+            return false;
+        count->value += one.value;
+        count->time_enabled = i == 0 ? one.time_enabled : count->time_enabled;
+        count->time_running += one.time_running;
+        count->lost += one.lost;
+    }
+    return handle->n_events > 0;
 }
 
 /* Takes effect at once: if m's thread runs, the kernel interrupts it to disable the event. If m's handler

@@ -120,7 +120,8 @@ int cp__limits_begin_from_handler(struct cp__m *m, int slot)
     struct cp__handle *handle = &m->handles[slot];
     int result = 0;
 
-    handle->armed_at = cp__os_clock_ns_from_handler(m->cpu_clock);
+    /* relaxed: a number of its own */
+    cp_store_relaxed(&m->stats[slot].armed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
     for (int i = 0; i < handle->n_events && result == 0; i++) {
         cp_store_relaxed(&handle->events[i].all_at,
                          overflows_from_handler(m).n); /* relaxed: as in renewals */
@@ -364,21 +365,37 @@ void cp__limits_resume_from_handler(struct cp__m *m, int slot)
         resume_from_handler(m, slot, i);
 }
 
+/* No sample's record has fewer bytes: header, identifier, count. */
+#define LEAST_SAMPLE 40
+
+/* Returns how many samples at most wait in m's ring, which have not been counted as taken. On the M, or with
+ * the claim, so that the ring stays. */
+static int64_t unread_from_handler(const struct cp__m *m)
+{
+    const struct perf_event_mmap_page *page = m->ring.page;
+
+    /* relaxed, both: numbers of their own; m's handler may be reading the ring */
+    return page == NULL ? 0
+                        : (int64_t)((cp_load_relaxed(&page->data_head) - cp_load_relaxed(&page->data_tail)) /
+                                    LEAST_SAMPLE);
+}
+
+/* Returns whether an event that does not count cannot have reached its limit: the program has disabled it, by
+ * prctl(PR_TASK_PERF_EVENTS_DISABLE). Without a ring, or without the kernel's number of lost records, nobody
+ * knows. */
+static bool is_disabled_from_handler(const struct cp__m *m, int slot, int which,
+                                     const struct cp__count *count)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+
+    /* relaxed: written with the claim */
+    return cp__perf_has_lost_count && cp_load_relaxed(&m->stats[slot].ringless) == 0 &&
+           use_from_handler(&handle->events[which], count->lost).used + unread_from_handler(m) <
+               limit_of(handle);
+}
+
 /* Where a clock of the kernel is coarse, an event that counts may seem to stand between two calls. */
 #define TOLD_FROM_NS 1000000
-
-/* Tells that the slot's event, which counted for time_enabled, has reached its limit. */
-static void tell_end_from_handler(struct cp__m *m, int slot, uint64_t time_enabled)
-{
-    struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t missed = cp__watch_missed_from_handler(m, slot, time_enabled);
-
-    if (missed < TOLD_FROM_NS)
-        return;
-    /* relaxed, both: written with the claim */
-    cp_store_relaxed(&stats->stops, stats->stops + 1);
-    cp_store_relaxed(&stats->stopped_ns, stats->stopped_ns + missed);
-}
 
 /* Returns whether one event of the slot has reached its limit. If this run of the handler has paused the
  * event, or another thread has disabled it, it stands in any case, and what was used of the limit tells.
@@ -402,27 +419,14 @@ void cp__limits_tell_end_from_handler(struct cp__m *m, int slot)
     for (int i = 0; i < handle->n_events && limit_of(handle) != 0; i++) {
         if (!is_at_its_limit_from_handler(m, slot, i, &count))
             continue;
-        tell_end_from_handler(m, slot, count.time_enabled);
+        cp__watch_tell_from_handler(
+            m, slot, TOLD_FROM_NS,
+            &(struct cp__ending){count.time_enabled, is_disabled_from_handler(m, slot, i, &count)});
         return;
     }
 }
 
 /* ---- From outside ---------------------------------------------------------------------------- */
-
-/* No sample's record has fewer bytes: header, identifier, count. */
-#define LEAST_SAMPLE 40
-
-/* Returns how many samples at most wait in m's ring, which have not been counted as taken. With the claim, so
- * that the ring stays. */
-static int64_t unread_from_outside(const struct cp__m *m)
-{
-    const struct perf_event_mmap_page *page = m->ring.page;
-
-    /* relaxed, both: numbers of their own; m's handler may be reading the ring */
-    return page == NULL ? 0
-                        : (int64_t)((cp_load_relaxed(&page->data_head) - cp_load_relaxed(&page->data_tail)) /
-                                    LEAST_SAMPLE);
-}
 
 /* The same from outside, for a thread that may not hear of its events: this one has overflowed at least
  * `least` and at most `most` times. Nobody knows how often the others have, so they are taken to be as
@@ -442,7 +446,7 @@ static void renew_from_outside(struct cp__m *m, int slot, int which, const struc
 {
     const struct cp__handle *handle = &m->handles[slot];
     struct use use = use_from_handler(&handle->events[which], count->lost);
-    int64_t most = use.used + unread_from_outside(m);
+    int64_t most = use.used + unread_from_handler(m);
 
     /* relaxed: written with the claim. Without a ring, what is used is not known. */
     if (cp_load_relaxed(&m->stats[slot].ringless) != 0 ||
@@ -453,7 +457,7 @@ static void renew_from_outside(struct cp__m *m, int slot, int which, const struc
 }
 
 /* If an event is found to count at a look, the next look tells whether it does not count any more. */
-static bool has_event_ended(struct cp__m *m, int slot, int which, uint64_t *time_enabled)
+static bool has_event_ended(struct cp__m *m, int slot, int which, struct cp__ending *ending)
 {
     struct cp__perf_event *event = &m->handles[slot].events[which];
     struct cp__count count;
@@ -464,19 +468,19 @@ static bool has_event_ended(struct cp__m *m, int slot, int which, uint64_t *time
     is_still = count.time_enabled == event->seen;
     event->seen = count.time_enabled;
     if (is_still)
-        *time_enabled = count.time_enabled;
+        *ending = (struct cp__ending){count.time_enabled, is_disabled_from_handler(m, slot, which, &count)};
     else
         renew_from_outside(m, slot, which, &count);
     return is_still;
 }
 
-bool cp__limits_have_ended(struct cp__m *m, int slot, uint64_t *time_enabled)
+bool cp__limits_have_ended(struct cp__m *m, int slot, struct cp__ending *ending)
 {
     struct cp__handle *handle = &m->handles[slot];
     bool any = false;
 
     for (int i = 0; i < handle->n_events && limit_of(handle) != 0; i++)
-        any |= has_event_ended(m, slot, i, time_enabled);
+        any |= has_event_ended(m, slot, i, ending);
     return any;
 }
 
@@ -527,7 +531,8 @@ static bool stands_from_outside(const struct cp__m *m, int slot, int which, stru
     return read_from_handler(event, count) && count->time_enabled == event->seen;
 }
 
-/* The period of all of the handle's events becomes longer before one of them counts again. */
+/* The period of all of the handle's events becomes longer before one of them counts again that has left its
+ * thread no time. An event that the program has disabled has some of its limit left. */
 void cp__limits_restart(struct cp__m *m, int slot)
 {
     struct cp__handle *handle = &m->handles[slot];
@@ -540,6 +545,10 @@ void cp__limits_restart(struct cp__m *m, int slot)
     for (int i = 0; i < handle->n_events; i++) {
         if (!stands_from_outside(m, slot, i, &counts[i]))
             continue;
+        if (is_disabled_from_handler(m, slot, i, &counts[i])) {
+            cp__perf_let_count_from_handler(handle->events[i].fd, 0);
+            continue;
+        }
         ended |= 1u << i;
         overflows[i] = overflows_of(m, slot, &handle->events[i], counts[i].lost);
         has_progress &= got_on_from_outside(m, slot, i, limit, limit, &counts[i]);

@@ -2,6 +2,7 @@
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_LIMITS_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_LIMITS_LINUX_H
 
+#include "runtime/engine.h"
 #include "runtime/m.h"
 
 /* ---- On the M, with the library's signals blocked or in its handler ---- */
@@ -29,7 +30,7 @@ void cp__limits_resume_from_handler(struct cp__m *m, int slot);
 
 /* ---- From any thread: see has_ended and restart of struct cp__engine ---- */
 
-bool cp__limits_have_ended(struct cp__m *m, int slot, uint64_t *time_enabled);
+bool cp__limits_have_ended(struct cp__m *m, int slot, struct cp__ending *ending);
 void cp__limits_restart(struct cp__m *m, int slot);
 
 #endif

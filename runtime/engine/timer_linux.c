@@ -50,11 +50,16 @@ static int start_timer_from_handler(const struct cp__m *m, int *timer, uint64_t 
 int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
 {
     struct cp__handle *handle = &m->handles[slot];
+    struct cp__m_stats *stats = &m->stats[slot];
+    uint64_t first;
 
     handle->period = 1000000000u / config->config.hz;
-    cp_store_relaxed(&m->stats[slot].timer_since, cp__os_clock_ns_from_handler(m->cpu_clock));
-    return start_timer_from_handler(m, &handle->fd, config->seq,
-                                    1 + cp__m_random_from_handler(m) % handle->period, handle->period);
+    first = 1 + cp__m_random_from_handler(m) % handle->period;
+    cp_store_relaxed(&stats->period, handle->period); /* relaxed, all: numbers of their own */
+    cp_store_relaxed(&stats->phase, handle->period - first);
+    cp_store_relaxed(&stats->is_timer, 1);
+    cp_store_relaxed(&stats->armed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
+    return start_timer_from_handler(m, &handle->fd, config->seq, first, handle->period);
 }
 
 /* A filter of system calls (seccomp) that was installed since the start may refuse to delete the timer, and
@@ -74,7 +79,7 @@ void cp__timer_close_from_handler(struct cp__m *m, int slot)
     uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
 
     end_timer_from_handler(m->handles[slot].fd);
-    cp_store_relaxed(&stats->counts[0].value, now - stats->timer_since);
+    cp_store_relaxed(&stats->counts[0].value, now - stats->armed_at);
 }
 
 int cp__timer_probe(struct cp_error *err)

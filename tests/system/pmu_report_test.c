@@ -125,5 +125,5 @@ SIM_TEST(throttling_is_told)
     snprintf(text, sizeof text, "throttled: %llu # ", (unsigned long long)ticks);
     CHECK(profile_says(text));
     CHECK(profile_says("came to 20000 a second, and the kernel stops at 1000 (kernel.perf_event_max"));
-    CHECK(profile_says("limits: warning,throttled,throttled_ns # "));
+    CHECK(profile_says("limits: coverage,warning,throttled,throttled_ns # "));
 }

@@ -177,7 +177,7 @@ SIM_TEST(an_event_that_counts_has_not_ended)
     let_progress();
     sim->clock_ns = 1000;
     run(&limited, 20 * MS);
-    handle_of(&limited)->armed_at -= 5 * MS;
+    ((struct cp__m *)limited.puppet.worker.m)->stats[limited.profile.slots[0]].armed_at -= 5 * MS;
     end_limited(&limited);
     CHECK_EQ(limited.profile.stats[0].ms_overloaded, 0);
     CHECK_EQ(limited.profile.stats[0].overloaded_ns, 0);

@@ -167,6 +167,7 @@ static void check_opened_for(struct cp_slot_request request, uint64_t samples)
     uint64_t token = 1;
     struct worker worker;
     struct cp__m *m;
+    struct cp__count count;
     int slot;
 
     start_worker(&worker, body_sleeps_and_runs, &fd);
@@ -178,8 +179,10 @@ static void check_opened_for(struct cp_slot_request request, uint64_t samples)
     await(&worker.running, 2);
     CHECK_EQ(m->stats[slot].samples, samples);
     CHECK_EQ(m->stats[slot].signals, samples);
-    if (m->handles[slot].kind != CP_EVENT_TIMER) /* which has no count to read */
-        CHECK_EQ(cp__engine.count(m, slot), 50 * MS);
+    if (m->handles[slot].kind != CP_EVENT_TIMER) { /* which has no count to read */
+        CHECK(cp__engine.read(m, slot, &count));
+        CHECK_EQ(count.time_running, 50 * MS);
+    }
     stop_worker(&worker);
     stop_slot(slot);
     CHECK_EQ(resources_now().perf_fds, 0);

@@ -79,6 +79,7 @@ static void make_m(enum cp_event_kind kind, uint64_t period, int n)
     m.armed = 1u << SLOT;
     m.stats[SLOT].seq = 1;
     m.stats[SLOT].may_starve = 1;
+    m.stats[SLOT].armed_at = now();
     events[0].count.time_enabled = events[1].count.time_enabled = 5; /* it has just begun */
     *handle = (struct cp__handle){
         .seq = 1,
@@ -87,7 +88,6 @@ static void make_m(enum cp_event_kind kind, uint64_t period, int n)
         .n_events = n,
         .limit = LIMIT,
         .fd = FIRST_FD,
-        .armed_at = now(),
         .kind = kind};
 }
 
@@ -123,7 +123,7 @@ SIM_TEST(events_begin_with_their_limit)
     CHECK_EQ(cp__limits_begin_from_handler(&m, SLOT), 0);
     CHECK_EQ(added_to(0), LIMIT);
     CHECK_EQ(added_to(1), LIMIT);
-    CHECK_EQ(handle->armed_at, now());
+    CHECK_EQ(m.stats[SLOT].armed_at, now());
 }
 
 SIM_TEST(what_was_used_is_added_once)
@@ -321,13 +321,19 @@ SIM_TEST(a_paused_event_is_resumed_with_one_more_if_its_losses_are_not_known)
     CHECK_EQ(events[0].refreshes, 2);
 }
 
+/* Lets event number i have used up its limit. */
+static void use_up(int i)
+{
+    handle->events[i].taken = handle->events[i].renewed + handle->limit;
+}
+
 /* ---- A reader -------------------------------------------------------------------------------- */
 
 static bool has_ended(void)
 {
-    uint64_t time_enabled;
+    struct cp__ending ending;
 
-    return cp__limits_have_ended(&m, SLOT, &time_enabled);
+    return cp__limits_have_ended(&m, SLOT, &ending);
 }
 
 /* The thread runs on the first kind of core, and the event of the second kind has ended. */
@@ -354,12 +360,14 @@ SIM_TEST(a_restart_with_a_longer_period_has_a_shorter_limit)
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         uint64_t overflows = handle->events[0].renewed + handle->limit;
 
+        use_up(0);
         events[0].count.time_enabled = handle->events[0].seen = overflows * COST_NS;
         cp__limits_restart(&m, SLOT);
         CHECK_EQ(added_to(0), limits[i]);
         CHECK_EQ(handle->limit, limits[i]);
         CHECK_EQ(handle->events[0].renewed, overflows);
     }
+    use_up(0);
     events[0].count.time_enabled = handle->events[0].seen = 10000 * MS; /* the thread had its time */
     cp__limits_restart(&m, SLOT);
     CHECK_EQ(added_to(0), 125);
@@ -369,20 +377,23 @@ SIM_TEST(a_restart_with_a_longer_period_has_a_shorter_limit)
 SIM_TEST(the_event_that_has_ended_is_told_and_judged)
 {
     for (int ended = 0; ended < 2; ended++) {
-        uint64_t time_enabled = 0;
+        struct cp__ending ending = {.time_enabled = 0};
 
         make_m(CP_EVENT_HARDWARE, 1000, 2);
+        use_up(ended);
         events[ended].count.time_enabled = LIMIT * COST_NS; /* it left its thread no time */
         events[!ended].count.time_enabled = 500 * MS;
         events[!ended].moves = true;
-        CHECK(!cp__limits_have_ended(&m, SLOT, &time_enabled));
-        CHECK(cp__limits_have_ended(&m, SLOT, &time_enabled));
-        CHECK_EQ(time_enabled, LIMIT * COST_NS);
+        CHECK(!cp__limits_have_ended(&m, SLOT, &ending));
+        CHECK(cp__limits_have_ended(&m, SLOT, &ending));
+        CHECK_EQ(ending.time_enabled, LIMIT * COST_NS);
+        CHECK(!ending.is_disabled);
         added_to(0), added_to(1);
         cp__limits_restart(&m, SLOT);
         CHECK_EQ(added_to(ended), LIMIT);
         CHECK_EQ(added_to(!ended), 0);
         CHECK_EQ(handle->stretch, 2);
+        use_up(ended);
         SIM_RUN(600 * MS);
         cp__limits_tell_end_from_handler(&m, SLOT);
         CHECK_EQ(m.stats[SLOT].stopped_ns, 600 * MS - LIMIT * COST_NS);
@@ -406,6 +417,7 @@ SIM_TEST(an_event_that_left_no_time_is_restarted_with_a_longer_period)
         for (int i = 0; i < 2; i++)
             events[i].count.time_enabled = handle->events[i].seen = stretch * 10 * MS;
         handle->events[0].renewed_at = handle->events[0].seen - LIMIT * COST_NS;
+        use_up(0);
         events[1].count.time_enabled++;
         cp__limits_restart(&m, SLOT);
         CHECK_EQ(added_to(0), LIMIT);
@@ -415,6 +427,7 @@ SIM_TEST(an_event_that_left_no_time_is_restarted_with_a_longer_period)
         CHECK_EQ(events[1].period, 1000 * handle->stretch);
     }
     make_m(CP_EVENT_HARDWARE, 1000, 1);
+    use_up(0);
     events[0].count.time_enabled = handle->events[0].seen = 100 * MS; /* the thread had its time */
     cp__limits_restart(&m, SLOT);
     CHECK_EQ(added_to(0), LIMIT);
@@ -427,11 +440,13 @@ SIM_TEST(an_end_is_told_at_the_close)
 {
     for (int i = 0; i < 4; i++) {
         make_m(CP_EVENT_CLOCK, MS, 1);
+        if (i != 2)
+            use_up(0);
         events[0].count.time_enabled = 20 * MS;
         SIM_RUN((i == 3 ? 20 : 90) * MS +
                 MS / 2); /* the CPU clock also has what the kernel's switches take */
         events[0].moves = i == 1;
-        m.off = i == 2 ? 1u << SLOT : 0; /* it has not used up its limit */
+        m.off = i == 2 ? 1u << SLOT : 0;
         cp__limits_tell_end_from_handler(&m, SLOT);
         CHECK_EQ(m.stats[SLOT].stops, i == 0);
         CHECK_EQ(m.stats[SLOT].stopped_ns, i == 0 ? 70 * MS + MS / 2 : 0);
@@ -467,12 +482,14 @@ static void pass(uint64_t ns)
 SIM_TEST(what_an_event_has_missed_is_told_once)
 {
     make_m(CP_EVENT_CLOCK, MS, 1);
+    use_up(0);
     events[0].count.time_enabled = 20 * MS;
     for (int i = 0; i < 4; i++)
         pass(10 * MS);
     CHECK_EQ(m.stats[SLOT].stops, 1);
     CHECK_EQ(m.stats[SLOT].stopped_ns, 10 * MS); /* at 30 ms */
     CHECK_EQ(added_to(0), LIMIT);
+    use_up(0);
     events[0].count.time_enabled = 30 * MS;
     m.stats[SLOT].interrupts = 10;
     for (int i = 0; i < 4; i++)
@@ -480,6 +497,26 @@ SIM_TEST(what_an_event_has_missed_is_told_once)
     CHECK_EQ(m.stats[SLOT].stops, 2);
     CHECK_EQ(m.stats[SLOT].stopped_ns, 40 * MS); /* at 70 ms, when it had counted for 30 */
     CHECK_EQ(m.claim, CP__CLAIM_NONE);
+}
+
+/* The program has disabled the event at 20 ms, when it had used a little of its limit. It counts again up to
+ * the rest, and its period stays. */
+SIM_TEST(an_event_that_the_program_has_disabled_goes_on)
+{
+    make_m(CP_EVENT_CLOCK, MS, 1);
+    handle->events[0].taken = LIMIT / 2;
+    events[0].count.time_enabled = 20 * MS;
+    for (int i = 0; i < 4; i++)
+        pass(10 * MS);
+    CHECK_EQ(m.stats[SLOT].stops, 0);
+    CHECK_EQ(m.stats[SLOT].stopped_ns, 0);
+    CHECK_EQ(m.stats[SLOT].disabled_ns, 20 * MS); /* as it still stands at 40 ms */
+    CHECK(events[0].refreshes > 0);
+    CHECK_EQ(added_to(0), LIMIT / 2); /* at the first look, when it might still count */
+    CHECK_EQ(handle->stretch, 0);
+    pass(5 * MS);
+    cp__limits_tell_end_from_handler(&m, SLOT);
+    CHECK_EQ(m.stats[SLOT].disabled_ns, 25 * MS);
 }
 
 /* A slot that starts again has no records at first, like the config before. */
@@ -491,6 +528,7 @@ SIM_TEST(the_event_of_a_new_config_is_looked_at)
         pass(10 * MS);
     CHECK_EQ(m.stats[SLOT].stops, 0);
     m.stats[SLOT].seq = handle->seq = 2;
+    use_up(0);
     events[0].moves = false;
     for (int i = 0; i < 4; i++)
         pass(10 * MS);
@@ -529,6 +567,7 @@ SIM_TEST(an_event_is_not_asked_while_the_handler_runs)
         pass(10 * MS);
     CHECK_EQ(events[0].reads, 0);
     m.runs = 2;
+    use_up(0);
     for (int i = 0; i < 2; i++)
         pass(10 * MS);
     CHECK_EQ(m.stats[SLOT].stops, 1);

@@ -570,8 +570,8 @@ CP_TEST(an_event_that_never_happened_is_told)
     cp__session_free(session);
 }
 
-/* At the end of a session, the last period of each thread is not complete. */
-CP_TEST(a_coverage_that_misses_more_than_the_last_periods_is_a_limit)
+/* What a thread counted after its last sample is covered, and not missing. */
+CP_TEST(a_coverage_that_misses_more_than_a_hundredth_is_a_limit)
 {
     struct cp_session *session = stopped("cycles", 1000);
     struct cp_slot_stats *stats = &session->stats[0];
@@ -584,14 +584,17 @@ CP_TEST(a_coverage_that_misses_more_than_the_last_periods_is_a_limit)
     check_says(session, "samples: 63 # each stands for one period");
     check_says(session, "signals: 60 # brought the samples");
     check_says(session, "interval: 1023.8 # events between two samples, as delivered");
-    check_says(session, "coverage: 97.67 # percent of the event's own count that the samples stand for");
+    check_says(session, "coverage: 100.00 # percent of the event's own count that the samples stand for");
     check_limits(session, NULL);
-    stats->count = 65001;
+    stats->unsampled = 2;
+    check_says(session, "coverage: 96.90 # percent of the event's own count that the samples stand for");
     check_limits(session, "coverage");
     stats->count = 1000000;
     stats->samples = 990;
+    stats->unsampled = 10;
     check_limits(session, NULL);
     stats->samples = 989;
+    stats->unsampled = 11;
     check_limits(session, "coverage");
     cp__session_free(session);
 }

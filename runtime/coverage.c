@@ -1,0 +1,358 @@
+#include "coverage.h"
+
+#include "engine.h"
+#include "m.h"
+#include "overload.h"
+#include "runtime/base/os.h"
+#include "runtime/base/thread.h"
+#include "slot.h"
+
+/* The clocks of the process, at a slot's start and at its stop (process is 0: that is to come). */
+struct clocks {
+    uint64_t process;
+    uint64_t library;
+    uint64_t switches; /* not a clock: how often threads of the process were switched off their CPU */
+};
+
+static struct of_process {
+    struct clocks since, until;
+    uint32_t threads_unattached;
+} of_process[CP_EV_MAX]; /* under the runtime lock */
+
+/* What is less than a hundredth of the whole is not told: clocks that are read one after the other do not
+ * agree to less. */
+static bool is_much(uint64_t part, uint64_t whole)
+{
+    return part > whole / 100;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* ---- What an M has missed -------------------------------------------------------------------- */
+
+/* The CPU time of an M's thread while a slot ran, and the parts of it that the slot has no samples of; ns. */
+struct missed {
+    uint64_t had;
+    uint64_t unarmed;
+    uint64_t closed;
+    uint64_t uncounted, overcounted;
+    uint64_t excluded;
+    uint64_t unsampled; /* periods */
+    uint64_t waiting;   /* the same, as ns */
+};
+
+/* Returns the M's CPU clock at the end of the slot, or now. */
+static uint64_t until_of(const struct cp__m *m, int slot)
+{
+    uint64_t until = m->cpu[slot].until;
+
+    return until != 0 ? until : cp__os_clock_ns_from_handler(m->cpu_clock);
+}
+
+/* Returns what the slot's events have counted: by their last records or, if these wait to be read, by
+ * read(2). A timer has no record. */
+static struct cp__count counted_of(const struct cp__m *m, int slot)
+{
+    const struct cp__m_stats *stats = &m->stats[slot];
+    const struct cp__count *read = &m->cpu[slot].counted;
+    struct cp__count counted = {.time_enabled = cp_load_relaxed(&stats->counts[0].time_enabled)};
+
+    /* relaxed, all: numbers of their own */
+    for (int i = 0; i < CP__CORE_PMUS; i++) {
+        counted.value += cp_load_relaxed(&stats->counts[i].value);
+        counted.time_running += cp_load_relaxed(&stats->counts[i].time_running);
+    }
+    if (read->time_enabled > counted.time_enabled)
+        counted = *read;
+    if (cp_load_relaxed(&stats->is_timer) != 0 && counted.value == 0)
+        counted.value = less(until_of(m, slot), cp_load_relaxed(&stats->armed_at));
+    return counted;
+}
+
+struct cp__count cp__coverage_counted(const struct cp__m *m, int slot)
+{
+    struct cp__count counted = counted_of(m, slot);
+
+    if (cp_load_relaxed(&m->stats[slot].counts_time) != 0) /* relaxed: a number of its own */
+        counted.value = counted.time_running;
+    return counted;
+}
+
+/* Finds what the events have counted without a sample. If a clock excludes a mode, periods that end in that
+ * mode have none. A throttled clock counts on. What a clock counted beyond its thread's time, it may have
+ * counted after the slot's end. */
+static void find_unsampled(const struct cp__m *m, int slot, const struct cp__count *counted,
+                           struct missed *missed)
+{
+    const struct cp__m_stats *stats = &m->stats[slot];
+    /* relaxed, all: numbers of their own */
+    const bool counts_time = cp_load_relaxed(&stats->counts_time) != 0;
+    const uint64_t period = cp_load_relaxed(&stats->period);
+    const uint64_t told =
+        cp_load_relaxed(&stats->samples) + cp_load_relaxed(&stats->dropped) + cp_load_relaxed(&stats->lost);
+    uint64_t count = counted->value + cp_load_relaxed(&stats->phase), rest;
+
+    if (counts_time)
+        count = less(count, cp_load_relaxed(&stats->throttled_ns) + missed->overcounted);
+    rest = less(count, told * period);
+    if (period == 0 || rest < period)
+        return;
+    if (cp_load_relaxed(&stats->excludes) != 0) {
+        missed->excluded = rest;
+        return;
+    }
+    missed->unsampled = rest / period;
+    missed->waiting = missed->unsampled * period;
+    if (!counts_time && cp_load_relaxed(&stats->is_timer) == 0 && counted->value != 0)
+        missed->waiting =
+            (uint64_t)((double)missed->waiting * (double)counted->time_running / (double)counted->value);
+}
+
+/* Compares the time that the events counted with that which the thread had, since they were armed. */
+static void find_uncounted(const struct cp__m *m, int slot, const struct cp__count *counted,
+                           struct missed *missed)
+{
+    const struct cp__m_stats *stats = &m->stats[slot];
+    /* relaxed, both: numbers of their own */
+    const bool is_timer = cp_load_relaxed(&stats->is_timer) != 0;
+    uint64_t known = (is_timer ? counted->value : counted->time_enabled) + missed->unarmed +
+                     cp__overload_ns_from_handler(m, slot) + cp_load_relaxed(&stats->disabled_ns);
+
+    if (cp_load_relaxed(&stats->closed) != 0) /* relaxed: a number of its own */
+        missed->closed = less(missed->had, known);
+    else
+        missed->uncounted = less(missed->had, known);
+    missed->overcounted = less(known, missed->had);
+}
+
+/* Returns what m has missed of the config run. */
+static struct missed missed_of(const struct cp__m *m, int slot, uint64_t run)
+{
+    const struct cp__m_cpu *cpu = &m->cpu[slot];
+    const struct cp__m_stats *stats = &m->stats[slot];
+    uint64_t until, since = cpu->since, armed_at;
+    struct missed missed = {.had = 0};
+    struct cp__count counted;
+
+    if (cpu->run != run)
+        return missed;
+    until = until_of(m, slot);
+    missed.had = less(until, since);
+    missed.unarmed = missed.had;
+    /* acquire: pairs with the release in reset_stats_from_handler(), configure.c */
+    if (cp_load_acquire(&stats->seq) != run)
+        return missed;
+    armed_at = cp_load_relaxed(&stats->armed_at); /* relaxed, both: numbers of their own */
+    if (armed_at >= until || (int64_t)cp_load_relaxed(&stats->refused) < 0)
+        return missed;
+    if (cpu->is_new)
+        since = armed_at;
+    missed.had = less(until, since);
+    missed.unarmed = less(armed_at, since);
+    counted = cp__coverage_counted(m, slot);
+    find_uncounted(m, slot, &counted, &missed);
+    find_unsampled(m, slot, &counted, &missed);
+    return missed;
+}
+
+/* If the thread has the library's signals blocked, that is why it was not armed, and why what its events
+ * counted has no sample. */
+void cp__coverage_add_m(struct cp_slot_stats *stats, int slot, uint64_t run, const struct cp__m *m)
+{
+    struct missed missed = missed_of(m, slot, run);
+    const bool is_blocked = m->cpu[slot].is_blocked;
+
+    stats->ms_ns += missed.had;
+    stats->closed_ns += missed.closed;
+    stats->ms_closed += is_much(missed.closed, missed.had);
+    stats->uncounted_ns += missed.uncounted;
+    stats->overcounted_ns += missed.overcounted;
+    stats->excluded_ns += missed.excluded;
+    stats->unsampled += missed.unsampled;
+    if (is_blocked) {
+        stats->blocked_ns += missed.unarmed + missed.waiting;
+        stats->ms_blocked += is_much(missed.unarmed + missed.waiting, missed.had);
+    } else {
+        stats->unarmed_ns += missed.unarmed;
+        stats->ms_unarmed += is_much(missed.unarmed, missed.had);
+    }
+}
+
+/* ---- Start and stop -------------------------------------------------------------------------- */
+
+static struct clocks read_clocks(void)
+{
+    struct clocks clocks = {.library = cp__own_threads_ns(), .switches = cp__os_switches()};
+
+    clocks.process = cp__os_clock_ns_from_handler(CLOCK_PROCESS_CPUTIME_ID);
+    return clocks;
+}
+
+static void begin_m(struct cp__m *m, uint32_t slots, bool is_new)
+{
+    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
+
+    for (; slots != 0; slots &= slots - 1) {
+        int slot = __builtin_ctz(slots);
+
+        m->cpu[slot] = (struct cp__m_cpu){.run = cp__slot_run(slot), .since = now, .is_new = is_new};
+    }
+}
+
+void cp__coverage_begin(uint32_t slots)
+{
+    struct clocks now;
+
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+        if (!cp__m_is_gone(m))
+            begin_m(m, slots, false);
+    }
+    now = read_clocks();
+    for (; slots != 0; slots &= slots - 1)
+        of_process[__builtin_ctz(slots)] = (struct of_process){.since = now};
+}
+
+void cp__coverage_attached(struct cp__m *m)
+{
+    uint32_t running = 0;
+
+    for (int slot = 0; slot < CP_EV_MAX; slot++)
+        running |= (uint32_t)cp__slot_runs(slot) << slot;
+    if (running != 0)
+        begin_m(m, running, true);
+}
+
+/* Ends those of the slots that have not ended for m. A thread's clock ends with the thread, and tells 0
+ * then. */
+static uint32_t end_m(struct cp__m *m, uint32_t slots, uint64_t now)
+{
+    uint32_t ended = 0;
+
+    for (; slots != 0; slots &= slots - 1) {
+        int slot = __builtin_ctz(slots);
+        struct cp__m_cpu *cpu = &m->cpu[slot];
+
+        if (cpu->run != cp__slot_run(slot) || cpu->until != 0)
+            continue;
+        cpu->until = now > cpu->since ? now : cpu->since;
+        ended |= 1u << slot;
+    }
+    return ended;
+}
+
+void cp__coverage_end(uint32_t slots)
+{
+    struct clocks now;
+
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+        if (!cp__m_is_gone(m))
+            end_m(m, slots, cp__os_clock_ns_from_handler(m->cpu_clock));
+    }
+    now = read_clocks();
+    for (; slots != 0; slots &= slots - 1) {
+        struct of_process *process = &of_process[__builtin_ctz(slots)];
+
+        if (process->until.process == 0)
+            process->until = now;
+    }
+}
+
+static void note_blocked(struct cp__m *m, uint32_t slots, uint64_t blocked)
+{
+    for (; slots != 0; slots &= slots - 1)
+        m->cpu[__builtin_ctz(slots)].is_blocked = cp__os_has_own_signal(blocked);
+}
+
+void cp__coverage_detached(struct cp__m *m, uint64_t cpu_ns, uint64_t mask)
+{
+    uint32_t readers = cp__slots_with_reader();
+
+    if (readers != 0)
+        note_blocked(m, end_m(m, readers, cpu_ns), mask);
+}
+
+/* Returns whether the slot misses a part of m's time, for which a blocked signal could be the reason. */
+static bool may_be_blocked(const struct cp__m *m, int slot)
+{
+    struct missed missed = missed_of(m, slot, cp__slot_run(slot));
+
+    return missed.had != 0 && is_much(missed.unarmed + missed.waiting, missed.had);
+}
+
+/* If another thread has the claim, it is m's own, which reads the counts itself. */
+static void look_at_open(struct cp__m *m, uint32_t slots)
+{
+    uint32_t open = slots & cp_load_relaxed(&m->armed); /* relaxed: looked at again with the claim */
+    uint32_t doubtful = 0;
+
+    if (open != 0 && cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE)) {
+        for (; open != 0; open &= open - 1) {
+            int slot = __builtin_ctz(open);
+
+            if (m->handles[slot].seq == cp__slot_run(slot) && m->handles[slot].kind != CP_EVENT_TIMER)
+                cp__engine.read(m, slot, &m->cpu[slot].counted);
+        }
+        cp__m_unclaim_from_handler(m);
+    }
+    for (uint32_t left = slots; left != 0; left &= left - 1)
+        doubtful |= (uint32_t)may_be_blocked(m, __builtin_ctz(left)) << __builtin_ctz(left);
+    if (doubtful != 0 && m != cp__m_current)
+        note_blocked(m, doubtful, cp__os_blocked_of(m->tid));
+}
+
+/* ---- The process ----------------------------------------------------------------------------- */
+
+/* Returns the CPU time of threads while they were no Ms and none of the library's. */
+static uint64_t unattached_of(const struct cp_slot_stats *stats)
+{
+    return less(stats->cpu_ns, stats->ms_ns + stats->library_ns);
+}
+
+void cp__coverage_add_process(struct cp_slot_stats *stats, int slot)
+{
+    const struct of_process *process = &of_process[slot];
+    struct clocks until = process->until;
+
+    if (until.process == 0)
+        until = read_clocks();
+    stats->cpu_ns = less(until.process, process->since.process);
+    stats->library_ns = less(until.library, process->since.library);
+    stats->switches = less(until.switches, process->since.switches);
+    stats->unattached_ns = unattached_of(stats);
+    stats->threads_unattached = process->threads_unattached;
+}
+
+static bool is_m_or_own(pid_t tid)
+{
+    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next)
+        if (m->tid == tid && !cp__m_is_gone(m))
+            return true;
+    return cp__own_threads_have(tid);
+}
+
+static void count_unattached(void *context, pid_t tid)
+{
+    uint32_t *n = context;
+
+    *n += !is_m_or_own(tid) && cp__os_clock_ns_from_handler(cp__os_thread_clock(tid)) != 0;
+}
+
+void cp__coverage_look_open(uint32_t slots)
+{
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+        if (!cp__m_is_gone(m))
+            look_at_open(m, slots);
+    }
+}
+
+void cp__coverage_count_threads(int slot, const struct cp_slot_stats *stats)
+{
+    struct of_process *process = &of_process[slot];
+
+    process->threads_unattached = 0;
+    if (is_much(stats->unattached_ns, stats->cpu_ns))
+        cp__os_each_thread(count_unattached, &process->threads_unattached);
+}
