@@ -74,6 +74,12 @@ bool cp__event_may_count_kernel(void);
 /* Returns whether name is one of the row's spellings. */
 bool cp__event_is_called(const struct cp__event *row, const char *name);
 
+/* Returns whether row i stands for many events. */
+static inline bool cp__event_is_many(size_t i)
+{
+    return i == CP_CPUPROF_HW_RAW || i == CP_CPUPROF_NAMED;
+}
+
 /* ---- Hardware cache events ------------------------------------------------------------------- */
 
 /* One of perf's cache events. The list leaves out combinations that make no sense. */
