@@ -29,23 +29,28 @@ struct cp__registers {
 
 #include "registers.h" // IWYU pragma: export
 
-/* A range of code, [lo, hi), whose bytes can be read. */
+struct cp__text;
+
+/* Answers a question: can the code at pc be read? If the code can be read, the function sets the range of
+ * *text to one that contains pc, and that range covers size bytes from pc if all of these bytes can be read.
+ * Which memory is code is known above this room, so whoever wants code to be read brings the function. Safe
+ * in a signal handler. */
+typedef bool cp__text_fn(struct cp__text *text, uintptr_t pc, size_t size);
+
+/* A range of code, [lo, hi), whose bytes can be read, and who tells what else can be. The range is empty
+ * before the first question. */
 struct cp__text {
+    cp__text_fn *at_from_handler;
     uintptr_t lo;
     uintptr_t hi;
 };
 
-/* The runtime answers this question: can the code at pc be read? If the code can be read, the function sets
- * *text to a range that contains pc, and that range covers size bytes from pc if all of these bytes can be
- * read. A caller that has not asked before passes a *text of {0}. Safe in a signal handler. */
-bool cp__text_at_from_handler(struct cp__text *text, uintptr_t pc, size_t size);
-
-/* The same question. Looks into *text first, because most questions concern the range that the last answer
+/* Asks that question. Looks into *text first, because most questions concern the range that the last answer
  * found. */
 static inline bool cp__text_has_from_handler(struct cp__text *text, uintptr_t pc, size_t size)
 {
     return (pc >= text->lo && pc < text->hi && text->hi - pc >= size) ||
-           cp__text_at_from_handler(text, pc, size);
+           text->at_from_handler(text, pc, size);
 }
 
 /* What the code ahead tells of a function's caller. */
@@ -69,13 +74,13 @@ enum cp__caller {
  * pointer behind the call, and regs->lr is 0.
  *
  * The function reads only [regs->sp, hi) of the stack. It reads the code that the processor would fetch next,
- * as far as cp__text_at_from_handler() allows. The program must have reached regs->pc by running.
+ * as far as text_at allows. The program must have reached regs->pc by running.
  */
-enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi,
+enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, cp__text_fn *text_at,
                                         struct cp__registers *caller);
 
 /* Returns whether a call may end at pc, a return address: false if what stands before it is none. */
-bool cp__may_be_behind_call_from_handler(uintptr_t pc);
+bool cp__may_be_behind_call_from_handler(uintptr_t pc, cp__text_fn *text_at);
 
 /* The end of a function that goes on with another context: from `loaded` on, the stack is the other one; from
  * `pushed` on, the address to go on at is on top of it; the function ends at `end`. All 0: unknown. */
@@ -85,11 +90,11 @@ struct cp__switch {
     uintptr_t end;
 };
 /* Looks for that in setcontext() or swapcontext(). Not for signal handlers. */
-struct cp__switch cp__find_switch(uintptr_t function);
+struct cp__switch cp__find_switch(uintptr_t function, cp__text_fn *text_at);
 
 /* Returns whether the code at pc, in a function that leaves for another stack frame instead of returning
  * (`__builtin_eh_return()`, in the compiler's unwinder), is about to leave: it makes at most one more
  * call. The function's own frame may hold the registers of that other frame then. */
-bool cp__leaves_stack_from_handler(uintptr_t pc);
+bool cp__leaves_stack_from_handler(uintptr_t pc, cp__text_fn *text_at);
 
 #endif

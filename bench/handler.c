@@ -147,7 +147,7 @@ static void first_caller(struct cp_t *b, void *arg)
     struct cp__registers caller;
 
     for (; cp_bench_next(b);)
-        result += cp__caller_from_handler(arg, stack.hi, &caller);
+        result += cp__caller_from_handler(arg, stack.hi, cp__text_at_from_handler, &caller);
 }
 
 /* Finding the first caller by the code ahead: in a function that is about to return, and in one in which many

@@ -421,7 +421,7 @@ static bool decode_next(struct walk *walk, struct cp__instruction *in)
            cp__decode_within_from_handler((const uint8_t *)pc, walk->text.hi - pc, in);
 }
 
-enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi,
+enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, cp__text_fn *text_at,
                                         struct cp__registers *caller)
 {
     const int most = regs->machine != NULL ? STEPS : STEPS_BEHIND_CALL;
@@ -432,7 +432,7 @@ enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintpt
     walk.floor = regs->sp;
     walk.hi = hi;
     walk.caller = caller;
-    walk.text = (struct cp__text){.lo = 0};
+    walk.text = (struct cp__text){.at_from_handler = text_at};
     walk.summed = UNKNOWN_SUM;
     walk.used_a_table = false;
     walk.loops = 0;
@@ -450,9 +450,9 @@ enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintpt
     return outcome == FOUND ? CP__CALLER_FOUND : outcome == NEVER ? CP__CALLER_NONE : CP__CALLER_UNKNOWN;
 }
 
-bool cp__may_be_behind_call_from_handler(uintptr_t pc)
+bool cp__may_be_behind_call_from_handler(uintptr_t pc, cp__text_fn *text_at)
 {
-    struct cp__text text = {.lo = 0};
+    struct cp__text text = {.at_from_handler = text_at};
 
     return !cp__text_has_from_handler(&text, pc - 7, 7) || is_behind_call(&text, pc);
 }
@@ -460,9 +460,9 @@ bool cp__may_be_behind_call_from_handler(uintptr_t pc)
 /* Follows the code without branches. Such a function leaves by `mov` to the stack pointer from a register
  * that is not the frame pointer, and by a jump through a register, behind its last call, which tells a
  * debugger. */
-bool cp__leaves_stack_from_handler(uintptr_t pc)
+bool cp__leaves_stack_from_handler(uintptr_t pc, cp__text_fn *text_at)
 {
-    struct walk walk = {.at = {.pc = pc}, .text = {.lo = 0}};
+    struct walk walk = {.at = {.pc = pc}, .text = {.at_from_handler = text_at}};
     int calls = 0;
 
     for (int steps = 0; steps < STEPS_BEHIND_CALL; steps++) {
@@ -485,9 +485,9 @@ bool cp__leaves_stack_from_handler(uintptr_t pc)
 }
 
 /* Follows the code from its beginning, through the system call that sets the signal mask. */
-struct cp__switch cp__find_switch(uintptr_t function)
+struct cp__switch cp__find_switch(uintptr_t function, cp__text_fn *text_at)
 {
-    struct walk walk = {.at = {.pc = function}, .text = {.lo = 0}};
+    struct walk walk = {.at = {.pc = function}, .text = {.at_from_handler = text_at}};
     struct cp__switch found = {.loaded = 0};
 
     for (int steps = 0; function != 0 && steps < STEPS_BEHIND_CALL; steps++) {

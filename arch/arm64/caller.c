@@ -370,7 +370,7 @@ static enum outcome step(struct walk *walk, uint32_t in)
     return compute(walk, in);
 }
 
-enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi,
+enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintptr_t hi, cp__text_fn *text_at,
                                         struct cp__registers *caller)
 {
     struct walk walk;
@@ -387,7 +387,7 @@ enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintpt
     walk.floor = regs->sp;
     walk.hi = hi;
     walk.caller = caller;
-    walk.text = (struct cp__text){.lo = 0};
+    walk.text = (struct cp__text){.at_from_handler = text_at};
     walk.fork_count = 0;
     walk.found_sp = false;
     walk.has_call = false;
@@ -403,10 +403,10 @@ enum cp__caller cp__caller_from_handler(const struct cp__registers *regs, uintpt
     return walk.found_sp ? CP__CALLER_FOUND : CP__CALLER_FOUND_ABOVE;
 }
 
-bool cp__may_be_behind_call_from_handler(uintptr_t pc)
+bool cp__may_be_behind_call_from_handler(uintptr_t pc, cp__text_fn *text_at)
 {
     const uintptr_t before = pc - sizeof(uint32_t);
-    struct cp__text text = {.lo = 0};
+    struct cp__text text = {.at_from_handler = text_at};
     uint32_t in;
 
     if (pc % sizeof in != 0 || !cp__text_has_from_handler(&text, before, sizeof in))
@@ -417,9 +417,9 @@ bool cp__may_be_behind_call_from_handler(uintptr_t pc)
 
 /* Follows the code without branches. Such a function leaves by adding a register to the stack pointer, behind
  * its last call, which tells a debugger. */
-bool cp__leaves_stack_from_handler(uintptr_t pc)
+bool cp__leaves_stack_from_handler(uintptr_t pc, cp__text_fn *text_at)
 {
-    struct cp__text text = {.lo = 0};
+    struct cp__text text = {.at_from_handler = text_at};
     int calls = 0;
 
     for (int steps = 0; steps < STEPS && pc % sizeof(uint32_t) == 0; steps++) {
@@ -439,8 +439,9 @@ bool cp__leaves_stack_from_handler(uintptr_t pc)
     return false;
 }
 
-struct cp__switch cp__find_switch(uintptr_t function)
+struct cp__switch cp__find_switch(uintptr_t function, cp__text_fn *text_at)
 {
     (void)function;
+    (void)text_at;
     return (struct cp__switch){.loaded = 0};
 }

@@ -49,6 +49,8 @@ uint64_t cp__code_version_from_handler(void);
 bool cp__code_is_old_from_handler(void);
 /* Finds the range that contains pc. Returns false, and leaves *found unchanged, if no range does. */
 bool cp__code_find_from_handler(uintptr_t pc, struct cp__code_range *found);
+/* Answers from the table, and from the kernel, which code can be read. */
+cp__text_fn cp__text_at_from_handler;
 
 /* Returns whether pc is in a range, for one of many addresses: most addresses are in the same range as the
  * one before. The caller starts with a *last of {0}. */

@@ -128,7 +128,8 @@ bool cp__text_at_from_handler(struct cp__text *text, uintptr_t pc, size_t size)
     if (!cp__code_find_from_handler(pc, &range) || !range.is_readable)
         return false;
     if (pc - text->lo >= text->hi - text->lo) {
-        *text = (struct cp__text){.lo = pc & -CP__SYS_PAGE, .hi = pc & -CP__SYS_PAGE};
+        text->lo = pc & -CP__SYS_PAGE;
+        text->hi = text->lo;
         if (!cp__sys_can_read_from_handler(text->hi, CP__SYS_PAGE))
             return false;
         text->hi += CP__SYS_PAGE;

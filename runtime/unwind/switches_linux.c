@@ -4,6 +4,7 @@
 #include <ucontext.h>
 
 #include "arch/arch.h"
+#include "code.h"
 #include "runtime/base/fork_gate.h"
 
 /* Set once, before the first M. */
@@ -20,7 +21,7 @@ static struct cp__switch find_switch(const char *name, uintptr_t linked)
     if (cp__linker_begin())
         found = dlsym(RTLD_DEFAULT, name);
     cp__linker_end();
-    return cp__find_switch(found != NULL ? (uintptr_t)found : linked);
+    return cp__find_switch(found != NULL ? (uintptr_t)found : linked, cp__text_at_from_handler);
 }
 
 void cp__switches_prepare(void)

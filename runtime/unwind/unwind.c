@@ -86,7 +86,7 @@ static bool may_have_called(const struct walk *walk, const struct cp__walk_place
     rule = find_rule(&range, place);
     if (rule != NULL && ((rule->flags & CP__RULE_SIGNAL) != 0 || rule->return_how == CP__UNDEFINED))
         return true;
-    return cp__may_be_behind_call_from_handler(place->regs.pc);
+    return cp__may_be_behind_call_from_handler(place->regs.pc, cp__text_at_from_handler);
 }
 
 /* Goes to the caller by the code ahead, if the code tells. Behind a call it can tell only if the stack
@@ -99,7 +99,7 @@ static enum cp__step step_by_code(struct walk *walk)
 
     if (!place->is_interrupted && place->sp_is_least)
         return CP__STEP_LOST;
-    found = cp__caller_from_handler(&place->regs, walk->stack->hi, &caller);
+    found = cp__caller_from_handler(&place->regs, walk->stack->hi, cp__text_at_from_handler, &caller);
     walk->has_record = found == CP__CALLER_STORED;
     if (found == CP__CALLER_UNKNOWN || found == CP__CALLER_STORED)
         return CP__STEP_LOST;
@@ -163,7 +163,7 @@ static bool go_to_stack(struct walk *walk, uintptr_t sp)
 static bool is_signal_return_at(uintptr_t pc)
 {
     static const uint8_t code[] = CP__SIGNAL_RETURN;
-    struct cp__text text = {.lo = 0};
+    struct cp__text text = {.at_from_handler = cp__text_at_from_handler};
 
     return cp__text_has_from_handler(&text, pc, sizeof code) &&
            memcmp((const void *)pc, code, sizeof code) == 0;
@@ -251,7 +251,7 @@ static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule
     if (is_signal_return(walk, rule))
         return step_by_signal(walk);
     walk->is_outdated |= walk->is_old && walk->range.may_go;
-    if ((rule->flags & CP__RULE_LEAVES) != 0 && cp__leaves_stack_from_handler(pc))
+    if ((rule->flags & CP__RULE_LEAVES) != 0 && cp__leaves_stack_from_handler(pc, cp__text_at_from_handler))
         walk->is_doubtful = true;
     step = cp__step_by_rule_from_handler(&walk->place, rule, walk->range.rows->expressions, walk->stack);
     if (step != CP__STEP_TAKEN && rule->cfa_from == CP__FP_NUMBER &&

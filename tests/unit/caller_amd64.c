@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "decode.h"
+#include "runtime/unwind/code.h"
 #include "runtime/unwind/unwind.h"
 #include "tests/support/lone_page.h"
 
@@ -129,13 +130,19 @@ static struct cp__registers make_stack(void)
     return (struct cp__registers){.sp = (uintptr_t)&stack[SP_AT], .fp = (uintptr_t)&stack[FP_AT]};
 }
 
+static enum cp__caller find_caller(const struct cp__registers *regs, uintptr_t hi,
+                                   struct cp__registers *caller)
+{
+    return cp__caller_from_handler(regs, hi, cp__text_at_from_handler, caller);
+}
+
 static void check_piece(const struct piece *piece, struct cp__registers regs)
 {
     struct cp__registers caller;
     bool found;
 
     regs.pc = (uintptr_t)memcpy(code_end - piece->size, piece->code, piece->size);
-    found = cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller);
+    found = find_caller(&regs, (uintptr_t)&stack[WORDS], &caller);
     CHECKF(found == (piece->return_at != LOST), "%s: found %d", piece->what, found);
     if (!found)
         return;
@@ -183,7 +190,7 @@ static enum cp__caller told_by(const char *code, size_t size, bool is_behind_cal
     memcpy(calls + 16, "\xff\x90\x38\x06\x00\x00", 6); /* call *0x638(%rax) */
     stack[SP_AT] = (uintptr_t)calls + 16 + (is_behind_call ? 6 : 0);
     regs.pc = (uintptr_t)memcpy(code_end - size, code, size);
-    return cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller);
+    return find_caller(&regs, (uintptr_t)&stack[WORDS], &caller);
 }
 #define TOLD_BY(code, is_behind_call) told_by(code, sizeof(code) - 1, is_behind_call)
 
@@ -209,9 +216,9 @@ CP_TEST(an_interrupted_jump_through_a_table_is_known_by_the_code_before)
     memcpy(calls, "\x00\x00\xe8\x00\x00\x00\x00", 7); /* call */
     stack[SP_AT] = (uintptr_t)calls + 7;
     regs.pc = (uintptr_t)memcpy(code_end - 6, code, 6) + 3;
-    CHECK_EQ(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller), CP__CALLER_FOUND);
+    CHECK_EQ(find_caller(&regs, (uintptr_t)&stack[WORDS], &caller), CP__CALLER_FOUND);
     memcpy(code_end - 6, other, 6); /* add %r10,%rcx */
-    CHECK_EQ(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller), CP__CALLER_UNKNOWN);
+    CHECK_EQ(find_caller(&regs, (uintptr_t)&stack[WORDS], &caller), CP__CALLER_UNKNOWN);
 }
 
 /* The first code of a program or a green thread halts behind a call. */
@@ -246,9 +253,9 @@ CP_TEST(return_addresses_outside_the_stack_are_not_taken)
     check_piece(&leave, regs);
     regs.sp = (uintptr_t)&stack[WORDS - 1];
     regs.pc = (uintptr_t)(code_end - 1); /* the last instruction of each piece, a ret */
-    CHECK(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller));
+    CHECK(find_caller(&regs, (uintptr_t)&stack[WORDS], &caller));
     /* only half of the word is on the stack */
-    CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS] - 4, &caller));
+    CHECK(!find_caller(&regs, (uintptr_t)&stack[WORDS] - 4, &caller));
     regs.sp += 1;
     check_piece(&leave, regs);
     check_piece(&misaligned, regs);
@@ -262,7 +269,7 @@ static void check_stub(const char *block, size_t at, bool is_stub)
 
     check_piece(&piece, regs); /* from the piece's first instruction */
     regs.pc = (uintptr_t)(code_end - 16 + at);
-    CHECK_EQ(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller) == CP__CALLER_FOUND, is_stub);
+    CHECK_EQ(find_caller(&regs, (uintptr_t)&stack[WORDS], &caller) == CP__CALLER_FOUND, is_stub);
 }
 
 CP_TEST(stubs_of_linkers_are_known)

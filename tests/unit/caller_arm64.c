@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "runtime/unwind/code.h"
 #include "runtime/unwind/unwind.h"
 #include "tests/support/lone_page.h"
 
@@ -41,6 +42,12 @@ static struct cp__registers make_stack(void)
         .sp = (uintptr_t)&stack[SP_AT], .fp = (uintptr_t)&stack[FP_AT], .lr = IN_LINK};
 }
 
+static enum cp__caller find_caller(const struct cp__registers *regs, uintptr_t hi,
+                                   struct cp__registers *caller)
+{
+    return cp__caller_from_handler(regs, hi, cp__text_at_from_handler, caller);
+}
+
 /* return_at and fp_at are the indices of the words that have the return address and the caller's frame
  * pointer (SAME: the register still has it); sp_at is the index of the word that the caller's stack pointer
  * points to. */
@@ -51,7 +58,7 @@ static void check_code(const char *what, struct code code, struct cp__registers 
     bool found;
 
     regs.pc = (uintptr_t)memcpy(code_end - code.size, code.begin, code.size);
-    found = cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller) >= CP__CALLER_FOUND;
+    found = find_caller(&regs, (uintptr_t)&stack[WORDS], &caller) >= CP__CALLER_FOUND;
     CHECKF(found == (return_at != LOST), "%s: found %d", what, found);
     if (!found)
         return;
@@ -176,7 +183,7 @@ CP_TEST(return_addresses_outside_the_stack_are_not_taken)
     PIECE("ldr x30, [sp, #8]; ret", WORDS - 1, SAME, WORDS - 2);
     regs.pc = (uintptr_t)(code_end - 8);
     /* only half of the word is on the stack */
-    CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS] - 4, &caller));
+    CHECK(!find_caller(&regs, (uintptr_t)&stack[WORDS] - 4, &caller));
     LOSES("ldp x29, x30, [sp, #16]; ret");
     LOSES("ldp x29, x30, [sp, #-16]; ret");
     LOSES("add sp, sp, #32; ret");
@@ -191,9 +198,9 @@ CP_TEST(return_addresses_outside_the_stack_are_not_taken)
     regs.sp += 4;
     LOSES("ldr x30, [sp]; ret");
     regs.pc = (uintptr_t)(code_end - 2); /* the last instruction of each piece, a ret */
-    CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller));
+    CHECK(!find_caller(&regs, (uintptr_t)&stack[WORDS], &caller));
     regs.pc -= 2;
-    CHECK(cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller));
+    CHECK(find_caller(&regs, (uintptr_t)&stack[WORDS], &caller));
 }
 
 static void check_stub(const char *what, struct code code, bool is_stub)
@@ -205,7 +212,7 @@ static void check_stub(const char *what, struct code code, bool is_stub)
         bool found;
 
         regs.pc = (uintptr_t)memcpy(code_end - code.size, code.begin, code.size) + at;
-        found = cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller) >= CP__CALLER_FOUND;
+        found = find_caller(&regs, (uintptr_t)&stack[WORDS], &caller) >= CP__CALLER_FOUND;
         CHECKF(found == is_stub, "%s: +%zu", what, at);
         CHECK(!is_stub || caller.pc == IN_LINK);
     }
@@ -230,7 +237,7 @@ static enum cp__caller told_by(struct code code, bool is_behind_call)
     if (is_behind_call)
         regs.lr = 0;
     regs.pc = (uintptr_t)memcpy(code_end - code.size, code.begin, code.size);
-    return cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller);
+    return find_caller(&regs, (uintptr_t)&stack[WORDS], &caller);
 }
 #define TOLD_BY(text, is_behind_call) told_by(CODE(text), is_behind_call)
 
@@ -256,5 +263,5 @@ CP_TEST(a_stub_may_begin_a_page)
 
     page[0] = 0xd61f0220; /* br x17 */
     regs.pc = (uintptr_t)page;
-    CHECK(!cp__caller_from_handler(&regs, (uintptr_t)&stack[WORDS], &caller));
+    CHECK(!find_caller(&regs, (uintptr_t)&stack[WORDS], &caller));
 }
