@@ -12,6 +12,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 #include "runtime/event/rows.h"
+#include "turn.h"
 
 /* ---- The cost -------------------------------------------------------------------------------- */
 
@@ -24,7 +25,6 @@ static uint32_t is_set; /* shared, atomic: 1 if a test has set known_ns */
 /* Shared, atomic: no measurement begins before this time of CLOCK_MONOTONIC, because the last one found no
  * cost. */
 static uint64_t failed_until_ns;
-static uint32_t is_measuring; /* shared, atomic: 1 while a thread measures */
 
 uint64_t cp__cost_known(void)
 {
@@ -86,16 +86,8 @@ void cp__cost_set(uint64_t ns)
     cp_store_relaxed(&failed_until_ns, 0);
 }
 
-void cp__cost_forget(void)
-{
-    cp_store_relaxed(&is_measuring, 0); /* relaxed: this is the only thread */
-}
-
 /* ---- One after the other --------------------------------------------------------------------- */
 
-/* A measurement takes at most 0.3 s, unless its thread gets no CPU. A wait must end, because the measuring
- * thread may itself wait for the thread that asks, if the program has a pthread_create() of its own. */
-#define LONGEST_WAIT_NS 1000000000u
 /* A measurement that fails has kept a CPU busy for up to 0.3 s. */
 #define FAILURE_LASTS_NS 10000000000u
 
@@ -103,29 +95,6 @@ static bool has_failed(void)
 {
     /* relaxed: nothing else depends on the number */
     return cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < cp_load_relaxed(&failed_until_ns);
-}
-
-/* Waits for the turn to measure. Returns false if another thread has been measuring for too long. */
-static bool begin_turn(void)
-{
-    uint64_t start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
-    uint32_t nobody = 0;
-
-    while (!cp_compare_exchange(&is_measuring, &nobody, 1u)) { /* pairs with the release in end_turn() */
-        uint64_t passed = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start;
-
-        if (passed >= LONGEST_WAIT_NS)
-            return false;
-        cp__os_futex_wait(&is_measuring, 1, (int)((LONGEST_WAIT_NS - passed) / 1000000u) + 1);
-        nobody = 0;
-    }
-    return true;
-}
-
-static void end_turn(void)
-{
-    cp_store_release(&is_measuring, 0); /* pairs with the acquire in begin_turn() */
-    cp__os_futex_wake_from_handler(&is_measuring);
 }
 
 /* Measures, unless another thread has noted another cost than `before` while this thread waited for its
@@ -137,7 +106,7 @@ static int measure_in_turn(uint64_t before, struct cp_error *err)
 
     if (has_failed())
         return -ENODATA;
-    if (!begin_turn())
+    if (!cp__turn_begin())
         return -EBUSY;
     ns = cp__cost_known();
     result = ns != before ? 0 : has_failed() ? -ENODATA : cp__cost_measure(&ns, err);
@@ -145,7 +114,7 @@ static int measure_in_turn(uint64_t before, struct cp_error *err)
         cp__cost_note(ns);
     else if (result == 0)
         cp_store_relaxed(&failed_until_ns, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + FAILURE_LASTS_NS);
-    end_turn();
+    cp__turn_end();
     return result == 0 && ns == 0 ? -ENODATA : result;
 }
 

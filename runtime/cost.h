@@ -41,8 +41,6 @@ void cp__cost_set(uint64_t ns);
 /* Measures the cost, on a thread of its own. Returns 0 or a negative errno value; *ns is 0 if the cost was
  * not found. One thread at a time. */
 int cp__cost_measure(uint64_t *ns, struct cp_error *err);
-/* In the child of a fork: no thread measures, even if one did so in the parent. */
-void cp__cost_forget(void);
 
 /* Returns how many samples a second of CPU time the config allows; 0 if that is unknown beforehand. */
 double cp__cost_rate(enum cp_cpu_event event, const struct cp_cpu_profile_config *config);

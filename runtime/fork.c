@@ -46,7 +46,6 @@
 #include <pthread.h>
 
 #include "chunk.h"
-#include "cost.h"
 #include "disposition.h"
 #include "label.h"
 #include "m.h"
@@ -58,6 +57,7 @@
 #include "runtime/event/rows.h"
 #include "runtime/unwind/code.h"
 #include "slot.h"
+#include "turn.h"
 
 /* The library's signals stay blocked until cp__fork_ended(), so no signal interrupts the child before the
  * child has forgotten its parent's profile. */
@@ -74,7 +74,7 @@ static void after_in_child(void)
     cp__slots_forget();
     cp__queues_forget();
     cp__disposition_forget();
-    cp__cost_forget();
+    cp__turn_forget();
     cp__ms_forget();
     cp__code_after_fork();
     cp__fork_ended();
