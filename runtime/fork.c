@@ -46,10 +46,10 @@
 #include <pthread.h>
 
 #include "chunk.h"
+#include "configs.h"
 #include "disposition.h"
 #include "label.h"
 #include "m.h"
-#include "proposal.h"
 #include "queue.h"
 #include "runtime/base/fork_child.h"
 #include "runtime/base/fork_gate.h"
@@ -70,7 +70,7 @@ static void after_in_child(void)
     cp__labels_forget();
     cp__pool_forget();
     cp__pfm_forget();
-    cp__proposal_forget();
+    cp__configs_forget();
     cp__slots_forget();
     cp__queues_forget();
     cp__disposition_forget();
