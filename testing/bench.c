@@ -79,8 +79,10 @@ void cp_bench_resume(struct cp_t *b)
 /* Ends the loop: stops the clock and the profile. */
 static void finish_bench(struct cp_t *b, struct cp__bench *bench)
 {
+    struct cp_error err;
     cp_bench_pause(b);
-    cp__bench_profile_stop(cp__test_of(b));
+    if (cp__bench_profile_stop(&err) < 0)
+        cp__t_error(b, "The profile of the benchmark is lost: %s", err.message);
     bench->is_over = true;
 }
 
@@ -105,6 +107,7 @@ bool cp_bench_next_slow(struct cp_t *b)
 {
     const struct cp__options *o = cp__test_of(b)->options;
     struct cp__bench *bench = bench_of(b);
+    struct cp_error err;
     if (bench->is_over)
         cp__t_fatal(b, "A benchmark has only one loop with cp_bench_next(), and this is the second.");
     if (!bench->is_started) {
@@ -112,7 +115,8 @@ bool cp_bench_next_slow(struct cp_t *b)
         bench->granted = o->bench_iterations ? o->bench_iterations : 1;
         b->left = bench->granted - 1;
         cp__counts_reset();
-        cp__bench_profile_start(cp__test_of(b));
+        if (cp__bench_profile_start(cp__test_of(b), &err) < 0)
+            cp__t_fatal(b, "The benchmark cannot be profiled: %s", err.message);
         run_clock(bench);
         return true;
     }

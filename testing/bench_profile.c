@@ -28,22 +28,19 @@ bool cp__bench_profile_write(void)
     return !parts || cp__parts_merge(parts) == 0;
 }
 
-void cp__bench_profile_start(struct cp__test *test)
+int cp__bench_profile_start(const struct cp__test *test, struct cp_error *err)
 {
-    struct cp_error err;
-    if (!parts)
-        return;
-    if (cp__process_part_start(&part, parts, &err) < 0)
-        cp__t_fatal(&test->t, "The benchmark cannot be profiled: %s", err.message);
-    cp__bench_label(test);
+    int result = parts ? cp__process_part_start(&part, parts, err) : 0;
+    if (result == 0 && parts)
+        cp__bench_label(test);
+    return result;
 }
 
-void cp__bench_profile_stop(struct cp__test *test)
+int cp__bench_profile_stop(struct cp_error *err)
 {
-    struct cp_error err;
-    if (part && cp__process_part_stop(part, &err) < 0)
-        cp__t_error(&test->t, "The profile of the benchmark is lost: %s", err.message);
+    int result = part ? cp__process_part_stop(part, err) : 0;
     part = NULL;
+    return result;
 }
 
 /* cp_label_set() fails on a thread that is not an M. That does not matter, because such a thread is not
