@@ -182,6 +182,9 @@ objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(prog
            $(B)/obj/tests/support/watch.o $(sample_names:%=$(B)/obj/tests/support/%.o) $(sample_parts:%=$(B)/obj/tests/support/%.o) \
            $(test_sources:%.c=$(B)/obj/%.o) \
            $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(framework_examples) $(lacking) $(benches))
+# If there is a build, its objects show who needs whom: see tests/rooms.awk. The page is not bundled for that.
+built := $(if $(wildcard $(lib_a)),$(lib_objects) $(filter-out %/ui_files.o,$(wildcard \
+           $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects))))
 
 # Runs commands as other machines would.
 lacking = $(B)/tests/elsewhere/lacking
@@ -280,8 +283,8 @@ abi: lib $(side_a) $(side_so)   ## the libraries' interfaces, against those of t
 abi-renew: lib $(side_a) $(side_so) ## makes these interfaces those of the last release
 	$(Q)tests/abi --renew $(B) $(public_headers)
 
-check: | $(before)              ## the sources' form: format, includes, sizes
-	$(Q)tests/check
+check: $(built) | $(before)     ## the sources' form: format, order of the rooms, sizes
+	$(Q)tests/check $(if $(built),$(B))
 
 format:                         ## brings the sources into that format
 	clang-format-14 -i $$(git ls-files -co --exclude-standard '*.c' '*.h')
@@ -460,6 +463,7 @@ $(B)/tests/%_sample: $(B)/obj/tests/support/%_sample.o $(testing_a) $(lib_a)
 needs = $(1:%=$(B)/tests/%_test): | $(2)
 $(call needs,cmd event_list,$(program))
 $(call needs,counts,$(B)/tests/counts_sample)
+$(call needs,rooms,$(built))
 $(call needs,processors,$(foreach t,cmd event_list event_pfm,$(B)/tests/$(t)_test))
 $(call needs,debug_server,$(B)/tests/runner_sample $(B)/examples/serial)
 $(call needs,runner runner_bench runner_end runner_flags runner_output,$(B)/tests/runner_sample)

@@ -1,7 +1,12 @@
-# Reads the #include lines of all sources, and checks the order of the rooms: see tests/check, which runs this with
+# Checks the order of the rooms, by the #include lines of all sources and by what the linker sees: a declaration needs no
+# include, so only the symbols of the objects tell who needs whom. See tests/check, which runs this with
 #
 #     -v public="..."   the public headers' paths
-#     -v map=1          draws the order instead
+#     -v map=1          draws the order as well
+#     SOURCE... FILE    the sources, and a file with what `nm -A -P` says of the objects, which may be nothing
+#
+# By their symbols, the objects of a room may need what the includes of the room may name, and no more than largest_circle
+# of them may need each other. As nothing needs a higher room, no circle is in two rooms.
 #
 # Prints what is wrong, a line each; fails if anything is.
 
@@ -44,7 +49,9 @@ BEGIN {
     for (i = 1; i < ARGC; i++)
         if (ARGV[i] ~ /\//)
             exists[ARGV[i]] = 1
-    largest_circle = 7
+    largest_circle = 4
+    # By this name the core still asks the engine, which is above it.
+    is_asked["cp__engine"] = 1
 }
 
 function base_of(path) {
@@ -64,15 +71,12 @@ function room_of(path,    folder) {
     return folder
 }
 
-# A header and its .c are one module; so are NAME.h and NAME_linux.c.
-function unit_of(path) {
-    sub(/\.[chS]$/, "", path)
-    sub(/_linux$/, "", path)
-    return path
+function wrong(what) {
+    print_wrong(FILENAME ":" FNR ": " what)
 }
 
-function wrong(what) {
-    print FILENAME ":" FNR ": " what
+function print_wrong(what) {
+    print what
     bad = 1
 }
 
@@ -102,28 +106,34 @@ function path_of(name, folder,    path) {
     return name
 }
 
-function is_allowed_alone(to, path, list,    i, n, part) {
-    n = split(list, part, " ")
+# Returns whether one room may use another one, or what is public of it.
+function may_use(from, to, is_public,    i, n, part) {
+    if (height_of[to] >= height_of[from])
+        return 0
+    n = split(alone_of[from], part, " ")
     for (i = 1; i <= n; i++)
-        if (part[i] == to || (part[i] == "public" && public_path[base_of(path)] == path))
+        if (part[i] == to || (part[i] == "public" && is_public))
             return 1
     return n == 0
 }
 
-function note(from, path,    to) {
-    to = room_of(path)
-    edge[unit_of(FILENAME), unit_of(path)] = 1
-    if (to == from)
-        return
-    if (height_of[to] < height_of[from] && is_allowed_alone(to, path, alone_of[from])) {
-        arrows[from, to]++
-        return
-    }
-    wrong(from "/ must not include " path (height_of[to] < height_of[from] ? "" : ", which is not below it"))
+function which_is(from, to) {
+    return height_of[to] < height_of[from] ? "" : ", which is not below it"
 }
 
-FNR == 1 {
-    units[unit_of(FILENAME)] = 1
+function note(from, path,    to) {
+    to = room_of(path)
+    if (to == from)
+        return
+    if (may_use(from, to, public_path[base_of(path)] == path))
+        arrows[from, to]++
+    else
+        wrong(from "/ must not include " path which_is(from, to))
+}
+
+# ---- Sources ----
+
+FILENAME ~ /\.[chS]$/ && FNR == 1 {
     from = room_of(FILENAME)
     if (!(from in height_of)) {
         wrong("the order of the rooms in tests/rooms.awk does not have " folder_of(FILENAME) "/")
@@ -131,7 +141,7 @@ FNR == 1 {
     }
 }
 
-/^[ \t]*#[ \t]*include[ \t]*"/ {
+FILENAME ~ /\.[chS]$/ && /^[ \t]*#[ \t]*include[ \t]*"/ {
     name = $0
     sub(/^[^"]*"/, "", name)
     sub(/".*/, "", name)
@@ -140,53 +150,101 @@ FNR == 1 {
         note(from, path)
 }
 
+# ---- Objects ----
+
+# A line is "OBJECT: SYMBOL TYPE ...". The type is U, or w or v if it is weak, of a symbol that the object needs; a small
+# letter of one that is the object's own; and a capital, u or i of one that it has for others, W or V if another object's
+# may take its place.
+FILENAME !~ /\.[chS]$/ && $1 ~ /:$/ {
+    object = substr($1, 1, length($1) - 1)
+    if (!(object in seen_object)) {
+        seen_object[object] = 1
+        objects[++object_count] = object
+    }
+    if ($3 ~ /^[Uwv]$/)
+        needs[object] = needs[object] " " $2
+    else if ($3 ~ /^[A-Zui]$/ && ($3 !~ /^[VW]$/ || !($2 in home)))
+        home[$2] = object
+}
+
+# Finds what each object needs of others: of other rooms, which are checked, and of its own.
+function find_needs(    o, i, n, part, from, to, name) {
+    for (o = 1; o <= object_count; o++) {
+        from = room_of(objects[o])
+        if (!(from in height_of))
+            print_wrong("the order of the rooms in tests/rooms.awk does not have " folder_of(objects[o]) "/")
+        n = split(needs[objects[o]], part, " ")
+        for (i = 1; i <= n; i++) {
+            name = part[i]
+            if (!(name in home) || name in is_asked || home[name] == objects[o])
+                continue
+            to = room_of(home[name])
+            if (to == from)
+                add_edge(objects[o], home[name], name)
+            else if (!may_use(from, to, name ~ /^cp_[^_]/))
+                print_wrong(objects[o] ": " from "/ must not need " name " of " home[name] which_is(from, to))
+        }
+    }
+}
+
+function add_edge(from, to, name) {
+    if (!((from, to) in edge))
+        edges[from] = edges[from] " " to
+    edge[from, to] = name
+}
+
+# Finds the objects that need each other in a circle, by Tarjan's algorithm: low[] is the first object in the order of
+# the visits to which what was visited since leads back.
+function visit(v,    i, n, part, w) {
+    seen[v] = low[v] = ++visits
+    stack[++depth] = v
+    n = split(edges[v], part, " ")
+    for (i = 1; i <= n; i++) {
+        w = part[i]
+        if (!(w in seen))
+            visit(w)
+        else if (w in is_done)
+            continue
+        if (low[w] < low[v])
+            low[v] = low[w]
+    }
+    if (low[v] == seen[v])
+        take_circle(v)
+}
+
+# Takes the objects from the stack, down to v, which need each other.
+function take_circle(v,    i, j, size, names, bottom, room) {
+    for (bottom = depth; stack[bottom] != v; bottom--)
+        continue
+    size = depth - bottom + 1
+    room = room_of(v)
+    if (size > circle[room])
+        circle[room] = size
+    if (size > largest_circle) {
+        for (i = bottom; i <= depth; i++)
+            names = names " " base_of(stack[i])
+        print_wrong(room "/: " size " objects need each other in a circle, " largest_circle " are allowed:" names)
+        for (i = bottom; i <= depth; i++)
+            for (j = bottom; j <= depth; j++)
+                if ((stack[i], stack[j]) in edge)
+                    print "    " base_of(stack[i]) " needs " edge[stack[i], stack[j]] " of " base_of(stack[j])
+    }
+    for (; depth >= bottom; depth--)
+        is_done[stack[depth]] = 1
+}
+
 END {
-    find_circles()
+    find_needs()
+    for (o = 1; o <= object_count; o++)
+        if (!(objects[o] in seen))
+            visit(objects[o])
     if (map)
         draw()
     exit bad
 }
 
-# reach(UNIT): fills seen[] with the files of UNIT's room to which UNIT leads.
-function reach(unit,    other) {
-    for (other in units)
-        if (((unit, other) in edge) && !(other in seen) && room_of(other) == room_of(unit)) {
-            seen[other] = 1
-            reach(other)
-        }
-}
-
-# Finds the files of each room that lead to each other in a circle.
-function find_circles(    unit, other, name, size, names, key) {
-    for (unit in units) {
-        split("", seen)
-        reach(unit)
-        for (other in seen)
-            leads[unit, other] = 1
-    }
-    for (unit in units) {
-        size = 1
-        names = base_of(unit)
-        for (other in units)
-            if (other != unit && ((unit, other) in leads) && ((other, unit) in leads)) {
-                size++
-                names = names " " base_of(other)
-            }
-        key = room_of(unit)
-        if (size > circle[key]) {
-            circle[key] = size
-            circle_names[key] = names
-        }
-    }
-    for (key in circle)
-        if (circle[key] > largest_circle) {
-            print key "/: " circle[key] " files include each other in a circle, " largest_circle " are allowed: " \
-                circle_names[key]
-            bad = 1
-        }
-}
-
-# Prints a line for each room, from the highest to the lowest, with the rooms that it includes and its largest circle.
+# Prints a line for each room, from the highest to the lowest, with the rooms that it includes and, if objects were given,
+# its largest circle.
 function draw(    i, j, line, level) {
     for (i = room_count; i > 0; i--) {
         line = ""
@@ -197,6 +255,6 @@ function draw(    i, j, line, level) {
             print ""
         level = height_of[rooms[i]]
         printf("%2d  %-16s%s%s%s\n", level, rooms[i], line == "" ? "" : " ->", line,
-               circle[rooms[i]] > 1 ? "; a circle of " circle[rooms[i]] " files" : "")
+               circle[rooms[i]] > 1 ? "; a circle of " circle[rooms[i]] " objects" : "")
     }
 }
