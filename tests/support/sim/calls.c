@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -134,6 +135,31 @@ static long take_signal(const long a[6])
     return info.si_signo;
 }
 
+static long do_prctl(const long a[6])
+{
+    uint64_t mask;
+
+    if (a[0] != PR_TASK_PERF_EVENTS_DISABLE && a[0] != PR_TASK_PERF_EVENTS_ENABLE)
+        return pass_on(SYS_prctl, a);
+    mask = sim_lock();
+    sim_switch_events(a[0] == PR_TASK_PERF_EVENTS_ENABLE);
+    sim_unlock(mask);
+    return 0;
+}
+
+/* The descriptors themselves are the machine's. */
+static long close_range_of(const long a[6])
+{
+    uint64_t mask;
+
+    if (a[2] != 0)
+        sim_refuse("how close_range(2) is asked to close", (uint64_t)a[2]);
+    mask = sim_lock();
+    sim_close_events((unsigned)a[0], (unsigned)a[1]);
+    sim_unlock(mask);
+    return pass_on(SYS_close_range, a);
+}
+
 static long do_locked(long number, const long a[6], long (*does)(long number, const long a[6], bool *is_done))
 {
     uint64_t mask = sim_lock();
@@ -166,6 +192,10 @@ static long simulate(long number, const long a[6])
     case SYS_fcntl:
     case SYS_close:
         return do_locked(number, a, do_for_event);
+    case SYS_prctl:
+        return do_prctl(a);
+    case SYS_close_range:
+        return close_range_of(a);
     case SYS_timer_settime:
     case SYS_timer_delete:
         return do_locked(number, a, do_for_timer);

@@ -7,8 +7,6 @@
  */
 #include "ask.h"
 
-#include <semaphore.h>
-
 /* ---- Samples --------------------------------------------------------------------------------- */
 
 KERNEL_TEST(a_sample_is_a_record_and_a_signal)
@@ -297,111 +295,6 @@ KERNEL_TEST(traps_must_end_at_exec)
     CHECK_EQ(errno, EINVAL);
 }
 
-/* ---- Forks, other threads -------------------------------------------------------------------- */
-
-KERNEL_TEST(a_childs_descriptor_is_the_parents_event)
-{
-    int fd = open_clock(PERIOD), status;
-    pid_t child;
-
-    handle(SIGPROF);
-    send_signals(fd, SIGPROF);
-    control(fd, PERF_EVENT_IOC_ENABLE, 0);
-    burn_a(5 * PERIOD);
-    CHECK_NUMBER(signals, 5, 1, 1000);
-    fflush(stdout);
-    child = fork();
-    if (child == 0) {
-        signals = 0;
-        burn_a(5 * PERIOD);
-        _exit(signals != 0 ? 1 : syscall(SYS_ioctl, fd, PERF_EVENT_IOC_DISABLE, 0) == 0 ? 0 : 2);
-    }
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
-    signals = 0;
-    burn_a(5 * PERIOD);
-    CHECK_EQ(signals, 0);
-}
-
-static sem_t go_on;
-
-/* A thread that waits for a semaphore runs for no time meanwhile. */
-static void body_waits_then_burns(struct worker *worker)
-{
-    (void)worker;
-    sem_wait(&go_on);
-    burn_b(5 * PERIOD);
-}
-
-/* Somebody else opens the event, and its signals come to the thread that it counts on. */
-KERNEL_TEST(an_event_counts_on_the_thread_that_it_was_opened_for)
-{
-    struct perf_event_attr attr = clock_attr(PERIOD);
-    struct worker worker;
-    struct f_owner_ex owner = {.type = F_OWNER_TID};
-    int fd;
-
-    test_need_events();
-    handle(SIGPROF);
-    sem_init(&go_on, 0, 0);
-    start_worker(&worker, body_waits_then_burns, NULL);
-    fd = (int)syscall(SYS_perf_event_open, &attr, worker.tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
-    CHECK(fd >= 0);
-    owner.pid = worker.tid;
-    CHECK_EQ(syscall(SYS_fcntl, fd, F_SETOWN_EX, &owner), 0);
-    CHECK_EQ(syscall(SYS_fcntl, fd, F_SETSIG, SIGPROF), 0);
-    CHECK_EQ(syscall(SYS_fcntl, fd, F_SETFL, O_ASYNC), 0);
-    control(fd, PERF_EVENT_IOC_ENABLE, 0);
-    burn_a(5 * PERIOD);
-    CHECK_EQ(signals, 0);
-    sem_post(&go_on);
-    join_worker(&worker);
-    CHECK_NUMBER(signals, 5, 1, 1000);
-    CHECK_NUMBER(count_of(fd), 5 * PERIOD, 4 * PERIOD, 1000 * PERIOD);
-}
-
-static void *burn_later(void *unused)
-{
-    burn_b(5 * PERIOD);
-    return unused;
-}
-
-/* Burns on a thread that is started now, and in a child. */
-static void burn_with_heirs(void)
-{
-    pthread_t thread;
-    pid_t child;
-    int status;
-
-    CHECK_EQ(pthread_create(&thread, NULL, burn_later, NULL), 0);
-    pthread_join(thread, NULL);
-    fflush(stdout);
-    child = fork();
-    if (child == 0) {
-        burn_a(20 * PERIOD);
-        _exit(0);
-    }
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
-}
-
-KERNEL_TEST(an_inherited_event_counts_on_threads_and_maybe_in_children)
-{
-    struct perf_event_attr attr = clock_attr(0);
-    int with_children, of_threads;
-
-    attr.sample_type = 0;
-    attr.inherit = 1;
-    with_children = open_event(&attr);
-    attr.inherit_thread = 1;
-    of_threads = open_event(&attr);
-    control(with_children, PERF_EVENT_IOC_ENABLE, 0);
-    control(of_threads, PERF_EVENT_IOC_ENABLE, 0);
-    burn_with_heirs();
-    CHECK_NUMBER(count_of(with_children), 25 * PERIOD, 24 * PERIOD, 1000 * PERIOD);
-    CHECK_NUMBER(count_of(of_threads), 5 * PERIOD, 4 * PERIOD, count_of(with_children) - 15 * PERIOD);
-}
-
 /* ---- Timers ---------------------------------------------------------------------------------- */
 
 static int start_timer(long ns)
@@ -527,3 +420,5 @@ KERNEL_TEST(page_faults_are_events_with_addresses)
         found += word_at(page, at + 24) - (uintptr_t)memory < size && is_in(IN_A, word_at(page, at + 16));
     CHECK_NUMBER(found, 20, 20, 20);
 }
+
+#include "conformance_threads.h"

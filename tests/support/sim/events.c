@@ -129,7 +129,8 @@ static long open_found(const struct sim_event *found, const long a[6])
     event->is_used = true;
     event->is_enabled = !event->attr.disabled;
     event->pid = sim_pid();
-    event->tid = (pid_t)a[1] != 0 ? (pid_t)a[1] : sim_tid();
+    event->opener = sim_tid();
+    event->tid = (pid_t)a[1] != 0 ? (pid_t)a[1] : event->opener;
     event->fd = (int)fd;
     event->id = id_of((int)fd);
     event->born = ++sim_state->births;
@@ -299,6 +300,27 @@ void sim_close_event(struct sim_event *event)
         return;
     event->is_closed = true;
     event->is_used = event->page != NULL;
+}
+
+void sim_close_events(unsigned first, unsigned last)
+{
+    for (int i = 0; i < sim_state->n_events; i++) {
+        struct sim_event *event = &sim_state->events[i];
+        const unsigned fd = (unsigned)event->fd;
+
+        if (event->is_used && !event->is_closed && fd >= first && fd <= last && sim_event(event->fd) == event)
+            sim_close_event(event);
+    }
+}
+
+void sim_switch_events(bool is_enabled)
+{
+    for (int i = 0; i < sim_state->n_events; i++) {
+        struct sim_event *event = &sim_state->events[i];
+
+        if (event->is_used && event->opener == sim_tid())
+            set_enabled(event, is_enabled);
+    }
 }
 
 /* ---- Where it counts ------------------------------------------------------------------------- */

@@ -34,6 +34,7 @@ struct sim_event {
     unsigned kind; /* of core that it counts on; 0: any */
     pid_t pid;     /* of the process that has opened it */
     pid_t tid;     /* the thread that it counts on */
+    pid_t opener;  /* the thread that has opened it, whose prctl(2) switches it off and on */
     pid_t owner;   /* the thread that its signals go to */
     int fd, sig;
     uint64_t id;   /* the number of the memory file */
@@ -67,6 +68,7 @@ struct sim_thread {
     bool is_stopped;
     enum sim_what mode; /* SIM_KERNEL_TIME and SIM_CALL are modes; any other is user mode */
     uint64_t ns;        /* its CPU time */
+    uint64_t ended_ns;  /* that of earlier threads of its process with the same number */
     uint64_t switches, faults;
     uint64_t born;
 };
@@ -124,6 +126,10 @@ long sim_control_event(struct sim_event *event, unsigned long request, unsigned 
 long sim_fcntl_event(struct sim_event *event, int command, unsigned long argument);
 long sim_read_event(struct sim_event *event, void *to, size_t size);
 void sim_close_event(struct sim_event *event);
+/* The same for all events of the process whose descriptors are in a range. */
+void sim_close_events(unsigned first, unsigned last);
+/* Enables or disables all events that the calling thread has opened, as prctl(2) does. */
+void sim_switch_events(bool is_enabled);
 
 /* Writes what read(2) returns of an event; returns the number of words. */
 size_t sim_counts(const struct sim_event *event, uint64_t *to);

@@ -143,8 +143,13 @@ static _Thread_local struct sim_thread *own;
  * events and timers that were made for a thread are made after it is born, so nothing of them is lost. */
 static void be_born(struct sim_thread *thread)
 {
-    *thread = (struct sim_thread){
-        .tid = thread->tid, .pid = sim_pid(), .is_stopped = thread->is_stopped, .born = ++sim_state->births};
+    const bool is_own = thread->pid == sim_pid();
+
+    *thread = (struct sim_thread){.tid = thread->tid,
+                                  .pid = sim_pid(),
+                                  .is_stopped = thread->is_stopped,
+                                  .ended_ns = is_own ? thread->ended_ns + thread->ns : 0,
+                                  .born = ++sim_state->births};
 }
 
 struct sim_thread *sim_self(void)

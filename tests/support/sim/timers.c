@@ -60,14 +60,18 @@ static pid_t tid_of_clock(clockid_t clock)
     return (pid_t) ~(clock >> 3) != 0 ? (pid_t) ~(clock >> 3) : sim_tid();
 }
 
+/* The sum of the process's threads, and of those that have ended. */
 static uint64_t process_ns(void)
 {
     uint64_t mask = sim_lock();
     const pid_t pid = sim_pid();
     uint64_t ns = 0;
 
-    for (int i = 0; i < SIM_THREADS; i++)
-        ns += sim_state->threads[i].pid == pid ? sim_state->threads[i].ns : 0;
+    for (int i = 0; i < SIM_THREADS; i++) {
+        const struct sim_thread *thread = &sim_state->threads[i];
+
+        ns += thread->pid == pid ? thread->ns + thread->ended_ns : 0;
+    }
     sim_unlock(mask);
     return ns;
 }
