@@ -9,6 +9,7 @@
 #include "moment.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
+#include "stats.h"
 
 /* Returns the calling thread's M; NULL if there is none, or if it is the parent's. A child of vfork() runs in
  * the parent's memory, as another thread. */
@@ -62,6 +63,7 @@ void cp_after_exec(void)
         return;
     cp__lock(&cp__runtime_lock);
     m->is_away = false;
+    cp__slots_keep_stats_of(m);             /* the slots are armed anew */
     cp_store_relaxed(&m->life, CP__M_LIVE); /* relaxed: this thread and its handler only */
     cp__unlock(&cp__runtime_lock);
     cp_execute_slow(&m->head);

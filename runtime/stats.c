@@ -66,6 +66,29 @@ void cp__slot_keep_stats(int slot, const struct cp__m *m)
     add_stats_of_m(cp__slot_kept_stats(slot), slot, cp__slot_run(slot), m);
 }
 
+/* The numbers of threads stay as they are. If the slot stops before m arms it, m's thread is not among
+ * them. */
+static void move_stats(int slot, struct cp__m *m)
+{
+    struct cp_slot_stats *kept = cp__slot_kept_stats(slot);
+    const struct cp_slot_stats before = *kept;
+
+    cp__slot_keep_stats(slot, m);
+    kept->ms = before.ms;
+    kept->ms_ringless = before.ms_ringless;
+    kept->ms_refused = before.ms_refused;
+    kept->ms_overloaded = before.ms_overloaded;
+    cp_store_relaxed(&m->stats[slot].seq, 0); /* relaxed: whoever else reads the figures has the lock */
+}
+
+void cp__slots_keep_stats_of(struct cp__m *m)
+{
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (cp__slot_runs(slot) && cp_load_relaxed(&m->stats[slot].seq) == cp__slot_run(slot))
+            move_stats(slot, m);
+    }
+}
+
 /* Sums the figures of all Ms up. Under the runtime lock. */
 static void collect_stats(int slot, struct cp_slot_stats *stats)
 {

@@ -9,6 +9,9 @@ struct cp__m;
 
 /* Adds what m, which is gone, has counted for slot to the kept figures of the slot. */
 void cp__slot_keep_stats(int slot, const struct cp__m *m);
+/* Moves what m has counted to the kept figures of the slots that run, before m begins anew with the same
+ * configs; m will count itself again. */
+void cp__slots_keep_stats_of(struct cp__m *m);
 /* Adds m's own figures to those that are kept of Ms which are gone. */
 void cp__stats_m_gone(const struct cp__m *m);
 /* Finds out, after a stop, what the slots have missed. slots has a bit for each. */
