@@ -262,13 +262,11 @@ static bool same_stack(const struct cp__profile *p, const struct cp__profile_sta
     return true;
 }
 
-static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash, uint64_t weight)
+/* Adds a stack without weight. Its number is p->n_stacks before. */
+static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash)
 {
-    struct cp__profile_stack stack = {.weight = weight,
-                                      .address = key->address,
-                                      .first = p->n_stack_frames,
-                                      .depth = key->depth,
-                                      .labels = key->labels};
+    struct cp__profile_stack stack = {
+        .address = key->address, .first = p->n_stack_frames, .depth = key->depth, .labels = key->labels};
     uint32_t i;
 
     if (CP__RESERVE(p->stacks, p->stacks_capacity, p->n_stacks + 1) < 0 ||
@@ -285,24 +283,33 @@ static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash
     return 0;
 }
 
-/* Adds the weight to the stack of the key, which is added if it is new. */
-static int fold_stack(struct cp__profile *p, const struct key *key, uint64_t weight)
+/* Finds or adds the stack of the key, and stores its number. */
+static int find_stack(struct cp__profile *p, const struct key *key, uint32_t *number)
 {
     uint64_t mixed = cp__hash_add(cp__hash_add(key->labels, key->ip.address), key->address);
-    uint32_t hash, number, i;
+    uint32_t hash, i;
     size_t at;
 
     for (i = 0; i < key->depth; i++)
         mixed = hash_frame(mixed, &key->frames[i]);
     hash = cp__hash_end(mixed);
     at = hash;
-    while (cp__table_next(&p->stack_table, hash, &at, &number)) {
-        if (same_stack(p, &p->stacks[number], key)) {
-            p->stacks[number].weight += weight;
+    while (cp__table_next(&p->stack_table, hash, &at, number))
+        if (same_stack(p, &p->stacks[*number], key))
             return 0;
-        }
-    }
-    return add_stack(p, key, hash, weight);
+    *number = (uint32_t)p->n_stacks;
+    return add_stack(p, key, hash);
+}
+
+/* Adds the weight to the stack of the key, which is added if it is new. */
+static int fold_stack(struct cp__profile *p, const struct key *key, uint64_t weight)
+{
+    uint32_t number;
+
+    if (find_stack(p, key, &number) < 0)
+        return -ENOMEM;
+    p->stacks[number].weight += weight;
+    return 0;
 }
 
 /* Returns whether frame i is a return address. The innermost frames of the kernel and of the program are
