@@ -26,7 +26,7 @@ struct encoder {
 static void encode_sample(struct encoder *e, size_t i)
 {
     Cp__Proto__Sample sample = CP__PROTO__SAMPLE__INIT;
-    int64_t room[2];
+    int64_t room[CP__MAX_VALUES];
     const int64_t *values = e->of->values(e->of->what, i, room);
     uint64_t *words = e->words, *labels;
     size_t n;

@@ -19,6 +19,9 @@ struct cp__encoded_mapping {
     bool has_unnamed_leaf; /* a sample was taken in a function without a name */
 };
 
+/* The most values of a sample that are not in memory as they are written. */
+enum { CP__MAX_VALUES = 8 };
+
 /*
  * A profile to encode. Strings, functions and locations are numbered from 0. A part of the profile is a
  * tuple of words:
@@ -29,13 +32,14 @@ struct cp__encoded_mapping {
  *     sample      number of locations, the locations, then of each label: key, string, number, unit
  *
  * The functions below write the words of part i, at most max_words, and return how many there are. "values"
- * returns the n_types values of sample i, which it may write to "room"; NULL leaves the sample out.
+ * returns the n_types values of sample i, and may write CP__MAX_VALUES of them to "room"; NULL leaves the
+ * sample out.
  */
 typedef size_t cp__tell_fn(const void *what, size_t i, uint64_t *words);
 struct cp__encoding {
     const void *what; /* the argument for the functions */
     cp__tell_fn *function, *location, *sample;
-    const int64_t *(*values)(const void *what, size_t i, int64_t room[2]);
+    const int64_t *(*values)(const void *what, size_t i, int64_t room[CP__MAX_VALUES]);
     size_t n_functions, n_locations, n_samples, max_words;
     const struct cp__encoded_mapping *mappings;
     size_t n_mappings;

@@ -41,7 +41,7 @@ static size_t merged_sample(const void *what, size_t i, uint64_t *words)
 }
 
 /* Returns the values of a sample, or NULL, which leaves it out, if all are zero. */
-static const int64_t *merged_values(const void *what, size_t i, int64_t room[2])
+static const int64_t *merged_values(const void *what, size_t i, int64_t room[CP__MAX_VALUES])
 {
     const struct cp_merge *m = what;
     const int64_t *values = m->values + i * m->n_types;

@@ -80,12 +80,19 @@ static size_t find_mapping(struct cp__profile *p, uint64_t address)
 
 int cp__profile_new(struct cp__profile **profile)
 {
+    return cp__profile_new_with(profile, NULL, 0);
+}
+
+int cp__profile_new_with(struct cp__profile **profile, const struct cp__value_type *further, size_t n)
+{
     struct cp__profile *p = calloc(1, sizeof *p);
     uint32_t empty;
 
     if (p == NULL)
         return -ENOMEM;
     p->kallsyms = "/proc/kallsyms";
+    for (; p->n_further < n && p->n_further < CP__MAX_FURTHER; p->n_further++)
+        p->further[p->n_further] = further[p->n_further];
     if (cp__strings_add(&p->strings, "", &empty) < 0) {
         cp__profile_free(p);
         return -ENOMEM;
@@ -112,6 +119,7 @@ void cp__profile_free(struct cp__profile *p)
     cp__table_free(&p->label_table);
     cp__table_free(&p->function_table);
     free(p->stacks);
+    free(p->values);
     free(p->stack_frames);
     free(p->frames);
     free(p->names);
@@ -262,6 +270,17 @@ static bool same_stack(const struct cp__profile *p, const struct cp__profile_sta
     return true;
 }
 
+/* Makes room for the further values of one more stack, and sets them to 0. */
+static int reserve_values(struct cp__profile *p)
+{
+    if (p->n_further == 0)
+        return 0;
+    if (CP__RESERVE(p->values, p->values_capacity, (p->n_stacks + 1) * p->n_further) < 0)
+        return -ENOMEM;
+    memset(cp__stack_values(p, p->n_stacks), 0, p->n_further * sizeof *p->values);
+    return 0;
+}
+
 /* Adds a stack without weight. Its number is p->n_stacks before. */
 static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash)
 {
@@ -272,7 +291,8 @@ static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash
     if (CP__RESERVE(p->stacks, p->stacks_capacity, p->n_stacks + 1) < 0 ||
         CP__RESERVE(p->stack_frames, p->stack_frames_capacity, p->n_stack_frames + key->depth) < 0 ||
         CP__RESERVE(p->frames, p->frames_capacity, p->n_frames + key->depth + 1) < 0 ||
-        cp__table_reserve(&p->frame_table, key->depth + 1) < 0 || cp__table_reserve(&p->stack_table, 1) < 0)
+        cp__table_reserve(&p->frame_table, key->depth + 1) < 0 || cp__table_reserve(&p->stack_table, 1) < 0 ||
+        reserve_values(p) < 0)
         return -ENOMEM;
     for (i = 0; i < key->depth; i++)
         p->stack_frames[p->n_stack_frames++] = find_frame(p, &key->frames[i]);
@@ -301,14 +321,17 @@ static int find_stack(struct cp__profile *p, const struct key *key, uint32_t *nu
     return add_stack(p, key, hash);
 }
 
-/* Adds the weight to the stack of the key, which is added if it is new. */
-static int fold_stack(struct cp__profile *p, const struct key *key, uint64_t weight)
+/* Adds the weight and the further values, if there are any, to the stack of the key, which is added if it is
+ * new. */
+static int fold_stack(struct cp__profile *p, const struct key *key, uint64_t weight, const uint64_t *further)
 {
     uint32_t number;
 
     if (find_stack(p, key, &number) < 0)
         return -ENOMEM;
     p->stacks[number].weight += weight;
+    for (size_t i = 0; further != NULL && i < p->n_further; i++)
+        cp__stack_values(p, number)[i] += further[i];
     return 0;
 }
 
@@ -389,6 +412,11 @@ static int append_flags(struct cp__profile *p, struct key *key, const struct cp_
 
 int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
 {
+    return cp__profile_add_values(p, sample, NULL);
+}
+
+int cp__profile_add_values(struct cp__profile *p, const struct cp_sample *sample, const uint64_t *further)
+{
     struct key key;
     bool is_replaced = false, is_new;
 
@@ -400,7 +428,7 @@ int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
     key.labels = find_labels(p, sample->labels);
     is_new = key.labels > p->n_label_sets;
     if (append_frames(p, &key, sample, &is_replaced) < 0 || append_flags(p, &key, sample) < 0 ||
-        (is_new && reserve_labels(p) < 0) || fold_stack(p, &key, sample->weight) < 0)
+        (is_new && reserve_labels(p) < 0) || fold_stack(p, &key, sample->weight, further) < 0)
         return -ENOMEM;
     if (is_new)
         add_labels(p, sample->labels);
@@ -415,7 +443,7 @@ int cp__profile_add_named(struct cp__profile *p, const char *frame, uint64_t wei
 
     if (append_name(p, &key, frame) < 0)
         return -ENOMEM;
-    return fold_stack(p, &key, weight);
+    return fold_stack(p, &key, weight, NULL);
 }
 
 /* ---- Resolving ------------------------------------------------------------------------------- */

@@ -23,8 +23,18 @@ struct cp__profile_meta {
     bool is_text; /* print the profile by cp__profile_print() instead of encoding it */
 };
 
+/* What a value counts that a stack has beside its weight, such as "delay" in "nanoseconds". */
+struct cp__value_type {
+    const char *type;
+    const char *unit;
+};
+enum { CP__MAX_FURTHER = 6 };
+
 /* Makes an empty profile. Returns 0 or -ENOMEM. */
 int cp__profile_new(struct cp__profile **profile);
+/* The same for a profile whose stacks have n further values, at most CP__MAX_FURTHER, which the file shows
+ * behind those that are made of the weight. The types' strings must live as long as the profile. */
+int cp__profile_new_with(struct cp__profile **profile, const struct cp__value_type *further, size_t n);
 /* Notes the current mappings of the process. cp__profile_add() calls this function for an address in no known
  * mapping, cp__profile_settle() after the linker has loaded or unloaded objects, and cp__profile_resolve()
  * always. Returns 0 or -ENOMEM. */
@@ -37,14 +47,19 @@ void cp__profile_free(struct cp__profile *profile);
 
 /* Folds a sample in, and takes a reference of its own to the labels. -ENOMEM leaves the profile unchanged. */
 int cp__profile_add(struct cp__profile *profile, const struct cp_sample *sample);
+/* The same for a sample with further values, as many as the profile's stacks have; NULL: all are 0. */
+int cp__profile_add_values(struct cp__profile *profile, const struct cp_sample *sample,
+                           const uint64_t *further);
 /*
  * The same for samples of a program that may load and unload objects meanwhile, so that each address gets the
  * name of what was there when the sample was taken. cp__profile_stage() keeps a copy of the sample, and
  * cp__profile_settle() folds the copies in, after it has looked whether the linker has loaded or unloaded
- * objects. Samples must be settled before the profile is resolved. Both return the weight of the samples that
+ * objects. Samples must be settled before the profile is resolved. All return the weight of the samples that
  * are lost for lack of memory. See stage.c.
  */
 uint64_t cp__profile_stage(struct cp__profile *profile, const struct cp_sample *sample);
+uint64_t cp__profile_stage_values(struct cp__profile *profile, const struct cp_sample *sample,
+                                  const uint64_t *further);
 uint64_t cp__profile_settle(struct cp__profile *profile);
 /* Adds weight to a sample of a single frame that has a name and no address, such as "[dropped: sample buffer
  * full]". Names must not have (...) or <...>, which readers take for C++ and cut out. */

@@ -40,7 +40,7 @@ struct cp__function {
 };
 
 /* A distinct stack with distinct labels, a distinct instruction recorded by the processor and a distinct
- * data address; and the weight of its samples. */
+ * data address; and the weight of its samples. Its further values are in struct cp__profile. */
 struct cp__profile_stack {
     uint64_t weight;
     uint64_t address; /* address of the data that the sampled instruction accessed; 0: none */
@@ -66,6 +66,10 @@ struct cp__profile {
     struct cp__profile_stack *stacks;
     size_t n_stacks, stacks_capacity;
     struct cp__table stack_table;
+    struct cp__value_type further[CP__MAX_FURTHER]; /* what the stacks' further values are */
+    size_t n_further;
+    uint64_t *values; /* n_further for each stack, in the order of the stacks */
+    size_t values_capacity;
     uint32_t *stack_frames;
     size_t n_stack_frames, stack_frames_capacity;
 
@@ -108,6 +112,12 @@ struct cp__profile {
     struct cp__profile_findings findings;
     const char *kallsyms; /* the file with the kernel's symbols; tests set another one */
 };
+
+/* Returns the n_further values of stack i beside its weight. */
+static inline uint64_t *cp__stack_values(const struct cp__profile *p, size_t i)
+{
+    return p->values + i * p->n_further;
+}
 
 /* Returns the offset, in its function, of the instruction after the frame's; 0: unknown. */
 static inline uint64_t cp__frame_offset(const struct cp__frame *frame)

@@ -76,15 +76,44 @@ static size_t tell_sample(const void *what, size_t i, uint64_t *words)
     return n;
 }
 
-static const int64_t *tell_values(const void *what, size_t i, int64_t room[2])
+/* The values of a stack: those made of its weight, then the further ones. */
+enum { MADE = 2 };
+_Static_assert(MADE + CP__MAX_FURTHER <= CP__MAX_VALUES, "there is room for the values of a sample");
+
+static const int64_t *tell_values(const void *what, size_t i, int64_t room[CP__MAX_VALUES])
 {
     const struct told *told = what;
-    const uint64_t weight = told->profile->stacks[i].weight;
+    const struct cp__profile *p = told->profile;
+    const uint64_t weight = p->stacks[i].weight;
     uint64_t product;
 
     room[0] = clamp_value(weight);
     room[1] = __builtin_mul_overflow(weight, told->meta->period, &product) ? INT64_MAX : clamp_value(product);
-    return room;
+    for (size_t j = 0; j < p->n_further; j++)
+        room[MADE + j] = clamp_value(cp__stack_values(p, i)[j]);
+    return room + told->meta->is_count;
+}
+
+/* Lists the names of the values' types and units, numbered from "first". Types are the numbers of the two
+ * names of each value, and at last of the period's. Returns how many values there are. */
+static size_t list_types(const struct told *told, uint64_t first, const char **names, uint64_t *types)
+{
+    const struct cp__profile *p = told->profile;
+    const size_t n = MADE + p->n_further;
+
+    names[0] = "samples";
+    names[1] = "count";
+    names[2] = told->meta->sample_type;
+    names[3] = told->meta->sample_unit;
+    for (size_t i = 0; i < p->n_further; i++) {
+        names[2 * (MADE + i)] = p->further[i].type;
+        names[2 * (MADE + i) + 1] = p->further[i].unit;
+    }
+    for (size_t i = 0; i < 2 * n; i++)
+        types[i] = first + i;
+    types[2 * n] = types[2];
+    types[2 * n + 1] = types[3];
+    return n;
 }
 
 /* Returns the number of words of the longest sample or location. */
@@ -105,11 +134,12 @@ static size_t longest_tuple(const struct cp__profile *p)
 
 int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w)
 {
-    const char *const names[] = {"samples", "count", meta->sample_type, meta->sample_unit};
-    const uint64_t samples = p->strings.n, event = samples + 2;
-    const uint64_t types[] = {samples, samples + 1, event, event + 1, event, event + 1};
+    const struct told told = {p, meta};
+    const char *names[2 * CP__MAX_VALUES];
+    uint64_t types[2 * (CP__MAX_VALUES + 1)];
+    const size_t n_values = list_types(&told, p->strings.n, names, types);
     const struct cp__encoding encoding = {
-        .what = &(struct told){p, meta},
+        .what = &told,
         .function = tell_function,
         .location = tell_location,
         .sample = tell_sample,
@@ -122,15 +152,15 @@ int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_met
         .n_mappings = p->mappings.n,
         .strings = &p->strings,
         .names = names,
-        .n_names = 4,
+        .n_names = 2 * n_values,
         .comments = meta->comments,
         .n_comments = meta->n_comments,
-        .types = types + (meta->is_count ? 2 : 0),
-        .n_types = meta->is_count ? 1 : 2,
+        .types = types + 2 * meta->is_count,
+        .n_types = n_values - meta->is_count,
         .time_ns = meta->time_ns,
         .duration_ns = meta->duration_ns,
         .period = clamp_value(meta->period),
-        .default_type = (int64_t)event,
+        .default_type = (int64_t)types[2],
     };
 
     return cp__encode(&encoding, w);

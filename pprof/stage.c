@@ -11,6 +11,7 @@
  *
  *     [0] number of kernel frames << 48 | flags << 16 | number of frames
  *     [1] weight   [2] labels (a reference)   [3] ip   [4] data address   [5] what was loaded   [6...] frames
+ *     then the further values, as many as the profile's stacks have
  */
 #include <string.h>
 #include <time.h>
@@ -20,14 +21,21 @@
 #include "runtime/base/loads.h"
 
 enum { HEADER = 6 };
-_Static_assert(HEADER + CP_MAX_FRAMES <= CP__STAGE_WORDS, "a sample fits");
+_Static_assert(HEADER + CP_MAX_FRAMES + CP__MAX_FURTHER <= CP__STAGE_WORDS, "a sample fits");
 
 uint64_t cp__profile_stage(struct cp__profile *p, const struct cp_sample *sample)
 {
+    return cp__profile_stage_values(p, sample, NULL);
+}
+
+uint64_t cp__profile_stage_values(struct cp__profile *p, const struct cp_sample *sample,
+                                  const uint64_t *further)
+{
     const uint32_t depth = sample->depth < CP_MAX_FRAMES ? sample->depth : CP_MAX_FRAMES;
+    const size_t n = HEADER + depth + p->n_further;
     uint64_t lost = 0, *words;
 
-    if (HEADER + depth > CP__STAGE_WORDS - p->n_staged)
+    if (n > CP__STAGE_WORDS - p->n_staged)
         lost = cp__profile_settle(p);
     words = p->staged + p->n_staged;
     words[0] = (uint64_t)sample->kernel_depth << 48 | (uint64_t)sample->flags << 16 | depth;
@@ -38,7 +46,9 @@ uint64_t cp__profile_stage(struct cp__profile *p, const struct cp_sample *sample
     words[5] = sample->loads;
     if (depth > 0)
         memcpy(words + HEADER, sample->frames, depth * sizeof *words);
-    p->n_staged += HEADER + depth;
+    for (size_t i = 0; i < p->n_further; i++)
+        words[HEADER + depth + i] = further != NULL ? further[i] : 0;
+    p->n_staged += n;
     return lost;
 }
 
@@ -75,11 +85,12 @@ uint64_t cp__profile_settle(struct cp__profile *p)
         is_known = note_changes(p);
     for (size_t at = 0; at < p->n_staged;) {
         const struct cp_sample sample = staged_at(p->staged + at);
+        const uint64_t *further = p->staged + at + HEADER + sample.depth;
 
-        if (!is_known || cp__profile_add(p, &sample) < 0)
+        if (!is_known || cp__profile_add_values(p, &sample, further) < 0)
             lost += sample.weight;
         cp_labels_unref(sample.labels);
-        at += HEADER + sample.depth;
+        at += HEADER + sample.depth + p->n_further;
     }
     p->n_staged = 0;
     p->is_between = false;
@@ -92,7 +103,7 @@ void cp__stage_drop(struct cp__profile *p)
         const struct cp_sample sample = staged_at(p->staged + at);
 
         cp_labels_unref(sample.labels);
-        at += HEADER + sample.depth;
+        at += HEADER + sample.depth + p->n_further;
     }
     p->n_staged = 0;
 }

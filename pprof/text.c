@@ -5,6 +5,7 @@
  *     NAME profile: total SAMPLES
  *     SAMPLES @ 0xADDRESS 0xADDRESS ...
  *     # labels: {"key":"value"}
+ *     # values: VALUE TYPE/UNIT, VALUE TYPE/UNIT ...
  *     #	0xADDRESS	function+0xOFFSET	file:line
  *     #	0xADDRESS	[module]+0xOFFSET-IN-ITS-FILE
  *
@@ -97,7 +98,17 @@ static const struct cp__frame *frame_of(const struct cp__profile *p, const struc
     return &p->frames[p->stack_frames[stack->first + i]];
 }
 
-/* Prints a stack with its weight, its addresses, its labels and its frames. */
+/* Prints the values of stack i beside its weight, if there are any. */
+static void print_values(FILE *out, const struct cp__profile *p, size_t i)
+{
+    for (size_t j = 0; j < p->n_further; j++)
+        fprintf(out, "%s%" PRIu64 " %s/%s", j == 0 ? "# values: " : ", ", cp__stack_values(p, i)[j],
+                p->further[j].type, p->further[j].unit);
+    if (p->n_further > 0)
+        fputc('\n', out);
+}
+
+/* Prints a stack with its weight, its addresses, its labels, its further values and its frames. */
 static void print_stack(FILE *out, const struct cp__profile *p, const struct cp__profile_stack *stack)
 {
     bool has_address = false;
@@ -116,6 +127,7 @@ static void print_stack(FILE *out, const struct cp__profile *p, const struct cp_
     fputc('\n', out);
     if (stack->labels != 0)
         cp__print_labels(out, p->label_sets[stack->labels - 1].labels);
+    print_values(out, p, (size_t)(stack - p->stacks));
     for (i = 0; i < stack->depth; i++)
         print_profile_frame(out, p, frame_of(p, stack, i));
     fputc('\n', out);

@@ -65,7 +65,15 @@ CP_TEST(memory_ends_in_add)
 #else
 #include "tests/support/failing_memory.h"
 
-/* Adds a sample with everything that can come with it: new frames, labels and a named frame. */
+static struct cp__profile *new_rich(void)
+{
+    struct cp__profile *profile;
+
+    CHECK_EQ(cp__profile_new_with(&profile, &(const struct cp__value_type){"delay", "nanoseconds"}, 1), 0);
+    return profile;
+}
+
+/* Adds a sample with everything that can come with it: new frames, labels, a named frame and a value. */
 static int add_rich(struct cp__profile *profile, unsigned i, struct cp_labels *labels)
 {
     uintptr_t frames[CP_MAX_FRAMES];
@@ -77,7 +85,7 @@ static int add_rich(struct cp__profile *profile, unsigned i, struct cp_labels *l
 
     for (unsigned j = 0; j < CP_MAX_FRAMES; j++)
         frames[j] = 0x100000 * (i + 1) + j;
-    return cp__profile_add(profile, &sample);
+    return cp__profile_add_values(profile, &sample, &(const uint64_t){10 + i});
 }
 
 static void check_add(struct cp__profile *profile, unsigned i, struct cp_labels *labels)
@@ -101,7 +109,7 @@ static void check_add(struct cp__profile *profile, unsigned i, struct cp_labels 
 
 CP_TEST(memory_ends_in_add)
 {
-    struct cp__profile *broken = new_profile(), *sound = new_profile();
+    struct cp__profile *broken = new_rich(), *sound = new_rich();
     struct cp_labels *labels[6];
     struct cp_memory expected;
     char value[6][8];
