@@ -35,18 +35,6 @@ struct linking {
     uint64_t page;
 };
 
-/* Stores copies of a mapping's strings in the mapping itself. Returns 0 or -ENOMEM. */
-static int own_strings(struct cp__mapping *mapping, const char *file, const char *build_id)
-{
-    mapping->file = strdup(file);
-    mapping->build_id = build_id == NULL ? NULL : strdup(build_id);
-    if (mapping->file != NULL && (build_id == NULL || mapping->build_id != NULL))
-        return 0;
-    free(mapping->file);
-    free(mapping->build_id);
-    return -ENOMEM;
-}
-
 /* Returns the number of the first mapping that ends behind an address. */
 static size_t find_from(const struct cp__mappings *mappings, uint64_t address)
 {
@@ -173,7 +161,7 @@ static int describe_object(const struct linking *linking, const struct dl_phdr_i
             like->header = object->dlpi_addr + p->p_vaddr;
     result = read_build_id(object, &id);
     if (result == 0)
-        result = own_strings(like, path, id);
+        result = cp__mapping_own_strings(like, path, id);
     free(id);
     return result;
 }
@@ -215,7 +203,7 @@ static int add_claim(struct linking *linking, const struct cp__mapping *like, co
                           .object = *like};
 
     if (CP__RESERVE(linking->claims, linking->claims_capacity, linking->n_claims + 1) < 0 ||
-        own_strings(&claim.object, like->file, like->build_id) < 0)
+        cp__mapping_own_strings(&claim.object, like->file, like->build_id) < 0)
         return -ENOMEM;
     linking->claims[linking->n_claims++] = claim;
     return 0;
@@ -289,7 +277,7 @@ static int cut_mapping(struct cp__mappings *mappings, size_t i, uint64_t address
     if (CP__RESERVE(mappings->items, mappings->capacity, mappings->n + 1) < 0)
         return -ENOMEM;
     copy = mappings->items[i];
-    if (own_strings(&copy, copy.file, copy.build_id) < 0)
+    if (cp__mapping_own_strings(&copy, copy.file, copy.build_id) < 0)
         return -ENOMEM;
     memmove(&mappings->items[i + 1], &mappings->items[i], (mappings->n++ - i) * sizeof copy);
     copy.limit = address;
@@ -309,7 +297,7 @@ static int take_copy(struct cp__mappings *mappings, size_t i, const struct claim
         return -ENOMEM;
     if (mappings->items[i].start < start && cut_mapping(mappings, i++, start) < 0)
         return -ENOMEM;
-    if (own_strings(&taken, taken.file, taken.build_id) < 0)
+    if (cp__mapping_own_strings(&taken, taken.file, taken.build_id) < 0)
         return -ENOMEM;
     m = &mappings->items[i];
     taken.start = m->start;

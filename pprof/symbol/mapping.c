@@ -20,6 +20,17 @@ static void mapping_free(struct cp__mapping *mapping)
     free(mapping->build_id);
 }
 
+int cp__mapping_own_strings(struct cp__mapping *mapping, const char *file, const char *build_id)
+{
+    mapping->file = strdup(file);
+    mapping->build_id = build_id == NULL ? NULL : strdup(build_id);
+    if (mapping->file != NULL && (build_id == NULL || mapping->build_id != NULL))
+        return 0;
+    free(mapping->file);
+    free(mapping->build_id);
+    return -ENOMEM;
+}
+
 void cp__mappings_free(struct cp__mappings *mappings)
 {
     size_t i;

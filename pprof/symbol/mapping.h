@@ -64,6 +64,8 @@ struct cp__mappings {
     int unread;
 };
 
+/* Stores copies of a mapping's strings in the mapping itself. Returns 0 or -ENOMEM. */
+int cp__mapping_own_strings(struct cp__mapping *mapping, const char *file, const char *build_id);
 /* Returns whether a file is the one that the mapping was made of, by the number that the file has and the
  * time at which the file was last written. */
 struct stat;
