@@ -17,7 +17,7 @@ struct key {
     struct cp__frame_key {
         uint64_t address;
         uint32_t name;  /* number in names, plus 1 */
-        uint32_t place; /* number of a mapping, plus 1 */
+        uint32_t place; /* as in struct cp__frame */
     } frames[MAX_DEPTH];
     uint32_t depth;
     uint32_t labels;         /* number of the label set, plus 1 */
@@ -41,14 +41,25 @@ static uint32_t as_place(struct cp__profile *p, size_t mapping)
     return (uint32_t)mapping + 1;
 }
 
+/* Returns the place of an address of another process. */
+static uint32_t place_other(struct cp__profile *p, uint32_t process, uint64_t address)
+{
+    const uint32_t place = as_place(p, cp__mappings_find_of(&p->mappings, process, address));
+
+    return place != 0 ? place : cp__no_place(process);
+}
+
 /* Places the frames that were added since the last time, and were in no known mapping. */
 static void place_late(struct cp__profile *p)
 {
     for (; p->n_placed < p->n_frames; p->n_placed++) {
         struct cp__frame *frame = &p->frames[p->n_placed];
+        const uint32_t process = cp__frame_process(p, frame);
 
-        if (frame->name == 0 && frame->place == 0)
-            frame->place = as_place(p, cp__mappings_find_between(&p->mappings, frame->address));
+        if (frame->name != 0 || cp__is_placed(frame))
+            continue;
+        frame->place = process != 0 ? place_other(p, process, frame->address)
+                                    : as_place(p, cp__mappings_find_between(&p->mappings, frame->address));
     }
 }
 
@@ -63,7 +74,8 @@ int cp__profile_note_mappings(struct cp__profile *profile)
     return result;
 }
 
-/* Returns the number of the mapping that a sampled address was in; mappings.n if none is known. */
+/* Returns the number of the mapping that a sampled address of this process was in; mappings.n if none is
+ * known. */
 static size_t find_mapping(struct cp__profile *p, uint64_t address)
 {
     size_t found = p->is_of_now ? cp__mappings_find_near(&p->mappings, address, &p->last_place)
@@ -225,7 +237,8 @@ static uint32_t find_frame(struct cp__profile *p, const struct cp__frame_key *ke
 const struct cp__frame *cp__profile_find(const struct cp__profile *p, uint64_t address)
 {
     for (size_t i = 0; i < p->n_frames; i++)
-        if (p->frames[i].name == 0 && p->frames[i].address == address)
+        if (p->frames[i].name == 0 && p->frames[i].address == address &&
+            cp__frame_process(p, &p->frames[i]) == 0)
             return &p->frames[i];
     return NULL;
 }
@@ -342,9 +355,19 @@ static bool is_return(const struct cp_sample *sample, uint32_t i)
     return i > 0 && i != sample->kernel_depth;
 }
 
+/* Returns the key of an address of another process. All processes have one kernel. */
+static struct cp__frame_key key_of_other(struct cp__profile *p, uint32_t process, uint64_t address)
+{
+    const bool is_kernel = address >= CP__KERNEL_START;
+
+    return (struct cp__frame_key){.address = address,
+                                  .place = is_kernel ? 0 : place_other(p, process, address)};
+}
+
 /* Returns the instruction that the processor recorded, if it is not the interrupted one, and its mapping is
  * known; else the address is 0. resolve.c finds out later whether both are in one function. */
-static struct cp__frame_key recorded_elsewhere(struct cp__profile *p, const struct cp_sample *sample)
+static struct cp__frame_key recorded_elsewhere(struct cp__profile *p, uint32_t process,
+                                               const struct cp_sample *sample)
 {
     const bool is_elsewhere =
         sample->depth > 0 && sample->kernel_depth == 0 && sample->ip != sample->frames[0];
@@ -352,6 +375,8 @@ static struct cp__frame_key recorded_elsewhere(struct cp__profile *p, const stru
 
     if (!is_elsewhere || sample->ip == 0)
         return (struct cp__frame_key){.address = 0};
+    if (process != 0)
+        return key_of_other(p, process, sample->ip);
     mapping = find_mapping(p, sample->ip);
     if (mapping == CP__MAPPING_REPLACED)
         return (struct cp__frame_key){.address = 0};
@@ -366,7 +391,8 @@ static int append_name(struct cp__profile *p, struct key *key, const char *text)
     return find_frame_name(p, text, &frame->name);
 }
 
-/* Appends the frame of an address. Frames of replaced code that follow each other become one. */
+/* Appends the frame of an address of this process. Frames of replaced code that follow each other become
+ * one. */
 static int append_address(struct cp__profile *p, struct key *key, uint64_t address, bool *is_replaced)
 {
     const size_t mapping = find_mapping(p, address);
@@ -390,6 +416,14 @@ static int append_frames(struct cp__profile *p, struct key *key, const struct cp
     for (uint32_t i = 0; i < n && result == 0; i++)
         result = append_address(p, key, sample->frames[i] - is_return(sample, i), is_replaced);
     return result;
+}
+
+/* The same for a sample of another process. */
+static void append_frames_of(struct cp__profile *p, struct key *key, uint32_t process,
+                             const struct cp_sample *sample)
+{
+    for (uint32_t i = 0; i < sample->depth && i < CP_MAX_FRAMES; i++)
+        key->frames[key->depth++] = key_of_other(p, process, sample->frames[i] - is_return(sample, i));
 }
 
 /* Appends frames that say what the sample's flags mean, in place of the callers that are not known. */
@@ -417,18 +451,29 @@ int cp__profile_add(struct cp__profile *p, const struct cp_sample *sample)
 
 int cp__profile_add_values(struct cp__profile *p, const struct cp_sample *sample, const uint64_t *further)
 {
+    return cp__profile_add_of(p, 0, sample, further);
+}
+
+int cp__profile_add_of(struct cp__profile *p, uint32_t process, const struct cp_sample *sample,
+                       const uint64_t *further)
+{
     struct key key;
     bool is_replaced = false, is_new;
+    int result = 0;
 
     p->loads = sample->loads;
     p->is_of_now = cp__mappings_are_of_now(&p->mappings, sample->loads, p->is_between);
     key.depth = 0;
-    key.ip = recorded_elsewhere(p, sample);
+    key.ip = recorded_elsewhere(p, process, sample);
     key.address = sample->addr;
     key.labels = find_labels(p, sample->labels);
     is_new = key.labels > p->n_label_sets;
-    if (append_frames(p, &key, sample, &is_replaced) < 0 || append_flags(p, &key, sample) < 0 ||
-        (is_new && reserve_labels(p) < 0) || fold_stack(p, &key, sample->weight, further) < 0)
+    if (process != 0)
+        append_frames_of(p, &key, process, sample);
+    else
+        result = append_frames(p, &key, sample, &is_replaced);
+    if (result < 0 || append_flags(p, &key, sample) < 0 || (is_new && reserve_labels(p) < 0) ||
+        fold_stack(p, &key, sample->weight, further) < 0)
         return -ENOMEM;
     if (is_new)
         add_labels(p, sample->labels);

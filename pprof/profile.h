@@ -50,6 +50,9 @@ int cp__profile_add(struct cp__profile *profile, const struct cp_sample *sample)
 /* The same for a sample with further values, as many as the profile's stacks have; NULL: all are 0. */
 int cp__profile_add_values(struct cp__profile *profile, const struct cp_sample *sample,
                            const uint64_t *further);
+/* The same for a sample of another process, by its number in the profile's mappings; 0: this process. */
+int cp__profile_add_of(struct cp__profile *profile, uint32_t process, const struct cp_sample *sample,
+                       const uint64_t *further);
 /*
  * The same for samples of a program that may load and unload objects meanwhile, so that each address gets the
  * name of what was there when the sample was taken. cp__profile_stage() keeps a copy of the sample, and
@@ -65,8 +68,8 @@ uint64_t cp__profile_settle(struct cp__profile *profile);
  * full]". Names must not have (...) or <...>, which readers take for C++ and cut out. */
 int cp__profile_add_named(struct cp__profile *profile, const char *frame, uint64_t weight);
 
-/* Returns the frame that cp__profile_add() made for an address (for a return address, the address minus 1);
- * NULL if there is none. */
+/* Returns the frame that cp__profile_add() made for an address of this process (for a return address, the
+ * address minus 1); NULL if there is none. */
 const struct cp__frame *cp__profile_find(const struct cp__profile *profile, uint64_t address);
 
 /* A module with functions that have no names. The strings live as long as the profile. */

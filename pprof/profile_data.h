@@ -17,7 +17,8 @@ enum { CP__STAGE_WORDS = 4096 };
 struct cp__frame {
     uint64_t address; /* for a return address, the byte before it, the last one of the call; 0: a name */
     uint32_t name;    /* number in names, plus 1; 0: the frame has an address */
-    uint32_t place;   /* the mapping that held the address at the time: its number plus 1; 0: none is known */
+    uint32_t place;   /* the mapping that held the address at the time: its number plus 1; if none is known,
+                       * cp__no_place() of the process that has the address */
 
     /* set by resolve.c: */
     bool is_resolved;
@@ -112,6 +113,26 @@ struct cp__profile {
     struct cp__profile_findings findings;
     const char *kallsyms; /* the file with the kernel's symbols; tests set another one */
 };
+
+/* Returns the place of a process's addresses that are in no known mapping; 0 for this process. So the place
+ * of a frame tells its process, too, and addresses of two processes are never one frame. */
+#define CP__NO_PLACE UINT32_C(0x80000000)
+static inline uint32_t cp__no_place(uint32_t process)
+{
+    return process != 0 ? CP__NO_PLACE | process : 0;
+}
+
+static inline bool cp__is_placed(const struct cp__frame *frame)
+{
+    return frame->place != 0 && (frame->place & CP__NO_PLACE) == 0;
+}
+
+/* Returns the number of the process that has the frame's address. The kernel and names are of this
+ * process. */
+static inline uint32_t cp__frame_process(const struct cp__profile *p, const struct cp__frame *frame)
+{
+    return cp__is_placed(frame) ? p->mappings.items[frame->place - 1].process : frame->place & ~CP__NO_PLACE;
+}
 
 /* Returns the n_further values of stack i beside its weight. */
 static inline uint64_t *cp__stack_values(const struct cp__profile *p, size_t i)

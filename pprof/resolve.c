@@ -265,7 +265,7 @@ static int list_unresolved(struct cp__profile *p, struct unresolved *list, size_
                 return -ENOMEM;
             continue;
         }
-        mapping = frame->place != 0 ? frame->place - 1 : p->mappings.n;
+        mapping = cp__is_placed(frame) ? frame->place - 1 : p->mappings.n;
         if (mapping == p->mappings.n && frame->address >= CP__KERNEL_START)
             mapping = KERNEL;
         if (mapping < p->mappings.n || mapping == KERNEL)

@@ -13,7 +13,7 @@
  *
  * Readers take each address for a return address, so each printed address is the instruction's plus 1.
  * Readers skip lines that begin with "#", and know no samples without an address; so a frame that is only a
- * name appears in such lines alone.
+ * name appears in such lines alone, and so does one of another process, which the memory map does not have.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -115,7 +115,7 @@ static void print_stack(FILE *out, const struct cp__profile *p, const struct cp_
     uint32_t i;
 
     for (i = 0; i < stack->depth; i++) {
-        if (frame_of(p, stack, i)->name != 0)
+        if (frame_of(p, stack, i)->name != 0 || cp__frame_process(p, frame_of(p, stack, i)) != 0)
             continue;
         if (!has_address)
             fprintf(out, "%" PRIu64 " @", stack->weight);
@@ -169,6 +169,8 @@ static void print_map(FILE *out, const struct cp__profile *p)
     fputs("--- Memory map: ---\n", out);
     for (i = 0; i < p->mappings.n; i++) {
         mapping = &p->mappings.items[i];
+        if (mapping->process != 0)
+            continue;
         fprintf(out, "%" PRIx64 "-%" PRIx64 " r-xp %08" PRIx64 " 00:00 0 %s\n", mapping->start,
                 mapping->limit, mapping->offset, mapping->file);
     }

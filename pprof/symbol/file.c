@@ -67,6 +67,8 @@ static int open_way(const struct cp__mapping *mapping, enum way way)
 {
     char path[80];
 
+    if (mapping->process != 0 && way != PATH) /* the others are of this process, its memory or its files */
+        return -ENOENT;
     if (strcmp(mapping->file, "[vdso]") == 0)
         return way == IMAGE ? copy_vdso(mapping) : -ENOENT;
     if (way == EXE)

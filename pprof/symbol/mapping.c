@@ -40,6 +40,9 @@ void cp__mappings_free(struct cp__mappings *mappings)
     free(mappings->items);
     free(mappings->now.items);
     free(mappings->before.items);
+    for (i = 0; i < mappings->n_others; i++)
+        free(mappings->others[i].items);
+    free(mappings->others);
 }
 
 /* ---- Finding --------------------------------------------------------------------------------- */
@@ -356,7 +359,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-/* Returns the mapping of the set that equals the given one, or NULL. */
+/* Returns the mapping of the set that equals the given one of this process, or NULL. */
 static struct cp__mapping *find_known(const struct cp__mappings *mappings, const struct cp__mapping *mapping)
 {
     struct cp__mapping *m;
@@ -364,9 +367,9 @@ static struct cp__mapping *find_known(const struct cp__mappings *mappings, const
 
     for (i = 0; i < mappings->n; i++) {
         m = &mappings->items[i];
-        if (m->start == mapping->start && m->limit == mapping->limit && m->offset == mapping->offset &&
-            m->device == mapping->device && m->inode == mapping->inode && m->file != NULL &&
-            (mapping->written_ns == 0 || m->written_ns == mapping->written_ns) &&
+        if (m->process == 0 && m->start == mapping->start && m->limit == mapping->limit &&
+            m->offset == mapping->offset && m->device == mapping->device && m->inode == mapping->inode &&
+            m->file != NULL && (mapping->written_ns == 0 || m->written_ns == mapping->written_ns) &&
             strcmp(m->file, mapping->file) == 0 && same_text(m->build_id, mapping->build_id))
             return m;
     }
@@ -487,7 +490,7 @@ bool cp__mapping_is_current(const struct cp__mapping *mapping)
     bool is_current = false;
     size_t i;
 
-    if (read_maps(&now) == 0) {
+    if (mapping->process == 0 && read_maps(&now) == 0) {
         i = find_found(&now, mapping->start);
         is_current = i < now.n && mapping->limit <= now.items[i].limit &&
                      mapping->inode == now.items[i].inode && mapping->device == now.items[i].device;
@@ -498,4 +501,51 @@ bool cp__mapping_is_current(const struct cp__mapping *mapping)
     }
     cp__mappings_free(&now);
     return is_current;
+}
+
+/* ---- Other processes ------------------------------------------------------------------------- */
+
+int cp__mappings_add_process(struct cp__mappings *mappings, uint32_t *process)
+{
+    if (CP__RESERVE(mappings->others, mappings->others_capacity, mappings->n_others + 1) < 0)
+        return -ENOMEM;
+    mappings->others[mappings->n_others++] = (struct cp__places){0};
+    *process = (uint32_t)mappings->n_others;
+    return 0;
+}
+
+size_t cp__mappings_find_of(const struct cp__mappings *mappings, uint32_t process, uint64_t address)
+{
+    return process - 1 < mappings->n_others ? find_place(&mappings->others[process - 1], address, mappings->n)
+                                            : mappings->n;
+}
+
+/* Stores where a new place belongs among places that are sorted by address. Returns whether it is free. */
+static bool find_gap_for(const struct cp__places *places, uint64_t start, uint64_t limit, size_t *at)
+{
+    for (*at = 0; *at < places->n && places->items[*at].limit <= start; ++*at)
+        ;
+    return *at == places->n || limit <= places->items[*at].start;
+}
+
+int cp__mappings_add_of(struct cp__mappings *mappings, const struct cp__mapping *mapping)
+{
+    struct cp__mapping copy = *mapping;
+    struct cp__places *places;
+    size_t at, number;
+
+    if (mapping->process - 1 >= mappings->n_others)
+        return -ESRCH;
+    places = &mappings->others[mapping->process - 1];
+    if (!find_gap_for(places, mapping->start, mapping->limit, &at))
+        return -EEXIST;
+    if (CP__RESERVE(mappings->items, mappings->capacity, mappings->n + 1) < 0 ||
+        CP__RESERVE(places->items, places->capacity, places->n + 1) < 0 ||
+        cp__mapping_own_strings(&copy, mapping->file, mapping->build_id) < 0)
+        return -ENOMEM;
+    number = free_number(mappings);
+    mappings->items[number] = copy;
+    memmove(&places->items[at + 1], &places->items[at], (places->n++ - at) * sizeof places->items[0]);
+    places->items[at] = (struct cp__place){copy.start, copy.limit, (uint32_t)number};
+    return 0;
 }

@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An executable mapping of this process, or the kernel, or one of its modules. The exact addresses of the
- * kernel and its modules do not matter, so each of these has the whole upper half of the address space.
- * Profiles of one boot can therefore be merged. */
+/* An executable mapping of this process or another one, or the kernel, or one of its modules. The exact
+ * addresses of the kernel and its modules do not matter, so each of these has the whole upper half of the
+ * address space. Profiles of one boot can therefore be merged. */
 struct cp__mapping {
     uint64_t start;
     uint64_t limit;
@@ -27,6 +27,7 @@ struct cp__mapping {
     uint64_t device; /* as the major and minor numbers in /proc/self/maps: major << 32 | minor */
     uint64_t written_ns; /* when the file was last written, as it was when it was seen first; 0: unknown */
 
+    uint32_t process;  /* number of the process that has the mapping; 0: this one */
     uint32_t object;   /* the place of the object in the linker's list, as it was; 0: in no object */
     bool is_permanent; /* the object was loaded with the program, so it is never unloaded */
     bool is_used;      /* a frame is in the mapping, so that it keeps its number */
@@ -52,6 +53,8 @@ struct cp__places {
  * the last call and the one before. A mapping that is unmapped keeps its number if it is in use, or was
  * there at one of these two times; else its number is free for another one, and its file is NULL. All-zero is
  * an empty set.
+ *
+ * Other processes have numbers from 1 on, and the mappings that cp__mappings_add_of() has been told of.
  */
 struct cp__mappings {
     struct cp__mapping *items;
@@ -62,6 +65,9 @@ struct cp__mappings {
     /* why /proc/self/maps could not be read once, as a negative errno; then the mappings are those that the
      * linker knows; 0: it could always be read */
     int unread;
+    struct cp__places *others; /* of process 1, process 2 and so on: where their mappings are */
+    size_t n_others;
+    size_t others_capacity;
 };
 
 /* Stores copies of a mapping's strings in the mapping itself. Returns 0 or -ENOMEM. */
@@ -70,14 +76,14 @@ int cp__mapping_own_strings(struct cp__mapping *mapping, const char *file, const
  * time at which the file was last written. */
 struct stat;
 bool cp__mapping_is_of(const struct cp__mapping *mapping, const struct stat *status);
-/* Returns whether the mapping is one of the process now, as a whole or as a part. */
+/* Returns whether the mapping is one of this process now, as a whole or as a part. */
 bool cp__mapping_is_current(const struct cp__mapping *mapping);
 /* Finds the current mappings, and adds those that are not known yet. Returns 0 or -ENOMEM, which changes
  * nothing. Takes the dynamic linker's lock for a moment. */
 int cp__mappings_note(struct cp__mappings *mappings);
 /* Returns whether the linker has loaded or unloaded objects since the mappings were noted. */
 bool cp__mappings_have_changed(const struct cp__mappings *mappings);
-/* Returns the number of the process's mapping that contains an address now; mappings->n if there is none. */
+/* Returns the number of this process's mapping that contains an address now; mappings->n if there is none. */
 size_t cp__mappings_find(const struct cp__mappings *mappings, uint64_t address);
 /* The same, faster if the address is at the same place as the last one; *last is for this function. */
 size_t cp__mappings_find_near(const struct cp__mappings *mappings, uint64_t address, size_t *last);
@@ -94,6 +100,14 @@ size_t cp__mappings_find_between(const struct cp__mappings *mappings, uint64_t a
 bool cp__mappings_are_of_now(const struct cp__mappings *mappings, uint64_t stamp, bool is_between);
 size_t cp__mappings_find_then(const struct cp__mappings *mappings, uint64_t address, uint64_t stamp,
                               bool is_between);
+/* Adds another process, and stores its number. Returns 0 or -ENOMEM. */
+int cp__mappings_add_process(struct cp__mappings *mappings, uint32_t *process);
+/* Adds a mapping of the process mapping->process, with copies of its strings. It has a file with an inode
+ * number or a build id, without which symbols are those of whatever has the file's name. Returns 0; -ESRCH:
+ * there is no other process of that number; -EEXIST: the process has a mapping there; or -ENOMEM. */
+int cp__mappings_add_of(struct cp__mappings *mappings, const struct cp__mapping *mapping);
+/* Returns the number of another process's mapping that contains an address; mappings->n if there is none. */
+size_t cp__mappings_find_of(const struct cp__mappings *mappings, uint32_t process, uint64_t address);
 /* Adds the code of the objects that the linker knows. Returns 0 or -ENOMEM. */
 int cp__mappings_add_linked(struct cp__mappings *mappings);
 /* Finds or adds the mapping of the kernel (name "") or of a module ("[MODULE]"). Returns 0 or -ENOMEM. */
