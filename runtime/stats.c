@@ -78,15 +78,20 @@ static void move_stats(int slot, struct cp__m *m)
     kept->ms_ringless = before.ms_ringless;
     kept->ms_refused = before.ms_refused;
     kept->ms_overloaded = before.ms_overloaded;
+    kept->ms_unarmed = before.ms_unarmed;
+    kept->ms_blocked = before.ms_blocked;
+    kept->ms_closed = before.ms_closed;
     cp_store_relaxed(&m->stats[slot].seq, 0); /* relaxed: whoever else reads the figures has the lock */
 }
 
 void cp__slots_keep_stats_of(struct cp__m *m)
 {
+    cp__coverage_detached(m, cp__os_clock_ns_from_handler(m->cpu_clock), 0);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        if (cp__slot_runs(slot) && cp_load_relaxed(&m->stats[slot].seq) == cp__slot_run(slot))
+        if (cp__slot_runs(slot))
             move_stats(slot, m);
     }
+    cp__coverage_attached(m);
 }
 
 /* Sums the figures of all Ms up. Under the runtime lock. */
