@@ -28,6 +28,11 @@ long cp__sys_read_from_handler(int fd, void *data, size_t size)
     return or_errno(syscall(SYS_read, fd, data, size));
 }
 
+int cp__sys_munmap_from_handler(void *memory, size_t size)
+{
+    return (int)or_errno(syscall(SYS_munmap, memory, size));
+}
+
 int cp__sys_ioctl_from_handler(int fd, unsigned long request, unsigned long argument)
 {
     return (int)or_errno(syscall(SYS_ioctl, fd, request, argument));

@@ -71,14 +71,17 @@ static int make_ring_from_handler(struct cp__m *m, size_t data_pages)
 }
 
 /* munmap() comes before close(). In the other order, signals may come that carry a number which the next
- * open() may be given. */
+ * open() may be given. The ring is forgotten before both: in a program that is built with ThreadSanitizer,
+ * the functions that it replaces call handlers of signals that came earlier, whatever is blocked. */
 void cp__ring_leave_from_handler(struct cp__ring *ring)
 {
-    if (ring->page == NULL || --ring->users > 0)
+    void *page = ring->page;
+
+    if (page == NULL || --ring->users > 0)
         return;
-    munmap(ring->page, size_from_handler(ring));
+    cp_store_relaxed(&ring->page, NULL); /* relaxed: for this thread's handler */
+    cp__sys_munmap_from_handler(page, size_from_handler(ring));
     cp__sys_close_from_handler(ring->fd);
-    ring->page = NULL;
 }
 
 int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains)

@@ -196,8 +196,8 @@ static const struct fault faults[CALLS] = {
 };
 
 /* These do not fail if their arguments are right; close(2) closes whatever it returns. */
-static const long never_fail[] = {SYS_gettid, SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_close,
-                                  SYS_timer_delete};
+static const long never_fail[] = {SYS_gettid, SYS_rt_sigprocmask, SYS_rt_sigaction,
+                                  SYS_close,  SYS_munmap,         SYS_timer_delete};
 
 /* These are made once for each object that is mapped; object_rows_test.c lets them fail. */
 static const long of_objects[] = {SYS_pread64, SYS_process_vm_readv};

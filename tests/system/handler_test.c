@@ -215,6 +215,9 @@ static void look_at_call(long number, const long arguments[6])
     case SYS_close:
         count(&done.closed);
         return;
+    case SYS_munmap:
+        count(&done.unmapped);
+        return;
     case SYS_gettid:
     case SYS_madvise:
     case SYS_read:

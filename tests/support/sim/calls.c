@@ -115,6 +115,15 @@ static long do_for_timer(long number, const long a[6], bool *is_done)
     return 0;
 }
 
+/* The memory itself is the machine's. */
+static long unmap(long number, const long a[6], bool *is_done)
+{
+    (void)number;
+    sim_unmap_ring((const void *)a[0]);
+    *is_done = false;
+    return 0;
+}
+
 static long take_signal(const long a[6])
 {
     long result = pass_on(SYS_rt_sigtimedwait, a);
@@ -188,6 +197,8 @@ static long simulate(long number, const long a[6])
     case SYS_read:
         let_call_take_time((int)a[0]);
         return do_locked(number, a, do_for_event);
+    case SYS_munmap:
+        return do_locked(number, a, unmap);
     case SYS_ioctl:
     case SYS_fcntl:
     case SYS_close:
