@@ -183,7 +183,8 @@ struct cp__m_stats {
     uint64_t excludes;     /* 1: a clock that counts modes which it does not sample */
     uint64_t foreign;      /* m->foreign when the slot was armed */
     uint64_t ringless;     /* 1: each signal is a sample */
-    int64_t refused;       /* a negative errno value */
+    uint64_t closed; /* 1: the program has closed an event of the slot: see engine/descriptors_linux.h */
+    int64_t refused; /* a negative errno value */
     /* How often the event was stopped: by another thread for its cost, or by the kernel at its limit. The
      * M's CPU clock at the last stop (0: the event is not stopped now), and how much the clock has
      * advanced in all earlier stops. These three are written with the claim, as seq is. */

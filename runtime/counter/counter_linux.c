@@ -28,7 +28,10 @@ struct reading {
 };
 
 struct cp_counter {
-    int fds[CP__CORE_PMUS]; /* the event on each kind of core */
+    struct {
+        int fd;
+        uint64_t id;
+    } events[CP__CORE_PMUS]; /* the event on each kind of core */
     int n;
     struct reading zero; /* the reading that counts as 0 */
     struct cp__event_text name;
@@ -47,7 +50,8 @@ static int add_counted_from_handler(void *context, struct perf_event_attr *attr)
     }
     if (fd < 0)
         return fd;
-    counter->fds[counter->n++] = fd;
+    counter->events[counter->n].fd = fd;
+    counter->events[counter->n++].id = cp__perf_id_from_handler(fd);
     return 0;
 }
 
@@ -100,17 +104,32 @@ void cp_counter_close(struct cp_counter *counter)
         return;
     cp__fork_delay();
     for (int i = 0; i < counter->n; i++)
-        cp__sys_close_from_handler(counter->fds[i]);
+        cp__perf_close_from_handler(counter->events[i].fd, counter->events[i].id);
     cp__fork_allow();
     free(counter);
 }
 
-/* Applies an ioctl() to all events of n counters. */
+/* The program may have closed a descriptor, and opened something else that has its number now. */
+static bool has_its_events(const struct cp_counter *counter)
+{
+    bool is = true;
+
+    for (int i = 0; i < counter->n; i++)
+        is = is && cp__perf_is_event_from_handler(counter->events[i].fd, counter->events[i].id);
+    return is;
+}
+
+/* Applies an ioctl() to all events of n counters, or to none if one of the events is gone. All are looked at
+ * first, so that what is counted of that is the same for each counter, or nothing. */
 static int control(struct cp_counter *const *counters, size_t n, unsigned long request)
 {
     for (size_t i = 0; i < n; i++) {
+        if (!has_its_events(counters[i]))
+            return -EBADF;
+    }
+    for (size_t i = 0; i < n; i++) {
         for (int kind = 0; kind < counters[i]->n; kind++) {
-            int result = cp__sys_ioctl_from_handler(counters[i]->fds[kind], request, 0);
+            int result = cp__sys_ioctl_from_handler(counters[i]->events[kind].fd, request, 0);
 
             if (result < 0)
                 return result;
@@ -135,9 +154,11 @@ int cp_counters_stop(struct cp_counter *const *counters, size_t n)
 static int read_counter(const struct cp_counter *counter, struct reading *sum)
 {
     *sum = (struct reading){.count = 0};
+    if (!has_its_events(counter))
+        return -EBADF;
     for (int i = 0; i < counter->n; i++) {
         struct reading one;
-        long size = cp__sys_read_from_handler(counter->fds[i], &one, sizeof one);
+        long size = cp__sys_read_from_handler(counter->events[i].fd, &one, sizeof one);
 
         if (size != sizeof one)
             return size < 0 ? (int)size : -EIO;

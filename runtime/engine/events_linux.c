@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "descriptors_linux.h"
 #include "events_linux.h"
 #include "handler.h"
 #include "limits_linux.h"
@@ -65,14 +66,11 @@ static void let_trap(struct perf_event_attr *attr, uint64_t seq)
     attr->wakeup_events = 0;
 }
 
-/* Makes one ioctl() call for each event of the handle, until one fails. */
-static int control_from_handler(const struct cp__handle *handle, unsigned long request)
+/* Disables the slot's events, as far as they are still the M's. */
+static void disable_from_handler(struct cp__m *m, int slot)
 {
-    int result = 0;
-
-    for (int i = 0; i < handle->n_events && result == 0; i++)
-        result = cp__sys_ioctl_from_handler(handle->events[i].fd, request, 0);
-    return result;
+    for (int i = 0; i < m->handles[slot].n_events; i++)
+        cp__descriptor_control_from_handler(m, slot, i, PERF_EVENT_IOC_DISABLE, 0);
 }
 
 /* ---- Pausing --------------------------------------------------------------------------------- */
@@ -102,12 +100,29 @@ static bool pauses(const struct cp__slot_config *slot)
                                      config->period < PAUSE_BELOW_PERIOD);
 }
 
-/* Makes one system call for each event: prctl() would control all events that the thread opened, and some
- * of these may be somebody else's. */
-static void control_all_from_handler(const struct cp__m *m, uint32_t slots, unsigned long request)
+static bool are_ours_from_handler(struct cp__m *m, int slot)
 {
-    for (; slots != 0; slots &= slots - 1)
-        control_from_handler(&m->handles[__builtin_ctz(slots)], request);
+    bool are = true;
+
+    for (int i = 0; i < m->handles[slot].n_events; i++)
+        are &= cp__descriptor_is_ours_from_handler(m, slot, i);
+    return are;
+}
+
+/* Disables the slot's events one by one: prctl() would control all events that the thread opened, and some of
+ * these may be somebody else's. Whoever resumes them relies on this look at their descriptors. If the program
+ * has closed one of them, none of them is paused any more. */
+static void pause_slot_from_handler(struct cp__m *m, int slot)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+
+    if (!are_ours_from_handler(m, slot)) {
+        m->pausing &= ~(1u << slot);
+        m->paused &= ~(1u << slot);
+        return;
+    }
+    for (int i = 0; i < handle->n_events; i++)
+        cp__sys_ioctl_from_handler(handle->events[i].fd, PERF_EVENT_IOC_DISABLE, 0);
 }
 
 /* Leaves throttled events alone. A throttled event counts nothing, and enabling it would end the throttling.
@@ -122,7 +137,8 @@ void cp__events_pause_from_handler(struct cp__m *m)
     /* relaxed: if another thread disables an event from now on, cp__events_resume_from_handler() disables
      * that event again */
     m->paused = m->pausing & ~cp_load_relaxed(&m->off) & ~cp__ring_throttled_from_handler(m);
-    control_all_from_handler(m, m->paused, PERF_EVENT_IOC_DISABLE);
+    for (uint32_t left = m->paused; left != 0; left &= left - 1)
+        pause_slot_from_handler(m, __builtin_ctz(left));
 }
 
 void cp__events_own_from_handler(struct cp__m *m)
@@ -140,7 +156,8 @@ void cp__events_resume_from_handler(struct cp__m *m)
     /* relaxed: the kernel serves the calls of this thread and of cp__events_disable() for one event one
      * after the other, under the mutex of the event's context. If cp__events_disable()'s call came first,
      * its store to off is seen here; if it comes second, the event stays disabled. */
-    control_all_from_handler(m, slots & cp_load_relaxed(&m->off), PERF_EVENT_IOC_DISABLE);
+    for (uint32_t left = slots & cp_load_relaxed(&m->off); left != 0; left &= left - 1)
+        disable_from_handler(m, __builtin_ctz(left));
     cp__ring_own_ends_from_handler(&m->ring);
 }
 
@@ -216,7 +233,7 @@ static void close_events_from_handler(struct cp__m *m, int slot)
     for (int i = 0; i < handle->n_events; i++) {
         if (cp_load_relaxed(&m->stats[slot].ringless) == 0)
             cp__ring_leave_from_handler(&m->ring);
-        cp__sys_close_from_handler(handle->events[i].fd);
+        cp__descriptor_close_from_handler(m, slot, i);
     }
 }
 
@@ -248,7 +265,9 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
         return fd;
     *event = (struct cp__perf_event){.fd = fd};
     result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&event->id);
-    if (result >= 0 && !handle->traps)
+    if (result < 0)
+        return result; /* what has no id is no event any more */
+    if (!handle->traps)
         result = route_from_handler(place->m, fd);
     if (result < 0) {
         cp__sys_close_from_handler(fd);
@@ -265,11 +284,11 @@ static int join_from_handler(struct cp__m *m, int slot)
     const struct cp__handle *handle = &m->handles[slot];
 
     for (int i = 0; i < handle->n_events; i++) {
-        int result = cp__ring_join_from_handler(m, handle->events[i].fd, handle->layout.chain != 0);
+        int result = cp__ring_join_from_handler(m, slot, i, handle->layout.chain != 0);
 
         if (result < 0) {
             while (i-- > 0) {
-                cp__sys_ioctl_from_handler(handle->events[i].fd, PERF_EVENT_IOC_SET_OUTPUT, -1ul);
+                cp__descriptor_control_from_handler(m, slot, i, PERF_EVENT_IOC_SET_OUTPUT, -1ul);
                 cp__ring_leave_from_handler(&m->ring);
             }
             return result;
@@ -308,18 +327,18 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
 void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     struct cp__handle *handle = &m->handles[slot];
-    struct cp__count count = {.lost = 0};
+    struct cp__count count;
     uint64_t lost;
 
     cp__limits_tell_end_from_handler(m, slot);
-    control_from_handler(handle, PERF_EVENT_IOC_DISABLE);
+    disable_from_handler(m, slot);
     cp_store_relaxed(&handle->limit, 0u); /* relaxed: written with the claim */
     cp__ring_drain_from_handler(m, moment);
     if (cp_load_relaxed(&m->stats[slot].ringless) != 0) /* relaxed: stored by this thread */
         cp__take_pending_from_handler(m, moment);       /* or its period would be lost, too */
     lost = cp_load_relaxed(&m->stats[slot].lost);
     for (int i = 0; i < handle->n_events; i++) {
-        if (cp__sys_read_from_handler(handle->events[i].fd, &count, sizeof count) <= 0)
+        if (!cp__descriptor_read_from_handler(m, slot, i, &count))
             continue;
         cp__periods_note_count_from_handler(m, slot, i, &count);
         if (i == 0)
@@ -382,7 +401,7 @@ bool cp__events_read(const struct cp__m *m, int slot, struct cp__count *count)
 void cp__events_disable(struct cp__m *m, int slot)
 {
     cp_store_relaxed(&m->off, m->off | 1u << slot); /* relaxed: see cp__events_resume_from_handler() */
-    control_from_handler(&m->handles[slot], PERF_EVENT_IOC_DISABLE);
+    disable_from_handler(m, slot);
 }
 
 /* ---- Outside the handler --------------------------------------------------------------------- */
@@ -424,13 +443,6 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
     return result;
 }
 
-/* After another thread closed the event, fd may be the number of something that was opened since. */
-static void close_event(int fd, uint64_t id)
-{
-    if (cp__perf_is_event_from_handler(fd, id))
-        cp__sys_close_from_handler(fd);
-}
-
 /* The ring is not mapped in the child (VM_DONTCOPY). The child's descriptors share the parent's events,
  * so nothing here may change an event; asking for an event's id does not. */
 void cp__events_forget(struct cp__m *m)
@@ -439,11 +451,11 @@ void cp__events_forget(struct cp__m *m)
         struct cp__handle *handle = &m->handles[slot];
 
         for (int i = 0; i < handle->n_events && i < CP__CORE_PMUS; i++)
-            close_event(handle->events[i].fd, handle->events[i].id);
+            cp__perf_close_from_handler(handle->events[i].fd, handle->events[i].id);
         handle->n_events = 0;
     }
     if (m->ring.page != NULL)
-        close_event(m->ring.fd, m->ring.id);
+        cp__perf_close_from_handler(m->ring.fd, m->ring.id);
     m->ring = (struct cp__ring){.page = NULL};
     m->pausing = 0;
 }

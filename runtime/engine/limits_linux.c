@@ -29,8 +29,10 @@
  */
 #include "limits_linux.h"
 
+#include <errno.h>
 #include <linux/perf_event.h>
 
+#include "descriptors_linux.h"
 #include "periods_linux.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
@@ -71,13 +73,6 @@ static uint64_t known_lost_from_handler(const struct cp__m *m, int slot, int whi
 {
     /* relaxed: nothing else depends on the number */
     return cp__perf_has_lost_count ? cp_load_relaxed(&m->stats[slot].counts[which].lost) : 0;
-}
-
-static bool read_from_handler(const struct cp__perf_event *event, struct cp__count *count)
-{
-    *count = (struct cp__count){.lost = 0};
-    return cp__perf_is_event_from_handler(event->fd, event->id) &&
-           cp__sys_read_from_handler(event->fd, count, sizeof *count) > 0;
 }
 
 /* Returns how often a clock may have overflowed since its limit was last whole. A full ring also loses
@@ -125,7 +120,9 @@ int cp__limits_begin_from_handler(struct cp__m *m, int slot)
     for (int i = 0; i < handle->n_events && result == 0; i++) {
         cp_store_relaxed(&handle->events[i].all_at,
                          overflows_from_handler(m).n); /* relaxed: as in renewals */
-        result = cp__perf_let_count_from_handler(handle->events[i].fd, (uint64_t)limit_of(handle));
+        result = cp__descriptor_is_ours_from_handler(m, slot, i)
+                     ? cp__perf_let_count_from_handler(handle->events[i].fd, (uint64_t)limit_of(handle))
+                     : -EBADF;
     }
     return result;
 }
@@ -223,7 +220,7 @@ __attribute__((noinline)) static void renew_half_used_from_handler(struct cp__m 
 
     /* relaxed: looked at again below */
     if (m->is_of_library || ((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) != 0 ||
-        !read_from_handler(event, &count))
+        !cp__descriptor_read_from_handler(m, slot, which, &count))
         return;
     use = use_from_handler(event, count.lost);
     if (use.used <= 0 || use.used >= limit_of(handle))
@@ -234,7 +231,7 @@ __attribute__((noinline)) static void renew_half_used_from_handler(struct cp__m 
     /* relaxed, as in cp__events_resume_from_handler(): if another thread disables the event meanwhile, one of
      * the two sees that */
     if ((cp_load_relaxed(&m->off) >> slot & 1) != 0)
-        cp__sys_ioctl_from_handler(event->fd, PERF_EVENT_IOC_DISABLE, 0);
+        cp__descriptor_control_from_handler(m, slot, which, PERF_EVENT_IOC_DISABLE, 0);
 }
 
 /* Without a ring, only the end of an event tells what was used. */
@@ -270,11 +267,12 @@ static void begin_anew_from_handler(struct cp__m *m, int slot, int which, uint64
 }
 
 /* Returns whether the event does not count: one that does has counted something between two calls. */
-static bool is_still_from_handler(const struct cp__perf_event *event, struct cp__count *count)
+static bool is_still_from_handler(struct cp__m *m, int slot, int which, struct cp__count *count)
 {
     struct cp__count before;
 
-    return read_from_handler(event, &before) && read_from_handler(event, count) &&
+    return cp__descriptor_read_from_handler(m, slot, which, &before) &&
+           cp__descriptor_read_from_handler(m, slot, which, count) &&
            before.time_enabled == count->time_enabled;
 }
 
@@ -289,7 +287,7 @@ void cp__limits_ended_from_handler(struct cp__m *m, int slot, int which)
         return;
     /* relaxed: written with the claim */
     if (((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) == 0 &&
-        is_still_from_handler(&handle->events[which], &count) &&
+        is_still_from_handler(m, slot, which, &count) &&
         got_on_from_handler(m, slot, which, (uint64_t)limit_of(handle), &count))
         begin_anew_from_handler(m, slot, which, heard_from_handler(&handle->events[which], count.lost),
                                 &count);
@@ -330,7 +328,7 @@ static bool find_use_from_handler(struct cp__m *m, int slot, int which, struct u
     *count = (struct cp__count){.time_enabled = cp_load_relaxed(&m->stats[slot].counts[which].time_enabled),
                                 .lost = known_lost_from_handler(m, slot, which)};
     if (!is_known)
-        is_known = read_from_handler(event, count) && cp__perf_has_lost_count &&
+        is_known = cp__descriptor_read_from_handler(m, slot, which, count) && cp__perf_has_lost_count &&
                    cp_load_relaxed(&m->stats[slot].ringless) == 0;
     *use = use_from_handler(event, count->lost);
     return is_known;
@@ -346,6 +344,8 @@ static void resume_from_handler(struct cp__m *m, int slot, int which)
     struct use use;
     bool is_known = limit_of(handle) == 0 || find_use_from_handler(m, slot, which, &use, &count);
 
+    if (cp_load_relaxed(&m->stats[slot].closed) != 0) /* relaxed: a number of its own */
+        return;
     if (limit_of(handle) == 0) {
         cp__perf_let_count_from_handler(handle->events[which].fd, 0);
         return;
@@ -400,14 +400,14 @@ static bool is_disabled_from_handler(const struct cp__m *m, int slot, int which,
 /* Returns whether one event of the slot has reached its limit. If this run of the handler has paused the
  * event, or another thread has disabled it, it stands in any case, and what was used of the limit tells.
  * */
-static bool is_at_its_limit_from_handler(const struct cp__m *m, int slot, int which, struct cp__count *count)
+static bool is_at_its_limit_from_handler(struct cp__m *m, int slot, int which, struct cp__count *count)
 {
     const struct cp__handle *handle = &m->handles[slot];
 
     /* relaxed: written with the claim */
     if (((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) == 0)
-        return is_still_from_handler(&handle->events[which], count);
-    return read_from_handler(&handle->events[which], count) &&
+        return is_still_from_handler(m, slot, which, count);
+    return cp__descriptor_read_from_handler(m, slot, which, count) &&
            use_from_handler(&handle->events[which], count->lost).used >= limit_of(handle);
 }
 
@@ -463,7 +463,7 @@ static bool has_event_ended(struct cp__m *m, int slot, int which, struct cp__end
     struct cp__count count;
     bool is_still;
 
-    if (!read_from_handler(event, &count))
+    if (!cp__descriptor_read_from_handler(m, slot, which, &count))
         return false;
     is_still = count.time_enabled == event->seen;
     event->seen = count.time_enabled;
@@ -493,15 +493,16 @@ bool cp__limits_have_ended(struct cp__m *m, int slot, struct cp__ending *ending)
  * have to be restarted several times, the thread stands still for twice as long as the first time, all in
  * all. Records that still wait count as
  * the later ones do, up to what the event has counted: see periods_linux.c. */
-static void stretch(struct cp__handle *handle)
+static void stretch(struct cp__m *m, int slot)
 {
+    struct cp__handle *handle = &m->handles[slot];
     uint64_t twice = 2 * cp__handle_stretch(handle);
     uint64_t period = handle->period * twice;
 
     if (twice > MOST_STRETCH)
         return;
     for (int i = 0; i < handle->n_events; i++) {
-        if (cp__sys_ioctl_from_handler(handle->events[i].fd, PERF_EVENT_IOC_PERIOD, (unsigned long)&period) <
+        if (cp__descriptor_control_from_handler(m, slot, i, PERF_EVENT_IOC_PERIOD, (unsigned long)&period) <
             0)
             return;
     }
@@ -524,11 +525,11 @@ static uint64_t overflows_of(const struct cp__m *m, int slot, const struct cp__p
 
 /* Returns whether one event of the slot has counted nothing since the last look; *count receives its
  * count. If it has, another one of the handle's has ended. */
-static bool stands_from_outside(const struct cp__m *m, int slot, int which, struct cp__count *count)
+static bool stands_from_outside(struct cp__m *m, int slot, int which, struct cp__count *count)
 {
     const struct cp__perf_event *event = &m->handles[slot].events[which];
 
-    return read_from_handler(event, count) && count->time_enabled == event->seen;
+    return cp__descriptor_read_from_handler(m, slot, which, count) && count->time_enabled == event->seen;
 }
 
 /* The period of all of the handle's events becomes longer before one of them counts again that has left its
@@ -554,7 +555,7 @@ void cp__limits_restart(struct cp__m *m, int slot)
         has_progress &= got_on_from_outside(m, slot, i, limit, limit, &counts[i]);
     }
     if (!has_progress)
-        stretch(handle);
+        stretch(m, slot);
     for (; ended != 0; ended &= ended - 1) {
         int i = __builtin_ctz(ended);
 

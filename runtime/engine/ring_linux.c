@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "descriptors_linux.h"
 #include "handler.h"
 #include "limits_linux.h"
 #include "periods_linux.h"
@@ -48,17 +49,19 @@ static int make_ring_from_handler(struct cp__m *m, size_t data_pages)
                                          .exclude_kernel = 1,
                                          .exclude_hv = 1};
     int fd = cp__perf_open_from_handler(&attr, m->tid);
-    uint64_t id = 0;
+    uint64_t id;
     char *page;
 
     if (fd < 0)
         return fd;
-    cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&id);
+    id = cp__perf_id_from_handler(fd);
+    if (id == 0)
+        return -EBADF;
     page = mmap(NULL, (1 + data_pages) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED) {
         int result = -errno;
 
-        cp__sys_close_from_handler(fd);
+        cp__perf_close_from_handler(fd, id);
         return result;
     }
     m->ring = (struct cp__ring){.page = page,
@@ -81,19 +84,22 @@ void cp__ring_leave_from_handler(struct cp__ring *ring)
         return;
     cp_store_relaxed(&ring->page, NULL); /* relaxed: for this thread's handler */
     cp__sys_munmap_from_handler(page, size_from_handler(ring));
-    cp__sys_close_from_handler(ring->fd);
+    cp__perf_close_from_handler(ring->fd, ring->id);
 }
 
-int cp__ring_join_from_handler(struct cp__m *m, int fd, bool has_chains)
+int cp__ring_join_from_handler(struct cp__m *m, int slot, int which, bool has_chains)
 {
     int result = 0;
 
     if (m->ring.page == NULL)
         result = make_ring_from_handler(m, has_chains ? DATA_PAGES_FOR_CHAINS : DATA_PAGES);
+    else if (!cp__perf_is_event_from_handler(m->ring.fd, m->ring.id))
+        result = -EBADF; /* the program has closed it: only those that write to the ring already go on */
     if (result < 0)
         return result;
     m->ring.users++;
-    result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_SET_OUTPUT, (unsigned long)m->ring.fd);
+    result = cp__descriptor_control_from_handler(m, slot, which, PERF_EVENT_IOC_SET_OUTPUT,
+                                                 (unsigned long)m->ring.fd);
     if (result < 0)
         cp__ring_leave_from_handler(&m->ring);
     return result;

@@ -27,7 +27,10 @@
 struct trial {
     const struct perf_event_attr *attr;
     void (*trigger)(const struct perf_event_attr *attr);
-    int fds[CP__CORE_PMUS];
+    struct {
+        int fd;
+        uint64_t id;
+    } events[CP__CORE_PMUS];
     int n;
 };
 
@@ -69,12 +72,18 @@ static int add_trial_from_handler(void *context, struct perf_event_attr *attr)
 
     if (fd < 0)
         return fd;
-    trial->fds[trial->n++] = fd;
+    trial->events[trial->n].fd = fd;
+    trial->events[trial->n++].id = cp__perf_id_from_handler(fd);
     return 0;
 }
 
+static bool is_trial_open(const struct trial *trial, int i)
+{
+    return cp__perf_is_event_from_handler(trial->events[i].fd, trial->events[i].id);
+}
+
 /* Returns false only if every event had a counter and none of them counted. If an event never had a counter,
- * it may count later. */
+ * it may count later; so may one that the program has closed, when it is opened again. */
 static bool counts(const struct trial *trial)
 {
     bool has_run = false;
@@ -82,7 +91,8 @@ static bool counts(const struct trial *trial)
     for (int i = 0; i < trial->n; i++) {
         struct cp__count count;
 
-        if (cp__sys_read_from_handler(trial->fds[i], &count, sizeof count) <= 0 || count.value != 0)
+        if (!is_trial_open(trial, i) ||
+            cp__sys_read_from_handler(trial->events[i].fd, &count, sizeof count) <= 0 || count.value != 0)
             return true;
         has_run = has_run || count.time_running != 0;
     }
@@ -94,8 +104,10 @@ static bool happens(const struct trial *trial)
 {
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
 
-    for (int i = 0; i < trial->n; i++)
-        cp__sys_ioctl_from_handler(trial->fds[i], PERF_EVENT_IOC_ENABLE, 0);
+    for (int i = 0; i < trial->n; i++) {
+        if (is_trial_open(trial, i))
+            cp__sys_ioctl_from_handler(trial->events[i].fd, PERF_EVENT_IOC_ENABLE, 0);
+    }
     do {
         trial->trigger(trial->attr);
         if (counts(trial))
@@ -112,7 +124,7 @@ static bool try_event(const struct perf_event_attr *attr, void (*trigger)(const 
     bool result = cp__core_pmus_add_from_handler(attr, add_trial_from_handler, &trial) < 0 || happens(&trial);
 
     for (int i = 0; i < trial.n; i++)
-        cp__sys_close_from_handler(trial.fds[i]);
+        cp__perf_close_from_handler(trial.events[i].fd, trial.events[i].id);
     return result;
 }
 

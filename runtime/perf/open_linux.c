@@ -55,6 +55,20 @@ bool cp__perf_is_event_from_handler(int fd, uint64_t id)
     return cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&found) == 0 && found == id;
 }
 
+void cp__perf_close_from_handler(int fd, uint64_t id)
+{
+    if (cp__perf_is_event_from_handler(fd, id))
+        cp__sys_close_from_handler(fd);
+}
+
+uint64_t cp__perf_id_from_handler(int fd)
+{
+    uint64_t id = 0;
+
+    cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&id);
+    return id;
+}
+
 int cp__perf_let_count_from_handler(int fd, uint64_t samples)
 {
     if (!cp__perf_has_limits)

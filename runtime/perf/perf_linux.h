@@ -41,6 +41,10 @@ int cp__perf_let_count_from_handler(int fd, uint64_t samples);
 /* Returns whether the descriptor is still the event with that id. A program may close all descriptors that it
  * does not know, as a daemon does, and open files of its own under these numbers. */
 bool cp__perf_is_event_from_handler(int fd, uint64_t id);
+/* Closes the descriptor if it is still that event. */
+void cp__perf_close_from_handler(int fd, uint64_t id);
+/* Returns the id of an event that has just been opened; 0: it is no event any more. */
+uint64_t cp__perf_id_from_handler(int fd);
 
 /* Opens an event on a thread of this process (0: the calling thread). Returns its descriptor or a negative
  * errno value. */

@@ -49,7 +49,7 @@ enum outcome {
 };
 
 /* Enables an event and waits for its first record. */
-static enum outcome watch_level(int fd, const struct perf_event_mmap_page *page)
+static enum outcome watch_level(int fd, uint64_t id, const struct perf_event_mmap_page *page)
 {
     uint64_t start = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
     uint64_t count = 0;
@@ -59,10 +59,12 @@ static enum outcome watch_level(int fd, const struct perf_event_mmap_page *page)
     while (cp_load_acquire(&page->data_head) == 0 &&
            cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - start < ATTEMPT_NS)
         exert();
-    cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_DISABLE, 0);
+    if (cp__perf_is_event_from_handler(fd, id))
+        cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_DISABLE, 0);
     if (cp_load_acquire(&page->data_head) != 0) /* pairs with the same barrier */
         return DELIVERS;
-    if (cp__sys_read_from_handler(fd, &count, sizeof count) != sizeof count ||
+    if (!cp__perf_is_event_from_handler(fd, id) ||
+        cp__sys_read_from_handler(fd, &count, sizeof count) != sizeof count ||
         count < (uint64_t)PERIODS_WITHOUT * PERIOD)
         return UNKNOWN;
     return DELIVERS_NOT;
@@ -74,6 +76,7 @@ static enum outcome attempt(const struct cp_slot_request *request, unsigned leve
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct perf_event_attr attr = cp__perf_sample_attr_from_handler(&request->config);
     enum outcome outcome = UNKNOWN;
+    uint64_t id;
     void *ring;
     int fd;
 
@@ -83,12 +86,15 @@ static enum outcome attempt(const struct cp_slot_request *request, unsigned leve
     fd = cp__perf_open_event_from_handler(&attr, 0);
     if (fd < 0)
         return REFUSED;
+    id = cp__perf_id_from_handler(fd);
+    if (id == 0)
+        return UNKNOWN;
     ring = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ring != MAP_FAILED) {
-        outcome = watch_level(fd, ring);
+        outcome = watch_level(fd, id, ring);
         munmap(ring, 2 * page);
     }
-    cp__sys_close_from_handler(fd);
+    cp__perf_close_from_handler(fd, id);
     return outcome;
 }
 
