@@ -81,7 +81,8 @@ struct cp__record_layout {
 /* An event of perf_event_open(2). */
 struct cp__perf_event {
     int fd;
-    uint64_t id; /* the number by which records name the event */
+    uint64_t id;    /* the number by which records name the event */
+    uint64_t first; /* shared, atomic: its first period, as long as the event has that; 0: it has its own */
     /* What the event's limit needs; see engine/limits_linux.c. */
     uint64_t taken;      /* overflows that the M has heard of: records read, or signals without a ring */
     uint64_t resumed;    /* the part of them up to the last resume in the handler */
@@ -95,7 +96,8 @@ struct cp__perf_event {
 
 /* Which of an event's periods have samples already; see engine/periods_linux.c. */
 struct cp__periods {
-    uint64_t accounted; /* the part of the event's count that samples and losses stand for */
+    uint64_t phase; /* by how much the first period is shorter than the others: see engine/first_linux.c */
+    uint64_t accounted; /* the part of the event's count, and of phase, that samples and losses stand for */
     bool folds;         /* a clock's record stands for the periods before it that have no record, too */
     bool is_throttled;  /* the kernel has stopped the event until the kernel's next tick */
     bool was_throttled; /* the next record is the first one after the kernel stopped the event */

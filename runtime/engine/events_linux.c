@@ -15,6 +15,7 @@
 
 #include "descriptors_linux.h"
 #include "events_linux.h"
+#include "first_linux.h"
 #include "handler.h"
 #include "limits_linux.h"
 #include "periods_linux.h"
@@ -180,6 +181,7 @@ static void ringless_from_handler(struct cp__m *m, int slot, int which, const si
 
     cp_add_single_writer(&m->stats[slot].interrupts, 1);
     cp__limits_take_from_handler(handle, which, 1);
+    cp__first_over_from_handler(m, slot, which);
     handle->periods.accounted += stretch * handle->period;
     cp__moment_add_from_handler(moment, slot, stretch);
     if (handle->traps ? cp__limits_are_used_up_from_handler(m, slot) : info->si_code == POLL_HUP)
@@ -249,6 +251,7 @@ static void abandon_from_handler(struct cp__m *m, int slot)
 struct place {
     const struct cp__m *m;
     struct cp__handle *handle;
+    uint64_t first; /* of struct cp__perf_event */
 };
 
 /* Opens attr as one more event of the handle. The event is disabled, sends signals, and is no member of
@@ -263,7 +266,7 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
 
     if (fd < 0)
         return fd;
-    *event = (struct cp__perf_event){.fd = fd};
+    *event = (struct cp__perf_event){.fd = fd, .first = place->first};
     result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&event->id);
     if (result < 0)
         return result; /* what has no id is no event any more */
@@ -297,23 +300,25 @@ static int join_from_handler(struct cp__m *m, int slot)
     return 0;
 }
 
-/* Opens the event of config, disabled, as a member of m's ring. *ring is 0, or what was wrong with the
- * ring: the event is open then, and has no ring. */
+/* Opens the event of config, disabled, with its first period, as a member of m's ring. *ring is 0, or what
+ * was wrong with the ring: the event is open then, and has no ring. */
 static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_profile_config *config,
-                                int *ring)
+                                uint64_t first, int *ring)
 {
     struct cp__handle *handle = &m->handles[slot];
     struct perf_event_attr attr = cp__perf_sample_attr_from_handler(config);
     int result;
 
+    attr.sample_period = first;
     handle->traps = config->engine == CP_ENGINE_TRAP;
     if (handle->traps)
         let_trap(&attr, handle->seq);
     handle->layout = layout_from_handler(config);
     handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
-    result = cp__core_pmus_add_from_handler(&attr, add_event_from_handler,
-                                            &(struct place){.m = m, .handle = handle});
+    result = cp__core_pmus_add_from_handler(
+        &attr, add_event_from_handler,
+        &(struct place){.m = m, .handle = handle, .first = first != config->period ? first : 0});
     *ring = result < 0 ? 0 : join_from_handler(m, slot);
     cp_store_relaxed(&m->stats[slot].ringless, result < 0 || *ring < 0);
     if (result < 0)
@@ -350,11 +355,14 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
 
 int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
 {
+    uint64_t drawn = cp__first_draw_from_handler(m, config);
     int ring = 0;
-    int result = prepare_from_handler(m, slot, &config->config, &ring);
+    int result =
+        prepare_from_handler(m, slot, &config->config, cp__first_bearable_from_handler(drawn, config), &ring);
 
     if (result < 0)
         return result;
+    m->handles[slot].periods.phase = config->config.period - drawn;
     /* if a mode is excluded, periods that end in that mode have no record, and no record stands for them */
     m->handles[slot].periods.folds = config->kind == CP_EVENT_CLOCK && config->config.is_kernel_included &&
                                      !config->config.is_user_excluded;
@@ -430,7 +438,7 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
         requests[i].config.precise_ip = cp__perf_reach_precision(&requests[i]);
         result = cp__perf_try_count(&requests[i]);
         if (result == 0)
-            result = prepare_from_handler(m, (int)i, &requests[i].config, &ring);
+            result = prepare_from_handler(m, (int)i, &requests[i].config, requests[i].config.period, &ring);
         if (result < 0) {
             cp__perf_explain(result, &requests[i], err);
         } else if (ring < 0) {

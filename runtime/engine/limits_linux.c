@@ -33,6 +33,7 @@
 #include <linux/perf_event.h>
 
 #include "descriptors_linux.h"
+#include "first_linux.h"
 #include "periods_linux.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
@@ -80,10 +81,12 @@ static uint64_t known_lost_from_handler(const struct cp__m *m, int slot, int whi
 static uint64_t most_used_from_handler(const struct cp__handle *handle, const struct cp__perf_event *event,
                                        const struct cp__count *count)
 {
-    const uint64_t period = handle->period * cp__handle_stretch(handle);
+    uint64_t period = cp_load_relaxed(&event->first); /* relaxed: a number of its own */
 
     if (handle->kind != CP_EVENT_CLOCK)
         return UINT64_MAX;
+    if (period == 0)
+        period = handle->period * cp__handle_stretch(handle);
     /* relaxed: a number of its own */
     return (count->time_enabled - cp_load_relaxed(&event->renewed_at)) / period + 1;
 }
@@ -479,6 +482,7 @@ bool cp__limits_have_ended(struct cp__m *m, int slot, struct cp__ending *ending)
     struct cp__handle *handle = &m->handles[slot];
     bool any = false;
 
+    cp__first_look(m, slot);
     for (int i = 0; i < handle->n_events && limit_of(handle) != 0; i++)
         any |= has_event_ended(m, slot, i, ending);
     return any;
@@ -502,6 +506,7 @@ static void stretch(struct cp__m *m, int slot)
     if (twice > MOST_STRETCH)
         return;
     for (int i = 0; i < handle->n_events; i++) {
+        cp_store_relaxed(&handle->events[i].first, 0u); /* relaxed: see cp__first_over_from_handler() */
         if (cp__descriptor_control_from_handler(m, slot, i, PERF_EVENT_IOC_PERIOD, (unsigned long)&period) <
             0)
             return;

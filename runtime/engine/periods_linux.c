@@ -6,10 +6,11 @@
 
 /* ---- Counts ---------------------------------------------------------------------------------- */
 
-/* Returns the count from which periods are computed, as cp__m_count_from_handler() chooses it. */
+/* Returns the count from which periods are computed, as cp__m_count_from_handler() chooses it, as if the
+ * first period had been a whole one. */
 static uint64_t value_from_handler(const struct cp__handle *handle, const struct cp__count *count)
 {
-    return handle->kind == CP_EVENT_CLOCK ? count->time_running : count->value;
+    return handle->periods.phase + (handle->kind == CP_EVENT_CLOCK ? count->time_running : count->value);
 }
 
 void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
@@ -19,13 +20,14 @@ void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
 }
 
 /* Returns how many periods n overflows stand for. If the kernel samples after several periods, some of the
- * overflows may be from before that: all together stand for no more than the event has counted. */
+ * overflows may be from before that, and if the first period was drawn, some may be of that period: all
+ * together stand for no more than the event has counted. */
 static uint64_t stretched_from_handler(const struct cp__handle *handle, const struct cp__count *count,
                                        uint64_t n)
 {
     uint64_t stretch = cp__handle_stretch(handle), accounted = handle->periods.accounted, ahead, most;
 
-    if (stretch == 1 || handle->n_events > 1)
+    if ((stretch == 1 && handle->periods.phase == 0) || handle->n_events > 1)
         return stretch * n;
     ahead = value_from_handler(handle, count) + handle->period / 4;
     most = ahead > accounted ? (ahead - accounted) / handle->period : 0;
@@ -54,7 +56,7 @@ void cp__periods_lose_rest_from_handler(struct cp__m *m, int slot, bool ring_was
 {
     const struct cp__handle *handle = &m->handles[slot];
     const struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t count = cp__m_count_from_handler(stats);
+    uint64_t count = handle->periods.phase + cp__m_count_from_handler(stats);
     /* relaxed, all: stored by this thread */
     bool is_known = cp_load_relaxed(&stats->ringless) != 0
                         ? handle->kind != CP_EVENT_CLOCK || handle->periods.folds
@@ -142,6 +144,29 @@ static uint64_t fold_from_handler(struct cp__handle *handle, const struct cp__co
     return n;
 }
 
+/*
+ * Returns whether a record of an event with a drawn first period stands for no period.
+ *
+ * The event overflows by its first period until its handler runs, which a thread in the kernel, or one that
+ * blocks the signal, delays: such records come before the period that they end.
+ *
+ * If the kernel is excluded, a first period that ends in the kernel has no record, and the program has not
+ * been hit by what was drawn. The record of a later end of the same period must not make up for that, or
+ * short threads that are mostly in the kernel would have more than their share.
+ */
+static bool is_vain_from_handler(const struct cp__handle *handle, const struct cp__count *count)
+{
+    const struct cp__periods *periods = &handle->periods;
+    uint64_t first = cp_load_relaxed(&handle->events[0].first); /* relaxed: a number of its own */
+
+    if (periods->phase == 0 || handle->n_events > 1)
+        return false;
+    if (value_from_handler(handle, count) < periods->accounted + handle->period / 2)
+        return true;
+    return handle->kind == CP_EVENT_CLOCK && !periods->folds && first != 0 &&
+           count->time_running > first + first / 2;
+}
+
 /* Returns n, less those periods that took too long to be the program's, which *stalled receives. */
 static uint64_t split_from_handler(struct cp__m *m, int slot, uint64_t n, uint64_t *stalled)
 {
@@ -168,6 +193,9 @@ uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const str
         add_throttled_from_handler(m, slot, count, handle->periods.throttling.ns);
     if (handle->periods.is_throttled)
         handle->periods.throttling.running = count->time_running;
+    *stalled = 0;
+    if (is_vain_from_handler(handle, count))
+        return 0;
     n = fold_from_handler(handle, count);
     return split_from_handler(m, slot, n, stalled);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "descriptors_linux.h"
+#include "first_linux.h"
 #include "handler.h"
 #include "limits_linux.h"
 #include "periods_linux.h"
@@ -308,6 +309,10 @@ static void read_sample_from_handler(struct cp__m *m, const struct record *recor
     cp__periods_note_count_from_handler(m, slot, which, &count);
     cp__limits_take_from_handler(&m->handles[slot], which, 1);
     periods = cp__periods_of_record_from_handler(m, slot, &count, &stalled);
+    if (cp_load_relaxed(&m->handles[slot].events[which].first) != 0) /* relaxed: looked at again */
+        cp__first_over_from_handler(m, slot, which);
+    if (periods == 0)
+        return;
     moment->stalled[slot] += stalled;
     moment->any = moment->any || stalled != 0;
     is_late = is_late_from_handler(&m->handles[slot], record, moment, &place);

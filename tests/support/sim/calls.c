@@ -18,6 +18,7 @@
 
 #include "atomic.h"
 #include "runtime/base/sysctl_linux.h"
+#include "runtime/engine/first_linux.h"
 
 /* ---- Calls that fail ------------------------------------------------------------------------- */
 
@@ -290,6 +291,17 @@ int64_t __wrap_cp__sysctl(const char *name)
         strcmp(name, "kernel/perf_event_max_sample_rate") == 0)
         return (int64_t)sim->max_rate;
     return __real_cp__sysctl(name);
+}
+
+/* ---- What is drawn --------------------------------------------------------------------------- */
+
+/* A first period of a thread that is drawn makes a sample more or less: most tests want to know how many
+ * there are. */
+uint64_t __real_cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_config *config);
+uint64_t __wrap_cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_config *config);
+uint64_t __wrap_cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_config *config)
+{
+    return sim_is_on() && !sim->draws ? config->config.period : __real_cp__first_draw_from_handler(m, config);
 }
 
 /* ---- Descriptors and memory ------------------------------------------------------------------ */

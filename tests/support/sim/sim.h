@@ -90,6 +90,7 @@ struct sim_switches {
     bool timers_tick;     /* timers look at the time at ticks only, as POSIX CPU timers do */
     uint64_t ring_memory; /* the bytes of rings that may be mapped: no limit */
     int paranoid;         /* kernel.perf_event_paranoid of a user without privileges: -1 */
+    bool draws;           /* the library draws first periods; otherwise each is a whole one */
     bool no_sigtrap;      /* a kernel before Linux 5.13: no traps, no inherit_thread */
     bool no_lost_count;   /* a kernel before Linux 6.0 */
     const char *release;  /* what uname(2) tells: "6.18.0" */

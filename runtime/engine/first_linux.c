@@ -1,0 +1,77 @@
+/*
+ * An event's first period.
+ *
+ * The first period of each thread is drawn from 1 to the period, so that threads that are shorter than a
+ * period have their share of the samples: a thread that counts a tenth of a period has one with a chance of a
+ * tenth. Only the kernel's clocks and a PMU's events have a first period that is drawn. The first sample
+ * gives such an event its own period, once, because that takes some microseconds (PERF_EVENT_IOC_PERIOD). The
+ * kernel's other events would overflow at once if their period was changed.
+ *
+ * A first period that is very short would leave the thread no time if its samples are not heard of at once:
+ * the thread may block the signal. So the event is opened with a period that a thread can bear, and its first
+ * sample comes somewhat late. Which periods are over is reckoned by what was drawn: as if the first period
+ * had been a whole one that began so much earlier (phase of struct cp__periods).
+ */
+#include "first_linux.h"
+
+#include <linux/perf_event.h>
+
+#include "descriptors_linux.h"
+#include "runtime/cost.h"
+
+/* A thread that keeps half of its time gets on. No PMU counts an event more often than five times a
+ * nanosecond. */
+#define COSTS_A_PERIOD 2
+#define EVENTS_A_NS 5
+
+uint64_t cp__first_bearable_from_handler(uint64_t drawn, const struct cp__slot_config *config)
+{
+    uint64_t least = COSTS_A_PERIOD * cp__cost_or_assumed_from_handler();
+
+    if (config->kind != CP_EVENT_CLOCK)
+        least *= EVENTS_A_NS;
+    if (least > config->config.period)
+        least = config->config.period;
+    return drawn > least ? drawn : least;
+}
+
+/* A thread of the library's own measures what whole periods cost. */
+uint64_t cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_config *config)
+{
+    uint64_t period = config->config.period;
+
+    if (m->is_of_library || !cp__event_may_starve(config->kind))
+        return period;
+    return 1 + cp__m_random_from_handler(m) % period;
+}
+
+/* Needs no claim: of the handler and a thread with the claim OUTSIDE, only the one that takes `first` changes
+ * the period. */
+void cp__first_over_from_handler(struct cp__m *m, int slot, int which)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    const uint64_t period = handle->period * cp__handle_stretch(handle);
+    uint64_t first = cp_load_relaxed(&handle->events[which].first); /* relaxed: the exchange decides */
+
+    /* pairs with the same exchange of another thread */
+    if (first != 0 && cp_compare_exchange(&m->handles[slot].events[which].first, &first, 0))
+        cp__descriptor_control_from_handler(m, slot, which, PERF_EVENT_IOC_PERIOD, (unsigned long)&period);
+}
+
+static void look_at_event(struct cp__m *m, int slot, int which)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    uint64_t first = cp_load_relaxed(&handle->events[which].first); /* relaxed: a number of its own */
+    struct cp__count count;
+
+    if (first == 0 || !cp__descriptor_read_from_handler(m, slot, which, &count))
+        return;
+    if ((handle->kind == CP_EVENT_CLOCK ? count.time_running : count.value) > first)
+        cp__first_over_from_handler(m, slot, which);
+}
+
+void cp__first_look(struct cp__m *m, int slot)
+{
+    for (int i = 0; i < m->handles[slot].n_events; i++)
+        look_at_event(m, slot, i);
+}

@@ -1,0 +1,253 @@
+/* An event's first period, which is drawn: that threads which are shorter than a period have their share of
+ * the samples, and that each event gets its own period in time. */
+#include "tests/support/burn.h"
+
+#include <linux/perf_event.h>
+
+#include "runtime/cost.h"
+#include "runtime/engine/first_linux.h"
+#include "runtime/m.h"
+#include "tests/support/stub_syscall.h"
+
+#define PERIOD MS
+
+static int periods_given; /* atomic: how often an event was given another period */
+
+static long stub_syscall(long number, const long a[6])
+{
+    if (number == SYS_ioctl && (unsigned long)a[1] == PERF_EVENT_IOC_PERIOD)
+        cp_fetch_add_relaxed(&periods_given, 1); /* relaxed: read after the threads have ended */
+    return hand_on(number, a);
+}
+
+static struct cp_slot_request drawn_request(const char *event, enum cp_engine engine)
+{
+    struct cp_slot_request made = request(event, PERIOD);
+
+    made.config.engine = engine;
+    sim->draws = true;
+    return made;
+}
+
+/* ---- Shares ---------------------------------------------------------------------------------- */
+
+/* The bounds are five standard deviations from what is expected: one run of three million is outside of them.
+ * */
+static void check_share(uint64_t samples, double expected)
+{
+    double most = 5;
+
+    while (most * most < 25 * expected)
+        most++;
+    CHECKF((double)samples >= expected - most && (double)samples <= expected + most, "%llu of %g +- %g",
+           (unsigned long long)samples, expected, most);
+}
+
+static bool has_ring = true;
+
+/* Runs threads one after the other, each for so many ns. Each has a sample with a chance of ns / PERIOD. */
+static void check_threads(const char *event, enum cp_engine engine, int threads, uint64_t ns)
+{
+    struct profile profile = {.n = 0};
+    struct cp_slot_request made;
+
+    sim->pmu.is_there = true;
+    sim->clock_ns = 1000; /* CPU time passes while the library tries whether a PMU counts */
+    made = drawn_request(event, engine);
+    start_profile(&profile, &made, 1);
+    sim->clock_ns = 0;
+    sim->ring_memory = has_ring ? UINT64_MAX : 0; /* a start without one would be refused */
+    for (int i = 0; i < threads; i++) {
+        struct worker worker;
+
+        run_attached(&worker, body_a, &ns);
+    }
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].count, (uint64_t)threads * ns);
+    CHECK_EQ(profile.seen[0].leaf[IN_A], profile.seen[0].weight);
+    CHECK_EQ(profile.stats[0].lost + profile.stats[0].dropped + profile.stats[0].overruns, 0);
+    CHECK_EQ((uint64_t)periods_given, profile.stats[0].samples);
+    check_share(profile.stats[0].samples, threads * ((double)ns / (double)PERIOD));
+}
+
+SIM_TEST(threads_of_half_a_period_have_half_a_sample_each)
+{
+    check_threads("taskClock", CP_ENGINE_SIGNAL, 1000, PERIOD / 2);
+}
+
+SIM_TEST(threads_of_a_tenth_of_a_period_have_a_tenth_of_a_sample_each)
+{
+    check_threads("taskClock", CP_ENGINE_TRAP, 2000, PERIOD / 10);
+}
+
+SIM_TEST(short_threads_have_their_share_of_a_pmus_samples)
+{
+    check_threads("cycles", CP_ENGINE_SIGNAL, 1000, PERIOD / 2);
+}
+
+SIM_TEST(short_threads_have_their_share_without_a_ring)
+{
+    has_ring = false;
+    check_threads("taskClock", CP_ENGINE_SIGNAL, 1000, PERIOD / 2);
+}
+
+static void body_mostly_in_the_kernel(struct worker *worker)
+{
+    (void)worker;
+    SIM_RUN_KERNEL(PERIOD / 2);
+    burn_a(PERIOD / 4);
+}
+
+/* What was drawn ends in the kernel for half of the threads. */
+SIM_TEST(time_in_a_kernel_that_is_excluded_is_nobodys_sample)
+{
+    enum { THREADS = 1000 };
+    struct cp_slot_request made;
+    struct profile profile = {.n = 0};
+
+    sim->paranoid = 2;
+    made = drawn_request("taskClock", CP_ENGINE_SIGNAL);
+    start_profile(&profile, &made, 1);
+    for (int i = 0; i < THREADS; i++) {
+        struct worker worker;
+
+        run_attached(&worker, body_mostly_in_the_kernel, NULL);
+    }
+    stop_profile(&profile);
+    check_share(profile.stats[0].samples, THREADS / 4.0);
+}
+
+/* ---- The periods after the first one --------------------------------------------------------- */
+
+/* What a thread's profile is checked by, after its body. */
+struct spent {
+    int slot;
+    uint64_t phase;
+    uint64_t ns;
+    bool is_blocked;
+    int given; /* periods_given, before the handler runs for the last time */
+};
+
+static void set_blocked(bool is_blocked)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    pthread_sigmask(is_blocked ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+static void read_slot(int slot)
+{
+    struct profile_part part = {&(struct profile){.n = 0}, 0};
+
+    cp_slots_read(slot, see, &part);
+}
+
+static void body_of_long_thread(struct worker *worker)
+{
+    struct spent *spent = worker->arg;
+    const struct cp__m *m = (struct cp__m *)worker->m;
+
+    spent->phase = m->handles[spent->slot].periods.phase;
+    set_blocked(spent->is_blocked);
+    burn_a(spent->ns / 2);
+    if (spent->is_blocked)
+        read_slot(spent->slot);
+    burn_a(spent->ns - spent->ns / 2);
+    if (spent->is_blocked)
+        read_slot(spent->slot);
+    spent->given =
+        cp_load_relaxed(&periods_given); /* relaxed: this thread, or the one that has waited for it */
+    set_blocked(false);
+}
+
+/* After the first period, each is a whole one, and has one sample. */
+SIM_TEST(a_long_thread_has_a_sample_of_each_period)
+{
+    static const enum cp_engine engines[] = {CP_ENGINE_SIGNAL, CP_ENGINE_TRAP};
+
+    for (int i = 0; i < 20; i++) {
+        struct cp_slot_request made = drawn_request("taskClock", engines[i % 2]);
+        struct profile profile = {.n = 0};
+        struct spent spent = {.ns = 10 * PERIOD + PERIOD / 3};
+        struct worker worker;
+
+        periods_given = 0;
+        start_unread(&profile, &made, 1);
+        spent.slot = profile.slots[0];
+        run_attached(&worker, body_of_long_thread, &spent);
+        stop_profile(&profile);
+        CHECK_EQ(profile.stats[0].samples, (spent.phase + spent.ns) / PERIOD);
+        CHECK_EQ(profile.stats[0].signals, profile.stats[0].samples);
+        CHECK_EQ(profile.stats[0].lost + profile.stats[0].overruns + profile.stats[0].late, 0);
+        CHECK_EQ(periods_given, 1);
+    }
+}
+
+/* The event overflows by its first period until a reader looks. Most of its records find the ring full, if
+ * the first period is short. Each period has one sample, or is told as lost. */
+SIM_TEST(a_thread_that_blocks_the_signal_gets_its_period_from_outside)
+{
+    for (int i = 0; i < 20; i++) {
+        struct cp_slot_request made = drawn_request("taskClock", CP_ENGINE_SIGNAL);
+        struct profile profile = {.n = 0};
+        struct spent spent = {.ns = 40 * PERIOD, .is_blocked = true};
+        struct worker worker;
+        uint64_t told;
+
+        periods_given = 0;
+        start_unread(&profile, &made, 1);
+        spent.slot = profile.slots[0];
+        run_attached(&worker, body_of_long_thread, &spent);
+        stop_profile(&profile);
+        told = profile.stats[0].samples + profile.stats[0].lost;
+        CHECKF(told >= 39 && told <= 41, "%llu", (unsigned long long)told);
+        CHECK_EQ(spent.given, 1);
+    }
+}
+
+/* ---- What is asked for ----------------------------------------------------------------------- */
+
+/* A software event that is given another period overflows at once. */
+SIM_TEST(the_first_period_of_a_software_event_is_whole)
+{
+    struct worker worker = {.body = NULL};
+    struct perf_event_attr attr;
+
+    attach(&worker);
+    for (int i = 0; i < 20; i++) {
+        struct cp_slot_request made = drawn_request("contextSwitches", CP_ENGINE_TRAP);
+        struct profile profile = {.n = 0};
+
+        start_unread(&profile, &made, 1);
+        for (int k = 0; k < CP__CORE_PMUS; k++)
+            CHECK_EQ(((struct cp__m *)worker.m)->handles[profile.slots[0]].events[k].first, 0);
+        stop_profile(&profile);
+        sim_opened(&attr);
+    }
+    CHECK_EQ(periods_given, 0);
+    cp_m_detach(worker.m);
+}
+
+CP_TEST(an_event_is_opened_with_a_period_that_a_thread_can_bear)
+{
+    const struct cp__slot_config config = {.kind = CP_EVENT_CLOCK, .config = {.period = 10 * MS}};
+    const uint64_t least = 2 * cp__cost_or_assumed_from_handler();
+    struct cp__m m = {.random = 1};
+    int n_short = 0;
+
+    for (int i = 0; i < 10000; i++) {
+        uint64_t drawn = cp__first_draw_from_handler(&m, &config);
+        uint64_t first = cp__first_bearable_from_handler(drawn, &config);
+
+        CHECK(drawn >= 1 && drawn <= 10 * MS);
+        CHECK_EQ(first, drawn > least ? drawn : least);
+        n_short += drawn < least;
+    }
+    CHECK(n_short > 0);
+    cp__cost_set(10 * MS);
+    CHECK_EQ(cp__first_bearable_from_handler(1, &config), 10 * MS); /* and none that is longer than its own */
+    m.is_of_library = true;
+    CHECK_EQ(cp__first_draw_from_handler(&m, &config), 10 * MS);
+}
