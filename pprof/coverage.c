@@ -163,13 +163,15 @@ struct cp__coverage cp__coverage_of(const struct cp__part *part, const struct cp
     if (account.whole <= 0)
         return coverage;
     coverage.percent = 100 * (1 - missing / account.whole);
-    if (!cp__part_has_rate(part))
-        coverage.percent = 100 * (1 - account.lost / account.counted);
     if (stats->ms_ns != 0)
         coverage.clocks =
             100 * ((double)stats->uncounted_ns - (double)stats->overcounted_ns) / (double)stats->ms_ns;
     missing -= (double)stats->library_ns + (disagreement < most ? disagreement : most);
     coverage.is_complete = missing <= most;
+    if (!cp__part_has_rate(part)) {
+        coverage.percent = 100 * (1 - account.lost / account.counted);
+        coverage.is_complete = account.lost <= TOLERANCE * account.counted;
+    }
     if (stats->cpu_ns != 0)
         find_missing(&coverage, &account, part, stats);
     return coverage;

@@ -58,7 +58,7 @@ struct cp__engine {
 
     /* Reads what m's events in slot have counted: the sum of all, but time_enabled is that of the first.
      * Returns false, and a count of 0, if the count cannot be read. */
-    bool (*read)(const struct cp__m *m, int slot, struct cp__count *count);
+    bool (*read)(struct cp__m *m, int slot, struct cp__count *count);
     /* Stops the counting of m's event in slot. */
     void (*disable)(struct cp__m *m, int slot);
 

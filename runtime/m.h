@@ -195,7 +195,6 @@ struct cp__m_stats {
     uint64_t stopped_ns;
     /* For how long the event did not count because the program had disabled it. Written with the claim. */
     uint64_t disabled_ns;
-    uint64_t closed; /* 1: the program has closed the descriptor of one of the slot's events */
 };
 
 /* What cp__watch_look() found when a slot last had new records. */

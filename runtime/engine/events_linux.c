@@ -363,6 +363,8 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
     if (result < 0)
         return result;
     m->handles[slot].periods.phase = config->config.period - drawn;
+    cp_store_relaxed(&m->stats[slot].phase,
+                     m->handles[slot].periods.phase); /* relaxed: a number of its own */
     /* if a mode is excluded, periods that end in that mode have no record, and no record stands for them */
     m->handles[slot].periods.folds = config->kind == CP_EVENT_CLOCK && config->config.is_kernel_included &&
                                      !config->config.is_user_excluded;
@@ -386,22 +388,22 @@ int cp__events_enable_from_handler(struct cp__m *m, int slot)
 
 /* There are several events only on processors with several kinds of cores. All of them are enabled all the
  * time. */
-bool cp__events_read(const struct cp__m *m, int slot, struct cp__count *count)
+bool cp__events_read(struct cp__m *m, int slot, struct cp__count *count)
 {
-    const struct cp__handle *handle = &m->handles[slot];
-    struct cp__count one = {.lost = 0};
+    const int n = m->handles[slot].n_events;
+    struct cp__count sum = {.lost = 0}, one;
 
-    *count = one;
-    for (int i = 0; i < handle->n_events; i++) {
-        if (!cp__perf_is_event_from_handler(handle->events[i].fd, handle->events[i].id) ||
-            cp__sys_read_from_handler(handle->events[i].fd, &one, sizeof one) <= 0)
+    *count = sum;
+    for (int i = 0; i < n; i++) {
+        if (!cp__descriptor_read_from_handler(m, slot, i, &one))
             return false;
-        count->value += one.value;
-        count->time_enabled = i == 0 ? one.time_enabled : count->time_enabled;
-        count->time_running += one.time_running;
-        count->lost += one.lost;
+        sum.value += one.value;
+        sum.time_enabled = i == 0 ? one.time_enabled : sum.time_enabled;
+        sum.time_running += one.time_running;
+        sum.lost += one.lost;
     }
-    return handle->n_events > 0;
+    *count = sum;
+    return n > 0;
 }
 
 /* Takes effect at once: if m's thread runs, the kernel interrupts it to disable the event. If m's handler
