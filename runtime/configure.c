@@ -78,6 +78,8 @@ static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment 
     if (m->handles[slot].fd < 0)
         return; /* the event was refused */
     cp__overload_end_from_handler(m, slot);
+    /* relaxed: a number of its own */
+    cp_store_relaxed(&m->stats[slot].disarmed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
     cp__engine.close_from_handler(m, slot, moment);
 }
 

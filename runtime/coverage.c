@@ -26,6 +26,14 @@ static bool is_much(uint64_t part, uint64_t whole)
     return part > whole / 100;
 }
 
+/* The same for a part of a thread's time; a few calls of the kernel are not worth telling. */
+#define LEAST_OF_THREAD_NS 100000
+
+static bool is_much_of_thread(uint64_t part, uint64_t had)
+{
+    return is_much(part, had) && part >= LEAST_OF_THREAD_NS;
+}
+
 static uint64_t less(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
@@ -83,7 +91,7 @@ struct cp__count cp__coverage_counted(const struct cp__m *m, int slot)
 
 /* Finds what the events have counted without a sample. If a clock excludes a mode, periods that end in that
  * mode have none. A throttled clock counts on. What a clock counted beyond its thread's time, it may have
- * counted after the slot's end. */
+ * counted after the slot's end. The kernel looks at timers at its ticks. */
 static void find_unsampled(const struct cp__m *m, int slot, const struct cp__count *counted,
                            struct missed *missed)
 {
@@ -98,6 +106,8 @@ static void find_unsampled(const struct cp__m *m, int slot, const struct cp__cou
     if (counts_time)
         count = less(count, cp_load_relaxed(&stats->throttled_ns) + missed->overcounted);
     rest = less(count, told * period);
+    if (cp_load_relaxed(&stats->is_timer) != 0)
+        rest = less(rest, cp__os_tick_ns());
     if (period == 0 || rest < period)
         return;
     if (cp_load_relaxed(&stats->excludes) != 0) {
@@ -167,17 +177,17 @@ void cp__coverage_add_m(struct cp_slot_stats *stats, int slot, uint64_t run, con
 
     stats->ms_ns += missed.had;
     stats->closed_ns += missed.closed;
-    stats->ms_closed += is_much(missed.closed, missed.had);
+    stats->ms_closed += is_much_of_thread(missed.closed, missed.had);
     stats->uncounted_ns += missed.uncounted;
     stats->overcounted_ns += missed.overcounted;
     stats->excluded_ns += missed.excluded;
     stats->unsampled += missed.unsampled;
     if (is_blocked) {
         stats->blocked_ns += missed.unarmed + missed.waiting;
-        stats->ms_blocked += is_much(missed.unarmed + missed.waiting, missed.had);
+        stats->ms_blocked += is_much_of_thread(missed.unarmed + missed.waiting, missed.had);
     } else {
         stats->unarmed_ns += missed.unarmed;
-        stats->ms_unarmed += is_much(missed.unarmed, missed.had);
+        stats->ms_unarmed += is_much_of_thread(missed.unarmed, missed.had);
     }
 }
 
@@ -225,6 +235,15 @@ void cp__coverage_attached(struct cp__m *m)
         begin_m(m, running, true);
 }
 
+/* Returns the M's CPU clock when the M ended its events in the slot, before the slot's end; 0: it has not. */
+static uint64_t let_go_at(const struct cp__m *m, int slot)
+{
+    const struct cp__m_stats *stats = &m->stats[slot];
+
+    /* relaxed, both: stored by m's thread, which has the lock or runs on */
+    return cp_load_relaxed(&stats->seq) == cp__slot_run(slot) ? cp_load_relaxed(&stats->disarmed_at) : 0;
+}
+
 /* Ends those of the slots that have not ended for m. A thread's clock ends with the thread, and tells 0
  * then. */
 static uint32_t end_m(struct cp__m *m, uint32_t slots, uint64_t now)
@@ -237,7 +256,9 @@ static uint32_t end_m(struct cp__m *m, uint32_t slots, uint64_t now)
 
         if (cpu->run != cp__slot_run(slot) || cpu->until != 0)
             continue;
-        cpu->until = now > cpu->since ? now : cpu->since;
+        cpu->until = let_go_at(m, slot) != 0 ? let_go_at(m, slot) : now;
+        if (cpu->until < cpu->since)
+            cpu->until = cpu->since;
         ended |= 1u << slot;
     }
     return ended;

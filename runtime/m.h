@@ -179,6 +179,7 @@ struct cp__m_stats {
     uint64_t is_own_doing; /* 1: see cp__event_is_own_doing() */
     uint64_t may_starve;   /* 1: see cp__event_may_starve() */
     uint64_t armed_at;     /* the M's CPU clock when its events began to count; UINT64_MAX: not yet */
+    uint64_t disarmed_at;  /* the same when they had ended; 0: not yet */
     uint64_t period;       /* ns or events between two samples */
     uint64_t phase;        /* so much shorter was the first period */
     uint64_t is_timer;     /* 1: counts is written when the timer is deleted */

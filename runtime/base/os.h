@@ -20,6 +20,8 @@ clockid_t cp__os_thread_clock(pid_t tid);
 uint64_t cp__os_clock_ns_from_handler(clockid_t clock);
 /* Returns whether the thread runs or waits for a CPU; true if the system does not tell. */
 bool cp__os_thread_is_runnable(pid_t tid);
+/* Returns the distance of the kernel's ticks, at which timers of CPU clocks expire. */
+uint64_t cp__os_tick_ns(void);
 /* Returns how often threads of this process have been switched off their CPU, those that have ended
  * included. */
 uint64_t cp__os_switches(void);

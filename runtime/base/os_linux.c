@@ -74,6 +74,13 @@ bool cp__os_thread_is_runnable(pid_t tid)
     return end == NULL || strncmp(end, ") R", 3) == 0;
 }
 
+uint64_t cp__os_tick_ns(void)
+{
+    struct timespec tick;
+
+    return clock_getres(CLOCK_MONOTONIC_COARSE, &tick) == 0 ? (uint64_t)tick.tv_nsec : 0;
+}
+
 uint64_t cp__os_switches(void)
 {
     struct rusage usage;
