@@ -312,6 +312,26 @@ SIM_TEST(a_ring_whose_descriptor_is_closed_goes_on)
     CHECK_EQ(resources_now().rings, 0);
 }
 
+/* A reader looks at an event that has no samples for a while. */
+SIM_TEST(a_reader_finds_that_the_program_has_closed_an_event)
+{
+    struct worker worker = {.body = NULL};
+    int clock;
+
+    attach(&worker);
+    engine = CP_ENGINE_SIGNAL;
+    start(request("taskClock", MS), &clock);
+    burn_a(10 * MS);
+    read_slot(clock);
+    take_all();
+    CHECK_EQ(m_of(&worker)->stats[clock].closed, 0);
+    burn_a(20 * MS);
+    read_slot(clock);
+    CHECK_EQ(m_of(&worker)->stats[clock].closed, 1);
+    end(clock);
+    cp_m_detach(worker.m);
+}
+
 SIM_TEST(an_event_that_the_program_has_closed_is_told)
 {
     struct worker worker = {.body = NULL};

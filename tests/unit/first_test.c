@@ -7,6 +7,7 @@
 #include "runtime/cost.h"
 #include "runtime/engine/first_linux.h"
 #include "runtime/m.h"
+#include "tests/support/inside.h"
 #include "tests/support/stub_syscall.h"
 
 #define PERIOD MS
@@ -82,6 +83,14 @@ SIM_TEST(threads_of_a_tenth_of_a_period_have_a_tenth_of_a_sample_each)
 
 SIM_TEST(short_threads_have_their_share_of_a_pmus_samples)
 {
+    check_threads("cycles", CP_ENGINE_SIGNAL, 1000, PERIOD / 2);
+}
+
+/* Each kind of core has an event of its own. */
+SIM_TEST(short_threads_have_their_share_on_each_kind_of_core)
+{
+    sim->pmu.kinds = 2;
+    play_two_kinds_of_cores(SIM_PMU_TYPE + 1, SIM_PMU_TYPE + 2);
     check_threads("cycles", CP_ENGINE_SIGNAL, 1000, PERIOD / 2);
 }
 

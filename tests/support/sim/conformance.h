@@ -421,4 +421,27 @@ KERNEL_TEST(page_faults_are_events_with_addresses)
     CHECK_NUMBER(found, 20, 20, 20);
 }
 
+KERNEL_TEST(a_software_event_with_a_new_period_overflows_at_once)
+{
+    const size_t size = 20 * (size_t)sysconf(_SC_PAGESIZE);
+    struct perf_event_attr attr = clock_attr(1000);
+    const struct perf_event_mmap_page *page;
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t period = 2000;
+    int fd;
+
+    attr.config = PERF_COUNT_SW_PAGE_FAULTS;
+    madvise(memory, size, MADV_NOHUGEPAGE);
+    fd = open_event(&attr);
+    page = map_ring(fd, 1);
+    control(fd, PERF_EVENT_IOC_ENABLE, 0);
+    fault_a(memory);
+    CHECK_EQ(page->data_head, 0);
+    control(fd, PERF_EVENT_IOC_PERIOD, (unsigned long)&period);
+    for (size_t at = size / 20; at < size; at += size / 20)
+        fault_a(memory + at);
+    control(fd, PERF_EVENT_IOC_DISABLE, 0);
+    CHECK_EQ(page->data_head, RECORD_SIZE);
+}
+
 #include "conformance_threads.h"

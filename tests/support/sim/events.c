@@ -117,6 +117,14 @@ static void set_period(struct sim_event *event, uint64_t period)
     event->to_go = (int64_t)period;
 }
 
+/* The kernel takes the new period as just over, if no timer or counter is set anew. */
+static void give_period(struct sim_event *event, uint64_t period)
+{
+    set_period(event, period);
+    if (event->attr.type == PERF_TYPE_SOFTWARE && event->what != SIM_TIME)
+        event->to_go = 1;
+}
+
 static long open_found(const struct sim_event *found, const long a[6])
 {
     long fd = open_descriptor((a[4] & PERF_FLAG_FD_CLOEXEC) != 0);
@@ -234,7 +242,7 @@ long sim_control_event(struct sim_event *event, unsigned long request, unsigned 
         event->count = 0;
         return 0;
     case PERF_EVENT_IOC_PERIOD:
-        set_period(event, *(const uint64_t *)argument);
+        give_period(event, *(const uint64_t *)argument);
         return 0;
     case PERF_EVENT_IOC_SET_OUTPUT:
         return set_output(event, (int)argument);
