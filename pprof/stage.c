@@ -12,6 +12,8 @@
  *     [0] number of kernel frames << 48 | flags << 16 | number of frames
  *     [1] weight   [2] labels (a reference)   [3] ip   [4] data address   [5] what was loaded   [6...] frames
  *     then the further values, as many as the profile's stacks have
+ *
+ * A stack has no time and no thread, and what is staged is of this process, so these have no words.
  */
 #include <string.h>
 #include <time.h>

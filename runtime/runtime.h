@@ -196,6 +196,10 @@ struct cp_sample {
     uint64_t addr; /* the data address of the access; 0: not requested, or unknown */
     /* a stamp: equal in two samples if the dynamic linker has loaded no object between them; 0: unknown */
     uint64_t loads;
+    /* Reserved: nothing tells these yet, so they are 0, which will always mean "not told". */
+    uint64_t time_ns; /* when the sample was taken, by CLOCK_MONOTONIC */
+    int tid;          /* the id of the thread that was sampled, as gettid(2) returns it */
+    int pid;          /* the id of its process */
 };
 #define CP_SAMPLE_TRUNCATED 1u /* the stack had more frames than CP_MAX_FRAMES */
 /* frames may be missing: they lead to a stack that the M does not know, and not to its first function */

@@ -8,6 +8,8 @@
  *     [1] sequence number of the config it was taken under   [2] weight   [3] G id   [4] labels (a reference)
  *     [5] ip   [6] data address   [7] what was loaded   [8...] frames
  *
+ * Time, thread and process, which nobody tells, have no words.
+ *
  * The last word of a chunk is never a sample's. If a sample does not fit into the words before it, the M
  * takes a chunk out of the pool, stores 0 where the sample would have begun, links the new chunk to the old
  * one, and appends the sample there. The reader that finds the 0 goes on to the next chunk and gives the old

@@ -62,6 +62,7 @@ static void check_sample(const struct cp_sample *sample)
 
     CHECK_EQ(sample->weight, n + 1);
     CHECK_EQ(sample->flags, n & 7);
+    CHECK(sample->time_ns == 0 && sample->tid == 0 && sample->pid == 0); /* not told */
     CHECK(sample->depth <= CP_MAX_FRAMES);
     for (unsigned i = 0; i < sample->depth; i++)
         CHECK_EQ(sample->frames[i], frame_of(n, i));
