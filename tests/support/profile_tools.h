@@ -153,6 +153,19 @@ static inline struct cp_memory whole(struct cp__profile *profile, size_t chunk)
     return f.got;
 }
 
+/* Returns the profile as text. */
+static inline char *text_of(struct cp__profile *profile, const struct cp__profile_meta *meta)
+{
+    struct cp__profile_findings findings;
+    struct failing f = {.fails_at = SIZE_MAX, .chunk = SIZE_MAX};
+    struct cp_writer w = {.ops = &failing_ops, .context = &f};
+
+    CHECK_EQ(cp__profile_resolve(profile, &findings, NULL), 0);
+    CHECK_EQ(cp__profile_print(profile, meta, &w), 0);
+    CHECK_EQ(write_or_fail(&w, "", 1), 1); /* ends the text */
+    return (char *)f.got.data;
+}
+
 static inline void check_same(struct cp__profile *profile, const struct cp_memory *expected, size_t chunk)
 {
     struct cp_memory again = whole(profile, chunk);

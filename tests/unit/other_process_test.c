@@ -57,18 +57,6 @@ static void add_of(struct cp__profile *profile, uint32_t process, const uintptr_
     CHECK_EQ(cp__profile_add_of(profile, process, &sample, NULL), 0);
 }
 
-static char *text_of(struct cp__profile *profile)
-{
-    struct cp__profile_findings findings;
-    struct failing f = {.fails_at = SIZE_MAX, .chunk = SIZE_MAX};
-    struct cp_writer w = {.ops = &failing_ops, .context = &f};
-
-    CHECK_EQ(cp__profile_resolve(profile, &findings, NULL), 0);
-    CHECK_EQ(cp__profile_print(profile, &cpu_meta, &w), 0);
-    CHECK_EQ(failing_ops.write(&w, "", 1), 1); /* ends the text */
-    return (char *)f.got.data;
-}
-
 /* ---- Frames ---------------------------------------------------------------------------------- */
 
 static struct cp__profile *profile_of_two(void)
@@ -236,7 +224,7 @@ CP_TEST(another_process_has_the_names_of_its_files)
     char *text;
 
     CHECK_EQ(names_of_other(own_mapping(profile, here), profile, here, 0x100000000), 1);
-    text = text_of(profile);
+    text = text_of(profile, &cpu_meta);
     CHECK_CONTAINS(text, "\tnames_of_other+0x");
     free(text);
     cp__profile_free(profile);
@@ -265,7 +253,7 @@ CP_TEST(another_process_has_no_names_of_this_one)
 CP_TEST(the_text_has_other_processes_in_comments)
 {
     struct cp__profile *profile = profile_of_two();
-    char *text = text_of(profile);
+    char *text = text_of(profile, &cpu_meta);
 
     CHECK_CONTAINS(text, "\n2 @ 0x11001 0x12001\n");
     CHECK_CONTAINS(text, "\n# 20\n#\t0x11001\t[one]+0x4001\n#\t0x12001\t[one]+0x5001\n");
