@@ -118,6 +118,8 @@ int cp__limits_begin_from_handler(struct cp__m *m, int slot)
     struct cp__handle *handle = &m->handles[slot];
     int result = 0;
 
+    /* relaxed: a number of its own */
+    cp_store_relaxed(&m->stats[slot].armed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
     for (int i = 0; i < handle->n_events && result == 0; i++) {
         cp_store_relaxed(&handle->events[i].all_at,
                          overflows_from_handler(m).n); /* relaxed: as in renewals */
@@ -125,8 +127,6 @@ int cp__limits_begin_from_handler(struct cp__m *m, int slot)
                      ? cp__perf_let_count_from_handler(handle->events[i].fd, (uint64_t)limit_of(handle))
                      : -EBADF;
     }
-    /* relaxed: a number of its own */
-    cp_store_relaxed(&m->stats[slot].armed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
     return result;
 }
 
