@@ -187,14 +187,15 @@ uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const str
                                             uint64_t *stalled)
 {
     struct cp__handle *handle = &m->handles[slot];
+    bool is_vain = is_vain_from_handler(handle, count);
     uint64_t n;
 
-    if (handle->periods.was_throttled)
+    if (handle->periods.was_throttled && !is_vain) /* the next record tells it, then */
         add_throttled_from_handler(m, slot, count, handle->periods.throttling.ns);
     if (handle->periods.is_throttled)
         handle->periods.throttling.running = count->time_running;
     *stalled = 0;
-    if (is_vain_from_handler(handle, count))
+    if (is_vain)
         return 0;
     n = fold_from_handler(handle, count);
     return split_from_handler(m, slot, n, stalled);

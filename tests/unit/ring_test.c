@@ -294,6 +294,19 @@ CP_TEST(the_time_of_throttling_is_told)
     free_ring(ring);
 }
 
+CP_TEST(throttling_is_told_once_if_a_record_is_in_vain)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+
+    ring->m.handles[SLOT].periods.phase = 1;
+    put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){1000000000, ID, ID}, 3);
+    put_time(ring, 2, 5000);
+    check_throttled(ring, 0);
+    put_time(ring, PERIOD, 5000);
+    check_throttled(ring, 5000);
+    free_ring(ring);
+}
+
 /* The record is lost if the ring is full. */
 CP_TEST(the_record_that_begins_throttling_may_be_lost)
 {
