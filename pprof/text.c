@@ -169,7 +169,7 @@ static void print_map(FILE *out, const struct cp__profile *p)
     fputs("--- Memory map: ---\n", out);
     for (i = 0; i < p->mappings.n; i++) {
         mapping = &p->mappings.items[i];
-        if (mapping->process != 0)
+        if (mapping->process != 0 || mapping->file == NULL) /* of another process, or forgotten */
             continue;
         fprintf(out, "%" PRIx64 "-%" PRIx64 " r-xp %08" PRIx64 " 00:00 0 %s\n", mapping->start,
                 mapping->limit, mapping->offset, mapping->file);

@@ -481,6 +481,28 @@ CP_TEST(libraries_without_samples_take_no_memory)
     cp__profile_free(profile);
 }
 
+/* A number that is free has no mapping. */
+CP_TEST(the_text_has_no_forgotten_mappings)
+{
+    struct cp__profile *profile;
+    struct plugin plugin;
+    char *text;
+
+    compile("first");
+    profile = noted_profile();
+    plugin = load("first");
+    settle(profile);
+    unload(&plugin);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(cp__profile_note_mappings(profile), 0);
+    text = text_of(profile, &cpu_meta);
+    CHECK_CONTAINS(text, "--- Memory map: ---");
+    CHECK_EQ(count_lines(text, "libfirst"), 0);
+    CHECK_EQ(count_lines(text, "(null)"), 0);
+    free(text);
+    cp__profile_free(profile);
+}
+
 CP_TEST(mappings_are_noted_only_if_they_have_changed)
 {
     struct cp__profile *profile = noted_profile();
