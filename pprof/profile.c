@@ -316,17 +316,21 @@ static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash
     return 0;
 }
 
+static uint32_t hash_stack(const struct key *key)
+{
+    uint64_t mixed = cp__hash_add(cp__hash_add(key->labels, key->ip.address), key->address);
+
+    for (uint32_t i = 0; i < key->depth; i++)
+        mixed = hash_frame(mixed, &key->frames[i]);
+    return cp__hash_end(mixed);
+}
+
 /* Finds or adds the stack of the key, and stores its number. */
 static int find_stack(struct cp__profile *p, const struct key *key, uint32_t *number)
 {
-    uint64_t mixed = cp__hash_add(cp__hash_add(key->labels, key->ip.address), key->address);
-    uint32_t hash, i;
-    size_t at;
+    const uint32_t hash = hash_stack(key);
+    size_t at = hash;
 
-    for (i = 0; i < key->depth; i++)
-        mixed = hash_frame(mixed, &key->frames[i]);
-    hash = cp__hash_end(mixed);
-    at = hash;
     while (cp__table_next(&p->stack_table, hash, &at, number))
         if (same_stack(p, &p->stacks[*number], key))
             return 0;
