@@ -90,8 +90,9 @@ struct cp__count cp__coverage_counted(const struct cp__m *m, int slot)
 }
 
 /* Finds what the events have counted without a sample. If a clock excludes a mode, periods that end in that
- * mode have none. A throttled clock counts on. What a clock counted beyond its thread's time, it may have
- * counted after the slot's end. The kernel looks at timers at its ticks. */
+ * mode have none; if the signal was blocked, too, nobody knows which periods these are. A throttled clock
+ * counts on. What a clock counted beyond its thread's time, it may have counted after the slot's end. The
+ * kernel looks at timers at its ticks. */
 static void find_unsampled(const struct cp__m *m, int slot, const struct cp__count *counted,
                            struct missed *missed)
 {
@@ -110,7 +111,7 @@ static void find_unsampled(const struct cp__m *m, int slot, const struct cp__cou
         rest = less(rest, cp__os_tick_ns());
     if (period == 0 || rest < period)
         return;
-    if (cp_load_relaxed(&stats->excludes) != 0) {
+    if (cp_load_relaxed(&stats->excludes) != 0 && !m->cpu[slot].is_blocked) {
         missed->excluded = rest;
         return;
     }
@@ -300,7 +301,7 @@ static bool may_be_blocked(const struct cp__m *m, int slot)
 {
     struct missed missed = missed_of(m, slot, cp__slot_run(slot));
 
-    return missed.had != 0 && is_much(missed.unarmed + missed.waiting, missed.had);
+    return missed.had != 0 && is_much(missed.unarmed + missed.waiting + missed.excluded, missed.had);
 }
 
 /* If another thread has the claim, it is m's own, which reads the counts itself. */

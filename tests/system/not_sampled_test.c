@@ -269,6 +269,29 @@ SIM_TEST(a_masked_worker_that_waits_at_the_stop_is_told)
     }
 }
 
+/* A clock that excludes the kernel counts the kernel's time all the same. What the clock counted while the
+ * signal was blocked must not be taken for that time. */
+SIM_TEST(a_thread_that_blocks_signals_is_told_if_the_kernel_is_excluded)
+{
+    sim->paranoid = 2;
+    for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
+        struct worker worker = {.body = NULL};
+        struct puppet puppet;
+        struct account account;
+
+        attach(&worker);
+        open_account(&account, "taskClock", PERIOD, engines[i]);
+        burn_a(500 * MS);
+        start_puppet(&puppet);
+        run_puppet(&puppet, burn_b, 100 * MS);
+        run_puppet(&puppet, block_all, 0);
+        run_puppet(&puppet, burn_b, 400 * MS);
+        end_account(&account, &blocked, 400 * MS);
+        end_puppet(&puppet);
+        cp_m_detach(worker.m);
+    }
+}
+
 /* The ring has room for some of the records. These are late samples, and the others are lost. */
 SIM_TEST(what_the_ring_had_no_room_for_is_missing_once)
 {
