@@ -102,14 +102,14 @@ static void find_unsampled(const struct cp__m *m, int slot, const struct cp__cou
     const uint64_t period = cp_load_relaxed(&stats->period);
     const uint64_t told =
         cp_load_relaxed(&stats->samples) + cp_load_relaxed(&stats->dropped) + cp_load_relaxed(&stats->lost);
-    uint64_t count = counted->value + cp_load_relaxed(&stats->phase), rest;
+    uint64_t count = counted->value + cp_load_relaxed(&stats->phase), least = period, rest;
 
     if (counts_time)
         count = less(count, cp_load_relaxed(&stats->throttled_ns) + missed->overcounted);
     rest = less(count, told * period);
     if (cp_load_relaxed(&stats->is_timer) != 0)
-        rest = less(rest, cp__os_tick_ns());
-    if (period == 0 || rest < period)
+        least += cp__os_tick_ns();
+    if (period == 0 || rest < least)
         return;
     if (cp_load_relaxed(&stats->excludes) != 0 && !m->cpu[slot].is_blocked) {
         missed->excluded = rest;

@@ -269,6 +269,29 @@ SIM_TEST(a_masked_worker_that_waits_at_the_stop_is_told)
     }
 }
 
+/* What a thread had after its last tick has no sample of a timer's anyway. What is told of a thread whose
+ * signals are blocked is the whole of its time all the same. */
+SIM_TEST(threads_that_block_signals_for_short_are_told_by_a_timer)
+{
+    struct missing those = blocked;
+    struct worker worker = {.body = NULL};
+    struct puppet puppets[10];
+    struct account account;
+
+    attach(&worker);
+    open_account(&account, "timer", PERIOD, CP_ENGINE_AUTO);
+    burn_a(300 * MS);
+    for (size_t i = 0; i < ARRAY_SIZE(puppets); i++) {
+        start_puppet(&puppets[i]);
+        run_puppet(&puppets[i], block_all, 0);
+        run_puppet(&puppets[i], burn_b, 20 * MS);
+    }
+    those.threads = ARRAY_SIZE(puppets);
+    end_account(&account, &those, 200 * MS);
+    for (size_t i = 0; i < ARRAY_SIZE(puppets); i++)
+        end_puppet(&puppets[i]);
+}
+
 /* A clock that excludes the kernel counts the kernel's time all the same. What the clock counted while the
  * signal was blocked must not be taken for that time. */
 SIM_TEST(a_thread_that_blocks_signals_is_told_if_the_kernel_is_excluded)
