@@ -42,8 +42,8 @@ const percent = (text) => Number(text.match(/\((-?[0-9.]+) %\)/)[1]);
 
 async function record(event, period, seconds) {
   const before = await page.locator("#shown option").count();
-  await page.getByLabel("Event").fill(event);
-  await page.getByLabel("Period").fill(period);
+  await page.getByLabel("Event", { exact: true }).fill(event);
+  await page.getByLabel("Period", { exact: true }).fill(period);
   await page.getByLabel("Seconds", { exact: true }).fill(String(seconds));
   await page.getByRole("button", { name: "Record", exact: true }).click();
   await page.getByRole("progressbar", { name: "Recording" }).waitFor();
@@ -77,29 +77,29 @@ try {
   const answer = await page.goto(url);
   assert.equal(answer.status(), 200);
   await page.waitForFunction(() => document.querySelectorAll("#events option").length > 0);
-  await page.getByLabel("Event").fill("taskClock");
-  assert.equal(await page.getByLabel("Period").inputValue(), "500000");
+  await page.getByLabel("Event", { exact: true }).fill("taskClock");
+  assert.equal(await page.getByLabel("Period", { exact: true }).inputValue(), "500000");
   const about = async () => (await page.locator("#about-event").textContent()).replaceAll("\u00a0", " ");
   assert.match(await about(), /CPU time.* every 500 µs: up to 2 000 a second for each thread\.$/);
 
   step("what is said of an event follows the period");
-  await page.getByLabel("Period").fill("10000000");
+  await page.getByLabel("Period", { exact: true }).fill("10000000");
   assert.match(await about(), / every 10 ms: up to 100 a second /);
-  await page.getByLabel("Period").fill("333333");
+  await page.getByLabel("Period", { exact: true }).fill("333333");
   assert.match(await about(), / every 333\.3 µs is 3 000 a second .* stops at 3 000 .*: take 333 334 ns or more\.$/);
-  await page.getByLabel("Period").fill("333334");
+  await page.getByLabel("Period", { exact: true }).fill("333334");
   assert.match(await about(), / every 333\.3 µs: up to 3 000 a second /);
-  await page.getByLabel("Event").fill("timer");
-  await page.getByLabel("Period").fill("50000");
+  await page.getByLabel("Event", { exact: true }).fill("timer");
+  await page.getByLabel("Period", { exact: true }).fill("50000");
   assert.match(await about(), / every 50 µs: up to 20 000 a second /);
-  await page.getByLabel("Event").fill("taskClock");
-  await page.getByLabel("Period").fill("");
+  await page.getByLabel("Event", { exact: true }).fill("taskClock");
+  await page.getByLabel("Period", { exact: true }).fill("");
   assert.match(await about(), /CPU time[^0-9]*$/);
-  await page.getByLabel("Event").fill("pageFaults");
+  await page.getByLabel("Event", { exact: true }).fill("pageFaults");
   assert.match(await about(), / One event in 100 is a sample\.$/);
-  await page.getByLabel("Period").fill("1000003");
+  await page.getByLabel("Period", { exact: true }).fill("1000003");
   assert.match(await about(), / One event in 1 000 003 is a sample\.$/);
-  await page.getByLabel("Period").fill("1");
+  await page.getByLabel("Period", { exact: true }).fill("1");
   assert.match(await about(), / Each event is a sample\.$/);
 
   step("what is inline does not run");
@@ -264,7 +264,7 @@ try {
   await page.getByRole("button", { name: "Cancel", exact: true }).click();
   await page.getByRole("alert").filter({ hasText: "cancelled" }).waitFor();
   allowed = ["400"];
-  await page.getByLabel("Event").fill("nonsense");
+  await page.getByLabel("Event", { exact: true }).fill("nonsense");
   await page.getByRole("button", { name: "Record", exact: true }).click();
   await page.getByRole("alert").filter({ hasText: "nonsense" }).waitFor();
   allowed = [];
