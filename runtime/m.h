@@ -63,20 +63,12 @@
 #include "runtime/base/lock.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
+#include "runtime/perf/record.h"
 #include "runtime/unwind/cache.h"
 #include "samplebuf.h"
 
 /* Guards the slots, the registry and the signal's disposition. */
 extern struct cp__lock cp__runtime_lock;
-
-/* Where the parts of a sample's record are, in words from the record's header on; 0: the record does not have
- * that part. The kernel writes the parts in this order. */
-struct cp__record_layout {
-    uint8_t ip;
-    uint8_t addr;
-    uint8_t count; /* struct cp__count */
-    uint8_t chain; /* the number of entries, then the entries */
-};
 
 /* An event of perf_event_open(2). */
 struct cp__perf_event {

@@ -28,23 +28,6 @@
 #include "runtime/perf/perf_linux.h"
 #include "signal_linux.h"
 
-/* Returns where the parts of a record are. perf_event_open(2) writes the parts in this order, if
- * cp__perf_sample_attr_from_handler() asks for them. */
-static struct cp__record_layout layout_from_handler(const struct cp_cpu_profile_config *config)
-{
-    struct cp__record_layout layout = {.ip = 0};
-    uint8_t at = 2; /* header, identifier */
-
-    if (config->is_sample_ip_included)
-        layout.ip = at++;
-    if (config->is_sample_addr_included)
-        layout.addr = at++;
-    layout.count = at;
-    if (config->is_sample_callchain_included)
-        layout.chain = (uint8_t)(at + (cp__perf_has_lost_count ? 4 : 3));
-    return layout;
-}
-
 /* Sends the event's SIGPROF to m's thread. Every event without traps gets this before it is enabled: a member
  * of the ring without O_ASYNC would write records and never send a signal. */
 static int route_from_handler(const struct cp__m *m, int fd)
@@ -313,7 +296,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
     handle->traps = config->engine == CP_ENGINE_TRAP;
     if (handle->traps)
         let_trap(&attr, handle->seq);
-    handle->layout = layout_from_handler(config);
+    handle->layout = cp__record_layout_from_handler(config);
     handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
     result = cp__core_pmus_add_from_handler(
