@@ -200,6 +200,9 @@ CP_BENCHMARK(SampleBuffer)
 
 enum { PERIOD = 100000, SIGNALS = 100, ID = 7, FD = 1000, MORE_THAN_CACHES = 8 << 20 };
 
+/* What put_record() writes. */
+#define SAMPLE_TYPE (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ | PERF_SAMPLE_REGS_USER)
+
 /* An M whose records and signals the benchmark makes, as the kernel would. */
 struct signals {
     struct cp__m *m;
@@ -236,11 +239,12 @@ static void make_m(struct cp_t *b, struct signals *signals)
 /* Opens the handle of a clock that the kernel does not know. */
 static void open_clock(struct signals *signals)
 {
+    cp__perf_has_lost_count = true; /* as put_record() writes them */
     signals->m->handles[0] = (struct cp__handle){.seq = 1,
                                                  .period = PERIOD,
                                                  .events = {{.fd = FD, .id = ID}},
                                                  .n_events = 1,
-                                                 .layout.count = 2,
+                                                 .layout = cp__record_layout_from_handler(SAMPLE_TYPE),
                                                  .fd = FD,
                                                  .kind = CP_EVENT_CLOCK,
                                                  .periods.folds = true};

@@ -296,7 +296,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
     handle->traps = config->engine == CP_ENGINE_TRAP;
     if (handle->traps)
         let_trap(&attr, handle->seq);
-    handle->layout = cp__record_layout_from_handler(config);
+    handle->layout = cp__record_layout_from_handler(attr.sample_type);
     handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
     result = cp__core_pmus_add_from_handler(

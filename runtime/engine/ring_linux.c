@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <linux/perf_event.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "runtime/base/sys_linux.h"
 #include "runtime/configure.h"
 #include "runtime/perf/perf_linux.h"
+#include "runtime/perf/record.h"
 
 /* The kernel lets a user map perf_event_mlock_kb, 516 KiB for each CPU: at 8 KiB for an M, 64 Ms for each
  * CPU. The handler empties the ring at each signal, so the room for 51 records matters only while a thread
@@ -127,39 +127,23 @@ static int slot_of_from_handler(const struct cp__m *m, uint64_t id, int *which)
     return -1;
 }
 
-/* A record. It begins at word at of the ring's data, modulo the size of the data, which is a power of 2.
- * Records are whole words, so none of them is torn. */
-struct record {
-    const struct cp__ring *ring;
-    uint64_t at;
-};
-
-static uint64_t word_from_handler(const struct record *record, uint64_t i)
+/* Returns the ring's records from tail to head. */
+static struct cp__records records_from_handler(const struct cp__ring *ring, uint64_t tail, uint64_t head)
 {
-    return record->ring->words[(record->at + i) & (record->ring->n_words - 1)];
-}
-
-static struct perf_event_header header_from_handler(const struct record *record)
-{
-    uint64_t word = word_from_handler(record, 0);
-    struct perf_event_header header;
-
-    memcpy(&header, &word, sizeof header);
-    return header;
+    return (struct cp__records){.words = ring->words, .n_words = ring->n_words, .at = tail, .end = head};
 }
 
 /* ---- What records hold beside the count ------------------------------------------------------ */
 
 /* Copies the kernel's part of a chain, and the program's part if has_user_chain. A marker
  * (PERF_CONTEXT_...) stands before each part; the parts of a guest and of the hypervisor are skipped. */
-static void chain_from_handler(const struct record *record, unsigned at, bool has_user_chain,
-                               struct cp__detail *detail)
+static void chain_from_handler(const struct cp__record *record, const struct cp__record_sample *sample,
+                               bool has_user_chain, struct cp__detail *detail)
 {
-    uint64_t n = word_from_handler(record, at);
     uint64_t context = 0;
 
-    for (uint64_t i = 1; i <= n && detail->depth < CP_MAX_FRAMES; i++) {
-        uint64_t entry = word_from_handler(record, at + i);
+    for (size_t i = 0; i < sample->n_chain && detail->depth < CP_MAX_FRAMES; i++) {
+        uint64_t entry = cp__record_word_from_handler(record, sample->chain + i);
 
         if (entry >= PERF_CONTEXT_MAX) {
             context = entry;
@@ -176,13 +160,16 @@ static void chain_from_handler(const struct record *record, unsigned at, bool ha
 
 /* Whether the record was made in user mode. If not, its address is the kernel's, and the program's stack
  * cannot begin with it. */
-static bool is_user(const struct perf_event_header *header)
+static bool is_user(const struct cp__record *record)
 {
-    return (header->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_USER;
+    return (record->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_USER;
 }
 
-__attribute__((noinline)) static void detail_from_handler(struct cp__m *m, const struct record *record,
-                                                          const struct perf_event_header *header, int slot,
+/* Appends a sample of its own for a record that is late (late is its place then) or has fields beside count
+ * and place. */
+__attribute__((noinline)) static void detail_from_handler(struct cp__m *m, int slot,
+                                                          const struct cp__record *record,
+                                                          const struct cp__record_sample *sample,
                                                           uint64_t periods, struct cp__moment *moment,
                                                           const struct cp__place *late)
 {
@@ -192,35 +179,17 @@ __attribute__((noinline)) static void detail_from_handler(struct cp__m *m, const
     detail.is_late = late != NULL;
     if (late != NULL)
         detail.where = *late;
-    detail.ip = handle->is_precise && handle->layout.ip != 0 && is_user(header)
-                    ? word_from_handler(record, handle->layout.ip)
-                    : 0;
-    detail.addr = handle->layout.addr != 0 ? word_from_handler(record, handle->layout.addr) : 0;
+    detail.ip =
+        handle->is_precise && is_user(record) ? cp__record_part_from_handler(record, handle->layout.ip) : 0;
+    detail.addr = cp__record_part_from_handler(record, handle->layout.addr);
     detail.kernel_depth = 0;
     detail.depth = 0;
     detail.has_user_frames = false;
-    if (handle->layout.chain != 0)
-        chain_from_handler(record, handle->layout.chain, handle->has_user_chain, &detail);
+    chain_from_handler(record, sample, handle->has_user_chain, &detail);
     cp__moment_detail_from_handler(m, moment, slot, periods, &detail);
 }
 
 /* ---- Where a record was made ----------------------------------------------------------------- */
-
-/* Finds where the program was in user mode; false if the record does not tell. The registers are the last
- * words of a record: the kind of registers (0: there are none), sp, pc. */
-static bool place_from_handler(const struct cp__handle *handle, const struct record *record,
-                               struct cp__place *place)
-{
-    uint64_t at = handle->layout.count + (cp__perf_has_lost_count ? 4 : 3);
-
-    if (handle->layout.chain != 0)
-        at += 1 + word_from_handler(record, at);
-    if (CP__PERF_REGS == 0 || word_from_handler(record, at) == PERF_SAMPLE_REGS_ABI_NONE)
-        return false;
-    *place = (struct cp__place){.sp = (uintptr_t)word_from_handler(record, at + 1),
-                                .pc = (uintptr_t)word_from_handler(record, at + 2)};
-    return true;
-}
 
 /* Whether a and b differ by distance at most. */
 static bool is_near(uintptr_t a, uintptr_t b, uintptr_t distance)
@@ -252,13 +221,12 @@ static bool is_skid(const struct cp__handle *handle, const struct cp__place *pla
  * that way the program counter is in the handler's own code, or the stack pointer is where the kernel begins
  * and ends a handler.
  */
-static bool is_here(const struct cp__handle *handle, const struct record *record,
+static bool is_here(const struct cp__m *m, const struct cp__handle *handle, uint64_t position,
                     const struct cp__place *place, const struct cp__moment *moment)
 {
     const struct cp__registers *regs = moment->regs;
-    uint64_t at = record->at * sizeof(uint64_t);
 
-    if (at < record->ring->own_end || at >= record->ring->own_begin)
+    if (position < m->ring.own_end || position >= m->ring.own_begin)
         return true;
     if (place->sp == regs->sp && (place->pc == regs->pc || place->pc == regs->pc + CP__SYSCALL_SIZE))
         return true;
@@ -267,99 +235,104 @@ static bool is_here(const struct cp__handle *handle, const struct record *record
     return moment->signal_frame - place->sp <= sizeof(uintptr_t) || cp__is_in_handler(place->pc);
 }
 
-/* Whether the record was certainly made at another place than the moment's. That place is *place then. */
-static bool is_late_from_handler(const struct cp__handle *handle, const struct record *record,
-                                 const struct cp__moment *moment, struct cp__place *place)
+/* Whether a record that was made at place, if that is known (not NULL), was certainly made at another place
+ * than the moment's. */
+static bool is_late_from_handler(const struct cp__m *m, int slot, uint64_t position,
+                                 const struct cp__place *place, const struct cp__moment *moment)
 {
-    return moment->since != CP__SINCE_HERE && moment->since != CP__SINCE_TICKS_BLOCKED &&
-           place_from_handler(handle, record, place) && !is_here(handle, record, place, moment);
+    return place != NULL && moment->since != CP__SINCE_HERE && moment->since != CP__SINCE_TICKS_BLOCKED &&
+           !is_here(m, &m->handles[slot], position, place, moment);
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* Returns whether the handle's records have fields of their own besides count and place. */
-static bool has_detail(const struct cp__handle *handle)
+/* Counts the sample, and finds out how many periods it stands for. */
+static uint64_t count_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count,
+                                   struct cp__moment *moment)
 {
-    return handle->layout.addr != 0 || handle->layout.chain != 0 ||
-           (handle->is_precise && handle->layout.ip != 0);
-}
+    uint64_t stalled, periods;
 
-/* Reads a sample's record: its counts, the periods that it stands for, and its place. Adds it to moment, or
- * appends a sample of its own if the record is late or has details. */
-static void read_sample_from_handler(struct cp__m *m, const struct record *record,
-                                     const struct perf_event_header *header, struct cp__moment *moment)
-{
-    int which;
-    int slot = slot_of_from_handler(m, word_from_handler(record, 1), &which);
-    struct cp__count count;
-    struct cp__place place;
-    uint64_t periods;
-    uint64_t stalled;
-    uint32_t at;
-    bool is_late;
-
-    if (slot < 0)
-        return;
     cp_add_single_writer(&m->stats[slot].interrupts, 1);
-    at = m->handles[slot].layout.count;
-    count = (struct cp__count){.value = word_from_handler(record, at),
-                               .time_enabled = word_from_handler(record, at + 1),
-                               .time_running = word_from_handler(record, at + 2),
-                               .lost = cp__perf_has_lost_count ? word_from_handler(record, at + 3) : 0};
-    cp__periods_note_count_from_handler(m, slot, which, &count);
+    cp__periods_note_count_from_handler(m, slot, which, count);
     cp__limits_take_from_handler(&m->handles[slot], which, 1);
-    periods = cp__periods_of_record_from_handler(m, slot, &count, &stalled);
+    periods = cp__periods_of_record_from_handler(m, slot, count, &stalled);
     if (cp_load_relaxed(&m->handles[slot].events[which].first) != 0) /* relaxed: looked at again */
         cp__first_over_from_handler(m, slot, which);
-    if (periods == 0)
-        return;
     moment->stalled[slot] += stalled;
     moment->any = moment->any || stalled != 0;
-    is_late = is_late_from_handler(&m->handles[slot], record, moment, &place);
-    if (is_late || has_detail(&m->handles[slot]))
-        detail_from_handler(m, record, header, slot, periods, moment, is_late ? &place : NULL);
+    return periods;
+}
+
+/* Adds a sample's record to moment, or appends a sample of its own if the record is late or has details. A
+ * record that is not what its event was asked for is lost. */
+static void sample_from_handler(struct cp__m *m, int slot, int which, const struct cp__record *record,
+                                struct cp__moment *moment)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+    struct cp__record_sample sample;
+    struct cp__place place;
+    uint64_t periods;
+    bool is_late;
+
+    if (!cp__record_sample_from_handler(record, &handle->layout, &sample)) {
+        cp__periods_add_lost_from_handler(m, slot, 1);
+        return;
+    }
+    periods = count_from_handler(m, slot, which, &sample.count, moment);
+    if (periods == 0)
+        return;
+    place = (struct cp__place){.pc = sample.user_pc, .sp = sample.user_sp};
+    is_late = is_late_from_handler(m, slot, record->position, sample.has_user_pc ? &place : NULL, moment);
+    if (is_late || cp__record_has_detail(&handle->layout, handle->is_precise))
+        detail_from_handler(m, slot, record, &sample, periods, moment, is_late ? &place : NULL);
     else
         cp__moment_add_from_handler(moment, slot, periods);
 }
 
 /* Counts a LOST record. The kernel counts such losses for the ring as a whole, and names whichever event
  * writes to the ring next. */
-static void lost_from_handler(struct cp__m *m, const struct record *record)
+static void lost_from_handler(struct cp__m *m, int slot, int which, uint64_t lost)
 {
-    int which;
-    int slot = slot_of_from_handler(m, word_from_handler(record, 1), &which);
-    uint64_t lost = word_from_handler(record, 2);
-
-    if (slot < 0 || cp__perf_has_lost_count)
+    if (cp__perf_has_lost_count)
         return;
     cp__limits_take_from_handler(&m->handles[slot], which, lost);
     cp_add_single_writer(&m->stats[slot].interrupts, lost);
     cp__periods_add_lost_from_handler(m, slot, lost * cp__handle_stretch(&m->handles[slot]));
 }
 
-/* A THROTTLE or UNTHROTTLE record: header, time, id, stream id. */
-static void throttled_from_handler(struct cp__m *m, const struct record *record, bool begins)
+/* Tells of what is no record that this library has asked for: each slot whose events write to the ring has
+ * lost one, at least. The kernel writes no such bytes; a program may, by mistake. */
+__attribute__((noinline)) static void tell_garbage_from_handler(struct cp__m *m)
 {
-    int which;
-    int slot = slot_of_from_handler(m, word_from_handler(record, 2), &which);
+    /* relaxed, both: stored by this thread */
+    for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
+        int slot = __builtin_ctz(armed);
 
-    if (slot >= 0)
-        cp__periods_throttled_from_handler(m, slot, which, begins, word_from_handler(record, 1));
+        if (m->handles[slot].n_events > 0 && cp_load_relaxed(&m->stats[slot].ringless) == 0)
+            cp__periods_add_lost_from_handler(m, slot, 1);
+    }
 }
 
-static void record_from_handler(struct cp__m *m, const struct record *record,
-                                const struct perf_event_header *header, struct cp__moment *moment)
+static void record_from_handler(struct cp__m *m, const struct cp__record *record, struct cp__moment *moment)
 {
-    switch (header->type) {
+    int which;
+    int slot = slot_of_from_handler(m, record->id, &which);
+
+    if (record->id == 0)
+        tell_garbage_from_handler(m);
+    if (slot < 0)
+        return;
+    switch (record->type) {
     case PERF_RECORD_SAMPLE:
-        read_sample_from_handler(m, record, header, moment);
+        sample_from_handler(m, slot, which, record, moment);
         break;
-    case PERF_RECORD_LOST: /* header, id, how many */
-        lost_from_handler(m, record);
+    case PERF_RECORD_LOST:
+        lost_from_handler(m, slot, which, cp__record_lost_from_handler(record));
         break;
     case PERF_RECORD_THROTTLE:
     case PERF_RECORD_UNTHROTTLE:
-        throttled_from_handler(m, record, header->type == PERF_RECORD_THROTTLE);
+        cp__periods_throttled_from_handler(m, slot, which, record->type == PERF_RECORD_THROTTLE,
+                                           cp__record_time_from_handler(record));
         break;
     default:
         break;
@@ -369,26 +342,21 @@ static void record_from_handler(struct cp__m *m, const struct record *record,
 uint32_t cp__ring_throttled_from_handler(const struct cp__m *m)
 {
     const struct perf_event_mmap_page *page = m->ring.page;
-    uint64_t head = page != NULL ? cp_load_acquire(&page->data_head) : 0; /* as in draining */
+    struct cp__records records = {.at = 0};
+    struct cp__record record;
     uint32_t throttled = 0;
-    struct perf_event_header header;
     int which;
 
+    if (page != NULL) /* acquire: pairs with the kernel's barrier in perf_output_put_handle() */
+        records = records_from_handler(&m->ring, page->data_tail, cp_load_acquire(&page->data_head));
     /* relaxed: stored by this thread */
     for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1)
         throttled |= (uint32_t)m->handles[__builtin_ctz(armed)].periods.is_throttled << __builtin_ctz(armed);
-    for (uint64_t at = page != NULL ? page->data_tail : 0; at != head; at += header.size) {
-        struct record record = {.ring = &m->ring, .at = at / sizeof(uint64_t)};
-        bool begins;
-        int slot;
+    while (cp__record_next_from_handler(&records, &record)) {
+        bool begins = record.type == PERF_RECORD_THROTTLE;
+        int slot =
+            begins || record.type == PERF_RECORD_UNTHROTTLE ? slot_of_from_handler(m, record.id, &which) : -1;
 
-        header = header_from_handler(&record);
-        if (header.size == 0)
-            break;
-        begins = header.type == PERF_RECORD_THROTTLE;
-        if (!begins && header.type != PERF_RECORD_UNTHROTTLE)
-            continue;
-        slot = slot_of_from_handler(m, word_from_handler(&record, 2), &which);
         if (slot >= 0)
             throttled = (throttled & ~(1u << slot)) | (uint32_t)begins << slot;
     }
@@ -419,28 +387,23 @@ void cp__ring_own_ends_from_handler(struct cp__ring *ring)
 }
 
 /* Reads the records from data_tail to data_head. Only the store of data_tail at the end lets the kernel write
- * over them. A record of size 0 would be read for ever, so it ends the loop. */
+ * over them. */
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     struct perf_event_mmap_page *page = m->ring.page;
-    uint64_t head;
-    uint64_t tail;
+    struct cp__records records;
+    struct cp__record record;
 
     if (page == NULL)
         return;
-    head =
-        cp_load_acquire(&page->data_head); /* pairs with the kernel's barrier in perf_output_put_handle() */
-    tail = page->data_tail;
-    m->ring.crowded += 2 * (head - tail) > m->ring.n_words * sizeof *m->ring.words;
-    while (tail != head) {
-        struct record record = {.ring = &m->ring, .at = tail / sizeof(uint64_t)};
-        struct perf_event_header header = header_from_handler(&record);
-
-        if (header.size == 0)
-            break;
-        record_from_handler(m, &record, &header, moment);
-        tail += header.size;
-    }
-    cp_store_release(&page->data_tail, tail); /* pairs with the kernel's reading of it before it writes */
+    /* acquire: pairs with the kernel's barrier in perf_output_put_handle() */
+    records = records_from_handler(&m->ring, page->data_tail, cp_load_acquire(&page->data_head));
+    m->ring.crowded += 2 * (records.end - records.at) > m->ring.n_words * sizeof *m->ring.words;
+    while (cp__record_next_from_handler(&records, &record))
+        record_from_handler(m, &record, moment);
+    if (records.at != records.end)
+        tell_garbage_from_handler(m);
+    /* release: pairs with the kernel's reading of data_tail before it writes */
+    cp_store_release(&page->data_tail, records.end);
     cp__limits_renew_from_handler(m);
 }

@@ -20,8 +20,7 @@
 #define ID 7
 #define FD 4000 /* no descriptor of the process has this number */
 #define SLOT 3
-/* The index of the event's count in a sample's record: it follows the header and the identifier. */
-#define COUNT 2
+#define SAMPLE_TYPE (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ)
 
 struct ring {
     struct perf_event_mmap_page *page;
@@ -35,6 +34,7 @@ static inline struct ring *new_ring(enum cp_event_kind kind)
     struct ring *ring = calloc(1, sizeof *ring);
 
     cp__prepare();
+    cp__perf_has_lost_count = true; /* the records here are those of such a kernel */
     CHECK_EQ(cp__pool_resize(1), 0);
     ring->page = aligned_alloc(size, 2 * size);
     memset(ring->page, 0, 2 * size);
@@ -45,7 +45,7 @@ static inline struct ring *new_ring(enum cp_event_kind kind)
                                                 .period = PERIOD,
                                                 .events = {{.fd = FD, .id = ID}},
                                                 .n_events = 1,
-                                                .layout.count = COUNT,
+                                                .layout = cp__record_layout_from_handler(SAMPLE_TYPE),
                                                 .fd = FD,
                                                 .kind = kind,
                                                 .periods.folds = kind == CP_EVENT_CLOCK};

@@ -251,6 +251,77 @@ CP_TEST(a_clocks_count_is_the_time_that_it_ran)
     free_ring(ring);
 }
 
+/* ---- Bytes that are no record ---------------------------------------------------------------- */
+
+/* Only the program itself can write them: the ring is its memory. What comes later is read. */
+CP_TEST(bytes_that_are_no_record_are_lost)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+
+    put_sample(ring, ID, PERIOD);
+    ring->page->data_head += 64; /* zeros */
+    check_moment(ring, 1, 0);
+    CHECK_EQ(ring->m.stats[SLOT].lost, 1);
+    put_sample(ring, ID, 3 * PERIOD);
+    check_moment(ring, 1, 0);
+    CHECK_EQ(ring->m.stats[SLOT].lost, 1);
+    free_ring(ring);
+}
+
+/* The slots that have a ring lose one each; one without a ring, and a timer, have lost nothing. */
+CP_TEST(each_slot_of_the_ring_loses_one)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+
+    ring->m.handles[0] = ring->m.handles[1] = ring->m.handles[SLOT];
+    ring->m.handles[0].events[0].id = ID + 1;
+    ring->m.handles[1].events[0].id = ID + 2;
+    ring->m.stats[1].ringless = 1;
+    ring->m.handles[2] = (struct cp__handle){.seq = 1, .fd = 100, .kind = CP_EVENT_TIMER};
+    ring->m.armed = 1u << SLOT | 7;
+    put(ring, PERF_RECORD_SAMPLE, NULL, 0); /* too short to name its event */
+    read_ring(ring);
+    CHECK_EQ(ring->m.stats[SLOT].lost, 1);
+    CHECK_EQ(ring->m.stats[0].lost, 1);
+    CHECK_EQ(ring->m.stats[1].lost, 0);
+    CHECK_EQ(ring->m.stats[2].lost, 0);
+    free_ring(ring);
+}
+
+CP_TEST(a_sample_of_another_length_is_lost)
+{
+    struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+
+    put(ring, PERF_RECORD_SAMPLE, (const uint64_t[]){ID, PERIOD, PERIOD, PERIOD, 0, 0}, 6);
+    put_sample(ring, ID, 2 * PERIOD);
+    check_moment(ring, 1, 0);
+    CHECK_EQ(ring->m.stats[SLOT].lost, 1);
+    free_ring(ring);
+}
+
+/* A program that writes over the page of control moves what has been written, or what has been read, by any
+ * distance. The next reading is right again, because the kernel has its own copy of the first number. */
+CP_TEST(positions_that_cannot_be_are_told)
+{
+    static const uint64_t moves[] = {1,         4, 9, 4096 + 8, 1ull << 40, (1ull << 40) + 3, UINT64_MAX - 7,
+                                     UINT64_MAX};
+
+    for (size_t i = 0; i < ARRAY_SIZE(moves); i++) {
+        struct ring *ring = new_ring(CP_EVENT_HARDWARE);
+
+        ring->page->data_head = moves[i];
+        read_ring(ring);
+        CHECK_EQ(ring->m.stats[SLOT].lost, 1);
+        ring->page->data_head = 0;
+        put_sample(ring, ID, PERIOD);
+        read_ring(ring);
+        CHECK_EQ(ring->m.stats[SLOT].lost + ring->m.stats[SLOT].interrupts, 2);
+        put_sample(ring, ID, 2 * PERIOD);
+        check_moment(ring, 1, 0);
+        free_ring(ring);
+    }
+}
+
 /* ---- Records with something of their own ----------------------------------------------------- */
 
 struct last {
@@ -293,7 +364,7 @@ CP_TEST(a_precise_address_is_the_programs)
     struct last last;
 
     ring->m.handles[SLOT].is_precise = true;
-    ring->m.handles[SLOT].layout = (struct cp__record_layout){.ip = 2, .count = 3};
+    ring->m.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_IP);
     last = sample_of(ring, PERF_RECORD_MISC_USER | PERF_RECORD_MISC_EXACT_IP, words, 6);
     CHECK_EQ(last.sample.ip, 0x5000);
     CHECK_EQ(last.sample.depth, 1);
@@ -311,7 +382,7 @@ CP_TEST(chains_are_taken_apart)
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
     uint64_t words[160] = {ID, PERIOD, PERIOD, PERIOD, 0};
 
-    ring->m.handles[SLOT].layout = (struct cp__record_layout){.count = 2, .chain = 6};
+    ring->m.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_CALLCHAIN);
     for (unsigned i = 0; i < 2000; i++) {
         unsigned kernel = i % 7, user = i % 64, n = 6;
         bool wanted = i % 2 == 0;
@@ -350,7 +421,7 @@ CP_TEST(long_chains_are_cut)
 
     for (unsigned i = 7; i < ARRAY_SIZE(words); i++)
         words[i] = 0xffffffff81000000 + i;
-    ring->m.handles[SLOT].layout = (struct cp__record_layout){.count = 2, .chain = 6};
+    ring->m.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_CALLCHAIN);
     last = sample_of(ring, PERF_RECORD_MISC_KERNEL, words, ARRAY_SIZE(words));
     CHECK_EQ(last.sample.kernel_depth, CP_MAX_FRAMES);
     CHECK_EQ(last.sample.depth, CP_MAX_FRAMES);
@@ -367,13 +438,7 @@ CP_TEST(long_chains_are_cut)
 /* Puts a record that was made in user mode, with the program counter and stack pointer given. */
 static void put_place(struct ring *ring, uintptr_t pc, uintptr_t sp)
 {
-    uint64_t words[8] = {ID, 0, 0, 0, 0};
-    size_t n = cp__perf_has_lost_count ? 5 : 4;
-
-    words[n++] = PERF_SAMPLE_REGS_ABI_64;
-    words[n++] = sp;
-    words[n++] = pc;
-    put(ring, PERF_RECORD_SAMPLE, words, n);
+    put(ring, PERF_RECORD_SAMPLE, (const uint64_t[]){ID, 0, 0, 0, 0, PERF_SAMPLE_REGS_ABI_64, sp, pc}, 8);
 }
 
 /* Returns how many samples are late if the program is now at PC and SP. */
@@ -402,6 +467,7 @@ static struct ring *ring_of_places(enum cp_event_kind kind)
     struct ring *ring = new_ring(kind);
 
     CHECK_EQ(cp__samplebuf_make(&ring->m.buffers[SLOT]), 0);
+    ring->m.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_REGS_USER);
     ring->m.ring.own_begin = UINT64_MAX;
     return ring;
 }
