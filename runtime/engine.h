@@ -14,9 +14,6 @@
 
 #include "event.h"
 
-/* Kicks are numbered modulo this. */
-#define CP__ENGINE_KICKS 256
-
 struct cp__count;
 struct cp__m;
 struct cp__moment;

@@ -7,6 +7,7 @@
 #include "outside.h"
 #include "overload.h"
 #include "runtime/base/os.h"
+#include "runtime/base/signals.h"
 #include "slot.h"
 #include "watch.h"
 
@@ -57,7 +58,7 @@ static void kick(struct cp__m *m, uint64_t cpu_ns)
     if (m->is_away || !cp__disposition_is_taken() ||
         (cp__m_has_kick(m) && cpu_ns - m->kick.cpu_ns < ARRIVED_NS))
         return;
-    m->kick.sent = (last + 1) % CP__ENGINE_KICKS;
+    m->kick.sent = (last + 1) % CP__SIGNAL_KICKS;
     m->kick.cpu_ns = cpu_ns;
     if (cp__engine.kick(m->tid, m->kick.sent) < 0)
         m->kick.sent = last;

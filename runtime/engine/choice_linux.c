@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/base/signals.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
 #include "runtime/perf/perf_linux.h"
-#include "signal_linux.h"
 
 /* ---- What speaks against traps --------------------------------------------------------------- */
 

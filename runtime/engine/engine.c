@@ -8,7 +8,7 @@
 #include "limits_linux.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
-#include "signal_linux.h"
+#include "runtime/base/signals.h"
 #include "timer_linux.h"
 
 static int open_slot_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)

@@ -23,10 +23,10 @@
 #include "runtime/altstack.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
+#include "runtime/base/signals.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
-#include "signal_linux.h"
 
 /* Sends the event's SIGPROF to m's thread. Every event without traps gets this before it is enabled: a member
  * of the ring without O_ASYNC would write records and never send a signal. */

@@ -5,11 +5,11 @@
 #include "events_linux.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
+#include "runtime/base/signals.h"
 #include "runtime/configure.h"
 #include "runtime/moment.h"
 #include "runtime/slot.h"
 #include "runtime/unwind/code.h"
-#include "signal_linux.h"
 
 /* ---- What a signal stands for ---------------------------------------------------------------- */
 

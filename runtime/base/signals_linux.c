@@ -1,4 +1,4 @@
-#include "signal_linux.h"
+#include "signals.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -8,9 +8,8 @@
 #include <unistd.h>
 
 #include "atomic.h"
-#include "runtime/base/fail.h"
-#include "runtime/base/os.h"
-#include "runtime/engine.h"
+#include "fail.h"
+#include "os.h"
 
 /* A signal that the library has a handler for. */
 struct owned {
@@ -23,7 +22,7 @@ static struct owned owned[] = {{.signal = SIGPROF}, {.signal = SIGTRAP}};
 #define OWNED (sizeof owned / sizeof owned[0])
 
 static void (*installed)(int, siginfo_t *, void *);
-static char kick_cookies[CP__ENGINE_KICKS]; /* their addresses mark kicks */
+static char kick_cookies[CP__SIGNAL_KICKS]; /* their addresses mark kicks */
 
 static unsigned index_of_from_handler(int signal)
 {
@@ -204,7 +203,7 @@ bool cp__signal_is_kick_from_handler(const siginfo_t *info, uint32_t *number)
     uintptr_t cookie = (uintptr_t)info->si_value.sival_ptr - (uintptr_t)kick_cookies;
 
     *number = (uint32_t)cookie;
-    return info->si_code == SI_QUEUE && cookie < CP__ENGINE_KICKS;
+    return info->si_code == SI_QUEUE && cookie < CP__SIGNAL_KICKS;
 }
 
 /* The C library's siginfo_t does not name the member that follows the address. */

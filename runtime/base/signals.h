@@ -1,11 +1,16 @@
 /* SIGPROF and SIGTRAP: their handlers, the handlers that were there before, and their pending signals. */
-#ifndef COUNTERPOINT_RUNTIME_ENGINE_SIGNAL_LINUX_H
-#define COUNTERPOINT_RUNTIME_ENGINE_SIGNAL_LINUX_H
+#ifndef COUNTERPOINT_RUNTIME_BASE_SIGNALS_H
+#define COUNTERPOINT_RUNTIME_BASE_SIGNALS_H
 
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
 
-#include "runtime/engine.h"
+#include "error.h"
 
+/* Kicks are numbered modulo this. */
+#define CP__SIGNAL_KICKS 256
 /* The kernel's TRAP_PERF, which not every C library names: the si_code of an event's trap. */
 #define CP__TRAP_PERF 6
 
