@@ -3,16 +3,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "prepare.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 #include "runtime/event/rows.h"
-#include "turn.h"
 
 /* ---- The cost -------------------------------------------------------------------------------- */
 
@@ -86,77 +83,25 @@ void cp__cost_set(uint64_t ns)
     cp_store_relaxed(&failed_until_ns, 0);
 }
 
-/* ---- One after the other --------------------------------------------------------------------- */
+/* ---- Measurements that fail ------------------------------------------------------------------ */
 
 /* A measurement that fails has kept a CPU busy for up to 0.3 s. */
 #define FAILURE_LASTS_NS 10000000000u
 
-static bool has_failed(void)
+bool cp__cost_has_failed(void)
 {
     /* relaxed: nothing else depends on the number */
     return cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < cp_load_relaxed(&failed_until_ns);
 }
 
-/* Measures, unless another thread has noted another cost than `before` while this thread waited for its
- * turn. Returns 0 if the cost is known. */
-static int measure_in_turn(uint64_t before, struct cp_error *err)
+void cp__cost_note_failure(void)
 {
-    uint64_t ns;
-    int result;
-
-    if (has_failed())
-        return -ENODATA;
-    if (!cp__turn_begin())
-        return -EBUSY;
-    ns = cp__cost_known();
-    result = ns != before ? 0 : has_failed() ? -ENODATA : cp__cost_measure(&ns, err);
-    if (result == 0 && ns != 0)
-        cp__cost_note(ns);
-    else if (result == 0)
-        cp_store_relaxed(&failed_until_ns, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + FAILURE_LASTS_NS);
-    cp__turn_end();
-    return result == 0 && ns == 0 ? -ENODATA : result;
+    cp_store_relaxed(&failed_until_ns, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + FAILURE_LASTS_NS);
 }
 
-/* The same, without a cancellation point: a thread that ended here would keep the turn for ever, and the
- * measuring thread would write to its stack. */
-static int measure_in_peace(uint64_t before, struct cp_error *err)
+bool cp__cost_is_set(void)
 {
-    int cancel_state, result;
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    result = measure_in_turn(before, err);
-    pthread_setcancelstate(cancel_state, NULL);
-    return result;
-}
-
-static const char *why_not(int result)
-{
-    switch (result) {
-    case -ENODATA:
-        return "a taskClock has no samples, or no CPU was free for it in the last 10 s";
-    case -EBUSY:
-        return "another thread has been measuring it for more than a second";
-    default:
-        return strerror(-result);
-    }
-}
-
-uint64_t cp_sample_cost_ns(struct cp_error *err)
-{
-    uint64_t ns = cp__cost_known();
-    int result;
-
-    if (ns != 0)
-        return ns;
-    cp__prepare();
-    result = measure_in_peace(0, err);
-    if (result < 0)
-        cp__error(err, result,
-                  "What a sample costs cannot be measured here: %s. A taskClock of perf_event_open is needed "
-                  "for it.",
-                  why_not(result));
-    return cp__cost_known();
+    return cp_load_relaxed(&is_set) != 0;
 }
 
 /* ---- How much of a CPU a start may take ------------------------------------------------------ */
@@ -164,9 +109,6 @@ uint64_t cp_sample_cost_ns(struct cp_error *err)
 /* The share of a CPU that samples may take by the least cost that was seen: all of it, because what costs
  * more cannot work on this machine. What runs is judged by what it takes: see overload.c. */
 #define MOST 1.0
-/* A cost that would refuse a start is measured again, because a busy machine makes it too high, at most this
- * often. */
-#define MOST_TRIES 3
 
 /* Returns whether the event may happen in every cycle of the processor, as instructions and cycles of any
  * kind do. How often other events happen is unknown before the program runs. */
@@ -259,15 +201,6 @@ double cp__cost_share(const struct cp_slot_request *requests, size_t n, double r
 
     find_fastest(requests, n, &sum);
     return sum == 0 ? 0 : (running + sum) * (double)cp__cost_or_assumed_from_handler() / 1e9;
-}
-
-void cp__cost_make_sure(const struct cp_slot_request *requests, size_t n, double running)
-{
-    cp_sample_cost_ns(NULL);
-    for (int tries = 1; tries < MOST_TRIES && cp__cost_known() != 0 && cp_load_relaxed(&is_set) == 0 &&
-                        cp__cost_share(requests, n, running) > MOST;
-         tries++)
-        measure_in_peace(cp__cost_known(), NULL);
 }
 
 int cp__cost_check(const struct cp_slot_request *requests, size_t n, double running, struct cp_error *err)

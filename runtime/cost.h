@@ -38,18 +38,17 @@ void cp__cost_note(uint64_t ns);
  * measured when it is needed. Ends the process if ns is less than what this process has measured, or assumes:
  * periods would be taken that leave a thread no time. */
 void cp__cost_set(uint64_t ns);
-/* Measures the cost, on a thread of its own. Returns 0 or a negative errno value; *ns is 0 if the cost was
- * not found. One thread at a time. */
-int cp__cost_measure(uint64_t *ns, struct cp_error *err);
+/* Returns whether a measurement has failed in the last 10 s: then none is begun. */
+bool cp__cost_has_failed(void);
+void cp__cost_note_failure(void);
+/* Returns whether a test has set the cost. */
+bool cp__cost_is_set(void);
 
 /* Returns how many samples a second of CPU time the config allows; 0 if that is unknown beforehand. */
 double cp__cost_rate(enum cp_cpu_event event, const struct cp_cpu_profile_config *config);
 /* Returns the share of a CPU that the events may take, together with running events that allow running
  * samples a second; 0 if no rate is known beforehand. */
 double cp__cost_share(const struct cp_slot_request *requests, size_t n, double running);
-/* Measures the cost if it is not known, and again if the events would be refused for it. Not under the
- * runtime lock. */
-void cp__cost_make_sure(const struct cp_slot_request *requests, size_t n, double running);
 /* Returns whether one of the events needs the cost of a sample, so that the cost is measured before they
  * start: all events except the timer do. */
 bool cp__cost_matters(const struct cp_slot_request *requests, size_t n);

@@ -332,6 +332,13 @@ static inline void cp__m_unclaim_from_handler(struct cp__m *m)
 {
     cp_store_release(&m->claim, CP__CLAIM_NONE); /* pairs with the acquires of the claim */
 }
+/* If the calling thread is an M, makes the M look at the slots now, so that no other thread needs to kick
+ * it. */
+static inline void cp__m_look_at_slots(void)
+{
+    if (cp__m_current != NULL)
+        cp_execute(&cp__m_current->head, cp__m_current->head.g);
+}
 /* Returns whether no thread runs with m any more. Under the runtime lock. */
 static inline bool cp__m_is_gone(const struct cp__m *m)
 {

@@ -29,6 +29,15 @@ struct cp__slot_config {
 bool cp__slot_config_from_handler(int slot, struct cp__slot_config *config);
 /* Returns the sequence number of the config that slot holds, or 0 if slot is empty. */
 uint64_t cp__slot_seq_from_handler(int slot);
+/* Returns a bit for each of the n slots. */
+static inline uint32_t cp__slots_mask(const int *slots, size_t n)
+{
+    uint32_t mask = 0;
+
+    while (n-- > 0)
+        mask |= 1u << slots[n];
+    return mask;
+}
 /* Returns whether seq may be a sequence number of this process. */
 bool cp__slot_is_seq_from_handler(uint64_t seq);
 

@@ -1,13 +1,13 @@
 /* Asks about one event, without an M or a slot. */
 #include <errno.h>
 
-#include "engine.h"
-#include "m.h"
-#include "prepare.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/sized.h"
+#include "runtime/engine.h"
 #include "runtime/event/rows.h"
+#include "runtime/m.h"
+#include "runtime/prepare.h"
 
 int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
 {

@@ -1,9 +1,9 @@
 /* The proposal's calls that start and stop one event at a time. */
 #include <errno.h>
 
-#include "configs.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/sized.h"
+#include "runtime/configs.h"
 
 /* Returns -ETIMEDOUT if a thread still holds the event; the event has stopped all the same. */
 static int stop_event(enum cp_cpu_event event, struct cp_error *err)

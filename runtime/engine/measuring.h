@@ -5,8 +5,8 @@
  * sample buffer, which this M lacks. The M's claim stays taken, so the handler does not look at the slots
  * for this M.
  */
-#ifndef COUNTERPOINT_RUNTIME_MEASURING_H
-#define COUNTERPOINT_RUNTIME_MEASURING_H
+#ifndef COUNTERPOINT_RUNTIME_ENGINE_MEASURING_H
+#define COUNTERPOINT_RUNTIME_ENGINE_MEASURING_H
 
 #include "runtime.h"
 

@@ -1,13 +1,13 @@
 #include "measuring.h"
 
-#include "disposition.h"
-#include "engine.h"
-#include "m.h"
-#include "moment.h"
 #include "runtime/base/os.h"
 #include "runtime/base/thread.h"
+#include "runtime/disposition.h"
+#include "runtime/engine.h"
 #include "runtime/event/rows.h"
-#include "slot.h"
+#include "runtime/m.h"
+#include "runtime/moment.h"
+#include "runtime/slot.h"
 
 int cp__measuring_run(void *(*fn)(void *), void *arg, struct cp_error *err)
 {

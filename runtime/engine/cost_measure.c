@@ -5,15 +5,15 @@
  * Its event has a limit that nothing renews, so the kernel ends the event after that many samples, whatever
  * they cost.
  */
-#include "cost.h"
+#include "cost_ask.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "m.h"
 #include "measuring.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
+#include "runtime/m.h"
 
 #define SAMPLES 8
 /* On a busy machine the thread waits for a CPU now and then. After SOON_NS fewer samples are enough, and
