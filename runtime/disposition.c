@@ -1,7 +1,8 @@
 #include "disposition.h"
 
-#include "engine.h"
 #include "m.h"
+#include "runtime/base/os.h"
+#include "runtime/base/signals.h"
 #include "slot.h"
 
 /* Both are guarded by the runtime lock. */
@@ -15,9 +16,17 @@ int cp__disposition_take(struct cp_error *err)
     int result = 0;
 
     if (!installed)
-        result = cp__engine.install(err);
+        result = cp__signal_install(SIGPROF, err);
     installed = result == 0;
     return result;
+}
+
+int cp__disposition_take_traps(struct cp_error *err)
+{
+    if (cp__signal_was_installed_from_handler(SIGTRAP))
+        return 0;
+    cp__os_use_traps();
+    return cp__signal_install(SIGTRAP, err);
 }
 
 int cp__disposition_hold(struct cp_error *err)
@@ -72,15 +81,15 @@ void cp__disposition_settle(void)
     }
     if (cp_load_relaxed(&is_kept) != 0) /* relaxed: ordered by the acquires of the claims */
         return;
-    cp__engine.restore();
+    cp__signal_restore(SIGPROF);
     installed = false;
 }
 
 void cp__disposition_forget(void)
 {
     holds = 0; /* the thread that measures exists in the parent only */
-    cp__engine.restore();
-    cp__engine.restore_traps();
+    cp__signal_restore(SIGPROF);
+    cp__signal_restore(SIGTRAP);
     installed = false;
     /* A child has none of its parent's timers. relaxed: this is the only thread */
     cp_store_relaxed(&is_kept, 0u);

@@ -19,6 +19,10 @@ void cp__disposition_keep_from_handler(void);
 
 /* Installs the handler if it is not installed. */
 int cp__disposition_take(struct cp_error *err);
+/* Installs the handler of SIGTRAP, unless it was installed before. The handler stays from then on, because a
+ * trap that is pending for a thread that sleeps arrives when the thread wakes, also after its event was
+ * closed. */
+int cp__disposition_take_traps(struct cp_error *err);
 /* Returns whether the handler was installed. */
 bool cp__disposition_is_taken(void);
 /* Restores the signal's disposition if no slot runs and no signal of the engine's can come any more. */

@@ -70,41 +70,10 @@ struct cp__engine {
      * number of periods from now on. */
     void (*restart)(struct cp__m *m, int slot);
 
-    /* ---- From any thread ---- */
-
-    /* Opens the events on the calling thread as an M would, all of them together, and closes them. Fills err
-     * if one of them fails, or opens and counts nothing (-ENODATA). Lowers each config's precise_ip to the
-     * level that works. */
-    int (*probe)(struct cp_slot_request *requests, size_t n, struct cp_error *err);
-    /* Decides which engine the request's samples come by, and writes it to the request's config. *why is a
-     * phrase that says why it is not the trap engine, or NULL; it is never freed. Returns 0, or a negative
-     * errno value if the engine that was asked for is not to be had. Under the runtime lock. */
-    int (*choose)(struct cp_slot_request *request, const char **why, struct cp_error *err);
-    /* Interrupts the thread, so that its M looks at the slots. Returns 0 or a negative errno value. */
-    int (*kick)(pid_t tid, uint32_t number);
-
-    /* ---- Under the runtime lock ---- */
-
-    /* Installs the handler of SIGPROF. */
-    int (*install)(struct cp_error *err);
-    /* Installs the handler of SIGTRAP, unless it was installed before. The handler stays from then on,
-     * because a trap that is pending for a thread that sleeps arrives when the thread wakes, also after its
-     * event was closed. */
-    int (*install_traps)(struct cp_error *err);
-    /* Returns whether the engine's handler of SIGPROF is the one that is installed. */
-    bool (*is_installed)(void);
-    /* Returns whether the engine's handler of SIGTRAP is the one that is installed. */
-    bool (*are_traps_installed)(void);
-    /* Restores the handler of SIGPROF that was there before, when no SIGPROF of the engine's can come any
-     * more. */
-    void (*restore)(void);
-
     /* ---- In the child of a fork ---- */
 
     /* Closes m's descriptors, but changes neither the events nor the ring behind them. */
     void (*forget)(struct cp__m *m);
-    /* Puts back the handler of SIGTRAP: no trap of the parent's can come to the child. */
-    void (*restore_traps)(void);
 };
 
 extern const struct cp__engine cp__engine;

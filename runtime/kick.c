@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include "disposition.h"
-#include "engine.h"
 #include "outside.h"
 #include "overload.h"
 #include "runtime/base/os.h"
@@ -60,7 +59,7 @@ static void kick(struct cp__m *m, uint64_t cpu_ns)
         return;
     m->kick.sent = (last + 1) % CP__SIGNAL_KICKS;
     m->kick.cpu_ns = cpu_ns;
-    if (cp__engine.kick(m->tid, m->kick.sent) < 0)
+    if (cp__signal_kick(m->tid, m->kick.sent) < 0)
         m->kick.sent = last;
 }
 

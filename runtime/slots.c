@@ -4,10 +4,10 @@
 #include "chunk.h"
 #include "coverage.h"
 #include "disposition.h"
-#include "engine.h"
 #include "kick.h"
 #include "m.h"
 #include "queue.h"
+#include "runtime/base/signals.h"
 #include "runtime/unwind/code.h"
 #include "slot.h"
 #include "stats.h"
@@ -80,7 +80,7 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 static void note_handlers(struct cp_slot_stats *stats)
 {
     stats->handler_replaced =
-        !cp__engine.is_installed() || (stats->engine == CP_ENGINE_TRAP && !cp__engine.are_traps_installed());
+        !cp__signal_is_ours(SIGPROF) || (stats->engine == CP_ENGINE_TRAP && !cp__signal_is_ours(SIGTRAP));
 }
 
 int cp_slots_stop(const int *stopped, size_t n)

@@ -14,8 +14,10 @@
 /* The kernel's TRAP_PERF, which not every C library names: the si_code of an event's trap. */
 #define CP__TRAP_PERF 6
 
+/* Says which handler the two signals have when it is installed. Once, before all other calls. */
+void cp__signals_use(void (*handler)(int, siginfo_t *, void *));
 /* Installs the handler of one of the two signals; under the runtime lock. */
-int cp__signal_install(int signal, void (*handler)(int, siginfo_t *, void *), struct cp_error *err);
+int cp__signal_install(int signal, struct cp_error *err);
 /* Puts back the handler that was there before. Under the runtime lock, when no such signal of ours can come
  * any more. */
 void cp__signal_restore(int signal);

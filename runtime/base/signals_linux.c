@@ -21,8 +21,8 @@ struct owned {
 static struct owned owned[] = {{.signal = SIGPROF}, {.signal = SIGTRAP}};
 #define OWNED (sizeof owned / sizeof owned[0])
 
-static void (*installed)(int, siginfo_t *, void *);
-static char kick_cookies[CP__SIGNAL_KICKS]; /* their addresses mark kicks */
+static void (*ours)(int, siginfo_t *, void *); /* immutable from the first use on */
+static char kick_cookies[CP__SIGNAL_KICKS];    /* their addresses mark kicks */
 
 static unsigned index_of_from_handler(int signal)
 {
@@ -31,16 +31,19 @@ static unsigned index_of_from_handler(int signal)
 
 /* ---- Whose handler is in place --------------------------------------------------------------- */
 
-int cp__signal_install(int signal, void (*handler)(int, siginfo_t *, void *), struct cp_error *err)
+void cp__signals_use(void (*handler)(int, siginfo_t *, void *))
 {
-    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    ours = handler;
+}
+
+int cp__signal_install(int signal, struct cp_error *err)
+{
+    struct sigaction action = {.sa_sigaction = ours, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     struct owned *own = &owned[index_of_from_handler(signal)];
 
     /* Every bit is set, so that the C library's own signals are blocked too. sigfillset() leaves those
      * out, and one of them ends a thread that another thread cancels. */
     memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
-    installed = handler; /* before sigaction(): a child of a fork must know our handler, if it finds that
-                          * handler in place */
     if (sigaction(signal, NULL, &own->previous) < 0 || sigaction(signal, &action, NULL) < 0)
         return cp__error(err, -errno, "sigaction refused a handler for %s: %s.",
                          signal == SIGTRAP ? "SIGTRAP" : "SIGPROF", strerror(errno));
@@ -60,7 +63,7 @@ bool cp__signal_is_ours(int signal)
     struct sigaction current;
 
     return sigaction(signal, NULL, &current) == 0 && (current.sa_flags & SA_SIGINFO) != 0 &&
-           current.sa_sigaction == installed;
+           current.sa_sigaction == ours;
 }
 
 /* If another handler has replaced the library's, that handler stays, and may still call the library's. */
@@ -147,7 +150,7 @@ void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
             take_default_from_handler(signal);
     } else if ((previous->sa_flags & SA_SIGINFO) == 0) {
         previous->sa_handler(signal);
-    } else if (previous->sa_sigaction != installed) {
+    } else if (previous->sa_sigaction != ours) {
         previous->sa_sigaction(signal, info, ucontext);
     }
     cp_fence_signal();

@@ -2,13 +2,10 @@
  * Each event and timer sends its signal to its own thread. */
 #include "runtime/engine.h"
 
-#include "choice_linux.h"
+#include "engines.h"
 #include "events_linux.h"
 #include "handler.h"
 #include "limits_linux.h"
-#include "runtime/base/fail.h"
-#include "runtime/base/os.h"
-#include "runtime/base/signals.h"
 #include "timer_linux.h"
 
 static int open_slot_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
@@ -27,7 +24,7 @@ static void close_slot_from_handler(struct cp__m *m, int slot, struct cp__moment
     }
 }
 
-static int probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
+int cp__engines_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
 {
     int result = 0;
 
@@ -36,39 +33,6 @@ static int probe(struct cp_slot_request *requests, size_t n, struct cp_error *er
             result = cp__timer_probe(err);
     }
     return result < 0 ? result : cp__events_probe(requests, n, err);
-}
-
-static int install(struct cp_error *err)
-{
-    return cp__signal_install(SIGPROF, cp__on_signal_from_handler, err);
-}
-
-static int install_traps(struct cp_error *err)
-{
-    if (cp__signal_was_installed_from_handler(SIGTRAP))
-        return 0;
-    cp__os_use_traps();
-    return cp__signal_install(SIGTRAP, cp__on_signal_from_handler, err);
-}
-
-static bool is_installed(void)
-{
-    return cp__signal_is_ours(SIGPROF);
-}
-
-static bool are_traps_installed(void)
-{
-    return cp__signal_is_ours(SIGTRAP);
-}
-
-static void restore(void)
-{
-    cp__signal_restore(SIGPROF);
-}
-
-static void restore_traps(void)
-{
-    cp__signal_restore(SIGTRAP);
 }
 
 const struct cp__engine cp__engine = {
@@ -82,14 +46,5 @@ const struct cp__engine cp__engine = {
     .disable = cp__events_disable,
     .has_ended = cp__limits_have_ended,
     .restart = cp__limits_restart,
-    .probe = probe,
-    .choose = cp__choose_engine,
-    .kick = cp__signal_kick,
-    .install = install,
-    .install_traps = install_traps,
-    .is_installed = is_installed,
-    .are_traps_installed = are_traps_installed,
-    .restore = restore,
     .forget = cp__events_forget,
-    .restore_traps = restore_traps,
 };

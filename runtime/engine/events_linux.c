@@ -401,6 +401,7 @@ void cp__events_disable(struct cp__m *m, int slot)
 
 void cp__events_start(void)
 {
+    cp__signals_use(cp__on_signal_from_handler);
     cp__ring_prepare();
     cp__perf_prepare();
 }

@@ -1,10 +1,10 @@
 /* Asks about one event, without an M or a slot. */
 #include <errno.h>
 
+#include "engines.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/sized.h"
-#include "runtime/engine.h"
 #include "runtime/event/rows.h"
 #include "runtime/m.h"
 #include "runtime/prepare.h"
@@ -21,7 +21,7 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
         return result;
     cp__prepare();
     cp__fork_delay(); /* because events are opened and closed again */
-    result = cp__engine.probe(&request, 1, err);
+    result = cp__engines_probe(&request, 1, err);
     cp__fork_allow();
     return result;
 }

@@ -1,14 +1,15 @@
 /* Starting slots: the calls that choose by which engine each event is sampled. */
 #include <errno.h>
 
+#include "choice_linux.h"
 #include "cost_ask.h"
+#include "engines.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/chunk.h"
 #include "runtime/cost.h"
 #include "runtime/coverage.h"
 #include "runtime/disposition.h"
-#include "runtime/engine.h"
 #include "runtime/event/rows.h"
 #include "runtime/m.h"
 #include "runtime/prepare.h"
@@ -67,7 +68,7 @@ static int choose_engines(struct cp_slot_request *requests, size_t n, const char
     int result = 0;
 
     for (size_t i = 0; i < n && result == 0; i++)
-        result = cp__engine.choose(&requests[i], &why[i], err);
+        result = cp__choose_engine(&requests[i], &why[i], err);
     return result;
 }
 
@@ -78,7 +79,7 @@ static int take_signals(const struct cp_slot_request *requests, size_t n, struct
 
     for (size_t i = 0; i < n && result == 0; i++) {
         if (requests[i].config.engine == CP_ENGINE_TRAP)
-            result = cp__engine.install_traps(err);
+            result = cp__disposition_take_traps(err);
     }
     return result;
 }
@@ -93,7 +94,7 @@ static int start_slots(struct cp_slot_request *requests, size_t n, int *found, s
     if (result == 0)
         result = choose_engines(requests, n, why, err);
     if (result == 0)
-        result = cp__engine.probe(requests, n, err);
+        result = cp__engines_probe(requests, n, err);
     if (result == 0)
         result = cp__cost_check(requests, n, cp__slots_rate(), err);
     if (result == 0)
