@@ -45,15 +45,16 @@ static bool start_slot_from_handler(struct cp__m *m, int slot)
         return false;
     reset_stats_from_handler(m, slot, &config);
     *handle = (struct cp__handle){.seq = config.seq,
+                                  .engine = config.engine,
                                   .fd = -1,
                                   .kind = config.kind,
                                   .period = config.config.period,
                                   .limit = cp__cost_limit_from_handler(config.kind)};
     cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of the claim */
-    result = cp__engine.open_from_handler(m, slot, &config);
+    result = config.engine->open_from_handler(m, slot, &config);
     if (result < 0)
         cp_store_relaxed(&m->stats[slot].refused, result);
-    return result == 0 && handle->kind != CP_EVENT_TIMER;
+    return result == 0 && config.engine->enable_from_handler != NULL;
 }
 
 /*
@@ -65,7 +66,7 @@ static void enable_slots_from_handler(struct cp__m *m, uint32_t slots)
 {
     for (; slots != 0; slots &= slots - 1) {
         int slot = __builtin_ctz(slots);
-        int result = cp__engine.enable_from_handler(m, slot);
+        int result = m->handles[slot].engine->enable_from_handler(m, slot);
 
         if (result < 0)
             cp_store_relaxed(&m->stats[slot].refused, result);
@@ -80,7 +81,7 @@ static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment 
     cp__overload_end_from_handler(m, slot);
     /* relaxed: a number of its own */
     cp_store_relaxed(&m->stats[slot].disarmed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
-    cp__engine.close_from_handler(m, slot, moment);
+    m->handles[slot].engine->close_from_handler(m, slot, moment);
 }
 
 /* ---- All slots ------------------------------------------------------------------------------- */
@@ -154,7 +155,7 @@ static enum cp__since since_of_mask(const struct cp__m *m, uint64_t mask)
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         const struct cp__handle *handle = &m->handles[slot];
 
-        if (handle->seq != 0 && handle->kind != CP_EVENT_TIMER &&
+        if (handle->seq != 0 && handle->engine->tells_places &&
             (mask >> ((handle->traps ? SIGTRAP : SIGPROF) - 1) & 1) != 0)
             return CP__SINCE_BLOCKED;
     }

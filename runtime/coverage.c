@@ -314,8 +314,8 @@ static void look_at_open(struct cp__m *m, uint32_t slots)
         for (; open != 0; open &= open - 1) {
             int slot = __builtin_ctz(open);
 
-            if (m->handles[slot].seq == cp__slot_run(slot) && m->handles[slot].kind != CP_EVENT_TIMER)
-                cp__engine.read(m, slot, &m->cpu[slot].counted);
+            if (m->handles[slot].seq == cp__slot_run(slot) && m->handles[slot].engine->read != NULL)
+                m->handles[slot].engine->read(m, slot, &m->cpu[slot].counted);
         }
         cp__m_unclaim_from_handler(m);
     }

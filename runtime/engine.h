@@ -1,18 +1,19 @@
 /*
- * What the core asks of the engine, which brings samples out of an M.
+ * What the core asks of an engine, which brings samples out of an M.
  *
- * The engine (engine/) puts its calls into one table. The table extends the proposal's two OS hooks:
- * setThreadPMUProfilerFunc is open, enable and close, and sigprofPMUHandlerFunc is the engine's own signal
- * handler, which makes samples by moment.h.
+ * Each engine puts its calls into a table of its own. A start says which engine samples each slot's event;
+ * the M's handle of the slot has the table from then on, and the core asks for what it needs by that. The
+ * table extends the proposal's two OS hooks: setThreadPMUProfilerFunc is open, enable and close, and
+ * sigprofPMUHandlerFunc is the handler, which makes samples by moment.h.
+ *
+ * An entry that says so may be NULL. The core knows no engine by name, and no kind of event by which it would
+ * ask one engine for something else than another.
  */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_H
 #define COUNTERPOINT_RUNTIME_ENGINE_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
-
-#include "event.h"
 
 struct cp__count;
 struct cp__m;
@@ -26,17 +27,18 @@ struct cp__ending {
 };
 
 struct cp__engine {
-    /* ---- Once, before the first M ---- */
-    void (*start)(void);
+    /* Whether a sample tells where it was made. If not, nobody knows where the samples were made that waited
+     * because their thread blocks SIGPROF. */
+    bool tells_places;
 
     /* ---- On any thread that has the claim on m, while m's handler cannot run: on the M itself, with the
      * library's signals blocked or in its handler; or for an M that holds no handle ---- */
 
-    /* Opens the event of config in slot. The event is disabled after that; a timer runs. Returns 0 or a
-     * negative errno value. */
+    /* Opens the event of config in slot, and marks the handle as open. Returns 0 or a negative errno
+     * value. */
     int (*open_from_handler)(struct cp__m *m, int slot, const struct cp__slot_config *config);
     /* Lets the event that is open in slot count, up to the handle's limit. If that fails, closes the
-     * event. */
+     * event. NULL: the event counts when it is open. */
     int (*enable_from_handler)(struct cp__m *m, int slot);
 
     /* ---- On the calling M, with SIGPROF blocked or in its handler ---- */
@@ -44,22 +46,19 @@ struct cp__engine {
     /* Disables and closes what is open in slot. Adds to moment all that the events of any slot have counted
      * and that has no sample yet. */
     void (*close_from_handler)(struct cp__m *m, int slot, struct cp__moment *moment);
-    /* Takes the pending signals, except foreign ones. A signal that was raised before its source was closed
-     * must not outlive the handle. */
-    void (*take_pending_from_handler)(struct cp__m *m, struct cp__moment *moment);
-    /* Says that the M was in the library, with SIGPROF blocked, so the records made so far belong to the
-     * place where the next signal finds the M. */
-    void (*own_from_handler)(struct cp__m *m);
 
-    /* ---- From any thread, which has the claim on m ---- */
+    /* ---- From any thread, which has the claim on m. NULL: the engine's events cannot leave a thread no
+     * time, so nobody needs to stop them ---- */
 
     /* Reads what m's events in slot have counted: the sum of all, but time_enabled is that of the first.
      * Returns false, and a count of 0, if the count cannot be read. */
     bool (*read)(struct cp__m *m, int slot, struct cp__count *count);
+    /* Returns after how much of its count the event interrupts its thread. */
+    uint64_t (*interval)(const struct cp__m *m, int slot);
     /* Stops the counting of m's event in slot. */
     void (*disable)(struct cp__m *m, int slot);
 
-    /* ---- From any thread, which has the claim on m and the runtime lock ---- */
+    /* ---- From any thread, which has the claim on m and the runtime lock. NULL as above ---- */
 
     /* Looks at m's event in slot, whose records have not been read for a while although m's thread ran. If
      * the event counts and the thread makes progress, renews its limit. Returns true if the event does not
@@ -69,13 +68,23 @@ struct cp__engine {
     /* Lets an event that does not count do so again: if its samples left the thread no time, after twice the
      * number of periods from now on. */
     void (*restart)(struct cp__m *m, int slot);
+};
 
-    /* ---- In the child of a fork ---- */
-
-    /* Closes m's descriptors, but changes neither the events nor the ring behind them. */
+/* What is left of all engines together. */
+struct cp__all_engines {
+    /* Once, before the first M. */
+    void (*start)(void);
+    /* On the calling M, with SIGPROF blocked or in its handler: takes the pending signals, except foreign
+     * ones. A signal that was raised before its source was closed must not outlive the handle. */
+    void (*take_pending_from_handler)(struct cp__m *m, struct cp__moment *moment);
+    /* The same: says that the M was in the library, with SIGPROF blocked, so the records made so far belong
+     * to the place where the next signal finds the M. */
+    void (*own_from_handler)(struct cp__m *m);
+    /* In the child of a fork: closes m's descriptors, but changes neither the events nor the ring behind
+     * them. */
     void (*forget)(struct cp__m *m);
 };
 
-extern const struct cp__engine cp__engine;
+extern const struct cp__all_engines cp__engine;
 
 #endif

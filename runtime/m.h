@@ -102,8 +102,9 @@ struct cp__periods {
 
 /* An M's resources for one slot. */
 struct cp__handle {
-    uint64_t seq;    /* the sequence number of the handle's config; 0: none */
-    uint64_t period; /* ns or events */
+    uint64_t seq;                    /* the sequence number of the handle's config; 0: none */
+    const struct cp__engine *engine; /* which samples the config's event; see engine.h */
+    uint64_t period;                 /* ns or events */
     struct cp__periods periods;
     struct cp__perf_event events[CP__CORE_PMUS];
     int n_events;

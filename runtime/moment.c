@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "engine.h"
 #include "queue.h"
 #include "runtime/base/loads.h"
 #include "slot.h"
@@ -179,7 +180,7 @@ static void add_sample_from_handler(struct cp__m *m, struct cp__moment *moment, 
     if (weight == 0)
         return;
     if (moment->since == CP__SINCE_BLOCKED ||
-        (moment->since == CP__SINCE_TICKS_BLOCKED && m->handles[slot].kind == CP_EVENT_TIMER)) {
+        (moment->since == CP__SINCE_TICKS_BLOCKED && !m->handles[slot].engine->tells_places)) {
         sample = new_sample_from_handler(&m->self, CP_SAMPLE_LATE | flags);
     } else {
         unwind_from_handler(m, moment);

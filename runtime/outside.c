@@ -3,13 +3,12 @@
 #include "engine.h"
 #include "slot.h"
 
-/* Returns whether the event in slot could leave its thread no time. A POSIX timer could not, because a timer
- * on a CPU clock expires only at the kernel's ticks. */
+/* Returns whether the event in slot could leave its thread no time. */
 static bool can_starve(const struct cp__m *m, int slot)
 {
     const struct cp__handle *handle = &m->handles[slot];
 
-    return handle->seq != 0 && handle->fd >= 0 && handle->kind != CP_EVENT_TIMER &&
+    return handle->seq != 0 && handle->fd >= 0 && handle->engine->disable != NULL &&
            (cp_load_relaxed(&m->off) >> slot & 1) == 0; /* relaxed: written with the claim */
 }
 
@@ -24,7 +23,7 @@ bool cp__outside_disable_unwanted(struct cp__m *m)
         return false;
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if (can_starve(m, slot) && m->handles[slot].seq != cp__slot_seq_from_handler(slot))
-            cp__engine.disable(m, slot);
+            m->handles[slot].engine->disable(m, slot);
     }
     cp__m_unclaim_from_handler(m);
     return true;

@@ -94,14 +94,13 @@ static void estimate_costs(struct cp__m *m, struct costs *costs)
         struct cp__count read;
         uint64_t count;
 
-        if (m->handles[slot].seq == 0 || m->handles[slot].kind == CP_EVENT_TIMER)
+        if (m->handles[slot].seq == 0 || m->handles[slot].engine->read == NULL)
             continue;
-        cp__engine.read(m, slot, &read);
+        m->handles[slot].engine->read(m, slot, &read);
         count = m->handles[slot].kind == CP_EVENT_CLOCK ? read.time_running : read.value;
         if (m->window.is_stuck)
             costs->of[slot] = 1 + (count - m->window.count[slot]) /
-                                      (m->handles[slot].period * cp__handle_stretch(&m->handles[slot])) *
-                                      cp__cost_known();
+                                      m->handles[slot].engine->interval(m, slot) * cp__cost_known();
         costs->sum += costs->of[slot];
         m->window.count[slot] = count;
     }
@@ -143,8 +142,8 @@ static void disable(struct cp__m *m, int slot, uint64_t cpu_ns)
 
     if (!cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE))
         return;
-    if (m->handles[slot].seq == m->window.seq[slot] && m->handles[slot].kind != CP_EVENT_TIMER) {
-        cp__engine.disable(m, slot);
+    if (m->handles[slot].seq == m->window.seq[slot] && m->handles[slot].engine->disable != NULL) {
+        m->handles[slot].engine->disable(m, slot);
         /* relaxed, both: nothing else depends on the numbers */
         cp_store_relaxed(&stats->stops, stats->stops + 1);
         cp_store_relaxed(&stats->stopped_at, cpu_ns);

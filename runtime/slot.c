@@ -72,10 +72,12 @@ static uint64_t new_seq(void)
     return seq_tag | ++last_seq;
 }
 
-void cp__slot_publish(int number, const struct cp_slot_request *request, double rate)
+void cp__slot_publish(int number, const struct cp_slot_request *request, const struct cp__engine *engine,
+                      double rate)
 {
     struct slot *slot = &slots[number];
     struct cp__slot_config config = {.seq = new_seq(),
+                                     .engine = engine,
                                      .kind = cp__config_event(request->event, &request->config)->kind,
                                      .config = request->config};
     uint64_t words[WORDS];

@@ -15,8 +15,11 @@
 
 #include "runtime.h"
 
+struct cp__engine;
+
 struct cp__slot_config {
     uint64_t seq;
+    const struct cp__engine *engine; /* which samples the event */
     enum cp_event_kind kind;
     struct cp_cpu_profile_config config; /* encoding is set, whatever the event; see cp__request_encode() */
 };
@@ -43,9 +46,11 @@ bool cp__slot_is_seq_from_handler(uint64_t seq);
 
 /* All functions below are called under the runtime lock. */
 
-/* Publishes the config of request in a free slot. rate is how many samples a second the config allows (0:
- * unknown). cp__slot_stop() withdraws the config, and cp__slot_free() ends the reading of its samples. */
-void cp__slot_publish(int slot, const struct cp_slot_request *request, double rate);
+/* Publishes the config of request in a free slot, whose event that engine samples. rate is how many samples a
+ * second the config allows (0: unknown). cp__slot_stop() withdraws the config, and cp__slot_free() ends the
+ * reading of its samples. */
+void cp__slot_publish(int slot, const struct cp_slot_request *request, const struct cp__engine *engine,
+                      double rate);
 void cp__slot_stop(int slot);
 void cp__slot_free(int slot);
 /* Announces that the slots have changed. A thread that loads the new number sees the change, too. */

@@ -72,10 +72,10 @@ static void look_closely(struct cp__m *m, int slot, uint64_t cpu_ns)
         (cp_load_relaxed(&m->off) >> slot & 1) != 0 || /* relaxed: written with the claim */
         cp_load_relaxed(&m->runs) % 2 != 0)            /* relaxed: a later look finds the same */
         return;
-    if (cp__engine.has_ended(m, slot, &ending)) {
+    if (handle->engine->has_ended(m, slot, &ending)) {
         cp__watch_tell_from_handler(m, slot, 0, &ending);
         watched->cpu_ns = cpu_ns;
-        cp__engine.restart(m, slot);
+        handle->engine->restart(m, slot);
     }
     /* read after the event's time, so that the event has counted if the clock moves by STILL_NS from here to
      * the next look */

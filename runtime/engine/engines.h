@@ -3,7 +3,15 @@
 #define COUNTERPOINT_RUNTIME_ENGINE_ENGINES_H
 
 #include "runtime.h"
+#include "runtime/engine.h"
 
+/* Events of perf_event_open(2), which raise SIGTRAP or SIGPROF. */
+extern const struct cp__engine cp__engine_perf;
+/* Timers on the Ms' CPU clocks, which raise SIGPROF. */
+extern const struct cp__engine cp__engine_timer;
+
+/* Returns the engine that samples the event of request. */
+const struct cp__engine *cp__engines_for(const struct cp_slot_request *request);
 /* Opens the events on the calling thread as an M would, all of them together, and closes them. Fills err if
  * one of them fails, or opens and counts nothing (-ENODATA). Lowers each config's precise_ip to the level
  * that works. */

@@ -389,6 +389,11 @@ bool cp__events_read(struct cp__m *m, int slot, struct cp__count *count)
     return n > 0;
 }
 
+uint64_t cp__events_interval(const struct cp__m *m, int slot)
+{
+    return m->handles[slot].period * cp__handle_stretch(&m->handles[slot]);
+}
+
 /* Takes effect at once: if m's thread runs, the kernel interrupts it to disable the event. If m's handler
  * has paused the event, the handler looks at off after it has enabled the event again. */
 void cp__events_disable(struct cp__m *m, int slot)

@@ -15,6 +15,7 @@ int cp__events_enable_from_handler(struct cp__m *m, int slot);
 void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment);
 void cp__events_own_from_handler(struct cp__m *m);
 bool cp__events_read(struct cp__m *m, int slot, struct cp__count *count);
+uint64_t cp__events_interval(const struct cp__m *m, int slot);
 void cp__events_disable(struct cp__m *m, int slot);
 int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err);
 void cp__events_forget(struct cp__m *m);

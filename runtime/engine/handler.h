@@ -21,7 +21,7 @@ static inline bool cp__is_in_handler(uintptr_t pc)
            (uintptr_t)__stop_cp__handler - (uintptr_t)__start_cp__handler;
 }
 
-/* See take_pending_from_handler of struct cp__engine. */
+/* See take_pending_from_handler of struct cp__all_engines. */
 void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment);
 
 #endif

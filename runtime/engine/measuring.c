@@ -1,9 +1,11 @@
 #include "measuring.h"
 
+#include "engines.h"
+#include "events_linux.h"
+#include "handler.h"
 #include "runtime/base/os.h"
 #include "runtime/base/thread.h"
 #include "runtime/disposition.h"
-#include "runtime/engine.h"
 #include "runtime/event/rows.h"
 #include "runtime/m.h"
 #include "runtime/moment.h"
@@ -50,17 +52,21 @@ uint64_t cp__measuring_interval_ns(void)
 int cp__measuring_arm(struct cp__m *m, uint64_t period_ns, uint32_t limit)
 {
     struct cp_slot_request request = {.event = CP_CPUPROF_SW_TASK_CLOCK, .config.period = period_ns};
-    struct cp__slot_config config = {.kind = CP_EVENT_CLOCK};
+    struct cp__slot_config config = {.engine = &cp__engine_perf, .kind = CP_EVENT_CLOCK};
     int result;
 
     cp__request_encode(&request);
     config.config = request.config;
     cp_store_relaxed(&m->armed, 1); /* relaxed: of this thread */
     m->stats[0].counts_time = 1;
-    m->handles[0] =
-        (struct cp__handle){.seq = 1, .fd = -1, .kind = CP_EVENT_CLOCK, .period = period_ns, .limit = limit};
-    result = cp__engine.open_from_handler(m, 0, &config);
-    return result < 0 ? result : cp__engine.enable_from_handler(m, 0);
+    m->handles[0] = (struct cp__handle){.seq = 1,
+                                        .engine = config.engine,
+                                        .fd = -1,
+                                        .kind = CP_EVENT_CLOCK,
+                                        .period = period_ns,
+                                        .limit = limit};
+    result = cp__events_open_from_handler(m, 0, &config);
+    return result < 0 ? result : cp__events_enable_from_handler(m, 0);
 }
 
 void cp__measuring_disarm(struct cp__m *m)
@@ -69,8 +75,8 @@ void cp__measuring_disarm(struct cp__m *m)
     uint64_t mask = cp__os_block_from_handler();
 
     cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
-    cp__engine.close_from_handler(m, 0, &none);
-    cp__engine.take_pending_from_handler(m, &none);
+    cp__events_close_from_handler(m, 0, &none);
+    cp__take_pending_from_handler(m, &none);
     m->handles[0].seq = 0;
     cp_store_relaxed(&m->armed, 0); /* relaxed: of this thread */
     cp__os_unblock_from_handler(mask);

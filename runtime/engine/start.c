@@ -107,7 +107,8 @@ static int start_slots(struct cp_slot_request *requests, size_t n, int *found, s
     }
     percent = (uint32_t)(100 * cp__cost_share(requests, n, cp__slots_rate()));
     for (size_t i = 0; i < n; i++) {
-        cp__slot_publish(found[i], &requests[i], cp__cost_rate(requests[i].event, &requests[i].config));
+        cp__slot_publish(found[i], &requests[i], cp__engines_for(&requests[i]),
+                         cp__cost_rate(requests[i].event, &requests[i].config));
         cp__slot_kept_stats(found[i])->engine_reason = why[i];
         cp__slot_kept_stats(found[i])->cost_percent = percent;
     }

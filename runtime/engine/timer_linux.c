@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "handler.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 #include "runtime/disposition.h"
@@ -72,12 +73,15 @@ static void end_timer_from_handler(int timer)
         cp__disposition_keep_from_handler();
 }
 
-/* A timer's count is the CPU time for which it has run. */
-void cp__timer_close_from_handler(struct cp__m *m, int slot)
+/* A timer's count is the CPU time for which it has run. A pending tick would go with the timer, from Linux
+ * 6.13 on. */
+void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
+    uint64_t now;
 
+    cp__take_pending_from_handler(m, moment);
+    now = cp__os_clock_ns_from_handler(m->cpu_clock);
     end_timer_from_handler(m->handles[slot].fd);
     cp_store_relaxed(&stats->counts[0].value, now - stats->armed_at);
 }

@@ -10,7 +10,7 @@
 int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);
 /* Deletes the timer. If the kernel refuses that, disarms it; if that is refused, too, SIGPROF is never given
  * back. */
-void cp__timer_close_from_handler(struct cp__m *m, int slot);
+void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment);
 /* Tries to make such a timer. Returns 0, or fills err with the reason. */
 int cp__timer_probe(struct cp_error *err);
 

@@ -143,9 +143,12 @@ static double samples_of_running_slots(void)
 
 /* What is published is what will be armed. A period that is too short is published as a second; the start
  * that asked for the period fails its test. */
-void __real_cp__slot_publish(int slot, const struct cp_slot_request *request, double rate);
-void __wrap_cp__slot_publish(int slot, const struct cp_slot_request *request, double rate);
-void __wrap_cp__slot_publish(int slot, const struct cp_slot_request *request, double rate)
+void __real_cp__slot_publish(int slot, const struct cp_slot_request *request, const struct cp__engine *engine,
+                             double rate);
+void __wrap_cp__slot_publish(int slot, const struct cp_slot_request *request, const struct cp__engine *engine,
+                             double rate);
+void __wrap_cp__slot_publish(int slot, const struct cp_slot_request *request, const struct cp__engine *engine,
+                             double rate)
 {
     const struct cp__event *row = cp__config_event(request->event, &request->config);
     double samples = samples_of_running_slots() + (row ? samples_of(row->kind, &request->config) : 0);
@@ -155,7 +158,7 @@ void __wrap_cp__slot_publish(int slot, const struct cp_slot_request *request, do
         too_many = samples;
         harmless.config.period = 1000000000;
     }
-    __real_cp__slot_publish(slot, &harmless, rate);
+    __real_cp__slot_publish(slot, &harmless, engine, rate);
 }
 
 static void check_time_left(void)

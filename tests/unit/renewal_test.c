@@ -8,6 +8,7 @@
 
 #include "runtime/base/os.h"
 #include "runtime/cost.h"
+#include "runtime/engine/engines.h"
 #include "runtime/perf/perf_linux.h"
 #include "runtime/watch.h"
 #include "tests/support/stub_syscall.h"
@@ -83,6 +84,7 @@ static void make_m(enum cp_event_kind kind, uint64_t period, int n)
     events[0].count.time_enabled = events[1].count.time_enabled = 5; /* it has just begun */
     *handle = (struct cp__handle){
         .seq = 1,
+        .engine = &cp__engine_perf,
         .period = period,
         .events = {{.fd = FIRST_FD, .id = FIRST_ID}, {.fd = FIRST_FD + 1, .id = FIRST_ID + 1}},
         .n_events = n,
