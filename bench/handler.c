@@ -18,6 +18,7 @@
 
 #include "runtime/chunk.h"
 #include "runtime/engine/handler.h"
+#include "runtime/engine/perf_m_linux.h"
 #include "runtime/m.h"
 #include "runtime/samplebuf.h"
 #include "runtime/unwind/cache.h"
@@ -206,6 +207,7 @@ enum { PERIOD = 100000, SIGNALS = 100, ID = 7, FD = 1000, MORE_THAN_CACHES = 8 <
 /* An M whose records and signals the benchmark makes, as the kernel would. */
 struct signals {
     struct cp__m *m;
+    struct cp__perf_m *perf;
     struct perf_event_mmap_page *page;
     uint64_t *words;
     siginfo_t info;
@@ -222,16 +224,19 @@ static void make_m(struct cp_t *b, struct signals *signals)
     if (cp_m_attach(&m, &err) < 0)
         cp_t_fatal(b, "%s", err.message);
     signals->m = (struct cp__m *)m;
+    if (cp__m_make_own(signals->m, &cp__engine_perf) < 0 || cp__m_make_own(signals->m, &cp__engine_timer) < 0)
+        cp_t_fatal(b, "There is no memory for the engines.");
+    signals->perf = cp__perf_of(signals->m);
     signals->page = aligned_alloc(size, 2 * size);
     if (signals->page == NULL || cp__pool_resize(1) < 0 || cp__samplebuf_make(&signals->m->buffers[0]) < 0)
         cp_t_fatal(b, "There is no memory for the buffers.");
     memset(signals->page, 0, 2 * size);
     signals->words = (uint64_t *)(void *)((char *)signals->page + size);
-    signals->m->ring = (struct cp__ring){.page = signals->page,
-                                         .words = signals->words,
-                                         .n_words = size / sizeof(uint64_t),
-                                         .own_begin = UINT64_MAX,
-                                         .fd = -1};
+    signals->perf->ring = (struct cp__ring){.page = signals->page,
+                                            .words = signals->words,
+                                            .n_words = size / sizeof(uint64_t),
+                                            .own_begin = UINT64_MAX,
+                                            .fd = -1};
     signals->m->stats[0].seq = 1;
     cp_store_relaxed(&signals->m->armed, 1); /* relaxed: of this thread */
 }
@@ -240,14 +245,16 @@ static void make_m(struct cp_t *b, struct signals *signals)
 static void open_clock(struct signals *signals)
 {
     cp__perf_has_lost_count = true; /* as put_record() writes them */
-    signals->m->handles[0] = (struct cp__handle){.seq = 1,
-                                                 .period = PERIOD,
-                                                 .events = {{.fd = FD, .id = ID}},
-                                                 .n_events = 1,
-                                                 .layout = cp__record_layout_from_handler(SAMPLE_TYPE),
-                                                 .fd = FD,
-                                                 .kind = CP_EVENT_CLOCK,
-                                                 .periods.folds = true};
+    signals->m->handles[0] =
+        (struct cp__handle){.seq = 1, .engine = &cp__engine_perf, .kind = CP_EVENT_CLOCK, .signal = SIGPROF};
+    signals->perf->handles[0] =
+        (struct cp__perf_handle){.seq = 1,
+                                 .period = PERIOD,
+                                 .events = {{.fd = FD, .id = ID}},
+                                 .n_events = 1,
+                                 .layout = cp__record_layout_from_handler(SAMPLE_TYPE),
+                                 .kind = CP_EVENT_CLOCK,
+                                 .periods.folds = true};
     signals->info = (siginfo_t){.si_code = POLL_IN};
     signals->info.si_fd = FD;
 }
@@ -255,7 +262,8 @@ static void open_clock(struct signals *signals)
 static void free_m(struct signals *signals)
 {
     signals->m->handles[0] = (struct cp__handle){.seq = 0};
-    signals->m->ring.page = NULL;
+    signals->perf->handles[0] = (struct cp__perf_handle){.seq = 0};
+    signals->perf->ring.page = NULL;
     cp_store_relaxed(&signals->m->armed, 0); /* relaxed: of this thread */
     free(signals->page);
     cp_m_detach(&signals->m->head);
@@ -273,7 +281,7 @@ static void put_record(struct signals *signals)
     words[2] = words[3] = words[4] = signals->count;
     memcpy(words, &header, sizeof header);
     for (unsigned i = 0; i < 9; i++)
-        signals->words[(at + i) & (signals->m->ring.n_words - 1)] = words[i];
+        signals->words[(at + i) & (signals->perf->ring.n_words - 1)] = words[i];
     signals->page->data_head += header.size;
 }
 

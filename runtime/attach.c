@@ -84,16 +84,20 @@ static struct cp__m *new_m(const void *frame_pointer, struct cp_error *err)
  * sample buffers of the slots that run. */
 static int link_m(struct cp__m *m)
 {
+    struct cp__slot_config config;
     uint32_t running = 0;
-    int result;
+    int result = 0;
 
     cp__lock(&cp__runtime_lock);
     cp__ms_free_forgotten();
-    for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        if (cp__slot_seq_from_handler(slot) != 0)
-            running |= 1u << slot;
+    for (int slot = 0; slot < CP_EV_MAX && result == 0; slot++) {
+        if (!cp__slot_config_from_handler(slot, &config))
+            continue;
+        running |= 1u << slot;
+        result = cp__m_make_own(m, config.engine);
     }
-    result = cp__m_make_buffers(m, running);
+    if (result == 0)
+        result = cp__m_make_buffers(m, running);
     if (result == 0) {
         cp__coverage_attached(m);
         cp__m_link(m);

@@ -37,19 +37,15 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, const struct cp_
 /* Opens the event of the config that the slot holds. Returns whether the event must be enabled. */
 static bool start_slot_from_handler(struct cp__m *m, int slot)
 {
-    struct cp__handle *handle = &m->handles[slot];
     struct cp__slot_config config;
     int result;
 
     if (!cp__slot_config_from_handler(slot, &config))
         return false;
     reset_stats_from_handler(m, slot, &config);
-    *handle = (struct cp__handle){.seq = config.seq,
-                                  .engine = config.engine,
-                                  .fd = -1,
-                                  .kind = config.kind,
-                                  .period = config.config.period,
-                                  .limit = cp__cost_limit_from_handler(config.kind)};
+    config.limit = cp__cost_limit_from_handler(config.kind);
+    m->handles[slot] = (struct cp__handle){
+        .seq = config.seq, .engine = config.engine, .kind = config.kind, .signal = SIGPROF};
     cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of the claim */
     result = config.engine->open_from_handler(m, slot, &config);
     if (result < 0)
@@ -76,12 +72,19 @@ static void enable_slots_from_handler(struct cp__m *m, uint32_t slots)
 /* Closes the slot's handle. The handle keeps its seq until the samples of moment have been appended. */
 static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
-    if (m->handles[slot].fd < 0)
+    if (!m->handles[slot].is_open)
         return; /* the event was refused */
     cp__overload_end_from_handler(m, slot);
     /* relaxed: a number of its own */
     cp_store_relaxed(&m->stats[slot].disarmed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
     m->handles[slot].engine->close_from_handler(m, slot, moment);
+}
+
+static void clear_slot_from_handler(struct cp__m *m, int slot)
+{
+    if (m->handles[slot].engine->clear_from_handler != NULL)
+        m->handles[slot].engine->clear_from_handler(m, slot);
+    m->handles[slot] = (struct cp__handle){.seq = 0};
 }
 
 /* ---- All slots ------------------------------------------------------------------------------- */
@@ -113,10 +116,8 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
         return;
     cp__engine.take_pending_from_handler(m, &moment);
     cp__moment_end_from_handler(m, &moment);
-    for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        if ((stopped >> slot & 1) != 0)
-            m->handles[slot] = (struct cp__handle){.seq = 0};
-    }
+    for (uint32_t left = stopped; left != 0; left &= left - 1)
+        clear_slot_from_handler(m, __builtin_ctz(left));
     /* relaxed: ordered by the release of the claim */
     cp_store_relaxed(&m->armed, m->armed & ~stopped);
     cp_store_relaxed(&m->off, m->off & ~stopped);
@@ -155,8 +156,7 @@ static enum cp__since since_of_mask(const struct cp__m *m, uint64_t mask)
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         const struct cp__handle *handle = &m->handles[slot];
 
-        if (handle->seq != 0 && handle->engine->tells_places &&
-            (mask >> ((handle->traps ? SIGTRAP : SIGPROF) - 1) & 1) != 0)
+        if (handle->seq != 0 && handle->engine->tells_places && (mask >> (handle->signal - 1) & 1) != 0)
             return CP__SINCE_BLOCKED;
     }
     return (mask >> (SIGPROF - 1) & 1) != 0 ? CP__SINCE_TICKS_BLOCKED : CP__SINCE_HERE;

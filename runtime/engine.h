@@ -13,6 +13,7 @@
 #define COUNTERPOINT_RUNTIME_ENGINE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct cp__count;
@@ -27,6 +28,8 @@ struct cp__ending {
 };
 
 struct cp__engine {
+    unsigned index; /* in the M's own; less than CP__ENGINES */
+    size_t size;    /* of what the engine keeps for an M; the bytes are 0 at first */
     /* Whether a sample tells where it was made. If not, nobody knows where the samples were made that waited
      * because their thread blocks SIGPROF. */
     bool tells_places;
@@ -34,8 +37,8 @@ struct cp__engine {
     /* ---- On any thread that has the claim on m, while m's handler cannot run: on the M itself, with the
      * library's signals blocked or in its handler; or for an M that holds no handle ---- */
 
-    /* Opens the event of config in slot, and marks the handle as open. Returns 0 or a negative errno
-     * value. */
+    /* Opens the event of config in slot, and says in the M's handle that it is open. Returns 0 or a negative
+     * errno value. */
     int (*open_from_handler)(struct cp__m *m, int slot, const struct cp__slot_config *config);
     /* Lets the event that is open in slot count, up to the handle's limit. If that fails, closes the
      * event. NULL: the event counts when it is open. */
@@ -46,6 +49,10 @@ struct cp__engine {
     /* Disables and closes what is open in slot. Adds to moment all that the events of any slot have counted
      * and that has no sample yet. */
     void (*close_from_handler)(struct cp__m *m, int slot, struct cp__moment *moment);
+
+    /* Forgets what was open in slot, which was closed: its last samples have been appended. NULL: the close
+     * has done so. */
+    void (*clear_from_handler)(struct cp__m *m, int slot);
 
     /* ---- From any thread, which has the claim on m. NULL: the engine's events cannot leave a thread no
      * time, so nobody needs to stop them ---- */
@@ -68,6 +75,12 @@ struct cp__engine {
     /* Lets an event that does not count do so again: if its samples left the thread no time, after twice the
      * number of periods from now on. */
     void (*restart)(struct cp__m *m, int slot);
+
+    /* ---- In the child of a fork ---- */
+
+    /* Closes m's descriptors, but changes neither the events nor the ring behind them. NULL: there are
+     * none. */
+    void (*forget)(struct cp__m *m);
 };
 
 /* What is left of all engines together. */
@@ -80,9 +93,6 @@ struct cp__all_engines {
     /* The same: says that the M was in the library, with SIGPROF blocked, so the records made so far belong
      * to the place where the next signal finds the M. */
     void (*own_from_handler)(struct cp__m *m);
-    /* In the child of a fork: closes m's descriptors, but changes neither the events nor the ring behind
-     * them. */
-    void (*forget)(struct cp__m *m);
 };
 
 extern const struct cp__all_engines cp__engine;

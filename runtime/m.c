@@ -69,6 +69,8 @@ void cp__m_free(struct cp__m *m)
 {
     for (int slot = 0; slot < CP_EV_MAX; slot++)
         cp__samplebuf_free(&m->buffers[slot]);
+    for (int i = 0; i < CP__ENGINES; i++)
+        free(m->own[i].memory);
     cp_labels_unref(m->self.labels);
     free(m);
 }
@@ -100,6 +102,23 @@ int cp__m_make_buffers(struct cp__m *m, uint32_t slots)
         if ((slots >> slot & 1) != 0 && cp__samplebuf_make(&m->buffers[slot]) < 0)
             return -ENOMEM;
     }
+    return 0;
+}
+
+int cp__m_make_own(struct cp__m *m, const struct cp__engine *engine)
+{
+    const uint32_t bit = 1u << engine->index;
+    void *memory;
+
+    if ((m->engines & bit) != 0)
+        return 0;
+    memory = calloc(1, engine->size);
+    if (memory == NULL)
+        return -ENOMEM;
+    m->own[engine->index].engine = engine;
+    cp_store_relaxed(&m->own[engine->index].memory, memory); /* relaxed: ordered by the release below */
+    /* release: pairs with the acquires in the handler, and in the child of a fork */
+    cp_store_release(&m->engines, m->engines | bit);
     return 0;
 }
 
@@ -165,7 +184,12 @@ int cp_m_each(cp_m_each_fn *fn, void *context)
  * fork. */
 static void let_go(struct cp__m *m)
 {
-    cp__engine.forget(m);
+    for (uint32_t engines = m->engines; engines != 0; engines &= engines - 1) {
+        const struct cp__engine *engine = m->own[__builtin_ctz(engines)].engine;
+
+        if (engine->forget != NULL)
+            engine->forget(m);
+    }
     memset(m->handles, 0, sizeof m->handles);
     cp_store_relaxed(&m->armed, 0); /* relaxed, all: this is the only thread */
     cp_store_relaxed(&m->off, 0);

@@ -63,86 +63,21 @@
 #include "runtime/base/lock.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
-#include "runtime/perf/record.h"
 #include "runtime/unwind/cache.h"
 #include "samplebuf.h"
 
 /* Guards the slots, the registry and the signal's disposition. */
 extern struct cp__lock cp__runtime_lock;
 
-/* An event of perf_event_open(2). */
-struct cp__perf_event {
-    int fd;
-    uint64_t id;    /* the number by which records name the event */
-    uint64_t first; /* shared, atomic: its first period, as long as the event has that; 0: it has its own */
-    /* What the event's limit needs; see engine/limits_linux.c. */
-    uint64_t taken;      /* overflows that the M has heard of: records read, or signals without a ring */
-    uint64_t resumed;    /* the part of them up to the last resume in the handler */
-    uint64_t crowded;    /* the ring's crowded then */
-    uint64_t renewed;    /* shared, atomic: of all overflows, those for which the limit was renewed */
-    uint64_t renewed_at; /* shared, atomic: the event's time_enabled when the limit was last whole */
-    uint64_t multiples;  /* shared, atomic: the slot's multiples then */
-    uint64_t all_at;     /* shared, atomic: how often all of the M's events had overflowed then */
-    uint64_t seen;       /* time_enabled at the last look from outside; under the runtime lock */
-};
+struct cp__engine;
 
-/* Which of an event's periods have samples already; see engine/periods_linux.c. */
-struct cp__periods {
-    uint64_t phase; /* by how much the first period is shorter than the others: see engine/first_linux.c */
-    uint64_t accounted; /* the part of the event's count, and of phase, that samples and losses stand for */
-    bool folds;         /* a clock's record stands for the periods before it that have no record, too */
-    bool is_throttled;  /* the kernel has stopped the event until the kernel's next tick */
-    bool was_throttled; /* the next record is the first one after the kernel stopped the event */
-    struct {
-        uint64_t since;   /* the time of the THROTTLE record, ns */
-        uint64_t ns;      /* the time from then to the UNTHROTTLE record */
-        uint64_t running; /* the event's time_running at the record that throttled it */
-    } throttling;         /* of the last throttling */
-};
-
-/* An M's resources for one slot. */
+/* What the core knows of an M's resources for one slot. The rest is the engine's: see own in struct cp__m. */
 struct cp__handle {
     uint64_t seq;                    /* the sequence number of the handle's config; 0: none */
     const struct cp__engine *engine; /* which samples the config's event; see engine.h */
-    uint64_t period;                 /* ns or events */
-    struct cp__periods periods;
-    struct cp__perf_event events[CP__CORE_PMUS];
-    int n_events;
-    /* atomic: after so many samples that nothing renews, the kernel disables an event; 0: never. Written with
-     * the claim */
-    uint32_t limit;
-    uint32_t stretch; /* atomic: the kernel samples after so many periods; 0 stands for 1 */
-    struct cp__record_layout layout;
-    bool traps; /* the handle's events raise SIGTRAP in place of SIGPROF */
-    /* the record's ip is nearer to the event than the instruction at which the signal came */
-    bool is_precise;
-    bool has_user_chain; /* the record's chain has the program's frames */
-    int fd;              /* the first event's descriptor, or the timer's id; -1: the M was refused */
     enum cp_event_kind kind;
-};
-
-/* Returns after how many of the config's periods the kernel samples the handle's events. */
-static inline uint64_t cp__handle_stretch(const struct cp__handle *handle)
-{
-    uint32_t stretch = cp_load_relaxed(&handle->stretch); /* relaxed: a number of its own */
-
-    return stretch != 0 ? stretch : 1;
-}
-
-/* An M's ring. perf_event_open(2) defines its layout: one page of control, then data. */
-struct cp__ring {
-    void *page;      /* NULL: none */
-    uint64_t *words; /* the data */
-    size_t n_words;  /* a power of 2 */
-    /* Positions in the data, in bytes, as the kernel counts them. Records before own_end, and from own_begin
-     * on, were made while the M was in the library with its signals blocked. These records belong to the
-     * place where the signal finds the M. */
-    uint64_t own_end;
-    uint64_t own_begin;
-    uint64_t crowded; /* how often the M has found the ring more than half full */
-    int fd;           /* the event that the ring belongs to, which counts nothing */
-    uint64_t id;      /* the number of that event in records */
-    int users;        /* how many handles write to the ring */
+    int signal;   /* which brings the samples */
+    bool is_open; /* false: the M was refused */
 };
 
 /* What happened to one slot on one M. The M stores the words with relaxed stores, and any thread loads them.
@@ -212,6 +147,8 @@ struct cp__m_cpu {
 };
 
 #define CP__M_CREATORS 24
+/* How many engines there can be. */
+#define CP__ENGINES 4
 
 enum cp__m_life {
     CP__M_LIVE,
@@ -240,15 +177,12 @@ struct cp__m {
     /* Owned by the M. */
     struct cp_g self; /* the G that stands for the thread */
     struct cp__handle handles[CP_EV_MAX];
-    struct cp__ring ring;
     struct cp__unwind_cache cache;
     uint64_t random;
     struct {
         uint32_t left;  /* runs of the handler until the next one that is timed */
         uint32_t stood; /* runs before that one that it stands for, too */
     } timing;
-    uint32_t pausing;  /* a bit for each slot whose event stops counting in the handler */
-    uint32_t paused;   /* a bit for each of these that this run of the handler has paused */
     bool blocks_traps; /* the thread had SIGTRAP blocked when it attached */
     /* a thread of the library's own, which leaves the program's signals to other threads */
     bool is_of_library;
@@ -266,6 +200,14 @@ struct cp__m {
     struct cp__m_stats stats[CP_EV_MAX];
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];
+
+    /* What each engine keeps for the M, by the engine's index. Other threads add entries under the runtime
+     * lock, before they publish the first slot that needs the entry; the M and its handler read them. */
+    struct {
+        const struct cp__engine *engine;
+        void *memory;
+    } own[CP__ENGINES];
+    uint32_t engines; /* a bit for each entry; written last, with release */
 
     /* The M's place in each slot's queue; see queue.h. */
     struct {
@@ -317,6 +259,9 @@ extern struct cp__m *cp__ms_cursor;
 struct cp__m *cp__m_next(struct cp__m *m);
 /* Maps m's buffer for each slot of the mask. Returns 0 or -ENOMEM. Under the runtime lock. */
 int cp__m_make_buffers(struct cp__m *m, uint32_t slots);
+/* Makes the memory that the engine keeps for m, if there is none yet. Returns 0 or -ENOMEM. Under the runtime
+ * lock, or for an M that no other thread knows. */
+int cp__m_make_own(struct cp__m *m, const struct cp__engine *engine);
 /* Returns what the slot's events have counted, from their last records. */
 uint64_t cp__m_count_from_handler(const struct cp__m_stats *stats);
 /* Returns a number of xorshift64*, for choices that must not follow the program's own rhythm. */

@@ -8,7 +8,7 @@ static bool can_starve(const struct cp__m *m, int slot)
 {
     const struct cp__handle *handle = &m->handles[slot];
 
-    return handle->seq != 0 && handle->fd >= 0 && handle->engine->disable != NULL &&
+    return handle->is_open && handle->engine->disable != NULL &&
            (cp_load_relaxed(&m->off) >> slot & 1) == 0; /* relaxed: written with the claim */
 }
 

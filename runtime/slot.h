@@ -21,6 +21,8 @@ struct cp__slot_config {
     uint64_t seq;
     const struct cp__engine *engine; /* which samples the event */
     enum cp_event_kind kind;
+    /* after so many samples that nothing renews, the kernel disables the event; set by the M that arms it */
+    uint32_t limit;
     struct cp_cpu_profile_config config; /* encoding is set, whatever the event; see cp__request_encode() */
 };
 

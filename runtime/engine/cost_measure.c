@@ -6,6 +6,7 @@
  * they cost.
  */
 #include "cost_ask.h"
+#include "engines.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -145,11 +146,14 @@ static void *measure(void *arg)
 int cp__cost_measure(uint64_t *ns, struct cp_error *err)
 {
     struct measurement measurement = {.m = calloc(1, sizeof *measurement.m)};
-    int result = measurement.m == NULL ? -ENOMEM : cp__measuring_run(measure, &measurement, err);
+    int result = measurement.m == NULL ? -ENOMEM : cp__m_make_own(measurement.m, &cp__engine_perf);
 
     if (result == 0)
+        result = cp__measuring_run(measure, &measurement, err);
+    if (result == 0)
         result = measurement.result;
-    free(measurement.m);
+    if (measurement.m != NULL)
+        cp__m_free(measurement.m);
     *ns = result < 0 ? 0 : measurement.ns;
     return result;
 }

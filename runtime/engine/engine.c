@@ -4,22 +4,29 @@
 #include "events_linux.h"
 #include "handler.h"
 #include "limits_linux.h"
+#include "perf_m_linux.h"
 #include "timer_linux.h"
 
 const struct cp__engine cp__engine_perf = {
+    .index = CP__ENGINE_PERF,
+    .size = sizeof(struct cp__perf_m),
     .tells_places = true,
     .open_from_handler = cp__events_open_from_handler,
     .enable_from_handler = cp__events_enable_from_handler,
     .close_from_handler = cp__events_close_from_handler,
+    .clear_from_handler = cp__events_clear_from_handler,
     .read = cp__events_read,
     .interval = cp__events_interval,
     .disable = cp__events_disable,
     .has_ended = cp__limits_have_ended,
     .restart = cp__limits_restart,
+    .forget = cp__events_forget,
 };
 
 /* A timer on a CPU clock expires only at the kernel's ticks, so it leaves its thread some time. */
 const struct cp__engine cp__engine_timer = {
+    .index = CP__ENGINE_TIMER,
+    .size = sizeof(struct cp__timer_m),
     .open_from_handler = cp__timer_open_from_handler,
     .close_from_handler = cp__timer_close_from_handler,
 };
@@ -44,5 +51,4 @@ const struct cp__all_engines cp__engine = {
     .start = cp__events_start,
     .take_pending_from_handler = cp__take_pending_from_handler,
     .own_from_handler = cp__events_own_from_handler,
-    .forget = cp__events_forget,
 };

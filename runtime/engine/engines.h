@@ -5,6 +5,12 @@
 #include "runtime.h"
 #include "runtime/engine.h"
 
+/* The engines' places in an M. */
+enum {
+    CP__ENGINE_PERF,
+    CP__ENGINE_TIMER,
+};
+
 /* Events of perf_event_open(2), which raise SIGTRAP or SIGPROF. */
 extern const struct cp__engine cp__engine_perf;
 /* Timers on the Ms' CPU clocks, which raise SIGPROF. */

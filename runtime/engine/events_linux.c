@@ -18,6 +18,7 @@
 #include "first_linux.h"
 #include "handler.h"
 #include "limits_linux.h"
+#include "perf_m_linux.h"
 #include "periods_linux.h"
 #include "ring_linux.h"
 #include "runtime/altstack.h"
@@ -53,7 +54,7 @@ static void let_trap(struct perf_event_attr *attr, uint64_t seq)
 /* Disables the slot's events, as far as they are still the M's. */
 static void disable_from_handler(struct cp__m *m, int slot)
 {
-    for (int i = 0; i < m->handles[slot].n_events; i++)
+    for (int i = 0; i < cp__perf_of(m)->handles[slot].n_events; i++)
         cp__descriptor_control_from_handler(m, slot, i, PERF_EVENT_IOC_DISABLE, 0);
 }
 
@@ -88,7 +89,7 @@ static bool are_ours_from_handler(struct cp__m *m, int slot)
 {
     bool are = true;
 
-    for (int i = 0; i < m->handles[slot].n_events; i++)
+    for (int i = 0; i < cp__perf_of(m)->handles[slot].n_events; i++)
         are &= cp__descriptor_is_ours_from_handler(m, slot, i);
     return are;
 }
@@ -98,11 +99,11 @@ static bool are_ours_from_handler(struct cp__m *m, int slot)
  * has closed one of them, none of them is paused any more. */
 static void pause_slot_from_handler(struct cp__m *m, int slot)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
 
     if (!are_ours_from_handler(m, slot)) {
-        m->pausing &= ~(1u << slot);
-        m->paused &= ~(1u << slot);
+        cp__perf_of(m)->pausing &= ~(1u << slot);
+        cp__perf_of(m)->paused &= ~(1u << slot);
         return;
     }
     for (int i = 0; i < handle->n_events; i++)
@@ -114,27 +115,38 @@ static void pause_slot_from_handler(struct cp__m *m, int slot)
  * make no progress. */
 void cp__events_pause_from_handler(struct cp__m *m)
 {
-    cp__ring_own_begins_from_handler(&m->ring);
-    m->paused = 0;
-    if (m->pausing == 0)
+    struct cp__perf_m *perf = cp__perf_of(m);
+
+    if (perf == NULL)
+        return;
+    cp__ring_own_begins_from_handler(&perf->ring);
+    perf->paused = 0;
+    if (perf->pausing == 0)
         return;
     /* relaxed: if another thread disables an event from now on, cp__events_resume_from_handler() disables
      * that event again */
-    m->paused = m->pausing & ~cp_load_relaxed(&m->off) & ~cp__ring_throttled_from_handler(m);
-    for (uint32_t left = m->paused; left != 0; left &= left - 1)
+    perf->paused = perf->pausing & ~cp_load_relaxed(&m->off) & ~cp__ring_throttled_from_handler(m);
+    for (uint32_t left = perf->paused; left != 0; left &= left - 1)
         pause_slot_from_handler(m, __builtin_ctz(left));
 }
 
 void cp__events_own_from_handler(struct cp__m *m)
 {
-    cp__ring_own_ends_from_handler(&m->ring);
+    struct cp__perf_m *perf = cp__perf_of(m);
+
+    if (perf != NULL)
+        cp__ring_own_ends_from_handler(&perf->ring);
 }
 
 void cp__events_resume_from_handler(struct cp__m *m)
 {
-    uint32_t slots = m->paused & m->pausing;
+    struct cp__perf_m *perf = cp__perf_of(m);
+    uint32_t slots;
 
-    m->paused = 0;
+    if (perf == NULL)
+        return;
+    slots = perf->paused & perf->pausing;
+    perf->paused = 0;
     for (uint32_t left = slots; left != 0; left &= left - 1)
         cp__limits_resume_from_handler(m, __builtin_ctz(left));
     /* relaxed: the kernel serves the calls of this thread and of cp__events_disable() for one event one
@@ -142,7 +154,7 @@ void cp__events_resume_from_handler(struct cp__m *m)
      * its store to off is seen here; if it comes second, the event stays disabled. */
     for (uint32_t left = slots & cp_load_relaxed(&m->off); left != 0; left &= left - 1)
         disable_from_handler(m, __builtin_ctz(left));
-    cp__ring_own_ends_from_handler(&m->ring);
+    cp__ring_own_ends_from_handler(&perf->ring);
 }
 
 /* ---- The hooks ------------------------------------------------------------------------------- */
@@ -159,7 +171,7 @@ static bool is_poll(const siginfo_t *info)
 static void ringless_from_handler(struct cp__m *m, int slot, int which, const siginfo_t *info,
                                   struct cp__moment *moment)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     uint64_t stretch = cp__handle_stretch(handle);
 
     cp_add_single_writer(&m->stats[slot].interrupts, 1);
@@ -174,7 +186,7 @@ static void ringless_from_handler(struct cp__m *m, int slot, int which, const si
 /* Returns which of the handle's events has raised the signal; -1: none. Events that trap do not tell, so the
  * first one stands for all. A handle that has just been closed still has its config and the numbers of its
  * descriptors. */
-static int raiser_from_handler(const struct cp__handle *handle, const siginfo_t *info)
+static int raiser_from_handler(const struct cp__perf_handle *handle, const siginfo_t *info)
 {
     uint64_t seq;
 
@@ -194,9 +206,11 @@ bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, s
     uint32_t armed = is_of_event ? cp_load_relaxed(&m->armed) : 0; /* relaxed: stored by this thread */
     bool ours = false;
 
+    if (cp__perf_of(m) == NULL)
+        return false;
     for (; armed != 0; armed &= armed - 1) {
         int slot = __builtin_ctz(armed);
-        int which = raiser_from_handler(&m->handles[slot], info);
+        int which = raiser_from_handler(&cp__perf_of(m)->handles[slot], info);
 
         if (which < 0)
             continue;
@@ -212,12 +226,12 @@ bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, s
  * pending. */
 static void close_events_from_handler(struct cp__m *m, int slot)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
 
-    m->pausing &= ~(1u << slot);
+    cp__perf_of(m)->pausing &= ~(1u << slot);
     for (int i = 0; i < handle->n_events; i++) {
         if (cp_load_relaxed(&m->stats[slot].ringless) == 0)
-            cp__ring_leave_from_handler(&m->ring);
+            cp__ring_leave_from_handler(&cp__perf_of(m)->ring);
         cp__descriptor_close_from_handler(m, slot, i);
     }
 }
@@ -226,14 +240,14 @@ static void close_events_from_handler(struct cp__m *m, int slot)
 static void abandon_from_handler(struct cp__m *m, int slot)
 {
     close_events_from_handler(m, slot);
-    m->handles[slot].n_events = 0;
-    m->handles[slot].fd = -1;
+    cp__perf_of(m)->handles[slot].n_events = 0;
+    m->handles[slot].is_open = false;
 }
 
 /* The slot of an M that add_event_from_handler() opens events in. */
 struct place {
     const struct cp__m *m;
-    struct cp__handle *handle;
+    struct cp__perf_handle *handle;
     uint64_t first; /* of struct cp__perf_event */
 };
 
@@ -242,7 +256,7 @@ struct place {
 static int add_event_from_handler(void *context, struct perf_event_attr *attr)
 {
     const struct place *place = context;
-    struct cp__handle *handle = place->handle;
+    struct cp__perf_handle *handle = place->handle;
     struct cp__perf_event *event = &handle->events[handle->n_events];
     int fd = cp__perf_open_event_from_handler(attr, place->m->tid);
     int result;
@@ -259,15 +273,14 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
         cp__sys_close_from_handler(fd);
         return result;
     }
-    if (handle->n_events++ == 0)
-        handle->fd = fd;
+    handle->n_events++;
     return 0;
 }
 
 /* Makes the slot's events members of m's ring. Returns 0, or what was wrong with the ring. */
 static int join_from_handler(struct cp__m *m, int slot)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
 
     for (int i = 0; i < handle->n_events; i++) {
         int result = cp__ring_join_from_handler(m, slot, i, handle->layout.chain != 0);
@@ -275,7 +288,7 @@ static int join_from_handler(struct cp__m *m, int slot)
         if (result < 0) {
             while (i-- > 0) {
                 cp__descriptor_control_from_handler(m, slot, i, PERF_EVENT_IOC_SET_OUTPUT, -1ul);
-                cp__ring_leave_from_handler(&m->ring);
+                cp__ring_leave_from_handler(&cp__perf_of(m)->ring);
             }
             return result;
         }
@@ -288,7 +301,7 @@ static int join_from_handler(struct cp__m *m, int slot)
 static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_profile_config *config,
                                 uint64_t first, int *ring)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct perf_event_attr attr = cp__perf_sample_attr_from_handler(config);
     int result;
 
@@ -314,7 +327,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
  * lost. */
 void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct cp__count count;
     uint64_t lost;
 
@@ -336,27 +349,38 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
     close_events_from_handler(m, slot);
 }
 
+void cp__events_clear_from_handler(struct cp__m *m, int slot)
+{
+    cp__perf_of(m)->handles[slot] = (struct cp__perf_handle){.seq = 0};
+}
+
 int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
 {
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     uint64_t drawn = cp__first_draw_from_handler(m, config);
     int ring = 0;
-    int result =
+    int result;
+
+    *handle = (struct cp__perf_handle){.seq = config->seq,
+                                       .kind = config->kind,
+                                       .period = config->config.period,
+                                       .limit = cp__perf_has_limits ? config->limit : 0};
+    result =
         prepare_from_handler(m, slot, &config->config, cp__first_bearable_from_handler(drawn, config), &ring);
 
     if (result < 0)
         return result;
-    m->handles[slot].periods.phase = config->config.period - drawn;
-    cp_store_relaxed(&m->stats[slot].phase,
-                     m->handles[slot].periods.phase); /* relaxed: a number of its own */
+    m->handles[slot].is_open = true;
+    m->handles[slot].signal = handle->traps ? SIGTRAP : SIGPROF;
+    handle->periods.phase = config->config.period - drawn;
+    cp_store_relaxed(&m->stats[slot].phase, handle->periods.phase); /* relaxed: a number of its own */
     /* if a mode is excluded, periods that end in that mode have no record, and no record stands for them */
-    m->handles[slot].periods.folds = config->kind == CP_EVENT_CLOCK && config->config.is_kernel_included &&
-                                     !config->config.is_user_excluded;
-    if (!cp__perf_has_limits)
-        m->handles[slot].limit = 0;
+    handle->periods.folds = config->kind == CP_EVENT_CLOCK && config->config.is_kernel_included &&
+                            !config->config.is_user_excluded;
     if (counts_faults(&config->config))
         cp__os_altstack_populate_from_handler(m->altstack); /* a signal uses it before the handler pauses */
     if (pauses(config))
-        m->pausing |= 1u << slot;
+        cp__perf_of(m)->pausing |= 1u << slot;
     return 0;
 }
 
@@ -373,7 +397,7 @@ int cp__events_enable_from_handler(struct cp__m *m, int slot)
  * time. */
 bool cp__events_read(struct cp__m *m, int slot, struct cp__count *count)
 {
-    const int n = m->handles[slot].n_events;
+    const int n = cp__perf_of(m)->handles[slot].n_events;
     struct cp__count sum = {.lost = 0}, one;
 
     *count = sum;
@@ -391,7 +415,9 @@ bool cp__events_read(struct cp__m *m, int slot, struct cp__count *count)
 
 uint64_t cp__events_interval(const struct cp__m *m, int slot)
 {
-    return m->handles[slot].period * cp__handle_stretch(&m->handles[slot]);
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+
+    return handle->period * cp__handle_stretch(handle);
 }
 
 /* Takes effect at once: if m's thread runs, the kernel interrupts it to disable the event. If m's handler
@@ -420,8 +446,10 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
     int ring = 0;
     size_t i;
 
-    if (m == NULL)
+    if (m == NULL || cp__m_make_own(m, &cp__engine_perf) < 0) {
+        free(m);
         return cp__error(err, -ENOMEM, "There is no memory to try the events with.");
+    }
     m->tid = cp__os_tid();
     for (i = 0; i < n && result == 0; i++) {
         if (requests[i].event == CP_CPUPROF_OS_TIMER)
@@ -438,7 +466,7 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
     }
     while (i-- > 0)
         close_events_from_handler(m, (int)i);
-    free(m);
+    cp__m_free(m);
     return result;
 }
 
@@ -446,15 +474,17 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
  * so nothing here may change an event; asking for an event's id does not. */
 void cp__events_forget(struct cp__m *m)
 {
+    struct cp__perf_m *perf = cp__perf_of(m);
+
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        struct cp__handle *handle = &m->handles[slot];
+        struct cp__perf_handle *handle = &perf->handles[slot];
 
         for (int i = 0; i < handle->n_events && i < CP__CORE_PMUS; i++)
             cp__perf_close_from_handler(handle->events[i].fd, handle->events[i].id);
         handle->n_events = 0;
     }
-    if (m->ring.page != NULL)
-        cp__perf_close_from_handler(m->ring.fd, m->ring.id);
-    m->ring = (struct cp__ring){.page = NULL};
-    m->pausing = 0;
+    if (perf->ring.page != NULL)
+        cp__perf_close_from_handler(perf->ring.fd, perf->ring.id);
+    perf->ring = (struct cp__ring){.page = NULL};
+    perf->pausing = 0;
 }

@@ -17,6 +17,7 @@
 #include <linux/perf_event.h>
 
 #include "descriptors_linux.h"
+#include "perf_m_linux.h"
 #include "runtime/cost.h"
 
 /* A thread that keeps half of its time gets on. No PMU counts an event more often than five times a
@@ -49,18 +50,18 @@ uint64_t cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_conf
  * the period. */
 void cp__first_over_from_handler(struct cp__m *m, int slot, int which)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     const uint64_t period = handle->period * cp__handle_stretch(handle);
     uint64_t first = cp_load_relaxed(&handle->events[which].first); /* relaxed: the exchange decides */
 
     /* pairs with the same exchange of another thread */
-    if (first != 0 && cp_compare_exchange(&m->handles[slot].events[which].first, &first, 0))
+    if (first != 0 && cp_compare_exchange(&cp__perf_of(m)->handles[slot].events[which].first, &first, 0))
         cp__descriptor_control_from_handler(m, slot, which, PERF_EVENT_IOC_PERIOD, (unsigned long)&period);
 }
 
 static void look_at_event(struct cp__m *m, int slot, int which)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     uint64_t first = cp_load_relaxed(&handle->events[which].first); /* relaxed: a number of its own */
     struct cp__count count;
 
@@ -72,6 +73,6 @@ static void look_at_event(struct cp__m *m, int slot, int which)
 
 void cp__first_look(struct cp__m *m, int slot)
 {
-    for (int i = 0; i < m->handles[slot].n_events; i++)
+    for (int i = 0; i < cp__perf_of(m)->handles[slot].n_events; i++)
         look_at_event(m, slot, i);
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "engines.h"
 #include "events_linux.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
@@ -22,7 +23,7 @@ static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, 
         int slot = __builtin_ctz(armed);
         const struct cp__handle *handle = &m->handles[slot];
 
-        if (handle->seq == seq && handle->kind == CP_EVENT_TIMER) {
+        if (handle->seq == seq && handle->engine == &cp__engine_timer) {
             cp__moment_add_from_handler(moment, slot, 1 + (uint64_t)overrun);
             cp_add_single_writer(&m->stats[slot].overruns, overrun);
             return;

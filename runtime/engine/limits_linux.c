@@ -34,6 +34,7 @@
 
 #include "descriptors_linux.h"
 #include "first_linux.h"
+#include "perf_m_linux.h"
 #include "periods_linux.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
@@ -44,7 +45,7 @@
 
 /* ---- On the M -------------------------------------------------------------------------------- */
 
-static int64_t limit_of(const struct cp__handle *handle)
+static int64_t limit_of(const struct cp__perf_handle *handle)
 {
     return cp_load_relaxed(&handle->limit); /* relaxed: a number of its own */
 }
@@ -78,8 +79,8 @@ static uint64_t known_lost_from_handler(const struct cp__m *m, int slot, int whi
 
 /* Returns how often a clock may have overflowed since its limit was last whole. A full ring also loses
  * records of throttling, two in each tick, which the kernel counts as lost and which were no overflows. */
-static uint64_t most_used_from_handler(const struct cp__handle *handle, const struct cp__perf_event *event,
-                                       const struct cp__count *count)
+static uint64_t most_used_from_handler(const struct cp__perf_handle *handle,
+                                       const struct cp__perf_event *event, const struct cp__count *count)
 {
     uint64_t period = cp_load_relaxed(&event->first); /* relaxed: a number of its own */
 
@@ -105,7 +106,7 @@ static struct overflows overflows_from_handler(const struct cp__m *m)
     for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
         int slot = __builtin_ctz(armed);
 
-        if (!cp__event_may_starve(m->handles[slot].kind))
+        if (!cp__event_may_starve(cp__perf_of(m)->handles[slot].kind))
             continue;
         all.n += cp_load_relaxed(&m->stats[slot].interrupts);
         all.events++;
@@ -115,7 +116,7 @@ static struct overflows overflows_from_handler(const struct cp__m *m)
 
 int cp__limits_begin_from_handler(struct cp__m *m, int slot)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     int result = 0;
 
     /* relaxed: a number of its own */
@@ -133,7 +134,7 @@ int cp__limits_begin_from_handler(struct cp__m *m, int slot)
 /* Notes when the limit was last whole. */
 static void note_renewal_from_handler(struct cp__m *m, int slot, int which, const struct cp__count *count)
 {
-    struct cp__perf_event *event = &m->handles[slot].events[which];
+    struct cp__perf_event *event = &cp__perf_of(m)->handles[slot].events[which];
 
     cp_store_relaxed(&event->renewed_at, count->time_enabled); /* relaxed, all: numbers of their own */
     cp_store_relaxed(&event->multiples, cp_load_relaxed(&m->stats[slot].multiples));
@@ -145,8 +146,9 @@ static void note_renewal_from_handler(struct cp__m *m, int slot, int which, cons
 static void renew_from_handler(struct cp__m *m, int slot, int which, struct use use,
                                const struct cp__count *count)
 {
-    struct cp__perf_event *event = &m->handles[slot].events[which];
-    uint64_t used = (uint64_t)use.used, most = most_used_from_handler(&m->handles[slot], event, count);
+    struct cp__perf_event *event = &cp__perf_of(m)->handles[slot].events[which];
+    uint64_t used = (uint64_t)use.used,
+             most = most_used_from_handler(&cp__perf_of(m)->handles[slot], event, count);
 
     /* pairs with the same exchange of another thread */
     if (!cp_compare_exchange(&event->renewed, &use.renewed, use.renewed + used))
@@ -161,7 +163,7 @@ static void renew_from_handler(struct cp__m *m, int slot, int which, struct use 
  * leave no time, each comes as soon as those before it are over, and that is later than a period. Or there
  * was half as much time again as all samples cost.
  */
-static bool makes_progress_from_handler(const struct cp__handle *handle, uint64_t least, uint64_t all,
+static bool makes_progress_from_handler(const struct cp__perf_handle *handle, uint64_t least, uint64_t all,
                                         uint64_t ns)
 {
     const uint64_t period = handle->period * cp__handle_stretch(handle);
@@ -192,12 +194,12 @@ static uint64_t all_since_from_handler(const struct cp__m *m, const struct cp__p
 static bool made_progress_from_handler(const struct cp__m *m, int slot, int which, uint64_t least,
                                        uint64_t all, const struct cp__count *count)
 {
-    const struct cp__perf_event *event = &m->handles[slot].events[which];
+    const struct cp__perf_event *event = &cp__perf_of(m)->handles[slot].events[which];
     /* relaxed, all: numbers of their own */
     uint64_t ns = count->time_enabled - cp_load_relaxed(&event->renewed_at);
     uint64_t multiples = cp_load_relaxed(&m->stats[slot].multiples) - cp_load_relaxed(&event->multiples);
 
-    return makes_progress_from_handler(&m->handles[slot], least, all, ns) &&
+    return makes_progress_from_handler(&cp__perf_of(m)->handles[slot], least, all, ns) &&
            !cp__overload_has_no_breaks_from_handler(least, multiples, ns);
 }
 
@@ -205,7 +207,7 @@ static bool made_progress_from_handler(const struct cp__m *m, int slot, int whic
 static bool got_on_from_handler(const struct cp__m *m, int slot, int which, uint64_t n,
                                 const struct cp__count *count)
 {
-    uint64_t all = all_since_from_handler(m, &m->handles[slot].events[which], n);
+    uint64_t all = all_since_from_handler(m, &cp__perf_of(m)->handles[slot].events[which], n);
 
     return made_progress_from_handler(m, slot, which, n, all, count);
 }
@@ -216,13 +218,13 @@ static bool got_on_from_handler(const struct cp__m *m, int slot, int which, uint
  * samples than its event began with. */
 __attribute__((noinline)) static void renew_half_used_from_handler(struct cp__m *m, int slot, int which)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct cp__perf_event *event = &handle->events[which];
     struct cp__count count;
     struct use use;
 
     /* relaxed: looked at again below */
-    if (m->is_of_library || ((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) != 0 ||
+    if (m->is_of_library || ((cp_load_relaxed(&m->off) | cp__perf_of(m)->paused) >> slot & 1) != 0 ||
         !cp__descriptor_read_from_handler(m, slot, which, &count))
         return;
     use = use_from_handler(event, count.lost);
@@ -243,7 +245,7 @@ void cp__limits_renew_from_handler(struct cp__m *m)
     /* relaxed, all: stored by this thread */
     for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
         int slot = __builtin_ctz(armed);
-        const struct cp__handle *handle = &m->handles[slot];
+        const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
 
         if (limit_of(handle) == 0 || cp_load_relaxed(&m->stats[slot].ringless) != 0)
             continue;
@@ -262,7 +264,7 @@ void cp__limits_renew_from_handler(struct cp__m *m)
 static void begin_anew_from_handler(struct cp__m *m, int slot, int which, uint64_t overflows,
                                     const struct cp__count *count)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
 
     cp_store_relaxed(&handle->events[which].renewed, overflows); /* relaxed: a number of its own */
     note_renewal_from_handler(m, slot, which, count);
@@ -283,13 +285,13 @@ static bool is_still_from_handler(struct cp__m *m, int slot, int which, struct c
  * is looking at the event itself, or disables it. */
 void cp__limits_ended_from_handler(struct cp__m *m, int slot, int which)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct cp__count count;
 
     if (limit_of(handle) == 0 || m->is_of_library || !cp__m_claim_from_handler(m, CP__CLAIM_SELF))
         return;
     /* relaxed: written with the claim */
-    if (((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) == 0 &&
+    if (((cp_load_relaxed(&m->off) | cp__perf_of(m)->paused) >> slot & 1) == 0 &&
         is_still_from_handler(m, slot, which, &count) &&
         got_on_from_handler(m, slot, which, (uint64_t)limit_of(handle), &count))
         begin_anew_from_handler(m, slot, which, heard_from_handler(&handle->events[which], count.lost),
@@ -299,7 +301,7 @@ void cp__limits_ended_from_handler(struct cp__m *m, int slot, int which)
 
 bool cp__limits_are_used_up_from_handler(const struct cp__m *m, int slot)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
 
     return use_from_handler(&handle->events[0], 0).used >= limit_of(handle);
 }
@@ -310,11 +312,12 @@ bool cp__limits_are_used_up_from_handler(const struct cp__m *m, int slot)
 static bool does_record_tell_from_handler(const struct cp__m *m, int slot, struct cp__perf_event *event)
 {
     uint64_t taken = cp_load_relaxed(&event->taken); /* relaxed, both: stored by this thread */
-    bool tells = taken != event->resumed && event->crowded == m->ring.crowded &&
-                 m->handles[slot].layout.chain == 0 && cp_load_relaxed(&m->stats[slot].ringless) == 0;
+    bool tells = taken != event->resumed && event->crowded == cp__perf_of(m)->ring.crowded &&
+                 cp__perf_of(m)->handles[slot].layout.chain == 0 &&
+                 cp_load_relaxed(&m->stats[slot].ringless) == 0;
 
     event->resumed = taken;
-    event->crowded = m->ring.crowded;
+    event->crowded = cp__perf_of(m)->ring.crowded;
     return tells;
 }
 
@@ -324,7 +327,7 @@ static bool does_record_tell_from_handler(const struct cp__m *m, int slot, struc
 static bool find_use_from_handler(struct cp__m *m, int slot, int which, struct use *use,
                                   struct cp__count *count)
 {
-    struct cp__perf_event *event = &m->handles[slot].events[which];
+    struct cp__perf_event *event = &cp__perf_of(m)->handles[slot].events[which];
     bool is_known = does_record_tell_from_handler(m, slot, event);
 
     /* relaxed, both: stored by this thread */
@@ -341,7 +344,7 @@ static bool find_use_from_handler(struct cp__m *m, int slot, int which, struct u
  * added for that. */
 static void resume_from_handler(struct cp__m *m, int slot, int which)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     uint64_t n;
     struct cp__count count;
     struct use use;
@@ -364,7 +367,7 @@ static void resume_from_handler(struct cp__m *m, int slot, int which)
 
 void cp__limits_resume_from_handler(struct cp__m *m, int slot)
 {
-    for (int i = 0; i < m->handles[slot].n_events; i++)
+    for (int i = 0; i < cp__perf_of(m)->handles[slot].n_events; i++)
         resume_from_handler(m, slot, i);
 }
 
@@ -375,7 +378,7 @@ void cp__limits_resume_from_handler(struct cp__m *m, int slot)
  * the claim, so that the ring stays. */
 static int64_t unread_from_handler(const struct cp__m *m)
 {
-    const struct perf_event_mmap_page *page = m->ring.page;
+    const struct perf_event_mmap_page *page = cp__perf_of(m)->ring.page;
 
     /* relaxed, both: numbers of their own; m's handler may be reading the ring */
     return page == NULL ? 0
@@ -389,7 +392,7 @@ static int64_t unread_from_handler(const struct cp__m *m)
 static bool is_disabled_from_handler(const struct cp__m *m, int slot, int which,
                                      const struct cp__count *count)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
 
     /* relaxed: written with the claim */
     return cp__perf_has_lost_count && cp_load_relaxed(&m->stats[slot].ringless) == 0 &&
@@ -405,10 +408,10 @@ static bool is_disabled_from_handler(const struct cp__m *m, int slot, int which,
  * */
 static bool is_at_its_limit_from_handler(struct cp__m *m, int slot, int which, struct cp__count *count)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
 
     /* relaxed: written with the claim */
-    if (((cp_load_relaxed(&m->off) | m->paused) >> slot & 1) == 0)
+    if (((cp_load_relaxed(&m->off) | cp__perf_of(m)->paused) >> slot & 1) == 0)
         return is_still_from_handler(m, slot, which, count);
     return cp__descriptor_read_from_handler(m, slot, which, count) &&
            use_from_handler(&handle->events[which], count->lost).used >= limit_of(handle);
@@ -416,7 +419,7 @@ static bool is_at_its_limit_from_handler(struct cp__m *m, int slot, int which, s
 
 void cp__limits_tell_end_from_handler(struct cp__m *m, int slot)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct cp__count count;
 
     for (int i = 0; i < handle->n_events && limit_of(handle) != 0; i++) {
@@ -447,7 +450,7 @@ static bool got_on_from_outside(const struct cp__m *m, int slot, int which, uint
 /* Renews the limit of an event that has not ended, unless that is not certain, or not worth a call yet. */
 static void renew_from_outside(struct cp__m *m, int slot, int which, const struct cp__count *count)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct use use = use_from_handler(&handle->events[which], count->lost);
     int64_t most = use.used + unread_from_handler(m);
 
@@ -462,7 +465,7 @@ static void renew_from_outside(struct cp__m *m, int slot, int which, const struc
 /* If an event is found to count at a look, the next look tells whether it does not count any more. */
 static bool has_event_ended(struct cp__m *m, int slot, int which, struct cp__ending *ending)
 {
-    struct cp__perf_event *event = &m->handles[slot].events[which];
+    struct cp__perf_event *event = &cp__perf_of(m)->handles[slot].events[which];
     struct cp__count count;
     bool is_still;
 
@@ -479,7 +482,7 @@ static bool has_event_ended(struct cp__m *m, int slot, int which, struct cp__end
 
 bool cp__limits_have_ended(struct cp__m *m, int slot, struct cp__ending *ending)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     bool any = false;
 
     cp__first_look(m, slot);
@@ -499,7 +502,7 @@ bool cp__limits_have_ended(struct cp__m *m, int slot, struct cp__ending *ending)
  * the later ones do, up to what the event has counted: see periods_linux.c. */
 static void stretch(struct cp__m *m, int slot)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     uint64_t twice = 2 * cp__handle_stretch(handle);
     uint64_t period = handle->period * twice;
 
@@ -525,14 +528,14 @@ static uint64_t overflows_of(const struct cp__m *m, int slot, const struct cp__p
     /* relaxed, both: numbers of their own */
     return cp_load_relaxed(&m->stats[slot].ringless) != 0
                ? heard_from_handler(event, lost)
-               : cp_load_relaxed(&event->renewed) + (uint64_t)limit_of(&m->handles[slot]);
+               : cp_load_relaxed(&event->renewed) + (uint64_t)limit_of(&cp__perf_of(m)->handles[slot]);
 }
 
 /* Returns whether one event of the slot has counted nothing since the last look; *count receives its
  * count. If it has, another one of the handle's has ended. */
 static bool stands_from_outside(struct cp__m *m, int slot, int which, struct cp__count *count)
 {
-    const struct cp__perf_event *event = &m->handles[slot].events[which];
+    const struct cp__perf_event *event = &cp__perf_of(m)->handles[slot].events[which];
 
     return cp__descriptor_read_from_handler(m, slot, which, count) && count->time_enabled == event->seen;
 }
@@ -541,7 +544,7 @@ static bool stands_from_outside(struct cp__m *m, int slot, int which, struct cp_
  * thread no time. An event that the program has disabled has some of its limit left. */
 void cp__limits_restart(struct cp__m *m, int slot)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     const uint64_t limit = (uint64_t)limit_of(handle);
     struct cp__count counts[CP__CORE_PMUS];
     uint64_t overflows[CP__CORE_PMUS];

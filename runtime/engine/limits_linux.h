@@ -2,15 +2,15 @@
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_LIMITS_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_LIMITS_LINUX_H
 
+#include "perf_m_linux.h"
 #include "runtime/engine.h"
-#include "runtime/m.h"
 
 /* ---- On the M, with the library's signals blocked or in its handler ---- */
 
 /* Lets the slot's events count, each up to the handle's limit. Returns 0 or a negative errno value. */
 int cp__limits_begin_from_handler(struct cp__m *m, int slot);
 /* Counts n more overflows of one event of the handle. */
-static inline void cp__limits_take_from_handler(struct cp__handle *handle, int which, uint64_t n)
+static inline void cp__limits_take_from_handler(struct cp__perf_handle *handle, int which, uint64_t n)
 {
     cp_add_single_writer(&handle->events[which].taken, n);
 }

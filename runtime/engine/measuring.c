@@ -1,5 +1,7 @@
 #include "measuring.h"
 
+#include <signal.h>
+
 #include "engines.h"
 #include "events_linux.h"
 #include "handler.h"
@@ -52,19 +54,15 @@ uint64_t cp__measuring_interval_ns(void)
 int cp__measuring_arm(struct cp__m *m, uint64_t period_ns, uint32_t limit)
 {
     struct cp_slot_request request = {.event = CP_CPUPROF_SW_TASK_CLOCK, .config.period = period_ns};
-    struct cp__slot_config config = {.engine = &cp__engine_perf, .kind = CP_EVENT_CLOCK};
+    struct cp__slot_config config = {.seq = 1, .kind = CP_EVENT_CLOCK, .limit = limit};
     int result;
 
     cp__request_encode(&request);
     config.config = request.config;
     cp_store_relaxed(&m->armed, 1); /* relaxed: of this thread */
     m->stats[0].counts_time = 1;
-    m->handles[0] = (struct cp__handle){.seq = 1,
-                                        .engine = config.engine,
-                                        .fd = -1,
-                                        .kind = CP_EVENT_CLOCK,
-                                        .period = period_ns,
-                                        .limit = limit};
+    m->handles[0] =
+        (struct cp__handle){.seq = 1, .engine = &cp__engine_perf, .kind = CP_EVENT_CLOCK, .signal = SIGPROF};
     result = cp__events_open_from_handler(m, 0, &config);
     return result < 0 ? result : cp__events_enable_from_handler(m, 0);
 }

@@ -4,11 +4,13 @@
  */
 #include "periods_linux.h"
 
+#include "perf_m_linux.h"
+
 /* ---- Counts ---------------------------------------------------------------------------------- */
 
 /* Returns the count from which periods are computed, as cp__m_count_from_handler() chooses it, as if the
  * first period had been a whole one. */
-static uint64_t value_from_handler(const struct cp__handle *handle, const struct cp__count *count)
+static uint64_t value_from_handler(const struct cp__perf_handle *handle, const struct cp__count *count)
 {
     return handle->periods.phase + (handle->kind == CP_EVENT_CLOCK ? count->time_running : count->value);
 }
@@ -16,13 +18,13 @@ static uint64_t value_from_handler(const struct cp__handle *handle, const struct
 void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
 {
     cp_add_single_writer(&m->stats[slot].lost, lost);
-    m->handles[slot].periods.accounted += lost * m->handles[slot].period;
+    cp__perf_of(m)->handles[slot].periods.accounted += lost * cp__perf_of(m)->handles[slot].period;
 }
 
 /* Returns how many periods n overflows stand for. If the kernel samples after several periods, some of the
  * overflows may be from before that, and if the first period was drawn, some may be of that period: all
  * together stand for no more than the event has counted. */
-static uint64_t stretched_from_handler(const struct cp__handle *handle, const struct cp__count *count,
+static uint64_t stretched_from_handler(const struct cp__perf_handle *handle, const struct cp__count *count,
                                        uint64_t n)
 {
     uint64_t stretch = cp__handle_stretch(handle), accounted = handle->periods.accounted, ahead, most;
@@ -41,7 +43,8 @@ void cp__periods_note_count_from_handler(struct cp__m *m, int slot, int which, c
 
     if (cp__perf_has_lost_count && lost != 0) {
         cp_add_single_writer(&m->stats[slot].interrupts, lost);
-        cp__periods_add_lost_from_handler(m, slot, stretched_from_handler(&m->handles[slot], count, lost));
+        cp__periods_add_lost_from_handler(
+            m, slot, stretched_from_handler(&cp__perf_of(m)->handles[slot], count, lost));
     }
     cp_store_relaxed(&last->value, count->value); /* relaxed, all: numbers of their own */
     cp_store_relaxed(&last->time_enabled, count->time_enabled);
@@ -54,7 +57,7 @@ void cp__periods_note_count_from_handler(struct cp__m *m, int slot, int which, c
  * machine stood still have a single record, which was among the lost ones. */
 void cp__periods_lose_rest_from_handler(struct cp__m *m, int slot, bool ring_was_full)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     const struct cp__m_stats *stats = &m->stats[slot];
     uint64_t count = handle->periods.phase + cp__m_count_from_handler(stats);
     /* relaxed, all: stored by this thread */
@@ -75,14 +78,14 @@ void cp__periods_lose_rest_from_handler(struct cp__m *m, int slot, bool ring_was
 static void add_throttled_from_handler(struct cp__m *m, int slot, const struct cp__count *count,
                                        uint64_t most)
 {
-    uint64_t ns = count->time_running - m->handles[slot].periods.throttling.running;
+    uint64_t ns = count->time_running - cp__perf_of(m)->handles[slot].periods.throttling.running;
 
     cp_add_single_writer(&m->stats[slot].throttled_ns, ns < most ? ns : most);
 }
 
 void cp__periods_end_throttling_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
 {
-    const struct cp__periods *periods = &m->handles[slot].periods;
+    const struct cp__periods *periods = &cp__perf_of(m)->handles[slot].periods;
 
     if (periods->is_throttled)
         add_throttled_from_handler(m, slot, count, UINT64_MAX);
@@ -95,7 +98,7 @@ void cp__periods_end_throttling_from_handler(struct cp__m *m, int slot, const st
  * of the throttling, and when it began is not known. */
 void cp__periods_throttled_from_handler(struct cp__m *m, int slot, int which, bool begins, uint64_t time)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct cp__periods *periods = &handle->periods;
 
     if (begins || !periods->is_throttled) {
@@ -127,7 +130,7 @@ void cp__periods_throttled_from_handler(struct cp__m *m, int slot, int which, bo
  * went on meanwhile, to unknown places. If the event is sampled after several of its periods (stretch), it is
  * these.
  */
-static uint64_t fold_from_handler(struct cp__handle *handle, const struct cp__count *counted)
+static uint64_t fold_from_handler(struct cp__perf_handle *handle, const struct cp__count *counted)
 {
     struct cp__periods *periods = &handle->periods;
     uint64_t ahead = value_from_handler(handle, counted) + handle->period / 4;
@@ -154,7 +157,7 @@ static uint64_t fold_from_handler(struct cp__handle *handle, const struct cp__co
  * been hit by what was drawn. The record of a later end of the same period must not make up for that, or
  * short threads that are mostly in the kernel would have more than their share.
  */
-static bool is_vain_from_handler(const struct cp__handle *handle, const struct cp__count *count)
+static bool is_vain_from_handler(const struct cp__perf_handle *handle, const struct cp__count *count)
 {
     const struct cp__periods *periods = &handle->periods;
     uint64_t first = cp_load_relaxed(&handle->events[0].first); /* relaxed: a number of its own */
@@ -170,7 +173,7 @@ static bool is_vain_from_handler(const struct cp__handle *handle, const struct c
 /* Returns n, less those periods that took too long to be the program's, which *stalled receives. */
 static uint64_t split_from_handler(struct cp__m *m, int slot, uint64_t n, uint64_t *stalled)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     uint64_t stretch = cp__handle_stretch(handle);
 
     *stalled = 0;
@@ -186,7 +189,7 @@ static uint64_t split_from_handler(struct cp__m *m, int slot, uint64_t n, uint64
 uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const struct cp__count *count,
                                             uint64_t *stalled)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     bool is_vain = is_vain_from_handler(handle, count);
     uint64_t n;
 

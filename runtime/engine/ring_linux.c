@@ -65,12 +65,12 @@ static int make_ring_from_handler(struct cp__m *m, size_t data_pages)
         cp__perf_close_from_handler(fd, id);
         return result;
     }
-    m->ring = (struct cp__ring){.page = page,
-                                .words = (uint64_t *)(void *)(page + page_size),
-                                .n_words = data_pages * page_size / sizeof(uint64_t),
-                                .own_begin = UINT64_MAX,
-                                .fd = fd,
-                                .id = id};
+    cp__perf_of(m)->ring = (struct cp__ring){.page = page,
+                                             .words = (uint64_t *)(void *)(page + page_size),
+                                             .n_words = data_pages * page_size / sizeof(uint64_t),
+                                             .own_begin = UINT64_MAX,
+                                             .fd = fd,
+                                             .id = id};
     return 0;
 }
 
@@ -92,17 +92,17 @@ int cp__ring_join_from_handler(struct cp__m *m, int slot, int which, bool has_ch
 {
     int result = 0;
 
-    if (m->ring.page == NULL)
+    if (cp__perf_of(m)->ring.page == NULL)
         result = make_ring_from_handler(m, has_chains ? DATA_PAGES_FOR_CHAINS : DATA_PAGES);
-    else if (!cp__perf_is_event_from_handler(m->ring.fd, m->ring.id))
+    else if (!cp__perf_is_event_from_handler(cp__perf_of(m)->ring.fd, cp__perf_of(m)->ring.id))
         result = -EBADF; /* the program has closed it: only those that write to the ring already go on */
     if (result < 0)
         return result;
-    m->ring.users++;
+    cp__perf_of(m)->ring.users++;
     result = cp__descriptor_control_from_handler(m, slot, which, PERF_EVENT_IOC_SET_OUTPUT,
-                                                 (unsigned long)m->ring.fd);
+                                                 (unsigned long)cp__perf_of(m)->ring.fd);
     if (result < 0)
-        cp__ring_leave_from_handler(&m->ring);
+        cp__ring_leave_from_handler(&cp__perf_of(m)->ring);
     return result;
 }
 
@@ -115,7 +115,7 @@ static int slot_of_from_handler(const struct cp__m *m, uint64_t id, int *which)
     /* relaxed: stored by this thread */
     for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
         int slot = __builtin_ctz(armed);
-        const struct cp__handle *handle = &m->handles[slot];
+        const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
 
         for (int i = 0; i < handle->n_events; i++) {
             if (handle->events[i].id == id) {
@@ -173,7 +173,7 @@ __attribute__((noinline)) static void detail_from_handler(struct cp__m *m, int s
                                                           uint64_t periods, struct cp__moment *moment,
                                                           const struct cp__place *late)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct cp__detail detail;
 
     detail.is_late = late != NULL;
@@ -205,7 +205,7 @@ static bool is_near(uintptr_t a, uintptr_t b, uintptr_t distance)
 #define SKID 256
 #define SKID_OF_STACK 4096
 
-static bool is_skid(const struct cp__handle *handle, const struct cp__place *place,
+static bool is_skid(const struct cp__perf_handle *handle, const struct cp__place *place,
                     const struct cp__registers *regs)
 {
     return place->sp == regs->sp || is_near(place->pc, regs->pc, SKID) ||
@@ -221,12 +221,12 @@ static bool is_skid(const struct cp__handle *handle, const struct cp__place *pla
  * that way the program counter is in the handler's own code, or the stack pointer is where the kernel begins
  * and ends a handler.
  */
-static bool is_here(const struct cp__m *m, const struct cp__handle *handle, uint64_t position,
+static bool is_here(const struct cp__m *m, const struct cp__perf_handle *handle, uint64_t position,
                     const struct cp__place *place, const struct cp__moment *moment)
 {
     const struct cp__registers *regs = moment->regs;
 
-    if (position < m->ring.own_end || position >= m->ring.own_begin)
+    if (position < cp__perf_of(m)->ring.own_end || position >= cp__perf_of(m)->ring.own_begin)
         return true;
     if (place->sp == regs->sp && (place->pc == regs->pc || place->pc == regs->pc + CP__SYSCALL_SIZE))
         return true;
@@ -241,7 +241,7 @@ static bool is_late_from_handler(const struct cp__m *m, int slot, uint64_t posit
                                  const struct cp__place *place, const struct cp__moment *moment)
 {
     return place != NULL && moment->since != CP__SINCE_HERE && moment->since != CP__SINCE_TICKS_BLOCKED &&
-           !is_here(m, &m->handles[slot], position, place, moment);
+           !is_here(m, &cp__perf_of(m)->handles[slot], position, place, moment);
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */
@@ -254,9 +254,10 @@ static uint64_t count_from_handler(struct cp__m *m, int slot, int which, const s
 
     cp_add_single_writer(&m->stats[slot].interrupts, 1);
     cp__periods_note_count_from_handler(m, slot, which, count);
-    cp__limits_take_from_handler(&m->handles[slot], which, 1);
+    cp__limits_take_from_handler(&cp__perf_of(m)->handles[slot], which, 1);
     periods = cp__periods_of_record_from_handler(m, slot, count, &stalled);
-    if (cp_load_relaxed(&m->handles[slot].events[which].first) != 0) /* relaxed: looked at again */
+    if (cp_load_relaxed(&cp__perf_of(m)->handles[slot].events[which].first) !=
+        0) /* relaxed: looked at again */
         cp__first_over_from_handler(m, slot, which);
     moment->stalled[slot] += stalled;
     moment->any = moment->any || stalled != 0;
@@ -268,7 +269,7 @@ static uint64_t count_from_handler(struct cp__m *m, int slot, int which, const s
 static void sample_from_handler(struct cp__m *m, int slot, int which, const struct cp__record *record,
                                 struct cp__moment *moment)
 {
-    const struct cp__handle *handle = &m->handles[slot];
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct cp__record_sample sample;
     struct cp__place place;
     uint64_t periods;
@@ -295,9 +296,9 @@ static void lost_from_handler(struct cp__m *m, int slot, int which, uint64_t los
 {
     if (cp__perf_has_lost_count)
         return;
-    cp__limits_take_from_handler(&m->handles[slot], which, lost);
+    cp__limits_take_from_handler(&cp__perf_of(m)->handles[slot], which, lost);
     cp_add_single_writer(&m->stats[slot].interrupts, lost);
-    cp__periods_add_lost_from_handler(m, slot, lost * cp__handle_stretch(&m->handles[slot]));
+    cp__periods_add_lost_from_handler(m, slot, lost * cp__handle_stretch(&cp__perf_of(m)->handles[slot]));
 }
 
 /* Tells of what is no record that this library has asked for: each slot whose events write to the ring has
@@ -308,7 +309,7 @@ __attribute__((noinline)) static void tell_garbage_from_handler(struct cp__m *m)
     for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
         int slot = __builtin_ctz(armed);
 
-        if (m->handles[slot].n_events > 0 && cp_load_relaxed(&m->stats[slot].ringless) == 0)
+        if (cp__perf_of(m)->handles[slot].n_events > 0 && cp_load_relaxed(&m->stats[slot].ringless) == 0)
             cp__periods_add_lost_from_handler(m, slot, 1);
     }
 }
@@ -341,17 +342,19 @@ static void record_from_handler(struct cp__m *m, const struct cp__record *record
 
 uint32_t cp__ring_throttled_from_handler(const struct cp__m *m)
 {
-    const struct perf_event_mmap_page *page = m->ring.page;
+    const struct perf_event_mmap_page *page = cp__perf_of(m)->ring.page;
     struct cp__records records = {.at = 0};
     struct cp__record record;
     uint32_t throttled = 0;
     int which;
 
     if (page != NULL) /* acquire: pairs with the kernel's barrier in perf_output_put_handle() */
-        records = records_from_handler(&m->ring, page->data_tail, cp_load_acquire(&page->data_head));
+        records =
+            records_from_handler(&cp__perf_of(m)->ring, page->data_tail, cp_load_acquire(&page->data_head));
     /* relaxed: stored by this thread */
     for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1)
-        throttled |= (uint32_t)m->handles[__builtin_ctz(armed)].periods.is_throttled << __builtin_ctz(armed);
+        throttled |= (uint32_t)cp__perf_of(m)->handles[__builtin_ctz(armed)].periods.is_throttled
+                     << __builtin_ctz(armed);
     while (cp__record_next_from_handler(&records, &record)) {
         bool begins = record.type == PERF_RECORD_THROTTLE;
         int slot =
@@ -390,15 +393,16 @@ void cp__ring_own_ends_from_handler(struct cp__ring *ring)
  * over them. */
 void cp__ring_drain_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
-    struct perf_event_mmap_page *page = m->ring.page;
+    struct cp__ring *ring = &cp__perf_of(m)->ring;
+    struct perf_event_mmap_page *page = ring->page;
     struct cp__records records;
     struct cp__record record;
 
     if (page == NULL)
         return;
     /* acquire: pairs with the kernel's barrier in perf_output_put_handle() */
-    records = records_from_handler(&m->ring, page->data_tail, cp_load_acquire(&page->data_head));
-    m->ring.crowded += 2 * (records.end - records.at) > m->ring.n_words * sizeof *m->ring.words;
+    records = records_from_handler(ring, page->data_tail, cp_load_acquire(&page->data_head));
+    ring->crowded += 2 * (records.end - records.at) > ring->n_words * sizeof *ring->words;
     while (cp__record_next_from_handler(&records, &record))
         record_from_handler(m, &record, moment);
     if (records.at != records.end)

@@ -2,7 +2,7 @@
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_RING_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_RING_LINUX_H
 
-#include "runtime/m.h"
+#include "perf_m_linux.h"
 #include "runtime/moment.h"
 
 /* Called once, before the first M. */

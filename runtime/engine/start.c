@@ -47,13 +47,24 @@ static int take_requests(struct cp_slot_request *to, const struct cp_slot_reques
     return result;
 }
 
-static int make_buffers(size_t n, const int *found, struct cp_error *err)
+/* Makes what the M needs for the slots: their buffers, and what their engines keep. */
+static int make_room_in(struct cp__m *m, const struct cp_slot_request *requests, size_t n, uint32_t slots)
+{
+    int result = cp__m_make_buffers(m, slots);
+
+    for (size_t i = 0; i < n && result == 0; i++)
+        result = cp__m_make_own(m, cp__engines_for(&requests[i]));
+    return result;
+}
+
+static int make_buffers(const struct cp_slot_request *requests, size_t n, const int *found,
+                        struct cp_error *err)
 {
     int result = cp__pool_resize(cp__slots_in_use() + (unsigned)n);
     uint32_t mask = cp__slots_mask(found, n);
 
     for (struct cp__m *m = cp__ms; m != NULL && result == 0; m = m->next)
-        result = cp__m_make_buffers(m, mask);
+        result = make_room_in(m, requests, n, mask);
     if (result < 0)
         return cp__error(err, result,
                          "There is no memory for the sample buffers: %zu KiB for each event and CPU, and a "
@@ -98,7 +109,7 @@ static int start_slots(struct cp_slot_request *requests, size_t n, int *found, s
     if (result == 0)
         result = cp__cost_check(requests, n, cp__slots_rate(), err);
     if (result == 0)
-        result = make_buffers(n, found, err);
+        result = make_buffers(requests, n, found, err);
     if (result == 0)
         result = take_signals(requests, n, err);
     if (result < 0) {

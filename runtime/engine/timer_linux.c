@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engines.h"
 #include "handler.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
@@ -46,21 +47,29 @@ static int start_timer_from_handler(const struct cp__m *m, int *timer, uint64_t 
     return result;
 }
 
+static int *timer_of(const struct cp__m *m, int slot)
+{
+    struct cp__timer_m *own = m->own[CP__ENGINE_TIMER].memory;
+
+    return &own->timers[slot];
+}
+
 /* The first expiry is uniform in (0, period], so that threads shorter than a period are sampled in
  * proportion. */
 int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
 {
-    struct cp__handle *handle = &m->handles[slot];
+    const uint64_t period = 1000000000u / config->config.hz;
+    const uint64_t first = 1 + cp__m_random_from_handler(m) % period;
     struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t first;
+    int result;
 
-    handle->period = 1000000000u / config->config.hz;
-    first = 1 + cp__m_random_from_handler(m) % handle->period;
-    cp_store_relaxed(&stats->period, handle->period); /* relaxed, all: numbers of their own */
-    cp_store_relaxed(&stats->phase, handle->period - first);
+    cp_store_relaxed(&stats->period, period); /* relaxed, all: numbers of their own */
+    cp_store_relaxed(&stats->phase, period - first);
     cp_store_relaxed(&stats->is_timer, 1);
     cp_store_relaxed(&stats->armed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
-    return start_timer_from_handler(m, &handle->fd, config->seq, first, handle->period);
+    result = start_timer_from_handler(m, timer_of(m, slot), config->seq, first, period);
+    m->handles[slot].is_open = result == 0;
+    return result;
 }
 
 /* A filter of system calls (seccomp) that was installed since the start may refuse to delete the timer, and
@@ -82,7 +91,7 @@ void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *
 
     cp__take_pending_from_handler(m, moment);
     now = cp__os_clock_ns_from_handler(m->cpu_clock);
-    end_timer_from_handler(m->handles[slot].fd);
+    end_timer_from_handler(*timer_of(m, slot));
     cp_store_relaxed(&stats->counts[0].value, now - stats->armed_at);
 }
 

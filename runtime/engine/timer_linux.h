@@ -6,6 +6,11 @@
 #include "runtime/m.h"
 #include "runtime/slot.h"
 
+/* What the engine of timers keeps for an M. */
+struct cp__timer_m {
+    int timers[CP_EV_MAX];
+};
+
 /* Arms a timer whose SIGPROFs carry the config's sequence number. */
 int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);
 /* Deletes the timer. If the kernel refuses that, disarms it; if that is refused, too, SIGPROF is never given

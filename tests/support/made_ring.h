@@ -10,6 +10,7 @@
 
 #include "runtime/chunk.h"
 #include "runtime/engine/events_linux.h"
+#include "runtime/engine/perf_m_linux.h"
 #include "runtime/m.h"
 #include "runtime/moment.h"
 #include "runtime/perf/perf_linux.h"
@@ -26,6 +27,7 @@ struct ring {
     struct perf_event_mmap_page *page;
     uint64_t *data;
     struct cp__m m;
+    struct cp__perf_m perf;
 };
 
 static inline struct ring *new_ring(enum cp_event_kind kind)
@@ -39,16 +41,18 @@ static inline struct ring *new_ring(enum cp_event_kind kind)
     ring->page = aligned_alloc(size, 2 * size);
     memset(ring->page, 0, 2 * size);
     ring->data = (uint64_t *)((char *)ring->page + size);
-    ring->m.ring = (struct cp__ring){
+    ring->m.own[CP__ENGINE_PERF].memory = &ring->perf;
+    ring->perf.ring = (struct cp__ring){
         .page = ring->page, .words = ring->data, .n_words = size / sizeof *ring->data, .fd = -1};
-    ring->m.handles[SLOT] = (struct cp__handle){.seq = 1,
-                                                .period = PERIOD,
-                                                .events = {{.fd = FD, .id = ID}},
-                                                .n_events = 1,
-                                                .layout = cp__record_layout_from_handler(SAMPLE_TYPE),
-                                                .fd = FD,
-                                                .kind = kind,
-                                                .periods.folds = kind == CP_EVENT_CLOCK};
+    ring->perf.handles[SLOT] = (struct cp__perf_handle){.seq = 1,
+                                                        .period = PERIOD,
+                                                        .events = {{.fd = FD, .id = ID}},
+                                                        .n_events = 1,
+                                                        .layout = cp__record_layout_from_handler(SAMPLE_TYPE),
+                                                        .kind = kind,
+                                                        .periods.folds = kind == CP_EVENT_CLOCK};
+    ring->m.handles[SLOT] = (struct cp__handle){
+        .seq = 1, .engine = &cp__engine_perf, .kind = kind, .signal = SIGPROF, .is_open = true};
     ring->m.armed = 1u << SLOT;
     ring->m.stats[SLOT].counts_time = kind == CP_EVENT_CLOCK;
     return ring;

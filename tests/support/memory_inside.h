@@ -3,6 +3,7 @@
 #define COUNTERPOINT_TESTS_MEMORY_INSIDE_H
 
 #include "runtime/chunk.h"
+#include "runtime/engine/perf_m_linux.h"
 #include "runtime/m.h"
 
 /* The M's ring and stack for signals, and the chunks of its buffer for a slot. */
@@ -26,7 +27,8 @@ static inline size_t find_own_memory(struct own_memory *own, int slot)
 
     own->n = 0;
     add_own(own, m->altstack, 128 << 10);
-    add_own(own, m->ring.page, 64 << 10);
+    if (cp__perf_of(m) != NULL)
+        add_own(own, cp__perf_of(m)->ring.page, 64 << 10);
     for (const struct cp__chunk *chunk = cp__chunk_of(m->buffers[slot].read); chunk != NULL;
          chunk = chunk->next)
         add_own(own, chunk, cp__chunk_size);

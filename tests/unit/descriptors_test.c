@@ -6,6 +6,7 @@
  * it asks are all moments that differ: at one of them after the other, the test closes the library's events,
  * and lets something of the program's have their numbers. The library must not touch these from then on.
  */
+#include "runtime/engine/perf_m_linux.h"
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 
@@ -264,7 +265,8 @@ static void scene_of_limits(void)
     attach(&worker);
     sim->cost_ns = 0;
     start(request("taskClock", 20000), &clock);
-    ((struct cp__m *)worker.m)->handles[clock >= 0 ? clock : 0].limit = 8;
+    if (clock >= 0)
+        cp__perf_of((struct cp__m *)worker.m)->handles[clock].limit = 8;
     burn_a(MS / 2);
     sigemptyset(&set);
     sigaddset(&set, SIGPROF);
@@ -302,7 +304,7 @@ SIM_TEST(a_ring_whose_descriptor_is_closed_goes_on)
     m = m_of(&worker);
     engine = CP_ENGINE_SIGNAL;
     start(request("taskClock", MS), &clock);
-    hand_on(SYS_close, (const long[6]){m->ring.fd});
+    hand_on(SYS_close, (const long[6]){cp__perf_of(m)->ring.fd});
     burn_a(10 * MS);
     CHECK_EQ(m->stats[clock].samples, 10);
     CHECK_EQ(m->stats[clock].interrupts, 10);
@@ -363,7 +365,7 @@ static void *page_at_unmap; /* the page of the M's ring when a ring is unmapped 
 static long note_page(long number, const long a[6])
 {
     if (number == SYS_munmap)
-        page_at_unmap = cp__m_current->ring.page;
+        page_at_unmap = cp__perf_of(cp__m_current)->ring.page;
     return hand_on(number, a);
 }
 

@@ -1,5 +1,6 @@
 /* An event's first period, which is drawn: that threads which are shorter than a period have their share of
  * the samples, and that each event gets its own period in time. */
+#include "runtime/engine/perf_m_linux.h"
 #include "tests/support/burn.h"
 
 #include <linux/perf_event.h>
@@ -158,7 +159,7 @@ static void body_of_long_thread(struct worker *worker)
     struct spent *spent = worker->arg;
     const struct cp__m *m = (struct cp__m *)worker->m;
 
-    spent->phase = m->handles[spent->slot].periods.phase;
+    spent->phase = cp__perf_of(m)->handles[spent->slot].periods.phase;
     set_blocked(spent->is_blocked);
     burn_a(spent->ns / 2);
     if (spent->is_blocked)
@@ -231,7 +232,7 @@ SIM_TEST(the_first_period_of_a_software_event_is_whole)
 
         start_unread(&profile, &made, 1);
         for (int k = 0; k < CP__CORE_PMUS; k++)
-            CHECK_EQ(((struct cp__m *)worker.m)->handles[profile.slots[0]].events[k].first, 0);
+            CHECK_EQ(cp__perf_of((struct cp__m *)worker.m)->handles[profile.slots[0]].events[k].first, 0);
         stop_profile(&profile);
         sim_opened(&attr);
     }

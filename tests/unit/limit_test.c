@@ -1,5 +1,6 @@
 /* The limits of sampling events: the kernel disables an event whose limit nobody renews. renewal_test.c has
  * what is added to a limit, and when; limit_starve_test.c and starve_test.c have threads that get no time. */
+#include "runtime/engine/perf_m_linux.h"
 #include "tests/support/puppet.h"
 
 #include <linux/perf_event.h>
@@ -76,16 +77,16 @@ static void end_limited(struct limited *limited)
     stop_profile(&limited->profile);
 }
 
-static struct cp__handle *handle_of(const struct limited *limited)
+static struct cp__perf_handle *handle_of(const struct limited *limited)
 {
-    return &((struct cp__m *)limited->puppet.worker.m)->handles[limited->profile.slots[0]];
+    return &cp__perf_of((struct cp__m *)limited->puppet.worker.m)->handles[limited->profile.slots[0]];
 }
 
 static uint64_t counted(const struct limited *limited)
 {
     struct cp__count count = {.value = 0};
 
-    CHECK(read(handle_of(limited)->fd, &count, sizeof count) > 0);
+    CHECK(read(handle_of(limited)->events[0].fd, &count, sizeof count) > 0);
     return count.time_enabled;
 }
 

@@ -1,4 +1,6 @@
 /* Which threads another thread may kick, or disable the events of, and which it has to leave alone. */
+#include "runtime/cost.h"
+#include "runtime/engine/perf_m_linux.h"
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 
@@ -151,11 +153,9 @@ static void open_for(struct cp__m *m, int slot)
 
     CHECK(cp__slot_config_from_handler(slot, &config));
     CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
-    m->handles[slot] = (struct cp__handle){.seq = config.seq,
-                                           .engine = config.engine,
-                                           .fd = -1,
-                                           .kind = config.kind,
-                                           .period = config.config.period};
+    config.limit = cp__cost_limit_from_handler(config.kind);
+    m->handles[slot] = (struct cp__handle){
+        .seq = config.seq, .engine = config.engine, .kind = config.kind, .signal = SIGPROF};
     CHECK_EQ(config.engine->open_from_handler(m, slot, &config), 0);
     cp_store_relaxed(&m->armed, 1u << slot); /* relaxed: ordered by the release of the claim */
     if (config.engine->enable_from_handler != NULL)
@@ -268,7 +268,7 @@ static uint64_t count_of(const struct worker *worker, int slot)
 {
     uint64_t values[4];
 
-    CHECK(read(m_of(worker)->handles[slot].fd, values, sizeof values) > 0);
+    CHECK(read(cp__perf_of(m_of(worker))->handles[slot].events[0].fd, values, sizeof values) > 0);
     return values[0];
 }
 
@@ -301,12 +301,13 @@ SIM_TEST(what_was_disabled_from_outside_stays_so_when_a_handler_ends)
 
     start_blocked(&worker);
     m = m_of(&worker);
-    m->pausing = m->paused = 1u << slot; /* as the M's handler would set them; the thread blocks its signal */
+    cp__perf_of(m)->pausing = cp__perf_of(m)->paused =
+        1u << slot; /* as the M's handler would set them; the thread blocks its signal */
     CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
     cp__events_disable(m, slot);
     cp__m_unclaim_from_handler(m);
     cp__events_resume_from_handler(m);
-    m->pausing = m->paused = 0;
+    cp__perf_of(m)->pausing = cp__perf_of(m)->paused = 0;
     let_run(2 * MS);
     CHECK_EQ(count_of(&worker, slot), 3 * MS);
     stop_worker(&worker);
@@ -323,16 +324,17 @@ SIM_TEST(what_was_disabled_from_outside_is_not_paused)
 
     start_blocked(&worker);
     m = m_of(&worker);
-    m->pausing = 1u << slots[0] | 1u << slots[1]; /* the thread blocks its signal, so no handler pauses */
+    cp__perf_of(m)->pausing =
+        1u << slots[0] | 1u << slots[1]; /* the thread blocks its signal, so no handler pauses */
     CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
     cp__events_disable(m, slots[0]);
     cp__m_unclaim_from_handler(m);
     cp__events_pause_from_handler(m);
-    CHECK_EQ(m->paused, 1u << slots[1]);
+    CHECK_EQ(cp__perf_of(m)->paused, 1u << slots[1]);
     let_run(2 * MS);
     CHECK_EQ(count_of(&worker, slots[1]), 3 * MS);
     cp__events_resume_from_handler(m);
-    m->pausing = m->paused = 0;
+    cp__perf_of(m)->pausing = cp__perf_of(m)->paused = 0;
     let_run(2 * MS);
     CHECK_EQ(count_of(&worker, slots[0]), 3 * MS);
     CHECK_EQ(count_of(&worker, slots[1]), 5 * MS);

@@ -3,12 +3,14 @@
 #include "runtime/engine/limits_linux.h"
 
 #include <linux/perf_event.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "runtime/base/os.h"
 #include "runtime/cost.h"
 #include "runtime/engine/engines.h"
+#include "runtime/engine/perf_m_linux.h"
 #include "runtime/perf/perf_linux.h"
 #include "runtime/watch.h"
 #include "tests/support/stub_syscall.h"
@@ -62,7 +64,8 @@ static long stub_syscall(long number, const long a[6])
 /* ---- The M ----------------------------------------------------------------------------------- */
 
 static struct cp__m m;
-static struct cp__handle *const handle = &m.handles[SLOT];
+static struct cp__perf_m perf;
+static struct cp__perf_handle *const handle = &perf.handles[SLOT];
 
 static uint64_t now(void)
 {
@@ -82,14 +85,20 @@ static void make_m(enum cp_event_kind kind, uint64_t period, int n)
     m.stats[SLOT].may_starve = 1;
     m.stats[SLOT].armed_at = now();
     events[0].count.time_enabled = events[1].count.time_enabled = 5; /* it has just begun */
-    *handle = (struct cp__handle){
+    m.own[CP__ENGINE_PERF].memory = &perf;
+    m.handles[SLOT] = (struct cp__handle){
         .seq = 1,
         .engine = &cp__engine_perf,
+        .kind = kind,
+        .signal = SIGPROF,
+        .is_open = true,
+    };
+    *handle = (struct cp__perf_handle){
+        .seq = 1,
         .period = period,
         .events = {{.fd = FIRST_FD, .id = FIRST_ID}, {.fd = FIRST_FD + 1, .id = FIRST_ID + 1}},
         .n_events = n,
         .limit = LIMIT,
-        .fd = FIRST_FD,
         .kind = kind};
 }
 
@@ -173,7 +182,7 @@ SIM_TEST(progress_is_judged_by_all_events)
 {
     make_m(CP_EVENT_HARDWARE, 1000, 1);
     m.armed |= 1u;
-    m.handles[0].kind = CP_EVENT_CLOCK;
+    perf.handles[0].kind = CP_EVENT_CLOCK;
     m.stats[SLOT].interrupts = 6;
     m.stats[0].interrupts = 4;
     overflow(0, 6, 14 * MS);
@@ -194,7 +203,7 @@ SIM_TEST(progress_is_judged_since_an_event_began)
 {
     make_m(CP_EVENT_HARDWARE, 1000, 1);
     m.armed |= 1u;
-    m.handles[0].kind = CP_EVENT_CLOCK;
+    perf.handles[0].kind = CP_EVENT_CLOCK;
     m.stats[0].interrupts = 100;
     CHECK_EQ(cp__limits_begin_from_handler(&m, SLOT), 0);
     added_to(0);
@@ -243,7 +252,7 @@ SIM_TEST(nobody_renews_what_must_not_count)
         overflow(0, 5, 10 * MS);
         m.is_of_library = i == 0;
         m.off = i == 1 ? 1u << SLOT : 0;
-        m.paused = i == 2 ? 1u << SLOT : 0;
+        perf.paused = i == 2 ? 1u << SLOT : 0;
         CHECK_EQ(renew(), 0);
         CHECK_EQ(events[0].refreshes, 0);
     }
@@ -286,7 +295,7 @@ SIM_TEST(an_event_without_a_ring_begins_anew)
 static uint64_t resume(uint64_t taken, bool gets_on, unsigned refreshes)
 {
     make_m(CP_EVENT_HARDWARE, 1000, 1);
-    m.ring.crowded = taken > 3;
+    perf.ring.crowded = taken > 3;
     overflow(0, taken, gets_on ? 100 * MS : taken * COST_NS);
     m.stats[SLOT].counts[0].time_enabled = events[0].count.time_enabled;
     cp__limits_resume_from_handler(&m, SLOT);
@@ -317,7 +326,7 @@ SIM_TEST(a_paused_event_is_resumed_with_one_more_if_its_losses_are_not_known)
     cp__limits_resume_from_handler(&m, SLOT);
     CHECK_EQ(added_to(0), 0);
     overflow(0, 2, 200 * MS);
-    m.ring.crowded++;
+    perf.ring.crowded++;
     cp__limits_resume_from_handler(&m, SLOT);
     CHECK_EQ(added_to(0), 1);
     CHECK_EQ(events[0].refreshes, 2);
@@ -464,7 +473,7 @@ SIM_TEST(the_end_of_an_event_that_stands_anyway_is_told_at_the_close)
 
         make_m(CP_EVENT_HARDWARE, 1000, 1);
         overflow(0, has_ended ? LIMIT : LIMIT - 1, 20 * MS);
-        m.paused = i < 2 ? 1u << SLOT : 0;
+        perf.paused = i < 2 ? 1u << SLOT : 0;
         m.off = i < 2 ? 0 : 1u << SLOT;
         SIM_RUN(90 * MS);
         cp__limits_tell_end_from_handler(&m, SLOT);
@@ -529,7 +538,7 @@ SIM_TEST(the_event_of_a_new_config_is_looked_at)
     for (int i = 0; i < 4; i++)
         pass(10 * MS);
     CHECK_EQ(m.stats[SLOT].stops, 0);
-    m.stats[SLOT].seq = handle->seq = 2;
+    m.stats[SLOT].seq = m.handles[SLOT].seq = handle->seq = 2;
     use_up(0);
     events[0].moves = false;
     for (int i = 0; i < 4; i++)

@@ -116,7 +116,7 @@ static long stub_syscall(long number, const long a[6])
 static bool is_paused(struct ring *ring)
 {
     cp__events_pause_from_handler(&ring->m);
-    return ring->m.paused == 1u << SLOT;
+    return ring->perf.paused == 1u << SLOT;
 }
 
 /* A throttled event counts nothing, and enabling it at the handler's end would end the throttling. */
@@ -124,7 +124,7 @@ CP_TEST(a_throttled_event_is_not_paused)
 {
     struct ring *ring = new_ring(CP_EVENT_HARDWARE);
 
-    ring->m.pausing = 1u << SLOT;
+    ring->perf.pausing = 1u << SLOT;
     CHECK(is_paused(ring));
     put(ring, PERF_RECORD_THROTTLE, (const uint64_t[]){12345, ID + 1, ID + 1}, 3);
     CHECK(is_paused(ring));
@@ -198,7 +198,7 @@ CP_TEST(throttling_is_told_once_if_a_record_is_in_vain)
 {
     struct ring *ring = new_ring(CP_EVENT_HARDWARE);
 
-    ring->m.handles[SLOT].periods.phase = 1;
+    ring->perf.handles[SLOT].periods.phase = 1;
     put(ring, PERF_RECORD_UNTHROTTLE, (const uint64_t[]){1000000000, ID, ID}, 3);
     put_time(ring, 2, 5000);
     check_throttled(ring, 0);
@@ -273,11 +273,11 @@ CP_TEST(each_slot_of_the_ring_loses_one)
 {
     struct ring *ring = new_ring(CP_EVENT_HARDWARE);
 
-    ring->m.handles[0] = ring->m.handles[1] = ring->m.handles[SLOT];
-    ring->m.handles[0].events[0].id = ID + 1;
-    ring->m.handles[1].events[0].id = ID + 2;
+    ring->perf.handles[0] = ring->perf.handles[1] = ring->perf.handles[SLOT];
+    ring->perf.handles[0].events[0].id = ID + 1;
+    ring->perf.handles[1].events[0].id = ID + 2;
     ring->m.stats[1].ringless = 1;
-    ring->m.handles[2] = (struct cp__handle){.seq = 1, .fd = 100, .kind = CP_EVENT_TIMER};
+    ring->m.handles[2] = (struct cp__handle){.seq = 1, .engine = &cp__engine_timer, .kind = CP_EVENT_TIMER};
     ring->m.armed = 1u << SLOT | 7;
     put(ring, PERF_RECORD_SAMPLE, NULL, 0); /* too short to name its event */
     read_ring(ring);
@@ -363,8 +363,8 @@ CP_TEST(a_precise_address_is_the_programs)
     const uint64_t words[] = {ID, 0x5000, PERIOD, PERIOD, PERIOD, 0};
     struct last last;
 
-    ring->m.handles[SLOT].is_precise = true;
-    ring->m.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_IP);
+    ring->perf.handles[SLOT].is_precise = true;
+    ring->perf.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_IP);
     last = sample_of(ring, PERF_RECORD_MISC_USER | PERF_RECORD_MISC_EXACT_IP, words, 6);
     CHECK_EQ(last.sample.ip, 0x5000);
     CHECK_EQ(last.sample.depth, 1);
@@ -382,7 +382,7 @@ CP_TEST(chains_are_taken_apart)
     struct ring *ring = new_ring(CP_EVENT_CLOCK);
     uint64_t words[160] = {ID, PERIOD, PERIOD, PERIOD, 0};
 
-    ring->m.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_CALLCHAIN);
+    ring->perf.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_CALLCHAIN);
     for (unsigned i = 0; i < 2000; i++) {
         unsigned kernel = i % 7, user = i % 64, n = 6;
         bool wanted = i % 2 == 0;
@@ -397,7 +397,7 @@ CP_TEST(chains_are_taken_apart)
         for (unsigned u = 0; u < user; u++)
             words[n++] = 0x400000 + u;
         words[5] = n - 6;
-        ring->m.handles[SLOT].has_user_chain = wanted;
+        ring->perf.handles[SLOT].has_user_chain = wanted;
         last = sample_of(ring, PERF_RECORD_MISC_KERNEL, words, n);
         CHECK_EQ(last.sample.kernel_depth, kernel);
         CHECK_EQ(last.sample.depth, kernel + (wanted && user > 0 ? user : 1));
@@ -421,7 +421,7 @@ CP_TEST(long_chains_are_cut)
 
     for (unsigned i = 7; i < ARRAY_SIZE(words); i++)
         words[i] = 0xffffffff81000000 + i;
-    ring->m.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_CALLCHAIN);
+    ring->perf.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_CALLCHAIN);
     last = sample_of(ring, PERF_RECORD_MISC_KERNEL, words, ARRAY_SIZE(words));
     CHECK_EQ(last.sample.kernel_depth, CP_MAX_FRAMES);
     CHECK_EQ(last.sample.depth, CP_MAX_FRAMES);
@@ -467,8 +467,8 @@ static struct ring *ring_of_places(enum cp_event_kind kind)
     struct ring *ring = new_ring(kind);
 
     CHECK_EQ(cp__samplebuf_make(&ring->m.buffers[SLOT]), 0);
-    ring->m.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_REGS_USER);
-    ring->m.ring.own_begin = UINT64_MAX;
+    ring->perf.handles[SLOT].layout = cp__record_layout_from_handler(SAMPLE_TYPE | PERF_SAMPLE_REGS_USER);
+    ring->perf.ring.own_begin = UINT64_MAX;
     return ring;
 }
 
@@ -508,7 +508,7 @@ CP_TEST(a_record_of_another_place_is_late)
         CHECKF(count_late(software, CP__SINCE_HERE) == 0, "case %zu", i);
         put_place(pmu, cases[i].pc, cases[i].sp);
         CHECKF(count_late(pmu, CP__SINCE_SIGNAL) == cases[i].is_late_in_pmu, "case %zu", i);
-        pmu->m.handles[SLOT].is_precise = true;
+        pmu->perf.handles[SLOT].is_precise = true;
         put_place(pmu, cases[i].pc, cases[i].sp);
         CHECKF(count_late(pmu, CP__SINCE_SIGNAL) == cases[i].is_late_if_precise, "case %zu", i);
         free_ring(software);
@@ -525,13 +525,13 @@ CP_TEST(records_made_in_the_library_are_not_late)
     ring = ring_of_places(CP_EVENT_SOFTWARE);
     put_place(ring, PC + 300, SP - 8);
     put_place(ring, PC + 400, SP - 8);
-    cp__ring_own_ends_from_handler(&ring->m.ring); /* an earlier handler ended here */
-    put_place(ring, PC + 500, SP - 8);             /* the program goes on with SIGPROF blocked */
-    cp__ring_own_begins_from_handler(&ring->m.ring);
+    cp__ring_own_ends_from_handler(&ring->perf.ring); /* an earlier handler ended here */
+    put_place(ring, PC + 500, SP - 8);                /* the program goes on with SIGPROF blocked */
+    cp__ring_own_begins_from_handler(&ring->perf.ring);
     put_place(ring, PC + 600, SP - 8);
     CHECK_EQ(count_late(ring, CP__SINCE_SIGNAL), 1);
     put_place(ring, PC + 700, SP - 8);
-    cp__ring_own_ends_from_handler(&ring->m.ring);
+    cp__ring_own_ends_from_handler(&ring->perf.ring);
     put_place(ring, PC + 800, SP - 8);
     CHECK_EQ(count_late(ring, CP__SINCE_SIGNAL), 1);
     CHECK_EQ(ring->m.stats[SLOT].samples, 6);

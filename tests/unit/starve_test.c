@@ -11,6 +11,7 @@
  * starves its thread for 20 ms, and eight do so for 0.2 s. If a reader is to find a period that the thread
  * can bear, the library knows the cost.
  */
+#include "runtime/engine/perf_m_linux.h"
 #include "tests/support/burn.h"
 
 #include <linux/perf_event.h>
@@ -112,8 +113,8 @@ static void shorten_periods(struct cp__m *m)
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
         if (m->handles[slot].seq == 0)
             continue;
-        m->handles[slot].period = shortest;
-        CHECK_EQ(ioctl(m->handles[slot].fd, PERF_EVENT_IOC_PERIOD, &shortest), 0);
+        cp__perf_of(m)->handles[slot].period = shortest;
+        CHECK_EQ(ioctl(cp__perf_of(m)->handles[slot].events[0].fd, PERF_EVENT_IOC_PERIOD, &shortest), 0);
     }
 }
 
