@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "runtime/chunk.h"
-#include "runtime/engine/handler.h"
 #include "runtime/engine/perf_m_linux.h"
+#include "runtime/handler.h"
 #include "runtime/m.h"
 #include "runtime/samplebuf.h"
 #include "runtime/unwind/cache.h"
@@ -224,8 +224,8 @@ static void make_m(struct cp_t *b, struct signals *signals)
     if (cp_m_attach(&m, &err) < 0)
         cp_t_fatal(b, "%s", err.message);
     signals->m = (struct cp__m *)m;
-    if (cp__m_make_own(signals->m, &cp__engine_perf) < 0 || cp__m_make_own(signals->m, &cp__engine_timer) < 0)
-        cp_t_fatal(b, "There is no memory for the engines.");
+    if (cp__m_make_own(signals->m, &cp__engine_perf) < 0)
+        cp_t_fatal(b, "There is no memory for the engine.");
     signals->perf = cp__perf_of(signals->m);
     signals->page = aligned_alloc(size, 2 * size);
     if (signals->page == NULL || cp__pool_resize(1) < 0 || cp__samplebuf_make(&signals->m->buffers[0]) < 0)

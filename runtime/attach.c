@@ -9,11 +9,11 @@
 #include "configure.h"
 #include "coverage.h"
 #include "disposition.h"
-#include "engine.h"
 #include "m.h"
 #include "moment.h"
 #include "prepare.h"
 #include "queue.h"
+#include "receive.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
@@ -198,7 +198,7 @@ void cp_m_detach(struct cp_m *head)
         /* a reader may have just taken m off the queue */
         cp__queue_push_from_handler(m, __builtin_ctz(slots));
     cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
-    cp__engine.take_pending_from_handler(m, &none);
+    cp__take_pending_from_handler(m, &none);
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     /* release: pairs with the acquire in cp__ms_forget(): a child must not free what this thread has freed */
     cp_store_release(&m->altstack, NULL);

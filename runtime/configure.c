@@ -8,6 +8,7 @@
 #include "engine.h"
 #include "moment.h"
 #include "overload.h"
+#include "receive.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "slot.h"
@@ -114,13 +115,24 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
     }
     if (stopped == 0)
         return;
-    cp__engine.take_pending_from_handler(m, &moment);
+    cp__take_pending_from_handler(m, &moment);
     cp__moment_end_from_handler(m, &moment);
     for (uint32_t left = stopped; left != 0; left &= left - 1)
         clear_slot_from_handler(m, __builtin_ctz(left));
     /* relaxed: ordered by the release of the claim */
     cp_store_relaxed(&m->armed, m->armed & ~stopped);
     cp_store_relaxed(&m->off, m->off & ~stopped);
+}
+
+static void own_from_handler(struct cp__m *m)
+{
+    /* acquire: pairs with the release in cp__m_make_own() */
+    for (uint32_t engines = cp_load_acquire(&m->engines); engines != 0; engines &= engines - 1) {
+        const struct cp__engine *engine = m->own[__builtin_ctz(engines)].engine;
+
+        if (engine->own_from_handler != NULL)
+            engine->own_from_handler(m);
+    }
 }
 
 bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, enum cp__since since)
@@ -144,7 +156,7 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
     }
     cp_store_release(&m->head.generation, generation); /* pairs with the acquire in is_behind(), kick.c */
     enable_slots_from_handler(m, opened);
-    cp__engine.own_from_handler(m);
+    own_from_handler(m);
     cp__m_unclaim_from_handler(m);
     return true;
 }

@@ -12,6 +12,7 @@
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_H
 #define COUNTERPOINT_RUNTIME_ENGINE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,6 +51,15 @@ struct cp__engine {
      * and that has no sample yet. */
     void (*close_from_handler)(struct cp__m *m, int slot, struct cp__moment *moment);
 
+    /* Adds to moment what a signal stands for, and what has waited for one. Returns whether the signal is of
+     * an event of the engine's on m. */
+    bool (*on_signal_from_handler)(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);
+    /* The handler begins, and ends. NULL: that is nothing to the engine. */
+    void (*begin_from_handler)(struct cp__m *m);
+    void (*end_from_handler)(struct cp__m *m);
+    /* Says that the M was in the library, with SIGPROF blocked, so the records made so far belong to the
+     * place where the next signal finds the M. NULL: there are no records. */
+    void (*own_from_handler)(struct cp__m *m);
     /* Forgets what was open in slot, which was closed: its last samples have been appended. NULL: the close
      * has done so. */
     void (*clear_from_handler)(struct cp__m *m, int slot);
@@ -82,19 +92,5 @@ struct cp__engine {
      * none. */
     void (*forget)(struct cp__m *m);
 };
-
-/* What is left of all engines together. */
-struct cp__all_engines {
-    /* Once, before the first M. */
-    void (*start)(void);
-    /* On the calling M, with SIGPROF blocked or in its handler: takes the pending signals, except foreign
-     * ones. A signal that was raised before its source was closed must not outlive the handle. */
-    void (*take_pending_from_handler)(struct cp__m *m, struct cp__moment *moment);
-    /* The same: says that the M was in the library, with SIGPROF blocked, so the records made so far belong
-     * to the place where the next signal finds the M. */
-    void (*own_from_handler)(struct cp__m *m);
-};
-
-extern const struct cp__all_engines cp__engine;
 
 #endif

@@ -4,9 +4,9 @@
 
 #include "configure.h"
 #include "disposition.h"
-#include "engine.h"
 #include "m.h"
 #include "moment.h"
+#include "receive.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "stats.h"
@@ -28,7 +28,7 @@ static void end_kicks(struct cp__m *m)
     cp__lock(&cp__runtime_lock);
     m->is_away = true; /* from here on nobody kicks it */
     cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
-    cp__engine.take_pending_from_handler(m, &none);
+    cp__take_pending_from_handler(m, &none);
     cp_store_release(&m->kick.taken, m->kick.sent); /* pairs with the acquire in cp__m_has_kick() */
     cp__unlock(&cp__runtime_lock);
 }

@@ -297,7 +297,7 @@ void cp__m_free(struct cp__m *m);
 /* Returns whether a kick may still reach m. Under the runtime lock. */
 static inline bool cp__m_has_kick(const struct cp__m *m)
 {
-    /* acquire: pairs with the release in classify_from_handler(), handler.c */
+    /* acquire: pairs with the release in cp__receive_from_handler(), receive.c */
     return cp_load_acquire(&m->kick.taken) != m->kick.sent;
 }
 /* Frees m if it is GONE and there is no reason to keep it. Under the runtime lock. */

@@ -2,10 +2,10 @@
 
 #include <pthread.h>
 
-#include "engine.h"
 #include "fork.h"
-#include "runtime/base/fork_gate.h"
+#include "handler.h"
 #include "runtime/base/loads.h"
+#include "runtime/base/signals.h"
 #include "runtime/unwind/code.h"
 #include "runtime/unwind/switches.h"
 
@@ -20,9 +20,7 @@ static void prepare_once(void)
     cp__code_prepare();
     cp__switches_prepare();
     cp__fork_prepare();
-    cp__fork_delay(); /* because events are opened and closed again */
-    cp__engine.start();
-    cp__fork_allow();
+    cp__signals_use(cp__on_signal_from_handler);
     pthread_setcancelstate(cancel_state, NULL);
 }
 

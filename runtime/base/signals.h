@@ -45,6 +45,8 @@ void cp__signal_requeue_from_handler(siginfo_t *info);
 int cp__signal_kick(pid_t tid, uint32_t number);
 bool cp__signal_is_kick_from_handler(const siginfo_t *info, uint32_t *number);
 
+/* Whether a timer has raised the signal. If so, *data is the timer's value. */
+bool cp__signal_is_tick_from_handler(const siginfo_t *info, uint64_t *data);
 /* Whether an event has raised the signal as a trap. If so, *data is the event's sig_data. */
 bool cp__signal_is_trap_from_handler(const siginfo_t *info, uint64_t *data);
 

@@ -221,3 +221,9 @@ bool cp__signal_is_trap_from_handler(const siginfo_t *info, uint64_t *data)
     *data = value;
     return true;
 }
+
+bool cp__signal_is_tick_from_handler(const siginfo_t *info, uint64_t *data)
+{
+    *data = (uintptr_t)info->si_value.sival_ptr;
+    return info->si_code == SI_TIMER;
+}

@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "engines.h"
 #include "runtime/base/fail.h"
 #include "runtime/cost.h"
-#include "runtime/prepare.h"
 #include "runtime/turn.h"
 
 /* Measures, unless another thread has noted another cost than `before` while this thread waited for its
@@ -62,7 +62,7 @@ uint64_t cp_sample_cost_ns(struct cp_error *err)
 
     if (ns != 0)
         return ns;
-    cp__prepare();
+    cp__engines_prepare();
     result = measure_in_peace(0, err);
     if (result < 0)
         cp__error(err, result,

@@ -1,10 +1,14 @@
 /* The engines. Each event and timer sends its signal to its own thread. */
 #include "engines.h"
 
+#include <pthread.h>
+
 #include "events_linux.h"
-#include "handler.h"
 #include "limits_linux.h"
 #include "perf_m_linux.h"
+#include "ring_linux.h"
+#include "runtime/perf/perf_linux.h"
+#include "runtime/prepare.h"
 #include "timer_linux.h"
 
 const struct cp__engine cp__engine_perf = {
@@ -14,6 +18,10 @@ const struct cp__engine cp__engine_perf = {
     .open_from_handler = cp__events_open_from_handler,
     .enable_from_handler = cp__events_enable_from_handler,
     .close_from_handler = cp__events_close_from_handler,
+    .on_signal_from_handler = cp__events_on_signal_from_handler,
+    .begin_from_handler = cp__events_pause_from_handler,
+    .end_from_handler = cp__events_resume_from_handler,
+    .own_from_handler = cp__events_own_from_handler,
     .clear_from_handler = cp__events_clear_from_handler,
     .read = cp__events_read,
     .interval = cp__events_interval,
@@ -29,6 +37,7 @@ const struct cp__engine cp__engine_timer = {
     .size = sizeof(struct cp__timer_m),
     .open_from_handler = cp__timer_open_from_handler,
     .close_from_handler = cp__timer_close_from_handler,
+    .on_signal_from_handler = cp__timer_on_signal_from_handler,
 };
 
 const struct cp__engine *cp__engines_for(const struct cp_slot_request *request)
@@ -47,8 +56,20 @@ int cp__engines_probe(struct cp_slot_request *requests, size_t n, struct cp_erro
     return result < 0 ? result : cp__events_probe(requests, n, err);
 }
 
-const struct cp__all_engines cp__engine = {
-    .start = cp__events_start,
-    .take_pending_from_handler = cp__take_pending_from_handler,
-    .own_from_handler = cp__events_own_from_handler,
-};
+static void prepare_engines(void)
+{
+    int cancel_state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* reading files is a cancellation point */
+    cp__ring_prepare();
+    cp__perf_prepare();
+    pthread_setcancelstate(cancel_state, NULL);
+}
+
+void cp__engines_prepare(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    cp__prepare();
+    pthread_once(&once, prepare_engines);
+}

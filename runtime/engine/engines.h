@@ -18,6 +18,8 @@ extern const struct cp__engine cp__engine_timer;
 
 /* Returns the engine that samples the event of request. */
 const struct cp__engine *cp__engines_for(const struct cp_slot_request *request);
+/* Prepares the core and the engines, once. Called before the first event is opened. */
+void cp__engines_prepare(void);
 /* Opens the events on the calling thread as an M would, all of them together, and closes them. Fills err if
  * one of them fails, or opens and counts nothing (-ENODATA). Lowers each config's precise_ip to the level
  * that works. */

@@ -16,7 +16,6 @@
 #include "descriptors_linux.h"
 #include "events_linux.h"
 #include "first_linux.h"
-#include "handler.h"
 #include "limits_linux.h"
 #include "perf_m_linux.h"
 #include "periods_linux.h"
@@ -28,6 +27,7 @@
 #include "runtime/base/sys_linux.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
+#include "runtime/receive.h"
 
 /* Sends the event's SIGPROF to m's thread. Every event without traps gets this before it is enabled: a member
  * of the ring without O_ASYNC would write records and never send a signal. */
@@ -117,8 +117,6 @@ void cp__events_pause_from_handler(struct cp__m *m)
 {
     struct cp__perf_m *perf = cp__perf_of(m);
 
-    if (perf == NULL)
-        return;
     cp__ring_own_begins_from_handler(&perf->ring);
     perf->paused = 0;
     if (perf->pausing == 0)
@@ -132,20 +130,14 @@ void cp__events_pause_from_handler(struct cp__m *m)
 
 void cp__events_own_from_handler(struct cp__m *m)
 {
-    struct cp__perf_m *perf = cp__perf_of(m);
-
-    if (perf != NULL)
-        cp__ring_own_ends_from_handler(&perf->ring);
+    cp__ring_own_ends_from_handler(&cp__perf_of(m)->ring);
 }
 
 void cp__events_resume_from_handler(struct cp__m *m)
 {
     struct cp__perf_m *perf = cp__perf_of(m);
-    uint32_t slots;
+    uint32_t slots = perf->paused & perf->pausing;
 
-    if (perf == NULL)
-        return;
-    slots = perf->paused & perf->pausing;
     perf->paused = 0;
     for (uint32_t left = slots; left != 0; left &= left - 1)
         cp__limits_resume_from_handler(m, __builtin_ctz(left));
@@ -206,8 +198,6 @@ bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, s
     uint32_t armed = is_of_event ? cp_load_relaxed(&m->armed) : 0; /* relaxed: stored by this thread */
     bool ours = false;
 
-    if (cp__perf_of(m) == NULL)
-        return false;
     for (; armed != 0; armed &= armed - 1) {
         int slot = __builtin_ctz(armed);
         int which = raiser_from_handler(&cp__perf_of(m)->handles[slot], info);
@@ -429,13 +419,6 @@ void cp__events_disable(struct cp__m *m, int slot)
 }
 
 /* ---- Outside the handler --------------------------------------------------------------------- */
-
-void cp__events_start(void)
-{
-    cp__signals_use(cp__on_signal_from_handler);
-    cp__ring_prepare();
-    cp__perf_prepare();
-}
 
 /* Opens all events of a start in a scratch M that is not registered, on the calling thread, then closes
  * them. */

@@ -9,7 +9,6 @@
 #include "runtime/moment.h"
 #include "runtime/slot.h"
 
-void cp__events_start(void);
 int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);
 int cp__events_enable_from_handler(struct cp__m *m, int slot);
 void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment);

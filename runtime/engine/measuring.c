@@ -4,13 +4,13 @@
 
 #include "engines.h"
 #include "events_linux.h"
-#include "handler.h"
 #include "runtime/base/os.h"
 #include "runtime/base/thread.h"
 #include "runtime/disposition.h"
 #include "runtime/event/rows.h"
 #include "runtime/m.h"
 #include "runtime/moment.h"
+#include "runtime/receive.h"
 #include "runtime/slot.h"
 
 int cp__measuring_run(void *(*fn)(void *), void *arg, struct cp_error *err)

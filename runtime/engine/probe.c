@@ -7,7 +7,6 @@
 #include "runtime/base/sized.h"
 #include "runtime/event/rows.h"
 #include "runtime/m.h"
-#include "runtime/prepare.h"
 
 int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
 {
@@ -19,7 +18,7 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
         result = cp__spec_request(&own, &request, err);
     if (result < 0)
         return result;
-    cp__prepare();
+    cp__engines_prepare();
     cp__fork_delay(); /* because events are opened and closed again */
     result = cp__engines_probe(&request, 1, err);
     cp__fork_allow();

@@ -10,11 +10,11 @@
 
 #include "descriptors_linux.h"
 #include "first_linux.h"
-#include "handler.h"
 #include "limits_linux.h"
 #include "periods_linux.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/configure.h"
+#include "runtime/handler.h"
 #include "runtime/perf/perf_linux.h"
 #include "runtime/perf/record.h"
 
@@ -25,7 +25,7 @@
 /* Records with chains of up to 127 frames (kernel.perf_event_max_stack) take 1 KiB each. */
 #define DATA_PAGES_FOR_CHAINS 8
 
-static size_t page_size; /* set once, before the first M */
+static size_t page_size; /* set once, before the first event */
 
 void cp__ring_prepare(void)
 {

@@ -5,7 +5,7 @@
 #include "perf_m_linux.h"
 #include "runtime/moment.h"
 
-/* Called once, before the first M. */
+/* Called once, before the first event. */
 void cp__ring_prepare(void);
 
 /* Makes the event fd a member of m's ring; 0 or a negative errno value. The first member makes the ring,

@@ -12,7 +12,6 @@
 #include "runtime/disposition.h"
 #include "runtime/event/rows.h"
 #include "runtime/m.h"
-#include "runtime/prepare.h"
 #include "runtime/slot.h"
 #include "runtime/unwind/code.h"
 
@@ -147,7 +146,7 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
         return result;
     for (size_t i = 0; i < n; i++)
         cp__request_encode(&reached[i]);
-    cp__prepare();
+    cp__engines_prepare();
     cp__code_update();
     if (cp__cost_matters(reached, n))
         cp__cost_make_sure(reached, n, running_rate());

@@ -8,10 +8,11 @@
 #include <unistd.h>
 
 #include "engines.h"
-#include "handler.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
+#include "runtime/base/signals.h"
 #include "runtime/disposition.h"
+#include "runtime/receive.h"
 
 /* Makes a timer on a CPU clock, which is that of the thread tid. Makes the system call itself, because
  * glibc's timer_create() may allocate. */
@@ -93,6 +94,29 @@ void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *
     now = cp__os_clock_ns_from_handler(m->cpu_clock);
     end_timer_from_handler(*timer_of(m, slot));
     cp_store_relaxed(&stats->counts[0].value, now - stats->armed_at);
+}
+
+/* If no handle has the config that the tick names, the timer has been deleted since. */
+bool cp__timer_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
+{
+    uint64_t seq;
+
+    if (!cp__signal_is_tick_from_handler(info, &seq))
+        return false;
+    /* relaxed: stored by this thread */
+    for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
+        int slot = __builtin_ctz(armed);
+        const struct cp__handle *handle = &m->handles[slot];
+
+        if (handle->seq == seq && handle->engine == &cp__engine_timer) {
+            const unsigned overrun = (unsigned)info->si_overrun;
+
+            cp__moment_add_from_handler(moment, slot, 1 + (uint64_t)overrun);
+            cp_add_single_writer(&m->stats[slot].overruns, overrun);
+            return true;
+        }
+    }
+    return false;
 }
 
 int cp__timer_probe(struct cp_error *err)

@@ -9,7 +9,7 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/sys_linux.h"
 
-bool cp__perf_has_lost_count, cp__perf_has_limits; /* set once, before the first M */
+bool cp__perf_has_lost_count, cp__perf_has_limits; /* set once, before the first event */
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 

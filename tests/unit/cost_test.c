@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 
 #include "runtime/cost.h"
-#include "runtime/prepare.h"
+#include "runtime/engine/engines.h"
 
 /* The cost that the tests set; no real cost is near it. */
 #define COST_NS 1000000
@@ -184,7 +184,7 @@ SIM_TEST(a_refusal_rests_on_three_measurements)
 
     sim->reading_ns = 1000;
     sim->cost_ns = 150000;
-    cp__prepare();
+    cp__engines_prepare();
     cp__cost_set(0);
     of_measurement = sim_opened(NULL);
     CHECK(cp_sample_cost_ns(NULL) != 0);

@@ -14,9 +14,9 @@
 #include "counter.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/cost.h"
+#include "runtime/engine/engines.h"
 #include "runtime/kick.h"
 #include "runtime/m.h"
-#include "runtime/prepare.h"
 #include "tests/support/stub_syscall.h"
 
 static struct {
@@ -166,7 +166,7 @@ static void call_probe(void)
 
 SIM_TEST(a_probe_delays_forks)
 {
-    cp__prepare();
+    cp__engines_prepare();
     check_delays(call_probe, 2 * (ASKED + ARMED));
 }
 
@@ -177,7 +177,7 @@ static void call_config(void)
 
 SIM_TEST(asking_for_the_kernels_mode_delays_forks)
 {
-    cp__prepare();
+    cp__engines_prepare();
     check_delays(call_config, ASKED);
 }
 
@@ -192,7 +192,7 @@ static void call_counter(void)
 
 SIM_TEST(a_counter_delays_forks)
 {
-    cp__prepare();
+    cp__engines_prepare();
     check_delays(call_counter, ASKED + 2);
 }
 
@@ -207,14 +207,14 @@ static void call_cost(void)
 
 SIM_TEST(measuring_the_cost_delays_forks)
 {
-    cp__prepare();
+    cp__engines_prepare();
     check_delays(call_cost, ARMED);
 }
 
 /* These events are opened once in a process, the first of them at the first moment. */
 SIM_TEST(the_first_call_delays_forks)
 {
-    CHECK(play_with_fork(cp__prepare, 0));
+    CHECK(play_with_fork(cp__engines_prepare, 0));
     CHECK_EQ(play.outcome, WAITS);
 }
 
@@ -236,7 +236,7 @@ static void call_start(void)
 
 SIM_TEST(a_start_and_a_scheduling_point_delay_forks)
 {
-    cp__prepare();
+    cp__engines_prepare();
     check_delays(call_start, ASKED + ARMED + ARMED);
 }
 
@@ -269,7 +269,7 @@ CP_TEST(a_thread_waits_longer_for_a_fork_than_a_fork_for_a_thread)
 {
     int tries = 0;
 
-    cp__prepare();
+    cp__engines_prepare();
     while (wait_for_fork() <= 2 * CP__FORK_WAIT_MS) /* this thread may have been without a CPU for long */
         CHECK(tries++ < 20);
 }
@@ -285,7 +285,7 @@ CP_TEST(a_thread_waits_for_a_fork_in_vain_only_once)
 {
     pthread_t thread;
 
-    cp__prepare();
+    cp__engines_prepare();
     cp__fork_begins();
     CHECK_EQ(pthread_create(&thread, NULL, delay_forks_twice, NULL), 0);
     pthread_join(thread, NULL);
@@ -337,7 +337,7 @@ static void call_start_beside_worker(void)
 
 SIM_TEST(a_handler_that_opens_events_delays_forks)
 {
-    cp__prepare();
+    cp__engines_prepare();
     clock_request = request("taskClock", MS);
     check_delays(call_start_beside_worker, ARMED);
 }
@@ -360,7 +360,7 @@ SIM_TEST(a_handler_opens_no_event_during_a_fork)
     struct worker worker;
     int slot;
 
-    cp__prepare();
+    cp__engines_prepare();
     start_worker(&worker, body_c, NULL);
     cp__fork_begins();
     CHECK_EQ(cp_slots_start(&clock, 1, &slot, NULL), 0);

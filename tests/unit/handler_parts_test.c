@@ -6,7 +6,7 @@
 #include <ucontext.h>
 
 #include "runtime/base/os.h"
-#include "runtime/engine/handler.h"
+#include "runtime/handler.h"
 #include "runtime/m.h"
 #include "runtime/samplebuf.h"
 #include "runtime/slot.h"

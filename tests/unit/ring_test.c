@@ -1,8 +1,8 @@
 /* What samples the records of a ring become. The test makes the ring and fills it as the kernel would. */
 #include "runtime/configure.h"
-#include "runtime/engine/handler.h"
 #include "runtime/engine/periods_linux.h"
 #include "runtime/engine/ring_linux.h"
+#include "runtime/handler.h"
 #include "tests/support/made_ring.h"
 #include "tests/support/stub_syscall.h"
 

@@ -1,11 +1,10 @@
 /* The handler of SIGPROF and SIGTRAP. */
-#ifndef COUNTERPOINT_RUNTIME_ENGINE_HANDLER_H
-#define COUNTERPOINT_RUNTIME_ENGINE_HANDLER_H
+#ifndef COUNTERPOINT_RUNTIME_HANDLER_H
+#define COUNTERPOINT_RUNTIME_HANDLER_H
 
 #include <signal.h>
-
-#include "runtime/engine.h"
-#include "runtime/moment.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 /* The handler has a section of its own. The linker defines where the section begins and ends. */
 #define CP__HANDLER_SECTION "cp__handler"
@@ -20,8 +19,5 @@ static inline bool cp__is_in_handler(uintptr_t pc)
     return pc - (uintptr_t)__start_cp__handler <
            (uintptr_t)__stop_cp__handler - (uintptr_t)__start_cp__handler;
 }
-
-/* See take_pending_from_handler of struct cp__all_engines. */
-void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment);
 
 #endif

@@ -2,88 +2,14 @@
 
 #include <errno.h>
 
-#include "engines.h"
-#include "events_linux.h"
+#include "configure.h"
+#include "engine.h"
+#include "moment.h"
+#include "receive.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "runtime/base/signals.h"
-#include "runtime/configure.h"
-#include "runtime/moment.h"
-#include "runtime/slot.h"
 #include "runtime/unwind/code.h"
-
-/* ---- What a signal stands for ---------------------------------------------------------------- */
-
-/* Counts a timer's signal, which names its config. If no handle has that config, the timer has been
- * deleted since. */
-static void timer_from_handler(struct cp__m *m, uint64_t seq, unsigned overrun, struct cp__moment *moment)
-{
-    /* relaxed: stored by this thread */
-    for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
-        int slot = __builtin_ctz(armed);
-        const struct cp__handle *handle = &m->handles[slot];
-
-        if (handle->seq == seq && handle->engine == &cp__engine_timer) {
-            cp__moment_add_from_handler(moment, slot, 1 + (uint64_t)overrun);
-            cp_add_single_writer(&m->stats[slot].overruns, overrun);
-            return;
-        }
-    }
-}
-
-/* Whether the signal is of an event of the profiler's that is gone. A trap that is pending for a thread that
- * sleeps arrives when the thread wakes, also if the event was disabled and closed meanwhile. */
-static bool is_late_trap_from_handler(const siginfo_t *info)
-{
-    uint64_t seq;
-
-    return cp__signal_is_trap_from_handler(info, &seq) && cp__slot_is_seq_from_handler(seq);
-}
-
-/* Adds the samples of a signal to moment. Returns false if the signal is not the profiler's. */
-static bool classify_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
-{
-    bool ours = cp__events_on_signal_from_handler(m, info, moment) || is_late_trap_from_handler(info);
-    uint32_t kick;
-
-    if (info->si_code == SI_TIMER) {
-        uint64_t seq = (uintptr_t)info->si_value.sival_ptr;
-
-        if (cp__slot_is_seq_from_handler(seq)) {
-            timer_from_handler(m, seq, (unsigned)info->si_overrun, moment);
-            ours = true;
-        }
-    } else if (cp__signal_is_kick_from_handler(info, &kick)) {
-        cp_store_release(&m->kick.taken, kick); /* pairs with the acquire in cp__m_has_kick() */
-        ours = true;
-    }
-    if (!ours)
-        cp_add_single_writer(&m->foreign, 1);
-    return ours;
-}
-
-static void take_pending_from_handler(struct cp__m *m, int signal, struct cp__moment *moment)
-{
-    siginfo_t info;
-
-    while (cp__signal_take_pending_from_handler(signal, &info)) {
-        if (!classify_from_handler(m, &info, moment)) {
-            cp_add_single_writer(&m->foreign, -1); /* the handler will count it */
-            cp__signal_requeue_from_handler(&info);
-            return;
-        }
-    }
-}
-
-/* A signal that was raised before its source was closed is still pending. The signal must be taken before the
- * handle goes, because the number of its descriptor, or the handler of SIGPROF, may belong to others by the
- * time it is delivered. */
-void cp__take_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
-{
-    take_pending_from_handler(m, SIGPROF, moment);
-    if (cp__signal_was_installed_from_handler(SIGTRAP))
-        take_pending_from_handler(m, SIGTRAP, moment);
-}
 
 /* ---- The handler ----------------------------------------------------------------------------- */
 
@@ -134,6 +60,27 @@ __attribute__((noinline)) static void note_run_from_handler(struct cp__m *m, uin
     m->timing.left = m->timing.stood;
 }
 
+/* acquire, in both: pairs with the release in cp__m_make_own() */
+static void begin_from_handler(struct cp__m *m)
+{
+    for (uint32_t engines = cp_load_acquire(&m->engines); engines != 0; engines &= engines - 1) {
+        const struct cp__engine *engine = m->own[__builtin_ctz(engines)].engine;
+
+        if (engine->begin_from_handler != NULL)
+            engine->begin_from_handler(m);
+    }
+}
+
+static void end_from_handler(struct cp__m *m)
+{
+    for (uint32_t engines = cp_load_acquire(&m->engines); engines != 0; engines &= engines - 1) {
+        const struct cp__engine *engine = m->own[__builtin_ctz(engines)].engine;
+
+        if (engine->end_from_handler != NULL)
+            engine->end_from_handler(m);
+    }
+}
+
 /* Returns the lower of the two structures that the kernel has put onto the stack: its signal frame begins
  * there. On x86-64 the return address, one word, is below them. */
 static uintptr_t signal_frame(const siginfo_t *info, const void *ucontext)
@@ -148,11 +95,11 @@ static uintptr_t signal_frame(const siginfo_t *info, const void *ucontext)
  *                        may not read, and its system calls change errno
  *     runs               becomes odd until the end, by which cp__overload_look() notices a handler that has
  *                        no end
- *     pause              stops the M's events that must not count the handler
+ *     begin              the engines stop the M's events that must not count the handler
  *     samples            are appended for the periods of the signal and of the ring. That comes before the
  *                        handles change, because a sample belongs to its handle's config
  *     slots              that have changed since make the M close and open handles
- *     resume             lets the paused events count again
+ *     end                the engines let the paused events count again
  *     foreign signals    are passed on, to the host's handler
  *
  * If the thread is no M, or the process is a child whose fork handlers have not run, the handler only finds
@@ -174,24 +121,22 @@ __attribute__((section(CP__HANDLER_SECTION))) void cp__on_signal_from_handler(in
         uint64_t start = 0;
 
         cp_add_single_writer(&m->runs, 1);
-        cp__events_pause_from_handler(m);
+        begin_from_handler(m);
         if (is_timed)
             start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
         cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_SIGNAL);
         moment.signal_frame = signal_frame(info, ucontext);
-        ours = classify_from_handler(m, info, &moment);
+        ours = cp__receive_from_handler(m, info, &moment);
         cp__moment_end_from_handler(m, &moment);
         /* acquire: pairs with the release in cp__slots_next_generation(), slot.c */
         if (cp_load_acquire(&cp_generation) != m->head.generation)
             reconfigure_from_handler(m, &regs);
         if (is_timed)
             note_run_from_handler(m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
-        cp__events_resume_from_handler(m);
+        end_from_handler(m);
         cp_add_single_writer(&m->runs, 1);
     } else {
-        ours =
-            cp__signal_is_kick_from_handler(info, &kick) || is_late_trap_from_handler(info) ||
-            (info->si_code == SI_TIMER && cp__slot_is_seq_from_handler((uintptr_t)info->si_value.sival_ptr));
+        ours = cp__signal_is_kick_from_handler(info, &kick) || cp__receive_is_of_event_from_handler(info);
     }
     cp__code_keep_from_handler(rights);
     errno = saved_errno;
