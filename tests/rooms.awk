@@ -50,8 +50,6 @@ BEGIN {
         if (ARGV[i] ~ /\//)
             exists[ARGV[i]] = 1
     largest_circle = 4
-    # By this name the core still asks the engine, which is above it.
-    is_asked["cp__engine"] = 1
 }
 
 function base_of(path) {
@@ -176,7 +174,7 @@ function find_needs(    o, i, n, part, from, to, name) {
         n = split(needs[objects[o]], part, " ")
         for (i = 1; i <= n; i++) {
             name = part[i]
-            if (!(name in home) || name in is_asked || home[name] == objects[o])
+            if (!(name in home) || home[name] == objects[o])
                 continue
             to = room_of(home[name])
             if (to == from)
