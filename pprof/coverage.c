@@ -43,6 +43,15 @@ struct account {
     double lost;    /* the part of that whose samples were taken, or should have been, and are not there */
 };
 
+/* Returns the time of stalls that is a part of the threads' CPU time. What a virtual machine's host took away
+ * is not, on kernels that know of it: then the events have counted more than the CPU clocks. */
+static double stalled_ns(const struct cp_slot_stats *stats, double period)
+{
+    const double ns = (double)stats->stalled * period, beyond = (double)stats->overcounted_ns;
+
+    return ns > beyond ? ns - beyond : 0;
+}
+
 /* A PMU's event counts nothing while the kernel throttles it, and a clock does. While others have its
  * counter, its count stands still, too: a comment tells the share, by which values are to be divided. */
 static struct account account_of(const struct cp__part *part, const struct cp_slot_stats *stats)
@@ -59,7 +68,7 @@ static struct account account_of(const struct cp__part *part, const struct cp_sl
     account.lost = (double)(stats->unsampled + stats->dropped + stats->lost + part->unfolded + unread) *
                    (account.rate > 0 ? period / account.rate : 0);
     if (is_time)
-        account.lost += (double)stats->throttled_ns + (double)stats->stalled * period;
+        account.lost += (double)stats->throttled_ns + stalled_ns(stats, period);
     account.counted -= (double)stats->excluded_ns + (double)stats->overcounted_ns;
     if (account.lost > account.counted)
         account.lost = account.counted;
@@ -101,9 +110,9 @@ static void find_missing(struct cp__coverage *coverage, const struct account *ac
                          const struct cp__part *part, const struct cp_slot_stats *stats)
 {
     /* what other comments tell, and other frames stand for */
-    const uint64_t told = stats->overloaded_ns +
-                          ns_of(account, part, stats->stalled + stats->dropped + stats->lost) +
-                          ns_of(account, part, part->unfolded);
+    const uint64_t told = stats->overloaded_ns + ns_of(account, part, stats->dropped + stats->lost) +
+                          ns_of(account, part, part->unfolded) +
+                          (uint64_t)stalled_ns(stats, (double)cp__part_period(part));
     struct cp__missing all[] = {
         {.key = "library_ns",
          .sentence = "ns of it had the profiler's own threads",
