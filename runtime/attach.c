@@ -147,7 +147,9 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
     cp_fence_signal();
     *out = &m->head;
     m->blocks_traps = cp__os_open_traps();
+    m->is_starting = true;
     cp_execute_slow(&m->head);
+    m->is_starting = false;
     return 0;
 }
 

@@ -35,6 +35,12 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, const struct cp_
     cp_store_release(&stats->seq, config->seq); /* pairs with the acquire in add_stats_of_m(), stats.c */
 }
 
+static void refuse_from_handler(struct cp__m *m, int slot, int result)
+{
+    cp_store_relaxed(&m->stats[slot].refused, result);
+    m->due &= ~(1u << slot);
+}
+
 /* Opens the event of the config that the slot holds. Returns whether the event must be enabled. */
 static bool start_slot_from_handler(struct cp__m *m, int slot)
 {
@@ -50,7 +56,7 @@ static bool start_slot_from_handler(struct cp__m *m, int slot)
     cp_store_relaxed(&m->armed, m->armed | 1u << slot); /* relaxed: ordered by the release of the claim */
     result = config.engine->open_from_handler(m, slot, &config);
     if (result < 0)
-        cp_store_relaxed(&m->stats[slot].refused, result);
+        refuse_from_handler(m, slot, result);
     return result == 0 && config.engine->enable_from_handler != NULL;
 }
 
@@ -66,7 +72,7 @@ static void enable_slots_from_handler(struct cp__m *m, uint32_t slots)
         int result = m->handles[slot].engine->enable_from_handler(m, slot);
 
         if (result < 0)
-            cp_store_relaxed(&m->stats[slot].refused, result);
+            refuse_from_handler(m, slot, result);
     }
 }
 
@@ -135,6 +141,18 @@ static void own_from_handler(struct cp__m *m)
     }
 }
 
+/* Appends the samples of the slots whose first period was over when their events were opened. */
+__attribute__((noinline)) static void take_due_from_handler(struct cp__m *m, const struct cp__registers *regs)
+{
+    struct cp__moment moment;
+
+    cp__moment_begin_from_handler(&moment, regs, CP__SINCE_HERE);
+    for (uint32_t due = m->due; due != 0; due &= due - 1)
+        cp__moment_add_from_handler(&moment, __builtin_ctz(due), 1);
+    cp__moment_end_from_handler(m, &moment);
+    m->due = 0;
+}
+
 bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, enum cp__since since)
 {
     uint64_t generation;
@@ -156,6 +174,8 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
     }
     cp_store_release(&m->head.generation, generation); /* pairs with the acquire in is_behind(), kick.c */
     enable_slots_from_handler(m, opened);
+    if (m->due != 0)
+        take_due_from_handler(m, regs);
     own_from_handler(m);
     cp__m_unclaim_from_handler(m);
     return true;

@@ -86,6 +86,7 @@ struct cp__count cp__coverage_counted(const struct cp__m *m, int slot)
 
     if (cp_load_relaxed(&m->stats[slot].counts_time) != 0) /* relaxed: a number of its own */
         counted.value = counted.time_running;
+    counted.value += cp_load_relaxed(&m->stats[slot].head_ns); /* relaxed: the same */
     return counted;
 }
 
@@ -127,9 +128,10 @@ static void find_uncounted(const struct cp__m *m, int slot, const struct cp__cou
                            struct missed *missed)
 {
     const struct cp__m_stats *stats = &m->stats[slot];
-    /* relaxed, both: numbers of their own */
+    /* relaxed, all: numbers of their own */
     const bool is_timer = cp_load_relaxed(&stats->is_timer) != 0;
-    uint64_t known = (is_timer ? counted->value : counted->time_enabled) + missed->unarmed +
+    const uint64_t enabled = counted->time_enabled + cp_load_relaxed(&stats->head_ns);
+    uint64_t known = (is_timer ? counted->value : enabled) + missed->unarmed +
                      cp__overload_ns_from_handler(m, slot) + cp_load_relaxed(&stats->disabled_ns);
 
     if (cp_load_relaxed(&stats->closed) != 0) /* relaxed: a number of its own */
@@ -144,7 +146,7 @@ static struct missed missed_of(const struct cp__m *m, int slot, uint64_t run)
 {
     const struct cp__m_cpu *cpu = &m->cpu[slot];
     const struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t until, since = cpu->since, armed_at;
+    uint64_t until, since = cpu->since, armed_at, head;
     struct missed missed = {.had = 0};
     struct cp__count counted;
 
@@ -156,13 +158,14 @@ static struct missed missed_of(const struct cp__m *m, int slot, uint64_t run)
     /* acquire: pairs with the release in reset_stats_from_handler(), configure.c */
     if (cp_load_acquire(&stats->seq) != run)
         return missed;
-    armed_at = cp_load_relaxed(&stats->armed_at); /* relaxed, both: numbers of their own */
+    head = cp_load_relaxed(&stats->head_ns); /* relaxed, all: numbers of their own */
+    armed_at = cp_load_relaxed(&stats->armed_at);
     if (armed_at >= until || (int64_t)cp_load_relaxed(&stats->refused) < 0)
         return missed;
     if (cpu->is_new)
-        since = armed_at;
+        since = less(armed_at, head);
+    missed.unarmed = less(armed_at, since + head);
     missed.had = less(until, since);
-    missed.unarmed = less(armed_at, since);
     counted = cp__coverage_counted(m, slot);
     find_uncounted(m, slot, &counted, &missed);
     find_unsampled(m, slot, &counted, &missed);

@@ -33,7 +33,8 @@ void cp__coverage_attached(struct cp__m *m);
 void cp__coverage_detached(struct cp__m *m, uint64_t cpu_ns, uint64_t mask);
 
 /* Returns what m's events in slot have counted: their sum, but time_enabled is that of the first. The value
- * of clocks is the time for which they ran, and that of a timer the CPU time since it was armed. */
+ * of clocks is the time for which they ran, and that of a timer the CPU time since it was armed, both with
+ * what the thread ran before its attach, if its first period began with it. */
 struct cp__count cp__coverage_counted(const struct cp__m *m, int slot);
 /* Adds to stats what the CPU time of m was, and why slot has missed a part of it. */
 void cp__coverage_add_m(struct cp_slot_stats *stats, int slot, uint64_t run, const struct cp__m *m);

@@ -110,6 +110,7 @@ struct cp__m_stats {
     uint64_t disarmed_at;  /* the same when they had ended; 0: not yet */
     uint64_t period;       /* ns or events between two samples */
     uint64_t phase;        /* so much shorter was the first period */
+    uint64_t head_ns;      /* the first period began so much before armed_at, with the thread */
     uint64_t is_timer;     /* 1: counts is written when the timer is deleted */
     uint64_t excludes;     /* 1: a clock that counts modes which it does not sample */
     uint64_t foreign;      /* m->foreign when the slot was armed */
@@ -183,6 +184,8 @@ struct cp__m {
         uint32_t left;  /* runs of the handler until the next one that is timed */
         uint32_t stood; /* runs before that one that it stands for, too */
     } timing;
+    uint32_t due;      /* a bit for each slot whose first period was over when its event was opened */
+    bool is_starting;  /* the thread is in cp_m_attach() */
     bool blocks_traps; /* the thread had SIGTRAP blocked when it attached */
     /* a thread of the library's own, which leaves the program's signals to other threads */
     bool is_of_library;

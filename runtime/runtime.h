@@ -304,7 +304,8 @@ struct cp_slot_stats {
     uint64_t overruns;     /* periods of a timer or clock that a later sample includes; included in samples */
     uint64_t stalled;      /* the part of overruns that CP_SAMPLE_STALLED samples have */
     /* The event's own count (ns for clocks); for the timer, CPU time in ns. An event of a PMU counts nothing
-     * while it is throttled. */
+     * while it is throttled. For clocks and the timer, what a thread ran before it attached is counted, too,
+     * if that is less than a period and the slot ran then. */
     uint64_t count;
     /* CPU time of Ms while their event was stopped; this time has no samples. */
     uint64_t overloaded_ns;

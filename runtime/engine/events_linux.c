@@ -347,23 +347,23 @@ void cp__events_clear_from_handler(struct cp__m *m, int slot)
 int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
 {
     struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
-    uint64_t drawn = cp__first_draw_from_handler(m, config);
+    const uint64_t period = config->config.period;
+    const uint64_t first =
+        cp__first_left_from_handler(m, slot, period, cp__first_draw_from_handler(m, config), 0);
     int ring = 0;
     int result;
 
     *handle = (struct cp__perf_handle){.seq = config->seq,
                                        .kind = config->kind,
-                                       .period = config->config.period,
+                                       .period = period,
                                        .limit = cp__perf_has_limits ? config->limit : 0};
-    result =
-        prepare_from_handler(m, slot, &config->config, cp__first_bearable_from_handler(drawn, config), &ring);
-
+    result = prepare_from_handler(m, slot, &config->config,
+                                  cp__first_bearable_from_handler(first, config->kind, period), &ring);
     if (result < 0)
         return result;
     m->handles[slot].is_open = true;
     m->handles[slot].signal = handle->traps ? SIGTRAP : SIGPROF;
-    handle->periods.phase = config->config.period - drawn;
-    cp_store_relaxed(&m->stats[slot].phase, handle->periods.phase); /* relaxed: a number of its own */
+    handle->periods.phase = period - first;
     /* if a mode is excluded, periods that end in that mode have no record, and no record stands for them */
     handle->periods.folds = config->kind == CP_EVENT_CLOCK && config->config.is_kernel_included &&
                             !config->config.is_user_excluded;
@@ -376,7 +376,10 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
 
 int cp__events_enable_from_handler(struct cp__m *m, int slot)
 {
-    int result = cp__limits_begin_from_handler(m, slot);
+    int result;
+
+    cp__first_begin_from_handler(m, slot);
+    result = cp__limits_begin_from_handler(m, slot);
 
     if (result < 0)
         abandon_from_handler(m, slot);

@@ -7,6 +7,10 @@
  * gives such an event its own period, once, because that takes some microseconds (PERF_EVENT_IOC_PERIOD). The
  * kernel's other events would overflow at once if their period was changed.
  *
+ * A thread that attaches while the slot runs has begun its first period with its life: what it has run before
+ * that, less than a period, is sampled like the rest. If the first period is over then, the sample is taken
+ * in the attach.
+ *
  * A first period that is very short would leave the thread no time if its samples are not heard of at once:
  * the thread may block the signal. So the event is opened with a period that a thread can bear, and its first
  * sample comes somewhat late. Which periods are over is reckoned by what was drawn: as if the first period
@@ -18,6 +22,7 @@
 
 #include "descriptors_linux.h"
 #include "perf_m_linux.h"
+#include "runtime/base/os.h"
 #include "runtime/cost.h"
 
 /* A thread that keeps half of its time gets on. No PMU counts an event more often than five times a
@@ -25,15 +30,15 @@
 #define COSTS_A_PERIOD 2
 #define EVENTS_A_NS 5
 
-uint64_t cp__first_bearable_from_handler(uint64_t drawn, const struct cp__slot_config *config)
+uint64_t cp__first_bearable_from_handler(uint64_t first, enum cp_event_kind kind, uint64_t period)
 {
     uint64_t least = COSTS_A_PERIOD * cp__cost_or_assumed_from_handler();
 
-    if (config->kind != CP_EVENT_CLOCK)
+    if (kind != CP_EVENT_CLOCK)
         least *= EVENTS_A_NS;
-    if (least > config->config.period)
-        least = config->config.period;
-    return drawn > least ? drawn : least;
+    if (least > period)
+        least = period;
+    return first > least ? first : least;
 }
 
 /* A thread of the library's own measures what whole periods cost. */
@@ -44,6 +49,44 @@ uint64_t cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_conf
     if (m->is_of_library || !cp__event_may_starve(config->kind))
         return period;
     return 1 + cp__m_random_from_handler(m) % period;
+}
+
+uint64_t cp__first_head_from_handler(const struct cp__m *m, uint64_t period)
+{
+    uint64_t ran = m->is_starting ? cp__os_clock_ns_from_handler(m->cpu_clock) : 0;
+
+    return ran < period ? ran : 0;
+}
+
+uint64_t cp__first_left_from_handler(struct cp__m *m, int slot, uint64_t period, uint64_t drawn,
+                                     uint64_t head)
+{
+    struct cp__m_stats *stats = &m->stats[slot];
+
+    cp_store_relaxed(&stats->head_ns, head); /* relaxed, both: numbers of their own */
+    cp_store_relaxed(&stats->phase, period - drawn);
+    if (drawn > head)
+        return drawn - head;
+    m->due |= 1u << slot;
+    return drawn + period - head;
+}
+
+/* The system calls that open an event take as long as a short thread may live, so the period is shortened
+ * when they are over. */
+void cp__first_begin_from_handler(struct cp__m *m, int slot)
+{
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+    const uint64_t period = handle->period;
+    uint64_t head = handle->kind == CP_EVENT_CLOCK ? cp__first_head_from_handler(m, period) : 0;
+    uint64_t first, begins_with;
+
+    if (head == 0)
+        return;
+    first = cp__first_left_from_handler(m, slot, period, period - handle->periods.phase, head);
+    begins_with = cp__first_bearable_from_handler(first, handle->kind, period);
+    handle->periods.phase = period - first;
+    handle->events[0].first = begins_with != period ? begins_with : 0;
+    cp__descriptor_control_from_handler(m, slot, 0, PERF_EVENT_IOC_PERIOD, (unsigned long)&begins_with);
 }
 
 /* Needs no claim: of the handler and a thread with the claim OUTSIDE, only the one that takes `first` changes

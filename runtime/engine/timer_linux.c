@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engines.h"
+#include "first_linux.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 #include "runtime/base/signals.h"
@@ -60,12 +61,13 @@ static int *timer_of(const struct cp__m *m, int slot)
 int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
 {
     const uint64_t period = 1000000000u / config->config.hz;
-    const uint64_t first = 1 + cp__m_random_from_handler(m) % period;
+    const uint64_t drawn = 1 + cp__m_random_from_handler(m) % period;
+    const uint64_t first =
+        cp__first_left_from_handler(m, slot, period, drawn, cp__first_head_from_handler(m, period));
     struct cp__m_stats *stats = &m->stats[slot];
     int result;
 
     cp_store_relaxed(&stats->period, period); /* relaxed, all: numbers of their own */
-    cp_store_relaxed(&stats->phase, period - first);
     cp_store_relaxed(&stats->is_timer, 1);
     cp_store_relaxed(&stats->armed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
     result = start_timer_from_handler(m, timer_of(m, slot), config->seq, first, period);

@@ -101,6 +101,67 @@ SIM_TEST(short_threads_have_their_share_without_a_ring)
     check_threads("taskClock", CP_ENGINE_SIGNAL, 1000, PERIOD / 2);
 }
 
+static void *run_before_attach(void *arg)
+{
+    const uint64_t *ns = arg;
+    struct cp_m *m;
+
+    burn_b(ns[0]);
+    CHECK_EQ(cp_m_attach(&m, NULL), 0);
+    burn_a(ns[1]);
+    cp_m_detach(m);
+    return NULL;
+}
+
+/* Runs threads that attach when they have run for `before`, and end `after` later. If it is taken, what they
+ * ran before is sampled, too: in the attach. */
+static void check_begun(const char *event, uint64_t before, uint64_t after, bool is_taken)
+{
+    enum { THREADS = 1000 };
+    struct profile profile = {.n = 0};
+    struct cp_slot_request made;
+    uint64_t ns[] = {before, after};
+    pthread_t thread;
+
+    sim->pmu.is_there = true;
+    sim->clock_ns = 1000;
+    made = drawn_request(event, CP_ENGINE_SIGNAL);
+    start_profile(&profile, &made, 1);
+    sim->clock_ns = 0;
+    for (int i = 0; i < THREADS; i++) {
+        CHECK_EQ(pthread_create(&thread, NULL, run_before_attach, ns), 0);
+        pthread_join(thread, NULL);
+    }
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].count, THREADS * (after + (is_taken ? before : 0)));
+    CHECK_EQ(profile.stats[0].unsampled + profile.stats[0].unarmed_ns, 0);
+    CHECK_EQ(profile.stats[0].ms_ns, THREADS * (after + (is_taken ? before : 0)));
+    check_share(profile.seen[0].leaf[IN_A], THREADS * ((double)after / (double)PERIOD));
+    check_share(profile.stats[0].samples - profile.seen[0].leaf[IN_A],
+                is_taken ? THREADS * ((double)before / (double)PERIOD) : 0);
+}
+
+SIM_TEST(what_a_thread_runs_before_it_attaches_has_its_share)
+{
+    check_begun("taskClock", PERIOD * 4 / 10, PERIOD * 2 / 10, true);
+}
+
+SIM_TEST(what_a_thread_runs_before_it_attaches_has_its_share_of_a_timers_ticks)
+{
+    check_begun("timer", PERIOD * 4 / 10, PERIOD * 2 / 10, true);
+}
+
+/* It is told as the time of a thread that is no M. */
+SIM_TEST(a_thread_that_attaches_after_a_period_begins_with_its_attach)
+{
+    check_begun("taskClock", PERIOD, PERIOD * 2 / 10, false);
+}
+
+SIM_TEST(nobody_knows_what_a_pmu_would_have_counted_before_the_attach)
+{
+    check_begun("cycles", PERIOD * 4 / 10, PERIOD * 2 / 10, false);
+}
+
 static void body_mostly_in_the_kernel(struct worker *worker)
 {
     (void)worker;
@@ -249,7 +310,7 @@ CP_TEST(an_event_is_opened_with_a_period_that_a_thread_can_bear)
 
     for (int i = 0; i < 10000; i++) {
         uint64_t drawn = cp__first_draw_from_handler(&m, &config);
-        uint64_t first = cp__first_bearable_from_handler(drawn, &config);
+        uint64_t first = cp__first_bearable_from_handler(drawn, config.kind, 10 * MS);
 
         CHECK(drawn >= 1 && drawn <= 10 * MS);
         CHECK_EQ(first, drawn > least ? drawn : least);
@@ -257,7 +318,8 @@ CP_TEST(an_event_is_opened_with_a_period_that_a_thread_can_bear)
     }
     CHECK(n_short > 0);
     cp__cost_set(10 * MS);
-    CHECK_EQ(cp__first_bearable_from_handler(1, &config), 10 * MS); /* and none that is longer than its own */
+    /* and none that is longer than its own */
+    CHECK_EQ(cp__first_bearable_from_handler(1, config.kind, 10 * MS), 10 * MS);
     m.is_of_library = true;
     CHECK_EQ(cp__first_draw_from_handler(&m, &config), 10 * MS);
 }

@@ -304,6 +304,14 @@ uint64_t __wrap_cp__first_draw_from_handler(struct cp__m *m, const struct cp__sl
     return sim_is_on() && !sim->draws ? config->config.period : __real_cp__first_draw_from_handler(m, config);
 }
 
+/* For the same reason, a first period begins when its event is armed. */
+uint64_t __real_cp__first_head_from_handler(const struct cp__m *m, uint64_t period);
+uint64_t __wrap_cp__first_head_from_handler(const struct cp__m *m, uint64_t period);
+uint64_t __wrap_cp__first_head_from_handler(const struct cp__m *m, uint64_t period)
+{
+    return sim_is_on() && !sim->draws ? 0 : __real_cp__first_head_from_handler(m, period);
+}
+
 /* ---- Descriptors and memory ------------------------------------------------------------------ */
 
 static bool is_event(int fd)
