@@ -44,12 +44,12 @@ ACCOUNT_API long wait_for_long(long number, const long a[6])
     return sim_hand_on(number, (const long[6]){a[0], a[1], a[2], (long)&for_long, a[4], a[5]});
 }
 
-/* Lets the profile-writer thread make a pass. */
+/* Waits until the profile-writer thread has ended a pass that it begins now. It may have begun one before. */
 ACCOUNT_API void pass(void)
 {
     const int before = cp_load_relaxed(&passes); /* relaxed: a number of its own */
 
-    for (int naps = 0; cp_load_relaxed(&passes) == before; naps++) {
+    for (int naps = 0; cp_load_relaxed(&passes) < before + 2; naps++) {
         CHECK(naps < ENOUGH_NAPS);
         cp_slots_wake(); /* again, because the thread may not wait yet */
         usleep(NAP_US);

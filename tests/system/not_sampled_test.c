@@ -94,6 +94,7 @@ SIM_TEST(threads_that_slept_at_the_start_are_told)
     for (size_t way = 0; way < ARRAY_SIZE(ways); way++) {
         open_way(&account, &ways[way]);
         burn_a(500 * MS);
+        pass(); /* finds all asleep, and is the last one */
         for (int i = 0; i < 10; i++)
             run_puppet(&batch, burn_b, 30 * MS);
         for (int i = 0; i < 20; i++)
@@ -123,6 +124,7 @@ SIM_TEST(a_thread_that_is_armed_late_has_samples_from_then_on)
         start_puppet(&puppet);
         open_way(&account, &ways[way]);
         burn_a(100 * MS);
+        pass();
         run_puppet(&puppet, burn_b, 300 * MS);
         hold_puppet(&puppet, burn_b, 600 * MS);
         pass();
@@ -147,6 +149,7 @@ SIM_TEST(a_thread_that_ends_without_an_event_is_told)
         start_puppet(&puppet);
         open_way(&account, &ways[way]);
         burn_a(700 * MS);
+        pass();
         run_puppet(&puppet, burn_b, 300 * MS);
         end_puppet(&puppet);
         end_account(&account, &unarmed, 300 * MS);
