@@ -295,7 +295,7 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
 {
     const struct cp__part *part = &session->parts[i];
     const struct cp_slot_stats *stats = &session->stats[i];
-    const bool is_throttled = stats->throttled != 0;
+    const bool is_throttled = stats->throttled != 0, are_many = stats->late > stats->samples / 100;
     const struct figure figures[] = {
         {LIMIT, "throttled", stats->throttled, "times the kernel throttled the event"},
         {LIMIT, "throttled_ns", stats->throttled_ns,
@@ -319,7 +319,9 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
         {LIMIT, "unnamed", findings->unnamed,
          "addresses have no names, because there was no memory to look them up; pprof tools can do it if "
          "they find the program's files"},
-        {LIMIT, "late", stats->late, "periods have no callers, because the signal was blocked"},
+        {LIMIT, "late", are_many ? stats->late : 0,
+         "periods have no callers, because the signal was blocked"},
+        {FACT, "late", are_many ? 0 : stats->late, "periods have no callers, because the signal was blocked"},
         {LIMIT, "truncated", stats->truncated, "stacks had more than 256 frames"},
         {LIMIT, "incomplete", stats->incomplete,
          "stacks may lack functions, because code has no call-frame information, or was loaded just before"},

@@ -318,6 +318,31 @@ SIM_TEST(a_thread_that_blocks_signals_is_told_if_the_kernel_is_excluded)
     }
 }
 
+/* The first period of a thread is drawn. It may end while the library itself blocks the signals to start a
+ * thread of its own, which is one late sample of many. */
+SIM_TEST(few_late_samples_are_no_limit)
+{
+    const uint64_t late[] = {10, 11};
+    struct worker worker = {.body = NULL};
+    struct account account;
+    sigset_t all, before;
+
+    attach(&worker);
+    for (size_t i = 0; i < ARRAY_SIZE(late); i++) {
+        open_account(&account, "taskClock", PERIOD, CP_ENGINE_SIGNAL);
+        burn_a((1000 - late[i]) * PERIOD);
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        burn_b(late[i] * PERIOD);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        close_account(&account);
+        CHECK_EQ(said(&account, "late"), late[i]);
+        CHECK_EQ(is_limit(&account, "late"), i == 1);
+        CHECK_EQ(is_limit(&account, "none"), i == 0);
+        free_account(&account);
+    }
+}
+
 /* The ring has room for some of the records. These are late samples, and the others are lost. */
 SIM_TEST(what_the_ring_had_no_room_for_is_missing_once)
 {
