@@ -221,6 +221,7 @@ BENCH_latency = -benchtime 9x
 BENCH_overhead = -benchtime 21x
 BENCH_listing = -benchtime 9x
 BENCH_memory = -benchtime 1x
+BENCH_scale = -benchtime 15x
 # Only for the page's files, its test, and main.c of the command.
 CFLAGS_ui_files = -Wa,-I,$(ui)
 CFLAGS_ui_test = -DCP_UI='"$(CURDIR)/http/ui"' -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
