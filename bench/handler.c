@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -366,6 +367,53 @@ CP_BENCHMARK(Tick)
     cp_slots_stop(&slot, 1);
     cp_slots_release(&slot, 1);
     cp_m_detach(m);
+}
+
+/* ---- Page faults ----------------------------------------------------------------------------- */
+
+enum { FAULTS = 100 };
+
+static double a_fault_ns(volatile char *pages, size_t size)
+{
+    double start;
+
+    madvise((void *)(uintptr_t)pages, FAULTS * size, MADV_DONTNEED);
+    start = bench_now_ns();
+    for (size_t i = 0; i < FAULTS; i++)
+        pages[i * size] = 1;
+    return (bench_now_ns() - start) / FAULTS;
+}
+
+/* What a page fault takes longer if the event samples it: all of it, with the kernel's part. The handler
+ * pauses the event meanwhile, because a fault of its own would otherwise have a sample. */
+CP_BENCHMARK(PageFault)
+{
+    const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    struct cp_slot_request request = {.config.size = sizeof request.config};
+    struct cp_event_spec spec = {.size = sizeof spec};
+    volatile char *pages = mmap(NULL, FAULTS * size, PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct bench_rounds more = {0};
+    struct cp_error err;
+    struct cp_m *m;
+    int slot;
+
+    if (pages == MAP_FAILED || cp_m_attach(&m, &err) < 0 || cp_event_parse("pageFaults", &spec, &err) < 0 ||
+        cp_cpu_profile_config_init(&request.config, &spec, 1, &err) < 0)
+        cp_t_fatal(b, "There is no memory, no M or no event.");
+    request.event = spec.event;
+    for (; cp_bench_next(b);) {
+        double bare = a_fault_ns(pages, size);
+
+        if (cp_slots_start(&request, 1, &slot, &err) < 0)
+            cp_t_fatal(b, "%s", err.message);
+        bench_add(&more, a_fault_ns(pages, size) - bare);
+        cp_slots_stop(&slot, 1);
+        cp_slots_read(slot, discard, NULL);
+        cp_slots_release(&slot, 1);
+    }
+    cp_m_detach(m);
+    munmap((void *)(uintptr_t)pages, FAULTS * size);
+    bench_spread(b, &more, "ns/sample");
 }
 
 /* ---- Attaching ------------------------------------------------------------------------------- */
