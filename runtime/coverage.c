@@ -299,12 +299,13 @@ void cp__coverage_detached(struct cp__m *m, uint64_t cpu_ns, uint64_t mask)
         note_blocked(m, end_m(m, readers, cpu_ns), mask);
 }
 
-/* Returns whether the slot misses a part of m's time, for which a blocked signal could be the reason. */
+/* Returns whether the slot misses a part of m's time, for which a blocked signal could be the reason, and
+ * which is worth reading a file. */
 static bool may_be_blocked(const struct cp__m *m, int slot)
 {
     struct missed missed = missed_of(m, slot, cp__slot_run(slot));
 
-    return missed.had != 0 && is_much(missed.unarmed + missed.waiting + missed.excluded, missed.had);
+    return is_much_of_thread(missed.unarmed + missed.waiting + missed.excluded, missed.had);
 }
 
 /* If another thread has the claim, it is m's own, which reads the counts itself. */

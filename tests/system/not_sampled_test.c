@@ -370,6 +370,39 @@ SIM_TEST(what_the_ring_had_no_room_for_is_missing_once)
     }
 }
 
+static int states; /* how many files that tell a thread's state were opened */
+
+static long note_states(long number, const long arguments[6])
+{
+    const char *path = number == SYS_openat ? (const char *)arguments[1] : "";
+
+    states += strstr(path, "/status") != NULL;
+    return wait_for_long(number, arguments);
+}
+
+/* A stop with a thousand threads that have each missed some calls of the kernel would take twice as long. */
+SIM_TEST(whether_signals_are_blocked_is_not_asked_if_little_is_missing)
+{
+    struct worker worker = {.body = NULL};
+    struct puppet little, much;
+    struct account account;
+
+    attach(&worker);
+    start_puppet(&little);
+    start_puppet(&much);
+    open_account(&account, "taskClock", PERIOD, CP_ENGINE_SIGNAL);
+    burn_a(100 * MS);
+    run_puppet(&little, burn_b, MS / 20);
+    run_puppet(&much, burn_b, MS);
+    sim_hook(note_states);
+    close_account(&account);
+    CHECK_EQ(states, 1);
+    CHECK_EQ(account.stats.unarmed_ns, MS + MS / 20);
+    free_account(&account);
+    end_puppet(&little);
+    end_puppet(&much);
+}
+
 /* ---- Threads that are no Ms ------------------------------------------------------------------ */
 
 static int go_on;
