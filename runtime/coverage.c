@@ -4,6 +4,7 @@
 #include "m.h"
 #include "overload.h"
 #include "runtime/base/os.h"
+#include "runtime/base/table.h"
 #include "runtime/base/thread.h"
 #include "slot.h"
 
@@ -351,19 +352,40 @@ void cp__coverage_add_process(struct cp_slot_stats *stats, int slot)
     stats->threads_unattached = process->threads_unattached;
 }
 
-static bool is_m_or_own(pid_t tid)
+/* The threads of the process that are no Ms. */
+struct unattached {
+    struct cp__table ms; /* has the ids of the Ms' threads as hashes */
+    uint32_t n;
+};
+
+/* Returns 0 or -ENOMEM. */
+static int find_ms(struct cp__table *ms)
 {
-    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next)
-        if (m->tid == tid && !cp__m_is_gone(m))
-            return true;
-    return cp__own_threads_have(tid);
+    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+        if (cp__m_is_gone(m))
+            continue;
+        if (cp__table_reserve(ms, 1) < 0)
+            return -ENOMEM;
+        cp__table_insert(ms, (uint32_t)m->tid, 0);
+    }
+    return 0;
+}
+
+static bool is_m(const struct cp__table *ms, pid_t tid)
+{
+    size_t at = (size_t)tid;
+    uint32_t number;
+
+    return cp__table_next(ms, (uint32_t)tid, &at, &number);
 }
 
 static void count_unattached(void *context, pid_t tid)
 {
-    uint32_t *n = context;
+    struct unattached *unattached = context;
 
-    *n += !is_m_or_own(tid) && cp__os_clock_ns_from_handler(cp__os_thread_clock(tid)) != 0;
+    if (is_m(&unattached->ms, tid) || cp__own_threads_have(tid))
+        return;
+    unattached->n += cp__os_clock_ns_from_handler(cp__os_thread_clock(tid)) != 0;
 }
 
 void cp__coverage_look_open(uint32_t slots)
@@ -376,9 +398,10 @@ void cp__coverage_look_open(uint32_t slots)
 
 void cp__coverage_count_threads(int slot, const struct cp_slot_stats *stats)
 {
-    struct of_process *process = &of_process[slot];
+    struct unattached unattached = {.n = 0};
 
-    process->threads_unattached = 0;
-    if (is_much(stats->unattached_ns, stats->cpu_ns))
-        cp__os_each_thread(count_unattached, &process->threads_unattached);
+    if (is_much(stats->unattached_ns, stats->cpu_ns) && find_ms(&unattached.ms) == 0)
+        cp__os_each_thread(count_unattached, &unattached);
+    cp__table_free(&unattached.ms);
+    of_process[slot].threads_unattached = unattached.n;
 }
