@@ -18,7 +18,8 @@
 struct slab {
     struct slab *next; /* the next slab that has free chunks */
     struct slab **place;
-    uint64_t free; /* a bit for each page */
+    uint64_t free;  /* a bit for each page */
+    uint64_t dirty; /* those of the free pages whose memory the system does not have back yet */
     uint64_t age;
 };
 
@@ -110,20 +111,47 @@ static struct cp__chunk *new_chunk(void)
     return (struct cp__chunk *)(void *)((char *)slab + (size_t)i * cp__chunk_size);
 }
 
-static void free_chunk(struct cp__chunk *chunk)
+/* Gives the memory of dirty pages back, which are 0 then: one call for those that follow each other. */
+static void clean_slab(struct slab *slab)
+{
+    while (slab->dirty != 0) {
+        int first = __builtin_ctzll(slab->dirty);
+        uint64_t after = ~(slab->dirty >> first);
+        int n = after != 0 ? __builtin_ctzll(after) : SLAB_CHUNKS - first;
+
+        madvise((char *)slab + (size_t)first * cp__chunk_size, (size_t)n * cp__chunk_size, MADV_DONTNEED);
+        slab->dirty &= first + n < SLAB_CHUNKS ? ~(uint64_t)0 << (first + n) : 0;
+    }
+}
+
+/* Puts a chunk back into its slab, dirty. Returns the slab if it is still there: it is to be cleaned before
+ * the lock is released. A slab that is all free is unmapped, and one of a fork's parent is left as it is. */
+static struct slab *return_chunk(struct cp__chunk *chunk)
 {
     struct slab *slab = (struct slab *)((uintptr_t)chunk & -size_of_slab());
+    uint64_t bit = (uint64_t)1 << ((uintptr_t)chunk - (uintptr_t)slab) / cp__chunk_size;
 
-    madvise(chunk, cp__chunk_size, MADV_DONTNEED);
-    if (slab->age != pool.age)
-        return;
+    if (slab->age != pool.age) {
+        madvise(chunk, cp__chunk_size, MADV_DONTNEED);
+        return NULL;
+    }
     if (slab->free == 0)
         link_slab(slab);
-    slab->free |= (uint64_t)1 << ((uintptr_t)chunk - (uintptr_t)slab) / cp__chunk_size;
-    if (slab->free == ALL_FREE) {
-        unlink_slab(slab);
-        munmap(slab, size_of_slab());
-    }
+    slab->free |= bit;
+    slab->dirty |= bit;
+    if (slab->free != ALL_FREE)
+        return slab;
+    unlink_slab(slab);
+    munmap(slab, size_of_slab());
+    return NULL;
+}
+
+static void free_chunk(struct cp__chunk *chunk)
+{
+    struct slab *slab = return_chunk(chunk);
+
+    if (slab != NULL)
+        clean_slab(slab);
 }
 
 /* ---- The pool -------------------------------------------------------------------------------- */
@@ -179,7 +207,9 @@ static void empty_down(void)
     bool low;
 
     while (level() > pool.target && (chunk = cp__chunk_take_from_handler(&low)) != NULL)
-        free_chunk(chunk);
+        return_chunk(chunk);
+    for (struct slab *slab = pool.slabs; slab != NULL; slab = slab->next)
+        clean_slab(slab);
 }
 
 struct cp__chunk *cp__chunk_new(void)

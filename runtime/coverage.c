@@ -309,7 +309,8 @@ static bool may_be_blocked(const struct cp__m *m, int slot)
     return is_much_of_thread(missed.unarmed + missed.waiting + missed.excluded, missed.had);
 }
 
-/* If another thread has the claim, it is m's own, which reads the counts itself. */
+/* What the last records do not tell may have been counted since, or is missing. If another thread has the
+ * claim, it is m's own, which reads the counts itself. */
 static void look_at_open(struct cp__m *m, uint32_t slots)
 {
     uint32_t open = slots & cp_load_relaxed(&m->armed); /* relaxed: looked at again with the claim */
@@ -319,7 +320,8 @@ static void look_at_open(struct cp__m *m, uint32_t slots)
         for (; open != 0; open &= open - 1) {
             int slot = __builtin_ctz(open);
 
-            if (m->handles[slot].seq == cp__slot_run(slot) && m->handles[slot].engine->read != NULL)
+            if (m->handles[slot].seq == cp__slot_run(slot) && m->handles[slot].engine->read != NULL &&
+                missed_of(m, slot, cp__slot_run(slot)).uncounted >= LEAST_OF_THREAD_NS)
                 m->handles[slot].engine->read(m, slot, &m->cpu[slot].counted);
         }
         cp__m_unclaim_from_handler(m);

@@ -123,6 +123,38 @@ static void *take_and_give(void *arg)
     return NULL;
 }
 
+/* The pool's chunks go to the system all at once, but those between them that somebody has taken. */
+CP_TEST(a_chunk_that_is_in_use_keeps_its_words)
+{
+    static struct cp__chunk *taken[CP__POOL_CHUNKS], *given[CP__POOL_CHUNKS];
+    size_t n;
+    bool low;
+
+    CHECK_EQ(cp__pool_resize(1), 0);
+    n = cp__pool_level();
+    CHECK(n >= 3);
+    for (size_t i = 0; i < n; i++) {
+        taken[i] = cp__chunk_take_from_handler(&low);
+        CHECK(taken[i] != NULL);
+        memset(taken[i], 1, cp__chunk_size);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (i % 3 != 0)
+            cp__chunk_give(taken[i]); /* to the pool, which has room */
+    }
+    CHECK_EQ(cp__pool_resize(0), 0);
+    for (size_t i = 0; i < n; i += 3)
+        CHECK_EQ(taken[i]->words[0], 0x0101010101010101);
+    for (size_t i = 0; i < n; i++) {
+        given[i] = cp__chunk_new();
+        CHECK(given[i] != NULL && given[i]->next == NULL && given[i]->words[0] == 0);
+    }
+    for (size_t i = 0; i < n; i += 3)
+        cp__chunk_give(taken[i]);
+    for (size_t i = 0; i < n; i++)
+        cp__chunk_give(given[i]);
+}
+
 CP_TEST(a_chunk_is_one_takers_only)
 {
     pthread_t takers[TAKERS];
