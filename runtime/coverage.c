@@ -300,35 +300,45 @@ void cp__coverage_detached(struct cp__m *m, uint64_t cpu_ns, uint64_t mask)
         note_blocked(m, end_m(m, readers, cpu_ns), mask);
 }
 
-/* Returns whether the slot misses a part of m's time, for which a blocked signal could be the reason, and
- * which is worth reading a file. */
-static bool may_be_blocked(const struct cp__m *m, int slot)
+/* Reads what the events have counted that m still has open in slot. If another thread has the claim, it is
+ * m's own, which reads the counts itself. */
+static bool read_open(struct cp__m *m, int slot)
+{
+    bool is_read = false;
+
+    /* relaxed: looked at again with the claim */
+    if ((cp_load_relaxed(&m->armed) >> slot & 1) == 0 || !cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE))
+        return false;
+    if (m->handles[slot].seq == cp__slot_run(slot) && m->handles[slot].engine->read != NULL)
+        is_read = m->handles[slot].engine->read(m, slot, &m->cpu[slot].counted);
+    cp__m_unclaim_from_handler(m);
+    return is_read;
+}
+
+/* Returns what the slot misses of m's time. What the last records do not tell may have been counted since. */
+static struct missed look_closely_at(struct cp__m *m, int slot)
 {
     struct missed missed = missed_of(m, slot, cp__slot_run(slot));
 
-    return is_much_of_thread(missed.unarmed + missed.waiting + missed.excluded, missed.had);
+    if (missed.uncounted < LEAST_OF_THREAD_NS || !read_open(m, slot))
+        return missed;
+    return missed_of(m, slot, cp__slot_run(slot));
 }
 
-/* What the last records do not tell may have been counted since, or is missing. If another thread has the
- * claim, it is m's own, which reads the counts itself. */
-static void look_at_open(struct cp__m *m, uint32_t slots)
+/* Looks at the slots that have ended for m. Adds the CPU time that m had in each. */
+static void look_at_ended(struct cp__m *m, uint32_t slots, uint64_t *ms_ns)
 {
-    uint32_t open = slots & cp_load_relaxed(&m->armed); /* relaxed: looked at again with the claim */
     uint32_t doubtful = 0;
 
-    if (open != 0 && cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE)) {
-        for (; open != 0; open &= open - 1) {
-            int slot = __builtin_ctz(open);
+    for (; slots != 0; slots &= slots - 1) {
+        int slot = __builtin_ctz(slots);
+        struct missed missed = look_closely_at(m, slot);
 
-            if (m->handles[slot].seq == cp__slot_run(slot) && m->handles[slot].engine->read != NULL &&
-                missed_of(m, slot, cp__slot_run(slot)).uncounted >= LEAST_OF_THREAD_NS)
-                m->handles[slot].engine->read(m, slot, &m->cpu[slot].counted);
-        }
-        cp__m_unclaim_from_handler(m);
+        ms_ns[slot] += missed.had;
+        if (is_much_of_thread(missed.unarmed + missed.waiting + missed.excluded, missed.had))
+            doubtful |= 1u << slot;
     }
-    for (uint32_t left = slots; left != 0; left &= left - 1)
-        doubtful |= (uint32_t)may_be_blocked(m, __builtin_ctz(left)) << __builtin_ctz(left);
-    if (doubtful != 0 && m != cp__m_current)
+    if (doubtful != 0 && m != cp__m_current && !cp__m_is_gone(m))
         note_blocked(m, doubtful, cp__os_blocked_of(m->tid));
 }
 
@@ -390,20 +400,28 @@ static void count_unattached(void *context, pid_t tid)
     unattached->n += cp__os_clock_ns_from_handler(cp__os_thread_clock(tid)) != 0;
 }
 
-void cp__coverage_look_open(uint32_t slots)
-{
-    for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
-        if (!cp__m_is_gone(m))
-            look_at_open(m, slots);
-    }
-}
-
-void cp__coverage_count_threads(int slot, const struct cp_slot_stats *stats)
+static uint32_t count_threads(void)
 {
     struct unattached unattached = {.n = 0};
 
-    if (is_much(stats->unattached_ns, stats->cpu_ns) && find_ms(&unattached.ms) == 0)
+    if (find_ms(&unattached.ms) == 0)
         cp__os_each_thread(count_unattached, &unattached);
     cp__table_free(&unattached.ms);
-    of_process[slot].threads_unattached = unattached.n;
+    return unattached.n;
+}
+
+void cp__coverage_settle(uint32_t slots)
+{
+    uint64_t ms_ns[CP_EV_MAX] = {0};
+
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
+        look_at_ended(m, cp__m_is_gone(m) ? slots & m->undrained : slots, ms_ns);
+    for (; slots != 0; slots &= slots - 1) {
+        int slot = __builtin_ctz(slots);
+        struct cp_slot_stats stats = {.ms_ns = cp__slot_kept_stats(slot)->ms_ns + ms_ns[slot]};
+
+        cp__coverage_add_process(&stats, slot);
+        of_process[slot].threads_unattached =
+            is_much(stats.unattached_ns, stats.cpu_ns) ? count_threads() : 0;
+    }
 }

@@ -22,10 +22,9 @@ void cp__coverage_begin(uint32_t slots);
 /* Before the slots are withdrawn: reads all clocks. */
 void cp__coverage_end(uint32_t slots);
 /* After that, if the Ms that run have let go of the slots: reads what events have counted that are still
- * open, and looks whether the signals of Ms are blocked that have missed much. */
-void cp__coverage_look_open(uint32_t slots);
-/* After that: counts the threads that are no Ms, if stats say that they had much CPU time. */
-void cp__coverage_count_threads(int slot, const struct cp_slot_stats *stats);
+ * open, looks whether the signals of Ms are blocked that have missed something, and counts the threads that
+ * are no Ms, if they had much CPU time. */
+void cp__coverage_settle(uint32_t slots);
 
 /* On the thread of m: before m opens the slots' events for the first time, and after it has closed them for
  * good, at this time of its CPU clock. mask has a bit for each signal that the program has blocked. */

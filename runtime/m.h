@@ -232,8 +232,9 @@ struct cp__m {
     unsigned refs;        /* how many readers look at the M */
     uint32_t undrained;   /* the slots whose readers have samples of the GONE M to read */
     uint64_t asleep_ns;   /* the M's CPU clock when the M was last found asleep */
-    struct {              /* at the last call of cp__overload_look() */
-        uint64_t cpu_ns;  /* the M's CPU clock */
+    struct cp__m_cpu cpu[CP_EV_MAX];
+    struct {             /* at the last call of cp__overload_look() */
+        uint64_t cpu_ns; /* the M's CPU clock */
         uint64_t handler_ns;
         uint64_t runs;
         uint64_t count[CP_EV_MAX]; /* set if the handler was in the same run at that call */
@@ -244,7 +245,6 @@ struct cp__m {
         uint64_t multiples[CP_EV_MAX];
     } window;
     struct cp__watched watched[CP_EV_MAX];
-    struct cp__m_cpu cpu[CP_EV_MAX];
 };
 
 /* The calling thread's M. Loading a variable of the initial-exec model calls no function. */

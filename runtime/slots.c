@@ -102,7 +102,7 @@ int cp_slots_stop(const int *stopped, size_t n)
     cp__m_look_at_slots();
     has_settled = cp__kick_until_settled(slots);
     cp__lock(&cp__runtime_lock);
-    cp__slots_end_stats(slots);
+    cp__coverage_settle(slots);
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
     return has_settled ? 0 : -ETIMEDOUT;

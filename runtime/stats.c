@@ -105,19 +105,6 @@ static void collect_stats(int slot, struct cp_slot_stats *stats)
     cp__coverage_add_process(stats, slot);
 }
 
-void cp__slots_end_stats(uint32_t slots)
-{
-    struct cp_slot_stats stats;
-
-    cp__coverage_look_open(slots);
-    for (; slots != 0; slots &= slots - 1) {
-        int slot = __builtin_ctz(slots);
-
-        collect_stats(slot, &stats);
-        cp__coverage_count_threads(slot, &stats);
-    }
-}
-
 int cp_slots_stats(int slot, struct cp_slot_stats *stats)
 {
     struct cp_slot_stats own;

@@ -3,8 +3,6 @@
 #ifndef COUNTERPOINT_RUNTIME_STATS_H
 #define COUNTERPOINT_RUNTIME_STATS_H
 
-#include <stdint.h>
-
 struct cp__m;
 
 /* Adds what m, which is gone, has counted for slot to the kept figures of the slot. */
@@ -14,8 +12,6 @@ void cp__slot_keep_stats(int slot, const struct cp__m *m);
 void cp__slots_keep_stats_of(struct cp__m *m);
 /* Adds m's own figures to those that are kept of Ms which are gone. */
 void cp__stats_m_gone(const struct cp__m *m);
-/* Finds out, after a stop, what the slots have missed. slots has a bit for each. */
-void cp__slots_end_stats(uint32_t slots);
 /* Adds the slot's figures to those of all slots that are free again, before the slot becomes free. */
 void cp__slot_release_stats(int slot);
 
