@@ -76,7 +76,7 @@ static struct cp__count counted_of(const struct cp__m *m, int slot)
     }
     if (read->time_enabled > counted.time_enabled)
         counted = *read;
-    if (cp_load_relaxed(&stats->is_timer) != 0 && counted.value == 0)
+    if (cp_load_relaxed(&stats->by_ticks) != 0 && counted.value == 0)
         counted.value = less(until_of(m, slot), cp_load_relaxed(&stats->armed_at));
     return counted;
 }
@@ -109,7 +109,7 @@ static void find_unsampled(const struct cp__m *m, int slot, const struct cp__cou
     if (counts_time)
         count = less(count, cp_load_relaxed(&stats->throttled_ns) + missed->overcounted);
     rest = less(count, told * period);
-    if (cp_load_relaxed(&stats->is_timer) != 0)
+    if (cp_load_relaxed(&stats->by_ticks) != 0)
         least += cp__os_tick_ns();
     if (period == 0 || rest < least)
         return;
@@ -119,7 +119,7 @@ static void find_unsampled(const struct cp__m *m, int slot, const struct cp__cou
     }
     missed->unsampled = rest / period;
     missed->waiting = missed->unsampled * period;
-    if (!counts_time && cp_load_relaxed(&stats->is_timer) == 0 && counted->value != 0)
+    if (!counts_time && cp_load_relaxed(&stats->by_ticks) == 0 && counted->value != 0)
         missed->waiting =
             (uint64_t)((double)missed->waiting * (double)counted->time_running / (double)counted->value);
 }
@@ -130,9 +130,9 @@ static void find_uncounted(const struct cp__m *m, int slot, const struct cp__cou
 {
     const struct cp__m_stats *stats = &m->stats[slot];
     /* relaxed, all: numbers of their own */
-    const bool is_timer = cp_load_relaxed(&stats->is_timer) != 0;
+    const bool by_ticks = cp_load_relaxed(&stats->by_ticks) != 0;
     const uint64_t enabled = counted->time_enabled + cp_load_relaxed(&stats->head_ns);
-    uint64_t known = (is_timer ? counted->value : enabled) + missed->unarmed +
+    uint64_t known = (by_ticks ? counted->value : enabled) + missed->unarmed +
                      cp__overload_ns_from_handler(m, slot) + cp_load_relaxed(&stats->disabled_ns);
 
     if (cp_load_relaxed(&stats->closed) != 0) /* relaxed: a number of its own */

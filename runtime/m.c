@@ -184,7 +184,8 @@ int cp_m_each(cp_m_each_fn *fn, void *context)
  * fork. */
 static void let_go(struct cp__m *m)
 {
-    for (uint32_t engines = m->engines; engines != 0; engines &= engines - 1) {
+    /* acquire: pairs with the release in cp__m_make_own() */
+    for (uint32_t engines = cp_load_acquire(&m->engines); engines != 0; engines &= engines - 1) {
         const struct cp__engine *engine = m->own[__builtin_ctz(engines)].engine;
 
         if (engine->forget != NULL)

@@ -61,8 +61,7 @@
 
 #include "runtime.h"
 #include "runtime/base/lock.h"
-#include "runtime/perf/core_pmu_linux.h"
-#include "runtime/perf/perf_linux.h"
+#include "runtime/perf/count.h"
 #include "runtime/unwind/cache.h"
 #include "samplebuf.h"
 
@@ -111,7 +110,7 @@ struct cp__m_stats {
     uint64_t period;       /* ns or events between two samples */
     uint64_t phase;        /* so much shorter was the first period */
     uint64_t head_ns;      /* the first period began so much before armed_at, with the thread */
-    uint64_t is_timer;     /* 1: counts is written when the timer is deleted */
+    uint64_t by_ticks;     /* 1: samples come at the kernel's ticks, and counts is written at the close */
     uint64_t excludes;     /* 1: a clock that counts modes which it does not sample */
     uint64_t foreign;      /* m->foreign when the slot was armed */
     uint64_t ringless;     /* 1: each signal is a sample */

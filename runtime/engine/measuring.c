@@ -10,6 +10,7 @@
 #include "runtime/event/rows.h"
 #include "runtime/m.h"
 #include "runtime/moment.h"
+#include "runtime/perf/perf_linux.h"
 #include "runtime/receive.h"
 #include "runtime/slot.h"
 

@@ -301,8 +301,9 @@ static void lost_from_handler(struct cp__m *m, int slot, int which, uint64_t los
     cp__periods_add_lost_from_handler(m, slot, lost * cp__handle_stretch(&cp__perf_of(m)->handles[slot]));
 }
 
-/* Tells of what is no record that this library has asked for: each slot whose events write to the ring has
- * lost one, at least. The kernel writes no such bytes; a program may, by mistake. */
+/* Tells of what names no event: each slot whose events write to the ring has lost one, at least. A program
+ * may have written such bytes, by mistake. The kernel writes no such record, except
+ * PERF_RECORD_LOST_SAMPLES if a PMU could not tell which of several precise events had happened. */
 __attribute__((noinline)) static void tell_garbage_from_handler(struct cp__m *m)
 {
     /* relaxed, both: stored by this thread */

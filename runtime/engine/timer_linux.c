@@ -68,7 +68,7 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
     int result;
 
     cp_store_relaxed(&stats->period, period); /* relaxed, all: numbers of their own */
-    cp_store_relaxed(&stats->is_timer, 1);
+    cp_store_relaxed(&stats->by_ticks, 1);
     cp_store_relaxed(&stats->armed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
     result = start_timer_from_handler(m, timer_of(m, slot), config->seq, first, period);
     m->handles[slot].is_open = result == 0;

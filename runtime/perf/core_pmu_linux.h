@@ -9,7 +9,7 @@
 #include <linux/perf_event.h>
 #include <stdint.h>
 
-#define CP__CORE_PMUS 4 /* kinds of cores, at most */
+#include "count.h"
 
 struct cp__core_pmus {
     int n; /* 0 if all cores are of one kind */

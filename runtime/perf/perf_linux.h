@@ -5,19 +5,12 @@
 #include <linux/perf_event.h>
 #include <sys/types.h>
 
+#include "count.h"
 #include "event.h"
 
 /* Finds out what the kernel and the processor support, once in a process. Callers call this function before
  * all others of this room, except the explanations. */
 void cp__perf_prepare(void);
-
-/* What read(2) of an event returns, and what the event's records carry. */
-struct cp__count {
-    uint64_t value;
-    uint64_t time_enabled;
-    uint64_t time_running;
-    uint64_t lost; /* records of this event that found the ring full; only if cp__perf_has_lost_count */
-};
 
 /* Whether the kernel counts the records that found the ring full (PERF_FORMAT_LOST, Linux 6.0). */
 extern bool cp__perf_has_lost_count;
