@@ -106,6 +106,18 @@ static uint64_t unexplained(const struct account *account, const struct cp__miss
     return rest > 0 ? (uint64_t)rest : 0;
 }
 
+/* Takes those of the n parts that are more than a hundredth. The last part is the rest; told is the time that
+ * is told elsewhere. */
+static void take_missing(struct cp__coverage *coverage, const struct account *account,
+                         struct cp__missing *all, size_t n, uint64_t told)
+{
+    all[n - 1].ns = unexplained(account, all, n - 1, told);
+    for (size_t i = 0; i < n; i++) {
+        if ((double)all[i].ns > TOLERANCE * account->whole)
+            coverage->missing[coverage->n++] = all[i];
+    }
+}
+
 static void find_missing(struct cp__coverage *coverage, const struct account *account,
                          const struct cp__part *part, const struct cp_slot_stats *stats)
 {
@@ -152,13 +164,8 @@ static void find_missing(struct cp__coverage *coverage, const struct account *ac
          .frame = "[not sampled: reason unknown]",
          .is_limit = true},
     };
-    const size_t n = sizeof all / sizeof all[0];
 
-    all[n - 1].ns = unexplained(account, all, n - 1, told);
-    for (size_t i = 0; i < n; i++) {
-        if ((double)all[i].ns > TOLERANCE * account->whole)
-            coverage->missing[coverage->n++] = all[i];
-    }
+    take_missing(coverage, account, all, sizeof all / sizeof all[0], told);
 }
 
 struct cp__coverage cp__coverage_of(const struct cp__part *part, const struct cp_slot_stats *stats)
