@@ -58,7 +58,7 @@ bool cp__disposition_is_taken(void)
     return installed;
 }
 
-/* Returns whether no SIGPROF of the engine's can reach m any more: m has no handle, is not about to open one
+/* Returns whether no SIGPROF of the library's can reach m any more: m has no handle, is not about to open one
  * after it saw the slots before they were emptied, and has no kick under way. */
 static bool is_settled(const struct cp__m *m)
 {

@@ -1,5 +1,5 @@
-/* Decides when the engine's signal handler is installed: while a slot runs or a caller holds the handler, and
- * until no signal of the engine's can come any more. */
+/* Decides when the library's signal handler is installed: while a slot runs or a caller holds the handler,
+ * and until no signal of the library's can come any more. */
 #ifndef COUNTERPOINT_RUNTIME_DISPOSITION_H
 #define COUNTERPOINT_RUNTIME_DISPOSITION_H
 
@@ -11,7 +11,7 @@
  * call both. */
 int cp__disposition_hold(struct cp_error *err);
 void cp__disposition_drop(void);
-/* Keeps the handler installed for as long as the process lives, because a signal of the engine's may come at
+/* Keeps the handler installed for as long as the process lives, because a signal of the library's may come at
  * any time. A child of a fork does not inherit that. */
 void cp__disposition_keep_from_handler(void);
 
@@ -25,7 +25,7 @@ int cp__disposition_take(struct cp_error *err);
 int cp__disposition_take_traps(struct cp_error *err);
 /* Returns whether the handler was installed. */
 bool cp__disposition_is_taken(void);
-/* Restores the signal's disposition if no slot runs and no signal of the engine's can come any more. */
+/* Restores the signal's disposition if no slot runs and no signal of the library's can come any more. */
 void cp__disposition_settle(void);
 /* In the child of a fork: restores the signal's disposition. */
 void cp__disposition_forget(void);

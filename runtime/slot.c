@@ -55,7 +55,7 @@ bool cp__slot_config_from_handler(int slot, struct cp__slot_config *config)
 
 bool cp__slot_is_seq_from_handler(uint64_t seq)
 {
-    /* relaxed: set before any signal of the engine's was possible */
+    /* relaxed: set before any signal of the library's was possible */
     uint64_t tag = cp_load_relaxed(&seq_tag);
 
     return tag != 0 && seq >> CP__SEQ_BITS == tag >> CP__SEQ_BITS;

@@ -68,7 +68,7 @@ static void look_closely(struct cp__m *m, int slot, uint64_t cpu_ns)
     const struct cp__handle *handle = &m->handles[slot];
     struct cp__ending ending = {.time_enabled = 0};
 
-    if (handle->seq != watched->seq || !handle->is_open ||
+    if (handle->seq != watched->seq || !handle->is_open || handle->engine->has_ended == NULL ||
         (cp_load_relaxed(&m->off) >> slot & 1) != 0 || /* relaxed: written with the claim */
         cp_load_relaxed(&m->runs) % 2 != 0)            /* relaxed: a later look finds the same */
         return;

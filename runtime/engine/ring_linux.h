@@ -8,8 +8,8 @@
 /* Called once, before the first event. */
 void cp__ring_prepare(void);
 
-/* Makes the event fd a member of m's ring; 0 or a negative errno value. The first member makes the ring,
- * a larger one if the event's records hold call chains. */
+/* Makes event number which of the slot a member of m's ring; 0 or a negative errno value. The first member
+ * makes the ring, a larger one if the event's records hold call chains. */
 int cp__ring_join_from_handler(struct cp__m *m, int slot, int which, bool has_chains);
 /* Takes one member away. With the last member the ring is closed. */
 void cp__ring_leave_from_handler(struct cp__ring *ring);

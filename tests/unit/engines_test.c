@@ -159,6 +159,27 @@ SIM_TEST(an_engine_that_the_library_does_not_know_samples_beside_others)
     cp_m_detach(head);
 }
 
+/* A reader's passes look at threads whose events bring no records. The engine's events have no limit. */
+SIM_TEST(a_pass_asks_an_engine_for_nothing_that_it_lacks)
+{
+    struct cp_m *head;
+    struct cp__m *m;
+    uint64_t sum = 0;
+    int other;
+
+    CHECK_EQ(cp_m_attach(&head, NULL), 0);
+    m = (struct cp__m *)head;
+    other = start_other(m);
+    for (int pass = 0; pass < 3; pass++) {
+        burn_a(20 * MS);
+        cp_slots_read(other, add, &sum);
+    }
+    CHECK_EQ(m->watched[other].seq, m->handles[other].seq);
+    CHECK_EQ(sum, 0);
+    end_slot(other);
+    cp_m_detach(head);
+}
+
 /* ---- What engines keep for an M -------------------------------------------------------------- */
 
 SIM_TEST(an_m_has_what_its_engines_keep_and_no_more)
