@@ -331,8 +331,8 @@ struct cp_slot_stats {
     uint32_t ms_unsettled;
     int unsettled_tid;
     enum cp_engine engine; /* how samples got out of threads; SIGNAL for the timer */
-    /* why the engine was not TRAP, as a phrase that is never freed; NULL: it was, or the event is the timer
-     * */
+    /* why the engine was not TRAP, as a phrase that is never freed; NULL: it was TRAP, or the event is the
+     * timer */
     const char *engine_reason;
     /* How much of a CPU the samples of this event and of those that ran beside it may take, in percent, by
      * cp_sample_cost_ns() at the start; 0: how often the events happen is unknown beforehand. */

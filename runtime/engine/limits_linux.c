@@ -259,8 +259,8 @@ void cp__limits_renew_from_handler(struct cp__m *m)
 }
 
 /* Lets an event that has reached its limit count again, up to a whole one. Up to now, the event has
- * overflowed as often as `overflows` says. It does not count, so nobody else renews its limit meanwhile.
- * */
+ * overflowed as often as `overflows` says. The event does not count, so nobody else renews its limit
+ * meanwhile. */
 static void begin_anew_from_handler(struct cp__m *m, int slot, int which, uint64_t overflows,
                                     const struct cp__count *count)
 {
@@ -404,8 +404,8 @@ static bool is_disabled_from_handler(const struct cp__m *m, int slot, int which,
 #define TOLD_FROM_NS 1000000
 
 /* Returns whether one event of the slot has reached its limit. If this run of the handler has paused the
- * event, or another thread has disabled it, it stands in any case, and what was used of the limit tells.
- * */
+ * event, or another thread has disabled the event, the event stands in any case, and what was used of the
+ * limit tells. */
 static bool is_at_its_limit_from_handler(struct cp__m *m, int slot, int which, struct cp__count *count)
 {
     const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
@@ -498,8 +498,8 @@ bool cp__limits_have_ended(struct cp__m *m, int slot, struct cp__ending *ending)
 
 /* Doubles the number of periods after which the handle's events are sampled, and halves their limit: if they
  * have to be restarted several times, the thread stands still for twice as long as the first time, all in
- * all. Records that still wait count as
- * the later ones do, up to what the event has counted: see periods_linux.c. */
+ * all. Records that still wait count as the later ones do, up to what the event has counted: see
+ * periods_linux.c. */
 static void stretch(struct cp__m *m, int slot)
 {
     struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];

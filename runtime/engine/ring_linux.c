@@ -256,8 +256,8 @@ static uint64_t count_from_handler(struct cp__m *m, int slot, int which, const s
     cp__periods_note_count_from_handler(m, slot, which, count);
     cp__limits_take_from_handler(&cp__perf_of(m)->handles[slot], which, 1);
     periods = cp__periods_of_record_from_handler(m, slot, count, &stalled);
-    if (cp_load_relaxed(&cp__perf_of(m)->handles[slot].events[which].first) !=
-        0) /* relaxed: looked at again */
+    /* relaxed: looked at again */
+    if (cp_load_relaxed(&cp__perf_of(m)->handles[slot].events[which].first) != 0)
         cp__first_over_from_handler(m, slot, which);
     moment->stalled[slot] += stalled;
     moment->any = moment->any || stalled != 0;
