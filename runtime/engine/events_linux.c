@@ -467,7 +467,7 @@ void cp__events_forget(struct cp__m *m)
 
         for (int i = 0; i < handle->n_events && i < CP__CORE_PMUS; i++)
             cp__perf_close_from_handler(handle->events[i].fd, handle->events[i].id);
-        handle->n_events = 0;
+        cp__events_clear_from_handler(m, slot);
     }
     if (perf->ring.page != NULL)
         cp__perf_close_from_handler(perf->ring.fd, perf->ring.id);

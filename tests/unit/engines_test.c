@@ -2,6 +2,8 @@
 #include "runtime/engine.h"
 
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "runtime/chunk.h"
 #include "runtime/disposition.h"
@@ -220,6 +222,28 @@ SIM_TEST(a_slot_that_perf_has_left_is_forgotten)
     CHECK(handle->seq != 0 && handle->n_events > 0);
     end_slot(clock);
     CHECK(handle->seq == 0 && handle->n_events == 0 && handle->kind == 0);
+    cp_m_detach(head);
+}
+
+/* The same in a child of a fork. */
+SIM_TEST(a_child_has_forgotten_what_perf_had_in_a_slot)
+{
+    struct cp_slot_request of_clock = request("taskClock", MS);
+    const struct cp__perf_handle *handle;
+    struct cp_m *head;
+    int clock, status = 0;
+    pid_t child;
+
+    CHECK_EQ(cp_m_attach(&head, NULL), 0);
+    CHECK_EQ(cp_slots_start(&of_clock, 1, &clock, NULL), 0);
+    handle = &cp__perf_of((struct cp__m *)head)->handles[clock];
+    child = fork();
+    if (child == 0)
+        _exit(handle->seq != 0 || handle->n_events != 0 || handle->limit != 0 || handle->kind != 0);
+    CHECK(handle->seq != 0 && handle->n_events > 0);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    end_slot(clock);
     cp_m_detach(head);
 }
 
