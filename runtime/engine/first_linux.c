@@ -51,9 +51,11 @@ uint64_t cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_conf
     return 1 + cp__m_random_from_handler(m) % period;
 }
 
-uint64_t cp__first_head_from_handler(const struct cp__m *m, uint64_t period)
+uint64_t cp__first_head_from_handler(const struct cp__m *m, int slot, uint64_t period)
 {
-    uint64_t ran = m->is_starting ? cp__os_clock_ns_from_handler(m->cpu_clock) : 0;
+    /* relaxed: stored by this thread */
+    const bool knows = m->is_starting && cp_load_relaxed(&m->stats[slot].excludes) == 0;
+    uint64_t ran = knows ? cp__os_clock_ns_from_handler(m->cpu_clock) : 0;
 
     return ran < period ? ran : 0;
 }
@@ -77,7 +79,7 @@ void cp__first_begin_from_handler(struct cp__m *m, int slot)
 {
     struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     const uint64_t period = handle->period;
-    uint64_t head = handle->kind == CP_EVENT_CLOCK ? cp__first_head_from_handler(m, period) : 0;
+    uint64_t head = handle->kind == CP_EVENT_CLOCK ? cp__first_head_from_handler(m, slot, period) : 0;
     uint64_t first, begins_with;
 
     if (head == 0)

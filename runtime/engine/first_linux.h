@@ -13,8 +13,9 @@ uint64_t cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_conf
  * little time, but at most its own period. */
 uint64_t cp__first_bearable_from_handler(uint64_t first, enum cp_event_kind kind, uint64_t period);
 /* Returns the CPU time of m's thread so far, if the thread is attaching and the time is less than a period:
- * it belongs to the first period, which began with the thread. Else 0. */
-uint64_t cp__first_head_from_handler(const struct cp__m *m, uint64_t period);
+ * it belongs to the first period, which began with the thread. Else 0, also if the event
+ * samples one mode only, because nobody knows how much of the time was in that mode. */
+uint64_t cp__first_head_from_handler(const struct cp__m *m, int slot, uint64_t period);
 /* Returns what is left of a first period that was drawn, after so much of it. If nothing is left, a sample of
  * the slot is due, and the result is what is left of the next period. Notes in m's figures where the first
  * period began. */

@@ -63,7 +63,7 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
     const uint64_t period = 1000000000u / config->config.hz;
     const uint64_t drawn = 1 + cp__m_random_from_handler(m) % period;
     const uint64_t first =
-        cp__first_left_from_handler(m, slot, period, drawn, cp__first_head_from_handler(m, period));
+        cp__first_left_from_handler(m, slot, period, drawn, cp__first_head_from_handler(m, slot, period));
     struct cp__m_stats *stats = &m->stats[slot];
     int result;
 

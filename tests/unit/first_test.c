@@ -157,6 +157,11 @@ SIM_TEST(a_thread_that_attaches_after_a_period_begins_with_its_attach)
     check_begun("taskClock", PERIOD, PERIOD * 2 / 10, false);
 }
 
+SIM_TEST(nobody_knows_in_which_mode_a_thread_was_before_the_attach)
+{
+    check_begun("taskClock:u", PERIOD * 4 / 10, PERIOD * 2 / 10, false);
+}
+
 SIM_TEST(nobody_knows_what_a_pmu_would_have_counted_before_the_attach)
 {
     check_begun("cycles", PERIOD * 4 / 10, PERIOD * 2 / 10, false);

@@ -305,11 +305,11 @@ uint64_t __wrap_cp__first_draw_from_handler(struct cp__m *m, const struct cp__sl
 }
 
 /* For the same reason, a first period begins when its event is armed. */
-uint64_t __real_cp__first_head_from_handler(const struct cp__m *m, uint64_t period);
-uint64_t __wrap_cp__first_head_from_handler(const struct cp__m *m, uint64_t period);
-uint64_t __wrap_cp__first_head_from_handler(const struct cp__m *m, uint64_t period)
+uint64_t __real_cp__first_head_from_handler(const struct cp__m *m, int slot, uint64_t period);
+uint64_t __wrap_cp__first_head_from_handler(const struct cp__m *m, int slot, uint64_t period);
+uint64_t __wrap_cp__first_head_from_handler(const struct cp__m *m, int slot, uint64_t period)
 {
-    return sim_is_on() && !sim->draws ? 0 : __real_cp__first_head_from_handler(m, period);
+    return sim_is_on() && !sim->draws ? 0 : __real_cp__first_head_from_handler(m, slot, period);
 }
 
 /* ---- Descriptors and memory ------------------------------------------------------------------ */
