@@ -24,14 +24,16 @@ static void begin(struct own *own)
     cp__unlock(&own_lock);
 }
 
+/* If the thread has forked, it is not on its child's list. */
 static void end(void *arg)
 {
     struct own *own = arg, **place = &owns;
 
     cp__lock(&own_lock);
-    while (*place != own)
+    while (*place != NULL && *place != own)
         place = &(*place)->next;
-    *place = own->next;
+    if (*place != NULL)
+        *place = own->next;
     ended_ns += cp__os_clock_ns_from_handler(own->clock);
     cp__unlock(&own_lock);
 }
