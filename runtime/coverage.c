@@ -108,7 +108,7 @@ static void find_unsampled(const struct cp__m *m, int slot, const struct cp__cou
 
     if (counts_time)
         count = less(count, cp_load_relaxed(&stats->throttled_ns) + missed->overcounted);
-    rest = less(count, told * period);
+    rest = less(count, told * period + cp_load_relaxed(&stats->behind));
     if (cp_load_relaxed(&stats->by_ticks) != 0)
         least += cp__os_tick_ns();
     if (period == 0 || rest < least)

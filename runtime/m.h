@@ -110,6 +110,7 @@ struct cp__m_stats {
     uint64_t period;       /* ns or events between two samples */
     uint64_t phase;        /* so much shorter was the first period */
     uint64_t head_ns;      /* the first period began so much before armed_at, with the thread */
+    uint64_t behind;       /* so much after the end of a period comes its sample: see periods_linux.c */
     uint64_t by_ticks;     /* 1: samples come at the kernel's ticks, and counts is written at the close */
     uint64_t excludes;     /* 1: a clock that counts modes which it does not sample */
     uint64_t foreign;      /* m->foreign when the slot was armed */

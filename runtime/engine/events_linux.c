@@ -350,6 +350,7 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
     const uint64_t period = config->config.period;
     const uint64_t first =
         cp__first_left_from_handler(m, slot, period, cp__first_draw_from_handler(m, config), 0);
+    const uint64_t begins_with = cp__first_bearable_from_handler(first, config->kind, period);
     int ring = 0;
     int result;
 
@@ -357,10 +358,10 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
                                        .kind = config->kind,
                                        .period = period,
                                        .limit = cp__perf_has_limits ? config->limit : 0};
-    result = prepare_from_handler(m, slot, &config->config,
-                                  cp__first_bearable_from_handler(first, config->kind, period), &ring);
+    result = prepare_from_handler(m, slot, &config->config, begins_with, &ring);
     if (result < 0)
         return result;
+    cp_store_relaxed(&m->stats[slot].behind, begins_with - first); /* relaxed: a number of its own */
     m->handles[slot].is_open = true;
     m->handles[slot].signal = handle->traps ? SIGTRAP : SIGPROF;
     handle->periods.phase = period - first;

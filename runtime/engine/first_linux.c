@@ -88,6 +88,7 @@ void cp__first_begin_from_handler(struct cp__m *m, int slot)
     begins_with = cp__first_bearable_from_handler(first, handle->kind, period);
     handle->periods.phase = period - first;
     handle->events[0].first = begins_with != period ? begins_with : 0;
+    cp_store_relaxed(&m->stats[slot].behind, begins_with - first); /* relaxed: a number of its own */
     cp__descriptor_control_from_handler(m, slot, 0, PERF_EVENT_IOC_PERIOD, (unsigned long)&begins_with);
 }
 

@@ -186,6 +186,21 @@ static uint64_t split_from_handler(struct cp__m *m, int slot, uint64_t n, uint64
     return n - *stalled;
 }
 
+/* Notes by how much samples come after the ends of their periods: the event counts while its handler runs
+ * that gives it its own period, and the first sample may be late already. If a record is later than that, so
+ * is it alone. Where a mode is excluded, the record may be of a later end of its period. */
+static void note_behind_from_handler(struct cp__m *m, int slot, const struct cp__count *count)
+{
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+    const struct cp__periods *periods = &handle->periods;
+    uint64_t value = value_from_handler(handle, count);
+    uint64_t behind = value > periods->accounted ? value - periods->accounted : 0;
+
+    if (behind < handle->period / 2 && handle->n_events == 1 &&
+        (handle->kind != CP_EVENT_CLOCK || periods->folds))
+        cp_store_relaxed(&m->stats[slot].behind, behind); /* relaxed: a number of its own */
+}
+
 uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const struct cp__count *count,
                                             uint64_t *stalled)
 {
@@ -201,5 +216,6 @@ uint64_t cp__periods_of_record_from_handler(struct cp__m *m, int slot, const str
     if (is_vain)
         return 0;
     n = fold_from_handler(handle, count);
+    note_behind_from_handler(m, slot, count);
     return split_from_handler(m, slot, n, stalled);
 }

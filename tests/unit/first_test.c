@@ -13,12 +13,16 @@
 
 #define PERIOD MS
 
-static int periods_given; /* atomic: how often an event was given another period */
+static int periods_given;     /* atomic: how often an event was given another period */
+static uint64_t giving_takes; /* ns of the thread's CPU time, each time */
 
 static long stub_syscall(long number, const long a[6])
 {
-    if (number == SYS_ioctl && (unsigned long)a[1] == PERF_EVENT_IOC_PERIOD)
+    if (number == SYS_ioctl && (unsigned long)a[1] == PERF_EVENT_IOC_PERIOD) {
         cp_fetch_add_relaxed(&periods_given, 1); /* relaxed: read after the threads have ended */
+        if (giving_takes != 0)
+            sim_happen((struct sim_run){SIM_TIME, giving_takes, 0});
+    }
     return hand_on(number, a);
 }
 
@@ -258,6 +262,55 @@ SIM_TEST(a_long_thread_has_a_sample_of_each_period)
         CHECK_EQ(profile.stats[0].signals, profile.stats[0].samples);
         CHECK_EQ(profile.stats[0].lost + profile.stats[0].overruns + profile.stats[0].late, 0);
         CHECK_EQ(periods_given, 1);
+    }
+}
+
+static void body_of_given_end(struct worker *worker)
+{
+    struct spent *spent = worker->arg;
+    const struct cp__m *m = (struct cp__m *)worker->m;
+
+    spent->phase = cp__perf_of(m)->handles[spent->slot].periods.phase;
+    burn_a(spent->ns - spent->phase);
+}
+
+/* The second period begins when the handler has given it, and no sample comes earlier than a period later. A
+ * thread may end in between. */
+SIM_TEST(a_period_that_begins_late_is_no_loss)
+{
+    for (int i = 0; i < 20; i++) {
+        struct cp_slot_request made = drawn_request("taskClock", CP_ENGINE_SIGNAL);
+        struct profile profile = {.n = 0};
+        struct spent spent = {.ns = 5 * PERIOD - PERIOD / 80};
+        struct worker worker;
+
+        giving_takes = PERIOD / 40;
+        start_unread(&profile, &made, 1);
+        spent.slot = profile.slots[0];
+        run_attached(&worker, body_of_given_end, &spent);
+        stop_profile(&profile);
+        CHECK_EQ(profile.stats[0].count, spent.ns - spent.phase + giving_takes);
+        CHECK_EQ(profile.stats[0].samples, 4);
+        CHECK_EQ(profile.stats[0].unsampled, 0);
+    }
+}
+
+/* Half of the threads would have a sample, if the period that is drawn was one that a thread can bear. */
+SIM_TEST(a_first_period_that_is_longer_than_drawn_is_no_loss)
+{
+    uint64_t ns = PERIOD / 2 - PERIOD / 80;
+
+    for (int i = 0; i < 20; i++) {
+        struct cp_slot_request made = drawn_request("taskClock", CP_ENGINE_SIGNAL);
+        struct profile profile = {.n = 0};
+        struct worker worker;
+
+        cp__cost_set(PERIOD / 4);
+        start_unread(&profile, &made, 1);
+        run_attached(&worker, body_a, &ns);
+        stop_profile(&profile);
+        CHECK_EQ(profile.stats[0].count, ns);
+        CHECK_EQ(profile.stats[0].samples + profile.stats[0].unsampled, 0);
     }
 }
 
