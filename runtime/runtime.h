@@ -376,8 +376,10 @@ struct cp_slot_stats {
 /* Fills *stats, whose size the caller has set. Returns -EINVAL if there is no such slot, or the size was
  * never set: it covers no member, or is beyond 4096. */
 int cp_slots_stats(int slot, struct cp_slot_stats *stats);
-/* The same, summed over all slots that were ever started. The counters only rise; an M counts once for each
- * event for which it was armed. */
+/* The same, summed over all slots that were ever started; an M counts once for each event for which it was
+ * armed. The counters only rise, but of a slot that runs it is found anew at each call what is missing, and
+ * why: the figures from ms_ns to unsampled may fall. Until its next record tells, what an event has counted
+ * is uncounted_ns. */
 int cp_slots_totals(struct cp_slot_stats *stats);
 
 /* What the profiler does in this process, for monitoring. */

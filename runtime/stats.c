@@ -94,9 +94,12 @@ void cp__slots_keep_stats_of(struct cp__m *m)
     cp__coverage_attached(m);
 }
 
-/* Sums the figures of all Ms up. Under the runtime lock. */
+/* Sums the figures of all Ms up. A free slot has none. Under the runtime lock. */
 static void collect_stats(int slot, struct cp_slot_stats *stats)
 {
+    *stats = (struct cp_slot_stats){.samples = 0};
+    if (cp__slot_is_free(slot))
+        return;
     *stats = *cp__slot_kept_stats(slot);
     for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
         if (!cp__m_is_gone(m) || (m->undrained >> slot & 1) != 0)

@@ -109,6 +109,31 @@ SIM_TEST(the_totals_have_threads_that_were_refused)
     CHECK_EQ(after.refused_errno, -EACCES);
 }
 
+/* A slot that is free has no figures, and nothing is added to the totals a second time. */
+SIM_TEST(a_slot_that_is_released_twice_is_counted_once)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct cp_slot_stats once = {.size = sizeof once}, twice = once, of_slot = once;
+    struct profile profile = {.n = 0};
+    struct worker self = {.body = NULL};
+
+    attach(&self);
+    start_unread(&profile, &clock, 1);
+    burn_a(20 * MS);
+    stop_profile(&profile);
+    CHECK_EQ(cp_slots_totals(&once), 0);
+    CHECK_EQ(cp_slots_stats(profile.slots[0], &of_slot), 0);
+    CHECK_EQ(of_slot.samples + of_slot.cpu_ns + of_slot.ms_ns + of_slot.ms, 0);
+    CHECK_EQ(cp_slots_release(profile.slots, 1), 0);
+    CHECK_EQ(cp_slots_totals(&twice), 0);
+    CHECK_EQ(once.samples, 20);
+    CHECK_EQ(twice.samples, once.samples);
+    CHECK_EQ(twice.ms, once.ms);
+    CHECK_EQ(twice.cpu_ns, once.cpu_ns);
+    CHECK_EQ(twice.ms_ns, once.ms_ns);
+    cp_m_detach(self.m);
+}
+
 static long refuse_to_enable(long number, const long a[6])
 {
     if (number != SYS_ioctl || a[1] != PERF_EVENT_IOC_REFRESH)
