@@ -91,8 +91,19 @@ struct cp__count cp__coverage_counted(const struct cp__m *m, int slot)
     return counted;
 }
 
+/* Returns for how many periods at most the thread's blocked signal was the reason that they have no sample. A
+ * thread that has closed its events itself has heard of all, if there was a ring. */
+static uint64_t blocked_of(const struct cp__m *m, int slot, const struct cp__count *counted)
+{
+    if (!m->cpu[slot].is_blocked)
+        return 0;
+    /* relaxed: a number of its own */
+    return cp_load_relaxed(&m->stats[slot].ringless) != 0 || !cp__perf_has_lost_count ? UINT64_MAX
+                                                                                      : counted->lost;
+}
+
 /* Finds what the events have counted without a sample. If a clock excludes a mode, periods that end in that
- * mode have none; if the signal was blocked, too, nobody knows which periods these are. A throttled clock
+ * mode have none, and a thread that waits in the kernel may have its signals blocked. A throttled clock
  * counts on. What a clock counted beyond its thread's time, it may have counted after the slot's end. The
  * kernel looks at timers at its ticks. */
 static void find_unsampled(const struct cp__m *m, int slot, const struct cp__count *counted,
@@ -113,11 +124,13 @@ static void find_unsampled(const struct cp__m *m, int slot, const struct cp__cou
         least += cp__os_tick_ns();
     if (period == 0 || rest < least)
         return;
-    if (cp_load_relaxed(&stats->excludes) != 0 && !m->cpu[slot].is_blocked) {
-        missed->excluded = rest;
-        return;
-    }
     missed->unsampled = rest / period;
+    if (cp_load_relaxed(&stats->excludes) != 0) {
+        const uint64_t blocked = blocked_of(m, slot, counted);
+
+        missed->unsampled = blocked < missed->unsampled ? blocked : missed->unsampled;
+        missed->excluded = rest - missed->unsampled * period;
+    }
     missed->waiting = missed->unsampled * period;
     if (!counts_time && cp_load_relaxed(&stats->by_ticks) == 0 && counted->value != 0)
         missed->waiting =

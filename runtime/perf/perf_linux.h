@@ -12,9 +12,6 @@
  * all others of this room, except the explanations. */
 void cp__perf_prepare(void);
 
-/* Whether the kernel counts the records that found the ring full (PERF_FORMAT_LOST, Linux 6.0). */
-extern bool cp__perf_has_lost_count;
-
 /* Faults of the kernel that this library has to know. */
 enum cp__perf_fault {
     CP__FAULT_TRAPS,  /* events that raise traps cannot be had, or cannot be closed */

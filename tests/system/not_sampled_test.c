@@ -318,6 +318,36 @@ SIM_TEST(a_thread_that_blocks_signals_is_told_if_the_kernel_is_excluded)
     }
 }
 
+static void run_in_kernel(uint64_t ns)
+{
+    SIM_RUN_KERNEL(ns);
+}
+
+/* The C library blocks all signals while a child of posix_spawn() begins, for instance. */
+SIM_TEST(a_thread_that_blocks_signals_at_the_stop_was_in_the_kernel_all_the_same)
+{
+    sim->paranoid = 2;
+    for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
+        struct worker worker = {.body = NULL};
+        struct puppet puppet;
+        struct account account;
+
+        attach(&worker);
+        open_account(&account, "taskClock", PERIOD, engines[i]);
+        burn_a(500 * MS);
+        start_puppet(&puppet);
+        run_puppet(&puppet, burn_b, 100 * MS);
+        run_puppet(&puppet, run_in_kernel, 400 * MS);
+        run_puppet(&puppet, block_all, 0);
+        close_account(&account);
+        CHECK(is_limit(&account, "none"));
+        CHECK_PERCENT(&account, said(&account, "excluded_ns"), 400 * MS);
+        free_account(&account);
+        end_puppet(&puppet);
+        cp_m_detach(worker.m);
+    }
+}
+
 /* The first period of a thread is drawn. It may end while the library itself blocks the signals to start a
  * thread of its own, which is one late sample of many. */
 SIM_TEST(few_late_samples_are_no_limit)
