@@ -185,7 +185,7 @@ struct cp__coverage cp__coverage_of(const struct cp__part *part, const struct cp
     missing -= (double)stats->library_ns + (disagreement < most ? disagreement : most);
     coverage.is_complete = missing <= most;
     if (!cp__part_has_rate(part)) {
-        coverage.percent = 100 * (1 - account.lost / account.counted);
+        coverage.percent = account.counted > 0 ? 100 * (1 - account.lost / account.counted) : 100;
         coverage.is_complete = account.lost <= TOLERANCE * account.counted;
     }
     if (stats->cpu_ns != 0)

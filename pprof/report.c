@@ -165,13 +165,15 @@ static void say_coverage(struct comments *comments, const struct cp__part *part,
     if (stats->cpu_ns != 0)
         say(comments, FACT, "cpu_ns", "ns of CPU time had the process during the profile", "%" PRIu64,
             stats->cpu_ns);
-    say(comments, coverage.is_complete ? FACT : LIMIT, "coverage",
-        stats->cpu_ns == 0 || !cp__part_has_rate(part)
-            ? "percent of the event's own count that the samples stand for"
-        : cp__part_is_time(part) ? "percent of the CPU time of the process that the samples stand for"
-                                 : "percent of the events in the CPU time of the process that the samples "
-                                   "stand for, by the rate at which they were counted",
-        "%.2f", coverage.percent);
+    if (stats->count != 0 || cp__part_has_rate(part))
+        say(comments, coverage.is_complete ? FACT : LIMIT, "coverage",
+            stats->cpu_ns == 0 || !cp__part_has_rate(part)
+                ? "percent of the event's own count that the samples stand for"
+            : cp__part_is_time(part)
+                ? "percent of the CPU time of the process that the samples stand for"
+                : "percent of the events in the CPU time of the process that the samples "
+                  "stand for, by the rate at which they were counted",
+            "%.2f", coverage.percent);
     if (coverage.clocks >= 0.005 || coverage.clocks <= -0.005)
         say(comments, FACT, "clocks",
             "percent less time have the events counted than the CPU clocks of the same threads", "%.2f",
@@ -208,15 +210,14 @@ static void say_rate(struct comments *comments, const struct cp__part *part,
     say_figures(comments, figures, sizeof figures / sizeof figures[0]);
     if (stats->count == 0 && stats->time_running != 0)
         say(comments, LIMIT, "count", "the event did not happen, or this machine does not count it", "0");
-    if (stats->count == 0)
-        return;
-    if (cp__part_is_time(part)) {
+    if (stats->count != 0 && cp__part_is_time(part)) {
         say(comments, FACT, "rate_asked", "samples a CPU second", "%.6g", 1e9 / period);
         say(comments, FACT, "rate", "samples a CPU second, as delivered", "%.6g", samples / count * 1e9);
-    } else if (stats->samples != 0) {
+    } else if (stats->count != 0 && stats->samples != 0) {
         say(comments, FACT, "interval", "events between two samples, as delivered", "%.1f", count / samples);
     }
-    say_coverage(comments, part, stats);
+    if (stats->count != 0 || stats->cpu_ns != 0)
+        say_coverage(comments, part, stats);
 }
 
 static void say_quality(struct comments *comments, const struct cp__part *part,

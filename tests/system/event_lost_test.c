@@ -126,6 +126,29 @@ SIM_TEST(events_that_the_program_closes_are_told)
     }
 }
 
+/* Nothing was counted then, as far as anybody knows. */
+SIM_TEST(events_that_the_program_closes_before_their_first_sample_are_told)
+{
+    static const char *const events[] = {"taskClock", "pageFaults", "cycles"};
+    struct worker worker = {.body = NULL};
+
+    sim->pmu.is_there = true;
+    attach(&worker);
+    for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+        struct account account;
+
+        open_account(&account, events[i], PERIOD, CP_ENGINE_SIGNAL);
+        close_events();
+        burn_a(300 * MS);
+        close_account(&account);
+        CHECK_EQ(said(&account, "count"), 0);
+        CHECK_PERCENT(&account, said(&account, "closed_ns"), 300 * MS);
+        CHECK(is_limit(&account, "closed_ns"));
+        free_account(&account);
+    }
+    cp_m_detach(worker.m);
+}
+
 SIM_TEST(time_of_a_throttled_event_is_told)
 {
     struct worker worker = {.body = NULL};
