@@ -92,9 +92,9 @@ struct cp__missing {
 /* How much of what a part should have seen its samples stand for. */
 struct cp__coverage {
     double percent;
-    double clocks;                 /* the percentage by which events counted less time than CPU clocks */
-    bool is_complete;              /* nothing is missing, as far as the clocks agree */
-    struct cp__missing missing[9]; /* those that are more than a hundredth */
+    double clocks;                  /* the percentage by which events counted less time than CPU clocks */
+    bool is_complete;               /* nothing is missing, as far as the clocks agree */
+    struct cp__missing missing[10]; /* those that are more than a hundredth */
     size_t n;
 };
 struct cp__coverage cp__coverage_of(const struct cp__part *part, const struct cp_slot_stats *stats);

@@ -50,6 +50,7 @@ struct missed {
     uint64_t uncounted, overcounted;
     uint64_t excluded;
     uint64_t unsampled; /* periods */
+    uint64_t ticks;     /* those that the kernel's next tick would have told, as ns */
     uint64_t waiting;   /* the same, as ns */
 };
 
@@ -115,16 +116,18 @@ static void find_unsampled(const struct cp__m *m, int slot, const struct cp__cou
     const uint64_t period = cp_load_relaxed(&stats->period);
     const uint64_t told =
         cp_load_relaxed(&stats->samples) + cp_load_relaxed(&stats->dropped) + cp_load_relaxed(&stats->lost);
-    uint64_t count = counted->value + cp_load_relaxed(&stats->phase), least = period, rest;
+    uint64_t count = counted->value + cp_load_relaxed(&stats->phase), rest;
 
     if (counts_time)
         count = less(count, cp_load_relaxed(&stats->throttled_ns) + missed->overcounted);
     rest = less(count, told * period + cp_load_relaxed(&stats->behind));
-    if (cp_load_relaxed(&stats->by_ticks) != 0)
-        least += cp__os_tick_ns();
-    if (period == 0 || rest < least)
+    if (period == 0 || rest < period)
         return;
     missed->unsampled = rest / period;
+    if (cp_load_relaxed(&stats->by_ticks) != 0 && rest < period + cp__os_tick_ns()) {
+        missed->ticks = missed->unsampled * period;
+        return;
+    }
     if (cp_load_relaxed(&stats->excludes) != 0) {
         const uint64_t blocked = blocked_of(m, slot, counted);
 
@@ -200,6 +203,7 @@ void cp__coverage_add_m(struct cp_slot_stats *stats, int slot, uint64_t run, con
     stats->overcounted_ns += missed.overcounted;
     stats->excluded_ns += missed.excluded;
     stats->unsampled += missed.unsampled;
+    stats->ticks_ns += missed.ticks;
     if (is_blocked) {
         stats->blocked_ns += missed.unarmed + missed.waiting;
         stats->ms_blocked += is_much_of_thread(missed.unarmed + missed.waiting, missed.had);

@@ -365,6 +365,9 @@ struct cp_slot_stats {
      * counted before its first sample and after its last one is less than a period, and no loss. */
     uint64_t unsampled;
     uint64_t switches; /* how often threads of the process were switched off their CPU */
+    /* The part of unsampled that a timer would have told at the kernel's next tick, but the thread or the
+     * slot ended before. */
+    uint64_t ticks_ns;
     /* Threads, as the slot was stopped: Ms that had no event for more than a hundredth of their time; Ms with
      * blocked_ns; Ms with closed_ns; and threads without an M that had CPU time in the profile or before it,
      * if unattached_ns is more than a hundredth of cpu_ns. */

@@ -129,7 +129,7 @@ static const size_t sums[] = {
     PLACE(count),      PLACE(time_enabled), PLACE(time_running), PLACE(foreign),        PLACE(overloaded_ns),
     PLACE(cpu_ns),     PLACE(ms_ns),        PLACE(library_ns),   PLACE(unattached_ns),  PLACE(unarmed_ns),
     PLACE(blocked_ns), PLACE(closed_ns),    PLACE(uncounted_ns), PLACE(overcounted_ns), PLACE(excluded_ns),
-    PLACE(unsampled),  PLACE(switches),
+    PLACE(unsampled),  PLACE(switches),     PLACE(ticks_ns),
 };
 static const size_t numbers[] = {
     PLACE(ms_overloaded), PLACE(ms),           PLACE(ms_ringless),

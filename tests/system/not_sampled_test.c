@@ -295,6 +295,28 @@ SIM_TEST(threads_that_block_signals_for_short_are_told_by_a_timer)
         end_puppet(&puppets[i]);
 }
 
+/* Threads of half a tick never see one. Half of them had a sample due. */
+SIM_TEST(threads_that_are_shorter_than_a_tick_are_told_by_a_timer)
+{
+    struct worker worker = {.body = NULL};
+    struct account account;
+    uint64_t told;
+
+    sim->timers_tick = true;
+    attach(&worker);
+    open_account(&account, "timer", PERIOD, CP_ENGINE_AUTO);
+    burn_b(500 * MS);
+    for (int i = 0; i < 1000; i++)
+        run_attached(&(struct worker){.body = NULL}, body_short, NULL);
+    close_account(&account);
+    told = weight_of(&account, "[not sampled: after the kernel's last tick]");
+    CHECKF(told >= 420 && told <= 580, "%llu", (unsigned long long)told);
+    CHECK_EQ(weight_of(&account, "burn_a"), 0);
+    CHECK(said(&account, "coverage") <= 60);
+    CHECK(is_limit(&account, "coverage,ticks_ns"));
+    free_account(&account);
+}
+
 /* A clock that excludes the kernel counts the kernel's time all the same. What the clock counted while the
  * signal was blocked must not be taken for that time. */
 SIM_TEST(a_thread_that_blocks_signals_is_told_if_the_kernel_is_excluded)
