@@ -43,6 +43,12 @@ struct account {
     double lost;    /* the part of that whose samples were taken, or should have been, and are not there */
 };
 
+/* Returns how many periods were sampled that the profile has not been told of. */
+static uint64_t unread_of(const struct cp__part *part, const struct cp_slot_stats *stats)
+{
+    return stats->samples > part->read && part->read != 0 ? stats->samples - part->read : 0;
+}
+
 /* Returns the time of stalls that is a part of the threads' CPU time. What a virtual machine's host took away
  * is not, on kernels that know of it: then the events have counted more than the CPU clocks. */
 static double stalled_ns(const struct cp_slot_stats *stats, double period)
@@ -58,15 +64,15 @@ static struct account account_of(const struct cp__part *part, const struct cp_sl
 {
     const bool is_time = cp__part_is_time(part);
     const double period = (double)cp__part_period(part);
-    const uint64_t unread = stats->samples > part->read && part->read != 0 ? stats->samples - part->read : 0;
     struct account account = {.rate = 1, .counted = (double)stats->count};
 
     if (!is_time && stats->cpu_ns != 0) {
         account.counted = (double)stats->time_enabled - (double)stats->throttled_ns;
         account.rate = account.counted > 0 ? (double)stats->count / account.counted : 0;
     }
-    account.lost = (double)(stats->unsampled + stats->dropped + stats->lost + part->unfolded + unread) *
-                   (account.rate > 0 ? period / account.rate : 0);
+    account.lost =
+        (double)(stats->unsampled + stats->dropped + stats->lost + part->unfolded + unread_of(part, stats)) *
+        (account.rate > 0 ? period / account.rate : 0);
     if (is_time)
         account.lost += (double)stats->throttled_ns + stalled_ns(stats, period);
     account.counted -= (double)stats->excluded_ns + (double)stats->overcounted_ns;
@@ -173,6 +179,22 @@ static void find_missing(struct cp__coverage *coverage, const struct account *ac
     take_missing(coverage, account, all, sizeof all / sizeof all[0], told);
 }
 
+/* The first period of an event without a rate is a whole one (engine/first_linux.c), so threads that are
+ * shorter than a period have no sample, and what any thread counted after its last one is missing. Less than
+ * a period in all is no loss. */
+static void compare_with_count(struct cp__coverage *coverage, const struct cp__part *part,
+                               const struct cp_slot_stats *stats)
+{
+    const double period = (double)cp__part_period(part), count = (double)stats->count;
+    const double taken = (double)(stats->samples - unread_of(part, stats)) - (double)part->unfolded;
+    double missing = count - taken * period;
+
+    if (missing < period)
+        missing = 0;
+    coverage->percent = count > 0 ? 100 * (1 - missing / count) : 100;
+    coverage->is_complete = missing <= TOLERANCE * count;
+}
+
 struct cp__coverage cp__coverage_of(const struct cp__part *part, const struct cp_slot_stats *stats)
 {
     const struct account account = account_of(part, stats);
@@ -189,10 +211,8 @@ struct cp__coverage cp__coverage_of(const struct cp__part *part, const struct cp
             100 * ((double)stats->uncounted_ns - (double)stats->overcounted_ns) / (double)stats->ms_ns;
     missing -= (double)stats->library_ns + (disagreement < most ? disagreement : most);
     coverage.is_complete = missing <= most;
-    if (!cp__part_has_rate(part)) {
-        coverage.percent = account.counted > 0 ? 100 * (1 - account.lost / account.counted) : 100;
-        coverage.is_complete = account.lost <= TOLERANCE * account.counted;
-    }
+    if (!cp__part_has_rate(part))
+        compare_with_count(&coverage, part, stats);
     if (stats->cpu_ns != 0)
         find_missing(&coverage, &account, part, stats);
     return coverage;

@@ -224,6 +224,39 @@ SIM_TEST(an_event_without_a_rate_is_told_by_the_time)
     }
 }
 
+static void body_faults(struct worker *worker)
+{
+    fault_c(*(const unsigned *)worker->arg);
+}
+
+/* The first period of such an event is a whole one. Less than one period in all is no loss. */
+SIM_TEST(threads_with_less_faults_than_a_period_are_missing_from_the_coverage)
+{
+    static const struct {
+        unsigned own, each, threads;
+        double coverage;
+    } cases[] = {{500, 5, 100, 50}, {10, 9, 1, 100}, {10, 10, 100, 100}};
+    struct worker worker = {.body = NULL};
+    struct account account;
+
+    attach(&worker);
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        unsigned each = cases[i].each;
+
+        open_account(&account, "pageFaults", 10, CP_ENGINE_SIGNAL);
+        fault_c(cases[i].own);
+        for (unsigned k = 0; k < cases[i].threads; k++)
+            run_attached(&(struct worker){.body = NULL}, body_faults, &each);
+        close_account(&account);
+        if (cases[i].each == 5)
+            CHECK_PERCENT(&account, said(&account, "coverage"), cases[i].coverage);
+        else
+            CHECK_EQ(said(&account, "coverage"), cases[i].coverage);
+        CHECK_EQ(is_limit(&account, "coverage"), cases[i].coverage < 100);
+        free_account(&account);
+    }
+}
+
 SIM_TEST(an_event_that_never_happened_has_no_coverage)
 {
     struct worker worker = {.body = NULL};
