@@ -18,14 +18,15 @@ static void need_prompt_signals(void)
 }
 
 /* Checks what holds for every slot, whatever else the machine does. Each record has a signal of its own,
- * unless the thread's CPU stood still: then one signal may bring several. */
+ * unless the thread's CPU stood still: then one signal may bring several. The first period, which is drawn,
+ * may be over before the attach has ended, and its record waits for the next signal then. */
 static void check_books(const struct profile *profile, size_t i)
 {
     const struct cp_slot_stats *stats = &profile->stats[i];
 
     CHECK_EQ(profile->seen[i].weight, stats->samples);
     CHECK(profile->seen[i].samples >= stats->signals);
-    CHECK(profile->seen[i].samples == stats->signals || stats->overruns > 0);
+    CHECK(profile->seen[i].samples <= stats->signals + 1 || stats->overruns > 0);
     CHECK_EQ(profile->seen[i].stalled, stats->stalled);
     CHECK_EQ(stats->foreign, 0);
     CHECK_EQ(stats->ms_refused, 0);
@@ -72,8 +73,8 @@ static void check_clock(const char *event, uint64_t period, enum cp_engine engin
 CP_TEST(signals_bring_the_samples_of_a_clock)
 {
     need_prompt_signals();
-    check_clock("taskClock", test_period(200000, 1), CP_ENGINE_SIGNAL);
-    check_clock("cpuClock", test_period(200000, 1), CP_ENGINE_SIGNAL);
+    check_clock("taskClock", test_period(400000, 1), CP_ENGINE_SIGNAL);
+    check_clock("cpuClock", test_period(400000, 1), CP_ENGINE_SIGNAL);
 }
 
 CP_TEST(traps_bring_the_samples_of_a_clock)
