@@ -81,7 +81,7 @@ CP_TEST(traps_bring_the_samples_of_a_clock)
 {
     need_prompt_signals();
     need_traps(request("taskClock", 1000 * MS));
-    check_clock("taskClock", test_period(200000, 1), CP_ENGINE_TRAP);
+    check_clock("taskClock", test_period(400000, 1), CP_ENGINE_TRAP);
 }
 
 /* The shortest period that a test may ask for. The kernel throttles it if its limit is well below that

@@ -28,6 +28,7 @@ struct account {
 #define PASS_NS 50000000
 static int passes;          /* atomic: how many have ended */
 static uint64_t library_ns; /* atomic: the CPU time that the next pass takes */
+static uint32_t waits_with; /* atomic: what the thread waits with: cp_slots_token() before its last pass */
 
 ACCOUNT_API long wait_for_long(long number, const long a[6])
 {
@@ -40,20 +41,27 @@ ACCOUNT_API long wait_for_long(long number, const long a[6])
         sim_happen((struct sim_run){SIM_TIME, library_ns, 0});
         library_ns = 0;
     }
-    cp_fetch_add_relaxed(&passes, 1); /* relaxed: await() needs nothing else */
+    cp_store_release(&waits_with, (uint32_t)a[2]); /* pairs with the acquire in await_end_of_passes() */
+    cp_fetch_add_relaxed(&passes, 1);              /* relaxed: await() needs nothing else */
     return sim_hand_on(number, (const long[6]){a[0], a[1], a[2], (long)&for_long, a[4], a[5]});
 }
 
-/* Waits until the profile-writer thread has ended a pass that it begins now. It may have begun one before. */
-ACCOUNT_API void pass(void)
+/* Waits until the profile-writer thread has begun and ended a pass since it was last woken. It makes no more
+ * passes then: a later one might find a thread asleep that the test is about to hold. */
+static void await_end_of_passes(void)
 {
-    const int before = cp_load_relaxed(&passes); /* relaxed: a number of its own */
-
-    for (int naps = 0; cp_load_relaxed(&passes) < before + 2; naps++) {
+    /* acquire: pairs with the release in wait_for_long() */
+    for (int naps = 0; cp_load_acquire(&waits_with) != cp_slots_token(); naps++) {
         CHECK(naps < ENOUGH_NAPS);
-        cp_slots_wake(); /* again, because the thread may not wait yet */
         usleep(NAP_US);
     }
+}
+
+/* Waits until the profile-writer thread has ended a pass that it begins now. */
+ACCOUNT_API void pass(void)
+{
+    cp_slots_wake();
+    await_end_of_passes();
 }
 
 /* ---- From the start to the stop -------------------------------------------------------------- */
@@ -73,6 +81,7 @@ ACCOUNT_API void open_account(struct account *account, const char *event, uint64
     CHECKF(cp_session_start(&account->session, &option, 1, &err) == 0, "%s", err.message);
     sim->clock_ns = 0;
     await(&passes, 1);
+    await_end_of_passes();
     account->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
