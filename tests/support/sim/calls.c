@@ -84,8 +84,11 @@ static long do_for_event(long number, const long a[6], bool *is_done)
     struct sim_event *event = sim_event((int)a[0]);
 
     *is_done = event != NULL;
-    if (event == NULL)
+    if (event == NULL) {
+        *is_done =
+            number == SYS_ioctl && a[1] == PERF_EVENT_IOC_ID && sim_tell_id((int)a[0], (uint64_t *)a[2]);
         return 0;
+    }
     switch (number) {
     case SYS_ioctl:
         return sim_control_event(event, (unsigned long)a[1], (unsigned long)a[2]);

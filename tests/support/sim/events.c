@@ -44,6 +44,12 @@ struct sim_event *sim_event(int fd)
     return NULL;
 }
 
+bool sim_tell_id(int fd, uint64_t *id)
+{
+    *id = id_of(fd);
+    return *id != 0;
+}
+
 static long open_descriptor(bool closes_on_exec)
 {
     long fd = sim_raw(SYS_memfd_create, (long)NAME, closes_on_exec ? MFD_CLOEXEC : 0, 0, 0, 0, 0);

@@ -120,6 +120,8 @@ _Noreturn void sim_refuse(const char *what, uint64_t number);
 
 /* Returns the event of a descriptor; NULL: it is none. */
 struct sim_event *sim_event(int fd);
+/* Tells the id by which a descriptor names its event, also in a child whose parent has closed the event. */
+bool sim_tell_id(int fd, uint64_t *id);
 long sim_open_event(const long a[6]);
 /* Does a call for an event. Returns its result, or a negative errno value. */
 long sim_control_event(struct sim_event *event, unsigned long request, unsigned long argument);
