@@ -142,7 +142,7 @@ static void say_threads(struct comments *comments, const struct cp__part *part,
         {LIMIT, "threads_refused", stats->ms_refused,
          "were not sampled, because the system refused the event"},
         {LIMIT, "threads_unsettled", stats->ms_unsettled,
-         "held the event 2 s after the stop, because they had SIGPROF blocked or got no CPU; their last "
+         "held the event 2 s after the stop, because they were in their handler and got no CPU; their last "
          "samples may be missing"},
         {FACT, "unsettled_thread", (uint64_t)stats->unsettled_tid, "is the id of one of them"},
     };

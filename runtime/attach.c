@@ -23,8 +23,12 @@
 static pthread_key_t exit_key; /* under the runtime lock until has_exit_key */
 static uint32_t has_exit_key;  /* atomic */
 
+/* If a thread has ended by a raw system call, another thread may get its stack, and its data with it: the C
+ * library has had no occasion to clear them. m may be freed then. */
 static void detach_at_exit(void *m)
 {
+    if (m != cp__m_current)
+        return;
     cp_m_detach(&((struct cp__m *)m)->head);
 }
 
@@ -125,6 +129,18 @@ static int make_known(struct cp__m *m, struct cp_error *err)
     return result;
 }
 
+/* Arms the M. If another thread is just doing that, waits for it: the program's own work must not begin
+ * before the M's events count. */
+static void arm(struct cp__m *m)
+{
+    cp_execute_slow(&m->head);
+    if (cp_load_relaxed(&m->head.generation) == cp_load_relaxed(&cp_generation)) /* relaxed, both: a look */
+        return;
+    cp__lock(&cp__runtime_lock); /* the other thread holds this lock */
+    cp__unlock(&cp__runtime_lock);
+    cp_execute_slow(&m->head);
+}
+
 int cp_m_attach(struct cp_m **out, struct cp_error *err)
 {
     struct cp__m *m = cp__m_current;
@@ -138,17 +154,20 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
     m = new_m(__builtin_frame_address(0), err);
     if (m == NULL)
         return -ENOMEM;
+    /* As soon as m is known, other threads open events for it, whose signals come to the handler here. */
+    cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
+    cp_fence_signal();
     result = make_known(m, err);
     if (result < 0) {
+        cp_store_relaxed(&cp__m_current, NULL); /* relaxed: the same */
+        cp_fence_signal();
         cp__m_free(m);
         return result;
     }
-    cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
-    cp_fence_signal();
     *out = &m->head;
     m->blocks_traps = cp__os_open_traps();
     m->is_starting = true;
-    cp_execute_slow(&m->head);
+    arm(m);
     m->is_starting = false;
     return 0;
 }
@@ -172,6 +191,38 @@ static uint32_t unread_slots(const struct cp__m *m)
     return unread;
 }
 
+/* Makes m, which has no handle any more, GONE. mask has a bit for each signal that the program has blocked.
+ * Under the runtime lock. */
+static void leave_to_readers(struct cp__m *m, uint64_t cpu_ns, uint64_t mask)
+{
+    cp_store_relaxed(&m->life, CP__M_GONE); /* relaxed: read under the lock */
+    cp__stats_m_gone(m);
+    cp__coverage_detached(m, cpu_ns, mask);
+    m->undrained = unread_slots(m);
+    for (uint32_t slots = m->undrained; slots != 0; slots &= slots - 1)
+        /* a reader may have just taken m off the queue */
+        cp__queue_push_from_handler(m, __builtin_ctz(slots));
+}
+
+static void free_if_read(struct cp__m *m)
+{
+    m->refs++;
+    cp__queues_empty_free(); /* m may be in a queue, and must not be freed by this call */
+    m->refs--;
+    cp__m_free_if_done(m);
+}
+
+/* The CPU clock of the thread is gone. */
+void cp__m_lost_its_thread(struct cp__m *m)
+{
+    void *altstack = m->altstack;
+
+    leave_to_readers(m, 0, 0);
+    cp_store_release(&m->altstack, NULL); /* pairs with the acquire in cp__ms_forget(), as in cp_m_detach() */
+    free_if_read(m);
+    cp__os_altstack_free(altstack);
+}
+
 void cp_m_detach(struct cp_m *head)
 {
     struct cp__m *m = (struct cp__m *)head;
@@ -192,22 +243,13 @@ void cp_m_detach(struct cp_m *head)
     cp__fork_allow();
 
     cp__lock(&cp__runtime_lock);
-    cp_store_relaxed(&m->life, CP__M_GONE); /* relaxed: read under the lock. From here on no thread kicks m */
-    cp__stats_m_gone(m);
-    cp__coverage_detached(m, cpu_ns, mask);
-    m->undrained = unread_slots(m);
-    for (uint32_t slots = m->undrained; slots != 0; slots &= slots - 1)
-        /* a reader may have just taken m off the queue */
-        cp__queue_push_from_handler(m, __builtin_ctz(slots));
+    leave_to_readers(m, cpu_ns, mask);
     cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
     cp__take_pending_from_handler(m, &none);
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     /* release: pairs with the acquire in cp__ms_forget(): a child must not free what this thread has freed */
     cp_store_release(&m->altstack, NULL);
-    m->refs++;
-    cp__queues_empty_free(); /* m may be in a queue, and must not be freed by this call */
-    m->refs--;
-    cp__m_free_if_done(m);
+    free_if_read(m);
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
     cp__os_unblock_from_handler(mask);

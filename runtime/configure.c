@@ -35,9 +35,16 @@ static void reset_stats_from_handler(struct cp__m *m, int slot, const struct cp_
     cp_store_release(&stats->seq, config->seq); /* pairs with the acquire in add_stats_of_m(), stats.c */
 }
 
+static void become_pending_from_handler(struct cp__m *m)
+{
+    /* relaxed, both: ordered by the release of the claim */
+    cp_store_relaxed(&m->late_since, cp__os_clock_ns_from_handler(m->cpu_clock));
+    cp_store_relaxed(&m->late, CP__LATE_PENDING);
+}
+
 static void refuse_from_handler(struct cp__m *m, int slot, int result)
 {
-    cp_store_relaxed(&m->stats[slot].refused, result);
+    cp_store_relaxed(&m->stats[slot].refused, result); /* relaxed: a number of its own */
     m->due &= ~(1u << slot);
 }
 
@@ -71,20 +78,27 @@ static void enable_slots_from_handler(struct cp__m *m, uint32_t slots)
         int slot = __builtin_ctz(slots);
         int result = m->handles[slot].engine->enable_from_handler(m, slot);
 
-        if (result < 0)
-            refuse_from_handler(m, slot, result);
+        if (result >= 0)
+            continue;
+        refuse_from_handler(m, slot, result);
+        if (m->handles[slot].signal == SIGPROF) /* one of several events may have counted already */
+            become_pending_from_handler(m);
     }
 }
 
 /* Closes the slot's handle. The handle keeps its seq until the samples of moment have been appended. */
 static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
+    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
+
     if (!m->handles[slot].is_open)
         return; /* the event was refused */
     cp__overload_end_from_handler(m, slot);
-    /* relaxed: a number of its own */
-    cp_store_relaxed(&m->stats[slot].disarmed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
-    m->handles[slot].engine->close_from_handler(m, slot, moment);
+    (moment->since == CP__SINCE_OUTSIDE ? m->handles[slot].engine->close_from_outside
+                                        : m->handles[slot].engine->close_from_handler)(m, slot, moment);
+    if (now == 0) /* the thread has ended, and its clock with it */
+        now = cp__m_last_clock_from_handler(m, slot);
+    cp_store_relaxed(&m->stats[slot].disarmed_at, now); /* relaxed: a number of its own */
 }
 
 static void clear_slot_from_handler(struct cp__m *m, int slot)
@@ -106,6 +120,24 @@ static bool is_slot_wanted(const struct cp__m *m, int slot)
     return is_live_from_handler(m) && cp__slot_seq_from_handler(slot) == m->handles[slot].seq;
 }
 
+/* If another thread closes a handle whose samples come by SIGPROF, the last SIGPROF may still be pending
+ * for the M. A handle that has counted nothing has raised none. */
+static void note_late(struct cp__m *m, int slot)
+{
+    const struct cp__m_stats *stats = &m->stats[slot];
+
+    if (m->handles[slot].is_open && m->handles[slot].signal == SIGPROF &&
+        cp__m_count_from_handler(stats) != 0)
+        become_pending_from_handler(m);
+}
+
+/* Takes the pending signals off the calling M's queue. */
+static void take_what_is_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
+{
+    cp__take_pending_from_handler(m, moment);
+    cp_store_relaxed(&m->late, CP__LATE_NO); /* relaxed: of this thread, which has the claim */
+}
+
 static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registers *regs,
                                        enum cp__since since)
 {
@@ -117,11 +149,12 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
         if (m->handles[slot].seq != 0 && !is_slot_wanted(m, slot)) {
             stop_slot_from_handler(m, slot, &moment);
             stopped |= 1u << slot;
+            if (since == CP__SINCE_OUTSIDE)
+                note_late(m, slot);
         }
     }
-    if (stopped == 0)
-        return;
-    cp__take_pending_from_handler(m, &moment);
+    if (since != CP__SINCE_OUTSIDE && (stopped != 0 || cp_load_relaxed(&m->late) != 0)) /* relaxed: claimed */
+        take_what_is_pending_from_handler(m, &moment);
     cp__moment_end_from_handler(m, &moment);
     for (uint32_t left = stopped; left != 0; left &= left - 1)
         clear_slot_from_handler(m, __builtin_ctz(left));
@@ -153,17 +186,14 @@ __attribute__((noinline)) static void take_due_from_handler(struct cp__m *m, con
     m->due = 0;
 }
 
-bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *regs, enum cp__since since)
+/* Brings m in line with the slots. The caller has the claim. */
+static void change_from_handler(struct cp__m *m, const struct cp__registers *regs, enum cp__since since)
 {
     uint64_t generation;
     uint32_t opened = 0;
 
-    if (cp__is_raw_child_from_handler())
-        return true; /* in a child of a fork, the handles are the parent's */
-    if (!cp__m_claim_from_handler(m, CP__CLAIM_SELF))
-        return false;
     /* Claim, then look: pairs with the fences in cp__disposition_settle(), disposition.c, and in
-     * is_any_waited_for(), kick.c. */
+     * is_any_waited_for(), outside.c. */
     cp_fence_seq_cst();
     /* acquire: pairs with the release in cp__slots_next_generation(), slot.c */
     generation = cp_load_acquire(&cp_generation);
@@ -172,13 +202,13 @@ bool cp__configure_from_handler(struct cp__m *m, const struct cp__registers *reg
         if (m->handles[slot].seq == 0 && is_live_from_handler(m))
             opened |= (uint32_t)start_slot_from_handler(m, slot) << slot;
     }
-    cp_store_release(&m->head.generation, generation); /* pairs with the acquire in is_behind(), kick.c */
+    /* An M with pending signals looks at its next scheduling point, so that SIGPROF can be given back: the
+     * kernel may have forgotten a deleted timer's signal that it still shows as pending. */
+    if (cp_load_relaxed(&m->late) == CP__LATE_PENDING) /* relaxed: written with the claim */
+        generation = 0;
+    /* release: pairs with the acquire in cp__outside_is_behind(), outside.c */
+    cp_store_release(&m->head.generation, generation);
     enable_slots_from_handler(m, opened);
-    if (m->due != 0)
-        take_due_from_handler(m, regs);
-    own_from_handler(m);
-    cp__m_unclaim_from_handler(m);
-    return true;
 }
 
 /* Whether the events' samples have waited, because the program has the signal blocked that brings them. mask
@@ -195,7 +225,8 @@ static enum cp__since since_of_mask(const struct cp__m *m, uint64_t mask)
 }
 
 /* Samples that are made here have the stack of this call, because the M was in this call, unless the program
- * had the signals blocked before. */
+ * had the signals blocked before. In a child of a fork whose fork handlers have not run, the handles are the
+ * parent's. */
 __attribute__((noinline)) bool cp__configure(struct cp__m *m, uint64_t mask)
 {
     struct cp__registers regs = {.pc = (uintptr_t)__builtin_return_address(0),
@@ -204,7 +235,35 @@ __attribute__((noinline)) bool cp__configure(struct cp__m *m, uint64_t mask)
     const struct cp__registers caller = {
         .pc = regs.pc, .sp = regs.sp + 2 * sizeof(uintptr_t), .fp = *(const uintptr_t *)regs.fp};
 
-    return cp__configure_from_handler(m, &caller, since_of_mask(m, mask));
+    if (cp__is_raw_child_from_handler())
+        return true;
+    if (!cp__m_claim_from_handler(m, CP__CLAIM_SELF))
+        return false;
+    change_from_handler(m, &caller, since_of_mask(m, mask));
+    if (m->due != 0)
+        take_due_from_handler(m, &caller);
+    own_from_handler(m);
+    cp__m_unclaim_from_handler(m);
+    return true;
+}
+
+void cp__configure_outside(struct cp__m *m)
+{
+    static const struct cp__registers nowhere;
+
+    change_from_handler(m, &nowhere, CP__SINCE_OUTSIDE);
+    cp__m_unclaim_from_handler(m);
+}
+
+/* Gives the handler back if no signal can come any more. What was pending has been delivered by now. */
+static void give_handler_back(void)
+{
+    uint64_t mask = cp__os_block_from_handler(); /* a handler of the program's must not keep the lock */
+
+    cp__lock(&cp__runtime_lock);
+    cp__disposition_settle();
+    cp__unlock(&cp__runtime_lock);
+    cp__os_unblock_from_handler(mask);
 }
 
 void cp_execute_slow(struct cp_m *head)
@@ -216,10 +275,7 @@ void cp_execute_slow(struct cp_m *head)
     cp__configure((struct cp__m *)head, mask);
     cp__fork_allow();
     cp__os_unblock_from_handler(mask);
-    if (cp_load_relaxed(&((struct cp__m *)head)->armed) == 0) { /* relaxed: stored by this thread */
-        cp__lock(&cp__runtime_lock);
-        cp__disposition_settle();
-        cp__unlock(&cp__runtime_lock);
-    }
+    if (cp_load_relaxed(&((struct cp__m *)head)->armed) == 0) /* relaxed: looked at again under the lock */
+        give_handler_back();
     errno = saved_errno;
 }

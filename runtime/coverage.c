@@ -266,8 +266,8 @@ static uint64_t let_go_at(const struct cp__m *m, int slot)
     return cp_load_relaxed(&stats->seq) == cp__slot_run(slot) ? cp_load_relaxed(&stats->disarmed_at) : 0;
 }
 
-/* Ends those of the slots that have not ended for m. A thread's clock ends with the thread, and tells 0
- * then. */
+/* Ends those of the slots that have not ended for m. A thread's clock ends with the thread, and tells 0 then:
+ * if no detach has made m GONE, the slots end when m is found gone. */
 static uint32_t end_m(struct cp__m *m, uint32_t slots, uint64_t now)
 {
     uint32_t ended = 0;
@@ -276,7 +276,7 @@ static uint32_t end_m(struct cp__m *m, uint32_t slots, uint64_t now)
         int slot = __builtin_ctz(slots);
         struct cp__m_cpu *cpu = &m->cpu[slot];
 
-        if (cpu->run != cp__slot_run(slot) || cpu->until != 0)
+        if (cpu->run != cp__slot_run(slot) || cpu->until != 0 || (now < cpu->since && !cp__m_is_gone(m)))
             continue;
         cpu->until = let_go_at(m, slot) != 0 ? let_go_at(m, slot) : now;
         if (cpu->until < cpu->since)

@@ -1,6 +1,8 @@
 #include "disposition.h"
 
+#include "engine.h"
 #include "m.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "runtime/base/signals.h"
 #include "slot.h"
@@ -53,29 +55,63 @@ void cp__disposition_keep_from_handler(void)
     cp_store_relaxed(&is_kept, 1u); /* relaxed: ordered by the release of the claim */
 }
 
-bool cp__disposition_is_taken(void)
+static bool is_late_for_a_moment(const struct cp__m *m)
 {
-    return installed;
+    /* relaxed: written by whoever made `late` pending, which the caller has seen */
+    return cp__os_clock_ns_from_handler(m->cpu_clock) - cp_load_relaxed(&m->late_since) < CP__MOMENT_NS;
+}
+
+/* Returns whether a SIGPROF that is directed to m's thread is pending, or may be. *is_blocked is whether the
+ * thread has SIGPROF blocked, and not only for a moment: a thread that runs in a handler, or waits there for
+ * a CPU, takes the signal next. The system is asked by a descriptor, which a child must not inherit. While
+ * another thread forks, nothing is known. */
+static bool has_pending(const struct cp__m *m, bool *is_blocked)
+{
+    struct cp__os_pending pending;
+
+    *is_blocked = true;
+    if (!cp__fork_delay_from_handler())
+        return true;
+    pending = cp__os_thread_pending(m->tid, SIGPROF);
+    cp__fork_allow_from_handler();
+    *is_blocked = pending.is_blocked && !(pending.runs && is_late_for_a_moment(m));
+    return pending.is_pending;
+}
+
+/* If the signal has been taken off the queue, and the handler has not begun, then the handler that begins
+ * is the library's, also if SIGPROF is given back now. */
+bool cp__disposition_may_come_late(struct cp__m *m, bool *is_blocked)
+{
+    /* relaxed: ordered by the acquire of the claim, or set by this thread */
+    if (cp_load_relaxed(&m->late) != CP__LATE_PENDING)
+        return false;
+    if (has_pending(m, is_blocked))
+        return true;
+    cp_store_relaxed(&m->late, CP__LATE_BEGINNING); /* relaxed: whoever sees it late asks again */
+    return false;
 }
 
 /* Returns whether no SIGPROF of the library's can reach m any more: m has no handle, is not about to open one
- * after it saw the slots before they were emptied, and has no kick under way. */
-static bool is_settled(const struct cp__m *m)
+ * after it saw the slots before they were emptied, and has no late signal pending. */
+static bool is_settled(struct cp__m *m)
 {
+    bool is_blocked;
+
     if (cp__m_is_gone(m))
         return true;
     /* acquire: pairs with the release in cp__m_unclaim_from_handler() */
-    return cp_load_acquire(&m->claim) == CP__CLAIM_NONE && !cp__m_has_kick(m) &&
-           cp_load_relaxed(&m->armed) == 0; /* relaxed: ordered by the acquire of the claim */
+    return cp_load_acquire(&m->claim) == CP__CLAIM_NONE &&
+           cp_load_relaxed(&m->armed) == 0 && /* relaxed: ordered by the acquire of the claim */
+           !cp__disposition_may_come_late(m, &is_blocked);
 }
 
 void cp__disposition_settle(void)
 {
     if (!installed || holds != 0 || cp__slots_running())
         return;
-    cp_fence_seq_cst(); /* pairs with the fence in cp__configure_from_handler(): the slots are empty, then
-                           look */
-    for (const struct cp__m *m = cp__ms; m != NULL; m = m->next) {
+    /* pairs with the fence in change_from_handler(), configure.c: the slots are empty, then look */
+    cp_fence_seq_cst();
+    for (struct cp__m *m = cp__ms; m != NULL; m = m->next) {
         if (!is_settled(m))
             return;
     }

@@ -3,9 +3,11 @@
 #ifndef COUNTERPOINT_RUNTIME_DISPOSITION_H
 #define COUNTERPOINT_RUNTIME_DISPOSITION_H
 
+#include <stdbool.h>
+
 #include "error.h"
 
-#include <stdbool.h>
+struct cp__m;
 
 /* Installs the handler for samples that belong to no slot. cp__disposition_drop() ends that. Any thread may
  * call both. */
@@ -23,8 +25,9 @@ int cp__disposition_take(struct cp_error *err);
  * trap that is pending for a thread that sleeps arrives when the thread wakes, also after its event was
  * closed. */
 int cp__disposition_take_traps(struct cp_error *err);
-/* Returns whether the handler was installed. */
-bool cp__disposition_is_taken(void);
+/* Returns whether a SIGPROF of a handle that was closed from outside may still be pending for m's thread.
+ * If so, *is_blocked is whether the thread has SIGPROF blocked, and not only for a moment. */
+bool cp__disposition_may_come_late(struct cp__m *m, bool *is_blocked);
 /* Restores the signal's disposition if no slot runs and no signal of the library's can come any more. */
 void cp__disposition_settle(void);
 /* In the child of a fork: restores the signal's disposition. */

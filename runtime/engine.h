@@ -28,6 +28,10 @@ struct cp__ending {
     bool is_disabled;      /* the program has disabled the event; if not, it has reached its limit */
 };
 
+/* A thread that has had this much CPU time has taken the signals that were raised before, unless it blocks
+ * them for longer than a handler or a short section takes. */
+#define CP__MOMENT_NS 1000000
+
 struct cp__engine {
     unsigned index; /* in the M's own; less than CP__ENGINES */
     size_t size;    /* of what the engine keeps for an M; the bytes are 0 at first */
@@ -35,8 +39,8 @@ struct cp__engine {
      * because their thread blocks SIGPROF. */
     bool tells_places;
 
-    /* ---- On any thread that has the claim on m, while m's handler cannot run: on the M itself, with the
-     * library's signals blocked or in its handler; or for an M that holds no handle ---- */
+    /* ---- On the M itself, with the library's signals blocked or in its handler, and with the claim SELF;
+     * or on another thread with the claim CHANGING, so that m's handler keeps off ---- */
 
     /* Opens the event of config in slot, and says in the M's handle that it is open. Returns 0 or a negative
      * errno value. */
@@ -45,7 +49,11 @@ struct cp__engine {
      * event. NULL: the event counts when it is open. */
     int (*enable_from_handler)(struct cp__m *m, int slot);
 
-    /* ---- On the calling M, with SIGPROF blocked or in its handler ---- */
+    /* Forgets what was open in slot, which was closed: its last samples have been appended. NULL: the close
+     * has done so. */
+    void (*clear_from_handler)(struct cp__m *m, int slot);
+
+    /* ---- On the calling M, with the library's signals blocked or in its handler ---- */
 
     /* Disables and closes what is open in slot. Adds to moment all that the events of any slot have counted
      * and that has no sample yet. */
@@ -60,9 +68,23 @@ struct cp__engine {
     /* Says that the M was in the library, with SIGPROF blocked, so the records made so far belong to the
      * place where the next signal finds the M. NULL: there are no records. */
     void (*own_from_handler)(struct cp__m *m);
-    /* Forgets what was open in slot, which was closed: its last samples have been appended. NULL: the close
-     * has done so. */
-    void (*clear_from_handler)(struct cp__m *m, int slot);
+    /* ---- In m's handler, while another thread has the claim CHANGING ---- */
+
+    /* Returns whether the signal is the engine's, without a look at any handle, and keeps what the signal
+     * stands for, if no record has it. A signal that may be another's is taken for the engine's. */
+    bool (*keep_from_handler)(struct cp__m *m, const siginfo_t *info);
+
+    /* ---- On another thread with the claim CHANGING ---- */
+
+    /* Does what close_from_handler does. The moment is CP__SINCE_OUTSIDE, and the last signal of what was
+     * closed may be pending for m's thread after that. */
+    void (*close_from_outside)(struct cp__m *m, int slot, struct cp__moment *moment);
+
+    /* ---- On another thread with the claim CHANGING, which delays forks. NULL: there is nothing to read ----
+     */
+
+    /* Adds to moment what waits for m, because its thread blocks its signals. */
+    void (*hear)(struct cp__m *m, struct cp__moment *moment);
 
     /* ---- From any thread, which has the claim on m. NULL: the engine's events cannot leave a thread no
      * time, so nobody needs to stop them ---- */

@@ -2,8 +2,8 @@
 
 #include <errno.h>
 
-#include "configure.h"
 #include "engine.h"
+#include "m.h"
 #include "moment.h"
 #include "receive.h"
 #include "runtime/base/fork_gate.h"
@@ -12,23 +12,6 @@
 #include "runtime/unwind/code.h"
 
 /* ---- The handler ----------------------------------------------------------------------------- */
-
-/* Brings the M in line with the slots. If the M has no handle after that, SIGPROF may have to be given back
- * to the host, which takes a lock and cannot be done here: generation 0 makes the M's next scheduling point
- * do it. While another thread forks, nothing is opened or closed: the M stays behind until its next signal,
- * or until the next pass of a reader. */
-__attribute__((noinline)) static void reconfigure_from_handler(struct cp__m *m,
-                                                               const struct cp__registers *regs)
-{
-    bool is_in_line;
-
-    if (!cp__fork_delay_from_handler())
-        return;
-    is_in_line = cp__configure_from_handler(m, regs, CP__SINCE_HERE);
-    cp__fork_allow_from_handler();
-    if (is_in_line && cp_load_relaxed(&m->armed) == 0) /* relaxed: stored by this thread */
-        cp_store_relaxed(&m->head.generation, 0);      /* relaxed: is_behind(), kick.c, may see it late */
-}
 
 /* How many runs of the handler there are for each one that is timed, on average. */
 #define RUNS_A_TIMED_ONE 16
@@ -88,22 +71,49 @@ static uintptr_t signal_frame(const siginfo_t *info, const void *ucontext)
     return (uintptr_t)info < (uintptr_t)ucontext ? (uintptr_t)info : (uintptr_t)ucontext;
 }
 
+/* Makes samples of the signal. Returns whether the signal is the profiler's. */
+__attribute__((section(CP__HANDLER_SECTION))) static bool
+run_from_handler(struct cp__m *m, int signal, const siginfo_t *info, void *ucontext)
+{
+    struct cp__registers regs = cp__registers_from_handler(ucontext);
+    struct cp__moment moment;
+    bool is_timed = is_timed_from_handler(m);
+    uint64_t start = 0;
+    bool ours;
+
+    begin_from_handler(m);
+    if (is_timed)
+        start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
+    cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_SIGNAL);
+    moment.signal_frame = signal_frame(info, ucontext);
+    ours = cp__receive_from_handler(m, info, &moment);
+    cp__moment_end_from_handler(m, &moment);
+    /* relaxed, both: a thread that changes it meanwhile has found that a signal is pending, or closes a
+     * handle, and this handler does not keep off then */
+    if (signal == SIGPROF && cp_load_relaxed(&m->late) == CP__LATE_BEGINNING)
+        cp_store_relaxed(&m->late, CP__LATE_NO);
+    if (is_timed)
+        note_run_from_handler(m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
+    end_from_handler(m);
+    return ours;
+}
+
 /*
  * Handles SIGPROF and SIGTRAP, in this order:
  *
  *     rights, errno      are kept for the end: the handler reads code and stacks that the interrupted code
  *                        may not read, and its system calls change errno
- *     runs               becomes odd until the end, by which cp__overload_look() notices a handler that has
- *                        no end
+ *     runs               becomes odd until the end, by which others notice that the handler uses the handles,
+ *                        and cp__overload_look() that it has no end
+ *     claim              if another thread changes the M's handles, this run does nothing but tell whose the
+ *                        signal is
  *     begin              the engines stop the M's events that must not count the handler
- *     samples            are appended for the periods of the signal and of the ring. That comes before the
- *                        handles change, because a sample belongs to its handle's config
- *     slots              that have changed since make the M close and open handles
+ *     samples            are appended for the periods of the signal and of the ring
  *     end                the engines let the paused events count again
  *     foreign signals    are passed on, to the host's handler
  *
  * If the thread is no M, or the process is a child whose fork handlers have not run, the handler only finds
- * out whether the signal is the profiler's: a late kick, tick or trap must not reach the host's handler.
+ * out whether the signal is the profiler's: a late tick or trap must not reach the host's handler.
  */
 __attribute__((section(CP__HANDLER_SECTION))) void cp__on_signal_from_handler(int signal, siginfo_t *info,
                                                                               void *ucontext)
@@ -111,32 +121,22 @@ __attribute__((section(CP__HANDLER_SECTION))) void cp__on_signal_from_handler(in
     uint32_t rights = cp__code_open_from_handler();
     int saved_errno = errno;
     struct cp__m *m = cp_load_relaxed(&cp__m_current); /* relaxed: stored by this thread */
-    struct cp__moment moment;
-    uint32_t kick;
     bool ours;
 
     if (m != NULL && !cp__is_raw_child_from_handler()) {
-        struct cp__registers regs = cp__registers_from_handler(ucontext);
-        bool is_timed = is_timed_from_handler(m);
-        uint64_t start = 0;
-
         cp_add_single_writer(&m->runs, 1);
-        begin_from_handler(m);
-        if (is_timed)
-            start = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
-        cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_SIGNAL);
-        moment.signal_frame = signal_frame(info, ucontext);
-        ours = cp__receive_from_handler(m, info, &moment);
-        cp__moment_end_from_handler(m, &moment);
-        /* acquire: pairs with the release in cp__slots_next_generation(), slot.c */
-        if (cp_load_acquire(&cp_generation) != m->head.generation)
-            reconfigure_from_handler(m, &regs);
-        if (is_timed)
-            note_run_from_handler(m, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) - start);
-        end_from_handler(m);
-        cp_add_single_writer(&m->runs, 1);
+        /* runs, then look at the claim: pairs with cp__os_heavy_barrier() in claim_for_change(), outside.c */
+        cp__os_light_barrier_from_handler();
+        /* acquire: pairs with the release in cp__m_unclaim_from_handler(): the handles are as they were
+         * left */
+        if (cp_load_acquire(&m->claim) == CP__CLAIM_CHANGING)
+            ours = cp__receive_keep_from_handler(m, info);
+        else
+            ours = run_from_handler(m, signal, info, ucontext);
+        /* release: pairs with the acquire in may_change(), outside.c */
+        cp_store_release(&m->runs, cp_load_relaxed(&m->runs) + 1); /* relaxed: stored by this thread */
     } else {
-        ours = cp__signal_is_kick_from_handler(info, &kick) || cp__receive_is_of_event_from_handler(info);
+        ours = cp__receive_is_of_event_from_handler(info);
     }
     cp__code_keep_from_handler(rights);
     errno = saved_errno;

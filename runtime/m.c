@@ -46,6 +46,19 @@ uint64_t cp__m_count_from_handler(const struct cp__m_stats *stats)
     return sum;
 }
 
+uint64_t cp__m_last_clock_from_handler(const struct cp__m *m, int slot)
+{
+    const struct cp__m_stats *stats = &m->stats[slot];
+    /* relaxed, all: written with the claim */
+    const uint64_t armed_at = cp_load_relaxed(&stats->armed_at);
+
+    if (armed_at == UINT64_MAX)
+        return 0;
+    return armed_at + (cp_load_relaxed(&stats->by_ticks) != 0
+                           ? cp_load_relaxed(&stats->counts[0].value)
+                           : cp_load_relaxed(&stats->counts[0].time_enabled));
+}
+
 uint64_t cp__m_random_from_handler(struct cp__m *m)
 {
     m->random ^= m->random >> 12;
@@ -58,6 +71,7 @@ uint64_t cp__m_random_from_handler(struct cp__m *m)
 
 void cp__m_link(struct cp__m *m)
 {
+    m->settled = cp_load_relaxed(&cp_generation); /* relaxed: written under the lock */
     m->next = cp__ms;
     m->place = &cp__ms;
     if (m->next != NULL)
@@ -195,7 +209,7 @@ static void let_go(struct cp__m *m)
     cp_store_relaxed(&m->armed, 0); /* relaxed, all: this is the only thread */
     cp_store_relaxed(&m->off, 0);
     cp_store_relaxed(&m->claim, CP__CLAIM_NONE);
-    cp_store_relaxed(&m->kick.taken, m->kick.sent);
+    cp_store_relaxed(&m->late, CP__LATE_NO);
     /* next stays, because the thread that forks may be in a callback of cp_slots_read(), which continues with
      * next. */
     for (int slot = 0; slot < CP_EV_MAX; slot++)

@@ -1,57 +1,76 @@
 /*
  * The M, and the registry of all of them.
  *
- * Fields are grouped by owner. Fields that the M owns are used by the M's thread and by the signal handler on
- * that thread. The thread has the library's signals, SIGPROF and SIGTRAP, blocked while it changes such a
- * field.
+ * Fields are grouped by owner. Fields that the M owns are used by the M's thread and by the signal handler
+ * on that thread, and by the thread that has the claim CHANGING. The M's thread has the library's signals,
+ * SIGPROF and SIGTRAP, blocked while it changes such a field.
  *
  * An M has four states, each with few values: life, claim, whether the M is up to date with the slots, and
- * whether a kick is under way. No other field of an M is a state.
+ * whether a signal may come late. No other field of an M is a state.
  *
  *   life        what it means                          next       who changes it, and when
- *   LIVE        the thread may run with the M; the M   LEAVING    the thread, in cp_m_detach(), before it
- *               is listed, armed, checked and kicked              takes the claim for the last time
- *   LEAVING     the M opens no handle any more         GONE       the thread, when the M has no handle, under
+ *   LIVE        the thread may run with the M; the M   LEAVING    the thread, in cp_m_detach() and
+ *               is listed, armed and looked at                    cp_before_exec(), before it takes the claim
+ *   LEAVING     nobody opens a handle any more         GONE       the thread, when the M has no handle, under
  *                                                                 the runtime lock
  *                                                      LIVE       the thread, in cp_after_exec()
- *   GONE        no thread runs with the M or kicks     freed      the thread that ends the last reason to
- *               it. The M is kept for samples that                keep the M, under the runtime lock:
- *               are not read yet (undrained), for                 cp__m_free_if_done()
- *               readers that look at it (refs), and
- *               while it is in a slot's queue (queued)
+ *                                                                 LIVE becomes LEAVING and GONE at once
+ *                                                                 by a thread with the runtime lock that
+ *                                                                 finds that the M's thread is not there:
+ *                                                                 cp__outside_find_gone()
+ *   GONE        no thread runs with the M. The M is    freed      the thread that ends the last reason to
+ *               kept for samples that are not read                keep the M, under the runtime lock:
+ *               yet (undrained), for readers that                 cp__m_free_if_done()
+ *               look at it (refs), and while it is in
+ *               a slot's queue (queued)
  *
  *   claim       who may change the handles             next       who changes it, and how
  *   NONE        no thread; the handler reads them      SELF       the thread, signals blocked, or its
  *                                                                 handler: compare-and-swap
  *                                                      OUTSIDE    another thread, under the runtime lock:
- *                                                                 compare-and-swap
+ *                                                      CHANGING   compare-and-swap
  *   SELF        the M: opens, enables and closes       NONE       the M: store with release
- *   OUTSIDE     that thread: disables events, renews   NONE       the same thread, still under that lock:
- *               their limits and makes their periods              store with release
- *               longer; the handler may read the
- *               handles meanwhile
+ *   OUTSIDE     that thread: disables events and       NONE       the same thread, still under that lock:
+ *               lets them count again, so the handler             store with release
+ *               may read the handles
+ *   CHANGING    that thread: opens, enables and        NONE       the same thread, still under that lock:
+ *               closes; the handler keeps off                     store with release
  *
- *   A thread that finds the claim taken leaves the M behind and tries again later. The handler and
- *   cp_execute_slow() do not store cp_generation in the M, so the next signal or scheduling point tries
- *   again. Another thread tries again with its next pass. cp_m_detach() waits for the runtime lock, which a
- *   thread with OUTSIDE holds.
+ *   A thread that finds the claim taken leaves the M behind and tries again later. cp_execute_slow() does
+ *   not store cp_generation in the M, so the next scheduling point tries again. Another thread tries again
+ *   after a millisecond, or with its next pass. cp_m_detach() waits for the runtime lock, which a thread with
+ *   OUTSIDE or CHANGING holds.
+ *
+ *   Whoever has taken CHANGING must not meet a handler that reads the handles. runs is odd while the M is in
+ *   its handler. The handler makes runs odd, and then looks at the claim; if that is CHANGING, the handler
+ *   touches no handle. Whoever takes CHANGING makes all threads pass a barrier, and then looks at runs; if
+ *   runs is odd, that thread gives the claim back and changes nothing. So at least one of the two sees the
+ *   other, and the handler needs no fence: cp__os_light_barrier_from_handler().
  *
  *   slots       generation and cp_generation           next       who changes it, and how
  *   up to date  equal: the handles are what the        behind     a thread that changes the slots, under the
- *               slots held when the M took the number             runtime lock, by adding 1 to cp_generation
- *   behind      not equal                              up to date the M, with the claim; LIVE only
+ *               slots held when the claim was taken               runtime lock, by adding 1 to cp_generation
+ *   behind      not equal                              up to date the thread with SELF or CHANGING; LIVE only
  *
- *   kick        kick.sent and kick.taken               next       who changes it, and how
- *   none        equal                                  under way  another thread, under the runtime lock, by
- *                                                                 sending number kick.sent + 1; not GONE
- *   under way   not equal: the kick is pending, or     none       the handler that takes the kick. If the
- *               the kernel has dropped it because                 kernel has dropped it, one more is sent
- *               another such signal was pending
+ *   late        what it means                          next       who changes it, and when
+ *   NO          no SIGPROF of the library's comes to   PENDING    the thread with CHANGING that closes a
+ *               the thread, unless the M has a handle              handle whose samples came by SIGPROF
+ *   PENDING     SIGPROFs of closed handles may be      BEGINNING  a thread with the runtime lock that has
+ *               pending                                           asked the system: none is pending
+ *                                                      NO         the M, with the claim: its own code took
+ *                                                                 what was pending off the queue
+ *   BEGINNING   none is pending; but one may have      NO         the same; or the M's handler, when it ends
+ *               been taken off the queue, and its          PENDING    as above
+ *               handler may not have begun yet
  *
- * A kick is a SIGTRAP if the library's handler of SIGTRAP is in place, and otherwise a SIGPROF.
+ * While an M is late, a SIGPROF of an event that no handle knows is the library's. In BEGINNING, SIGPROF
+ * can be given back, because the handler that is about to begin is the library's already.
+ *
+ * A trap may be late, too, for as long as its thread sleeps, but the handler of SIGTRAP is never given
+ * back.
  *
  * SIGPROF can be given back to the host if no slot runs, and each M is GONE, or has claim NONE, no handle
- * (armed) and no kick under way, and no timer was refused to end: cp__disposition_settle().
+ * (armed) and is not PENDING: cp__disposition_settle().
  */
 #ifndef COUNTERPOINT_RUNTIME_M_H
 #define COUNTERPOINT_RUNTIME_M_H
@@ -77,6 +96,13 @@ struct cp__handle {
     enum cp_event_kind kind;
     int signal;   /* which brings the samples */
     bool is_open; /* false: the M was refused */
+};
+
+/* Without a ring, each signal is a sample. */
+enum cp__ringless {
+    CP__HAS_RING,
+    CP__RING_REFUSED, /* the system gives this M none */
+    CP__AWAITS_RING,  /* until the event's first signal has come: rings are scarce, and most Ms may sleep */
 };
 
 /* What happened to one slot on one M. The M stores the words with relaxed stores, and any thread loads them.
@@ -114,7 +140,7 @@ struct cp__m_stats {
     uint64_t by_ticks;     /* 1: samples come at the kernel's ticks, and counts is written at the close */
     uint64_t excludes;     /* 1: a clock that counts modes which it does not sample */
     uint64_t foreign;      /* m->foreign when the slot was armed */
-    uint64_t ringless;     /* 1: each signal is a sample */
+    uint64_t ringless;     /* enum cp__ringless */
     uint64_t closed; /* 1: the program has closed an event of the slot: see engine/descriptors_linux.h */
     int64_t refused; /* a negative errno value */
     /* How often the event was stopped: by another thread for its cost, or by the kernel at its limit. The
@@ -161,6 +187,13 @@ enum cp__m_claim {
     CP__CLAIM_NONE,
     CP__CLAIM_SELF,
     CP__CLAIM_OUTSIDE,
+    CP__CLAIM_CHANGING,
+};
+
+enum cp__m_late {
+    CP__LATE_NO,
+    CP__LATE_PENDING,
+    CP__LATE_BEGINNING,
 };
 
 struct cp__m {
@@ -194,6 +227,8 @@ struct cp__m {
     uint32_t life;  /* enum cp__m_life */
     uint32_t claim; /* enum cp__m_claim */
     uint32_t off;   /* a bit for each slot whose event another thread has disabled; written with the claim */
+    uint32_t late;  /* enum cp__m_late */
+    uint64_t late_since; /* the M's CPU clock when late became PENDING; written with the claim */
 
     /* Written by the M, read by others. */
     uint32_t armed;      /* a bit for each slot for which the M has a handle; written with the claim */
@@ -218,20 +253,16 @@ struct cp__m {
         uint32_t is_in;
     } queued[CP_EV_MAX];
 
-    /* The last kick. The M writes taken, and the runtime lock guards the rest. */
-    struct {
-        uint32_t taken;
-        uint32_t sent;
-        uint64_t cpu_ns; /* the M's CPU clock when the last kick was sent */
-    } kick;
-
     /* Guarded by the runtime lock. */
-    bool is_away; /* the thread is about to execute another program: nobody kicks it */
     struct cp__m *next;
     struct cp__m **place; /* the pointer that points here: cp__ms, or the next of another M */
     unsigned refs;        /* how many readers look at the M */
     uint32_t undrained;   /* the slots whose readers have samples of the GONE M to read */
-    uint64_t asleep_ns;   /* the M's CPU clock when the M was last found asleep */
+    uint64_t settled;     /* the last cp_generation that asks nothing of the M: see outside.c */
+    struct {              /* when the M was last heard of, by records or signals; see outside.c */
+        uint64_t interrupts;
+        uint64_t cpu_ns; /* the M's CPU clock */
+    } heard;
     struct cp__m_cpu cpu[CP_EV_MAX];
     struct {             /* at the last call of cp__overload_look() */
         uint64_t cpu_ns; /* the M's CPU clock */
@@ -267,6 +298,9 @@ int cp__m_make_buffers(struct cp__m *m, uint32_t slots);
 int cp__m_make_own(struct cp__m *m, const struct cp__engine *engine);
 /* Returns what the slot's events have counted, from their last records. */
 uint64_t cp__m_count_from_handler(const struct cp__m_stats *stats);
+/* Returns what m's CPU clock has shown at least, by the slot's events, which have been closed: if m's thread
+ * has ended by a raw system call, its clock is gone. */
+uint64_t cp__m_last_clock_from_handler(const struct cp__m *m, int slot);
 /* Returns a number of xorshift64*, for choices that must not follow the program's own rhythm. */
 uint64_t cp__m_random_from_handler(struct cp__m *m);
 /* Takes the claim on m. Returns false if another thread has it. The exchange pairs with the release in
@@ -281,13 +315,6 @@ static inline void cp__m_unclaim_from_handler(struct cp__m *m)
 {
     cp_store_release(&m->claim, CP__CLAIM_NONE); /* pairs with the acquires of the claim */
 }
-/* If the calling thread is an M, makes the M look at the slots now, so that no other thread needs to kick
- * it. */
-static inline void cp__m_look_at_slots(void)
-{
-    if (cp__m_current != NULL)
-        cp_execute(&cp__m_current->head, cp__m_current->head.g);
-}
 /* Returns whether no thread runs with m any more. Under the runtime lock. */
 static inline bool cp__m_is_gone(const struct cp__m *m)
 {
@@ -297,14 +324,11 @@ static inline bool cp__m_is_gone(const struct cp__m *m)
 void cp__m_link(struct cp__m *m);
 /* Frees m, which is not on the list. */
 void cp__m_free(struct cp__m *m);
-/* Returns whether a kick may still reach m. Under the runtime lock. */
-static inline bool cp__m_has_kick(const struct cp__m *m)
-{
-    /* acquire: pairs with the release in cp__receive_from_handler(), receive.c */
-    return cp_load_acquire(&m->kick.taken) != m->kick.sent;
-}
 /* Frees m if it is GONE and there is no reason to keep it. Under the runtime lock. */
 void cp__m_free_if_done(struct cp__m *m);
+/* Does the rest of what a detach does, if m's thread has ended without a detach, and m has no handle any
+ * more. If m need not be kept, m is freed. Under the runtime lock. */
+void cp__m_lost_its_thread(struct cp__m *m);
 /* Drops the samples of slot that GONE Ms have left for its reader. Under the runtime lock. */
 void cp__m_drop_samples(int slot);
 /* In the child of a fork: makes the calling thread's M, if there is one, forget what it held, and all other

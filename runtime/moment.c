@@ -111,14 +111,19 @@ static struct cp_sample new_sample_from_handler(const struct cp_g *g, unsigned f
     return (struct cp_sample){.g_id = g->id, .labels = g->labels, .flags = flags};
 }
 
-/* Makes a sample without frames for a late record. The program has gone on since, so its callers are
- * unknown, and its G is known only if the record's stack is that of the G that runs now. */
-static struct cp_sample late_from_handler(const struct cp__m *m, const struct cp__detail *detail)
+/* Makes a late sample without frames. The program has gone on since, so its callers are unknown, and its G
+ * is known only if the record's stack is that of the G that runs now. A thread that closes the handle from
+ * outside may not look at Gs: they may be gone by now, and so may the labels of the M's own. */
+static struct cp_sample late_from_handler(const struct cp__m *m, const struct cp__moment *moment,
+                                          const struct cp__detail *detail)
 {
+    const struct cp_g nobody = {.id = m->self.id};
     const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
-    const uintptr_t sp = detail->where.sp;
+    const uintptr_t sp = detail != NULL ? detail->where.sp : 0;
 
-    if (g == NULL || sp < g->stack_lo || sp >= g->stack_hi)
+    if (moment->since == CP__SINCE_OUTSIDE)
+        return new_sample_from_handler(&nobody, CP_SAMPLE_LATE);
+    if (detail == NULL || g == NULL || sp < g->stack_lo || sp >= g->stack_hi)
         g = &m->self;
     return new_sample_from_handler(g, CP_SAMPLE_LATE);
 }
@@ -145,10 +150,10 @@ void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, 
     const uintptr_t *callers = NULL;
     unsigned n = 0;
 
-    if (detail->is_late) {
-        sample = late_from_handler(m, detail);
+    if (detail->is_late || moment->since == CP__SINCE_OUTSIDE) {
+        sample = late_from_handler(m, moment, detail);
         callers = &detail->where.pc;
-        n = 1;
+        n = detail->is_late;
     } else {
         unwind_from_handler(m, moment);
         sample = new_sample_from_handler(moment->g, moment->chain_flags);
@@ -179,9 +184,10 @@ static void add_sample_from_handler(struct cp__m *m, struct cp__moment *moment, 
 
     if (weight == 0)
         return;
-    if (moment->since == CP__SINCE_BLOCKED ||
+    if (moment->since == CP__SINCE_BLOCKED || moment->since == CP__SINCE_OUTSIDE ||
         (moment->since == CP__SINCE_TICKS_BLOCKED && !m->handles[slot].engine->tells_places)) {
-        sample = new_sample_from_handler(&m->self, CP_SAMPLE_LATE | flags);
+        sample = late_from_handler(m, moment, NULL);
+        sample.flags |= flags;
     } else {
         unwind_from_handler(m, moment);
         sample = new_sample_from_handler(moment->g, moment->chain_flags | flags);

@@ -1,4 +1,5 @@
-/* Making samples, on the M itself: in its handler, or with the library's signals blocked. */
+/* Making samples, on the M itself: in its handler, or with the library's signals blocked. A thread that has
+ * the claim CHANGING makes samples for the M, too. */
 #ifndef COUNTERPOINT_RUNTIME_MOMENT_H
 #define COUNTERPOINT_RUNTIME_MOMENT_H
 
@@ -13,6 +14,9 @@ enum cp__since {
     CP__SINCE_BLOCKED,
     /* where the M is now; but the program has SIGPROF blocked, and the place of a timer's ticks is unknown */
     CP__SINCE_TICKS_BLOCKED,
+    /* where each record says, because another thread closes the M's handle, and the M goes on meanwhile.
+     * Without a record the place is unknown, and in any case the G is */
+    CP__SINCE_OUTSIDE,
 };
 
 /* A signal, or the closing of a handle, makes samples: at this place, and for so many periods of each slot.

@@ -5,6 +5,7 @@
 #include "fork.h"
 #include "handler.h"
 #include "runtime/base/loads.h"
+#include "runtime/base/os.h"
 #include "runtime/base/signals.h"
 #include "runtime/unwind/code.h"
 #include "runtime/unwind/switches.h"
@@ -17,6 +18,7 @@ static void prepare_once(void)
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     cp__loads_prepare();
+    cp__os_barrier_prepare();
     cp__code_prepare();
     cp__switches_prepare();
     cp__fork_prepare();

@@ -131,7 +131,7 @@ void cp_m_detach(struct cp_m *m);
 /*
  * A signal or trap that is raised during execve() is still pending when the new program runs, and would end
  * that program. So a thread that is an M calls cp_before_exec() before execve() and its like. From then on
- * the thread is neither sampled nor kicked. If execve() fails, cp_after_exec() has the thread sampled again.
+ * the thread is not sampled. If execve() fails, cp_after_exec() has the thread sampled again.
  * Neither call changes errno. Both do nothing on a thread that is no M, and in a child of vfork(). Other
  * threads need not do anything.
  */
@@ -161,8 +161,8 @@ static inline void cp_execute(struct cp_m *m, struct cp_g *g)
     cp_store_relaxed(&m->g, g); /* relaxed: only this thread's signal handler reads it */
     cp_fence_signal();
     /* acquire: pairs with the release of the thread that changed the slots, so the slots' new contents are
-     * visible */
-    if (__builtin_expect(cp_load_acquire(&cp_generation) != m->generation, 0))
+     * visible. relaxed: that thread may bring the M in line, too, and an old value only costs a look. */
+    if (__builtin_expect(cp_load_acquire(&cp_generation) != cp_load_relaxed(&m->generation), 0))
         cp_execute_slow(m);
 }
 
@@ -258,7 +258,9 @@ uint64_t cp_sample_cost_ns(struct cp_error *err);
  * estimate uses the periods of clocks, the periods of cycles and instructions with the processor's highest
  * frequency, and cp_sample_cost_ns() for each sample.
  *
- * Ms arm themselves at their next scheduling point. cp_slots_read() kicks Ms that reach none.
+ * The call arms the events of all Ms, whether their threads run, sleep or block signals; it interrupts and
+ * wakes none of them. Ms that are in their handler, or just change their events, are armed within 20 ms, or
+ * by cp_slots_read().
  */
 int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots, struct cp_error *err);
 
@@ -266,8 +268,8 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots,
  * Passes to fn what Ms have sampled for a slot; returns the number of samples, or -EINVAL if there is no such
  * slot. One thread at a time may read a slot. The call also renews the limits of events whose M cannot
  * do so, stops events that leave an M no time, and restarts those that have reached their limit
- * (ms_overloaded); and it kicks Ms that run but have not looked at the slots since the slots last changed. So
- * call it at least every 100 ms.
+ * (ms_overloaded); it arms Ms that the start could not arm; and it takes the samples of threads that
+ * block their signals. So call it at least every 100 ms.
  */
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context);
 
@@ -278,11 +280,10 @@ uint32_t cp_slots_token(void);
 void cp_slots_wait(uint32_t token, int timeout_ms);
 void cp_slots_wake(void);
 
-/* Stops n slots, disables their events on running threads, and waits until every such M has released its
- * handles. After 2 s the call gives up and returns -ETIMEDOUT: a thread has SIGPROF blocked or gets no CPU.
- * The slots have stopped all the same, and ms_unsettled in their figures counts such Ms. Sleeping Ms release
- * their handles at their next sample or scheduling point. What was sampled can still be read. Returns
- * -EINVAL, and stops nothing, if a number is no slot's. */
+/* Stops n slots, and closes their events on all threads, whether these run, sleep or block signals. If an M
+ * is in its handler, or just changes its events, and gets no CPU, the call gives up after 2 s and returns
+ * -ETIMEDOUT. The slots have stopped all the same, and ms_unsettled in their figures counts such Ms. What was
+ * sampled can still be read. Returns -EINVAL, and stops nothing, if a number is no slot's. */
 int cp_slots_stop(const int *slots, size_t n);
 
 /* Frees n stopped slots. Samples that were not read are lost. Returns -EINVAL, and frees nothing, if a number

@@ -4,8 +4,9 @@
 #include "chunk.h"
 #include "coverage.h"
 #include "disposition.h"
-#include "kick.h"
 #include "m.h"
+#include "outside.h"
+#include "pass.h"
 #include "queue.h"
 #include "runtime/base/signals.h"
 #include "runtime/unwind/code.h"
@@ -55,11 +56,11 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
     if (!are_slots(&slot, 1))
         return -EINVAL;
     cp__code_look();
-    cp__m_look_at_slots();
+    cp__outside_look_at_slots();
     cp__lock(&cp__runtime_lock);
     run = cp__slot_run(slot);
     if (cp__slot_runs(slot)) {
-        cp__kick_pass();
+        cp__pass();
         cp__pool_fill();
     }
     queue = cp__queue_take(slot);
@@ -75,12 +76,10 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
-/* Notes whether another handler has replaced one that the slot's samples need: traps need SIGPROF too, for
- * kicks. */
+/* Notes whether another handler has replaced the one that the slot's samples need. */
 static void note_handlers(struct cp_slot_stats *stats)
 {
-    stats->handler_replaced =
-        !cp__signal_is_ours(SIGPROF) || (stats->engine == CP_ENGINE_TRAP && !cp__signal_is_ours(SIGTRAP));
+    stats->handler_replaced = !cp__signal_is_ours(stats->engine == CP_ENGINE_TRAP ? SIGTRAP : SIGPROF);
 }
 
 int cp_slots_stop(const int *stopped, size_t n)
@@ -99,8 +98,8 @@ int cp_slots_stop(const int *stopped, size_t n)
     }
     cp__slots_next_generation();
     cp__unlock(&cp__runtime_lock);
-    cp__m_look_at_slots();
-    has_settled = cp__kick_until_settled(slots);
+    cp__outside_look_at_slots();
+    has_settled = cp__outside_settle(slots, cp__settle_ms * UINT64_C(1000000));
     cp__lock(&cp__runtime_lock);
     cp__coverage_settle(slots);
     cp__disposition_settle();
@@ -112,7 +111,7 @@ int cp_slots_stop(const int *stopped, size_t n)
  * for the slot and is not about to open one. Under the runtime lock, so that no slot starts. */
 static void give_buffers_back(struct cp__m *m)
 {
-    cp_fence_seq_cst(); /* pairs with the one in cp__configure_from_handler() */
+    cp_fence_seq_cst(); /* pairs with the one in change_from_handler(), configure.c */
     /* acquire: pairs with the release in cp__m_unclaim_from_handler() */
     if (cp__m_is_gone(m) || cp_load_acquire(&m->claim) != CP__CLAIM_NONE)
         return;
@@ -129,6 +128,8 @@ static void give_all_buffers_back(void)
 {
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {
         cp__lock(&cp__runtime_lock);
+        if (m != cp__m_current && !cp__slots_running()) /* a stop that gave up may have left handles open */
+            cp__outside_bring_in_line(m);
         give_buffers_back(m);
         cp__unlock(&cp__runtime_lock);
     }

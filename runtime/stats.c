@@ -57,7 +57,7 @@ static void add_stats_of_m(struct cp_slot_stats *stats, int slot, uint64_t run, 
         stats->refused_errno = refused;
     } else {
         stats->ms++;
-        stats->ms_ringless += cp_load_relaxed(&from->ringless) != 0;
+        stats->ms_ringless += cp_load_relaxed(&from->ringless) == CP__RING_REFUSED;
     }
 }
 

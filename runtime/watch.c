@@ -38,7 +38,8 @@ static uint64_t missed_from_handler(const struct cp__m *m, int slot, uint64_t ti
 {
     const struct cp__m_stats *stats = &m->stats[slot];
     /* relaxed, all: written with the claim */
-    uint64_t passed = cp__os_clock_ns_from_handler(m->cpu_clock) - cp_load_relaxed(&stats->armed_at);
+    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock), at = cp_load_relaxed(&stats->armed_at);
+    uint64_t passed = now > at ? now - at : 0; /* the clock of a thread that has ended is at 0 */
     uint64_t known =
         time_enabled + cp_load_relaxed(&stats->stopped_ns) + cp_load_relaxed(&stats->disabled_ns);
 

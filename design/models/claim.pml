@@ -1,42 +1,61 @@
 /*
- * The claim on an M, and those who meet at it: the M's scheduling points, its handler, its attach and its
- * detach; whoever starts and stops; the pass of a reader; a fork. `make model` tries every order of their
- * steps.
+ * The claim on an M, and those who meet at it: the M's attach, its scheduling points, its handler, its exec and
+ * its detach; whoever starts and stops; the pass of a reader; a fork. This is the protocol that runtime/m.h
+ * specifies. `make model` tries every order of the steps. Each define that design/models/run names is a mistake
+ * that spin must find.
  *
- * Without OUTSIDE, this is the protocol as it is built and as runtime/m.h specifies it: the M alone opens and
- * closes its handle; others disable the event and send kicks. With OUTSIDE, this is the protocol of
- * design/0028-arming-from-outside.md: others open and close, too, and nobody is kicked. Each define that is
- * named in design/models/run is a mistake that spin must find.
- *
- * There is one M and one slot, whose configs are number 1 and number 2. One SIGPROF of somebody else can come
- * at any moment, so that the handler meets every other step. The steps are sequentially consistent: the model
- * says which order of steps is right, and the comments in the code say what keeps the steps in that order.
+ * There is one M and one slot, whose configs are number 1 and number 2. The M's event raises SIGPROF, or traps:
+ * both are verified. One SIGPROF of somebody else's can come at any moment, so that the handler meets every other
+ * step. A thread that sleeps is one that takes no step. The steps are sequentially consistent: the model says
+ * which order of steps is right, and the comments in the code say what keeps the steps in that order.
  *
  * The assertions check:
- *   start       When nothing moves any more, an M that is awake has the config that the slot holds.
- *   stop        With OUTSIDE, an M that is awake then has nothing open that no slot holds.
- *   use         No descriptor is used that is closed, and no ring or handle that is not complete.
- *   owners      One at a time has the claim, and nobody closes what a handler reads.
- *   SIGPROF     No signal of ours comes while the disposition is the host's or is handed on to the host.
+ *   start       When nothing moves any more, an M has the config that the slot holds, and the event counts.
+ *   stop        When nothing moves any more, an M has nothing open that no slot holds. The exception is an M
+ *               that has no scheduling points, and that a stop has given up on.
+ *   handler     The handler never reads a handle that is not complete, or that another thread is changing.
+ *   SIGPROF     No signal of the library's comes while the disposition is the host's, or is handed on to the
+ *               host. At the end SIGPROF has been given back. The exception is an M that has no scheduling points
+ *               and that a stop has given up on, or that has blocked SIGPROF.
+ *   descriptors No descriptor is closed twice, lost, or used when it is closed. One thread at a time has the
+ *               claim.
+ *   leaving     An M that has left has no handle. Nothing is pending for a thread that executes a program.
  *   fork        No fork finds an open descriptor that no handle names.
  */
 
 /* The claim. */
 #define NONE 0
 #define SELF 1
-#define OTHER 2   /* opens, enables and disables from outside; the handler reads on */
-#define CLOSING 3 /* closes from outside; the handler keeps off */
+#define OUTSIDE 2  /* looks at the event, disables it or renews its limit; the handler reads on */
+#define CHANGING 3 /* opens, enables and closes; the handler keeps off */
 
 #define LIVE 0
 #define LEAVING 1
 #define GONE 2
 
+/* Whether a SIGPROF may come whose event was closed from outside. */
+#define NOT 0
+#define PENDING 1 /* it may be on the queue */
+#define BEGUN 2   /* it is not on the queue; but a handler may just be beginning with it */
+
+#ifndef TRAPS
+#define TRAPS false /* whether the event traps */
+#endif
+#ifndef OVERFLOWS
+#define OVERFLOWS 2
+#endif
+#ifndef FOREIGN
+#define FOREIGN true
+#endif
+#define OF_THE_HOST 9 /* the number of a signal that is not of an event */
+
 /* What the kernel has of the M. */
-bool fd_open, mapped, counts; /* the event, and the ring that it writes to */
-bool pending;                 /* a SIGPROF of the event */
-bool kick_pending;
-bool foreign_pending = true;  /* somebody else's SIGPROF, once */
-byte overflows = 1;           /* how many are still to come */
+bool fd_open, ring_open, counts; /* the event, its ring, and whether the event counts */
+bool has_counted;                /* the event has overflowed */
+byte event;                      /* the number that the event's signals carry */
+byte pending;                    /* the number of the signal that is on the queue; 0: none */
+bool foreign_pending = true;     /* somebody else's SIGPROF, once */
+byte overflows = OVERFLOWS;      /* how many are still to come */
 
 /* What the process has. */
 bool lock;
@@ -45,27 +64,24 @@ bool installed;
 byte delays; /* of a fork */
 
 /* What the M has. */
+bool is_current; /* the thread's handler finds its M */
 bool listed;
 byte life = LIVE, claim, m_gen;
-byte seen;   /* the generation that somebody else has brought the M in line with */
 byte handle; /* its seq */
 bool filled; /* whether the other fields of the handle are written */
-bool off, kick_sent;
-bool late;   /* a signal of an event that was closed from outside may be pending */
+byte late;
 bool runs;   /* odd: the M is in its handler */
-bool awake = true;
 
 /* What the M is going to do. */
-byte naps = 1;
-bool has_points, ends;
+bool has_points, leaves, executes;
+bool may_block = true, blocks;
 
 /* For the assertions alone. */
 byte owners;
-bool unnoted, reads, gave_up;
+bool unnoted, reads, gave_up, has_blocked;
 
 #define LOCK atomic { !lock -> lock = true }
 #define UNLOCK lock = false
-
 #define LOCK_AND_DELAY atomic { !lock -> lock = true; delay() }
 #define UNLOCK_AND_ALLOW atomic { lock = false; allow() }
 
@@ -81,10 +97,9 @@ inline delay()
 inline allow()
 {
 #ifndef NO_FORK_DELAY
-    delays--
-#else
-    skip
+    delays--;
 #endif
+    assert(delays != 0 || !unnoted)
 }
 
 inline take_claim(as, ok)
@@ -97,153 +112,228 @@ inline take_claim(as, ok)
     }
 }
 
-inline give_claim() { atomic { owners--; claim = NONE } }
+inline give_claim() { atomic { owners--; claim = NONE; s = 0 } }
 
-/* Opens the event, disabled, and then makes the handle known. */
-inline open_event(seq)
+/* ---- Changing the handles: with SELF, or with CHANGING ----------------------------------------- */
+
+inline close_event(from_outside)
 {
-    atomic { assert(!fd_open); fd_open = true; unnoted = true };
-#ifdef PUBLISH_FIRST
-    handle = seq;
+    atomic { assert(fd_open && filled && !reads); counts = false };
+    atomic {
+        assert(!reads);
+        fd_open = false; ring_open = false; filled = false;
+        handle = 0
+#ifndef NO_LATE
+        ;
+        late = (from_outside && has_counted && !TRAPS -> PENDING : late)
 #endif
-#ifdef ENABLE_FIRST
-    counts = true;
-#endif
-    atomic { mapped = true; filled = true; unnoted = false; handle = seq }
+    }
 }
 
-/* Gives SIGPROF back to the host if nothing of ours can come. Under the lock. */
-inline settle()
+/* The event is closed, or the M has no event: nothing follows what is taken off the queue here. */
+inline take_pending() { atomic { pending = 0; late = NOT } }
+
+/* Opens the event, disabled. An M that opens its event runs, and makes its ring at once. */
+inline open_event(seq, from_outside)
 {
+    atomic { assert(!fd_open); fd_open = true; event = seq; has_counted = false; unnoted = true; assert(delays != 0) };
+    atomic { assert(!reads); handle = seq; ring_open = !from_outside; unnoted = false };
+    filled = true
+}
+
+/* Brings the M in line. The caller has the claim. */
+inline change(from_outside)
+{
+#ifndef GENERATION_LAST
+    g = gen;
+#endif
+#ifdef SLOTS_FIRST
+    s = seen;
+#else
+    s = slot;
+#endif
     if
-    :: installed && slot == 0 && (life == GONE || (handle == 0
-#ifndef NO_CLAIM_IN_SETTLE
-           && claim == NONE
+    :: handle != 0 && (life != LIVE || s != handle) -> close_event(from_outside); closed = true
+    :: else
+    fi;
+    if
+#ifdef NO_TAKE_PENDING
+    :: late != NOT && !from_outside -> take_pending()
+#else
+    :: (closed || late != NOT) && !from_outside -> take_pending()
 #endif
-#ifndef OUTSIDE
-           && !kick_sent
+    :: else
+    fi;
+#ifdef SLOTS_FIRST
+    closed = false;
+#else
+    atomic { closed = false; s = slot };
 #endif
-#if defined(OUTSIDE) && !defined(NO_LATE_IN_SETTLE)
-           && !(late && pending) /* the kernel says what is pending: /proc/self/task/TID/status */
+    if
+#ifdef NO_LIFE
+    :: handle == 0 && s != 0 ->
+#else
+    :: handle == 0 && s != 0 && life == LIVE ->
 #endif
-           )) -> installed = false
+        open_event(s, from_outside);
+        opened = true
+    :: else
+    fi;
+#ifdef GENERATION_LAST
+    g = gen;
+#endif
+#ifdef NO_GENERATION_0
+    atomic { m_gen = g; g = 0 };
+#else
+    atomic { m_gen = (late == PENDING -> 0 : g); g = 0 };
+#endif
+#ifdef ENABLE_UNCLAIMED
+    give_claim();
+#endif
+    if
+    :: opened -> atomic { assert(fd_open && handle == event); counts = true; opened = false }
     :: else
     fi
+#ifndef ENABLE_UNCLAIMED
+    ;
+    give_claim()
+#endif
+}
+
+#define IS_THERE (listed && life != GONE)
+
+/* cp__disposition_may_come_late(): asks /proc/self/task/TID/status whether the late signal is on the queue. */
+inline ask()
+{
+    if
+    :: late == PENDING ->
+        asked = (pending != 0 -> PENDING : BEGUN);
+#ifdef NO_LATE_IN_SETTLE
+        asked = BEGUN;
+#endif
+        late = (asked == BEGUN ->
+#ifdef LATE_FORGOTTEN
+                    NOT
+#else
+                    BEGUN
+#endif
+                : late)
+    :: else
+    fi
+}
+
+#ifdef NO_CLAIM_IN_SETTLE
+#define CLAIM_IS_FREE true
+#else
+#define CLAIM_IS_FREE (claim == NONE)
+#endif
+
+/* Gives SIGPROF back to the host if nothing of the library's can come. Under the lock. */
+inline settle()
+{
+    asked = NOT;
+    if
+    :: installed && slot == 0 && IS_THERE ->
+        if
+        :: handle == 0 && CLAIM_IS_FREE ->
+            ask();
+            if
+            :: asked != PENDING -> installed = false
+            :: else
+            fi
+        :: else
+        fi
+    :: installed && slot == 0 && !IS_THERE -> installed = false
+    :: else
+    fi;
+    asked = NOT
 }
 
 /* ---- On the M -------------------------------------------------------------------------------- */
 
-inline take_pending()
+#define SIGNAL (!blocks && (pending != 0 || (FOREIGN && foreign_pending && installed)))
+
+/* The kernel takes a signal off the queue, and then the handler begins, which blocks all signals. */
+inline handler()
 {
     atomic {
-        pending = false;
-        late = false;
-        kick_sent = (kick_pending -> false : kick_sent);
-        kick_pending = false
-    }
-}
-
-inline close_own()
-{
-    atomic { assert(fd_open && mapped && filled); counts = false };
-    atomic { mapped = false; filled = false; fd_open = false };
-#ifndef NO_TAKE_PENDING
-    take_pending();
+        if
+        :: pending != 0 -> assert(installed || TRAPS); sig = pending; pending = 0
+        :: pending == 0 -> sig = OF_THE_HOST; foreign_pending = false
+        fi
+    };
+    if
+    :: !is_current -> assert(sig == OF_THE_HOST || TRAPS)
+    :: is_current ->
+#ifdef NO_BARRIER
+        keeps_off = claim == CHANGING;
+        runs = true;
+#else
+        runs = true;
+        keeps_off = claim == CHANGING;
 #endif
-    atomic { handle = 0; off = false }
+        if
+        :: keeps_off /* the event's signal cannot be told from somebody else's event now: it is ours */
+        :: !keeps_off ->
+            atomic {
+                reads = true;
+                assert(handle == 0 || filled);
+                assert(sig == OF_THE_HOST || sig == handle || late != NOT || TRAPS)
+            };
+            /* The first signal brings the M its ring. */
+            if
+            :: atomic { sig == handle && !ring_open && fd_open -> delay() };
+                take_claim(SELF, had);
+                if
+                :: had ->
+                    atomic { assert(fd_open && !ring_open); ring_open = true; unnoted = true; assert(delays != 0) };
+                    unnoted = false;
+                    give_claim()
+                :: else
+                fi;
+                atomic { allow(); reads = false; had = false }
+            :: else -> reads = false
+            fi;
+            if
+#ifdef LATE_ONCE
+            :: sig != OF_THE_HOST && sig != handle && late != NOT -> late = NOT
+#endif
+            :: late == BEGUN -> late = NOT /* there was one such signal at most */
+            :: else
+            fi
+        fi;
+        atomic { runs = false; keeps_off = false }
+    fi;
+    sig = 0
 }
 
-/* cp__configure_from_handler(). Whether the M had the claim is in `had`. */
+/* cp__configure(), with SIGPROF blocked. Whether the M had the claim is in `had`. */
 inline configure()
 {
+#ifdef SLOTS_FIRST
+    seen = slot;
+#endif
     take_claim(SELF, had);
     if
-    :: had ->
-#ifndef GENERATION_LAST
-        g = gen;
-#endif
-        if
-        :: atomic { handle != 0 && (life != LIVE || slot != handle) -> close_own() }
-        :: else -> if :: late -> take_pending() :: else fi
-        fi;
-        s = slot;
-        if
-        :: handle == 0 && life == LIVE && s != 0 -> open_event(s); opened = true
-        :: else
-        fi;
-#ifdef GENERATION_LAST
-        g = gen;
-#endif
-        m_gen = g;
-        if
-        :: opened -> atomic { assert(fd_open); counts = true; opened = false }
-        :: else
-        fi;
-        give_claim()
+    :: had -> change(false)
     :: else
     fi
 }
 
-/* The handler of whichever signal is pending. It blocks all others. */
-inline handler()
+/* cp_execute_slow() */
+inline scheduling_point()
 {
-    atomic {
-        runs = true;
-        if
-        :: pending -> assert(installed); pending = false; ours = true
-        :: !pending && kick_pending -> assert(installed); kick_pending = false; kick_sent = false
-        :: !pending && !kick_pending -> foreign_pending = false
-        fi
-    };
+    configure();
+    allow();
     if
-    :: claim == CLOSING -> ours = false /* the one who closes reads the ring */
-    :: atomic { claim != CLOSING -> reads = true };
-        if
-        :: atomic { handle != 0 -> assert(mapped && filled); ours = false }
-        :: atomic {
-               handle == 0 ->
-                   assert(!ours || late); /* if it is not late, it is taken for the host's */
-                   late = (ours -> false : late);
-                   ours = false
-           }
-        fi;
-        if
-        :: atomic { gen != m_gen -> delay() };
-            configure();
-            allow();
-            if /* the next scheduling point looks whether SIGPROF can be given back */
-            :: had && handle == 0 -> m_gen = 0
-            :: else
-            fi
-        :: gen == m_gen
-        fi
-    fi;
-    atomic { runs = false; reads = false }
+    :: handle == 0 -> LOCK; settle(); UNLOCK
+    :: else
+    fi
 }
 
-#define SIGNAL (pending || kick_pending || (foreign_pending && installed))
-
-proctype M()
+/* Whoever had the claim has the lock. */
+inline configure_until_had()
 {
-    byte g, s;
-    bool had, opened, ours;
-
-    atomic { !lock -> listed = true }; /* cp_m_attach() */
-end_loop:
-    do
-    :: awake && SIGNAL -> handler()
-    :: atomic { awake && has_points && gen != m_gen -> delay() }; /* cp_execute() */
-        configure();
-        allow();
-        if
-        :: handle == 0 -> LOCK; settle(); UNLOCK
-        :: else
-        fi
-    :: atomic { awake && !SIGNAL && naps > 0 -> awake = false; naps-- }
-    :: !awake -> awake = true
-    :: atomic { awake && ends -> delay(); life = LEAVING }; /* cp_m_detach(), SIGPROF blocked */
-        break
-    od;
     do
     :: configure();
         if
@@ -251,46 +341,152 @@ end_loop:
         :: else -> LOCK; UNLOCK
         fi
     od;
-    allow();
+    allow()
+}
+
+proctype M()
+{
+    byte g, s, sig, seen, asked;
+    bool had, opened, closed, keeps_off;
+
+    /* cp_m_attach() */
+#ifndef LINK_FIRST
+    is_current = true;
+#endif
+    atomic { !lock -> listed = true };
+    if
+    :: SIGNAL -> handler() /* another thread may have opened the event by now */
+    :: true
+    fi;
+#ifdef LINK_FIRST
+    is_current = true;
+#endif
+    delay();
+    scheduling_point();
+end_loop:
+    do
+    :: SIGNAL -> handler()
+    /* Linux 6.13 and later do not deliver the signal of a timer that was deleted. */
+    :: atomic { pending != 0 && !blocks && !fd_open && !TRAPS -> pending = 0 }
+    :: may_block -> blocks = true; may_block = false; has_blocked = true
+    :: blocks -> blocks = false
+    :: atomic { has_points && gen != m_gen -> delay() }; /* cp_execute() */
+        scheduling_point()
+    :: atomic { executes -> executes = false; delay(); life = LEAVING }; /* cp_before_exec() */
+        configure_until_had();
+#ifndef EXEC_TAKES_NOTHING
+        take_pending(); /* SIGPROF is still blocked */
+#endif
+        assert(handle == 0 && !fd_open && (!blocks || pending == 0));
+        LOCK; life = LIVE; UNLOCK; /* cp_after_exec(): there was no such program */
+        delay();
+        scheduling_point()
+    :: atomic { leaves -> delay(); life = LEAVING }; /* cp_m_detach() */
+        break
+    od;
+    configure_until_had();
     LOCK;
     atomic { assert(handle == 0 && !fd_open); life = GONE };
     take_pending();
+    is_current = false;
     settle();
     UNLOCK
 }
 
-/* ---- The kernel and a fork ------------------------------------------------------------------- */
+/* ---- The kernel ------------------------------------------------------------------------------ */
 
 active proctype Kernel()
 {
 end:
     do
-    :: atomic { counts && awake && overflows > 0 && !runs -> overflows--; pending = true }
+    :: atomic { counts && overflows > 0 ->
+            overflows--;
+            has_counted = true;
+            pending = (pending == 0 -> event : pending) /* SIGPROF does not queue */
+        }
     od
-}
-
-active proctype Fork()
-{
-    atomic { delays == 0 -> assert(!unnoted) } /* cp__fork_begins() has waited */
 }
 
 /* ---- From outside, under the lock ------------------------------------------------------------ */
 
-#define IS_THERE (listed && life != GONE)
+#define IS_BEHIND (m_gen != gen && (slot != 0 || claim != NONE || handle != 0))
 
-inline disable_unwanted()
+/* cp__outside_bring_in_line(). busy: the M is to be looked at again. */
+inline bring_in_line()
+{
+    busy = false;
+    if
+    :: life == LIVE && IS_BEHIND ->
+#ifdef SLOTS_FIRST
+        seen = slot;
+#endif
+#ifdef OPEN_BESIDE
+        take_claim(OUTSIDE, ok);
+#else
+        take_claim(CHANGING, ok);
+#endif
+        if
+        :: ok -> /* here is the barrier, cp__os_heavy_barrier() */
+            if
+#ifdef NO_RUNS
+            :: false ->
+#else
+            :: runs ->
+#endif
+                if
+                :: handle != 0 && slot != handle -> atomic { assert(fd_open); counts = false }
+                :: else
+                fi;
+                give_claim();
+                busy = true
+            :: else -> change(true)
+            fi
+        :: else -> busy = true
+        fi
+#ifdef BUSY_IS_DONE
+        ;
+        busy = false
+#endif
+    :: else
+    fi
+}
+
+/* is_any_waited_for(). A signal that is pending and not blocked comes within the thread's next turn. */
+inline look_at_all()
+{
+    LOCK_AND_DELAY;
+    busy = false;
+    if
+    :: IS_THERE && life != LIVE -> busy = handle != 0 || claim != NONE
+    :: IS_THERE && life == LIVE ->
+        bring_in_line();
+        if
+        :: !busy ->
+            ask();
+            busy = asked == PENDING && !blocks;
+            asked = NOT
+        :: else
+        fi
+    :: else
+    fi;
+    UNLOCK_AND_ALLOW
+}
+
+/* A reader's pass. One that would change nothing is left out. */
+#define PASS_CHANGES (IS_THERE && life == LIVE && m_gen != gen && (handle != slot || late != PENDING))
+
+/* cp__watch_look(): reads the event's count, and renews its limit. */
+inline watch()
 {
 #ifdef NO_CLAIM
     ok = true;
 #else
-    take_claim(OTHER, ok);
+    take_claim(OUTSIDE, ok);
 #endif
     if
     :: ok ->
         if
-        :: handle != 0 && slot != handle && !off ->
-            off = true;
-            atomic { assert(fd_open); counts = false }
+        :: handle != 0 -> assert(fd_open)
         :: else
         fi;
 #ifndef NO_CLAIM
@@ -300,158 +496,100 @@ inline disable_unwanted()
     fi
 }
 
-/* Opens what the slot holds. */
-inline arm()
+/* cp__outside_hear(): makes the ring, and reads it, because the thread blocks its signal. */
+inline hear()
 {
-    take_claim(OTHER, ok);
+#ifdef HEAR_BESIDE
+    take_claim(OUTSIDE, ok);
+#else
+    take_claim(CHANGING, ok);
+#endif
     if
     :: ok ->
-        g = gen;
-#ifdef NO_LIFE
-        s = slot;
+        if
+#ifdef HEAR_BESIDE
+        :: true ->
 #else
-        s = (life == LIVE -> slot : 0);
+        :: runs
+        :: !runs ->
 #endif
-        if
-        :: handle == 0 && s != 0 -> open_event(s); opened = true
-        :: else
-        fi;
-        seen = (handle == 0 || handle == s -> g : seen); /* if not, it is to be closed first */
-        if
-        :: opened -> atomic { assert(fd_open); counts = true; opened = false }
-        :: else
-        fi;
-        give_claim()
-    :: else
-#ifdef BUSY_IS_DONE
-        seen = gen
-#endif
-    fi
-}
-
-/* Closes what no slot holds. If the M is in its handler, that waits for the next pass. */
-inline close_unwanted()
-{
-    take_claim(CLOSING, ok);
-    if
-    :: ok -> /* here is the barrier, cp__os_barrier() */
-        if
-#ifdef NO_RUNS
-        :: handle != 0 && slot != handle ->
-#else
-        :: handle != 0 && slot != handle && !runs ->
-#endif
-            atomic { assert(fd_open && mapped && filled && !reads); counts = false };
-            atomic { assert(!reads); mapped = false; filled = false; fd_open = false };
-            atomic { late = true; handle = 0; off = false; m_gen = 0; seen = 0 }
-        :: else
-        fi;
-        give_claim()
-    :: else
-    fi
-}
-
-inline arm_or_close()
-{
-    if
-    :: handle != 0 && handle != slot -> close_unwanted()
-    :: else -> arm()
-    fi
-}
-
-/* Starts number 1, perhaps stops it, and then perhaps starts number 2. */
-active proctype Control()
-{
-    byte g, s, round = 1;
-    bool ok, opened;
-
-    do
-    :: round <= 2 ->
-        LOCK_AND_DELAY;
-        atomic { installed = true; slot = round };
-        gen++;
-#ifdef OUTSIDE
-        if
-        :: IS_THERE && awake -> arm_or_close()
-        :: true
-        fi;
-#endif
-        UNLOCK_AND_ALLOW;
-        if
-        :: break /* it goes on running */
-        :: round == 1 -> LOCK
-        fi;
-        slot = 0;
-        gen++;
-        UNLOCK;
-        do
-#ifdef OUTSIDE
-        :: atomic { !lock && IS_THERE && (handle != 0 || claim != NONE) -> lock = true };
-            disable_unwanted();
-            close_unwanted();
-            UNLOCK
-        /* A signal that is pending for a thread that runs comes soon: the stop waits for it. */
-        :: !IS_THERE || (handle == 0 && claim == NONE && !(late && pending && awake)) -> break
-#else
-        :: atomic { !lock && IS_THERE && claim == NONE && handle != 0 && awake && !kick_sent -> lock = true };
-            disable_unwanted();
             if
-            :: ok && installed && !kick_sent -> atomic { kick_pending = true; kick_sent = true }
+            :: handle != 0 ->
+                atomic { assert(fd_open && filled && !reads); unnoted = !ring_open; ring_open = true };
+                unnoted = false
             :: else
-            fi;
-            UNLOCK
-        :: !IS_THERE || (claim == NONE && (handle == 0 || !awake)) -> break
-#endif
-        :: gave_up = true; break /* after 2 s */
-        od;
-        LOCK;
-        settle();
-        UNLOCK;
-        round++;
-        if
-        :: break
-        :: true
-        fi
-    :: round > 2 -> break
-    od
+            fi
+        fi;
+        give_claim()
+    :: else
+    fi
 }
 
-#define BEHIND (IS_THERE && slot != 0 && awake && m_gen != gen)
-
-/* A reader's passes look for an M that is awake and behind. */
-active proctype Reader()
+/* All who have the lock in turn: a start of number 1, passes of its reader, perhaps a stop, perhaps a start of
+ * number 2. */
+active proctype Outside()
 {
-    byte g, s;
-    bool ok, opened;
+    byte g, s, seen, asked, round = 1;
+    bool ok, opened, closed, busy, watches = true, stays;
 
+again:
+    LOCK;
+    atomic { installed = !TRAPS || installed; slot = round };
+    gen++;
+    UNLOCK;
+    look_at_all(); /* if an M is not in line after that, passes look again */
 end:
     do
-#ifdef OUTSIDE
-    :: atomic { BEHIND && seen != gen && !lock -> lock = true; delay() };
-        arm_or_close();
+    :: atomic { PASS_CHANGES && !lock -> lock = true; delay() };
+        bring_in_line();
+        atomic { lock = false; allow(); busy = false }
+    :: atomic { IS_THERE && handle != 0 && !lock && watches -> watches = false; lock = true };
+        delay();
+        if
+        :: true -> watch()
+        :: true -> hear()
+        fi;
         UNLOCK_AND_ALLOW
-#else
-    :: atomic { BEHIND && installed && !kick_sent && !lock -> kick_pending = true; kick_sent = true }
-#endif
-    od
+    :: !stays -> stays = true
+    :: !stays && round == 1 -> break
+    od;
+    LOCK;
+    slot = 0;
+    gen++;
+    UNLOCK;
+    do
+    :: look_at_all();
+        if
+        :: !busy -> break
+        :: busy
+        :: busy -> gave_up = true; break /* after 2 s */
+        fi
+    od;
+    LOCK;
+    settle();
+    UNLOCK;
+    if
+    :: atomic { round == 1 -> round++; watches = true; busy = false; goto again }
+    :: true
+    fi
 }
 
 init
 {
     if
     :: has_points = true
-    :: ends = true
+    :: leaves = true
+    :: executes = true
     :: true
     fi;
     run M();
     timeout -> /* nothing moves any more */
-    assert(!lock && claim == NONE && owners == 0 && delays == 0 && !runs);
+    assert(!lock && claim == NONE && owners == 0 && delays == 0 && !runs && !unnoted);
     if
     :: life == LIVE && slot != 0 -> assert(handle == slot && counts && fd_open)
-    :: life == LIVE && slot == 0
-#ifdef OUTSIDE
-        -> assert(gave_up || (!counts && !fd_open && (!installed || !has_points)))
-#endif
-    :: life == GONE -> assert(!fd_open && !mapped)
+    :: life == LIVE && slot == 0 ->
+        assert(!fd_open || (gave_up && !has_points));
+        assert(!installed || (!has_points && (gave_up || has_blocked)))
+    :: life == GONE -> assert(!fd_open && !ring_open && (!installed || slot != 0))
     fi
 }

@@ -8,18 +8,41 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "atomic.h"
+
 pid_t cp__os_tid(void);
+/* Returns whether a thread of this process has that id. */
+bool cp__os_has_thread(pid_t tid);
 /* Makes every running thread of this process pass a full memory barrier before the call returns. So if
  * another thread stores A and then loads B, and the caller stores B, calls this function and then loads A,
  * then at least one of the two sees the other's store. Returns 0, or a negative errno value if the system has
  * no such call (-ENOSYS) or forbids it. */
 int cp__os_barrier(void);
+/* The same for a handler that must not pay for a fence: the handler calls the first function between its
+ * store and its load, and the other thread the second one. If the system has no such call, both are
+ * fences. cp__os_barrier_prepare() finds that out, before the first handler runs. */
+void cp__os_barrier_prepare(void);
+/* Returns false if the system had such a call and refuses it now. */
+bool cp__os_heavy_barrier(void);
+extern bool cp__os_has_barrier;
+static inline void cp__os_light_barrier_from_handler(void)
+{
+    if (cp__os_has_barrier)
+        cp_fence_signal();
+    else
+        cp_fence_seq_cst(); /* pairs with the one in cp__os_heavy_barrier() */
+}
 /* Returns the CPU clock of a thread of this process. Every thread of the process can read the clock. */
 clockid_t cp__os_thread_clock(pid_t tid);
 /* Returns the clock's time in ns. */
 uint64_t cp__os_clock_ns_from_handler(clockid_t clock);
-/* Returns whether the thread runs or waits for a CPU; true if the system does not tell. */
-bool cp__os_thread_is_runnable(pid_t tid);
+/* What the system tells of a signal that is directed to a thread. */
+struct cp__os_pending {
+    bool is_pending; /* true if the system does not tell */
+    bool is_blocked; /* the same; false if the thread is gone */
+    bool runs;       /* whether the thread runs or waits for a CPU; false if the system does not tell */
+};
+struct cp__os_pending cp__os_thread_pending(pid_t tid, int signal);
 /* Returns the distance of the kernel's ticks, at which timers of CPU clocks expire. */
 uint64_t cp__os_tick_ns(void);
 /* Returns how often threads of this process have been switched off their CPU, those that have ended

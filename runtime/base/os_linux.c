@@ -23,6 +23,11 @@ pid_t cp__os_tid(void)
     return (pid_t)syscall(SYS_gettid);
 }
 
+bool cp__os_has_thread(pid_t tid)
+{
+    return syscall(SYS_tgkill, getpid(), tid, 0) == 0 || errno != ESRCH;
+}
+
 int cp__os_barrier(void)
 {
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
@@ -31,6 +36,19 @@ int cp__os_barrier(void)
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) < 0)
         return -errno;
     return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) < 0 ? -errno : 0;
+}
+
+bool cp__os_has_barrier;
+
+void cp__os_barrier_prepare(void)
+{
+    cp__os_has_barrier = cp__os_barrier() == 0;
+}
+
+bool cp__os_heavy_barrier(void)
+{
+    cp_fence_seq_cst(); /* pairs with the one in cp__os_light_barrier_from_handler() */
+    return !cp__os_has_barrier || cp__os_barrier() == 0;
 }
 
 /* Computes the clock's number from the thread id, as pthread_getcpuclockid() does: see
@@ -63,15 +81,26 @@ static int read_of_thread(pid_t tid, const char *file, char *text, size_t size)
     return n < 0 ? (int)n : 0;
 }
 
-bool cp__os_thread_is_runnable(pid_t tid)
+/* Returns the set of signals that a line of a thread's status has, or 0 if there is no such line. */
+static uint64_t signals_of(const char *status, const char *key)
 {
-    char text[256];
-    const char *end;
+    const char *line = strstr(status, key);
 
-    if (read_of_thread(tid, "stat", text, sizeof text) == -ENOENT)
-        return false;
-    end = strrchr(text, ')'); /* the thread's name, before the last ')', may contain any character */
-    return end == NULL || strncmp(end, ") R", 3) == 0;
+    return line == NULL ? 0 : strtoull(line + strlen(key), NULL, 16);
+}
+
+/* Without its entry, the thread is gone. */
+struct cp__os_pending cp__os_thread_pending(pid_t tid, int signal)
+{
+    const uint64_t bit = (uint64_t)1 << (signal - 1);
+    char text[4096];
+    int result = read_of_thread(tid, "status", text, sizeof text);
+
+    if (result < 0)
+        return (struct cp__os_pending){.is_pending = result != -ENOENT, .is_blocked = result != -ENOENT};
+    return (struct cp__os_pending){.is_pending = (signals_of(text, "\nSigPnd:") & bit) != 0,
+                                   .is_blocked = (signals_of(text, "\nSigBlk:") & bit) != 0,
+                                   .runs = strstr(text, "\nState:\tR") != NULL};
 }
 
 uint64_t cp__os_tick_ns(void)
@@ -92,13 +121,10 @@ uint64_t cp__os_switches(void)
 
 uint64_t cp__os_blocked_of(pid_t tid)
 {
-    static const char key[] = "\nSigBlk:";
     char text[4096];
-    const char *at;
 
     read_of_thread(tid, "status", text, sizeof text);
-    at = strstr(text, key);
-    return at != NULL ? strtoull(at + sizeof key - 1, NULL, 16) : 0;
+    return signals_of(text, "\nSigBlk:");
 }
 
 /* An entry of a directory, as getdents64(2) writes it. */

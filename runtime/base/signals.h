@@ -9,8 +9,6 @@
 
 #include "error.h"
 
-/* Kicks are numbered modulo this. */
-#define CP__SIGNAL_KICKS 256
 /* The kernel's TRAP_PERF, which not every C library names: the si_code of an event's trap. */
 #define CP__TRAP_PERF 6
 
@@ -40,11 +38,8 @@ bool cp__signal_take_pending_from_handler(int signal, siginfo_t *info);
 /* Makes the signal pending again. */
 void cp__signal_requeue_from_handler(siginfo_t *info);
 
-/* Sends a kick with a number to the thread; 0 or a negative errno value. Under the runtime lock.
- * cp__signal_is_kick_from_handler() recognises a kick and tells its number. */
-int cp__signal_kick(pid_t tid, uint32_t number);
-bool cp__signal_is_kick_from_handler(const siginfo_t *info, uint32_t *number);
-
+/* Whether the kernel sent the signal for a descriptor with O_ASYNC, as it does for events without traps. */
+bool cp__signal_is_poll_from_handler(const siginfo_t *info);
 /* Whether a timer has raised the signal. If so, *data is the timer's value. */
 bool cp__signal_is_tick_from_handler(const siginfo_t *info, uint64_t *data);
 /* Whether an event has raised the signal as a trap. If so, *data is the event's sig_data. */

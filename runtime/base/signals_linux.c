@@ -22,7 +22,6 @@ static struct owned owned[] = {{.signal = SIGPROF}, {.signal = SIGTRAP}};
 #define OWNED (sizeof owned / sizeof owned[0])
 
 static void (*ours)(int, siginfo_t *, void *); /* immutable from the first use on */
-static char kick_cookies[CP__SIGNAL_KICKS];    /* their addresses mark kicks */
 
 static unsigned index_of_from_handler(int signal)
 {
@@ -184,29 +183,11 @@ void cp__signal_requeue_from_handler(siginfo_t *info)
     syscall(SYS_rt_tgsigqueueinfo, getpid(), cp__os_tid(), info->si_signo, info);
 }
 
-/* ---- Kicks and traps ------------------------------------------------------------------------- */
+/* ---- Signals of events ------------------------------------------------------------------------ */
 
-/* Threads that block all signals have SIGTRAP unblocked since they were attached. */
-int cp__signal_kick(pid_t tid, uint32_t number)
+bool cp__signal_is_poll_from_handler(const siginfo_t *info)
 {
-    int signal =
-        cp__signal_was_installed_from_handler(SIGTRAP) && cp__signal_is_ours(SIGTRAP) ? SIGTRAP : SIGPROF;
-    siginfo_t info;
-
-    memset(&info, 0, sizeof info);
-    info.si_code = SI_QUEUE;
-    info.si_pid = getpid();
-    info.si_uid = getuid();
-    info.si_value.sival_ptr = &kick_cookies[number];
-    return syscall(SYS_rt_tgsigqueueinfo, info.si_pid, tid, signal, &info) < 0 ? -errno : 0;
-}
-
-bool cp__signal_is_kick_from_handler(const siginfo_t *info, uint32_t *number)
-{
-    uintptr_t cookie = (uintptr_t)info->si_value.sival_ptr - (uintptr_t)kick_cookies;
-
-    *number = (uint32_t)cookie;
-    return info->si_code == SI_QUEUE && cookie < CP__SIGNAL_KICKS;
+    return info->si_signo == SIGPROF && info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
 }
 
 /* The C library's siginfo_t does not name the member that follows the address. */

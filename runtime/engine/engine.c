@@ -18,7 +18,10 @@ const struct cp__engine cp__engine_perf = {
     .open_from_handler = cp__events_open_from_handler,
     .enable_from_handler = cp__events_enable_from_handler,
     .close_from_handler = cp__events_close_from_handler,
+    .close_from_outside = cp__events_close_from_handler,
     .on_signal_from_handler = cp__events_on_signal_from_handler,
+    .keep_from_handler = cp__events_keep_from_handler,
+    .hear = cp__events_hear,
     .begin_from_handler = cp__events_pause_from_handler,
     .end_from_handler = cp__events_resume_from_handler,
     .own_from_handler = cp__events_own_from_handler,
@@ -37,7 +40,9 @@ const struct cp__engine cp__engine_timer = {
     .size = sizeof(struct cp__timer_m),
     .open_from_handler = cp__timer_open_from_handler,
     .close_from_handler = cp__timer_close_from_handler,
+    .close_from_outside = cp__timer_close_from_outside,
     .on_signal_from_handler = cp__timer_on_signal_from_handler,
+    .keep_from_handler = cp__timer_keep_from_handler,
 };
 
 const struct cp__engine *cp__engines_for(const struct cp_slot_request *request)

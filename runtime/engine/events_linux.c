@@ -3,8 +3,9 @@
  *
  * All events of an M write to one ring. The ring belongs to an event of its own that counts nothing
  * (PERF_COUNT_SW_DUMMY), so that each of the other events can come and go. Each record names its event
- * (PERF_SAMPLE_IDENTIFIER) and carries the event's count (PERF_SAMPLE_READ). If the system gives an M no
- * memory for a ring, the M runs without one: each signal is a sample.
+ * (PERF_SAMPLE_IDENTIFIER) and carries the event's count (PERF_SAMPLE_READ). An M gets its ring with its
+ * first signal (first_linux.c). If the system gives an M no memory for a ring, the M runs without one: each
+ * signal is a sample.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -151,12 +152,6 @@ void cp__events_resume_from_handler(struct cp__m *m)
 
 /* ---- The hooks ------------------------------------------------------------------------------- */
 
-/* Whether the kernel sent the signal for a descriptor with O_ASYNC. */
-static bool is_poll(const siginfo_t *info)
-{
-    return info->si_signo == SIGPROF && info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
-}
-
 /* Counts a signal of the slot's event with that number as one sample: without a ring there is no record. The
  * SIGPROF of the last sample before the limit says so. A trap does not; if no traps coalesced, the M has
  * counted them all. */
@@ -168,6 +163,10 @@ static void ringless_from_handler(struct cp__m *m, int slot, int which, const si
 
     cp_add_single_writer(&m->stats[slot].interrupts, 1);
     cp__limits_take_from_handler(handle, which, 1);
+    if (cp_load_relaxed(&m->stats[slot].ringless) == CP__AWAITS_RING) { /* relaxed: stored with the claim */
+        cp__first_heard_from_handler(m, slot, which, moment);
+        return;
+    }
     cp__first_over_from_handler(m, slot, which);
     handle->periods.accounted += stretch * handle->period;
     cp__moment_add_from_handler(moment, slot, stretch);
@@ -184,7 +183,7 @@ static int raiser_from_handler(const struct cp__perf_handle *handle, const sigin
 
     if (cp__signal_is_trap_from_handler(info, &seq))
         return handle->traps && handle->seq == seq && seq != 0 ? 0 : -1;
-    for (int i = 0; i < handle->n_events && is_poll(info); i++) {
+    for (int i = 0; i < handle->n_events && cp__signal_is_poll_from_handler(info); i++) {
         if (handle->events[i].fd == info->si_fd)
             return i;
     }
@@ -194,7 +193,7 @@ static int raiser_from_handler(const struct cp__perf_handle *handle, const sigin
 bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment)
 {
     uint64_t seq;
-    bool is_of_event = is_poll(info) || cp__signal_is_trap_from_handler(info, &seq);
+    bool is_of_event = cp__signal_is_poll_from_handler(info) || cp__signal_is_trap_from_handler(info, &seq);
     uint32_t armed = is_of_event ? cp_load_relaxed(&m->armed) : 0; /* relaxed: stored by this thread */
     bool ours = false;
 
@@ -210,6 +209,23 @@ bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, s
     }
     cp__ring_drain_from_handler(m, moment);
     return ours;
+}
+
+/* Records stay in the ring. Without a ring, the event's count tells later. */
+bool cp__events_keep_from_handler(struct cp__m *m, const siginfo_t *info)
+{
+    (void)m;
+    return cp__signal_is_poll_from_handler(info);
+}
+
+void cp__events_hear(struct cp__m *m, struct cp__moment *moment)
+{
+    /* relaxed: written with the claim */
+    for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
+        if (m->handles[__builtin_ctz(armed)].engine == &cp__engine_perf)
+            cp__first_unheard(m, __builtin_ctz(armed));
+    }
+    cp__ring_drain_from_handler(m, moment);
 }
 
 /* The handle keeps the numbers of the descriptors, because a signal that carries one of these may be
@@ -267,29 +283,9 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
     return 0;
 }
 
-/* Makes the slot's events members of m's ring. Returns 0, or what was wrong with the ring. */
-static int join_from_handler(struct cp__m *m, int slot)
-{
-    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
-
-    for (int i = 0; i < handle->n_events; i++) {
-        int result = cp__ring_join_from_handler(m, slot, i, handle->layout.chain != 0);
-
-        if (result < 0) {
-            while (i-- > 0) {
-                cp__descriptor_control_from_handler(m, slot, i, PERF_EVENT_IOC_SET_OUTPUT, -1ul);
-                cp__ring_leave_from_handler(&cp__perf_of(m)->ring);
-            }
-            return result;
-        }
-    }
-    return 0;
-}
-
-/* Opens the event of config, disabled, with its first period, as a member of m's ring. *ring is 0, or what
- * was wrong with the ring: the event is open then, and has no ring. */
+/* Opens the event of config, disabled, and with its first period. */
 static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_profile_config *config,
-                                uint64_t first, int *ring)
+                                uint64_t first)
 {
     struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct perf_event_attr attr = cp__perf_sample_attr_from_handler(config);
@@ -302,11 +298,10 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
     handle->layout = cp__record_layout_from_handler(attr.sample_type);
     handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
+    cp_store_relaxed(&m->stats[slot].ringless, CP__AWAITS_RING); /* relaxed: written with the claim */
     result = cp__core_pmus_add_from_handler(
         &attr, add_event_from_handler,
         &(struct place){.m = m, .handle = handle, .first = first != config->period ? first : 0});
-    *ring = result < 0 ? 0 : join_from_handler(m, slot);
-    cp_store_relaxed(&m->stats[slot].ringless, result < 0 || *ring < 0);
     if (result < 0)
         abandon_from_handler(m, slot);
     return result;
@@ -325,8 +320,9 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
     disable_from_handler(m, slot);
     cp_store_relaxed(&handle->limit, 0u); /* relaxed: written with the claim */
     cp__ring_drain_from_handler(m, moment);
-    if (cp_load_relaxed(&m->stats[slot].ringless) != 0) /* relaxed: stored by this thread */
-        cp__take_pending_from_handler(m, moment);       /* or its period would be lost, too */
+    /* relaxed: written with the claim */
+    if (moment->since != CP__SINCE_OUTSIDE && cp_load_relaxed(&m->stats[slot].ringless) != 0)
+        cp__take_pending_from_handler(m, moment); /* or its period would be lost, too */
     lost = cp_load_relaxed(&m->stats[slot].lost);
     for (int i = 0; i < handle->n_events; i++) {
         if (!cp__descriptor_read_from_handler(m, slot, i, &count))
@@ -335,7 +331,8 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
         if (i == 0)
             cp__periods_end_throttling_from_handler(m, slot, &count);
     }
-    cp__periods_lose_rest_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].lost) != lost);
+    if (cp_load_relaxed(&m->stats[slot].ringless) != CP__AWAITS_RING) /* nobody knows why it was not heard */
+        cp__periods_lose_rest_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].lost) != lost);
     close_events_from_handler(m, slot);
 }
 
@@ -351,14 +348,13 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
     const uint64_t first =
         cp__first_left_from_handler(m, slot, period, cp__first_draw_from_handler(m, config), 0);
     const uint64_t begins_with = cp__first_bearable_from_handler(first, config->kind, period);
-    int ring = 0;
     int result;
 
     *handle = (struct cp__perf_handle){.seq = config->seq,
                                        .kind = config->kind,
                                        .period = period,
                                        .limit = cp__perf_has_limits ? config->limit : 0};
-    result = prepare_from_handler(m, slot, &config->config, begins_with, &ring);
+    result = prepare_from_handler(m, slot, &config->config, begins_with);
     if (result < 0)
         return result;
     cp_store_relaxed(&m->stats[slot].behind, begins_with - first); /* relaxed: a number of its own */
@@ -372,6 +368,8 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
         cp__os_altstack_populate_from_handler(m->altstack); /* a signal uses it before the handler pauses */
     if (pauses(config))
         cp__perf_of(m)->pausing |= 1u << slot;
+    if (!cp__first_can_wait_from_handler(m, slot))
+        cp__first_give_ring_from_handler(m, slot, false);
     return 0;
 }
 
@@ -425,13 +423,23 @@ void cp__events_disable(struct cp__m *m, int slot)
 
 /* ---- Outside the handler --------------------------------------------------------------------- */
 
+/* Joins the slot's events to a ring. */
+static int probe_ring(struct cp__m *m, int slot, const struct cp_slot_request *request, struct cp_error *err)
+{
+    int result = cp__first_join_from_handler(m, slot, false);
+
+    if (result < 0)
+        return cp__perf_explain_ring(result, request, err);
+    cp_store_relaxed(&m->stats[slot].ringless, CP__HAS_RING); /* relaxed: of this thread */
+    return 0;
+}
+
 /* Opens all events of a start in a scratch M that is not registered, on the calling thread, then closes
  * them. */
 int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error *err)
 {
     struct cp__m *m = calloc(1, sizeof *m);
     int result = 0;
-    int ring = 0;
     size_t i;
 
     if (m == NULL || cp__m_make_own(m, &cp__engine_perf) < 0) {
@@ -445,12 +453,11 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
         requests[i].config.precise_ip = cp__perf_reach_precision(&requests[i]);
         result = cp__perf_try_count(&requests[i]);
         if (result == 0)
-            result = prepare_from_handler(m, (int)i, &requests[i].config, requests[i].config.period, &ring);
-        if (result < 0) {
+            result = prepare_from_handler(m, (int)i, &requests[i].config, requests[i].config.period);
+        if (result < 0)
             cp__perf_explain(result, &requests[i], err);
-        } else if (ring < 0) {
-            result = cp__perf_explain_ring(ring, &requests[i], err);
-        }
+        else
+            result = probe_ring(m, (int)i, &requests[i], err);
     }
     while (i-- > 0)
         close_events_from_handler(m, (int)i);

@@ -24,6 +24,8 @@ void cp__events_forget(struct cp__m *m);
  * ring holds, or, without a ring, the signal itself. Returns true if the signal is of one of the M's
  * events. */
 bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);
+bool cp__events_keep_from_handler(struct cp__m *m, const siginfo_t *info);
+void cp__events_hear(struct cp__m *m, struct cp__moment *moment);
 
 /* Called when the handler begins and when it ends. In between, the calling M's events in pausing do not
  * count, and the records of its other events belong to the interrupted place. */

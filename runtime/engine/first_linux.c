@@ -1,5 +1,5 @@
 /*
- * An event's first period.
+ * An event's first period, and what its first signal changes.
  *
  * The first period of each thread is drawn from 1 to the period, so that threads that are shorter than a
  * period have their share of the samples: a thread that counts a tenth of a period has one with a chance of a
@@ -15,15 +15,26 @@
  * the thread may block the signal. So the event is opened with a period that a thread can bear, and its first
  * sample comes somewhat late. Which periods are over is reckoned by what was drawn: as if the first period
  * had been a whole one that began so much earlier (phase of struct cp__periods).
+ *
+ * If another thread opens the event, the first signal also gives the M its ring. Rings are scarce and events
+ * are not, and most threads of a process may sleep. That signal is a sample, and the event's count tells how
+ * many periods it stands for. If a sample needs fields of the record,
+ * and if the M opens the event itself, and so runs, it gets its ring at once.
  */
 #include "first_linux.h"
 
 #include <linux/perf_event.h>
 
 #include "descriptors_linux.h"
+#include "limits_linux.h"
 #include "perf_m_linux.h"
+#include "periods_linux.h"
+#include "ring_linux.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "runtime/cost.h"
+
+/* ---- The first period ------------------------------------------------------------------------ */
 
 /* A thread that keeps half of its time gets on. No PMU counts an event more often than five times a
  * nanosecond. */
@@ -54,7 +65,7 @@ uint64_t cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_conf
 uint64_t cp__first_head_from_handler(const struct cp__m *m, int slot, uint64_t period)
 {
     /* relaxed: stored by this thread */
-    const bool knows = m->is_starting && cp_load_relaxed(&m->stats[slot].excludes) == 0;
+    const bool knows = m == cp__m_current && m->is_starting && cp_load_relaxed(&m->stats[slot].excludes) == 0;
     uint64_t ran = knows ? cp__os_clock_ns_from_handler(m->cpu_clock) : 0;
 
     return ran < period ? ran : 0;
@@ -121,4 +132,128 @@ void cp__first_look(struct cp__m *m, int slot)
 {
     for (int i = 0; i < cp__perf_of(m)->handles[slot].n_events; i++)
         look_at_event(m, slot, i);
+}
+
+/* ---- The ring -------------------------------------------------------------------------------- */
+
+static bool awaits_ring(const struct cp__m *m, int slot)
+{
+    /* relaxed: stored with the claim */
+    return cp_load_relaxed(&m->stats[slot].ringless) == CP__AWAITS_RING;
+}
+
+bool cp__first_can_wait_from_handler(const struct cp__m *m, int slot)
+{
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+
+    return m != cp__m_current && !cp__record_has_detail(&handle->layout, handle->is_precise);
+}
+
+int cp__first_join_from_handler(struct cp__m *m, int slot, bool will_wait)
+{
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+    int result = cp__ring_hold_from_handler(m, will_wait || handle->layout.chain != 0);
+
+    if (result < 0)
+        return result;
+    for (int i = 0; i < handle->n_events && result == 0; i++) {
+        result = cp__ring_join_from_handler(m, slot, i);
+        while (result < 0 && i-- > 0)
+            cp__ring_part_from_handler(m, slot, i);
+    }
+    cp__ring_leave_from_handler(&cp__perf_of(m)->ring);
+    return result;
+}
+
+void cp__first_give_ring_from_handler(struct cp__m *m, int slot, bool will_wait)
+{
+    bool has_ring = cp__first_join_from_handler(m, slot, will_wait) == 0;
+
+    /* relaxed: stored with the claim */
+    cp_store_relaxed(&m->stats[slot].ringless, has_ring ? CP__HAS_RING : CP__RING_REFUSED);
+}
+
+/* ---- The first signal ------------------------------------------------------------------------ */
+
+/* Reads what the slot's events have counted. Returns false if one of them cannot be read. */
+static bool read_counts_from_handler(struct cp__m *m, int slot, struct cp__count *first)
+{
+    struct cp__count count;
+
+    for (int i = 0; i < cp__perf_of(m)->handles[slot].n_events; i++) {
+        if (!cp__descriptor_read_from_handler(m, slot, i, &count))
+            return false;
+        cp__periods_note_count_from_handler(m, slot, i, &count);
+        if (i == 0)
+            *first = count;
+    }
+    return true;
+}
+
+/* Counts the first signal as the record that it has not left. */
+static void count_signal_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
+{
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+    uint64_t periods = cp__handle_stretch(handle), stalled = 0;
+    struct cp__count count;
+
+    if (read_counts_from_handler(m, slot, &count))
+        periods = cp__periods_of_record_from_handler(m, slot, &count, &stalled);
+    else
+        handle->periods.accounted += periods * handle->period;
+    if (periods != 0)
+        cp__moment_add_from_handler(moment, slot, periods);
+    moment->stalled[slot] += stalled;
+}
+
+/* Passes over what the event has counted without a signal that was heard of, or a record: nobody knows where
+ * that was. It has no samples, and is told as that: see runtime/coverage.h. */
+static void skip_unheard_from_handler(struct cp__m *m, int slot)
+{
+    cp__limits_take_from_handler(&cp__perf_of(m)->handles[slot], 0, cp__periods_skip_from_handler(m, slot));
+}
+
+__attribute__((noinline)) void cp__first_heard_from_handler(struct cp__m *m, int slot, int which,
+                                                            struct cp__moment *moment)
+{
+    count_signal_from_handler(m, slot, moment);
+    cp__first_over_from_handler(m, slot, which);
+    if (!cp__fork_delay_from_handler())
+        return;
+    if (cp__m_claim_from_handler(m, CP__CLAIM_SELF)) {
+        skip_unheard_from_handler(m, slot);
+        cp__first_give_ring_from_handler(m, slot, false);
+        cp__m_unclaim_from_handler(m);
+    }
+    cp__fork_allow_from_handler();
+}
+
+/* Returns whether the first period has been over for CP__MOMENT_NS of the thread's time. */
+static bool is_overdue(const struct cp__m *m, int slot, const struct cp__count *count)
+{
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+    uint64_t counted = cp__m_count_from_handler(&m->stats[slot]);
+    uint64_t since_drawn = handle->periods.phase + counted;
+
+    if (counted == 0 || since_drawn < handle->periods.accounted + handle->period)
+        return false;
+    return (double)(since_drawn - handle->periods.accounted - handle->period) * (double)count->time_running >=
+           CP__MOMENT_NS * (double)counted;
+}
+
+/* A thread that has just lost its CPU hears of its signal when it goes on. */
+void cp__first_unheard(struct cp__m *m, int slot)
+{
+    struct cp__count count;
+
+    if (!awaits_ring(m, slot)) {
+        cp__first_look(m, slot);
+        return;
+    }
+    if (!read_counts_from_handler(m, slot, &count) || !is_overdue(m, slot, &count))
+        return;
+    for (int i = 0; i < cp__perf_of(m)->handles[slot].n_events; i++)
+        cp__first_over_from_handler(m, slot, i);
+    skip_unheard_from_handler(m, slot);
+    cp__first_give_ring_from_handler(m, slot, true);
 }

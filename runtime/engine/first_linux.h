@@ -1,11 +1,12 @@
-/* An event's first period: see first_linux.c. */
+/* An event's first period, and what its first signal changes: see first_linux.c. */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_FIRST_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_FIRST_LINUX_H
 
 #include "runtime/m.h"
+#include "runtime/moment.h"
 #include "runtime/slot.h"
 
-/* ---- On the M, with the library's signals blocked or in its handler ---- */
+/* ---- With the claim SELF or CHANGING ---- */
 
 /* Draws the first period of an event of config on m: from 1 to the period. */
 uint64_t cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_config *config);
@@ -26,7 +27,28 @@ void cp__first_begin_from_handler(struct cp__m *m, int slot);
 /* Gives the event its own period, if it still has the first one. Called when its first sample is known of. */
 void cp__first_over_from_handler(struct cp__m *m, int slot, int which);
 
-/* ---- On another thread, with the claim OUTSIDE ---- */
+/* Returns whether the slot's event, which has just been opened, does without a ring until its first
+ * signal. */
+bool cp__first_can_wait_from_handler(const struct cp__m *m, int slot);
+/* Makes the slot's events members of m's ring, which is made if there is none, large if records will wait in
+ * it. Returns 0, or what was wrong with the ring. */
+int cp__first_join_from_handler(struct cp__m *m, int slot, bool will_wait);
+/* Does the same, and ends the time without a ring, for better or worse. */
+void cp__first_give_ring_from_handler(struct cp__m *m, int slot, bool will_wait);
+
+/* ---- In the handler ---- */
+
+/* A signal of the slot's event has come, and there is no ring yet: adds the sample to moment, and gives the
+ * event its period and its ring. If another thread has the claim, or forks, the next signal tries again. */
+void cp__first_heard_from_handler(struct cp__m *m, int slot, int which, struct cp__moment *moment);
+
+/* ---- On another thread with the claim CHANGING, which delays forks ---- */
+
+/* Does the same if the event has overflowed and m has not heard of it, because its thread blocks the
+ * signal. */
+void cp__first_unheard(struct cp__m *m, int slot);
+
+/* ---- On another thread, with the claim OUTSIDE or CHANGING ---- */
 
 /* Does the same if the first period of one of the slot's events is over, and m has not heard of it. */
 void cp__first_look(struct cp__m *m, int slot);

@@ -69,6 +69,18 @@ void cp__periods_lose_rest_from_handler(struct cp__m *m, int slot, bool ring_was
         cp__periods_add_lost_from_handler(m, slot, (count - handle->periods.accounted) / handle->period);
 }
 
+uint64_t cp__periods_skip_from_handler(struct cp__m *m, int slot)
+{
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+    uint64_t count = handle->periods.phase + cp__m_count_from_handler(&m->stats[slot]), n;
+
+    if ((handle->kind == CP_EVENT_CLOCK && !handle->periods.folds) || count <= handle->periods.accounted)
+        return 0;
+    n = (count - handle->periods.accounted) / handle->period;
+    handle->periods.accounted += n * handle->period;
+    return n;
+}
+
 /* ---- Throttling ------------------------------------------------------------------------------ */
 
 /* There are two upper bounds on the thread's time while the event was throttled: the event's running time

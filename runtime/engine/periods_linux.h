@@ -1,4 +1,5 @@
-/* How many periods of its event a record stands for. All calls run on the M. */
+/* How many periods of its event a record stands for. All calls run on the M, or on a thread
+ * with the claim CHANGING. */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_PERIODS_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_PERIODS_LINUX_H
 
@@ -20,5 +21,8 @@ void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
 /* Counts as lost, when the handle is closed, the periods that no sample stands for, if their number is known.
  * ring_was_full tells that the ring lost records since it was last read. */
 void cp__periods_lose_rest_from_handler(struct cp__m *m, int slot, bool ring_was_full);
+/* Passes over the periods that no sample stands for, so that no later record stands for them. Returns their
+ * number. */
+uint64_t cp__periods_skip_from_handler(struct cp__m *m, int slot);
 
 #endif

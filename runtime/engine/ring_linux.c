@@ -22,8 +22,9 @@
  * CPU. The handler empties the ring at each signal, so the room for 51 records matters only while a thread
  * keeps SIGPROF blocked. */
 #define DATA_PAGES 1
-/* Records with chains of up to 127 frames (kernel.perf_event_max_stack) take 1 KiB each. */
-#define DATA_PAGES_FOR_CHAINS 8
+/* If a thread blocks its signal when its ring is made, only a reader's passes empty the ring. Records with
+ * chains of up to 127 frames (kernel.perf_event_max_stack) take 1 KiB each. */
+#define DATA_PAGES_LARGE 8
 
 static size_t page_size; /* set once, before the first event */
 
@@ -88,22 +89,32 @@ void cp__ring_leave_from_handler(struct cp__ring *ring)
     cp__perf_close_from_handler(ring->fd, ring->id);
 }
 
-int cp__ring_join_from_handler(struct cp__m *m, int slot, int which, bool has_chains)
+int cp__ring_hold_from_handler(struct cp__m *m, bool is_large)
 {
     int result = 0;
 
     if (cp__perf_of(m)->ring.page == NULL)
-        result = make_ring_from_handler(m, has_chains ? DATA_PAGES_FOR_CHAINS : DATA_PAGES);
+        result = make_ring_from_handler(m, is_large ? DATA_PAGES_LARGE : DATA_PAGES);
     else if (!cp__perf_is_event_from_handler(cp__perf_of(m)->ring.fd, cp__perf_of(m)->ring.id))
         result = -EBADF; /* the program has closed it: only those that write to the ring already go on */
-    if (result < 0)
-        return result;
-    cp__perf_of(m)->ring.users++;
-    result = cp__descriptor_control_from_handler(m, slot, which, PERF_EVENT_IOC_SET_OUTPUT,
-                                                 (unsigned long)cp__perf_of(m)->ring.fd);
-    if (result < 0)
-        cp__ring_leave_from_handler(&cp__perf_of(m)->ring);
+    cp__perf_of(m)->ring.users += result == 0;
     return result;
+}
+
+int cp__ring_join_from_handler(struct cp__m *m, int slot, int which)
+{
+    struct cp__ring *ring = &cp__perf_of(m)->ring;
+    int result = cp__descriptor_control_from_handler(m, slot, which, PERF_EVENT_IOC_SET_OUTPUT,
+                                                     (unsigned long)ring->fd);
+
+    ring->users += result >= 0;
+    return result < 0 ? result : 0;
+}
+
+void cp__ring_part_from_handler(struct cp__m *m, int slot, int which)
+{
+    cp__descriptor_control_from_handler(m, slot, which, PERF_EVENT_IOC_SET_OUTPUT, -1ul);
+    cp__ring_leave_from_handler(&cp__perf_of(m)->ring);
 }
 
 /* ---- Reading records -------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* The ring that an M's events write to. All calls but cp__ring_prepare() run on the M. */
+/* The ring that an M's events write to. All calls but cp__ring_prepare() run on the M, or on another thread
+ * with the claim CHANGING. */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_RING_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_RING_LINUX_H
 
@@ -8,10 +9,15 @@
 /* Called once, before the first event. */
 void cp__ring_prepare(void);
 
-/* Makes event number which of the slot a member of m's ring; 0 or a negative errno value. The first member
- * makes the ring, a larger one if the event's records hold call chains. */
-int cp__ring_join_from_handler(struct cp__m *m, int slot, int which, bool has_chains);
-/* Takes one member away. With the last member the ring is closed. */
+/* Makes m's ring if there is none, and keeps it until cp__ring_leave_from_handler(). A large ring is for
+ * records that hold call chains, or wait for long. Returns 0 or a negative errno value. */
+int cp__ring_hold_from_handler(struct cp__m *m, bool is_large);
+/* Makes event number which of the slot a member of m's ring, which is there. Returns 0 or a negative errno
+ * value. */
+int cp__ring_join_from_handler(struct cp__m *m, int slot, int which);
+/* Ends that again for an event that goes on. */
+void cp__ring_part_from_handler(struct cp__m *m, int slot, int which);
+/* Takes one member, or holder, away. With the last one the ring is closed. */
 void cp__ring_leave_from_handler(struct cp__ring *ring);
 /* Returns a bit for each slot whose event is throttled, by the records that have been read and those that
  * wait in the ring. */

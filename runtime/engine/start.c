@@ -12,8 +12,13 @@
 #include "runtime/disposition.h"
 #include "runtime/event/rows.h"
 #include "runtime/m.h"
+#include "runtime/outside.h"
 #include "runtime/slot.h"
 #include "runtime/unwind/code.h"
+
+/* How long a start waits for Ms that are just changing their handles or are in their handler. Later passes
+ * arm those that are not ready then. */
+#define LONGEST_START_NS 20000000u
 
 static int find_free(size_t n, int *found, struct cp_error *err)
 {
@@ -157,6 +162,8 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
     cp__fork_allow();
-    cp__m_look_at_slots();
+    cp__outside_look_at_slots();
+    if (result == 0)
+        cp__outside_settle(0, LONGEST_START_NS);
     return result;
 }

@@ -49,7 +49,7 @@ static int start_timer_from_handler(const struct cp__m *m, int *timer, uint64_t 
     return result;
 }
 
-static int *timer_of(const struct cp__m *m, int slot)
+static struct cp__timer *timer_of(const struct cp__m *m, int slot)
 {
     struct cp__timer_m *own = m->own[CP__ENGINE_TIMER].memory;
 
@@ -65,12 +65,17 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
     const uint64_t first =
         cp__first_left_from_handler(m, slot, period, drawn, cp__first_head_from_handler(m, slot, period));
     struct cp__m_stats *stats = &m->stats[slot];
+    struct cp__timer *timer = timer_of(m, slot);
+    uint64_t now;
     int result;
 
     cp_store_relaxed(&stats->period, period); /* relaxed, all: numbers of their own */
     cp_store_relaxed(&stats->by_ticks, 1);
-    cp_store_relaxed(&stats->armed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
-    result = start_timer_from_handler(m, timer_of(m, slot), config->seq, first, period);
+    now = cp__os_clock_ns_from_handler(m->cpu_clock);
+    cp_store_relaxed(&stats->armed_at, now);
+    timer->due = now + first;
+    cp_store_relaxed(&timer->kept, 0); /* relaxed: of an earlier timer in the slot */
+    result = start_timer_from_handler(m, &timer->id, config->seq, first, period);
     m->handles[slot].is_open = result == 0;
     return result;
 }
@@ -85,17 +90,55 @@ static void end_timer_from_handler(int timer)
         cp__disposition_keep_from_handler();
 }
 
-/* A timer's count is the CPU time for which it has run. A pending tick would go with the timer, from Linux
- * 6.13 on. */
-void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
+/* Counts the ticks of one signal, and those that came while another thread changed the handles. */
+static void count_ticks_from_handler(struct cp__m *m, int slot, uint64_t ticks, struct cp__moment *moment)
+{
+    struct cp__timer *timer = timer_of(m, slot);
+
+    ticks += cp_exchange_acq_rel(&timer->kept, 0u); /* acq_rel: no partner; a counter */
+    timer->due += ticks * m->stats[slot].period;
+    if (ticks == 0)
+        return;
+    cp__moment_add_from_handler(moment, slot, ticks);
+    cp_add_single_writer(&m->stats[slot].overruns, ticks - 1);
+}
+
+/* A timer's count is the CPU time for which it has run. If the thread has ended, the last tick tells. */
+static void note_count_from_handler(struct cp__m *m, int slot, uint64_t now)
 {
     struct cp__m_stats *stats = &m->stats[slot];
+
+    if (now < stats->armed_at)
+        now = timer_of(m, slot)->due - stats->period;
+    /* relaxed: a number of its own */
+    cp_store_relaxed(&stats->counts[0].value, now > stats->armed_at ? now - stats->armed_at : 0);
+}
+
+/* A pending tick would go with the timer, from Linux 6.13 on. */
+void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
+{
     uint64_t now;
 
     cp__take_pending_from_handler(m, moment);
     now = cp__os_clock_ns_from_handler(m->cpu_clock);
-    end_timer_from_handler(*timer_of(m, slot));
-    cp_store_relaxed(&stats->counts[0].value, now - stats->armed_at);
+    end_timer_from_handler(timer_of(m, slot)->id);
+    count_ticks_from_handler(m, slot, 0, moment);
+    note_count_from_handler(m, slot, now);
+}
+
+/* If the timer's signal is pending for m's thread, it stands for the tick that is due and for those that
+ * followed it. The handler will find no handle for that signal. */
+void cp__timer_close_from_outside(struct cp__m *m, int slot, struct cp__moment *moment)
+{
+    const struct cp__timer *timer = timer_of(m, slot);
+    const uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
+    uint64_t ticks = 0;
+
+    if (timer->due <= now && cp__os_thread_pending(m->tid, SIGPROF).is_pending)
+        ticks = 1 + (now - timer->due) / m->stats[slot].period;
+    end_timer_from_handler(timer->id);
+    count_ticks_from_handler(m, slot, ticks, moment);
+    note_count_from_handler(m, slot, now);
 }
 
 /* If no handle has the config that the tick names, the timer has been deleted since. */
@@ -111,12 +154,26 @@ bool cp__timer_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, st
         const struct cp__handle *handle = &m->handles[slot];
 
         if (handle->seq == seq && handle->engine == &cp__engine_timer) {
-            const unsigned overrun = (unsigned)info->si_overrun;
-
-            cp__moment_add_from_handler(moment, slot, 1 + (uint64_t)overrun);
-            cp_add_single_writer(&m->stats[slot].overruns, overrun);
+            count_ticks_from_handler(m, slot, 1 + (uint64_t)(unsigned)info->si_overrun, moment);
             return true;
         }
+    }
+    return false;
+}
+
+/* The figures name the slot, because the handles may not be looked at. */
+bool cp__timer_keep_from_handler(struct cp__m *m, const siginfo_t *info)
+{
+    const uint64_t ticks = 1 + (uint64_t)(unsigned)info->si_overrun;
+    uint64_t seq;
+
+    if (!cp__signal_is_tick_from_handler(info, &seq))
+        return false;
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        if (cp_load_relaxed(&m->stats[slot].seq) != seq) /* relaxed: only the number is used */
+            continue;
+        cp_fetch_add_relaxed(&timer_of(m, slot)->kept, ticks); /* relaxed: a counter */
+        return true;
     }
     return false;
 }

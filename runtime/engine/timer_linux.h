@@ -9,7 +9,11 @@
 
 /* What the engine of timers keeps for an M. */
 struct cp__timer_m {
-    int timers[CP_EV_MAX];
+    struct cp__timer {
+        int id;
+        uint64_t due;  /* when the first tick that is not counted yet is due, on the M's CPU clock */
+        uint64_t kept; /* shared, atomic: ticks that came while another thread changed the handles */
+    } timers[CP_EV_MAX];
 };
 
 /* Arms a timer whose SIGPROFs carry the config's sequence number. */
@@ -17,7 +21,9 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
 /* Deletes the timer. If the kernel refuses that, disarms it; if that is refused, too, SIGPROF is never given
  * back. */
 void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment);
+void cp__timer_close_from_outside(struct cp__m *m, int slot, struct cp__moment *moment);
 bool cp__timer_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);
+bool cp__timer_keep_from_handler(struct cp__m *m, const siginfo_t *info);
 /* Tries to make such a timer. Returns 0, or fills err with the reason. */
 int cp__timer_probe(struct cp_error *err);
 

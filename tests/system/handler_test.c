@@ -392,7 +392,24 @@ static bool is_busy(const struct profile *profile)
     return is;
 }
 
-/* Sends ticks of the last event, which is a timer, until all is busy. */
+/* Returns whether a signal is pending for the thread. */
+static bool has_pending(pid_t tid)
+{
+    char path[48], line[128];
+    bool has = false;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)tid);
+    file = fopen(path, "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL)
+        has = has || (strncmp(line, "SigPnd:", 7) == 0 && strtoull(line + 7, NULL, 16) != 0);
+    fclose(file);
+    return has;
+}
+
+/* Sends ticks of the last event, which is a timer, until all is busy. A stop does not expect a tick for a
+ * thread that has had no CPU time, so none may be pending then. */
 static void interrupt(const struct worker *workers, const struct profile *profile)
 {
     for (int ticks = 0; ticks < 20 || !is_busy(profile); ticks++) {
@@ -401,10 +418,14 @@ static void interrupt(const struct worker *workers, const struct profile *profil
             send_tick(profile->slots[profile->n - 1], workers[i].tid);
         usleep(NAP_US);
     }
+    for (size_t i = 0; i < THREADS; i++)
+        for (int naps = 0; has_pending(workers[i].tid); naps++) {
+            CHECK(naps < ENOUGH_NAPS);
+            usleep(NAP_US);
+        }
 }
 
-/* All events run at once. The threads learn of each start and stop when a kick interrupts them, in their
- * handlers. */
+/* All events run at once. Handlers give their Ms rings; they make no timer, and close nothing. */
 SIM_TEST(nothing_forbidden_is_called)
 {
     const struct cp_slot_request requests[] = {request("pageFaults", 3),      request("taskClock", 250000),
@@ -429,8 +450,8 @@ SIM_TEST(nothing_forbidden_is_called)
     for (size_t i = 0; i < THREADS; i++)
         stop_worker(&workers[i]);
     check_handler();
-    CHECK(done.opened > 0 && done.mapped > 0 && done.unmapped > 0 && done.closed > 0);
-    CHECK(done.timers_made > 0 && done.timers_deleted > 0);
+    CHECK(done.opened > 0 && done.mapped > 0);
+    CHECK_EQ(done.unmapped + done.closed + done.timers_made + done.timers_deleted, 0);
 }
 
 /* Keeps the compiler from removing an allocation that nobody uses. */

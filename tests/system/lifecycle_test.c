@@ -188,32 +188,6 @@ SIM_TEST(sigprof_is_put_back_by_the_calls_of_the_proposal)
     stop_worker(&worker);
 }
 
-/* The thread is profiled, sleeps during the stop, and then runs with the events that it still has. */
-SIM_TEST(sigprof_is_not_put_back_while_a_sleeper_may_get_one)
-{
-    struct cp_slot_request requests[] = {request("taskClock", 100000), request("timer", MS)};
-
-    for (int i = 0; i < 3; i++) {
-        struct profile profile = {.n = 0};
-        struct puppet puppet;
-
-        start_profile(&profile, requests, 2);
-        start_puppet(&puppet);
-        run_puppet(&puppet, burn_a, 20 * MS);
-        stop_profile(&profile);
-        check_samples(&profile, 0, 200);
-        check_samples(&profile, 1, 20);
-        CHECK(!sigprof_is(SIG_DFL));
-        CHECK_EQ(resources_now().perf_fds + resources_now().timers, 3);
-        run_puppet(&puppet, burn_b, 100000); /* the signal is the profiler's, and the thread lives */
-        CHECK_EQ(resources_now().perf_fds + resources_now().timers, 0);
-        CHECK(!sigprof_is(SIG_DFL));
-        run_puppet(&puppet, execute, 0);
-        CHECK(sigprof_is(SIG_DFL));
-        end_puppet(&puppet);
-    }
-}
-
 /* The thread never opened an event, so no signal can come. */
 SIM_TEST(sigprof_is_put_back_although_a_thread_slept_all_the_time)
 {
@@ -447,9 +421,7 @@ SIM_TEST(a_slot_never_mixes_its_configs)
     end_puppet(&puppet);
 }
 
-/* The M sleeps during the end of one profile and the start of the next in the same slot. The first profile's
- * event, which the M still has, ends with its next sample, and from then on the samples have the second
- * profile's period. */
+/* The M sleeps during the end of one profile and the start of the next in the same slot. */
 SIM_TEST(a_sleeper_wakes_into_the_profile_that_runs_then)
 {
     struct cp_slot_request requests[] = {request("taskClock", 100000), request("taskClock", 800000)};
@@ -462,7 +434,6 @@ SIM_TEST(a_sleeper_wakes_into_the_profile_that_runs_then)
     stop_profile(&first);
     start_profile(&second, &requests[1], 1);
     CHECK_EQ(first.slots[0], second.slots[0]);
-    run_puppet(&puppet, burn_b, 100000);
     run_puppet(&puppet, burn_a, 100 * 800000);
     end_puppet(&puppet);
     stop_profile(&second);

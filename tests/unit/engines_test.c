@@ -12,6 +12,7 @@
 #include "runtime/event/rows.h"
 #include "runtime/m.h"
 #include "runtime/moment.h"
+#include "runtime/outside.h"
 #include "runtime/slot.h"
 #include "tests/support/burn.h"
 #include "tests/support/test.h"
@@ -114,7 +115,7 @@ static int start_other(struct cp__m *m)
     cp__slot_publish(slot, &made, &engine, 0);
     cp__slots_next_generation();
     cp__unlock(&cp__runtime_lock);
-    cp__m_look_at_slots();
+    cp__outside_look_at_slots();
     return slot;
 }
 

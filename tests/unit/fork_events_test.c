@@ -15,8 +15,10 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/cost.h"
 #include "runtime/engine/engines.h"
-#include "runtime/kick.h"
+#include "runtime/engine/perf_m_linux.h"
 #include "runtime/m.h"
+#include "runtime/pass.h"
+#include "tests/support/puppet.h"
 #include "tests/support/stub_syscall.h"
 
 static struct {
@@ -136,10 +138,12 @@ static void check_delays(void (*call)(void), int moments)
     CHECKF(!play_with_fork(call, moments), "more than %d moments", moments);
 }
 
-/* Whether an event may count in the kernel is found out by an event that is opened and closed. An M opens two
- * events, one of which has the ring, and closes both. */
+/* Whether an event may count in the kernel is found out by an event that is opened and closed. Whoever tries
+ * an event opens two, one of which has the ring, and closes both. An M that is armed from outside has its
+ * ring after its first signal. */
 #define ASKED 2
-#define ARMED 4
+#define TRIED 4
+#define ARMED 2
 
 /* ---- What opens and closes events ------------------------------------------------------------ */
 
@@ -167,7 +171,7 @@ static void call_probe(void)
 SIM_TEST(a_probe_delays_forks)
 {
     cp__engines_prepare();
-    check_delays(call_probe, 2 * (ASKED + ARMED));
+    check_delays(call_probe, 2 * (ASKED + TRIED));
 }
 
 static void call_config(void)
@@ -208,7 +212,7 @@ static void call_cost(void)
 SIM_TEST(measuring_the_cost_delays_forks)
 {
     cp__engines_prepare();
-    check_delays(call_cost, ARMED);
+    check_delays(call_cost, TRIED);
 }
 
 /* These events are opened once in a process, the first of them at the first moment. */
@@ -218,7 +222,7 @@ SIM_TEST(the_first_call_delays_forks)
     CHECK_EQ(play.outcome, WAITS);
 }
 
-/* The start opens the event for a try, and then for the M. */
+/* The start opens the event for a try, and then the M opens it and its ring for itself. */
 static void call_start(void)
 {
     struct cp_slot_request clock = request("taskClock", MS);
@@ -237,7 +241,7 @@ static void call_start(void)
 SIM_TEST(a_start_and_a_scheduling_point_delay_forks)
 {
     cp__engines_prepare();
-    check_delays(call_start, ASKED + ARMED + ARMED);
+    check_delays(call_start, ASKED + TRIED + TRIED);
 }
 
 /* ---- A fork that takes long ------------------------------------------------------------------ */
@@ -295,80 +299,124 @@ CP_TEST(a_thread_waits_for_a_fork_in_vain_only_once)
 
 /* ---- Signal handlers ------------------------------------------------------------------------- */
 
-/* Kicks the Ms that are behind, and sleeps a while. */
-static void kick_and_nap(void)
-{
-    cp__lock(&cp__runtime_lock);
-    cp__kick_pass();
-    cp__unlock(&cp__runtime_lock);
-    usleep(NAP_US);
-}
-
 static int events_of(const struct worker *worker)
 {
     /* relaxed: it may be late */
     return __builtin_popcount(cp_load_relaxed(&((const struct cp__m *)worker->m)->armed));
 }
 
-static void await_events(const struct worker *worker, int wanted)
-{
-    for (int naps = 0; events_of(worker) != wanted; naps++) {
-        CHECKF(naps < ENOUGH_NAPS, "the thread holds %d events, not %d", events_of(worker), wanted);
-        kick_and_nap();
-    }
-}
-
 static struct cp_slot_request clock_request;
 
-static void call_start_beside_worker(void)
+static void call_start_beside_puppet(void)
 {
-    struct worker worker;
+    struct puppet puppet;
     int slot;
 
-    start_worker(&worker, body_c, NULL);
-    play.thread = ((const struct cp__m *)worker.m)->tid;
+    start_puppet(&puppet);
     CHECK_EQ(cp_slots_start(&clock_request, 1, &slot, NULL), 0);
-    await_events(&worker, 1);
+    CHECK_EQ(events_of(&puppet.worker), 1);
     cp_slots_stop(&slot, 1);
+    CHECK_EQ(events_of(&puppet.worker), 0);
     cp_slots_release(&slot, 1);
-    stop_worker(&worker);
-    play.thread = 0;
+    end_puppet(&puppet);
 }
 
-SIM_TEST(a_handler_that_opens_events_delays_forks)
+SIM_TEST(who_opens_another_threads_events_delays_forks)
 {
     cp__engines_prepare();
     clock_request = request("taskClock", MS);
-    check_delays(call_start_beside_worker, ARMED);
+    check_delays(call_start_beside_puppet, TRIED + ARMED);
 }
 
-/* Waits until the worker's M has run its handler from beginning to end. */
-static void await_handler(const struct worker *worker)
+/* The ring belongs to an event of its own. */
+static void call_first_signal(void)
 {
-    const struct cp__m *m = (const struct cp__m *)worker->m;
-    uint64_t before = cp_load_relaxed(&m->runs); /* relaxed: it may be late, as below */
+    struct puppet puppet;
+    int slot;
 
-    for (int naps = 0; cp_load_relaxed(&m->runs) - before < 3; naps++) {
-        CHECKF(naps < ENOUGH_NAPS, "the handler has not run");
-        kick_and_nap();
-    }
+    start_puppet(&puppet);
+    CHECK_EQ(cp_slots_start(&clock_request, 1, &slot, NULL), 0);
+    play.thread = puppet.worker.tid;
+    run_puppet(&puppet, burn_a, 3 * MS);
+    play.thread = 1;
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    end_puppet(&puppet);
+}
+
+SIM_TEST(a_handler_that_opens_an_event_delays_forks)
+{
+    cp__engines_prepare();
+    clock_request = request("taskClock", MS);
+    play.thread = 1; /* not a thread of this process: call_first_signal() names one */
+    check_delays(call_first_signal, 1);
+    play.thread = 0;
+}
+
+static void *pass_elsewhere(void *arg)
+{
+    cp__lock(&cp__runtime_lock);
+    cp__pass();
+    cp__unlock(&cp__runtime_lock);
+    return arg;
+}
+
+static void pass(void)
+{
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, pass_elsewhere, NULL), 0);
+    pthread_join(thread, NULL);
+}
+
+/* The claim of the puppet's M is taken at the start. Another thread makes the pass, because this one does not
+ * wait for its own fork. */
+SIM_TEST(a_pass_opens_no_event_during_a_fork)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct puppet puppet;
+    struct cp__m *m;
+    int slot;
+
+    cp__engines_prepare();
+    start_puppet(&puppet);
+    m = (struct cp__m *)puppet.worker.m;
+    CHECK(cp__m_claim_from_handler(m, CP__CLAIM_SELF));
+    CHECK_EQ(cp_slots_start(&clock, 1, &slot, NULL), 0);
+    cp__m_unclaim_from_handler(m);
+    cp__fork_begins();
+    pass();
+    CHECK_EQ(events_of(&puppet.worker), 0);
+    cp__fork_ended();
+    pass();
+    CHECK_EQ(events_of(&puppet.worker), 1);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    end_puppet(&puppet);
+}
+
+static bool has_ring(const struct puppet *puppet)
+{
+    return cp__perf_of((struct cp__m *)puppet->worker.m)->ring.page != NULL;
 }
 
 SIM_TEST(a_handler_opens_no_event_during_a_fork)
 {
     struct cp_slot_request clock = request("taskClock", MS);
-    struct worker worker;
+    struct puppet puppet;
     int slot;
 
     cp__engines_prepare();
-    start_worker(&worker, body_c, NULL);
-    cp__fork_begins();
+    start_puppet(&puppet);
     CHECK_EQ(cp_slots_start(&clock, 1, &slot, NULL), 0);
-    await_handler(&worker);
-    CHECK_EQ(events_of(&worker), 0);
+    cp__fork_begins();
+    run_puppet(&puppet, burn_a, 3 * MS);
+    CHECK(!has_ring(&puppet));
     cp__fork_ended();
-    await_events(&worker, 1);
+    run_puppet(&puppet, burn_a, MS);
+    CHECK(has_ring(&puppet));
+    CHECK_EQ(((struct cp__m *)puppet.worker.m)->stats[slot].samples, 4);
     cp_slots_stop(&slot, 1);
     cp_slots_release(&slot, 1);
-    stop_worker(&worker);
+    end_puppet(&puppet);
 }

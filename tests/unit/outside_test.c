@@ -1,18 +1,19 @@
-/* Which threads another thread may kick, or disable the events of, and which it has to leave alone. */
-#include "runtime/cost.h"
+/* What another thread does with the events of a thread: it opens, disables and closes them, and has to leave
+ * some alone. */
 #include "runtime/engine/perf_m_linux.h"
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 
 #include "runtime/base/os.h"
 #include "runtime/engine.h"
 #include "runtime/engine/events_linux.h"
 #include "runtime/m.h"
+#include "runtime/outside.h"
 #include "runtime/slot.h"
+#include "tests/support/puppet.h"
 #include "tests/support/stop_time.h"
 
 static struct cp__m *m_of(const struct worker *worker)
@@ -79,8 +80,7 @@ static void body_poll(struct worker *worker)
 
 static void wait_asleep(const struct sleeper *sleeper)
 {
-    while (cp__os_thread_is_runnable(sleeper->worker.tid))
-        usleep(1000);
+    await_sleep(sleeper->worker.tid);
 }
 
 static void wake(struct sleeper *sleeper)
@@ -111,9 +111,8 @@ static void stop_sleeper(struct sleeper *sleeper)
     close(sleeper->fd);
 }
 
-/* The thread has worked since the start without noticing it, but sleeps now. A kick would interrupt its
- * poll(). */
-SIM_TEST(a_thread_that_sleeps_is_not_kicked)
+/* A signal would interrupt the thread's poll(). */
+SIM_TEST(a_thread_that_sleeps_is_not_interrupted)
 {
     struct sleeper sleeper;
 
@@ -127,7 +126,6 @@ SIM_TEST(a_thread_that_sleeps_is_not_kicked)
         read_slot(slot);
         stop_slot(slot);
     }
-    CHECK_EQ(m_of(&sleeper.worker)->kick.sent, 0);
     CHECK_EQ(sleeper.interrupted, 0);
     stop_sleeper(&sleeper);
 }
@@ -146,23 +144,6 @@ static void body_sleeps_and_runs(struct worker *worker)
     await(&worker->stop, 1);
 }
 
-/* Opens and enables the event of slot on m, which sleeps and holds no handle. */
-static void open_for(struct cp__m *m, int slot)
-{
-    struct cp__slot_config config;
-
-    CHECK(cp__slot_config_from_handler(slot, &config));
-    CHECK(cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE));
-    config.limit = cp__cost_limit_from_handler(config.kind);
-    m->handles[slot] = (struct cp__handle){
-        .seq = config.seq, .engine = config.engine, .kind = config.kind, .signal = SIGPROF};
-    CHECK_EQ(config.engine->open_from_handler(m, slot, &config), 0);
-    cp_store_relaxed(&m->armed, 1u << slot); /* relaxed: ordered by the release of the claim */
-    if (config.engine->enable_from_handler != NULL)
-        CHECK_EQ(config.engine->enable_from_handler(m, slot), 0);
-    cp__m_unclaim_from_handler(m);
-}
-
 /* The thread sleeps when its event is opened, is not interrupted, and is sampled when it wakes. */
 static void check_opened_for(struct cp_slot_request request, uint64_t samples)
 {
@@ -177,7 +158,7 @@ static void check_opened_for(struct cp_slot_request request, uint64_t samples)
     m = m_of(&worker);
     await_sleep(worker.tid);
     slot = started(request);
-    open_for(m, slot);
+    CHECK_EQ(m->armed, 1u << slot);
     CHECK_EQ(write(fd, &token, sizeof token), sizeof token);
     await(&worker.running, 2);
     CHECK_EQ(m->stats[slot].samples, samples);
@@ -245,25 +226,6 @@ static void start_blocked(struct worker *worker)
     let_run(3 * MS);
 }
 
-/* A kick is not repeated before the thread has had a millisecond in which the kick could have arrived. */
-SIM_TEST(a_kick_that_does_not_arrive_is_repeated_by_and_by)
-{
-    struct worker worker;
-    int slot;
-
-    start_blocked(&worker);
-    slot = started(request("timer", 10 * MS));
-    for (unsigned units = 0; units < 50; units++) {
-        for (int i = 0; i < 5; i++)
-            read_slot(slot);
-        CHECK_EQ(m_of(&worker)->kick.sent, 1 + units * UNIT / MS);
-        let_run(UNIT);
-    }
-    stop_worker(&worker);
-    stop_slot(slot);
-    CHECK(sigprof_is(SIG_DFL));
-}
-
 static uint64_t count_of(const struct worker *worker, int slot)
 {
     uint64_t values[4];
@@ -272,20 +234,24 @@ static uint64_t count_of(const struct worker *worker, int slot)
     return values[0];
 }
 
-/* The thread blocks SIGPROF. It stands for a thread whose samples leave it no time. */
-SIM_TEST(a_stop_disables_the_event_of_a_thread_that_cannot)
+/* The thread stands for one in a handler to which its samples leave no time. */
+SIM_TEST(a_stop_disables_the_event_of_a_thread_that_is_in_its_handler)
 {
     int slots[] = {started(request("taskClock", MS)), started(request("cpuClock", MS))};
     struct worker worker;
+    struct cp__m *m;
 
     start_blocked(&worker);
-    CHECK_EQ(m_of(&worker)->armed, 1u << slots[0] | 1u << slots[1]);
+    m = m_of(&worker);
+    CHECK_EQ(m->armed, 1u << slots[0] | 1u << slots[1]);
+    cp_store_relaxed(&m->runs, m->runs + 1); /* relaxed, both: the thread has its signal blocked */
     stop_slot_in_vain(slots[0]);
-    CHECK_EQ(m_of(&worker)->off, 1u << slots[0]);
-    CHECK_EQ(m_of(&worker)->claim, CP__CLAIM_NONE);
+    CHECK_EQ(m->off, 1u << slots[0]);
+    CHECK_EQ(m->claim, CP__CLAIM_NONE);
     let_run(2 * MS);
     CHECK_EQ(count_of(&worker, slots[0]), 3 * MS);
     CHECK_EQ(count_of(&worker, slots[1]), 5 * MS);
+    cp_store_relaxed(&m->runs, m->runs + 1);
     stop_worker(&worker);
     stop_slot(slots[1]);
     CHECK_EQ(resources_now().perf_fds, 0);
@@ -408,8 +374,9 @@ SIM_TEST(a_detach_waits_for_the_claim)
     cp_store_release(&worker.stop, 1);
     await(&worker.running, 3);
     cp_store_release(&worker.stop, 2);
-    while (cp_load_relaxed(&m_of(&worker)->life) == CP__M_LIVE || cp__os_thread_is_runnable(tid))
-        usleep(1000); /* until the worker waits for the lock in cp_m_detach() */
+    while (cp_load_relaxed(&m_of(&worker)->life) == CP__M_LIVE) /* relaxed: what follows waits, too */
+        usleep(1000);
+    await_sleep(tid); /* until the worker waits for the lock in cp_m_detach() */
     cp__m_unclaim_from_handler(m_of(&worker));
     cp__unlock(&cp__runtime_lock);
     join_worker(&worker);
@@ -417,7 +384,7 @@ SIM_TEST(a_detach_waits_for_the_claim)
     stop_slot(slot);
 }
 
-/* ---- The signal, and the thread's state ------------------------------------------------------ */
+/* ---- The signal ------------------------------------------------------------------------------ */
 
 static void on_sigprof(int signal)
 {
@@ -431,21 +398,4 @@ SIM_TEST(a_handler_that_was_put_over_ours_stays)
     signal(SIGPROF, on_sigprof);
     stop_slot(slot);
     CHECK(sigprof_is(on_sigprof));
-}
-
-static void body_strange_name(struct worker *worker)
-{
-    prctl(PR_SET_NAME, "x) S");
-    cp_store_release(&worker->running, 2); /* pairs with the acquire in await() */
-    burn_c(&worker->stop);
-}
-
-CP_TEST(the_state_of_a_thread_is_not_taken_from_its_name)
-{
-    struct worker worker;
-
-    start_worker(&worker, body_strange_name, NULL);
-    await(&worker.running, 2);
-    CHECK(cp__os_thread_is_runnable(worker.tid));
-    stop_worker(&worker);
 }

@@ -2,8 +2,8 @@
 #include "tests/support/burn.h"
 
 #include "runtime/base/os.h"
-#include "runtime/kick.h"
 #include "runtime/m.h"
+#include "runtime/pass.h"
 #include "runtime/queue.h"
 #include "runtime/slot.h"
 
@@ -95,31 +95,32 @@ static void body_wait(struct worker *worker)
     CHECK_EQ(read(ends[0], &byte, 1), 0);
 }
 
+/* Counts the Ms that are up to date. */
 static unsigned count_looked_at(void)
 {
     unsigned n = 0;
 
     cp__lock(&cp__runtime_lock);
     for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
-        n += m->asleep_ns != UINT64_MAX;
+        n += cp_load_relaxed(&m->head.generation) == cp_generation; /* relaxed: stored under the lock */
     cp__unlock(&cp__runtime_lock);
     return n;
 }
 
+/* Makes all Ms fall behind; they sleep. */
 static void forget_looks(void)
 {
     cp__lock(&cp__runtime_lock);
     for (struct cp__m *m = cp__ms; m != NULL; m = m->next)
-        m->asleep_ns = UINT64_MAX;
+        cp_store_relaxed(&m->head.generation, 0); /* relaxed: the same */
     cp__unlock(&cp__runtime_lock);
 }
 
-/* The pass looks at Ms that are behind. A look sets asleep_ns of the M, either by noting when the M was found
- * asleep or by a kick; so count_looked_at() counts both. */
+/* A pass that looks at an M which is behind brings it in line; so count_looked_at() counts looks. */
 static void pass_once(void)
 {
     cp__lock(&cp__runtime_lock);
-    cp__kick_pass();
+    cp__pass();
     cp__unlock(&cp__runtime_lock);
 }
 
@@ -133,8 +134,7 @@ SIM_TEST(a_pass_looks_at_few_ms_of_an_idle_process)
     for (int i = 0; i < SLEEPERS; i++)
         start_worker(&workers[i], body_wait, NULL);
     for (int i = 0; i < SLEEPERS; i++)
-        while (cp__os_thread_is_runnable(workers[i].tid))
-            usleep(NAP_US);
+        await_sleep(workers[i].tid);
     slot = start_timer();
     forget_looks();
     for (unsigned looks = 16; looks <= 96; looks += 16) {

@@ -1,4 +1,5 @@
 /* CPU time that has no samples is told: whose it was, and how much. The simulated kernel knows all of it. */
+#include "runtime/m.h"
 #include "tests/support/account.h"
 #include "tests/support/puppet.h"
 
@@ -80,9 +81,8 @@ SIM_TEST(threads_that_are_shorter_than_a_period_have_their_share)
 
 /* One thread works 30 ms of each 100, and the others 0.1 ms of each 5. All of them sleep at the start and
  * in each pass. */
-SIM_TEST(threads_that_slept_at_the_start_are_told)
+SIM_TEST(threads_that_slept_at_the_start_are_sampled)
 {
-    struct missing those = unarmed;
     struct worker worker = {.body = NULL};
     struct puppet batch, serve[4];
     struct account account;
@@ -101,18 +101,28 @@ SIM_TEST(threads_that_slept_at_the_start_are_told)
             for (size_t k = 0; k < ARRAY_SIZE(serve); k++)
                 run_puppet(&serve[k], burn_b, 5 * MS / 2);
         close_account(&account);
-        those.threads = 1 + ARRAY_SIZE(serve);
-        check_missing(&account, &those, 500 * MS);
+        check_missing(&account, &nothing, 0);
         CHECK_PERCENT(&account, weight_of(&account, "burn_a") * PERIOD, 500 * MS);
+        CHECK_PERCENT(&account, weight_of(&account, "burn_b") * PERIOD, 500 * MS);
         free_account(&account);
-        run_puppet(&batch, burn_b, MS); /* takes note of the stop */
     }
     end_puppet(&batch);
     for (size_t i = 0; i < ARRAY_SIZE(serve); i++)
         end_puppet(&serve[i]);
 }
 
-/* A pass finds the thread when it has run for 300 of 900 ms. */
+/* Nobody else opens events for the thread's M until let_be(). */
+static void leave_alone(struct puppet *puppet)
+{
+    CHECK(cp__m_claim_from_handler((struct cp__m *)puppet->worker.m, CP__CLAIM_SELF));
+}
+
+static void let_be(struct puppet *puppet)
+{
+    cp__m_unclaim_from_handler((struct cp__m *)puppet->worker.m);
+}
+
+/* A pass reaches the thread when it has run for 300 of 900 ms. */
 SIM_TEST(a_thread_that_is_armed_late_has_samples_from_then_on)
 {
     for (size_t way = 0; way < ARRAY_SIZE(ways); way++) {
@@ -122,13 +132,14 @@ SIM_TEST(a_thread_that_is_armed_late_has_samples_from_then_on)
 
         attach(&worker);
         start_puppet(&puppet);
+        leave_alone(&puppet);
         open_way(&account, &ways[way]);
         burn_a(100 * MS);
         pass();
         run_puppet(&puppet, burn_b, 300 * MS);
-        hold_puppet(&puppet, burn_b, 600 * MS);
+        let_be(&puppet);
         pass();
-        finish_puppet(&puppet);
+        run_puppet(&puppet, burn_b, 600 * MS);
         close_account(&account);
         check_missing(&account, &unarmed, 300 * MS);
         CHECK_PERCENT(&account, weight_of(&account, "burn_b") * PERIOD, 600 * MS);
@@ -147,10 +158,12 @@ SIM_TEST(a_thread_that_ends_without_an_event_is_told)
 
         attach(&worker);
         start_puppet(&puppet);
+        leave_alone(&puppet);
         open_way(&account, &ways[way]);
         burn_a(700 * MS);
         pass();
         run_puppet(&puppet, burn_b, 300 * MS);
+        let_be(&puppet);
         end_puppet(&puppet);
         end_account(&account, &unarmed, 300 * MS);
         cp_m_detach(worker.m);
@@ -182,246 +195,6 @@ SIM_TEST(a_thread_whose_event_is_refused_is_told)
     }
 }
 
-/* ---- Threads that block their signals -------------------------------------------------------- */
-
-static void block_all(uint64_t unused)
-{
-    sigset_t all;
-
-    (void)unused;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
-}
-
-/* The thread is an M before the start, and no kick reaches it. */
-SIM_TEST(a_thread_that_no_kick_reaches_is_told)
-{
-    for (size_t way = 0; way < ARRAY_SIZE(ways); way++) {
-        struct worker worker = {.body = NULL};
-        struct puppet puppet;
-        struct account account;
-
-        attach(&worker);
-        start_puppet(&puppet);
-        run_puppet(&puppet, block_all, 0);
-        open_way(&account, &ways[way]);
-        burn_a(700 * MS);
-        run_puppet(&puppet, burn_b, 100 * MS);
-        hold_puppet(&puppet, burn_b, 200 * MS);
-        pass();
-        finish_puppet(&puppet);
-        end_account(&account, &blocked, 300 * MS);
-        end_puppet(&puppet);
-        cp_m_detach(worker.m);
-    }
-}
-
-/* The thread is armed, and blocks the signals then. It waits when the profile stops. */
-SIM_TEST(a_thread_that_blocks_signals_when_it_is_armed_is_told)
-{
-    for (size_t way = 0; way < ARRAY_SIZE(ways); way++) {
-        struct worker worker = {.body = NULL};
-        struct puppet puppet;
-        struct account account;
-
-        attach(&worker);
-        open_way(&account, &ways[way]);
-        burn_a(500 * MS);
-        start_puppet(&puppet);
-        run_puppet(&puppet, burn_b, 100 * MS);
-        run_puppet(&puppet, block_all, 0);
-        run_puppet(&puppet, burn_b, 400 * MS);
-        close_account(&account);
-        check_missing(&account, &blocked, 400 * MS);
-        CHECK_PERCENT(&account, weight_of(&account, "burn_b") * PERIOD, 100 * MS);
-        free_account(&account);
-        end_puppet(&puppet);
-        cp_m_detach(worker.m);
-    }
-}
-
-static void *block_all_and_obey(void *puppet)
-{
-    block_all(0);
-    return run_worker(puppet);
-}
-
-/* The worker of a pool has its signals blocked when it attaches, works, and waits for more work when the
- * profile stops. Its attach arms it, and traps reach it: see engine_test.c. */
-SIM_TEST(a_masked_worker_that_waits_at_the_stop_is_told)
-{
-    for (size_t way = 0; way < ARRAY_SIZE(ways); way++) {
-        struct worker worker = {.body = NULL};
-        struct puppet puppet = {.fd = eventfd(0, EFD_CLOEXEC), .worker = {.body = body_obeys}};
-        struct account account;
-
-        puppet.worker.arg = &puppet;
-        attach(&worker);
-        open_way(&account, &ways[way]);
-        CHECK_EQ(pthread_create(&puppet.worker.thread, NULL, block_all_and_obey, &puppet.worker), 0);
-        await(&puppet.worker.running, 1);
-        await_sleep(puppet.worker.tid);
-        burn_a(500 * MS);
-        run_puppet(&puppet, burn_b, 500 * MS);
-        if (ways[way].engine == CP_ENGINE_TRAP)
-            end_account(&account, &nothing, 0);
-        else
-            end_account(&account, &blocked, 500 * MS);
-        end_puppet(&puppet);
-        cp_m_detach(worker.m);
-    }
-}
-
-/* What a thread had after its last tick has no sample of a timer's anyway. What is told of a thread whose
- * signals are blocked is the whole of its time all the same. */
-SIM_TEST(threads_that_block_signals_for_short_are_told_by_a_timer)
-{
-    struct missing those = blocked;
-    struct worker worker = {.body = NULL};
-    struct puppet puppets[10];
-    struct account account;
-
-    attach(&worker);
-    open_account(&account, "timer", PERIOD, CP_ENGINE_AUTO);
-    burn_a(300 * MS);
-    for (size_t i = 0; i < ARRAY_SIZE(puppets); i++) {
-        start_puppet(&puppets[i]);
-        run_puppet(&puppets[i], block_all, 0);
-        run_puppet(&puppets[i], burn_b, 20 * MS);
-    }
-    those.threads = ARRAY_SIZE(puppets);
-    end_account(&account, &those, 200 * MS);
-    for (size_t i = 0; i < ARRAY_SIZE(puppets); i++)
-        end_puppet(&puppets[i]);
-}
-
-/* Threads of half a tick never see one. Half of them had a sample due. */
-SIM_TEST(threads_that_are_shorter_than_a_tick_are_told_by_a_timer)
-{
-    struct worker worker = {.body = NULL};
-    struct account account;
-    uint64_t told;
-
-    sim->timers_tick = true;
-    attach(&worker);
-    open_account(&account, "timer", PERIOD, CP_ENGINE_AUTO);
-    burn_b(500 * MS);
-    for (int i = 0; i < 1000; i++)
-        run_attached(&(struct worker){.body = NULL}, body_short, NULL);
-    close_account(&account);
-    told = weight_of(&account, "[not sampled: after the kernel's last tick]");
-    CHECKF(told >= 420 && told <= 580, "%llu", (unsigned long long)told);
-    CHECK_EQ(weight_of(&account, "burn_a"), 0);
-    CHECK(said(&account, "coverage") <= 60);
-    CHECK(is_limit(&account, "coverage,ticks_ns"));
-    free_account(&account);
-}
-
-/* A clock that excludes the kernel counts the kernel's time all the same. What the clock counted while the
- * signal was blocked must not be taken for that time. */
-SIM_TEST(a_thread_that_blocks_signals_is_told_if_the_kernel_is_excluded)
-{
-    sim->paranoid = 2;
-    for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
-        struct worker worker = {.body = NULL};
-        struct puppet puppet;
-        struct account account;
-
-        attach(&worker);
-        open_account(&account, "taskClock", PERIOD, engines[i]);
-        burn_a(500 * MS);
-        start_puppet(&puppet);
-        run_puppet(&puppet, burn_b, 100 * MS);
-        run_puppet(&puppet, block_all, 0);
-        run_puppet(&puppet, burn_b, 400 * MS);
-        end_account(&account, &blocked, 400 * MS);
-        end_puppet(&puppet);
-        cp_m_detach(worker.m);
-    }
-}
-
-static void run_in_kernel(uint64_t ns)
-{
-    SIM_RUN_KERNEL(ns);
-}
-
-/* The C library blocks all signals while a child of posix_spawn() begins, for instance. */
-SIM_TEST(a_thread_that_blocks_signals_at_the_stop_was_in_the_kernel_all_the_same)
-{
-    sim->paranoid = 2;
-    for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
-        struct worker worker = {.body = NULL};
-        struct puppet puppet;
-        struct account account;
-
-        attach(&worker);
-        open_account(&account, "taskClock", PERIOD, engines[i]);
-        burn_a(500 * MS);
-        start_puppet(&puppet);
-        run_puppet(&puppet, burn_b, 100 * MS);
-        run_puppet(&puppet, run_in_kernel, 400 * MS);
-        run_puppet(&puppet, block_all, 0);
-        close_account(&account);
-        CHECK(is_limit(&account, "none"));
-        CHECK_PERCENT(&account, said(&account, "excluded_ns"), 400 * MS);
-        free_account(&account);
-        end_puppet(&puppet);
-        cp_m_detach(worker.m);
-    }
-}
-
-/* The first period of a thread is drawn. It may end while the library itself blocks the signals to start a
- * thread of its own, which is one late sample of many. */
-SIM_TEST(few_late_samples_are_no_limit)
-{
-    const uint64_t late[] = {10, 11};
-    struct worker worker = {.body = NULL};
-    struct account account;
-    sigset_t all, before;
-
-    attach(&worker);
-    for (size_t i = 0; i < ARRAY_SIZE(late); i++) {
-        open_account(&account, "taskClock", PERIOD, CP_ENGINE_SIGNAL);
-        burn_a((1000 - late[i]) * PERIOD);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        burn_b(late[i] * PERIOD);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        close_account(&account);
-        CHECK_EQ(said(&account, "late"), late[i]);
-        CHECK_EQ(is_limit(&account, "late"), i == 1);
-        CHECK_EQ(is_limit(&account, "none"), i == 0);
-        free_account(&account);
-    }
-}
-
-/* The ring has room for some of the records. These are late samples, and the others are lost. */
-SIM_TEST(what_the_ring_had_no_room_for_is_missing_once)
-{
-    struct worker worker = {.body = NULL};
-    struct account account;
-    sigset_t all, before;
-
-    attach(&worker);
-    for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
-        open_account(&account, "taskClock", PERIOD, engines[i]);
-        burn_a(500 * MS);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        burn_b(500 * MS);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        close_account(&account);
-        CHECK_PERCENT(&account, whole(&account) * PERIOD, account.cpu_ns);
-        CHECK_PERCENT(&account, weight_of(&account, "burn_") * PERIOD,
-                      500 * MS + said(&account, "late") * PERIOD);
-        CHECK_PERCENT(&account, weight_of(&account, "[lost: perf ring full]") * PERIOD,
-                      500 * MS - said(&account, "late") * PERIOD);
-        CHECK_EQ(weight_of(&account, "[not sampled"), 0);
-        CHECK(is_limit(&account, "lost") && is_limit(&account, "coverage"));
-        free_account(&account);
-    }
-}
-
 static int states; /* atomic: how many files that tell a thread's state were opened */
 
 static long note_states(long number, const long arguments[6])
@@ -443,10 +216,14 @@ SIM_TEST(whether_signals_are_blocked_is_not_asked_if_little_is_missing)
     attach(&worker);
     start_puppet(&little);
     start_puppet(&much);
+    leave_alone(&little);
+    leave_alone(&much);
     open_account(&account, "taskClock", PERIOD, CP_ENGINE_SIGNAL);
     burn_a(100 * MS);
     run_puppet(&little, burn_b, MS / 20);
     run_puppet(&much, burn_b, MS);
+    let_be(&little);
+    let_be(&much);
     sim_hook(note_states);
     close_account(&account);
     CHECK_EQ(cp_load_relaxed(&states), 1); /* relaxed: the same */

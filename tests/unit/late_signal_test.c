@@ -1,0 +1,322 @@
+/* Signals and traps of events that another thread has closed, and that come or stay pending afterwards. */
+#include "runtime/engine/perf_m_linux.h"
+#include "tests/support/puppet.h"
+#include "tests/support/resources.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <ucontext.h>
+
+#include "runtime/base/os.h"
+#include "runtime/handler.h"
+#include "tests/support/stop_time.h"
+
+static struct cp_slot_request clock_of(enum cp_engine engine)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+
+    clock.config.engine = engine;
+    return clock;
+}
+
+static struct cp__m *m_of(const struct puppet *puppet)
+{
+    return (struct cp__m *)puppet->worker.m;
+}
+
+static int started(const struct cp_slot_request *clock)
+{
+    struct cp_error err = {0};
+    int slot, result = cp_slots_start(clock, 1, &slot, &err);
+
+    CHECKF(result == 0, "%s", err.message);
+    return slot;
+}
+
+/* ---- What the puppet does -------------------------------------------------------------------- */
+
+static void mask_samples(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    sigaddset(&set, SIGTRAP);
+    pthread_sigmask(how, &set, NULL);
+}
+
+static void block(uint64_t ns)
+{
+    mask_samples(SIG_BLOCK);
+    burn_a(ns);
+}
+
+static void unblock(uint64_t ns)
+{
+    mask_samples(SIG_UNBLOCK);
+    burn_a(ns);
+}
+
+static bool is_pending(int signal)
+{
+    sigset_t pending;
+
+    CHECK_EQ(sigpending(&pending), 0);
+    return sigismember(&pending, signal) != 0;
+}
+
+static int host_signals;
+
+static void on_host_signal(int signal)
+{
+    (void)signal;
+    host_signals++;
+}
+
+/* What the handler is called with, if an event of that descriptor has raised a signal that the kernel has
+ * taken off the queue before. */
+static void begin_handler_late(void)
+{
+    siginfo_t info = {.si_signo = SIGPROF, .si_code = POLL_IN};
+    ucontext_t context;
+
+    info.si_fd = 999;
+    CHECK_EQ(getcontext(&context), 0);
+    cp__on_signal_from_handler(SIGPROF, &info, &context);
+}
+
+static void begin_late(uint64_t ns)
+{
+    (void)ns;
+    begin_handler_late();
+}
+
+static void reach_scheduling_point(uint64_t ns)
+{
+    (void)ns;
+    cp_execute(cp_m_self(), NULL);
+}
+
+/* ---- SIGPROF --------------------------------------------------------------------------------- */
+
+/* Another thread closes the event, whose signal is pending, because the thread blocks SIGPROF. The stop does
+ * not wait for the signal, and does not give SIGPROF back. */
+static void leave_pending(struct puppet *puppet)
+{
+    const struct cp_slot_request clock = clock_of(CP_ENGINE_SIGNAL);
+    int slot;
+
+    CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
+    start_puppet(puppet);
+    slot = started(&clock);
+    run_puppet(puppet, block, 3 * MS);
+    run_puppet(puppet, burn_a, 2 * MS); /* the thread does not block the signal for a moment only */
+    begin_stop();
+    CHECK_EQ(cp_slots_stop(&slot, 1), 0);
+    end_short_stop();
+    cp_slots_release(&slot, 1);
+    CHECK_EQ(m_of(puppet)->armed, 0);
+    CHECK_EQ(m_of(puppet)->late, CP__LATE_PENDING);
+    CHECK(!sigprof_is(on_host_signal));
+}
+
+/* Returns after a stop, with which SIGPROF can be given back. */
+static void start_and_stop_another(void)
+{
+    const struct cp_slot_request timer = request("timer", 1000 * MS);
+    int slot = started(&timer);
+
+    CHECK_EQ(cp_slots_stop(&slot, 1), 0);
+    cp_slots_release(&slot, 1);
+}
+
+SIM_TEST(a_signal_that_is_pending_when_its_event_is_closed_is_not_the_programs)
+{
+    struct puppet puppet;
+
+    leave_pending(&puppet);
+    run_puppet(&puppet, unblock, 0);
+    CHECK_EQ(host_signals, 0);
+    CHECK_EQ(m_of(&puppet)->late, CP__LATE_PENDING); /* two such signals may come */
+    run_puppet(&puppet, begin_late, 0);
+    CHECK_EQ(host_signals, 0);
+    start_and_stop_another();
+    CHECK_EQ(m_of(&puppet)->late, CP__LATE_BEGINNING);
+    CHECK(sigprof_is(on_host_signal));
+    end_puppet(&puppet);
+}
+
+/* The kernel takes the signal off the queue just before the event is closed: no look at the queue finds it,
+ * and the handler begins afterwards, once. */
+SIM_TEST(a_handler_that_begins_after_its_event_was_closed_is_not_the_programs)
+{
+    struct puppet puppet;
+
+    leave_pending(&puppet);
+    run_puppet(&puppet, unblock, 0);
+    start_and_stop_another();
+    CHECK_EQ(m_of(&puppet)->late, CP__LATE_BEGINNING);
+    run_puppet(&puppet, begin_late, 0);
+    CHECK_EQ(host_signals, 0);
+    CHECK_EQ(m_of(&puppet)->late, CP__LATE_NO);
+    run_puppet(&puppet, begin_late, 0); /* such a signal is somebody else's from now on */
+    CHECK_EQ(host_signals, 1);
+    end_puppet(&puppet);
+}
+
+/* A thread that has a signal pending looks at its next scheduling point, takes the signal, and gives SIGPROF
+ * back. */
+SIM_TEST(a_scheduling_point_takes_the_signal_of_a_closed_event)
+{
+    struct puppet puppet;
+
+    leave_pending(&puppet);
+    CHECK_EQ(m_of(&puppet)->head.generation, 0);
+    run_puppet(&puppet, reach_scheduling_point, 0);
+    CHECK_EQ(m_of(&puppet)->late, CP__LATE_NO);
+    CHECK(sigprof_is(on_host_signal));
+    run_puppet(&puppet, unblock, 0);
+    CHECK_EQ(host_signals, 0);
+    end_puppet(&puppet);
+}
+
+/* An event that has counted nothing has raised no signal, so SIGPROF is given back without a look. */
+SIM_TEST(an_event_that_has_counted_nothing_leaves_no_signal)
+{
+    const struct cp_slot_request clock = clock_of(CP_ENGINE_SIGNAL);
+    struct puppet puppet;
+    int slot;
+
+    CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
+    start_puppet(&puppet);
+    slot = started(&clock);
+    CHECK_EQ(m_of(&puppet)->armed, 1u << slot);
+    CHECK_EQ(cp_slots_stop(&slot, 1), 0);
+    CHECK_EQ(m_of(&puppet)->late, CP__LATE_NO);
+    CHECK(sigprof_is(on_host_signal));
+    cp_slots_release(&slot, 1);
+    end_puppet(&puppet);
+}
+
+/* A tick of a timer names its config. */
+SIM_TEST(a_tick_that_is_pending_when_its_timer_is_deleted_is_not_the_programs)
+{
+    const struct cp_slot_request timer = request("timer", MS);
+    struct puppet puppet;
+    struct profile profile = {.n = 0};
+
+    CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
+    start_puppet(&puppet);
+    start_unread(&profile, &timer, 1);
+    run_puppet(&puppet, block, 3 * MS);
+    run_puppet(&puppet, burn_a, 2 * MS);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].samples, 5); /* the tick that is pending stands for those that followed it */
+    CHECK_EQ(profile.stats[0].late, 5);
+    CHECK_EQ(m_of(&puppet)->late, CP__LATE_PENDING);
+    CHECK(!sigprof_is(on_host_signal));
+    run_puppet(&puppet, unblock, 0);
+    CHECK_EQ(host_signals, 0);
+    run_puppet(&puppet, reach_scheduling_point, 0);
+    CHECK(sigprof_is(on_host_signal));
+    end_puppet(&puppet);
+}
+
+/* ---- A signal that is blocked for a moment --------------------------------------------------- */
+
+/* Blocks SIGPROF until its event is closed, and for a moment longer: so does a thread that is in its handler
+ * then. The signal that is pending comes at once afterwards. */
+static void body_blocks_for_a_moment(struct worker *worker)
+{
+    const struct cp__m *m = (struct cp__m *)worker->m;
+
+    mask_samples(SIG_BLOCK);
+    burn_a(MS);
+    CHECK(is_pending(SIGPROF));
+    cp_store_release(&worker->running, 2); /* pairs with the acquire in await(), burn.h */
+    /* relaxed, both: stored by the thread that closes the event */
+    while (cp_load_relaxed(&m->armed) != 0)
+        SPIN_HERE();
+    for (int looks = 0; looks < 20 && cp_load_relaxed(&m->late) == CP__LATE_PENDING; looks++)
+        SPIN_HERE();
+    burn_a(MS / 10);
+    mask_samples(SIG_UNBLOCK);
+    burn_c(&worker->stop);
+}
+
+/* SIGPROF can be given back when the stop ends. */
+SIM_TEST(a_stop_waits_for_a_signal_that_is_blocked_for_a_moment)
+{
+    const struct cp_slot_request clock = clock_of(CP_ENGINE_SIGNAL);
+    struct worker worker;
+    int slot;
+
+    CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
+    slot = started(&clock);
+    start_worker(&worker, body_blocks_for_a_moment, NULL);
+    await(&worker.running, 2);
+    CHECK_EQ(cp_slots_stop(&slot, 1), 0);
+    CHECK(sigprof_is(on_host_signal));
+    CHECK_EQ(host_signals, 0);
+    cp_slots_release(&slot, 1);
+    stop_worker(&worker);
+}
+
+/* ---- Traps ----------------------------------------------------------------------------------- */
+
+static bool was_trapped;
+
+/* Blocks its signals, so that a trap waits. */
+static void block_trap(uint64_t ns)
+{
+    block(ns);
+    was_trapped = is_pending(SIGTRAP);
+}
+
+/* A pending trap would end another program. */
+static void execute_nothing(uint64_t ns)
+{
+    (void)ns;
+    was_trapped = is_pending(SIGTRAP);
+    cp_before_exec();
+    CHECK(!is_pending(SIGTRAP));
+    cp_after_exec();
+}
+
+SIM_TEST(no_trap_of_a_closed_event_waits_for_another_program)
+{
+    const struct cp_slot_request clock = clock_of(CP_ENGINE_TRAP);
+    struct puppet puppet;
+    int slot;
+
+    start_puppet(&puppet);
+    slot = started(&clock);
+    run_puppet(&puppet, block_trap, 3 * MS);
+    CHECK(was_trapped);
+    CHECK_EQ(cp_slots_stop(&slot, 1), 0);
+    cp_slots_release(&slot, 1);
+    CHECK_EQ(m_of(&puppet)->armed, 0);
+    run_puppet(&puppet, execute_nothing, 0);
+    CHECK(was_trapped);
+    run_puppet(&puppet, unblock, 0);
+    end_puppet(&puppet);
+}
+
+/* The handler of SIGTRAP is never given back. */
+SIM_TEST(a_trap_that_comes_when_its_event_is_closed_is_the_librarys)
+{
+    const struct cp_slot_request clock = clock_of(CP_ENGINE_TRAP);
+    struct puppet puppet;
+    int slot;
+
+    start_puppet(&puppet);
+    CHECK(signal(SIGTRAP, on_host_signal) != SIG_ERR);
+    slot = started(&clock);
+    run_puppet(&puppet, block_trap, 3 * MS);
+    CHECK_EQ(cp_slots_stop(&slot, 1), 0);
+    cp_slots_release(&slot, 1);
+    CHECK_EQ(m_of(&puppet)->late, CP__LATE_NO);
+    run_puppet(&puppet, unblock, 0);
+    CHECK_EQ(host_signals, 0);
+    end_puppet(&puppet);
+}
