@@ -22,12 +22,12 @@ static struct cp_slot_request clock_of(enum cp_engine engine)
     return clock;
 }
 
-static int host_signals; /* of the thread; others read it when the thread sleeps */
+static int host_signals; /* atomic */
 
 static void on_host_signal(int signal)
 {
     (void)signal;
-    host_signals++;
+    cp_fetch_add_relaxed(&host_signals, 1); /* relaxed, here and below: a counter */
 }
 
 static void do_nothing(uint64_t ns)
@@ -39,11 +39,11 @@ static void do_nothing(uint64_t ns)
  * thread takes the signal before it does anything else. */
 static void check_handed_on(struct puppet *puppet, int signal)
 {
-    const int had = host_signals;
+    const int had = cp_load_relaxed(&host_signals);
 
     CHECK_EQ(syscall(SYS_tgkill, getpid(), puppet->worker.tid, signal), 0);
     run_puppet(puppet, do_nothing, 0);
-    CHECK_EQ(host_signals, had + 1);
+    CHECK_EQ(cp_load_relaxed(&host_signals), had + 1);
 }
 
 /* ---- While another thread changes the handles ------------------------------------------------ */
@@ -176,7 +176,7 @@ SIM_TEST(a_handler_that_keeps_off_hands_foreign_signals_on)
     check_handed_on(&puppet, SIGPROF);
     check_handed_on(&puppet, SIGTRAP);
     run_puppet(&puppet, burn_a, 3 * MS);
-    CHECK_EQ(host_signals, 2);
+    CHECK_EQ(cp_load_relaxed(&host_signals), 2);
     CHECK_EQ(m->foreign, 2);
     cp__m_unclaim_from_handler(m);
     stop_profile(&profile);
