@@ -363,6 +363,10 @@ proctype M()
 #endif
     delay();
     scheduling_point();
+    if
+    :: m_gen != gen -> LOCK; UNLOCK; delay(); scheduling_point() /* somebody else had the claim */
+    :: else
+    fi;
 end_loop:
     do
     :: SIGNAL -> handler()
