@@ -267,6 +267,7 @@ struct cp__m {
     struct {             /* at the last call of cp__overload_look() */
         uint64_t cpu_ns; /* the M's CPU clock */
         uint64_t handler_ns;
+        uint64_t switches; /* how often the thread got a CPU; 0: nobody has looked */
         uint64_t runs;
         uint64_t count[CP_EV_MAX]; /* set if the handler was in the same run at that call */
         bool is_stuck;             /* the handler was in the same run at the last two calls */

@@ -8,12 +8,16 @@
  * row. A thread that gets on keeps its event, even if the profile slows it down much: the profile has a
  * comment on that. Two of the three signs need no cost of a sample. An event that only the program's own
  * progress causes is judged by the time in the handler alone.
+ *
+ * What the events cost at the thread's switches is added to what their samples cost, because the thread has
+ * as little left in the end. That needs a cost of a switch that was measured before: switch_cost.h.
  */
 #include "overload.h"
 
 #include "cost.h"
 #include "engine.h"
 #include "runtime/base/os.h"
+#include "switch_cost.h"
 
 /* The least CPU time between two looks. */
 #define WINDOW_NS 100000000u
@@ -62,7 +66,25 @@ static void take_cost(struct cp__m *m, int slot, uint64_t passed, struct costs *
     costs->sum += cp_load_relaxed(&stats->is_own_doing) != 0 ? 0 : n * cost; /* relaxed: set before seq */
 }
 
-/* Returns the cost of m's samples since the last look. */
+/* Adds what the events cost at the switches of m's thread since the last look. The first look only notes how
+ * many there were. */
+static void take_switches(struct cp__m *m, struct costs *costs)
+{
+    uint64_t of_slot[CP_EV_MAX] = {0}, switches, cpu_ns, n;
+    const uint64_t cost = cp__switch_cost_of_m(m, of_slot);
+
+    if (cost == 0 || !cp__os_switches_of(m->tid, &switches, &cpu_ns)) {
+        m->window.switches = 0;
+        return;
+    }
+    n = m->window.switches != 0 && switches > m->window.switches ? switches - m->window.switches : 0;
+    m->window.switches = switches;
+    for (int slot = 0; slot < CP_EV_MAX; slot++)
+        costs->of[slot] += n * of_slot[slot];
+    costs->sum += n * cost;
+}
+
+/* Returns the cost of m's samples since the last look, and of its events at switches. */
 static struct costs take_costs(struct cp__m *m, uint64_t passed)
 {
     uint32_t counting =
@@ -73,6 +95,7 @@ static struct costs take_costs(struct cp__m *m, uint64_t passed)
     m->window.handler_ns = handler;
     for (; counting != 0; counting &= counting - 1)
         take_cost(m, __builtin_ctz(counting), passed, &costs);
+    take_switches(m, &costs);
     return costs;
 }
 

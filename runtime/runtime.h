@@ -242,6 +242,18 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err);
 uint64_t cp_sample_cost_ns(struct cp_error *err);
 
 /*
+ * Returns by how many ns it takes longer that a thread loses its CPU and gets it again, if an event of that
+ * kind and period (ns; of clocks only) is armed on the thread; 0 if that is not known, because the machine
+ * has no clocks or no CPU was free for the measurement. A clock that expires before the kernel's next tick
+ * makes the kernel set the CPU's timer at each switch, so it costs several times what others do. The first
+ * call measures the costs, on threads of the library's own: that takes some 3 ms, and up to 0.3 s on a busy
+ * machine. So does the first start of any event except the timer, in a process whose threads have been
+ * switched very often. What events of a PMU cost is not measured: the result is that of an event that only
+ * counts. Not from a signal handler.
+ */
+uint64_t cp_switch_cost_ns(enum cp_event_kind kind, uint64_t period);
+
+/*
  * Starts n events, 1 to CP_EV_MAX of them: all or none. slots[i] becomes the slot of requests[i]. Before
  * anything is armed, each event is opened on the calling thread, so that the call returns what the system
  * refuses:
@@ -256,7 +268,8 @@ uint64_t cp_sample_cost_ns(struct cp_error *err);
  *
  * -EINVAL also if the samples of the events, with those that run already, could leave a thread no time. The
  * estimate uses the periods of clocks, the periods of cycles and instructions with the processor's highest
- * frequency, and cp_sample_cost_ns() for each sample.
+ * frequency, and cp_sample_cost_ns() for each sample. It also counts what the events cost at switches, by how
+ * often the Ms' threads have been switched so far, if cp_switch_cost_ns() knows that.
  *
  * The call arms the events of all Ms, whether their threads run, sleep or block signals; it interrupts and
  * wakes none of them. Ms that are in their handler, or just change their events, are armed within 20 ms, or
@@ -336,7 +349,8 @@ struct cp_slot_stats {
      * timer */
     const char *engine_reason;
     /* How much of a CPU the samples of this event and of those that ran beside it may take, in percent, by
-     * cp_sample_cost_ns() at the start; 0: how often the events happen is unknown beforehand. */
+     * cp_sample_cost_ns() at the start, and what these events take at switches, of the thread that has been
+     * switched the most; 0: how often the events happen is unknown beforehand. */
     uint32_t cost_percent;
     uint32_t reserved; /* 0 */
     /* the part of incomplete whose chain came to code that was mapped after the profiler last looked */

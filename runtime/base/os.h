@@ -48,6 +48,8 @@ uint64_t cp__os_tick_ns(void);
 /* Returns how often threads of this process have been switched off their CPU, those that have ended
  * included. */
 uint64_t cp__os_switches(void);
+/* The same of one thread, and its CPU time. Returns false if the system does not tell. */
+bool cp__os_switches_of(pid_t tid, uint64_t *switches, uint64_t *cpu_ns);
 /* Calls fn for each thread of this process, as far as the system tells. */
 void cp__os_each_thread(void (*fn)(void *context, pid_t tid), void *context);
 /* Returns the signals that the thread has blocked, a bit each; 0 if the system does not tell. */

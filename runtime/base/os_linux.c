@@ -119,6 +119,19 @@ uint64_t cp__os_switches(void)
     return (uint64_t)usage.ru_nvcsw + (uint64_t)usage.ru_nivcsw;
 }
 
+/* schedstat has the CPU time, the time spent in waiting for a CPU, and how often the thread got one. */
+bool cp__os_switches_of(pid_t tid, uint64_t *switches, uint64_t *cpu_ns)
+{
+    char text[64], *end;
+
+    if (read_of_thread(tid, "schedstat", text, sizeof text) < 0 || strchr(text, '\n') == NULL)
+        return false;
+    *cpu_ns = strtoull(text, &end, 10);
+    strtoull(end, &end, 10);
+    *switches = strtoull(end, NULL, 10);
+    return true;
+}
+
 uint64_t cp__os_blocked_of(pid_t tid)
 {
     char text[4096];

@@ -118,7 +118,7 @@ static int do_round(struct measurement *measurement)
 
     cp__os_unblock_from_handler(0);
     cp__fork_delay();
-    result = cp__measuring_arm(m, cp__measuring_interval_ns(), 2 * SAMPLES);
+    result = cp__measuring_arm(m, CP_CPUPROF_SW_TASK_CLOCK, cp__measuring_interval_ns(), 2 * SAMPLES);
     if (result == 0) {
         watch_samples(measurement, foreign);
         cp__measuring_disarm(m);

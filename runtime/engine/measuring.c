@@ -52,20 +52,22 @@ uint64_t cp__measuring_interval_ns(void)
     return cp__perf_has_limits ? INTERVAL_NS : INTERVAL_WITHOUT_LIMIT_NS;
 }
 
-int cp__measuring_arm(struct cp__m *m, uint64_t period_ns, uint32_t limit)
+int cp__measuring_arm(struct cp__m *m, enum cp_cpu_event event, uint64_t period, uint32_t limit)
 {
-    struct cp_slot_request request = {.event = CP_CPUPROF_SW_TASK_CLOCK, .config.period = period_ns};
-    struct cp__slot_config config = {.seq = 1, .kind = CP_EVENT_CLOCK, .limit = limit};
+    struct cp_slot_request request = {.event = event, .config = {.period = period, .hz = 1}};
+    const struct cp__engine *engine = cp__engines_for(&request);
+    struct cp__slot_config config = {
+        .seq = 1, .kind = cp__config_event(event, &request.config)->kind, .limit = limit};
     int result;
 
-    cp__request_encode(&request);
+    if (engine == &cp__engine_perf)
+        cp__request_encode(&request);
     config.config = request.config;
     cp_store_relaxed(&m->armed, 1); /* relaxed: of this thread */
-    m->stats[0].counts_time = 1;
-    m->handles[0] =
-        (struct cp__handle){.seq = 1, .engine = &cp__engine_perf, .kind = CP_EVENT_CLOCK, .signal = SIGPROF};
-    result = cp__events_open_from_handler(m, 0, &config);
-    return result < 0 ? result : cp__events_enable_from_handler(m, 0);
+    m->stats[0].counts_time = config.kind == CP_EVENT_CLOCK;
+    m->handles[0] = (struct cp__handle){.seq = 1, .engine = engine, .kind = config.kind, .signal = SIGPROF};
+    result = engine->open_from_handler(m, 0, &config);
+    return result < 0 || engine->enable_from_handler == NULL ? result : engine->enable_from_handler(m, 0);
 }
 
 void cp__measuring_disarm(struct cp__m *m)
@@ -74,7 +76,7 @@ void cp__measuring_disarm(struct cp__m *m)
     uint64_t mask = cp__os_block_from_handler();
 
     cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
-    cp__events_close_from_handler(m, 0, &none);
+    m->handles[0].engine->close_from_handler(m, 0, &none);
     cp__take_pending_from_handler(m, &none);
     m->handles[0].seq = 0;
     cp_store_relaxed(&m->armed, 0); /* relaxed: of this thread */

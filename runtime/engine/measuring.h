@@ -26,10 +26,11 @@ void cp__measuring_end(void);
 /* Returns the shortest period to measure with. Its samples are far apart, so that a thread makes progress on
  * any machine that was seen; if the kernel ends no event at a limit, they are farther apart. */
 uint64_t cp__measuring_interval_ns(void);
-/* Lets a taskClock interrupt the thread every period_ns, until it has done so `limit` times. Forks are
- * delayed from before this call until after the next one, because a child would not find the event's
- * descriptor. Returns 0 or a negative errno value. */
-int cp__measuring_arm(struct cp__m *m, uint64_t period_ns, uint32_t limit);
+/* Lets an event of that period interrupt the thread, until it has done so `limit` times. m has what the
+ * engine keeps for an M. The timer's period is a second. Forks are delayed from before this call until after
+ * the next one, because a child would not find the event's descriptor. Returns 0 or a negative errno
+ * value. */
+int cp__measuring_arm(struct cp__m *m, enum cp_cpu_event event, uint64_t period, uint32_t limit);
 void cp__measuring_disarm(struct cp__m *m);
 
 #endif

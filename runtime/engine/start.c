@@ -14,7 +14,9 @@
 #include "runtime/m.h"
 #include "runtime/outside.h"
 #include "runtime/slot.h"
+#include "runtime/switch_cost.h"
 #include "runtime/unwind/code.h"
+#include "switch_ask.h"
 
 /* How long a start waits for Ms that are just changing their handles or are in their handler. Later passes
  * arm those that are not ready then. */
@@ -103,6 +105,7 @@ static int take_signals(const struct cp_slot_request *requests, size_t n, struct
 static int start_slots(struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
 {
     const char *why[CP_EV_MAX];
+    double samples, switches;
     uint32_t percent;
     int result = find_free(n, found, err);
 
@@ -112,6 +115,10 @@ static int start_slots(struct cp_slot_request *requests, size_t n, int *found, s
         result = cp__engines_probe(requests, n, err);
     if (result == 0)
         result = cp__cost_check(requests, n, cp__slots_rate(), err);
+    samples = cp__cost_share(requests, n, cp__slots_rate());
+    switches = result == 0 ? cp__switch_share(requests, n) : 0;
+    if (result == 0)
+        result = cp__switch_check(requests, n, samples, switches, err);
     if (result == 0)
         result = make_buffers(requests, n, found, err);
     if (result == 0)
@@ -120,7 +127,7 @@ static int start_slots(struct cp_slot_request *requests, size_t n, int *found, s
         cp__pool_resize(cp__slots_in_use());
         return result;
     }
-    percent = (uint32_t)(100 * cp__cost_share(requests, n, cp__slots_rate()));
+    percent = (uint32_t)(100 * cp__switch_and_sample_share(samples, switches));
     for (size_t i = 0; i < n; i++) {
         cp__slot_publish(found[i], &requests[i], cp__engines_for(&requests[i]),
                          cp__cost_rate(requests[i].event, &requests[i].config));
@@ -155,6 +162,8 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
     cp__code_update();
     if (cp__cost_matters(reached, n))
         cp__cost_make_sure(reached, n, running_rate());
+    if (cp__cost_matters(reached, n))
+        cp__switch_costs_make_sure();
     cp__fork_delay(); /* because events are opened and closed again */
     cp__lock(&cp__runtime_lock);
     cp__ms_free_forgotten();

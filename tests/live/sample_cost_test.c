@@ -1,4 +1,4 @@
-/* What a sample costs on this machine. */
+/* What a sample, and a switch with an armed event, cost on this machine. */
 #include "tests/support/burn.h"
 
 #include <linux/futex.h>
@@ -74,4 +74,25 @@ CP_TEST(the_cost_is_measured_once)
     printf("a sample costs %llu ns\n", (unsigned long long)cost);
     CHECK_EQ(cp_sample_cost_ns(NULL), cost);
     CHECK_EQ(measurements, 1);
+}
+
+/* What is the dearest depends on the machine and its noise. */
+CP_TEST(the_cost_of_a_switch_is_measured)
+{
+    struct resources before, after;
+
+    test_need_events();
+    measurements = ASKERS;   /* nobody waits for others */
+    cp_sample_cost_ns(NULL); /* prepares what is prepared once */
+    before = resources_now();
+    printf(
+        "at a switch, a clock of 250 us costs %llu ns, one of 10 ms %llu, another event %llu, a timer %llu\n",
+        (unsigned long long)cp_switch_cost_ns(CP_EVENT_CLOCK, 250000),
+        (unsigned long long)cp_switch_cost_ns(CP_EVENT_CLOCK, 10 * MS),
+        (unsigned long long)cp_switch_cost_ns(CP_EVENT_SOFTWARE, 1),
+        (unsigned long long)cp_switch_cost_ns(CP_EVENT_TIMER, 0));
+    after = resources_now();
+    check_resources(&after, &before, 0);
+    CHECK(sigprof_is(SIG_DFL));
+    CHECK(cp_switch_cost_ns(CP_EVENT_CLOCK, 1) >= cp_switch_cost_ns(CP_EVENT_CLOCK, 1000 * MS));
 }

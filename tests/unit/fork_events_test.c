@@ -215,6 +215,18 @@ SIM_TEST(measuring_the_cost_delays_forks)
     check_delays(call_cost, TRIED);
 }
 
+static void call_switch_cost(void)
+{
+    cp_switch_cost_ns(CP_EVENT_CLOCK, 1);
+}
+
+SIM_TEST(measuring_a_switch_delays_forks)
+{
+    cp__engines_prepare();
+    CHECK(play_with_fork(call_switch_cost, 0)); /* there is only one measurement in a process */
+    CHECK_EQ(play.outcome, WAITS);
+}
+
 /* These events are opened once in a process, the first of them at the first moment. */
 SIM_TEST(the_first_call_delays_forks)
 {

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -183,6 +184,27 @@ static long do_locked(long number, const long a[6], long (*does)(long number, co
     return is_done ? result : pass_on(number, a);
 }
 
+/* ---- Files of threads ------------------------------------------------------------------------ */
+
+/* /proc/self/task/TID/schedstat has the CPU time, the time of waiting for a CPU, and how often the thread got
+ * one. The other files are the machine's. */
+static long open_file(const long a[6])
+{
+    char text[64];
+    int tid, length, end = 0;
+    long fd;
+
+    if (sscanf((const char *)a[1], "/proc/self/task/%d/schedstat%n", &tid, &end) < 1 || end == 0)
+        return pass_on(SYS_openat, a);
+    fd = pass_on(SYS_memfd_create, (const long[6]){(long)"schedstat", MFD_CLOEXEC});
+    if (fd < 0)
+        return fd;
+    length = snprintf(text, sizeof text, "%llu 0 %llu\n", (unsigned long long)sim_thread_ns(tid),
+                      (unsigned long long)sim_thread_switches(tid));
+    CHECK(pwrite((int)fd, text, (size_t)length, 0) == length);
+    return fd;
+}
+
 static long simulate(long number, const long a[6])
 {
     bool can_fail = number != SYS_mmap && (number != SYS_ioctl || a[1] != PERF_EVENT_IOC_ID);
@@ -198,6 +220,8 @@ static long simulate(long number, const long a[6])
         return sim_create_timer(a);
     case SYS_rt_sigtimedwait:
         return take_signal(a);
+    case SYS_openat:
+        return open_file(a);
     case SYS_read:
         let_call_take_time((int)a[0]);
         return do_locked(number, a, do_for_event);

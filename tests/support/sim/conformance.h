@@ -6,6 +6,7 @@
  *     CHECK_NUMBER(number, exact, lo, hi)   the number when simulated, and its bounds on a busy machine
  */
 #include "ask.h"
+#include "runtime/base/os.h"
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
@@ -387,6 +388,18 @@ KERNEL_TEST(context_switches_are_events)
     control(fd, PERF_EVENT_IOC_DISABLE, 0);
     CHECK_NUMBER(count_of(fd), 30, 30, 10000);
     CHECK_NUMBER(page->data_head / RECORD_SIZE, 10, 10, 1000);
+}
+
+KERNEL_TEST(a_threads_file_tells_its_switches)
+{
+    uint64_t before, after, cpu_ns;
+
+    if (!cp__os_switches_of(cp__os_tid(), &before, &cpu_ns))
+        SKIP("this kernel does not tell a thread's switches");
+    for (int i = 0; i < 30; i++)
+        switch_a();
+    CHECK(cp__os_switches_of(cp__os_tid(), &after, &cpu_ns));
+    CHECK_NUMBER(after - before, 30, 30, 10000);
 }
 
 CODE(a) void fault_a(char *page)

@@ -71,6 +71,8 @@ void sim_happen(struct sim_run run);
 
 /* Returns the CPU time of a thread. */
 uint64_t sim_thread_ns(pid_t tid);
+/* Returns how often a thread was switched. */
+uint64_t sim_thread_switches(pid_t tid);
 
 /* From now on until sim_continue(), the thread waits in the next SIM_RUN(), like one that is stopped. */
 void sim_stop(pid_t tid);

@@ -188,6 +188,15 @@ uint64_t sim_thread_ns(pid_t tid)
     return ns;
 }
 
+uint64_t sim_thread_switches(pid_t tid)
+{
+    uint64_t mask = sim_lock();
+    uint64_t switches = sim_thread(tid)->switches;
+
+    sim_unlock(mask);
+    return switches;
+}
+
 static void set_stopped(pid_t tid, bool is_stopped)
 {
     uint64_t mask = sim_lock();
