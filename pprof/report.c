@@ -7,6 +7,7 @@
 
 #include "rate_linux.h"
 #include "runtime/base/fail.h"
+#include "runtime/switch_cost.h"
 #include "runtime/unwind/objects.h"
 #include "session.h"
 #include "writer.h"
@@ -290,6 +291,32 @@ static void say_warning(struct comments *comments, const struct cp_session *sess
         say(comments, LIMIT, "warning", "", "%s", part->warning[0] != '\0' ? part->warning : text);
 }
 
+/* Adds what the event cost at switches, if that is a hundredth of the CPU time or more. The cost is measured
+ * only if it may be that much. */
+static void say_switches(struct comments *comments, const struct cp__part *part,
+                         const struct cp_slot_stats *stats)
+{
+    const double a_ns = stats->cpu_ns == 0 ? 0 : (double)stats->switches / (double)stats->cpu_ns;
+    char sentence[240];
+    double share;
+    uint64_t cost;
+
+    if (a_ns * CP__SWITCH_MOST_NS < 0.01)
+        return;
+    cost = cp_switch_cost_ns(part->event.kind, cp__part_period(part));
+    share = a_ns * (double)cost;
+    if (share < 0.01)
+        return;
+    snprintf(sentence, sizeof sentence,
+             "percent of the CPU time went to the event at %" PRIu64 " switches between threads, %" PRIu64
+             " ns at each%s",
+             stats->switches, cost,
+             part->event.kind == CP_EVENT_CLOCK
+                 ? "; a period of 10 ms or more costs less, and the timer nothing"
+                 : "");
+    say(comments, FACT, "switch_cost", sentence, "%.1f", share > 1 ? 100 : 100 * share);
+}
+
 /* Adds everything that was lost or came late. */
 static void say_losses(struct comments *comments, const struct cp_session *session, size_t i,
                        const struct cp__profile_findings *findings)
@@ -305,8 +332,8 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
         {FACT, "rate_limit", is_throttled ? session->rate_limit : 0,
          "samples a second are the limit of the kernel, kernel.perf_event_max_sample_rate"},
         {FACT, "cost_percent", stats->cost_percent > 50 ? stats->cost_percent : 0,
-         "percent of a thread's time may go to the samples of all events that ran, by what a sample costs on "
-         "this machine; take a longer period"},
+         "percent of a thread's time may go to the samples of all events that ran, and to its switches, by "
+         "what these cost on this machine; take a longer period"},
         {LIMIT, "stopped", stats->ms_overloaded,
          "threads on which the event was stopped, for a while or for good, because its samples left the "
          "thread no time, or reached the limit that the kernel keeps; take a longer period"},
@@ -401,6 +428,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     say_objects(&comments);
     say_missing(&comments, &findings);
     say_warning(&comments, session, i);
+    say_switches(&comments, part, stats);
     say_losses(&comments, session, i, &findings);
     say_last(&comments);
     meta.n_comments = comments.n;

@@ -15,12 +15,19 @@
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
 #include "runtime/slot.h"
+#include "runtime/switch_cost.h"
 
 /* Sets what a sample costs, in place of the measured cost: more than it really does, except on the simulated
  * kernel. 0: the cost is measured when it is needed. */
 static inline void set_sample_cost(uint64_t ns)
 {
     cp__cost_set(ns);
+}
+
+/* Sets what a switch costs with any event except the timer, in place of what is measured. */
+static inline void set_switch_cost(uint64_t ns)
+{
+    cp__switch_costs_note(&(struct cp__switch_costs){ns, ns, ns, 0});
 }
 
 /* Makes the core believe that the processor has two kinds of cores, whose PMUs have these types. */

@@ -9,80 +9,11 @@
 #include "pprof/session.h"
 #include "pprof/symbol/kernel.h"
 #include "runtime/base/sysctl_linux.h"
-#include "tests/support/session_tools.h"
+#include "tests/support/inside.h"
+#include "tests/support/report_tools.h"
 
 #define ELSEWHERE                                                                                            \
     " # samples recorded an instruction of another function than the interrupted one, which is shown"
-
-/* Makes a stopped session of one event. */
-static struct cp_session *stopped(const char *event, uint64_t period)
-{
-    struct cp_session *session = calloc(1, sizeof *session);
-    struct cp__part *part = &session->parts[0];
-    struct cp_error err;
-
-    session->n = 1;
-    session->pid = getpid();
-    session->stats[0].ms = 1;
-    part->event.size = sizeof part->event;
-    part->config.size = sizeof part->config;
-    CHECKF(cp_event_parse(event, &part->event, &err) == 0, "%s", err.message);
-    CHECKF(cp_cpu_profile_config_init(&part->config, &part->event, period, &err) == 0, "%s", err.message);
-    CHECK_EQ(cp__profile_new(&part->profile), 0);
-    return session;
-}
-
-/* Returns the comments of the session's profile, each between line breaks. */
-static char *comments_of(struct cp_session *session)
-{
-    const char *path = file_in_dir("report.pb.gz");
-    struct cp_memory memory = {0};
-    struct cp_writer w = cp_writer_memory(&memory);
-    struct cp_error err;
-    char *said, *text;
-
-    CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
-    save(&memory, path);
-    free(memory.data);
-    said = pprof("-comments", path);
-    CHECK(asprintf(&text, "\n%s\n", said) > 0);
-    free(said);
-    return text;
-}
-
-static void check_says(struct cp_session *session, const char *comment)
-{
-    char *text = comments_of(session), line[512];
-
-    snprintf(line, sizeof line, "\n%s\n", comment);
-    CHECK_CONTAINS(text, line);
-    free(text);
-}
-
-static void check_contains(struct cp_session *session, const char *part)
-{
-    char *text = comments_of(session);
-
-    CHECK_CONTAINS(text, part);
-    free(text);
-}
-
-static void check_says_nothing_of(struct cp_session *session, const char *part)
-{
-    char *text = comments_of(session);
-
-    CHECKF(strstr(text, part) == NULL, "%s", text);
-    free(text);
-}
-
-/* Checks the line that lists what limits the profile; NULL: there is no such line. */
-static void check_limits(struct cp_session *session, const char *keys)
-{
-    char line[400];
-
-    snprintf(line, sizeof line, "limits: %s # ", keys != NULL ? keys : "none");
-    check_contains(session, line);
-}
 
 /* ---- The event ------------------------------------------------------------------------------- */
 
@@ -307,6 +238,32 @@ CP_TEST(taking_turns_is_told)
     cp__session_free(session);
 }
 
+/* A switch that costs 20 us at most needs no measurement to be told. */
+CP_TEST(what_switches_cost_is_told)
+{
+    struct cp_session *session = stopped("taskClock", 1000000);
+    struct cp_slot_stats *stats = &session->stats[0];
+
+    set_switch_cost(10000);
+    stats->cpu_ns = 1000000000;
+    stats->switches = 999;
+    check_says_nothing_of(session, "switch_cost");
+    stats->switches = 1000;
+    check_says(
+        session,
+        "switch_cost: 1.0 # percent of the CPU time went to the event at 1000 switches between threads, "
+        "10000 ns at each; a period of 10 ms or more costs less, and the timer nothing");
+    stats->switches = 25000;
+    check_contains(session, "switch_cost: 25.0 # ");
+    stats->switches = 101000; /* the cost was measured while the machine was busier */
+    check_contains(session, "switch_cost: 100.0 # ");
+    session->parts[0].event.kind = CP_EVENT_SOFTWARE;
+    check_contains(session, " ns at each\n");
+    stats->cpu_ns = 0;
+    check_says_nothing_of(session, "switch_cost");
+    cp__session_free(session);
+}
+
 /* Nothing is missing, so this is no limit. */
 CP_TEST(samples_that_may_take_more_than_half_of_the_time_are_told)
 {
@@ -317,7 +274,7 @@ CP_TEST(samples_that_may_take_more_than_half_of_the_time_are_told)
     session->stats[0].cost_percent = 51;
     check_says(session,
                "cost_percent: 51 # percent of a thread's time may go to the samples of all events that "
-               "ran, by what a sample costs on this machine; take a longer period");
+               "ran, and to its switches, by what these cost on this machine; take a longer period");
     check_limits(session, NULL);
     cp__session_free(session);
 }
@@ -419,11 +376,13 @@ CP_TEST(all_comments_fit_at_once)
     CHECK_EQ(cp__profile_add(part->profile, &sample), 0);
     for (int i = 0; i < 10; i++)
         add_in_file(part->profile, i);
+    set_switch_cost(10000);
+    stats->switches = stats->cpu_ns / 10000;
     text = comments_of(session);
     for (const char *at = text + 1; (at = strchr(at, '\n')) != NULL; at++)
         n++;
     printf("%u lines\n", n);
-    CHECKF(strstr(text, "more_comments") == NULL && n > 46, "%u: %s", n, text);
+    CHECKF(strstr(text, "more_comments") == NULL && n > 47, "%u: %s", n, text);
     CHECK_CONTAINS(text, ",code_replaced,elsewhere # are the keys of the lines that tell what is missing");
     free(text);
     cp__session_free(session);
