@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pprof/rate_linux.h"
+#include "switches.h"
 
 /* What the events of this list are good for, and the period for those without a preset (0: the preset). */
 static const struct advice {
@@ -12,7 +13,9 @@ static const struct advice {
     const char *use;
 } advices[] = {
     {"timer", 0, "Where CPU time goes. Works everywhere, and costs the least."},
-    {"taskClock", 100000, "Where CPU time goes, in short recordings too."},
+    {"taskClock", 100000,
+     "Where CPU time goes, in short recordings too. If threads wake each other thousands of times a second, "
+     "the timer or a period of ten milliseconds costs them less."},
     {"cpuClock", 1000000, "As taskClock, by another clock of the kernel."},
     {"cycles", 0, "Where the processor is busy, whatever its frequency."},
     {"instructions", 0, "Which code executes the most; beside cycles it shows what stalls."},
@@ -82,22 +85,78 @@ static unsigned most_a_ns(const struct cp_event_spec *spec)
                : 0;
 }
 
+/* What decides how short a period may be. */
+struct limits {
+    enum cp_event_kind kind;
+    uint64_t cost; /* of a sample, in ns */
+    double switches_a_ns;
+    unsigned percent; /* the most that the event may take of a thread's time */
+};
+
+static struct limits limits_of(const struct cp__exchange *exchange, const struct cp_event_spec *spec)
+{
+    const unsigned percent = exchange->options->max_cost_percent;
+    const uint64_t cost = cp_sample_cost_ns(NULL);
+
+    return (struct limits){.kind = spec->kind,
+                           .cost = cost != 0 ? cost : CP_SAMPLE_COST_ASSUMED_NS,
+                           .switches_a_ns = cp__http_switches_a_ns(),
+                           .percent = percent != 0 ? percent : CP__HTTP_MAX_COST};
+}
+
+/* Returns the share of a thread's time that the event takes at switches with samples so far apart. */
+static double share_at_switches(const struct limits *limits, uint64_t ns)
+{
+    if (limits->switches_a_ns == 0)
+        return 0;
+    return limits->switches_a_ns * (double)cp_switch_cost_ns(limits->kind, ns);
+}
+
+static bool is_allowed(const struct limits *limits, uint64_t ns)
+{
+    return 100 * ((double)limits->cost + share_at_switches(limits, ns) * (double)ns) <=
+           limits->percent * (double)ns;
+}
+
+/* Returns the least time between two samples that is allowed; a second if none is. Both samples and switches
+ * cost less the longer it is. */
+static uint64_t least_ns(const struct limits *limits)
+{
+    uint64_t less = CP__HTTP_MIN_NS - 1, enough = 1000000000;
+
+    while (enough - less > 1) {
+        const uint64_t middle = less + (enough - less) / 2;
+
+        if (is_allowed(limits, middle))
+            enough = middle;
+        else
+            less = middle;
+    }
+    return enough;
+}
+
 uint64_t cp__http_min_period(const struct cp__exchange *exchange, const struct cp_event_spec *spec)
 {
-    const unsigned percent =
-        exchange->options->max_cost_percent != 0 ? exchange->options->max_cost_percent : CP__HTTP_MAX_COST;
-    uint64_t cost, ns, period;
+    struct limits limits;
+    uint64_t period;
 
     if (most_a_ns(spec) == 0)
         return 0;
-    cost = cp_sample_cost_ns(NULL);
-    ns = (cost != 0 ? cost : CP_SAMPLE_COST_ASSUMED_NS) * 100 / percent;
-    period = most_a_ns(spec) * (ns > CP__HTTP_MIN_NS ? ns : CP__HTTP_MIN_NS);
+    limits = limits_of(exchange, spec);
+    period = most_a_ns(spec) * least_ns(&limits);
     return spec->preset_period != 0 && spec->preset_period < period ? spec->preset_period : period;
 }
 
-/* Returns the period that the pages propose: the advised one or the preset, raised to the limits of the
- * kernel and of the endpoint. */
+/* Returns whether a clock would take a hundredth of the program's time at switches. */
+static bool is_switching_often(const struct cp__exchange *exchange, const struct cp_event_spec *spec)
+{
+    const struct limits limits = limits_of(exchange, spec);
+
+    return spec->kind == CP_EVENT_CLOCK && share_at_switches(&limits, CP__HTTP_MIN_NS) >= 0.01;
+}
+
+/* Returns the period that the pages propose: the advised one or, for clocks if the program's threads switch
+ * often, the preset, raised to the limits of the kernel and of the endpoint. */
 static uint64_t advised_period(const struct cp__exchange *exchange, const struct advice *advice,
                                const struct cp_event_spec *spec)
 {
@@ -107,7 +166,7 @@ static uint64_t advised_period(const struct cp__exchange *exchange, const struct
     uint64_t min = cp__http_min_period(exchange, spec);
 
     least = least < min ? min : least;
-    if (advice != NULL && advice->period != 0)
+    if (advice != NULL && advice->period != 0 && !is_switching_often(exchange, spec))
         period = advice->period;
     return period < least ? round_advice_up(least) : period;
 }

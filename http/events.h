@@ -30,8 +30,9 @@ void cp__http_events(const struct cp__exchange *exchange,
 uint64_t cp__http_period(const struct cp__exchange *exchange, const char *event);
 
 /* Returns the smallest period that the endpoint accepts: at that period, samples are at least
- * CP__HTTP_MIN_NS apart, and cost no more of a thread's time than the options allow. An event's preset is
- * always accepted. Returns 0, no limit, if nobody can know beforehand how often the event happens. */
+ * CP__HTTP_MIN_NS apart, and cost no more of a thread's time than the options allow, together with switches
+ * as often as they have been so far. An event's preset is always accepted. Returns 0, no limit, if nobody can
+ * know beforehand how often the event happens. */
 uint64_t cp__http_min_period(const struct cp__exchange *exchange, const struct cp_event_spec *spec);
 
 #endif

@@ -5,6 +5,7 @@
 #include "http/events.h"
 #include "http/goroutine.h"
 #include "http/server.h"
+#include "http/switches.h"
 
 static inline void set_answer_timeout(unsigned seconds)
 {

@@ -1,0 +1,127 @@
+/* Which periods the endpoint takes if the program's threads switch often. tests/system/http_test.c has the
+ * periods that samples alone decide. */
+#include "tests/support/http_tools.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "tests/support/http_inside.h"
+#include "tests/support/inside.h"
+
+/* Checks which period of taskClock is the smallest that is taken. */
+static void check_smallest(unsigned long long smallest)
+{
+    struct cp_http *http = start_http(NULL);
+    char arguments[200], sentence[100];
+
+    snprintf(arguments, sizeof arguments, "\"$base/profile?event=taskClock&seconds=1&period=%llu\"",
+             smallest - 1);
+    snprintf(sentence, sizeof sentence, "The smallest period here is %llu.\n", smallest);
+    check_answer(http, arguments, 400, sentence, NULL);
+    snprintf(arguments, sizeof arguments,
+             "-o /dev/null -D - \"$base/profile?event=taskClock&seconds=1&period=%llu\"", smallest);
+    check_answer(http, arguments, 200, NULL);
+    cp_http_stop(http);
+}
+
+static void *answer_bytes(void *arg)
+{
+    const int *pipes = arg;
+    char byte;
+
+    while (read(pipes[0], &byte, 1) == 1 && write(pipes[3], &byte, 1) == 1)
+        ;
+    return NULL;
+}
+
+/* Lets two threads of one CPU wake each other by turns. */
+static void switch_often(void)
+{
+    int pipes[4];
+    pthread_t other;
+    cpu_set_t here, all;
+    char byte = 0;
+
+    sched_getaffinity(0, sizeof all, &all);
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    sched_setaffinity(0, sizeof here, &here);
+    CHECK(pipe(pipes) == 0 && pipe(pipes + 2) == 0);
+    CHECK_EQ(pthread_create(&other, NULL, answer_bytes, pipes), 0);
+    for (int i = 0; i < 20000; i++)
+        CHECK(write(pipes[1], &byte, 1) == 1 && read(pipes[2], &byte, 1) == 1);
+    close(pipes[1]);
+    pthread_join(other, NULL);
+    for (int i = 0; i < 4; i++)
+        if (i != 1)
+            close(pipes[i]);
+    sched_setaffinity(0, sizeof all, &all);
+}
+
+/* Sets a cost of a switch by which the switches take this share of the program's time. */
+static void let_switches_take(double share)
+{
+    double a_ns = cp__http_switches_a_ns();
+
+    CHECK(a_ns > 0);
+    set_switch_cost((uint64_t)(share / a_ns));
+}
+
+/* The age of the process goes on, so switches take somewhat less in the end: a twentieth is left for samples,
+ * or a little more. */
+SIM_TEST(switches_take_their_part_of_the_tenth)
+{
+    struct cp_event_spec spec = {.size = sizeof spec};
+    const struct cp_http_options options = {.size = sizeof options};
+    const struct cp__exchange exchange = {.options = &options};
+    uint64_t period;
+
+    switch_often();
+    CHECK_EQ(cp_event_parse("taskClock", &spec, NULL), 0);
+    set_sample_cost(50000);
+    set_switch_cost(0);
+    CHECK_EQ(cp__http_min_period(&exchange, &spec), 500000);
+    let_switches_take(0.05);
+    period = cp__http_min_period(&exchange, &spec);
+    CHECKF(period > 900000 && period <= 1000000, "%llu", (unsigned long long)period);
+    CHECK_EQ(cp_event_parse("timer", &spec, NULL), 0);
+    CHECK_EQ(cp__http_min_period(&exchange, &spec), 0);
+}
+
+SIM_TEST(a_program_that_switches_often_gets_the_preset)
+{
+    switch_often();
+    let_switches_take(0.5);
+    check_smallest(10000000);
+    set_switch_cost(0);
+    check_smallest(100000);
+}
+
+SIM_TEST(the_page_proposes_the_preset_to_a_program_that_switches_often)
+{
+    const struct cp_http_options options = {.size = sizeof options};
+    const struct cp__exchange exchange = {.options = &options};
+
+    switch_often();
+    set_switch_cost(0);
+    CHECK_EQ(cp__http_period(&exchange, "taskClock"), 100000);
+    let_switches_take(0.02);
+    CHECK_EQ(cp__http_period(&exchange, "taskClock"), 10000000);
+    CHECK_EQ(cp__http_period(&exchange, "timer"), 10000000);
+}
+
+/* A program that hardly switches is not measured for it. */
+SIM_TEST(few_switches_count_as_none)
+{
+    CHECK(cp__http_switches_a_ns() == 0);
+}
+
+CP_TEST(the_age_of_a_process_is_known)
+{
+    uint64_t age = cp__http_process_age_ns();
+
+    CHECK(age > 0 && age < 3600 * UINT64_C(1000000000));
+    usleep(50000);
+    CHECK(cp__http_process_age_ns() >= age + 50000000);
+}
