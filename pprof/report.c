@@ -304,17 +304,17 @@ static void say_switches(struct comments *comments, const struct cp__part *part,
     if (a_ns * CP__SWITCH_MOST_NS < 0.01)
         return;
     cost = cp_switch_cost_ns(part->event.kind, cp__part_period(part));
-    share = a_ns * (double)cost;
+    share = (double)cp__switch_ns(cost, stats->switches, stats->cpu_ns) / (double)stats->cpu_ns;
     if (share < 0.01)
         return;
     snprintf(sentence, sizeof sentence,
              "percent of the CPU time went to the event at %" PRIu64 " switches between threads, %" PRIu64
              " ns at each%s",
-             stats->switches, cost,
+             stats->switches, cp__switch_ns(cost, stats->switches, stats->cpu_ns) / stats->switches,
              part->event.kind == CP_EVENT_CLOCK
                  ? "; a period of 10 ms or more costs less, and the timer nothing"
                  : "");
-    say(comments, FACT, "switch_cost", sentence, "%.1f", share > 1 ? 100 : 100 * share);
+    say(comments, FACT, "switch_cost", sentence, "%.1f", 100 * share);
 }
 
 /* Adds everything that was lost or came late. */

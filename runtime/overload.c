@@ -68,7 +68,7 @@ static void take_cost(struct cp__m *m, int slot, uint64_t passed, struct costs *
 
 /* Adds what the events cost at the switches of m's thread since the last look. The first look only notes how
  * many there were. */
-static void take_switches(struct cp__m *m, struct costs *costs)
+static void take_switches(struct cp__m *m, uint64_t passed, struct costs *costs)
 {
     uint64_t of_slot[CP_EV_MAX] = {0}, switches, cpu_ns, n;
     const uint64_t cost = cp__switch_cost_of_m(m, of_slot);
@@ -81,7 +81,7 @@ static void take_switches(struct cp__m *m, struct costs *costs)
     m->window.switches = switches;
     for (int slot = 0; slot < CP_EV_MAX; slot++)
         costs->of[slot] += n * of_slot[slot];
-    costs->sum += n * cost;
+    costs->sum += cp__switch_ns(cost, n, passed);
 }
 
 /* Returns the cost of m's samples since the last look, and of its events at switches. */
@@ -95,7 +95,7 @@ static struct costs take_costs(struct cp__m *m, uint64_t passed)
     m->window.handler_ns = handler;
     for (; counting != 0; counting &= counting - 1)
         take_cost(m, __builtin_ctz(counting), passed, &costs);
-    take_switches(m, &costs);
+    take_switches(m, passed, &costs);
     return costs;
 }
 

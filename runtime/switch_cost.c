@@ -14,23 +14,56 @@
 
 /* Shared, atomic. The costs are loaded and stored relaxed: is_known orders them. */
 static struct cp__switch_costs known;
-static uint32_t is_known; /* shared, atomic: 1 if the costs were noted */
+static uint32_t is_known; /* shared, atomic: 1 if the costs were noted or set */
+static uint32_t is_set;   /* shared, atomic: 1 if a test has set the costs */
 
 bool cp__switch_costs_are_known(void)
 {
     return cp_load_acquire(&is_known) != 0; /* pairs with the release in cp__switch_costs_note() */
 }
 
-void cp__switch_costs_note(const struct cp__switch_costs *costs)
+static void set_known(const struct cp__switch_costs *costs)
 {
-    static const struct cp__switch_costs none;
-
-    costs = costs != NULL ? costs : &none;
+    cp_store_relaxed(&known.bare, costs->bare);
     cp_store_relaxed(&known.soon, costs->soon);
     cp_store_relaxed(&known.later, costs->later);
     cp_store_relaxed(&known.other, costs->other);
     cp_store_relaxed(&known.timer, costs->timer);
     cp_store_release(&is_known, 1u); /* pairs with the acquire in cp__switch_costs_are_known() */
+}
+
+/* Whatever else happens on the machine makes a figure too high more often than too low. */
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+void cp__switch_costs_note(const struct cp__switch_costs *costs)
+{
+    static const struct cp__switch_costs none;
+    struct cp__switch_costs least = costs != NULL ? *costs : none;
+
+    if (cp__switch_costs_are_set() || (costs == NULL && cp__switch_costs_are_known()))
+        return;
+    if (cp__switch_costs_are_known()) {
+        least.bare = lesser(least.bare, known.bare);
+        least.soon = lesser(least.soon, known.soon);
+        least.later = lesser(least.later, known.later);
+        least.other = lesser(least.other, known.other);
+        least.timer = lesser(least.timer, known.timer);
+    }
+    set_known(&least);
+}
+
+void cp__switch_costs_set(const struct cp__switch_costs *costs)
+{
+    cp_store_relaxed(&is_set, 1u); /* relaxed: nothing else depends on it */
+    set_known(costs);
+}
+
+bool cp__switch_costs_are_set(void)
+{
+    return cp_load_relaxed(&is_set) != 0; /* relaxed: as above */
 }
 
 /* Returns how likely it is that a clock expires before the next tick when its thread gets the CPU. The clock
@@ -63,6 +96,14 @@ uint64_t cp__switch_cost_known(enum cp_event_kind kind, uint64_t period)
     default:
         return cp_load_relaxed(&known.other);
     }
+}
+
+uint64_t cp__switch_ns(uint64_t cost, uint64_t switches, uint64_t cpu_ns)
+{
+    const uint64_t each = switches == 0 ? 0 : cpu_ns / switches, bare = cp_load_relaxed(&known.bare);
+    const uint64_t left = each > bare ? each - bare : 0;
+
+    return switches * lesser(cost, left);
 }
 
 /* ---- Several events -------------------------------------------------------------------------- */

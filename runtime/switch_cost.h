@@ -17,8 +17,9 @@
 struct cp__m;
 
 /* What it takes longer, in ns, that a thread loses its CPU and gets it again, with one event that is armed on
- * the thread. */
+ * the thread; and what it takes without events. */
 struct cp__switch_costs {
+    uint64_t bare;
     uint64_t soon;  /* a clock that expires before the next tick */
     uint64_t later; /* a clock that expires after several ticks */
     uint64_t other; /* an event that only counts */
@@ -30,10 +31,18 @@ struct cp__switch_costs {
 
 /* Returns whether the costs were measured, or set; all of them are 0 if they could not be measured. */
 bool cp__switch_costs_are_known(void);
-/* Notes the costs; NULL: they cannot be measured. For tests, too. */
+/* Notes the costs, or what is less than before; NULL: they cannot be measured. One thread at a time. */
 void cp__switch_costs_note(const struct cp__switch_costs *costs);
+/* For tests: sets the costs, which are not measured any more. */
+void cp__switch_costs_set(const struct cp__switch_costs *costs);
+bool cp__switch_costs_are_set(void);
 /* Returns what a switch costs with an event of that kind and period; 0 if that is not known. */
 uint64_t cp__switch_cost_known(enum cp_event_kind kind, uint64_t period);
+
+/* Returns how much of cpu_ns went to the events at so many switches, by what they cost at each. A switch
+ * takes some time without events, too, and that time is the thread's, whatever the cost was measured to
+ * be. */
+uint64_t cp__switch_ns(uint64_t cost, uint64_t switches, uint64_t cpu_ns);
 
 /* Returns what a switch of m's thread costs with all of m's events that count, and adds up in *of_slot, which
  * has CP_EV_MAX places, what each of them would cost alone. */

@@ -163,7 +163,7 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
     if (cp__cost_matters(reached, n))
         cp__cost_make_sure(reached, n, running_rate());
     if (cp__cost_matters(reached, n))
-        cp__switch_costs_make_sure();
+        cp__switch_costs_make_sure(reached, n, running_rate());
     cp__fork_delay(); /* because events are opened and closed again */
     cp__lock(&cp__runtime_lock);
     cp__ms_free_forgotten();

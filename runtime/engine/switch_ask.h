@@ -8,8 +8,9 @@
 /* Measures the costs, on threads of its own. Returns 0 or a negative errno value: -ENODATA if no CPU was free
  * for it. One thread at a time. */
 int cp__switch_costs_measure(struct cp__switch_costs *costs);
-/* Measures the costs if they are not known and the threads of this process are switched so often that it may
- * matter which events they get. Not under the runtime lock. */
-void cp__switch_costs_make_sure(void);
+/* Measures the costs if the threads of this process are switched so often that it may matter which events
+ * they get and the costs are not known, and again if the events would be refused for them. Not under the
+ * runtime lock. */
+void cp__switch_costs_make_sure(const struct cp_slot_request *requests, size_t n, double running);
 
 #endif

@@ -183,7 +183,8 @@ static int evaluate(struct trips *trips, struct cp__switch_costs *costs)
         if (trips->n[sort] < LEAST_TRIPS)
             return -ENODATA;
     }
-    *costs = (struct cp__switch_costs){.soon = difference(trips, SOON),
+    *costs = (struct cp__switch_costs){.bare = median(trips, BARE) / 2,
+                                       .soon = difference(trips, SOON),
                                        .later = difference(trips, LATER),
                                        .other = difference(trips, OTHER),
                                        .timer = difference(trips, TIMER)};
