@@ -246,7 +246,7 @@ uint64_t cp_sample_cost_ns(struct cp_error *err);
  * kind and period (ns; of clocks only) is armed on the thread; 0 if that is not known, because the machine
  * has no clocks or no CPU was free for the measurement. A clock that expires before the kernel's next tick
  * makes the kernel set the CPU's timer at each switch, so it costs several times what others do. The first
- * call measures the costs, on threads of the library's own: that takes some 3 ms, and up to 0.3 s on a busy
+ * call measures the costs, on threads of the library's own: that takes some 2 ms, and up to 0.3 s on a busy
  * machine. So does the first start of any event except the timer, in a process whose threads have been
  * switched very often. What events of a PMU cost is not measured: the result is that of an event that only
  * counts. Not from a signal handler.
