@@ -86,7 +86,7 @@ static void do_trip(struct trips *trips, int sort)
         trips->ns[sort][trips->n[sort]++] = trip_clock_ns() - start;
 }
 
-static int arm(struct trips *trips, int sort)
+static int arm_sort(struct trips *trips, int sort)
 {
     switch (sort) {
     case SOON:
@@ -112,7 +112,7 @@ static int do_trips(struct trips *trips, int sort)
 
     cp__os_unblock_from_handler(0);
     cp__fork_delay();
-    result = arm(trips, sort);
+    result = arm_sort(trips, sort);
     for (int i = 0; i < TRIPS_A_ROUND && result == 0 && !are_trips_late(trips); i++)
         do_trip(trips, sort);
     if (sort != BARE && result == 0)
