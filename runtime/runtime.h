@@ -229,6 +229,11 @@ int cp_cpu_profile_read(enum cp_cpu_event event, cp_sample_fn *fn, void *context
  * err->reason has the reason of a refusal, in at most 33 characters. */
 int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err);
 
+/* Finds the engine that brings the samples of an event if its config has CP_ENGINE_AUTO: trap or signal. *why
+ * is a phrase that says why it is not trap, or NULL; it is never freed. Returns 0, or -EINVAL if CP_ENGINE in
+ * the environment names no engine. Not from a signal handler. */
+int cp_engine_choose(enum cp_engine *engine, const char **why, struct cp_error *err);
+
 /*
  * Returns what a sample of an event of perf_event_open(2) costs the interrupted thread on this machine, in ns
  * of its CPU time: the interrupt, the signal and the handler. The cost is measured on a thread of its own, by

@@ -39,7 +39,8 @@ static const char help[] =
     "  --json    prints an object with: groups, an array of objects (name; events,\n"
     "            the number of events; works, how many of them work, or null;\n"
     "            listed, whether \"events\" includes them); events, the events of the\n"
-    "            groups that are listed; no_tracepoints, why there are none, or null.\n"
+    "            groups that are listed; no_tracepoints, why there are none, or null;\n"
+    "            engine, how samples come here, and engine_reason: see CP_ENGINE.\n"
     "            With NAME the object is one event. An event has: name, alias (perf's\n"
     "            name, or null), group, kind (timer, clock, software, hardware,\n"
     "            tracepoint, watchpoint), description, period (the preset, or null),\n"
@@ -48,6 +49,10 @@ static const char help[] =
     "            not work, reason and message. With NAME also perf, precise_ip and\n"
     "            encoding (type, config, config1, config2, bp_type; null for the\n"
     "            timer). Numbers of 64 bits are strings.\n"
+    "\n"
+    "CP_ENGINE in the environment names how samples come: trap, signal, or auto,\n"
+    "which takes traps (SIGTRAP) unless something speaks against them here. The\n"
+    "list ends with what is taken, and why it is not traps.\n"
     "\n"
     "Exit status: 0 if events were listed or the event works; 1 if the event does\n"
     "not work here; 2 if there is no such event or the usage is wrong; 3 if the\n"
@@ -70,6 +75,17 @@ const char *event_kind(const struct event *event)
     };
 
     return kinds[event->spec.kind];
+}
+
+const char *event_engine(const char **why)
+{
+    static struct cp_error err;
+    enum cp_engine engine;
+
+    if (cp_engine_choose(&engine, why, &err) == 0)
+        return cp_engine_name(engine);
+    *why = err.message;
+    return NULL;
 }
 
 bool event_is_timed(const struct event *event)

@@ -42,6 +42,10 @@ const char *event_reason(const struct event *event);
 /* Writes the argument of `perf record -e` for an event. Returns false if perf has no such event. */
 bool event_perf_spelling(const struct event *event, char *text, size_t size);
 
+/* Returns the name of the engine that brings the samples of events here; NULL if CP_ENGINE names none. *why
+ * says why the engine is not trap, or why there is none; NULL: it is trap. */
+const char *event_engine(const char **why);
+
 /* missing: why the list has no tracepoints; NULL: the list has them, or the user did not ask for them. */
 void print_list_text(const struct event_group *groups, size_t n, const char *missing);
 void print_list_json(const struct event_group *groups, size_t n, const char *missing);

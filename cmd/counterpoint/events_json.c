@@ -68,6 +68,7 @@ static void print_working(const struct event_group *group)
 void print_list_json(const struct event_group *groups, size_t n, const char *missing)
 {
     const char *comma = "";
+    const char *why, *engine = event_engine(&why);
 
     fputs("{\"groups\": [", stdout);
     for (size_t i = 0; i < n; i++) {
@@ -87,6 +88,8 @@ void print_list_json(const struct event_group *groups, size_t n, const char *mis
     }
     fputs("],\n \"no_tracepoints\": ", stdout);
     cp__json_string(stdout, missing);
+    print_member("engine", engine);
+    print_member("engine_reason", why);
     puts("}");
 }
 

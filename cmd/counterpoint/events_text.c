@@ -183,6 +183,16 @@ static void print_reasons(const struct event_group *groups, size_t n)
     }
 }
 
+static void print_engine(void)
+{
+    const char *why, *engine = event_engine(&why);
+    int column = engine == NULL ? printf("\nengine: ")
+                 : why == NULL  ? printf("\nengine: %s", engine)
+                                : printf("\nengine: %s, because ", engine);
+
+    print_wrapped(why == NULL ? "" : why, (size_t)column - 1, 2);
+}
+
 void print_list_text(const struct event_group *groups, size_t n, const char *missing)
 {
     int width = name_width(groups, n);
@@ -199,6 +209,7 @@ void print_list_text(const struct event_group *groups, size_t n, const char *mis
         printf("\nno tracepoints: ");
         print_wrapped(missing, strlen("no tracepoints: "), 2);
     }
+    print_engine();
     printf("\n'counterpoint events NAME' describes one event.");
     if (!all_listed)
         printf(" 'counterpoint events GROUP'\nlists a group that is one line here.");

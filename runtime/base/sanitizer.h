@@ -20,4 +20,9 @@
 #define CP__TSAN 0
 #endif
 
+#include <stdbool.h>
+
+/* Returns whether the program is built with ThreadSanitizer. The library itself need not be. */
+bool cp__has_thread_sanitizer(void);
+
 #endif

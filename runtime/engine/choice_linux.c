@@ -1,6 +1,6 @@
 /*
- * Which engine the samples of an event come by: what the config asks for, then what the environment asks for,
- * then the default. Traps are taken only if nothing speaks against them here; design/0027-traps.md has the
+ * Which engine the samples of an event come by: what the config asks for, then what the environment asks for.
+ * If neither asks, traps are taken, unless something speaks against them here; design/0027-traps.md has the
  * reasons.
  */
 #include "choice_linux.h"
@@ -11,10 +11,14 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/base/sanitizer.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/event/rows.h"
+#include "runtime/m.h"
 #include "runtime/perf/perf_linux.h"
+#include "valgrind.h"
 
 /* ---- What speaks against traps --------------------------------------------------------------- */
 
@@ -50,6 +54,18 @@ static const char *handler_obstacle(void)
                : NULL;
 }
 
+/* ThreadSanitizer delivers SIGTRAP at once, also in the middle of its own runtime. */
+static const char *sanitizer_obstacle(void)
+{
+    return cp__has_thread_sanitizer() ? "the program is built with ThreadSanitizer" : NULL;
+}
+
+/* Valgrind aborts if SIGTRAP comes while its own code runs. */
+static const char *valgrind_obstacle(void)
+{
+    return cp__runs_under_valgrind() ? "valgrind runs the program" : NULL;
+}
+
 /* Asks for an event that counts nothing. Other errors than these two have nothing to do with traps. */
 static const char *kernel_obstacle(void)
 {
@@ -70,8 +86,8 @@ static const char *kernel_obstacle(void)
 
 static const char *find_obstacle(void)
 {
-    static const char *(*const obstacles[])(void) = {version_obstacle, kernel_obstacle, handler_obstacle,
-                                                     tracer_obstacle};
+    static const char *(*const obstacles[])(void) = {version_obstacle,  kernel_obstacle,  sanitizer_obstacle,
+                                                     valgrind_obstacle, handler_obstacle, tracer_obstacle};
     const char *found = NULL;
 
     for (size_t i = 0; i < sizeof obstacles / sizeof obstacles[0] && found == NULL; i++)
@@ -92,10 +108,21 @@ static int ask_environment(enum cp_engine *engine, struct cp_error *err)
     return cp__error(err, -EINVAL, "The environment variable CP_ENGINE is wrong. %s", why.message);
 }
 
+/* Replaces AUTO by the engine that is to be had. *why says why that is not traps. */
+static int find_engine(enum cp_engine *engine, const char **why, struct cp_error *err)
+{
+    int result = ask_environment(engine, err);
+
+    if (result < 0)
+        return result;
+    *why = *engine == CP_ENGINE_SIGNAL ? "it was asked for" : find_obstacle();
+    return 0;
+}
+
 int cp__choose_engine(struct cp_slot_request *request, const char **why, struct cp_error *err)
 {
     enum cp_engine *engine = &request->config.engine;
-    const char *obstacle;
+    bool is_demanded;
     int result;
 
     *why = NULL;
@@ -103,22 +130,30 @@ int cp__choose_engine(struct cp_slot_request *request, const char **why, struct 
         *engine = CP_ENGINE_SIGNAL;
         return 0;
     }
-    result = ask_environment(engine, err);
+    result = find_engine(engine, why, err);
     if (result < 0)
         return result;
-    if (*engine == CP_ENGINE_AUTO)
-        *why = "it is the default";
-    else if (*engine == CP_ENGINE_SIGNAL)
-        *why = "it was asked for";
-    if (*engine != CP_ENGINE_TRAP) {
-        *engine = CP_ENGINE_SIGNAL;
-        return 0;
-    }
-    obstacle = find_obstacle();
-    if (obstacle == NULL)
+    is_demanded = *engine == CP_ENGINE_TRAP;
+    *engine = *why == NULL ? CP_ENGINE_TRAP : CP_ENGINE_SIGNAL;
+    if (*why == NULL || !is_demanded)
         return 0;
     return cp__error_because(err, -EOPNOTSUPP, "no traps",
                              "The event %s cannot be sampled by traps: %s. Take engine=signal, or leave the "
                              "choice to the library.",
-                             cp__request_name(request).text, obstacle);
+                             cp__request_name(request).text, *why);
+}
+
+int cp_engine_choose(enum cp_engine *engine, const char **why, struct cp_error *err)
+{
+    enum cp_engine asked = CP_ENGINE_AUTO;
+    int result;
+
+    cp__fork_delay(); /* because an event is tried */
+    cp__lock(&cp__runtime_lock);
+    result = find_engine(&asked, why, err);
+    cp__unlock(&cp__runtime_lock);
+    cp__fork_allow();
+    if (result == 0)
+        *engine = *why == NULL ? CP_ENGINE_TRAP : CP_ENGINE_SIGNAL;
+    return result;
 }

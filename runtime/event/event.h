@@ -63,10 +63,11 @@ struct cp_event_encoding {
  *
  *     trap     by a synchronous SIGTRAP, which the kernel raises when the thread returns to user mode. No
  *              system call of the program is cut short (EINTR). Needs Linux 6.1 or later, and a process that
- *              no debugger traces.
+ *              neither a debugger nor valgrind runs.
  *     signal   by SIGPROF, as the samples of the timer always do
  *
- * AUTO is what the environment variable CP_ENGINE names, and without that variable the default, signal.
+ * AUTO is what the environment variable CP_ENGINE names, and without that variable trap. If traps are not to
+ * be had, AUTO becomes signal, and the profile says why; a start that demands traps is refused.
  */
 enum cp_engine {
     CP_ENGINE_AUTO = 0,

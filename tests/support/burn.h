@@ -305,6 +305,15 @@ BURN_API struct cp_slot_request request(const char *name, uint64_t period)
     return request;
 }
 
+/* The same for samples that come by SIGPROF, whatever the default is. */
+BURN_API struct cp_slot_request signal_request(const char *name, uint64_t period)
+{
+    struct cp_slot_request made = request(name, period);
+
+    made.config.engine = CP_ENGINE_SIGNAL;
+    return made;
+}
+
 /* Returns whether this user may count what the kernel does. */
 BURN_API bool counts_the_kernel(void)
 {

@@ -28,7 +28,7 @@ static struct cp_slot_request clock_and_timer[2];
 
 static void make_requests(void)
 {
-    clock_and_timer[0] = request("taskClock", 200000);
+    clock_and_timer[0] = signal_request("taskClock", 200000);
     clock_and_timer[1] = request("timer", 10 * MS);
 }
 
@@ -264,7 +264,7 @@ SIM_TEST(a_stop_takes_what_waits_for_an_m_that_blocks_sigprof)
 /* Many starts and stops under many signals, so that by chance a start or a stop meets a handler that runs. */
 SIM_TEST(starts_and_stops_among_many_signals_reach_every_m)
 {
-    struct cp_slot_request fast[] = {request("taskClock", 200000), request("cpuClock", 230000)};
+    struct cp_slot_request fast[] = {signal_request("taskClock", 200000), signal_request("cpuClock", 230000)};
     struct worker workers[3];
     struct profile last = {.looks = true};
 

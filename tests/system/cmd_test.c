@@ -522,6 +522,30 @@ static void check_run(const char *arguments, int expected, const char *says)
     free(text);
 }
 
+static void check_engine(const char *asked, const char *says)
+{
+    char *text;
+
+    setenv("CP_ENGINE", asked, 1);
+    text = run(NULL, "events presets");
+    check_lines(text);
+    CHECK_CONTAINS(text, says);
+    free(text);
+}
+
+CP_TEST(the_list_says_how_samples_come)
+{
+    const char *why;
+    enum cp_engine engine;
+
+    check_engine("signal", "\nengine: signal, because it was asked for\n");
+    check_engine("steam", "\nengine: The environment variable CP_ENGINE is wrong.");
+    check_run("events presets --json", 0, "\"engine\": null, \"engine_reason\": \"The env");
+    unsetenv("CP_ENGINE");
+    CHECK_EQ(cp_engine_choose(&engine, &why, NULL), 0);
+    check_engine("", engine == CP_ENGINE_TRAP ? "\nengine: trap\n" : "\nengine: signal, because ");
+}
+
 CP_TEST(bad_usage_is_told)
 {
     check_run("2>&1 > /dev/null", 2, "usage: counterpoint");

@@ -5,7 +5,7 @@
 #include "tests/support/burn.h"
 
 /* Starts taskClock by an engine, and returns what cp_slots_start() returns. */
-static int try_engine(enum cp_engine engine, struct cp_error *err)
+static int try_engine(enum cp_engine engine, struct cp_slot_stats *stats, struct cp_error *err)
 {
     struct cp_slot_request made = request("taskClock", 1000 * MS);
     int slot, result;
@@ -14,26 +14,54 @@ static int try_engine(enum cp_engine engine, struct cp_error *err)
     result = cp_slots_start(&made, 1, &slot, err);
     if (result < 0)
         return result;
+    *stats = (struct cp_slot_stats){.size = sizeof *stats};
+    CHECK_EQ(cp_slots_stats(slot, stats), 0);
     cp_slots_stop(&slot, 1);
     cp_slots_release(&slot, 1);
     return 0;
 }
 
-static void check_refused(const char *why)
+/* Checks that traps are refused if they are demanded, and that otherwise SIGPROF takes their place. */
+static void check_no_traps(const char *why)
 {
+    struct cp_slot_stats stats;
     struct cp_error err = {0};
 
-    CHECK_EQ(try_engine(CP_ENGINE_TRAP, &err), -EOPNOTSUPP);
+    unsetenv("CP_ENGINE");
+    CHECK_EQ(try_engine(CP_ENGINE_TRAP, &stats, &err), -EOPNOTSUPP);
     CHECK_STR(err.reason, "no traps");
     CHECK_CONTAINS(err.message, "The event taskClock cannot be sampled by traps: ");
     CHECK_CONTAINS(err.message, why);
-    CHECK_EQ(try_engine(CP_ENGINE_SIGNAL, &err), 0); /* which needs none of it */
+    CHECK_EQ(try_engine(CP_ENGINE_AUTO, &stats, &err), 0);
+    CHECK_EQ(stats.engine, CP_ENGINE_SIGNAL);
+    CHECK_CONTAINS(stats.engine_reason, why);
+}
+
+/* Returns why traps are not taken by default; NULL: they are. */
+static const char *reason_against_traps(void)
+{
+    struct cp_slot_stats stats;
+    struct cp_error err = {0};
+
+    unsetenv("CP_ENGINE");
+    CHECK_EQ(try_engine(CP_ENGINE_AUTO, &stats, &err), 0);
+    return stats.engine_reason;
+}
+
+/* Skips the test if something else than the test makes speaks against traps. */
+static void need_default_traps(void)
+{
+    const char *reason = reason_against_traps();
+
+    if (reason != NULL)
+        SKIP("%s", reason);
 }
 
 SIM_TEST(a_kernel_without_traps_is_told)
 {
+    need_default_traps();
     sim->no_sigtrap = true;
-    check_refused("the kernel has no events that trap");
+    check_no_traps("the kernel has no events that trap");
 }
 
 SIM_TEST(kernels_that_lose_traps_or_hang_are_told)
@@ -48,9 +76,10 @@ SIM_TEST(kernels_that_lose_traps_or_hang_are_told)
         {"next", "the kernel does not tell its version"},
     };
 
+    need_default_traps();
     for (size_t i = 0; i < ARRAY_SIZE(kernels); i++) {
         sim->release = kernels[i].release;
-        check_refused(kernels[i].why);
+        check_no_traps(kernels[i].why);
     }
 }
 
@@ -64,28 +93,25 @@ SIM_TEST(a_handler_that_replaces_the_librarys_is_told)
 {
     struct cp_slot_request made = request("taskClock", 1000 * MS);
     struct profile profile = {.n = 0};
-    struct cp_error err = {0};
     struct sigaction current;
 
-    made.config.engine = CP_ENGINE_TRAP;
-    CHECK_EQ(try_engine(CP_ENGINE_TRAP, &err), 0);
+    need_default_traps();
     start_unread(&profile, &made, 1);
     signal(SIGTRAP, nothing);
     stop_profile(&profile);
     CHECK(profile.stats[0].handler_replaced);
-    check_refused("another SIGTRAP handler was installed over the library's");
+    check_no_traps("another SIGTRAP handler was installed over the library's");
     CHECK_EQ(sigaction(SIGTRAP, NULL, &current), 0);
     CHECK(current.sa_handler == nothing);
 }
 
+/* ---- Who looks on ---------------------------------------------------------------------------- */
+
 static void check_in_traced_child(void)
 {
-    struct cp_error err = {0};
-
-    CHECK_EQ(try_engine(CP_ENGINE_TRAP, &err), 0);
     if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
         _exit(77);
-    check_refused("a debugger traces the process");
+    check_no_traps("a debugger traces the process");
     _exit(0);
 }
 
@@ -94,6 +120,7 @@ SIM_TEST(a_debugger_is_noticed)
     int status = 0;
     pid_t child;
 
+    need_default_traps();
     fflush(stdout);
     child = fork();
     CHECK(child >= 0);
@@ -104,4 +131,33 @@ SIM_TEST(a_debugger_is_noticed)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
         SKIP("this process may not be traced");
     CHECKF(status == 0, "%#x", (unsigned)status);
+}
+
+/* Returns whether there is a valgrind that can run this program: valgrind 3.19 gives up at what clang 14
+ * writes for debuggers. */
+static bool has_valgrind(void)
+{
+    char command[PATH_MAX + 100];
+
+    snprintf(command, sizeof command, "valgrind -q %s/tests/engine_stub_test -list none > /dev/null 2>&1",
+             test_build_dir());
+    return system(command) == 0;
+}
+
+/* Valgrind would abort at the first trap. This test runs itself under valgrind. */
+CP_TEST(valgrind_is_noticed)
+{
+    if (getenv("IS_UNDER_VALGRIND") != NULL) {
+        check_no_traps("valgrind runs the program");
+        return;
+    }
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("valgrind cannot run a sanitizer");
+    if (!has_valgrind())
+        SKIP("there is no valgrind that can run this program");
+    need_default_traps();
+    free(test_command(NULL,
+                      "IS_UNDER_VALGRIND=1 valgrind -q %s/tests/engine_stub_test -inprocess -run "
+                      "valgrind_is_noticed",
+                      test_build_dir()));
 }

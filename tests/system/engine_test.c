@@ -374,18 +374,26 @@ SIM_TEST(a_forked_child_has_its_own_traps)
 
 SIM_TEST(the_environment_names_the_engine)
 {
-    static const char *const names[] = {"trap", "signal", "auto", ""};
+    static const struct {
+        const char *name;
+        enum cp_engine engine;
+    } names[] = {{"signal", CP_ENGINE_SIGNAL},
+                 {"trap", CP_ENGINE_TRAP},
+                 {"auto", CP_ENGINE_TRAP},
+                 {"", CP_ENGINE_TRAP}};
     struct cp_error err = {0};
     struct cp_slot_request made = request("taskClock", 1000 * MS);
     int slot;
 
+    need_traps(made);
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         struct cp_slot_stats stats = {.size = sizeof stats};
 
-        setenv("CP_ENGINE", names[i], 1);
+        setenv("CP_ENGINE", names[i].name, 1);
         CHECK_EQ(cp_slots_start(&made, 1, &slot, &err), 0);
         CHECK_EQ(cp_slots_stats(slot, &stats), 0);
-        CHECK_EQ(stats.engine, i == 0 ? CP_ENGINE_TRAP : CP_ENGINE_SIGNAL);
+        CHECK_EQ(stats.engine, names[i].engine);
+        CHECK_STR(stats.engine_reason, names[i].engine == CP_ENGINE_TRAP ? NULL : "it was asked for");
         cp_slots_stop(&slot, 1);
         cp_slots_release(&slot, 1);
     }

@@ -19,7 +19,7 @@ static void block_sigprof(int how)
 /* Five records wait, and one signal brings them. */
 SIM_TEST(a_signal_that_brings_many_samples_is_one)
 {
-    struct cp_slot_request requests[] = {request("taskClock", MS)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", MS)};
     struct profile profile = {.n = 0};
     struct worker worker = {.body = NULL};
 
@@ -40,7 +40,7 @@ SIM_TEST(a_signal_that_brings_many_samples_is_one)
 /* The signals wait until the thread, which keeps them blocked, stops its events itself. */
 SIM_TEST(what_is_pending_at_the_stop_is_taken)
 {
-    struct cp_slot_request requests[] = {request("taskClock", MS), request("timer", 10 * MS)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", MS), request("timer", 10 * MS)};
     struct profile profile = {.n = 0};
     struct worker worker = {.body = NULL};
 
@@ -65,7 +65,7 @@ SIM_TEST(what_is_pending_at_the_stop_is_taken)
 /* Without a ring, the one signal that waits is a sample, and the others were lost. */
 SIM_TEST(what_is_pending_at_the_stop_is_taken_without_a_ring_too)
 {
-    struct cp_slot_request requests[] = {request("taskClock", MS)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", MS)};
     struct profile profile = {.n = 0};
     struct worker worker = {.body = NULL};
 

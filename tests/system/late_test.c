@@ -54,7 +54,7 @@ static void body_blocks_in_turn(struct worker *worker)
 SIM_TEST(samples_stay_with_the_function_that_ran_blocked)
 {
     struct split split = {.all = {0}};
-    struct cp_slot_request made = request("taskClock", PERIOD);
+    struct cp_slot_request made = signal_request("taskClock", PERIOD);
     struct profile profile = {.look = divide, .context = &split};
     struct worker worker;
 
@@ -89,7 +89,7 @@ static void body_blocks_across_functions(struct worker *worker)
 SIM_TEST(each_late_sample_has_its_own_place)
 {
     struct split split = {.all = {0}};
-    struct cp_slot_request made = request("taskClock", PERIOD);
+    struct cp_slot_request made = signal_request("taskClock", PERIOD);
     struct profile profile = {.look = divide, .context = &split};
     struct worker worker;
 

@@ -81,7 +81,7 @@ static void check_other(const struct profile *profile, size_t i, uint64_t sample
  * tells neither where it was raised nor how many others would have come. */
 SIM_TEST(an_m_without_ring_memory_is_sampled_by_signals)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD)};
     struct profile profile = {.n = 0};
 
     profile_two(SYS_mmap, EPERM, &profile, requests, 1);
@@ -100,7 +100,8 @@ SIM_TEST(an_m_without_ring_memory_is_sampled_by_signals)
  * are counted as lost. */
 SIM_TEST(an_m_without_ring_memory_tells_its_losses)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD), request("cpuClock", PERIOD)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD),
+                                         signal_request("cpuClock", PERIOD)};
     struct profile profile = {.n = 0};
 
     profile_two(SYS_mmap, EPERM, &profile, requests, 2);

@@ -349,9 +349,12 @@ SIM_TEST(the_default_session_keeps_its_place_until_it_is_written)
 SIM_TEST(a_profile_says_how_it_was_measured)
 {
     const char *path = file_in_dir("said.pb.gz");
+    const char *why;
+    enum cp_engine engine;
     char *text;
 
     attach();
+    CHECK_EQ(cp_engine_choose(&engine, &why, NULL), 0);
     CHECK_EQ(cp_label_set("route", "/index"), 0);
     profile_to(cp_writer_path(path));
     text = pprof("-raw", path);
@@ -362,7 +365,8 @@ SIM_TEST(a_profile_says_how_it_was_measured)
     CHECK_CONTAINS(text, "session_test.c");
     free(text);
     text = pprof("-comments", path);
-    CHECK_CONTAINS(text, "event: taskClock\nengine: signal # ");
+    CHECK_CONTAINS(text, engine == CP_ENGINE_TRAP ? "event: taskClock\nengine: trap # "
+                                                  : "event: taskClock\nengine: signal # ");
     CHECK_CONTAINS(text, "modes: user,kernel # ");
     CHECK_CONTAINS(text, "period: 100000 # ");
     CHECK_CONTAINS(text, "threads: 1 # ");

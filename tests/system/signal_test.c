@@ -51,7 +51,7 @@ static void install_action(void (*handler)(int, siginfo_t *, void *))
  * host's handler and is counted as no sample. */
 static void profile_foreign(void (*cause)(void))
 {
-    struct cp_slot_request requests[] = {request("taskClock", 2 * PERIOD), request("timer", 10 * MS)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", 2 * PERIOD), request("timer", 10 * MS)};
     struct profile profile = {.n = 0};
     struct worker worker = {.body = NULL};
 
@@ -148,7 +148,7 @@ SIM_TEST(a_plain_handler_gets_foreign_signals)
 /* Without a handler of the program's, a SIGPROF would end the process. While profiling runs, it does not. */
 SIM_TEST(foreign_signals_without_a_handler_are_counted)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD)};
     struct worker worker = {.body = NULL};
 
     attach(&worker);
@@ -181,7 +181,7 @@ static void over(int signal, siginfo_t *info, void *ucontext)
  * handler in place. The two must not hand a foreign signal to each other without end. */
 SIM_TEST(handlers_that_hand_on_to_each_other_do_not_go_round)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD)};
     struct worker worker = {.body = NULL};
 
     attach(&worker);
@@ -252,7 +252,7 @@ static void profile_blocked(struct profile *profile, const struct cp_slot_reques
 
 SIM_TEST(sigprof_blocked_shortly_loses_nothing)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD), request("timer", 4 * MS)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD), request("timer", 4 * MS)};
     struct profile profile = {.n = 0};
 
     profile_blocked(&profile, requests, 2, body_blocks_for_a_while, 4 * MS);
@@ -268,7 +268,7 @@ SIM_TEST(sigprof_blocked_shortly_loses_nothing)
 /* The timer's signal comes when SIGPROF is unblocked, and tells of all expiries since. */
 SIM_TEST(sigprof_blocked_for_long_loses_records_and_says_so)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD), request("timer", 10 * MS)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD), request("timer", 10 * MS)};
     struct profile profile = {.n = 0};
     uint64_t ns = long_ns();
 
@@ -287,7 +287,8 @@ SIM_TEST(sigprof_blocked_for_long_loses_records_and_says_so)
  * the second event's. */
 SIM_TEST(losses_are_told_of_each_event)
 {
-    struct cp_slot_request requests[] = {request("taskClock", SHORT), request("cpuClock", 4 * SHORT)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", SHORT),
+                                         signal_request("cpuClock", 4 * SHORT)};
     struct profile profile = {.n = 0};
     uint64_t ns = long_ns();
 
@@ -312,7 +313,7 @@ static void body_blocks_to_the_end(struct worker *worker)
 /* burn_b() has returned by the time that its samples are recorded. */
 static void check_blocked_to_the_end(uint64_t ns, uint64_t late)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD)};
     struct profile profile = {.n = 0};
 
     profile_blocked(&profile, requests, 1, body_blocks_to_the_end, ns);
@@ -358,7 +359,7 @@ static void body_takes_its_own_along(struct worker *worker)
 
 SIM_TEST(a_signal_that_is_pending_goes_with_its_event)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD)};
     struct profile profile = {.n = 0};
     struct worker worker;
 
@@ -373,7 +374,7 @@ SIM_TEST(a_signal_that_is_pending_goes_with_its_event)
 /* All other threads have SIGPROF blocked, too, so the signal stays pending for this thread. */
 SIM_TEST(a_foreign_signal_that_is_pending_stays_so)
 {
-    struct cp_slot_request requests[] = {request("taskClock", PERIOD)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD)};
     struct profile profile = {.n = 0};
     struct worker worker;
 
@@ -410,7 +411,8 @@ static void body_runs_out_of_room(struct worker *worker)
 
 SIM_TEST(samples_that_find_no_room_are_counted)
 {
-    struct cp_slot_request requests[] = {request("taskClock", SHORT), request("taskClock", 10 * SHORT)};
+    struct cp_slot_request requests[] = {signal_request("taskClock", SHORT),
+                                         signal_request("taskClock", 10 * SHORT)};
     struct profile profile = {.n = 0};
     struct worker worker;
 
@@ -455,7 +457,7 @@ SIM_TEST(errno_is_left_alone)
 
     sim->pmu.is_there = true;
     sim_hook(spoil_errno);
-    requests[0] = request("taskClock", PERIOD);
+    requests[0] = signal_request("taskClock", PERIOD);
     requests[1] = request("timer", MS);
     requests[2] = request("cycles", PERIOD);
     start_worker(&worker, body_errno, NULL);

@@ -234,10 +234,27 @@ SIM_TEST(the_first_call_delays_forks)
     CHECK_EQ(play.outcome, WAITS);
 }
 
+static void call_choice(void)
+{
+    enum cp_engine engine;
+    const char *why;
+
+    CHECK_EQ(cp_engine_choose(&engine, &why, NULL), 0);
+    CHECK_EQ(engine, CP_ENGINE_TRAP);
+}
+
+/* An event that traps is opened and closed. */
+SIM_TEST(asking_for_traps_delays_forks)
+{
+    need_traps(request("taskClock", 1000 * MS));
+    unsetenv("CP_ENGINE");
+    check_delays(call_choice, 2);
+}
+
 /* The start opens the event for a try, and then the M opens it and its ring for itself. */
 static void call_start(void)
 {
-    struct cp_slot_request clock = request("taskClock", MS);
+    struct cp_slot_request clock = signal_request("taskClock", MS);
     struct worker worker = {.body = NULL};
     int slot;
 
@@ -336,7 +353,7 @@ static void call_start_beside_puppet(void)
 SIM_TEST(who_opens_another_threads_events_delays_forks)
 {
     cp__engines_prepare();
-    clock_request = request("taskClock", MS);
+    clock_request = signal_request("taskClock", MS);
     check_delays(call_start_beside_puppet, TRIED + ARMED);
 }
 
@@ -359,7 +376,7 @@ static void call_first_signal(void)
 SIM_TEST(a_handler_that_opens_an_event_delays_forks)
 {
     cp__engines_prepare();
-    clock_request = request("taskClock", MS);
+    clock_request = signal_request("taskClock", MS);
     play.thread = 1; /* not a thread of this process: call_first_signal() names one */
     check_delays(call_first_signal, 1);
     play.thread = 0;

@@ -245,7 +245,7 @@ static struct change change_and_see(const struct profile *profile, void (*does)(
 static void begin_steps(struct profile *profile, struct worker *worker)
 {
     const struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    struct cp_slot_request clock = request("taskClock", PERIOD);
+    struct cp_slot_request clock = signal_request("taskClock", PERIOD); /* SIGTRAP is for the steps */
 
     if (!STEP_IS_KNOWN)
         SKIP("how to run one instruction at a time is not known here");

@@ -182,7 +182,7 @@ SIM_TEST(a_timer_that_another_thread_opens_ticks_on_the_ms_clock)
 
 SIM_TEST(an_event_that_another_thread_opens_counts_and_signals_on_the_ms_thread)
 {
-    check_opened_for(request("taskClock", MS), 50);
+    check_opened_for(signal_request("taskClock", MS), 50);
 }
 
 /* ---- Threads that run ------------------------------------------------------------------------ */
@@ -237,7 +237,7 @@ static uint64_t count_of(const struct worker *worker, int slot)
 /* The thread stands for one in a handler to which its samples leave no time. */
 SIM_TEST(a_stop_disables_the_event_of_a_thread_that_is_in_its_handler)
 {
-    int slots[] = {started(request("taskClock", MS)), started(request("cpuClock", MS))};
+    int slots[] = {started(signal_request("taskClock", MS)), started(signal_request("cpuClock", MS))};
     struct worker worker;
     struct cp__m *m;
 
@@ -263,7 +263,7 @@ SIM_TEST(what_was_disabled_from_outside_stays_so_when_a_handler_ends)
 {
     struct worker worker;
     struct cp__m *m;
-    int slot = started(request("taskClock", MS));
+    int slot = started(signal_request("taskClock", MS));
 
     start_blocked(&worker);
     m = m_of(&worker);
@@ -286,7 +286,7 @@ SIM_TEST(what_was_disabled_from_outside_is_not_paused)
 {
     struct worker worker;
     struct cp__m *m;
-    int slots[] = {started(request("taskClock", MS)), started(request("cpuClock", MS))};
+    int slots[] = {started(signal_request("taskClock", MS)), started(signal_request("cpuClock", MS))};
 
     start_blocked(&worker);
     m = m_of(&worker);

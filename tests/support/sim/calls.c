@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "atomic.h"
+#include "runtime/base/sanitizer.h"
 #include "runtime/base/sysctl_linux.h"
 #include "runtime/engine/first_linux.h"
 
@@ -309,6 +310,14 @@ int __wrap_uname(struct utsname *name)
 }
 
 /* ---- Settings -------------------------------------------------------------------------------- */
+
+bool __real_cp__has_thread_sanitizer(void);
+bool __wrap_cp__has_thread_sanitizer(void);
+/* The simulated kernel's signals come while ThreadSanitizer's runtime is at rest. */
+bool __wrap_cp__has_thread_sanitizer(void)
+{
+    return !sim_is_on() && __real_cp__has_thread_sanitizer();
+}
 
 int64_t __real_cp__sysctl(const char *name);
 int64_t __wrap_cp__sysctl(const char *name);
