@@ -55,6 +55,25 @@ void cp__disposition_keep_from_handler(void)
     cp_store_relaxed(&is_kept, 1u); /* relaxed: ordered by the release of the claim */
 }
 
+static bool is_replaced(int signal)
+{
+    return cp__signal_mend(signal) || !cp__signal_is_ours(signal);
+}
+
+void cp__disposition_look(void)
+{
+    const bool is_sigprof_replaced = is_replaced(SIGPROF);
+    const bool is_sigtrap_replaced = is_replaced(SIGTRAP);
+
+    for (int slot = 0; slot < CP_EV_MAX; slot++) {
+        struct cp_slot_stats *stats = cp__slot_kept_stats(slot);
+
+        if (cp__slot_runs(slot))
+            stats->handler_replaced |=
+                stats->engine == CP_ENGINE_TRAP ? is_sigtrap_replaced : is_sigprof_replaced;
+    }
+}
+
 static bool is_late_for_a_moment(const struct cp__m *m)
 {
     /* relaxed: written by whoever made `late` pending, which the caller has seen */

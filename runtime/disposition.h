@@ -28,6 +28,9 @@ int cp__disposition_take_traps(struct cp_error *err);
 /* Returns whether a SIGPROF of a handle that was closed from outside may still be pending for m's thread.
  * If so, *is_blocked is whether the thread has SIGPROF blocked, and not only for a moment. */
 bool cp__disposition_may_come_late(struct cp__m *m, bool *is_blocked);
+/* Notes for each running slot whether the handler that its samples need has been replaced. If it was replaced
+ * by SIG_DFL or SIG_IGN, puts it back: without it the next sample would end the process, or be dropped. */
+void cp__disposition_look(void);
 /* Restores the signal's disposition if no slot runs and no signal of the library's can come any more. */
 void cp__disposition_settle(void);
 /* In the child of a fork: restores the signal's disposition. */

@@ -342,8 +342,8 @@ struct cp_slot_stats {
     uint32_t ms_overloaded;
     int refused_errno;   /* the negative errno value of the last refusal */
     uint32_t precise_ip; /* the level that was reached, at most the config's */
-    /* another handler of SIGPROF, or of SIGTRAP if the event raised traps, was in place of this library's
-     * when the slot was stopped */
+    /* another handler of SIGPROF, or of SIGTRAP if the event raised traps, or none, was in place of this
+     * library's when the slot was read or stopped */
     bool handler_replaced;
     /* Ms that still held the event when cp_slots_stop() gave up, and the thread id of one of them. Their last
      * samples may be missing. */

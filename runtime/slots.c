@@ -8,7 +8,6 @@
 #include "outside.h"
 #include "pass.h"
 #include "queue.h"
-#include "runtime/base/signals.h"
 #include "runtime/unwind/code.h"
 #include "slot.h"
 #include "stats.h"
@@ -60,6 +59,7 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
     cp__lock(&cp__runtime_lock);
     run = cp__slot_run(slot);
     if (cp__slot_runs(slot)) {
+        cp__disposition_look();
         cp__pass();
         cp__pool_fill();
     }
@@ -76,12 +76,6 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
-/* Notes whether another handler has replaced the one that the slot's samples need. */
-static void note_handlers(struct cp_slot_stats *stats)
-{
-    stats->handler_replaced = !cp__signal_is_ours(stats->engine == CP_ENGINE_TRAP ? SIGTRAP : SIGPROF);
-}
-
 int cp_slots_stop(const int *stopped, size_t n)
 {
     uint32_t slots;
@@ -92,10 +86,9 @@ int cp_slots_stop(const int *stopped, size_t n)
     slots = cp__slots_mask(stopped, n);
     cp__lock(&cp__runtime_lock);
     cp__coverage_end(slots);
-    for (size_t i = 0; i < n; i++) {
-        note_handlers(cp__slot_kept_stats(stopped[i]));
+    cp__disposition_look();
+    for (size_t i = 0; i < n; i++)
         cp__slot_stop(stopped[i]);
-    }
     cp__slots_next_generation();
     cp__unlock(&cp__runtime_lock);
     cp__outside_look_at_slots();

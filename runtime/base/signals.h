@@ -23,6 +23,12 @@ void cp__signal_restore(int signal);
 bool cp__signal_was_installed_from_handler(int signal);
 /* Returns whether the library's handler is in place. */
 bool cp__signal_is_ours(int signal);
+/* Returns whether a handler that is not the library's is in place: neither SIG_DFL nor SIG_IGN. */
+bool cp__signal_is_of_program(int signal);
+/* If the program has put SIG_DFL or SIG_IGN in the place of the library's handler, installs the handler
+ * again, which does for the program's signals what these two do. Returns whether it has. Under the runtime
+ * lock. */
+bool cp__signal_mend(int signal);
 /* Passes a signal that is not the profiler's to the handler that was there before. If there was none, SIGPROF
  * is ignored, and SIGTRAP does what it would have done without the library. */
 void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext);

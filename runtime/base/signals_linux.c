@@ -14,8 +14,12 @@
 /* A signal that the library has a handler for. */
 struct owned {
     int signal;
-    uint32_t was_installed;    /* 1: and not given back since; atomic, written under the runtime lock */
-    struct sigaction previous; /* under the runtime lock; immutable while our handler is installed */
+    uint32_t was_installed; /* 1: and not given back since; atomic, written under the runtime lock */
+    uint32_t installs;      /* atomic, written under the runtime lock */
+    /* What was there before the last two installs, the last one at its number modulo 2. Written under the
+     * runtime lock. A handler may still read the older one if a thread replaces the library's handler, and
+     * another thread installs it again. */
+    struct sigaction previous[2];
 };
 
 static struct owned owned[] = {{.signal = SIGPROF}, {.signal = SIGTRAP}};
@@ -35,20 +39,34 @@ void cp__signals_use(void (*handler)(int, siginfo_t *, void *))
     ours = handler;
 }
 
+static const struct sigaction *previous_of_from_handler(const struct owned *own)
+{
+    return &own->previous[cp_load_acquire(&own->installs) % 2]; /* pairs with the release in
+                                                                 * cp__signal_install() */
+}
+
+static int refused(int signal, struct cp_error *err)
+{
+    return cp__error(err, -errno, "sigaction refused a handler for %s: %s.",
+                     signal == SIGTRAP ? "SIGTRAP" : "SIGPROF", strerror(errno));
+}
+
 int cp__signal_install(int signal, struct cp_error *err)
 {
     struct sigaction action = {.sa_sigaction = ours, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     struct owned *own = &owned[index_of_from_handler(signal)];
+    uint32_t installs = cp_load_relaxed(&own->installs) + 1; /* relaxed: written under the same lock */
 
     /* Every bit is set, so that the C library's own signals are blocked too. sigfillset() leaves those
      * out, and one of them ends a thread that another thread cancels. */
     memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
-    if (sigaction(signal, NULL, &own->previous) < 0 || sigaction(signal, &action, NULL) < 0)
-        return cp__error(err, -errno, "sigaction refused a handler for %s: %s.",
-                         signal == SIGTRAP ? "SIGTRAP" : "SIGPROF", strerror(errno));
-    cp_store_relaxed(&own->was_installed,
-                     1u); /* relaxed: no signal of ours can come before the first event is
-                                                * armed, which is published later */
+    if (sigaction(signal, NULL, &own->previous[installs % 2]) < 0)
+        return refused(signal, err);
+    cp_store_release(&own->installs, installs); /* pairs with the acquire in previous_of_from_handler() */
+    if (sigaction(signal, &action, NULL) < 0)
+        return refused(signal, err);
+    /* relaxed: no signal of ours can come before the first event is armed, which is published later */
+    cp_store_relaxed(&own->was_installed, 1u);
     return 0;
 }
 
@@ -57,12 +75,24 @@ bool cp__signal_was_installed_from_handler(int signal)
     return cp_load_relaxed(&owned[index_of_from_handler(signal)].was_installed) != 0; /* relaxed: see above */
 }
 
+static bool is_ours(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == ours;
+}
+
 bool cp__signal_is_ours(int signal)
 {
     struct sigaction current;
 
-    return sigaction(signal, NULL, &current) == 0 && (current.sa_flags & SA_SIGINFO) != 0 &&
-           current.sa_sigaction == ours;
+    return sigaction(signal, NULL, &current) == 0 && is_ours(&current);
+}
+
+bool cp__signal_is_of_program(int signal)
+{
+    struct sigaction current;
+
+    return sigaction(signal, NULL, &current) == 0 && !is_ours(&current) && current.sa_handler != SIG_DFL &&
+           current.sa_handler != SIG_IGN;
 }
 
 /* If another handler has replaced the library's, that handler stays, and may still call the library's. */
@@ -72,8 +102,14 @@ void cp__signal_restore(int signal)
 
     if (!cp__signal_is_ours(signal))
         return;
-    sigaction(signal, &own->previous, NULL);
+    sigaction(signal, previous_of_from_handler(own), NULL);
     cp_store_relaxed(&own->was_installed, 0u); /* relaxed: no signal of ours can come any more */
+}
+
+bool cp__signal_mend(int signal)
+{
+    return cp__signal_was_installed_from_handler(signal) && !cp__signal_is_ours(signal) &&
+           !cp__signal_is_of_program(signal) && cp__signal_install(signal, NULL) == 0;
 }
 
 /* ---- Handing on ------------------------------------------------------------------------------ */
@@ -135,7 +171,7 @@ void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
         uintptr_t frame;
     } begun[OWNED] __attribute__((tls_model("initial-exec")));
     unsigned i = index_of_from_handler(signal);
-    const struct sigaction *previous = &owned[i].previous;
+    const struct sigaction *previous = previous_of_from_handler(&owned[i]);
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
 
     if (begun[i].info == info && frame < begun[i].frame)

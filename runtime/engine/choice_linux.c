@@ -47,9 +47,10 @@ static const char *tracer_obstacle(void)
     return found == NULL || found[sizeof key - 1] == '0' ? NULL : "a debugger traces the process";
 }
 
+/* The library's handler is put over none at all, but not over one that may hand on to the library's. */
 static const char *handler_obstacle(void)
 {
-    return cp__signal_was_installed_from_handler(SIGTRAP) && !cp__signal_is_ours(SIGTRAP)
+    return cp__signal_was_installed_from_handler(SIGTRAP) && cp__signal_is_of_program(SIGTRAP)
                ? "another SIGTRAP handler was installed over the library's"
                : NULL;
 }

@@ -167,6 +167,7 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
     cp__fork_delay(); /* because events are opened and closed again */
     cp__lock(&cp__runtime_lock);
     cp__ms_free_forgotten();
+    cp__disposition_look();
     result = start_slots(reached, n, found, err);
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);

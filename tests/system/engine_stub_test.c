@@ -105,6 +105,100 @@ SIM_TEST(a_handler_that_replaces_the_librarys_is_told)
     CHECK(current.sa_handler == nothing);
 }
 
+/* The library's handler is put where there is none, and does there what the kernel would have done. */
+SIM_TEST(a_handler_that_was_taken_away_is_installed_again)
+{
+    void (*const replaced[])(int) = {SIG_DFL, SIG_IGN};
+    struct cp_slot_request made = request("taskClock", 1000 * MS);
+
+    need_default_traps();
+    for (size_t i = 0; i < ARRAY_SIZE(replaced); i++) {
+        struct profile profile = {.n = 0};
+        struct sigaction current;
+        enum cp_engine engine;
+        const char *why;
+        int status = 0;
+        pid_t child;
+
+        signal(SIGTRAP, replaced[i]);
+        CHECK(cp_engine_choose(&engine, &why, NULL) == 0 && engine == CP_ENGINE_TRAP);
+        start_unread(&profile, &made, 1);
+        CHECK_EQ(sigaction(SIGTRAP, NULL, &current), 0);
+        CHECK(current.sa_handler != replaced[i]);
+        fflush(stdout);
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            CHECK_STR(reason_against_traps(), NULL); /* a child has given SIGTRAP back */
+            raise(SIGTRAP);
+            _exit(0);
+        }
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK_EQ(WIFSIGNALED(status) ? WTERMSIG(status) : 0, replaced[i] == SIG_DFL ? SIGTRAP : 0);
+        stop_profile(&profile);
+        CHECK_EQ(profile.stats[0].engine, CP_ENGINE_TRAP);
+        CHECK(!profile.stats[0].handler_replaced);
+    }
+}
+
+/* Starts another profile. */
+static void start_another(struct profile *profile)
+{
+    struct cp_slot_request made = signal_request("taskClock", 1000 * MS);
+    int slot;
+
+    (void)profile;
+    CHECK_EQ(cp_slots_start(&made, 1, &slot, NULL), 0);
+}
+
+/* Takes the handler of a signal away while a profile is taken by the engine. Returns how a child ends that
+ * does so, calls a function then, and has a sample. */
+static int end_of_child(enum cp_engine engine, int number, void (*call)(struct profile *profile))
+{
+    int status = 0;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct cp_slot_request made = request("taskClock", MS);
+        struct profile profile = {.n = 0};
+        struct worker worker = {.body = NULL};
+
+        attach(&worker);
+        made.config.engine = engine;
+        start_unread(&profile, &made, 1);
+        burn_a(MS);
+        signal(number, SIG_DFL);
+        call(&profile);
+        burn_a(MS);
+        stop_profile(&profile);
+        CHECK_EQ(profile.stats[0].samples, 2);
+        CHECK(profile.stats[0].handler_replaced);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void call_nothing(struct profile *profile)
+{
+    (void)profile;
+}
+
+/* Without a handler, the next sample ends the process. */
+SIM_TEST(a_handler_that_is_taken_away_comes_back_when_the_library_looks)
+{
+    need_default_traps();
+    CHECK_EQ(end_of_child(CP_ENGINE_SIGNAL, SIGPROF, call_nothing), SIGPROF);
+    CHECK_EQ(end_of_child(CP_ENGINE_SIGNAL, SIGPROF, read_profile), 0);
+    CHECK_EQ(end_of_child(CP_ENGINE_SIGNAL, SIGPROF, start_another), 0);
+    CHECK_EQ(end_of_child(CP_ENGINE_TRAP, SIGTRAP, call_nothing), SIGTRAP);
+    CHECK_EQ(end_of_child(CP_ENGINE_TRAP, SIGTRAP, read_profile), 0);
+    CHECK_EQ(end_of_child(CP_ENGINE_TRAP, SIGTRAP, start_another), 0);
+}
+
 /* ---- Who looks on ---------------------------------------------------------------------------- */
 
 static void check_in_traced_child(void)
