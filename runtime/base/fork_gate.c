@@ -145,10 +145,10 @@ void cp__fork_mark_prepare(void)
 /* ---- For the fork handlers ------------------------------------------------------------------- */
 
 /* The handler of another signal may fork before this fork has ended. Such an inner fork ends first, and
- * leaves SIGPROF blocked. */
+ * leaves SIGPROF blocked. Prepare handlers of the program run with no other signal blocked. */
 void cp__fork_begins(void)
 {
-    uint64_t mask = cp__os_block_from_handler();
+    uint64_t mask = cp__os_hold_samples();
 
     cp_fetch_add_relaxed(&begun, 1u); /* relaxed: a number of its own */
     raise_and_fence_from_handler(&forks, &own.forks);
@@ -164,7 +164,7 @@ void cp__fork_ended(void)
 
     lower_from_handler(&forks, &own.forks);
     if (is_outermost)
-        cp__os_unblock_from_handler(mask);
+        cp__os_open_samples(mask);
 }
 
 void cp__fork_made_child(void)

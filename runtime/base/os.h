@@ -59,11 +59,19 @@ uint64_t cp__os_blocked_of(pid_t tid);
 void cp__os_futex_wait(uint32_t *word, uint32_t value, int timeout_ms);
 void cp__os_futex_wake_from_handler(uint32_t *word);
 
-/* Blocks the library's signals on the calling thread: SIGPROF and, after cp__os_use_traps(), SIGTRAP. Returns
- * the signals that were blocked before, one bit each, to pass to cp__os_unblock_from_handler(), which
- * unblocks those of the library's signals that were not. */
+/*
+ * A section of the library's: blocks all signals on the calling thread, because a handler of the program's
+ * may leave the section by siglongjmp(), and a handler of the library's may find it half done. Signals that
+ * an instruction raises stay unblocked, because the kernel ends a process that has such a signal blocked:
+ * SIGTRAP as well before cp__os_use_traps(). Returns the signals that were blocked before, one bit each, to
+ * pass to cp__os_unblock_from_handler().
+ */
 uint64_t cp__os_block_from_handler(void);
 void cp__os_unblock_from_handler(uint64_t old);
+/* Blocks the library's signals alone, while code of the program's runs: SIGPROF and, after
+ * cp__os_use_traps(), SIGTRAP. cp__os_open_samples() unblocks those of them that are not in old. */
+uint64_t cp__os_hold_samples(void);
+void cp__os_open_samples(uint64_t old);
 void cp__os_use_traps(void);
 /* Returns whether one of the library's signals is among those with a bit. */
 bool cp__os_has_own_signal(uint64_t signals);

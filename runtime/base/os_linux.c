@@ -182,11 +182,15 @@ void cp__os_futex_wake_from_handler(uint32_t *word)
 
 /* ---- Signals --------------------------------------------------------------------------------- */
 
-static const uint64_t sigtrap_mask = (uint64_t)1 << (SIGTRAP - 1);
-static uint64_t own_mask = (uint64_t)1 << (SIGPROF - 1); /* shared, atomic */
+#define BIT(signal) ((uint64_t)1 << ((signal)-1))
 
-/* A thread that blocks its signals at this very moment may block SIGPROF alone. No trap of the library's can
- * come to that thread yet. */
+static const uint64_t sigtrap_mask = BIT(SIGTRAP);
+static const uint64_t raised_by_instructions =
+    BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE) | BIT(SIGSYS) | BIT(SIGTRAP);
+static uint64_t own_mask = BIT(SIGPROF); /* shared, atomic */
+
+/* A thread that blocks its signals at this very moment may leave SIGTRAP unblocked. No trap of the library's
+ * can come to that thread yet. */
 void cp__os_use_traps(void)
 {
     cp_store_relaxed(&own_mask, own_mask | sigtrap_mask); /* relaxed: a number of its own */
@@ -197,17 +201,33 @@ bool cp__os_has_own_signal(uint64_t signals)
     return (signals & cp_load_relaxed(&own_mask)) != 0; /* relaxed: see cp__os_use_traps() */
 }
 
-uint64_t cp__os_block_from_handler(void)
+static uint64_t block_from_handler(uint64_t mask)
 {
-    const uint64_t own = cp_load_relaxed(&own_mask); /* relaxed: see cp__os_use_traps() */
     uint64_t old = 0;
 
-    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &own, &old, sizeof old);
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &old, sizeof old);
     cp_fence_signal();
     return old;
 }
 
+uint64_t cp__os_block_from_handler(void)
+{
+    /* relaxed: see cp__os_use_traps() */
+    return block_from_handler(~raised_by_instructions | cp_load_relaxed(&own_mask));
+}
+
 void cp__os_unblock_from_handler(uint64_t old)
+{
+    cp_fence_signal();
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
+}
+
+uint64_t cp__os_hold_samples(void)
+{
+    return block_from_handler(cp_load_relaxed(&own_mask)); /* relaxed: see cp__os_use_traps() */
+}
+
+void cp__os_open_samples(uint64_t old)
 {
     const uint64_t opened = cp_load_relaxed(&own_mask) & ~old; /* relaxed: see cp__os_use_traps() */
 

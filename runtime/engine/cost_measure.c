@@ -116,7 +116,7 @@ static int do_round(struct measurement *measurement)
     uint64_t foreign = m->foreign;
     int result;
 
-    cp__os_unblock_from_handler(0);
+    cp__os_open_samples(0);
     cp__fork_delay();
     result = cp__measuring_arm(m, CP_CPUPROF_SW_TASK_CLOCK, cp__measuring_interval_ns(), 2 * SAMPLES);
     if (result == 0) {

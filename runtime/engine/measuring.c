@@ -39,7 +39,7 @@ void cp__measuring_begin(struct cp__m *m)
 
 void cp__measuring_end(void)
 {
-    cp__os_unblock_from_handler(0);
+    cp__os_open_samples(0);
     cp__os_block_from_handler();
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
 }

@@ -110,7 +110,7 @@ static int do_trips(struct trips *trips, int sort)
 {
     int result;
 
-    cp__os_unblock_from_handler(0);
+    cp__os_open_samples(0);
     cp__fork_delay();
     result = arm_sort(trips, sort);
     for (int i = 0; i < TRIPS_A_ROUND && result == 0 && !are_trips_late(trips); i++)

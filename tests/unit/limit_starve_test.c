@@ -14,10 +14,10 @@ static int is_done; /* atomic */
 static void body_works(struct worker *worker)
 {
     if (worker->arg != NULL)
-        cp__os_block_from_handler();
+        cp__os_hold_samples();
     burn_a(MS);
     cp_store_release(&is_done, 1); /* pairs with the acquire in starve() */
-    cp__os_unblock_from_handler(0);
+    cp__os_open_samples(0);
 }
 
 /* How a thread is made to starve. */

@@ -93,13 +93,13 @@ static uint64_t counted(const struct limited *limited)
 static void block(uint64_t unused)
 {
     (void)unused;
-    cp__os_block_from_handler();
+    cp__os_hold_samples();
 }
 
 static void unblock(uint64_t unused)
 {
     (void)unused;
-    cp__os_unblock_from_handler(0);
+    cp__os_open_samples(0);
 }
 
 static void fault(uint64_t n)

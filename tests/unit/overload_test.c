@@ -124,7 +124,7 @@ SIM_TEST(one_window_stops_nothing)
 static void block_sigprof(uint64_t unused)
 {
     (void)unused;
-    cp__os_block_from_handler();
+    cp__os_hold_samples();
 }
 
 /* The thread blocks SIGPROF, so the test can make its handler look as if it never ended. The second look

@@ -95,7 +95,7 @@ static void body_passes(struct worker *worker)
     move_to(1);
     shared->worker = worker->tid;
     if (way->is_blocked)
-        cp__os_block_from_handler();
+        cp__os_hold_samples();
     cp_store_release(&worker->running, 2);        /* pairs with the acquire in await() */
     while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
         cp_add_single_writer(&shared->passes, 1);
