@@ -17,6 +17,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
+#include "runtime/perf/traps_linux.h"
 #include "slot.h"
 #include "stats.h"
 
@@ -141,6 +142,24 @@ static void arm(struct cp__m *m)
     cp_execute_slow(&m->head);
 }
 
+/* Returns what the calling thread has blocked if SIGTRAP is to be unblocked on it, so that traps reach it: if
+ * the thread has SIGTRAP blocked, and events are sampled by traps. The library's handler is in place by then,
+ * because other SIGTRAPs of the program may come, too. Else returns 0. */
+static uint64_t unblocks_traps(void)
+{
+    const uint64_t blocked = cp__os_blocked_with_traps();
+    bool are_taken;
+
+    if (blocked == 0)
+        return 0;
+    cp__fork_delay(); /* because an event is tried */
+    cp__lock(&cp__runtime_lock);
+    are_taken = cp__traps_are_default() && cp__disposition_take_traps(NULL) == 0;
+    cp__unlock(&cp__runtime_lock);
+    cp__fork_allow();
+    return are_taken ? blocked : 0;
+}
+
 int cp_m_attach(struct cp_m **out, struct cp_error *err)
 {
     struct cp__m *m = cp__m_current;
@@ -165,7 +184,7 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
         return result;
     }
     *out = &m->head;
-    m->blocks_traps = cp__os_open_traps();
+    m->blocked_traps_with = unblocks_traps();
     m->is_starting = true;
     arm(m);
     m->is_starting = false;
@@ -228,8 +247,8 @@ void cp_m_detach(struct cp_m *head)
     struct cp__m *m = (struct cp__m *)head;
     struct cp__moment none;
     void *altstack = m->altstack;
-    bool blocks_traps = m->blocks_traps;
     uint64_t mask = cp__os_block_from_handler();
+    bool blocks_traps = cp__os_would_block_traps_from_handler(m->blocked_traps_with, mask);
     uint64_t cpu_ns;
 
     pthread_setspecific(exit_key, NULL);

@@ -277,5 +277,7 @@ void cp_execute_slow(struct cp_m *head)
     cp__os_unblock_from_handler(mask);
     if (cp_load_relaxed(&((struct cp__m *)head)->armed) == 0) /* relaxed: looked at again under the lock */
         give_handler_back();
+    if (((struct cp__m *)head)->blocked_traps_with != 0)
+        cp__os_open_traps(); /* at first, and if the handler has given a SIGTRAP back since */
     errno = saved_errno;
 }

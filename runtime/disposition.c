@@ -25,8 +25,10 @@ int cp__disposition_take(struct cp_error *err)
 
 int cp__disposition_take_traps(struct cp_error *err)
 {
-    if (cp__signal_was_installed_from_handler(SIGTRAP))
+    if (cp__signal_was_installed_from_handler(SIGTRAP)) {
+        cp__signal_mend(SIGTRAP);
         return 0;
+    }
     cp__os_use_traps();
     return cp__signal_install(SIGTRAP, err);
 }

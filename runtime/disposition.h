@@ -21,7 +21,7 @@ void cp__disposition_keep_from_handler(void);
 
 /* Installs the handler if it is not installed. */
 int cp__disposition_take(struct cp_error *err);
-/* Installs the handler of SIGTRAP, unless it was installed before. The handler stays from then on, because a
+/* Installs the handler of SIGTRAP, unless it is installed. The handler stays from then on, because a
  * trap that is pending for a thread that sleeps arrives when the thread wakes, also after its event was
  * closed. */
 int cp__disposition_take_traps(struct cp_error *err);

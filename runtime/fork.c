@@ -53,6 +53,7 @@
 #include "queue.h"
 #include "runtime/base/fork_child.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/os.h"
 #include "runtime/base/thread.h"
 #include "runtime/event/rows.h"
 #include "runtime/unwind/code.h"
@@ -63,6 +64,9 @@
  * child has forgotten its parent's profile. */
 static void after_in_child(void)
 {
+    const struct cp__m *m = cp__m_current;
+    const bool opened_traps = m != NULL && m->blocked_traps_with != 0;
+
     cp__fork_child_resets();
     cp__fork_made_child();
     cp__lock_reset(&cp__runtime_lock);
@@ -78,6 +82,8 @@ static void after_in_child(void)
     cp__ms_forget();
     cp__code_after_fork();
     cp__fork_ended();
+    if (opened_traps)
+        cp__os_close_traps(); /* the child's thread is no M */
     cp__fork_child_has_reset();
 }
 

@@ -1,6 +1,8 @@
 #include "handler.h"
 
 #include <errno.h>
+#include <string.h>
+#include <ucontext.h>
 
 #include "engine.h"
 #include "m.h"
@@ -62,6 +64,27 @@ static void end_from_handler(struct cp__m *m)
         if (engine->end_from_handler != NULL)
             engine->end_from_handler(m);
     }
+}
+
+/* Whether the program would have SIGTRAP blocked where the signal has come. If the program has unblocked its
+ * signals since the library unblocked SIGTRAP, SIGTRAP is the program's own from then on. */
+static bool is_opened_from_handler(struct cp__m *m, const void *ucontext)
+{
+    uint64_t mask;
+
+    memcpy(&mask, &((const ucontext_t *)ucontext)->uc_sigmask, sizeof mask);
+    if (!cp__os_would_block_traps_from_handler(m->blocked_traps_with, mask))
+        m->blocked_traps_with = 0;
+    return m->blocked_traps_with != 0;
+}
+
+/* Whether a signal that is not the profiler's would not have come to this thread without the library: the
+ * thread is the library's own, or has SIGTRAP unblocked only for the library's traps. A program cannot block
+ * what an instruction of its own raises. */
+static bool is_for_others_from_handler(struct cp__m *m, const siginfo_t *info, const void *ucontext)
+{
+    return m != NULL && (m->is_of_library || (info->si_signo == SIGTRAP && info->si_code <= 0 &&
+                                              is_opened_from_handler(m, ucontext)));
 }
 
 /* Returns the lower of the two structures that the kernel has put onto the stack: its signal frame begins
@@ -141,8 +164,8 @@ __attribute__((section(CP__HANDLER_SECTION))) void cp__on_signal_from_handler(in
     cp__code_keep_from_handler(rights);
     errno = saved_errno;
     if (!ours) { /* the host's handler may never return, so this comes last */
-        if (m != NULL && m->is_of_library)
-            cp__signal_give_back_from_handler(info, ucontext);
+        if (is_for_others_from_handler(m, info, ucontext))
+            cp__signal_give_back_from_handler(info, ucontext, !m->is_of_library && info->si_code == SI_TKILL);
         else
             cp__signal_chain_from_handler(signal, info, ucontext);
         errno = saved_errno;

@@ -217,9 +217,11 @@ struct cp__m {
         uint32_t left;  /* runs of the handler until the next one that is timed */
         uint32_t stood; /* runs before that one that it stands for, too */
     } timing;
-    uint32_t due;      /* a bit for each slot whose first period was over when its event was opened */
-    bool is_starting;  /* the thread is in cp_m_attach() */
-    bool blocks_traps; /* the thread had SIGTRAP blocked when it attached */
+    uint32_t due;     /* a bit for each slot whose first period was over when its event was opened */
+    bool is_starting; /* the thread is in cp_m_attach() */
+    /* what the thread had blocked when it attached, if SIGTRAP was part of it and the library has unblocked
+     * that; else 0 */
+    uint64_t blocked_traps_with;
     /* a thread of the library's own, which leaves the program's signals to other threads */
     bool is_of_library;
 

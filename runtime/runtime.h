@@ -116,11 +116,13 @@ extern uint64_t cp_generation;
 /*
  * Makes the calling thread an M; if the thread is an M already, *m is that M. From then on the thread is
  * profiled whenever profiling runs. The thread gets an alternate signal stack if it has none of at least 32
- * KiB, and SIGTRAP is unblocked until it detaches, so that a thread that blocks all signals can be sampled by
- * traps. SIGPROF stays as it is: if the thread has it blocked, the ticks of the timer are late. An M detaches
- * by itself when its thread exits. Returns 0; -ENOMEM; -EAGAIN if the program has used up its keys for
- * thread-specific data (pthread_key_create(3)); or the error of sigaltstack() or mmap(). If a running session
- * cannot be armed on this M, the call succeeds and the profile counts the M as refused.
+ * KiB. If samples come by traps here (enum cp_engine), SIGTRAP is unblocked until the thread detaches or
+ * executes another program, so that a thread that blocks all signals can be sampled; SIGTRAPs of the
+ * program's that would not have come to the thread are sent to the process again. SIGPROF stays as it is: if
+ * the thread has it blocked, the ticks of the timer are late. An M detaches by itself when its thread exits.
+ * Returns 0; -ENOMEM; -EAGAIN if the program has used up its keys for thread-specific data
+ * (pthread_key_create(3)); or the error of sigaltstack() or mmap(). If a running session cannot be armed on
+ * this M, the call succeeds and the profile counts the M as refused.
  */
 int cp_m_attach(struct cp_m **m, struct cp_error *err);
 /*

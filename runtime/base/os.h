@@ -75,9 +75,16 @@ void cp__os_open_samples(uint64_t old);
 void cp__os_use_traps(void);
 /* Returns whether one of the library's signals is among those with a bit. */
 bool cp__os_has_own_signal(uint64_t signals);
-/* Unblocks SIGTRAP on the calling thread; returns whether SIGTRAP was blocked. The second function blocks
- * SIGTRAP again. */
-bool cp__os_open_traps(void);
+/* Returns the signals that the calling thread has blocked, one bit each, if SIGTRAP is one of them; else
+ * 0. */
+uint64_t cp__os_blocked_with_traps(void);
+/* Whether a program would have SIGTRAP blocked that had the signals `before` blocked when the library
+ * unblocked SIGTRAP, and has `now` blocked. It would not if it had all signals blocked, and has unblocked all
+ * others since: runtimes start threads with all signals blocked, and unblock them on the new thread. 0 for
+ * before: the library has unblocked nothing. */
+bool cp__os_would_block_traps_from_handler(uint64_t before, uint64_t now);
+/* Unblocks SIGTRAP on the calling thread, and blocks it. */
+void cp__os_open_traps(void);
 void cp__os_close_traps(void);
 /* Blocks all signals on the calling thread. Returns the value to pass to
  * cp__os_unblock_all_from_handler(). */

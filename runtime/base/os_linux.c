@@ -236,12 +236,29 @@ void cp__os_open_samples(uint64_t old)
         syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &opened, NULL, sizeof opened);
 }
 
-bool cp__os_open_traps(void)
+uint64_t cp__os_blocked_with_traps(void)
 {
-    uint64_t old = 0;
+    uint64_t blocked = 0;
 
-    syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &sigtrap_mask, &old, sizeof old);
-    return (old & sigtrap_mask) != 0;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, sizeof blocked);
+    return (blocked & sigtrap_mask) != 0 ? blocked : 0;
+}
+
+/* Some programs that block all signals leave out those that instructions raise, or profilers use. The signals
+ * of real time do not matter, and SIGKILL and SIGSTOP cannot be blocked. */
+bool cp__os_would_block_traps_from_handler(uint64_t before, uint64_t now)
+{
+    const uint64_t all =
+        (BIT(32) - 1) & ~(raised_by_instructions | BIT(SIGPROF) | BIT(SIGKILL) | BIT(SIGSTOP));
+
+    if ((before & all) != all)
+        return before != 0;
+    return (before & ~sigtrap_mask & now) != 0;
+}
+
+void cp__os_open_traps(void)
+{
+    syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &sigtrap_mask, NULL, sizeof sigtrap_mask);
 }
 
 void cp__os_close_traps(void)

@@ -33,13 +33,13 @@ bool cp__signal_mend(int signal);
  * is ignored, and SIGTRAP does what it would have done without the library. */
 void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext);
 
-/* Sends a signal that is not ours to the process again, and keeps the signal blocked in the calling thread
- * after the handler has returned. So another thread takes the signal, or it stays pending for a thread that
- * waits for it. */
-void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext);
+/* Sends a signal that is not ours to the process again, or to the calling thread, and keeps the signal
+ * blocked in this thread after the handler has returned. So another thread takes the signal, or it stays
+ * pending for a thread that waits for it. */
+void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext, bool is_for_thread);
 
-/* Takes such a pending signal off the calling thread, which has the signal blocked; false if none is
- * pending. */
+/* Takes such a pending signal off the calling thread, which has the signal blocked; false if none is pending
+ * for this thread. What is pending for the process stays so. */
 bool cp__signal_take_pending_from_handler(int signal, siginfo_t *info);
 /* Makes the signal pending again. */
 void cp__signal_requeue_from_handler(siginfo_t *info);

@@ -194,24 +194,58 @@ void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
 
 /* The kernel does not let a thread queue a signal that looks like one of the kernel or of kill(). Such a
  * signal is sent anew by kill(). */
-void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext)
+void cp__signal_give_back_from_handler(siginfo_t *info, void *ucontext, bool is_for_thread)
 {
     sigset_t *mask = &((ucontext_t *)ucontext)->uc_sigmask;
     uint64_t bits = kernel_set(mask) | mask_of(info->si_signo);
 
     memcpy(mask, &bits, sizeof bits);
-    if (info->si_code >= 0 || syscall(SYS_rt_sigqueueinfo, getpid(), info->si_signo, info) < 0)
+    if (is_for_thread)
+        cp__signal_requeue_from_handler(info);
+    else if (info->si_code >= 0 || syscall(SYS_rt_sigqueueinfo, getpid(), info->si_signo, info) < 0)
         syscall(SYS_kill, getpid(), info->si_signo);
 }
 
 /* ---- What is pending ------------------------------------------------------------------------- */
 
+static bool is_pending_from_handler(int signal)
+{
+    uint64_t pending = 0;
+
+    return syscall(SYS_rt_sigpending, &pending, sizeof pending) == 0 && (pending & mask_of(signal)) != 0;
+}
+
+static const char marker; /* its address marks what send_marker_from_handler() sends */
+
+/* Sends the calling thread, which has the signal blocked, a signal that is known again. The kernel drops it
+ * if such a signal is pending for this thread already. With this si_code the signal keeps its value even if
+ * the user has used up the limit of pending signals. */
+static void send_marker_from_handler(int signal)
+{
+    siginfo_t info;
+
+    memset(&info, 0, sizeof info);
+    info.si_code = SI_KERNEL;
+    info.si_value.sival_ptr = (void *)(uintptr_t)&marker;
+    syscall(SYS_rt_tgsigqueueinfo, getpid(), cp__os_tid(), signal, &info);
+}
+
+/*
+ * The kernel keeps two queues: of this thread's own signals, and of the process's. It takes from the first
+ * one first, and does not tell from which one it took. What is pending for the process is the program's, and
+ * may be what another of its threads waits for. So a signal is sent along, into this thread's queue: if it
+ * comes back, no other one was in that queue.
+ */
 bool cp__signal_take_pending_from_handler(int signal, siginfo_t *info)
 {
     const struct timespec now = {0, 0};
     const uint64_t mask = mask_of(signal);
 
-    return syscall(SYS_rt_sigtimedwait, &mask, info, &now, sizeof mask) == signal;
+    if (!is_pending_from_handler(signal))
+        return false;
+    send_marker_from_handler(signal);
+    return syscall(SYS_rt_sigtimedwait, &mask, info, &now, sizeof mask) == signal &&
+           (info->si_code != SI_KERNEL || info->si_value.sival_ptr != &marker);
 }
 
 void cp__signal_requeue_from_handler(siginfo_t *info)

@@ -225,6 +225,7 @@ static void look_at_call(long number, const long arguments[6])
     case SYS_fcntl:
     case SYS_timer_settime:
     case SYS_rt_sigprocmask:
+    case SYS_rt_sigpending:
     case SYS_rt_sigtimedwait:
     case SYS_rt_tgsigqueueinfo:
         return;

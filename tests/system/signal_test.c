@@ -389,6 +389,37 @@ SIM_TEST(a_foreign_signal_that_is_pending_stays_so)
     CHECK_EQ(profile.stats[0].late, 2 * MS / PERIOD);
 }
 
+static void body_lets_its_event_go(struct worker *worker)
+{
+    block_sigprof(SIG_BLOCK);
+    burn_b(2 * MS);
+    sigqueue(getpid(), SIGPROF, (union sigval){.sival_ptr = worker->arg});
+    cp_m_detach(worker->m); /* removes the library's own pending signal */
+    attach(worker);         /* because run_worker() detaches the M */
+}
+
+/* A signal that was sent to the process stays where any of its threads can wait for it. */
+SIM_TEST(a_foreign_signal_that_is_pending_for_the_process_stays_so)
+{
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD)};
+    const struct timespec now = {0, 0};
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    sigset_t set;
+    siginfo_t info;
+
+    block_sigprof(SIG_BLOCK);
+    start_profile(&profile, requests, 1);
+    run_attached(&worker, body_lets_its_event_go, &profile);
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    CHECK_EQ(sigtimedwait(&set, &info, &now), SIGPROF);
+    CHECK(info.si_code == SI_QUEUE && info.si_value.sival_ptr == &profile);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].late, 2 * MS / PERIOD);
+    CHECK_EQ(profile.stats[0].foreign, 0);
+}
+
 /* ---- No room --------------------------------------------------------------------------------- */
 
 /* Fills the buffer of the calling M's slot with samples of another config, which a late M may leave there. */

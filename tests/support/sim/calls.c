@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -150,6 +151,33 @@ static long take_signal(const long a[6])
     return info.si_signo;
 }
 
+static uint64_t waiting_timers(void)
+{
+    uint64_t mask = sim_lock();
+    uint64_t waiting = sim_waiting_timers();
+
+    sim_unlock(mask);
+    return waiting;
+}
+
+/* What waits behind another signal is pending, too. */
+static long see_pending(const long a[6])
+{
+    long result = pass_on(SYS_rt_sigpending, a);
+
+    if (result == 0)
+        *(uint64_t *)a[0] |= waiting_timers();
+    return result;
+}
+
+/* A timer's signal that waits behind another one is in the thread's queue, so the kernel drops the signal. */
+static long queue_signal(const long a[6])
+{
+    bool is_dropped = a[1] == sim_tid() && a[2] < SIGRTMIN && (waiting_timers() >> (a[2] - 1) & 1) != 0;
+
+    return is_dropped ? 0 : pass_on(SYS_rt_tgsigqueueinfo, a);
+}
+
 static long do_prctl(const long a[6])
 {
     uint64_t mask;
@@ -223,6 +251,10 @@ static long simulate(long number, const long a[6])
         return take_signal(a);
     case SYS_openat:
         return open_file(a);
+    case SYS_rt_sigpending:
+        return see_pending(a);
+    case SYS_rt_tgsigqueueinfo:
+        return queue_signal(a);
     case SYS_read:
         let_call_take_time((int)a[0]);
         return do_locked(number, a, do_for_event);

@@ -168,6 +168,8 @@ struct sim_raise *sim_raise_for_event(const struct sim_event *event, int code, u
 struct sim_raise *sim_raise_for_timer(struct sim_timer *timer, uint64_t mask);
 /* Drops the timer's signal if it is pending, because the timer is deleted or set anew. */
 void sim_drop_signal_of_timer(const struct sim_timer *timer);
+/* Returns the signals of the calling thread's timers that wait behind other ones, a bit each. */
+uint64_t sim_waiting_timers(void);
 /* Takes the signal of a timer that waits behind another one, as rt_sigtimedwait(2) would; false: none
  * waits. */
 bool sim_take_timer(uint64_t set, siginfo_t *info);

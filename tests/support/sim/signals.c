@@ -107,6 +107,19 @@ void sim_drop_signal_of_timer(const struct sim_timer *timer)
         sim_raw(SYS_rt_tgsigqueueinfo, sim_pid(), sim_tid(), timer->sig, (long)&pending, 0, 0);
 }
 
+uint64_t sim_waiting_timers(void)
+{
+    uint64_t set = 0;
+
+    for (int i = 0; i < sim_state->n_timers; i++) {
+        const struct sim_timer *timer = &sim_state->timers[i];
+
+        if (timer->is_used && timer->tid == sim_tid() && timer->expired != 0)
+            set |= (uint64_t)1 << (timer->sig - 1);
+    }
+    return set;
+}
+
 bool sim_take_timer(uint64_t set, siginfo_t *info)
 {
     for (int i = 0; i < sim_state->n_timers; i++) {
