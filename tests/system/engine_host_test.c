@@ -231,6 +231,32 @@ SIM_TEST(a_thread_that_unblocks_its_signals_has_its_own_sigtraps)
     CHECK_EQ(profile.stats[0].late, 0);
 }
 
+#if defined(__x86_64__)
+/* A runtime may use the instruction for itself. Nobody else waits for what an instruction raises. */
+SIM_TEST(what_an_instruction_raises_reaches_the_programs_handler)
+{
+    struct cp_slot_request made = take_default_traps();
+    struct profile profile = {.n = 0};
+    struct worker worker = {.body = NULL};
+
+    signal(SIGTRAP, on_trap);
+    set_blocked(SIG_BLOCK, SIGTRAP);
+    attach(&worker);
+    start_unread(&profile, &made, 1);
+    cp_execute(worker.m, NULL);
+    for (int i = 0; i < TIMES; i++) {
+        __asm__ volatile("int3");
+        CHECK_EQ(host_calls, i + 1);
+        burn_a(PERIOD);
+    }
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].foreign, TIMES);
+    CHECK_EQ(profile.stats[0].signals, TIMES);
+    CHECK_EQ(profile.stats[0].late, 0);
+    cp_m_detach(worker.m);
+}
+#endif
+
 /* ---- What is left as it was ------------------------------------------------------------------ */
 
 static bool keeps_traps_blocked(void)
