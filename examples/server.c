@@ -256,7 +256,7 @@ static void parse_flags(struct flags *f, int argc, char **argv)
 }
 
 /* Returns a descriptor for the signals that end the service. All threads that are started from here on have
- * these signals blocked. Profiling: SIGPROF must not be blocked. */
+ * these signals blocked. Profiling: the timer's SIGPROF must not be blocked. */
 static int take_signals(void)
 {
     sigset_t set;
