@@ -134,6 +134,8 @@ static uint64_t count_heard(const struct cp__m *m, uint64_t *armed_at)
         const struct cp__m_stats *stats = &m->stats[__builtin_ctz(armed)];
         uint64_t at = cp_load_relaxed(&stats->armed_at);
 
+        if (at == UINT64_MAX)
+            continue; /* the event was refused, or the M is just arming it */
         interrupts += cp_load_relaxed(&stats->interrupts);
         *armed_at = at > *armed_at ? at : *armed_at;
     }

@@ -5,6 +5,17 @@
 
 #include <signal.h>
 
+#include "tests/support/stub_syscall.h"
+
+static int barriers; /* atomic: each look at a ring takes one */
+
+static long stub_syscall(long number, const long a[6])
+{
+    if (number == SYS_membarrier)
+        cp_fetch_add_relaxed(&barriers, 1); /* relaxed: a counter */
+    return hand_on(number, a);
+}
+
 static struct cp__m *m_of(const struct puppet *puppet)
 {
     return (struct cp__m *)puppet->worker.m;
@@ -290,5 +301,31 @@ SIM_TEST(a_thread_that_blocks_the_signal_of_switches_is_heard)
     CHECK_EQ(profile.stats[0].samples, 20);
     CHECK_EQ(profile.stats[0].unsampled, 10);
     CHECK_EQ(profile.stats[0].lost, 0);
+    end_puppet(&puppet);
+}
+
+/* A thread that has no event and sleeps is not heard of either, and costs a pass nothing. */
+SIM_TEST(a_thread_that_is_refused_its_event_is_left_alone)
+{
+    const struct cp_slot_request clock = clock_of(CP_ENGINE_SIGNAL, MS);
+    struct profile profile = {.n = 0};
+    struct puppet puppet;
+    int before;
+
+    start_puppet(&puppet);
+    CHECK(cp__m_claim_from_handler(m_of(&puppet), CP__CLAIM_SELF));
+    start_unread(&profile, &clock, 1);
+    cp__m_unclaim_from_handler(m_of(&puppet));
+    sim_fail(SYS_perf_event_open, 1, EMFILE, true);
+    run_puppet(&puppet, burn_a, 5 * MS);
+    read_profile(&profile);
+    CHECK_EQ(m_of(&puppet)->armed, 1u << profile.slots[0]);
+    CHECK_EQ(m_of(&puppet)->stats[profile.slots[0]].refused, -EMFILE);
+    before = cp_load_relaxed(&barriers); /* relaxed: a counter */
+    for (int i = 0; i < 5; i++)
+        read_profile(&profile);
+    CHECK_EQ(cp_load_relaxed(&barriers), before);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms_refused, 1);
     end_puppet(&puppet);
 }
