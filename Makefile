@@ -413,7 +413,7 @@ wrapped = cp_slots_start cp__slot_publish cp_counter_open
 # What the simulated kernel answers: see tests/support/sim/calls.c. Its files are built without sanitizers, because
 # SIM_RUN() calls them with signals blocked, and interrupts whoever runs time.
 wrapped += syscall clock_gettime getrusage uname mmap munmap read close cp__sysctl cp__has_thread_sanitizer \
-           cp__first_draw_from_handler cp__first_head_from_handler
+           cp__let_deferred_come_from_handler cp__first_draw_from_handler cp__first_head_from_handler
 $(sim_objects): private sanitizer =
 
 link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o,$^) \

@@ -14,6 +14,7 @@
 
 #include "atomic.h"
 #include "clock.h"
+#include "sanitizer.h"
 #include "sys_linux.h"
 
 /* ---- Threads and clocks ---------------------------------------------------------------------- */
@@ -206,6 +207,7 @@ static uint64_t block_from_handler(uint64_t mask)
     uint64_t old = 0;
 
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &old, sizeof old);
+    cp__let_deferred_come_from_handler();
     cp_fence_signal();
     return old;
 }
@@ -272,6 +274,7 @@ uint64_t cp__os_block_all_from_handler(void)
     uint64_t old = 0;
 
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof old);
+    cp__let_deferred_come_from_handler();
     cp_fence_signal();
     return old;
 }

@@ -25,4 +25,9 @@
 /* Returns whether the program is built with ThreadSanitizer. The library itself need not be. */
 bool cp__has_thread_sanitizer(void);
 
+/* ThreadSanitizer keeps a signal back until the thread calls a function of the C library that it replaces,
+ * and calls the handler there, whatever the thread blocks by then. Lets what has been kept back come now:
+ * whoever has just blocked a signal is not interrupted by it any more. */
+void cp__let_deferred_come_from_handler(void);
+
 #endif

@@ -304,6 +304,27 @@ long __wrap_syscall(long number, ...)
 
 /* ---- Functions of the C library -------------------------------------------------------------- */
 
+static void (*deferred)(void); /* set while there is one thread */
+
+void sim_defer(void (*fn)(void))
+{
+    deferred = fn;
+}
+
+static void let_deferred_come(void)
+{
+    if (deferred != NULL)
+        deferred();
+}
+
+void __real_cp__let_deferred_come_from_handler(void);
+void __wrap_cp__let_deferred_come_from_handler(void);
+void __wrap_cp__let_deferred_come_from_handler(void)
+{
+    __real_cp__let_deferred_come_from_handler();
+    let_deferred_come();
+}
+
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
@@ -313,6 +334,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
     if (!sim_is_on() || !sim_clock(clock, &ns))
         return __real_clock_gettime(clock, t);
     *t = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+    let_deferred_come();
     return 0;
 }
 
@@ -415,6 +437,7 @@ void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_
     mask = sim_lock();
     made = sim_map_ring(sim_event(fd), size);
     sim_unlock(mask);
+    let_deferred_come();
     return made;
 }
 
@@ -423,13 +446,16 @@ int __wrap_munmap(void *at, size_t size);
 int __wrap_munmap(void *at, size_t size)
 {
     uint64_t mask;
+    int result;
 
     if (sim_is_on()) {
         mask = sim_lock();
         sim_unmap_ring(at);
         sim_unlock(mask);
     }
-    return __real_munmap(at, size);
+    result = __real_munmap(at, size);
+    let_deferred_come();
+    return result;
 }
 
 /* Tests read and close events themselves. The C library's functions are points at which a thread may be

@@ -138,4 +138,9 @@ int sim_opened_pmu(struct perf_event_attr *last);
 void sim_hook(long (*hook)(long number, const long arguments[6]));
 long sim_hand_on(long number, const long arguments[6]);
 
+/* Plays ThreadSanitizer, which calls the handlers of signals that it has kept back in functions of the C
+ * library that it replaces, whatever the thread blocks: each of those that the simulated kernel answers calls
+ * fn at its end, and so does cp__let_deferred_come_from_handler(). NULL: no longer. */
+void sim_defer(void (*fn)(void));
+
 #endif
