@@ -69,13 +69,17 @@ void cp__os_altstack_populate_from_handler(void *mapped)
         syscall(SYS_madvise, lo, ALTSTACK_SIZE, MADV_POPULATE_WRITE);
 }
 
+/* The kernel does not let go of a stack that the thread runs on, or if the stack that the thread had before
+ * is too small for what the thread uses by now. The next signal may need the stack then, so it stays mapped.
+ */
 void cp__os_altstack_free(void *mapped)
 {
     stack_t current;
 
     if (mapped == NULL)
         return;
-    if (sigaltstack(NULL, &current) == 0 && current.ss_sp == (char *)mapped + ALTSTACK_GUARD)
-        sigaltstack(before_of(current.ss_sp), NULL);
+    if (sigaltstack(NULL, &current) == 0 && current.ss_sp == (char *)mapped + ALTSTACK_GUARD &&
+        sigaltstack(before_of(current.ss_sp), NULL) < 0)
+        return;
     munmap(mapped, ALTSTACK_GUARD + ALTSTACK_SIZE);
 }

@@ -255,6 +255,30 @@ CP_TEST(alternate_stacks_are_kept_or_put_back)
     free(memory);
 }
 
+static void detach_in_handler(int signal)
+{
+    (void)signal;
+    cp_m_detach(cp_m_self());
+}
+
+/* The kernel does not let go of a stack that the thread runs on. */
+CP_TEST(an_alternate_stack_in_use_stays)
+{
+    const struct sigaction action = {.sa_handler = detach_in_handler, .sa_flags = SA_ONSTACK};
+    struct cp_m *m;
+
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer lets no handler free memory");
+    set_altstack(NULL, 0);
+    CHECK_EQ(cp_m_attach(&m, NULL), 0);
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+    CHECK_EQ(raise(SIGUSR1), 0);
+    CHECK(cp_m_self() == NULL);
+    CHECK_EQ(cp_m_attach(&m, NULL), 0);
+    CHECK_EQ(raise(SIGUSR1), 0); /* on the stack that has stayed */
+    CHECK(cp_m_self() == NULL);
+}
+
 /* ---- Many cycles ----------------------------------------------------------------------------- */
 
 static void body_sleeps(struct worker *worker)
