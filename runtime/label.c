@@ -6,6 +6,7 @@
 
 #include "runtime/base/lock.h"
 #include "runtime/base/os.h"
+#include "runtime/base/sanitizer.h"
 
 size_t cp_labels_count(const struct cp_labels *labels)
 {
@@ -51,7 +52,11 @@ void cp_labels_unref(struct cp_labels *labels)
 {
     /* acq_rel: pairs with itself. The thread that frees the set has seen the last use of every other
      * thread */
-    if (labels != NULL && cp_fetch_sub_acq_rel(&labels->refs, 1u) == 1) {
+    if (labels == NULL)
+        return;
+    cp__sanitizer_release(labels);
+    if (cp_fetch_sub_acq_rel(&labels->refs, 1u) == 1) {
+        cp__sanitizer_acquire(labels);
         let_finish();
         free(labels);
     }
@@ -84,7 +89,10 @@ struct cp_labels *cp_g_labels(struct cp_g *g)
     }
     cp_store_release(&reader.reads, 0u); /* pairs with the acquire in let_finish() */
     cp__unlock(&reader.lock);
-    return seen == NULL ? NULL : labels;
+    if (seen == NULL)
+        return NULL;
+    cp__sanitizer_acquire(labels);
+    return labels;
 }
 
 void cp__labels_forget(void)
@@ -141,6 +149,7 @@ int cp__labels_with(const struct cp_labels *old, const char *key, const char *va
     for (; i < n; i++)
         if (strcmp(old->items[i].key, key) != 0)
             append_label(set, &strings, &old->items[i]);
+    cp__sanitizer_release(set);
     *out = set;
     return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "chunk.h"
 #include "label.h"
+#include "runtime/base/sanitizer.h"
 
 _Static_assert(sizeof(uintptr_t) == sizeof(uint64_t), "a frame is a word");
 
@@ -174,6 +175,8 @@ int cp__samplebuf_read(struct cp__samplebuf *buf, uint64_t seq, cp_sample_fn *fn
         }
         sample = sample_at(read);
         if (read[1] == seq) {
+            if (sample.labels != NULL)
+                cp__sanitizer_acquire(sample.labels);
             fn(context, &sample);
             n++;
         }

@@ -30,4 +30,10 @@ bool cp__has_thread_sanitizer(void);
  * whoever has just blocked a signal is not interrupted by it any more. */
 void cp__let_deferred_come_from_handler(void);
 
+/* If the library is not built with ThreadSanitizer, ThreadSanitizer does not see the library's atomic
+ * operations, but sees when the library allocates, copies and frees. These calls tell that all that came
+ * before a release of an address comes before all that follows an acquire of that address. */
+void cp__sanitizer_release(void *at);
+void cp__sanitizer_acquire(void *at);
+
 #endif
