@@ -92,7 +92,9 @@ packages += $(if $(filter check deps,$(goals)),clang-format-14)
 # libbz2, which a static program takes; libjpeg, whose stacks are looked at; libdebuginfod, which nothing may call.
 test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl protobuf-compiler pkgconf g++ \
                 clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl libdebuginfod1
-test_packages += $(if $(filter deps,$(goals)),dwz) # makes debug information smaller; without it a test is skipped
+# Without these, tests are skipped: dwz makes debug information smaller, and programs profile themselves under valgrind
+# and with jemalloc.
+test_packages += $(if $(filter deps,$(goals)),dwz valgrind libjemalloc2)
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev libjpeg62-turbo-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
                    $(filter ui,$(goal_programs))),chromium)
@@ -473,7 +475,7 @@ $(call needs,runner_end,$(B)/tests/idle_sample)
 $(call needs,runner_profile,$(B)/tests/profiled_sample)
 $(call needs,examples,$(demos:%=$(B)/examples/%) $(B)/examples/server)
 $(call needs,server,$(B)/examples/server)
-$(call needs,handler sanitized,$(lib_a))
+$(call needs,handler sanitized tools,$(lib_a))
 $(call needs,install,$(lib_a) $(lib_so) $(side_a) $(side_so) $(program))
 $(call needs,testing_flags,$(framework_examples))
 $(call needs,testing_header,$(lib_so) $(B)/lib/libcounterpoint-testing.so)
