@@ -1,7 +1,7 @@
 /*
  * The signal handler does not allocate, lock, call the dynamic linker, wait or change errno. This program
- * defines the functions that do these, in place of the C library's. They note when a handler of SIGPROF calls
- * them: this program's sigaction() puts a function around each handler, which says so.
+ * defines the functions that do these, in place of the C library's. They note when a handler of SIGPROF or
+ * SIGTRAP calls them: this program's sigaction() puts a function around each handler, which says so.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -266,7 +266,7 @@ int sigaction(int signal, const struct sigaction *action, struct sigaction *old)
     struct sigaction wrapped;
 
     not_in_handler("sigaction");
-    if (signal == SIGPROF && action != NULL && (action->sa_flags & SA_SIGINFO) != 0) {
+    if ((signal == SIGPROF || signal == SIGTRAP) && action != NULL && (action->sa_flags & SA_SIGINFO) != 0) {
         handler = action->sa_sigaction;
         wrapped = *action;
         wrapped.sa_sigaction = around_handler;
@@ -284,7 +284,7 @@ int sigaction(int signal, const struct sigaction *action, struct sigaction *old)
 /* ---- Load ------------------------------------------------------------------------------------ */
 
 /* These threads are interrupted in the middle of what the handler must not do itself: by the events' signals
- * where they run, and anywhere by kicks and by the ticks that the test sends. */
+ * where they run, and anywhere by the ticks that the test sends. */
 
 static void run(void)
 {
