@@ -90,15 +90,17 @@ static uint64_t signals_of(const char *status, const char *key)
     return line == NULL ? 0 : strtoull(line + strlen(key), NULL, 16);
 }
 
-/* Without its entry, the thread is gone. */
+/* A missing entry does not say that the thread is gone: there may be no /proc. */
 struct cp__os_pending cp__os_thread_pending(pid_t tid, int signal)
 {
     const uint64_t bit = (uint64_t)1 << (signal - 1);
     char text[4096];
-    int result = read_of_thread(tid, "status", text, sizeof text);
+    bool is_there;
 
-    if (result < 0)
-        return (struct cp__os_pending){.is_pending = result != -ENOENT, .is_blocked = result != -ENOENT};
+    if (read_of_thread(tid, "status", text, sizeof text) < 0) {
+        is_there = cp__os_has_thread(tid);
+        return (struct cp__os_pending){.is_pending = is_there, .is_blocked = is_there};
+    }
     return (struct cp__os_pending){.is_pending = (signals_of(text, "\nSigPnd:") & bit) != 0,
                                    .is_blocked = (signals_of(text, "\nSigBlk:") & bit) != 0,
                                    .runs = strstr(text, "\nState:\tR") != NULL};

@@ -146,6 +146,31 @@ SIM_TEST(a_signal_that_is_pending_when_its_event_is_closed_is_not_the_programs)
     end_puppet(&puppet);
 }
 
+static long hide_proc(long number, const long arguments[6])
+{
+    if (number == SYS_openat && strncmp((const char *)arguments[1], "/proc/", 6) == 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    return sim_hand_on(number, arguments);
+}
+
+/* After a chroot(), no file says what is pending: SIGPROF is kept until the M has looked itself. */
+SIM_TEST(sigprof_is_not_given_back_if_there_is_no_proc)
+{
+    struct puppet puppet;
+
+    sim_hook(hide_proc);
+    leave_pending(&puppet);
+    start_and_stop_another();
+    CHECK(!sigprof_is(on_host_signal));
+    run_puppet(&puppet, unblock, 0);
+    CHECK_EQ(host_signals, 0);
+    run_puppet(&puppet, reach_scheduling_point, 0);
+    CHECK(sigprof_is(on_host_signal));
+    end_puppet(&puppet);
+}
+
 /* The kernel takes the signal off the queue just before the event is closed: no look at the queue finds it,
  * and the handler begins afterwards, once. */
 SIM_TEST(a_handler_that_begins_after_its_event_was_closed_is_not_the_programs)
