@@ -248,7 +248,7 @@ void cp_m_detach(struct cp_m *head)
     struct cp__moment none;
     void *altstack = m->altstack;
     uint64_t mask = cp__os_block_from_handler();
-    bool blocks_traps = cp__os_would_block_traps_from_handler(m->blocked_traps_with, mask);
+    const uint64_t programs_mask = cp__os_mask_of_program(m->blocked_traps_with, mask);
     uint64_t cpu_ns;
 
     pthread_setspecific(exit_key, NULL);
@@ -271,8 +271,6 @@ void cp_m_detach(struct cp_m *head)
     free_if_read(m);
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
-    cp__os_unblock_from_handler(mask);
-    if (blocks_traps)
-        cp__os_close_traps();
+    cp__os_unblock_from_handler(programs_mask);
     cp__os_altstack_free(altstack);
 }

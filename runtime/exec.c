@@ -38,9 +38,8 @@ void cp_before_exec(void)
     cp__fork_allow();
     cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
     cp__take_pending_from_handler(m, &none); /* a trap of an event that another thread has closed */
-    cp__os_unblock_from_handler(mask);
-    if (cp__os_would_block_traps_from_handler(m->blocked_traps_with, mask))
-        cp__os_close_traps(); /* the new program has what this one has blocked */
+    /* the new program has what this one has blocked */
+    cp__os_unblock_from_handler(cp__os_mask_of_program(m->blocked_traps_with, mask));
     errno = saved_errno;
 }
 

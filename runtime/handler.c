@@ -80,11 +80,21 @@ static bool is_opened_from_handler(struct cp__m *m, const void *ucontext)
 
 /* Whether a signal that is not the profiler's would not have come to this thread without the library: the
  * thread is the library's own, or has SIGTRAP unblocked only for the library's traps. A program cannot block
- * what an instruction of its own raises. */
+ * what an instruction of its own raises. A thread that is no M may have been created by an M that has SIGTRAP
+ * unblocked: what was sent to the process would end the process here, and another thread may wait for it. */
 static bool is_for_others_from_handler(struct cp__m *m, const siginfo_t *info, const void *ucontext)
 {
-    return m != NULL && (m->is_of_library || (info->si_signo == SIGTRAP && info->si_code <= 0 &&
-                                              is_opened_from_handler(m, ucontext)));
+    const bool is_sent_trap = info->si_signo == SIGTRAP && info->si_code <= 0;
+
+    if (m == NULL)
+        return is_sent_trap && info->si_code != SI_TKILL && cp__os_has_opened_traps_from_handler() &&
+               cp__signal_is_deadly_from_handler(info);
+    return m->is_of_library || (is_sent_trap && is_opened_from_handler(m, ucontext));
+}
+
+static bool is_for_thread(const struct cp__m *m, const siginfo_t *info)
+{
+    return (m == NULL || !m->is_of_library) && info->si_code == SI_TKILL;
 }
 
 /* Returns the lower of the two structures that the kernel has put onto the stack: its signal frame begins
@@ -165,7 +175,7 @@ __attribute__((section(CP__HANDLER_SECTION))) void cp__on_signal_from_handler(in
     errno = saved_errno;
     if (!ours) { /* the host's handler may never return, so this comes last */
         if (is_for_others_from_handler(m, info, ucontext))
-            cp__signal_give_back_from_handler(info, ucontext, !m->is_of_library && info->si_code == SI_TKILL);
+            cp__signal_give_back_from_handler(info, ucontext, is_for_thread(m, info));
         else
             cp__signal_chain_from_handler(signal, info, ucontext);
         errno = saved_errno;

@@ -83,6 +83,12 @@ uint64_t cp__os_blocked_with_traps(void);
  * others since: runtimes start threads with all signals blocked, and unblock them on the new thread. 0 for
  * before: the library has unblocked nothing. */
 bool cp__os_would_block_traps_from_handler(uint64_t before, uint64_t now);
+/* Returns what the program would have blocked without the library, with the same parameters: a thread that
+ * stops being an M passes that to cp__os_unblock_from_handler(), so that no SIGTRAP comes in between. */
+uint64_t cp__os_mask_of_program(uint64_t before, uint64_t now);
+/* Returns whether the library has unblocked SIGTRAP on some thread. Threads which that thread has created
+ * since have SIGTRAP unblocked, too. */
+bool cp__os_has_opened_traps_from_handler(void);
 /* Unblocks SIGTRAP on the calling thread, and blocks it. */
 void cp__os_open_traps(void);
 void cp__os_close_traps(void);

@@ -260,8 +260,21 @@ bool cp__os_would_block_traps_from_handler(uint64_t before, uint64_t now)
     return (before & ~sigtrap_mask & now) != 0;
 }
 
+uint64_t cp__os_mask_of_program(uint64_t before, uint64_t now)
+{
+    return cp__os_would_block_traps_from_handler(before, now) ? now | sigtrap_mask : now;
+}
+
+static uint32_t has_opened_traps; /* atomic */
+
+bool cp__os_has_opened_traps_from_handler(void)
+{
+    return cp_load_relaxed(&has_opened_traps) != 0; /* relaxed: a flag of its own */
+}
+
 void cp__os_open_traps(void)
 {
+    cp_store_relaxed(&has_opened_traps, 1u); /* relaxed: the same */
     syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &sigtrap_mask, NULL, sizeof sigtrap_mask);
 }
 

@@ -29,6 +29,8 @@ bool cp__signal_is_of_program(int signal);
  * again, which does for the program's signals what these two do. Returns whether it has. Under the runtime
  * lock. */
 bool cp__signal_mend(int signal);
+/* Whether the kernel would have ended the process for the signal if the library had no handler. */
+bool cp__signal_is_deadly_from_handler(const siginfo_t *info);
 /* Passes a signal that is not the profiler's to the handler that was there before. If there was none, SIGPROF
  * is ignored, and SIGTRAP does what it would have done without the library. */
 void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext);

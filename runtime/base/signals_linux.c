@@ -138,13 +138,16 @@ static void take_mask_from_handler(int signal, const struct sigaction *previous,
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &bits, NULL, sizeof bits);
 }
 
-/* Whether the kernel would have ended the process if the library had no handler. The kernel does not let a
- * program ignore what an instruction of its own has raised. */
-static bool is_deadly(int signal, const struct sigaction *previous, const siginfo_t *info)
+/* The kernel does not let a program ignore what an instruction of its own has raised. */
+bool cp__signal_is_deadly_from_handler(const siginfo_t *info)
 {
-    if (signal != SIGTRAP)
+    const struct sigaction *previous =
+        previous_of_from_handler(&owned[index_of_from_handler(info->si_signo)]);
+
+    if (info->si_signo != SIGTRAP)
         return false; /* SIGPROF may be one that the library has raised, and that came late */
-    return previous->sa_handler == SIG_DFL || (info->si_code > 0 && info->si_code != CP__TRAP_PERF);
+    return previous->sa_handler == SIG_DFL ||
+           (previous->sa_handler == SIG_IGN && info->si_code > 0 && info->si_code != CP__TRAP_PERF);
 }
 
 /* Ends the process by the signal's default action, as soon as the handler has returned: then the signal is
@@ -181,7 +184,7 @@ void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
     cp_fence_signal();
     take_mask_from_handler(signal, previous, ucontext);
     if (previous->sa_handler == SIG_DFL || previous->sa_handler == SIG_IGN) {
-        if (is_deadly(signal, previous, info))
+        if (cp__signal_is_deadly_from_handler(info))
             take_default_from_handler(signal);
     } else if ((previous->sa_flags & SA_SIGINFO) == 0) {
         previous->sa_handler(signal);

@@ -113,6 +113,25 @@ SIM_TEST(a_thread_that_waits_for_traps_of_the_program_gets_them)
     CHECK_EQ(waiter.got, 3 * TIMES);
 }
 
+/* The thread that waits has the mask of the M that created it, with SIGTRAP unblocked. What is sent to the
+ * process ends nobody. */
+SIM_TEST(a_thread_that_an_m_has_created_gets_the_traps_that_it_waits_for)
+{
+    struct waiter waiter;
+    struct worker worker = {.body = NULL};
+
+    signal(SIGTRAP, SIG_DFL);
+    take_default_traps();
+    set_blocked(SIG_BLOCK, SIGTRAP);
+    attach(&worker);
+    CHECK(!blocks_traps());
+    start_waiter(&waiter);
+    send_traps(&waiter);
+    end_waiter(&waiter);
+    CHECK_EQ(waiter.got, TIMES);
+    cp_m_detach(worker.m);
+}
+
 static void body_unblocks_another(struct worker *worker)
 {
     set_blocked(SIG_UNBLOCK, SIGUSR1);
@@ -302,6 +321,35 @@ SIM_TEST(sigtrap_is_unblocked_after_its_handler_is_back)
     CHECK(!keeps_traps_blocked());
     sigaction(SIGTRAP, NULL, &current);
     CHECK(current.sa_handler != SIG_DFL);
+}
+
+/* Sends the process a SIGTRAP while the thread is in a section of the library's. */
+static long send_trap_in_section(long number, const long arguments[6])
+{
+    if (number == SYS_rt_sigpending) {
+        sim_hook(sim_hand_on);
+        kill(getpid(), SIGTRAP);
+    }
+    return sim_hand_on(number, arguments);
+}
+
+SIM_TEST(a_sigtrap_that_comes_during_a_detach_stays_pending)
+{
+    struct worker worker = {.body = NULL};
+    const struct timespec now = {0, 0};
+    sigset_t set;
+
+    signal(SIGTRAP, on_trap);
+    take_default_traps();
+    set_blocked(SIG_BLOCK, SIGTRAP);
+    attach(&worker);
+    CHECK(!blocks_traps());
+    sim_hook(send_trap_in_section);
+    cp_m_detach(worker.m);
+    CHECK_EQ(host_calls, 0);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTRAP);
+    CHECK_EQ(sigtimedwait(&set, NULL, &now), SIGTRAP);
 }
 
 /* A child of a fork and a new program have the mask that the program has set. */
