@@ -225,7 +225,8 @@ void cp__events_hear(struct cp__m *m, struct cp__moment *moment)
         if (m->handles[__builtin_ctz(armed)].engine == &cp__engine_perf)
             cp__first_unheard(m, __builtin_ctz(armed));
     }
-    cp__ring_drain_from_handler(m, moment);
+    if (cp__ring_is_overdue(m))
+        cp__ring_drain_from_handler(m, moment);
 }
 
 /* The handle keeps the numbers of the descriptors, because a signal that carries one of these may be

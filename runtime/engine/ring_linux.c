@@ -12,6 +12,7 @@
 #include "first_linux.h"
 #include "limits_linux.h"
 #include "periods_linux.h"
+#include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/configure.h"
 #include "runtime/handler.h"
@@ -376,6 +377,37 @@ uint32_t cp__ring_throttled_from_handler(const struct cp__m *m)
             throttled = (throttled & ~(1u << slot)) | (uint32_t)begins << slot;
     }
     return throttled;
+}
+
+/* An event counts its time while its thread has a CPU. */
+static bool has_waited(const struct cp__m *m, const struct cp__record *record)
+{
+    int which;
+    const int slot = record->type == PERF_RECORD_SAMPLE ? slot_of_from_handler(m, record->id, &which) : -1;
+    struct cp__record_sample sample;
+
+    if (slot < 0 || !cp__record_sample_from_handler(record, &cp__perf_of(m)->handles[slot].layout, &sample))
+        return false;
+    /* relaxed: written with the claim */
+    return cp__os_clock_ns_from_handler(m->cpu_clock) >=
+           cp_load_relaxed(&m->stats[slot].armed_at) + sample.count.time_enabled + CP__MOMENT_NS;
+}
+
+bool cp__ring_is_overdue(const struct cp__m *m)
+{
+    const struct cp__ring *ring = &cp__perf_of(m)->ring;
+    const struct perf_event_mmap_page *page = ring->page;
+    struct cp__records records;
+    struct cp__record record;
+    bool found = false;
+
+    if (page == NULL)
+        return false;
+    /* acquire: pairs with the kernel's barrier in perf_output_put_handle() */
+    records = records_from_handler(ring, page->data_tail, cp_load_acquire(&page->data_head));
+    while (!found && cp__record_next_from_handler(&records, &record))
+        found = has_waited(m, &record);
+    return found;
 }
 
 /* Returns the position up to which the kernel has written. The records before it are not read by this

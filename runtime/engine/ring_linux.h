@@ -19,6 +19,9 @@ int cp__ring_join_from_handler(struct cp__m *m, int slot, int which);
 void cp__ring_part_from_handler(struct cp__m *m, int slot, int which);
 /* Takes one member, or holder, away. With the last one the ring is closed. */
 void cp__ring_leave_from_handler(struct cp__ring *ring);
+/* Returns whether m's thread has had a moment of CPU time since the oldest sample in the ring was made. A
+ * thread that has just lost its CPU hears of its signal when it goes on. */
+bool cp__ring_is_overdue(const struct cp__m *m);
 /* Returns a bit for each slot whose event is throttled, by the records that have been read and those that
  * wait in the ring. */
 uint32_t cp__ring_throttled_from_handler(const struct cp__m *m);
