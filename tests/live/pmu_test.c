@@ -254,12 +254,13 @@ CP_TEST(cache_misses_are_where_memory_is_far)
 
 /* ---- Signals --------------------------------------------------------------------------------- */
 
-static void block_sigprof(int how)
+static void block_samples(int how)
 {
     sigset_t set;
 
     sigemptyset(&set);
     sigaddset(&set, SIGPROF);
+    sigaddset(&set, SIGTRAP);
     pthread_sigmask(how, &set, NULL);
 }
 
@@ -267,14 +268,14 @@ static void body_blocks_sometimes(struct worker *worker)
 {
     for (int i = 0; i < 10; i++) {
         burn_a(*(const uint64_t *)worker->arg);
-        block_sigprof(SIG_BLOCK);
+        block_samples(SIG_BLOCK);
         burn_b(*(const uint64_t *)worker->arg);
-        block_sigprof(SIG_UNBLOCK);
+        block_samples(SIG_UNBLOCK);
     }
 }
 
-/* SIGPROF is blocked for 10 ms. The ring holds 51 records of an M without chains, which is enough below 5
- * GHz. */
+/* SIGPROF and SIGTRAP are blocked for 10 ms. The ring holds 51 records of an M without chains, which is enough
+ * below 5 GHz. */
 CP_TEST(one_signal_brings_all_records_that_waited)
 {
     struct cp_slot_request requests[] = {request("cycles", PERIOD)};
@@ -300,7 +301,7 @@ CP_TEST(starts_and_stops_leave_no_signal_behind)
         struct profile profile = {.n = 0};
 
         start_profile(&profile, requests, 2);
-        sleep_ms(10 + 7 * (unsigned)(i % 5)); /* an M that only burns is armed by a kick */
+        sleep_ms(10 + 7 * (unsigned)(i % 5));
         stop_profile(&profile);
         CHECK_EQ(profile.stats[0].foreign + profile.stats[1].foreign, 0);
         CHECK_EQ(profile.seen[0].weight, profile.stats[0].samples);
