@@ -1,4 +1,4 @@
-/* Threads that sleep in a system call are left alone while others are kicked: tests/system/kick_test.c has
+/* Threads that sleep in a system call are armed, and are left alone otherwise: tests/system/arming_test.c has
  * the rest. */
 #include "tests/support/burn.h"
 #include "tests/support/resources.h"

@@ -274,9 +274,9 @@ struct profile {
     bool is_clock[CP_EV_MAX];
     /* set for a clock that may be throttled; otherwise start_unread() and stop_profile() skip the test */
     bool may_be_throttled;
-    /* Set on the simulated kernel if the reader is to look at Ms all the time, and to kick those that
-     * reach no scheduling point. Otherwise it reads when buffers fill: an M that comes to a scheduling
-     * point while a reader looks at it is armed later, and simulated time does not wait for that. */
+    /* Set on the simulated kernel if the reader is to look at Ms all the time. Otherwise it reads when
+     * buffers fill: an M that comes to a scheduling point while a reader looks at it is armed later, and
+     * simulated time does not wait for that. */
     bool looks;
     uint64_t wanted; /* for body_until_sampled() */
     struct seen seen[CP_EV_MAX];

@@ -116,8 +116,8 @@ static void *block_all_and_run(void *arg)
     return NULL;
 }
 
-/* The thread makes no system call and reaches no scheduling point: a kick arms its events, and traps bring
- * the samples. */
+/* The thread makes no system call and reaches no scheduling point: another thread arms its events, and
+ * traps bring the samples. */
 SIM_TEST(a_thread_that_blocks_all_signals_is_sampled)
 {
     struct cp_slot_request requests[] = {trap_request("taskClock", PERIOD)};

@@ -72,7 +72,7 @@ static struct {
     int over;
 } other;
 
-/* Starts another profile, looks for Ms to kick, and stops the profile. */
+/* Starts another profile, looks at the Ms, and stops the profile. */
 static void *profile_elsewhere(void *arg)
 {
     start_unread(&other.profile, &other.request, 1);
@@ -97,7 +97,7 @@ static void run_beside_profile(enum cp_engine engine)
     CHECK_EQ(other.profile.stats[0].ms, 0);
 }
 
-/* Nothing samples or kicks the thread, whatever starts and stops meanwhile. */
+/* Nothing samples the thread, whatever starts and stops meanwhile. */
 static void check_failed_exec(enum cp_engine engine)
 {
     struct profile profile = {.n = 0};

@@ -200,9 +200,8 @@ static void *start_elsewhere(void *profile)
     return NULL;
 }
 
-/* The child's M runs without scheduling points, while another thread starts the profile, and so it needs a
- * kick. */
-static void child_is_kicked(void)
+/* The child's M runs without scheduling points, while another thread starts the profile and arms the M. */
+static void child_is_armed(void)
 {
     struct profile profile = {.looks = true};
     pthread_t thread;
@@ -210,7 +209,7 @@ static void child_is_kicked(void)
     CHECK_EQ(pthread_create(&thread, NULL, start_elsewhere, &profile), 0);
     pthread_join(thread, NULL);
     while (sampled(profile.slots[0]) == 0) {
-        SPIN_HERE(); /* the kick takes the machine's time */
+        SPIN_HERE(); /* the other thread takes the machine's time */
         burn_b(PERIOD);
     }
     burn_b(50 * PERIOD);
@@ -236,7 +235,7 @@ SIM_TEST(a_child_holds_nothing_of_its_parents)
     in_child(child_opens);
     in_child(child_forks);
     if (CHILD_IS_LIKE_PARENT)
-        in_child(child_is_kicked);
+        in_child(child_is_armed);
     let_end(&other);
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].samples, 110 * MS / PERIOD);

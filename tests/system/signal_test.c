@@ -474,7 +474,7 @@ static void body_errno(struct worker *worker)
 {
     while (cp_load_acquire(&worker->stop) == 0) { /* pairs with the release in stop_worker() */
         errno = 12345;
-        SPIN_HERE(); /* as in burn_c(); most kicks come here */
+        SPIN_HERE(); /* as in burn_c(); most signals of others come here */
         SIM_RUN(SPIN_NS);
         CHECK_EQ(errno, 12345);
     }

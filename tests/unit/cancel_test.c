@@ -156,7 +156,7 @@ static void *body_interrupted(void *arg)
     if (cp_m_attach(&thread->m, NULL) < 0)
         return NULL;
     pthread_cancel(pthread_self());
-    burn_a(MS); /* a thread whose CPU clock stands at 0 counts as asleep, and is not kicked */
+    burn_a(MS);
     go_on(thread, ATTACHED);
     wait_for_step(thread, ARMED);
     burn_a(10 * MS);
@@ -181,7 +181,7 @@ SIM_TEST(the_handler_has_no_cancellation_point)
     CHECK_EQ(pthread_create(&id, NULL, body_interrupted, &thread), 0);
     await(&thread.step, ATTACHED);
     CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
-    while (stats.ms == 0) { /* reading kicks the thread, which arms itself */
+    while (stats.ms == 0) {
         sleep_ms(1);
         cp_slots_read(slot, take_sample, NULL);
         cp_slots_stats(slot, &stats);
