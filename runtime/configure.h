@@ -12,7 +12,9 @@
 bool cp__configure(struct cp__m *m, uint64_t mask);
 
 /* Does the same for another thread's m. The caller has the runtime lock and the claim CHANGING, and m's
- * handler keeps off. If a slot runs, the caller delays forks (cp__fork_delay()). Gives the claim back. */
+ * handler keeps off. If a slot runs, the caller delays forks (cp__fork_delay()). Gives the claim back. The
+ * caller has its signals blocked (cp__os_block_from_handler()): the caller may be an M whose page faults are
+ * sampled, and the kernel begins the first write to a ring's page anew as long as a signal is pending. */
 void cp__configure_outside(struct cp__m *m);
 
 #endif

@@ -281,6 +281,7 @@ static bool is_any_waited_for(uint64_t generation, bool gives_up, uint32_t slots
     bool waited_for = false;
 
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {
+        uint64_t mask = cp__os_block_from_handler(); /* see cp__configure_outside() */
         unsigned n;
 
         cp__fork_delay(); /* because events are opened */
@@ -290,6 +291,7 @@ static bool is_any_waited_for(uint64_t generation, bool gives_up, uint32_t slots
         m = leave_all_but_last(ms, n);
         cp__unlock(&cp__runtime_lock);
         cp__fork_allow();
+        cp__os_unblock_from_handler(mask);
     }
     return waited_for;
 }

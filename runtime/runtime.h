@@ -371,7 +371,7 @@ struct cp_slot_stats {
     uint64_t library_ns;    /* the part of libcounterpoint's own threads */
     uint64_t unattached_ns; /* the rest: of threads while they were no Ms */
     /* The next six are parts of ms_ns. */
-    uint64_t unarmed_ns; /* while they had no event: since they slept at the start, or it was refused */
+    uint64_t unarmed_ns; /* while they had no event: because it was refused, or before they were armed */
     uint64_t blocked_ns; /* the same with the signal blocked, and what events counted without a sample then */
     uint64_t disabled_ns; /* while the program had disabled the event: prctl(PR_TASK_PERF_EVENTS_DISABLE) */
     uint64_t closed_ns;   /* after the program had closed the event's descriptor */

@@ -8,6 +8,7 @@
 #include "outside.h"
 #include "pass.h"
 #include "queue.h"
+#include "runtime/base/os.h"
 #include "runtime/unwind/code.h"
 #include "slot.h"
 #include "stats.h"
@@ -49,13 +50,14 @@ static bool are_slots(const int *slots, size_t n)
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
 {
     struct cp__m *queue;
-    uint64_t run;
+    uint64_t run, mask;
     int n = 0;
 
     if (!are_slots(&slot, 1))
         return -EINVAL;
     cp__code_look();
     cp__outside_look_at_slots();
+    mask = cp__os_block_from_handler(); /* see cp__configure_outside() */
     cp__lock(&cp__runtime_lock);
     run = cp__slot_run(slot);
     if (cp__slot_runs(slot)) {
@@ -67,6 +69,7 @@ int cp_slots_read(int slot, cp_sample_fn *fn, void *context)
     for (struct cp__m *m = queue; m != NULL; m = m->queued[slot].next)
         m->refs++;
     cp__unlock(&cp__runtime_lock);
+    cp__os_unblock_from_handler(mask);
     for (struct cp__m *m = queue, *next; m != NULL; m = next) {
         next = cp__queue_next(m, slot);
         n += read_m(m, slot, run, fn, context);
@@ -120,11 +123,14 @@ static void give_buffers_back(struct cp__m *m)
 static void give_all_buffers_back(void)
 {
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m)) {
+        uint64_t mask = cp__os_block_from_handler(); /* see cp__configure_outside() */
+
         cp__lock(&cp__runtime_lock);
         if (m != cp__m_current && !cp__slots_running()) /* a stop that gave up may have left handles open */
             cp__outside_bring_in_line(m);
         give_buffers_back(m);
         cp__unlock(&cp__runtime_lock);
+        cp__os_unblock_from_handler(mask);
     }
 }
 

@@ -287,6 +287,49 @@ SIM_TEST(a_stop_waits_for_a_signal_that_is_blocked_for_a_moment)
     stop_worker(&worker);
 }
 
+/* ---- Who closes is sampled, too --------------------------------------------------------------- */
+
+static int calls, unblocked;
+
+static void take_nothing(void *context, const struct cp_sample *sample)
+{
+    (void)context;
+    (void)sample;
+}
+
+static long look_at_mask(long number, const long arguments[6])
+{
+    sigset_t now;
+
+    if (number == SYS_ioctl || number == SYS_membarrier) {
+        pthread_sigmask(SIG_SETMASK, NULL, &now);
+        calls++;
+        unblocked += sigismember(&now, SIGPROF) == 0;
+    }
+    return sim_hand_on(number, arguments);
+}
+
+/* The first write to a ring's page is a page fault that the kernel does not end while a signal is pending. */
+SIM_TEST(who_changes_handles_of_others_takes_no_signal)
+{
+    const struct cp_slot_request clock = clock_of(CP_ENGINE_SIGNAL);
+    struct puppet puppet;
+    int slot;
+
+    start_puppet(&puppet);
+    slot = started(&clock);
+    run_puppet(&puppet, block, 3 * MS);
+    sim_hook(look_at_mask);
+    cp_slots_read(slot, take_nothing, NULL);
+    CHECK(calls > 0);
+    calls = 0;
+    CHECK_EQ(cp_slots_stop(&slot, 1), 0);
+    CHECK(calls > 0);
+    CHECK_EQ(unblocked, 0);
+    cp_slots_release(&slot, 1);
+    end_puppet(&puppet);
+}
+
 /* ---- Traps ----------------------------------------------------------------------------------- */
 
 static bool was_trapped;
