@@ -274,8 +274,8 @@ static void body_blocks_sometimes(struct worker *worker)
     }
 }
 
-/* SIGPROF and SIGTRAP are blocked for 10 ms. The ring holds 51 records of an M without chains, which is enough
- * below 5 GHz. */
+/* SIGPROF and SIGTRAP are blocked for 10 ms. The ring holds 51 records of an M without chains, which is
+ * enough below 5 GHz. */
 CP_TEST(one_signal_brings_all_records_that_waited)
 {
     struct cp_slot_request requests[] = {request("cycles", PERIOD)};
