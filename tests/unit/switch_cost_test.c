@@ -127,16 +127,19 @@ SIM_TEST(on_a_busy_machine_nothing_is_known_for_a_while)
     CHECK_EQ(opened, 0);
 }
 
-static int signalled; /* atomic: the thread that has had the signal */
+static int signalled; /* atomic: 1: a thread of the program has had the signal; 2: another one */
+static int measures;  /* atomic: the thread that measures */
 
 static void on_host_signal(int signal)
 {
     (void)signal;
-    cp_store_release(&signalled, cp__os_tid()); /* pairs with the acquire in await(), burn.h */
+    /* pairs with the acquire in await(), burn.h; the load with the release in signal_thread() */
+    cp_store_release(&signalled, cp__os_tid() == cp_load_acquire(&measures) ? 2 : 1);
 }
 
 static void signal_thread(void)
 {
+    cp_store_release(&measures, cp__os_tid()); /* pairs with the acquire in on_host_signal() */
     syscall(SYS_tgkill, getpid(), cp__os_tid(), SIGPROF);
 }
 
@@ -147,7 +150,7 @@ SIM_TEST(a_signal_of_the_programs_reaches_the_program)
     when_armed = signal_thread;
     check_near(cp_switch_cost_ns(CP_EVENT_CLOCK, 1), real.soon);
     CHECK(when_armed == NULL);
-    await(&signalled, cp__os_tid());
+    await(&signalled, 1);
     CHECK(sigprof_is(on_host_signal));
 }
 
