@@ -308,14 +308,37 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
     return result;
 }
 
+/* Reads the final counts of the slot's events. Returns whether the ring has lost records that it had not told
+ * of before. */
+static bool read_last_from_handler(struct cp__m *m, int slot)
+{
+    const uint64_t lost = cp_load_relaxed(&m->stats[slot].lost); /* relaxed: written with the claim */
+    struct cp__count count;
+
+    for (int i = 0; i < cp__perf_of(m)->handles[slot].n_events; i++) {
+        if (!cp__descriptor_read_from_handler(m, slot, i, &count))
+            continue;
+        cp__periods_note_count_from_handler(m, slot, i, &count);
+        if (i == 0)
+            cp__periods_end_throttling_from_handler(m, slot, &count);
+    }
+    return cp_load_relaxed(&m->stats[slot].lost) != lost; /* relaxed: the same */
+}
+
+/* Returns whether the thread closes its own handle and has not blocked the signal of its samples: a period
+ * that is over now has ended where the thread is. */
+static bool is_at_its_place_from_handler(const struct cp__moment *moment)
+{
+    return moment->since == CP__SINCE_HERE || moment->since == CP__SINCE_TICKS_BLOCKED;
+}
+
 /* Disables the events first, so that no record and no count follows those that are read here, and nothing
- * lets them count again. Then reads the ring, and then the final counts: their periods without a record were
- * lost. */
+ * lets them count again. Then reads the ring, and then the final counts: a period that has just ended without
+ * a record is a sample of the place where its thread is, and others were lost. */
 void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
     struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
-    struct cp__count count;
-    uint64_t lost;
+    bool ring_was_full;
 
     cp__limits_tell_end_from_handler(m, slot);
     disable_from_handler(m, slot);
@@ -324,16 +347,11 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
     /* relaxed: written with the claim */
     if (moment->since != CP__SINCE_OUTSIDE && cp_load_relaxed(&m->stats[slot].ringless) != 0)
         cp__take_pending_from_handler(m, moment); /* or its period would be lost, too */
-    lost = cp_load_relaxed(&m->stats[slot].lost);
-    for (int i = 0; i < handle->n_events; i++) {
-        if (!cp__descriptor_read_from_handler(m, slot, i, &count))
-            continue;
-        cp__periods_note_count_from_handler(m, slot, i, &count);
-        if (i == 0)
-            cp__periods_end_throttling_from_handler(m, slot, &count);
-    }
+    ring_was_full = read_last_from_handler(m, slot);
+    if (!ring_was_full && is_at_its_place_from_handler(moment))
+        cp__moment_add_from_handler(moment, slot, cp__periods_of_rest_from_handler(m, slot));
     if (cp_load_relaxed(&m->stats[slot].ringless) != CP__AWAITS_RING) /* nobody knows why it was not heard */
-        cp__periods_lose_rest_from_handler(m, slot, cp_load_relaxed(&m->stats[slot].lost) != lost);
+        cp__periods_lose_rest_from_handler(m, slot, ring_was_full);
     close_events_from_handler(m, slot);
 }
 

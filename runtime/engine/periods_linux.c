@@ -69,6 +69,27 @@ void cp__periods_lose_rest_from_handler(struct cp__m *m, int slot, bool ring_was
         cp__periods_add_lost_from_handler(m, slot, (count - handle->periods.accounted) / handle->period);
 }
 
+/* A clock's timer is behind the clock's count: the second period begins when the handler of the first sample
+ * has given it, and each switch between threads delays the timer a little. */
+uint64_t cp__periods_of_rest_from_handler(struct cp__m *m, int slot)
+{
+    struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+    const struct cp__m_stats *stats = &m->stats[slot];
+    const uint64_t count = handle->periods.phase + cp__m_count_from_handler(stats);
+    const uint64_t accounted = handle->periods.accounted;
+    uint64_t n;
+
+    /* relaxed, both: stored with the claim */
+    if (!handle->periods.folds || cp_load_relaxed(&stats->throttled) != 0 ||
+        cp_load_relaxed(&stats->ringless) == CP__RING_REFUSED || count < accounted)
+        return 0;
+    n = (count - accounted) / handle->period;
+    if (n > cp__handle_stretch(handle))
+        return 0;
+    handle->periods.accounted += n * handle->period;
+    return n;
+}
+
 uint64_t cp__periods_skip_from_handler(struct cp__m *m, int slot)
 {
     struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];

@@ -21,6 +21,10 @@ void cp__periods_add_lost_from_handler(struct cp__m *m, int slot, uint64_t lost)
 /* Counts as lost, when the handle is closed, the periods that no sample stands for, if their number is known.
  * ring_was_full tells that the ring lost records since it was last read. */
 void cp__periods_lose_rest_from_handler(struct cp__m *m, int slot, bool ring_was_full);
+/* Returns how many periods were over when the handle was closed, and have no record yet: those of one
+ * overflow, which the clock's timer has not told in time. More than that are missing for another reason, and
+ * the result is 0. */
+uint64_t cp__periods_of_rest_from_handler(struct cp__m *m, int slot);
 /* Passes over the periods that no sample stands for, so that no later record stands for them. Returns their
  * number. */
 uint64_t cp__periods_skip_from_handler(struct cp__m *m, int slot);

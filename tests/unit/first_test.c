@@ -265,54 +265,132 @@ SIM_TEST(a_long_thread_has_a_sample_of_each_period)
     }
 }
 
-static void body_of_given_end(struct worker *worker)
+/* ---- Ends -------------------------------------------------------------------------------------- */
+
+/* How a profile ends for a thread, whose last period is over before the clock's timer tells. */
+enum end { THREAD_ENDS, THREAD_STOPS, OTHERS_STOP };
+
+struct ending {
+    struct profile *profile;
+    enum end end;
+    uint64_t until; /* how much the event has to count, with what its first period lacks */
+    uint64_t ns;    /* so much at once; 0: until */
+    uint64_t phase;
+    int is_over;
+};
+
+static void body_ends(struct worker *worker)
 {
-    struct spent *spent = worker->arg;
+    struct ending *ending = worker->arg;
     const struct cp__m *m = (struct cp__m *)worker->m;
 
-    spent->phase = cp__perf_of(m)->handles[spent->slot].periods.phase;
-    burn_a(spent->ns - spent->phase);
+    ending->phase = cp__perf_of(m)->handles[ending->profile->slots[0]].periods.phase;
+    burn_a(ending->ns != 0 ? ending->ns : ending->until - ending->phase);
+    if (ending->end == THREAD_STOPS)
+        stop_profile(ending->profile);
+    cp_store_release(&ending->is_over, 1); /* pairs with the acquire in await() */
+    if (ending->end == OTHERS_STOP)
+        await(&worker->stop, 1);
 }
 
-/* The second period begins when the handler has given it, and no sample comes earlier than a period later. A
- * thread may end in between. */
+static void end_profile(struct profile *profile, struct ending *ending, enum end end)
+{
+    struct cp_slot_request made = drawn_request("taskClock", CP_ENGINE_SIGNAL);
+    struct worker worker;
+
+    ending->profile = profile;
+    ending->end = end;
+    start_unread(profile, &made, 1);
+    start_worker(&worker, body_ends, ending);
+    await(&ending->is_over, 1);
+    if (end == OTHERS_STOP) {
+        stop_profile(profile);
+        stop_worker(&worker);
+        return;
+    }
+    join_worker(&worker);
+    if (end == THREAD_ENDS)
+        stop_profile(profile);
+}
+
+/* The second period begins when the handler has given it, and no sample comes earlier than a period later. If
+ * the thread ends in between, its own last period is a sample of where it is then. Nobody else knows that
+ * place. */
 SIM_TEST(a_period_that_begins_late_is_no_loss)
 {
-    for (int i = 0; i < 20; i++) {
-        struct cp_slot_request made = drawn_request("taskClock", CP_ENGINE_SIGNAL);
+    giving_takes = PERIOD / 40;
+    for (int i = 0; i < 30; i++) {
+        const enum end end = (enum end)(i % 3);
         struct profile profile = {.n = 0};
-        struct spent spent = {.ns = 5 * PERIOD - PERIOD / 80};
-        struct worker worker;
+        struct ending ending = {.until = 5 * PERIOD - PERIOD / 80};
 
-        giving_takes = PERIOD / 40;
-        start_unread(&profile, &made, 1);
-        spent.slot = profile.slots[0];
-        run_attached(&worker, body_of_given_end, &spent);
-        stop_profile(&profile);
-        CHECK_EQ(profile.stats[0].count, spent.ns - spent.phase + giving_takes);
+        end_profile(&profile, &ending, end);
+        CHECK_EQ(profile.stats[0].count, ending.until - ending.phase + giving_takes);
+        CHECK_EQ(profile.stats[0].samples, end == OTHERS_STOP ? 4 : 5);
+        CHECK_EQ(profile.seen[0].in[IN_A], 4);
+        CHECK_EQ(profile.stats[0].unsampled + profile.stats[0].late + profile.stats[0].lost, 0);
+    }
+}
+
+SIM_TEST(a_period_that_is_not_over_is_no_sample_of_the_end)
+{
+    giving_takes = PERIOD / 40;
+    for (int i = 0; i < 20; i++) {
+        struct profile profile = {.n = 0};
+        struct ending ending = {.until = 5 * PERIOD - PERIOD / 40 - 1};
+
+        end_profile(&profile, &ending, THREAD_ENDS);
         CHECK_EQ(profile.stats[0].samples, 4);
         CHECK_EQ(profile.stats[0].unsampled, 0);
     }
 }
 
-/* Half of the threads would have a sample, if the period that is drawn was one that a thread can bear. */
-SIM_TEST(a_first_period_that_is_longer_than_drawn_is_no_loss)
+/* The clock has a sample of its first period, and counts on without any. */
+static void body_outruns_its_clock(struct worker *worker)
 {
-    uint64_t ns = PERIOD / 2 - PERIOD / 80;
+    const struct ending *ending = worker->arg;
+    const int fd = cp__perf_of((struct cp__m *)worker->m)->handles[ending->profile->slots[0]].events[0].fd;
+    const uint64_t far = 1000000 * PERIOD;
 
+    burn_a(PERIOD);
+    CHECK_EQ(syscall(SYS_ioctl, fd, PERF_EVENT_IOC_PERIOD, &far), 0);
+    burn_b(2 * PERIOD);
+}
+
+/* The timer of a clock is late by less than a period. */
+SIM_TEST(periods_that_are_long_over_are_no_samples_of_the_end)
+{
     for (int i = 0; i < 20; i++) {
         struct cp_slot_request made = drawn_request("taskClock", CP_ENGINE_SIGNAL);
         struct profile profile = {.n = 0};
+        struct ending ending = {.profile = &profile};
         struct worker worker;
 
-        cp__cost_set(PERIOD / 4);
         start_unread(&profile, &made, 1);
-        run_attached(&worker, body_a, &ns);
+        run_attached(&worker, body_outruns_its_clock, &ending);
         stop_profile(&profile);
-        CHECK_EQ(profile.stats[0].count, ns);
-        CHECK_EQ(profile.stats[0].samples + profile.stats[0].unsampled, 0);
+        CHECK_EQ(profile.stats[0].samples, 1);
+        CHECK_EQ(profile.stats[0].unsampled, 2);
     }
 }
+
+/* Half of the threads have a sample, although the event begins with a period that a thread can bear. */
+SIM_TEST(a_first_period_that_is_longer_than_drawn_is_no_loss)
+{
+    for (int i = 0; i < 30; i++) {
+        const enum end end = (enum end)(i % 3);
+        struct profile profile = {.n = 0};
+        struct ending ending = {.ns = PERIOD / 2 - PERIOD / 80};
+
+        cp__cost_set(PERIOD / 4);
+        end_profile(&profile, &ending, end);
+        CHECK_EQ(profile.stats[0].count, ending.ns);
+        CHECK_EQ(profile.stats[0].samples, end != OTHERS_STOP && ending.phase + ending.ns >= PERIOD);
+        CHECK_EQ(profile.stats[0].unsampled + profile.stats[0].late + profile.stats[0].lost, 0);
+    }
+}
+
+/* ---- Blocked signals --------------------------------------------------------------------------- */
 
 /* The event overflows by its first period until a reader looks. Most of its records find the ring full, if
  * the first period is short. Each period has one sample, or is told as lost. */
