@@ -34,7 +34,7 @@ static bool is_silent(struct cp__m *m, int slot, uint64_t cpu_ns)
 
 /* The event's time and the CPU clock go alike, except that the time in which the kernel switched to and from
  * the thread is the thread's and not the event's. So what is told may be somewhat too much. */
-static uint64_t missed_from_handler(const struct cp__m *m, int slot, uint64_t time_enabled)
+uint64_t cp__watch_missed_from_handler(const struct cp__m *m, int slot, uint64_t time_enabled)
 {
     const struct cp__m_stats *stats = &m->stats[slot];
     /* relaxed, all: written with the claim */
@@ -49,7 +49,7 @@ static uint64_t missed_from_handler(const struct cp__m *m, int slot, uint64_t ti
 void cp__watch_tell_from_handler(struct cp__m *m, int slot, uint64_t least, const struct cp__ending *ending)
 {
     struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t missed = missed_from_handler(m, slot, ending->time_enabled);
+    uint64_t missed = cp__watch_missed_from_handler(m, slot, ending->time_enabled);
 
     if (missed < least)
         return;

@@ -429,11 +429,15 @@ static bool is_at_its_limit_from_handler(struct cp__m *m, int slot, int which, s
            use_from_handler(&handle->events[which], count->lost).used >= limit_of(handle);
 }
 
+/* A thread that has not run for so long since it was armed can have missed nothing, so the events of the many
+ * threads that sleep are not asked. */
 void cp__limits_tell_end_from_handler(struct cp__m *m, int slot)
 {
     const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct cp__count count;
 
+    if (cp__watch_missed_from_handler(m, slot, 0) < TOLD_FROM_NS)
+        return;
     for (int i = 0; i < handle->n_events && limit_of(handle) != 0; i++) {
         if (!is_at_its_limit_from_handler(m, slot, i, &count))
             continue;
