@@ -120,6 +120,30 @@ static bool is_slot_wanted(const struct cp__m *m, int slot)
     return is_live_from_handler(m) && cp__slot_seq_from_handler(slot) == m->handles[slot].seq;
 }
 
+/* Whether the handle stays. See share.c for the two other reasons to stop it. */
+static bool stays(const struct cp__m *m, int slot)
+{
+    const struct cp__handle *handle = &m->handles[slot];
+
+    return is_slot_wanted(m, slot) && (m->again >> slot & 1) == 0 &&
+           !(handle->is_open && m->left_out[slot] == handle->seq);
+}
+
+/* Leaves the M without an event in a slot that still runs, as if the event had been refused. The figures
+ * stay. Returns whether the slot is such a one. */
+static bool leave_out_from_handler(struct cp__m *m, int slot)
+{
+    const struct cp__handle handle = m->handles[slot];
+
+    if (!is_slot_wanted(m, slot) || m->left_out[slot] != handle.seq)
+        return false;
+    clear_slot_from_handler(m, slot);
+    m->handles[slot] = (struct cp__handle){
+        .seq = handle.seq, .engine = handle.engine, .kind = handle.kind, .signal = SIGPROF};
+    refuse_from_handler(m, slot, -EMFILE);
+    return true;
+}
+
 /* If another thread closes a handle whose samples come by SIGPROF, the last SIGPROF may still be pending
  * for the M. A handle that has counted nothing has raised none. */
 static void note_late(struct cp__m *m, int slot)
@@ -146,7 +170,7 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
 
     cp__moment_begin_from_handler(&moment, regs, since);
     for (int slot = 0; slot < CP_EV_MAX; slot++) {
-        if (m->handles[slot].seq != 0 && !is_slot_wanted(m, slot)) {
+        if (m->handles[slot].seq != 0 && !stays(m, slot)) {
             stop_slot_from_handler(m, slot, &moment);
             stopped |= 1u << slot;
             if (since == CP__SINCE_OUTSIDE)
@@ -156,8 +180,13 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
     if (since != CP__SINCE_OUTSIDE && (stopped != 0 || cp_load_relaxed(&m->late) != 0)) /* relaxed: claimed */
         take_what_is_pending_from_handler(m, &moment);
     cp__moment_end_from_handler(m, &moment);
-    for (uint32_t left = stopped; left != 0; left &= left - 1)
-        clear_slot_from_handler(m, __builtin_ctz(left));
+    for (uint32_t left = stopped; left != 0; left &= left - 1) {
+        if (leave_out_from_handler(m, __builtin_ctz(left)))
+            stopped &= ~(left & -left);
+        else
+            clear_slot_from_handler(m, __builtin_ctz(left));
+    }
+    m->again = 0;
     /* relaxed: ordered by the release of the claim */
     cp_store_relaxed(&m->armed, m->armed & ~stopped);
     cp_store_relaxed(&m->off, m->off & ~stopped);

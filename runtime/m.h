@@ -217,8 +217,10 @@ struct cp__m {
         uint32_t left;  /* runs of the handler until the next one that is timed */
         uint32_t stood; /* runs before that one that it stands for, too */
     } timing;
-    uint32_t due;     /* a bit for each slot whose first period was over when its event was opened */
-    bool is_starting; /* the thread is in cp_m_attach() */
+    uint32_t due;   /* a bit for each slot whose first period was over when its event was opened */
+    uint32_t again; /* a bit for each slot whose event was refused, and is tried once more */
+    uint64_t left_out[CP_EV_MAX]; /* the config of which the M has no event so that another M can have one */
+    bool is_starting;             /* the thread is in cp_m_attach() */
     /* what the thread had blocked when it attached, if SIGTRAP was part of it and the library has unblocked
      * that; else 0 */
     uint64_t blocked_traps_with;

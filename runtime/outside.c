@@ -102,6 +102,25 @@ bool cp__outside_bring_in_line(struct cp__m *m)
     return true;
 }
 
+bool cp__outside_try_again(struct cp__m *m, int slot)
+{
+    if (!claim_for_change(m))
+        return false;
+    m->again |= 1u << slot;
+    m->left_out[slot] = 0;
+    cp__configure_outside(m);
+    return true;
+}
+
+bool cp__outside_leave_out(struct cp__m *m, int slot)
+{
+    if (!claim_for_change(m))
+        return false;
+    m->left_out[slot] = m->handles[slot].seq;
+    cp__configure_outside(m);
+    return true;
+}
+
 /* Brings those of n Ms in line that are behind, not the calling thread's, and not just changing their handles
  * or in their handlers. */
 static void bring_in_line_at_once(struct cp__m *const *ms, unsigned n)

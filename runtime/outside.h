@@ -16,6 +16,11 @@ bool cp__outside_find_gone(struct cp__m *m);
  * its handles itself, or is in its handler: the caller looks again, or leaves m to a later pass. m is not
  * the calling thread's. Under the runtime lock. If a slot runs, the caller delays forks. */
 bool cp__outside_bring_in_line(struct cp__m *m);
+/* Tries once more to open m's event in slot, which was refused. Leaves m without its event in slot, so that
+ * another M can have one. Both return false if m is just changing its handles itself, or is in its handler.
+ * Under the runtime lock. The caller delays forks. */
+bool cp__outside_try_again(struct cp__m *m, int slot);
+bool cp__outside_leave_out(struct cp__m *m, int slot);
 /* Takes the samples of an m whose thread blocks its signals: gives m its ring if the thread has not taken
  * the first signal of an event, and reads the ring. Under the runtime lock. The caller delays forks. */
 void cp__outside_hear(struct cp__m *m);

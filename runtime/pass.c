@@ -7,6 +7,7 @@
 #include "overload.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
+#include "share.h"
 #include "watch.h"
 
 /*
@@ -53,6 +54,8 @@ static void look_at_m(struct cp__m *m, bool may_open)
         return; /* the thread has just ended */
     cp__overload_look(m, cpu_ns);
     cp__watch_look(m, cpu_ns);
+    if (m != cp__m_current && may_open)
+        cp__share_look(m, cpu_ns);
 }
 
 /* Looks at m, and moves the cursor on. Returns whether m is GONE, and may be freed. */
