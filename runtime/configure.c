@@ -94,8 +94,10 @@ static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment 
     if (!m->handles[slot].is_open)
         return; /* the event was refused */
     cp__overload_end_from_handler(m, slot);
-    (moment->since == CP__SINCE_OUTSIDE ? m->handles[slot].engine->close_from_outside
-                                        : m->handles[slot].engine->close_from_handler)(m, slot, moment);
+    if (moment->since != CP__SINCE_OUTSIDE)
+        m->handles[slot].engine->close_from_handler(m, slot, moment);
+    else if (m->handles[slot].engine->close_from_outside(m, slot, moment))
+        become_pending_from_handler(m);
     if (now == 0) /* the thread has ended, and its clock with it */
         now = cp__m_last_clock_from_handler(m, slot);
     cp_store_relaxed(&m->stats[slot].disarmed_at, now); /* relaxed: a number of its own */
@@ -144,17 +146,6 @@ static bool leave_out_from_handler(struct cp__m *m, int slot)
     return true;
 }
 
-/* If another thread closes a handle whose samples come by SIGPROF, the last SIGPROF may still be pending
- * for the M. A handle that has counted nothing has raised none. */
-static void note_late(struct cp__m *m, int slot)
-{
-    const struct cp__m_stats *stats = &m->stats[slot];
-
-    if (m->handles[slot].is_open && m->handles[slot].signal == SIGPROF &&
-        cp__m_count_from_handler(stats) != 0)
-        become_pending_from_handler(m);
-}
-
 /* Takes the pending signals off the calling M's queue. */
 static void take_what_is_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
@@ -173,8 +164,6 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
         if (m->handles[slot].seq != 0 && !stays(m, slot)) {
             stop_slot_from_handler(m, slot, &moment);
             stopped |= 1u << slot;
-            if (since == CP__SINCE_OUTSIDE)
-                note_late(m, slot);
         }
     }
     if (since != CP__SINCE_OUTSIDE && (stopped != 0 || cp_load_relaxed(&m->late) != 0)) /* relaxed: claimed */

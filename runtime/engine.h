@@ -76,9 +76,9 @@ struct cp__engine {
 
     /* ---- On another thread with the claim CHANGING ---- */
 
-    /* Does what close_from_handler does. The moment is CP__SINCE_OUTSIDE, and the last signal of what was
-     * closed may be pending for m's thread after that. */
-    void (*close_from_outside)(struct cp__m *m, int slot, struct cp__moment *moment);
+    /* Does what close_from_handler does. The moment is CP__SINCE_OUTSIDE. Returns whether a SIGPROF of what
+     * was closed may be pending for m's thread after that. */
+    bool (*close_from_outside)(struct cp__m *m, int slot, struct cp__moment *moment);
 
     /* ---- On another thread with the claim CHANGING, which delays forks. NULL: there is nothing to read ----
      */

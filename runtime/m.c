@@ -59,6 +59,12 @@ uint64_t cp__m_last_clock_from_handler(const struct cp__m *m, int slot)
                            : cp_load_relaxed(&stats->counts[0].time_enabled));
 }
 
+bool cp__m_has_slept_from_handler(const struct cp__m *m, int slot)
+{
+    /* relaxed: written with the claim */
+    return cp_load_relaxed(&m->stats[slot].armed_at) == cp__os_clock_ns_from_handler(m->cpu_clock);
+}
+
 uint64_t cp__m_random_from_handler(struct cp__m *m)
 {
     m->random ^= m->random >> 12;

@@ -306,6 +306,9 @@ uint64_t cp__m_count_from_handler(const struct cp__m_stats *stats);
 /* Returns what m's CPU clock has shown at least, by the slot's events, which have been closed: if m's thread
  * has ended by a raw system call, its clock is gone. */
 uint64_t cp__m_last_clock_from_handler(const struct cp__m *m, int slot);
+/* Returns whether m's thread has not run since the slot's event was armed, so that the event has counted
+ * nothing. */
+bool cp__m_has_slept_from_handler(const struct cp__m *m, int slot);
 /* Returns a number of xorshift64*, for choices that must not follow the program's own rhythm. */
 uint64_t cp__m_random_from_handler(struct cp__m *m);
 /* Takes the claim on m. Returns false if another thread has it. The exchange pairs with the release in

@@ -11,7 +11,6 @@
 
 #include "engine.h"
 #include "outside.h"
-#include "runtime/base/os.h"
 
 /* Whether the slot's event was refused to m for a lack of what others have. */
 static bool is_left_out(const struct cp__m *m, int slot)
@@ -28,7 +27,7 @@ static bool has_slept(const struct cp__m *m, int slot)
 {
     /* relaxed, both: as above */
     return cp_load_relaxed(&m->life) == CP__M_LIVE && m != cp__m_current && m->handles[slot].is_open &&
-           cp_load_relaxed(&m->stats[slot].armed_at) == cp__os_clock_ns_from_handler(m->cpu_clock);
+           cp__m_has_slept_from_handler(m, slot);
 }
 
 static struct cp__m *find_sleeper(int slot)

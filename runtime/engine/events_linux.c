@@ -355,6 +355,21 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
     close_events_from_handler(m, slot);
 }
 
+/* Most threads of a start that arms all of them may have slept since. Their events need only be closed. If
+ * such a thread wakes just now, what it does before the close belongs to the time after the stop. An event
+ * that has counted nothing has raised no signal. */
+bool cp__events_close_from_outside(struct cp__m *m, int slot, struct cp__moment *moment)
+{
+    const bool traps = cp__perf_of(m)->handles[slot].traps;
+
+    if (cp__m_has_slept_from_handler(m, slot)) {
+        close_events_from_handler(m, slot);
+        return !traps && !cp__m_has_slept_from_handler(m, slot);
+    }
+    cp__events_close_from_handler(m, slot, moment);
+    return !traps && cp__m_count_from_handler(&m->stats[slot]) != 0;
+}
+
 void cp__events_clear_from_handler(struct cp__m *m, int slot)
 {
     cp__perf_of(m)->handles[slot] = (struct cp__perf_handle){.seq = 0};

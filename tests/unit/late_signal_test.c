@@ -3,6 +3,7 @@
 #include "tests/support/puppet.h"
 #include "tests/support/resources.h"
 
+#include <linux/perf_event.h>
 #include <poll.h>
 #include <signal.h>
 #include <ucontext.h>
@@ -206,21 +207,105 @@ SIM_TEST(a_scheduling_point_takes_the_signal_of_a_closed_event)
 }
 
 /* An event that has counted nothing has raised no signal, so SIGPROF is given back without a look. */
-SIM_TEST(an_event_that_has_counted_nothing_leaves_no_signal)
+static void check_nothing_comes(struct cp_slot_request event, uint64_t run_ns)
 {
-    const struct cp_slot_request clock = clock_of(CP_ENGINE_SIGNAL);
     struct puppet puppet;
     int slot;
 
+    event.config.engine = CP_ENGINE_SIGNAL;
     CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
     start_puppet(&puppet);
-    slot = started(&clock);
+    slot = started(&event);
     CHECK_EQ(m_of(&puppet)->armed, 1u << slot);
+    run_puppet(&puppet, burn_a, run_ns);
     CHECK_EQ(cp_slots_stop(&slot, 1), 0);
     CHECK_EQ(m_of(&puppet)->late, CP__LATE_NO);
     CHECK(sigprof_is(on_host_signal));
     cp_slots_release(&slot, 1);
     end_puppet(&puppet);
+}
+
+SIM_TEST(an_event_of_a_thread_that_has_slept_leaves_no_signal)
+{
+    check_nothing_comes(request("taskClock", MS), 0);
+}
+
+SIM_TEST(an_event_that_has_counted_nothing_leaves_no_signal)
+{
+    check_nothing_comes(request("pageFaults", 1), MS);
+}
+
+/* ---- Threads that sleep ---------------------------------------------------------------------- */
+
+static int asked, closed;
+
+static int event_of(const struct puppet *puppet)
+{
+    const struct cp__m *m = m_of(puppet);
+
+    return m->handles[0].is_open ? cp__perf_of(m)->handles[0].events[0].fd : -1;
+}
+
+static struct puppet sleeper;
+
+/* Counts what the event of `sleeper` is asked for, beside its id. */
+static long count_asked(long number, const long arguments[6])
+{
+    if (event_of(&sleeper) == arguments[0]) {
+        asked += number == SYS_read || (number == SYS_ioctl && arguments[1] == PERF_EVENT_IOC_DISABLE);
+        closed += number == SYS_close;
+    }
+    return sim_hand_on(number, arguments);
+}
+
+/* The event is only closed, unless its thread has run. */
+SIM_TEST(an_event_of_a_thread_that_has_slept_is_only_closed)
+{
+    const struct cp_slot_request clock = clock_of(CP_ENGINE_TRAP);
+
+    start_puppet(&sleeper);
+    sim_hook(count_asked);
+    for (int has_run = 0; has_run < 2; has_run++) {
+        int slot = started(&clock);
+
+        asked = closed = 0;
+        if (has_run)
+            run_puppet(&sleeper, burn_a, MS / 2);
+        CHECK_EQ(cp_slots_stop(&slot, 1), 0);
+        cp_slots_release(&slot, 1);
+        CHECK_EQ(asked, 2 * has_run);
+        CHECK_EQ(closed, 1);
+    }
+    end_puppet(&sleeper);
+}
+
+static long wake_at_close(long number, const long arguments[6])
+{
+    if (number == SYS_close && event_of(&sleeper) == arguments[0] && !closed) {
+        closed = 1;
+        run_puppet(&sleeper, block, 3 * MS);
+    }
+    return sim_hand_on(number, arguments);
+}
+
+/* The thread has slept when it is looked at, and blocks its signal and runs before the event is closed. */
+SIM_TEST(a_thread_that_wakes_when_its_event_is_closed_may_have_a_signal)
+{
+    const struct cp_slot_request clock = clock_of(CP_ENGINE_SIGNAL);
+    int slot;
+
+    CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
+    start_puppet(&sleeper);
+    slot = started(&clock);
+    sim_hook(wake_at_close);
+    CHECK_EQ(cp_slots_stop(&slot, 1), 0);
+    cp_slots_release(&slot, 1);
+    CHECK_EQ(closed, 1);
+    CHECK_EQ(m_of(&sleeper)->late, CP__LATE_PENDING);
+    CHECK(!sigprof_is(on_host_signal));
+    run_puppet(&sleeper, unblock, 0);
+    CHECK_EQ(host_signals, 0);
+    end_puppet(&sleeper);
 }
 
 /* A tick of a timer names its config. */
