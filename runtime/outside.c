@@ -252,16 +252,13 @@ static bool is_unsettled(struct cp__m *m, uint64_t generation)
     return false;
 }
 
-/* Collects m, and Ms behind it that have not settled, and takes a reference to each but m. Returns their
- * number. */
-static unsigned collect(struct cp__m *m, uint64_t generation, struct cp__m **ms)
+/* Collects m and the Ms behind it, and takes a reference to each but m. Returns their number. */
+static unsigned collect(struct cp__m *m, struct cp__m **ms)
 {
     unsigned n = 1;
 
     ms[0] = m;
     while (n < MS_AT_ONCE && (m = m->next) != NULL) {
-        if (m->settled >= generation)
-            continue;
         m->refs++;
         ms[n++] = m;
     }
@@ -305,7 +302,7 @@ static bool is_any_waited_for(uint64_t generation, bool gives_up, uint32_t slots
 
         cp__fork_delay(); /* because events are opened */
         cp__lock(&cp__runtime_lock);
-        n = collect(m, generation, ms);
+        n = collect(m, ms);
         waited_for |= are_waited_for(ms, n, generation, gives_up, slots);
         m = leave_all_but_last(ms, n);
         cp__unlock(&cp__runtime_lock);
