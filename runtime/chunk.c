@@ -124,9 +124,10 @@ static void clean_slab(struct slab *slab)
     }
 }
 
-/* Puts a chunk back into its slab, dirty. Returns the slab if it is still there: it is to be cleaned before
- * the lock is released. A slab that is all free is unmapped, and one of a fork's parent is left as it is. */
-static struct slab *return_chunk(struct cp__chunk *chunk)
+/* Puts a chunk back into its slab. Returns the slab if it is still there: if the chunk is dirty, the slab is
+ * to be cleaned before the lock is released. A slab that is all free is unmapped, and one of a fork's parent
+ * is left as it is. */
+static struct slab *return_chunk(struct cp__chunk *chunk, bool is_dirty)
 {
     struct slab *slab = (struct slab *)((uintptr_t)chunk & -size_of_slab());
     uint64_t bit = (uint64_t)1 << ((uintptr_t)chunk - (uintptr_t)slab) / cp__chunk_size;
@@ -138,7 +139,7 @@ static struct slab *return_chunk(struct cp__chunk *chunk)
     if (slab->free == 0)
         link_slab(slab);
     slab->free |= bit;
-    slab->dirty |= bit;
+    slab->dirty |= is_dirty ? bit : 0;
     if (slab->free != ALL_FREE)
         return slab;
     unlink_slab(slab);
@@ -148,7 +149,7 @@ static struct slab *return_chunk(struct cp__chunk *chunk)
 
 static void free_chunk(struct cp__chunk *chunk)
 {
-    struct slab *slab = return_chunk(chunk);
+    struct slab *slab = return_chunk(chunk, true);
 
     if (slab != NULL)
         clean_slab(slab);
@@ -207,7 +208,7 @@ static void empty_down(void)
     bool low;
 
     while (level() > pool.target && (chunk = cp__chunk_take_from_handler(&low)) != NULL)
-        return_chunk(chunk);
+        return_chunk(chunk, true);
     for (struct slab *slab = pool.slabs; slab != NULL; slab = slab->next)
         clean_slab(slab);
 }
@@ -229,6 +230,13 @@ void cp__chunk_give(struct cp__chunk *chunk)
         provide(chunk);
     else
         free_chunk(chunk);
+    cp__unlock(&pool.lock);
+}
+
+void cp__chunk_give_unused(struct cp__chunk *chunk)
+{
+    cp__lock(&pool.lock);
+    return_chunk(chunk, false);
     cp__unlock(&pool.lock);
 }
 

@@ -53,6 +53,8 @@ static inline uint64_t *cp__chunk_end(struct cp__chunk *chunk)
 struct cp__chunk *cp__chunk_new(void);
 /* Takes back a chunk that nobody uses any more. */
 void cp__chunk_give(struct cp__chunk *chunk);
+/* The same for a chunk of cp__chunk_new() that nobody has touched. So the system has not given it memory. */
+void cp__chunk_give_unused(struct cp__chunk *chunk);
 
 /* Takes a chunk out of the pool; NULL if the pool is empty. Its words may have any value. *low tells that the
  * pool has just become half empty. */

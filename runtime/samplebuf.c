@@ -45,13 +45,19 @@ static void ignore(void *context, const struct cp_sample *sample)
 void cp__samplebuf_free(struct cp__samplebuf *buf)
 {
     struct cp__chunk *chunk, *next;
+    bool is_unused;
 
     if (buf->write == NULL)
         return;
     cp__samplebuf_read(buf, 0, ignore, NULL); /* no config has the number 0: drops all samples */
     chunk = cp__chunk_of(buf->read);
-    cp_store_release(&buf->write, NULL); /* pairs with the acquire of who appends in the child of a fork */
-    cp_store_release(&buf->read, NULL);  /* pairs with the acquire in cp__samplebuf_is_read_up(), there */
+    is_unused = buf->write == chunk->words; /* the M of a thread that slept; so there is no other chunk */
+    cp_store_release(&buf->write, NULL);    /* pairs with the acquire of who appends in the child of a fork */
+    cp_store_release(&buf->read, NULL);     /* pairs with the acquire in cp__samplebuf_is_read_up(), there */
+    if (is_unused) {
+        cp__chunk_give_unused(chunk);
+        return;
+    }
     for (; chunk != NULL; chunk = next) {
         next = chunk->next;
         cp__chunk_give(chunk);

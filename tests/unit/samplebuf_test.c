@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -573,4 +574,19 @@ CP_TEST(a_buffer_that_was_freed_is_empty)
     cp__samplebuf_free(&buf);
     CHECK_EQ(labels->refs, 1);
     cp_labels_unref(labels);
+}
+
+/* Most of a process's threads may sleep from a start to the stop. */
+CP_TEST(a_buffer_without_samples_is_not_touched)
+{
+    static struct cp__samplebuf bufs[256];
+    struct rusage before, after;
+
+    for (int i = 0; i < 256; i++)
+        make(&bufs[i]);
+    getrusage(RUSAGE_THREAD, &before);
+    for (int i = 0; i < 256; i++)
+        cp__samplebuf_free(&bufs[i]);
+    getrusage(RUSAGE_THREAD, &after);
+    CHECK(TEST_TSAN || after.ru_minflt - before.ru_minflt < 64);
 }
