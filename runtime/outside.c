@@ -106,7 +106,8 @@ bool cp__outside_try_again(struct cp__m *m, int slot)
 {
     if (!claim_for_change(m))
         return false;
-    m->again |= 1u << slot;
+    if (!m->handles[slot].is_open)
+        m->again |= 1u << slot;
     m->left_out[slot] = 0;
     cp__configure_outside(m);
     return true;

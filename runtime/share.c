@@ -12,22 +12,28 @@
 #include "engine.h"
 #include "outside.h"
 
+/* The M itself may be changing its handles, so only what is atomic tells here. What is seen late is looked at
+ * again with the claim. */
+static bool is_armed(const struct cp__m *m, int slot)
+{
+    return (cp_load_relaxed(&m->armed) >> slot & 1) != 0; /* relaxed: see above */
+}
+
 /* Whether the slot's event was refused to m for a lack of what others have. */
 static bool is_left_out(const struct cp__m *m, int slot)
 {
-    /* relaxed: written with the claim, and looked at again there */
-    const int64_t refused = (int64_t)cp_load_relaxed(&m->stats[slot].refused);
+    const int64_t refused = (int64_t)cp_load_relaxed(&m->stats[slot].refused); /* relaxed: see is_armed() */
 
-    return !m->handles[slot].is_open && m->handles[slot].seq != 0 &&
+    return is_armed(m, slot) &&
            (refused == -EMFILE || refused == -ENFILE || refused == -ENOMEM || refused == -EAGAIN);
 }
 
 /* Whether m has the slot's event, and its thread has not run since the event was armed. */
 static bool has_slept(const struct cp__m *m, int slot)
 {
-    /* relaxed, both: as above */
-    return cp_load_relaxed(&m->life) == CP__M_LIVE && m != cp__m_current && m->handles[slot].is_open &&
-           cp__m_has_slept_from_handler(m, slot);
+    /* relaxed, both: see is_armed() */
+    return cp_load_relaxed(&m->life) == CP__M_LIVE && m != cp__m_current && is_armed(m, slot) &&
+           cp_load_relaxed(&m->stats[slot].refused) == 0 && cp__m_has_slept_from_handler(m, slot);
 }
 
 static struct cp__m *find_sleeper(int slot)
