@@ -125,7 +125,9 @@ KERNEL_TEST(what_is_left_of_a_period_is_kept)
     for (int i = 0; i < 4; i++)
         run_a(fd, 4 * PERIOD);
     CHECK_NUMBER(signals, 0, 0, 100);
-    run_a(fd, 8 * PERIOD);
+    do { /* a thread that often loses its CPU loses some of what is left */
+        run_a(fd, 8 * PERIOD);
+    } while (signals == 0 && !sim_is_on());
     CHECK_NUMBER(signals, 1, 1, 100);
 }
 

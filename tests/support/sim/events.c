@@ -18,12 +18,14 @@ static dev_t memory_files;
  * machine's events are called. */
 #define NAME "[perf_event]"
 
-/* Returns the number of a memory file that has no name; 0: the descriptor is none. */
+/* Returns the number of a memory file that has no name; 0: the descriptor is none. Any number may be asked
+ * for, also one whose file another thread is just closing; ThreadSanitizer takes a call of fstat(2) for a use
+ * of that file. */
 static uint64_t id_of(int fd)
 {
     struct stat status;
 
-    if (fd < 0 || memory_files == 0 || fstat(fd, &status) < 0)
+    if (fd < 0 || memory_files == 0 || sim_raw(SYS_fstat, fd, (long)&status, 0, 0, 0, 0) < 0)
         return 0;
     return status.st_dev == memory_files && S_ISREG(status.st_mode) && status.st_nlink == 0 ? status.st_ino
                                                                                             : 0;
