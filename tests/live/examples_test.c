@@ -62,13 +62,14 @@ static double number_if_any(const char *text, const char *before)
 }
 
 /* Returns for how many percent of the event's own count the samples and the losses stand, by the profile's
- * own figures. Losses depend on how busy the machine is, so they are no fault. If the kernel throttles the
- * event, these figures mean nothing: see need_unthrottled() in burn.h. */
+ * own figures. Losses depend on how busy the machine is, so they are no fault. On a busy machine, the CPU
+ * time has up to a hundredth in which the kernel switched threads and the event did not count. If the kernel
+ * throttles the event, these figures mean nothing: see need_unthrottled() in burn.h. */
 static double coverage(const char *profile)
 {
     char arguments[256];
     char *comments;
-    double percent, samples, losses;
+    double samples, losses, count, period;
 
     snprintf(arguments, sizeof arguments, "-comments %s", profile);
     comments = pprof(arguments);
@@ -76,12 +77,12 @@ static double coverage(const char *profile)
         SKIP(TEST_THROTTLED);
     if (strstr(comments, "modes: user #") != NULL)
         SKIP("a clock counts the time in the kernel, and this user may not sample it there");
-    percent = number_after(comments, "coverage: ");
     samples = number_after(comments, "samples: ");
     losses = number_if_any(comments, "dropped: ") + number_if_any(comments, "lost: ");
-    percent *= (samples + losses) / samples;
+    count = number_after(comments, "count: ");
+    period = number_after(comments, "period: ");
     free(comments);
-    return percent;
+    return 100 * (samples + losses) * period / count;
 }
 
 /* ---- Shares ---------------------------------------------------------------------------------- */
