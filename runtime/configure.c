@@ -12,6 +12,7 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "slot.h"
+#include "stats.h"
 
 /* ---- One slot -------------------------------------------------------------------------------- */
 
@@ -86,18 +87,33 @@ static void enable_slots_from_handler(struct cp__m *m, uint32_t slots)
     }
 }
 
+/* Closes the slot's handle from outside. Returns when its events have ended, by m's CPU clock. The thread may
+ * wake meanwhile, and be counted; but if it has slept until now, the engine need not ask what its events have
+ * counted, and what it does from now on comes after their end. */
+static uint64_t close_from_outside(struct cp__m *m, int slot, struct cp__moment *moment)
+{
+    const uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
+    const bool has_slept = cp_load_relaxed(&m->stats[slot].armed_at) == now; /* relaxed: of this thread */
+
+    if (m->handles[slot].engine->close_from_outside(m, slot, has_slept, moment))
+        become_pending_from_handler(m);
+    return has_slept ? now : cp__os_clock_ns_from_handler(m->cpu_clock);
+}
+
 /* Closes the slot's handle. The handle keeps its seq until the samples of moment have been appended. */
 static void stop_slot_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {
-    uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
+    uint64_t now;
 
     if (!m->handles[slot].is_open)
         return; /* the event was refused */
     cp__overload_end_from_handler(m, slot);
-    if (moment->since != CP__SINCE_OUTSIDE)
+    if (moment->since == CP__SINCE_OUTSIDE) {
+        now = close_from_outside(m, slot, moment);
+    } else {
+        now = cp__os_clock_ns_from_handler(m->cpu_clock);
         m->handles[slot].engine->close_from_handler(m, slot, moment);
-    else if (m->handles[slot].engine->close_from_outside(m, slot, moment))
-        become_pending_from_handler(m);
+    }
     if (now == 0) /* the thread has ended, and its clock with it */
         now = cp__m_last_clock_from_handler(m, slot);
     cp_store_relaxed(&m->stats[slot].disarmed_at, now); /* relaxed: a number of its own */
@@ -125,24 +141,20 @@ static bool is_slot_wanted(const struct cp__m *m, int slot)
 /* Whether the handle stays. See share.c for the two other reasons to stop it. */
 static bool stays(const struct cp__m *m, int slot)
 {
-    const struct cp__handle *handle = &m->handles[slot];
-
-    return is_slot_wanted(m, slot) && (m->again >> slot & 1) == 0 &&
-           !(handle->is_open && m->left_out[slot] == handle->seq);
+    return is_slot_wanted(m, slot) && ((m->again | m->left_out) >> slot & 1) == 0;
 }
 
-/* Leaves the M without an event in a slot that still runs, as if the event had been refused. The figures
+/* Leaves the M without an event in a slot that still runs, like one whose event was refused. The figures
  * stay. Returns whether the slot is such a one. */
 static bool leave_out_from_handler(struct cp__m *m, int slot)
 {
     const struct cp__handle handle = m->handles[slot];
 
-    if (!is_slot_wanted(m, slot) || m->left_out[slot] != handle.seq)
+    if (!is_slot_wanted(m, slot) || (m->left_out >> slot & 1) == 0)
         return false;
     clear_slot_from_handler(m, slot);
     m->handles[slot] = (struct cp__handle){
         .seq = handle.seq, .engine = handle.engine, .kind = handle.kind, .signal = SIGPROF};
-    refuse_from_handler(m, slot, -EMFILE);
     return true;
 }
 
@@ -175,7 +187,7 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
         else
             clear_slot_from_handler(m, __builtin_ctz(left));
     }
-    m->again = 0;
+    m->again = m->left_out = 0;
     /* relaxed: ordered by the release of the claim */
     cp_store_relaxed(&m->armed, m->armed & ~stopped);
     cp_store_relaxed(&m->off, m->off & ~stopped);
@@ -270,6 +282,31 @@ void cp__configure_outside(struct cp__m *m)
     static const struct cp__registers nowhere;
 
     change_from_handler(m, &nowhere, CP__SINCE_OUTSIDE);
+    cp__m_unclaim_from_handler(m);
+}
+
+void cp__configure_again(struct cp__m *m, int slot)
+{
+    cp__slot_keep_stats_of(slot, m); /* its event has counted nothing; but it has had time */
+    m->again |= 1u << slot;
+    cp__configure_outside(m);
+}
+
+/* The thread may have woken since somebody looked, and its event may have counted. So what the event has
+ * counted is kept, and the M begins anew with one that was refused. */
+void cp__configure_without(struct cp__m *m, int slot)
+{
+    static const struct cp__registers nowhere;
+    struct cp__slot_config config;
+
+    m->left_out |= 1u << slot;
+    change_from_handler(m, &nowhere, CP__SINCE_OUTSIDE);
+    if (!m->handles[slot].is_open && cp__slot_config_from_handler(slot, &config) &&
+        m->handles[slot].seq == config.seq) {
+        cp__slot_keep_stats_of(slot, m);
+        reset_stats_from_handler(m, slot, &config);
+        refuse_from_handler(m, slot, -EMFILE);
+    }
     cp__m_unclaim_from_handler(m);
 }
 

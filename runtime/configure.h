@@ -17,4 +17,9 @@ bool cp__configure(struct cp__m *m, uint64_t mask);
  * sampled, and the kernel begins the first write to a ring's page anew as long as a signal is pending. */
 void cp__configure_outside(struct cp__m *m);
 
+/* Do the same, and beside that, try once more to open m's event in slot, which was refused, or close the
+ * event so that another M can have one. */
+void cp__configure_again(struct cp__m *m, int slot);
+void cp__configure_without(struct cp__m *m, int slot);
+
 #endif

@@ -317,6 +317,19 @@ void cp__coverage_detached(struct cp__m *m, uint64_t cpu_ns, uint64_t mask)
         note_blocked(m, end_m(m, readers, cpu_ns), mask);
 }
 
+bool cp__coverage_end_of(struct cp__m *m, int slot)
+{
+    return end_m(m, 1u << slot, cp__os_clock_ns_from_handler(m->cpu_clock)) != 0;
+}
+
+void cp__coverage_go_on(struct cp__m *m, int slot)
+{
+    const uint64_t since = m->cpu[slot].until;
+
+    begin_m(m, 1u << slot, false);
+    m->cpu[slot].since = since;
+}
+
 /* Reads what the events have counted that m still has open in slot. If another thread has the claim, it is
  * m's own, which reads the counts itself. */
 static bool read_open(struct cp__m *m, int slot)

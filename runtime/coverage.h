@@ -11,6 +11,7 @@
 #ifndef COUNTERPOINT_RUNTIME_COVERAGE_H
 #define COUNTERPOINT_RUNTIME_COVERAGE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct cp__count;
@@ -30,6 +31,12 @@ void cp__coverage_settle(uint32_t slots);
  * good, at this time of its CPU clock. mask has a bit for each signal that the program has blocked. */
 void cp__coverage_attached(struct cp__m *m);
 void cp__coverage_detached(struct cp__m *m, uint64_t cpu_ns, uint64_t mask);
+
+/* Before m begins anew with a slot's config, from outside: ends m's account of the slot, now or when its
+ * event was closed, and begins another one where the first has ended. The first call returns false if m's
+ * thread has ended. */
+bool cp__coverage_end_of(struct cp__m *m, int slot);
+void cp__coverage_go_on(struct cp__m *m, int slot);
 
 /* Returns what m's events in slot have counted: their sum, but time_enabled is that of the first. The value
  * of clocks is the time for which they ran, and that of a timer the CPU time since it was armed, both with

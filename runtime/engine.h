@@ -76,9 +76,10 @@ struct cp__engine {
 
     /* ---- On another thread with the claim CHANGING ---- */
 
-    /* Does what close_from_handler does. The moment is CP__SINCE_OUTSIDE. Returns whether a SIGPROF of what
-     * was closed may be pending for m's thread after that. */
-    bool (*close_from_outside)(struct cp__m *m, int slot, struct cp__moment *moment);
+    /* Does what close_from_handler does. The moment is CP__SINCE_OUTSIDE. has_slept: m's thread had not run
+     * since the event was armed when the caller looked, so nobody needs to know what the event has counted.
+     * Returns whether a SIGPROF of what was closed may be pending for m's thread after that. */
+    bool (*close_from_outside)(struct cp__m *m, int slot, bool has_slept, struct cp__moment *moment);
 
     /* ---- On another thread with the claim CHANGING, which delays forks. NULL: there is nothing to read ----
      */

@@ -10,7 +10,7 @@
 
 struct cp__lock cp__runtime_lock = CP__LOCK_INIT(CP__RANK_RUNTIME);
 struct cp__m *cp__ms;
-struct cp__m *cp__ms_cursor;
+struct cp__m *cp__ms_cursor, *cp__ms_sleep_cursor;
 _Thread_local struct cp__m *cp__m_current;
 
 static bool has_forgotten; /* the child of a fork has Ms of its parent's to free; under the runtime lock */
@@ -110,6 +110,8 @@ void cp__m_free_if_done(struct cp__m *m)
         return;
     if (cp__ms_cursor == m)
         cp__ms_cursor = m->next;
+    if (cp__ms_sleep_cursor == m)
+        cp__ms_sleep_cursor = m->next;
     cp_store_release(m->place, m->next); /* pairs with the acquire in cp__ms_forget() */
     if (m->next != NULL)
         m->next->place = m->place;
@@ -247,7 +249,7 @@ void cp__ms_forget(void)
 {
     struct cp__m *self = cp__m_current;
 
-    cp__ms_cursor = NULL;
+    cp__ms_cursor = cp__ms_sleep_cursor = NULL;
     for (struct cp__m **place = &cp__ms; *place != NULL; place = &(*place)->next)
         (*place)->place = place; /* another thread may have been changing place at the fork: it stores to
                                   * the list first, then to place */

@@ -217,10 +217,11 @@ struct cp__m {
         uint32_t left;  /* runs of the handler until the next one that is timed */
         uint32_t stood; /* runs before that one that it stands for, too */
     } timing;
-    uint32_t due;   /* a bit for each slot whose first period was over when its event was opened */
-    uint32_t again; /* a bit for each slot whose event was refused, and is tried once more */
-    uint64_t left_out[CP_EV_MAX]; /* the config of which the M has no event so that another M can have one */
-    bool is_starting;             /* the thread is in cp_m_attach() */
+    uint32_t due; /* a bit for each slot whose first period was over when its event was opened */
+    /* A bit for each slot whose event was refused, and is tried once more, and for each slot whose event is
+     * to go so that another M can have one. Set and cleared by a thread with the claim. */
+    uint32_t again, left_out;
+    bool is_starting; /* the thread is in cp_m_attach() */
     /* what the thread had blocked when it attached, if SIGTRAP was part of it and the library has unblocked
      * that; else 0 */
     uint64_t blocked_traps_with;
@@ -292,6 +293,8 @@ extern struct cp__m *cp__ms;
 /* The M with which the next pass over the list begins; NULL: the first one. If that M is freed, the pointer
  * moves to the next. */
 extern struct cp__m *cp__ms_cursor;
+/* The same for the M at which the next search for one that sleeps begins. */
+extern struct cp__m *cp__ms_sleep_cursor;
 
 /* Returns the M after m, or the first one if m is NULL; NULL after the last one. The runtime lock is not held
  * while the caller looks at an M. */

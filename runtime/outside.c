@@ -106,19 +106,29 @@ bool cp__outside_try_again(struct cp__m *m, int slot)
 {
     if (!claim_for_change(m))
         return false;
-    if (!m->handles[slot].is_open)
-        m->again |= 1u << slot;
-    m->left_out[slot] = 0;
-    cp__configure_outside(m);
+    if (m->handles[slot].is_open)
+        cp__configure_outside(m);
+    else
+        cp__configure_again(m, slot);
     return true;
+}
+
+bool cp__outside_has_slept(const struct cp__m *m, int slot)
+{
+    /* relaxed, all: written with the claim, and looked at again there */
+    return cp_load_relaxed(&m->life) == CP__M_LIVE && (cp_load_relaxed(&m->armed) >> slot & 1) != 0 &&
+           cp_load_relaxed(&m->stats[slot].refused) == 0 && cp__m_has_slept_from_handler(m, slot);
 }
 
 bool cp__outside_leave_out(struct cp__m *m, int slot)
 {
     if (!claim_for_change(m))
         return false;
-    m->left_out[slot] = m->handles[slot].seq;
-    cp__configure_outside(m);
+    if (!cp__outside_has_slept(m, slot)) {
+        cp__m_unclaim_from_handler(m);
+        return false;
+    }
+    cp__configure_without(m, slot);
     return true;
 }
 

@@ -17,10 +17,14 @@ bool cp__outside_find_gone(struct cp__m *m);
  * the calling thread's. Under the runtime lock. If a slot runs, the caller delays forks. */
 bool cp__outside_bring_in_line(struct cp__m *m);
 /* Tries once more to open m's event in slot, which was refused. Leaves m without its event in slot, so that
- * another M can have one. Both return false if m is just changing its handles itself, or is in its handler.
- * Under the runtime lock. The caller delays forks. */
+ * another M can have one, if m's thread has still not run since the event was armed. Both return false if
+ * nothing was changed: m may be changing its handles itself, or be in its handler. Under the runtime lock.
+ * The caller delays forks. */
 bool cp__outside_try_again(struct cp__m *m, int slot);
 bool cp__outside_leave_out(struct cp__m *m, int slot);
+/* Returns whether m has the slot's event, and m's thread has not run since the event was armed. Under the
+ * runtime lock. */
+bool cp__outside_has_slept(const struct cp__m *m, int slot);
 /* Takes the samples of an m whose thread blocks its signals: gives m its ring if the thread has not taken
  * the first signal of an event, and reads the ring. Under the runtime lock. The caller delays forks. */
 void cp__outside_hear(struct cp__m *m);

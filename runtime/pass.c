@@ -83,6 +83,7 @@ void cp__pass(void)
     bool may_open = cp__fork_delay_from_handler(); /* if another thread forks, a later pass opens events */
     struct cp__m *first = NULL; /* the first M that this pass has looked at, and that is not GONE */
 
+    cp__share_begin(looks);
     for (struct cp__m *m = at_cursor(); m != NULL && m != first && looks > 0; m = at_cursor(), looks--) {
         if (!look_and_go_on(m, may_open) && first == NULL)
             first = m;

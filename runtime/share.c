@@ -11,38 +11,46 @@
 
 #include "engine.h"
 #include "outside.h"
+#include "runtime/base/os.h"
+#include "slot.h"
 
-/* The M itself may be changing its handles, so only what is atomic tells here. What is seen late is looked at
- * again with the claim. */
-static bool is_armed(const struct cp__m *m, int slot)
+static uint64_t looks; /* which this pass has left, for sleepers; under the runtime lock */
+
+void cp__share_begin(uint64_t n)
 {
-    return (cp_load_relaxed(&m->armed) >> slot & 1) != 0; /* relaxed: see above */
+    looks = n;
 }
 
 /* Whether the slot's event was refused to m for a lack of what others have. */
 static bool is_left_out(const struct cp__m *m, int slot)
 {
-    const int64_t refused = (int64_t)cp_load_relaxed(&m->stats[slot].refused); /* relaxed: see is_armed() */
+    const struct cp__m_stats *stats = &m->stats[slot];
+    /* acquire: pairs with the release in reset_stats_from_handler(), configure.c */
+    const bool is_of_slot = cp_load_acquire(&stats->seq) == cp__slot_seq_from_handler(slot);
+    const int64_t refused = (int64_t)cp_load_relaxed(&stats->refused); /* relaxed: a number of its own */
 
-    return is_armed(m, slot) &&
+    return is_of_slot &&
            (refused == -EMFILE || refused == -ENFILE || refused == -ENOMEM || refused == -EAGAIN);
 }
 
-/* Whether m has the slot's event, and its thread has not run since the event was armed. */
-static bool has_slept(const struct cp__m *m, int slot)
-{
-    /* relaxed, both: see is_armed() */
-    return cp_load_relaxed(&m->life) == CP__M_LIVE && m != cp__m_current && is_armed(m, slot) &&
-           cp_load_relaxed(&m->stats[slot].refused) == 0 && cp__m_has_slept_from_handler(m, slot);
-}
-
+/* Looks at as many Ms as the pass may, from where the last search has ended. */
 static struct cp__m *find_sleeper(int slot)
 {
-    struct cp__m *m = cp__ms;
+    const struct cp__m *first = NULL;
 
-    while (m != NULL && !has_slept(m, slot))
-        m = m->next;
-    return m;
+    while (looks > 0) {
+        struct cp__m *m = cp__ms_sleep_cursor != NULL ? cp__ms_sleep_cursor : cp__ms;
+
+        if (m == NULL || m == first)
+            return NULL;
+        if (first == NULL)
+            first = m;
+        cp__ms_sleep_cursor = m->next;
+        looks--;
+        if (m != cp__m_current && cp__outside_has_slept(m, slot))
+            return m;
+    }
+    return NULL;
 }
 
 static void share_slot(struct cp__m *m, int slot)
@@ -58,7 +66,7 @@ static void share_slot(struct cp__m *m, int slot)
 
 void cp__share_look(struct cp__m *m, uint64_t cpu_ns)
 {
-    /* relaxed: as above */
+    /* relaxed: looked at again with the claim */
     for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
         int slot = __builtin_ctz(armed);
 

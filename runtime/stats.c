@@ -84,6 +84,14 @@ static void move_stats(int slot, struct cp__m *m)
     cp_store_relaxed(&m->stats[slot].seq, 0); /* relaxed: whoever else reads the figures has the lock */
 }
 
+void cp__slot_keep_stats_of(int slot, struct cp__m *m)
+{
+    if (!cp__coverage_end_of(m, slot))
+        return; /* the thread has ended: its figures are read when it is found gone */
+    move_stats(slot, m);
+    cp__coverage_go_on(m, slot);
+}
+
 void cp__slots_keep_stats_of(struct cp__m *m)
 {
     cp__coverage_detached(m, cp__os_clock_ns_from_handler(m->cpu_clock), 0);

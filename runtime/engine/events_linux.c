@@ -222,7 +222,9 @@ void cp__events_hear(struct cp__m *m, struct cp__moment *moment)
 {
     /* relaxed: written with the claim */
     for (uint32_t armed = cp_load_relaxed(&m->armed); armed != 0; armed &= armed - 1) {
-        if (m->handles[__builtin_ctz(armed)].engine == &cp__engine_perf)
+        const struct cp__handle *handle = &m->handles[__builtin_ctz(armed)];
+
+        if (handle->is_open && handle->engine == &cp__engine_perf)
             cp__first_unheard(m, __builtin_ctz(armed));
     }
     if (cp__ring_is_overdue(m))
@@ -358,11 +360,11 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
 /* Most threads of a start that arms all of them may have slept since. Their events need only be closed. If
  * such a thread wakes just now, what it does before the close belongs to the time after the stop. An event
  * that has counted nothing has raised no signal. */
-bool cp__events_close_from_outside(struct cp__m *m, int slot, struct cp__moment *moment)
+bool cp__events_close_from_outside(struct cp__m *m, int slot, bool has_slept, struct cp__moment *moment)
 {
     const bool traps = cp__perf_of(m)->handles[slot].traps;
 
-    if (cp__m_has_slept_from_handler(m, slot)) {
+    if (has_slept) {
         close_events_from_handler(m, slot);
         return !traps && !cp__m_has_slept_from_handler(m, slot);
     }

@@ -12,7 +12,7 @@
 int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);
 int cp__events_enable_from_handler(struct cp__m *m, int slot);
 void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment);
-bool cp__events_close_from_outside(struct cp__m *m, int slot, struct cp__moment *moment);
+bool cp__events_close_from_outside(struct cp__m *m, int slot, bool has_slept, struct cp__moment *moment);
 void cp__events_clear_from_handler(struct cp__m *m, int slot);
 void cp__events_own_from_handler(struct cp__m *m);
 bool cp__events_read(struct cp__m *m, int slot, struct cp__count *count);

@@ -128,10 +128,10 @@ void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *
 
 /* If the timer's signal is pending for m's thread, it stands for the tick that is due and for those that
  * followed it. The handler will find no handle for that signal. */
-bool cp__timer_close_from_outside(struct cp__m *m, int slot, struct cp__moment *moment)
+bool cp__timer_close_from_outside(struct cp__m *m, int slot, bool has_slept, struct cp__moment *moment)
 {
     const struct cp__timer *timer = timer_of(m, slot);
-    const uint64_t now = cp__os_clock_ns_from_handler(m->cpu_clock);
+    const uint64_t now = has_slept ? m->stats[slot].armed_at : cp__os_clock_ns_from_handler(m->cpu_clock);
     uint64_t ticks = 0;
 
     if (timer->due <= now && cp__os_thread_pending(m->tid, SIGPROF).is_pending)
@@ -139,7 +139,7 @@ bool cp__timer_close_from_outside(struct cp__m *m, int slot, struct cp__moment *
     end_timer_from_handler(timer->id);
     count_ticks_from_handler(m, slot, ticks, moment);
     note_count_from_handler(m, slot, now);
-    return !cp__m_has_slept_from_handler(m, slot);
+    return !has_slept || !cp__m_has_slept_from_handler(m, slot);
 }
 
 /* If no handle has the config that the tick names, the timer has been deleted since. */

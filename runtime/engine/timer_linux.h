@@ -21,7 +21,7 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
 /* Deletes the timer. If the kernel refuses that, disarms it; if that is refused, too, SIGPROF is never given
  * back. */
 void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment);
-bool cp__timer_close_from_outside(struct cp__m *m, int slot, struct cp__moment *moment);
+bool cp__timer_close_from_outside(struct cp__m *m, int slot, bool has_slept, struct cp__moment *moment);
 bool cp__timer_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);
 bool cp__timer_keep_from_handler(struct cp__m *m, const siginfo_t *info);
 /* Tries to make such a timer. Returns 0, or fills err with the reason. */

@@ -1,9 +1,13 @@
 /* Who has an event if there are not enough descriptors for all Ms. */
-#include "runtime/m.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/engine/perf_m_linux.h"
+#include "runtime/share.h"
 #include "tests/support/puppet.h"
 #include "tests/support/resources.h"
 
+#include <linux/perf_event.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #define SLEEPERS 6
 
@@ -49,8 +53,10 @@ static void pass(struct profile *profile)
 /* Starts the profile, for which there is one descriptor less than there are threads. */
 static void start_short_of_one(struct profile *profile, const struct cp_slot_request *request)
 {
-    for (int i = 0; i < SLEEPERS; i++)
+    for (int i = 0; i < SLEEPERS; i++) {
         start_puppet(&puppets[i]);
+        run_puppet(&puppets[i], burn_b, MS);
+    }
     spare = dup(0);
     allow_descriptors(SLEEPERS - 1);
     start_unread(profile, request, 1);
@@ -103,6 +109,14 @@ SIM_TEST(threads_that_run_have_the_events_of_those_that_sleep_by_signals)
     check_share(CP_ENGINE_SIGNAL);
 }
 
+static int opens; /* how often somebody has tried to open an event */
+
+static long count_opens(long number, const long arguments[6])
+{
+    opens += number == SYS_perf_event_open;
+    return sim_hand_on(number, arguments);
+}
+
 /* Nobody sleeps who could be left out instead. */
 SIM_TEST(threads_that_have_run_keep_their_events)
 {
@@ -115,9 +129,144 @@ SIM_TEST(threads_that_have_run_keep_their_events)
     run_puppet(&puppets[0], burn_b, 5 * MS);
     pass(&profile);
     CHECK(!has_event(0));
+    sim_hook(count_opens);
+    pass(&profile);
+    CHECK_EQ(opens, 0); /* it has not run since */
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].ms_refused, 1);
     CHECK_EQ(profile.stats[0].unarmed_ns, 5 * MS + MS / 2);
     for (int i = 0; i < SLEEPERS; i++)
         end_puppet(&puppets[i]);
+}
+
+/* ---- A thread that runs again ---------------------------------------------------------------- */
+
+/* Lets the thread that was left out have another one's event. Returns which one is left out now. */
+static int let_another_be_left_out(struct profile *profile)
+{
+    int left_out = 0;
+
+    while (has_event(left_out))
+        left_out++;
+    run_puppet(&puppets[left_out], burn_b, MS);
+    pass(profile);
+    CHECK(has_event(left_out));
+    left_out = 0;
+    while (has_event(left_out))
+        left_out++;
+    return left_out;
+}
+
+/* The time of a thread that was left out is told up to the stop, if no pass has found the thread. */
+SIM_TEST(time_is_told_of_a_thread_that_runs_when_it_is_left_out)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+    int left_out;
+
+    start_short_of_one(&profile, &clock);
+    left_out = let_another_be_left_out(&profile);
+    run_puppet(&puppets[left_out], burn_b, 7 * MS);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms_refused, 1);
+    CHECK_EQ(profile.stats[0].ms_ns, 8 * MS);
+    CHECK_EQ(profile.stats[0].unarmed_ns, 8 * MS);
+    for (int i = 0; i < SLEEPERS; i++)
+        end_puppet(&puppets[i]);
+}
+
+static bool has_run;
+
+/* The first event that is closed is that of a thread that wakes just then. */
+static long wake_the_sleeper(long number, const long arguments[6])
+{
+    if (number == SYS_close && !has_run) {
+        for (int i = 0; i < SLEEPERS; i++) {
+            const struct cp__m *m = (const struct cp__m *)puppets[i].worker.m;
+
+            if (has_event(i) && cp__perf_of(m)->handles[0].events[0].fd == (int)arguments[0]) {
+                has_run = true;
+                tell_puppet(&puppets[i], burn_a, 2 * MS);
+                await(&puppets[i].done, 2);
+            }
+        }
+    }
+    return sim_hand_on(number, arguments);
+}
+
+SIM_TEST(a_thread_that_wakes_when_its_event_is_taken_loses_nothing_in_silence)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+    int left_out;
+
+    start_short_of_one(&profile, &clock);
+    sim_hook(wake_the_sleeper);
+    left_out = let_another_be_left_out(&profile);
+    CHECK(has_run);
+    run_puppet(&puppets[left_out], burn_b, 3 * MS);
+    pass(&profile);
+    pass(&profile);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms_ns, 6 * MS);
+    CHECK_EQ(profile.stats[0].count, 0);
+    CHECK_EQ(profile.stats[0].unarmed_ns, 6 * MS);
+    for (int i = 0; i < SLEEPERS; i++)
+        end_puppet(&puppets[i]);
+}
+
+/* ---- What passes cost ------------------------------------------------------------------------ */
+
+/* Threads that have run, but not since they were left out or armed, do not take each other's events. */
+SIM_TEST(threads_that_sleep_do_not_take_events)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+
+    start_short_of_one(&profile, &clock);
+    for (int i = 0; i < SLEEPERS; i++)
+        let_another_be_left_out(&profile);
+    sim_hook(count_opens);
+    pass(&profile);
+    pass(&profile);
+    CHECK_EQ(opens, 0);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms_refused, 1);
+    for (int i = 0; i < SLEEPERS; i++)
+        end_puppet(&puppets[i]);
+}
+
+/* Looks for an event for a thread that has run for a millisecond, at so many other threads at most. */
+static void share_with(int i, uint64_t looks)
+{
+    run_puppet(&puppets[i], burn_b, MS);
+    spare = dup(0);
+    cp__fork_delay();
+    cp__lock(&cp__runtime_lock);
+    cp__share_begin(looks);
+    cp__share_look((struct cp__m *)puppets[i].worker.m, sim_thread_ns(puppets[i].worker.tid));
+    cp__unlock(&cp__runtime_lock);
+    cp__fork_allow();
+    close(spare);
+}
+
+/* The newest threads come first. The oldest one is left out, and the first three of the others have run. */
+SIM_TEST(a_search_looks_at_so_many_threads_and_goes_on_there)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+
+    start_short_of_one(&profile, &clock);
+    CHECK(!has_event(0));
+    for (int i = 3; i < SLEEPERS; i++)
+        run_puppet(&puppets[i], burn_a, MS / 2);
+    share_with(0, 2);
+    CHECK(!has_event(0));
+    share_with(0, 2);
+    CHECK(has_event(0) && !has_event(2));
+    CHECK(cp__ms_sleep_cursor == (struct cp__m *)puppets[1].worker.m);
+    stop_profile(&profile);
+    for (int i = 0; i < SLEEPERS; i++)
+        end_puppet(&puppets[i]);
+    CHECK(cp__ms == NULL && cp__ms_sleep_cursor == NULL);
 }
