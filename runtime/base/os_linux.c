@@ -64,16 +64,21 @@ uint64_t cp__os_clock_ns_from_handler(clockid_t clock)
     return (uint64_t)cp__clock_ns(clock);
 }
 
+static int open_of_thread(pid_t tid, const char *file)
+{
+    char path[48];
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/%s", (int)tid, file);
+    return cp__sys_open_from_handler(path);
+}
+
 /* Reads the beginning of a thread's file. Returns 0, or a negative errno value with an empty text. */
 static int read_of_thread(pid_t tid, const char *file, char *text, size_t size)
 {
-    char path[48];
+    int fd = open_of_thread(tid, file);
     ssize_t n;
-    int fd;
 
     text[0] = '\0';
-    snprintf(path, sizeof path, "/proc/self/task/%d/%s", (int)tid, file);
-    fd = cp__sys_open_from_handler(path);
     if (fd < 0)
         return fd;
     n = cp__sys_read_from_handler(fd, text, size - 1);
@@ -82,28 +87,68 @@ static int read_of_thread(pid_t tid, const char *file, char *text, size_t size)
     return n < 0 ? (int)n : 0;
 }
 
-/* Returns the set of signals that a line of a thread's status has, or 0 if there is no such line. */
-static uint64_t signals_of(const char *status, const char *key)
-{
-    const char *line = strstr(status, key);
+/* What a thread's status has. */
+struct status {
+    uint64_t pending, blocked; /* signals, a bit each */
+    bool runs;
+    unsigned lines; /* how many of the lines that tell this were found */
+};
+#define STATUS_LINES 3
 
-    return line == NULL ? 0 : strtoull(line + strlen(key), NULL, 16);
+static void take_line(struct status *status, const char *line)
+{
+    if (strncmp(line, "SigPnd:", 7) == 0)
+        status->pending = strtoull(line + 7, NULL, 16);
+    else if (strncmp(line, "SigBlk:", 7) == 0)
+        status->blocked = strtoull(line + 7, NULL, 16);
+    else if (strncmp(line, "State:\t", 7) == 0)
+        status->runs = line[7] == 'R';
+    else
+        return;
+    status->lines++;
+}
+
+/* Reads a thread's status. A user may be in thousands of groups, which are named before the signals: of each
+ * line, only the beginning is kept. Returns false if the system does not tell. */
+static bool read_status(pid_t tid, struct status *status)
+{
+    int fd = open_of_thread(tid, "status");
+    char text[4096], line[32];
+    size_t length = 0;
+    long n;
+
+    *status = (struct status){.lines = 0};
+    while (fd >= 0 && status->lines < STATUS_LINES &&
+           (n = cp__sys_read_from_handler(fd, text, sizeof text)) > 0) {
+        for (long i = 0; i < n; i++) {
+            if (text[i] != '\n' && length < sizeof line - 1)
+                line[length++] = text[i];
+            if (text[i] != '\n')
+                continue;
+            line[length] = '\0';
+            take_line(status, line);
+            length = 0;
+        }
+    }
+    if (fd >= 0)
+        cp__sys_close_from_handler(fd);
+    return status->lines == STATUS_LINES;
 }
 
 /* A missing entry does not say that the thread is gone: there may be no /proc. */
 struct cp__os_pending cp__os_thread_pending(pid_t tid, int signal)
 {
     const uint64_t bit = (uint64_t)1 << (signal - 1);
-    char text[4096];
+    struct status status;
     bool is_there;
 
-    if (read_of_thread(tid, "status", text, sizeof text) < 0) {
+    if (!read_status(tid, &status)) {
         is_there = cp__os_has_thread(tid);
         return (struct cp__os_pending){.is_pending = is_there, .is_blocked = is_there};
     }
-    return (struct cp__os_pending){.is_pending = (signals_of(text, "\nSigPnd:") & bit) != 0,
-                                   .is_blocked = (signals_of(text, "\nSigBlk:") & bit) != 0,
-                                   .runs = strstr(text, "\nState:\tR") != NULL};
+    return (struct cp__os_pending){.is_pending = (status.pending & bit) != 0,
+                                   .is_blocked = (status.blocked & bit) != 0,
+                                   .runs = status.runs};
 }
 
 uint64_t cp__os_tick_ns(void)
@@ -137,10 +182,9 @@ bool cp__os_switches_of(pid_t tid, uint64_t *switches, uint64_t *cpu_ns)
 
 uint64_t cp__os_blocked_of(pid_t tid)
 {
-    char text[4096];
+    struct status status;
 
-    read_of_thread(tid, "status", text, sizeof text);
-    return signals_of(text, "\nSigBlk:");
+    return read_status(tid, &status) ? status.blocked : 0;
 }
 
 /* An entry of a directory, as getdents64(2) writes it. */

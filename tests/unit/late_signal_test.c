@@ -6,6 +6,8 @@
 #include <linux/perf_event.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #include "runtime/base/os.h"
@@ -165,6 +167,51 @@ SIM_TEST(sigprof_is_not_given_back_if_there_is_no_proc)
     leave_pending(&puppet);
     start_and_stop_another();
     CHECK(!sigprof_is(on_host_signal));
+    run_puppet(&puppet, unblock, 0);
+    CHECK_EQ(host_signals, 0);
+    run_puppet(&puppet, reach_scheduling_point, 0);
+    CHECK(sigprof_is(on_host_signal));
+    end_puppet(&puppet);
+}
+
+/* Puts many groups into a thread's status. */
+static long join_groups(long number, const long arguments[6])
+{
+    const char *path = (const char *)arguments[1];
+    char text[4096];
+    const char *at;
+    int fd, made;
+    long n;
+
+    if (number != SYS_openat || strncmp(path, "/proc/self/task/", 16) != 0 || strstr(path, "/status") == NULL)
+        return sim_hand_on(number, arguments);
+    fd = (int)sim_hand_on(number, arguments);
+    n = read(fd, text, sizeof text - 1);
+    CHECK(n > 0);
+    text[n] = '\0';
+    close(fd);
+    at = strstr(text, "\nGroups:\t");
+    CHECK(at != NULL);
+    at += strlen("\nGroups:\t");
+    made = memfd_create("status", MFD_CLOEXEC);
+    CHECK_EQ(write(made, text, (size_t)(at - text)), at - text);
+    for (int i = 0; i < 1000; i++)
+        dprintf(made, "%d ", 1234500000 + i);
+    CHECK_EQ(write(made, at, strlen(at)), strlen(at));
+    CHECK_EQ(lseek(made, 0, SEEK_SET), 0);
+    return made;
+}
+
+/* The groups of the user are named before the signals. */
+SIM_TEST(sigprof_is_not_given_back_too_early_to_a_user_of_many_groups)
+{
+    struct puppet puppet;
+
+    sim_hook(join_groups);
+    leave_pending(&puppet);
+    start_and_stop_another();
+    CHECK(!sigprof_is(on_host_signal));
+    CHECK(cp__os_has_own_signal(cp__os_blocked_of(puppet.worker.tid)));
     run_puppet(&puppet, unblock, 0);
     CHECK_EQ(host_signals, 0);
     run_puppet(&puppet, reach_scheduling_point, 0);
