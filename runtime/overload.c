@@ -16,6 +16,7 @@
 
 #include "cost.h"
 #include "engine.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "switch_cost.h"
 
@@ -66,14 +67,27 @@ static void take_cost(struct cp__m *m, int slot, uint64_t passed, struct costs *
     costs->sum += cp_load_relaxed(&stats->is_own_doing) != 0 ? 0 : n * cost; /* relaxed: set before seq */
 }
 
+/* Reads the figures of m's thread, from a file. If another thread forks, nobody opens one. */
+static bool read_switches(const struct cp__m *m, uint64_t *switches)
+{
+    uint64_t cpu_ns;
+    bool is_read;
+
+    if (!cp__fork_delay_from_handler())
+        return false;
+    is_read = cp__os_switches_of(m->tid, switches, &cpu_ns);
+    cp__fork_allow_from_handler();
+    return is_read;
+}
+
 /* Adds what the events cost at the switches of m's thread since the last look. The first look only notes how
  * many there were. */
 static void take_switches(struct cp__m *m, uint64_t passed, struct costs *costs)
 {
-    uint64_t of_slot[CP_EV_MAX] = {0}, switches, cpu_ns, n;
+    uint64_t of_slot[CP_EV_MAX] = {0}, switches, n;
     const uint64_t cost = cp__switch_cost_of_m(m, of_slot);
 
-    if (cost == 0 || !cp__os_switches_of(m->tid, &switches, &cpu_ns)) {
+    if (cost == 0 || !read_switches(m, &switches)) {
         m->window.switches = 0;
         return;
     }

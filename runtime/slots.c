@@ -8,6 +8,7 @@
 #include "outside.h"
 #include "pass.h"
 #include "queue.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "runtime/unwind/code.h"
 #include "slot.h"
@@ -96,10 +97,12 @@ int cp_slots_stop(const int *stopped, size_t n)
     cp__unlock(&cp__runtime_lock);
     cp__outside_look_at_slots();
     has_settled = cp__outside_settle(slots, cp__settle_ms * UINT64_C(1000000));
+    cp__fork_delay(); /* because files of threads are read */
     cp__lock(&cp__runtime_lock);
     cp__coverage_settle(slots);
     cp__disposition_settle();
     cp__unlock(&cp__runtime_lock);
+    cp__fork_allow();
     return has_settled ? 0 : -ETIMEDOUT;
 }
 

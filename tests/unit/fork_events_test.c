@@ -8,6 +8,7 @@
 #include <linux/futex.h>
 #include <linux/perf_event.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 
@@ -18,13 +19,15 @@
 #include "runtime/engine/perf_m_linux.h"
 #include "runtime/m.h"
 #include "runtime/pass.h"
+#include "runtime/switch_cost.h"
 #include "tests/support/puppet.h"
 #include "tests/support/stub_syscall.h"
 
 static struct {
-    int moments;  /* atomic: the number of events that were opened or closed */
-    int chosen;   /* the moment of the fork; -1: none */
-    pid_t thread; /* whose moments count; 0: any but the forking thread's */
+    bool has_files; /* opening a file of a thread is such a moment, too */
+    int moments;    /* atomic: the number of events that were opened or closed */
+    int chosen;     /* the moment of the fork; -1: none */
+    pid_t thread;   /* whose moments count; 0: any but the forking thread's */
     sem_t has_come;
     int outcome; /* atomic: 0, or one of these outcomes, whichever comes first */
 } play = {.chosen = -1};
@@ -91,6 +94,8 @@ static long stub_syscall(long number, const long a[6])
         note_moment();
     result = number == SYS_perf_event_open ? open_event(a) : hand_on(number, a);
     if (number == SYS_perf_event_open && result >= 0)
+        note_moment();
+    if (number == SYS_openat && play.has_files && strncmp((const char *)a[1], "/proc/self/task", 15) == 0)
         note_moment();
     return result;
 }
@@ -445,6 +450,74 @@ SIM_TEST(a_handler_opens_no_event_during_a_fork)
     run_puppet(&puppet, burn_a, MS);
     CHECK(has_ring(&puppet));
     CHECK_EQ(((struct cp__m *)puppet.worker.m)->stats[slot].samples, 4);
+    cp_slots_stop(&slot, 1);
+    cp_slots_release(&slot, 1);
+    end_puppet(&puppet);
+}
+
+/* ---- Files of threads ------------------------------------------------------------------------ */
+
+static void block_samples(uint64_t ns)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    burn_a(ns);
+}
+
+/* The stop asks why the thread has no samples. */
+static void call_stop_beside_blocked(void)
+{
+    struct puppet puppet;
+    int slot;
+
+    start_puppet(&puppet);
+    CHECK_EQ(cp_slots_start(&clock_request, 1, &slot, NULL), 0);
+    run_puppet(&puppet, block_samples, 50 * MS);
+    play.thread = gettid();
+    cp_slots_stop(&slot, 1);
+    play.thread = 1;
+    cp_slots_release(&slot, 1);
+    end_puppet(&puppet);
+}
+
+/* The thread's event and what it has for a ring are closed before. */
+SIM_TEST(a_stop_that_asks_for_blocked_signals_delays_forks)
+{
+    cp__engines_prepare();
+    clock_request = signal_request("taskClock", MS);
+    play.thread = 1; /* see above */
+    play.has_files = true;
+    check_delays(call_stop_beside_blocked, 4);
+    play.thread = 0;
+}
+
+/* By what they cost at a switch, events may leave a thread no time. */
+SIM_TEST(a_pass_opens_no_file_during_a_fork)
+{
+    const struct cp__switch_costs costs = {.soon = 1000};
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct puppet puppet;
+    int slot;
+
+    cp__engines_prepare();
+    cp__switch_costs_set(&costs);
+    start_puppet(&puppet);
+    CHECK_EQ(cp_slots_start(&clock, 1, &slot, NULL), 0);
+    play.has_files = true;
+    for (int i = 0; i < 2; i++) {
+        run_puppet(&puppet, burn_a, 200 * MS);
+        play.moments = 0; /* the ring's event was one */
+        if (i == 0)
+            cp__fork_begins();
+        pass();
+        if (i == 0)
+            cp__fork_ended();
+        CHECK_EQ(play.moments != 0, i);
+    }
+    play.has_files = false;
     cp_slots_stop(&slot, 1);
     cp_slots_release(&slot, 1);
     end_puppet(&puppet);
