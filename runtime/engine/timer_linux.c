@@ -10,6 +10,7 @@
 #include "engines.h"
 #include "first_linux.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "runtime/base/signals.h"
 #include "runtime/disposition.h"
@@ -90,13 +91,15 @@ static void end_timer_from_handler(int timer)
         cp__disposition_keep_from_handler();
 }
 
-/* Counts the ticks of one signal, and those that came while another thread changed the handles. */
+/* Returns the ticks that came while another thread changed the handles. */
+static uint64_t take_kept_from_handler(const struct cp__m *m, int slot)
+{
+    return cp_exchange_acq_rel(&timer_of(m, slot)->kept, 0u); /* acq_rel: no partner; a counter */
+}
+
 static void count_ticks_from_handler(struct cp__m *m, int slot, uint64_t ticks, struct cp__moment *moment)
 {
-    struct cp__timer *timer = timer_of(m, slot);
-
-    ticks += cp_exchange_acq_rel(&timer->kept, 0u); /* acq_rel: no partner; a counter */
-    timer->due += ticks * m->stats[slot].period;
+    timer_of(m, slot)->due += ticks * m->stats[slot].period;
     if (ticks == 0)
         return;
     cp__moment_add_from_handler(moment, slot, ticks);
@@ -122,22 +125,36 @@ void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *
     cp__take_pending_from_handler(m, moment);
     now = cp__os_clock_ns_from_handler(m->cpu_clock);
     end_timer_from_handler(timer_of(m, slot)->id);
-    count_ticks_from_handler(m, slot, 0, moment);
+    count_ticks_from_handler(m, slot, take_kept_from_handler(m, slot), moment);
     note_count_from_handler(m, slot, now);
 }
 
-/* If the timer's signal is pending for m's thread, it stands for the tick that is due and for those that
- * followed it. The handler will find no handle for that signal. */
+/* Returns for how many ticks a signal of the timer stands that is pending for m's thread: for the tick that
+ * was due first, and those that followed it. While another thread forks, no file tells. */
+static uint64_t pending_ticks(const struct cp__m *m, int slot, uint64_t now)
+{
+    const uint64_t due = timer_of(m, slot)->due;
+    bool is_pending;
+
+    if (due > now || !cp__fork_delay_from_handler())
+        return 0;
+    is_pending = cp__os_thread_pending(m->tid, SIGPROF).is_pending;
+    cp__fork_allow_from_handler();
+    return is_pending ? 1 + (now - due) / m->stats[slot].period : 0;
+}
+
+/* The handler will find no handle for a signal that is pending. If it has come since that look, the handler
+ * has kept its ticks. */
 bool cp__timer_close_from_outside(struct cp__m *m, int slot, bool has_slept, struct cp__moment *moment)
 {
-    const struct cp__timer *timer = timer_of(m, slot);
-    const uint64_t now = has_slept ? m->stats[slot].armed_at : cp__os_clock_ns_from_handler(m->cpu_clock);
-    uint64_t ticks = 0;
+    uint64_t now, pending, kept;
 
-    if (timer->due <= now && cp__os_thread_pending(m->tid, SIGPROF).is_pending)
-        ticks = 1 + (now - timer->due) / m->stats[slot].period;
-    end_timer_from_handler(timer->id);
-    count_ticks_from_handler(m, slot, ticks, moment);
+    count_ticks_from_handler(m, slot, take_kept_from_handler(m, slot), moment);
+    now = has_slept ? m->stats[slot].armed_at : cp__os_clock_ns_from_handler(m->cpu_clock);
+    pending = pending_ticks(m, slot, now);
+    end_timer_from_handler(timer_of(m, slot)->id);
+    kept = take_kept_from_handler(m, slot);
+    count_ticks_from_handler(m, slot, kept != 0 ? kept : pending, moment);
     note_count_from_handler(m, slot, now);
     return !has_slept || !cp__m_has_slept_from_handler(m, slot);
 }
@@ -155,7 +172,8 @@ bool cp__timer_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, st
         const struct cp__handle *handle = &m->handles[slot];
 
         if (handle->seq == seq && handle->engine == &cp__engine_timer) {
-            count_ticks_from_handler(m, slot, 1 + (uint64_t)(unsigned)info->si_overrun, moment);
+            count_ticks_from_handler(
+                m, slot, 1 + (uint64_t)(unsigned)info->si_overrun + take_kept_from_handler(m, slot), moment);
             return true;
         }
     }

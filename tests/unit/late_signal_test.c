@@ -379,6 +379,50 @@ SIM_TEST(a_tick_that_is_pending_when_its_timer_is_deleted_is_not_the_programs)
     end_puppet(&puppet);
 }
 
+static struct puppet taker;
+
+/* The thread takes its pending tick just before the timer is deleted. */
+static long let_tick_come(long number, const long arguments[6])
+{
+    if (number == SYS_timer_delete)
+        run_puppet(&taker, unblock, 0);
+    return sim_hand_on(number, arguments);
+}
+
+/* The timer's tick was seen to be pending, and then the handler has kept it. */
+SIM_TEST(a_tick_that_comes_while_its_timer_is_deleted_counts_once)
+{
+    const struct cp_slot_request timer = request("timer", MS);
+    struct profile profile = {.n = 0};
+
+    start_puppet(&taker);
+    start_unread(&profile, &timer, 1);
+    run_puppet(&taker, block, 3 * MS);
+    run_puppet(&taker, burn_a, 2 * MS);
+    sim_hook(let_tick_come);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].samples, 5);
+    end_puppet(&taker);
+}
+
+/* The handler has kept a tick before, and another one is pending. */
+SIM_TEST(a_tick_that_is_pending_does_not_stand_for_one_that_was_kept)
+{
+    const struct cp_slot_request timer = request("timer", MS);
+    struct profile profile = {.n = 0};
+
+    start_puppet(&taker);
+    start_unread(&profile, &timer, 1);
+    CHECK(cp__m_claim_from_handler(m_of(&taker), CP__CLAIM_CHANGING));
+    run_puppet(&taker, burn_a, 3 * MS);
+    cp__m_unclaim_from_handler(m_of(&taker));
+    run_puppet(&taker, block, 2 * MS);
+    run_puppet(&taker, burn_a, 2 * MS);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].samples, 7);
+    end_puppet(&taker);
+}
+
 /* ---- A signal that is blocked for a moment --------------------------------------------------- */
 
 /* Blocks SIGPROF until its event is closed, and for a moment longer: so does a thread that is in its handler
