@@ -342,7 +342,7 @@ void cp__events_close_from_handler(struct cp__m *m, int slot, struct cp__moment 
     struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     bool ring_was_full;
 
-    cp__limits_tell_end_from_handler(m, slot);
+    cp__limits_tell_end_from_handler(m, slot, moment->since == CP__SINCE_OUTSIDE);
     disable_from_handler(m, slot);
     cp_store_relaxed(&handle->limit, 0u); /* relaxed: written with the claim */
     cp__ring_drain_from_handler(m, moment);

@@ -271,14 +271,20 @@ static void begin_anew_from_handler(struct cp__m *m, int slot, int which, uint64
     cp__perf_let_count_from_handler(handle->events[which].fd, (uint64_t)limit_of(handle));
 }
 
-/* Returns whether the event does not count: one that does has counted something between two calls. */
-static bool is_still_from_handler(struct cp__m *m, int slot, int which, struct cp__count *count)
+/* Returns whether the event does not count: one that does has counted something between two calls. While its
+ * thread sleeps, each event stands, so from outside the thread's clock has to move meanwhile. */
+static bool is_still_from_handler(struct cp__m *m, int slot, int which, bool is_outside,
+                                  struct cp__count *count)
 {
     struct cp__count before;
+    uint64_t began, ended;
 
-    return cp__descriptor_read_from_handler(m, slot, which, &before) &&
-           cp__descriptor_read_from_handler(m, slot, which, count) &&
-           before.time_enabled == count->time_enabled;
+    if (!cp__descriptor_read_from_handler(m, slot, which, &before))
+        return false;
+    began = is_outside ? cp__os_clock_ns_from_handler(m->cpu_clock) : 0;
+    ended = is_outside ? cp__os_clock_ns_from_handler(m->cpu_clock) : 1;
+    return cp__descriptor_read_from_handler(m, slot, which, count) &&
+           before.time_enabled == count->time_enabled && began != ended;
 }
 
 /* A reader may have let the event count again while the signal waited. If another thread has the claim, it
@@ -292,7 +298,7 @@ void cp__limits_ended_from_handler(struct cp__m *m, int slot, int which)
         return;
     /* relaxed: written with the claim */
     if (((cp_load_relaxed(&m->off) | cp__perf_of(m)->paused) >> slot & 1) == 0 &&
-        is_still_from_handler(m, slot, which, &count) &&
+        is_still_from_handler(m, slot, which, false, &count) &&
         got_on_from_handler(m, slot, which, (uint64_t)limit_of(handle), &count))
         begin_anew_from_handler(m, slot, which, heard_from_handler(&handle->events[which], count.lost),
                                 &count);
@@ -416,22 +422,24 @@ static bool is_disabled_from_handler(const struct cp__m *m, int slot, int which,
 #define TOLD_FROM_NS 1000000
 
 /* Returns whether one event of the slot has reached its limit. If this run of the handler has paused the
- * event, or another thread has disabled the event, the event stands in any case, and what was used of the
- * limit tells. */
-static bool is_at_its_limit_from_handler(struct cp__m *m, int slot, int which, struct cp__count *count)
+ * event, another thread has disabled the event, or its thread sleeps, the event stands in any case, and what
+ * was used of the limit tells. */
+static bool is_at_its_limit_from_handler(struct cp__m *m, int slot, int which, bool is_outside,
+                                         struct cp__count *count)
 {
     const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
-
     /* relaxed: written with the claim */
-    if (((cp_load_relaxed(&m->off) | cp__perf_of(m)->paused) >> slot & 1) == 0)
-        return is_still_from_handler(m, slot, which, count);
-    return cp__descriptor_read_from_handler(m, slot, which, count) &&
+    const bool stands = ((cp_load_relaxed(&m->off) | cp__perf_of(m)->paused) >> slot & 1) != 0;
+
+    if (!stands && is_still_from_handler(m, slot, which, is_outside, count))
+        return true;
+    return (stands || is_outside) && cp__descriptor_read_from_handler(m, slot, which, count) &&
            use_from_handler(&handle->events[which], count->lost).used >= limit_of(handle);
 }
 
 /* A thread that has not run for so long since it was armed can have missed nothing, so the events of the many
  * threads that sleep are not asked. */
-void cp__limits_tell_end_from_handler(struct cp__m *m, int slot)
+void cp__limits_tell_end_from_handler(struct cp__m *m, int slot, bool is_outside)
 {
     const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct cp__count count;
@@ -439,7 +447,7 @@ void cp__limits_tell_end_from_handler(struct cp__m *m, int slot)
     if (cp__watch_missed_from_handler(m, slot, 0) < TOLD_FROM_NS)
         return;
     for (int i = 0; i < handle->n_events && limit_of(handle) != 0; i++) {
-        if (!is_at_its_limit_from_handler(m, slot, i, &count))
+        if (!is_at_its_limit_from_handler(m, slot, i, is_outside, &count))
             continue;
         cp__watch_tell_from_handler(
             m, slot, TOLD_FROM_NS,

@@ -22,8 +22,9 @@ bool cp__limits_are_used_up_from_handler(const struct cp__m *m, int slot);
 /* Lets one event of the slot, which has no ring and has reached its limit, count again if its thread made
  * progress. */
 void cp__limits_ended_from_handler(struct cp__m *m, int slot, int which);
-/* Tells that the slot's event, which is about to be closed, has reached its limit, if it has. */
-void cp__limits_tell_end_from_handler(struct cp__m *m, int slot);
+/* Tells that the slot's event, which is about to be closed, has reached its limit, if it has. If another
+ * thread closes the event (is_outside), the M may sleep. */
+void cp__limits_tell_end_from_handler(struct cp__m *m, int slot, bool is_outside);
 /* Lets the handle's events, which the handler has disabled for its own time, count again, unless they have
  * reached their limit. */
 void cp__limits_resume_from_handler(struct cp__m *m, int slot);

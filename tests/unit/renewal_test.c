@@ -406,7 +406,7 @@ SIM_TEST(the_event_that_has_ended_is_told_and_judged)
         CHECK_EQ(handle->stretch, 2);
         use_up(ended);
         SIM_RUN(600 * MS);
-        cp__limits_tell_end_from_handler(&m, SLOT);
+        cp__limits_tell_end_from_handler(&m, SLOT, false);
         CHECK_EQ(m.stats[SLOT].stopped_ns, 600 * MS - LIMIT * COST_NS);
     }
 }
@@ -458,7 +458,7 @@ SIM_TEST(an_end_is_told_at_the_close)
                 MS / 2); /* the CPU clock also has what the kernel's switches take */
         events[0].moves = i == 1;
         m.off = i == 2 ? 1u << SLOT : 0;
-        cp__limits_tell_end_from_handler(&m, SLOT);
+        cp__limits_tell_end_from_handler(&m, SLOT, false);
         CHECK_EQ(m.stats[SLOT].stops, i == 0);
         CHECK_EQ(m.stats[SLOT].stopped_ns, i == 0 ? 70 * MS + MS / 2 : 0);
     }
@@ -476,9 +476,10 @@ SIM_TEST(the_end_of_an_event_that_stands_anyway_is_told_at_the_close)
         perf.paused = i < 2 ? 1u << SLOT : 0;
         m.off = i < 2 ? 0 : 1u << SLOT;
         SIM_RUN(90 * MS);
-        cp__limits_tell_end_from_handler(&m, SLOT);
+        cp__limits_tell_end_from_handler(&m, SLOT, false);
         CHECK_EQ(m.stats[SLOT].stops, has_ended);
         CHECK_EQ(m.stats[SLOT].stopped_ns, has_ended ? 70 * MS : 0);
+        CHECK_EQ(m.stats[SLOT].disabled_ns, 0);
     }
 }
 
@@ -526,8 +527,22 @@ SIM_TEST(an_event_that_the_program_has_disabled_goes_on)
     CHECK_EQ(added_to(0), LIMIT / 2); /* at the first look, when it might still count */
     CHECK_EQ(handle->stretch, 0);
     pass(5 * MS);
-    cp__limits_tell_end_from_handler(&m, SLOT);
+    cp__limits_tell_end_from_handler(&m, SLOT, false);
     CHECK_EQ(m.stats[SLOT].disabled_ns, 25 * MS);
+}
+
+/* The thread had 2 ms more than the event has counted: switches. While it sleeps, every event stands. */
+SIM_TEST(an_event_whose_thread_sleeps_is_told_by_its_limit_alone)
+{
+    for (int i = 0; i < 3; i++) {
+        make_m(CP_EVENT_CLOCK, MS, 1);
+        overflow(0, i == 2 ? LIMIT : 1, 98 * MS);
+        SIM_RUN(100 * MS);
+        sim->clock_ns = i == 1; /* its thread runs, and its event does not count */
+        cp__limits_tell_end_from_handler(&m, SLOT, true);
+        CHECK_EQ(m.stats[SLOT].stops, i == 2);
+        CHECK_EQ(m.stats[SLOT].disabled_ns / MS, i == 1 ? 2 : 0);
+    }
 }
 
 /* A slot that starts again has no records at first, like the config before. */
