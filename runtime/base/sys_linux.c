@@ -30,6 +30,11 @@ long cp__sys_read_from_handler(int fd, void *data, size_t size)
     return or_errno(syscall(SYS_read, fd, data, size));
 }
 
+long cp__sys_readlink_from_handler(const char *path, char *to, size_t size)
+{
+    return or_errno(syscall(SYS_readlinkat, AT_FDCWD, path, to, size));
+}
+
 int cp__sys_munmap_from_handler(void *memory, size_t size)
 {
     return (int)or_errno(syscall(SYS_munmap, memory, size));

@@ -274,8 +274,10 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
         return fd;
     *event = (struct cp__perf_event){.fd = fd, .first = place->first};
     result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&event->id);
-    if (result < 0)
-        return result; /* what has no id is no event any more */
+    if (result < 0) {
+        cp__perf_close_from_handler(fd, 0); /* unless it is no event any more */
+        return result;
+    }
     if (!handle->traps)
         result = route_from_handler(place->m, fd);
     if (result < 0) {

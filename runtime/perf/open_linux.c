@@ -48,11 +48,36 @@ int cp__perf_open_event_from_handler(struct perf_event_attr *attr, pid_t tid)
     return fd;
 }
 
+/* Returns whether a descriptor is an event's, by its name in /proc. Slashes before the number do no harm. */
+static bool is_named_event_from_handler(int fd)
+{
+    static const char wanted[] = "anon_inode:[perf_event]";
+    char path[] = "/proc/self/fd//////////", name[sizeof wanted];
+    size_t at = sizeof path - 1, same = 0;
+    unsigned left = (unsigned)fd;
+
+    do {
+        path[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left != 0);
+    if (cp__sys_readlink_from_handler(path, name, sizeof name) != (long)sizeof wanted - 1)
+        return false;
+    while (same < sizeof wanted - 1 && name[same] == wanted[same])
+        same++;
+    return same == sizeof wanted - 1;
+}
+
+/* If the program has installed a filter of system calls that refuses ioctl(2), nobody tells the id. An event
+ * with that number is then taken for the library's: the program would hardly have closed the library's, and
+ * opened one of its own. An event that is not closed would end the program by a SIGPROF later. */
 bool cp__perf_is_event_from_handler(int fd, uint64_t id)
 {
     uint64_t found;
+    int result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&found);
 
-    return cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&found) == 0 && found == id;
+    if (result < 0)
+        return result != -EBADF && is_named_event_from_handler(fd);
+    return found == id;
 }
 
 void cp__perf_close_from_handler(int fd, uint64_t id)

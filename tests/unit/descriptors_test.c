@@ -359,6 +359,81 @@ SIM_TEST(an_event_that_the_program_has_closed_is_told)
     cp_m_detach(worker.m);
 }
 
+/* ---- A filter that refuses ioctl(2) ---------------------------------------------------------- */
+
+static bool refuses; /* any call of ioctl() */
+
+/* A simulated event is a file of the machine's with almost the name. */
+static long refuse_ioctl(long number, const long a[6])
+{
+    static const char name[] = "anon_inode:[perf_event]";
+    char *to = number == SYS_readlinkat ? (char *)a[2] : NULL;
+    long result;
+
+    if (refuses && number == SYS_ioctl) {
+        errno = EPERM;
+        return -1;
+    }
+    result = stub_syscall(number, a);
+    if (result < 0 || to == NULL || memmem(to, (size_t)result, "[perf_event]", 12) == NULL)
+        return result;
+    memcpy(to, name, sizeof name - 1 < (size_t)a[3] ? sizeof name - 1 : (size_t)a[3]);
+    return sizeof name - 1;
+}
+
+static void check_is_closed_although_refused(enum cp_engine by)
+{
+    struct worker worker = {.body = NULL};
+    struct sigaction action;
+    int clock, again;
+
+    sim_hook(refuse_ioctl);
+    attach(&worker);
+    engine = by;
+    start(request("taskClock", MS), &clock);
+    burn_a(10 * MS);
+    refuses = true;
+    burn_a(10 * MS);
+    start(request("taskClock", MS), &again);
+    CHECK_EQ(again, -1);
+    end(clock);
+    CHECK_EQ(m_of(&worker)->stats[clock].closed, 0);
+    CHECK_EQ(resources_now().perf_fds + resources_now().rings, 0);
+    CHECK(sigaction(SIGPROF, NULL, &action) == 0 && action.sa_handler == SIG_DFL);
+    burn_a(10 * MS);
+    cp_m_detach(worker.m);
+}
+
+/* The next SIGPROF of an event that stays open would end the program. */
+SIM_TEST(an_event_is_closed_although_a_filter_refuses_ioctl)
+{
+    check_is_closed_although_refused(CP_ENGINE_SIGNAL);
+}
+
+SIM_TEST(an_event_that_traps_is_closed_although_a_filter_refuses_ioctl)
+{
+    check_is_closed_although_refused(CP_ENGINE_TRAP);
+}
+
+/* The program's standard input has the number, and the filter refuses the question for it, too. */
+SIM_TEST(a_file_is_left_alone_although_a_filter_refuses_ioctl)
+{
+    struct worker worker = {.body = NULL};
+    int clock;
+
+    sim_hook(refuse_ioctl);
+    attach(&worker);
+    engine = CP_ENGINE_SIGNAL;
+    start(request("taskClock", MS), &clock);
+    burn_a(10 * MS);
+    take_all();
+    refuses = true;
+    end(clock);
+    CHECK_EQ(m_of(&worker)->stats[clock].closed, 1);
+    CHECK(play.touched < 0);
+    cp_m_detach(worker.m);
+}
+
 /* In a program that is built with ThreadSanitizer, a handler may run in the functions that it replaces. */
 static void *page_at_unmap; /* the page of the M's ring when a ring is unmapped */
 
