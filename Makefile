@@ -218,6 +218,7 @@ LIBS_with_cmocka = -lcmocka
 LIBS_with_check = $(shell pkg-config --libs check)
 LIBS_with_criterion = -lcriterion
 # So many paired rounds, or listings, are enough for medians.
+BENCH_connections = -benchtime 21x
 BENCH_http = -benchtime 15x
 BENCH_latency = -benchtime 9x
 BENCH_overhead = -benchtime 21x
@@ -456,7 +457,7 @@ $(watch): $(B)/obj/tests/support/watch.o $(testing_a) $(lib_a)
 	@mkdir -p $(@D)
 	$(link)
 
-$(B)/bench/listing $(http_linked:%=$(B)/tests/%): $(http_a)
+$(B)/bench/listing $(B)/bench/connections $(http_linked:%=$(B)/tests/%): $(http_a)
 
 $(B)/tests/%_sample: $(B)/obj/tests/support/%_sample.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
