@@ -59,8 +59,9 @@ struct cp_http_options {
      * half of them, so that the program has the others. */
     unsigned max_slots;
     /* The most CPU time of a thread that a profile's samples may take, in percent, if that is known
-     * beforehand (see cp_sample_cost_ns() in runtime.h), together with what its event takes at the switches
-     * that the process has had so far (see cp_switch_cost_ns() there); by default 10. Shorter periods are
+     * beforehand (see cp_sample_cost_ns() in runtime.h), together with what its event takes at switches, as
+     * often as the process has had them so far or has them now (see cp_switch_cost_ns() there); by default
+     * 10. Shorter periods are
      * refused, and so are periods below 100000 ns for clocks, and below 600000 for cycles and instructions.
      * An event's preset is never refused. */
     unsigned max_cost_percent;

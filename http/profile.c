@@ -62,9 +62,9 @@ static int read_order_event(const char *query, struct order *order, struct cp_er
 static int check_order_period(const struct cp__exchange *exchange, const struct order *order,
                               struct cp_error *err)
 {
-    const uint64_t min = cp__http_min_period(exchange, &order->spec);
+    const uint64_t min = order->period != 0 ? cp__http_min_period(exchange, &order->spec) : 0;
 
-    if (order->period == 0 || order->period >= min)
+    if (order->period >= min)
         return 0;
     return cp__error(err, -EINVAL,
                      "period=%llu is too small for %s over HTTP, where samples may take only a small part "
