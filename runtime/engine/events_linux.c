@@ -204,7 +204,7 @@ bool cp__events_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, s
         if (which < 0)
             continue;
         ours = true;
-        if (cp_load_relaxed(&m->stats[slot].ringless) != 0)
+        if (cp_load_relaxed(&m->stats[slot].ringless) != 0 && !cp__first_is_earlier_from_handler(m, slot))
             ringless_from_handler(m, slot, which, info, moment);
     }
     cp__ring_drain_from_handler(m, moment);

@@ -190,6 +190,20 @@ static bool read_counts_from_handler(struct cp__m *m, int slot, struct cp__count
     return true;
 }
 
+/* A quarter of a period is allowed for, as for a record. */
+bool cp__first_is_earlier_from_handler(struct cp__m *m, int slot)
+{
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+    struct cp__count first;
+
+    /* relaxed: set before the event was opened, or while this handler kept off */
+    if (handle->traps || cp_load_relaxed(&m->late) == CP__LATE_NO ||
+        !read_counts_from_handler(m, slot, &first))
+        return false;
+    return handle->periods.phase + cp__m_count_from_handler(&m->stats[slot]) + handle->period / 4 <
+           handle->periods.accounted + handle->period;
+}
+
 /* Counts the first signal as the record that it has not left. */
 static void count_signal_from_handler(struct cp__m *m, int slot, struct cp__moment *moment)
 {

@@ -38,6 +38,10 @@ void cp__first_give_ring_from_handler(struct cp__m *m, int slot, bool will_wait)
 
 /* ---- In the handler ---- */
 
+/* Returns whether a signal without a record that names the slot's event is of an earlier one: another thread
+ * has closed that one, and the slot's has the number of its descriptor. The count tells: no period is
+ * over. */
+bool cp__first_is_earlier_from_handler(struct cp__m *m, int slot);
 /* A signal of the slot's event has come, and there is no ring yet: adds the sample to moment, and gives the
  * event its period and its ring. If another thread has the claim, or forks, the next signal tries again. */
 void cp__first_heard_from_handler(struct cp__m *m, int slot, int which, struct cp__moment *moment);

@@ -219,6 +219,42 @@ SIM_TEST(sigprof_is_not_given_back_too_early_to_a_user_of_many_groups)
     end_puppet(&puppet);
 }
 
+/* The signal of an event that was closed names the descriptor of the next one. The thread runs for a
+ * millisecond. */
+static void check_not_of_next(const char *event, uint64_t period, bool has_rings, uint64_t samples)
+{
+    struct cp_slot_request next = request(event, period);
+    struct profile profile = {.n = 0};
+    struct puppet puppet;
+
+    next.config.engine = CP_ENGINE_SIGNAL;
+    leave_pending(&puppet);
+    start_unread(&profile, &next, 1);
+    sim->ring_memory = has_rings ? 0 : 1;
+    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, burn_a, MS);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].samples, samples);
+    CHECK_EQ(profile.stats[0].lost, 0);
+    end_puppet(&puppet);
+}
+
+SIM_TEST(a_signal_of_a_closed_event_is_no_sample_of_the_next_clock)
+{
+    check_not_of_next("taskClock", 4 * MS, true, 0);
+}
+
+SIM_TEST(a_signal_of_a_closed_event_is_no_sample_of_the_next_event)
+{
+    check_not_of_next("pageFaults", 1000000, true, 0);
+}
+
+/* The next event's own signals have samples. */
+SIM_TEST(a_signal_of_a_closed_event_is_no_sample_of_the_next_one_without_a_ring)
+{
+    check_not_of_next("taskClock", MS / 2, false, 2);
+}
+
 /* The kernel takes the signal off the queue just before the event is closed: no look at the queue finds it,
  * and the handler begins afterwards, once. */
 SIM_TEST(a_handler_that_begins_after_its_event_was_closed_is_not_the_programs)
