@@ -187,7 +187,6 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
         else
             clear_slot_from_handler(m, __builtin_ctz(left));
     }
-    m->again = m->left_out = 0;
     /* relaxed: ordered by the release of the claim */
     cp_store_relaxed(&m->armed, m->armed & ~stopped);
     cp_store_relaxed(&m->off, m->off & ~stopped);
@@ -232,6 +231,7 @@ static void change_from_handler(struct cp__m *m, const struct cp__registers *reg
         if (m->handles[slot].seq == 0 && is_live_from_handler(m))
             opened |= (uint32_t)start_slot_from_handler(m, slot) << slot;
     }
+    m->again = m->left_out = 0;
     /* An M with pending signals looks at its next scheduling point, so that SIGPROF can be given back: the
      * kernel may have forgotten a deleted timer's signal that it still shows as pending. */
     if (cp_load_relaxed(&m->late) == CP__LATE_PENDING) /* relaxed: written with the claim */

@@ -257,7 +257,8 @@ static void abandon_from_handler(struct cp__m *m, int slot)
 struct place {
     const struct cp__m *m;
     struct cp__perf_handle *handle;
-    uint64_t first; /* of struct cp__perf_event */
+    uint64_t first;      /* of struct cp__perf_event */
+    bool leaves_program; /* the last descriptors */
 };
 
 /* Opens attr as one more event of the handle. The event is disabled, sends signals, and is no member of
@@ -272,6 +273,10 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
 
     if (fd < 0)
         return fd;
+    if (place->leaves_program && cp__perf_is_left_from_handler(fd)) {
+        cp__sys_close_from_handler(fd);
+        return -EMFILE;
+    }
     *event = (struct cp__perf_event){.fd = fd, .first = place->first};
     result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&event->id);
     if (result < 0) {
@@ -288,9 +293,16 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
     return 0;
 }
 
+/* Whether the last descriptors are left to the program. Most threads that others arm sleep. A thread that
+ * runs arms itself, or a pass tries again for it: see runtime/share.c. */
+static bool leaves_program_from_handler(const struct cp__m *m, int slot)
+{
+    return m != cp__m_current && (m->again >> slot & 1) == 0;
+}
+
 /* Opens the event of config, disabled, and with its first period. */
 static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_profile_config *config,
-                                uint64_t first)
+                                uint64_t first, bool leaves_program)
 {
     struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct perf_event_attr attr = cp__perf_sample_attr_from_handler(config);
@@ -304,9 +316,11 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
     handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
     cp_store_relaxed(&m->stats[slot].ringless, CP__AWAITS_RING); /* relaxed: written with the claim */
-    result = cp__core_pmus_add_from_handler(
-        &attr, add_event_from_handler,
-        &(struct place){.m = m, .handle = handle, .first = first != config->period ? first : 0});
+    result = cp__core_pmus_add_from_handler(&attr, add_event_from_handler,
+                                            &(struct place){.m = m,
+                                                            .handle = handle,
+                                                            .first = first != config->period ? first : 0,
+                                                            .leaves_program = leaves_program});
     if (result < 0)
         abandon_from_handler(m, slot);
     return result;
@@ -392,7 +406,8 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
                                        .kind = config->kind,
                                        .period = period,
                                        .limit = cp__perf_has_limits ? config->limit : 0};
-    result = prepare_from_handler(m, slot, &config->config, begins_with);
+    result =
+        prepare_from_handler(m, slot, &config->config, begins_with, leaves_program_from_handler(m, slot));
     if (result < 0)
         return result;
     cp_store_relaxed(&m->stats[slot].behind, begins_with - first); /* relaxed: a number of its own */
@@ -491,7 +506,7 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
         requests[i].config.precise_ip = cp__perf_reach_precision(&requests[i]);
         result = cp__perf_try_count(&requests[i]);
         if (result == 0)
-            result = prepare_from_handler(m, (int)i, &requests[i].config, requests[i].config.period);
+            result = prepare_from_handler(m, (int)i, &requests[i].config, requests[i].config.period, false);
         if (result < 0)
             cp__perf_explain(result, &requests[i], err);
         else

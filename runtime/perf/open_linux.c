@@ -1,5 +1,6 @@
 /* Builds what perf_event_open(2) is asked for, and opens events. */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -33,6 +34,35 @@ int cp__perf_open_from_handler(const struct perf_event_attr *attr, pid_t tid)
     if (fd == -EMFILE && raise_descriptor_limit_from_handler())
         fd = cp__sys_perf_event_open_from_handler(attr, tid);
     return fd;
+}
+
+/* A program with so few descriptors is not left some of them: it has few threads, too. */
+#define FEW_DESCRIPTORS 256
+#define MOST_LEFT 1024
+
+/* Returns the first descriptor that is left to the program: an eighth of all. */
+static rlim_t first_left(rlim_t limit)
+{
+    if (limit < FEW_DESCRIPTORS)
+        return limit;
+    return limit - (limit / 8 < MOST_LEFT ? limit / 8 : MOST_LEFT);
+}
+
+bool cp__perf_is_left_from_handler(int fd)
+{
+    static uint32_t plenty; /* shared, atomic: descriptors below that are not left to the program */
+    struct rlimit limit;
+    rlim_t first;
+
+    if ((uint32_t)fd < cp_load_relaxed(&plenty)) /* relaxed: a number of its own */
+        return false;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return false;
+    first = first_left(limit.rlim_cur);
+    if ((rlim_t)fd >= first && raise_descriptor_limit_from_handler())
+        first = first_left(limit.rlim_max);
+    cp_store_relaxed(&plenty, first < INT_MAX ? (uint32_t)first : INT_MAX); /* relaxed: the same */
+    return (rlim_t)fd >= first;
 }
 
 /* Opens an event, without exclude_idle if the PMU refuses that bit, as arm64's PMU does. A thread's event

@@ -46,6 +46,9 @@ int cp__perf_open_from_handler(const struct perf_event_attr *attr, pid_t tid);
 struct perf_event_attr cp__perf_attr_from_handler(const struct cp_cpu_profile_config *config);
 struct perf_event_attr cp__perf_sample_attr_from_handler(const struct cp_cpu_profile_config *config);
 int cp__perf_open_event_from_handler(struct perf_event_attr *attr, pid_t tid);
+/* Returns whether a descriptor is one of the last eighth of those that the process may have, when the soft
+ * limit has been raised to the hard one: if all threads are armed, the program needs some for itself. */
+bool cp__perf_is_left_from_handler(int fd);
 
 /* Returns the highest level of precise_ip, up to the config's, at which the calling thread receives samples
  * of the event. */

@@ -139,6 +139,84 @@ SIM_TEST(threads_that_have_run_keep_their_events)
         end_puppet(&puppets[i]);
 }
 
+/* ---- What is left to the program --------------------------------------------------------------- */
+
+#define DESCRIPTORS 256
+
+/* Uses descriptors up to the last eighth, less so many. */
+static void use_descriptors(int but, rlim_t hard_limit)
+{
+    const struct rlimit limit = {DESCRIPTORS, hard_limit};
+    int fd;
+
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    do
+        fd = dup(0);
+    while (fd < DESCRIPTORS - DESCRIPTORS / 8 - 1);
+    for (int i = 0; i < but; i++)
+        close(fd - i);
+}
+
+/* The last descriptors are the program's as long as the threads sleep. */
+SIM_TEST(threads_that_sleep_leave_the_program_descriptors)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+    int left_out = 0;
+
+    for (int i = 0; i < SLEEPERS; i++) {
+        start_puppet(&puppets[i]);
+        run_puppet(&puppets[i], burn_b, MS);
+    }
+    use_descriptors(2, DESCRIPTORS);
+    start_unread(&profile, &clock, 1);
+    CHECK_EQ(count_events(), 2);
+    while (has_event(left_out))
+        left_out++;
+    run_puppet(&puppets[left_out], burn_b, MS);
+    pass(&profile);
+    CHECK(has_event(left_out));
+    CHECK_EQ(count_events(), 3);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms, 3);
+    CHECK_EQ(profile.stats[0].ms_refused, 3);
+    CHECK_EQ(profile.stats[0].unarmed_ns, MS);
+    for (int i = 0; i < SLEEPERS; i++)
+        end_puppet(&puppets[i]);
+}
+
+/* The soft limit is raised before a thread is left out. */
+SIM_TEST(threads_that_sleep_have_events_up_to_the_hard_limit)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+
+    for (int i = 0; i < SLEEPERS; i++)
+        start_puppet(&puppets[i]);
+    use_descriptors(2, 2 * DESCRIPTORS);
+    start_unread(&profile, &clock, 1);
+    CHECK_EQ(count_events(), SLEEPERS);
+    stop_profile(&profile);
+    for (int i = 0; i < SLEEPERS; i++)
+        end_puppet(&puppets[i]);
+}
+
+/* A start is not refused for that, and a thread that arms itself has its event. */
+SIM_TEST(threads_that_run_have_the_last_descriptors)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+    struct worker worker;
+    uint64_t ns = 3 * MS;
+
+    use_descriptors(0, DESCRIPTORS);
+    start_unread(&profile, &clock, 1);
+    run_attached(&worker, body_a, &ns);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms_refused, 0);
+    CHECK_EQ(profile.stats[0].samples, 3);
+}
+
 /* ---- A thread that runs again ---------------------------------------------------------------- */
 
 /* Lets the thread that was left out have another one's event. Returns which one is left out now. */
