@@ -320,21 +320,18 @@ SIM_TEST(an_event_that_has_counted_nothing_leaves_no_signal)
 
 /* ---- Threads that sleep ---------------------------------------------------------------------- */
 
+static struct puppet sleeper;
 static int asked, closed;
 
-static int event_of(const struct puppet *puppet)
+static bool is_its_event(long fd)
 {
-    const struct cp__m *m = m_of(puppet);
-
-    return m->handles[0].is_open ? cp__perf_of(m)->handles[0].events[0].fd : -1;
+    return m_of(&sleeper)->handles[0].is_open && cp__perf_of(m_of(&sleeper))->handles[0].events[0].fd == fd;
 }
-
-static struct puppet sleeper;
 
 /* Counts what the event of `sleeper` is asked for, beside its id. */
 static long count_asked(long number, const long arguments[6])
 {
-    if (event_of(&sleeper) == arguments[0]) {
+    if (is_its_event(arguments[0])) {
         asked += number == SYS_read || (number == SYS_ioctl && arguments[1] == PERF_EVENT_IOC_DISABLE);
         closed += number == SYS_close;
     }
@@ -348,9 +345,8 @@ SIM_TEST(an_event_of_a_thread_that_has_slept_is_only_closed)
 
     start_puppet(&sleeper);
     sim_hook(count_asked);
-    for (int has_run = 0; has_run < 2; has_run++) {
-        int slot = started(&clock);
-
+    for (int slot, has_run = 0; has_run < 2; has_run++) {
+        slot = started(&clock);
         asked = closed = 0;
         if (has_run)
             run_puppet(&sleeper, burn_a, MS / 2);
@@ -364,7 +360,7 @@ SIM_TEST(an_event_of_a_thread_that_has_slept_is_only_closed)
 
 static long wake_at_close(long number, const long arguments[6])
 {
-    if (number == SYS_close && event_of(&sleeper) == arguments[0] && !closed) {
+    if (number == SYS_close && is_its_event(arguments[0]) && !closed) {
         closed = 1;
         run_puppet(&sleeper, block, 3 * MS);
     }
