@@ -10,10 +10,9 @@
 #include "coverage.h"
 #include "disposition.h"
 #include "m.h"
-#include "moment.h"
+#include "outside.h"
 #include "prepare.h"
 #include "queue.h"
-#include "receive.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
@@ -130,18 +129,6 @@ static int make_known(struct cp__m *m, struct cp_error *err)
     return result;
 }
 
-/* Arms the M. If another thread is just doing that, waits for it: the program's own work must not begin
- * before the M's events count. */
-static void arm(struct cp__m *m)
-{
-    cp_execute_slow(&m->head);
-    if (cp_load_relaxed(&m->head.generation) == cp_load_relaxed(&cp_generation)) /* relaxed, both: a look */
-        return;
-    cp__lock(&cp__runtime_lock); /* the other thread holds this lock */
-    cp__unlock(&cp__runtime_lock);
-    cp_execute_slow(&m->head);
-}
-
 /* Returns what the calling thread has blocked if SIGTRAP is to be unblocked on it, so that traps reach it: if
  * the thread has SIGTRAP blocked, and events are sampled by traps. The library's handler is in place by then,
  * because other SIGTRAPs of the program may come, too. Else returns 0. */
@@ -186,7 +173,8 @@ int cp_m_attach(struct cp_m **out, struct cp_error *err)
     *out = &m->head;
     m->blocked_traps_with = unblocks_traps();
     m->is_starting = true;
-    arm(m);
+    cp_execute_slow(&m->head);
+    cp__outside_look_at_slots(); /* the program's own work must not begin before the M's events count */
     m->is_starting = false;
     return 0;
 }
@@ -245,26 +233,17 @@ void cp__m_lost_its_thread(struct cp__m *m)
 void cp_m_detach(struct cp_m *head)
 {
     struct cp__m *m = (struct cp__m *)head;
-    struct cp__moment none;
     void *altstack = m->altstack;
     uint64_t mask = cp__os_block_from_handler();
     const uint64_t programs_mask = cp__os_mask_of_program(m->blocked_traps_with, mask);
     uint64_t cpu_ns;
 
     pthread_setspecific(exit_key, NULL);
-    cp_store_relaxed(&m->life, CP__M_LEAVING); /* relaxed: this thread and its handler only */
-    cp__fork_delay();
-    while (!cp__configure(m, mask)) {
-        cp__lock(&cp__runtime_lock); /* another thread had the claim; that thread holds this lock */
-        cp__unlock(&cp__runtime_lock);
-    }
+    cp__configure_leave(m, mask);
     cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock);
-    cp__fork_allow();
 
     cp__lock(&cp__runtime_lock);
     leave_to_readers(m, cpu_ns, mask);
-    cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
-    cp__take_pending_from_handler(m, &none);
     cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
     /* release: pairs with the acquire in cp__ms_forget(): a child must not free what this thread has freed */
     cp_store_release(&m->altstack, NULL);

@@ -158,11 +158,15 @@ static bool leave_out_from_handler(struct cp__m *m, int slot)
     return true;
 }
 
-/* Takes the pending signals off the calling M's queue. */
-static void take_what_is_pending_from_handler(struct cp__m *m, struct cp__moment *moment)
+/* Takes the pending signals off the calling M's queue, if signals of handles may be there that this call or
+ * another thread has closed. A trap makes no M late, and must not outlive the M. */
+static void take_what_is_pending_from_handler(struct cp__m *m, struct cp__moment *moment, bool has_closed)
 {
+    /* relaxed, both: of this thread, which has the claim */
+    if (!has_closed && is_live_from_handler(m) && cp_load_relaxed(&m->late) == CP__LATE_NO)
+        return;
     cp__take_pending_from_handler(m, moment);
-    cp_store_relaxed(&m->late, CP__LATE_NO); /* relaxed: of this thread, which has the claim */
+    cp_store_relaxed(&m->late, CP__LATE_NO);
 }
 
 static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registers *regs,
@@ -178,8 +182,8 @@ static void stop_unwanted_from_handler(struct cp__m *m, const struct cp__registe
             stopped |= 1u << slot;
         }
     }
-    if (since != CP__SINCE_OUTSIDE && (stopped != 0 || cp_load_relaxed(&m->late) != 0)) /* relaxed: claimed */
-        take_what_is_pending_from_handler(m, &moment);
+    if (since != CP__SINCE_OUTSIDE)
+        take_what_is_pending_from_handler(m, &moment, stopped != 0);
     cp__moment_end_from_handler(m, &moment);
     for (uint32_t left = stopped; left != 0; left &= left - 1) {
         if (leave_out_from_handler(m, __builtin_ctz(left)))
@@ -236,7 +240,7 @@ static void change_from_handler(struct cp__m *m, const struct cp__registers *reg
      * kernel may have forgotten a deleted timer's signal that it still shows as pending. */
     if (cp_load_relaxed(&m->late) == CP__LATE_PENDING) /* relaxed: written with the claim */
         generation = 0;
-    /* release: pairs with the acquire in cp__outside_is_behind(), outside.c */
+    /* release: pairs with the acquire in is_behind(), outside.c */
     cp_store_release(&m->head.generation, generation);
     enable_slots_from_handler(m, opened);
 }
@@ -275,6 +279,17 @@ __attribute__((noinline)) bool cp__configure(struct cp__m *m, uint64_t mask)
     own_from_handler(m);
     cp__m_unclaim_from_handler(m);
     return true;
+}
+
+void cp__configure_leave(struct cp__m *m, uint64_t mask)
+{
+    cp_store_relaxed(&m->life, CP__M_LEAVING); /* relaxed: ordered by the release of the claim */
+    cp__fork_delay();                          /* because events are closed */
+    while (!cp__configure(m, mask)) {
+        cp__lock(&cp__runtime_lock); /* another thread had the claim; that thread holds this lock */
+        cp__unlock(&cp__runtime_lock);
+    }
+    cp__fork_allow();
 }
 
 void cp__configure_outside(struct cp__m *m)

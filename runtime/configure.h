@@ -11,6 +11,10 @@
  * Returns false if another thread has the claim; m stays behind then. */
 bool cp__configure(struct cp__m *m, uint64_t mask);
 
+/* Makes m LEAVING, and does the same as soon as no other thread has the claim: m has no handle after that,
+ * and no signal of one is pending. */
+void cp__configure_leave(struct cp__m *m, uint64_t mask);
+
 /* Does the same for another thread's m. The caller has the runtime lock and the claim CHANGING, and m's
  * handler keeps off. If a slot runs, the caller delays forks (cp__fork_delay()). Gives the claim back. The
  * caller has its signals blocked (cp__os_block_from_handler()): the caller may be an M whose page faults are

@@ -4,8 +4,6 @@
 
 #include "configure.h"
 #include "m.h"
-#include "moment.h"
-#include "receive.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "stats.h"
@@ -23,21 +21,12 @@ void cp_before_exec(void)
 {
     struct cp__m *m = own_m();
     int saved_errno = errno;
-    struct cp__moment none;
     uint64_t mask;
 
     if (m == NULL || cp_load_relaxed(&m->life) != CP__M_LIVE) /* relaxed: stored by this thread */
         return;
     mask = cp__os_block_from_handler();
-    cp_store_relaxed(&m->life, CP__M_LEAVING); /* relaxed: ordered by the release of the claim */
-    cp__fork_delay();                          /* events are closed */
-    while (!cp__configure(m, mask)) {
-        cp__lock(&cp__runtime_lock); /* another thread had the claim; that thread holds this lock */
-        cp__unlock(&cp__runtime_lock);
-    }
-    cp__fork_allow();
-    cp__moment_begin_from_handler(&none, NULL, CP__SINCE_HERE);
-    cp__take_pending_from_handler(m, &none); /* a trap of an event that another thread has closed */
+    cp__configure_leave(m, mask);
     /* the new program has what this one has blocked */
     cp__os_unblock_from_handler(cp__os_mask_of_program(m->blocked_traps_with, mask));
     errno = saved_errno;

@@ -24,7 +24,8 @@ static bool may_hold(const struct cp__m *m)
     return cp_load_acquire(&m->claim) != CP__CLAIM_NONE || cp_load_relaxed(&m->armed) != 0;
 }
 
-bool cp__outside_is_behind(const struct cp__m *m)
+/* Returns whether m has to open or close handles. */
+static bool is_behind(const struct cp__m *m)
 {
     /* acquire: pairs with the release in change_from_handler(), configure.c */
     return cp_load_acquire(&m->head.generation) != cp_load_relaxed(&cp_generation) &&
@@ -89,7 +90,7 @@ bool cp__outside_find_gone(struct cp__m *m)
 static bool is_to_change(struct cp__m *m)
 {
     /* relaxed: if the M is leaving, it closes its handles itself */
-    return cp_load_relaxed(&m->life) == CP__M_LIVE && cp__outside_is_behind(m) && !cp__outside_find_gone(m);
+    return cp_load_relaxed(&m->life) == CP__M_LIVE && is_behind(m) && !cp__outside_find_gone(m);
 }
 
 bool cp__outside_bring_in_line(struct cp__m *m)

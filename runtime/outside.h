@@ -5,8 +5,6 @@
 
 #include "m.h"
 
-/* Returns whether m has to open or close handles. Under the runtime lock. */
-bool cp__outside_is_behind(const struct cp__m *m);
 /* If m's thread has ended by a raw system call, so that nothing has detached m, closes m's handles and makes
  * m GONE: an event that was opened for m's thread id would be an event on a stranger, if the id is used
  * again. Returns whether m was found gone. If the caller has no reference, m may be freed then. Under the

@@ -38,7 +38,7 @@ static void raise_and_fence_from_handler(uint32_t *word, uint32_t *part)
     *part += 1;
     cp_fetch_add_acq_rel(word, 1u); /* acquire: pairs with the release in lower_from_handler() */
     cp_fence_seq_cst();             /* pairs with itself, on the thread that raises the other word */
-    cp__os_unblock_all_from_handler(mask);
+    cp__os_unblock_from_handler(mask);
 }
 
 /* Undoes raise_and_fence_from_handler(), and wakes those who wait for the word. */
@@ -48,7 +48,7 @@ static void lower_from_handler(uint32_t *word, uint32_t *part)
 
     *part -= 1;
     cp_fetch_sub_acq_rel(word, 1u); /* release: pairs with the acquires of it in this file */
-    cp__os_unblock_all_from_handler(mask);
+    cp__os_unblock_from_handler(mask);
     cp__os_futex_wake_from_handler(word);
 }
 

@@ -64,9 +64,11 @@ void cp__os_futex_wake_from_handler(uint32_t *word);
  * may leave the section by siglongjmp(), and a handler of the library's may find it half done. Signals that
  * an instruction raises stay unblocked, because the kernel ends a process that has such a signal blocked:
  * SIGTRAP as well before cp__os_use_traps(). Returns the signals that were blocked before, one bit each, to
- * pass to cp__os_unblock_from_handler().
+ * pass to cp__os_unblock_from_handler(). The second function leaves no signal out: nothing in such a section
+ * may raise one.
  */
 uint64_t cp__os_block_from_handler(void);
+uint64_t cp__os_block_all_from_handler(void);
 void cp__os_unblock_from_handler(uint64_t old);
 /* Blocks the library's signals alone, while code of the program's runs: SIGPROF and, after
  * cp__os_use_traps(), SIGTRAP. cp__os_open_samples() unblocks those of them that are not in old. */
@@ -92,9 +94,5 @@ bool cp__os_has_opened_traps_from_handler(void);
 /* Unblocks SIGTRAP on the calling thread, and blocks it. */
 void cp__os_open_traps(void);
 void cp__os_close_traps(void);
-/* Blocks all signals on the calling thread. Returns the value to pass to
- * cp__os_unblock_all_from_handler(). */
-uint64_t cp__os_block_all_from_handler(void);
-void cp__os_unblock_all_from_handler(uint64_t old);
 
 #endif

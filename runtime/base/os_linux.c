@@ -264,6 +264,11 @@ uint64_t cp__os_block_from_handler(void)
     return block_from_handler(~raised_by_instructions | cp_load_relaxed(&own_mask));
 }
 
+uint64_t cp__os_block_all_from_handler(void)
+{
+    return block_from_handler(UINT64_MAX);
+}
+
 void cp__os_unblock_from_handler(uint64_t old)
 {
     cp_fence_signal();
@@ -325,21 +330,4 @@ void cp__os_open_traps(void)
 void cp__os_close_traps(void)
 {
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &sigtrap_mask, NULL, sizeof sigtrap_mask);
-}
-
-uint64_t cp__os_block_all_from_handler(void)
-{
-    const uint64_t all = UINT64_MAX;
-    uint64_t old = 0;
-
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof old);
-    cp__let_deferred_come_from_handler();
-    cp_fence_signal();
-    return old;
-}
-
-void cp__os_unblock_all_from_handler(uint64_t old)
-{
-    cp_fence_signal();
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
 }

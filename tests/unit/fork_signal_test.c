@@ -22,15 +22,16 @@ static unsigned children; /* the number of children that a handler has forked */
  * handler does nothing meanwhile. */
 static long stub_syscall(long number, const long a[6])
 {
+    const uint64_t *set = (const uint64_t *)a[1];
+
     if (number == SYS_futex && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT)
         waits++;
-    if (number == SYS_rt_sigprocmask && a[0] == SIG_SETMASK) {
-        uint64_t set = *(const uint64_t *)a[1];
+    if (number == SYS_rt_sigprocmask && set != NULL && (a[0] == SIG_SETMASK || *set == UINT64_MAX)) {
         uint64_t *old = (uint64_t *)a[2];
 
         if (old != NULL)
             *old = is_blocked ? UINT64_MAX : 0;
-        is_blocked = set == UINT64_MAX;
+        is_blocked = *set == UINT64_MAX;
         return 0;
     }
     return hand_on(number, a);
