@@ -10,6 +10,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 #include "runtime/event/rows.h"
+#include "turn.h"
 
 /* ---- The cost -------------------------------------------------------------------------------- */
 
@@ -19,9 +20,7 @@ static uint64_t least_ns; /* shared, atomic: the least cost that was ever noted;
  * when it is needed. */
 static uint64_t known_ns;
 static uint32_t is_set; /* shared, atomic: 1 if a test has set known_ns */
-/* Shared, atomic: no measurement begins before this time of CLOCK_MONOTONIC, because the last one found no
- * cost. */
-static uint64_t failed_until_ns;
+struct cp__measured cp__cost_measured;
 
 uint64_t cp__cost_known(void)
 {
@@ -80,23 +79,7 @@ void cp__cost_set(uint64_t ns)
     }
     cp_store_relaxed(&is_set, ns != 0);
     cp_store_relaxed(&known_ns, ns);
-    cp_store_relaxed(&failed_until_ns, 0);
-}
-
-/* ---- Measurements that fail ------------------------------------------------------------------ */
-
-/* A measurement that fails has kept a CPU busy for up to 0.3 s. */
-#define FAILURE_LASTS_NS 10000000000u
-
-bool cp__cost_has_failed(void)
-{
-    /* relaxed: nothing else depends on the number */
-    return cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) < cp_load_relaxed(&failed_until_ns);
-}
-
-void cp__cost_note_failure(void)
-{
-    cp_store_relaxed(&failed_until_ns, cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + FAILURE_LASTS_NS);
+    cp_store_relaxed(&cp__cost_measured.failed_until_ns, 0);
 }
 
 bool cp__cost_is_set(void)

@@ -38,9 +38,8 @@ void cp__cost_note(uint64_t ns);
  * measured when it is needed. Ends the process if ns is less than what this process has measured, or assumes:
  * periods would be taken that leave a thread no time. */
 void cp__cost_set(uint64_t ns);
-/* Returns whether a measurement has failed in the last 10 s: then none is begun. */
-bool cp__cost_has_failed(void);
-void cp__cost_note_failure(void);
+/* How often the cost was measured. */
+extern struct cp__measured cp__cost_measured;
 /* Returns whether a test has set the cost. */
 bool cp__cost_is_set(void);
 

@@ -5,16 +5,20 @@
  * Its event has a limit that nothing renews, so the kernel ends the event after that many samples, whatever
  * they cost.
  */
-#include "cost_ask.h"
-#include "engines.h"
+#include "cost_measure.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "engines.h"
 #include "measuring.h"
+#include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
+#include "runtime/cost.h"
 #include "runtime/m.h"
+#include "runtime/turn.h"
 
 #define SAMPLES 8
 /* On a busy machine the thread waits for a CPU now and then. After SOON_NS fewer samples are enough, and
@@ -138,12 +142,13 @@ static void *measure(void *arg)
         measurement->result = do_round(measurement);
     } while (measurement->result == 0 && measurement->samples < SAMPLES && !is_late(measurement, now_ns()));
     cp__measuring_end();
-    if (measurement->samples < LEAST_SAMPLES)
-        measurement->ns = 0;
+    if (measurement->result == 0 && (measurement->samples < LEAST_SAMPLES || measurement->ns == 0))
+        measurement->result = -ENODATA;
     return NULL;
 }
 
-int cp__cost_measure(uint64_t *ns, struct cp_error *err)
+/* Measures the cost, on a thread of its own, and notes it. */
+static int measure_cost(struct cp_error *err)
 {
     struct measurement measurement = {.m = calloc(1, sizeof *measurement.m)};
     int result = measurement.m == NULL ? -ENOMEM : cp__m_make_own(measurement.m, &cp__engine_perf);
@@ -154,6 +159,52 @@ int cp__cost_measure(uint64_t *ns, struct cp_error *err)
         result = measurement.result;
     if (measurement.m != NULL)
         cp__m_free(measurement.m);
-    *ns = result < 0 ? 0 : measurement.ns;
+    if (result == 0)
+        cp__cost_note(measurement.ns);
     return result;
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+static const char *why_not(int result)
+{
+    switch (result) {
+    case -ENODATA:
+        return "a taskClock has no samples, or no CPU was free for it in the last 10 s";
+    case -EBUSY:
+        return "another thread has been measuring it for more than a second";
+    default:
+        return strerror(-result);
+    }
+}
+
+uint64_t cp_sample_cost_ns(struct cp_error *err)
+{
+    const uint32_t times = cp_load_acquire(&cp__cost_measured.times); /* pairs with measure_now(), turn.c */
+    int result;
+
+    if (cp__cost_known() != 0)
+        return cp__cost_known();
+    cp__engines_prepare();
+    result = cp__measure_in_turn(&cp__cost_measured, times, measure_cost, err);
+    if (result < 0)
+        cp__error(err, result,
+                  "What a sample costs cannot be measured here: %s. A taskClock of perf_event_open is needed "
+                  "for it.",
+                  why_not(result));
+    return cp__cost_known();
+}
+
+/* A cost that would refuse a start is measured again, because a busy machine makes it too high, at most this
+ * often. */
+#define MOST_TRIES 3
+
+void cp__cost_make_sure(const struct cp_slot_request *requests, size_t n, double running)
+{
+    cp_sample_cost_ns(NULL);
+    for (int tries = 1; tries < MOST_TRIES && cp__cost_known() != 0 && !cp__cost_is_set() &&
+                        cp__cost_check(requests, n, running, NULL) < 0;
+         tries++)
+        cp__measure_in_turn(&cp__cost_measured, cp_load_relaxed(&cp__cost_measured.times), measure_cost,
+                            NULL); /* relaxed: a measurement more does no harm */
 }

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "choice_linux.h"
-#include "cost_ask.h"
+#include "cost_measure.h"
 #include "engines.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
@@ -16,7 +16,7 @@
 #include "runtime/slot.h"
 #include "runtime/switch_cost.h"
 #include "runtime/unwind/code.h"
-#include "switch_ask.h"
+#include "switch_measure.h"
 
 /* How long a start waits for Ms that are just changing their handles or are in their handler. Later passes
  * arm those that are not ready then. */

@@ -6,7 +6,7 @@
  * Both threads stay on one CPU, as threads do that wake each other on a busy machine: a CPU without work
  * would add its way out of idleness.
  */
-#include "switch_ask.h"
+#include "switch_measure.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -15,9 +15,13 @@
 #include "engines.h"
 #include "measuring.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/lock.h"
 #include "runtime/base/os.h"
 #include "runtime/base/thread.h"
+#include "runtime/cost.h"
 #include "runtime/m.h"
+#include "runtime/switch_cost.h"
+#include "runtime/turn.h"
 
 enum { BARE, SOON, LATER, OTHER, TIMER, SORTS };
 
@@ -191,7 +195,8 @@ static int evaluate(struct trips *trips, struct cp__switch_costs *costs)
     return 0;
 }
 
-int cp__switch_costs_measure(struct cp__switch_costs *costs)
+/* Measures the costs, on threads of its own: -ENODATA if no CPU was free for it. */
+static int measure_costs(struct cp__switch_costs *costs)
 {
     struct trips *trips = calloc(1, sizeof *trips);
     int result = trips == NULL ? -ENOMEM : 0;
@@ -210,4 +215,73 @@ int cp__switch_costs_measure(struct cp__switch_costs *costs)
         cp__m_free(trips->m);
     free(trips);
     return result;
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+static struct cp__measured measured;
+
+/* What the machine lacks, it lacks for good; a CPU may be free later. */
+static int measure_and_note(struct cp_error *err)
+{
+    struct cp__switch_costs costs;
+    int result = measure_costs(&costs);
+
+    (void)err;
+    if (result == -ENODATA)
+        return result;
+    cp__switch_costs_note(result == 0 ? &costs : NULL);
+    return 0;
+}
+
+/* Measures, unless another thread has done so since it was done that often. */
+static void measure_switches(uint32_t times)
+{
+    cp__engines_prepare();
+    cp__measure_in_turn(&measured, times, measure_and_note, NULL);
+}
+
+uint64_t cp_switch_cost_ns(enum cp_event_kind kind, uint64_t period)
+{
+    if (!cp__switch_costs_are_known())
+        measure_switches(0);
+    return cp__switch_cost_known(kind, period);
+}
+
+/* The least share of the process's CPU time that may go to switches, if a start is to wait for the
+ * measurement: with less, no period is refused and no event is stopped. */
+#define LEAST_SHARE 0.1
+/* Costs that would refuse a start are measured again, because a busy machine makes them too high, at most
+ * this often. */
+#define MOST_TRIES 3
+
+/* How often a process was switched in its first moments says little about what it will do. */
+#define YOUNG_NS 200000000u
+
+static bool switches_often(void)
+{
+    const uint64_t cpu_ns = cp__os_clock_ns_from_handler(CLOCK_PROCESS_CPUTIME_ID) + YOUNG_NS;
+
+    return (double)cp__os_switches() * CP__SWITCH_MOST_NS > LEAST_SHARE * (double)cpu_ns;
+}
+
+static bool would_refuse(const struct cp_slot_request *requests, size_t n, double running)
+{
+    int result;
+
+    cp__lock(&cp__runtime_lock);
+    result = cp__switch_check(requests, n, cp__cost_share(requests, n, running),
+                              cp__switch_share(requests, n), NULL);
+    cp__unlock(&cp__runtime_lock);
+    return result < 0;
+}
+
+void cp__switch_costs_make_sure(const struct cp_slot_request *requests, size_t n, double running)
+{
+    if (!switches_often() || cp__switch_costs_are_set())
+        return;
+    if (!cp__switch_costs_are_known())
+        measure_switches(0);
+    for (int tries = 1; tries < MOST_TRIES && would_refuse(requests, n, running); tries++)
+        measure_switches(cp_load_relaxed(&measured.times)); /* relaxed: a measurement more does no harm */
 }
