@@ -46,7 +46,6 @@
 #include <pthread.h>
 
 #include "chunk.h"
-#include "configs.h"
 #include "disposition.h"
 #include "label.h"
 #include "m.h"
@@ -74,7 +73,6 @@ static void after_in_child(void)
     cp__labels_forget();
     cp__pool_forget();
     cp__pfm_forget();
-    cp__configs_forget();
     cp__slots_forget();
     cp__queues_forget();
     cp__disposition_forget();

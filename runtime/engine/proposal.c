@@ -1,21 +1,47 @@
 /* The proposal's calls that start and stop one event at a time. */
 #include <errno.h>
+#include <pthread.h>
+#include <string.h>
 
+#include "runtime.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/fork_child.h"
+#include "runtime/base/lock.h"
 #include "runtime/base/sized.h"
-#include "runtime/configs.h"
+
+static struct cp__lock running_lock = CP__LOCK_INIT(CP__RANK_CONFIGS);
+/* The slot of each event, counted from 1; 0: none. A stopped event's slot is kept until its samples have been
+ * read. Under the lock. */
+static struct {
+    int slot;
+    bool stopped;
+} running[CP_CPUPROF_EVENT_COUNT];
+
+/* In the child of a fork, no event runs. */
+static void forget_running(void)
+{
+    cp__fork_child_resets();
+    cp__lock_reset(&running_lock);
+    memset(running, 0, sizeof running);
+    cp__fork_child_has_reset();
+}
+
+__attribute__((constructor)) static void register_forgetting(void)
+{
+    pthread_atfork(NULL, NULL, forget_running);
+}
 
 /* Returns -ETIMEDOUT if a thread still holds the event; the event has stopped all the same. */
 static int stop_event(enum cp_cpu_event event, struct cp_error *err)
 {
     struct cp_slot_stats stats = {.size = sizeof stats};
-    int slot = cp__running[event].slot - 1;
+    int slot = running[event].slot - 1;
     int result;
 
-    if (cp__running[event].slot == 0 || cp__running[event].stopped)
+    if (running[event].slot == 0 || running[event].stopped)
         return 0;
     result = cp_slots_stop(&slot, 1);
-    cp__running[event].stopped = true;
+    running[event].stopped = true;
     if (result == 0)
         return 0;
     cp_slots_stats(slot, &stats);
@@ -29,11 +55,11 @@ static int stop_event(enum cp_cpu_event event, struct cp_error *err)
 
 static void release_event(enum cp_cpu_event event)
 {
-    int slot = cp__running[event].slot - 1;
+    int slot = running[event].slot - 1;
 
-    if (cp__running[event].slot != 0)
+    if (running[event].slot != 0)
         cp_slots_release(&slot, 1);
-    cp__running[event].slot = 0;
+    running[event].slot = 0;
 }
 
 static int replace_event(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
@@ -49,8 +75,8 @@ static int replace_event(enum cp_cpu_event event, const struct cp_cpu_profile_co
         return result;
     stop_event(event, NULL); /* only the new config counts: the old one's last samples are dropped */
     release_event(event);
-    cp__running[event].slot = slot + 1;
-    cp__running[event].stopped = false;
+    running[event].slot = slot + 1;
+    running[event].stopped = false;
     return 0;
 }
 
@@ -62,12 +88,12 @@ int cp_set_cpu_profile_config(enum cp_cpu_event event, const struct cp_cpu_profi
     if ((unsigned)event >= CP_CPUPROF_EVENT_COUNT)
         return cp__error(err, -EINVAL, "There is no event number %d. Use one of enum cp_cpu_event, 0 to %d.",
                          (int)event, CP_CPUPROF_EVENT_COUNT - 1);
-    cp__lock(&cp__configs_lock);
+    cp__lock(&running_lock);
     if (config != NULL)
         result = replace_event(event, config, err);
     else
         result = stop_event(event, err);
-    cp__unlock(&cp__configs_lock);
+    cp__unlock(&running_lock);
     return result;
 }
 
@@ -86,12 +112,12 @@ int cp_cpu_profile_read(enum cp_cpu_event event, cp_sample_fn *fn, void *context
 
     if ((unsigned)event >= CP_CPUPROF_EVENT_COUNT)
         return n;
-    cp__lock(&cp__configs_lock);
-    if (cp__running[event].slot != 0) {
-        n = cp_slots_read(cp__running[event].slot - 1, fn, context);
-        if (cp__running[event].stopped)
+    cp__lock(&running_lock);
+    if (running[event].slot != 0) {
+        n = cp_slots_read(running[event].slot - 1, fn, context);
+        if (running[event].stopped)
             release_event(event);
     }
-    cp__unlock(&cp__configs_lock);
+    cp__unlock(&running_lock);
     return n;
 }
