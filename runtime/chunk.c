@@ -157,7 +157,7 @@ static void free_chunk(struct cp__chunk *chunk)
 
 /* ---- The pool -------------------------------------------------------------------------------- */
 
-static uint64_t level(void)
+size_t cp__pool_level(void)
 {
     /* acquire: pairs with the exchange in cp__chunk_take_from_handler(): after it a place may be written */
     uint64_t taken = cp_load_acquire(&pool.taken);
@@ -185,14 +185,15 @@ struct cp__chunk *cp__chunk_take_from_handler(bool *low)
         if (taken == provided)
             return NULL;
         chunk = cp_load_relaxed(&pool.chunks[taken % CP__POOL_CHUNKS]); /* relaxed: the exchange checks it */
-    } while (!cp_compare_exchange(&pool.taken, &taken, taken + 1)); /* pairs with the acquire in level() */
-    *low = provided - taken == cp_load_relaxed(&pool.half);         /* relaxed: a number of its own */
+        /* pairs with the acquire in cp__pool_level() */
+    } while (!cp_compare_exchange(&pool.taken, &taken, taken + 1));
+    *low = provided - taken == cp_load_relaxed(&pool.half); /* relaxed: a number of its own */
     return chunk;
 }
 
 static int fill_up(void)
 {
-    while (level() < pool.target) {
+    while (cp__pool_level() < pool.target) {
         struct cp__chunk *chunk = new_chunk();
 
         if (chunk == NULL)
@@ -207,7 +208,7 @@ static void empty_down(void)
     struct cp__chunk *chunk;
     bool low;
 
-    while (level() > pool.target && (chunk = cp__chunk_take_from_handler(&low)) != NULL)
+    while (cp__pool_level() > pool.target && (chunk = cp__chunk_take_from_handler(&low)) != NULL)
         return_chunk(chunk, true);
     for (struct slab *slab = pool.slabs; slab != NULL; slab = slab->next)
         clean_slab(slab);
@@ -226,7 +227,7 @@ struct cp__chunk *cp__chunk_new(void)
 void cp__chunk_give(struct cp__chunk *chunk)
 {
     cp__lock(&pool.lock);
-    if (level() < pool.target)
+    if (cp__pool_level() < pool.target)
         provide(chunk);
     else
         free_chunk(chunk);
@@ -268,16 +269,6 @@ void cp__pool_fill(void)
     cp__lock(&pool.lock);
     fill_up();
     cp__unlock(&pool.lock);
-}
-
-size_t cp__pool_level(void)
-{
-    size_t n;
-
-    cp__lock(&pool.lock);
-    n = level();
-    cp__unlock(&pool.lock);
-    return n;
 }
 
 size_t cp__pool_target(void)

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "runtime/base/sysctl_linux.h"
+
 struct cp__core_pmus cp__core_pmus;
 
 /* Reads the number of a core PMU; returns false for other PMUs. A core PMU has a file "cpus", which says to
@@ -14,19 +16,16 @@ struct cp__core_pmus cp__core_pmus;
 static bool read_type(const char *devices, const char *name, uint32_t *type)
 {
     char path[512];
-    FILE *file;
-    bool found;
+    double number;
 
     snprintf(path, sizeof path, "%s/%s/cpus", devices, name);
     if (access(path, R_OK) < 0)
         return false;
     snprintf(path, sizeof path, "%s/%s/type", devices, name);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    found = fscanf(file, "%u", type) == 1;
-    fclose(file);
-    return found;
+    number = cp__file_number(path, "%lf", -1);
+    if (number >= 0)
+        *type = (uint32_t)number;
+    return number >= 0;
 }
 
 static int by_type(const void *a, const void *b)

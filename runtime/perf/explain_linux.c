@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/base/sysctl_linux.h"
 #include "runtime/event/rows.h"
 
 #define UNREADABLE (-9)
@@ -150,23 +151,6 @@ static const struct phrase {
 
 /* ---- The machine ----------------------------------------------------------------------------- */
 
-/* Returns the number that follows start at the beginning of a line, or otherwise if no line has one. */
-static long read_number_after(const char *path, const char *start, long otherwise)
-{
-    FILE *file = fopen(path, "re");
-    char line[256];
-    long value = otherwise;
-
-    if (file == NULL)
-        return otherwise;
-    while (fgets(line, sizeof line, file) != NULL) {
-        if (strncmp(line, start, strlen(start)) == 0 && sscanf(line + strlen(start), "%ld", &value) == 1)
-            break;
-    }
-    fclose(file);
-    return value;
-}
-
 /* Returns whether a hypervisor runs this machine. Only x86 processors tell. */
 static bool is_virtual(void)
 {
@@ -203,7 +187,7 @@ static bool has_type(const char *pmu, const void *type)
     char path[PATH_MAX];
 
     snprintf(path, sizeof path, "%s/%s/type", cp__pmus, pmu);
-    return read_number_after(path, "", -1) == (long)*(const uint32_t *)type;
+    return cp__file_number(path, "%lf", -1) == *(const uint32_t *)type;
 }
 
 /* Finds the first of the kernel's PMUs for which is() is true. Returns false if there is none. */
@@ -258,7 +242,7 @@ static unsigned facts_of_machine(long paranoid)
 {
     return (is_virtual() ? VIRTUAL : 0) | (paranoid == 2 ? PARANOID_2 : 0) | (paranoid > 2 ? PARANOID_3 : 0) |
            (paranoid == UNREADABLE ? PARANOID_SECRET : 0) |
-           (read_number_after("/proc/self/status", "Seccomp:", 0) == 2 ? SECCOMP : 0);
+           (cp__file_number("/proc/self/status", "Seccomp: %lf", 0) == 2 ? SECCOMP : 0);
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -302,7 +286,7 @@ static const struct phrase *phrase_of(int code, unsigned facts)
 static int explain_refusal(int code, unsigned facts, const struct cp_slot_request *request,
                            struct cp_error *err)
 {
-    const long paranoid = read_number_after("/proc/sys/kernel/perf_event_paranoid", "", UNREADABLE);
+    const long paranoid = (long)cp__file_number("/proc/sys/kernel/perf_event_paranoid", "%lf", UNREADABLE);
     const struct cp__event_text name = cp__request_name(request);
     const bool counts = (facts & COUNTING) != 0; /* a timer samples, but counts nothing */
     char pmu[NAME_MAX + 1] = "", reason[sizeof err->reason], sentence[sizeof err->message];
@@ -319,7 +303,7 @@ static int explain_refusal(int code, unsigned facts, const struct cp_slot_reques
         {"{paranoid}", NULL, paranoid},
         {"{period}", NULL, (long long)request->config.period},
         {"{files}", NULL, (long long)files.rlim_cur},
-        {"{memory}", NULL, read_number_after("/proc/sys/kernel/perf_event_mlock_kb", "", 516)},
+        {"{memory}", NULL, (long long)cp__file_number("/proc/sys/kernel/perf_event_mlock_kb", "%lf", 516)},
         {"{clock}", counts ? "taskClock" : "taskClock or timer", 0},
         {"{otherwise}", counts ? "do without it" : "use timer", 0},
         {"{Otherwise}", counts ? "Do without it" : "Use timer", 0},
