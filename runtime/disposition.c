@@ -85,7 +85,8 @@ static bool is_late_for_a_moment(const struct cp__m *m)
 /* Returns whether a SIGPROF that is directed to m's thread is pending, or may be. *is_blocked is whether the
  * thread has SIGPROF blocked, and not only for a moment: a thread that runs in a handler, or waits there for
  * a CPU, takes the signal next. The system is asked by a descriptor, which a child must not inherit. While
- * another thread forks, nothing is known. */
+ * another thread forks, nothing is known. A tracer stops a thread after the signal was taken off the queue,
+ * and the kernel looks for the handler when the tracer lets the thread go on: SIGPROF is kept for good. */
 static bool has_pending(const struct cp__m *m, bool *is_blocked)
 {
     struct cp__os_pending pending;
@@ -95,12 +96,14 @@ static bool has_pending(const struct cp__m *m, bool *is_blocked)
         return true;
     pending = cp__os_thread_pending(m->tid, SIGPROF);
     cp__fork_allow_from_handler();
+    if (pending.is_traced)
+        cp__disposition_keep_from_handler();
     *is_blocked = pending.is_blocked && !(pending.runs && is_late_for_a_moment(m));
     return pending.is_pending;
 }
 
 /* If the signal has been taken off the queue, and the handler has not begun, then the handler that begins
- * is the library's, also if SIGPROF is given back now. */
+ * is the library's, also if SIGPROF is given back now, unless the thread is traced. */
 bool cp__disposition_may_come_late(struct cp__m *m, bool *is_blocked)
 {
     /* relaxed: ordered by the acquire of the claim, or set by this thread */

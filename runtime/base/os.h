@@ -41,6 +41,7 @@ struct cp__os_pending {
     bool is_pending; /* true if the system does not tell */
     bool is_blocked; /* the same; false if the thread is gone */
     bool runs;       /* whether the thread runs or waits for a CPU; false if the system does not tell */
+    bool is_traced;  /* whether a debugger, or strace, traces the thread; the same */
 };
 struct cp__os_pending cp__os_thread_pending(pid_t tid, int signal);
 /* Returns the distance of the kernel's ticks, at which timers of CPU clocks expire. */

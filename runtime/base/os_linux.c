@@ -90,10 +90,10 @@ static int read_of_thread(pid_t tid, const char *file, char *text, size_t size)
 /* What a thread's status has. */
 struct status {
     uint64_t pending, blocked; /* signals, a bit each */
-    bool runs;
+    bool runs, is_traced;
     unsigned lines; /* how many of the lines that tell this were found */
 };
-#define STATUS_LINES 3
+#define STATUS_LINES 4
 
 static void take_line(struct status *status, const char *line)
 {
@@ -103,6 +103,8 @@ static void take_line(struct status *status, const char *line)
         status->blocked = strtoull(line + 7, NULL, 16);
     else if (strncmp(line, "State:\t", 7) == 0)
         status->runs = line[7] == 'R';
+    else if (strncmp(line, "TracerPid:\t", 11) == 0)
+        status->is_traced = line[11] != '0';
     else
         return;
     status->lines++;
@@ -148,7 +150,8 @@ struct cp__os_pending cp__os_thread_pending(pid_t tid, int signal)
     }
     return (struct cp__os_pending){.is_pending = (status.pending & bit) != 0,
                                    .is_blocked = (status.blocked & bit) != 0,
-                                   .runs = status.runs};
+                                   .runs = status.runs,
+                                   .is_traced = status.is_traced};
 }
 
 uint64_t cp__os_tick_ns(void)
