@@ -1,15 +1,16 @@
 /*
  * What a profile costs a service that has a thread for each connection. wrk keeps 64 connections busy all the
  * time, so 64 threads share one CPU, which goes to another thread for nearly each request. In a round, curl
- * fetches a profile of the period that the endpoint's index recommends, or perf records the same. A second of
- * it is compared with those before and after the round.
+ * fetches the profile that the command in the endpoint's index asks for, or that of the index's link to
+ * taskClock, or perf records the same as the link. A second of it is compared with those before and after the
+ * round.
  *
  * The service has one CPU and wrk another one, if there are two. The cost of starting and ending a profile is
  * not included. An iteration is one round: -benchtime 21x. Beside the figures of service.h:
  *
- *     period-ns                            what the index recommended; the median of the rounds
- *     samples/round                        what the profiles had, which take 2 seconds
- *     switches/request, and -profiled      how often a thread got the CPU, without and with a profile
+ *     period-ns, by-timer                what the index had, and 1 if it was the timer; medians of the rounds
+ *     samples/round                      what the profiles had, which take 2 seconds
+ *     switches/request, and -profiled    how often a thread got the CPU, without and with a profile
  */
 #include "http.h"
 #include "pprof.h"
@@ -200,29 +201,50 @@ static struct run watch(struct bench_rounds *switches)
 
 /* ---- The ways to profile it ------------------------------------------------------------------ */
 
-/* Returns the period that the index has in its link to a profile of the event. */
-static double recommended_period(const char *event)
-{
-    char command[256], format[128];
+struct order {
+    char event[32];
+    double period;
+};
 
-    snprintf(command, sizeof command, "curl -sSf http://%s/debug/pprof/", endpoint);
-    snprintf(format, sizeof format, "%%*[^?]?event=%s&amp;period=%%lf", event);
-    return number_from(command, format);
+/* Reads a profile that the index links to, or the one of the command that it shows. */
+static struct order order_from_index(const char *format)
+{
+    struct order order = {.period = 0};
+    char line[4096];
+    FILE *index;
+
+    snprintf(line, sizeof line, "curl -sSf http://%s/debug/pprof/", endpoint);
+    index = popen(line, "re");
+    while (index != NULL && fgets(line, sizeof line, index) != NULL)
+        if (order.period == 0 && sscanf(line, format, order.event, &order.period) != 2)
+            order.period = 0;
+    if (index == NULL || pclose(index) != 0 || order.period == 0)
+        fail("The index has no such profile.");
+    return order;
 }
 
-static pid_t start_nothing(const char *event, double period)
+#define OF_COMMAND "<p><code>go tool pprof%*[^?]?event=%31[^&]&amp;period=%lf"
+#define OF_TASK_CLOCK "<tr><td><a href=\"profile?event=%31[taskClock]&amp;period=%lf"
+
+static pid_t start_nothing(const struct order *order)
 {
-    (void)event, (void)period;
+    (void)order;
     return 0;
 }
 
-static pid_t start_perf(const char *event, double period)
+static pid_t start_curl(const struct order *order)
+{
+    return start_profile(order->event, order->period);
+}
+
+static pid_t start_perf_record(const struct order *order)
 {
     char command[256];
     pid_t perf;
 
-    snprintf(command, sizeof command, "exec perf record -q -e %s -c %.0f -o /dev/null -p %d > /dev/null 2>&1",
-             event, period, server);
+    snprintf(command, sizeof command,
+             "exec perf record -q -e task-clock -c %.0f -o /dev/null -p %d > /dev/null 2>&1", order->period,
+             server);
     perf = fork();
     if (perf == 0) {
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
@@ -245,26 +267,27 @@ static void end_nothing(pid_t none)
 
 struct way {
     const char *name;
-    const char *event; /* the index has the period */
-    pid_t (*start)(const char *event, double period);
-    const char *event_there; /* what start() calls the event */
+    const char *order; /* the line of the index that has event and period */
+    pid_t (*start)(const struct order *order);
     void (*end)(pid_t pid);
 };
 
 struct figures {
     struct pairs pairs;
-    struct bench_rounds period, samples, switches, plain_switches;
+    struct bench_rounds period, timers, samples, switches, plain_switches;
 };
 
 static struct run watch_with(const struct way *way, struct figures *figures)
 {
-    const double period = recommended_period(way->event), samples = samples_taken();
-    const pid_t pid = way->start(way->event_there, period);
+    const struct order order = order_from_index(way->order);
+    const double samples = samples_taken();
+    const pid_t pid = way->start(&order);
     const struct run run = watch(&figures->switches);
 
     way->end(pid);
     bench_add(&figures->samples, samples_taken() - samples);
-    bench_add(&figures->period, period);
+    bench_add(&figures->period, order.period);
+    bench_add(&figures->timers, strcmp(order.event, "timer") == 0);
     return run;
 }
 
@@ -280,7 +303,7 @@ static void run_rounds(struct cp_t *b, void *arg)
     struct figures figures = {0};
     struct run before;
 
-    if (way->start == start_perf && system("perf --version > /dev/null 2>&1") != 0)
+    if (way->start == start_perf_record && system("perf --version > /dev/null 2>&1") != 0)
         cp_t_skip(b, "there is no perf here");
     before = watch(&figures.plain_switches);
     while (cp_bench_next(b)) {
@@ -292,6 +315,7 @@ static void run_rounds(struct cp_t *b, void *arg)
     }
     report_pairs(b, &figures.pairs);
     bench_median(b, &figures.period, "period-ns");
+    bench_median(b, &figures.timers, "by-timer");
     bench_median(b, &figures.samples, "samples/round");
     bench_median(b, &figures.plain_switches, "switches/request");
     bench_median(b, &figures.switches, "switches/request-profiled");
@@ -301,10 +325,10 @@ static void run_rounds(struct cp_t *b, void *arg)
 CP_BENCHMARK(ThreadForEachConnection)
 {
     static struct way ways[] = {
-        {"nothing", "taskClock", start_nothing, "", end_nothing},
-        {"taskClock", "taskClock", start_profile, "taskClock", end_profile},
-        {"timer", "timer", start_profile, "timer", end_profile},
-        {"perf record", "taskClock", start_perf, "task-clock", end_perf},
+        {"nothing", OF_COMMAND, start_nothing, end_nothing},
+        {"as the index shows", OF_COMMAND, start_curl, end_profile},
+        {"taskClock", OF_TASK_CLOCK, start_curl, end_profile},
+        {"perf record", OF_TASK_CLOCK, start_perf_record, end_perf},
     };
     pid_t wrk;
 

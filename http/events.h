@@ -29,10 +29,14 @@ void cp__http_events(const struct cp__exchange *exchange,
 /* Returns the sensible period of an event; 0 if there is no event of that name. */
 uint64_t cp__http_period(const struct cp__exchange *exchange, const char *event);
 
+/* Returns the event that says best where CPU time goes, as long as it takes less than a hundredth of that
+ * time at switches: taskClock, or the timer. */
+const char *cp__http_recommended(const struct cp__exchange *exchange);
+
 /* Returns the smallest period that the endpoint accepts: at that period, samples are at least
  * CP__HTTP_MIN_NS apart, and cost no more of a thread's time than the options allow, together with switches
- * as often as they have been so far. An event's preset is always accepted. Returns 0, no limit, if nobody can
- * know beforehand how often the event happens. */
+ * as often as they have been so far, or are now. An event's preset is always accepted. Returns 0, no limit,
+ * if nobody can know beforehand how often the event happens. */
 uint64_t cp__http_min_period(const struct cp__exchange *exchange, const struct cp_event_spec *spec);
 
 #endif

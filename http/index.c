@@ -1,5 +1,6 @@
 /* /debug/pprof/: the index page, which lists the endpoints and the events that work here. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "events.h"
 #include "share.h"
@@ -150,7 +151,7 @@ static const char tail[] = "</tbody>\n"
 static void print_example(FILE *out, const struct cp__exchange *exchange, unsigned seconds)
 {
     const struct cp_http_options *options = exchange->options;
-    const char *host = cp__http_header(exchange, "host");
+    const char *host = cp__http_header(exchange, "host"), *event = cp__http_recommended(exchange);
 
     fprintf(
         out,
@@ -160,10 +161,14 @@ static void print_example(FILE *out, const struct cp__exchange *exchange, unsign
         seconds, options->certificate != NULL ? "https+insecure://" : "http://",
         options->token != NULL ? "any:TOKEN@" : "");
     print_escaped(out, host != NULL ? host : "HOST");
-    fprintf(out,
-            CP__HTTP_ROOT "/profile?event=taskClock&amp;period=%" PRIu64 "&amp;seconds=%u'</code>%s</p>\n",
-            cp__http_period(exchange, "taskClock"), seconds,
+    fprintf(out, CP__HTTP_ROOT "/profile?event=%s&amp;period=%" PRIu64 "&amp;seconds=%u'</code>%s</p>\n",
+            event, cp__http_period(exchange, event), seconds,
             options->token != NULL ? ", with the endpoint's token for TOKEN" : "");
+    if (strcmp(event, cp_event_name(CP_CPUPROF_OS_TIMER)) == 0)
+        fputs(
+            "<p>The threads of this program give the CPU to each other so often that a clock of the kernel's "
+            "may take more than a hundredth of the program's time there. The timer takes nothing.</p>\n",
+            out);
 }
 
 int cp__http_index(struct cp__exchange *exchange)

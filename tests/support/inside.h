@@ -30,6 +30,12 @@ static inline void set_switch_cost(uint64_t ns)
     cp__switch_costs_set(&(struct cp__switch_costs){0, ns, ns, ns, 0});
 }
 
+/* Sets what a switch costs with a clock that expires before the next tick, or after several ticks. */
+static inline void set_clock_switch_costs(uint64_t soon, uint64_t later)
+{
+    cp__switch_costs_set(&(struct cp__switch_costs){.soon = soon, .later = later});
+}
+
 /* Makes the core believe that the processor has two kinds of cores, whose PMUs have these types. */
 static inline void play_two_kinds_of_cores(uint32_t first, uint32_t second)
 {

@@ -116,6 +116,25 @@ SIM_TEST(the_page_proposes_the_preset_to_a_program_that_switches_often)
     CHECK_EQ(cp__http_period(&exchange, "timer"), 10000000);
 }
 
+/* With these costs, a clock takes 3 % of the time at switches whatever its period, or, as the last one does,
+ * 0.8 % if the period is short, and less than half of that if it is 10 ms. */
+SIM_TEST(the_index_recommends_what_costs_little_at_switches)
+{
+    struct cp_http *http = start_http(NULL);
+
+    set_switch_cost(0);
+    check_answer(http, "$base/", 200, "http=: 'http://", "/profile?event=taskClock&amp;period=100000&amp;",
+                 NULL);
+    switch_often();
+    let_switches_take(0.03);
+    check_answer(http, "$base/", 200, "/profile?event=timer&amp;period=10000000&amp;seconds=10'</code>",
+                 "may take more than a hundredth", NULL);
+    set_clock_switch_costs((uint64_t)(0.008 / cp__http_switches_a_ns()), 0);
+    check_answer(http, "$base/", 200, "/profile?event=taskClock&amp;period=10000000&amp;seconds=10'</code>",
+                 NULL);
+    cp_http_stop(http);
+}
+
 static void *switch_some_times(void *unused)
 {
     (void)unused;
