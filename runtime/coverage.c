@@ -50,7 +50,7 @@ struct missed {
     uint64_t uncounted, overcounted;
     uint64_t excluded;
     uint64_t unsampled; /* periods */
-    uint64_t ticks;     /* those that the kernel's next tick would have told, as ns */
+    uint64_t ticks;     /* those that the next ticks would have told, as ns */
     uint64_t waiting;   /* the same, as ns */
 };
 
@@ -103,10 +103,13 @@ static uint64_t blocked_of(const struct cp__m *m, int slot, const struct cp__cou
                                                                                       : counted->lost;
 }
 
+/* The kernel looks at a timer when a tick meets its thread. A thread that is switched often is seldom met:
+ * one in e^8 has more than eight ticks' time before. */
+#define MOST_TICKS 8
+
 /* Finds what the events have counted without a sample. If a clock excludes a mode, periods that end in that
  * mode have none, and a thread that waits in the kernel may have its signals blocked. A throttled clock
- * counts on. What a clock counted beyond its thread's time, it may have counted after the slot's end. The
- * kernel looks at timers at its ticks. */
+ * counts on. What a clock counted beyond its thread's time, it may have counted after the slot's end. */
 static void find_unsampled(const struct cp__m *m, int slot, const struct cp__count *counted,
                            struct missed *missed)
 {
@@ -124,7 +127,7 @@ static void find_unsampled(const struct cp__m *m, int slot, const struct cp__cou
     if (period == 0 || rest < period)
         return;
     missed->unsampled = rest / period;
-    if (cp_load_relaxed(&stats->by_ticks) != 0 && rest < period + cp__os_tick_ns()) {
+    if (cp_load_relaxed(&stats->by_ticks) != 0 && rest < period + MOST_TICKS * cp__os_tick_ns()) {
         missed->ticks = missed->unsampled * period;
         return;
     }

@@ -1,5 +1,6 @@
 /* Threads that block the library's signals: what was counted meanwhile comes late, or is told as missing. The
  * simulated kernel knows all of it. */
+#include "runtime/base/os.h"
 #include "tests/support/account.h"
 #include "tests/support/puppet.h"
 
@@ -153,6 +154,33 @@ SIM_TEST(threads_that_are_shorter_than_a_tick_are_told_by_a_timer)
     CHECKF(told >= 420 && told <= 580, "%llu", (unsigned long long)told);
     CHECK_EQ(weight_of(&account, "burn_a"), 0);
     CHECK(said(&account, "coverage") <= 60);
+    CHECK(is_limit(&account, "coverage,ticks_ns"));
+    free_account(&account);
+}
+
+static void body_between_ticks(struct worker *worker)
+{
+    (void)worker;
+    burn_a(5 * cp__os_tick_ns());
+}
+
+/* A tick seldom meets a thread that is switched often: here, in twenty times the time that is between two. */
+SIM_TEST(threads_that_ticks_seldom_meet_are_told_by_a_timer)
+{
+    const uint64_t tick = sim->tick_ns = 20 * cp__os_tick_ns();
+    struct worker worker = {.body = NULL};
+    struct account account;
+    uint64_t told;
+
+    sim->timers_tick = true;
+    attach(&worker);
+    open_account(&account, "timer", PERIOD, CP_ENGINE_AUTO);
+    burn_b(5 * tick);
+    for (int i = 0; i < 10; i++)
+        run_attached(&(struct worker){.body = NULL}, body_between_ticks, NULL);
+    close_account(&account);
+    told = weight_of(&account, "[not sampled: after the kernel's last tick]") * PERIOD;
+    CHECKF(told > tick / 4 * 9 && told < 3 * tick, "%llu", (unsigned long long)told);
     CHECK(is_limit(&account, "coverage,ticks_ns"));
     free_account(&account);
 }
