@@ -262,6 +262,8 @@ void cp__ms_forget(void)
     has_forgotten = true;
     if (self != NULL) {
         self->tid = cp__os_tid();
-        self->cpu_clock = cp__os_thread_clock(self->tid);
+        self->cpu_clock = cp__os_thread_clock(self->tid); /* which has just begun */
+        memset(&self->heard, 0, sizeof self->heard);
+        memset(&self->window, 0, sizeof self->window);
     }
 }

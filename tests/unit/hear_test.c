@@ -4,6 +4,7 @@
 #include "tests/support/resources.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "tests/support/stub_syscall.h"
 
@@ -365,4 +366,54 @@ SIM_TEST(a_thread_that_is_refused_its_event_is_left_alone)
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].ms_refused, 1);
     end_puppet(&puppet);
+}
+
+/* ---- In a child ------------------------------------------------------------------------------ */
+
+static void *pass_over(void *profile)
+{
+    read_profile(profile);
+    return NULL;
+}
+
+static void pass_elsewhere(struct profile *profile)
+{
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, pass_over, profile), 0);
+    pthread_join(thread, NULL);
+}
+
+/* Returns whether the calling thread, which blocks its signals, is heard of after 3 ms. */
+static bool is_heard(uint64_t period)
+{
+    const struct cp_slot_request clock = clock_of(CP_ENGINE_TRAP, period);
+    const struct cp__m *m = (struct cp__m *)cp_m_self();
+    struct profile profile = {.n = 0};
+    bool is;
+
+    start_unread(&profile, &clock, 1);
+    block(3 * MS);
+    pass_elsewhere(&profile);
+    is = m->heard.interrupts != 0;
+    stop_profile(&profile);
+    return is;
+}
+
+/* The child's thread has a CPU clock of its own. */
+SIM_TEST(the_thread_of_a_child_is_heard_of_as_early)
+{
+    struct worker worker = {.body = NULL};
+    int status;
+    pid_t child;
+
+    attach(&worker);
+    burn_a(100 * MS);
+    CHECK(!is_heard(1000 * MS));
+    child = fork();
+    if (child == 0)
+        _exit(is_heard(MS) ? 0 : 1);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    cp_m_detach(worker.m);
 }
