@@ -33,6 +33,7 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "runtime/cost.h"
+#include "runtime/perf/perf_linux.h"
 
 /* ---- The first period ------------------------------------------------------------------------ */
 
@@ -173,6 +174,21 @@ void cp__first_give_ring_from_handler(struct cp__m *m, int slot, bool will_wait)
     cp_store_relaxed(&m->stats[slot].ringless, has_ring ? CP__HAS_RING : CP__RING_REFUSED);
 }
 
+/* The same for an event that others have opened. If the ring has one of the last descriptors, these are left
+ * to the program. */
+static void give_ring_later_from_handler(struct cp__m *m, int slot, bool will_wait)
+{
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+    const struct cp__ring *ring = &cp__perf_of(m)->ring;
+
+    cp__first_give_ring_from_handler(m, slot, will_wait);
+    if (ring->page == NULL || ring->users > handle->n_events || !cp__perf_is_left_from_handler(ring->fd))
+        return;
+    for (int i = 0; i < handle->n_events; i++)
+        cp__ring_part_from_handler(m, slot, i);
+    cp_store_relaxed(&m->stats[slot].ringless, CP__RING_REFUSED); /* relaxed: stored with the claim */
+}
+
 /* ---- The first signal ------------------------------------------------------------------------ */
 
 /* Reads what the slot's events have counted. Returns false if one of them cannot be read. */
@@ -236,7 +252,7 @@ __attribute__((noinline)) void cp__first_heard_from_handler(struct cp__m *m, int
         return;
     if (cp__m_claim_from_handler(m, CP__CLAIM_SELF)) {
         skip_unheard_from_handler(m, slot);
-        cp__first_give_ring_from_handler(m, slot, false);
+        give_ring_later_from_handler(m, slot, false);
         cp__m_unclaim_from_handler(m);
     }
     cp__fork_allow_from_handler();
@@ -269,5 +285,5 @@ void cp__first_unheard(struct cp__m *m, int slot)
     for (int i = 0; i < cp__perf_of(m)->handles[slot].n_events; i++)
         cp__first_over_from_handler(m, slot, i);
     skip_unheard_from_handler(m, slot);
-    cp__first_give_ring_from_handler(m, slot, true);
+    give_ring_later_from_handler(m, slot, true);
 }

@@ -185,6 +185,39 @@ SIM_TEST(threads_that_sleep_leave_the_program_descriptors)
         end_puppet(&puppets[i]);
 }
 
+/* Threads without a ring have a sample for each signal. */
+static void check_rings_left(enum cp_engine engine)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+
+    clock.config.engine = engine;
+    for (int i = 0; i < SLEEPERS; i++)
+        start_puppet(&puppets[i]);
+    use_descriptors(SLEEPERS + 1, DESCRIPTORS);
+    start_unread(&profile, &clock, 1);
+    for (int i = 0; i < 3; i++)
+        run_puppet(&puppets[i], burn_a, 4 * MS);
+    CHECK_EQ(count_events(), SLEEPERS);
+    CHECK_EQ(resources_now().perf_fds, SLEEPERS + 1);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms_ringless, 2);
+    CHECK_EQ(profile.stats[0].samples, 12);
+    CHECK_EQ(profile.stats[0].lost, 0);
+    for (int i = 0; i < SLEEPERS; i++)
+        end_puppet(&puppets[i]);
+}
+
+SIM_TEST(rings_leave_the_program_descriptors_by_traps)
+{
+    check_rings_left(CP_ENGINE_TRAP);
+}
+
+SIM_TEST(rings_leave_the_program_descriptors_by_signals)
+{
+    check_rings_left(CP_ENGINE_SIGNAL);
+}
+
 /* The soft limit is raised before a thread is left out. */
 SIM_TEST(threads_that_sleep_have_events_up_to_the_hard_limit)
 {
