@@ -64,7 +64,7 @@ static bool is_replaced(int signal)
 
 void cp__disposition_look(void)
 {
-    const bool is_sigprof_replaced = is_replaced(SIGPROF);
+    const bool is_sigprof_replaced = installed && is_replaced(SIGPROF); /* or SIGPROF is the program's */
     const bool is_sigtrap_replaced = is_replaced(SIGTRAP);
 
     for (int slot = 0; slot < CP_EV_MAX; slot++) {

@@ -51,6 +51,13 @@ static int refused(int signal, struct cp_error *err)
                      signal == SIGTRAP ? "SIGTRAP" : "SIGPROF", strerror(errno));
 }
 
+static bool is_ours(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == ours;
+}
+
+/* Another profiler may have put back the library's handler, which it had found. What was there before that
+ * one is still the program's. */
 int cp__signal_install(int signal, struct cp_error *err)
 {
     struct sigaction action = {.sa_sigaction = ours, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
@@ -62,7 +69,8 @@ int cp__signal_install(int signal, struct cp_error *err)
     memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
     if (sigaction(signal, NULL, &own->previous[installs % 2]) < 0)
         return refused(signal, err);
-    cp_store_release(&own->installs, installs); /* pairs with the acquire in previous_of_from_handler() */
+    if (!is_ours(&own->previous[installs % 2]))
+        cp_store_release(&own->installs, installs); /* pairs with the acquire in previous_of_from_handler() */
     if (sigaction(signal, &action, NULL) < 0)
         return refused(signal, err);
     /* relaxed: no signal of ours can come before the first event is armed, which is published later */
@@ -73,11 +81,6 @@ int cp__signal_install(int signal, struct cp_error *err)
 bool cp__signal_was_installed_from_handler(int signal)
 {
     return cp_load_relaxed(&owned[index_of_from_handler(signal)].was_installed) != 0; /* relaxed: see above */
-}
-
-static bool is_ours(const struct sigaction *action)
-{
-    return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == ours;
 }
 
 bool cp__signal_is_ours(int signal)

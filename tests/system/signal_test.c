@@ -2,9 +2,12 @@
  * what was lost. */
 #include "tests/support/burn.h"
 
+#include <errno.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 
 #include "tests/support/inside.h"
+#include "tests/support/resources.h"
 
 #define PERIOD 100000
 /* For one of two clocks. */
@@ -203,6 +206,66 @@ SIM_TEST(handlers_that_hand_on_to_each_other_do_not_go_round)
         CHECK_EQ(profile.stats[0].samples, 20 * MS / PERIOD);
     }
     cp_m_detach(worker.m);
+}
+
+static void run_unread_session(void)
+{
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD)};
+    struct profile profile = {.n = 0};
+
+    start_unread(&profile, requests, 1);
+    burn_a(20 * MS);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].samples, 20 * MS / PERIOD);
+}
+
+/* Another profiler puts its handler over the library's, and after the stop gives SIGPROF back: it puts there
+ * what it has found, or nothing. Then SIGPROF is the program's after the next session, too. */
+static void check_given_back(bool puts_back)
+{
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD)};
+    struct worker worker = {.body = NULL};
+    struct profile profile = {.n = 0};
+
+    attach(&worker);
+    start_unread(&profile, requests, 1);
+    sigaction(SIGPROF, NULL, &under);
+    install_action(over);
+    stop_profile(&profile);
+    if (puts_back)
+        sigaction(SIGPROF, &under, NULL);
+    else
+        signal(SIGPROF, SIG_DFL);
+    for (int i = 0; i < 2; i++)
+        run_unread_session();
+    CHECK(sigprof_is(SIG_DFL));
+    cp_m_detach(worker.m);
+}
+
+SIM_TEST(sigprof_is_given_back_after_another_profiler_has_reset_it)
+{
+    check_given_back(false);
+}
+
+/* A start that is refused takes no handler. */
+SIM_TEST(sigprof_stays_reset_after_a_start_that_is_refused)
+{
+    struct cp_slot_request requests[] = {signal_request("taskClock", PERIOD)};
+    struct profile profile = {.n = 0};
+    int slot;
+
+    start_unread(&profile, requests, 1);
+    install_action(over);
+    stop_profile(&profile);
+    signal(SIGPROF, SIG_DFL);
+    sim_fail(SYS_perf_event_open, 1, EACCES, true);
+    CHECK_EQ(cp_slots_start(requests, 1, &slot, NULL), -EACCES);
+    CHECK(sigprof_is(SIG_DFL));
+}
+
+SIM_TEST(sigprof_is_given_back_after_another_profiler_has_put_the_librarys_handler_back)
+{
+    check_given_back(true);
 }
 
 /* ---- SIGPROF kept waiting -------------------------------------------------------------------- */
