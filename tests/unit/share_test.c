@@ -1,5 +1,6 @@
 /* Who has an event if there are not enough descriptors for all Ms. */
 #include "runtime/base/fork_gate.h"
+#include "runtime/configure.h"
 #include "runtime/engine/perf_m_linux.h"
 #include "runtime/share.h"
 #include "tests/support/puppet.h"
@@ -322,6 +323,32 @@ SIM_TEST(a_thread_that_wakes_when_its_event_is_taken_loses_nothing_in_silence)
     CHECK_EQ(profile.stats[0].ms_ns, 6 * MS);
     CHECK_EQ(profile.stats[0].count, 0);
     CHECK_EQ(profile.stats[0].unarmed_ns, 6 * MS);
+    for (int i = 0; i < SLEEPERS; i++)
+        end_puppet(&puppets[i]);
+}
+
+/* The thread wakes between the last look and the close. */
+SIM_TEST(what_an_event_has_counted_is_kept_when_it_is_taken)
+{
+    struct cp_slot_request clock = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+    struct cp__m *m;
+
+    start_short_of_one(&profile, &clock);
+    m = (struct cp__m *)puppets[SLEEPERS - 1].worker.m;
+    run_puppet(&puppets[SLEEPERS - 1], burn_a, 2 * MS);
+    cp__lock(&cp__runtime_lock);
+    CHECK(cp__m_claim_from_handler(m, CP__CLAIM_CHANGING));
+    cp__configure_without(m, profile.slots[0]);
+    cp__unlock(&cp__runtime_lock);
+    CHECK(!has_event(SLEEPERS - 1));
+    run_puppet(&puppets[SLEEPERS - 1], burn_b, 3 * MS);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].ms_ns, 5 * MS);
+    CHECK_EQ(profile.stats[0].count, 2 * MS);
+    CHECK_EQ(profile.stats[0].samples, 2);
+    CHECK_EQ(profile.stats[0].unarmed_ns, 3 * MS);
+    CHECK_EQ(profile.stats[0].ms_refused, 2);
     for (int i = 0; i < SLEEPERS; i++)
         end_puppet(&puppets[i]);
 }
