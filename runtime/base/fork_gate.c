@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "os.h"
+#include "sys_linux.h"
 
 /* ---- What forks wait for --------------------------------------------------------------------- */
 
@@ -129,9 +130,9 @@ static uint32_t *page; /* NULL: the mark is is_known */
 void cp__fork_mark_prepare(void)
 {
     size_t size = (size_t)sysconf(_SC_PAGESIZE);
-    uint32_t *made = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint32_t *made = cp__sys_map(size);
 
-    if (made == MAP_FAILED)
+    if (made == NULL)
         return;
     *made = 1;
     if (madvise(made, size, MADV_WIPEONFORK) < 0) {

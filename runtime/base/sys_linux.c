@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -33,6 +34,13 @@ long cp__sys_read_from_handler(int fd, void *data, size_t size)
 long cp__sys_readlink_from_handler(const char *path, char *to, size_t size)
 {
     return or_errno(syscall(SYS_readlinkat, AT_FDCWD, path, to, size));
+}
+
+void *cp__sys_map(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
 }
 
 int cp__sys_munmap_from_handler(void *memory, size_t size)

@@ -19,6 +19,8 @@ int cp__sys_open_from_handler(const char *path);
 int cp__sys_close_from_handler(int fd);
 long cp__sys_read_from_handler(int fd, void *data, size_t size);
 long cp__sys_readlink_from_handler(const char *path, char *to, size_t size);
+/* Maps memory of the process's own, whose bytes are 0; NULL: there is none. Not for signal handlers. */
+void *cp__sys_map(size_t size);
 /* ThreadSanitizer replaces munmap(), and calls handlers in it. */
 int cp__sys_munmap_from_handler(void *memory, size_t size);
 int cp__sys_ioctl_from_handler(int fd, unsigned long request, unsigned long argument);

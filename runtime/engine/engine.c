@@ -1,12 +1,9 @@
 /* The engines. Each event and timer sends its signal to its own thread. */
 #include "engines.h"
 
-#include <pthread.h>
-
 #include "events_linux.h"
 #include "limits_linux.h"
 #include "perf_m_linux.h"
-#include "ring_linux.h"
 #include "runtime/perf/perf_linux.h"
 #include "runtime/prepare.h"
 #include "timer_linux.h"
@@ -61,20 +58,8 @@ int cp__engines_probe(struct cp_slot_request *requests, size_t n, struct cp_erro
     return result < 0 ? result : cp__events_probe(requests, n, err);
 }
 
-static void prepare_engines(void)
-{
-    int cancel_state;
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* reading files is a cancellation point */
-    cp__ring_prepare();
-    cp__perf_prepare();
-    pthread_setcancelstate(cancel_state, NULL);
-}
-
 void cp__engines_prepare(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
     cp__prepare();
-    pthread_once(&once, prepare_engines);
+    cp__perf_prepare();
 }

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "descriptors_linux.h"
 #include "first_linux.h"
@@ -27,40 +26,29 @@
  * chains of up to 127 frames (kernel.perf_event_max_stack) take 1 KiB each. */
 #define DATA_PAGES_LARGE 8
 
-static size_t page_size; /* set once, before the first event */
-
-void cp__ring_prepare(void)
-{
-    page_size = (size_t)sysconf(_SC_PAGESIZE);
-}
-
 /* ---- The ring -------------------------------------------------------------------------------- */
 
 static size_t size_from_handler(const struct cp__ring *ring)
 {
-    return page_size + ring->n_words * sizeof *ring->words;
+    return cp__perf_page_size + ring->n_words * sizeof *ring->words;
 }
 
 /* Opens the event that m's ring belongs to, on m's thread, and maps the ring. */
 static int make_ring_from_handler(struct cp__m *m, size_t data_pages)
 {
-    const struct perf_event_attr attr = {.size = sizeof attr,
-                                         .type = PERF_TYPE_SOFTWARE,
-                                         .config = PERF_COUNT_SW_DUMMY,
-                                         .sample_type = PERF_SAMPLE_IDENTIFIER,
-                                         .disabled = 1,
-                                         .exclude_kernel = 1,
-                                         .exclude_hv = 1};
-    int fd = cp__perf_open_from_handler(&attr, m->tid);
+    struct perf_event_attr attr = cp__perf_dummy_attr_from_handler();
     uint64_t id;
     char *page;
+    int fd;
 
+    attr.sample_type = PERF_SAMPLE_IDENTIFIER;
+    fd = cp__perf_open_from_handler(&attr, m->tid);
     if (fd < 0)
         return fd;
     id = cp__perf_id_from_handler(fd);
     if (id == 0)
         return -EBADF;
-    page = mmap(NULL, (1 + data_pages) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    page = mmap(NULL, (1 + data_pages) * cp__perf_page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED) {
         int result = -errno;
 
@@ -68,8 +56,8 @@ static int make_ring_from_handler(struct cp__m *m, size_t data_pages)
         return result;
     }
     cp__perf_of(m)->ring = (struct cp__ring){.page = page,
-                                             .words = (uint64_t *)(void *)(page + page_size),
-                                             .n_words = data_pages * page_size / sizeof(uint64_t),
+                                             .words = (uint64_t *)(void *)(page + cp__perf_page_size),
+                                             .n_words = data_pages * cp__perf_page_size / sizeof(uint64_t),
                                              .own_begin = UINT64_MAX,
                                              .fd = fd,
                                              .id = id};

@@ -1,13 +1,10 @@
-/* The ring that an M's events write to. All calls but cp__ring_prepare() run on the M, or on another thread
- * with the claim CHANGING. */
+/* The ring that an M's events write to. All calls run on the M, or on another thread with the claim
+ * CHANGING. */
 #ifndef COUNTERPOINT_RUNTIME_ENGINE_RING_LINUX_H
 #define COUNTERPOINT_RUNTIME_ENGINE_RING_LINUX_H
 
 #include "perf_m_linux.h"
 #include "runtime/moment.h"
-
-/* Called once, before the first event. */
-void cp__ring_prepare(void);
 
 /* Makes m's ring if there is none, and keeps it until cp__ring_leave_from_handler(). A large ring is for
  * records that hold call chains, or wait for long. Returns 0 or a negative errno value. */

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "arch/arch.h"
 #include "core_pmu_linux.h"
@@ -10,7 +11,9 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/sys_linux.h"
 
-bool cp__perf_has_lost_count, cp__perf_has_limits; /* set once, before the first event */
+/* set once, before the first event */
+bool cp__perf_has_lost_count, cp__perf_has_limits;
+size_t cp__perf_page_size;
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
@@ -63,6 +66,25 @@ bool cp__perf_is_left_from_handler(int fd)
         first = first_left(limit.rlim_max);
     cp_store_relaxed(&plenty, first < INT_MAX ? (uint32_t)first : INT_MAX); /* relaxed: the same */
     return (rlim_t)fd >= first;
+}
+
+struct perf_event_attr cp__perf_dummy_attr_from_handler(void)
+{
+    return (struct perf_event_attr){.size = sizeof(struct perf_event_attr),
+                                    .type = PERF_TYPE_SOFTWARE,
+                                    .config = PERF_COUNT_SW_DUMMY,
+                                    .disabled = 1,
+                                    .exclude_kernel = 1,
+                                    .exclude_hv = 1};
+}
+
+int cp__perf_try_open(const struct perf_event_attr *attr)
+{
+    int fd = cp__perf_open_from_handler(attr, 0);
+
+    if (fd >= 0)
+        cp__sys_close_from_handler(fd);
+    return fd < 0 ? fd : 0;
 }
 
 /* Opens an event, without exclude_idle if the PMU refuses that bit, as arm64's PMU does. A thread's event
@@ -176,27 +198,24 @@ struct perf_event_attr cp__perf_sample_attr_from_handler(const struct cp_cpu_pro
  * here. */
 static bool knows_lost_count(void)
 {
-    const struct perf_event_attr attr = {.size = sizeof attr,
-                                         .type = PERF_TYPE_SOFTWARE,
-                                         .config = PERF_COUNT_SW_DUMMY,
-                                         .read_format = PERF_FORMAT_LOST,
-                                         .disabled = 1,
-                                         .exclude_kernel = 1,
-                                         .exclude_hv = 1};
-    int fd = cp__perf_open_from_handler(&attr, 0);
+    struct perf_event_attr attr = cp__perf_dummy_attr_from_handler();
 
-    if (fd >= 0)
-        cp__sys_close_from_handler(fd);
-    return fd != -EINVAL;
+    attr.read_format = PERF_FORMAT_LOST;
+    return cp__perf_try_open(&attr) != -EINVAL;
 }
 
 static void find_out(void)
 {
+    int cancel_state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* reading files is a cancellation point */
+    cp__perf_page_size = (size_t)sysconf(_SC_PAGESIZE);
     cp__fork_delay(); /* knows_lost_count() opens an event and closes it */
     cp__perf_has_lost_count = knows_lost_count();
     cp__perf_has_limits = cp__perf_find_fault(CP__FAULT_LIMITS) == NULL;
     cp__fork_allow();
     cp__core_pmus_find("/sys/bus/event_source/devices", &cp__core_pmus);
+    pthread_setcancelstate(cancel_state, NULL);
 }
 
 void cp__perf_prepare(void)

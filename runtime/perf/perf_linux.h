@@ -20,6 +20,7 @@ enum cp__perf_fault {
 /* Returns what is wrong, as a phrase that is never freed; NULL: nothing that is known. */
 const char *cp__perf_find_fault(enum cp__perf_fault fault);
 
+extern size_t cp__perf_page_size; /* a ring consists of pages */
 /* Whether the kernel can disable an event by itself after a number of samples. */
 extern bool cp__perf_has_limits;
 /* Lets a sampling event count. The kernel disables the event after so many samples, together with those that
@@ -36,6 +37,10 @@ void cp__perf_close_from_handler(int fd, uint64_t id);
 /* Returns the id of an event that has just been opened; 0: it is no event any more. */
 uint64_t cp__perf_id_from_handler(int fd);
 
+/* Returns what an event that counts nothing is asked for with. */
+struct perf_event_attr cp__perf_dummy_attr_from_handler(void);
+/* Tries whether an event opens on the calling thread. Returns 0 or a negative errno value. */
+int cp__perf_try_open(const struct perf_event_attr *attr);
 /* Opens an event on a thread of this process (0: the calling thread). Returns its descriptor or a negative
  * errno value. */
 int cp__perf_open_from_handler(const struct perf_event_attr *attr, pid_t tid);

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "atomic.h"
 #include "perf_linux.h"
@@ -73,7 +72,6 @@ static enum outcome watch_level(int fd, uint64_t id, const struct perf_event_mma
 /* Tries one level of precise_ip. */
 static enum outcome attempt(const struct cp_slot_request *request, unsigned level)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct perf_event_attr attr = cp__perf_sample_attr_from_handler(&request->config);
     enum outcome outcome = UNKNOWN;
     uint64_t id;
@@ -89,10 +87,10 @@ static enum outcome attempt(const struct cp_slot_request *request, unsigned leve
     id = cp__perf_id_from_handler(fd);
     if (id == 0)
         return UNKNOWN;
-    ring = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ring = mmap(NULL, 2 * cp__perf_page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ring != MAP_FAILED) {
         outcome = watch_level(fd, id, ring);
-        munmap(ring, 2 * page);
+        munmap(ring, 2 * cp__perf_page_size);
     }
     cp__perf_close_from_handler(fd, id);
     return outcome;

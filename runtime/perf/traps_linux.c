@@ -64,19 +64,13 @@ static const char *valgrind_obstacle(void)
 /* Asks for an event that counts nothing. Other errors than these two have nothing to do with traps. */
 static const char *kernel_obstacle(void)
 {
-    const struct perf_event_attr attr = {.size = sizeof attr,
-                                         .type = PERF_TYPE_SOFTWARE,
-                                         .config = PERF_COUNT_SW_DUMMY,
-                                         .disabled = 1,
-                                         .exclude_kernel = 1,
-                                         .exclude_hv = 1,
-                                         .sigtrap = 1,
-                                         .remove_on_exec = 1};
-    int fd = cp__perf_open_from_handler(&attr, 0);
+    struct perf_event_attr attr = cp__perf_dummy_attr_from_handler();
+    int result;
 
-    if (fd >= 0)
-        cp__sys_close_from_handler(fd);
-    return fd == -EINVAL || fd == -E2BIG ? "the kernel has no events that trap" : NULL;
+    attr.sigtrap = 1;
+    attr.remove_on_exec = 1;
+    result = cp__perf_try_open(&attr);
+    return result == -EINVAL || result == -E2BIG ? "the kernel has no events that trap" : NULL;
 }
 
 const char *cp__traps_find_obstacle(void)

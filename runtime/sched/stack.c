@@ -17,6 +17,7 @@
 
 #include "internal.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/sys_linux.h"
 
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
@@ -102,10 +103,10 @@ static struct cp__slab *new_slab(void)
 /* Returns whether guards must be made with mprotect(). */
 static bool must_use_mprotect(void)
 {
-    void *map = mmap(NULL, stacks.guard_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    bool refused = map == MAP_FAILED || madvise(map, stacks.guard_size, MADV_GUARD_INSTALL) < 0;
+    void *map = cp__sys_map(stacks.guard_size);
+    bool refused = map == NULL || madvise(map, stacks.guard_size, MADV_GUARD_INSTALL) < 0;
 
-    if (map != MAP_FAILED)
+    if (map != NULL)
         munmap(map, stacks.guard_size);
     return refused;
 }

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <link.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -154,10 +153,9 @@ struct filling {
 static bool grow(struct table *table)
 {
     size_t room = table->room == 0 ? 512 : 2 * table->room;
-    struct cp__code_range *ranges =
-        mmap(NULL, room * sizeof *ranges, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct cp__code_range *ranges = cp__sys_map(room * sizeof *ranges);
 
-    if (ranges == MAP_FAILED)
+    if (ranges == NULL)
         return false;
     /* The old ranges stay mapped, because a handler may still read them. */
     for (size_t i = 0; i < table->n; i++)

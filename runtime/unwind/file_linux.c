@@ -108,15 +108,6 @@ bool cp__file_find_section(int fd, const char *name, bool is_mapped, ElfW(Shdr) 
     return false;
 }
 
-static struct cp__section make_section(size_t size)
-{
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (memory == MAP_FAILED)
-        return (struct cp__section){.bytes = NULL};
-    return (struct cp__section){.bytes = memory, .size = size};
-}
-
 void cp__section_free(struct cp__section *section)
 {
     if (section->bytes != NULL)
@@ -180,7 +171,7 @@ static struct cp__section expand(struct cp__section *section, size_t max)
         memcpy(&header, section->bytes, sizeof header);
     if (header.ch_type == ELFCOMPRESS_ZLIB && header.ch_size > 0 && header.ch_size <= max &&
         &inflateInit_ != NULL && &inflate != NULL) {
-        expanded = make_section(header.ch_size);
+        expanded = (struct cp__section){.bytes = cp__sys_map(header.ch_size), .size = header.ch_size};
         if (expanded.bytes != NULL &&
             !expand_into(&expanded, section->bytes + sizeof header, section->size - sizeof header))
             cp__section_free(&expanded);
@@ -195,7 +186,7 @@ struct cp__section cp__file_read_section(int fd, const ElfW(Shdr) * section, siz
 
     if (section->sh_size == 0 || section->sh_size > max)
         return result;
-    result = make_section(section->sh_size);
+    result = (struct cp__section){.bytes = cp__sys_map(section->sh_size), .size = section->sh_size};
     if (result.bytes != NULL && !read_at(fd, section->sh_offset, result.bytes, result.size))
         cp__section_free(&result);
     if (result.bytes != NULL && (section->sh_flags & SHF_COMPRESSED) != 0)

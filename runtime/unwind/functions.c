@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "entries.h"
+#include "runtime/base/sys_linux.h"
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
@@ -135,8 +136,8 @@ struct cp__functions cp__functions_list(const struct cp__cfi_source *source, con
     if (reading.n == 0)
         return result;
     result.memory_size = sizeof *head + reading.n * sizeof *reading.functions;
-    head = mmap(NULL, result.memory_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (head == MAP_FAILED)
+    head = cp__sys_map(result.memory_size);
+    if (head == NULL)
         return result;
     reading.functions = (struct function *)(head + 1);
     read_all(&reading, lo, hi);

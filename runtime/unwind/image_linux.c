@@ -21,8 +21,8 @@ struct cp__window cp__window_open(const struct cp__image *image, uintptr_t at, s
         return (struct cp__window){.bytes = NULL};
     if (!image->may_vanish || size == 0)
         return window;
-    window.copy = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (window.copy == MAP_FAILED)
+    window.copy = cp__sys_map(size);
+    if (window.copy == NULL)
         return (struct cp__window){.bytes = NULL};
     window.bytes = window.copy;
     window.moved = (uintptr_t)window.copy - at;

@@ -145,8 +145,8 @@ void *cp__with_room(void *array, size_t n, size_t more, size_t *room, size_t ele
         return array;
     while (larger - n < more)
         larger *= 2;
-    moved = mmap(NULL, larger * element, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (moved == MAP_FAILED)
+    moved = cp__sys_map(larger * element);
+    if (moved == NULL)
         return NULL;
     if (n > 0)
         memcpy(moved, array, n * element);

@@ -5,6 +5,7 @@
 
 #include "arch/arch.h"
 #include "draft.h"
+#include "runtime/base/sys_linux.h"
 
 /* ---- In the handler -------------------------------------------------------------------------- */
 
@@ -64,13 +65,6 @@ unsigned cp__kept_index_from_handler(uint64_t number)
 
 /* Memory comes from the kernel, because cp__rows_make() runs while the dynamic linker's lock is held: an
  * allocator of the program may wait for that lock in another thread. */
-static void *map(size_t size)
-{
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
 #define CHUNK ((size_t)256 << 10)
 
 static char *chunk;
@@ -83,9 +77,9 @@ static char *keep(size_t size)
 
     size = (size + 15) & ~(size_t)15;
     if (size > left && size > CHUNK / 4)
-        return map(size);
+        return cp__sys_map(size);
     if (size > left) {
-        chunk = map(CHUNK);
+        chunk = cp__sys_map(CHUNK);
         left = chunk == NULL ? 0 : CHUNK;
     }
     if (left == 0)
@@ -120,7 +114,7 @@ void cp__rows_after_fork(void)
 static bool grow_draft(struct cp__draft *draft)
 {
     uint32_t room = draft->room == 0 ? FIRST_ROWS : 2 * draft->room;
-    struct cp__rare_row *rows = map(room * sizeof *rows);
+    struct cp__rare_row *rows = cp__sys_map(room * sizeof *rows);
 
     if (rows == NULL) {
         draft->is_short_of_memory = true;
@@ -221,8 +215,8 @@ static bool open_draft(struct cp__draft *draft, size_t code)
 {
     draft->budget = BUDGET(code);
     draft->max_rows = MAX_ROWS(code);
-    draft->rules = map(MAX_RULES * sizeof *draft->rules);
-    draft->table = map(TABLE_SIZE * sizeof *draft->table);
+    draft->rules = cp__sys_map(MAX_RULES * sizeof *draft->rules);
+    draft->table = cp__sys_map(TABLE_SIZE * sizeof *draft->table);
     if (draft->rules == NULL || draft->table == NULL)
         return false;
     rule_number(draft, &no_rule);
