@@ -8,13 +8,11 @@
 #include "cost_measure.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engines.h"
 #include "measuring.h"
 #include "runtime/base/fail.h"
-#include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "runtime/cost.h"
 #include "runtime/m.h"
@@ -38,7 +36,6 @@ struct measurement {
     uint64_t start_ns;
     unsigned samples;
     uint64_t ns; /* the cost of a sample; 0: unknown */
-    int result;
 };
 
 static uint64_t now_ns(void)
@@ -113,52 +110,41 @@ static void watch_samples(struct measurement *measurement, uint64_t foreign)
     }
 }
 
-/* A fork waits until the round has ended, because the child would not find the event's descriptor. */
 static int do_round(struct measurement *measurement)
 {
     struct cp__m *m = measurement->m;
     uint64_t foreign = m->foreign;
-    int result;
+    int result = cp__measuring_arm(m, CP_CPUPROF_SW_TASK_CLOCK, cp__measuring_interval_ns(), 2 * SAMPLES);
 
-    cp__os_open_samples(0);
-    cp__fork_delay();
-    result = cp__measuring_arm(m, CP_CPUPROF_SW_TASK_CLOCK, cp__measuring_interval_ns(), 2 * SAMPLES);
-    if (result == 0) {
-        watch_samples(measurement, foreign);
-        cp__measuring_disarm(m);
-    }
-    cp__fork_allow();
-    return result;
+    if (result < 0)
+        return result;
+    watch_samples(measurement, foreign);
+    cp__measuring_disarm(m);
+    return 0;
 }
 
-static void *measure(void *arg)
+static int measure(struct cp__m *m, void *arg)
 {
     struct measurement *measurement = arg;
+    int result;
 
-    cp__measuring_begin(measurement->m);
+    measurement->m = m;
     read_undisturbed(measurement);
     measurement->start_ns = now_ns();
     do {
-        measurement->result = do_round(measurement);
-    } while (measurement->result == 0 && measurement->samples < SAMPLES && !is_late(measurement, now_ns()));
-    cp__measuring_end();
-    if (measurement->result == 0 && (measurement->samples < LEAST_SAMPLES || measurement->ns == 0))
-        measurement->result = -ENODATA;
-    return NULL;
+        result = do_round(measurement);
+    } while (result == 0 && measurement->samples < SAMPLES && !is_late(measurement, now_ns()));
+    if (result == 0 && (measurement->samples < LEAST_SAMPLES || measurement->ns == 0))
+        result = -ENODATA;
+    return result;
 }
 
 /* Measures the cost, on a thread of its own, and notes it. */
 static int measure_cost(struct cp_error *err)
 {
-    struct measurement measurement = {.m = calloc(1, sizeof *measurement.m)};
-    int result = measurement.m == NULL ? -ENOMEM : cp__m_make_own(measurement.m, &cp__engine_perf);
+    struct measurement measurement = {.samples = 0};
+    int result = cp__measuring_run(measure, &measurement, err);
 
-    if (result == 0)
-        result = cp__measuring_run(measure, &measurement, err);
-    if (result == 0)
-        result = measurement.result;
-    if (measurement.m != NULL)
-        cp__m_free(measurement.m);
     if (result == 0)
         cp__cost_note(measurement.ns);
     return result;

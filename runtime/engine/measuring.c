@@ -1,9 +1,12 @@
 #include "measuring.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 
 #include "engines.h"
 #include "events_linux.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "runtime/base/thread.h"
 #include "runtime/disposition.h"
@@ -14,19 +17,18 @@
 #include "runtime/receive.h"
 #include "runtime/slot.h"
 
-int cp__measuring_run(void *(*fn)(void *), void *arg, struct cp_error *err)
-{
-    int result = cp__disposition_hold(err);
+struct work {
+    struct cp__m *m;
+    int (*fn)(struct cp__m *m, void *arg);
+    void *arg;
+    int result;
+};
 
-    if (result < 0)
-        return result;
-    result = cp__thread_run(fn, arg);
-    cp__disposition_drop();
-    return result;
-}
-
-void cp__measuring_begin(struct cp__m *m)
+static void *measure_as_m(void *arg)
 {
+    struct work *work = arg;
+    struct cp__m *m = work->m;
+
     m->tid = cp__os_tid();
     m->cpu_clock = cp__os_thread_clock(m->tid);
     m->stack = cp__thread_stack();
@@ -35,13 +37,29 @@ void cp__measuring_begin(struct cp__m *m)
     m->is_of_library = true;
     cp_store_relaxed(&cp__m_current, m); /* relaxed: this thread and its handler only */
     cp_fence_signal();
+    work->result = work->fn(m, work->arg);
+    cp__os_open_samples(0); /* gives back a signal of the program's that waits for the thread */
+    cp__os_block_from_handler();
+    cp_store_relaxed(&cp__m_current, NULL); /* relaxed: the same */
+    return NULL;
 }
 
-void cp__measuring_end(void)
+int cp__measuring_run(int (*fn)(struct cp__m *m, void *arg), void *arg, struct cp_error *err)
 {
-    cp__os_open_samples(0);
-    cp__os_block_from_handler();
-    cp_store_relaxed(&cp__m_current, NULL); /* relaxed: this thread and its handler only */
+    struct work work = {.m = calloc(1, sizeof *work.m), .fn = fn, .arg = arg};
+    int result = work.m == NULL ? -ENOMEM : cp__m_make_own(work.m, &cp__engine_perf);
+
+    if (result == 0)
+        result = cp__m_make_own(work.m, &cp__engine_timer);
+    if (result == 0)
+        result = cp__disposition_hold(err);
+    if (result == 0) {
+        result = cp__thread_run(measure_as_m, &work);
+        cp__disposition_drop();
+    }
+    if (work.m != NULL)
+        cp__m_free(work.m);
+    return result < 0 ? result : work.result;
 }
 
 #define INTERVAL_NS 250000
@@ -63,11 +81,17 @@ int cp__measuring_arm(struct cp__m *m, enum cp_cpu_event event, uint64_t period,
     if (engine == &cp__engine_perf)
         cp__request_encode(&request);
     config.config = request.config;
+    cp__os_open_samples(0); /* the handler may have given a signal back, and left SIGPROF blocked */
+    cp__fork_delay();
     cp_store_relaxed(&m->armed, 1); /* relaxed: of this thread */
     m->stats[0].counts_time = config.kind == CP_EVENT_CLOCK;
     m->handles[0] = (struct cp__handle){.seq = 1, .engine = engine, .kind = config.kind, .signal = SIGPROF};
     result = engine->open_from_handler(m, 0, &config);
-    return result < 0 || engine->enable_from_handler == NULL ? result : engine->enable_from_handler(m, 0);
+    if (result == 0 && engine->enable_from_handler != NULL)
+        result = engine->enable_from_handler(m, 0);
+    if (result < 0)
+        cp__fork_allow();
+    return result;
 }
 
 void cp__measuring_disarm(struct cp__m *m)
@@ -81,4 +105,5 @@ void cp__measuring_disarm(struct cp__m *m)
     m->handles[0].seq = 0;
     cp_store_relaxed(&m->armed, 0); /* relaxed: of this thread */
     cp__os_unblock_from_handler(mask);
+    cp__fork_allow();
 }

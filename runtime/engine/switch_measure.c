@@ -14,7 +14,6 @@
 
 #include "engines.h"
 #include "measuring.h"
-#include "runtime/base/fork_gate.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/os.h"
 #include "runtime/base/thread.h"
@@ -44,7 +43,6 @@ struct trips {
     uint64_t start_ns;
     uint64_t ns[SORTS][ROUNDS * TRIPS_A_ROUND];
     unsigned n[SORTS];
-    int result;
 };
 
 static uint64_t trip_clock_ns(void)
@@ -108,20 +106,14 @@ static int arm_sort(struct trips *trips, int sort)
     }
 }
 
-/* A fork waits until the round has ended, because the child would not find the event's descriptor. The
- * handler may have left SIGPROF blocked when it gave back a signal of the program's. */
 static int do_trips(struct trips *trips, int sort)
 {
-    int result;
+    int result = arm_sort(trips, sort);
 
-    cp__os_open_samples(0);
-    cp__fork_delay();
-    result = arm_sort(trips, sort);
     for (int i = 0; i < TRIPS_A_ROUND && result == 0 && !are_trips_late(trips); i++)
         do_trip(trips, sort);
     if (sort != BARE && result == 0)
         cp__measuring_disarm(trips->m);
-    cp__fork_allow();
     return result;
 }
 
@@ -142,22 +134,22 @@ static void end_other(struct trips *trips, pthread_t other)
     pthread_join(other, NULL);
 }
 
-static void *ask_often(void *arg)
+static int ask_often(struct cp__m *m, void *arg)
 {
     struct trips *trips = arg;
     pthread_t other;
+    int result;
 
     stay_on_this_cpu();
-    trips->result = cp__thread_start(&other, CP__DEEP_STACK, answer_as_own, trips);
-    if (trips->result < 0)
-        return NULL;
-    cp__measuring_begin(trips->m);
+    result = cp__thread_start(&other, CP__DEEP_STACK, answer_as_own, trips);
+    if (result < 0)
+        return result;
+    trips->m = m;
     trips->start_ns = trip_clock_ns();
-    for (int i = 0; i < ROUNDS * SORTS && trips->result == 0; i++)
-        trips->result = do_trips(trips, i % SORTS);
-    cp__measuring_end();
+    for (int i = 0; i < ROUNDS * SORTS && result == 0; i++)
+        result = do_trips(trips, i % SORTS);
     end_other(trips, other);
-    return NULL;
+    return result;
 }
 
 static int ascending(const void *a, const void *b)
@@ -199,20 +191,10 @@ static int evaluate(struct trips *trips, struct cp__switch_costs *costs)
 static int measure_costs(struct cp__switch_costs *costs)
 {
     struct trips *trips = calloc(1, sizeof *trips);
-    int result = trips == NULL ? -ENOMEM : 0;
+    int result = trips == NULL ? -ENOMEM : cp__measuring_run(ask_often, trips, NULL);
 
     if (result == 0)
-        trips->m = calloc(1, sizeof *trips->m);
-    if (result == 0)
-        result = trips->m == NULL ? -ENOMEM : cp__m_make_own(trips->m, &cp__engine_perf);
-    if (result == 0)
-        result = cp__m_make_own(trips->m, &cp__engine_timer);
-    if (result == 0)
-        result = cp__measuring_run(ask_often, trips, NULL);
-    if (result == 0)
-        result = trips->result < 0 ? trips->result : evaluate(trips, costs);
-    if (trips != NULL && trips->m != NULL)
-        cp__m_free(trips->m);
+        result = evaluate(trips, costs);
     free(trips);
     return result;
 }
