@@ -196,12 +196,3 @@ int cp__cost_check(const struct cp_slot_request *requests, size_t n, double runn
         return 0;
     return refuse_rate(&requests[fastest], running + sum - rate, cp__cost_or_assumed_from_handler(), err);
 }
-
-bool cp__cost_matters(const struct cp_slot_request *requests, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (requests[i].event != CP_CPUPROF_OS_TIMER)
-            return true;
-    }
-    return false;
-}

@@ -48,9 +48,6 @@ double cp__cost_rate(enum cp_cpu_event event, const struct cp_cpu_profile_config
 /* Returns the share of a CPU that the events may take, together with running events that allow running
  * samples a second; 0 if no rate is known beforehand. */
 double cp__cost_share(const struct cp_slot_request *requests, size_t n, double running);
-/* Returns whether one of the events needs the cost of a sample, so that the cost is measured before they
- * start: all events except the timer do. */
-bool cp__cost_matters(const struct cp_slot_request *requests, size_t n);
 /* Checks that the events leave their thread some time, together with the running events, which allow running
  * samples a second. Returns -EINVAL and fills err if they do not. */
 int cp__cost_check(const struct cp_slot_request *requests, size_t n, double running, struct cp_error *err);

@@ -41,21 +41,25 @@
  * A constructor registers the handlers: once, whatever threads do, and mostly before the program registers
  * its own. Child handlers run in the order of their registration, so the program's can use the profiler.
  */
-#include "fork.h"
+#include "prepare.h"
 
 #include <pthread.h>
 
 #include "chunk.h"
 #include "disposition.h"
+#include "handler.h"
 #include "label.h"
 #include "m.h"
 #include "queue.h"
 #include "runtime/base/fork_child.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/loads.h"
 #include "runtime/base/os.h"
+#include "runtime/base/signals.h"
 #include "runtime/base/thread.h"
 #include "runtime/event/rows.h"
 #include "runtime/unwind/code.h"
+#include "runtime/unwind/switches.h"
 #include "slot.h"
 #include "turn.h"
 
@@ -90,7 +94,27 @@ __attribute__((constructor)) static void register_handlers(void)
     pthread_atfork(cp__fork_begins, cp__fork_ended, after_in_child);
 }
 
-void cp__fork_prepare(void)
+/* ---- Once in a process ----------------------------------------------------------------------- */
+
+/* Reading files is a cancellation point. A thread that ended here would leave the work half done for the next
+ * thread. */
+static void prepare_once(void)
 {
+    int cancel_state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    cp__loads_prepare();
+    cp__os_barrier_prepare();
+    cp__code_prepare();
+    cp__switches_prepare();
     cp__fork_mark_prepare();
+    cp__signals_use(cp__on_signal_from_handler);
+    pthread_setcancelstate(cancel_state, NULL);
+}
+
+void cp__prepare(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, prepare_once);
 }

@@ -25,7 +25,6 @@ struct cp__m *cp__queue_take(int slot)
     return cp_exchange_acq_rel(&queues[slot], NULL); /* pairs with cp__queue_push_from_handler() */
 }
 
-/* From here on m may be pushed again. What m appended before that push can be read. */
 struct cp__m *cp__queue_next(struct cp__m *m, int slot)
 {
     struct cp__m *next = cp_load_relaxed(&m->queued[slot].next); /* relaxed: ordered by cp__queue_take() */

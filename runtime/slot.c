@@ -95,7 +95,6 @@ void cp__slot_publish(int number, const struct cp_slot_request *request, const s
     cp_store_release(&slot->seq, config.seq); /* pairs with the acquire in cp__slot_seq_from_handler() */
 }
 
-/* A thread that loads the new number sees the change of the slots, too. */
 void cp__slots_next_generation(void)
 {
     cp_store_release(&cp_generation,

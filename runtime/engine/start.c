@@ -149,6 +149,15 @@ static double running_rate(void)
     return rate;
 }
 
+/* Returns whether one of the events needs the costs, so that these are measured before a start: all events
+ * except the timer do. */
+static bool is_cost_needed(const struct cp_slot_request *requests, size_t n)
+{
+    while (n > 0 && requests[n - 1].event == CP_CPUPROF_OS_TIMER)
+        n--;
+    return n > 0;
+}
+
 int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found, struct cp_error *err)
 {
     struct cp_slot_request reached[CP_EV_MAX];
@@ -160,10 +169,10 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *found,
         cp__request_encode(&reached[i]);
     cp__engines_prepare();
     cp__code_update();
-    if (cp__cost_matters(reached, n))
+    if (is_cost_needed(reached, n)) {
         cp__cost_make_sure(reached, n, running_rate());
-    if (cp__cost_matters(reached, n))
         cp__switch_costs_make_sure(reached, n, running_rate());
+    }
     cp__fork_delay(); /* because events are opened and closed again */
     cp__lock(&cp__runtime_lock);
     cp__ms_free_forgotten();
