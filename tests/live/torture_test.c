@@ -110,7 +110,8 @@ static unsigned most_threads(void)
 static bool is_all_told(const struct cp_slot_stats *stats, uint64_t period)
 {
     double told = (double)(stats->samples + stats->dropped + stats->lost) * (double)period;
-    double counted = (double)(stats->count - stats->throttled_ns - stats->excluded_ns - stats->ticks_ns);
+    double left_out = (double)(stats->throttled_ns + stats->excluded_ns + stats->ticks_ns);
+    double counted = (double)stats->count - left_out; /* of few threads, it may be less than 0 */
     double excess = (told > counted ? told - counted : counted - told) - counted / 1000;
     double deviation = (double)period / 2;
 

@@ -110,7 +110,7 @@ int main(int argc, char **argv)
     if (argc < 3 || argc > 1 + 2 * MOST_EVENTS || cp_m_attach(&m, NULL) < 0)
         return 2;
     for (int i = 1; i + 1 < argc; i += 2)
-        options[i / 2] = cp_option_event(cp_writer_path(argv[i]), argv[i + 1], (uint64_t)2 * MS);
+        options[i / 2] = cp_option_event(cp_writer_path(argv[i]), argv[i + 1], (uint64_t)10 * MS);
     if (pthread_create(&starter, NULL, start_threads, NULL) != 0)
         return 2;
     for (int i = 0; i < 2; i++)
