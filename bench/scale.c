@@ -7,9 +7,11 @@
  *
  *     us-CALL, -q1, -q3   CPU time of the calling thread
  *     us-CALL-wall        time until the call has returned; a stop waits for the Ms that run
- *     x-CALL              CPU time, as a multiple of a floor that the same iteration has measured: an event
- *                         is opened, enabled and closed; for start, read and stop, the CPU clock of each M is
- *                         read, too
+ *     x-CALL              CPU time, as a multiple of a floor that the same iteration has measured beside the
+ *                         same threads: for a start, an event for each M is opened and enabled, and for a
+ *                         stop such events are closed, by nothing but the system calls; for a read, the CPU
+ *                         clock of each M is read; for attach and detach, an event of the calling thread is
+ *                         opened, enabled and closed. With a timer, timers take the place of the events.
  */
 #include "bench.h"
 
@@ -18,6 +20,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -29,12 +32,14 @@
 #include "runtime/base/os.h"
 
 enum { PERIOD_NS = 10000000, STACK = 64 << 10, RUN_US = 20000 };
+enum { AT_ONCE = 1000 }; /* so many events are open at a time for the floor; so many Ms run at most */
 
 /* ---- The Ms ---------------------------------------------------------------------------------- */
 
 struct worker {
     pthread_t thread;
     clockid_t clock;
+    pid_t tid;
     sem_t turns;
     bool runs; /* between start and stop */
 };
@@ -58,6 +63,7 @@ static void *work(void *arg)
     struct worker *self = arg;
     struct cp_m *m;
 
+    self->tid = gettid();
     if (cp_m_attach(&m, NULL) < 0)
         abort();
     while (await_turn(self)) {
@@ -83,7 +89,7 @@ static void await_answers(unsigned n)
         n -= sem_wait(&answers) == 0;
 }
 
-/* An M has a descriptor for its event, and one for its ring. */
+/* An M has a descriptor for its event, and one for its ring if it has run. */
 static void allow_descriptors(struct cp_t *b, unsigned n)
 {
     struct rlimit files;
@@ -91,7 +97,7 @@ static void allow_descriptors(struct cp_t *b, unsigned n)
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    if (files.rlim_cur < 2 * (rlim_t)n + 100)
+    if (files.rlim_cur / 8 * 7 < (rlim_t)n + 2 * AT_ONCE)
         cp_t_skip(b, "This user may have %llu descriptors: see ulimit -Hn.",
                   (unsigned long long)files.rlim_cur);
 }
@@ -170,7 +176,23 @@ static double cpu_us(void)
     return bench_clock_ns(CLOCK_THREAD_CPUTIME_ID) / 1e3;
 }
 
-static void open_and_close(struct cp_t *b)
+static bool is_timed; /* a handle is a timer, and not the descriptor of an event */
+
+static int open_timer(pid_t tid)
+{
+    const struct itimerspec period = {{.tv_nsec = PERIOD_NS}, {.tv_nsec = PERIOD_NS}};
+    struct sigevent tick = {.sigev_notify = SIGEV_THREAD_ID,
+                            .sigev_signo = SIGURG}; /* which nobody handles */
+    int timer;
+
+    tick._sigev_un._tid = tid;
+    if (syscall(SYS_timer_create, cp__os_thread_clock(tid), &tick, &timer) < 0 ||
+        syscall(SYS_timer_settime, timer, 0, &period, NULL) < 0)
+        return -1;
+    return timer;
+}
+
+static int open_event(pid_t tid)
 {
     const struct perf_event_attr attr = {.size = sizeof attr,
                                          .type = PERF_TYPE_SOFTWARE,
@@ -179,18 +201,55 @@ static void open_and_close(struct cp_t *b)
                                          .disabled = 1,
                                          .exclude_kernel = 1,
                                          .exclude_hv = 1};
-    int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    int fd = (int)syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 
-    if (fd < 0 || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
-        cp_t_fatal(b, "The kernel refuses the event.");
-    close(fd);
+    return fd < 0 || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0 ? -1 : fd;
 }
 
-static double us_of_event(struct cp_t *b)
+static int open_handle(struct cp_t *b, pid_t tid)
+{
+    int handle = is_timed ? open_timer(tid) : open_event(tid);
+
+    if (handle < 0)
+        cp_t_fatal(b, "The kernel refuses the event.");
+    return handle;
+}
+
+static void close_handle(int handle)
+{
+    if (is_timed)
+        syscall(SYS_timer_delete, handle);
+    else
+        close(handle);
+}
+
+/* Returns what it takes to open a handle for each M; *closing receives what it takes to close them. */
+static double us_of_handles(struct cp_t *b, const struct worker *workers, unsigned n, double *closing)
+{
+    static int handles[AT_ONCE];
+    double opening = 0;
+
+    *closing = 0;
+    for (unsigned done = 0; done < n; done += AT_ONCE) {
+        const unsigned end = n - done < AT_ONCE ? n - done : AT_ONCE;
+        double began = cpu_us(), opened;
+
+        for (unsigned i = 0; i < end; i++)
+            handles[i] = open_handle(b, workers[done + i].tid);
+        opened = cpu_us();
+        for (unsigned i = 0; i < end; i++)
+            close_handle(handles[i]);
+        opening += opened - began;
+        *closing += cpu_us() - opened;
+    }
+    return opening;
+}
+
+static double us_of_own_handle(struct cp_t *b)
 {
     double began = cpu_us();
 
-    open_and_close(b);
+    close_handle(open_handle(b, gettid()));
     return cpu_us() - began;
 }
 
@@ -207,13 +266,12 @@ static double us_of_clocks(const struct worker *workers, unsigned n)
 
 struct figures {
     struct bench_rounds cpu[CALLS], wall[CALLS], ratio[CALLS];
-    double event, clocks; /* the floor, of this iteration */
+    double floor[CALLS]; /* of this iteration */
 };
 
 /* Makes the call, and notes what it took the calling thread. Returns what the call has returned. */
 static int time_call(enum call call, struct figures *figures, struct cp_error *err)
 {
-    double floor = figures->event + (call == ATTACH || call == DETACH ? 0 : figures->clocks);
     double cpu = cpu_us(), wall = bench_now_ns();
     int result = make_call(call, err);
 
@@ -221,7 +279,7 @@ static int time_call(enum call call, struct figures *figures, struct cp_error *e
     wall = (bench_now_ns() - wall) / 1e3;
     bench_add(&figures->cpu[call], cpu);
     bench_add(&figures->wall[call], wall);
-    bench_add(&figures->ratio[call], cpu / floor);
+    bench_add(&figures->ratio[call], cpu / figures->floor[call]);
     return result;
 }
 
@@ -247,8 +305,9 @@ static void iterate(struct cp_t *b, const struct scale *scale, struct worker *wo
     struct cp_error err = {.message = ""};
     pthread_t thread;
 
-    figures->event = us_of_event(b);
-    figures->clocks = us_of_clocks(workers, scale->ms);
+    figures->floor[ATTACH] = figures->floor[DETACH] = us_of_own_handle(b);
+    figures->floor[READ] = us_of_clocks(workers, scale->ms);
+    figures->floor[START] = us_of_handles(b, workers, scale->ms, &figures->floor[STOP]);
     if (time_call(START, figures, &err) < 0)
         cp_t_fatal(b, "%s", err.message);
     cp_store_relaxed(&is_running, 1u); /* relaxed, both: numbers of their own */
@@ -260,6 +319,7 @@ static void iterate(struct cp_t *b, const struct scale *scale, struct worker *wo
     if (pthread_create(&thread, NULL, attach_and_detach, figures) != 0)
         cp_t_fatal(b, "There is no further thread.");
     pthread_join(thread, NULL);
+    us_of_handles(b, workers, scale->ms, &figures->floor[STOP]); /* beside those that run */
     if (time_call(STOP, figures, NULL) < 0)
         cp_t_fatal(b, "A thread was not let go of.");
     cp_store_relaxed(&is_running, 0u);
@@ -326,11 +386,13 @@ static void measure_all(struct cp_t *b, const char *event)
 
 CP_BENCHMARK(Timer)
 {
+    is_timed = true;
     measure_all(b, "timer");
 }
 
 CP_BENCHMARK(TaskClock)
 {
+    is_timed = false;
     measure_all(b, "taskClock");
 }
 
