@@ -104,12 +104,21 @@ static struct limits limits_of(const struct cp__exchange *exchange, const struct
                            .percent = percent != 0 ? percent : CP__HTTP_MAX_COST};
 }
 
+/* What a switch costs under a clock if that is not known: a program whose threads keep its CPUs busy leaves
+ * none for the measurement, and these are the programs that switch the most. More was seen on no machine. */
+#define SWITCH_COST_ASSUMED_NS 5000
+
 /* Returns the share of a thread's time that the event takes at switches with samples so far apart. */
 static double share_at_switches(const struct limits *limits, uint64_t ns)
 {
+    uint64_t cost;
+
     if (limits->switches_a_ns == 0)
         return 0;
-    return limits->switches_a_ns * (double)cp_switch_cost_ns(limits->kind, ns);
+    cost = cp_switch_cost_ns(limits->kind, ns);
+    if (cost == 0 && limits->kind == CP_EVENT_CLOCK)
+        cost = SWITCH_COST_ASSUMED_NS;
+    return limits->switches_a_ns * (double)cost;
 }
 
 static bool is_allowed(const struct limits *limits, uint64_t ns)

@@ -85,8 +85,9 @@ SIM_TEST(switches_take_their_part_of_the_tenth)
     switch_often();
     CHECK_EQ(cp_event_parse("taskClock", &spec, NULL), 0);
     set_sample_cost(50000);
-    set_switch_cost(0);
-    CHECK_EQ(cp__http_min_period(&exchange, &spec), 500000);
+    set_switch_cost(1);
+    period = cp__http_min_period(&exchange, &spec);
+    CHECKF(period >= 500000 && period < 501000, "%llu", (unsigned long long)period);
     let_switches_take(0.05);
     period = cp__http_min_period(&exchange, &spec);
     CHECKF(period > 900000 && period <= 1001000, "%llu", (unsigned long long)period);
@@ -99,7 +100,7 @@ SIM_TEST(a_program_that_switches_often_gets_the_preset)
     switch_often();
     let_switches_take(0.5);
     check_smallest(10000000);
-    set_switch_cost(0);
+    set_switch_cost(1);
     check_smallest(100000);
 }
 
@@ -109,7 +110,7 @@ SIM_TEST(the_page_proposes_the_preset_to_a_program_that_switches_often)
     const struct cp__exchange exchange = {.options = &options};
 
     switch_often();
-    set_switch_cost(0);
+    set_switch_cost(1);
     CHECK_EQ(cp__http_period(&exchange, "taskClock"), 100000);
     let_switches_take(0.02);
     CHECK_EQ(cp__http_period(&exchange, "taskClock"), 10000000);
@@ -122,7 +123,7 @@ SIM_TEST(the_index_recommends_what_costs_little_at_switches)
 {
     struct cp_http *http = start_http(NULL);
 
-    set_switch_cost(0);
+    set_switch_cost(1);
     check_answer(http, "$base/", 200, "http=: 'http://", "/profile?event=taskClock&amp;period=100000&amp;",
                  NULL);
     switch_often();
@@ -131,6 +132,18 @@ SIM_TEST(the_index_recommends_what_costs_little_at_switches)
                  "may take more than a hundredth", NULL);
     set_clock_switch_costs((uint64_t)(0.008 / cp__http_switches_a_ns()), 0);
     check_answer(http, "$base/", 200, "/profile?event=taskClock&amp;period=10000000&amp;seconds=10'</code>",
+                 NULL);
+    cp_http_stop(http);
+}
+
+/* 0: the cost is not known. */
+SIM_TEST(a_program_that_leaves_no_cpu_for_the_measurement_is_sampled_by_the_timer)
+{
+    struct cp_http *http = start_http(NULL);
+
+    switch_often();
+    set_switch_cost(0);
+    check_answer(http, "$base/", 200, "/profile?event=timer&amp;period=10000000&amp;seconds=10'</code>",
                  NULL);
     cp_http_stop(http);
 }
