@@ -251,7 +251,8 @@ uint64_t cp_sample_cost_ns(struct cp_error *err);
 /*
  * Returns by how many ns it takes longer that a thread loses its CPU and gets it again, if an event of that
  * kind and period (ns; of clocks only) is armed on the thread; 0 if that is not known, because the machine
- * has no clocks or no CPU was free for the measurement. A clock that expires before the kernel's next tick
+ * has no clocks or no CPU was free for the measurement, and for the timer, which the kernel looks at when it
+ * ticks. A clock that expires before the kernel's next tick
  * makes the kernel set the CPU's timer at each switch, so it costs several times what others do. The first
  * call measures the costs, on threads of the library's own: that takes some 2 ms, and up to 0.3 s on a busy
  * machine. So does the first start of any event except the timer, in a process whose threads have been

@@ -28,7 +28,6 @@ static void set_known(const struct cp__switch_costs *costs)
     cp_store_relaxed(&known.soon, costs->soon);
     cp_store_relaxed(&known.later, costs->later);
     cp_store_relaxed(&known.other, costs->other);
-    cp_store_relaxed(&known.timer, costs->timer);
     cp_store_release(&is_known, 1u); /* pairs with the acquire in cp__switch_costs_are_known() */
 }
 
@@ -50,7 +49,6 @@ void cp__switch_costs_note(const struct cp__switch_costs *costs)
         least.soon = lesser(least.soon, known.soon);
         least.later = lesser(least.later, known.later);
         least.other = lesser(least.other, known.other);
-        least.timer = lesser(least.timer, known.timer);
     }
     set_known(&least);
 }
@@ -90,7 +88,7 @@ uint64_t cp__switch_cost_known(enum cp_event_kind kind, uint64_t period)
         return 0;
     switch (kind) {
     case CP_EVENT_TIMER:
-        return cp_load_relaxed(&known.timer);
+        return 0; /* the kernel looks at it at ticks, and at no switch */
     case CP_EVENT_CLOCK:
         return cost_of_clock(period);
     default:

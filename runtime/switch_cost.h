@@ -23,7 +23,6 @@ struct cp__switch_costs {
     uint64_t soon;  /* a clock that expires before the next tick */
     uint64_t later; /* a clock that expires after several ticks */
     uint64_t other; /* an event that only counts */
-    uint64_t timer; /* a POSIX timer on the thread's CPU clock */
 };
 
 /* More than a switch was seen to cost. */

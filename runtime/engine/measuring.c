@@ -50,8 +50,6 @@ int cp__measuring_run(int (*fn)(struct cp__m *m, void *arg), void *arg, struct c
     int result = work.m == NULL ? -ENOMEM : cp__m_make_own(work.m, &cp__engine_perf);
 
     if (result == 0)
-        result = cp__m_make_own(work.m, &cp__engine_timer);
-    if (result == 0)
         result = cp__disposition_hold(err);
     if (result == 0) {
         result = cp__thread_run(measure_as_m, &work);
@@ -72,14 +70,13 @@ uint64_t cp__measuring_interval_ns(void)
 
 int cp__measuring_arm(struct cp__m *m, enum cp_cpu_event event, uint64_t period, uint32_t limit)
 {
-    struct cp_slot_request request = {.event = event, .config = {.period = period, .hz = 1}};
-    const struct cp__engine *engine = cp__engines_for(&request);
+    struct cp_slot_request request = {.event = event, .config = {.period = period}};
+    const struct cp__engine *engine = &cp__engine_perf;
     struct cp__slot_config config = {
         .seq = 1, .kind = cp__config_event(event, &request.config)->kind, .limit = limit};
     int result;
 
-    if (engine == &cp__engine_perf)
-        cp__request_encode(&request);
+    cp__request_encode(&request);
     config.config = request.config;
     cp__os_open_samples(0); /* the handler may have given a signal back, and left SIGPROF blocked */
     cp__fork_delay();
@@ -87,7 +84,7 @@ int cp__measuring_arm(struct cp__m *m, enum cp_cpu_event event, uint64_t period,
     m->stats[0].counts_time = config.kind == CP_EVENT_CLOCK;
     m->handles[0] = (struct cp__handle){.seq = 1, .engine = engine, .kind = config.kind, .signal = SIGPROF};
     result = engine->open_from_handler(m, 0, &config);
-    if (result == 0 && engine->enable_from_handler != NULL)
+    if (result == 0)
         result = engine->enable_from_handler(m, 0);
     if (result < 0)
         cp__fork_allow();

@@ -23,9 +23,9 @@ int cp__measuring_run(int (*fn)(struct cp__m *m, void *arg), void *arg, struct c
 /* Returns the shortest period to measure with. Its samples are far apart, so that a thread makes progress on
  * any machine that was seen; if the kernel ends no event at a limit, they are farther apart. */
 uint64_t cp__measuring_interval_ns(void);
-/* Lets an event of that period interrupt the thread, until it has done so `limit` times. The timer's period
- * is a second. Forks are delayed from this call to the next one, because a child would not find the event's
- * descriptor. Returns 0 or a negative errno value. */
+/* Lets an event of that period interrupt the thread, until it has done so `limit` times. Forks are delayed
+ * from this call to the next one, because a child would not find the event's descriptor. Returns 0 or a
+ * negative errno value. */
 int cp__measuring_arm(struct cp__m *m, enum cp_cpu_event event, uint64_t period, uint32_t limit);
 void cp__measuring_disarm(struct cp__m *m);
 

@@ -22,7 +22,7 @@
 #include "runtime/switch_cost.h"
 #include "runtime/turn.h"
 
-enum { BARE, SOON, LATER, OTHER, TIMER, SORTS };
+enum { BARE, SOON, LATER, OTHER, SORTS };
 
 /* The rounds take turns between the sorts, so that whatever else happens on the machine meets all of them. */
 #define ROUNDS 4
@@ -99,8 +99,6 @@ static int arm_sort(struct trips *trips, int sort)
                                  TRIPS_A_ROUND);
     case OTHER:
         return cp__measuring_arm(trips->m, CP_CPUPROF_SW_PAGE_FAULTS, NEVER, TRIPS_A_ROUND);
-    case TIMER:
-        return cp__measuring_arm(trips->m, CP_CPUPROF_OS_TIMER, 0, 0);
     default:
         return 0;
     }
@@ -182,8 +180,7 @@ static int evaluate(struct trips *trips, struct cp__switch_costs *costs)
     *costs = (struct cp__switch_costs){.bare = median(trips, BARE) / 2,
                                        .soon = difference(trips, SOON),
                                        .later = difference(trips, LATER),
-                                       .other = difference(trips, OTHER),
-                                       .timer = difference(trips, TIMER)};
+                                       .other = difference(trips, OTHER)};
     return 0;
 }
 
@@ -225,7 +222,7 @@ static void measure_switches(uint32_t times)
 
 uint64_t cp_switch_cost_ns(enum cp_event_kind kind, uint64_t period)
 {
-    if (!cp__switch_costs_are_known())
+    if (kind != CP_EVENT_TIMER && !cp__switch_costs_are_known())
         measure_switches(0);
     return cp__switch_cost_known(kind, period);
 }

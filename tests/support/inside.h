@@ -27,7 +27,7 @@ static inline void set_sample_cost(uint64_t ns)
 /* Sets what a switch costs with any event except the timer, in place of what is measured. */
 static inline void set_switch_cost(uint64_t ns)
 {
-    cp__switch_costs_set(&(struct cp__switch_costs){0, ns, ns, ns, 0});
+    cp__switch_costs_set(&(struct cp__switch_costs){0, ns, ns, ns});
 }
 
 /* Sets what a switch costs with a clock that expires before the next tick, or after several ticks. */

@@ -19,7 +19,7 @@
 /* ---- The measurement ------------------------------------------------------------------------- */
 
 /* What a switch costs, so far apart that a busy machine confuses none with another. */
-static const struct cp__switch_costs real = {0, 1600 * US, 400 * US, 100 * US, 0};
+static const struct cp__switch_costs real = {0, 1600 * US, 400 * US, 100 * US};
 
 /* A measurement opens so many events. */
 #define A_MEASUREMENT 12
@@ -55,8 +55,6 @@ static void note_call(long number, const long a[6], long result)
         when_armed = NULL;
         if (call != NULL)
             call();
-    } else if (number == SYS_timer_create && result == 0) {
-        armed_ns = real.timer;
     } else if (number == SYS_close && a[0] == armed_fd) {
         armed_fd = -1;
         armed_ns = 0;
@@ -96,7 +94,7 @@ SIM_TEST(what_a_switch_costs_is_measured_once)
     check_near(cp_switch_cost_ns(CP_EVENT_CLOCK, 1), real.soon);
     check_near(cp_switch_cost_ns(CP_EVENT_CLOCK, 1000 * tick), real.later);
     check_near(cp_switch_cost_ns(CP_EVENT_SOFTWARE, 1), real.other);
-    CHECK(cp_switch_cost_ns(CP_EVENT_TIMER, 0) < real.other);
+    CHECK_EQ(cp_switch_cost_ns(CP_EVENT_TIMER, 1), 0);
     n_opened = sim_opened(NULL);
     CHECK_EQ(opened, A_MEASUREMENT);
     CHECK(cp_switch_cost_ns(CP_EVENT_HARDWARE, 1) == cp_switch_cost_ns(CP_EVENT_SOFTWARE, 1));
@@ -156,7 +154,7 @@ SIM_TEST(a_signal_of_the_programs_reaches_the_program)
 
 /* ---- What is known --------------------------------------------------------------------------- */
 
-static const struct cp__switch_costs example = {1000, 9000, 1000, 500, 20};
+static const struct cp__switch_costs example = {1000, 9000, 1000, 500};
 
 /* The thread gets its CPU at any time between two ticks, and between two expiries. */
 CP_TEST(a_clock_costs_less_the_longer_its_period_is)
@@ -170,7 +168,7 @@ CP_TEST(a_clock_costs_less_the_longer_its_period_is)
     CHECK_EQ(cp__switch_cost_known(CP_EVENT_CLOCK, tick), 5000);
     CHECK_EQ(cp__switch_cost_known(CP_EVENT_CLOCK, 4 * tick), 2000);
     CHECK_EQ(cp__switch_cost_known(CP_EVENT_CLOCK, 4000 * tick), 1001);
-    CHECK_EQ(cp__switch_cost_known(CP_EVENT_TIMER, 1), 20);
+    CHECK_EQ(cp__switch_cost_known(CP_EVENT_TIMER, 1), 0); /* the kernel looks at it at ticks */
     CHECK_EQ(cp__switch_cost_known(CP_EVENT_TRACEPOINT, 1), 500);
     cp__switch_costs_set(&(struct cp__switch_costs){.soon = 900, .later = 1000}); /* noise */
     CHECK_EQ(cp__switch_cost_known(CP_EVENT_CLOCK, 1), 1000);
@@ -309,7 +307,7 @@ SIM_TEST(a_start_believes_no_young_thread)
     end_puppet(&puppet);
 }
 
-/* The timers do not matter beside the clock, and a second event is taken off and put back. */
+/* The timer costs nothing, and a second event is taken off and put back. */
 CP_TEST(several_events_cost_more_than_one)
 {
     static const struct cp_slot_request requests[] = {
@@ -319,7 +317,7 @@ CP_TEST(several_events_cost_more_than_one)
     };
 
     cp__switch_costs_set(&example);
-    CHECK_EQ(cp__switch_cost_with_running(requests, 1), 20);
+    CHECK_EQ(cp__switch_cost_with_running(requests, 1), 0);
     CHECK_EQ(cp__switch_cost_with_running(requests, 2), 500);
     CHECK_EQ(cp__switch_cost_with_running(requests, 3), 8999 + 500);
 }
