@@ -244,7 +244,7 @@ CP_TEST(what_switches_cost_is_told)
     struct cp_session *session = stopped("taskClock", 1000000);
     struct cp_slot_stats *stats = &session->stats[0];
 
-    cp__switch_costs_set(&(struct cp__switch_costs){1000, 10000, 10000, 10000, 0});
+    cp__switch_costs_set(&(struct cp__switch_costs){1000, 10000, 10000, 10000});
     stats->cpu_ns = 1000000000;
     stats->switches = 999;
     check_says_nothing_of(session, "switch_cost");
