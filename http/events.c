@@ -105,7 +105,8 @@ static struct limits limits_of(const struct cp__exchange *exchange, const struct
 }
 
 /* What a switch costs under a clock if that is not known: a program whose threads keep its CPUs busy leaves
- * none for the measurement, and these are the programs that switch the most. More was seen on no machine. */
+ * none for the measurement, and these are the programs that switch the most. No machine was seen to take more
+ * from two threads. */
 #define SWITCH_COST_ASSUMED_NS 5000
 
 /* Returns the share of a thread's time that the event takes at switches with samples so far apart. */

@@ -61,9 +61,8 @@ struct cp_http_options {
     /* The most CPU time of a thread that a profile's samples may take, in percent, if that is known
      * beforehand (see cp_sample_cost_ns() in runtime.h), together with what its event takes at switches, as
      * often as the process has had them so far or has them now (see cp_switch_cost_ns() there); by default
-     * 10. Shorter periods are
-     * refused, and so are periods below 100000 ns for clocks, and below 600000 for cycles and instructions.
-     * An event's preset is never refused. */
+     * 10. Shorter periods are refused, and so are periods below 100000 ns for clocks, and below 600000 for
+     * cycles and instructions. An event's preset is never refused. */
     unsigned max_cost_percent;
     /* The members below are for cp_http_start() only. */
     /* The most connections at once, by default 100. One more closes the connection that has waited longest

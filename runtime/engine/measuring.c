@@ -71,7 +71,6 @@ uint64_t cp__measuring_interval_ns(void)
 int cp__measuring_arm(struct cp__m *m, enum cp_cpu_event event, uint64_t period, uint32_t limit)
 {
     struct cp_slot_request request = {.event = event, .config = {.period = period}};
-    const struct cp__engine *engine = &cp__engine_perf;
     struct cp__slot_config config = {
         .seq = 1, .kind = cp__config_event(event, &request.config)->kind, .limit = limit};
     int result;
@@ -82,10 +81,11 @@ int cp__measuring_arm(struct cp__m *m, enum cp_cpu_event event, uint64_t period,
     cp__fork_delay();
     cp_store_relaxed(&m->armed, 1); /* relaxed: of this thread */
     m->stats[0].counts_time = config.kind == CP_EVENT_CLOCK;
-    m->handles[0] = (struct cp__handle){.seq = 1, .engine = engine, .kind = config.kind, .signal = SIGPROF};
-    result = engine->open_from_handler(m, 0, &config);
+    m->handles[0] =
+        (struct cp__handle){.seq = 1, .engine = &cp__engine_perf, .kind = config.kind, .signal = SIGPROF};
+    result = cp__engine_perf.open_from_handler(m, 0, &config);
     if (result == 0)
-        result = engine->enable_from_handler(m, 0);
+        result = cp__engine_perf.enable_from_handler(m, 0);
     if (result < 0)
         cp__fork_allow();
     return result;

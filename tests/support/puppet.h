@@ -5,6 +5,7 @@
 #ifndef COUNTERPOINT_TESTS_PUPPET_H
 #define COUNTERPOINT_TESTS_PUPPET_H
 
+#include <signal.h>
 #include <sys/eventfd.h>
 
 #include "burn.h"
@@ -83,6 +84,33 @@ BURN_API void finish_puppet(struct puppet *puppet)
     sim_continue(puppet->worker.tid);
     await(&puppet->done, puppet->begun);
     await_sleep(puppet->worker.tid);
+}
+
+/* ---- What a puppet may do -------------------------------------------------------------------- */
+
+/* Blocks or unblocks the signals that bring samples. */
+BURN_API void mask_samples(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    sigaddset(&set, SIGTRAP);
+    pthread_sigmask(how, &set, NULL);
+}
+
+/* The thread blocks them for good, and runs. */
+BURN_API void block_samples(uint64_t ns)
+{
+    mask_samples(SIG_BLOCK);
+    burn_a(ns);
+}
+
+/* What was pending comes. */
+BURN_API void unblock_samples(uint64_t ns)
+{
+    mask_samples(SIG_UNBLOCK);
+    burn_a(ns);
 }
 
 #endif

@@ -457,16 +457,6 @@ SIM_TEST(a_handler_opens_no_event_during_a_fork)
 
 /* ---- Files of threads ------------------------------------------------------------------------ */
 
-static void block_samples(uint64_t ns)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGPROF);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-    burn_a(ns);
-}
-
 /* The stop asks why the thread has no samples. */
 static void call_stop_beside_blocked(void)
 {

@@ -35,28 +35,6 @@ static struct cp_slot_request clock_of(enum cp_engine engine, uint64_t period)
     return clock;
 }
 
-static void mask_samples(int how)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGPROF);
-    sigaddset(&set, SIGTRAP);
-    pthread_sigmask(how, &set, NULL);
-}
-
-static void block(uint64_t ns)
-{
-    mask_samples(SIG_BLOCK);
-    burn_a(ns);
-}
-
-static void unblock(uint64_t ns)
-{
-    mask_samples(SIG_UNBLOCK);
-    burn_a(ns);
-}
-
 /* Ends a profile of a thread whose handler has run so often until now, and which misses so many samples,
  * because it has its signal blocked. */
 static void end_heard(struct puppet *puppet, struct profile *profile, uint64_t runs, uint64_t missed)
@@ -74,7 +52,7 @@ static void end_heard(struct puppet *puppet, struct profile *profile, uint64_t r
     CHECK_EQ(profile->seen[0].late, profile->stats[0].late);
     CHECK_EQ(profile->seen[0].weight, profile->stats[0].samples);
     CHECK_EQ(profile->stats[0].count / MS, profile->stats[0].samples + profile->stats[0].lost + missed);
-    run_puppet(puppet, unblock, 0);
+    run_puppet(puppet, unblock_samples, 0);
     end_puppet(puppet);
 }
 
@@ -87,7 +65,7 @@ static void check_blocked_before(enum cp_engine engine)
     struct puppet puppet;
 
     start_puppet(&puppet);
-    run_puppet(&puppet, block, 0);
+    run_puppet(&puppet, block_samples, 0);
     start_unread(&profile, &clock, 1);
     CHECK_EQ(m_of(&puppet)->armed, 1u << profile.slots[0]);
     run_puppet(&puppet, burn_a, 3 * MS);
@@ -131,7 +109,7 @@ static void check_blocked_later(enum cp_engine engine)
     runs = m_of(&puppet)->runs;
     CHECK_EQ(runs, 2 * 5);
     read_profile(&profile);
-    run_puppet(&puppet, block, 20 * MS);
+    run_puppet(&puppet, block_samples, 20 * MS);
     read_profile(&profile);
     CHECK_EQ(profile.stats[0].lost, 0);
     CHECK_EQ(profile.seen[0].late, 20);
@@ -187,15 +165,15 @@ SIM_TEST(a_thread_that_blocks_its_signal_for_a_moment_is_left_alone)
     start_unread(&profile, &clock, 1);
     run_puppet(&puppet, burn_b, MS);
     read_profile(&profile);
-    run_puppet(&puppet, block, MS - MS / 20);
+    run_puppet(&puppet, block_samples, MS - MS / 20);
     before = barriers;
     read_profile(&profile);
     CHECK_EQ(barriers, before);
     CHECK_EQ(profile.seen[0].late, 0);
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     read_profile(&profile);
     CHECK_EQ(profile.seen[0].late, 9); /* each record says where it was made */
-    run_puppet(&puppet, block, MS + MS / 10);
+    run_puppet(&puppet, block_samples, MS + MS / 10);
     read_profile(&profile);
     CHECK_EQ(profile.seen[0].late, 9 + 11);
     stop_profile(&profile);
@@ -216,7 +194,7 @@ static void check_record_waits(enum cp_engine engine)
     run_puppet(&puppet, burn_b, 19 * MS);
     read_profile(&profile);
     CHECK_EQ(profile.seen[0].weight, 1);
-    run_puppet(&puppet, block, MS + MS / 2);
+    run_puppet(&puppet, block_samples, MS + MS / 2);
     read_profile(&profile);
     CHECK_EQ(profile.seen[0].weight, 1);
     run_puppet(&puppet, burn_a, MS);
@@ -245,12 +223,12 @@ SIM_TEST(a_first_signal_that_is_blocked_for_a_moment_is_waited_for)
     struct puppet puppet;
 
     start_puppet(&puppet);
-    run_puppet(&puppet, block, 0);
+    run_puppet(&puppet, block_samples, 0);
     start_unread(&profile, &clock, 1);
     run_puppet(&puppet, burn_a, MS + MS / 2);
     read_profile(&profile);
     CHECK_EQ(ringless_of(&puppet, &profile), CP__AWAITS_RING);
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     CHECK_EQ(ringless_of(&puppet, &profile), CP__HAS_RING);
     read_profile(&profile);
     CHECK_EQ(profile.seen[0].weight, 1);
@@ -269,7 +247,7 @@ SIM_TEST(a_thread_that_handles_its_samples_is_left_to_a_later_pass)
 
     start_puppet(&puppet);
     m = m_of(&puppet);
-    run_puppet(&puppet, block, 0);
+    run_puppet(&puppet, block_samples, 0);
     start_unread(&profile, &clock, 1);
     run_puppet(&puppet, burn_a, 3 * MS);
     cp_store_relaxed(&m->runs, m->runs + 1); /* relaxed, both: the thread sleeps */
@@ -295,7 +273,7 @@ SIM_TEST(a_thread_that_blocks_its_signal_and_is_refused_a_ring_has_no_samples)
     struct puppet puppet;
 
     start_puppet(&puppet);
-    run_puppet(&puppet, block, 0);
+    run_puppet(&puppet, block_samples, 0);
     start_unread(&profile, &clock, 1);
     sim->ring_memory = 0;
     run_puppet(&puppet, burn_a, 3 * MS);
@@ -323,7 +301,7 @@ SIM_TEST(a_thread_that_blocks_the_signal_of_switches_is_heard)
 
     switches.config.engine = CP_ENGINE_SIGNAL;
     start_puppet(&puppet);
-    run_puppet(&puppet, block, 0);
+    run_puppet(&puppet, block_samples, 0);
     start_unread(&profile, &switches, 1);
     CHECK_EQ(ringless_of(&puppet, &profile), CP__AWAITS_RING);
     run_puppet(&puppet, switch_off, 10);
@@ -393,7 +371,7 @@ static bool is_heard(uint64_t period)
     bool is;
 
     start_unread(&profile, &clock, 1);
-    block(3 * MS);
+    block_samples(3 * MS);
     pass_elsewhere(&profile);
     is = m->heard.interrupts != 0;
     stop_profile(&profile);

@@ -38,28 +38,6 @@ static int started(const struct cp_slot_request *clock)
 
 /* ---- What the puppet does -------------------------------------------------------------------- */
 
-static void mask_samples(int how)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGPROF);
-    sigaddset(&set, SIGTRAP);
-    pthread_sigmask(how, &set, NULL);
-}
-
-static void block(uint64_t ns)
-{
-    mask_samples(SIG_BLOCK);
-    burn_a(ns);
-}
-
-static void unblock(uint64_t ns)
-{
-    mask_samples(SIG_UNBLOCK);
-    burn_a(ns);
-}
-
 static bool is_pending(int signal)
 {
     sigset_t pending;
@@ -112,7 +90,7 @@ static void leave_pending(struct puppet *puppet)
     CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
     start_puppet(puppet);
     slot = started(&clock);
-    run_puppet(puppet, block, 3 * MS);
+    run_puppet(puppet, block_samples, 3 * MS);
     run_puppet(puppet, burn_a, 2 * MS); /* the thread does not block the signal for a moment only */
     begin_stop();
     CHECK_EQ(cp_slots_stop(&slot, 1), 0);
@@ -138,7 +116,7 @@ SIM_TEST(a_signal_that_is_pending_when_its_event_is_closed_is_not_the_programs)
     struct puppet puppet;
 
     leave_pending(&puppet);
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     CHECK_EQ(host_signals, 0);
     CHECK_EQ(m_of(&puppet)->late, CP__LATE_PENDING); /* two such signals may come */
     run_puppet(&puppet, begin_late, 0);
@@ -167,7 +145,7 @@ SIM_TEST(sigprof_is_not_given_back_if_there_is_no_proc)
     leave_pending(&puppet);
     start_and_stop_another();
     CHECK(!sigprof_is(on_host_signal));
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     CHECK_EQ(host_signals, 0);
     run_puppet(&puppet, reach_scheduling_point, 0);
     CHECK(sigprof_is(on_host_signal));
@@ -212,7 +190,7 @@ SIM_TEST(sigprof_is_not_given_back_too_early_to_a_user_of_many_groups)
     start_and_stop_another();
     CHECK(!sigprof_is(on_host_signal));
     CHECK(cp__os_has_own_signal(cp__os_blocked_of(puppet.worker.tid)));
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     CHECK_EQ(host_signals, 0);
     run_puppet(&puppet, reach_scheduling_point, 0);
     CHECK(sigprof_is(on_host_signal));
@@ -231,7 +209,7 @@ static void check_not_of_next(const char *event, uint64_t period, bool has_rings
     leave_pending(&puppet);
     start_unread(&profile, &next, 1);
     sim->ring_memory = has_rings ? 0 : 1;
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     run_puppet(&puppet, burn_a, MS);
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].samples, samples);
@@ -262,7 +240,7 @@ SIM_TEST(a_handler_that_begins_after_its_event_was_closed_is_not_the_programs)
     struct puppet puppet;
 
     leave_pending(&puppet);
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     start_and_stop_another();
     CHECK_EQ(m_of(&puppet)->late, CP__LATE_BEGINNING);
     run_puppet(&puppet, begin_late, 0);
@@ -284,7 +262,7 @@ SIM_TEST(a_scheduling_point_takes_the_signal_of_a_closed_event)
     run_puppet(&puppet, reach_scheduling_point, 0);
     CHECK_EQ(m_of(&puppet)->late, CP__LATE_NO);
     CHECK(sigprof_is(on_host_signal));
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     CHECK_EQ(host_signals, 0);
     end_puppet(&puppet);
 }
@@ -363,7 +341,7 @@ static long wake_at_close(long number, const long arguments[6])
 {
     if (number == SYS_close && is_its_event(arguments[0]) && !closed) {
         closed = 1;
-        run_puppet(&sleeper, block, 3 * MS);
+        run_puppet(&sleeper, block_samples, 3 * MS);
     }
     return sim_hand_on(number, arguments);
 }
@@ -381,7 +359,7 @@ SIM_TEST(a_thread_that_wakes_when_its_event_is_closed_may_have_a_signal)
     CHECK_EQ(cp_slots_stop(&slot, 1), 0);
     cp_slots_release(&slot, 1);
     CHECK_EQ(m_of(&sleeper)->late, CP__LATE_PENDING);
-    run_puppet(&sleeper, unblock, 0);
+    run_puppet(&sleeper, unblock_samples, 0);
     CHECK_EQ(host_signals, 0);
     sim_hook(sim_hand_on);
     end_puppet(&sleeper);
@@ -397,14 +375,14 @@ SIM_TEST(a_tick_that_is_pending_when_its_timer_is_deleted_is_not_the_programs)
     CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
     start_puppet(&puppet);
     start_unread(&profile, &timer, 1);
-    run_puppet(&puppet, block, 3 * MS);
+    run_puppet(&puppet, block_samples, 3 * MS);
     run_puppet(&puppet, burn_a, 2 * MS);
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].samples, 5); /* the tick that is pending stands for those that followed it */
     CHECK_EQ(profile.stats[0].late, 5);
     CHECK_EQ(m_of(&puppet)->late, CP__LATE_PENDING);
     CHECK(!sigprof_is(on_host_signal));
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     CHECK_EQ(host_signals, 0);
     run_puppet(&puppet, reach_scheduling_point, 0);
     CHECK(sigprof_is(on_host_signal));
@@ -417,7 +395,7 @@ static struct puppet taker;
 static long let_tick_come(long number, const long arguments[6])
 {
     if (number == SYS_timer_delete)
-        run_puppet(&taker, unblock, 0);
+        run_puppet(&taker, unblock_samples, 0);
     return sim_hand_on(number, arguments);
 }
 
@@ -429,7 +407,7 @@ SIM_TEST(a_tick_that_comes_while_its_timer_is_deleted_counts_once)
 
     start_puppet(&taker);
     start_unread(&profile, &timer, 1);
-    run_puppet(&taker, block, 3 * MS);
+    run_puppet(&taker, block_samples, 3 * MS);
     run_puppet(&taker, burn_a, 2 * MS);
     sim_hook(let_tick_come);
     stop_profile(&profile);
@@ -448,7 +426,7 @@ SIM_TEST(a_tick_that_is_pending_does_not_stand_for_one_that_was_kept)
     CHECK(cp__m_claim_from_handler(m_of(&taker), CP__CLAIM_CHANGING));
     run_puppet(&taker, burn_a, 3 * MS);
     cp__m_unclaim_from_handler(m_of(&taker));
-    run_puppet(&taker, block, 2 * MS);
+    run_puppet(&taker, block_samples, 2 * MS);
     run_puppet(&taker, burn_a, 2 * MS);
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].samples, 7);
@@ -528,7 +506,7 @@ SIM_TEST(who_changes_handles_of_others_takes_no_signal)
 
     start_puppet(&puppet);
     slot = started(&clock);
-    run_puppet(&puppet, block, 3 * MS);
+    run_puppet(&puppet, block_samples, 3 * MS);
     sim_hook(look_at_mask);
     cp_slots_read(slot, take_nothing, NULL);
     CHECK(calls > 0);
@@ -547,7 +525,7 @@ static bool was_trapped;
 /* Blocks its signals, so that a trap waits. */
 static void block_trap(uint64_t ns)
 {
-    block(ns);
+    block_samples(ns);
     was_trapped = is_pending(SIGTRAP);
 }
 
@@ -576,7 +554,7 @@ SIM_TEST(no_trap_of_a_closed_event_waits_for_another_program)
     CHECK_EQ(m_of(&puppet)->armed, 0);
     run_puppet(&puppet, execute_nothing, 0);
     CHECK(was_trapped);
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     end_puppet(&puppet);
 }
 
@@ -594,7 +572,7 @@ SIM_TEST(a_trap_that_comes_when_its_event_is_closed_is_the_librarys)
     CHECK_EQ(cp_slots_stop(&slot, 1), 0);
     cp_slots_release(&slot, 1);
     CHECK_EQ(m_of(&puppet)->late, CP__LATE_NO);
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     CHECK_EQ(host_signals, 0);
     end_puppet(&puppet);
 }

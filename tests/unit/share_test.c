@@ -25,6 +25,12 @@ static void allow_descriptors(int more)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
+static void end_puppets(void)
+{
+    for (int i = 0; i < SLEEPERS; i++)
+        end_puppet(&puppets[i]);
+}
+
 static bool has_event(int i)
 {
     return ((struct cp__m *)puppets[i].worker.m)->handles[0].is_open;
@@ -96,8 +102,7 @@ static void check_share(enum cp_engine engine)
     CHECK_EQ(profile.stats[0].refused_errno, -EMFILE);
     CHECK_EQ(profile.stats[0].unarmed_ns, 2 * MS);
     CHECK_EQ(resources_now().perf_fds, 0);
-    for (int i = 0; i < SLEEPERS; i++)
-        end_puppet(&puppets[i]);
+    end_puppets();
 }
 
 SIM_TEST(threads_that_run_have_the_events_of_those_that_sleep_by_traps)
@@ -136,8 +141,7 @@ SIM_TEST(threads_that_have_run_keep_their_events)
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].ms_refused, 1);
     CHECK_EQ(profile.stats[0].unarmed_ns, 5 * MS + MS / 2);
-    for (int i = 0; i < SLEEPERS; i++)
-        end_puppet(&puppets[i]);
+    end_puppets();
 }
 
 /* ---- What is left to the program --------------------------------------------------------------- */
@@ -182,8 +186,7 @@ SIM_TEST(threads_that_sleep_leave_the_program_descriptors)
     CHECK_EQ(profile.stats[0].ms, 3);
     CHECK_EQ(profile.stats[0].ms_refused, 3);
     CHECK_EQ(profile.stats[0].unarmed_ns, MS);
-    for (int i = 0; i < SLEEPERS; i++)
-        end_puppet(&puppets[i]);
+    end_puppets();
 }
 
 /* Threads without a ring have a sample for each signal. */
@@ -205,8 +208,7 @@ static void check_rings_left(enum cp_engine engine)
     CHECK_EQ(profile.stats[0].ms_ringless, 2);
     CHECK_EQ(profile.stats[0].samples, 12);
     CHECK_EQ(profile.stats[0].lost, 0);
-    for (int i = 0; i < SLEEPERS; i++)
-        end_puppet(&puppets[i]);
+    end_puppets();
 }
 
 SIM_TEST(rings_leave_the_program_descriptors_by_traps)
@@ -231,8 +233,7 @@ SIM_TEST(threads_that_sleep_have_events_up_to_the_hard_limit)
     start_unread(&profile, &clock, 1);
     CHECK_EQ(count_events(), SLEEPERS);
     stop_profile(&profile);
-    for (int i = 0; i < SLEEPERS; i++)
-        end_puppet(&puppets[i]);
+    end_puppets();
 }
 
 /* A start is not refused for that, and a thread that arms itself has its event. */
@@ -283,8 +284,7 @@ SIM_TEST(time_is_told_of_a_thread_that_runs_when_it_is_left_out)
     CHECK_EQ(profile.stats[0].ms_refused, 1);
     CHECK_EQ(profile.stats[0].ms_ns, 8 * MS);
     CHECK_EQ(profile.stats[0].unarmed_ns, 8 * MS);
-    for (int i = 0; i < SLEEPERS; i++)
-        end_puppet(&puppets[i]);
+    end_puppets();
 }
 
 static bool has_run;
@@ -323,8 +323,7 @@ SIM_TEST(a_thread_that_wakes_when_its_event_is_taken_loses_nothing_in_silence)
     CHECK_EQ(profile.stats[0].ms_ns, 6 * MS);
     CHECK_EQ(profile.stats[0].count, 0);
     CHECK_EQ(profile.stats[0].unarmed_ns, 6 * MS);
-    for (int i = 0; i < SLEEPERS; i++)
-        end_puppet(&puppets[i]);
+    end_puppets();
 }
 
 /* The thread wakes between the last look and the close. */
@@ -349,8 +348,7 @@ SIM_TEST(what_an_event_has_counted_is_kept_when_it_is_taken)
     CHECK_EQ(profile.stats[0].samples, 2);
     CHECK_EQ(profile.stats[0].unarmed_ns, 3 * MS);
     CHECK_EQ(profile.stats[0].ms_refused, 2);
-    for (int i = 0; i < SLEEPERS; i++)
-        end_puppet(&puppets[i]);
+    end_puppets();
 }
 
 /* ---- What passes cost ------------------------------------------------------------------------ */
@@ -370,8 +368,7 @@ SIM_TEST(threads_that_sleep_do_not_take_events)
     CHECK_EQ(opens, 0);
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].ms_refused, 1);
-    for (int i = 0; i < SLEEPERS; i++)
-        end_puppet(&puppets[i]);
+    end_puppets();
 }
 
 /* Looks for an event for a thread that has run for a millisecond, at so many other threads at most. */
@@ -404,7 +401,6 @@ SIM_TEST(a_search_looks_at_so_many_threads_and_goes_on_there)
     CHECK(has_event(0) && !has_event(2));
     CHECK(cp__ms_sleep_cursor == (struct cp__m *)puppets[1].worker.m);
     stop_profile(&profile);
-    for (int i = 0; i < SLEEPERS; i++)
-        end_puppet(&puppets[i]);
+    end_puppets();
     CHECK(cp__ms == NULL && cp__ms_sleep_cursor == NULL);
 }

@@ -15,27 +15,6 @@ static void on_host_signal(int signal)
     (void)signal;
 }
 
-static void block(uint64_t ns)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGPROF);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-    burn_a(ns);
-}
-
-/* The signal that was pending comes. */
-static void unblock(uint64_t ns)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGPROF);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    burn_a(ns);
-}
-
 static void start_and_stop(struct cp_slot_request made, struct puppet *puppet)
 {
     struct cp_error err = {0};
@@ -44,7 +23,7 @@ static void start_and_stop(struct cp_slot_request made, struct puppet *puppet)
     made.config.engine = CP_ENGINE_SIGNAL;
     CHECKF(cp_slots_start(&made, 1, &slot, &err) == 0, "%s", err.message);
     if (puppet != NULL) {
-        run_puppet(puppet, block, 3 * MS);
+        run_puppet(puppet, block_samples, 3 * MS);
         run_puppet(puppet, burn_a, 2 * MS); /* the thread does not block the signal for a moment only */
     }
     CHECK_EQ(cp_slots_stop(&slot, 1), 0);
@@ -75,7 +54,7 @@ SIM_TEST(sigprof_is_not_given_back_while_a_debugger_may_hold_a_signal)
     m = (const struct cp__m *)puppet.worker.m;
     start_and_stop(request("taskClock", MS), &puppet);
     CHECK_EQ(m->late, CP__LATE_PENDING);
-    run_puppet(&puppet, unblock, 0);
+    run_puppet(&puppet, unblock_samples, 0);
     sim_hook(be_traced);
     start_and_stop(request("timer", 1000 * MS), NULL);
     CHECK_EQ(m->late, CP__LATE_BEGINNING); /* no queue has the signal */
