@@ -311,16 +311,17 @@ SIM_TEST(what_was_disabled_from_outside_is_not_paused)
 
 /* ---- The claim ------------------------------------------------------------------------------- */
 
-/* An M that holds its claim may be arming a timer for a slot that it saw before the stop, so a signal may
- * still come. */
+/* An M that holds its claim may be about to arm a timer for a slot that it saw before the stop, so a signal
+ * may still come. */
 SIM_TEST(the_handler_stays_while_an_m_is_changing_its_handles)
 {
     struct sleeper sleeper;
     int slot;
 
     start_sleeper(&sleeper);
-    slot = started(request("timer", 10 * MS));
     CHECK(cp__m_claim_from_handler(m_of(&sleeper.worker), CP__CLAIM_SELF));
+    slot = started(request("timer", 10 * MS));
+    CHECK_EQ(m_of(&sleeper.worker)->armed, 0);
     stop_slot_in_vain(slot);
     CHECK(!sigprof_is(SIG_DFL));
     cp__m_unclaim_from_handler(m_of(&sleeper.worker));
