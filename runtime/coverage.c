@@ -62,12 +62,11 @@ static uint64_t until_of(const struct cp__m *m, int slot)
     return until != 0 ? until : cp__os_clock_ns_from_handler(m->cpu_clock);
 }
 
-/* Returns what the slot's events have counted: by their last records or, if these wait to be read, by
- * read(2). A timer has no record. */
+/* Returns what the slot's events have counted, by their last records, and after their end in all. A timer has
+ * no record. */
 static struct cp__count counted_of(const struct cp__m *m, int slot)
 {
     const struct cp__m_stats *stats = &m->stats[slot];
-    const struct cp__count *read = &m->cpu[slot].counted;
     struct cp__count counted = {.time_enabled = cp_load_relaxed(&stats->counts[0].time_enabled)};
 
     /* relaxed, all: numbers of their own */
@@ -75,8 +74,6 @@ static struct cp__count counted_of(const struct cp__m *m, int slot)
         counted.value += cp_load_relaxed(&stats->counts[i].value);
         counted.time_running += cp_load_relaxed(&stats->counts[i].time_running);
     }
-    if (read->time_enabled > counted.time_enabled)
-        counted = *read;
     if (cp_load_relaxed(&stats->by_ticks) != 0 && counted.value == 0)
         counted.value = less(until_of(m, slot), cp_load_relaxed(&stats->armed_at));
     return counted;
@@ -92,15 +89,13 @@ struct cp__count cp__coverage_counted(const struct cp__m *m, int slot)
     return counted;
 }
 
-/* Returns for how many periods at most the thread's blocked signal was the reason that they have no sample. A
- * thread that has closed its events itself has heard of all, if there was a ring. */
-static uint64_t blocked_of(const struct cp__m *m, int slot, const struct cp__count *counted)
+/* Returns whether the thread's blocked signal may be the reason that periods have no sample. With a ring,
+ * whoever closes the events finds all samples there, and the kernel tells how many found the ring full. */
+static bool may_have_missed_blocked(const struct cp__m *m, int slot)
 {
-    if (!m->cpu[slot].is_blocked)
-        return 0;
     /* relaxed: a number of its own */
-    return cp_load_relaxed(&m->stats[slot].ringless) != 0 || !cp__perf_has_lost_count ? UINT64_MAX
-                                                                                      : counted->lost;
+    return m->cpu[slot].is_blocked &&
+           (cp_load_relaxed(&m->stats[slot].ringless) != 0 || !cp__perf_has_lost_count);
 }
 
 /* The kernel looks at a timer when a tick meets its thread. A thread that is switched often is seldom met:
@@ -132,9 +127,7 @@ static void find_unsampled(const struct cp__m *m, int slot, const struct cp__cou
         return;
     }
     if (cp_load_relaxed(&stats->excludes) != 0) {
-        const uint64_t blocked = blocked_of(m, slot, counted);
-
-        missed->unsampled = blocked < missed->unsampled ? blocked : missed->unsampled;
+        missed->unsampled = may_have_missed_blocked(m, slot) ? missed->unsampled : 0;
         missed->excluded = rest - missed->unsampled * period;
     }
     missed->waiting = missed->unsampled * period;
@@ -333,31 +326,6 @@ void cp__coverage_go_on(struct cp__m *m, int slot)
     m->cpu[slot].since = since;
 }
 
-/* Reads what the events have counted that m still has open in slot. If another thread has the claim, it is
- * m's own, which reads the counts itself. */
-static bool read_open(struct cp__m *m, int slot)
-{
-    bool is_read = false;
-
-    /* relaxed: looked at again with the claim */
-    if ((cp_load_relaxed(&m->armed) >> slot & 1) == 0 || !cp__m_claim_from_handler(m, CP__CLAIM_OUTSIDE))
-        return false;
-    if (m->handles[slot].seq == cp__slot_run(slot) && m->handles[slot].engine->read != NULL)
-        is_read = m->handles[slot].engine->read(m, slot, &m->cpu[slot].counted);
-    cp__m_unclaim_from_handler(m);
-    return is_read;
-}
-
-/* Returns what the slot misses of m's time. What the last records do not tell may have been counted since. */
-static struct missed look_closely_at(struct cp__m *m, int slot)
-{
-    struct missed missed = missed_of(m, slot, cp__slot_run(slot));
-
-    if (missed.uncounted < LEAST_OF_THREAD_NS || !read_open(m, slot))
-        return missed;
-    return missed_of(m, slot, cp__slot_run(slot));
-}
-
 /* Looks at the slots that have ended for m. Adds the CPU time that m had in each. */
 static void look_at_ended(struct cp__m *m, uint32_t slots, uint64_t *ms_ns)
 {
@@ -365,7 +333,7 @@ static void look_at_ended(struct cp__m *m, uint32_t slots, uint64_t *ms_ns)
 
     for (; slots != 0; slots &= slots - 1) {
         int slot = __builtin_ctz(slots);
-        struct missed missed = look_closely_at(m, slot);
+        struct missed missed = missed_of(m, slot, cp__slot_run(slot));
 
         ms_ns[slot] += missed.had;
         if (is_much_of_thread(missed.unarmed + missed.waiting + missed.excluded, missed.had))

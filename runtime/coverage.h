@@ -22,9 +22,8 @@ struct cp_slot_stats;
 void cp__coverage_begin(uint32_t slots);
 /* Before the slots are withdrawn: reads all clocks. */
 void cp__coverage_end(uint32_t slots);
-/* After that, if the Ms that run have let go of the slots: reads what events have counted that are still
- * open, looks whether the signals of Ms are blocked that have missed something, and counts the threads that
- * are no Ms, if they had much CPU time. */
+/* After that, if the Ms have let go of the slots: looks whether the signals of Ms are blocked that have
+ * missed something, and counts the threads that are no Ms, if they had much CPU time. */
 void cp__coverage_settle(uint32_t slots);
 
 /* On the thread of m: before m opens the slots' events for the first time, and after it has closed them for

@@ -90,9 +90,8 @@ struct cp__engine {
     /* ---- From any thread, which has the claim on m. NULL: the engine's events cannot leave a thread no
      * time, so nobody needs to stop them ---- */
 
-    /* Reads what m's events in slot have counted: the sum of all, but time_enabled is that of the first, and
-     * lost is how many samples at most m has not heard of, because they wait for m or found the ring full;
-     * UINT64_MAX: nobody knows. Returns false, and a count of 0, if the count cannot be read. */
+    /* Reads what m's events in slot have counted: the sum of all, but time_enabled is that of the first.
+     * Returns false, and a count of 0, if the count cannot be read. */
     bool (*read)(struct cp__m *m, int slot, struct cp__count *count);
     /* Returns after how much of its count the event interrupts its thread. */
     uint64_t (*interval)(const struct cp__m *m, int slot);

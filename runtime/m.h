@@ -168,9 +168,6 @@ struct cp__m_cpu {
     uint64_t until;  /* the same at the slot's stop, or at the M's detach; 0: that is to come */
     bool is_new;     /* the M attached while the slot ran: it begins where its events were armed */
     bool is_blocked; /* the thread had a signal of the library's blocked at the stop */
-    /* what the slot's events had counted at the stop, as read(2) told, if they were not closed by then: the
-     * sum of all, but time_enabled is that of the first */
-    struct cp__count counted;
 };
 
 #define CP__M_CREATORS 24

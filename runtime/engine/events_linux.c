@@ -455,7 +455,6 @@ bool cp__events_read(struct cp__m *m, int slot, struct cp__count *count)
         sum.lost += one.lost;
     }
     *count = sum;
-    count->lost = cp__limits_unheard(m, slot, sum.lost);
     return n > 0;
 }
 

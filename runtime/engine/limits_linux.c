@@ -392,18 +392,6 @@ static int64_t unread_from_handler(const struct cp__m *m)
                                     LEAST_SAMPLE);
 }
 
-uint64_t cp__limits_unheard(const struct cp__m *m, int slot, uint64_t lost)
-{
-    uint64_t heard = 0;
-
-    /* relaxed: a number of its own */
-    if (!cp__perf_has_lost_count || cp_load_relaxed(&m->stats[slot].ringless) != 0)
-        return UINT64_MAX;
-    for (int i = 0; i < cp__perf_of(m)->handles[slot].n_events; i++)
-        heard += known_lost_from_handler(m, slot, i);
-    return (lost > heard ? lost - heard : 0) + (uint64_t)unread_from_handler(m);
-}
-
 /* Returns whether an event that does not count cannot have reached its limit: the program has disabled it, by
  * prctl(PR_TASK_PERF_EVENTS_DISABLE). Without a ring, or without the kernel's number of lost records, nobody
  * knows. */

@@ -31,9 +31,6 @@ void cp__limits_resume_from_handler(struct cp__m *m, int slot);
 
 /* ---- From any thread: see has_ended and restart of struct cp__engine ---- */
 
-/* Returns how many samples at most m has not heard of, if the slot's events have lost so many in all, by the
- * kernel's count; UINT64_MAX: nobody knows. */
-uint64_t cp__limits_unheard(const struct cp__m *m, int slot, uint64_t lost);
 bool cp__limits_have_ended(struct cp__m *m, int slot, struct cp__ending *ending);
 void cp__limits_restart(struct cp__m *m, int slot);
 
