@@ -119,6 +119,19 @@ static void run_and_read(struct limited *limited, uint64_t ns)
     read_profile(&limited->profile);
 }
 
+/* The thread that blocks its signals is the reader. Its own pass looks at its events, and leaves what waits
+ * in its ring to its handler. */
+static void read_itself(uint64_t profile)
+{
+    read_profile((struct profile *)(uintptr_t)profile);
+}
+
+static void run_and_read_itself(struct limited *limited, uint64_t ns)
+{
+    run(limited, ns);
+    run_puppet(&limited->puppet, read_itself, (uintptr_t)&limited->profile);
+}
+
 static uint64_t stops_of(const struct limited *limited)
 {
     return ((struct cp__m *)limited->puppet.worker.m)->stats[limited->profile.slots[0]].stops;
@@ -342,19 +355,29 @@ SIM_TEST(a_reader_renews_the_limit_of_a_thread_that_blocks_the_signal)
 
 /* A sample costs a little more than the period, by the cost that is set, and the limit of 248 samples is
  * longer than the ring. */
-SIM_TEST(a_reader_renews_nothing_without_progress)
+static void check_not_renewed(void (*run_and_look)(struct limited *limited, uint64_t ns))
 {
     struct limited limited = {.is_ringless = false};
 
     start_limited_by(&limited, request("taskClock", 200000), CP_ENGINE_SIGNAL, 201000);
     run_puppet(&limited.puppet, block, 0);
     for (int i = 0; i < 4; i++)
-        run_and_read(&limited, 10 * MS); /* at 40 ms, half of the limit is used */
+        run_and_look(&limited, 10 * MS); /* at 40 ms, half of the limit is used */
     run(&limited, 20 * MS);
     CHECK_EQ(counted(&limited), cp__cost_limit_from_handler(CP_EVENT_CLOCK) * 200000);
     run_puppet(&limited.puppet, unblock, 0);
     end_limited(&limited);
     CHECK_EQ(limited.profile.stats[0].ms_overloaded, 1);
+}
+
+SIM_TEST(a_reader_renews_nothing_without_progress)
+{
+    check_not_renewed(run_and_read);
+}
+
+SIM_TEST(a_reader_renews_nothing_of_its_own_without_progress)
+{
+    check_not_renewed(run_and_read_itself);
 }
 
 /* The handler pauses such an event. The interrupt alone takes longer than the period. */
@@ -377,7 +400,8 @@ SIM_TEST(an_event_that_is_paused_and_leaves_no_time_ends)
 /* ---- An event that has ended ----------------------------------------------------------------- */
 
 /* A reader finds that the event stands still, tells what the event has missed, and lets it count again. */
-static void check_restarted(bool has_progress, uint32_t stretch)
+static void check_restarted(void (*run_and_look)(struct limited *limited, uint64_t ns), bool has_progress,
+                            uint32_t stretch)
 {
     struct limited limited = {.is_ringless = false};
 
@@ -385,10 +409,10 @@ static void check_restarted(bool has_progress, uint32_t stretch)
     run_puppet(&limited.puppet, block, 0);
     if (has_progress)
         let_progress();
-    run_and_read(&limited, 10 * MS); /* LIMIT samples, and a thread that gets on or not */
-    run_and_read(&limited, 10 * MS);
+    run_and_look(&limited, 10 * MS); /* LIMIT samples, and a thread that gets on or not */
+    run_and_look(&limited, 10 * MS);
     CHECK_EQ(stops_of(&limited), 0);
-    run_and_read(&limited, 10 * MS); /* the last look has seen what the event has counted */
+    run_and_look(&limited, 10 * MS); /* the last look has seen what the event has counted */
     CHECK_EQ(stops_of(&limited), 1);
     CHECK_EQ(handle_of(&limited)->stretch, stretch);
     run(&limited, 2 * MS);
@@ -406,12 +430,17 @@ static void check_restarted(bool has_progress, uint32_t stretch)
 
 SIM_TEST(an_event_that_has_ended_is_told_and_restarted)
 {
-    check_restarted(true, 0);
+    check_restarted(run_and_read, true, 0);
+}
+
+SIM_TEST(an_event_of_a_reader_that_has_ended_is_told_and_restarted)
+{
+    check_restarted(run_and_read_itself, true, 0);
 }
 
 SIM_TEST(an_event_that_left_no_time_is_restarted_more_slowly)
 {
-    check_restarted(false, 2);
+    check_restarted(run_and_read, false, 2);
 }
 
 /* Without a ring, the signal of the last overflow may find another one pending. */
