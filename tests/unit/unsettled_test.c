@@ -250,6 +250,34 @@ SIM_TEST(a_stop_waits_for_a_thread_that_waits_for_others)
     cp_m_detach(worker.m);
 }
 
+/* The thread holds the first config's event until the slot has the second config. */
+SIM_TEST(a_thread_that_held_its_event_for_too_long_gets_the_next_one_of_the_slot)
+{
+    struct cp_slot_request first = request("taskClock", 10 * MS), second = request("taskClock", MS);
+    struct profile profile = {.n = 0};
+    struct puppet puppet;
+    struct cp__m *m;
+
+    start_unread(&profile, &first, 1);
+    start_puppet(&puppet);
+    m = take_claim(&puppet.worker);
+    begin_stop();
+    CHECK_EQ(cp_slots_stop(profile.slots, 1), -ETIMEDOUT);
+    end_long_stop();
+    cp_slots_release(profile.slots, 1);
+    start_unread(&profile, &second, 1);
+    CHECK_EQ(profile.slots[0], 0);
+    CHECK_EQ(m->armed, 1);
+    cp__m_unclaim_from_handler(m);
+    read_profile(&profile); /* a pass closes the first event, and opens the second one */
+    run_puppet(&puppet, burn_a, 30 * MS);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].samples, 30);
+    CHECK_EQ(profile.stats[0].count, 30 * MS);
+    CHECK_EQ(profile.seen[0].leaf[IN_A], 30);
+    end_puppet(&puppet);
+}
+
 SIM_TEST(a_stop_of_an_event_names_a_thread_that_holds_it_and_the_samples_can_be_read)
 {
     struct worker worker;
