@@ -144,6 +144,9 @@ static void signal_thread(void)
 /* The thread that measures gives the signal back, and no library's thread calls the program's handler. */
 SIM_TEST(a_signal_of_the_programs_reaches_the_program)
 {
+    if (TEST_TSAN)
+        SKIP(
+            "ThreadSanitizer keeps a signal until its thread calls the C library, and that thread may sleep");
     CHECK(signal(SIGPROF, on_host_signal) != SIG_ERR);
     when_armed = signal_thread;
     check_near(cp_switch_cost_ns(CP_EVENT_CLOCK, 1), real.soon);
