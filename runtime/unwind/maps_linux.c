@@ -1,6 +1,8 @@
 #include "maps_linux.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -97,6 +99,88 @@ static bool hand_out(struct taker *taker)
     return n == 0;
 }
 
+/* ---- The kernel's answers -------------------------------------------------------------------- */
+
+/* Linux 6.11 and later answer for single mappings, so that the stacks of a thousand threads need not be
+ * written as text. These are PROCMAP_QUERY, its flags and struct procmap_query of linux/fs.h, which older
+ * systems do not have there. */
+#define QUERY _IOWR('f', 17, struct query)
+enum query_flags { READABLE = 0x01, EXECUTABLE = 0x04, COVERING_OR_NEXT = 0x10, OF_FILE = 0x20 };
+struct query {
+    uint64_t size, flags, address;                /* asked for */
+    uint64_t start, end, access, page_size;       /* answered; access is one of flags, too */
+    uint64_t offset, inode;                       /* answered */
+    uint32_t major, minor, name_size, build_size; /* answered; name_size is the buffer's before */
+    uint64_t name, build;                         /* addresses of buffers; 0: not asked for */
+};
+
+/* The next mapping of a kind. */
+struct next {
+    struct query query;
+    int result; /* of the call: -ENOENT if there is none */
+    char path[4096];
+};
+
+static void ask_kernel(int fd, struct next *next, uint64_t flags, uint64_t address)
+{
+    next->query = (struct query){.size = sizeof next->query,
+                                 .flags = flags | COVERING_OR_NEXT,
+                                 .address = address,
+                                 .name_size = sizeof next->path,
+                                 .name = (uintptr_t)next->path};
+    next->path[0] = '\0';
+    next->result = cp__sys_ioctl_from_handler(fd, QUERY, (unsigned long)&next->query);
+}
+
+static void hand_on(struct taker *taker, const struct next *next)
+{
+    const struct query *query = &next->query;
+    const struct cp__mapped mapping = {.start = query->start,
+                                       .end = query->end,
+                                       .offset = query->offset,
+                                       .device = (uint64_t)query->major << 32 | query->minor,
+                                       .inode = query->inode,
+                                       .is_readable = (query->access & READABLE) != 0,
+                                       .is_executable = (query->access & EXECUTABLE) != 0};
+
+    taker->take(taker, &mapping, next->path);
+}
+
+/* Returns that of the two which comes first; NULL: there is none. */
+static const struct next *first_of(const struct next *a, const struct next *b)
+{
+    if (a->result < 0 || (b->result >= 0 && b->query.start < a->query.start))
+        a = b;
+    return a->result >= 0 ? a : NULL;
+}
+
+/* Hands the mappings that are of files or executable to the taker. Returns whether the kernel has answered
+ * for all of them. */
+static bool hand_out_answers(struct taker *taker)
+{
+    static struct next of_file, executable; /* as above */
+    int fd = cp__sys_open_from_handler("/proc/self/maps");
+    const struct next *first;
+
+    if (fd < 0)
+        return false;
+    ask_kernel(fd, &of_file, OF_FILE, 0);
+    ask_kernel(fd, &executable, EXECUTABLE, 0);
+    while ((first = first_of(&of_file, &executable)) != NULL) {
+        const uint64_t end = first->query.end;
+
+        hand_on(taker, first);
+        if (of_file.result >= 0 && of_file.query.start < end)
+            ask_kernel(fd, &of_file, OF_FILE, end);
+        if (executable.result >= 0 && executable.query.start < end)
+            ask_kernel(fd, &executable, EXECUTABLE, end);
+    }
+    cp__sys_close_from_handler(fd);
+    return of_file.result == -ENOENT && executable.result == -ENOENT;
+}
+
+/* ---- One mapping ----------------------------------------------------------------------------- */
+
 /* Looks for the mapping that holds an address. */
 struct looking {
     struct taker taker;
@@ -192,13 +276,18 @@ static void note_mapping(struct taker *taker, const struct cp__mapped *mapping, 
     list->n++;
 }
 
+static bool note_all(bool (*hand_out_all)(struct taker *taker))
+{
+    noted.n = noted.text_size = 0;
+    noted.is_short_of_memory = false;
+    return hand_out_all(&noted.taker) && !noted.is_short_of_memory;
+}
+
 void cp__maps_note(void)
 {
     noted.taker.take = note_mapping;
-    noted.n = noted.text_size = 0;
-    noted.is_short_of_memory = false;
     noted.ns = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID);
-    if (!hand_out(&noted.taker) || noted.is_short_of_memory)
+    if (!note_all(hand_out_answers) && !note_all(hand_out))
         noted.n = 0;
     noted.ns = cp__os_clock_ns_from_handler(CLOCK_THREAD_CPUTIME_ID) - noted.ns;
 }

@@ -9,7 +9,7 @@
 #include "tests/support/burn.h"
 #include "tests/support/stub_syscall.h"
 
-/* What the first read of the mappings takes. */
+/* What the first look at the mappings takes. */
 static unsigned away_ms;    /* the thread does not run */
 static uint64_t working_ns; /* the thread runs */
 
@@ -20,7 +20,7 @@ static long stub_syscall(long number, const long a[6])
 
     if (number == SYS_openat && strcmp((const char *)a[1], "/proc/self/maps") == 0)
         maps = (int)result;
-    if (number == SYS_read && maps >= 0 && a[0] == maps) {
+    if ((number == SYS_read || number == SYS_ioctl) && maps >= 0 && a[0] == maps) {
         maps = -1;
         sleep_ms(away_ms);
         SIM_RUN(working_ns);
