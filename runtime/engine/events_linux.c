@@ -253,16 +253,22 @@ static void abandon_from_handler(struct cp__m *m, int slot)
     m->handles[slot].is_open = false;
 }
 
+/* How a slot's events are opened. */
+struct opening {
+    uint64_t first;      /* their first period */
+    bool leaves_program; /* the last descriptors */
+    bool may_count;      /* at once, if they do without a ring at first, and raise traps */
+};
+
 /* The slot of an M that add_event_from_handler() opens events in. */
 struct place {
     const struct cp__m *m;
     struct cp__perf_handle *handle;
-    uint64_t first;      /* of struct cp__perf_event */
-    bool leaves_program; /* the last descriptors */
+    uint64_t first; /* of struct cp__perf_event */
+    bool leaves_program;
 };
 
-/* Opens attr as one more event of the handle. The event is disabled, sends signals, and is no member of
- * the ring yet. */
+/* Opens attr as one more event of the handle. The event sends signals, and is no member of the ring yet. */
 static int add_event_from_handler(void *context, struct perf_event_attr *attr)
 {
     const struct place *place = context;
@@ -300,29 +306,37 @@ static bool leaves_program_from_handler(const struct cp__m *m, int slot)
     return m != cp__m_current && (m->again >> slot & 1) == 0;
 }
 
-/* Opens the event of config, disabled, and with its first period. */
+/* Opens the event of config. It is disabled, unless it may count at once. */
 static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_profile_config *config,
-                                uint64_t first, bool leaves_program)
+                                const struct opening *opening)
 {
     struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct perf_event_attr attr = cp__perf_sample_attr_from_handler(config);
+    uint64_t began;
     int result;
 
-    attr.sample_period = first;
+    attr.sample_period = opening->first;
     handle->traps = config->engine == CP_ENGINE_TRAP;
     if (handle->traps)
         let_trap(&attr, handle->seq);
     handle->layout = cp__record_layout_from_handler(attr.sample_type);
     handle->is_precise = config->precise_ip != CP_CPUPROF_IP_ARBITRARY_SKID;
     handle->has_user_chain = config->is_sample_callchain_included && config->is_callchain_user_included;
+    handle->counts_at_once = opening->may_count && handle->traps && cp__first_can_wait_from_handler(m, slot);
+    attr.disabled = !handle->counts_at_once;
     cp_store_relaxed(&m->stats[slot].ringless, CP__AWAITS_RING); /* relaxed: written with the claim */
-    result = cp__core_pmus_add_from_handler(&attr, add_event_from_handler,
-                                            &(struct place){.m = m,
-                                                            .handle = handle,
-                                                            .first = first != config->period ? first : 0,
-                                                            .leaves_program = leaves_program});
+    /* before the event counts: see cp__m_has_slept_from_handler() */
+    began = handle->counts_at_once ? cp__os_clock_ns_from_handler(m->cpu_clock) : UINT64_MAX;
+    result = cp__core_pmus_add_from_handler(
+        &attr, add_event_from_handler,
+        &(struct place){.m = m,
+                        .handle = handle,
+                        .first = opening->first != config->period ? opening->first : 0,
+                        .leaves_program = opening->leaves_program});
     if (result < 0)
         abandon_from_handler(m, slot);
+    else
+        cp_store_relaxed(&m->stats[slot].armed_at, began); /* relaxed: a number of its own */
     return result;
 }
 
@@ -399,18 +413,19 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
     const uint64_t period = config->config.period;
     const uint64_t first =
         cp__first_left_from_handler(m, slot, period, cp__first_draw_from_handler(m, config), 0);
-    const uint64_t begins_with = cp__first_bearable_from_handler(first, config->kind, period);
+    const struct opening opening = {.first = cp__first_bearable_from_handler(first, config->kind, period),
+                                    .leaves_program = leaves_program_from_handler(m, slot),
+                                    .may_count = cp__first_leaves_time_from_handler(config->kind, period)};
     int result;
 
     *handle = (struct cp__perf_handle){.seq = config->seq,
                                        .kind = config->kind,
                                        .period = period,
                                        .limit = cp__perf_has_limits ? config->limit : 0};
-    result =
-        prepare_from_handler(m, slot, &config->config, begins_with, leaves_program_from_handler(m, slot));
+    result = prepare_from_handler(m, slot, &config->config, &opening);
     if (result < 0)
         return result;
-    cp_store_relaxed(&m->stats[slot].behind, begins_with - first); /* relaxed: a number of its own */
+    cp_store_relaxed(&m->stats[slot].behind, opening.first - first); /* relaxed: a number of its own */
     m->handles[slot].is_open = true;
     m->handles[slot].signal = handle->traps ? SIGTRAP : SIGPROF;
     handle->periods.phase = period - first;
@@ -505,7 +520,8 @@ int cp__events_probe(struct cp_slot_request *requests, size_t n, struct cp_error
         requests[i].config.precise_ip = cp__perf_reach_precision(&requests[i]);
         result = cp__perf_try_count(&requests[i]);
         if (result == 0)
-            result = prepare_from_handler(m, (int)i, &requests[i].config, requests[i].config.period, false);
+            result = prepare_from_handler(m, (int)i, &requests[i].config,
+                                          &(struct opening){.first = requests[i].config.period});
         if (result < 0)
             cp__perf_explain(result, &requests[i], err);
         else

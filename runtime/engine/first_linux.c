@@ -42,15 +42,23 @@
 #define COSTS_A_PERIOD 2
 #define EVENTS_A_NS 5
 
+static uint64_t least_bearable_from_handler(enum cp_event_kind kind)
+{
+    return COSTS_A_PERIOD * cp__cost_or_assumed_from_handler() * (kind != CP_EVENT_CLOCK ? EVENTS_A_NS : 1);
+}
+
 uint64_t cp__first_bearable_from_handler(uint64_t first, enum cp_event_kind kind, uint64_t period)
 {
-    uint64_t least = COSTS_A_PERIOD * cp__cost_or_assumed_from_handler();
+    uint64_t least = least_bearable_from_handler(kind);
 
-    if (kind != CP_EVENT_CLOCK)
-        least *= EVENTS_A_NS;
     if (least > period)
         least = period;
     return first > least ? first : least;
+}
+
+bool cp__first_leaves_time_from_handler(enum cp_event_kind kind, uint64_t period)
+{
+    return cp__event_may_starve(kind) && period >= least_bearable_from_handler(kind);
 }
 
 /* A thread of the library's own measures what whole periods cost. */

@@ -24,6 +24,10 @@
  * signal of the last overflow says that it is the last one. The handler then begins anew with a whole
  * limit. If that signal itself coalesced with another one, a reader finds that the event has ended.
  *
+ * An event that traps may count before it has its limit, if its period leaves its thread time. Then the
+ * kernel need not interrupt the CPU on which the thread last ran a second time, to enable the event. What has
+ * overflowed until then is used of a limit that it did not take from, so the limit is renewed a little early.
+ *
  * PERF_EVENT_IOC_ENABLE would take the limit away for good if the limit has been reached.
  * cp__perf_let_count_from_handler() is the only way to let a sampling event count.
  */
@@ -119,8 +123,9 @@ int cp__limits_begin_from_handler(struct cp__m *m, int slot)
     struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     int result = 0;
 
-    /* relaxed: a number of its own */
-    cp_store_relaxed(&m->stats[slot].armed_at, cp__os_clock_ns_from_handler(m->cpu_clock));
+    if (!handle->counts_at_once)
+        cp_store_relaxed(&m->stats[slot].armed_at,
+                         cp__os_clock_ns_from_handler(m->cpu_clock)); /* relaxed: a number of its own */
     for (int i = 0; i < handle->n_events && result == 0; i++) {
         cp_store_relaxed(&handle->events[i].all_at,
                          overflows_from_handler(m).n); /* relaxed: as in renewals */

@@ -142,6 +142,56 @@ SIM_TEST(the_first_sigtrap_of_switches_brings_their_ring)
     check_switches(CP_ENGINE_TRAP);
 }
 
+/* ---- Before the limit ------------------------------------------------------------------------ */
+
+static struct puppet *wakes; /* when the next event has been opened; NULL: nobody */
+
+static long wake_after_open(long number, const long arguments[6])
+{
+    struct puppet *puppet = wakes;
+    const long result = sim_hand_on(number, arguments);
+
+    if (number == SYS_perf_event_open && puppet != NULL && arguments[1] == puppet->worker.tid) {
+        wakes = NULL;
+        run_puppet(puppet, burn_b, 5 * MS);
+    }
+    return result;
+}
+
+/* A thread wakes when its event has been opened, and has no limit yet. By then an event that traps counts;
+ * one that raises SIGPROF does not know its thread. */
+static void check_wakes(enum cp_engine engine, uint64_t counted)
+{
+    const struct cp_slot_request clock = made_for("taskClock", engine);
+    struct profile profile = {.n = 0};
+    struct perf_event_attr opened;
+    struct puppet puppet;
+
+    sim_hook(wake_after_open);
+    start_puppet(&puppet);
+    wakes = &puppet;
+    start_unread(&profile, &clock, 1);
+    CHECK(wakes == NULL);
+    sim_opened(&opened);
+    CHECK_EQ(opened.disabled, counted == 0);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].count, counted);
+    CHECK_EQ(profile.stats[0].samples, 0); /* its handler kept off */
+    CHECK_EQ(profile.stats[0].unarmed_ns, 5 * MS - counted);
+    CHECK_EQ(profile.stats[0].uncounted_ns + profile.stats[0].foreign, 0);
+    end_puppet(&puppet);
+}
+
+SIM_TEST(a_thread_that_wakes_before_its_trap_has_a_limit_is_counted)
+{
+    check_wakes(CP_ENGINE_TRAP, 5 * MS);
+}
+
+SIM_TEST(a_thread_that_wakes_before_its_sigprof_has_a_limit_is_told)
+{
+    check_wakes(CP_ENGINE_SIGNAL, 0);
+}
+
 /* The two events of one M have one ring, which the first of them brings. */
 SIM_TEST(the_second_event_joins_the_ring_of_the_first)
 {
