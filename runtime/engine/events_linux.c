@@ -176,13 +176,13 @@ static void ringless_from_handler(struct cp__m *m, int slot, int which, const si
 
 /* Returns which of the handle's events has raised the signal; -1: none. Events that trap do not tell, so the
  * first one stands for all. A handle that has just been closed still has its config and the numbers of its
- * descriptors. */
+ * descriptors. One whose events were refused has none, although one of them may have counted before. */
 static int raiser_from_handler(const struct cp__perf_handle *handle, const siginfo_t *info)
 {
     uint64_t seq;
 
     if (cp__signal_is_trap_from_handler(info, &seq))
-        return handle->traps && handle->seq == seq && seq != 0 ? 0 : -1;
+        return handle->traps && handle->n_events != 0 && handle->seq == seq && seq != 0 ? 0 : -1;
     for (int i = 0; i < handle->n_events && cp__signal_is_poll_from_handler(info); i++) {
         if (handle->events[i].fd == info->si_fd)
             return i;
@@ -268,20 +268,25 @@ struct place {
     bool leaves_program;
 };
 
-/* Opens attr as one more event of the handle. The event sends signals, and is no member of the ring yet. */
+/* Opens attr as one more event of the handle. The event sends signals, and is no member of the ring yet. If
+ * it counts, its limit comes before all else. */
 static int add_event_from_handler(void *context, struct perf_event_attr *attr)
 {
     const struct place *place = context;
     struct cp__perf_handle *handle = place->handle;
     struct cp__perf_event *event = &handle->events[handle->n_events];
     int fd = cp__perf_open_event_from_handler(attr, place->m->tid);
-    int result;
+    int result = 0;
 
     if (fd < 0)
         return fd;
-    if (place->leaves_program && cp__perf_is_left_from_handler(fd)) {
+    if (handle->counts_at_once) /* relaxed: written with the claim */
+        result = cp__perf_let_count_from_handler(fd, cp_load_relaxed(&handle->limit));
+    if (result >= 0 && place->leaves_program && cp__perf_is_left_from_handler(fd))
+        result = -EMFILE;
+    if (result < 0) {
         cp__sys_close_from_handler(fd);
-        return -EMFILE;
+        return result;
     }
     *event = (struct cp__perf_event){.fd = fd, .first = place->first};
     result = cp__sys_ioctl_from_handler(fd, PERF_EVENT_IOC_ID, (unsigned long)&event->id);
@@ -325,6 +330,7 @@ static int prepare_from_handler(struct cp__m *m, int slot, const struct cp_cpu_p
     handle->counts_at_once = opening->may_count && handle->traps && cp__first_can_wait_from_handler(m, slot);
     attr.disabled = !handle->counts_at_once;
     cp_store_relaxed(&m->stats[slot].ringless, CP__AWAITS_RING); /* relaxed: written with the claim */
+    handle->runs = cp_load_relaxed(&m->runs); /* relaxed: only whether it changes matters */
     /* before the event counts: see cp__m_has_slept_from_handler() */
     began = handle->counts_at_once ? cp__os_clock_ns_from_handler(m->cpu_clock) : UINT64_MAX;
     result = cp__core_pmus_add_from_handler(
@@ -413,9 +419,11 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
     const uint64_t period = config->config.period;
     const uint64_t first =
         cp__first_left_from_handler(m, slot, period, cp__first_draw_from_handler(m, config), 0);
-    const struct opening opening = {.first = cp__first_bearable_from_handler(first, config->kind, period),
+    const uint64_t begins_with = cp__first_bearable_from_handler(first, config->kind, period);
+    const struct opening opening = {.first = begins_with,
                                     .leaves_program = leaves_program_from_handler(m, slot),
-                                    .may_count = cp__first_leaves_time_from_handler(config->kind, period)};
+                                    .may_count =
+                                        cp__first_leaves_time_from_handler(begins_with, config->kind)};
     int result;
 
     *handle = (struct cp__perf_handle){.seq = config->seq,
@@ -425,7 +433,7 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
     result = prepare_from_handler(m, slot, &config->config, &opening);
     if (result < 0)
         return result;
-    cp_store_relaxed(&m->stats[slot].behind, opening.first - first); /* relaxed: a number of its own */
+    cp_store_relaxed(&m->stats[slot].behind, begins_with - first); /* relaxed: a number of its own */
     m->handles[slot].is_open = true;
     m->handles[slot].signal = handle->traps ? SIGTRAP : SIGPROF;
     handle->periods.phase = period - first;
@@ -450,6 +458,8 @@ int cp__events_enable_from_handler(struct cp__m *m, int slot)
 
     if (result < 0)
         abandon_from_handler(m, slot);
+    else
+        cp__first_kept_off_from_handler(m, slot);
     return result;
 }
 

@@ -56,9 +56,13 @@ uint64_t cp__first_bearable_from_handler(uint64_t first, enum cp_event_kind kind
     return first > least ? first : least;
 }
 
-bool cp__first_leaves_time_from_handler(enum cp_event_kind kind, uint64_t period)
+/* The cost that was measured may be too small, and other events of the thread may begin as early. */
+#define BEARABLES_A_PERIOD 4
+
+bool cp__first_leaves_time_from_handler(uint64_t begins_with, enum cp_event_kind kind)
 {
-    return cp__event_may_starve(kind) && period >= least_bearable_from_handler(kind);
+    return cp__event_may_starve(kind) &&
+           begins_with >= BEARABLES_A_PERIOD * least_bearable_from_handler(kind);
 }
 
 /* A thread of the library's own measures what whole periods cost. */
@@ -249,6 +253,17 @@ static void count_signal_from_handler(struct cp__m *m, int slot, struct cp__mome
 static void skip_unheard_from_handler(struct cp__m *m, int slot)
 {
     cp__limits_take_from_handler(&cp__perf_of(m)->handles[slot], 0, cp__periods_skip_from_handler(m, slot));
+}
+
+void cp__first_kept_off_from_handler(struct cp__m *m, int slot)
+{
+    const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
+    struct cp__count count;
+
+    /* relaxed: a handler that begins now is like one that begins just before the claim is given back */
+    if (handle->counts_at_once && handle->runs != cp_load_relaxed(&m->runs) &&
+        read_counts_from_handler(m, slot, &count))
+        skip_unheard_from_handler(m, slot);
 }
 
 __attribute__((noinline)) void cp__first_heard_from_handler(struct cp__m *m, int slot, int which,

@@ -13,10 +13,13 @@ uint64_t cp__first_draw_from_handler(struct cp__m *m, const struct cp__slot_conf
 /* Returns the period that an event of this kind begins with: so much, or more if that would leave a thread
  * little time, but at most its own period. */
 uint64_t cp__first_bearable_from_handler(uint64_t first, enum cp_event_kind kind, uint64_t period);
-/* Returns whether a thread gets on with an event of that period that has no limit yet: its handler keeps off,
- * so the event keeps its first period, which is a bearable one. If the event is no clock's and no PMU's,
+/* Returns whether a thread surely gets on while an event begins with that period, and has no limit yet. The
+ * event keeps that period, because the thread's handler keeps off. If the event is no clock's and no PMU's,
  * nobody knows. */
-bool cp__first_leaves_time_from_handler(enum cp_event_kind kind, uint64_t period);
+bool cp__first_leaves_time_from_handler(uint64_t begins_with, enum cp_event_kind kind);
+/* After an event that counts at once has been enabled: if the M's handler has run since, and kept off, passes
+ * over what the event has counted. */
+void cp__first_kept_off_from_handler(struct cp__m *m, int slot);
 /* Returns the CPU time of m's thread so far, if the thread is attaching and the time is less than a period:
  * it belongs to the first period, which began with the thread. Else 0, also if the event
  * samples one mode only, because nobody knows how much of the time was in that mode. */

@@ -24,9 +24,9 @@
  * signal of the last overflow says that it is the last one. The handler then begins anew with a whole
  * limit. If that signal itself coalesced with another one, a reader finds that the event has ended.
  *
- * An event that traps may count before it has its limit, if its period leaves its thread time. Then the
- * kernel need not interrupt the CPU on which the thread last ran a second time, to enable the event. What has
- * overflowed until then is used of a limit that it did not take from, so the limit is renewed a little early.
+ * An event that traps may count from its open on, if its period leaves its thread time, and gets its limit by
+ * the next call. Then the kernel need not interrupt the CPU on which the thread last ran a second time, to
+ * enable the event. What overflows between the two calls counts as used: the limit is renewed a little early.
  *
  * PERF_EVENT_IOC_ENABLE would take the limit away for good if the limit has been reached.
  * cp__perf_let_count_from_handler() is the only way to let a sampling event count.
@@ -129,6 +129,8 @@ int cp__limits_begin_from_handler(struct cp__m *m, int slot)
     for (int i = 0; i < handle->n_events && result == 0; i++) {
         cp_store_relaxed(&handle->events[i].all_at,
                          overflows_from_handler(m).n); /* relaxed: as in renewals */
+        if (handle->counts_at_once)
+            continue;
         result = cp__descriptor_is_ours_from_handler(m, slot, i)
                      ? cp__perf_let_count_from_handler(handle->events[i].fd, (uint64_t)limit_of(handle))
                      : -EBADF;

@@ -49,7 +49,8 @@ struct cp__perf_handle {
     uint32_t stretch; /* atomic: the kernel samples after so many periods; 0 stands for 1 */
     struct cp__record_layout layout;
     bool traps;          /* the handle's events raise SIGTRAP in place of SIGPROF */
-    bool counts_at_once; /* they were enabled when they were opened, before they had a limit */
+    bool counts_at_once; /* they were enabled when they were opened */
+    uint64_t runs;       /* the M's runs just before that */
     /* the record's ip is nearer to the event than the instruction at which the signal came */
     bool is_precise;
     bool has_user_chain; /* the record's chain has the program's frames */

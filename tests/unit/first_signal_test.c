@@ -5,6 +5,7 @@
 #include "tests/support/resources.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 static struct cp__m *m_of(const struct puppet *puppet)
 {
@@ -142,54 +143,108 @@ SIM_TEST(the_first_sigtrap_of_switches_brings_their_ring)
     check_switches(CP_ENGINE_TRAP);
 }
 
-/* ---- Before the limit ------------------------------------------------------------------------ */
+/* ---- Before the claim is given back ----------------------------------------------------------- */
 
-static struct puppet *wakes; /* when the next event has been opened; NULL: nobody */
+static struct puppet *wakes;                         /* when its event has been opened; NULL: nobody */
+static void (*wakes_and_does)(uint64_t ns) = burn_b; /* for 5 ms */
+
+static long opened_fd = -1;
+static unsigned long asked_first; /* of it by ioctl(2) */
 
 static long wake_after_open(long number, const long arguments[6])
 {
     struct puppet *puppet = wakes;
     const long result = sim_hand_on(number, arguments);
 
+    if (number == SYS_ioctl && arguments[0] == opened_fd && asked_first == 0)
+        asked_first = (unsigned long)arguments[1];
+
     if (number == SYS_perf_event_open && puppet != NULL && arguments[1] == puppet->worker.tid) {
         wakes = NULL;
-        run_puppet(puppet, burn_b, 5 * MS);
+        opened_fd = result;
+        run_puppet(puppet, wakes_and_does, 5 * MS);
     }
     return result;
 }
 
-/* A thread wakes when its event has been opened, and has no limit yet. By then an event that traps counts;
- * one that raises SIGPROF does not know its thread. */
-static void check_wakes(enum cp_engine engine, uint64_t counted)
+static void start_and_wake(struct profile *profile, enum cp_engine engine, struct puppet *puppet)
 {
     const struct cp_slot_request clock = made_for("taskClock", engine);
+
+    sim_hook(wake_after_open);
+    start_puppet(puppet);
+    wakes = puppet;
+    start_unread(profile, &clock, 1);
+    CHECK(wakes == NULL);
+}
+
+/* The handler keeps off, so the thread has no samples. But an event that traps counts by then. One that
+ * raises SIGPROF does not know its thread yet. */
+static void check_wakes(enum cp_engine engine, uint64_t counted)
+{
     struct profile profile = {.n = 0};
     struct perf_event_attr opened;
     struct puppet puppet;
 
-    sim_hook(wake_after_open);
-    start_puppet(&puppet);
-    wakes = &puppet;
-    start_unread(&profile, &clock, 1);
-    CHECK(wakes == NULL);
+    start_and_wake(&profile, engine, &puppet);
     sim_opened(&opened);
     CHECK_EQ(opened.disabled, counted == 0);
+    CHECK_EQ(asked_first == PERF_EVENT_IOC_REFRESH, counted != 0); /* its limit comes first */
     stop_profile(&profile);
     CHECK_EQ(profile.stats[0].count, counted);
-    CHECK_EQ(profile.stats[0].samples, 0); /* its handler kept off */
+    CHECK_EQ(profile.stats[0].samples, 0);
     CHECK_EQ(profile.stats[0].unarmed_ns, 5 * MS - counted);
     CHECK_EQ(profile.stats[0].uncounted_ns + profile.stats[0].foreign, 0);
     end_puppet(&puppet);
 }
 
-SIM_TEST(a_thread_that_wakes_before_its_trap_has_a_limit_is_counted)
+SIM_TEST(a_thread_that_wakes_while_its_trap_is_armed_is_counted)
 {
     check_wakes(CP_ENGINE_TRAP, 5 * MS);
 }
 
-SIM_TEST(a_thread_that_wakes_before_its_sigprof_has_a_limit_is_told)
+SIM_TEST(a_thread_that_wakes_while_its_sigprof_is_armed_is_told)
 {
     check_wakes(CP_ENGINE_SIGNAL, 0);
+}
+
+/* The first signal that is heard of stands for one period, and for none of those for which the handler kept
+ * off. */
+SIM_TEST(what_a_thread_does_while_its_trap_is_armed_is_no_sample_of_another_place)
+{
+    struct profile profile = {.n = 0};
+    struct puppet puppet;
+
+    start_and_wake(&profile, CP_ENGINE_TRAP, &puppet);
+    run_puppet(&puppet, burn_a, 2 * MS);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].count, 7 * MS);
+    CHECK_EQ(profile.stats[0].samples, 2);
+    CHECK_EQ(profile.seen[0].leaf[IN_A], 2);
+    CHECK_EQ(profile.stats[0].unsampled, 5);
+    CHECK_EQ(profile.stats[0].stalled + profile.stats[0].lost, 0);
+    end_puppet(&puppet);
+}
+
+/* The event counts, and raises a trap that the thread blocks. Then its descriptor turns out to be one of
+ * those that are left to the program. When the trap comes, it is nobody's sample. */
+SIM_TEST(the_trap_of_an_event_that_was_refused_is_no_sample)
+{
+    const struct rlimit few = {256, 256};
+    struct profile profile = {.n = 0};
+    struct puppet puppet;
+
+    wakes_and_does = block_samples;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int fd = 0; fd < 256 / 8 * 7 - 1;)
+        fd = dup(0);
+    start_and_wake(&profile, CP_ENGINE_TRAP, &puppet);
+    CHECK(cp_load_relaxed(&m_of(&puppet)->stats[profile.slots[0]].refused) != 0);
+    run_puppet(&puppet, unblock_samples, MS);
+    CHECK_EQ(resources_now().rings, 0);
+    stop_profile(&profile);
+    CHECK_EQ(profile.stats[0].samples + profile.stats[0].foreign, 0);
+    end_puppet(&puppet);
 }
 
 /* The two events of one M have one ring, which the first of them brings. */
