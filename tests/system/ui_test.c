@@ -2,6 +2,7 @@
 #include "tests/support/http_tools.h"
 
 #include "tests/support/http_inside.h"
+#include "tests/support/inside.h"
 #include "tests/support/pprof_inside.h"
 
 #include <sys/stat.h>
@@ -193,6 +194,7 @@ CP_TEST(a_browser_records_and_compares)
     snprintf(pictures, sizeof pictures, "%s/pictures", test_build_dir());
     mkdir(pictures, 0777);
     pretend_sample_rate("3000");
+    set_switch_cost(1); /* the page proposes longer periods if switches are dear */
     start_service();
     CHECK_EQ(pthread_create(&kitchen, NULL, run_kitchen, (void *)(uintptr_t)file_in_dir("open")), 0);
 
