@@ -133,10 +133,15 @@ inline close_event(from_outside)
 /* The event is closed, or the M has no event: nothing follows what is taken off the queue here. */
 inline take_pending() { atomic { pending = 0; late = NOT } }
 
-/* Opens the event, disabled. An M that opens its event runs, and makes its ring at once. */
+/* Opens the event. It is disabled, unless it traps and another thread opens it. An M that opens its event runs,
+ * and makes its ring at once. */
 inline open_event(seq, from_outside)
 {
-    atomic { assert(!fd_open); fd_open = true; event = seq; has_counted = false; unnoted = true; assert(delays != 0) };
+    atomic {
+        assert(!fd_open);
+        fd_open = true; event = seq; has_counted = false; unnoted = true; counts = TRAPS && from_outside;
+        assert(delays != 0)
+    };
     atomic { assert(!reads); handle = seq; ring_open = !from_outside; unnoted = false };
     filled = true
 }
