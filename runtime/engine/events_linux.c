@@ -408,9 +408,13 @@ bool cp__events_close_from_outside(struct cp__m *m, int slot, bool has_slept, st
     return !traps && cp__m_count_from_handler(&m->stats[slot]) != 0;
 }
 
+/* By its words: ThreadSanitizer sees a memset() that a compiler may make of this, and not the claim. */
 void cp__events_clear_from_handler(struct cp__m *m, int slot)
 {
-    cp__perf_of(m)->handles[slot] = (struct cp__perf_handle){.seq = 0};
+    uint64_t *words = (uint64_t *)&cp__perf_of(m)->handles[slot];
+
+    for (size_t i = 0; i < sizeof(struct cp__perf_handle) / sizeof *words; i++)
+        cp_store_relaxed(&words[i], 0u); /* relaxed: ordered by the claim */
 }
 
 int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config)
@@ -426,10 +430,12 @@ int cp__events_open_from_handler(struct cp__m *m, int slot, const struct cp__slo
                                         cp__first_leaves_time_from_handler(begins_with, config->kind)};
     int result;
 
-    *handle = (struct cp__perf_handle){.seq = config->seq,
-                                       .kind = config->kind,
-                                       .period = period,
-                                       .limit = cp__perf_has_limits ? config->limit : 0};
+    cp__events_clear_from_handler(m, slot);
+    handle->seq = config->seq;
+    handle->kind = config->kind;
+    handle->period = period;
+    cp_store_relaxed(&handle->limit,
+                     cp__perf_has_limits ? config->limit : 0); /* relaxed: written with the claim */
     result = prepare_from_handler(m, slot, &config->config, &opening);
     if (result < 0)
         return result;
