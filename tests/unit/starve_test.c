@@ -135,7 +135,8 @@ static bool is_armed(const struct cp__m *m, int events)
 }
 
 /* Starts half as many clocks as a thread may have on top of those that leave it no time, and waits until the
- * thread has them. */
+ * thread has them. Whenever the start looks, the thread may be in its handler: a reader's pass arms it
+ * then. */
 static void start_more(struct cp__m *m)
 {
     struct cp_slot_request requests[CP_EV_MAX / 2];
@@ -145,6 +146,7 @@ static void start_more(struct cp__m *m)
     start_unread(&profile, requests, CP_EV_MAX / 2);
     for (int naps = 0; !is_armed(m, CP_EV_MAX); naps++) {
         CHECK(naps < ENOUGH_NAPS);
+        read_profile(&profile);
         usleep(NAP_US);
     }
     shorten_periods(m);
