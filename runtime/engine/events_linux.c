@@ -280,7 +280,8 @@ static int add_event_from_handler(void *context, struct perf_event_attr *attr)
 
     if (fd < 0)
         return fd;
-    if (handle->counts_at_once) /* relaxed: written with the claim */
+    if (handle->counts_at_once)
+        /* relaxed: written with the claim */
         result = cp__perf_let_count_from_handler(fd, cp_load_relaxed(&handle->limit));
     if (result >= 0 && place->leaves_program && cp__perf_is_left_from_handler(fd))
         result = -EMFILE;

@@ -158,7 +158,7 @@ static const struct next *first_of(const struct next *a, const struct next *b)
  * for all of them. */
 static bool hand_out_answers(struct taker *taker)
 {
-    static struct next of_file, executable; /* as above */
+    static struct next of_file, executable; /* too large for a stack; one thread at a time uses them */
     int fd = cp__sys_open_from_handler("/proc/self/maps");
     const struct next *first;
 

@@ -336,14 +336,9 @@ SIM_TEST(a_signal_that_cannot_make_the_ring_leaves_that_to_the_next_one)
 
 static void block_and_unblock(uint64_t ns)
 {
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGPROF);
-    sigaddset(&set, SIGTRAP);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    mask_samples(SIG_BLOCK);
     burn_b(ns);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    mask_samples(SIG_UNBLOCK);
 }
 
 /* One signal came for all of the periods, at a place that is not theirs, so no function is charged for the
