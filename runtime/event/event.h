@@ -151,6 +151,21 @@ int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error
  */
 char *cp_event_next(char **list);
 
+/*
+ * Takes the period off a name that ends in one, and stores it; stores 0, which means the event's preset, if
+ * the name ends in none. The period stands last, after a suffix:
+ *
+ *     pageFaults:100, sched:sched_switch:1, taskClock:uk:100000, cpu/event=0x3c/u:1000, mem:0x601040:1
+ *     taskClock:1ms       a clock's period, and the timer's, is in ns, or has one of the units ns, us, ms, s
+ *
+ * So a period is what follows the last colon, if that consists of decimal digits and a unit only; a
+ * watchpoint's address, "mem:4096", is none. Everything else stays, for cp_event_parse() to read or refuse.
+ * The function checks nothing else of the name, unless the period has a unit, which only a clock may have.
+ * Returns 0; -EINVAL if the name ends in a colon, or the period is 0 or more than INT64_MAX; if there is a
+ * unit, also what cp_event_parse() returns. On failure, name and *period are unchanged.
+ */
+int cp_event_take_period(char *name, uint64_t *period, struct cp_error *err);
+
 /* An event of a list. The strings are valid only during the call that receives them. */
 struct cp_event_info {
     size_t size;             /* sizeof(struct cp_event_info) as the library was compiled */

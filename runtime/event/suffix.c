@@ -48,9 +48,11 @@ bool cp__event_is_suffix(const char *text)
     return text[0] != '\0' && text[strspn(text, "ukhpGHISDPWeb")] == '\0';
 }
 
-/* Explains why a letter of the suffix is wrong; '\0' is an empty suffix. */
-static int refuse_letter(char letter, const char *base, struct cp_error *err)
+/* Explains why the suffix is wrong from a letter on; '\0' is an empty suffix. */
+static int refuse_letter(const char *at, const char *base, struct cp_error *err)
 {
+    const char letter = *at;
+
     if (letter == '\0')
         return cp__error(err, -EINVAL,
                          "The event \"%.60s:\" ends in a colon. Remove the colon, or write after the colon "
@@ -64,6 +66,12 @@ static int refuse_letter(char letter, const char *base, struct cp_error *err)
                 "modes that count, and p, pp or ppp for precision.",
                 letter, base, others[i].meaning);
     }
+    if (letter >= '0' && letter <= '9')
+        return cp__error(err, -EINVAL,
+                         "The event \"%.60s\" cannot have \"%.40s\" after its colon. A period, if one can be "
+                         "given here, is a whole number and comes last; a clock's period may have a unit: "
+                         "taskClock:uk:1ms.",
+                         base, at);
     return cp__error(
         err, -EINVAL,
         "The event \"%.60s\" cannot have a suffix with \"%c\" in it. Use u, k and h for the modes "
@@ -121,10 +129,10 @@ int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const ch
                          "modes. Use taskClock, which can have a suffix.",
                          suffix);
     if (suffix != NULL && suffix[0] == '\0')
-        return refuse_letter('\0', base, err);
+        return refuse_letter(suffix, base, err);
     for (; suffix != NULL && *suffix != '\0'; suffix++) {
         if (!take_letter(*suffix, spec))
-            return refuse_letter(*suffix, base, err);
+            return refuse_letter(suffix, base, err);
     }
     if (counts_nothing(spec))
         return cp__error(err, -EINVAL,

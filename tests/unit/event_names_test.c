@@ -193,6 +193,8 @@ CP_TEST(bad_suffixes_are_refused)
         {"cycles:upku", "\"cycles\" cannot have a suffix with \"u\""},
         {"cycles:x", "\"cycles\" cannot have a suffix with \"x\""},
         {"cycles:", "ends in a colon"},
+        {"cycles:1000", "\"cycles\" cannot have \"1000\" after its colon. A period"},
+        {"taskClock:100k:u", "\"taskClock\" cannot have \"100k:u\" after its colon. A period"},
         {"cycles:u:k", "\"cycles\" cannot have a suffix with \":\""},
         {"r1c2:ux", "\"r1c2\" cannot have a suffix with \"x\""},
         {"LLC-loads:z", "\"LLC-loads\" cannot have a suffix with \"z\""},
