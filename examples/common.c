@@ -14,7 +14,7 @@
 static _Noreturn void print_usage(FILE *out, const struct example *e, const char *program)
 {
     fprintf(out,
-            "usage: %s [-cpuprofile FILE [-cpuprofileevent EVENT[,EVENT...]] [-cpuprofileperiod N]] "
+            "usage: %s [-cpuprofile FILE [-cpuprofileevent EVENT[:PERIOD][,...]] [-cpuprofileperiod N]] "
             "[-threads N]%s"
             " [-seconds S]\n",
             program, e->gs ? " [-gs N]" : "");

@@ -17,7 +17,7 @@ void cp__bad_usage(const char *program, const char *format, ...)
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fprintf(stderr,
-            "\nusage: %s [-cpuprofile FILE [-cpuprofileevent EVENT[,EVENT...]] [-cpuprofileperiod N] "
+            "\nusage: %s [-cpuprofile FILE [-cpuprofileevent EVENT[:PERIOD][,...]] [-cpuprofileperiod N] "
             "[-cpuprofileengine trap|signal]] ...\n",
             program);
     exit(2);
@@ -52,10 +52,11 @@ static void take_events(struct cp__profile_flags *flags, const char *program, co
     struct cp_event_spec spec = {.size = sizeof spec};
     struct cp_error err = {0};
     char *copy = strdup(value), *rest = copy, *event;
+    uint64_t period;
 
     flags->events = value;
     while ((event = cp_event_next(&rest)) != NULL)
-        if (cp_event_parse(event, &spec, &err) < 0)
+        if (cp_event_take_period(event, &period, &err) < 0 || cp_event_parse(event, &spec, &err) < 0)
             cp__bad_usage(program, "%s", err.message);
     free(copy);
 }
@@ -73,6 +74,39 @@ static void take_engine(struct cp__profile_flags *flags, const char *program, co
 
     if (cp_engine_parse(value, &flags->engine, &err) < 0)
         cp__bad_usage(program, "-cpuprofileengine: %s", err.message);
+}
+
+/* Ends the program if -cpuprofileperiod is for no event, or for events that count different things. The timer
+ * has a fixed rate, so it does not matter here. */
+static void check_period(const struct cp__profile_flags *flags, const char *program)
+{
+    const char *clock = NULL, *counted = NULL;
+    char *copy = strdup(flags->events), *rest = copy, *event;
+    size_t n = 0;
+
+    while ((event = cp_event_next(&rest)) != NULL) {
+        struct cp_event_spec spec = {.size = sizeof spec};
+        uint64_t own = 0;
+
+        if (cp_event_take_period(event, &own, NULL) < 0 || own != 0 || cp_event_parse(event, &spec, NULL) < 0)
+            continue;
+        n++;
+        if (spec.kind == CP_EVENT_CLOCK)
+            clock = event;
+        else if (spec.kind != CP_EVENT_TIMER)
+            counted = event;
+    }
+    if (n == 0)
+        cp__bad_usage(program,
+                      "-cpuprofileperiod is for events without a period of their own, and each event of "
+                      "\"%s\" has one. Leave -cpuprofileperiod out.",
+                      flags->events);
+    if (clock != NULL && counted != NULL)
+        cp__bad_usage(program,
+                      "-cpuprofileperiod cannot be both ns for %s and a number of events for %s. Give each "
+                      "event its own period: -cpuprofileevent %s:1ms,%s:100.",
+                      clock, counted, clock, counted);
+    free(copy);
 }
 
 /* ---- The command line ------------------------------------------------------------------------ */
@@ -124,6 +158,8 @@ void cp__profile_flags_take(int *argc, char **argv, struct cp__profile_flags *fl
             cp__bad_usage(argv[0], "-%s needs a value.", flag->name);
         flag->take(flags, argv[0], value != NULL ? value : argv[++i]);
     }
+    if (flags->events != NULL && flags->period != 0)
+        check_period(flags, argv[0]);
     while (i < *argc)
         argv[kept++] = argv[i++];
     if (*argc > 0)

@@ -44,8 +44,9 @@ static const char usage[] =
     "  -list REGEX            only list the names of tests and benchmarks that match\n"
     "  -inprocess             run all tests in this process without time limits, for a debugger\n"
     "  -cpuprofile FILE       write a profile of everything that runs\n"
-    "  -cpuprofileevent EVENT the event that triggers a sample: timer, cycles, taskClock, ...\n"
-    "  -cpuprofileperiod N    events, or ns, between two samples\n"
+    "  -cpuprofileevent EVENT[:PERIOD][,...]   the events that trigger samples: timer, taskClock:1ms,\n"
+    "                         pageFaults:100, ...\n"
+    "  -cpuprofileperiod N    events, or ns, between two samples, for events without a period of their own\n"
     "  -cpuprofileengine trap|signal   whether samples come by SIGTRAP or by SIGPROF\n";
 
 /* ---- Values ---------------------------------------------------------------------------------- */

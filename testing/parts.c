@@ -29,10 +29,11 @@ struct cp__parts {
     pid_t pid; /* the process that opened the parts; 0 in a process that was started anew */
     char *directory;
     char *event_list;
-    uint64_t period;
+    uint64_t period; /* of the events without a period of their own; 0: the event's default */
     enum cp_engine engine;
     size_t n;
-    char *events[MAX_EVENTS]; /* pointers into event_text */
+    char *events[MAX_EVENTS];     /* names without periods; pointers into event_text */
+    uint64_t periods[MAX_EVENTS]; /* the events' own; 0: none */
     char *event_text;
     char *files[MAX_EVENTS]; /* the profiles' files; NULL in a process that was started anew */
     struct cp_merge *merges[MAX_EVENTS];
@@ -76,8 +77,10 @@ static struct cp__parts *new_parts(const char *events, uint64_t period, enum cp_
         cp__parts_free(parts);
         return NULL;
     }
-    while (parts->n < MAX_EVENTS && (event = cp_event_next(&rest)) != NULL)
-        parts->events[parts->n++] = event;
+    for (; parts->n < MAX_EVENTS && (event = cp_event_next(&rest)) != NULL; parts->n++) {
+        cp_event_take_period(event, &parts->periods[parts->n], NULL); /* was read before */
+        parts->events[parts->n] = event;
+    }
     return parts;
 }
 
@@ -251,16 +254,24 @@ static struct cp_writer writer_of(struct cp__process_part *part, size_t i)
     return cp_writer_path(part->paths[i] == NULL ? "" : part->paths[i]);
 }
 
-/* Returns the session's option for the i-th event. The timer's rate is fixed, so -cpuprofileperiod is not
- * for it. */
+/* Returns the period of the i-th event. -cpuprofileperiod is not for the timer, whose rate is fixed unless
+ * the timer has a period of its own. */
+static uint64_t part_period(const struct cp__parts *parts, size_t i)
+{
+    struct cp_event_spec spec = {.size = sizeof spec};
+
+    if (parts->periods[i] != 0 || parts->period == 0)
+        return parts->periods[i];
+    if (cp_event_parse(parts->events[i], &spec, NULL) == 0 && spec.kind == CP_EVENT_TIMER)
+        return 0;
+    return parts->period;
+}
+
+/* Returns the session's option for the i-th event. */
 static struct cp_profiling_option option_of(struct cp__process_part *part, size_t i)
 {
-    const char *event = part->parts->events[i];
-    struct cp_event_spec spec = {.size = sizeof spec};
-    const bool is_timer = cp_event_parse(event, &spec, NULL) == 0 && spec.kind == CP_EVENT_TIMER;
-
     struct cp_profiling_option option =
-        cp_option_event(writer_of(part, i), event, is_timer ? 0 : part->parts->period);
+        cp_option_event(writer_of(part, i), part->parts->events[i], part_period(part->parts, i));
 
     option.engine = part->parts->engine;
     return option;

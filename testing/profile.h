@@ -15,8 +15,8 @@
 /* Which profile to write; the strings belong to argv. */
 struct cp__profile_flags {
     const char *file;   /* NULL: no profile */
-    const char *events; /* separated by commas; NULL: timer */
-    uint64_t period;    /* 0: the event's default period */
+    const char *events; /* separated by commas, each with its period if it has its own; NULL: timer */
+    uint64_t period;    /* of the events without a period of their own; 0: the event's default period */
     enum cp_engine engine;
 };
 

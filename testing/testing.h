@@ -36,9 +36,12 @@ extern "C" {
  *     -cpuprofile FILE           the file for the profile; without it, nothing is profiled
  *     -cpuprofileevent EVENT     what triggers samples, as cp_event_parse() reads it; by default timer.
  *                                Several events, separated by commas, get a file each: x.pb.gz becomes
- *                                x.timer.pb.gz, x.taskClock.pb.gz, ...
- *     -cpuprofileperiod N        events (ns for clocks) between two samples; by default the event's preset;
- *                                ignored for the timer, which has 100 samples per second
+ *                                x.timer.pb.gz, x.taskClock.pb.gz, ... An event may end in a period of its
+ *                                own, as cp_event_take_period() reads it: taskClock:1ms,pageFaults:100
+ *     -cpuprofileperiod N        events (ns for clocks) between two samples, for the events that have no
+ *                                period of their own; by default each event's preset. The flag is ignored for
+ *                                the timer, which has 100 samples per second, and refused for clocks and
+ *                                other events at once, because these count different things
  *     -cpuprofileengine ENGINE   trap or signal: how samples get out of threads (enum cp_engine); not for the
  *                                timer
  *

@@ -177,6 +177,33 @@ CP_TEST(several_events_give_a_file_each)
     check_nothing_left();
 }
 
+/* The tests run in processes of their own, which get the periods, too. */
+CP_TEST(each_event_has_its_own_period)
+{
+    static const struct {
+        const char *file, *period;
+        bool is_time;
+    } files[] = {{"x.taskClock.pb.gz", "cpu nanoseconds\nPeriod: 2000000\n", true},
+                 {"x.pageFaults:u.pb.gz", "pageFaults:u count\nPeriod: 3\n", false},
+                 {"x.timer.pb.gz", "cpu nanoseconds\nPeriod: 5000000\n", true},
+                 {"x.cpuClock.pb.gz", "cpu nanoseconds\nPeriod: 3000000\n", true}};
+
+    need_framework("check");
+    need_forks_beside_threads();
+    test_need_events();
+    free(run_with(NULL, "check",
+                  "-cpuprofile x.pb.gz -cpuprofileevent taskClock:2ms,pageFaults:u:3,timer:5000000,cpuClock "
+                  "-cpuprofileperiod 3000000"));
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char *raw = pprof("-raw", files[i].file);
+
+        CHECK_CONTAINS(raw, files[i].period);
+        CHECK(!files[i].is_time || strstr(raw, "count_divisors") != NULL);
+        free(raw);
+    }
+    check_nothing_left();
+}
+
 /* ---- Flags ----------------------------------------------------------------------------------- */
 
 CP_TEST(bad_flags_end_in_a_sentence)
@@ -208,6 +235,17 @@ CP_TEST(bad_flags_end_in_a_sentence)
         {"-cpuprofile tmp", "/tmp\" cannot be written: Is a directory", false},
         {"-cpuprofile x -cpuprofileevent taskClock -cpuprofileperiod 1", "10000 ns", false},
         {"-cpuprofile x -cpuprofileevent taskClock,taskClock", "given twice", false},
+        {"-cpuprofile x -cpuprofileevent taskClock:0", "\"taskClock\" cannot have a period of 0", true},
+        {"-cpuprofile x -cpuprofileevent timer,taskClock:", "\"taskClock:\" ends in a colon", true},
+        {"-cpuprofile x -cpuprofileevent pageFaults:1ms", "a number of events, not a time", true},
+        {"-cpuprofile x -cpuprofileevent taskClock:1x", "cannot have \"1x\" after its colon", true},
+        {"-cpuprofile x -cpuprofileevent taskClock:1", "10000 ns", false},
+        {"-cpuprofile x -cpuprofileevent taskClock,timer,pageFaults -cpuprofileperiod 100000",
+         "cannot be both ns for taskClock and a number of events for pageFaults. Give each event its own "
+         "period: -cpuprofileevent taskClock:1ms,pageFaults:100.",
+         true},
+        {"-cpuprofileperiod 5 -cpuprofile x -cpuprofileevent taskClock:1ms,pageFaults:1",
+         "each event of \"taskClock:1ms,pageFaults:1\" has one. Leave -cpuprofileperiod out.", true},
         {"-cpuprofile x -cpuprofileevent timer,timer,timer,timer,timer,timer,timer,timer,timer", "1 to 8",
          false},
     };
