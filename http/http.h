@@ -12,8 +12,9 @@
  *
  *     (nothing)     a page that links to the rest, with the events that work here
  *     ui/           a page that records profiles and shows them: flame graph, table, labels, differences
- *     profile       ?seconds=N&event=E&period=P; by default the timer for 30 s; debug=1: as text;
- *                   engine=trap or signal: how samples get out of threads (enum cp_engine)
+ *     profile       ?seconds=N&event=E&period=P; by default the timer for 30 s; event=E:P is the same as
+ *                   event=E&period=P (cp_event_take_period()); debug=1: as text; engine=trap or signal: how
+ *                   samples get out of threads (enum cp_engine)
  *     goroutine     where all Gs of the scheduler are (sched.h); debug=1: as text; debug=2: each G with its
  *                   state; seconds=N: what changes in that time
  *     threadcreate  which threads are Ms, with the stacks that attached them; debug=1 and seconds=N as above

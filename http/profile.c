@@ -20,19 +20,32 @@ struct order {
 
 /* ---- The query ------------------------------------------------------------------------------- */
 
-/* Returns whether the text names several events. Commas between slashes separate the terms of a PMU's event,
- * as in "cpu/event=0x3c,inv/u". */
-static bool is_several(const char *event)
+/* Returns whether the text names several events. */
+static bool is_several(const struct order *order)
 {
-    bool is_in_terms = false;
+    char copy[sizeof order->event];
+    char *rest = strcpy(copy, order->event);
 
-    for (; *event != '\0'; event++) {
-        if (*event == '/')
-            is_in_terms = !is_in_terms;
-        if (*event == ',' && !is_in_terms)
-            return true;
-    }
-    return false;
+    cp_event_next(&rest);
+    return rest != NULL;
+}
+
+/* Takes the period off the event's name, if it has one. The query's "period" has been read. */
+static int take_own_period(struct order *order, struct cp_error *err)
+{
+    uint64_t own;
+    int result = cp_event_take_period(order->event, &own, err);
+
+    if (result < 0 || own == 0)
+        return result;
+    if (order->period != 0)
+        return cp__error(
+            err, -EINVAL,
+            "The query has two periods: %llu in \"period\", and %llu after the event's name. Leave "
+            "one of them out.",
+            order->period, (unsigned long long)own);
+    order->period = own;
+    return 0;
 }
 
 static int read_order_event(const char *query, struct order *order, struct cp_error *err)
@@ -47,13 +60,15 @@ static int read_order_event(const char *query, struct order *order, struct cp_er
         return cp__error(err, -EINVAL,
                          "The event has no name. Leave \"event\" out for the timer, or see " CP__HTTP_ROOT
                          "/ for the events.");
-    if (is_several(order->event))
+    if (is_several(order))
         return cp__error(
             err, -EINVAL,
             "%s are several events. A profile has one event: send a request for each at the same time.",
             order->event);
     order->spec.size = sizeof order->spec;
-    result = cp_event_parse(order->event, &order->spec, err);
+    result = take_own_period(order, err);
+    if (result == 0)
+        result = cp_event_parse(order->event, &order->spec, err);
     return result == -ENOENT ? -EINVAL : result; /* a wrong name is the request's fault, not the machine's */
 }
 
@@ -67,8 +82,8 @@ static int check_order_period(const struct cp__exchange *exchange, const struct 
     if (order->period >= min)
         return 0;
     return cp__error(err, -EINVAL,
-                     "period=%llu is too small for %s over HTTP, where samples may take only a small part "
-                     "of the program's time. The smallest period here is %llu.",
+                     "A period of %llu is too small for %s over HTTP, where samples may take only a small "
+                     "part of the program's time. The smallest period here is %llu.",
                      order->period, order->spec.name, (unsigned long long)min);
 }
 

@@ -60,14 +60,16 @@ CP_TEST(two_profiles_at_a_time_are_each_of_its_own_event)
     free(test_command(NULL,
                       "cd %s; base=http://%s" PPROF "\n"
                       "curl -sSf -o a \"$base/profile?seconds=1&event=taskClock\" & a=$!\n"
-                      "curl -sSf -o b \"$base/profile?seconds=1&event=cpuClock\" & b=$!\n"
+                      "curl -sSf -o b \"$base/profile?seconds=1&event=cpuClock:2ms\" & b=$!\n"
                       "wait $a && wait $b",
                       test_dir(), cp_http_address(http)));
     char *comments = pprof("-comments", file_in_dir("a"));
     CHECK_CONTAINS(comments, "event: taskClock\n");
+    CHECK_CONTAINS(comments, "\nperiod: 10000000 # ");
     free(comments);
     comments = pprof("-comments", file_in_dir("b"));
     CHECK_CONTAINS(comments, "event: cpuClock\n");
+    CHECK_CONTAINS(comments, "\nperiod: 2000000 # ");
     free(comments);
     check_names_burn(file_in_dir("a"));
     check_names_burn(file_in_dir("b"));
@@ -113,6 +115,15 @@ CP_TEST(a_query_is_read_strictly)
         {"seconds=1&seconds=1", "more than once"},
         {"seconds=1&se%63onds=1", "more than once"},
         {"event=timer,taskClock", "timer,taskClock are several events"},
+        {"event=taskClock:1ms,mem:64/8:1,timer", "taskClock:1ms,mem:64/8:1,timer are several events"},
+        {"event=mem:64/8,timer", "mem:64/8,timer are several events"},
+        {"event=taskClock:1ms&period=1000000",
+         "The query has two periods: 1000000 in \"period\", and 1000000 after the event's name. Leave one of "
+         "them out.\n"},
+        {"event=taskClock:0", "\"taskClock\" cannot have a period of 0"},
+        {"event=taskClock:", "\"taskClock:\" ends in a colon"},
+        {"event=pageFaults:1s", "a number of events, not a time"},
+        {"event=taskClock:20us", "A period of 20000 is too small for taskClock over HTTP"},
         {"event=no%0Asuch", "no?such"},
         {"event=nosuch", "nosuch"},
         {"event=pfm:nosuch", "nosuch"},
