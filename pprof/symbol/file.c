@@ -74,7 +74,7 @@ static int open_way(const struct cp__mapping *mapping, enum way way)
     if (way == EXE)
         return mapping->main ? open_regular("/proc/self/exe") : -ENOENT;
     if (way == PATH)
-        return mapping->file[0] == '/' && mapping->file[1] != '/' ? open_regular(mapping->file) : -ENOENT;
+        return mapping->file[0] == '/' ? open_regular(mapping->file) : -ENOENT;
     if (way == IMAGE)
         return cp__image_open(mapping);
     snprintf(path, sizeof path, "/proc/self/map_files/%" PRIx64 "-%" PRIx64, mapping->start, mapping->limit);

@@ -123,14 +123,14 @@ static struct cp__mapping *find_file(const struct cp__mappings *mappings, const 
     return found;
 }
 
-/* Stores the name of the program's file, or "//anon". */
+/* Stores the name of the program's file, or "[anon]". */
 static void name_program(char *path, size_t size)
 {
     static const char suffix[] = " (deleted)";
     ssize_t length = readlink("/proc/self/exe", path, size - 1);
 
     if (length <= 0)
-        length = snprintf(path, size, "//anon");
+        length = snprintf(path, size, "[anon]");
     path[length] = '\0';
     if (length >= (ssize_t)sizeof suffix && strcmp(path + length - (sizeof suffix - 1), suffix) == 0)
         path[length - (ssize_t)(sizeof suffix - 1)] = '\0';

@@ -207,7 +207,7 @@ static int parse_mapping(char *line, struct cp__mapping *mapping)
         line[length - (sizeof suffix - 1)] = '\0';
         mapping->deleted = true;
     }
-    mapping->file = strdup(line[0] == '\0' ? "//anon" : line);
+    mapping->file = strdup(line[0] == '\0' ? "[anon]" : line);
     return mapping->file == NULL ? -ENOMEM : 1;
 }
 

@@ -13,11 +13,11 @@ struct cp__mapping {
     uint64_t start;
     uint64_t limit;
     uint64_t offset; /* offset of start in the file */
-    char *file; /* an absolute path, or "[vdso]" and the like; "//anon", as in perf, if there is no file */
-    char *build_id; /* in hexadecimal digits; NULL: unknown */
-    bool deleted;   /* the file was deleted, and another file may have its name now */
-    bool main;      /* the mapping belongs to the program's own file */
-    bool kernel;    /* "[kernel.kallsyms]" or "[MODULE]", as in perf */
+    char *file;      /* an absolute path, or "[vdso]" and the like; "[anon]" if there is no file */
+    char *build_id;  /* in hexadecimal digits; NULL: unknown */
+    bool deleted;    /* the file was deleted, and another file may have its name now */
+    bool main;       /* the mapping belongs to the program's own file */
+    bool kernel;     /* "[kernel.kallsyms]" or "[MODULE]", as in perf */
 
     bool is_code;    /* executable; the other mappings of files are not kept */
     bool is_linked;  /* the dynamic linker has loaded the object */

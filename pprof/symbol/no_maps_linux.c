@@ -20,7 +20,7 @@ static char *copy_path(const struct dl_phdr_info *object)
         path = "[vdso]";
     else if (path[0] == '\0')
         path = (const char *)getauxval(AT_EXECFN);
-    return strdup(path == NULL || path[0] == '\0' ? "//anon" : path);
+    return strdup(path == NULL || path[0] == '\0' ? "[anon]" : path);
 }
 
 /* Adds the code of a segment, as the linker has mapped it: in whole pages. */

@@ -121,6 +121,23 @@ CP_TEST(what_the_vdso_lacks_is_told)
     cp__profile_free(profile);
 }
 
+/* A reader skips mappings whose names are in brackets, and complains of other names that are no files. */
+CP_TEST(readers_do_not_look_for_code_in_no_file)
+{
+    const uintptr_t address =
+        (uintptr_t)mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct cp__profile *profile = new_profile();
+    char *text;
+
+    add(profile, &address, 1, 1, 0, NULL);
+    text = pprof("-raw", write_profile(profile, &cpu_meta, "anonymous"));
+    CHECK_CONTAINS(text, " [anon] ");
+    CHECK(strstr(text, "no such file") == NULL);
+    CHECK(strstr(text, "not available") == NULL);
+    free(text);
+    cp__profile_free(profile);
+}
+
 /* Executable memory in no file, and in files that are no objects. */
 CP_TEST(code_in_no_object_is_told)
 {
@@ -131,7 +148,7 @@ CP_TEST(code_in_no_object_is_told)
 
     profile = new_profile();
     add(profile, &address, 1, 1, 0, NULL);
-    check_missing(profile, "//anon", "in no file");
+    check_missing(profile, "[anon]", "in no file");
     cp__profile_free(profile);
     snprintf(path, sizeof path, "%s/code.cache", test_dir());
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0700);

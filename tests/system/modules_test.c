@@ -139,7 +139,7 @@ CP_TEST(what_is_no_copy_has_no_names)
         CHECK_CONTAINS(line, " copied_5 ");
         free(line);
         free(raw);
-        check_missing(profile, backing == ANONYMOUS ? "//anon" : "/",
+        check_missing(profile, backing == ANONYMOUS ? "[anon]" : "/",
                       ""); /* why: by the rights of this user */
         cp__profile_free(profile);
     }

@@ -28,7 +28,7 @@ static uint32_t add_process(struct cp__profile *profile)
 
 static int add_range(struct cp__mappings *mappings, uint32_t process, uint64_t start, uint64_t limit)
 {
-    char file[] = "//anon";
+    char file[] = "[anon]";
     const struct cp__mapping mapping = {.start = start, .limit = limit, .process = process, .file = file};
 
     return cp__mappings_add_of(mappings, &mapping);
