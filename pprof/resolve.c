@@ -1,5 +1,6 @@
 /* Looks up what frames are, each frame once, even if the profile is written several times. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,23 @@ static int add_name(struct cp__profile *p, const char *system_name, uint32_t *na
     return result;
 }
 
+/* Stores the absolute name of the source, so that readers find it from wherever they run. The name stays
+ * relative if the directory is unknown, or makes it too long for a path. */
+static int add_source(struct cp__profile *p, const struct cp__symbol_line *line, uint32_t *number)
+{
+    const char *file = line->file;
+    char path[PATH_MAX];
+
+    if (file == NULL)
+        return 0;
+    if (line->directory == NULL || file[0] == '/')
+        return cp__strings_add(&p->strings, file, number);
+    file += strncmp(file, "./", 2) == 0 ? 2 : 0;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", line->directory, file) < sizeof path)
+        file = path;
+    return cp__strings_add(&p->strings, file, number);
+}
+
 /* Finds or adds the function of a line, and stores its number. */
 static int find_function(struct cp__profile *p, const struct cp__symbol_line *line, uint32_t *number)
 {
@@ -45,7 +63,7 @@ static int find_function(struct cp__profile *p, const struct cp__symbol_line *li
     size_t at;
 
     if ((name != NULL && cp__strings_add(&p->strings, name, &f.system_name) < 0) ||
-        (line->file != NULL && cp__strings_add(&p->strings, line->file, &f.file) < 0))
+        add_source(p, line, &f.file) < 0)
         return -ENOMEM;
     hash = cp__hash_end(cp__hash_add(cp__hash_add(f.system_name, f.file), f.start_line));
     at = hash;

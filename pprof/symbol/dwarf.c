@@ -18,6 +18,7 @@ struct walk {
     const uint64_t *addresses; /* all addresses of the search */
     Dwarf_Addr bias;           /* what is added to addresses in the debug information */
     Dwarf_Files *files;        /* the unit's files; NULL if the unit names none */
+    const char *directory;     /* where the compiler ran; NULL: unknown */
     unsigned depth;
     int language; /* of the unit; -1: unknown */
 };
@@ -267,6 +268,16 @@ static int visit_nested(struct walk *walk, Dwarf_Die *parent, struct slice all, 
 
 /* ---- Units ----------------------------------------------------------------------------------- */
 
+/* Returns the directory that the names of a unit's files are relative to. A build that hides where it ran
+ * makes this a relative name, too, which says nothing here. */
+static const char *directory_of(Dwarf_Die *unit)
+{
+    Dwarf_Attribute attribute;
+    const char *directory = dwarf_formstring(dwarf_attr(unit, DW_AT_comp_dir, &attribute));
+
+    return directory != NULL && directory[0] == '/' ? directory : NULL;
+}
+
 /* Finds the file and the line of each address of the slice. */
 static void find_lines(const struct walk *walk, Dwarf_Die *unit, struct slice slice)
 {
@@ -281,6 +292,7 @@ static void find_lines(const struct walk *walk, Dwarf_Die *unit, struct slice sl
         if (row == NULL || dwarf_lineno(row, &line) != 0)
             continue;
         place->file = dwarf_linesrc(row, NULL, NULL);
+        place->directory = walk->directory;
         place->line = (unsigned)line;
     }
 }
@@ -320,6 +332,7 @@ static int visit_unit(struct walk *walk, Dwarf_Die *unit, Dwarf_Die *split, size
     size_t n_files;
     int result;
 
+    walk->directory = directory_of(unit);
     while ((at = dwarf_ranges(unit, at, &base, &low, &high)) > 0) {
         inside = narrow_slice(walk, all, low, high);
         find_lines(walk, unit, inside);

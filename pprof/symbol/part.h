@@ -52,6 +52,7 @@ struct cp__dwarf_scope {
 /* What the debug information says about one address. */
 struct cp__dwarf_place {
     const char *file;
+    const char *directory; /* what relative names of files are relative to; NULL: unknown */
     unsigned line;
     uint32_t scope; /* number of the innermost scope; 0: unknown */
     uint64_t entry; /* where the outermost scope begins, or the part of it that has the address */

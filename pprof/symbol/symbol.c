@@ -42,6 +42,7 @@ static int answer_scopes(struct answer *answer, const struct cp__dwarf *dwarf,
                                     .function = scope->symbol != NULL ? scope->symbol : scope->name,
                                     .qualified = scope->symbol != NULL ? NULL : scope->qualified,
                                     .file = file,
+                                    .directory = place->directory,
                                     .line = line,
                                     .start_line = scope->start_line}) < 0)
             return -ENOMEM;
@@ -182,8 +183,10 @@ static int answer_symbol(struct search *search, size_t i)
     name = cp__elf_symbols_find(&search->symbols, search->addresses[i], &search->answer.entry);
     if (name == NULL && place->file == NULL)
         return 0;
-    return answer_line(&search->answer,
-                       &(struct cp__symbol_line){.function = name, .file = place->file, .line = place->line});
+    return answer_line(&search->answer, &(struct cp__symbol_line){.function = name,
+                                                                  .file = place->file,
+                                                                  .directory = place->directory,
+                                                                  .line = place->line});
 }
 
 /* Calls fn() with what is known about the i-th address. */

@@ -15,9 +15,10 @@ struct cp__symbol_line {
     /* The name in the source with scopes and parameters, "foo::bar(int)", if "function" lacks these; else
      * NULL. */
     const char *qualified;
-    const char *file;    /* NULL: unknown */
-    unsigned line;       /* line of the instruction, or of the inlined call; 0: unknown */
-    unsigned start_line; /* line where the function begins; 0: unknown */
+    const char *file;      /* NULL: unknown */
+    const char *directory; /* where the compiler ran, to which "file" may be relative; NULL: unknown */
+    unsigned line;         /* line of the instruction, or of the inlined call; 0: unknown */
+    unsigned start_line;   /* line where the function begins; 0: unknown */
 };
 
 /* Returns the name that tells a function from others; NULL: unknown. */
