@@ -145,7 +145,7 @@ ui_sources := $(wildcard http/ui/*)
 ui_test = .cache/npm/ui-test
 
 program = $(B)/bin/counterpoint
-program_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard cmd/counterpoint/*.c)))
+program_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard cmd/counterpoint/*.c cmd/counterpoint/report/*.c)))
 example_parts = common server_http server_work
 # Each shows the flags of testing/ with another's test framework. Only the tests build them. Criterion's own
 # process crashes under ThreadSanitizer, with or without a profile.

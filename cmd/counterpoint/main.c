@@ -3,7 +3,6 @@
 #include "version.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,21 +13,10 @@ static const struct {
     const char *summary;
 } commands[] = {
     {"events", command_events, "the events that can be sampled, and whether they work here"},
+    {"report", command_report, "what a profile says: hottest functions, calls, differences"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
-
-enum status complain(enum status status, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    fputs("counterpoint: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    return status;
-}
 
 static void print_help(FILE *out)
 {

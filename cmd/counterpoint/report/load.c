@@ -1,0 +1,148 @@
+#include "load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pprof.h"
+
+/* ---- One source ------------------------------------------------------------------------------ */
+
+/* Reads a descriptor to its end. Returns 0 or a negative errno value. */
+static int read_whole(int fd, struct source *source)
+{
+    size_t room = 0;
+    ssize_t n;
+
+    do {
+        if (room - source->size < 4096) {
+            unsigned char *grown = realloc(source->data, room = room * 2 + 65536);
+
+            if (grown == NULL)
+                return -ENOMEM;
+            source->data = grown;
+        }
+        n = read(fd, source->data + source->size, room - source->size);
+        if (n > 0)
+            source->size += (size_t)n;
+    } while (n > 0 || (n < 0 && errno == EINTR));
+    return n < 0 ? -errno : 0;
+}
+
+static enum status read_source(struct source *source)
+{
+    bool is_stdin = strcmp(source->name, "-") == 0;
+    int fd = is_stdin ? STDIN_FILENO : open(source->name, O_RDONLY | O_CLOEXEC);
+    int result = fd < 0 ? -errno : read_whole(fd, source);
+
+    if (fd >= 0 && !is_stdin)
+        close(fd);
+    if (result == 0)
+        return STATUS_OK;
+    free(source->data);
+    source->data = NULL;
+    return complain(result == -ENOENT ? STATUS_USAGE : STATUS_FAILURE, "%s cannot be read: %s.%s",
+                    source->name, strerror(-result),
+                    result == -ENOENT ? " The command report takes the file of a profile, or its URL." : "");
+}
+
+enum status sources_read(struct source *sources, char *const *names, size_t n, const char *event)
+{
+    enum status status = STATUS_OK;
+    size_t i;
+
+    (void)event;
+    for (i = 0; i < n && status == STATUS_OK; i++) {
+        sources[i] = (struct source){.name = names[i]};
+        status = read_source(&sources[i]);
+    }
+    if (status != STATUS_OK)
+        sources_free(sources, i);
+    return status;
+}
+
+void sources_free(struct source *sources, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(sources[i].data);
+        sources[i].data = NULL;
+    }
+}
+
+/* ---- Several --------------------------------------------------------------------------------- */
+
+static enum status refuse_source(const struct source *source, const struct cp_error *err)
+{
+    return complain(STATUS_FAILURE, "%s cannot be merged. %s", source->name, err->message);
+}
+
+/* Adds all sources to a new merge; NULL: the function has said why not. Each source is parsed before, because
+ * the sentences of profile_parse() name the file. */
+static struct cp_merge *merge_sources(const struct source *sources, size_t n)
+{
+    struct cp_merge *merge = cp_merge_new();
+    struct cp_error err;
+
+    for (size_t i = 0; i < n && merge != NULL; i++) {
+        struct profile *profile;
+
+        if (profile_parse(&profile, sources[i].data, sources[i].size, sources[i].name, &err) < 0)
+            complain(STATUS_FAILURE, "%s", err.message);
+        else if (cp_merge_add(merge, sources[i].data, sources[i].size, &err) < 0)
+            refuse_source(&sources[i], &err);
+        else {
+            profile_free(profile);
+            continue;
+        }
+        profile_free(profile);
+        cp_merge_free(merge);
+        return NULL;
+    }
+    if (merge == NULL)
+        complain(STATUS_FAILURE, "There is not enough memory to merge profiles.");
+    return merge;
+}
+
+enum status sources_merge(const struct source *sources, size_t n, const char *path)
+{
+    struct cp_merge *merge = merge_sources(sources, n);
+    struct cp_error err;
+    int result;
+
+    if (merge == NULL)
+        return STATUS_FAILURE;
+    result = cp_merge_write(merge, cp_writer_path(path), &err);
+    cp_merge_free(merge);
+    return result < 0 ? complain(STATUS_FAILURE, "%s", err.message) : STATUS_OK;
+}
+
+static enum status parse_merged(const struct source *sources, size_t n, struct profile **profile)
+{
+    struct cp_merge *merge = merge_sources(sources, n);
+    struct cp_memory memory = {0};
+    struct cp_error err;
+    int result;
+
+    if (merge == NULL)
+        return STATUS_FAILURE;
+    result = cp_merge_write(merge, cp_writer_memory(&memory), &err);
+    cp_merge_free(merge);
+    if (result == 0)
+        result = profile_parse(profile, memory.data, memory.size, "The merged profile", &err);
+    free(memory.data);
+    return result < 0 ? complain(STATUS_FAILURE, "%s", err.message) : STATUS_OK;
+}
+
+enum status sources_parse(const struct source *sources, size_t n, struct profile **profile)
+{
+    struct cp_error err;
+
+    if (n > 1)
+        return parse_merged(sources, n, profile);
+    if (profile_parse(profile, sources[0].data, sources[0].size, sources[0].name, &err) < 0)
+        return complain(STATUS_FAILURE, "%s", err.message);
+    return STATUS_OK;
+}

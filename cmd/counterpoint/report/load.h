@@ -1,0 +1,25 @@
+/* Where profiles come from: files, servers, and perf record. */
+#ifndef COUNTERPOINT_CMD_REPORT_LOAD_H
+#define COUNTERPOINT_CMD_REPORT_LOAD_H
+
+#include "cmd/counterpoint/commands.h"
+#include "model.h"
+
+/* A profile as the user named it, in pprof's format. */
+struct source {
+    const char *name;
+    unsigned char *data;
+    size_t size;
+};
+
+/* Reads n sources. If one of them cannot be read, says why, and there is nothing to free. event: see
+ * perf_to_pprof(). */
+enum status sources_read(struct source *sources, char *const *names, size_t n, const char *event);
+void sources_free(struct source *sources, size_t n);
+
+/* Makes one profile of the sources, merged if there are several of them, or says why that cannot be. */
+enum status sources_parse(const struct source *sources, size_t n, struct profile **profile);
+/* Writes the merged sources to a file. */
+enum status sources_merge(const struct source *sources, size_t n, const char *path);
+
+#endif
