@@ -52,6 +52,16 @@ void cp__disposition_drop(void)
     cp__unlock(&cp__runtime_lock);
 }
 
+int cp__disposition_exchange(int signal, const struct sigaction *action, struct sigaction *old)
+{
+    int result;
+
+    cp__lock(&cp__runtime_lock);
+    result = cp__signal_exchange(signal, action, old);
+    cp__unlock(&cp__runtime_lock);
+    return result;
+}
+
 void cp__disposition_keep_from_handler(void)
 {
     cp_store_relaxed(&is_kept, 1u); /* relaxed: ordered by the release of the claim */

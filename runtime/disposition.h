@@ -17,6 +17,11 @@ void cp__disposition_drop(void);
  * any time. A child of a fork does not inherit that. */
 void cp__disposition_keep_from_handler(void);
 
+/* For a program whose calls of sigaction() for SIGPROF and SIGTRAP come here: sets and returns the handler
+ * that the program has behind the library's. Returns -1 with errno as sigaction() does. */
+struct sigaction;
+int cp__disposition_exchange(int signal, const struct sigaction *action, struct sigaction *old);
+
 /* All functions below are called under the runtime lock. */
 
 /* Installs the handler if it is not installed. */

@@ -22,6 +22,10 @@
 /* Subtracts v, and returns the value before the subtraction. */
 #define cp_fetch_sub_acq_rel(p, v) __atomic_fetch_sub((p), (v), __ATOMIC_ACQ_REL)
 
+/* Sets the bits of v, or leaves only them. */
+#define cp_fetch_or_relaxed(p, v) __atomic_fetch_or((p), (v), __ATOMIC_RELAXED)
+#define cp_fetch_and_relaxed(p, v) __atomic_fetch_and((p), (v), __ATOMIC_RELAXED)
+
 /* Adds to a counter that only one thread writes: a load and a store, without the locked instruction of a
  * read-modify-write. */
 #define cp_add_single_writer(p, v) cp_store_relaxed((p), cp_load_relaxed(p) + (v))

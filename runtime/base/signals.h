@@ -31,6 +31,10 @@ bool cp__signal_is_of_program(int signal);
 bool cp__signal_mend(int signal);
 /* Whether the kernel would have ended the process for the signal if the library had no handler. */
 bool cp__signal_is_deadly_from_handler(const siginfo_t *info);
+/* Does what sigaction() would do without the library: if the library's handler is in place, sets and returns
+ * the handler behind it. For a program whose calls come here (preload/). Under the runtime lock. Returns -1
+ * with errno as sigaction() does. */
+int cp__signal_exchange(int signal, const struct sigaction *action, struct sigaction *old);
 /* Passes a signal that is not the profiler's to the handler that was there before. If there was none, SIGPROF
  * is ignored, and SIGTRAP does what it would have done without the library. */
 void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext);

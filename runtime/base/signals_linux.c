@@ -115,6 +115,23 @@ bool cp__signal_mend(int signal)
            !cp__signal_is_of_program(signal) && cp__signal_install(signal, NULL) == 0;
 }
 
+int cp__signal_exchange(int signal, const struct sigaction *action, struct sigaction *old)
+{
+    struct owned *own = &owned[index_of_from_handler(signal)];
+    const struct sigaction before = *previous_of_from_handler(own);
+    uint32_t installs = cp_load_relaxed(&own->installs) + 1; /* relaxed: written under the same lock */
+
+    if (!cp__signal_is_ours(signal))
+        return sigaction(signal, action, old);
+    if (action != NULL) {
+        own->previous[installs % 2] = *action;
+        cp_store_release(&own->installs, installs); /* pairs with the acquire in previous_of_from_handler() */
+    }
+    if (old != NULL)
+        *old = before;
+    return 0;
+}
+
 /* ---- Handing on ------------------------------------------------------------------------------ */
 
 /* Returns a signal set as the kernel knows it: the first 64 bits of the C library's. */

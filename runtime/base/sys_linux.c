@@ -3,11 +3,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "atomic.h"
 #include "valgrind.h"
 
 /* Turns -1 with errno into a negative errno value. */
@@ -21,8 +25,73 @@ int cp__sys_open_from_handler(const char *path)
     return (int)or_errno(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0));
 }
 
+/* ---- Lifted descriptors ---------------------------------------------------------------------- */
+
+static int lift_min; /* 0: events are not lifted; immutable from the first event on */
+/* A bit for each descriptor that was lifted. Atomic: threads open and close events at the same time. */
+static uint64_t lifted[(CP__SYS_LIFTED_MAX + 1) / 64];
+
+void cp__sys_lift_descriptors(void)
+{
+    struct rlimit limit;
+
+    lift_min = CP__SYS_LIFTED_MIN;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 2 * CP__SYS_LIFTED_MIN)
+        lift_min = (int)limit.rlim_cur / 2;
+}
+
+int cp__sys_lift_from_handler(int fd)
+{
+    int high = cp__sys_fcntl_from_handler(fd, F_DUPFD_CLOEXEC, (unsigned long)lift_min);
+
+    if (high < 0)
+        return fd;
+    cp__sys_close_from_handler(fd);
+    return high;
+}
+
+static int lift_event_from_handler(int fd)
+{
+    int high;
+
+    if (fd < 0 || lift_min == 0)
+        return fd;
+    high = cp__sys_lift_from_handler(fd);
+    if ((unsigned)high <=
+        CP__SYS_LIFTED_MAX) /* relaxed: whoever closes all descriptors may miss one that is new */
+        cp_fetch_or_relaxed(&lifted[high / 64], UINT64_C(1) << high % 64);
+    return high;
+}
+
+static void forget_lifted_from_handler(int fd)
+{
+    if (lift_min != 0 && fd >= 0 && (unsigned)fd <= CP__SYS_LIFTED_MAX) /* relaxed: the same */
+        cp_fetch_and_relaxed(&lifted[fd / 64], ~(UINT64_C(1) << fd % 64));
+}
+
+/* The program may have closed the descriptor by itself, and another of its own may have the number. */
+bool cp__sys_is_lifted(int fd)
+{
+    static const char event[] = "anon_inode:[perf_event]";
+    char path[32], target[sizeof event];
+    int saved_errno = errno;
+    bool is = false;
+
+    /* relaxed: the same */
+    if ((cp_load_relaxed(&lifted[fd / 64]) >> fd % 64 & 1) != 0) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        is = cp__sys_readlink_from_handler(path, target, sizeof target) == sizeof event - 1 &&
+             memcmp(target, event, sizeof event - 1) == 0;
+    }
+    errno = saved_errno;
+    return is;
+}
+
+/* ---- The calls ------------------------------------------------------------------------------- */
+
 int cp__sys_close_from_handler(int fd)
 {
+    forget_lifted_from_handler(fd);
     return (int)or_errno(syscall(SYS_close, fd));
 }
 
@@ -60,7 +129,8 @@ int cp__sys_fcntl_from_handler(int fd, int command, unsigned long argument)
 
 int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr, pid_t tid)
 {
-    return (int)or_errno(syscall(SYS_perf_event_open, attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC));
+    return lift_event_from_handler(
+        (int)or_errno(syscall(SYS_perf_event_open, attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC)));
 }
 
 /*

@@ -30,6 +30,20 @@ int cp__sys_fcntl_from_handler(int fd, int command, unsigned long argument);
 struct perf_event_attr;
 int cp__sys_perf_event_open_from_handler(const struct perf_event_attr *attr, pid_t tid);
 
+/*
+ * In a program that does not know of the library, descriptors that the library opens should neither have low
+ * numbers, which such a program may count on, nor be closed with all others. cp__sys_lift_descriptors() has
+ * events opened from then on lifted above CP__SYS_LIFTED_MIN, or a lower number if the process may not have
+ * so many.
+ */
+#define CP__SYS_LIFTED_MIN 512
+#define CP__SYS_LIFTED_MAX 65535u /* higher ones are not known to be lifted */
+void cp__sys_lift_descriptors(void);
+/* Lifts a descriptor: returns the new one, and closes the old one; or returns the old one if that fails. */
+int cp__sys_lift_from_handler(int fd);
+/* Returns whether the descriptor is an event that was lifted, and has not been closed. */
+bool cp__sys_is_lifted(int fd);
+
 #define CP__SYS_PAGE ((uintptr_t)4096) /* the size of a page, or a part of one */
 /* Returns whether the kernel can read the memory [address, address + size) now. The memory may have been
  * unmapped or protected, its file truncated, and the size be one that no memory has. */

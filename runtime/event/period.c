@@ -16,7 +16,7 @@ static const struct unit {
     uint64_t ns;
 } units[] = {{"", 1}, {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", CP__NS_PER_SECOND}};
 
-static const struct unit *find_unit(const char *name)
+static const struct unit *find_suffix(const char *name)
 {
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(name, units[i].name) == 0)
@@ -34,7 +34,7 @@ static char *last_colon(char *name)
     return strncmp(name, "mem:", strlen("mem:")) == 0 && colon == name + strlen("mem") ? NULL : colon;
 }
 
-static int refuse_empty(const char *name, struct cp_error *err)
+static int refuse_no_number(const char *name, struct cp_error *err)
 {
     const int n = (int)strlen(name) - 1;
 
@@ -87,7 +87,7 @@ static const struct unit *unit_of(const char *text)
 {
     const size_t n = strspn(text, "0123456789");
 
-    return n == 0 ? NULL : find_unit(text + n);
+    return n == 0 ? NULL : find_suffix(text + n);
 }
 
 int cp_event_take_period(char *name, uint64_t *period, struct cp_error *err)
@@ -98,7 +98,7 @@ int cp_event_take_period(char *name, uint64_t *period, struct cp_error *err)
     int result = 0;
 
     if (colon != NULL && colon[1] == '\0')
-        return refuse_empty(name, err);
+        return refuse_no_number(name, err);
     if (unit != NULL) {
         *colon = '\0';
         result = read_period(colon + 1, unit, name, &found, err);
