@@ -163,6 +163,14 @@ watch = $(B)/tests/watch
 sample_parts = runner_sample_output runner_sample_bench runner_sample_hang
 bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
 
+# What `counterpoint run` preloads into programs: a copy of the core behind the program's own calls. The second one has the
+# endpoint, too.
+preload_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard preload/*.c)))
+preload_so = $(B)/lib/libcounterpoint-preload.so
+preload_http_so = $(B)/lib/libcounterpoint-preload-http.so
+# A sanitizer's library would have to be preloaded first.
+preloads = $(if $(SANITIZE),,$(preload_so) $(preload_http_so))
+
 lib_a = $(B)/lib/libcounterpoint.a
 lib_so = $(B)/lib/libcounterpoint.so
 side_a := $(sides:%=$(B)/lib/libcounterpoint-%.a)
@@ -178,7 +186,7 @@ test_programs = $(tests) $(samples) $(framework_examples)
 benches := $(addprefix $(B)/bench/,$(bench_names))
 # The simulated kernel, which every test program can play.
 sim_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard tests/support/sim/*.c)))
-objects := $(lib_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/support/test.o \
+objects := $(lib_objects) $(preload_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/support/test.o \
            $(sim_objects) $(caller_objects) \
            $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
            $(B)/obj/tests/support/watch.o $(sample_names:%=$(B)/obj/tests/support/%.o) $(sample_parts:%=$(B)/obj/tests/support/%.o) \
@@ -225,8 +233,9 @@ BENCH_overhead = -benchtime 21x
 BENCH_listing = -benchtime 9x
 BENCH_memory = -benchtime 1x
 BENCH_scale = -benchtime 15x
-# Only for the page's files, its test, and main.c of the command.
+# Only for the page's files, its test, and the command's search for what it preloads.
 CFLAGS_ui_files = -Wa,-I,$(ui)
+CFLAGS_run_target = -DCP_MULTIARCH='"$(or $(machine_$(ARCH)),$(machine_$(host_arch)),none)"'
 CFLAGS_ui_test = -DCP_UI='"$(CURDIR)/http/ui"' -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 
 # Not among the flags that everything is built anew for.
@@ -242,7 +251,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 .SECONDARY:
 
 # For another machine the tests and benchmarks, too.
-all: lib $(side_a) $(side_so) $(program) $(examples) ## the libraries, the command and the examples
+all: lib $(side_a) $(side_so) $(preloads) $(program) $(examples) ## the libraries, the command and the examples
 all: $(if $(cross),$(tests) $(samples) $(benches))
 lib: $(lib_a) $(lib_so)         ## the core alone: build/lib/libcounterpoint.a and .so
 
@@ -410,6 +419,23 @@ $(B)/lib/libcounterpoint-$(1).so: $(call side_objects,$(1)) $(addprefix $(B)/obj
 endef
 $(foreach s,$(sides),$(eval $(call side,$(s))))
 
+# The library's own calls of these are not the program's: see preload/real.h.
+preload_wrapped = sigaction pthread_create
+# The core stands first, so that its constructor and its handlers of forks run before those of preload/. Only what
+# preload.map lists is exported: a program may have the library itself, or zlib's symbols, for its own use.
+define preload
+$(call say,LD,$@)
+@mkdir -p $(@D)
+$(Q)$(cc) $(ldflags) -shared -Wl,-soname,$(@F) -Wl,--version-script=preload/preload.map -Wl,-z,now,-z,nodelete \
+    $(preload_wrapped:%=-Wl$(comma)--wrap=%) -o $@ -Wl,--whole-archive $(filter %.a,$^) -Wl,--no-whole-archive \
+    $(filter %.o,$^) $(1) $(libs)
+endef
+
+$(preload_so): $(preload_objects) $(lib_a) preload/preload.map
+	$(call preload)
+$(preload_http_so): $(preload_objects) $(lib_a) $(http_a) preload/preload.map
+	$(call preload,$(http_libs))
+
 # Whoever may use no event at all, skips the tests that ask for one, and no test asks for more samples than a thread has
 # time for: see tests/support/test.c.
 wrapped = cp_slots_start cp__slot_publish cp_counter_open
@@ -424,7 +450,8 @@ link = $(Q)$(cc) $(ldflags) -pie -Wl,-z,now -o $@ $(filter %.o,$^) \
         $(if $(filter $(http_a),$^),$(http_libs)) $(LIBS_$(@F)) $(libs) \
         $(if $(filter %/test.o,$^),$(wrapped:%=-Wl$(comma)--wrap=%))
 
-$(program): $(program_objects) $(lib_a)
+# The command writes the environment that the preloaded library reads.
+$(program): $(program_objects) $(B)/obj/preload/settings.o $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)
@@ -466,7 +493,8 @@ $(B)/tests/%_sample: $(B)/obj/tests/support/%_sample.o $(testing_a) $(lib_a)
 
 # What test programs run, or look at.
 needs = $(1:%=$(B)/tests/%_test): | $(2)
-$(call needs,cmd event_list,$(program))
+$(call needs,cmd event_list run,$(program))
+$(call needs,run,$(preloads))
 $(call needs,counts,$(B)/tests/counts_sample)
 $(call needs,rooms,$(built))
 $(call needs,processors,$(foreach t,cmd event_list event_pfm,$(B)/tests/$(t)_test))

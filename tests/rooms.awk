@@ -25,6 +25,7 @@ function list_rooms() {
     row("pprof/symbol")
     row("pprof")
     row("http testing")
+    row("preload")
     row("cmd examples bench tests/elsewhere tests/support")
     row("tests/unit")
     row("tests/system tests/live", "tests/support public")

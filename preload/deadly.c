@@ -1,0 +1,83 @@
+/* See deadly.h. The handler has the profile written, and lets the signal do what it would have done. */
+#include "deadly.h"
+
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "process.h"
+#include "runtime/base/os.h"
+
+/* Those whose default action ends the process, less SIGKILL, which nobody can catch, and those of the core.
+ */
+static const int numbers[] = {SIGHUP,  SIGINT,  SIGQUIT,   SIGILL,  SIGABRT, SIGBUS,  SIGFPE,
+                              SIGUSR1, SIGSEGV, SIGUSR2,   SIGPIPE, SIGALRM, SIGTERM, SIGSTKFLT,
+                              SIGXCPU, SIGXFSZ, SIGVTALRM, SIGIO,   SIGPWR,  SIGSYS};
+#define N_NUMBERS (sizeof numbers / sizeof numbers[0])
+
+/* How long a thread that got a signal from elsewhere waits. It may hold what the scribe needs: then it goes
+ * on for a moment, and the scribe ends the process. */
+#define A_MOMENT_MS 3000
+
+/* The first process of a container, for which the kernel ignores such signals, has no handler of ours. */
+bool cp__deadly_takes(int number)
+{
+    bool takes = false;
+
+    for (size_t i = 0; i < N_NUMBERS; i++)
+        takes |= numbers[i] == number;
+    return takes && getpid() != 1;
+}
+
+static void end_by_default_from_handler(int number)
+{
+    static const uint64_t defaults[8]; /* larger than the kernel's struct sigaction: SIG_DFL, no flags */
+
+    syscall(SYS_rt_sigaction, number, defaults, NULL, sizeof(uint64_t));
+    syscall(SYS_tgkill, getpid(), cp__os_tid(), number);
+}
+
+/* The signal is blocked until the handler returns, and a core file then shows the place that it interrupted.
+ * An instruction that has raised a signal cannot go on. */
+static void on_deadly_from_handler(int number, siginfo_t *info, void *unused)
+{
+    const bool is_raised_here = info->si_code > 0 && info->si_code != SI_KERNEL;
+
+    (void)unused;
+    if (!cp__process_is_profiled_from_handler() ||
+        cp__scribe_finish_for_signal_from_handler(number,
+                                                  is_raised_here ? CP__SCRIBE_WAIT_MS : A_MOMENT_MS) ||
+        is_raised_here)
+        end_by_default_from_handler(number);
+}
+
+static const struct sigaction *make_action(void)
+{
+    static struct sigaction action;
+
+    action.sa_sigaction = on_deadly_from_handler;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
+    return &action;
+}
+
+const struct sigaction *cp__deadly_action(void)
+{
+    return make_action();
+}
+
+bool cp__deadly_is(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == on_deadly_from_handler;
+}
+
+void cp__deadly_install(void)
+{
+    struct sigaction found;
+
+    for (size_t i = 0; i < N_NUMBERS; i++) {
+        if (cp__deadly_takes(numbers[i]) && sigaction(numbers[i], NULL, &found) == 0 &&
+            (found.sa_flags & SA_SIGINFO) == 0 && found.sa_handler == SIG_DFL)
+            sigaction(numbers[i], make_action(), NULL);
+    }
+}

@@ -1,0 +1,232 @@
+/* See process.h. */
+#include "process.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "atomic.h"
+#include "http.h"
+#include "real.h"
+#include "runtime/base/os.h"
+#include "runtime/base/sys_linux.h"
+#include "settings.h"
+
+/* The thread that starts the session writes these fields before the scribe is there; the scribe ends it. */
+static struct {
+    struct cp__preload_settings settings;
+    struct cp_session *session;
+    struct cp_http *http;
+    uint32_t pid; /* of the process whose session this is; 0: there is none. Atomic: handlers look */
+} process;
+
+/* Only in the library for `counterpoint run --http`. */
+int cp_http_start(struct cp_http **http, const char *address, const struct cp_http_options *options,
+                  struct cp_error *err) __attribute__((weak));
+const char *cp_http_address(const struct cp_http *http) __attribute__((weak));
+void cp_http_stop(struct cp_http *http) __attribute__((weak));
+
+static void say_to_user(const char *message)
+{
+    fprintf(stderr, "counterpoint: %s\n", message);
+}
+
+bool cp__process_is_profiled_from_handler(void)
+{
+    /* relaxed: this process has stored it before it had other threads, or at a fork */
+    return cp_load_relaxed(&process.pid) == (uint32_t)getpid();
+}
+
+double cp__process_seconds(void)
+{
+    return process.settings.seconds;
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+void cp__process_name_thread(void)
+{
+    char name[17] = "";
+    int saved_errno = errno;
+
+    if (cp_m_self() != NULL && REAL(prctl)(PR_GET_NAME, name) == 0)
+        cp_label_set("thread", name);
+    errno = saved_errno;
+}
+
+/* The mask that is restored is the program's: attaching has unblocked SIGTRAP, and that stays so. */
+void cp__process_attach_thread(void)
+{
+    struct cp_m *m;
+
+    if (!cp__process_is_profiled_from_handler())
+        return;
+    cp_m_attach(&m, NULL);
+    cp__process_name_thread();
+}
+
+void cp__process_detach_thread(void)
+{
+    struct cp_m *m = cp_m_self();
+
+    if (m != NULL && cp__process_is_profiled_from_handler())
+        cp_m_detach(m);
+}
+
+/* ---- The start ------------------------------------------------------------------------------- */
+
+/* Has the children find the file, and know that they are none of them the first process. */
+static void tell_children(void)
+{
+    const char *file = process.settings.file;
+    char directory[PATH_MAX], id[16], *path;
+
+    snprintf(id, sizeof id, "%d", (int)getpid());
+    setenv(CP__VARIABLE_FIRST, id, 1);
+    if (file[0] == '/' || getcwd(directory, sizeof directory) == NULL ||
+        asprintf(&path, "%s/%s", directory, file) < 0)
+        return;
+    setenv(CP__VARIABLE_FILE, path, 1);
+    free(process.settings.file);
+    process.settings.file = path;
+}
+
+static int start_own_session(struct cp_error *err)
+{
+    struct cp_profiling_option options[CP_EV_MAX];
+    const struct cp__preload_settings *settings = &process.settings;
+    int result = cp__files_open(settings, err);
+
+    if (result < 0)
+        return result;
+    for (size_t i = 0; i < settings->n; i++)
+        options[i] = cp_option_event(cp__files_writer(i), settings->events[i], settings->periods[i]);
+    result = cp_session_start(&process.session, options, settings->n, err);
+    if (result == 0)
+        return 0;
+    for (size_t i = 0; i < settings->n; i++)
+        cp__files_close(i, false);
+    return result;
+}
+
+static void serve_profiles(void)
+{
+    struct cp_error err;
+
+    if (process.settings.http == NULL || !process.settings.is_first || process.http != NULL)
+        return;
+    if (cp_http_start == NULL)
+        say_to_user(
+            "this preloaded library has no endpoint. Preload libcounterpoint-preload-http.so, or run the "
+            "program by "
+            "'counterpoint run --http ADDRESS'.");
+    else if (cp_http_start(&process.http, process.settings.http, NULL, &err) < 0)
+        say_to_user(err.message);
+    else
+        fprintf(stderr, "counterpoint: http://%s/debug/pprof/\n", cp_http_address(process.http));
+}
+
+/* The calling thread is attached before the session starts, so that its first instruction after the start
+ * counts. */
+void cp__process_begin(void)
+{
+    struct cp_error err = {0};
+    uint64_t mask = cp__os_block_from_handler();
+    struct cp_m *m;
+    int result = cp_m_attach(&m, &err);
+
+    cp__process_name_thread();
+    if (result == 0)
+        result = start_own_session(&err);
+    if (result == 0)
+        cp_store_relaxed(&process.pid, (uint32_t)getpid()); /* relaxed: see above */
+    process.settings.has_executed = true; /* the next session, if exec fails, does not replace the file */
+    if (result == 0 && cp__scribe_start() < 0)
+        say_to_user("there is no thread to write the profile: this process will leave none.");
+    cp__os_unblock_from_handler(mask);
+    if (result < 0)
+        say_to_user(err.message);
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+/* A profile without samples is kept of the first process only, and if that does not go on as another program.
+ * Of a thousand short children most have no sample, and those that have one stand for the others. */
+static bool is_worth_keeping(size_t i)
+{
+    struct cp_slot_stats stats = {.size = sizeof stats};
+
+    return cp_session_stats(process.session, i, &stats) < 0 || stats.samples > 0 || process.settings.is_first;
+}
+
+void cp__process_end(void)
+{
+    struct cp_error err;
+    bool is_kept[CP_EV_MAX], is_any = false;
+    int result = cp_session_halt(process.session, &err);
+
+    for (size_t i = 0; i < process.settings.n; i++)
+        is_any |= is_kept[i] = is_worth_keeping(i);
+    if (result == 0 && is_any)
+        result = cp_session_stop(process.session, &err);
+    if (result < 0)
+        fprintf(stderr, "counterpoint: the profile of process %d could not be written to %s. %s\n",
+                (int)getpid(), cp__files_path(0), err.message);
+    for (size_t i = 0; i < process.settings.n; i++)
+        cp__files_close(i, is_kept[i] && result == 0);
+    cp_session_close(process.session);
+    process.session = NULL;
+    cp_store_relaxed(&process.pid,
+                     0u); /* relaxed: the caller of the scribe acquires what the scribe releases */
+}
+
+/* ---- The library is loaded ------------------------------------------------------------------- */
+
+/* A child of fork() has one thread, and no session. */
+static void begin_in_child(void)
+{
+    if (cp_load_relaxed(&process.pid) == 0) /* relaxed: see above */
+        return;
+    cp_store_relaxed(&process.pid, 0u); /* relaxed: see above */
+    cp_session_close(process.session);
+    process.session = NULL;
+    process.http =
+        NULL; /* its threads are the parent's, and its sockets are closed when the child executes */
+    cp__files_forget();
+    cp__threads_forget();
+    process.settings.is_first = process.settings.has_executed = false;
+    cp__process_begin();
+}
+
+static void finish_at_exit(void)
+{
+    cp__scribe_finish_from_handler(CP__SCRIBE_WAIT_MS);
+}
+
+/* Runs after the core's constructors: the Makefile links this room behind the core. So the core's handlers of
+ * forks run before this one, too. */
+__attribute__((constructor)) static void profile_from_the_start(void)
+{
+    struct cp_error err;
+
+    cp__real_prepare();
+    if (cp__preload_settings(&process.settings, &err) < 0) {
+        say_to_user(err.message);
+        return;
+    }
+    if (process.settings.file == NULL)
+        return;
+    tell_children();
+    cp__sys_lift_descriptors();
+    pthread_atfork(NULL, NULL, begin_in_child);
+    atexit(finish_at_exit);
+    cp__process_begin();
+    cp__deadly_install();
+    serve_profiles();
+}

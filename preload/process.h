@@ -1,0 +1,78 @@
+/*
+ * The profile of the process that the library is preloaded into. A process has one session from its start to
+ * its end: process.c starts it, and scribe.c ends it on a thread of the library's own, because a process may
+ * end at any place.
+ *
+ *     who            calls                                what for
+ *     constructor    cp__process_begin()                  the program's start
+ *     fork           cp__process_begin()                  the child has a session of its own
+ *     exit           cp__scribe_finish_from_handler()     see ends.c
+ *     exec           cp__scribe_finish_from_handler()     see exec.c; cp__process_begin() if it fails
+ *     a signal       cp__scribe_finish_from_handler()     see deadly.c
+ */
+#ifndef COUNTERPOINT_PRELOAD_PROCESS_H
+#define COUNTERPOINT_PRELOAD_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Starts a session in this process, and attaches the calling thread. Prints why, if that fails. */
+void cp__process_begin(void);
+/* Returns whether this process has a session that has not been ended, and is not a child of vfork() or of a
+ * raw system call, which runs in its parent's memory or has a copy of it. */
+bool cp__process_is_profiled_from_handler(void);
+/* Makes the calling thread an M whose samples carry its name; and the reverse. Signals are blocked meanwhile:
+ * a signal may end the process, and whoever writes the profile then must not wait for a lock of this thread.
+ */
+void cp__process_attach_thread(void);
+void cp__process_detach_thread(void);
+/* Sets the label of the calling thread, if it is an M. */
+void cp__process_name_thread(void);
+
+/* ---- For scribe.c ---------------------------------------------------------------------------- */
+
+/* Ends the session, and writes and closes its files. Only by the scribe. */
+void cp__process_end(void);
+/* Returns the seconds after which the profile ends; 0: never. */
+double cp__process_seconds(void);
+
+/* ---- The scribe: scribe.c -------------------------------------------------------------------- */
+
+/* Starts the thread that ends the session of this process. Returns 0 or a negative errno value. */
+int cp__scribe_start(void);
+/* How long a process that ends waits for its profile. */
+#define CP__SCRIBE_WAIT_MS 30000
+/* Has the scribe end the session, and waits until it has, for wait_ms at most. Returns false if it has not.
+ * Does nothing, and returns true, if this process has no session. */
+bool cp__scribe_finish_from_handler(int wait_ms);
+/* The same; the scribe ends the process by this signal if the caller does not do so soon. */
+bool cp__scribe_finish_for_signal_from_handler(int number, int wait_ms);
+
+/* ---- Files: files.c -------------------------------------------------------------------------- */
+
+struct cp__preload_settings;
+struct cp_writer;
+struct cp_error;
+
+/* Opens the files for the profiles of this process, one for each event. */
+int cp__files_open(const struct cp__preload_settings *settings, struct cp_error *err);
+/* Returns the writer of the i-th file. */
+struct cp_writer cp__files_writer(size_t i);
+/* Closes the i-th file; removes it if it is not to be kept. */
+void cp__files_close(size_t i, bool is_kept);
+/* Closes all files in a child of a fork: they are the parent's. */
+void cp__files_forget(void);
+/* Returns whether a descriptor is one of the files'. */
+bool cp__files_have(int fd);
+/* Returns the i-th file's path. */
+const char *cp__files_path(size_t i);
+
+/* ---- What ends a process: deadly.c ----------------------------------------------------------- */
+
+/* Installs the handler for the signals that would end the program without a word. */
+void cp__deadly_install(void);
+/* Of threads.c: in a child of a fork. */
+void cp__threads_forget(void);
+
+#endif

@@ -1,0 +1,129 @@
+/*
+ * The thread that writes the profile. A process ends at any place: in a signal handler, with a lock of
+ * malloc() held, or on a stack that has no room. So whoever ends it only wakes this thread, and waits until
+ * the profile is written. This thread has its own stack, blocks all signals, and takes no lock that a thread
+ * of the program holds for long.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "atomic.h"
+#include "process.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/os.h"
+#include "runtime/base/thread.h"
+
+/* Each step is a store by one side that the other side waits for, with a release that pairs with the acquire
+ * of whoever waits: wanted: whoever ends the process to await_wish(); done: scribe_work() to finish(). */
+static struct {
+    uint32_t wanted; /* 1: the session is to be ended */
+    uint32_t done;   /* 1: it has been, or there is none */
+    uint32_t signal; /* what ends the process; 0: no signal */
+} scribe = {.done = 1};
+
+#define A_WHILE_MS 1000 /* in which a thread ends the process that has waited for its profile */
+
+/* Waits until the session is to be ended, or its time is over. */
+static void await_wish(double seconds)
+{
+    const uint64_t end = cp__clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
+
+    while (cp_load_acquire(&scribe.wanted) == 0) { /* pairs with the release in ask_from_handler() */
+        const uint64_t now = cp__clock_ns(CLOCK_MONOTONIC);
+
+        if (seconds > 0 && now >= end)
+            return;
+        cp__os_futex_wait(&scribe.wanted, 0,
+                          seconds > 0 && end - now < 60000000000u ? (int)((end - now) / 1000000) + 1 : 60000);
+    }
+}
+
+/* Ends the process as the signal would have without this library. */
+static void die(int number)
+{
+    static const uint64_t defaults[8]; /* larger than the kernel's struct sigaction: SIG_DFL, no flags */
+    const uint64_t bit = (uint64_t)1 << (number - 1);
+
+    syscall(SYS_rt_sigaction, number, defaults, NULL, sizeof(uint64_t));
+    syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &bit, NULL, sizeof bit);
+    syscall(SYS_kill, getpid(), number);
+}
+
+static void *scribe_work(void *unused)
+{
+    uint32_t number;
+
+    await_wish(cp__process_seconds());
+    cp__process_end();
+    cp_store_release(&scribe.done, 1u); /* pairs with the acquire in finish_from_handler() */
+    cp__os_futex_wake_from_handler(&scribe.done);
+    number = cp_load_acquire(&scribe.signal); /* pairs with the release in ask_from_handler() */
+    if (number != 0) {
+        usleep(A_WHILE_MS * 1000);
+        die((int)number);
+    }
+    return unused;
+}
+
+static void *run_scribe(void *unused)
+{
+    return cp__thread_own(scribe_work, unused);
+}
+
+int cp__scribe_start(void)
+{
+    pthread_t thread;
+    int result;
+
+    memset(&scribe, 0, sizeof scribe);
+    result = cp__thread_start(&thread, CP__DEEP_STACK, run_scribe, NULL);
+    if (result == 0)
+        pthread_detach(thread);
+    else
+        scribe.done = 1;
+    return result;
+}
+
+/* ---- Whoever ends the process ---------------------------------------------------------------- */
+
+static void ask_from_handler(int number)
+{
+    cp_store_release(&scribe.signal, (uint32_t)number); /* pairs with the acquire in scribe_work() */
+    cp_store_release(&scribe.wanted, 1u);               /* pairs with the acquire in await_wish() */
+    cp__os_futex_wake_from_handler(&scribe.wanted);
+}
+
+static bool finish_from_handler(int number, int wait_ms)
+{
+    const uint64_t end = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + (uint64_t)wait_ms * 1000000;
+    int saved_errno = errno;
+
+    if (!cp__process_is_profiled_from_handler())
+        return true;
+    ask_from_handler(number);
+    while (cp_load_acquire(&scribe.done) == 0) { /* pairs with the release in scribe_work() */
+        uint64_t now = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
+
+        if (now >= end)
+            break;
+        cp__os_futex_wait(&scribe.done, 0, (int)((end - now) / 1000000) + 1);
+    }
+    errno = saved_errno;
+    return cp_load_acquire(&scribe.done) != 0; /* the same */
+}
+
+bool cp__scribe_finish_from_handler(int wait_ms)
+{
+    return finish_from_handler(0, wait_ms);
+}
+
+bool cp__scribe_finish_for_signal_from_handler(int number, int wait_ms)
+{
+    return finish_from_handler(number, wait_ms);
+}

@@ -1,0 +1,63 @@
+/*
+ * How an unmodified program is told to profile itself: by its environment, which the preloaded library reads
+ * and `counterpoint run` writes.
+ *
+ *     LD_PRELOAD=…/libcounterpoint-preload.so CP_CPUPROFILE=/tmp/%n.%p.pb.gz PROGRAM
+ */
+#ifndef COUNTERPOINT_PRELOAD_SETTINGS_H
+#define COUNTERPOINT_PRELOAD_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pprof.h"
+
+/* The file for a profile. "%p" stands for the process's id, "%n" for the program's name, and "%%" for "%".
+ * Without
+ * "%p", the first process has the file of that name, and its children have ".PID" in front of ".pb.gz". With
+ * several events, each profile has ".EVENT" there, too. If the variable is not set, nothing is profiled. */
+#define CP__VARIABLE_FILE "CP_CPUPROFILE"
+/* Events with commas between, each with its period if it is not to have the event's preset:
+ * "taskClock:1000000". Without the variable, the best event that this machine has: see cp__best_event(). */
+#define CP__VARIABLE_EVENT "CP_CPUPROFILE_EVENT"
+/* The seconds after which a process's profile ends, and its program goes on; without the variable, at its
+ * end. */
+#define CP__VARIABLE_SECONDS "CP_CPUPROFILE_SECONDS"
+/* Where the first process serves the endpoint of counterpoint/http.h, such as "127.0.0.1:6060". */
+#define CP__VARIABLE_HTTP "CP_CPUPROFILE_HTTP"
+/* Set by the first process, for those that it starts: its id. */
+#define CP__VARIABLE_FIRST "CP_CPUPROFILE_FIRST"
+
+struct cp__preload_settings {
+    char *file; /* NULL: no profile is wanted */
+    char *event_list;
+    char *events[CP_EV_MAX]; /* parts of event_list */
+    uint64_t periods[CP_EV_MAX];
+    size_t n;
+    double seconds;    /* 0: to the end */
+    char *http;        /* NULL: no endpoint */
+    bool is_first;     /* whether the process is the one that was told, or what that one has executed since */
+    bool has_executed; /* the latter: the file may be there, and is then not replaced */
+};
+
+/* Reads the environment. Returns -EINVAL, with a sentence that names the variable, if a value makes no sense.
+ * The strings are the caller's, for the life of the process. */
+int cp__preload_settings(struct cp__preload_settings *settings, struct cp_error *err);
+/* Splits a list of events with their periods into settings->events; checks that each of them has a name that
+ * means something, and that there are not too many. */
+int cp__preload_take_events(struct cp__preload_settings *settings, const char *list, struct cp_error *err);
+/* Parses a number of seconds above 0; 0 if the text is none. */
+double cp__preload_seconds(const char *text);
+
+/* Returns the best event for CPU time that can be sampled here: cycles, or else taskClock, or else timer,
+ * which every machine has. Opens events on the calling thread, and closes them. */
+const char *cp__best_event(void);
+
+/* Returns the path of the file for an event: see CP__VARIABLE_FILE. event: NULL if there is one only.
+ * `again`: 0, or the number of this attempt if files of the names before exist. The caller frees the path;
+ * NULL: no memory. */
+char *cp__profile_path(const char *pattern, const char *program, int pid, bool is_first, const char *event,
+                       unsigned again);
+
+#endif

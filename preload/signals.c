@@ -1,0 +1,91 @@
+/*
+ * The program's calls that set handlers. Behind the library's handler of SIGTRAP or SIGPROF is the program's,
+ * which the core keeps (runtime/disposition.h): whatever the program installs goes there. If the program
+ * wants the default action of a signal that ends it, the handler of deadly.c stands for that. What the
+ * program asks for is what it would see without the library.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "deadly.h"
+#include "process.h"
+#include "real.h"
+#include "runtime/disposition.h"
+
+static bool is_of_core(int number)
+{
+    return number == SIGTRAP || number == SIGPROF;
+}
+
+/* Turns what the program wants into what stands for it. */
+static const struct sigaction *stand_in(int number, const struct sigaction *action)
+{
+    return action != NULL && action->sa_handler == SIG_DFL && cp__deadly_takes(number) ? cp__deadly_action()
+                                                                                       : action;
+}
+
+int sigaction(int number, const struct sigaction *action, struct sigaction *old)
+{
+    struct sigaction wanted;
+    int result;
+
+    if (!cp__process_is_profiled_from_handler())
+        return REAL(sigaction)(number, action, old);
+    if (action != NULL) /* old may be the same */
+        wanted = *action;
+    if (is_of_core(number)) {
+        result = cp__disposition_exchange(number, action != NULL ? &wanted : NULL, old);
+    } else {
+        result = REAL(sigaction)(number, stand_in(number, action != NULL ? &wanted : NULL), old);
+        if (result == 0 && old != NULL && cp__deadly_is(old))
+            *old = (struct sigaction){.sa_handler = SIG_DFL};
+    }
+    return result;
+}
+
+/* ---- What the C library makes of sigaction() ------------------------------------------------- */
+
+static sighandler_t set_handler(int number, sighandler_t handler, int flags)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, old;
+
+    if (handler == SIG_ERR) {
+        errno = EINVAL;
+        return SIG_ERR;
+    }
+    if ((flags & SA_NODEFER) == 0)
+        sigaddset(&action.sa_mask, number);
+    return sigaction(number, &action, &old) < 0 ? SIG_ERR : old.sa_handler;
+}
+
+sighandler_t signal(int number, sighandler_t handler)
+{
+    return set_handler(number, handler, SA_RESTART);
+}
+
+sighandler_t bsd_signal(int number, sighandler_t handler);
+sighandler_t ssignal(int number, sighandler_t handler);
+sighandler_t sysv_signal(int number, sighandler_t handler);
+sighandler_t __sysv_signal(int number, sighandler_t handler);
+
+sighandler_t bsd_signal(int number, sighandler_t handler)
+{
+    return set_handler(number, handler, SA_RESTART);
+}
+
+sighandler_t ssignal(int number, sighandler_t handler)
+{
+    return set_handler(number, handler, SA_RESTART);
+}
+
+sighandler_t sysv_signal(int number, sighandler_t handler)
+{
+    return set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER));
+}
+
+sighandler_t __sysv_signal(int number, sighandler_t handler)
+{
+    return set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER));
+}

@@ -1,0 +1,176 @@
+/*
+ * The program's calls that begin and end threads. Each thread is an M from before its first instruction to
+ * after its last one, and its samples carry its name.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include "atomic.h"
+#include "process.h"
+#include "real.h"
+#include "runtime/base/os.h"
+
+/* The program's threads that have not ended. The C library ends a process when its last thread has ended. It
+ * counts the threads of this library, too, so this library counts those of the program. */
+static int32_t left = 1;
+
+static void one_has_ended(void)
+{
+    if (cp_fetch_sub_acq_rel(&left, 1) ==
+        1) /* acquire and release: pairs with itself, in the other threads */
+        exit(0);
+}
+
+/* ---- Threads that begin ---------------------------------------------------------------------- */
+
+/* What a thread is to run: one of the two. */
+struct beginning {
+    void *(*fn)(void *);
+    thrd_start_t c11_fn;
+    void *arg;
+};
+
+/* Runs when the thread's function has returned, or the thread was ended by pthread_exit() or a cancellation.
+ */
+static void end_thread(void *unused)
+{
+    uint64_t mask = cp__os_block_from_handler();
+
+    (void)unused;
+    cp__process_detach_thread();
+    cp__os_unblock_from_handler(mask);
+    if (cp__process_is_profiled_from_handler())
+        one_has_ended();
+}
+
+static struct beginning begin_thread(void *arg)
+{
+    const struct beginning beginning = *(struct beginning *)arg;
+    uint64_t mask = cp__os_block_from_handler();
+
+    free(arg);
+    cp__process_attach_thread();
+    cp__os_unblock_from_handler(mask);
+    return beginning;
+}
+
+static void *run_thread(void *arg)
+{
+    const struct beginning beginning = begin_thread(arg);
+    void *result;
+
+    pthread_cleanup_push(end_thread, NULL);
+    result = beginning.fn(beginning.arg);
+    pthread_cleanup_pop(1);
+    return result;
+}
+
+static int run_c11_thread(void *arg)
+{
+    const struct beginning beginning = begin_thread(arg);
+    int result;
+
+    pthread_cleanup_push(end_thread, NULL);
+    result = beginning.c11_fn(beginning.arg);
+    pthread_cleanup_pop(1);
+    return result;
+}
+
+static struct beginning *new_beginning(struct beginning what)
+{
+    struct beginning *beginning = malloc(sizeof *beginning);
+
+    if (beginning == NULL)
+        return NULL;
+    *beginning = what;
+    cp_fetch_add_relaxed(&left, 1); /* relaxed: the caller is a thread that has not ended */
+    return beginning;
+}
+
+static void forget_beginning(struct beginning *beginning)
+{
+    cp_fetch_sub_acq_rel(&left, 1); /* never the last one: the caller has not ended */
+    free(beginning);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *arg)
+{
+    struct beginning *beginning;
+    int result;
+
+    if (!cp__process_is_profiled_from_handler())
+        return REAL(pthread_create)(thread, attributes, fn, arg);
+    beginning = new_beginning((struct beginning){.fn = fn, .arg = arg});
+    if (beginning == NULL)
+        return EAGAIN;
+    result = REAL(pthread_create)(thread, attributes, run_thread, beginning);
+    if (result != 0)
+        forget_beginning(beginning);
+    return result;
+}
+
+int thrd_create(thrd_t *thread, thrd_start_t fn, void *arg)
+{
+    struct beginning *beginning;
+    int result;
+
+    if (!cp__process_is_profiled_from_handler())
+        return REAL(thrd_create)(thread, fn, arg);
+    beginning = new_beginning((struct beginning){.c11_fn = fn, .arg = arg});
+    if (beginning == NULL)
+        return thrd_nomem;
+    result = REAL(thrd_create)(thread, run_c11_thread, beginning);
+    if (result != thrd_success)
+        forget_beginning(beginning);
+    return result;
+}
+
+/* ---- The thread of main() -------------------------------------------------------------------- */
+
+/* The other threads end in end_thread(). */
+void pthread_exit(void *result)
+{
+    if (cp__os_tid() == getpid() && cp__process_is_profiled_from_handler()) {
+        end_thread(NULL);
+    }
+    REAL(pthread_exit)(result);
+    __builtin_unreachable();
+}
+
+/* A child of fork() has one thread. */
+void cp__threads_forget(void)
+{
+    cp_store_relaxed(&left, 1); /* relaxed: this is the only thread */
+}
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+int pthread_setname_np(pthread_t thread, const char *name)
+{
+    int result = REAL(pthread_setname_np)(thread, name);
+
+    if (result == 0 && pthread_equal(thread, pthread_self()))
+        cp__process_name_thread();
+    return result;
+}
+
+int prctl(int option, ...)
+{
+    unsigned long arguments[4];
+    va_list list;
+    int result;
+
+    va_start(list, option);
+    for (int i = 0; i < 4; i++)
+        arguments[i] = va_arg(list, unsigned long);
+    va_end(list);
+    result = REAL(prctl)(option, arguments[0], arguments[1], arguments[2], arguments[3]);
+    if (option == PR_SET_NAME && result == 0)
+        cp__process_name_thread();
+    return result;
+}
