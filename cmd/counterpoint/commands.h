@@ -12,6 +12,7 @@ enum status {
 
 /* Runs the subcommand; argv[0] is its name. */
 enum status command_events(int argc, char **argv);
+enum status command_run(int argc, char **argv);
 enum status command_report(int argc, char **argv);
 
 /* Prints "counterpoint: " and a sentence to stderr; returns status. */

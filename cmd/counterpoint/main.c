@@ -13,6 +13,7 @@ static const struct {
     const char *summary;
 } commands[] = {
     {"events", command_events, "the events that can be sampled, and whether they work here"},
+    {"run", command_run, "profiles a program that knows nothing of it"},
     {"report", command_report, "what a profile says: hottest functions, calls, differences"},
 };
 

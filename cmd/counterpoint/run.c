@@ -1,0 +1,311 @@
+/* counterpoint run: profiles a program that knows nothing of it. See run.h. */
+#include "run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/fail.h"
+
+static const char help[] = "usage: counterpoint run [-e EVENT[:PERIOD]]... [-o DIR] [--http ADDRESS]\n"
+                           "                        [--duration SECONDS] [--] PROGRAM [ARGUMENT]...\n"
+                           "\n"
+                           "Runs a program and profiles it: each of its threads, and the processes that it\n"
+                           "starts. The program is not changed; a library is preloaded into it, so it must\n"
+                           "be linked dynamically with glibc, and must not take another user's rights. At\n"
+                           "the end the command prints what was sampled, what was lost, where the profiles\n"
+                           "are, and the five hottest functions. Each process has a profile of its own in\n"
+                           "pprof's format, for 'counterpoint report' and 'go tool pprof', and the samples\n"
+                           "have the names of their threads as the label \"thread\".\n"
+                           "\n"
+                           "  -e EVENT[:PERIOD]     what is sampled, and how many events (ns, for clocks)\n"
+                           "                        are between two samples; 'counterpoint events' lists\n"
+                           "                        the events. Up to eight, by -e each or with commas\n"
+                           "                        between. Without -e: cycles, or else taskClock, or\n"
+                           "                        else timer, the first that works on this machine.\n"
+                           "  -o DIR                the folder for the profiles, which is made if it is not\n"
+                           "                        there: PROGRAM.PID.pb.gz, or PROGRAM.PID.EVENT.pb.gz\n"
+                           "                        if there are several events. By default a new folder\n"
+                           "                        PROGRAM.PID.profiles in this one.\n"
+                           "  --http ADDRESS        serves the profiles of the running program, too:\n"
+                           "                        --http 127.0.0.1:6060\n"
+                           "  --duration SECONDS    profiles so long from each process's start; the program\n"
+                           "                        goes on\n"
+                           "\n"
+                           "Keys such as Ctrl-C go to the program. Exit status: that of the program, or 128\n"
+                           "and the number of the signal that ended it; 1 if the event does not work here;\n"
+                           "2 if the usage is wrong or the program cannot be profiled; 3 if there is no\n"
+                           "memory, or the profiles cannot be written.\n";
+
+/* ---- The command line ------------------------------------------------------------------------ */
+
+/* What the command line says. */
+struct asked {
+    char *events; /* with commas between; NULL: none */
+    const char *directory;
+    const char *http;
+    const char *seconds;
+    char **argv; /* the program and its arguments */
+};
+
+static enum status no_memory_to_run(void)
+{
+    return complain(STATUS_FAILURE, "There is not enough memory.");
+}
+
+static enum status add_asked_event(struct asked *asked, const char *event)
+{
+    char *before = asked->events;
+
+    if (asprintf(&asked->events, "%s%s%s", before == NULL ? "" : before, before == NULL ? "" : ",", event) <
+        0)
+        return no_memory_to_run();
+    free(before);
+    return STATUS_OK;
+}
+
+static enum status refuse_pid(const char *pid)
+{
+    return complain(
+        STATUS_USAGE,
+        "A process that runs already cannot be profiled yet (-p %s). Start the program by 'counterpoint run "
+        "PROGRAM', or, if it serves /debug/pprof/, record from there.",
+        pid);
+}
+
+static enum status take_run_option(struct asked *asked, int option)
+{
+    switch (option) {
+    case 'e':
+        return add_asked_event(asked, optarg);
+    case 'o':
+        asked->directory = optarg;
+        return *optarg != '\0' ? STATUS_OK : complain(STATUS_USAGE, "-o must name a folder.");
+    case 'H':
+        asked->http = optarg;
+        return STATUS_OK;
+    case 'd':
+        asked->seconds = optarg;
+        return cp__preload_seconds(optarg) > 0
+                   ? STATUS_OK
+                   : complain(STATUS_USAGE,
+                              "--duration must be a number of seconds above 0, and \"%s\" is not.", optarg);
+    case 'p':
+        return refuse_pid(optarg);
+    default: /* getopt_long() has said what is wrong */
+        fputs("'counterpoint run --help' describes the options.\n", stderr);
+        return STATUS_USAGE;
+    }
+}
+
+/* Stores in *is_help whether help was asked for. */
+static enum status parse(struct asked *asked, int argc, char **argv, bool *is_help)
+{
+    static const struct option options[] = {{"event", required_argument, NULL, 'e'},
+                                            {"output", required_argument, NULL, 'o'},
+                                            {"http", required_argument, NULL, 'H'},
+                                            {"duration", required_argument, NULL, 'd'},
+                                            {"pid", required_argument, NULL, 'p'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    enum status status = STATUS_OK;
+    char name[] = "counterpoint run";
+
+    argv[0] = name; /* for what getopt_long() says */
+    optind = 0;
+    for (int option;
+         status == STATUS_OK && (option = getopt_long(argc, argv, "+e:o:p:h", options, NULL)) != -1;) {
+        *is_help = option == 'h';
+        if (*is_help)
+            return STATUS_OK;
+        status = take_run_option(asked, option);
+    }
+    asked->argv = argv + optind;
+    if (status == STATUS_OK && optind == argc)
+        return complain(STATUS_USAGE,
+                        "Name the program to run: counterpoint run [OPTION]... PROGRAM [ARGUMENT]...");
+    return status;
+}
+
+/* ---- The events ------------------------------------------------------------------------------ */
+
+/* Refuses an event that the machine refuses: the program would run without a profile. */
+static enum status check_events(const struct cp__preload_settings *settings)
+{
+    struct cp_event_spec spec = {.size = sizeof spec};
+    struct cp_error err = {0};
+
+    for (size_t i = 0; i < settings->n; i++) {
+        if (cp_event_parse(settings->events[i], &spec, &err) < 0)
+            return complain(STATUS_USAGE, "%s", err.message);
+        if (cp_event_probe(&spec, &err) < 0)
+            return complain(STATUS_NO, "%s", err.message);
+    }
+    return STATUS_OK;
+}
+
+static enum status choose_events(struct run *run, struct asked *asked)
+{
+    struct cp_error err;
+
+    if (asked->events == NULL) {
+        const char *best = cp__best_event();
+        enum status status = add_asked_event(asked, best);
+
+        if (status != STATUS_OK)
+            return status;
+        fprintf(stderr, "counterpoint: The event is %s%s.\n", best,
+                strcmp(best, "cycles") == 0 ? "" : ", because this machine has no cycles to sample");
+    }
+    if (cp__preload_take_events(&run->settings, asked->events, &err) < 0)
+        return complain(STATUS_USAGE, "%s", err.message);
+    return check_events(&run->settings);
+}
+
+/* ---- The folder ------------------------------------------------------------------------------ */
+
+/* Finds the folder's path from the root, because the program may change its own. */
+static enum status make_profiles_directory(struct run *run, const struct asked *asked)
+{
+    char name[NAME_MAX], *path;
+
+    snprintf(name, sizeof name, "%.200s.%d.profiles", run->program, (int)getpid());
+    path = asked->directory != NULL ? strdup(asked->directory) : strdup(name);
+    if (path == NULL)
+        return no_memory_to_run();
+    if (mkdir(path, 0777) < 0 && errno != EEXIST)
+        return complain(STATUS_FAILURE, "The folder \"%s\" for the profiles cannot be made: %s.", path,
+                        strerror(errno));
+    if (access(path, W_OK | X_OK) < 0)
+        return complain(STATUS_FAILURE, "The profiles cannot be written into \"%s\": %s.", path,
+                        strerror(errno));
+    run->directory = realpath(path, NULL);
+    run->made = path;
+    return run->directory == NULL ? no_memory_to_run() : STATUS_OK;
+}
+
+/* ---- The program ----------------------------------------------------------------------------- */
+
+static int set_environment(const struct run *run, const struct asked *asked, const char *library)
+{
+    const char *others = getenv("LD_PRELOAD");
+    char *preload, *file;
+    int result = 0;
+
+    if (asprintf(&preload, "%s%s%s", library, others == NULL || *others == '\0' ? "" : ":",
+                 others == NULL ? "" : others) < 0 ||
+        asprintf(&file, "%s/%%n.%%p.pb.gz", run->directory) < 0)
+        return -1;
+    result |= setenv("LD_PRELOAD", preload, 1) | setenv(CP__VARIABLE_FILE, file, 1) |
+              setenv(CP__VARIABLE_EVENT, asked->events, 1);
+    result |= asked->seconds != NULL ? setenv(CP__VARIABLE_SECONDS, asked->seconds, 1)
+                                     : unsetenv(CP__VARIABLE_SECONDS);
+    result |= asked->http != NULL ? setenv(CP__VARIABLE_HTTP, asked->http, 1) : unsetenv(CP__VARIABLE_HTTP);
+    return result | unsetenv(CP__VARIABLE_FIRST);
+}
+
+static pid_t program_pid; /* for the handler of SIGTERM */
+
+static void pass_on_from_handler(int number)
+{
+    kill(program_pid, number);
+}
+
+/* Ctrl-C and Ctrl-\ come to the program, too, which decides what they do. SIGTERM and SIGHUP come to this
+ * process alone. */
+static void prepare_signals(void)
+{
+    struct sigaction pass_on = {.sa_handler = pass_on_from_handler};
+
+    signal(SIGINT, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
+    sigaction(SIGTERM, &pass_on, NULL);
+    sigaction(SIGHUP, &pass_on, NULL);
+}
+
+/* Waits for the program's end, and shows how it goes. Returns its status, as wait(2) does. */
+static int await_end(struct run *run)
+{
+    const struct timespec second = {1, 0};
+    sigset_t child;
+    int status = 0;
+
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child, NULL);
+    while (waitpid(run->pid, &status, WNOHANG) == 0) {
+        if (sigtimedwait(&child, NULL, &second) < 0 && errno == EAGAIN)
+            run_show_progress(run);
+    }
+    return status;
+}
+
+static enum status start_program(struct run *run, struct asked *asked, const char *path, const char *library)
+{
+    run->started_s = cp__clock_s();
+    clock_gettime(CLOCK_REALTIME_COARSE, &run->began); /* the clock of files */
+    program_pid = run->pid = fork();
+    if (run->pid == 0) {
+        if (set_environment(run, asked, library) == 0)
+            execve(path, asked->argv, environ);
+        _exit(complain(STATUS_USAGE, "\"%s\" cannot be run: %s.", path, strerror(errno)));
+    }
+    if (run->pid < 0)
+        return complain(STATUS_FAILURE, "There is no process for the program: %s.", strerror(errno));
+    prepare_signals();
+    return STATUS_OK;
+}
+
+/* Runs the program, and returns its exit status. */
+static enum status run_to_its_end(struct run *run, struct asked *asked, const char *path, const char *library)
+{
+    enum status result = start_program(run, asked, path, library);
+    int status;
+
+    if (result != STATUS_OK)
+        return result;
+    status = await_end(run);
+    run_print_end(run, status);
+    return WIFSIGNALED(status) ? (enum status)(128 + WTERMSIG(status)) : (enum status)WEXITSTATUS(status);
+}
+
+enum status command_run(int argc, char **argv)
+{
+    struct asked asked = {0};
+    struct run run = {0};
+    struct cp_error err;
+    char *path = NULL, *library = NULL;
+    bool is_help = false;
+    enum status status = parse(&asked, argc, argv, &is_help);
+
+    if (is_help) {
+        fputs(help, stdout);
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK)
+        return status;
+    if (run_find_program(&path, asked.argv[0], &err) < 0 ||
+        run_find_preload(&library, asked.http != NULL, &err) < 0)
+        return complain(STATUS_USAGE, "%s", err.message);
+    run.program = basename(path);
+    status = choose_events(&run, &asked);
+    if (status == STATUS_OK)
+        status = make_profiles_directory(&run, &asked);
+    if (status == STATUS_OK)
+        status = run_to_its_end(&run, &asked, path, library);
+    free(path);
+    free(library);
+    free(asked.events);
+    return status;
+}

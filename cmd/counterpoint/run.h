@@ -1,0 +1,40 @@
+/* What `counterpoint run` consists of. */
+#ifndef COUNTERPOINT_CMD_RUN_H
+#define COUNTERPOINT_CMD_RUN_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "error.h"
+#include "preload/settings.h"
+
+/* ---- The program: run_target.c --------------------------------------------------------------- */
+
+/* Finds the program along PATH, as execvp() does, and stores the path, which the caller frees. Returns 0, or
+ * a negative errno value and a sentence: the program is not there, or a library cannot be preloaded into it.
+ */
+int run_find_program(char **path, const char *name, struct cp_error *err);
+/* Finds the library to preload, beside this command. has_http: the one with the endpoint. */
+int run_find_preload(char **path, bool has_http, struct cp_error *err);
+
+/* ---- While it runs, and after: run_end.c ----------------------------------------------------- */
+
+/* One run. */
+struct run {
+    const char *directory; /* where the profiles go */
+    char *made;            /* the directory, if this run has made it; freed by whoever made it */
+    const char *program;   /* its name */
+    struct cp__preload_settings settings;
+    pid_t pid;
+    double started_s; /* by cp__clock_s() */
+    bool is_progress_shown;
+    struct timespec began; /* by the clock of files */
+};
+
+/* Shows on a terminal how the run goes, once a second. */
+void run_show_progress(struct run *run);
+/* Prints what the run has left: samples, losses, files, and the hottest functions. status is that of wait(2),
+ * or -1 if the program goes on. */
+void run_print_end(struct run *run, int status);
+
+#endif

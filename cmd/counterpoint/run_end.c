@@ -1,0 +1,274 @@
+/* What a run shows while it goes on, and what it prints at its end. See run.h. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cmd/counterpoint/report/load.h"
+#include "cmd/counterpoint/report/model.h"
+#include "run.h"
+#include "runtime/base/clock.h"
+
+#define SUFFIX ".pb.gz"
+#define SHOWN_FILES 5
+#define SHOWN_FUNCTIONS 5
+
+/* What is in the folder for one event. */
+struct found {
+    char **paths; /* of profiles that were written */
+    size_t n, room;
+    unsigned waiting; /* files of processes that still run */
+    unsigned killed;  /* empty files of processes that have ended */
+    pid_t killed_pid; /* of the last such process */
+};
+
+/* ---- The folder ------------------------------------------------------------------------------ */
+
+static bool has_end(const char *name, const char *end)
+{
+    const size_t n = strlen(name), n_end = strlen(end);
+
+    return n > n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+/* Returns the id of the process that has the file NAME.PID[-N][.EVENT].pb.gz, or 0. */
+static pid_t process_of(const char *name, const char *event)
+{
+    char end[256];
+    const char *at;
+
+    snprintf(end, sizeof end, "%s%s" SUFFIX, event == NULL ? "" : ".", event == NULL ? "" : event);
+    for (char *slash = end; (slash = strchr(slash, '/')) != NULL;)
+        *slash = '_';
+    if (!has_end(name, end))
+        return 0;
+    at = name + strlen(name) - strlen(end);
+    while (at > name && at[-1] != '.')
+        at--;
+    return (pid_t)atol(at);
+}
+
+static void add_path(struct found *found, const char *directory, const char *name)
+{
+    if (found->n == found->room) {
+        found->room = 2 * found->room + 16;
+        found->paths = reallocarray(found->paths, found->room, sizeof *found->paths);
+    }
+    if (found->paths == NULL || asprintf(&found->paths[found->n], "%s/%s", directory, name) < 0) {
+        found->n = found->room = 0; /* without memory nothing is shown */
+        return;
+    }
+    found->n++;
+}
+
+static bool is_of_run(const struct run *run, const struct stat *file)
+{
+    return file->st_mtim.tv_sec > run->began.tv_sec ||
+           (file->st_mtim.tv_sec == run->began.tv_sec && file->st_mtim.tv_nsec >= run->began.tv_nsec);
+}
+
+static void note_profile(const struct run *run, struct found *found, const char *name, pid_t pid,
+                         const struct stat *file)
+{
+    char *path;
+
+    if (file->st_size > 0) {
+        add_path(found, run->directory, name);
+    } else if (kill(pid, 0) == 0 || errno == EPERM) {
+        found->waiting++;
+    } else {
+        found->killed++;
+        found->killed_pid = pid;
+        if (asprintf(&path, "%s/%s", run->directory, name) >= 0) {
+            unlink(path);
+            free(path);
+        }
+    }
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Looks for the files of the i-th event. */
+static void find_files(const struct run *run, size_t i, struct found *found)
+{
+    const char *event = run->settings.n > 1 ? run->settings.events[i] : NULL;
+    DIR *directory = opendir(run->directory);
+    struct dirent *entry;
+    struct stat file;
+
+    *found = (struct found){0};
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        pid_t pid = process_of(entry->d_name, event);
+
+        if (pid > 0 && fstatat(dirfd(directory), entry->d_name, &file, 0) == 0 && S_ISREG(file.st_mode) &&
+            is_of_run(run, &file))
+            note_profile(run, found, entry->d_name, pid, &file);
+    }
+    if (directory != NULL)
+        closedir(directory);
+    if (found->n > 0)
+        qsort(found->paths, found->n, sizeof *found->paths, compare_paths);
+}
+
+static void forget_found(struct found *found)
+{
+    for (size_t i = 0; i < found->n; i++)
+        free(found->paths[i]);
+    free(found->paths);
+}
+
+/* ---- While it runs --------------------------------------------------------------------------- */
+
+/* A program that has the whole screen (raw mode) is not disturbed, and neither is one whose lines would stand
+ * among ours: the line is for programs whose output goes elsewhere. */
+static bool may_show(void)
+{
+    struct termios terminal;
+
+    return isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO) && tcgetattr(STDERR_FILENO, &terminal) == 0 &&
+           (terminal.c_lflag & ICANON) != 0;
+}
+
+void run_show_progress(struct run *run)
+{
+    struct found found;
+
+    if (!may_show())
+        return;
+    find_files(run, 0, &found);
+    fprintf(stderr,
+            "\r\033[Kcounterpoint: %s has run for %.0f s; %u processes run, %zu profiles are written.",
+            run->program, cp__clock_s() - run->started_s, found.waiting, found.n);
+    fflush(stderr);
+    run->is_progress_shown = true;
+    forget_found(&found);
+}
+
+/* ---- After it -------------------------------------------------------------------------------- */
+
+static uint64_t fact_number(const struct profile *profile, const char *key)
+{
+    const char *value = profile_fact(profile, key);
+
+    return value == NULL ? 0 : strtoull(value, NULL, 10);
+}
+
+/* Prints the lines of one file that tell what is missing. A line that all programs have is left out: no
+ * symbols. */
+static void print_losses(const struct profile *profile, const char *path)
+{
+    static const char *const keys[] = {"dropped",       "lost",      "throttled_ns", "unattached_ns",
+                                       "overloaded_ns", "unsampled", "incomplete",   "ms_refused"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        for (size_t c = 0; c < profile->n_comments; c++) {
+            const size_t size = strlen(keys[i]);
+
+            if (strncmp(profile->comments[c], keys[i], size) == 0 && profile->comments[c][size] == ':')
+                fprintf(stderr, "  %s: %s\n", basename(path), profile->comments[c]);
+        }
+    }
+}
+
+struct sums {
+    uint64_t samples, cpu_ns;
+    double covered_ns;
+};
+
+static void add_facts(struct sums *sums, const struct profile *profile)
+{
+    const uint64_t cpu_ns = fact_number(profile, "cpu_ns");
+    const char *coverage = profile_fact(profile, "coverage");
+
+    sums->samples += fact_number(profile, "samples");
+    sums->cpu_ns += cpu_ns;
+    sums->covered_ns += coverage == NULL ? 0 : (double)cpu_ns * strtod(coverage, NULL) / 100;
+}
+
+static void print_hottest(const struct found *found)
+{
+    struct hot hot[SHOWN_FUNCTIONS];
+    struct source *sources = calloc(found->n, sizeof *sources);
+    struct profile *all;
+    size_t n;
+
+    if (sources == NULL || sources_read(sources, found->paths, found->n, NULL) != STATUS_OK)
+        return;
+    if (sources_parse(sources, found->n, &all) != STATUS_OK)
+        return;
+    n = report_hottest(all, SHOWN_FUNCTIONS, hot);
+    for (size_t i = 0; i < n; i++)
+        fprintf(stderr, "  %5.1f %%  %s\n", 100 * hot[i].share, hot[i].name);
+    profile_free(all);
+    sources_free(sources, found->n);
+    free(sources);
+}
+
+static void print_files(const struct run *run, const struct found *found)
+{
+    fprintf(stderr, found->n == 1 ? "  The profile is %s.\n" : "  The profiles are %s/*.pb.gz.\n",
+            found->n == 1 ? found->paths[0] : run->directory);
+    if (found->waiting > 0)
+        fprintf(stderr, "  %u more %s at the end of processes that still run.\n", found->waiting,
+                found->waiting == 1 ? "is written" : "are written");
+    if (found->killed > 0)
+        fprintf(stderr,
+                "  %u %s without a profile, the last one with the id %d: no program can write anything when "
+                "SIGKILL "
+                "ends it.\n",
+                found->killed, found->killed == 1 ? "process ended" : "processes ended",
+                (int)found->killed_pid);
+}
+
+static void print_event_end(const struct run *run, size_t i)
+{
+    struct found found;
+    struct sums sums = {0};
+    struct profile *profile;
+
+    find_files(run, i, &found);
+    for (size_t f = 0; f < found.n; f++) {
+        struct source source;
+
+        if (sources_read(&source, &found.paths[f], 1, NULL) != STATUS_OK ||
+            sources_parse(&source, 1, &profile) != STATUS_OK)
+            continue;
+        add_facts(&sums, profile);
+        if (found.n <= SHOWN_FILES)
+            print_losses(profile, found.paths[f]);
+        profile_free(profile);
+        sources_free(&source, 1);
+    }
+    fprintf(stderr, "%s: %" PRIu64 " samples of %zu process%s", run->settings.events[i], sums.samples,
+            found.n, found.n == 1 ? "" : "es");
+    if (sums.cpu_ns > 0)
+        fprintf(stderr, ", which stand for %.1f %% of %.2f s of CPU time",
+                100 * sums.covered_ns / (double)sums.cpu_ns, (double)sums.cpu_ns / 1e9);
+    fputs(".\n", stderr);
+    if (found.n > 0)
+        print_hottest(&found);
+    print_files(run, &found);
+    forget_found(&found);
+}
+
+void run_print_end(struct run *run, int status)
+{
+    if (run->is_progress_shown)
+        fputs("\r\033[K", stderr);
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "counterpoint: %s was ended by signal %d (%s).\n", run->program, WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
+    fputs("counterpoint: ", stderr);
+    for (size_t i = 0; i < run->settings.n; i++)
+        print_event_end(run, i);
+}
