@@ -4,8 +4,11 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "graph.h"
+#include "names.h"
+#include "output.h"
 
 static const char help[] =
     "usage: counterpoint report [FORM] [OPTION...] FILE...\n"
@@ -22,6 +25,9 @@ static const char help[] =
     "  --event NAME    shows these values of a profile that has several: the name of\n"
     "                  a sample type, or its number from 0. Also --sample-index.\n"
     "  -n N            shows at most N rows. Also --nodecount.\n"
+    "  --focus REGEX   keeps the samples that have a function, source file or module\n"
+    "                  whose name matches the (POSIX extended) regular expression.\n"
+    "  --ignore REGEX  leaves such samples out. Percentages are of all samples.\n"
     "  --cum           sorts by cumulative values.\n"
     "\n"
     "Exit status: 0 if there was something to show; 1 if the profile has no samples;\n"
@@ -45,6 +51,7 @@ struct request {
     const char *argument; /* of the form */
     const char *event;
     long node_count;
+    const char *focus, *ignore;
     bool by_cum, is_help;
     char **names;
     size_t n_names;
@@ -53,7 +60,7 @@ struct request {
 /* ---- The command line ------------------------------------------------------------------------ */
 
 /* What getopt_long_only() returns for each option; a form is FORM and its row. */
-enum { EVENT = 'e', NODE_COUNT = 'n', BY_CUM = 'c', HELP = 'h', FORM = 256 };
+enum { EVENT = 'e', NODE_COUNT = 'n', FOCUS = 'f', IGNORE = 'i', BY_CUM = 'c', HELP = 'h', FORM = 256 };
 
 static const struct option named_options[] = {
     {"event", required_argument, NULL, EVENT},
@@ -61,6 +68,8 @@ static const struct option named_options[] = {
     {"sample_index", required_argument, NULL, EVENT},
     {"n", required_argument, NULL, NODE_COUNT},
     {"nodecount", required_argument, NULL, NODE_COUNT},
+    {"focus", required_argument, NULL, FOCUS},
+    {"ignore", required_argument, NULL, IGNORE},
     {"cum", no_argument, NULL, BY_CUM},
     {"help", no_argument, NULL, HELP},
 };
@@ -106,6 +115,12 @@ static enum status take_report_option(struct request *request, int option, const
         return STATUS_OK;
     case NODE_COUNT:
         return take_number(&request->node_count, optarg);
+    case FOCUS:
+        request->focus = optarg;
+        return STATUS_OK;
+    case IGNORE:
+        request->ignore = optarg;
+        return STATUS_OK;
     case BY_CUM:
         request->by_cum = true;
         return STATUS_OK;
@@ -159,14 +174,45 @@ static enum status refuse_empty(const struct view *view)
                                "profiled, take a smaller period, or try the event timer.");
 }
 
-static enum status show_profile(const struct request *request, struct view *view)
+/* Prints the form to memory first, so that a form that fails prints nothing. */
+static enum status print_view(const struct form *form, struct view *view)
 {
-    if (!profile_find_type(view->profile, request->event, &view->type))
-        return refuse_type(view->profile, request->event);
-    if (view->profile->n_samples == 0)
+    struct terminal terminal = terminal_of_stdout();
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    enum status status;
+    bool is_complete;
+
+    if (out == NULL)
+        return complain(STATUS_FAILURE, "There is not enough memory for the report.");
+    view->width = terminal.width;
+    view->has_colours = terminal.has_colours;
+    status = form->print(view, out);
+    is_complete = ferror(out) == 0;
+    if (fclose(out) != 0 || !is_complete)
+        status = complain(STATUS_FAILURE, "There is not enough memory for the report.");
+    else
+        output_text(&terminal, text, size);
+    free(text);
+    return status;
+}
+
+static enum status show_profile(const struct request *request, struct profile *profile, struct view *view)
+{
+    enum status status;
+
+    if (!profile_find_type(profile, request->event, &view->type))
+        return refuse_type(profile, request->event);
+    profile_demangle(profile);
+    profile_prune(profile);
+    if (isatty(STDOUT_FILENO))
+        profile_make_printable(profile);
+    if (profile->n_samples == 0)
         return refuse_empty(view);
-    view->total = profile_total(view->profile, view->type);
-    return request->form->print(view, stdout);
+    view->total = profile_total(profile, view->type);
+    status = profile_filter(profile, request->focus, request->ignore);
+    return status == STATUS_OK ? print_view(request->form, view) : status;
 }
 
 static enum status run_report(const struct request *request)
@@ -174,6 +220,8 @@ static enum status run_report(const struct request *request)
     struct source *sources = calloc(request->n_names, sizeof *sources);
     struct view view = {.argument = request->argument,
                         .node_count = request->node_count,
+                        .focus = request->focus,
+                        .ignore = request->ignore,
                         .by_cum = request->by_cum,
                         .sources = sources,
                         .n_sources = request->n_names};
@@ -187,7 +235,7 @@ static enum status run_report(const struct request *request)
         status = sources_parse(sources, request->n_names, &profile);
         view.profile = profile;
         if (status == STATUS_OK)
-            status = show_profile(request, &view);
+            status = show_profile(request, profile, &view);
         profile_free(profile);
         sources_free(sources, request->n_names);
     }

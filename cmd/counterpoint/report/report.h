@@ -13,6 +13,7 @@ struct view {
     int64_t total;                /* of all samples, also those that filters have left out */
     const char *argument;         /* of the form's option: F of --callers F; NULL: none */
     long node_count;              /* the most rows; -1: the form's own number */
+    const char *focus, *ignore;   /* which samples were kept, and left out; NULL: all, and none */
     bool by_cum;                  /* sorts by cumulative values */
     const struct source *sources; /* what the profile was made of */
     size_t n_sources;

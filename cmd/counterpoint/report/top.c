@@ -6,6 +6,7 @@
 
 #include "graph.h"
 #include "measure.h"
+#include "output.h"
 #include "report.h"
 
 /* Functions with less than this share of the total are left out, and calls with less than that are not asked
@@ -177,6 +178,22 @@ static void print_labels(const struct top *top)
         print_duration(top, profile->duration_ns);
 }
 
+/* Prints at most 80 bytes of an expression. */
+static void print_filters(const struct top *top)
+{
+    const char *const names[] = {"focus", "ignore"}, *const values[] = {top->view->focus, top->view->ignore};
+
+    if (values[0] != NULL || values[1] != NULL)
+        fputs("Active filters:\n", top->out);
+    for (size_t i = 0; i < 2; i++) {
+        int length = 80 - (int)strlen(names[i]) - 1;
+
+        if (values[i] != NULL)
+            fprintf(top->out, "   %s=%.*s%s\n", names[i], length, values[i],
+                    strlen(values[i]) > (size_t)length ? "…" : "");
+    }
+}
+
 static void print_accounting(const struct top *top)
 {
     char shown[MEASURE_SIZE], total[MEASURE_SIZE], share[MEASURE_SIZE], least[MEASURE_SIZE];
@@ -201,11 +218,12 @@ static void print_top_row(const struct top *top, const struct graph_node *node, 
     static const char *const notes[2][2] = {{"", ""}, {" (inline)", " (partial-inline)"}};
     char flat[MEASURE_SIZE], cum[MEASURE_SIZE], shares[3][MEASURE_SIZE];
 
-    fprintf(top->out, "%10s %s %s %10s %s  %s%s\n", format(top, flat, node->flat),
-            measure_percentage(shares[0], node->flat, top->total),
+    fprintf(top->out, "%s%10s %s %s %10s %s  %s%s%s\n",
+            colour_of(top->view->has_colours, top->total != 0 ? (double)node->flat / (double)top->total : 0),
+            format(top, flat, node->flat), measure_percentage(shares[0], node->flat, top->total),
             measure_percentage(shares[1], sum, top->total), format(top, cum, node->cum),
             measure_percentage(shares[2], node->cum, top->total), node->name,
-            notes[node->is_inlined][node->is_called]);
+            notes[node->is_inlined][node->is_called], colour_end(top->view->has_colours));
 }
 
 static void print_top_rows(const struct top *top)
@@ -240,6 +258,7 @@ enum status print_top(const struct view *view, FILE *out)
     choose_rows(&top);
     choose_top_unit(&top);
     print_labels(&top);
+    print_filters(&top);
     print_accounting(&top);
     print_top_rows(&top);
     free(top.rows);

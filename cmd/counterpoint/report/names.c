@@ -1,0 +1,305 @@
+/* The rules are those of github.com/google/pprof: internal/symbolizer and profile/prune.go. */
+#include "names.h"
+
+#include <libiberty/demangle.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Demangling ------------------------------------------------------------------------------ */
+
+static bool looks_demangled(const char *name)
+{
+    return strstr(name, ".<") == NULL && strstr(name, "]).") == NULL &&
+           (strpbrk(name, "<>[]") != NULL || strstr(name, "::") != NULL);
+}
+
+/* Removes all that stands in brackets of one kind, brackets included, unless they do not pair. */
+static void remove_brackets(char *name, char open, char close)
+{
+    char *to = name, *copied = strdup(name);
+    int depth = 0;
+
+    for (const char *from = copied; from != NULL && *from != '\0'; from++) {
+        depth += *from == open;
+        if (depth == 0 && *from == close) {
+            strcpy(name, copied);
+            to = name + strlen(name);
+            break;
+        }
+        if (depth == 0)
+            *to++ = *from;
+        depth -= *from == close;
+    }
+    if (depth == 0 && copied != NULL)
+        *to = '\0';
+    else if (copied != NULL)
+        strcpy(name, copied);
+    free(copied);
+}
+
+/* Removes the template arguments of a name that was just demangled; "<" of an operator stays. */
+static void remove_arguments(char *name)
+{
+    char *found = strstr(name, "operator");
+
+    if (found != NULL && strpbrk(found, "<>") == found + strlen("operator"))
+        return;
+    remove_brackets(name, '<', '>');
+}
+
+static char *demangle_bare(const char *name)
+{
+    char *text = NULL;
+
+    if (strncmp(name, "_R", 2) == 0 || (strncmp(name, "_ZN", 3) == 0 && strstr(name, "17h") != NULL))
+        text = rust_demangle(name, 0);
+    if (text == NULL && strncmp(name, "_Z", 2) == 0) {
+        text = cplus_demangle_v3(name, DMGL_ANSI);
+        if (text != NULL)
+            remove_arguments(text);
+    }
+    return text;
+}
+
+static void demangle_function(struct profile *profile, struct profile_function *function)
+{
+    char *text;
+
+    if (function->name[0] != '\0' && strcmp(function->name, function->system_name) != 0)
+        return;
+    function->name = function->system_name;
+    text = demangle_bare(function->system_name);
+    if (text != NULL) {
+        function->name = arena_print(&profile->arena, "%s", text);
+    } else if (looks_demangled(function->system_name)) {
+        char *simple = arena_print(&profile->arena, "%s", function->system_name);
+
+        remove_brackets(simple, '(', ')');
+        remove_brackets(simple, '<', '>');
+        function->name = simple;
+    }
+    free(text);
+}
+
+void profile_demangle(struct profile *profile)
+{
+    for (size_t i = 0; i < profile->n_functions; i++)
+        demangle_function(profile, &profile->functions[i]);
+}
+
+/* ---- Expressions ----------------------------------------------------------------------------- */
+
+/* Makes a POSIX expression of one in Go's syntax, as far as both are alike: the groups that capture nothing
+ * capture here. */
+static int compile(regex_t *to, const char *before, const char *text, const char *after)
+{
+    size_t size = strlen(before) + strlen(text) + strlen(after) + 1;
+    char *posix = malloc(size), *at;
+    int result = REG_ESPACE;
+
+    if (posix == NULL)
+        return result;
+    at = stpcpy(posix, before);
+    while (*text != '\0') {
+        *at++ = *text;
+        text += strncmp(text, "(?:", 3) == 0 ? 3 : 1;
+    }
+    strcpy(at, after);
+    result = regcomp(to, posix, REG_EXTENDED | REG_NOSUB);
+    free(posix);
+    return result;
+}
+
+static bool is_match(const regex_t *expression, const char *text)
+{
+    return regexec(expression, text, 0, NULL, 0) == 0;
+}
+
+/* ---- Frames to leave out --------------------------------------------------------------------- */
+
+enum pruning { STAYS, IS_BOUNDARY, IS_PRUNED };
+
+struct pruner {
+    regex_t drop, keep;
+    bool has_keep;
+    enum pruning *of_location;
+};
+
+/* Returns a function's name without its parameters. The caller frees it. */
+static char *bare_function(const char *name)
+{
+    static const char *const reserved[] = {"(anonymous namespace)", "operator()"};
+    char *bare = strdup(name[0] == '.' ? name + 1 : name);
+
+    for (char *at = bare; at != NULL && *at != '\0';) {
+        size_t skipped = 0;
+
+        for (size_t i = 0; i < 2; i++) {
+            if (strncmp(at, reserved[i], strlen(reserved[i])) == 0)
+                skipped = strlen(reserved[i]);
+        }
+        if (skipped == 0 && *at == '(')
+            *at = '\0';
+        else
+            at += skipped > 0 ? skipped : 1;
+    }
+    return bare;
+}
+
+static bool is_dropped(const struct pruner *pruner, const struct profile_function *function)
+{
+    char *bare;
+    bool is_so;
+
+    if (function == NULL || function->name[0] == '\0')
+        return false;
+    bare = bare_function(function->name);
+    is_so =
+        bare != NULL && is_match(&pruner->drop, bare) && !(pruner->has_keep && is_match(&pruner->keep, bare));
+    free(bare);
+    return is_so;
+}
+
+/* Removes a dropped function, with what is inlined in it, from a location. */
+static enum pruning prune_location(const struct pruner *pruner, struct profile_location *location)
+{
+    size_t i = location->n_lines;
+
+    while (i > 0 && !is_dropped(pruner, location->lines[i - 1].function))
+        i--;
+    if (i == 0)
+        return STAYS;
+    if (i == location->n_lines)
+        return IS_PRUNED;
+    location->lines += i;
+    location->n_lines -= i;
+    return IS_BOUNDARY;
+}
+
+/* Cuts off a stack at the outermost function that is dropped, unless nothing is outside of that. */
+static void prune_sample(const struct pruner *pruner, const struct profile *profile,
+                         struct profile_sample *sample)
+{
+    bool has_user = false;
+
+    for (size_t i = sample->n_locations; i > 0; i--) {
+        enum pruning pruning = pruner->of_location[sample->locations[i - 1] - profile->locations];
+        size_t cut = pruning == IS_PRUNED ? i : i - 1;
+
+        if (pruning != STAYS && has_user) {
+            sample->locations += cut;
+            sample->n_locations -= cut;
+            return;
+        }
+        has_user |= pruning == STAYS;
+    }
+}
+
+void profile_prune(struct profile *profile)
+{
+    struct pruner pruner = {.has_keep = profile->keep_frames[0] != '\0'};
+
+    if (profile->drop_frames[0] == '\0' || compile(&pruner.drop, "^(", profile->drop_frames, ")$") != 0)
+        return;
+    if (pruner.has_keep)
+        pruner.has_keep = compile(&pruner.keep, "^(", profile->keep_frames, ")$") == 0;
+    pruner.of_location = arena_array(&profile->arena, profile->n_locations, sizeof *pruner.of_location);
+    for (size_t i = 0; i < profile->n_locations; i++)
+        pruner.of_location[i] = prune_location(&pruner, &profile->locations[i]);
+    for (size_t i = 0; i < profile->n_samples; i++)
+        prune_sample(&pruner, profile, &profile->samples[i]);
+    regfree(&pruner.drop);
+    if (pruner.has_keep)
+        regfree(&pruner.keep);
+}
+
+/* ---- Samples to leave out -------------------------------------------------------------------- */
+
+static bool has_match(const struct profile_location *location, const regex_t *expression)
+{
+    for (size_t i = 0; i < location->n_lines; i++) {
+        const struct profile_function *function = location->lines[i].function;
+
+        if (function != NULL &&
+            (is_match(expression, function->name) || is_match(expression, function->file)))
+            return true;
+    }
+    return location->mapping != NULL && is_match(expression, location->mapping->file);
+}
+
+static bool sample_has_match(const struct profile_sample *sample, const regex_t *expression)
+{
+    for (size_t i = 0; i < sample->n_locations; i++) {
+        if (has_match(sample->locations[i], expression))
+            return true;
+    }
+    return false;
+}
+
+static void keep_matches(struct profile *profile, const regex_t *expression, bool is_wanted)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < profile->n_samples; i++) {
+        if (sample_has_match(&profile->samples[i], expression) == is_wanted)
+            profile->samples[kept++] = profile->samples[i];
+    }
+    profile->n_samples = kept;
+}
+
+static enum status keep_expression(struct profile *profile, const char *text, bool is_wanted)
+{
+    regex_t expression;
+    char why[128];
+    int result;
+
+    if (text == NULL || text[0] == '\0')
+        return STATUS_OK;
+    result = compile(&expression, "", text, "");
+    if (result != 0) {
+        regerror(result, &expression, why, sizeof why);
+        return complain(STATUS_USAGE, "\"%s\" is no regular expression: %s.", text, why);
+    }
+    keep_matches(profile, &expression, is_wanted);
+    regfree(&expression);
+    return STATUS_OK;
+}
+
+enum status profile_filter(struct profile *profile, const char *focus, const char *ignore)
+{
+    enum status status = keep_expression(profile, focus, true);
+
+    return status == STATUS_OK ? keep_expression(profile, ignore, false) : status;
+}
+
+/* ---- Control characters ---------------------------------------------------------------------- */
+
+static bool is_control(char c)
+{
+    return (unsigned char)c < ' ' || c == 0x7f;
+}
+
+static const char *make_printable(struct arena *arena, const char *text)
+{
+    char *copied = NULL;
+
+    for (size_t i = 0; text[i] != '\0'; i++) {
+        if (!is_control(text[i]))
+            continue;
+        if (copied == NULL)
+            copied = arena_print(arena, "%s", text);
+        copied[i] = '?';
+    }
+    return copied != NULL ? copied : text;
+}
+
+void profile_make_printable(struct profile *profile)
+{
+    for (size_t i = 0; i < profile->n_functions; i++)
+        profile->functions[i].name = make_printable(&profile->arena, profile->functions[i].name);
+    for (size_t i = 0; i < profile->n_mappings; i++)
+        profile->mappings[i].file = make_printable(&profile->arena, profile->mappings[i].file);
+    for (size_t i = 0; i < profile->n_comments; i++)
+        profile->comments[i] = make_printable(&profile->arena, profile->comments[i]);
+}
