@@ -20,6 +20,13 @@ static const char help[] =
     "  --top           lists the hottest functions as go tool pprof -top does: the\n"
     "                  value in the function itself (flat) and with what it calls\n"
     "                  (cum). This is the form if none is given.\n"
+    "  --tree          shows the calls as a tree, from the outermost functions on. An\n"
+    "                  only child stands right below its parent.\n"
+    "  --callers F     shows who calls the function F: a tree from F on to its\n"
+    "                  callers. F is a name, or a regular expression.\n"
+    "  --collapsed     prints a line for each stack, the outermost function first,\n"
+    "                  with its value: for flamegraph.pl and speedscope.\n"
+    "  --merge OUT     writes all the profiles into the file OUT as one.\n"
     "\n"
     "Options:\n"
     "  --event NAME    shows these values of a profile that has several: the name of\n"
@@ -41,6 +48,10 @@ static const struct form {
     print_form *print;
 } forms[] = {
     {"top", no_argument, print_top},
+    {"tree", no_argument, print_tree},
+    {"callers", required_argument, print_callers},
+    {"collapsed", no_argument, print_collapsed},
+    {"merge", required_argument, print_merged},
 };
 
 #define N_FORMS (sizeof forms / sizeof forms[0])

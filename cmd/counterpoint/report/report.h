@@ -24,6 +24,6 @@ struct view {
 /* Prints the profile to `out`, which the front brings to stdout, or to the pager. */
 typedef enum status print_form(const struct view *view, FILE *out);
 
-print_form print_top;
+print_form print_top, print_tree, print_callers, print_collapsed, print_merged;
 
 #endif
