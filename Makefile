@@ -222,6 +222,7 @@ LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
 LIBS_unwind_end_test = -lunwind
 LIBS_handler = -lunwind
+LIBS_counterpoint = -lm
 LIBS_with_cmocka = -lcmocka
 LIBS_with_check = $(shell pkg-config --libs check)
 LIBS_with_criterion = -lcriterion

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "names.h"
 #include "pprof.h"
 
 /* ---- One source ------------------------------------------------------------------------------ */
@@ -136,13 +137,24 @@ static enum status parse_merged(const struct source *sources, size_t n, struct p
     return result < 0 ? complain(STATUS_FAILURE, "%s", err.message) : STATUS_OK;
 }
 
-enum status sources_parse(const struct source *sources, size_t n, struct profile **profile)
+static enum status parse_one(const struct source *source, struct profile **profile)
 {
     struct cp_error err;
 
-    if (n > 1)
-        return parse_merged(sources, n, profile);
-    if (profile_parse(profile, sources[0].data, sources[0].size, sources[0].name, &err) < 0)
+    if (profile_parse(profile, source->data, source->size, source->name, &err) < 0)
         return complain(STATUS_FAILURE, "%s", err.message);
+    return STATUS_OK;
+}
+
+enum status sources_parse(const struct source *sources, size_t n, struct profile **profile)
+{
+    enum status status = n > 1 ? parse_merged(sources, n, profile) : parse_one(sources, profile);
+
+    if (status != STATUS_OK)
+        return status;
+    profile_demangle(*profile);
+    profile_prune(*profile);
+    if (isatty(STDOUT_FILENO))
+        profile_make_printable(*profile);
     return STATUS_OK;
 }

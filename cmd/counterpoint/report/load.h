@@ -17,7 +17,8 @@ struct source {
 enum status sources_read(struct source *sources, char *const *names, size_t n, const char *event);
 void sources_free(struct source *sources, size_t n);
 
-/* Makes one profile of the sources, merged if there are several of them, or says why that cannot be. */
+/* Makes one profile of the sources, merged if there are several of them, with names for people and, on a
+ * terminal, without control characters; or says why that cannot be. */
 enum status sources_parse(const struct source *sources, size_t n, struct profile **profile);
 /* Writes the merged sources to a file. */
 enum status sources_merge(const struct source *sources, size_t n, const char *path);

@@ -294,16 +294,3 @@ bool profile_find_type(const struct profile *profile, const char *name, size_t *
     }
     return false;
 }
-
-const char *profile_fact(const struct profile *profile, const char *key)
-{
-    size_t length = strlen(key);
-
-    for (size_t i = 0; i < profile->n_comments; i++) {
-        const char *comment = profile->comments[i];
-
-        if (strncmp(comment, key, length) == 0 && strncmp(comment + length, ": ", 2) == 0)
-            return comment + length + 2;
-    }
-    return NULL;
-}

@@ -4,7 +4,6 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "graph.h"
 #include "names.h"
@@ -26,6 +25,9 @@ static const char help[] =
     "                  callers. F is a name, or a regular expression.\n"
     "  --collapsed     prints a line for each stack, the outermost function first,\n"
     "                  with its value: for flamegraph.pl and speedscope.\n"
+    "  --markdown      summarises the profile for a review, or for a language model.\n"
+    "  --diff BASE     compares with the profile BASE, by CPU time, and names the\n"
+    "                  functions that differ by more than the noise of sampling.\n"
     "  --merge OUT     writes all the profiles into the file OUT as one.\n"
     "\n"
     "Options:\n"
@@ -51,6 +53,8 @@ static const struct form {
     {"tree", no_argument, print_tree},
     {"callers", required_argument, print_callers},
     {"collapsed", no_argument, print_collapsed},
+    {"markdown", no_argument, print_markdown},
+    {"diff", required_argument, print_diff},
     {"merge", required_argument, print_merged},
 };
 
@@ -215,10 +219,6 @@ static enum status show_profile(const struct request *request, struct profile *p
 
     if (!profile_find_type(profile, request->event, &view->type))
         return refuse_type(profile, request->event);
-    profile_demangle(profile);
-    profile_prune(profile);
-    if (isatty(STDOUT_FILENO))
-        profile_make_printable(profile);
     if (profile->n_samples == 0)
         return refuse_empty(view);
     view->total = profile_total(profile, view->type);
@@ -230,6 +230,7 @@ static enum status run_report(const struct request *request)
 {
     struct source *sources = calloc(request->n_names, sizeof *sources);
     struct view view = {.argument = request->argument,
+                        .event = request->event,
                         .node_count = request->node_count,
                         .focus = request->focus,
                         .ignore = request->ignore,

@@ -11,6 +11,7 @@ struct view {
     const struct profile *profile;
     size_t type;                  /* the index of the sample type */
     int64_t total;                /* of all samples, also those that filters have left out */
+    const char *event;            /* the type's name, as the user gave it; NULL: the default */
     const char *argument;         /* of the form's option: F of --callers F; NULL: none */
     long node_count;              /* the most rows; -1: the form's own number */
     const char *focus, *ignore;   /* which samples were kept, and left out; NULL: all, and none */
@@ -24,6 +25,6 @@ struct view {
 /* Prints the profile to `out`, which the front brings to stdout, or to the pager. */
 typedef enum status print_form(const struct view *view, FILE *out);
 
-print_form print_top, print_tree, print_callers, print_collapsed, print_merged;
+print_form print_top, print_tree, print_callers, print_collapsed, print_merged, print_diff, print_markdown;
 
 #endif
