@@ -3,9 +3,9 @@
  *
  * The values of both are divided by their CPU times. A function has n samples in a profile by chance: n is
  * taken as a Poisson count, whose variance is n. A sample with value v that stands for n counts adds
- * v * v / n to the variance of the function's value. The standard error of a difference is the root of the sum of both
- * variances, or of those that the mean rate of both profiles gives if they are larger: a function without
- * samples in one of the profiles has no variance there.
+ * v * v / n to the variance of the function's value. The standard error of a difference is the root of the
+ * sum of both variances, or of those that the mean rate of both profiles gives if they are larger: a function
+ * without samples in one of the profiles has no variance there.
  *
  * A difference is named if chance exceeds it in one of 370 comparisons of profiles that are the same: that is
  * 3 standard errors if one function is compared, and more if there are many (Bonferroni).
