@@ -33,6 +33,19 @@ uint64_t cp__part_period(const struct cp__part *part)
     return part->config.period;
 }
 
+struct cp__yield cp__part_yield(const struct cp__part *part, const struct cp_slot_stats *stats)
+{
+    return (struct cp__yield){.event = part->event.name,
+                              .kind = part->event.kind,
+                              .period = cp__part_period(part),
+                              .samples = stats->samples,
+                              .lost = stats->unsampled + stats->dropped + stats->lost,
+                              .count = stats->count - stats->excluded_ns,
+                              .threads = stats->ms,
+                              .refused = stats->ms_refused,
+                              .refused_errno = stats->refused_errno};
+}
+
 /* ---- In ns ----------------------------------------------------------------------------------- */
 
 /* The figures of a slot as ns of CPU time. */

@@ -187,9 +187,11 @@ int cp_session_stop(struct cp_session *session, struct cp_error *err);
 int cp_session_write(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err);
 /* Stores the figures of option i so far; see cp_slots_stats() in runtime.h. */
 int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats *stats);
-/* Returns sentences that warn about option i, which are also in the profile: the period asks a clock for
- * more samples than the kernel allows (kernel.perf_event_max_sample_rate). They are valid as long as the
- * session. Returns NULL if there is nothing to warn of, or no option i. */
+/* Returns sentences that warn about option i, which are also in the profile's comments. While the session
+ * runs: the period asks a clock for more samples than the kernel allows
+ * (kernel.perf_event_max_sample_rate). Once its sampling has ended, also: why the profile is empty, as with a
+ * period that is longer than what the threads had of the event, and which period to take. They are valid as
+ * long as the session. Returns NULL if there is nothing to warn of, or no option i. */
 const char *cp_session_warning(const struct cp_session *session, size_t i);
 /* Writes the profile as text for people: the stacks with the most samples first, in the form of
  * net/http/pprof with debug=1, which pprof tools can read, too (addresses and the memory map, without

@@ -291,6 +291,17 @@ static void say_warning(struct comments *comments, const struct cp_session *sess
         say(comments, LIMIT, "warning", "", "%s", part->warning[0] != '\0' ? part->warning : text);
 }
 
+/* Adds that a shorter period would have brought samples. */
+static void say_empty(struct comments *comments, const struct cp__part *part,
+                      const struct cp_slot_stats *stats)
+{
+    const struct cp__yield yield = cp__part_yield(part, stats);
+    char value[CP__EMPTY_VALUE], phrase[CP__EMPTY_TEXT];
+
+    if (cp__empty_by_period(&yield, value, phrase))
+        say(comments, LIMIT, "empty", phrase, "%s", value);
+}
+
 /* Adds what the event cost at switches, if that is a hundredth of the CPU time or more. The cost is measured
  * only if it may be that much. */
 static void say_switches(struct comments *comments, const struct cp__part *part,
@@ -424,6 +435,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     say_event(&comments, part, stats);
     say_threads(&comments, part, stats);
     say_rate(&comments, part, stats);
+    say_empty(&comments, part, stats);
     say_quality(&comments, part, stats, &findings);
     say_objects(&comments);
     say_missing(&comments, &findings);

@@ -83,6 +83,15 @@ void cp__session_read_up(struct cp_session *session, size_t i)
     }
 }
 
+/* Finds out whether the part has no samples, and why. */
+static void judge_part(struct cp__part *part, const struct cp_slot_stats *stats)
+{
+    const struct cp__yield yield = cp__part_yield(part, stats);
+
+    cp__empty_warn(&yield, part->empty);
+    cp_store_release(&part->has_ended, 1); /* pairs with the acquire in cp_session_warning() */
+}
+
 /* Stops the slots and the profile-writer thread, and stores the final figures. Called with the session's
  * lock held. */
 static void halt(struct cp_session *session)
@@ -98,6 +107,7 @@ static void halt(struct cp_session *session)
         cp__session_read_up(session, i);
         if (cp__report_losses(part, &session->stats[i]) < 0)
             part->unfolded++; /* so that a comment at least says that something is missing */
+        judge_part(part, &session->stats[i]);
     }
     session->rate_limit = cp__rate_limit();
     cp_slots_release(session->slots, session->n);
@@ -245,7 +255,14 @@ int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats 
 
 const char *cp_session_warning(const struct cp_session *session, size_t i)
 {
-    return i < session->n && session->parts[i].warning[0] != '\0' ? session->parts[i].warning : NULL;
+    const struct cp__part *part = i < session->n ? &session->parts[i] : NULL;
+
+    if (part == NULL)
+        return NULL;
+    /* acquire: pairs with the release in judge_part() */
+    if (cp_load_acquire(&part->has_ended) != 0 && part->empty[0] != '\0')
+        return part->empty;
+    return part->warning[0] != '\0' ? part->warning : NULL;
 }
 
 void cp_session_close(struct cp_session *session)

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "empty.h"
 #include "pprof.h"
 #include "profile.h"
 #include "runtime/base/clock.h"
@@ -27,6 +28,10 @@ struct cp__part {
     bool written;
     int result; /* result of the last attempt to write */
     struct cp_error error;
+
+    /* Shared: written as the session ends, and read by any thread once has_ended is set. */
+    char empty[CP__EMPTY_TEXT]; /* why there are no samples; "": there are some */
+    uint32_t has_ended;
 };
 
 struct cp_session {
@@ -73,6 +78,9 @@ bool cp__part_is_time(const struct cp__part *part);
 bool cp__part_has_rate(const struct cp__part *part);
 /* Returns what one period of the part stands for in the profile: ns for the timer and clocks, else events. */
 uint64_t cp__part_period(const struct cp__part *part);
+
+/* Returns what came of the part's event. */
+struct cp__yield cp__part_yield(const struct cp__part *part, const struct cp_slot_stats *stats);
 
 /* Adds what was lost or never sampled to the profile, as frames with names. Called once, after the stop. */
 int cp__report_losses(struct cp__part *part, const struct cp_slot_stats *stats);
