@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "pprof.h"
+#include "pprof/symbol/jit.h"
 #include "pprof/symbol/kernel.h"
 #include "pprof/symbol/mapping.h"
 #include "pprof/symbol/symbol.h"
@@ -19,10 +20,11 @@ struct lookup {
 /* The addresses of one mapping, in ascending order. */
 struct batch {
     const struct lookup *lookup;
-    const struct wanted {
+    struct wanted {
         uint64_t address;
-        size_t mapping; /* number of the mapping; mappings.n stands for the kernel */
+        size_t mapping; /* number of the mapping; mappings.n stands for the kernel, and for none */
         size_t i;
+        bool is_named;
     } * wanted;
 };
 
@@ -32,6 +34,7 @@ static int take_wanted_symbol(void *context, size_t i, const struct cp__symbol *
     const char *name =
         cp__symbol_name(&symbol->lines[symbol->n - 1]); /* the outermost function is the linker's */
 
+    batch->wanted[i].is_named = name != NULL;
     return name == NULL ? 0 : batch->lookup->fn(batch->lookup->context, batch->wanted[i].i, name);
 }
 
@@ -74,6 +77,39 @@ static int look_up_batch(const struct batch *batch, size_t n, const struct cp__m
     return result;
 }
 
+static int compare_addresses(const void *left, const void *right)
+{
+    const struct wanted *a = left, *b = right;
+
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+/* Looks up what has no name yet and may be code that a just-in-time compiler has made. Changes the order of
+ * the wanted addresses. */
+static int look_up_jit(const struct batch *batch, const struct cp__mappings *mappings)
+{
+    struct wanted *wanted = batch->wanted;
+    uint64_t *addresses;
+    size_t n = 0;
+    int result;
+
+    for (size_t i = 0; i < batch->lookup->n; i++)
+        if (!wanted[i].is_named && wanted[i].address < CP__KERNEL_START &&
+            (wanted[i].mapping == mappings->n || !mappings->items[wanted[i].mapping].is_linked))
+            wanted[n++] = wanted[i];
+    if (n == 0)
+        return 0;
+    qsort(wanted, n, sizeof *wanted, compare_addresses);
+    addresses = malloc(n * sizeof *addresses);
+    if (addresses == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        addresses[i] = wanted[i].address;
+    result = cp__jit_symbolise(mappings, addresses, n, 0, take_wanted_symbol, (void *)(uintptr_t)batch);
+    free(addresses);
+    return result;
+}
+
 /* Sorts the addresses by mapping, and looks up the batches. */
 static int look_up_wanted(const struct lookup *lookup, const struct cp__mappings *mappings,
                           struct wanted *wanted)
@@ -93,7 +129,8 @@ static int look_up_wanted(const struct lookup *lookup, const struct cp__mappings
         batch.wanted = wanted + first;
         result = look_up_batch(&batch, end - first, mappings);
     }
-    return result;
+    batch.wanted = wanted;
+    return result == 0 && cp__jit_is_used() ? look_up_jit(&batch, mappings) : result;
 }
 
 /* The thread that looks the addresses up, because the caller may be a G with a small stack. */
@@ -109,6 +146,11 @@ static void *run_lookup(void *arg)
     cp__mappings_free(&mappings);
     free(wanted);
     return NULL;
+}
+
+void cp_symbol_use_jit(bool use)
+{
+    cp__jit_use(use);
 }
 
 int cp_symbol_each(const uintptr_t *addresses, size_t n, cp_symbol_each_fn *fn, void *context)

@@ -113,6 +113,11 @@ int cp__profile_new_with(struct cp__profile **profile, const struct cp__value_ty
     return 0;
 }
 
+void cp__profile_end(struct cp__profile *profile, int64_t ended_ns)
+{
+    profile->ended_ns = ended_ns;
+}
+
 void cp__profile_free(struct cp__profile *p)
 {
     size_t i;

@@ -45,6 +45,10 @@ int cp__profile_note_mappings(struct cp__profile *profile);
 
 void cp__profile_free(struct cp__profile *profile);
 
+/* Tells when the samples end, in ns of CLOCK_MONOTONIC, so that code that a just-in-time compiler has made
+ * later names none of them. */
+void cp__profile_end(struct cp__profile *profile, int64_t ended_ns);
+
 /* Folds a sample in, and takes a reference of its own to the labels. -ENOMEM leaves the profile unchanged. */
 int cp__profile_add(struct cp__profile *profile, const struct cp_sample *sample);
 /* The same for a sample with further values, as many as the profile's stacks have; NULL: all are 0. */

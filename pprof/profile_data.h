@@ -96,6 +96,7 @@ struct cp__profile {
 
     uint64_t staged[CP__STAGE_WORDS]; /* samples that are not folded in yet; see stage.c */
     size_t n_staged;
+    int64_t ended_ns; /* see cp__profile_end(); 0: not told */
 
     /* set by resolve.c: */
     struct cp__line *lines;
@@ -168,6 +169,14 @@ static inline bool cp__stack_is_precise(const struct cp__profile *p, const struc
     return leaf->entry != 0 && leaf->entry == ip->entry;
 }
 
+struct cp__symbol_line; /* pprof/symbol/symbol.h */
+
+/* Appends a frame's lines. If memory runs out, the lines so far belong to no frame. */
+int cp__frame_add_lines(struct cp__profile *p, struct cp__frame *frame, const struct cp__symbol_line *lines,
+                        size_t n);
+/* Names frames of code that a just-in-time compiler has made, if the program asks for that. Returns 0 or
+ * -ENOMEM. */
+int cp__profile_name_jit(struct cp__profile *p);
 /* Drops the staged samples. */
 void cp__stage_drop(struct cp__profile *profile);
 /* Looks up, in the known mappings, what was not looked up before. Returns 0 or -ENOMEM. */

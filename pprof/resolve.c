@@ -77,9 +77,8 @@ static int find_function(struct cp__profile *p, const struct cp__symbol_line *li
     return add_function(p, &f, hash, number);
 }
 
-/* Appends a frame's lines. If memory runs out, the lines so far belong to no frame. */
-static int add_lines(struct cp__profile *p, struct cp__frame *frame, const struct cp__symbol_line *lines,
-                     size_t n)
+int cp__frame_add_lines(struct cp__profile *p, struct cp__frame *frame, const struct cp__symbol_line *lines,
+                        size_t n)
 {
     size_t first = p->n_lines;
     struct cp__line line;
@@ -103,7 +102,7 @@ static int resolve_name(struct cp__profile *p, struct cp__frame *frame)
 {
     struct cp__symbol_line line = {.function = p->names[frame->name - 1]};
 
-    if (add_lines(p, frame, &line, 1) < 0)
+    if (cp__frame_add_lines(p, frame, &line, 1) < 0)
         return -ENOMEM;
     frame->is_resolved = true;
     return 0;
@@ -159,7 +158,7 @@ static int take_answer(void *context, size_t i, const struct cp__symbol *symbol)
     }
     use->has_inlining |= symbol->is_inlining_known;
     frame->entry = symbol->entry;
-    return add_lines(batch->profile, frame, symbol->lines, symbol->n);
+    return cp__frame_add_lines(batch->profile, frame, symbol->lines, symbol->n);
 }
 
 /* Marks the mapping as not symbolised, so that tools look up its frames, which are addresses. Otherwise
@@ -222,7 +221,7 @@ static int take_kernel_answer(void *context, size_t i, const char *name, const c
     if (place_in_kernel(batch->profile, frame, module) < 0)
         return -ENOMEM;
     batch->profile->uses[frame->mapping - 1].has_functions = true;
-    return add_lines(batch->profile, frame, &line, 1);
+    return cp__frame_add_lines(batch->profile, frame, &line, 1);
 }
 
 /* Looks up the kernel's frames. If the kernel hides its symbols, the frames stay unresolved, and the next
@@ -460,8 +459,8 @@ static void list_missing(struct cp__profile *p)
 int cp__profile_look_up(struct cp__profile *p)
 {
     p->findings = (struct cp__profile_findings){0};
-    if (reserve_uses(p) < 0 || resolve_frames(p) < 0 || resolve_labels(p) < 0 || resolve_addresses(p) < 0 ||
-        number_mappings(p) < 0)
+    if (reserve_uses(p) < 0 || resolve_frames(p) < 0 || cp__profile_name_jit(p) < 0 ||
+        resolve_labels(p) < 0 || resolve_addresses(p) < 0 || number_mappings(p) < 0)
         return -ENOMEM;
     count_elsewhere(p);
     list_missing(p);

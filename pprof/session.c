@@ -105,6 +105,7 @@ static void halt(struct cp_session *session)
         struct cp__part *part = &session->parts[i];
 
         cp__session_read_up(session, i);
+        cp__profile_end(part->profile, session->started_ns + session->duration_ns);
         if (cp__report_losses(part, &session->stats[i]) < 0)
             part->unfolded++; /* so that a comment at least says that something is missing */
         judge_part(part, &session->stats[i]);
