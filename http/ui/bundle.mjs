@@ -1,6 +1,6 @@
 // Makes the page: node bundle.mjs MODULES OUT. MODULES has the node_modules of package-lock.json. The script writes into OUT:
 // page.js and page.css, the other files of the page, the licences of the packages in the bundle, and a version, by which browsers
-// know whether they have the page already.
+// know whether they have the page already; and report.html, in which everything stands that shows profiles, up to the profiles.
 import { createHash } from "node:crypto";
 import { copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -13,7 +13,7 @@ const { build } = createRequire(join(modules, "package.json"))("esbuild");
 
   // The d3 packages look classes up by their names, so names must survive (keepNames).
 const { metafile } = await build({
-  entryPoints: [join(here, "page.js")],
+  entryPoints: [join(here, "page.js"), join(here, "report.js")],
   nodePaths: [join(modules, "node_modules")],
   outdir: out,
   bundle: true,
@@ -42,11 +42,56 @@ function licenceOf(name) {
     .join("\n\n");
 }
 
-writeFileSync(join(out, "licenses.txt"),
-  ["The packages of which the page of /debug/pprof/ui/ is made, besides Counterpoint itself.", ...packages.map(licenceOf)]
-    .join(`\n\n${"-".repeat(80)}\n\n`));
-for (const file of ["index.html", "icon.svg"])
-  copyFileSync(join(here, file), join(out, file));
+const licences = ["The packages of which this page is made, besides Counterpoint itself.", ...packages.map(licenceOf)]
+  .join(`\n\n${"-".repeat(80)}\n\n`);
+
+// ---- HTML ------------------------------------------------------------------------------------------------
+
+// Returns the text with each "<!-- NAME -->" replaced by parts[NAME]; what follows the name in the comment is for people.
+function fill(text, parts) {
+  return Object.entries(parts).reduce((filled, [name, part]) => {
+    const [before, after, ...more] = filled.split(new RegExp(`<!-- ${name}(?:: .*)? -->\n`));
+    if (after === undefined || more.length > 0)
+      throw new Error(`"<!-- ${name} -->" must stand in the HTML exactly once`);
+    return before + part + after;
+  }, text);
+}
+
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+const sha256 = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
+const source = (name) => readFileSync(join(here, name), "utf8");
+
+// Returns an element with a script or a style sheet in it, which must not end the element.
+function inline(element, attributes, text) {
+  if (text.toLowerCase().includes(`</${element}`))
+    throw new Error(`"</${element}" stands in what goes into the element`);
+  return `<${element}${attributes}>${text}</${element}>\n`;
+}
+
+// Returns the page of a report, without an end. Its policy lets it run its own script and use its own style, and load nothing.
+function reportOf(script, style, result) {
+  const policy = `default-src 'none'; script-src ${sha256(script)}; style-src ${sha256(style)}; img-src data:; `
+    + "base-uri 'none'; form-action 'none'";
+  const icon = Buffer.from(source("icon.svg")).toString("base64");
+
+  return fill(source("report.html"), {
+    policy: `<meta http-equiv="Content-Security-Policy" content="${policy}">\n`,
+    icon: `<link rel="icon" href="data:image/svg+xml;base64,${icon}">\n`,
+    style: inline("style", "", style),
+    script: inline("script", ' type="module"', script),
+    "result.html": result,
+    licences: `<pre>${escaped(licences)}</pre>\n`,
+    profiles: "",
+  });
+}
+
+const result = source("result.html");
+const made = (name) => readFileSync(join(out, name), "utf8");
+
+writeFileSync(join(out, "licenses.txt"), licences);
+writeFileSync(join(out, "index.html"), fill(source("index.html"), { "result.html": result }));
+writeFileSync(join(out, "report.html"), reportOf(made("report.js"), made("report.css"), result));
+copyFileSync(join(here, "icon.svg"), join(out, "icon.svg"));
 
 const hash = createHash("sha256");
 for (const file of ["index.html", "icon.svg", "page.css", "page.js", "licenses.txt"])
