@@ -25,6 +25,7 @@ CFLAGS = -O2 -g
 LDFLAGS =
 PREFIX = /usr/local
 LIBDIR = $(PREFIX)/lib
+MANDIR = $(PREFIX)/share/man
 DESTDIR =
 T =
 M =
@@ -59,7 +60,7 @@ http_programs := $(patsubst %_test,%,$(http_linked)) examples install server
 
 # The goals that build the endpoint: all but these, and tests other than those of the endpoint's programs. Only
 # such goals take what the endpoint is made of.
-offline_goals = check clean demo format help lib model
+offline_goals = check clean demo format help lib man model
 goals := $(or $(MAKECMDGOALS),all)
 T_programs := $(foreach t,$(T),$(firstword $(subst /, ,$t)))
 goal_programs := $(if $(filter test,$(goals)),$(T_programs)) $(patsubst test-%,%,$(filter test-%,$(goals)))
@@ -92,9 +93,11 @@ packages += $(if $(filter check deps,$(goals)),clang-format-14)
 # libbz2, which a static program takes; libjpeg, whose stacks are looked at; libdebuginfod, which nothing may call.
 test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl protobuf-compiler pkgconf g++ \
                 clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl libdebuginfod1
-# Without these, tests are skipped: dwz makes debug information smaller, and programs profile themselves under valgrind
-# and with jemalloc.
-test_packages += $(if $(filter deps,$(goals)),dwz valgrind libjemalloc2)
+# man shows the manual's pages, and complains of what is wrong in them.
+test_packages += man-db
+# Without these, tests are skipped: dwz makes debug information smaller, programs profile themselves under valgrind and
+# with jemalloc, and mandoc complains of more than man does.
+test_packages += $(if $(filter deps,$(goals)),dwz valgrind libjemalloc2 mandoc)
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev libjpeg62-turbo-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
                    $(filter ui,$(goal_programs))),chromium)
@@ -128,6 +131,11 @@ rooms = arch/$(ARCH) runtime/base runtime/event runtime/perf runtime/unwind runt
 public_headers = runtime/base/atomic.h runtime/base/error.h runtime/base/version.h runtime/event/event.h \
                  runtime/runtime.h \
                  runtime/counter/counter.h runtime/sched/sched.h pprof/pprof.h http/http.h testing/testing.h
+
+# The manual's pages, the same for every machine. atomic.h is for the other headers.
+man = build/man
+documented = $(filter-out %/atomic.h,$(public_headers))
+release_date = $(shell date -u +%F -d "$$(sed -n '/^ -- .*>  /{s///p;q}' debian/changelog)")
 
 gen = $(B)/gen/pprof/profile.pb-c
 sources := $(foreach d,$(rooms),$(sort $(wildcard $(d)/*.c $(d)/*.S)))
@@ -247,7 +255,7 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
 # ---- Goals ---------------------------------------------------------------------------------------
 
-.PHONY: all lib deps present demo quick test verify test-vm test-elsewhere mutants model bench abi abi-renew check format install uninstall clean help FORCE
+.PHONY: all lib deps present demo quick test verify test-vm test-elsewhere mutants model bench abi abi-renew check format man install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -296,6 +304,8 @@ abi: lib $(side_a) $(side_so)   ## the libraries' interfaces, against those of t
 
 abi-renew: lib $(side_a) $(side_so) ## makes these interfaces those of the last release
 	$(Q)tests/abi --renew $(B) $(public_headers)
+
+man: $(man)/.done               ## the manual's pages, from the headers' comments: build/man
 
 check: $(built) | $(before)     ## the sources' form: format, order of the rooms, sizes
 	$(Q)tests/check $(if $(built),$(B))
@@ -507,6 +517,7 @@ $(call needs,examples,$(demos:%=$(B)/examples/%) $(B)/examples/server)
 $(call needs,server,$(B)/examples/server)
 $(call needs,handler hosts sanitized tools,$(lib_a))
 $(call needs,install,$(lib_a) $(lib_so) $(side_a) $(side_so) $(program))
+$(call needs,man,$(program) $(man)/.done)
 $(call needs,testing_flags,$(framework_examples))
 $(call needs,testing_header,$(lib_so) $(B)/lib/libcounterpoint-testing.so)
 
@@ -527,6 +538,11 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(testing_a) $(lib_a)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(link)
+
+$(man)/.done: man/generate $(wildcard man/*.[1-9]) $(documented) $(wildcard cmd/counterpoint/*.c) debian/changelog
+	$(call say,MAN,$(@D))
+	$(Q)rm -rf $(@D) && mkdir -p $(@D)
+	$(Q)man/generate $(@D) $(VERSION) $(release_date) $(documented) && touch $@
 
 # What libdw needs in turn, of a program that is linked statically, is for its own file to say; libpfm4 and libiberty
 # have none. That of libmicrohttpd is not asked: it leads to libraries of which Debian has no static ones, and the
@@ -565,15 +581,17 @@ export http_pkg_config testing_pkg_config
 to_include = $(DESTDIR)$(PREFIX)/include/counterpoint
 to_bin = $(DESTDIR)$(PREFIX)/bin
 to_lib = $(DESTDIR)$(LIBDIR)
+to_man = $(DESTDIR)$(MANDIR)
 shared = $(foreach l,$(lib_so) $(side_so),$l $l.$(SOVERSION))
 versioned = $(addsuffix .$(VERSION),$(lib_so) $(side_so))
 
 # What is installed says where it is, wherever it is used.
 absolute = @case '$($(1))' in /*) ;; *) echo "$(1) must be an absolute path, and \"$($(1))\" is none."; exit 1 ;; esac
 
-install: lib $(side_a) $(side_so) $(program) ## into PREFIX (/usr/local), below DESTDIR
+install: lib $(side_a) $(side_so) $(program) man ## into PREFIX (/usr/local), below DESTDIR
 	$(call absolute,PREFIX)
 	$(call absolute,LIBDIR)
+	$(call absolute,MANDIR)
 	install -d $(to_include) $(to_lib)/pkgconfig
 	install -D -t $(to_bin) $(program)
 	install -m 644 $(public_headers) $(to_include)
@@ -583,13 +601,16 @@ install: lib $(side_a) $(side_so) $(program) ## into PREFIX (/usr/local), below 
 	@printf '%s\n' "$$pkg_config" > $(to_lib)/pkgconfig/counterpoint.pc
 	@printf '%s\n' "$$http_pkg_config" > $(to_lib)/pkgconfig/counterpoint-http.pc
 	@printf '%s\n' "$$testing_pkg_config" > $(to_lib)/pkgconfig/counterpoint-testing.pc
+	cd $(man) && for page in man*/*; do \
+	    install -d $(abspath $(to_man))/$${page%/*} && cp -P $$page $(abspath $(to_man))/$$page || exit; done
 	$(if $(DESTDIR),,@echo "Programs find the shared libraries after 'ldconfig', as root, where that reads $(LIBDIR)." \
 	    "Elsewhere link them with -Wl$(comma)-rpath$(comma)$(LIBDIR).")
 
-uninstall:                      ## takes away what install has put there
+uninstall: man                  ## takes away what install has put there
 	rm -f $(addprefix $(to_include)/,$(notdir $(public_headers))) $(to_bin)/$(notdir $(program)) \
 	    $(addprefix $(to_lib)/,$(notdir $(lib_a) $(side_a) $(versioned) $(shared))) \
 	    $(addprefix $(to_lib)/pkgconfig/counterpoint,.pc $(sides:%=-%.pc))
+	cd $(man) && printf '%s\0' man*/* | (cd $(abspath $(to_man)) 2> /dev/null && xargs -0 rm -f) || true
 	[ ! -d $(to_include) ] || rmdir --ignore-fail-on-non-empty $(to_include)
 
 -include $(objects:.o=.d)

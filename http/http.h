@@ -46,8 +46,8 @@
 extern "C" {
 #endif
 
-/* Options. The caller sets the struct to zero and sets size. A member that is 0 or NULL has a default.
- * Strings are copied. */
+/* Options of an endpoint. The caller sets the struct to zero and sets size. A member that is 0 or NULL
+ * has a default. Strings are copied. */
 struct cp_http_options {
     size_t size;       /* sizeof(struct cp_http_options) as the caller compiled it */
     const char *token; /* the client must send it: as "Authorization: Bearer TOKEN", or as the password of
@@ -147,6 +147,7 @@ struct cp_http_request {
     void *context;
 };
 
+/* A header of an answer. */
 struct cp_http_header {
     const char *name;
     const char *value;

@@ -82,6 +82,7 @@ struct cp_memory {
     size_t capacity;
     uint64_t reserved[1];
 };
+/* Writes to a buffer in memory. */
 struct cp_writer cp_writer_memory(struct cp_memory *memory);
 
 /* ---- Options --------------------------------------------------------------------------------- */
@@ -111,7 +112,7 @@ struct cp_profiling_option cp_cpu_raw_event(struct cp_writer w, uint64_t period,
 /* Samples by any event that cp_event_parse() knows. The period is in events, or in ns for "timer" and the
  * clocks. The name must live until the start has returned. */
 struct cp_profiling_option cp_option_event(struct cp_writer w, const char *name, uint64_t period);
-/* The same with a config that cp_cpu_profile_config_init() made for that event and that the caller has
+/* Samples by an event with a config that cp_cpu_profile_config_init() made for it and that the caller has
  * changed, for instance to include kernel frames or data addresses. The event comes from the name,
  * everything else from the config. The start checks and copies the config, which must live until then. */
 struct cp_profiling_option cp_option_config(struct cp_writer w, const char *name,

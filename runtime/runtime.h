@@ -56,6 +56,7 @@ struct cp_label_scope {
 struct cp_label_scope cp_label_begin(const char *key, const char *value);
 /* Sets n labels, all or none, until cp_label_end(). Of a key that comes twice the last value counts. */
 struct cp_label_scope cp_labels_begin(const struct cp_label *labels, size_t n);
+/* Ends what cp_label_begin() or cp_labels_begin() has begun. */
 void cp_label_end(struct cp_label_scope *scope);
 /* Sets a label for the rest of the enclosing block. */
 #define CP_LABEL_SCOPE(key, value)                                                                           \
@@ -131,7 +132,8 @@ int cp_m_attach(struct cp_m **m, struct cp_error *err);
  */
 void cp_m_detach(struct cp_m *m);
 /*
- * A signal or trap that is raised during execve() is still pending when the new program runs, and would end
+ * End the sampling of the calling thread for execve(), and begin it again if execve() has failed. A signal
+ * or trap that is raised during execve() is still pending when the new program runs, and would end
  * that program. So a thread that is an M calls cp_before_exec() before execve() and its like. From then on
  * the thread is not sampled. If execve() fails, cp_after_exec() has the thread sampled again.
  * Neither call changes errno. Both do nothing on a thread that is no M, and in a child of vfork(). Other
@@ -139,7 +141,8 @@ void cp_m_detach(struct cp_m *m);
  */
 void cp_before_exec(void);
 void cp_after_exec(void);
-/* Calls execve() between these two. Returns -1 with the errno of execve() if that fails. */
+/* Executes a program: calls execve() between these two. Returns -1 with the errno of execve() if that
+ * fails. */
 int cp_execve(const char *path, char *const argv[], char *const envp[]);
 /* Returns the calling thread's M; NULL if the thread is no M. May be called in a signal handler. */
 struct cp_m *cp_m_self(void);
@@ -171,14 +174,14 @@ static inline void cp_execute(struct cp_m *m, struct cp_g *g)
 /* ---- Profiling, the proposal's calls --------------------------------------------------------- */
 
 /*
- * The proposal's runtime_pprof_setCPUProfileConfig: starts sampling by event; a NULL config stops it. Each
+ * Starts sampling by event, the proposal's runtime_pprof_setCPUProfileConfig; a NULL config stops it. Each
  * event has one config at a time: a second start of a running event replaces its config.
  * cp_cpu_profile_read() reads the samples. Errors: see cp_slots_start(). A stop returns -ETIMEDOUT if a
  * thread still holds the event after 2 s, and err names the thread; the event has stopped all the same.
  */
 int cp_set_cpu_profile_config(enum cp_cpu_event event, const struct cp_cpu_profile_config *config,
                               struct cp_error *err);
-/* The legacy SetCPUProfileRate: starts the OS timer at hz samples per second of CPU time; 0 stops it. */
+/* Starts the OS timer at hz samples per second of CPU time, the legacy SetCPUProfileRate; 0 stops it. */
 int cp_set_cpu_profile_rate(int hz, struct cp_error *err);
 
 /* One sample, as its reader sees it. Valid during the call only. */
@@ -218,6 +221,7 @@ struct cp_sample {
  * the timer has no frames. */
 #define CP_MAX_FRAMES 256
 
+/* Receives a sample from the calls that read samples. */
 typedef void cp_sample_fn(void *context, const struct cp_sample *sample);
 
 /* Passes to fn what was sampled since the last call, for an event that cp_set_cpu_profile_config() started;
@@ -294,9 +298,9 @@ int cp_slots_start(const struct cp_slot_request *requests, size_t n, int *slots,
  */
 int cp_slots_read(int slot, cp_sample_fn *fn, void *context);
 
-/* For the thread that reads: cp_slots_wait() waits until, since the token was taken, a sample buffer has
- * become half full or cp_slots_wake() was called, or until timeout_ms have passed. Take the token before
- * reading. */
+/* Wait until there is something to read: cp_slots_wait() waits until, since the token was taken, a sample
+ * buffer has become half full or cp_slots_wake() was called, or until timeout_ms have passed. Take the
+ * token before reading. */
 uint32_t cp_slots_token(void);
 void cp_slots_wait(uint32_t token, int timeout_ms);
 void cp_slots_wake(void);
@@ -402,10 +406,10 @@ struct cp_slot_stats {
 /* Fills *stats, whose size the caller has set. Returns -EINVAL if there is no such slot, or the size was
  * never set: it covers no member, or is beyond 4096. */
 int cp_slots_stats(int slot, struct cp_slot_stats *stats);
-/* The same, summed over all slots that were ever started; an M counts once for each event for which it was
- * armed. The counters only rise, but of a slot that runs it is found anew at each call what is missing, and
- * why: the figures from ms_ns to unsampled may fall. Until its next record tells, what an event has counted
- * is uncounted_ns. */
+/* Fills *stats with the sums over all slots that were ever started; an M counts once for each event for
+ * which it was armed. The counters only rise, but of a slot that runs it is found anew at each call what
+ * is missing, and why: the figures from ms_ns to unsampled may fall. Until its next record tells, what an
+ * event has counted is uncounted_ns. */
 int cp_slots_totals(struct cp_slot_stats *stats);
 
 /* What the profiler does in this process, for monitoring. */

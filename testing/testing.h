@@ -113,8 +113,8 @@ struct cp_test_case {
 /* Adds a test, which must live as long as the program. Tests run in the order in which they were added. */
 void cp_test_add(struct cp_test_case *test);
 
-/* CP_TEST(name) or CP_TEST(name, .member = value). The macros append arguments for a member that is not
- * given, and because "..." must not be empty before C23 and C++20. */
+/* Define a test or a benchmark: CP_TEST(name) or CP_TEST(name, .member = value). The macros append
+ * arguments for a member that is not given, and because "..." must not be empty before C23 and C++20. */
 #define CP_TEST(...) CP_TEST_CASE(Test, t, false, __VA_ARGS__, .next = 0, 0)
 #define CP_BENCHMARK(...) CP_TEST_CASE(Benchmark, b, true, __VA_ARGS__, .next = 0, 0)
 #define CP_TEST_CASE(kind, t, is_benchmark_, name_, member, ...)                                             \
@@ -190,6 +190,7 @@ int cp_test_main(int argc, char **argv, const struct cp_test_main_options *optio
 /* Logs and ends the test, which counts as skipped unless it has failed. */
 #define cp_t_skip(t, ...) cp_t_report_and_end((t), CP_T_SKIP, __FILE__, __LINE__, __VA_ARGS__)
 
+/* For the four macros above: a report of a test, and one that ends the test. */
 enum cp_t_report { CP_T_LOG = 0, CP_T_ERROR = 1, CP_T_FATAL = 2, CP_T_SKIP = 3 };
 void cp_t_report(struct cp_t *t, enum cp_t_report kind, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
@@ -199,8 +200,11 @@ void cp_t_report_and_end(struct cp_t *t, enum cp_t_report kind, const char *file
 /* Returns the test that runs in this process, or the innermost of its subtests that run; NULL if no test
  * runs. For code that has no "t". */
 struct cp_t *cp_t_self(void);
+/* Marks the test as failed; the test goes on. */
 void cp_t_fail(struct cp_t *t);
+/* Marks the test as failed, and ends it. */
 void cp_t_fail_now(struct cp_t *t) __attribute__((noreturn));
+/* Returns whether the test is marked as failed. */
 bool cp_t_failed(const struct cp_t *t);
 /* Returns the full name, "Test_reverse/empty", which is valid as long as the test runs. */
 const char *cp_t_name(const struct cp_t *t);
@@ -240,9 +244,10 @@ static inline bool cp_bench_next(struct cp_t *b)
     return cp_bench_next_slow(b);
 }
 
-/* To be called in the loop: what happens between the two calls is not measured. If there are counters or a
- * profile, each call costs some microseconds. -benchtime counts measured time only, so a loop that spends
- * most of its time in pauses takes much longer; -benchtime 100x limits the iterations instead. */
+/* Pause and resume the measurement in the loop: what happens between the two calls is not measured. If
+ * there are counters or a profile, each call costs some microseconds. -benchtime counts measured time
+ * only, so a loop that spends most of its time in pauses takes much longer; -benchtime 100x limits the
+ * iterations instead. */
 void cp_bench_pause(struct cp_t *b);
 void cp_bench_resume(struct cp_t *b);
 /* Returns the loop's iterations so far; after the loop, all of them. */

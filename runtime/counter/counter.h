@@ -55,6 +55,7 @@ void cp_counter_close(struct cp_counter *counter); /* NULL: does nothing */
 int cp_counters_start(struct cp_counter *const *counters, size_t n);
 int cp_counters_stop(struct cp_counter *const *counters, size_t n);
 
+/* What a counter has counted, and for how long it had one of the PMU's counters. */
 struct cp_counter_value {
     size_t size;    /* sizeof(struct cp_counter_value) as the caller compiled it */
     uint64_t count; /* events, or ns for clocks; if is_scaled, an estimate from raw */

@@ -41,6 +41,7 @@ extern "C" {
 
 /* ---- Running --------------------------------------------------------------------------------- */
 
+/* How a scheduler runs. The caller sets the struct to zero and sets size. */
 struct cp_sched_options {
     size_t size;      /* sizeof(struct cp_sched_options) as the caller compiled it */
     unsigned threads; /* number of Ms; 0: one for each CPU that this process may use */
@@ -111,7 +112,7 @@ int cp_g_each(cp_g_each_fn *fn, void *context, struct cp_error *err);
 struct cp_g *cp_sched_self(void);
 
 /*
- * Each G has one permit, which is absent at first.
+ * Wait for a permit, and give one. Each G has one permit, which is absent at first.
  *
  * cp_park() (G) takes the permit if it is present, and otherwise waits until cp_ready() is called.
  *
