@@ -26,6 +26,9 @@ LDFLAGS =
 PREFIX = /usr/local
 LIBDIR = $(PREFIX)/lib
 MANDIR = $(PREFIX)/share/man
+BASHDIR = $(PREFIX)/share/bash-completion/completions
+ZSHDIR = $(PREFIX)/share/zsh/site-functions
+FISHDIR = $(PREFIX)/share/fish/vendor_completions.d
 DESTDIR =
 T =
 M =
@@ -93,11 +96,11 @@ packages += $(if $(filter check deps,$(goals)),clang-format-14)
 # libbz2, which a static program takes; libjpeg, whose stacks are looked at; libdebuginfod, which nothing may call.
 test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl protobuf-compiler pkgconf g++ \
                 clang-14 lld-14 llvm-14 xz-utils jq curl google-perftools openssl libdebuginfod1
-# man shows the manual's pages, and complains of what is wrong in them.
-test_packages += man-db
+# man shows the manual's pages, and complains of what is wrong in them; bash-completion completes command lines.
+test_packages += man-db bash-completion
 # Without these, tests are skipped: dwz makes debug information smaller, programs profile themselves under valgrind and
-# with jemalloc, and mandoc complains of more than man does.
-test_packages += $(if $(filter deps,$(goals)),dwz valgrind libjemalloc2 mandoc)
+# with jemalloc, mandoc complains of more than man does, and zsh and fish complete command lines, too.
+test_packages += $(if $(filter deps,$(goals)),dwz valgrind libjemalloc2 mandoc zsh fish)
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev libjpeg62-turbo-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
                    $(filter ui,$(goal_programs))),chromium)
@@ -504,7 +507,7 @@ $(B)/tests/%_sample: $(B)/obj/tests/support/%_sample.o $(testing_a) $(lib_a)
 
 # What test programs run, or look at.
 needs = $(1:%=$(B)/tests/%_test): | $(2)
-$(call needs,cmd event_list run,$(program))
+$(call needs,cmd completion event_list run,$(program))
 $(call needs,run,$(preloads))
 $(call needs,counts,$(B)/tests/counts_sample)
 $(call needs,rooms,$(built))
@@ -592,6 +595,9 @@ install: lib $(side_a) $(side_so) $(program) man ## into PREFIX (/usr/local), be
 	$(call absolute,PREFIX)
 	$(call absolute,LIBDIR)
 	$(call absolute,MANDIR)
+	$(call absolute,BASHDIR)
+	$(call absolute,ZSHDIR)
+	$(call absolute,FISHDIR)
 	install -d $(to_include) $(to_lib)/pkgconfig
 	install -D -t $(to_bin) $(program)
 	install -m 644 $(public_headers) $(to_include)
@@ -603,13 +609,17 @@ install: lib $(side_a) $(side_so) $(program) man ## into PREFIX (/usr/local), be
 	@printf '%s\n' "$$testing_pkg_config" > $(to_lib)/pkgconfig/counterpoint-testing.pc
 	cd $(man) && for page in man*/*; do \
 	    install -d $(abspath $(to_man))/$${page%/*} && cp -P $$page $(abspath $(to_man))/$$page || exit; done
+	install -D -m 644 cmd/completion/counterpoint.bash $(DESTDIR)$(BASHDIR)/counterpoint
+	install -D -m 644 -t $(DESTDIR)$(ZSHDIR) cmd/completion/_counterpoint
+	install -D -m 644 -t $(DESTDIR)$(FISHDIR) cmd/completion/counterpoint.fish
 	$(if $(DESTDIR),,@echo "Programs find the shared libraries after 'ldconfig', as root, where that reads $(LIBDIR)." \
 	    "Elsewhere link them with -Wl$(comma)-rpath$(comma)$(LIBDIR).")
 
 uninstall: man                  ## takes away what install has put there
 	rm -f $(addprefix $(to_include)/,$(notdir $(public_headers))) $(to_bin)/$(notdir $(program)) \
 	    $(addprefix $(to_lib)/,$(notdir $(lib_a) $(side_a) $(versioned) $(shared))) \
-	    $(addprefix $(to_lib)/pkgconfig/counterpoint,.pc $(sides:%=-%.pc))
+	    $(addprefix $(to_lib)/pkgconfig/counterpoint,.pc $(sides:%=-%.pc)) \
+	    $(addprefix $(DESTDIR),$(BASHDIR)/counterpoint $(ZSHDIR)/_counterpoint $(FISHDIR)/counterpoint.fish)
 	cd $(man) && printf '%s\0' man*/* | (cd $(abspath $(to_man)) 2> /dev/null && xargs -0 rm -f) || true
 	[ ! -d $(to_include) ] || rmdir --ignore-fail-on-non-empty $(to_include)
 

@@ -14,6 +14,7 @@
 
 static const char help[] =
     "usage: counterpoint events [--json] [GROUP | PATTERN | NAME]\n"
+    "       counterpoint events --names [GROUP | PATTERN]\n"
     "\n"
     "Lists the events that can be sampled: what they are, the period that is used\n"
     "if none is given, and whether they work on this machine for this user. If an\n"
@@ -49,6 +50,9 @@ static const char help[] =
     "            not work, reason and message. With NAME also perf, precise_ip and\n"
     "            encoding (type, config, config1, config2, bp_type; null for the\n"
     "            timer). Numbers of 64 bits are strings.\n"
+    "\n"
+    "  --names   prints the events' names alone, a line each, without trying the\n"
+    "            events.\n"
     "\n"
     "CP_ENGINE in the environment names how samples come: trap, signal, or auto,\n"
     "which takes traps (SIGTRAP) unless something speaks against them here. The\n"
@@ -271,7 +275,7 @@ static bool are_tracepoints_missing(const struct events *events, struct cp_error
            cp_event_parse("tracepoint:sched:sched_switch", &spec, why) < 0;
 }
 
-static enum status list(struct events *events, bool is_asked_for, bool json)
+static enum status list_groups(struct events *events, bool is_asked_for, bool json)
 {
     struct cp_error why;
     bool is_missing = !is_asked_for && are_tracepoints_missing(events, &why);
@@ -285,6 +289,25 @@ static enum status list(struct events *events, bool is_asked_for, bool json)
     (json ? print_list_json : print_list_text)(groups, n, is_missing ? why.message : NULL);
     free(groups);
     return STATUS_OK;
+}
+
+enum form {
+    FORM_TEXT,
+    FORM_JSON,
+    FORM_NAMES,
+};
+
+static enum status put_event_names(const struct events *events)
+{
+    for (size_t i = 0; i < events->n; i++)
+        puts(events->at[i].name);
+    return STATUS_OK;
+}
+
+static enum status list(struct events *events, bool is_asked_for, enum form form)
+{
+    return form == FORM_NAMES ? put_event_names(events)
+                              : list_groups(events, is_asked_for, form == FORM_JSON);
 }
 
 /* ---- The command ----------------------------------------------------------------------------- */
@@ -332,7 +355,7 @@ static enum status show(const struct events *events, const char *name, bool json
     return status;
 }
 
-static enum status list_wanted(struct events *events, const char *wanted, bool json)
+static enum status list_wanted(struct events *events, const char *wanted, enum form form)
 {
     struct cp_error why;
     bool is_missing =
@@ -340,33 +363,36 @@ static enum status list_wanted(struct events *events, const char *wanted, bool j
 
     narrow(events, wanted);
     if (events->n > 0)
-        return list(events, true, json);
+        return list(events, true, form);
     if (is_missing)
         return complain(STATUS_USAGE, "%s", why.message);
     return complain(STATUS_USAGE, "No event matches \"%s\". 'counterpoint events' lists all events.", wanted);
 }
 
-static enum status run_events(const char *wanted, bool json)
+static enum status run_events(const char *wanted, enum form form)
 {
     struct events events = {.n = 0};
     enum status status;
 
     cp_event_each(add, &events);
     if (wanted == NULL)
-        status = list(&events, false, json);
-    else if (is_pattern(wanted) || is_group(&events, wanted) || strcmp(wanted, "tracepoints") == 0)
-        status = list_wanted(&events, wanted, json);
+        status = list(&events, false, form);
+    else if (form == FORM_NAMES || is_pattern(wanted) || is_group(&events, wanted) ||
+             strcmp(wanted, "tracepoints") == 0)
+        status = list_wanted(&events, wanted, form);
     else
-        status = show(&events, wanted, json);
+        status = show(&events, wanted, form == FORM_JSON);
     free_events(&events);
     return status;
 }
 
 enum status command_events(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-    bool json = false;
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"names", no_argument, NULL, 'n'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    enum form form = FORM_TEXT;
 
     opterr = 0;
     for (int option; (option = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
@@ -374,16 +400,16 @@ enum status command_events(int argc, char **argv)
             fputs(help, stdout);
             return STATUS_OK;
         }
-        if (option != 'j')
+        if (option != 'j' && option != 'n')
             return complain(STATUS_USAGE,
                             "The command events does not know %s. Try 'counterpoint events --help'.",
                             argv[optind - 1]);
-        json = true;
+        form = option == 'j' ? FORM_JSON : FORM_NAMES;
     }
     if (argc - optind > 1)
         return complain(
             STATUS_USAGE,
             "The command events takes one name, group or pattern, not %d. Quote a pattern: 'cache*'.",
             argc - optind);
-    return run_events(argv[optind], json);
+    return run_events(argv[optind], form);
 }

@@ -157,7 +157,8 @@ CP_TEST(uninstall_takes_away_what_install_has_put_there)
     for (const char *const *file =
              (const char *const[]){"./bin/counterpoint\n", "./include/counterpoint/pprof.h\n",
                                    "./lib/libcounterpoint-http.so.0\n", "./lib/pkgconfig/counterpoint.pc\n",
-                                   "./share/man/man3/cp_session_start.3\n", NULL};
+                                   "./share/man/man3/cp_session_start.3\n",
+                                   "./share/bash-completion/completions/counterpoint\n", NULL};
          *file; file++)
         CHECK_CONTAINS(files, *file);
     free(files);
