@@ -519,7 +519,7 @@ $(call needs,runner_profile,$(B)/tests/profiled_sample)
 $(call needs,examples,$(demos:%=$(B)/examples/%) $(B)/examples/server)
 $(call needs,server,$(B)/examples/server)
 $(call needs,handler hosts sanitized tools,$(lib_a))
-$(call needs,install,$(lib_a) $(lib_so) $(side_a) $(side_so) $(program))
+$(call needs,install,$(preloads) $(lib_a) $(lib_so) $(side_a) $(side_so) $(program))
 $(call needs,man,$(program) $(man)/.done)
 $(call needs,testing_flags,$(framework_examples))
 $(call needs,testing_header,$(lib_so) $(B)/lib/libcounterpoint-testing.so)
@@ -591,7 +591,7 @@ versioned = $(addsuffix .$(VERSION),$(lib_so) $(side_so))
 # What is installed says where it is, wherever it is used.
 absolute = @case '$($(1))' in /*) ;; *) echo "$(1) must be an absolute path, and \"$($(1))\" is none."; exit 1 ;; esac
 
-install: lib $(side_a) $(side_so) $(program) man ## into PREFIX (/usr/local), below DESTDIR
+install: lib $(side_a) $(side_so) $(preloads) $(program) man ## into PREFIX (/usr/local), below DESTDIR
 	$(call absolute,PREFIX)
 	$(call absolute,LIBDIR)
 	$(call absolute,MANDIR)
@@ -604,6 +604,7 @@ install: lib $(side_a) $(side_so) $(program) man ## into PREFIX (/usr/local), be
 	install -m 644 $(lib_a) $(side_a) $(to_lib)
 	install -m 755 $(versioned) $(to_lib)
 	cp -P $(shared) $(to_lib)
+	$(if $(preloads),install -D -m 644 -t $(to_lib)/counterpoint $(preloads))
 	@printf '%s\n' "$$pkg_config" > $(to_lib)/pkgconfig/counterpoint.pc
 	@printf '%s\n' "$$http_pkg_config" > $(to_lib)/pkgconfig/counterpoint-http.pc
 	@printf '%s\n' "$$testing_pkg_config" > $(to_lib)/pkgconfig/counterpoint-testing.pc
@@ -619,8 +620,10 @@ uninstall: man                  ## takes away what install has put there
 	rm -f $(addprefix $(to_include)/,$(notdir $(public_headers))) $(to_bin)/$(notdir $(program)) \
 	    $(addprefix $(to_lib)/,$(notdir $(lib_a) $(side_a) $(versioned) $(shared))) \
 	    $(addprefix $(to_lib)/pkgconfig/counterpoint,.pc $(sides:%=-%.pc)) \
+	    $(addprefix $(to_lib)/counterpoint/,$(notdir $(preloads))) \
 	    $(addprefix $(DESTDIR),$(BASHDIR)/counterpoint $(ZSHDIR)/_counterpoint $(FISHDIR)/counterpoint.fish)
 	cd $(man) && printf '%s\0' man*/* | (cd $(abspath $(to_man)) 2> /dev/null && xargs -0 rm -f) || true
-	[ ! -d $(to_include) ] || rmdir --ignore-fail-on-non-empty $(to_include)
+	for folder in $(to_include) $(to_lib)/counterpoint; do \
+	    [ ! -d $$folder ] || rmdir --ignore-fail-on-non-empty $$folder; done
 
 -include $(objects:.o=.d)

@@ -224,6 +224,7 @@ __attribute__((constructor)) static void profile_from_the_start(void)
         return;
     tell_children();
     cp__sys_lift_descriptors();
+    cp_symbol_use_jit(true);
     pthread_atfork(NULL, NULL, begin_in_child);
     atexit(finish_at_exit);
     cp__process_begin();

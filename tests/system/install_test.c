@@ -157,6 +157,7 @@ CP_TEST(uninstall_takes_away_what_install_has_put_there)
     for (const char *const *file =
              (const char *const[]){"./bin/counterpoint\n", "./include/counterpoint/pprof.h\n",
                                    "./lib/libcounterpoint-http.so.0\n", "./lib/pkgconfig/counterpoint.pc\n",
+                                   "./lib/counterpoint/libcounterpoint-preload.so\n",
                                    "./share/man/man3/cp_session_start.3\n",
                                    "./share/bash-completion/completions/counterpoint\n", NULL};
          *file; file++)
@@ -172,6 +173,15 @@ CP_TEST(uninstall_takes_away_what_install_has_put_there)
     free(test_command(NULL, "cd %s/usr/include && ! ls counterpoint", test_dir()));
     /* finds no file to remove */
     free(test_command(NULL, "make -s uninstall PREFIX=/usr DESTDIR=%s", test_dir()));
+}
+
+/* The installed command finds the library that it preloads. */
+CP_TEST(the_installed_command_runs_a_program)
+{
+    install();
+    char *said = test_command(NULL, "cd %s && usr/bin/counterpoint run -e timer -o out true", test_dir());
+    CHECK_CONTAINS(said, "timer: ");
+    free(said);
 }
 
 CP_TEST(install_tells_how_the_libraries_are_found)
