@@ -276,9 +276,16 @@ static int fold_comments(struct addition *a)
     int result = 0;
 
     for (size_t i = 0; i < a->p->n_comment && result == 0; i++) {
-        const uint64_t string = a->strings[a->p->comment[i]];
+        char text[CP__TALLY_COMMENT];
+        const char *comment = cp__tally_comment(a->p->string_table[a->p->comment[i]], text);
+        uint64_t string;
 
-        result = cp__tuples_add(&a->m->comments, &string, 1, &number);
+        if (comment == NULL)
+            continue;
+        result = cp__strings_add(&a->m->strings, comment, &number);
+        string = number;
+        if (result == 0)
+            result = cp__tuples_add(&a->m->comments, &string, 1, &number);
     }
     return result;
 }
@@ -336,6 +343,8 @@ static void add_header(struct addition *a)
     take_string(&m->keep_frames, a, p->keep_frames);
     take_string(&m->doc_url, a, p->doc_url);
     m->n_profiles++;
+    for (size_t i = 0; i < p->n_comment; i++)
+        cp__tally_add(&m->tally, p->string_table[p->comment[i]]);
 }
 
 static void add_samples(struct addition *a)

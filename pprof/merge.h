@@ -3,8 +3,17 @@
 #ifndef COUNTERPOINT_PPROF_MERGE_H
 #define COUNTERPOINT_PPROF_MERGE_H
 
+#include "empty.h"
 #include "encode.h"
 #include "profile.pb-c.h"
+
+/* What the comments of the profiles say of their samples, summed up. */
+struct cp__tally {
+    char event[sizeof((struct cp_event_spec *)NULL)->name];
+    size_t n; /* profiles that tell their event */
+    uint64_t samples, count, excluded, threads, refused, lost;
+    uint64_t left_out; /* comments that are not there */
+};
 
 /*
  * Each distinct thing is stored once, as a tuple of words:
@@ -34,7 +43,24 @@ struct cp_merge {
 
     int64_t time_ns, duration_ns, period;
     uint32_t default_type, drop_frames, keep_frames, doc_url;
+
+    struct cp__tally tally;
+    char warning[CP__EMPTY_TEXT];
 };
+
+/* ---- Profiles without samples: merge_empty.c ------------------------------------------------- */
+
+enum { CP__TALLY_COMMENT = 512 };
+
+/* Adds what a comment of a profile says. */
+void cp__tally_add(struct cp__tally *tally, const char *comment);
+/* Returns the comment as the merged profile has it: NULL if it says that its profile is empty, which the
+ * merged one need not be, and the list of limits without that. May write the comment into text. */
+const char *cp__tally_comment(const char *comment, char text[CP__TALLY_COMMENT]);
+/* Writes the comment "empty" of the merged profile; returns false if that needs none. */
+bool cp__tally_is_empty(const struct cp_merge *m, char comment[CP__TALLY_COMMENT]);
+
+/* ---- Reading: merge_read.c ------------------------------------------------------------------- */
 
 /* Unpacks a profile, gzipped or not, and checks that everything that it refers to exists. Returns NULL and
  * an error, *result and the sentence in *err: -EBADMSG if the profile makes no sense, -EFBIG if it unpacks

@@ -65,12 +65,35 @@ static size_t longest_of(const struct cp__tuples *tuples)
     return most;
 }
 
+/* The comments that no profile has had. */
+struct last {
+    char more[100], empty[CP__TALLY_COMMENT];
+    const char *list[3];
+    size_t n;
+};
+
+/* Adds how many comments were left out, and that the merged profile is empty. Returns the number of
+ * comments. */
+static size_t take_last(struct last *last, const struct cp_merge *m, size_t left_out)
+{
+    if (left_out > 0) {
+        snprintf(last->more, sizeof last->more, "more_comments: %zu # in the %zu profiles that were merged",
+                 left_out, m->n_profiles);
+        last->list[last->n++] = last->more;
+    }
+    if (cp__tally_is_empty(m, last->empty)) {
+        last->list[last->n++] = last->empty;
+        last->list[last->n++] = "limits: empty # is the key of the line that tells why there are no samples";
+    }
+    return last->n;
+}
+
 static int encode_merge(const void *what, struct cp_writer *w)
 {
     const struct cp_merge *m = what;
     const size_t n_sample = longest_of(&m->samples), n_location = longest_of(&m->locations);
     const size_t n_comments = m->comments.n < MAX_COMMENTS ? m->comments.n : MAX_COMMENTS;
-    char more[100];
+    struct last last = {.n = 0};
     const struct cp__encoding encoding = {
         .what = m,
         .function = merged_function,
@@ -86,8 +109,8 @@ static int encode_merge(const void *what, struct cp_writer *w)
         .strings = &m->strings,
         .known_comments = m->comments.words,
         .n_known_comments = n_comments,
-        .comments = (const char *[]){more},
-        .n_comments = m->comments.n > n_comments,
+        .comments = last.list,
+        .n_comments = take_last(&last, m, m->comments.n - n_comments),
         .types = m->type_strings,
         .n_types = m->n_types,
         .time_ns = m->time_ns,
@@ -99,8 +122,6 @@ static int encode_merge(const void *what, struct cp_writer *w)
         .doc_url = m->doc_url,
     };
 
-    snprintf(more, sizeof more, "more_comments: %zu # in the %zu profiles that were merged",
-             m->comments.n - n_comments, m->n_profiles);
     return cp__encode(&encoding, w);
 }
 

@@ -208,7 +208,8 @@ void cp_session_close(struct cp_session *session);
  * Makes one profile of several in pprof's format, for instance those of other processes, as go tool pprof
  * does with several files: equal things are stored once, addresses are those of the first profile that has
  * the mapping, durations are added up, and labels and distinct comments are kept. (Of more than 64 comments,
- * the first ones are kept, and one more says how many were left out.)
+ * the first ones are kept, and one more says how many were left out. That a profile is empty is told only if
+ * the merged one is.)
  *
  *     struct cp_merge *merge = cp_merge_new();
  *     while (...)
@@ -239,6 +240,10 @@ int cp_merge_subtract(struct cp_merge *merge, const void *data, size_t size, str
 /* Writes the merged profile, any number of times. Returns -ENODATA if nothing was added; the writer's error;
  * -ENOMEM. */
 int cp_merge_write(const struct cp_merge *merge, struct cp_writer w, struct cp_error *err);
+/* Returns a sentence that says why the merged profile is empty, as cp_session_warning() does, if all the
+ * profiles are of sessions. It is valid until the merge changes. NULL: the merged profile has samples, or
+ * nobody knows why it has none. */
+const char *cp_merge_warning(struct cp_merge *merge);
 /* Frees the merge. NULL does nothing. */
 void cp_merge_free(struct cp_merge *merge);
 

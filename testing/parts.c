@@ -450,14 +450,17 @@ static bool add_file(void *context, const char *path, const char *name)
     return good;
 }
 
-/* Writes the i-th merged profile to its file or, if that fails, into the directory. A profile without
- * samples is not written, and that is no failure. */
+/* Writes the i-th merged profile to its file or, if that fails, into the directory. A profile to which no
+ * process has contributed is not written, and that is no failure; an empty one says why it is empty. */
 static bool write_file(const struct cp__parts *parts, size_t i)
 {
+    const char *warning = cp_merge_warning(parts->merges[i]);
     struct cp_error err;
     char *path;
     int result = cp_merge_write(parts->merges[i], cp_writer_path(parts->files[i]), &err);
 
+    if (warning != NULL)
+        fprintf(stderr, "%s: %s\n", parts->files[i], warning);
     if (result == 0)
         return true;
     if (result == -ENODATA) {

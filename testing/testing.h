@@ -53,7 +53,8 @@ extern "C" {
  */
 void cp_testing_start(int *argc, char **argv);
 
-/* Stops the profile, adds the children's samples, and writes it. Returns 0, also if there is no profile.
+/* Stops the profile, adds the children's samples, and writes it. If the profile is empty, a sentence on
+ * stderr says why, as cp_merge_warning() does. Returns 0, also if there is no profile.
  * Returns 1 if the profile could not be written or some samples could not be read; stderr then says why, and
  * in which directory everything is kept. */
 int cp_testing_stop(void);

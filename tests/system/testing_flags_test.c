@@ -204,6 +204,32 @@ CP_TEST(each_event_has_its_own_period)
     check_nothing_left();
 }
 
+/* The tests run in processes of their own, which are too many to say it each. */
+CP_TEST(an_empty_profile_says_so_once)
+{
+    static const char sentence[] = "/x.pageFaults.pb.gz: The profile of pageFaults is empty: ";
+    char *text;
+
+    need_framework("check");
+    need_forks_beside_threads();
+    test_need_events();
+    text = run_with(NULL, "check",
+                    "-cpuprofile x.pb.gz -cpuprofileevent cpuClock,pageFaults:100000000 2>&1 > /dev/null");
+    CHECK_CONTAINS(text, sentence);
+    CHECK_CONTAINS(text, "less than the period of 100000000 on each; take a period of at most ");
+    CHECK(strstr(strstr(text, sentence) + strlen(sentence), "is empty") == NULL);
+    free(text);
+    text = pprof("-comments", "x.pageFaults.pb.gz");
+    CHECK_CONTAINS(text, "\nempty: ");
+    CHECK_CONTAINS(text, "\nlimits: empty # ");
+    CHECK(strstr(strstr(text, "\nempty: ") + 1, "\nempty: ") == NULL);
+    free(text);
+    text = pprof("-comments", "x.cpuClock.pb.gz");
+    CHECK(strstr(text, "empty") == NULL);
+    free(text);
+    check_nothing_left();
+}
+
 /* ---- Flags ----------------------------------------------------------------------------------- */
 
 CP_TEST(bad_flags_end_in_a_sentence)

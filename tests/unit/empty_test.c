@@ -1,7 +1,7 @@
 /* What is said of a profile without samples. */
 #include <errno.h>
 
-#include "pprof/empty.h"
+#include "pprof/merge.h"
 #include "tests/support/inside.h"
 #include "tests/support/report_tools.h"
 
@@ -190,4 +190,129 @@ SIM_TEST(a_session_warns_once_it_has_ended)
     cp_session_close(session);
     free(memory[0].data);
     free(memory[1].data);
+}
+
+/* ---- In a merged profile --------------------------------------------------------------------- */
+
+/* Adds the profile of a session with these figures. */
+static void add_session(struct cp_merge *merge, const struct cp_slot_stats *stats, uint64_t dropped)
+{
+    struct cp_session *session = stopped("pageFaults", 1000);
+    struct cp_memory memory = {0};
+    struct cp_writer w = cp_writer_memory(&memory);
+    struct cp_error err;
+
+    session->stats[0] = *stats;
+    session->stats[0].dropped = dropped;
+    CHECKF(cp__report_write(session, 0, &w, false, &err) == 0, "%s", err.message);
+    CHECKF(cp_merge_add(merge, memory.data, memory.size, &err) == 0, "%s", err.message);
+    free(memory.data);
+    cp__session_free(session);
+}
+
+/* Returns the comments of the merged profile, each between line breaks. */
+static char *comments_of_merge(const struct cp_merge *merge)
+{
+    struct cp_error err;
+    char *said, *text;
+
+    CHECKF(cp_merge_write(merge, cp_writer_path(file_in_dir("merged.pb.gz")), &err) == 0, "%s", err.message);
+    said = pprof("-comments", file_in_dir("merged.pb.gz"));
+    CHECK(asprintf(&text, "\n%s\n", said) > 0);
+    free(said);
+    return text;
+}
+
+/* Checks the warning and the comments of a merge. NULL: it is not said to be empty. */
+static void check_merge(struct cp_merge *merge, const char *sentence, const char *comment, const char *limits)
+{
+    char *text = comments_of_merge(merge);
+
+    CHECK_STR(cp_merge_warning(merge), sentence);
+    if (comment != NULL)
+        CHECK_CONTAINS(text, comment);
+    else
+        CHECKF(strstr(text, "empty") == NULL, "%s", text);
+    CHECK_CONTAINS(text, limits);
+    free(text);
+}
+
+CP_TEST(a_merged_profile_is_empty_only_if_all_are)
+{
+    const struct cp_slot_stats one = {.size = sizeof one, .ms = 1, .count = 900};
+    const struct cp_slot_stats two = {.size = sizeof two, .ms = 2, .count = 600, .handler_replaced = true};
+    const struct cp_slot_stats full = {.size = sizeof full, .ms = 1, .count = 1000, .samples = 1};
+    struct cp_merge *merge = cp_merge_new();
+
+    CHECK_STR(cp_merge_warning(merge), NULL);
+    add_session(merge, &one, 0);
+    add_session(merge, &one, 0);
+    add_session(merge, &two, 0);
+#define SAID                                                                                                 \
+    "2400 events were counted on 4 threads, less than the period of 1000 on each; take a period of at most " \
+    "20"
+    check_merge(merge, "The profile of pageFaults is empty: " SAID ".", "\nempty: 20 # " SAID "\n",
+                "\nlimits: empty # ");
+    check_merge(merge, "The profile of pageFaults is empty: " SAID ".", "\nempty: 20 # " SAID "\n",
+                "\nlimits: handler_replaced # ");
+    add_session(merge, &full, 0);
+    check_merge(merge, NULL, NULL, "\nlimits: none # nothing is known to be missing\n");
+    check_merge(merge, NULL, NULL, "\nlimits: handler_replaced # ");
+    cp_merge_free(merge);
+    merge = cp_merge_new();
+    add_session(merge, &one, 1);
+    check_merge(merge,
+                "The profile of pageFaults is empty: samples were lost, as the comments of the profile say.",
+                NULL, "\nlimits: dropped # ");
+    cp_merge_free(merge);
+}
+
+CP_TEST(lists_of_limits_lose_one_key)
+{
+    static const char *const comments[][2] = {
+        {"empty: 5 # so it is", NULL},
+        {"emptying: 5", "emptying: 5"},
+        {"limits: empty # x", "limits: none # nothing is known to be missing"},
+        {"limits: empty", "limits: none # nothing is known to be missing"},
+        {"limits: empty,late # x", "limits: late # x"},
+        {"limits: late,empty # x", "limits: late # x"},
+        {"limits: a,empty,b # empty, x", "limits: a,b # empty, x"},
+        {"limits: a,empty", "limits: a"},
+        {"limits: emptyb,aempty # x", "limits: emptyb,aempty # x"},
+        {"limits: none # empty", "limits: none # empty"},
+        {"limits: , ,# empty,", "limits: , ,# empty,"},
+        {"limits: ", "limits: "},
+        {"", ""},
+    };
+
+    for (size_t i = 0; i < sizeof comments / sizeof comments[0]; i++) {
+        char text[CP__TALLY_COMMENT];
+
+        CHECK_STR(cp__tally_comment(comments[i][0], text), comments[i][1]);
+    }
+}
+
+/* Nobody knows what a profile of another program was to have. */
+CP_TEST(a_profile_of_others_is_not_judged)
+{
+    const struct cp_slot_stats one = {.size = sizeof one, .ms = 1, .count = 900};
+    struct cp_merge *merge = cp_merge_new();
+    struct cp_memory memory = {0};
+    struct cp_error err;
+
+    /* Profiles of threads have no event. */
+    CHECK_EQ(cp_thread_profile(cp_writer_memory(&memory), CP_FORM_PPROF, &err), 0);
+    CHECK_EQ(cp_merge_add(merge, memory.data, memory.size, &err), 0);
+    check_merge(merge, NULL, NULL, "");
+    free(memory.data);
+    cp_merge_free(merge);
+    merge = cp_merge_new();
+    add_session(merge, &one, 0);
+    CHECK_CONTAINS(cp_merge_warning(merge), "is empty");
+    memory = (struct cp_memory){0};
+    CHECK_EQ(cp_merge_write(merge, cp_writer_memory(&memory), &err), 0);
+    CHECK_EQ(cp_merge_subtract(merge, memory.data, memory.size, &err), 0);
+    CHECK_STR(cp_merge_warning(merge), NULL);
+    free(memory.data);
+    cp_merge_free(merge);
 }
