@@ -11,6 +11,7 @@ struct held {
     uint64_t samples;
     uint64_t with_kernel;   /* samples with kernel frames at their beginning */
     uint64_t kernel_from_a; /* samples with kernel frames below a frame of IN_A */
+    uint64_t b_alone;       /* samples whose innermost frame is of IN_B */
     uint64_t badly_split;   /* samples whose kernel_depth is not the number of kernel addresses */
 };
 
@@ -33,6 +34,8 @@ static void look(void *context, const struct cp_sample *sample)
     held->with_kernel += kernel > 0 ? sample->weight : 0;
     if (kernel > 0 && kernel < sample->depth && is_in(IN_A, sample->frames[kernel]))
         held->kernel_from_a += sample->weight;
+    if (sample->depth > 0 && is_in(IN_B, sample->frames[0]))
+        held->b_alone += sample->weight;
     held->badly_split += kernel != sample->kernel_depth ? sample->weight : 0;
 }
 
@@ -125,6 +128,28 @@ CP_TEST(without_them_the_programs_stand_alone)
     map_pages();
     CHECK_EQ(sample_by(&plain, body_fault, &profile).with_kernel, 0);
     CHECK_EQ(sample_by(&user_chain, body_fault, &profile).with_kernel, 0);
+}
+
+static void body_fault_and_b(struct worker *worker)
+{
+    fault(worker->arg);
+    burn_b(100 * MS);
+}
+
+/* What docs/events.md advises people to do: kernel frames on those of the program that called the kernel,
+ * and the program's own time as well. */
+CP_TEST(the_suffix_uk_has_the_program_and_the_kernel)
+{
+    struct cp_slot_request made = kernel_request("taskClock:uk", test_period(200000, 1));
+    struct profile profile;
+    struct held held;
+
+    need_prompt_signals();
+    map_pages();
+    held = sample_by(&made, body_fault_and_b, &profile);
+    CHECKF(held.kernel_from_a > 10 && held.b_alone > 10, "%llu and %llu of %llu",
+           (unsigned long long)held.kernel_from_a, (unsigned long long)held.b_alone,
+           (unsigned long long)held.samples);
 }
 
 /* ---- Modes ----------------------------------------------------------------------------------- */
