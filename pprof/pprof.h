@@ -272,13 +272,13 @@ int cp_symbol_each(const uintptr_t *addresses, size_t n, cp_symbol_each_fn *fn, 
 
 /*
  * Lets this process, from now on, look for names of code that is in no file in the files that just-in-time
- * compilers write for perf: /tmp/perf-PID.map, and jitdump files that the process has mapped
- * ("jit-PID.dump"). Profiles and cp_symbol_each() then have these names. The files are read when a profile
- * is written or names are asked for. If code was replaced, the entry that was written last counts, of a
- * jitdump file with times the last one before the end of the profile. Off at first, because /tmp is
- * everybody's. A file is read only if it is a regular one of the effective user, which others may not
- * write, and not older than the process. The compiler must be told to write the file: docs/embedding.md
- * says how.
+ * compilers write for perf: /tmp/perf-PID.map, and jitdump files, which are called "jit-PID.dump" and
+ * are mapped by the process or in /tmp. Profiles and cp_symbol_each() then have these names. The files are
+ * read when a profile is written or names are asked for. If code was replaced, the entry that was written
+ * last counts, of a jitdump file with times the last one before the end of the profile. Off at first,
+ * because /tmp is everybody's. A file is read only if it is a regular one of the effective user, which
+ * others may not write, and not older than the process. The compiler must be told to write the file:
+ * docs/embedding.md says how.
  */
 void cp_symbol_use_jit(bool use);
 

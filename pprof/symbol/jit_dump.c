@@ -17,6 +17,11 @@
 #include "jit.h"
 
 enum { MAGIC = 0x4A695444, ARCH_TIMESTAMP = 1 };
+
+/* V8, which can be told by this value of the header's unused word, adds the size of an ELF header to the
+ * addresses of lines, because perf inject puts the code behind one. */
+enum { V8_PAD = 0xDEADBEEF, V8_SHIFT = 0x40 };
+
 enum record_type { CODE_LOAD, CODE_MOVE, CODE_DEBUG_INFO };
 
 struct dump_header {
@@ -54,6 +59,7 @@ struct records {
     uint64_t at, end; /* the bytes of the record, without its header */
     struct record_header header;
     bool has_times; /* of CLOCK_MONOTONIC */
+    uint64_t shift; /* what is added to the addresses of lines */
 };
 
 /* ---- The walk -------------------------------------------------------------------------------- */
@@ -72,6 +78,7 @@ static bool begin_records(struct records *records, FILE *file)
         header.total_size < sizeof header)
         return false;
     records->has_times = (header.flags & ARCH_TIMESTAMP) == 0;
+    records->shift = header.pad == V8_PAD ? V8_SHIFT : 0;
     records->end = header.total_size;
     return true;
 }
@@ -146,7 +153,7 @@ static bool read_load(const struct records *records, struct lines_before *lines,
                                 .start = load->address,
                                 .stamp = records->header.timestamp,
                                 .index = load->index,
-                                .origin = load->address,
+                                .origin = load->address + records->shift,
                                 .lines_at = lines->address == load->address ? lines->at : 0};
     *lines = (struct lines_before){0};
     return true;
@@ -272,12 +279,32 @@ static void answer_name(const struct cp__jit_search *search, uint64_t at, struct
     read_string(records.file, &records.at, records.end, answer->name);
 }
 
-/* Finds the last line that begins at or before the address, as the code had it when it was loaded. */
+/* Reads a line, and its file unless that is the file of the line before. Returns false if there is no more,
+ * or what there is makes no sense: V8 of 2023 has written bytes of an object for the names of some files. */
+static bool read_line_of(struct records *records, struct line *line, char file[CP__JIT_NAME])
+{
+    static const char same[] = "\xff";
+    char name[CP__JIT_NAME];
+
+    if (records->end - records->at < sizeof *line || !is_read(records->file, line, sizeof *line))
+        return false;
+    records->at += sizeof *line;
+    if (!read_string(records->file, &records->at, records->end, name) || name[0] == '\0')
+        return false;
+    for (const char *at = name; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ')
+            return false;
+    if (strcmp(name, same) != 0)
+        strcpy(file, name);
+    return true;
+}
+
+/* Finds the last line that begins at or before an address. Stores nothing if any line of the record makes no
+ * sense. */
 static void answer_jit_line(const struct cp__jit_search *search, uint64_t at, uint64_t address,
                             struct cp__jit_answer *answer)
 {
-    static const char same[] = "\xff"; /* the file is that of the line before */
-    char name[CP__JIT_NAME], last[CP__JIT_NAME] = "";
+    char file[CP__JIT_NAME] = "";
     struct records records;
     struct record_lines lines;
     struct line line;
@@ -286,18 +313,17 @@ static void answer_jit_line(const struct cp__jit_search *search, uint64_t at, ui
     if (!find_record(&records, search, at) || !read_record(&records, CODE_DEBUG_INFO, &lines, sizeof lines))
         return;
     records.at += sizeof lines;
-    for (; lines.n > 0 && records.end - records.at >= sizeof line; lines.n--) {
-        records.at += sizeof line;
-        if (!is_read(records.file, &line, sizeof line) ||
-            !read_string(records.file, &records.at, records.end, name))
+    for (; lines.n > 0; lines.n--) {
+        if (!read_line_of(&records, &line, file)) {
+            answer->file[0] = '\0';
+            answer->line = 0;
             return;
-        if (strcmp(name, same) != 0)
-            strcpy(last, name);
+        }
         if (line.address > address || line.address < best)
             continue;
         best = line.address;
         answer->line = line.line;
-        strcpy(answer->file, last);
+        strcpy(answer->file, file);
     }
 }
 

@@ -75,6 +75,14 @@ static FILE *open_own(const char *path, const struct cp__mapping *mapping)
     return file;
 }
 
+static FILE *open_temporary(const char *name, const char *extension)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/tmp/%s-%d.%s", name, (int)getpid(), extension);
+    return open_own(path, NULL);
+}
+
 /* Returns whether a mapping marks a jitdump file: the compiler maps the beginning of the file as code, only
  * so that the file can be found. */
 static bool is_marker(const struct cp__mapping *mapping)
@@ -169,6 +177,22 @@ static int answer_from(const struct jit_rest *rest, FILE *file, bool is_dump)
     return result;
 }
 
+/* jitdump files come first, because they tell lines and times. Most compilers write them to /tmp, and CPython
+ * takes its mark away before the program ends. */
+static int answer_from_dumps(const struct jit_rest *rest, const struct cp__mappings *mappings)
+{
+    bool is_any_marked = false;
+    int result = 0;
+
+    for (size_t i = 0; i < mappings->n && result == 0; i++) {
+        if (!is_marker(&mappings->items[i]))
+            continue;
+        is_any_marked = true;
+        result = answer_from(rest, open_own(mappings->items[i].file, &mappings->items[i]), true);
+    }
+    return is_any_marked ? result : answer_from(rest, open_temporary("jit", "dump"), true);
+}
+
 int cp__jit_symbolise(const struct cp__mappings *mappings, const uint64_t *addresses, size_t n,
                       int64_t ended_ns, cp__symbol_fn *fn, void *context)
 {
@@ -180,15 +204,11 @@ int cp__jit_symbolise(const struct cp__mappings *mappings, const uint64_t *addre
                             .fn = fn,
                             .context = context};
     int result = rest.hits == NULL || rest.is_named == NULL ? -ENOMEM : 0;
-    char path[64];
 
-    /* jitdump files come first, because they tell lines and times. */
-    for (size_t i = 0; i < mappings->n && result == 0; i++)
-        if (is_marker(&mappings->items[i]))
-            result = answer_from(&rest, open_own(mappings->items[i].file, &mappings->items[i]), true);
-    snprintf(path, sizeof path, "/tmp/perf-%d.map", (int)getpid());
     if (result == 0)
-        result = answer_from(&rest, open_own(path, NULL), false);
+        result = answer_from_dumps(&rest, mappings);
+    if (result == 0)
+        result = answer_from(&rest, open_temporary("perf", "map"), false);
     free(rest.hits);
     free(rest.is_named);
     return result;

@@ -68,16 +68,21 @@ static inline void put64(FILE *file, uint64_t word)
     CHECK_EQ(fwrite(&word, sizeof word, 1, file), 1);
 }
 
-static inline void put_dump_header(FILE *file, uint64_t flags)
+static inline void put_header(FILE *file, uint32_t unused, uint64_t flags)
 {
     put32(file, 0x4A695444);
     put32(file, 1);
     put32(file, 40);
     put32(file, EM_X86_64);
-    put32(file, 0);
+    put32(file, unused);
     put32(file, (uint32_t)getpid());
     put64(file, 0);
     put64(file, flags);
+}
+
+static inline void put_dump_header(FILE *file, uint64_t flags)
+{
+    put_header(file, 0, flags);
 }
 
 static inline void put_record(FILE *file, uint32_t type, size_t size, uint64_t stamp)

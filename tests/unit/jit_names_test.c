@@ -117,6 +117,26 @@ CP_TEST(frames_have_names_and_lines_of_a_jitdump_file)
     fclose(file);
 }
 
+/* CPython unmaps the mark before the program ends. */
+CP_TEST(a_jitdump_file_in_tmp_needs_no_mark)
+{
+    made_code *code = make_code();
+    char path[64], *text;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/tmp/jit-%d.dump", (int)getpid());
+    file = fopen(path, "we");
+    CHECK(file != NULL);
+    put_dump_header(file, 0);
+    put_load(file, 100, (uintptr_t)code, sizeof code_bytes, 1, "dumped");
+    CHECK_EQ(fclose(file), 0);
+    cp_symbol_use_jit(true);
+    text = raw_of(code, 0, false);
+    CHECK_EQ(count_lines(text, " dumped "), sizeof code_bytes);
+    free(text);
+    unlink(path);
+}
+
 static int take_name(void *context, size_t i, const char *name)
 {
     char(*names)[16] = context;

@@ -242,6 +242,52 @@ CP_TEST(moved_code_keeps_its_name_and_lines)
     end(&made);
 }
 
+/* V8 adds 0x40 to the addresses of lines. */
+CP_TEST(lines_of_v8_are_where_they_belong)
+{
+    struct made made;
+
+    begin(&made);
+    put_header(made.file, 0xDEADBEEF, 0);
+    put_record(made.file, 2, 16 + 2 * 16 + 5 + 5, 1);
+    put64(made.file, START);
+    put64(made.file, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        put64(made.file, START + 0x40 + 8 * i);
+        put32(made.file, 33 + i);
+        put32(made.file, 0);
+        fwrite("x.js", 5, 1, made.file);
+    }
+    put_load(made.file, 1, START, 0x10, 1, "JS:*x");
+    name_by_dump(&made, 0);
+    CHECK_EQ(answers[0].line, 33);
+    CHECK_EQ(answers[7].line, 33);
+    CHECK_EQ(answers[8].line, 34);
+    end(&made);
+}
+
+CP_TEST(files_that_make_no_sense_are_left_out)
+{
+    static const char *const senseless[] = {"", "\x04Z", "x\n.js"};
+    struct made made;
+
+    for (size_t i = 0; i < 2 * sizeof senseless / sizeof senseless[0]; i++) {
+        const char *bad = senseless[i / 2];
+
+        begin(&made);
+        put_dump_header(made.file, 0);
+        put_lines(made.file, 1, START, i % 2 == 0 ? bad : "good.js", i % 2 == 0 ? "good.js" : bad);
+        put_load(made.file, 1, START, 0x10, 1, "named");
+        name_by_dump(&made, 0);
+        for (unsigned j = 0; j < 0x10; j++) {
+            CHECK_STR(answers[j].name, "named");
+            CHECK_STR(answers[j].file, "");
+            CHECK_EQ(answers[j].line, 0);
+        }
+        end(&made);
+    }
+}
+
 CP_TEST(a_file_that_is_no_jitdump_names_nothing)
 {
     struct made made;
