@@ -324,7 +324,7 @@ enum status print_diff(const struct view *view, FILE *out)
     struct source source;
     struct profile *old = NULL;
     size_t old_type;
-    enum status status = sources_read(&source, &name, 1, view->event);
+    enum status status = sources_read(&source, &name, 1);
 
     if (status != STATUS_OK)
         return status;

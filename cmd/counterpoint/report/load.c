@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fetch.h"
 #include "names.h"
+#include "perf.h"
 #include "pprof.h"
 
 /* ---- One source ------------------------------------------------------------------------------ */
@@ -50,15 +52,16 @@ static enum status read_source(struct source *source)
                     result == -ENOENT ? " The command report takes the file of a profile, or its URL." : "");
 }
 
-enum status sources_read(struct source *sources, char *const *names, size_t n, const char *event)
+enum status sources_read(struct source *sources, char *const *names, size_t n)
 {
     enum status status = STATUS_OK;
     size_t i;
 
-    (void)event;
     for (i = 0; i < n && status == STATUS_OK; i++) {
         sources[i] = (struct source){.name = names[i]};
-        status = read_source(&sources[i]);
+        status = is_url(names[i]) ? fetch_profile(&sources[i]) : read_source(&sources[i]);
+        if (status == STATUS_OK && is_perf_file(&sources[i]))
+            status = perf_to_pprof(&sources[i]);
     }
     if (status != STATUS_OK)
         sources_free(sources, i);

@@ -12,9 +12,8 @@ struct source {
     size_t size;
 };
 
-/* Reads n sources. If one of them cannot be read, says why, and there is nothing to free. event: see
- * perf_to_pprof(). */
-enum status sources_read(struct source *sources, char *const *names, size_t n, const char *event);
+/* Reads n sources. If one of them cannot be read, says why, and there is nothing to free. */
+enum status sources_read(struct source *sources, char *const *names, size_t n);
 void sources_free(struct source *sources, size_t n);
 
 /* Makes one profile of the sources, merged if there are several of them, with names for people and, on a

@@ -13,7 +13,8 @@ static const char help[] =
     "usage: counterpoint report [FORM] [OPTION...] FILE...\n"
     "\n"
     "Shows a CPU profile in pprof's format, of any program that writes such profiles.\n"
-    "Several profiles are merged first. FILE may be - for the standard input.\n"
+    "Several profiles are merged first. FILE may be - for the standard input, a file\n"
+    "of perf record, or a URL (http://, https:// or HOST:PORT/debug/pprof/...).\n"
     "\n"
     "Forms:\n"
     "  --top           lists the hottest functions as go tool pprof -top does: the\n"
@@ -230,7 +231,6 @@ static enum status run_report(const struct request *request)
 {
     struct source *sources = calloc(request->n_names, sizeof *sources);
     struct view view = {.argument = request->argument,
-                        .event = request->event,
                         .node_count = request->node_count,
                         .focus = request->focus,
                         .ignore = request->ignore,
@@ -242,7 +242,7 @@ static enum status run_report(const struct request *request)
 
     if (sources == NULL)
         return complain(STATUS_FAILURE, "There is not enough memory for the report.");
-    status = sources_read(sources, request->names, request->n_names, request->event);
+    status = sources_read(sources, request->names, request->n_names);
     if (status == STATUS_OK) {
         status = sources_parse(sources, request->n_names, &profile);
         view.profile = profile;

@@ -11,7 +11,6 @@ struct view {
     const struct profile *profile;
     size_t type;                  /* the index of the sample type */
     int64_t total;                /* of all samples, also those that filters have left out */
-    const char *event;            /* the type's name, as the user gave it; NULL: the default */
     const char *argument;         /* of the form's option: F of --callers F; NULL: none */
     long node_count;              /* the most rows; -1: the form's own number */
     const char *focus, *ignore;   /* which samples were kept, and left out; NULL: all, and none */
