@@ -55,14 +55,16 @@ test_rooms = unit system live
 test_sources := $(sort $(wildcard $(test_rooms:%=tests/%/*_test.c)))
 test_names := $(notdir $(basename $(test_sources)))
 unit_names := $(patsubst tests/unit/%_test.c,%,$(filter tests/unit/%,$(test_sources)))
-# Those that are linked with the endpoint's library, and all that build it.
+# Those that are linked with the endpoint's library, those that run the command, in which the endpoint's page is, and all that
+# build one of these.
 http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
-http_programs := $(patsubst %_test,%,$(http_linked)) examples install server
+runs_program := cmd completion event_list run $(patsubst tests/system/%_test.c,%,$(filter tests/system/report_%,$(test_sources)))
+http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) examples install server
 
 # ---- Debian packages -----------------------------------------------------------------------------
 
-# The goals that build the endpoint: all but these, and tests other than those of the endpoint's programs. Only
-# such goals take what the endpoint is made of.
+# The goals that build the endpoint, or the command, which has the endpoint's page: all but these, and tests other than those
+# of http_programs. Only such goals take what the endpoint is made of.
 offline_goals = check clean demo format help lib man model
 goals := $(or $(MAKECMDGOALS),all)
 T_programs := $(foreach t,$(T),$(firstword $(subst /, ,$t)))
@@ -103,7 +105,7 @@ test_packages += man-db bash-completion
 test_packages += $(if $(filter deps,$(goals)),dwz valgrind libjemalloc2 mandoc zsh fish)
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev libjpeg62-turbo-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
-                   $(filter ui,$(goal_programs))),chromium)
+                   $(filter ui report_html,$(goal_programs))),chromium)
 packages += $(if $(filter deps test quick test-% mutants,$(goals)),$(test_packages))
 # This compares interfaces.
 packages += $(if $(filter deps abi abi-renew,$(goals)),abigail-tools)
@@ -156,7 +158,8 @@ ui_sources := $(wildcard http/ui/*)
 ui_test = .cache/npm/ui-test
 
 program = $(B)/bin/counterpoint
-program_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard cmd/counterpoint/*.c cmd/counterpoint/report/*.c)))
+program_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(wildcard $(addprefix cmd/counterpoint/, \
+                     *.c report/*.c report/*.S))))))
 example_parts = common server_http server_work
 # Each shows the flags of testing/ with another's test framework. Only the tests build them. Criterion's own
 # process crashes under ThreadSanitizer, with or without a profile.
@@ -204,7 +207,7 @@ objects := $(lib_objects) $(preload_objects) $(foreach s,$(sides),$(call side_ob
            $(test_sources:%.c=$(B)/obj/%.o) \
            $(patsubst $(B)/%,$(B)/obj/%.o,$(examples) $(framework_examples) $(lacking) $(benches))
 # If there is a build, its objects show who needs whom: see tests/rooms.awk. The page is not bundled for that.
-built := $(if $(wildcard $(lib_a)),$(lib_objects) $(filter-out %/ui_files.o,$(wildcard \
+built := $(if $(wildcard $(lib_a)),$(lib_objects) $(filter-out %/ui_files.o %/report/page.o,$(wildcard \
            $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects))))
 
 # Runs commands as other machines would.
@@ -245,10 +248,12 @@ BENCH_overhead = -benchtime 21x
 BENCH_listing = -benchtime 9x
 BENCH_memory = -benchtime 1x
 BENCH_scale = -benchtime 15x
-# Only for the page's files, its test, and the command's search for what it preloads.
+# Only for the page's files, its tests, and the command's search for what it preloads.
 CFLAGS_ui_files = -Wa,-I,$(ui)
+CFLAGS_page = -Wa,-I,$(ui)
 CFLAGS_run_target = -DCP_MULTIARCH='"$(or $(machine_$(ARCH)),$(machine_$(host_arch)),none)"'
 CFLAGS_ui_test = -DCP_UI='"$(CURDIR)/http/ui"' -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
+CFLAGS_report_html_test = -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 
 # Not among the flags that everything is built anew for.
 compile = $(Q)$(cc) $(cflags) $(if $(WERROR),-Werror)
@@ -389,7 +394,7 @@ $(ui)/version: $(ui_sources) $(ui_modules)/.done
 	@mkdir -p $(@D)
 	$(Q)node http/ui/bundle.mjs $(ui_modules) $(@D)
 
-$(B)/obj/http/ui_files.o: $(ui)/version
+$(B)/obj/http/ui_files.o $(B)/obj/cmd/counterpoint/report/page.o: $(ui)/version
 
 $(B)/obj/pprof/profile.pb-c.o: $(gen).c $(B)/flags
 	$(call say,CC,$<)
@@ -507,7 +512,7 @@ $(B)/tests/%_sample: $(B)/obj/tests/support/%_sample.o $(testing_a) $(lib_a)
 
 # What test programs run, or look at.
 needs = $(1:%=$(B)/tests/%_test): | $(2)
-$(call needs,cmd completion event_list run,$(program))
+$(call needs,$(runs_program),$(program))
 $(call needs,run,$(preloads))
 $(call needs,counts,$(B)/tests/counts_sample)
 $(call needs,rooms,$(built))
@@ -533,8 +538,9 @@ $(B)/tests/runner_sample: $(sample_parts:%=$(B)/obj/tests/support/%.o)
 
 # The browser's driver is a package, too; on another machine there may be no browser.
 $(B)/tests/ui_test: $(if $(cross),,$(ui_test)/page.mjs)
+$(B)/tests/report_html_test: $(if $(cross),,$(ui_test)/report.mjs)
 
-$(ui_test)/page.mjs: tests/ui/page.mjs $(ui_test)/.done
+$(ui_test)/%.mjs: tests/ui/%.mjs $(ui_test)/.done
 	$(Q)cp $< $@
 
 $(B)/bench/%: $(B)/obj/bench/%.o $(testing_a) $(lib_a)

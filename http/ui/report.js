@@ -1,5 +1,6 @@
 // The script of a report's file: shows the profiles that stand in the file, and asks nobody for anything. A profile stands in a
-// script element of class "profile", as pprof's bytes in base64; "data-name" is its name.
+// script element of class "profile", as pprof's bytes in base64. "data-name" is its name, and "data-value" says which of its values
+// are shown first.
 import { read } from "./profile.js";
 import { add, at, show } from "./view.js";
 
@@ -21,7 +22,7 @@ async function addProfile({ textContent, dataset: { name } }, i) {
 async function addAll(elements) {
   for (const [i, profile] of elements.entries())
     await addProfile(profile, i);
-  show(0);
+  show(0, elements[0].dataset.value);
 }
 
 const elements = [...document.querySelectorAll("script.profile")];

@@ -29,10 +29,12 @@ export function add(recording) {
   chooseRecording();
 }
 
-// Shows a recording by its number, from 0.
-export function show(i) {
+// Shows one of a recording's values. Both are numbers, from 0.
+export function show(i, value) {
   at("shown").value = i;
   chooseRecording();
+  at("value").value = value;
+  render();
 }
 
 // ---- What is shown ---------------------------------------------------------------------------------------

@@ -30,6 +30,9 @@ static const char help[] =
     "  --diff BASE     compares with the profile BASE, by CPU time, and names the\n"
     "                  functions that differ by more than the noise of sampling.\n"
     "  --merge OUT     writes all the profiles into the file OUT as one.\n"
+    "  --html OUT      writes a file that shows the profiles in any browser: flame\n"
+    "                  graph, table, search, comparison. It needs no network, and -\n"
+    "                  is the standard output.\n"
     "\n"
     "Options:\n"
     "  --event NAME    shows these values of a profile that has several: the name of\n"
@@ -57,6 +60,7 @@ static const struct form {
     {"markdown", no_argument, print_markdown},
     {"diff", required_argument, print_diff},
     {"merge", required_argument, print_merged},
+    {"html", required_argument, print_html},
 };
 
 #define N_FORMS (sizeof forms / sizeof forms[0])

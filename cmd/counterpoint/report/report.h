@@ -25,5 +25,6 @@ struct view {
 typedef enum status print_form(const struct view *view, FILE *out);
 
 print_form print_top, print_tree, print_callers, print_collapsed, print_merged, print_diff, print_markdown;
+print_form print_html;
 
 #endif
