@@ -33,6 +33,9 @@ static const char help[] =
     "  --html OUT      writes a file that shows the profiles in any browser: flame\n"
     "                  graph, table, search, comparison. It needs no network, and -\n"
     "                  is the standard output.\n"
+    "  --lines F       shows the functions whose names match the regular expression\n"
+    "                  F line by line, and below each its instructions, with their\n"
+    "                  values: as go tool pprof -list and -disasm do.\n"
     "\n"
     "Options:\n"
     "  --event NAME    shows these values of a profile that has several: the name of\n"
@@ -61,6 +64,7 @@ static const struct form {
     {"diff", required_argument, print_diff},
     {"merge", required_argument, print_merged},
     {"html", required_argument, print_html},
+    {"lines", required_argument, print_lines},
 };
 
 #define N_FORMS (sizeof forms / sizeof forms[0])

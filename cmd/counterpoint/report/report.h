@@ -26,5 +26,6 @@ typedef enum status print_form(const struct view *view, FILE *out);
 
 print_form print_top, print_tree, print_callers, print_collapsed, print_merged, print_diff, print_markdown;
 print_form print_html;
+print_form print_lines;
 
 #endif
