@@ -82,6 +82,10 @@ CP_TEST(a_page_that_cannot_be_written_is_told)
     CHECK_EQ(status, 3);
     CHECK_CONTAINS(said, "The page cannot be written to /dev/full: No space left on device. What is there ");
     free(said);
+    said = run_report(&status, "--html page.html --focus serve first.pb.gz");
+    CHECK_EQ(status, 2);
+    CHECK_CONTAINS(said, "counterpoint: The page of --html has all samples, and filters them itself: leave ");
+    free(said);
     said = run_report(&status, "--html page.html page.html");
     CHECK(status != 0);
     free(test_command(NULL, "! test -e %s/page.html", test_dir()));

@@ -120,9 +120,15 @@ static int print_page(const struct view *view, FILE *out)
 enum status print_html(const struct view *view, FILE *out)
 {
     const bool is_file = strcmp(view->argument, "-") != 0;
-    FILE *file = is_file ? fopen(view->argument, "we") : out;
-    int result = file != NULL ? print_page(view, file) : -errno;
+    FILE *file;
+    int result;
 
+    if (view->focus != NULL || view->ignore != NULL)
+        return complain(STATUS_USAGE,
+                        "The page of --html has all samples, and filters them itself: leave %s out.",
+                        view->focus != NULL ? "--focus" : "--ignore");
+    file = is_file ? fopen(view->argument, "we") : out;
+    result = file != NULL ? print_page(view, file) : -errno;
     if (is_file && file != NULL && fclose(file) != 0 && result == 0)
         result = -errno;
     if (result == 0)
