@@ -251,7 +251,8 @@ static int await_end(struct run *run)
     return status;
 }
 
-static enum status start_program(struct run *run, struct asked *asked, const char *path, const char *library)
+static enum status start_profiled_program(struct run *run, struct asked *asked, const char *path,
+                                          const char *library)
 {
     run->started_s = cp__clock_s();
     clock_gettime(CLOCK_REALTIME_COARSE, &run->began); /* the clock of files */
@@ -270,7 +271,7 @@ static enum status start_program(struct run *run, struct asked *asked, const cha
 /* Runs the program, and returns its exit status. */
 static enum status run_to_its_end(struct run *run, struct asked *asked, const char *path, const char *library)
 {
-    enum status result = start_program(run, asked, path, library);
+    enum status result = start_profiled_program(run, asked, path, library);
     int status;
 
     if (result != STATUS_OK)

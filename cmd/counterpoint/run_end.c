@@ -202,7 +202,7 @@ static void print_hottest(const struct found *found)
     struct profile *all;
     size_t n;
 
-    if (sources == NULL || sources_read(sources, found->paths, found->n, NULL) != STATUS_OK)
+    if (sources == NULL || sources_read(sources, found->paths, found->n) != STATUS_OK)
         return;
     if (sources_parse(sources, found->n, &all) != STATUS_OK)
         return;
@@ -240,7 +240,7 @@ static void print_event_end(const struct run *run, size_t i)
     for (size_t f = 0; f < found.n; f++) {
         struct source source;
 
-        if (sources_read(&source, &found.paths[f], 1, NULL) != STATUS_OK ||
+        if (sources_read(&source, &found.paths[f], 1) != STATUS_OK ||
             sources_parse(&source, 1, &profile) != STATUS_OK)
             continue;
         add_facts(&sums, profile);
