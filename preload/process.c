@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "atomic.h"
+#include "go_exit.h"
 #include "http.h"
 #include "real.h"
 #include "runtime/base/os.h"
@@ -229,5 +230,6 @@ __attribute__((constructor)) static void profile_from_the_start(void)
     atexit(finish_at_exit);
     cp__process_begin();
     cp__deadly_install();
+    cp__go_exit_install();
     serve_profiles();
 }
