@@ -35,7 +35,7 @@ static const char help[] =
     "  NAME      describes one event: how perf_event_open(2) is asked for the event,\n"
     "            and perf's name for it. The event need not be in a list: r1c2, by\n"
     "            the processor's own number; mem:0x601040/8:w, a watchpoint;\n"
-    "            cycles:k.\n"
+    "            cycles:k. A period may follow the name: taskClock:uk:1ms.\n"
     "\n"
     "  --json    prints an object with: groups, an array of objects (name; events,\n"
     "            the number of events; works, how many of them work, or null;\n"
@@ -44,7 +44,8 @@ static const char help[] =
     "            engine, how samples come here, and engine_reason: see CP_ENGINE.\n"
     "            With NAME the object is one event. An event has: name, alias (perf's\n"
     "            name, or null), group, kind (timer, clock, software, hardware,\n"
-    "            tracepoint, watchpoint), description, period (the preset, or null),\n"
+    "            tracepoint, watchpoint), description, period (the preset, or\n"
+    "            what follows NAME, or null),\n"
     "            period_unit (ns or events), modes (the modes that would count: user,\n"
     "            kernel, hypervisor), works (null: not tried) and, if the event does\n"
     "            not work, reason and message. With NAME also perf, precise_ip and\n"
@@ -336,13 +337,28 @@ static void describe(struct event *event, const struct events *events)
     }
 }
 
+/* Finds the event of event->name, and takes the period off that, which then stands for the preset. */
+static int read_event(struct event *event)
+{
+    uint64_t period;
+    int result = cp_event_take_period(event->name, &period, &event->error);
+
+    if (result == 0)
+        result = cp_event_parse(event->name, &event->spec, &event->error);
+    if (result == 0 && period != 0) {
+        result = cp_cpu_profile_config_init(&event->config, &event->spec, period, &event->error);
+        event->spec.preset_period = period;
+    }
+    return result;
+}
+
 static enum status show(const struct events *events, const char *name, bool json)
 {
     struct event event = {
         .name = copy(name), .spec.size = sizeof event.spec, .config.size = sizeof event.config};
     enum status status = STATUS_USAGE;
 
-    if (cp_event_parse(name, &event.spec, &event.error) < 0) {
+    if (read_event(&event) < 0) {
         complain(status, "%s", event.error.message);
     } else {
         configure(&event);

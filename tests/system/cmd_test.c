@@ -353,8 +353,8 @@ static const struct shown {
              "perf perf record -e r1c2:u -c 100000"},
     {"LLC-store-misses", "encoding type=3 (cache) config=0x10102 config1=0x0 config2=0x0|"
                          "perf perf record -e LLC-store-misses:u -c 10000"},
-    {"taskClock:u", "kind clock|encoding type=1 (software) config=0x1 config1=0x0 config2=0x0|modes user|"
-                    "perf perf record -e task-clock:u -c 10000000|here works"},
+    {"taskClock:u:2ms", "kind clock|encoding type=1 (software) config=0x1 config1=0x0 config2=0x0|modes user|"
+                        "period 2 ms|perf perf record -e task-clock:u -c 2000000|here works"},
     {"minorFaults:u",
      "encoding type=1 (software) config=0x5 config1=0x0 config2=0x0|"
      "perf perf record -e minor-faults:u -c 1|period no preset: programs differ too much in it"},
@@ -557,7 +557,7 @@ CP_TEST(bad_usage_is_told)
     check_run("events --json=yes 2>&1 > /dev/null", 2, "--json");
     check_run("events cycles branches 2>&1 > /dev/null", 2, "not 2");
     check_run("events cicles 2>&1 > /dev/null", 2, "no event named \"cicles\"");
-    check_run("events --json cicles 2>&1 > /dev/null", 2, "no event named \"cicles\"");
+    check_run("events --json taskClock:1 2>&1 > /dev/null", 2, "1 ns is too small for taskClock");
     check_run("events '' 2>&1 > /dev/null", 2, "The event has no name.");
     check_run("events 'cicl*' 2>&1 > /dev/null", 2, "No event matches \"cicl*\"");
     check_run("events -- timer", 0, "timer");
