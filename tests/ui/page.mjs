@@ -257,6 +257,12 @@ try {
   step("a recording without samples says so");
   await record("pageFaults", "1000000000", 1);
   await page.getByRole("status").filter({ hasText: "no sample" }).waitFor();
+  await record("cpuClock", "1000000000000000", 1);
+  await limits.filter({ hasText: /empty: \d+ # .* less than the period .* take a period of at most \d+ ns/ }).waitFor();
+
+  step("the period may stand after the event's name");
+  await record("cpuClock:2ms", "", 1);
+  await page.locator("#shown option", { hasText: /cpuClock:2ms every 2 ms, 1 s/ }).waitFor({ state: "attached" });
 
   step("a recording can be cancelled, and errors are shown");
   await page.getByLabel("Seconds", { exact: true }).fill("60");
