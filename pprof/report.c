@@ -291,7 +291,7 @@ static void say_warning(struct comments *comments, const struct cp_session *sess
         say(comments, LIMIT, "warning", "", "%s", part->warning[0] != '\0' ? part->warning : text);
 }
 
-/* Adds that a shorter period would have brought samples. */
+/* Adds why there are no samples: a shorter period would have brought some, or all threads slept. */
 static void say_empty(struct comments *comments, const struct cp__part *part,
                       const struct cp_slot_stats *stats)
 {
@@ -300,6 +300,8 @@ static void say_empty(struct comments *comments, const struct cp__part *part,
 
     if (cp__empty_by_period(&yield, value, phrase))
         say(comments, LIMIT, "empty", phrase, "%s", value);
+    else if (yield.threads != 0 && stats->count == 0 && stats->time_enabled == 0 && stats->cpu_ns != 0)
+        say(comments, FACT, "empty", "the threads that could be sampled did not run", "idle");
 }
 
 /* Adds what the event cost at switches, if that is a hundredth of the CPU time or more. The cost is measured

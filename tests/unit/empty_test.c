@@ -149,6 +149,13 @@ CP_TEST(an_empty_profile_says_so)
     stats->samples = 0;
     stats->dropped = 1;
     check_says_nothing_of(session, "empty");
+    stats->dropped = stats->count = 0;
+    stats->cpu_ns = stats->library_ns = 1;
+    check_says(session, "empty: idle # the threads that could be sampled did not run");
+    check_limits(session, NULL); /* nothing is missing */
+    stats->time_enabled = stats->time_running = 1;
+    check_says_nothing_of(session, "empty");
+    check_contains(session, "\ncount: 0 # the event did not happen");
     cp__session_free(session);
     session = stopped("taskClock:u", 1000000);
     session->stats[0].count = 5000000;
