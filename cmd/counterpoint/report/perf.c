@@ -147,10 +147,10 @@ static void end_perf_sample(struct converting *c, int64_t value)
 }
 
 /* The parts of a sample's first line. */
-enum { ALL, COMM, TID, OF_PROCESS, TIME, PERIOD_AND_SPACE, PERIOD, EVENT, REST, N_PARTS };
+enum { ALL, COMM, TID, TIME, PERIOD_AND_SPACE, PERIOD, EVENT, REST, N_PARTS };
 
 static const char head_expression[] =
-    "^ *(.*[^ ]) +([0-9]+)(/[0-9]+)? +([0-9]+[.][0-9]+): +(([0-9]+) +)?([^ ]+): *(.*)$";
+    "^ *(.*[^ ]) +([0-9]+) +([0-9]+[.][0-9]+): +(([0-9]+) +)?([^ ]+): *(.*)$";
 
 static const char *perf_part(char *line, const regmatch_t *part)
 {

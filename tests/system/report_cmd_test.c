@@ -1,0 +1,554 @@
+/* The command report: its forms against go tool pprof and against what the made profiles hold, and what it
+ * says of files that are no profiles. */
+#include "tests/support/made_profiles.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- Running both ---------------------------------------------------------------------------- */
+
+static char *report(int *status, const char *arguments)
+{
+    return test_command(status, "cd %s && %s/bin/counterpoint report %s", test_dir(), test_build_dir(),
+                        arguments);
+}
+
+/* Checks the exit status, and that the output contains a part. */
+static void check_report(const char *arguments, int expected, const char *part)
+{
+    int status;
+    char *text = report(&status, arguments);
+
+    CHECKF(status == expected, "report %s: status %d, not %d:\n%s", arguments, status, expected, text);
+    CHECKF(strstr(text, part) != NULL, "report %s:\n%s\nhas no \"%s\"", arguments, text, part);
+    free(text);
+}
+
+static void check_output(const char *arguments, const char *expected)
+{
+    char *text = report(NULL, arguments);
+
+    CHECKF(strcmp(text, expected) == 0, "report %s:\n%s\nand expected was:\n%s", arguments, text, expected);
+    free(text);
+}
+
+/* Checks that --top prints what go tool pprof -top prints about the files, line for line. */
+static void check_top(const char *options, const char *files)
+{
+    char *expected =
+        test_command(NULL, "cd %s && HOME=%s PPROF_TMPDIR=%s go tool pprof -top %s %s 2> /dev/null",
+                     test_dir(), test_dir(), test_dir(), options, files);
+    char *text = test_command(NULL, "cd %s && %s/bin/counterpoint report --top %s %s", test_dir(),
+                              test_build_dir(), options, files);
+
+    CHECKF(strcmp(text, expected) == 0, "%s %s:\n%s\nand of go tool pprof:\n%s", options, files, text,
+           expected);
+    free(expected);
+    free(text);
+}
+
+static void check_tops(const char *file)
+{
+    static const char *const options[] = {"",
+                                          "-cum",
+                                          "-nodecount=3",
+                                          "-nodecount=2 -cum",
+                                          "-sample_index=0",
+                                          "-focus=[bm]a",
+                                          "-focus=main -ignore='s[eo]'",
+                                          "-ignore=.*"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(options); i++)
+        check_top(options[i], file);
+}
+
+/* ---- Profiles -------------------------------------------------------------------------------- */
+
+static uint32_t seed;
+
+static uint32_t draw(uint32_t below)
+{
+    seed = seed * 1664525 + 1013904223;
+    return (uint32_t)(((uint64_t)seed * below) >> 32);
+}
+
+/* Makes a profile of n samples: function i of 40 has a chance that grows with i, and function `slow` has
+ * three times as much as in other profiles; -1: no function has. */
+static void make_run(const char *name, uint32_t number, size_t n, int slow)
+{
+    enum { N = 40 };
+    size_t counts[N] = {0}, length;
+    char *stacks = NULL;
+    FILE *out = open_memstream(&stacks, &length);
+    char more[200];
+
+    seed = number;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t drawn = draw(N * (N + 1) / 2 + (slow < 0 ? 0 : 2 * ((uint32_t)slow + 1))), function = 0;
+
+        while (function < N && drawn > function)
+            drawn -= ++function;
+        counts[function < N ? function : (uint32_t)slow]++;
+    }
+    for (size_t i = 0; i < N; i++) {
+        if (counts[i] > 0)
+            fprintf(out, "main;work;f%zu %zu %zu\n", i, counts[i], counts[i] * 10000000);
+    }
+    fclose(out);
+    snprintf(more, sizeof more, "duration_nanos: %zu", n * 10000000);
+    make_cpu_profile(name, more, stacks);
+    free(stacks);
+}
+
+static const char calls[] = "main;work;sort;swap 10 100000000\n"
+                            "main;work;sort 30 300000000\n"
+                            "main;work;sort+less 20 200000000\n"
+                            "main;work;sort+less+compare 5 50000000\n"
+                            "main;less 3 30000000\n"
+                            "main;work;parse 25 250000000\n"
+                            "main;work;parse;parse;parse 4 40000000\n"
+                            "main;[libc.so.6] 2 20000000\n"
+                            "main;idle 1 10000000\n";
+
+/* ---- --top ----------------------------------------------------------------------------------- */
+
+CP_TEST(top_is_that_of_go_tool_pprof)
+{
+    make_cpu_profile("calls", "", calls);
+    check_tops("calls.pb.gz");
+    make_run("run", 7, 3000, -1);
+    check_tops("run.pb.gz");
+}
+
+/* What stands above the list: comments, the time, and the duration. Functions below half a percent are left
+ * out. */
+CP_TEST(top_has_the_lines_above_the_list)
+{
+    static const char *const strings[] = {"",    "samples",     "count",
+                                          "cpu", "nanoseconds", "/a/b/program (deleted)",
+                                          "",    "a comment",   "# a hidden one"};
+    char head[1000];
+
+    snprintf(head, sizeof head,
+             "%s comment: 7 comment: 8 comment: 7 time_nanos: 1700000000123456789 duration_nanos: 2500000000",
+             CPU_HEAD);
+    make_profile("head", head, strings, ARRAY_SIZE(strings),
+                 "main;hot 1000 10000000000\nmain;cold 1 10000000\n");
+    check_tops("head.pb.gz");
+    setenv("TZ", "America/New_York", 1);
+    check_top("", "head.pb.gz");
+    check_report("head.pb.gz", 0, "Dropped 1 node (cum <= 0.05s)");
+}
+
+CP_TEST(top_scales_units_as_go_tool_pprof)
+{
+    static const char *const units[] = {"bytes", "count",   "milliseconds", "seconds",
+                                        "GCU",   "widgets", "kilobytes",    ""};
+    char file[40];
+
+    for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+        const char *const strings[] = {"", "objects", "count", "space", units[i], "", ""};
+
+        snprintf(file, sizeof file, "units%zu", i);
+        make_profile(file, CPU_HEAD, strings, ARRAY_SIZE(strings),
+                     "main;a 1 123456789\nmain;b 2 98765\nmain;c 1 4321\nmain;d 3 1\nmain -1 -70000\n");
+        snprintf(file, sizeof file, "units%zu.pb.gz", i);
+        check_tops(file);
+    }
+}
+
+/* Names that the writer has left as the linker has them, and frames that it asks to leave out. */
+CP_TEST(names_and_frames_are_those_of_go_tool_pprof)
+{
+    static const char *const strings[] = {"", "samples",        "count", "cpu", "nanoseconds", "/bin/program",
+                                          "", "alloc|(?:new.*)"};
+    char head[1000];
+
+    snprintf(head, sizeof head, "%s drop_frames: 7", CPU_HEAD);
+    make_profile(
+        "names", head, strings, ARRAY_SIZE(strings),
+        "main;_ZN3foo3barEi 10 100\nmain;_ZSt4sortIPiEvT_S1_ 9 90\nmain;std::vector<int>::size() 8 80\n"
+        "main;_ZN4core3fmt5write17h0123456789abcdefE 7 70\nmain;main.(*T).Run 6 60\n"
+        "main;work;alloc;page 5 50\nmain;work;new_page;page 4 40\nalloc;page 3 30\n"
+        "main;work+alloc;page 2 20\n");
+    check_tops("names.pb.gz");
+}
+
+/* The profiles that the source of go tool pprof is tested with, most of which are in old formats: it turns
+ * them into the new one. */
+CP_TEST(top_is_equal_for_the_profiles_of_others)
+{
+    char *list =
+        test_command(NULL,
+                     "cd %s && for file in $(dpkg -L golang-github-google-pprof-dev | grep -E "
+                     "'/testdata/[a-z0-9.]*[.](cpu|heap|contention|growth|thread|crash)$'); do "
+                     "name=$(echo $file | tr / _).pb.gz; HOME=. go tool pprof -symbolize=none -proto "
+                     "-output=$name $file > said 2>&1 && echo $name; done",
+                     test_dir());
+    size_t n = 0;
+
+    for (char *name = strtok(list, "\n"); name != NULL; name = strtok(NULL, "\n"), n++) {
+        check_top("", name);
+        check_top("-cum -nodecount=7", name);
+    }
+    CHECKF(n >= 8, "%zu profiles", n);
+    free(list);
+}
+
+CP_TEST(an_event_is_chosen_by_name_or_number)
+{
+    make_cpu_profile("calls", "default_sample_type: 1", calls);
+    check_report("calls.pb.gz", 0, "Type: samples\n");
+    check_report("--event cpu calls.pb.gz", 0, "Type: cpu\n");
+    check_report("--event 1 calls.pb.gz", 0, "Type: cpu\n");
+    check_report("--event cycles calls.pb.gz 2>&1", 2,
+                 "no values named \"cycles\". It has:\n  samples (count)\n");
+    check_report("--event 2 calls.pb.gz 2>&1", 2, "no values named \"2\"");
+}
+
+/* ---- Trees ----------------------------------------------------------------------------------- */
+
+CP_TEST(a_tree_folds_small_branches)
+{
+    make_cpu_profile("tree", "", calls);
+    check_output("--tree --event samples -n 6 tree.pb.gz",
+                 "samples: 100 in all\n"
+                 "       cum   cum%       flat\n"
+                 "       100   100%             main\n"
+                 "        94 94.00%             ├ work\n"
+                 "        65 65.00%         30  │ ├ sort\n"
+                 "        25 25.00%         20  │ │ ├ less\n"
+                 "         5  5.00%             │ │ │ (1 smaller branch)\n"
+                 "        10 10.00%         10  │ │ └ swap\n"
+                 "        29 29.00%         25  │ └ parse\n"
+                 "         4  4.00%             │   (1 smaller branch)\n"
+                 "         6  6.00%             └ (3 smaller branches)\n");
+}
+
+CP_TEST(callers_are_a_tree_from_the_function_up)
+{
+    make_cpu_profile("tree", "", calls);
+    check_output("--callers less --event 0 tree.pb.gz", "samples: 100 in all\n"
+                                                        "       cum   cum%       flat\n"
+                                                        "        28 28.00%             less\n"
+                                                        "        25 25.00%             ├ sort\n"
+                                                        "        25 25.00%             │ work\n"
+                                                        "        25 25.00%         25  │ main\n"
+                                                        "         3  3.00%          3  └ main\n");
+    check_report("--callers 'l[e]ss' tree.pb.gz", 0, "sort\n");
+    check_report("--callers absent tree.pb.gz 2>&1", 2, "no function \"absent\"");
+}
+
+CP_TEST(collapsed_stacks_begin_at_the_root)
+{
+    make_cpu_profile("tree", "", "main;work;sort+less 20 200\nmain;work;sort+less 2 20\nmain 1 10\n");
+    check_output("--collapsed --event samples tree.pb.gz", "main 1\nmain;work;sort;less 22\n");
+}
+
+/* ---- Differences ----------------------------------------------------------------------------- */
+
+CP_TEST(runs_of_one_program_do_not_differ)
+{
+    char file[40], arguments[100];
+
+    make_run("base", 1, 4000, -1);
+    for (uint32_t i = 2; i < 12; i++) {
+        snprintf(file, sizeof file, "run%u", i);
+        make_run(file, i, 1000 * i, -1);
+        snprintf(arguments, sizeof arguments, "--diff base.pb.gz %s.pb.gz", file);
+        check_report(arguments, 0, "Nothing differs by more than noise.\n");
+        snprintf(arguments, sizeof arguments, "--cum --diff base.pb.gz %s.pb.gz", file);
+        check_report(arguments, 0, "Nothing differs by more than noise.\n");
+    }
+}
+
+CP_TEST(a_change_is_named_with_its_standard_error)
+{
+    char *text;
+
+    make_run("base", 1, 20000, -1);
+    make_run("slow", 2, 20000, 20);
+    text = report(NULL, "--diff base.pb.gz slow.pb.gz");
+    CHECK_CONTAINS(text, "20000 samples");
+    CHECK_CONTAINS(text, "  f20\n");
+    CHECKF(strstr(text, "  f3\n") == NULL && strstr(text, "Nothing differs") == NULL, "%s", text);
+    free(text);
+    make_cpu_profile("one", "", "main;a 100 1000000000\nmain;b 300 3000000000\n");
+    make_cpu_profile("two", "", "main;a 400 4000000000\nmain;b 400 4000000000\n");
+    /* sqrt(100) / 400 and sqrt(400) / 800 make 0.0354, and the mean rate 500 / 1200 makes
+     * sqrt(500 / 1200 * (1 / 400 + 1 / 800)) = 0.0395. */
+    check_report("--diff one.pb.gz two.pb.gz", 0, "25.00%      50.00%     +25.00%       3.95%     6.3  a\n");
+}
+
+CP_TEST(a_difference_takes_profiles_of_one_event)
+{
+    static const char *const strings[] = {"", "samples", "count", "cycles", "count", "", ""};
+
+    make_cpu_profile("cpu", "", calls);
+    make_profile("cycles", CPU_HEAD, strings, ARRAY_SIZE(strings), calls);
+    check_report("--diff cpu.pb.gz cycles.pb.gz 2>&1", 2, "has no values of cycles (count)");
+    check_report("--diff absent.pb.gz cpu.pb.gz 2>&1", 2, "absent.pb.gz cannot be read: No such file");
+}
+
+/* ---- Several profiles ------------------------------------------------------------------------ */
+
+CP_TEST(several_files_are_merged_as_by_go_tool_pprof)
+{
+    make_run("one", 1, 500, -1);
+    make_run("two", 2, 900, 5);
+    make_cpu_profile("three", "", calls);
+    check_top("", "one.pb.gz two.pb.gz three.pb.gz");
+    check_report("--merge all.pb.gz one.pb.gz two.pb.gz three.pb.gz", 0,
+                 "all.pb.gz has 3 profiles, merged.\n");
+    check_top("", "all.pb.gz");
+    check_report("--merge /absent/all.pb.gz one.pb.gz 2>&1", 3, "/absent/all.pb.gz");
+}
+
+CP_TEST(profiles_of_different_events_are_not_merged)
+{
+    static const char *const strings[] = {"", "samples", "count", "cycles", "count", "", ""};
+
+    make_cpu_profile("cpu", "", calls);
+    make_profile("cycles", CPU_HEAD, strings, ARRAY_SIZE(strings), calls);
+    check_report("--merge all.pb.gz cpu.pb.gz cycles.pb.gz 2>&1", 3, "cycles.pb.gz cannot be merged");
+    check_report("cpu.pb.gz cycles.pb.gz 2>&1", 3, "cycles.pb.gz cannot be merged");
+    check_report("cpu.pb.gz; [ ! -e all.pb.gz ]", 0, "Type: cpu");
+}
+
+/* ---- --markdown ------------------------------------------------------------------------------ */
+
+CP_TEST(markdown_tells_what_is_missing)
+{
+    static const char *const strings[] = {"",
+                                          "samples",
+                                          "count",
+                                          "cpu",
+                                          "nanoseconds",
+                                          "/bin/program",
+                                          "a1b2c3",
+                                          "event: timer",
+                                          "cpu_ns: 1000000000 # ns",
+                                          "coverage: 81.20 # percent",
+                                          "dropped: 7 # periods were lost",
+                                          "limits: coverage, dropped # tell what is missing"};
+    char head[1000];
+    char *text;
+
+    snprintf(head, sizeof head, "%s comment: 7 comment: 8 comment: 9 comment: 10 comment: 11", CPU_HEAD);
+    make_profile("x", head, strings, ARRAY_SIZE(strings), "main;a|b`c 10 100000000\nmain 2 20000000\n");
+    text = report(NULL, "--markdown x.pb.gz");
+    CHECK_CONTAINS(text, "# Profile `x.pb.gz`\n");
+    CHECK_CONTAINS(text, "- event: timer\n");
+    CHECK_CONTAINS(text, "- values: cpu, 120ms in all, of 12 samples\n");
+    CHECK_CONTAINS(text, "- CPU time of the process: 1s\n");
+    CHECK_CONTAINS(text, "- coverage of the CPU time: 81.20 %\n");
+    CHECK_CONTAINS(text, "- dropped: 7 # periods were lost\n");
+    CHECK_CONTAINS(text, "| 100ms | 83.33% | 100ms | 83.33% | `a\\|b'c` |\n");
+    CHECK_CONTAINS(text, "| 20ms | 16.67% | 120ms | 100% | `main` |\n");
+    CHECK_CONTAINS(text, "1. 100ms (83.33%): `main` → `a\\|b'c`\n");
+    free(text);
+    make_cpu_profile("y", "", calls);
+    check_report("--markdown y.pb.gz", 0, "The profile does not say what is missing.\n");
+}
+
+/* ---- perf record ----------------------------------------------------------------------------- */
+
+/* What perf script prints, by a program of that name. */
+static const char perf_text[] =
+    "#!/bin/sh\ncat << 'END'\n"
+    "my program    41  10.500000:    1000000 task-clock:u: \n"
+    "\t     55d0 void sort<int>(int*, int) (/opt/my program/prog)\n"
+    "\t     55a0 main (/opt/my program/prog)\n"
+    "\t        0 [unknown] ([unknown])\n"
+    "\n"
+    "my program    41  10.600000:    1000000 task-clock:u: \n"
+    "\t     55d0 void sort<int>(int*, int) (/opt/my program/prog)\n"
+    "\t     55a0 main (/opt/my program/prog)\n"
+    "\t        0 [unknown] ([unknown])\n"
+    "\n"
+    "my program    41  10.700000:          3 page-faults:u: \n"
+    "\t     77d0 [unknown] (/tmp/gone.so (deleted))\n"
+    "\n"
+    "other    50  10.750000:    2000000 task-clock:u:      55f0 idle (/opt/my program/prog)\n"
+    "END\n";
+
+CP_TEST(files_of_perf_record_are_read_by_perf_script)
+{
+    char *text;
+
+    test_write_file("perf.data", "PERFILE2 and more");
+    test_write_file("perf", perf_text);
+    free(test_command(NULL, "chmod 755 %s/perf", test_dir()));
+    CHECK(setenv("PATH", test_command(NULL, "printf %s:$PATH", test_dir()), 1) == 0);
+    check_output("--collapsed perf.data", "<unknown>;main;void sort<int>(int*, int) 2000000\nidle 2000000\n");
+    check_output("--collapsed --event samples perf.data",
+                 "<unknown>;main;void sort<int>(int*, int) 2\n[gone.so] 1\nidle 1\n");
+    check_output("--collapsed --event page-faults:u perf.data", "[gone.so] 3\n");
+    check_report("perf.data", 0, "File: prog\nType: task-clock:u\nDuration: 250ms, Total samples = 4ms (");
+    check_report("--merge out.pb.gz perf.data", 0, "out.pb.gz");
+    text = test_command(NULL, "cd %s && HOME=%s go tool pprof -symbolize=none -tags out.pb.gz 2> /dev/null",
+                        test_dir(), test_dir());
+    CHECK_CONTAINS(text, "my program/41");
+    free(text);
+    test_write_file("perf", "#!/bin/sh\necho 'incompatible file format' >&2; exit 1\n");
+    check_report("perf.data 2>&1", 3, "perf script cannot read perf.data: incompatible file format.");
+    free(test_command(NULL, "rm %s/perf", test_dir()));
+    setenv("PATH", test_dir(), 1);
+    check_report("perf.data 2>&1", 3, "perf is not here. Its Debian package is linux-perf.");
+}
+
+/* ---- Servers --------------------------------------------------------------------------------- */
+
+/* Answers one request with the status line and the headers `head`, and with a file of the test's directory.
+ * Returns the port. */
+static int serve_once(const char *head, const char *file)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char request[4096];
+
+    CHECK(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 1) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
+    if (fork() == 0) {
+        int connection = accept(listener, NULL, NULL);
+
+        if (read(connection, request, sizeof request) > 0 && chdir(test_dir()) == 0) {
+            dprintf(connection, "HTTP/1.0 %s\r\n\r\n", head);
+            dup2(connection, STDOUT_FILENO);
+            execlp("cat", "cat", file, NULL);
+        }
+        _exit(1);
+    }
+    close(listener);
+    return ntohs(address.sin_port);
+}
+
+CP_TEST(a_url_is_fetched)
+{
+    char arguments[100], *local, *remote;
+
+    make_cpu_profile("calls", "", calls);
+    test_write_file("said", "The period is too short: it is at least 100 us.\n");
+    local = report(NULL, "--top calls.pb.gz");
+    snprintf(arguments, sizeof arguments, "--top 127.0.0.1:%d/debug/pprof/profile",
+             serve_once("200 OK", "calls.pb.gz"));
+    remote = report(NULL, arguments);
+    CHECK_STR(local, remote);
+    snprintf(arguments, sizeof arguments, "--top http://127.0.0.1:%d 2>&1",
+             serve_once("400 Bad Request", "said"));
+    check_report(arguments, 3, "The server answers 400 to http://127.0.0.1:");
+    snprintf(arguments, sizeof arguments, "--top http://127.0.0.1:%d/ 2>&1",
+             serve_once("400 Bad Request", "said"));
+    check_report(arguments, 3, "/debug/pprof/profile: The period is too short: it is at least 100 us.\n");
+    check_report("http://127.0.0.1:1/x 2>&1", 3, "http://127.0.0.1:1/x cannot be fetched: curl: (7) ");
+    while (wait(NULL) > 0)
+        continue;
+    setenv("PATH", test_dir(), 1);
+    check_report("127.0.0.1:1 2>&1", 3, "the program curl is not here");
+    free(local);
+    free(remote);
+}
+
+/* ---- What is no profile ---------------------------------------------------------------------- */
+
+CP_TEST(files_that_are_no_profiles_are_told)
+{
+    make_cpu_profile("calls", "", calls);
+    free(test_command(
+        NULL,
+        "cd %s && : > empty && head -c 300 calls.pb.gz > cut && echo hello > text && "
+        "cp /bin/true elf && printf 'heap profile: 1' > heap && "
+        "printf '\\0\\0\\0\\0\\0\\0\\0\\0\\3\\0\\0\\0\\0\\0\\0\\0' > old && printf '<html>' > page",
+        test_dir()));
+    check_report("absent 2>&1", 2,
+                 "absent cannot be read: No such file or directory. The command report takes");
+    check_report("/ 2>&1", 3, "/ cannot be read: Is a directory.");
+    check_report("empty 2>&1", 3, "empty is empty. The program that writes a profile does so when");
+    check_report("cut 2>&1", 3, "cut is not a profile in pprof's format. It is damaged, cut off");
+    check_report("text 2>&1", 3, "It is damaged, cut off, or something else.");
+    check_report("elf 2>&1", 3, "It is a program or a library.");
+    check_report("heap 2>&1", 3, "go tool pprof reads it");
+    check_report("old 2>&1", 3, "gperftools");
+    check_report("page 2>&1", 3, "web page");
+    check_report("calls.pb.gz text 2>&1", 3, "text is not a profile");
+}
+
+/* No cut makes the program crash; a cut may leave a profile of fewer samples. */
+CP_TEST(cut_profiles_do_no_harm)
+{
+    make_cpu_profile("calls", "", calls);
+    free(test_command(NULL,
+                      "cd %s && gzip -dc calls.pb.gz > plain && for n in $(seq 1 7 $(wc -c < plain)); do "
+                      "head -c $n plain > cut; %s/bin/counterpoint report --tree cut > said 2>&1; status=$?; "
+                      "[ $status -le 3 ] || { echo $n: $status; cat said; exit 1; }; done",
+                      test_dir(), test_build_dir()));
+}
+
+CP_TEST(an_empty_profile_says_what_to_do)
+{
+    make_cpu_profile("none", "", "");
+    check_report("none.pb.gz 2>&1", 1, "The profile has no samples. Let the program use more CPU time");
+    make_cpu_profile("calls", "", calls);
+    check_report("--diff none.pb.gz calls.pb.gz 2>&1", 1, "nothing to compare");
+}
+
+CP_TEST(bad_usage_of_report_is_told)
+{
+    make_cpu_profile("calls", "", calls);
+    check_report("2>&1", 2, "takes the file of a profile");
+    check_report("--tip calls.pb.gz 2>&1", 2, "does not know --tip");
+    check_report("--top --tree calls.pb.gz 2>&1", 2, "shows one form: --top or --tree");
+    check_report("-n 0 calls.pb.gz 2>&1", 2, "at least 1");
+    check_report("-n x calls.pb.gz 2>&1", 2, "\"x\" is no such number");
+    check_report("calls.pb.gz --callers 2>&1", 2, "--callers takes an argument");
+    check_report("--focus '(' calls.pb.gz 2>&1", 2, "\"(\" is no regular expression");
+    check_report("--help", 0, "usage: counterpoint report");
+    check_report("calls.pb.gz 2>&1 > /dev/full", 3, "could not be written");
+}
+
+/* ---- The terminal ---------------------------------------------------------------------------- */
+
+/* Runs it on a terminal of its own, as script makes one. */
+static char *on_terminal(const char *environment, const char *arguments)
+{
+    if (system("command -v script > /dev/null") != 0)
+        SKIP("script, which makes terminals, is not here");
+    return test_command(NULL,
+                        "cd %s && script -qec \"stty cols 60 rows 20; env %s %s/bin/counterpoint report %s\" "
+                        "/dev/null < /dev/null",
+                        test_dir(), environment, test_build_dir(), arguments);
+}
+
+CP_TEST(a_terminal_has_colours_and_a_pager)
+{
+    char *text;
+
+    make_run("run", 3, 2000, -1);
+    make_cpu_profile(
+        "calls", "",
+        "main;bad\\033[31mname 90 900\nmain;a_function_with_a_name_that_is_longer_than_the_line 9 90\n");
+    text = on_terminal("TERM=xterm NO_COLOR=", "--top calls.pb.gz");
+    CHECK_CONTAINS(text, "\033[1;31m");
+    CHECK_CONTAINS(text, "bad?[31mname");
+    free(text);
+    text = on_terminal("TERM=xterm NO_COLOR=1", "--tree calls.pb.gz");
+    CHECKF(strchr(text, '\033') == NULL, "%s", text);
+    CHECK_CONTAINS(text, "a_function_with_a_na");
+    CHECK_CONTAINS(text, "…");
+    free(text);
+    text = on_terminal("TERM=xterm PAGER='sed s/^/paged:/'", "--top run.pb.gz");
+    CHECK_CONTAINS(text, "paged:");
+    free(text);
+    text = on_terminal("TERM=xterm PAGER='sed s/^/paged:/'", "--top calls.pb.gz");
+    CHECKF(strstr(text, "paged:") == NULL, "%s", text);
+    free(text);
+    text = report(NULL, "--top run.pb.gz");
+    CHECKF(strchr(text, '\033') == NULL, "%s", text);
+    free(text);
+}
