@@ -28,8 +28,7 @@ static const char *code_file(const struct profile_location *location)
     return location->mapping != NULL ? location->mapping->file : "";
 }
 
-/* Returns the last part of a path, as Go's filepath.Base(). */
-static const char *base_name(struct arena *arena, const char *path)
+const char *path_base(struct arena *arena, const char *path)
 {
     size_t end = strlen(path), start;
 
@@ -44,7 +43,7 @@ static const char *printable_name(struct arena *arena, const char *name, const c
 {
     if (name[0] != '\0')
         return name;
-    return file[0] != '\0' ? arena_print(arena, "[%s]", base_name(arena, file)) : "<unknown>";
+    return file[0] != '\0' ? arena_print(arena, "[%s]", path_base(arena, file)) : "<unknown>";
 }
 
 static uint64_t string_number(struct naming *naming, const char *text)

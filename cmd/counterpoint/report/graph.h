@@ -51,6 +51,9 @@ size_t graph_location_nodes(const struct graph *graph, const struct profile_loca
  * Returns how many there are. The caller frees *order. */
 size_t graph_sort(const struct graph *graph, bool by_cum, const struct graph_node ***order);
 
+/* Returns the last part of a path, as Go's filepath.Base() does. */
+const char *path_base(struct arena *arena, const char *path);
+
 /* Returns the sum of the absolute values of all samples, or of those that are marked as the base of a
  * difference. */
 int64_t profile_total(const struct profile *profile, size_t type);

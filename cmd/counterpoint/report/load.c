@@ -140,13 +140,17 @@ static enum status parse_merged(const struct source *sources, size_t n, struct p
     return result < 0 ? complain(STATUS_FAILURE, "%s", err.message) : STATUS_OK;
 }
 
+/* Parses a profile. One with negative values, which is a difference, is merged: equal samples cancel out. */
 static enum status parse_one(const struct source *source, struct profile **profile)
 {
     struct cp_error err;
 
     if (profile_parse(profile, source->data, source->size, source->name, &err) < 0)
         return complain(STATUS_FAILURE, "%s", err.message);
-    return STATUS_OK;
+    if (!profile_is_difference(*profile))
+        return STATUS_OK;
+    profile_free(*profile);
+    return parse_merged(source, 1, profile);
 }
 
 enum status sources_parse(const struct source *sources, size_t n, struct profile **profile)

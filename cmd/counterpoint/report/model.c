@@ -171,6 +171,60 @@ static void read_samples(const struct reading *r)
     }
 }
 
+/* ---- Equal mappings -------------------------------------------------------------------------- */
+
+/* Returns whether both are one file's, by what go tool pprof tells mappings apart when it merges profiles. */
+static bool is_same_mapping(const struct profile_mapping *a, const struct profile_mapping *b)
+{
+    const char *of_a = a->build_id[0] != '\0' ? a->build_id : a->file;
+    const char *of_b = b->build_id[0] != '\0' ? b->build_id : b->file;
+
+    return (a->limit - a->start + 4095) / 4096 == (b->limit - b->start + 4095) / 4096 &&
+           a->offset == b->offset && strcmp(of_a, of_b) == 0;
+}
+
+/* The mappings that stand for others, in the order in which samples come to them. */
+struct unifying {
+    const struct profile *profile;
+    const struct profile_mapping **firsts, **of; /* of: for each mapping, the one that stands for it */
+    size_t n;
+};
+
+static const struct profile_mapping *first_equal(struct unifying *u, const struct profile_mapping *mapping)
+{
+    const struct profile_mapping **of = &u->of[mapping - u->profile->mappings];
+
+    for (size_t i = 0; i < u->n && *of == NULL; i++) {
+        if (is_same_mapping(u->firsts[i], mapping))
+            *of = u->firsts[i];
+    }
+    if (*of == NULL)
+        *of = u->firsts[u->n++] = mapping;
+    return *of;
+}
+
+/* Lets one of equal mappings stand for all: code without symbols is named by it. Addresses move to it. */
+static void unify_mappings(struct profile *profile)
+{
+    struct unifying u = {.profile = profile};
+
+    u.firsts = arena_array(&profile->arena, profile->n_mappings, sizeof *u.firsts);
+    u.of = arena_array(&profile->arena, profile->n_mappings, sizeof *u.of);
+    if (profile->n_mappings > 0)
+        first_equal(&u, &profile->mappings[0]);
+    for (size_t i = 0; i < profile->n_samples; i++) {
+        for (size_t j = 0; j < profile->samples[i].n_locations; j++) {
+            struct profile_location *location = profile->samples[i].locations[j];
+            const struct profile_mapping *own = location->mapping;
+
+            if (own == NULL)
+                continue;
+            location->mapping = first_equal(&u, own);
+            location->address += location->mapping->start - own->start;
+        }
+    }
+}
+
 /* ---- Reading a profile ----------------------------------------------------------------------- */
 
 /* Says what a file is that is no profile in pprof's format, as far as its first bytes tell. */
@@ -229,6 +283,7 @@ static int read_message(struct profile *to, const Cp__Proto__Profile *from)
         read_functions(&r);
         read_locations(&r);
         read_samples(&r);
+        unify_mappings(to);
     }
     cp__id_tables_free(&r.ids);
     return result;
@@ -291,6 +346,17 @@ bool profile_find_type(const struct profile *profile, const char *name, size_t *
 
         if (strcmp(known, name) == 0 || strcmp(known, bare) == 0)
             return true;
+    }
+    return false;
+}
+
+bool profile_is_difference(const struct profile *profile)
+{
+    for (size_t i = 0; i < profile->n_samples; i++) {
+        for (size_t j = 0; j < profile->n_types; j++) {
+            if (profile->samples[i].values[j] < 0)
+                return true;
+        }
     }
     return false;
 }

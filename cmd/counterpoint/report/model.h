@@ -108,6 +108,9 @@ void profile_free(struct profile *profile);
  * if there is none. */
 bool profile_find_type(const struct profile *profile, const char *name, size_t *type);
 
+/* Returns whether a sample has a negative value. */
+bool profile_is_difference(const struct profile *profile);
+
 /* Returns the value that a comment "key: value" of the profile has; NULL: there is no such comment. The keys
  * of the library's profiles are in docs/accuracy.md. The value goes to the end of the comment. */
 const char *profile_fact(const struct profile *profile, const char *key);

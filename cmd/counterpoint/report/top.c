@@ -126,10 +126,11 @@ static const char *format(const struct top *top, char text[MEASURE_SIZE], int64_
 
 static void print_file(FILE *out, const struct profile_mapping *mapping)
 {
-    const char *slash = strrchr(mapping->file, '/');
+    struct arena arena = {0};
 
     if (mapping->file[0] != '\0')
-        fprintf(out, "File: %s\n", slash != NULL ? slash + 1 : mapping->file);
+        fprintf(out, "File: %s\n", path_base(&arena, mapping->file));
+    arena_free(&arena);
     if (mapping->build_id[0] != '\0')
         fprintf(out, "Build ID: %s\n", mapping->build_id);
 }
