@@ -237,6 +237,7 @@ LIBS_unwind_test = -lunwind
 LIBS_unwind_end_test = -lunwind
 LIBS_handler = -lunwind
 LIBS_counterpoint = -lm
+LIBS_report_model_test = -lm
 LIBS_with_cmocka = -lcmocka
 LIBS_with_check = $(shell pkg-config --libs check)
 LIBS_with_criterion = -lcriterion
@@ -484,6 +485,8 @@ $(B)/examples/goroutine $(B)/examples/serial: $(B)/obj/examples/common.o
 $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_work.o $(http_a)
 
 $(B)/tests/caller_test: $(caller_objects)
+$(B)/tests/report_model_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain $(addprefix report/,arena facts graph measure \
+                                model output top))
 
 # Whatever room a test's source is in, its program is build/tests/NAME_test.
 define test_room
