@@ -296,6 +296,10 @@ CP_TEST(why_there_are_no_instructions_is_said)
     change_profile("s,'[^']*/prog','[kernel.kallsyms]',");
     check_list("--lines spin",
                " Instructions cannot be shown: they are in the kernel, whose code is in no file ");
+    change_profile(
+        "s,'[^']*/prog','[module]',; s,memory_start: .* file,memory_start: 0xffffffffc0000000 file,");
+    check_list("--lines spin",
+               " Instructions cannot be shown: they are in the kernel, whose code is in no file ");
     change_profile("s,'[^']*/prog','[vdso]',");
     check_list("--lines spin",
                " Instructions cannot be shown: they are in the vdso, which the kernel maps, ");
@@ -308,6 +312,18 @@ CP_TEST(why_there_are_no_instructions_is_said)
     check_list("--lines spin", " Instructions cannot be shown: the profile does not say where they are.\n");
     change_profile("s,file_offset: 4096,file_offset: 40960000,");
     check_list("--lines spin", " is in no segment of /");
+}
+
+/* Says that the program is for S/390, which the objdump of few machines knows. */
+CP_TEST(a_program_for_another_processor_is_told)
+{
+    make_profile(PIE, PIE_BASE);
+    free(test_command(NULL, "cd %s && printf '\\026' | dd of=prog bs=1 seek=18 conv=notrunc 2> /dev/null",
+                      test_dir()));
+    if (system("objdump -i | grep -q s390") == 0)
+        SKIP("objdump knows the other processor");
+    check_list("--lines '^spin$'",
+               " Instructions of spin cannot be shown: objdump has disassembled nothing of spin in ");
 }
 
 CP_TEST(a_machine_without_objdump_is_told_what_is_missing)

@@ -19,8 +19,9 @@
 static int check_has_file(const struct profile_mapping *mapping, struct cp_error *err)
 {
     const char *file = mapping->file;
+    const bool is_in_upper_half = mapping->start >> 63 != 0;
 
-    if (strncmp(file, "[kernel", 7) == 0 || strncmp(file, "[guest.kernel", 13) == 0)
+    if (file[0] == '[' && (is_in_upper_half || strncmp(file, "[kernel", 7) == 0))
         return cp__error(err, -ENOENT, "they are in the kernel, whose code is in no file that can be read.");
     if (strcmp(file, "[vdso]") == 0)
         return cp__error(err, -ENOENT,
