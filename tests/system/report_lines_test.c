@@ -340,6 +340,22 @@ CP_TEST(a_machine_without_objdump_is_told_what_is_missing)
     free(text);
 }
 
+CP_TEST(hot_lines_and_instructions_have_colours_on_a_terminal)
+{
+    char *text;
+
+    if (system("command -v script > /dev/null") != 0)
+        SKIP("script is not here");
+    make_profile(PIE, PIE_BASE);
+    text = test_command(NULL,
+                        "cd %s && TERM=xterm NO_COLOR= PAGER=cat script -qec "
+                        "\"stty cols 99 rows 99; %s/bin/counterpoint report --lines ^spin p.pb\" /dev/null",
+                        test_dir(), test_build_dir());
+    CHECK_CONTAINS(text, "\033[1;31m        30         30\033[0m      8:    for (long i = 0;");
+    CHECK_CONTAINS(text, "\033[1;31m        50         50\033[0m       ");
+    free(text);
+}
+
 CP_TEST(a_wrong_name_is_told)
 {
     int status;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "measure.h"
+#include "output.h"
 
 /* So many routines are shown if the user does not say how many. */
 #define DEFAULT_ROUTINES 10
@@ -151,10 +152,13 @@ static void count_routines(struct listing *listing)
 void print_values(const struct listing *listing, int64_t flat, int64_t cum)
 {
     const char *unit = listing->view->profile->types[listing->view->type].unit;
+    const bool has_colours = listing->view->has_colours;
+    const double share = listing->view->total != 0 ? (double)flat / (double)listing->view->total : 0;
     char texts[2][MEASURE_SIZE];
 
-    fprintf(listing->out, "%10s %10s ", flat != 0 ? measure_label(texts[0], flat, unit, "minimum") : ".",
-            cum != 0 ? measure_label(texts[1], cum, unit, "minimum") : ".");
+    fprintf(listing->out, "%s%10s %10s%s ", colour_of(has_colours, share),
+            flat != 0 ? measure_label(texts[0], flat, unit, "minimum") : ".",
+            cum != 0 ? measure_label(texts[1], cum, unit, "minimum") : ".", colour_end(has_colours));
 }
 
 void print_routine_title(const struct listing *listing, const char *what, const char *name, const char *file,
