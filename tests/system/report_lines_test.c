@@ -260,6 +260,24 @@ CP_TEST(symbols_come_from_a_separate_debug_file)
                "/prog has no symbol there, and no debug file of it is on this machine.\n");
 }
 
+/* Runs the command with an objdump that writes down which servers it would ask. */
+CP_TEST(objdump_asks_no_server_for_debug_information)
+{
+    char *text;
+
+    make_profile(PIE, PIE_BASE);
+    test_write_file("objdump", "#!/bin/sh\necho \"asks ${DEBUGINFOD_URLS:-nobody}\" >&2\nexit 1\n");
+    text = test_command(
+        NULL,
+        "cd %s && chmod 755 objdump && for cpu in x86_64 aarch64; do ln -s objdump "
+        "$cpu-linux-gnu-objdump; done &&\n"
+        "DEBUGINFOD_URLS=http://localhost:1 PATH=.:$PATH %s/bin/counterpoint report --lines ^spin "
+        "p.pb 2>&1",
+        test_dir(), test_build_dir());
+    CHECK_CONTAINS(text, "asks nobody\n");
+    free(text);
+}
+
 CP_TEST(another_build_is_not_taken_for_the_one_that_ran)
 {
     char *text;
