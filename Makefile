@@ -59,7 +59,7 @@ unit_names := $(patsubst tests/unit/%_test.c,%,$(filter tests/unit/%,$(test_sour
 # build one of these.
 http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
 runs_program := cmd completion event_list run $(patsubst tests/system/%_test.c,%,$(filter tests/system/report_%,$(test_sources)))
-http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) examples install server
+http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) examples install man server
 
 # ---- Debian packages -----------------------------------------------------------------------------
 
