@@ -384,6 +384,12 @@ CP_TEST(a_wrong_name_is_told)
     CHECK_EQ(status, 1);
     CHECK_STR(text, "counterpoint: No function in the profile matches \"nowhere\".\n");
     free(text);
+    change_profile("/^function/d; s/ line {.*}/ }/");
+    text = list(&status, "--lines spin");
+    CHECK_EQ(status, 1);
+    CHECK_CONTAINS(text, " matches \"spin\": it has addresses, and no names.\n");
+    free(text);
+    make_profile(PIE, PIE_BASE);
     text = list(&status, "--lines '('");
     CHECK_EQ(status, 2);
     CHECK_CONTAINS(text, "counterpoint: \"(\" is no regular expression: ");

@@ -307,7 +307,8 @@ enum status print_lines(const struct view *view, FILE *out)
     if (listing.n_order > 0)
         print_routines(&listing);
     else
-        status = complain(STATUS_NO, "No function in the profile matches \"%s\".", view->argument);
+        status = complain(STATUS_NO, "No function in the profile matches \"%s\"%s.", view->argument,
+                          view->profile->n_functions == 0 ? ": it has addresses, and no names" : "");
     listing_free(&listing);
     return status;
 }
