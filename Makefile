@@ -59,7 +59,7 @@ unit_names := $(patsubst tests/unit/%_test.c,%,$(filter tests/unit/%,$(test_sour
 # build one of these.
 http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
 runs_program := cmd completion event_list run $(patsubst tests/system/%_test.c,%,$(filter tests/system/report_%,$(test_sources)))
-http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) examples install man server
+http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) examples install man packages server
 
 # ---- Debian packages -----------------------------------------------------------------------------
 
@@ -101,8 +101,9 @@ test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl pr
 # man shows the manual's pages, and complains of what is wrong in them; bash-completion completes command lines.
 test_packages += man-db bash-completion
 # Without these, tests are skipped: dwz makes debug information smaller, programs profile themselves under valgrind and
-# with jemalloc, mandoc complains of more than man does, and zsh and fish complete command lines, too.
-test_packages += $(if $(filter deps,$(goals)),dwz valgrind libjemalloc2 mandoc zsh fish)
+# with jemalloc, mandoc complains of more than man does, zsh and fish complete command lines, and cmake finds
+# what is installed, as pkg-config does.
+test_packages += $(if $(filter deps,$(goals)),dwz valgrind libjemalloc2 mandoc zsh fish cmake)
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev libjpeg62-turbo-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
                    $(filter ui report_html,$(goal_programs))),chromium)
@@ -529,6 +530,7 @@ $(call needs,server,$(B)/examples/server)
 $(call needs,handler hosts sanitized tools,$(lib_a))
 $(call needs,install,$(preloads) $(lib_a) $(lib_so) $(side_a) $(side_so) $(program))
 $(call needs,man,$(program) $(man)/.done)
+$(call needs,packages,$(preloads) $(lib_a) $(lib_so) $(side_a) $(side_so) $(program) $(man)/.done)
 $(call needs,testing_flags,$(framework_examples))
 $(call needs,testing_header,$(lib_so) $(B)/lib/libcounterpoint-testing.so)
 
@@ -594,8 +596,12 @@ to_include = $(DESTDIR)$(PREFIX)/include/counterpoint
 to_bin = $(DESTDIR)$(PREFIX)/bin
 to_lib = $(DESTDIR)$(LIBDIR)
 to_man = $(DESTDIR)$(MANDIR)
+to_cmake = $(to_lib)/cmake/counterpoint
 shared = $(foreach l,$(lib_so) $(side_so),$l $l.$(SOVERSION))
 versioned = $(addsuffix .$(VERSION),$(lib_so) $(side_so))
+cmake_words = -e 's|@version@|$(VERSION)|g' -e 's|@soversion@|$(SOVERSION)|g' \
+              -e "s|@include_from_lib@|$$(realpath -ms --relative-to=$(LIBDIR) $(PREFIX)/include)|" \
+              -e "s|@pointer_size@|$$(readelf -h $(lib_so) | grep -q ELF64 && echo 8 || echo 4)|g"
 
 # What is installed says where it is, wherever it is used.
 absolute = @case '$($(1))' in /*) ;; *) echo "$(1) must be an absolute path, and \"$($(1))\" is none."; exit 1 ;; esac
@@ -617,6 +623,8 @@ install: lib $(side_a) $(side_so) $(preloads) $(program) man ## into PREFIX (/us
 	@printf '%s\n' "$$pkg_config" > $(to_lib)/pkgconfig/counterpoint.pc
 	@printf '%s\n' "$$http_pkg_config" > $(to_lib)/pkgconfig/counterpoint-http.pc
 	@printf '%s\n' "$$testing_pkg_config" > $(to_lib)/pkgconfig/counterpoint-testing.pc
+	install -d $(to_cmake)
+	for file in cmake/*.cmake; do sed $(cmake_words) $$file > $(to_cmake)/$${file##*/} || exit; done
 	cd $(man) && for page in man*/*; do \
 	    install -d $(abspath $(to_man))/$${page%/*} && cp -P $$page $(abspath $(to_man))/$$page || exit; done
 	install -D -m 644 cmd/completion/counterpoint.bash $(DESTDIR)$(BASHDIR)/counterpoint
@@ -630,9 +638,10 @@ uninstall: man                  ## takes away what install has put there
 	    $(addprefix $(to_lib)/,$(notdir $(lib_a) $(side_a) $(versioned) $(shared))) \
 	    $(addprefix $(to_lib)/pkgconfig/counterpoint,.pc $(sides:%=-%.pc)) \
 	    $(addprefix $(to_lib)/counterpoint/,$(notdir $(preloads))) \
+	    $(addprefix $(to_cmake)/,$(notdir $(wildcard cmake/*.cmake))) \
 	    $(addprefix $(DESTDIR),$(BASHDIR)/counterpoint $(ZSHDIR)/_counterpoint $(FISHDIR)/counterpoint.fish)
 	cd $(man) && printf '%s\0' man*/* | (cd $(abspath $(to_man)) 2> /dev/null && xargs -0 rm -f) || true
-	for folder in $(to_include) $(to_lib)/counterpoint; do \
-	    [ ! -d $$folder ] || rmdir --ignore-fail-on-non-empty $$folder; done
+	for folder in $(to_include) $(to_lib)/counterpoint $(to_cmake); do \
+	    [ ! -d $$folder ] || rmdir --ignore-fail-on-non-empty $$folder || exit; done
 
 -include $(objects:.o=.d)

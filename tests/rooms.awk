@@ -26,7 +26,7 @@ function list_rooms() {
     row("pprof")
     row("http testing")
     row("preload")
-    row("cmd examples bench tests/elsewhere tests/support")
+    row("cmd examples bench tests/elsewhere tests/support tests/consumer")
     row("tests/unit")
     row("tests/system tests/live", "tests/support public")
 }

@@ -155,11 +155,12 @@ CP_TEST(uninstall_takes_away_what_install_has_put_there)
     install();
     char *files = list("usr");
     for (const char *const *file =
-             (const char *const[]){"./bin/counterpoint\n", "./include/counterpoint/pprof.h\n",
-                                   "./lib/libcounterpoint-http.so.0\n", "./lib/pkgconfig/counterpoint.pc\n",
-                                   "./lib/counterpoint/libcounterpoint-preload.so\n",
-                                   "./share/man/man3/cp_session_start.3\n",
-                                   "./share/bash-completion/completions/counterpoint\n", NULL};
+             (const char *const[]){
+                 "./bin/counterpoint\n", "./include/counterpoint/pprof.h\n",
+                 "./lib/libcounterpoint-http.so.0\n", "./lib/cmake/counterpoint/counterpoint-config.cmake\n",
+                 "./lib/counterpoint/libcounterpoint-preload.so\n", "./lib/pkgconfig/counterpoint.pc\n",
+                 "./share/man/man3/cp_session_start.3\n",
+                 "./share/bash-completion/completions/counterpoint\n", NULL};
          *file; file++)
         CHECK_CONTAINS(files, *file);
     free(files);
