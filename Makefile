@@ -86,7 +86,8 @@ packages += $(if $(cross),gcc-$(subst _,-,$(cross)),gcc)
 packages += protobuf-c-compiler             # ... by pprof/profile.proto
 # The page of the endpoint is bundled by these; nodejs of another origin than Debian brings npm along.
 packages += $(if $(builds_http),nodejs $(if $(shell command -v npm),,npm))
-packages += $(if $(filter-out lib,$(goals)),golang-go) # demo and tests: go tool pprof reads the profiles
+# demo and tests: go tool pprof reads the profiles
+packages += $(if $(filter-out deb install lib man product uninstall,$(goals)),golang-go)
 packages += $(if $(filter clang%,$(notdir $(CC))),clang libclang-rt-14-dev)
 packages += $(if $(filter check deps,$(goals)),clang-format-14)
 
@@ -116,6 +117,10 @@ packages += $(if $(filter deps model,$(goals)),spin)
 packages += $(if $(filter deps bench,$(goals)),wrk curl)
 # These make the emulated machine and what goes into it.
 packages += $(if $(filter deps test-vm,$(goals)),qemu-system-arm cpio)
+# These make Debian's packages, and lintian complains of what is wrong in them.
+packages += $(if $(or $(filter deps deb,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
+              $(filter packages,$(goal_programs))),debhelper dpkg-dev build-essential)
+packages += $(if $(filter deps,$(goals)),lintian)
 # This makes the empty Debian.
 packages += $(if $(filter deps test-elsewhere,$(goals)),debootstrap)
 
@@ -126,8 +131,8 @@ packages += $(addsuffix $(addprefix :,$(library_arch)),$(libraries))
 
 # Before anything is built, these goals install what is missing, and others say what it is. Neither is done for the goals
 # that name a file, and for what needs no package.
-before := $(if $(filter deps demo test,$(goals)),deps,$(if $(filter all lib quick test-% mutants bench check model install, \
-            $(goals)),present))
+before := $(if $(filter deps demo test deb,$(goals)),deps,$(if $(filter all product lib quick test-% mutants bench check \
+            model install,$(goals)),present))
 
 # ---- Sources -------------------------------------------------------------------------------------
 
@@ -190,6 +195,9 @@ lib_a = $(B)/lib/libcounterpoint.a
 lib_so = $(B)/lib/libcounterpoint.so
 side_a := $(sides:%=$(B)/lib/libcounterpoint-%.a)
 side_so := $(sides:%=$(B)/lib/libcounterpoint-%.so)
+# Libraries that no program is linked with, such as those that are loaded into others' programs: installed into
+# $(LIBDIR)/counterpoint. A line in debian/counterpoint.install puts them into the package.
+private_so = $(preloads)
 http_a = $(B)/lib/libcounterpoint-http.a
 testing_a = $(B)/lib/libcounterpoint-testing.a
 examples := $(addprefix $(B)/examples/,$(example_names))
@@ -213,6 +221,11 @@ built := $(if $(wildcard $(lib_a)),$(lib_objects) $(filter-out %/ui_files.o %/re
 
 # Runs commands as other machines would.
 lacking = $(B)/tests/elsewhere/lacking
+
+# Debian's packages, of the default build: from a copy of the tree, without make's variables.
+deb = build/deb
+deb_source = $(deb)/counterpoint-$(VERSION)
+deb_sources = $(shell find Makefile abi arch cmake cmd debian docs http man pprof runtime testing -type f)
 
 # ---- Flags ---------------------------------------------------------------------------------------
 
@@ -265,13 +278,16 @@ say = @$(if $(V),:,printf '  %-8s%s\n' $(1) $(2))
 
 # ---- Goals ---------------------------------------------------------------------------------------
 
-.PHONY: all lib deps present demo quick test verify test-vm test-elsewhere mutants model bench abi abi-renew check format man install uninstall clean help FORCE
+.PHONY: all product lib deps present demo quick test verify test-vm test-elsewhere mutants model bench abi abi-renew check format man install uninstall deb clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 # For another machine the tests and benchmarks, too.
-all: lib $(side_a) $(side_so) $(preloads) $(program) $(examples) ## the libraries, the command and the examples
+product = $(lib_a) $(lib_so) $(side_a) $(side_so) $(private_so) $(program)
+
+all: $(product) $(examples)     ## the libraries, the command and the examples
 all: $(if $(cross),$(tests) $(samples) $(benches))
+product: $(product) man          # what "make install" installs
 lib: $(lib_a) $(lib_so)         ## the core alone: build/lib/libcounterpoint.a and .so
 
 demo: $(demos:%=$(B)/examples/%) ## runs the two examples; measured and expected shares side by side
@@ -314,6 +330,9 @@ abi: lib $(side_a) $(side_so)   ## the libraries' interfaces, against those of t
 
 abi-renew: lib $(side_a) $(side_so) ## makes these interfaces those of the last release
 	$(Q)tests/abi --renew $(B) $(public_headers)
+
+deb: $(deb)/.done               ## Debian's packages, into build/deb
+	@ls $(deb)/*.deb
 
 man: $(man)/.done               ## the manual's pages, from the headers' comments: build/man
 
@@ -530,7 +549,7 @@ $(call needs,server,$(B)/examples/server)
 $(call needs,handler hosts sanitized tools,$(lib_a))
 $(call needs,install,$(preloads) $(lib_a) $(lib_so) $(side_a) $(side_so) $(program))
 $(call needs,man,$(program) $(man)/.done)
-$(call needs,packages,$(preloads) $(lib_a) $(lib_so) $(side_a) $(side_so) $(program) $(man)/.done)
+$(call needs,packages,$(product) $(man)/.done $(if $(strip $(differs)),,$(deb)/.done))
 $(call needs,testing_flags,$(framework_examples))
 $(call needs,testing_header,$(lib_so) $(B)/lib/libcounterpoint-testing.so)
 
@@ -557,6 +576,16 @@ $(man)/.done: man/generate $(wildcard man/*.[1-9]) $(documented) $(wildcard cmd/
 	$(call say,MAN,$(@D))
 	$(Q)rm -rf $(@D) && mkdir -p $(@D)
 	$(Q)man/generate $(@D) $(VERSION) $(release_date) $(documented) && touch $@
+
+# What has been fetched for the page is copied, too, so that nothing is fetched again.
+$(deb)/.done: $(deb_sources) $(ui_modules)/.done | $(before)
+	$(call say,DEB,$(@D))
+	$(Q)rm -rf $(@D) && mkdir -p $(deb_source)
+	$(Q)tar -c --exclude=./build --exclude=./.cache --exclude=./.git . $(ui_modules) | tar -x --no-same-owner -C $(deb_source)
+	$(Q)cd $(deb_source) && env -i PATH="$$PATH" HOME="$$HOME" DEB_BUILD_OPTIONS="$$DEB_BUILD_OPTIONS" \
+	    dpkg-buildpackage -b -us -uc $(filter -j%,$(MAKEFLAGS)) > ../log 2>&1 || \
+	    { tail -n 20 ../log; echo "The packages could not be built: $(@D)/log has all of this."; exit 1; }
+	$(Q)rm -rf $(deb_source) && touch $@
 
 # What libdw needs in turn, of a program that is linked statically, is for its own file to say; libpfm4 and libiberty
 # have none. That of libmicrohttpd is not asked: it leads to libraries of which Debian has no static ones, and the
@@ -606,7 +635,7 @@ cmake_words = -e 's|@version@|$(VERSION)|g' -e 's|@soversion@|$(SOVERSION)|g' \
 # What is installed says where it is, wherever it is used.
 absolute = @case '$($(1))' in /*) ;; *) echo "$(1) must be an absolute path, and \"$($(1))\" is none."; exit 1 ;; esac
 
-install: lib $(side_a) $(side_so) $(preloads) $(program) man ## into PREFIX (/usr/local), below DESTDIR
+install: product                ## into PREFIX (/usr/local), below DESTDIR
 	$(call absolute,PREFIX)
 	$(call absolute,LIBDIR)
 	$(call absolute,MANDIR)
@@ -619,12 +648,12 @@ install: lib $(side_a) $(side_so) $(preloads) $(program) man ## into PREFIX (/us
 	install -m 644 $(lib_a) $(side_a) $(to_lib)
 	install -m 755 $(versioned) $(to_lib)
 	cp -P $(shared) $(to_lib)
-	$(if $(preloads),install -D -m 644 -t $(to_lib)/counterpoint $(preloads))
 	@printf '%s\n' "$$pkg_config" > $(to_lib)/pkgconfig/counterpoint.pc
 	@printf '%s\n' "$$http_pkg_config" > $(to_lib)/pkgconfig/counterpoint-http.pc
 	@printf '%s\n' "$$testing_pkg_config" > $(to_lib)/pkgconfig/counterpoint-testing.pc
 	install -d $(to_cmake)
 	for file in cmake/*.cmake; do sed $(cmake_words) $$file > $(to_cmake)/$${file##*/} || exit; done
+	$(if $(private_so),install -D -m 644 -t $(to_lib)/counterpoint $(private_so))
 	cd $(man) && for page in man*/*; do \
 	    install -d $(abspath $(to_man))/$${page%/*} && cp -P $$page $(abspath $(to_man))/$$page || exit; done
 	install -D -m 644 cmd/completion/counterpoint.bash $(DESTDIR)$(BASHDIR)/counterpoint
@@ -637,11 +666,11 @@ uninstall: man                  ## takes away what install has put there
 	rm -f $(addprefix $(to_include)/,$(notdir $(public_headers))) $(to_bin)/$(notdir $(program)) \
 	    $(addprefix $(to_lib)/,$(notdir $(lib_a) $(side_a) $(versioned) $(shared))) \
 	    $(addprefix $(to_lib)/pkgconfig/counterpoint,.pc $(sides:%=-%.pc)) \
-	    $(addprefix $(to_lib)/counterpoint/,$(notdir $(preloads))) \
 	    $(addprefix $(to_cmake)/,$(notdir $(wildcard cmake/*.cmake))) \
+	    $(addprefix $(to_lib)/counterpoint/,$(notdir $(private_so))) \
 	    $(addprefix $(DESTDIR),$(BASHDIR)/counterpoint $(ZSHDIR)/_counterpoint $(FISHDIR)/counterpoint.fish)
 	cd $(man) && printf '%s\0' man*/* | (cd $(abspath $(to_man)) 2> /dev/null && xargs -0 rm -f) || true
-	for folder in $(to_include) $(to_lib)/counterpoint $(to_cmake); do \
+	for folder in $(to_include) $(to_cmake) $(to_lib)/counterpoint; do \
 	    [ ! -d $$folder ] || rmdir --ignore-fail-on-non-empty $$folder || exit; done
 
 -include $(objects:.o=.d)
