@@ -119,7 +119,7 @@ packages += $(if $(filter deps bench,$(goals)),wrk curl)
 packages += $(if $(filter deps test-vm,$(goals)),qemu-system-arm cpio)
 # These make Debian's packages, and lintian complains of what is wrong in them.
 packages += $(if $(or $(filter deps deb,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
-              $(filter packages,$(goal_programs))),debhelper dpkg-dev build-essential)
+              $(filter packages,$(goal_programs)),$(and $(filter test-elsewhere,$(goals)),$(filter packages,$(S)))),debhelper dpkg-dev build-essential)
 packages += $(if $(filter deps,$(goals)),lintian)
 # This makes the empty Debian.
 packages += $(if $(filter deps test-elsewhere,$(goals)),debootstrap)
@@ -315,7 +315,7 @@ model: | $(before)              ## verifies the models of protocols in design/mo
 bench: all $(examples) $(benches) ## all benchmarks; one: build/bench/switch -bench Yield -count 5
 	$(Q)$(foreach b,$(bench_names),$(B)/bench/$(b) -run '^$$' -bench . $(BENCH_$(b)) &&) true
 
-test-elsewhere: all $(test_programs) $(lacking)
+test-elsewhere: $(if $(filter-out packages,$(or $(S),all)),all $(test_programs) $(lacking)) $(if $(filter packages,$(S)),$(deb)/.done)
 test-elsewhere:                 ## demo and tests as on other machines: make test-elsewhere S="one-cpu no-pmu"
 	$(Q)tests/elsewhere/test $(B) $(S)
 
