@@ -653,9 +653,11 @@ install: product                ## into PREFIX (/usr/local), below DESTDIR
 	@printf '%s\n' "$$testing_pkg_config" > $(to_lib)/pkgconfig/counterpoint-testing.pc
 	install -d $(to_cmake)
 	for file in cmake/*.cmake; do sed $(cmake_words) $$file > $(to_cmake)/$${file##*/} || exit; done
+	chmod 644 $(to_cmake)/*.cmake $(to_lib)/pkgconfig/counterpoint*.pc
 	$(if $(private_so),install -D -m 644 -t $(to_lib)/counterpoint $(private_so))
-	cd $(man) && for page in man*/*; do \
-	    install -d $(abspath $(to_man))/$${page%/*} && cp -P $$page $(abspath $(to_man))/$$page || exit; done
+	install -d $(foreach section,1 3 7,$(to_man)/man$(section))
+	cd $(man) && for page in man*/*; do if [ -h $$page ]; then cp -P $$page $(abspath $(to_man))/$$page; \
+	    else install -m 644 $$page $(abspath $(to_man))/$$page; fi || exit; done
 	install -D -m 644 cmd/completion/counterpoint.bash $(DESTDIR)$(BASHDIR)/counterpoint
 	install -D -m 644 -t $(DESTDIR)$(ZSHDIR) cmd/completion/_counterpoint
 	install -D -m 644 -t $(DESTDIR)$(FISHDIR) cmd/completion/counterpoint.fish

@@ -201,6 +201,15 @@ CP_TEST(install_tells_how_the_libraries_are_found)
         test_dir()));
 }
 
+CP_TEST(everybody_can_read_what_is_installed)
+{
+    install();
+    free(test_command(NULL, "umask 077 && make -s install PREFIX=/usr DESTDIR=%s/private", test_dir()));
+    char *files = test_command(NULL, "cd %s/private/usr && find . ! -perm -o=r", test_dir());
+    CHECK_STR(files, "");
+    free(files);
+}
+
 /* With a relative prefix, the paths in the .pc files would lead nowhere. */
 CP_TEST(a_relative_prefix_is_refused)
 {
