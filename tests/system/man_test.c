@@ -96,6 +96,43 @@ CP_TEST(commands_have_pages_that_say_what_their_help_says)
     free(page);
 }
 
+static const char table_of_commands[] = "    {\"watch\", command_watch, \"runs a program\"},\n"
+                                        "    {\"mute\", command_mute, \"says nothing\"},\n";
+
+static const char help_of_watch[] = "static const char help[] =\n"
+                                    "    \"usage: counterpoint watch [OPTION...] [--] PROGRAM\\n\"\n"
+                                    "    \"\\n\"\n"
+                                    "    \"Runs a program.\\n\"\n"
+                                    "    \"\\n\"\n"
+                                    "    \"  -e, --event EVENT   the event, \\\"timer\\\"\\n\"\n"
+                                    "    \"                      if there is none\\n\"\n"
+                                    "    \"  --a-long-option-of-its-own FILE\\n\"\n"
+                                    "    \"                      where the profile goes\\n\"\n"
+                                    "    \"\\n\"\n"
+                                    "    \"Exit status: that of the program.\\n\";\n";
+
+/* A command of which the sources say nothing has no page, and is listed all the same. */
+CP_TEST(a_new_command_has_a_page)
+{
+    free(test_command(NULL, "cp -r man %s && mkdir -p %s/cmd/counterpoint", test_dir(), test_dir()));
+    test_write_file("cmd/counterpoint/main.c", table_of_commands);
+    test_write_file("cmd/counterpoint/watch.c", help_of_watch);
+    test_write_file("a.h", "/* counterpoint/a.h: a header. */\n");
+    char *page =
+        test_command(NULL,
+                     "cd %s && man/generate pages 1 2000-01-01 a.h && export MANWIDTH=80 LC_ALL=C &&\n"
+                     "man -M pages 1 counterpoint-watch && man -M pages 1 counterpoint",
+                     test_dir());
+    CHECK_CONTAINS(page, "counterpoint-watch - runs a program\n");
+    CHECK_CONTAINS(page, "counterpoint watch [OPTION...] [--] PROGRAM\n");
+    CHECK_CONTAINS(page, "       -e, --event EVENT\n              the event, \"timer\" if there is none\n");
+    CHECK_CONTAINS(page, "       --a-long-option-of-its-own FILE\n              where the profile goes\n");
+    CHECK_CONTAINS(page, "EXIT STATUS\n       That of the program.\n");
+    CHECK_CONTAINS(page, "see counterpoint-watch(1).");
+    CHECK_CONTAINS(page, "Says nothing.\n");
+    free(page);
+}
+
 /* ---- The form of the pages ------------------------------------------------------------------- */
 
 CP_TEST(man_complains_of_nothing)
