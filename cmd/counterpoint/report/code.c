@@ -179,10 +179,34 @@ bool code_symbol(const struct code *code, uint64_t in_file, struct code_symbol *
     return in_file < symbol->end;
 }
 
-const char *code_line(const struct code *code, uint64_t in_file, int *line)
+/* Finds the compilation unit that an address is in; mostly it is that of the address before. libdwfl's own
+ * search needs .debug_aranges, which clang does not write. */
+static Dwarf_Die *unit_at(struct code *code, GElf_Addr address, Dwarf_Addr *bias)
 {
-    Dwfl_Line *found = dwfl_module_getsrc(code->module, in_file + code->bias);
-    const char *file = found != NULL ? dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL) : NULL;
+    Dwarf_Die *unit = NULL;
 
-    return file != NULL && *line > 0 ? file : NULL;
+    if (code->unit != NULL && dwarf_haspc(code->unit, address - code->unit_bias) > 0)
+        unit = code->unit;
+    while (unit == NULL && (code->unit = dwfl_module_nextcu(code->module, code->unit, bias)) != NULL) {
+        code->unit_bias = *bias;
+        if (dwarf_haspc(code->unit, address - *bias) > 0)
+            unit = code->unit;
+    }
+    *bias = code->unit_bias;
+    return unit;
+}
+
+const char *code_line(struct code *code, uint64_t in_file, int *line)
+{
+    GElf_Addr address = in_file + code->bias;
+    Dwarf_Addr bias;
+    Dwarf_Die *unit = unit_at(code, address, &bias);
+    Dwarf_Line *found;
+
+    if (unit == NULL)
+        unit = unit_at(code, address, &bias); /* from the first unit on */
+    found = unit != NULL ? dwarf_getsrc_die(unit, address - bias) : NULL;
+    if (found == NULL || dwarf_lineno(found, line) != 0 || *line <= 0)
+        return NULL;
+    return dwarf_linesrc(found, NULL, NULL);
 }

@@ -34,7 +34,7 @@ bool code_address(const struct code *code, const struct profile_mapping *mapping
 /* Finds the symbol that an address of the file is in. Returns false if the file has none there. */
 bool code_symbol(const struct code *code, uint64_t in_file, struct code_symbol *symbol);
 /* Returns the source file that an address of the file is from, and stores the line; NULL: unknown. */
-const char *code_line(const struct code *code, uint64_t in_file, int *line);
+const char *code_line(struct code *code, uint64_t in_file, int *line);
 
 /* Disassembles a symbol by objdump. Stores the instructions, by ascending addresses, for as long as the arena
  * lives. Returns 0 or a negative errno value, and the sentence. */

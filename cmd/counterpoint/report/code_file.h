@@ -14,6 +14,8 @@ struct code {
     GElf_Ehdr header;
     GElf_Addr bias; /* between the file's addresses and those that libdwfl takes */
     bool is_sure;
+    Dwarf_Die *unit; /* in which a line was found; NULL: none */
+    Dwarf_Addr unit_bias;
 };
 
 #endif

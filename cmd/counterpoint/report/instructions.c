@@ -7,7 +7,7 @@
 
 /* A symbol that a routine's instructions are in. */
 struct piece {
-    const struct code *code;
+    struct code *code;
     struct code_symbol symbol;
     struct instruction *instructions;
     size_t n;
@@ -157,7 +157,7 @@ static bool say_once(struct pieces *pieces, const char *text)
     return true;
 }
 
-static void add_piece(struct pieces *pieces, const struct code *code, const struct code_symbol *symbol)
+static void add_piece(struct pieces *pieces, struct code *code, const struct code_symbol *symbol)
 {
     for (size_t i = 0; i < pieces->n; i++) {
         if (pieces->list[i].code == code && pieces->list[i].symbol.start == symbol->start)
