@@ -173,7 +173,9 @@ CP_TEST(names_and_frames_are_those_of_go_tool_pprof)
     make_profile(
         "names", head, strings, ARRAY_SIZE(strings),
         "main;_ZN3foo3barEi 10 100\nmain;_ZSt4sortIPiEvT_S1_ 9 90\nmain;std::vector<int>::size() 8 80\n"
-        "main;_ZN4core3fmt5write17h0123456789abcdefE 7 70\nmain;main.(*T).Run 6 60\n"
+        "main;_ZN4core3fmt5write17h0123456789abcdefE 7 70\n"
+        "main;_ZN36_$LT$foo..Bar$u20$as$u20$core..Baz$GT$3run17h0123456789abcdefE 4 40\n"
+        "main;_RNvC6_123foo3bar 4 40\nmain;main.(*T).Run 6 60\n"
         "main;work;alloc;page 5 50\nmain;work;new_page;page 4 40\nalloc;page 3 30\n"
         "main;work+alloc;page 2 20\n");
     check_tops("names.pb.gz");
@@ -379,12 +381,14 @@ static const char perf_text[] =
 
 CP_TEST(files_of_perf_record_are_read_by_perf_script)
 {
-    char *text;
+    char *text, *path;
 
     test_write_file("perf.data", "PERFILE2 and more");
     test_write_file("perf", perf_text);
     free(test_command(NULL, "chmod 755 %s/perf", test_dir()));
-    CHECK(setenv("PATH", test_command(NULL, "printf %s:$PATH", test_dir()), 1) == 0);
+    path = test_command(NULL, "printf %s:$PATH", test_dir());
+    setenv("PATH", path, 1);
+    free(path);
     check_output("--collapsed perf.data", "<unknown>;main;void sort<int>(int*, int) 2000000\nidle 2000000\n");
     check_output("--collapsed --event samples perf.data",
                  "<unknown>;main;void sort<int>(int*, int) 2\n[gone.so] 1\nidle 1\n");

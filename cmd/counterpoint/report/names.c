@@ -3,6 +3,7 @@
 
 #include <libiberty/demangle.h>
 #include <regex.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,17 +49,61 @@ static void remove_arguments(char *name)
     remove_brackets(name, '<', '>');
 }
 
-static char *demangle_bare(const char *name)
-{
-    char *text = NULL;
+/* A few characters of a linker's name can stand for gigabytes. */
+enum { LONGEST_MANGLED = 4 << 10, LONGEST_NAME = 64 << 10 };
 
-    if (strncmp(name, "_R", 2) == 0 || (strncmp(name, "_ZN", 3) == 0 && strstr(name, "17h") != NULL))
-        text = rust_demangle(name, 0);
-    if (text == NULL && strncmp(name, "_Z", 2) == 0) {
-        text = cplus_demangle_v3(name, DMGL_ANSI);
-        if (text != NULL)
-            remove_arguments(text);
+struct demangled {
+    char text[LONGEST_NAME];
+    size_t length;
+    bool is_good;
+    jmp_buf too_long;
+};
+
+static void add_demangled(const char *part, size_t length, void *context)
+{
+    struct demangled *name = context;
+
+    if (length >= sizeof name->text - name->length)
+        longjmp(name->too_long, 1);
+    memcpy(name->text + name->length, part, length);
+    name->length += length;
+}
+
+/* Demangles into *name, without parameters and, of C++, without template arguments. Returns false if it is no
+ * linker's name; jumps to too_long if it becomes too long. */
+static bool demangle_into(struct demangled *name, const char *mangled)
+{
+    bool may_be_rust =
+        strncmp(mangled, "_R", 2) == 0 || (strncmp(mangled, "_ZN", 3) == 0 && strstr(mangled, "17h") != NULL);
+    int is_demangled = 0;
+
+    name->length = 0;
+    if (may_be_rust)
+        is_demangled = rust_demangle_callback(mangled, 0, add_demangled, name);
+    if (!is_demangled && strncmp(mangled, "_Z", 2) == 0) {
+        name->length = 0;
+        is_demangled = cplus_demangle_v3_callback(mangled, DMGL_ANSI, add_demangled, name);
+        may_be_rust = false;
     }
+    name->text[name->length] = '\0';
+    if (is_demangled && !may_be_rust)
+        remove_arguments(name->text);
+    return is_demangled;
+}
+
+/* Returns a linker's name for people, which the caller frees; NULL: it is none. */
+static char *demangle_bare(const char *mangled)
+{
+    struct demangled *name;
+    char *text;
+
+    if (mangled[0] != '_' || strlen(mangled) > LONGEST_MANGLED || (name = malloc(sizeof *name)) == NULL)
+        return NULL;
+    name->is_good = false;
+    if (setjmp(name->too_long) == 0)
+        name->is_good = demangle_into(name, mangled);
+    text = name->is_good ? strdup(name->text) : NULL;
+    free(name);
     return text;
 }
 
