@@ -181,6 +181,41 @@ CP_TEST(names_and_frames_are_those_of_go_tool_pprof)
     check_tops("names.pb.gz");
 }
 
+/* Two mappings of one size and build id are one, and samples of opposite signs cancel out, as they do when
+ * go tool pprof merges profiles. */
+CP_TEST(equal_mappings_and_samples_are_one)
+{
+    static const char *const strings[] = {
+        "", "samples", "count", "cpu", "nanoseconds", "/bin/program", "a1b2c3", "/bin/other"};
+    char head[1000];
+
+    snprintf(head, sizeof head,
+             "%s mapping { id: 2 memory_start: 4194304 memory_limit: 5238784 filename: 7 build_id: 6 } "
+             "location { id: 900 mapping_id: 2 address: 4194400 } "
+             "sample { location_id: 900 value: 1 value: 10 }",
+             CPU_HEAD);
+    make_profile("mappings", head, strings, ARRAY_SIZE(strings), "main 3 30\n");
+    check_tops("mappings.pb.gz");
+    check_report("mappings.pb.gz", 0, "[program]");
+    make_cpu_profile("difference", "", "main;a 5 50\nmain;a -2 -20\nmain;b 1 10\nmain;b -1 -10\n");
+    check_tops("difference.pb.gz");
+    check_report("difference.pb.gz", 0, "of 30ns total");
+}
+
+/* A type that is made of two of the type before, and so on, has gigabytes of a name. */
+CP_TEST(a_name_that_would_become_huge_stays)
+{
+    char inner[1000] = "1pI1aS0_E", more[sizeof inner], stacks[sizeof inner + 50];
+
+    for (int i = 1; i <= 30; i++) {
+        snprintf(more, sizeof more, "S_I%sS%c_E", inner, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[i]);
+        strcpy(inner, more);
+    }
+    snprintf(stacks, sizeof stacks, "main;_Z1fI%sEvv 10 100\n", inner);
+    make_cpu_profile("huge", "", stacks);
+    check_report("huge.pb.gz", 0, "  _Z1fIS_IS_I");
+}
+
 /* The profiles that the source of go tool pprof is tested with, most of which are in old formats: it turns
  * them into the new one. */
 CP_TEST(top_is_equal_for_the_profiles_of_others)
