@@ -29,7 +29,7 @@ static size_t n_files;
 static int try_to_open(struct profile_file *file, int flags)
 {
     struct stat found;
-    int fd = open(file->path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+    int fd = open(file->path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
 
     if (fd < 0 || fstat(fd, &found) < 0)
         return -errno;
@@ -48,8 +48,8 @@ static int open_one(struct profile_file *file, const struct cp__preload_settings
 
     for (unsigned again = 0; result == -EEXIST && again < 1000; again++) {
         free(file->path);
-        file->path = cp__profile_path(settings->file, program_invocation_short_name, getpid(),
-                                      settings->is_first, event, again);
+        file->path =
+            cp__profile_path(settings->file, settings->program, getpid(), settings->is_first, event, again);
         result = file->path == NULL ? -ENOMEM : try_to_open(file, may_replace ? 0 : O_EXCL);
     }
     return result;

@@ -86,6 +86,9 @@ int cp__preload_settings(struct cp__preload_settings *settings, struct cp_error 
     if (result < 0 || settings->file == NULL)
         return result;
     settings->has_executed = first != NULL && atol(first) == getpid();
+    settings->program = strdup(program_invocation_short_name);
+    if (settings->program == NULL)
+        return no_memory_to_profile(err);
     settings->is_first = first == NULL || settings->has_executed;
     result = take_seconds(settings, err);
     if (result == 0 && settings->is_first)

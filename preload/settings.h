@@ -35,6 +35,8 @@ struct cp__preload_settings {
     char *events[CP_EV_MAX]; /* parts of event_list */
     uint64_t periods[CP_EV_MAX];
     size_t n;
+    /* The program's name, copied because a program may write over its arguments; NULL in the command. */
+    char *program;
     double seconds;    /* 0: to the end */
     char *http;        /* NULL: no endpoint */
     bool is_first;     /* whether the process is the one that was told, or what that one has executed since */

@@ -165,11 +165,12 @@ static uint64_t fact_number(const struct profile *profile, const char *key)
 
 /* Prints the lines of one file that tell what is missing. A line that all programs have is left out: no
  * symbols. */
-static void print_losses(const struct profile *profile, const char *path)
+static void print_losses(void *unused, const struct profile *profile, const char *path)
 {
     static const char *const keys[] = {"dropped",       "lost",      "throttled_ns", "unattached_ns",
                                        "overloaded_ns", "unsampled", "incomplete",   "ms_refused"};
 
+    (void)unused;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         for (size_t c = 0; c < profile->n_comments; c++) {
             const size_t size = strlen(keys[i]);
@@ -185,11 +186,13 @@ struct sums {
     double covered_ns;
 };
 
-static void add_facts(struct sums *sums, const struct profile *profile)
+static void add_facts(void *context, const struct profile *profile, const char *path)
 {
+    struct sums *sums = context;
     const uint64_t cpu_ns = fact_number(profile, "cpu_ns");
     const char *coverage = profile_fact(profile, "coverage");
 
+    (void)path;
     sums->samples += fact_number(profile, "samples");
     sums->cpu_ns += cpu_ns;
     sums->covered_ns += coverage == NULL ? 0 : (double)cpu_ns * strtod(coverage, NULL) / 100;
@@ -230,31 +233,39 @@ static void print_files(const struct run *run, const struct found *found)
                 (int)found->killed_pid);
 }
 
+/* Calls fn() with the profile of each file. */
+static void each_profile(const struct found *found, void *context,
+                         void (*fn)(void *context, const struct profile *profile, const char *path))
+{
+    struct profile *profile;
+    struct source source;
+
+    for (size_t f = 0; f < found->n; f++) {
+        if (sources_read(&source, &found->paths[f], 1) != STATUS_OK)
+            continue;
+        if (sources_parse(&source, 1, &profile) == STATUS_OK) {
+            fn(context, profile, found->paths[f]);
+            profile_free(profile);
+        }
+        sources_free(&source, 1);
+    }
+}
+
 static void print_event_end(const struct run *run, size_t i)
 {
     struct found found;
     struct sums sums = {0};
-    struct profile *profile;
 
     find_files(run, i, &found);
-    for (size_t f = 0; f < found.n; f++) {
-        struct source source;
-
-        if (sources_read(&source, &found.paths[f], 1) != STATUS_OK ||
-            sources_parse(&source, 1, &profile) != STATUS_OK)
-            continue;
-        add_facts(&sums, profile);
-        if (found.n <= SHOWN_FILES)
-            print_losses(profile, found.paths[f]);
-        profile_free(profile);
-        sources_free(&source, 1);
-    }
-    fprintf(stderr, "%s: %" PRIu64 " samples of %zu process%s", run->settings.events[i], sums.samples,
-            found.n, found.n == 1 ? "" : "es");
+    each_profile(&found, &sums, add_facts);
+    fprintf(stderr, "counterpoint: %s: %" PRIu64 " samples of %zu process%s", run->settings.events[i],
+            sums.samples, found.n, found.n == 1 ? "" : "es");
     if (sums.cpu_ns > 0)
         fprintf(stderr, ", which stand for %.1f %% of %.2f s of CPU time",
                 100 * sums.covered_ns / (double)sums.cpu_ns, (double)sums.cpu_ns / 1e9);
     fputs(".\n", stderr);
+    if (found.n <= SHOWN_FILES)
+        each_profile(&found, NULL, print_losses);
     if (found.n > 0)
         print_hottest(&found);
     print_files(run, &found);
@@ -268,7 +279,6 @@ void run_print_end(struct run *run, int status)
     if (WIFSIGNALED(status))
         fprintf(stderr, "counterpoint: %s was ended by signal %d (%s).\n", run->program, WTERMSIG(status),
                 strsignal(WTERMSIG(status)));
-    fputs("counterpoint: ", stderr);
     for (size_t i = 0; i < run->settings.n; i++)
         print_event_end(run, i);
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <threads.h>
 #include <time.h>
@@ -204,6 +205,18 @@ static void with_descriptors(void)
     work(WORK_MS);
 }
 
+/* As services do, so that ps shows what a process does. */
+static void take_title(char *argument)
+{
+    umask(0);
+    memset(argument, 'x', strlen(argument));
+    if (fork() == 0) {
+        work(WORK_MS);
+        _exit(0);
+    }
+    wait(NULL);
+}
+
 /* ---- The end --------------------------------------------------------------------------------- */
 
 static void end_by_signal(const char *number)
@@ -234,6 +247,8 @@ int main(int argc, char **argv)
         with_descriptors();
     else if (strcmp(what, "signal") == 0)
         end_by_signal(argv[2]);
+    else if (strcmp(what, "title") == 0)
+        take_title(argv[0]);
     else if (strcmp(what, "overflow") == 0)
         overflow(NULL);
     work(WORK_MS);
