@@ -227,6 +227,14 @@ CP_TEST(libraries_have_sonames_and_versions_of_symbols)
     free(text);
 }
 
+/* The packages are built with Debian's flags, of which some add calls. */
+CP_TEST(the_packaged_handler_calls_nothing_forbidden)
+{
+    unpack();
+    free(test_command(NULL, "tests/handler_calls %s/tree/usr/%s/libcounterpoint.a", test_dir(),
+                      library_dir()));
+}
+
 CP_TEST(the_packages_command_and_manual_work)
 {
     unpack();
