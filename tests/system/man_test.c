@@ -89,9 +89,10 @@ CP_TEST(commands_have_pages_that_say_what_their_help_says)
     CHECK_CONTAINS(page, "EXIT STATUS\n");
     free(page);
     page = test_command(NULL,
-                        "for option in $(build/bin/counterpoint events --help | grep -o '^  --[a-z]*')\n"
+                        "for option in $(%s/bin/counterpoint events --help | grep -o '^  --[a-z]*')\n"
                         "do man -M build/man 1 counterpoint-events | grep -qe \"$option\" || echo $option\n"
-                        "done");
+                        "done",
+                        test_build_dir());
     CHECK_STR(page, "");
     free(page);
 }
