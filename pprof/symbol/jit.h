@@ -32,7 +32,7 @@ struct cp__jit_hit {
     /* in a jitdump file only: */
     uint64_t stamp;    /* time of the entry */
     uint64_t index;    /* the compiler's number of code that was moved; its name is in another entry */
-    uint64_t origin;   /* where the code begins as its lines have it, which may be from before a move */
+    uint64_t origin;   /* where the code began before it was moved */
     uint64_t lines_at; /* where the file has the lines of the code; 0: nowhere */
     bool is_moved;
 };

@@ -18,9 +18,10 @@
 
 enum { MAGIC = 0x4A695444, ARCH_TIMESTAMP = 1 };
 
-/* V8, which can be told by this value of the header's unused word, adds the size of an ELF header to the
- * addresses of lines, because perf inject puts the code behind one. */
-enum { V8_PAD = 0xDEADBEEF, V8_SHIFT = 0x40 };
+/* V8 and LLVM add the size of an ELF header to the addresses of lines, because perf inject puts the code
+ * behind one. V8 can be told by this value of the header's unused word, and LLVM by the first line, which
+ * is that of the beginning of the code. */
+enum { V8_PAD = 0xDEADBEEF, SHIFT = 0x40 };
 
 enum record_type { CODE_LOAD, CODE_MOVE, CODE_DEBUG_INFO };
 
@@ -59,7 +60,7 @@ struct records {
     uint64_t at, end; /* the bytes of the record, without its header */
     struct record_header header;
     bool has_times; /* of CLOCK_MONOTONIC */
-    uint64_t shift; /* what is added to the addresses of lines */
+    bool is_of_v8;
 };
 
 /* ---- The walk -------------------------------------------------------------------------------- */
@@ -78,7 +79,7 @@ static bool begin_records(struct records *records, FILE *file)
         header.total_size < sizeof header)
         return false;
     records->has_times = (header.flags & ARCH_TIMESTAMP) == 0;
-    records->shift = header.pad == V8_PAD ? V8_SHIFT : 0;
+    records->is_of_v8 = header.pad == V8_PAD;
     records->end = header.total_size;
     return true;
 }
@@ -153,7 +154,7 @@ static bool read_load(const struct records *records, struct lines_before *lines,
                                 .start = load->address,
                                 .stamp = records->header.timestamp,
                                 .index = load->index,
-                                .origin = load->address + records->shift,
+                                .origin = load->address,
                                 .lines_at = lines->address == load->address ? lines->at : 0};
     *lines = (struct lines_before){0};
     return true;
@@ -264,7 +265,9 @@ int cp__jit_dump_scan(struct cp__jit_search *search)
 /* Finds the record whose bytes begin there, and what follows its fixed part. */
 static bool find_record(struct records *records, const struct cp__jit_search *search, uint64_t at)
 {
-    *records = (struct records){.file = search->file, .end = at - sizeof(struct record_header)};
+    if (!begin_records(records, search->file))
+        return false;
+    records->end = at - sizeof records->header;
     return next_record(records);
 }
 
@@ -308,7 +311,8 @@ static void answer_jit_line(const struct cp__jit_search *search, uint64_t at, ui
     struct records records;
     struct record_lines lines;
     struct line line;
-    uint64_t best = 0;
+    uint64_t best = 0, shift = 0;
+    bool is_first = true;
 
     if (!find_record(&records, search, at) || !read_record(&records, CODE_DEBUG_INFO, &lines, sizeof lines))
         return;
@@ -319,6 +323,10 @@ static void answer_jit_line(const struct cp__jit_search *search, uint64_t at, ui
             answer->line = 0;
             return;
         }
+        if (is_first && (records.is_of_v8 || line.address == lines.address + SHIFT))
+            shift = SHIFT;
+        is_first = false;
+        line.address -= shift;
         if (line.address > address || line.address < best)
             continue;
         best = line.address;

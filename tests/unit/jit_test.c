@@ -242,28 +242,38 @@ CP_TEST(moved_code_keeps_its_name_and_lines)
     end(&made);
 }
 
-/* V8 adds 0x40 to the addresses of lines. */
-CP_TEST(lines_of_v8_are_where_they_belong)
+/* Writes lines whose addresses have 0x40 added, and checks which addresses they name. */
+static void check_shifted(uint32_t unused, uint64_t first)
 {
     struct made made;
 
     begin(&made);
-    put_header(made.file, 0xDEADBEEF, 0);
+    put_header(made.file, unused, 0);
     put_record(made.file, 2, 16 + 2 * 16 + 5 + 5, 1);
     put64(made.file, START);
     put64(made.file, 2);
     for (unsigned i = 0; i < 2; i++) {
-        put64(made.file, START + 0x40 + 8 * i);
+        put64(made.file, START + 0x40 + first + 8 * i);
         put32(made.file, 33 + i);
         put32(made.file, 0);
         fwrite("x.js", 5, 1, made.file);
     }
-    put_load(made.file, 1, START, 0x10, 1, "JS:*x");
+    put_load(made.file, 1, START, 0x20, 1, "shifted");
     name_by_dump(&made, 0);
-    CHECK_EQ(answers[0].line, 33);
-    CHECK_EQ(answers[7].line, 33);
-    CHECK_EQ(answers[8].line, 34);
+    CHECK_EQ(answers[first].line, 33);
+    CHECK_EQ(answers[first + 7].line, 33);
+    CHECK_EQ(answers[first + 8].line, 34);
+    if (first > 0)
+        CHECK_EQ(answers[first - 1].line, 0);
     end(&made);
+}
+
+/* V8 and LLVM add 0x40 to the addresses of lines. V8's first line may be behind the beginning of the code. */
+CP_TEST(lines_of_v8_and_llvm_are_where_they_belong)
+{
+    check_shifted(0xDEADBEEF, 0);
+    check_shifted(0xDEADBEEF, 4);
+    check_shifted(0, 0);
 }
 
 CP_TEST(files_that_make_no_sense_are_left_out)
