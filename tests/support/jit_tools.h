@@ -12,12 +12,18 @@
 
 #include "test.h"
 
-/* Returns the path of perf's map of this process, valid until the next call. */
+static inline void remove_file(void *path)
+{
+    unlink(path);
+}
+
+/* Returns the path of perf's map of this process. A map that is left there is removed after the test. */
 static inline const char *jit_map_path(void)
 {
     static char path[64];
 
     snprintf(path, sizeof path, "/tmp/perf-%d.map", (int)getpid());
+    cp_t_cleanup(cp_t_self(), remove_file, path);
     return path;
 }
 

@@ -62,7 +62,6 @@ CP_TEST(frames_of_made_code_have_names)
     text = raw_of(code, 0, true);
     CHECK(strstr(text, " made ") == NULL);
     free(text);
-    unlink(jit_map_path());
 }
 
 /* A part of the mapping is not in the map. */
@@ -76,7 +75,6 @@ CP_TEST(frames_without_an_entry_are_still_missing)
     text = raw_of(code, 0, true);
     CHECK_EQ(count_lines(text, " made "), sizeof code_bytes - 4);
     free(text);
-    unlink(jit_map_path());
 }
 
 /* The compiler has thrown the code away, and its memory. */
@@ -91,7 +89,6 @@ CP_TEST(code_that_is_gone_has_its_name)
     text = raw_of(code, 0, false);
     CHECK_EQ(count_lines(text, " made "), sizeof code_bytes);
     free(text);
-    unlink(jit_map_path());
 }
 
 CP_TEST(frames_have_names_and_lines_of_a_jitdump_file)
@@ -113,7 +110,6 @@ CP_TEST(frames_have_names_and_lines_of_a_jitdump_file)
     text = raw_of(code, 0, false);
     CHECK_EQ(count_lines(text, " later "), sizeof code_bytes);
     free(text);
-    unlink(jit_map_path());
     fclose(file);
 }
 
@@ -121,10 +117,12 @@ CP_TEST(frames_have_names_and_lines_of_a_jitdump_file)
 CP_TEST(a_jitdump_file_in_tmp_needs_no_mark)
 {
     made_code *code = make_code();
-    char path[64], *text;
+    static char path[64];
+    char *text;
     FILE *file;
 
     snprintf(path, sizeof path, "/tmp/jit-%d.dump", (int)getpid());
+    cp_t_cleanup(t, remove_file, path);
     file = fopen(path, "we");
     CHECK(file != NULL);
     put_dump_header(file, 0);
@@ -134,7 +132,6 @@ CP_TEST(a_jitdump_file_in_tmp_needs_no_mark)
     text = raw_of(code, 0, false);
     CHECK_EQ(count_lines(text, " dumped "), sizeof code_bytes);
     free(text);
-    unlink(path);
 }
 
 static int take_name(void *context, size_t i, const char *name)
@@ -159,7 +156,6 @@ CP_TEST(addresses_of_made_code_have_names)
     CHECK_EQ(fclose(file), 0);
     cp_symbol_use_jit(true);
     CHECK_EQ(cp_symbol_each(addresses, 3, take_name, names), 0);
-    unlink(jit_map_path());
     CHECK_STR(names[0], "two");
     CHECK_CONTAINS(names[1], "getpid");
     CHECK_STR(names[2], "one");

@@ -451,7 +451,6 @@ CP_TEST(only_files_of_this_process_are_read)
     unlink(jit_map_path());
     CHECK_EQ(mkfifo(jit_map_path(), 0600), 0); /* nobody writes, so an open could wait */
     CHECK_EQ(n_named(), 0);
-    unlink(jit_map_path());
 }
 
 static int refuse_answer(void *context, size_t i, const struct cp__symbol *symbol)
@@ -467,5 +466,4 @@ CP_TEST(an_error_of_the_caller_ends_the_search)
     fill_wanted();
     write_own_map();
     CHECK_EQ(cp__jit_symbolise(&mappings, wanted, N, 0, refuse_answer, NULL), -EPIPE);
-    unlink(jit_map_path());
 }
