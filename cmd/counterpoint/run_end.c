@@ -146,9 +146,9 @@ void run_show_progress(struct run *run)
     if (!may_show())
         return;
     find_files(run, 0, &found);
-    fprintf(stderr,
-            "\r\033[Kcounterpoint: %s has run for %.0f s; %u processes run, %zu profiles are written.",
-            run->program, cp__clock_s() - run->started_s, found.waiting, found.n);
+    fprintf(stderr, "\r\033[Kcounterpoint: %s has run for %.0f s; %u process%s, %zu profile%s written.",
+            run->program, cp__clock_s() - run->started_s, found.waiting, found.waiting == 1 ? "" : "es",
+            found.n, found.n == 1 ? "" : "s");
     fflush(stderr);
     run->is_progress_shown = true;
     forget_found(&found);
