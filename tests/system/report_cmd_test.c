@@ -121,6 +121,8 @@ CP_TEST(top_is_that_of_go_tool_pprof)
 {
     make_cpu_profile("calls", "", calls);
     check_tops("calls.pb.gz");
+    make_cpu_profile("rare", "", "main;work+tiny 5000 50000000000\nmain;tiny 1 10000000\n");
+    check_tops("rare.pb.gz");
     make_run("run", 7, 3000, -1);
     check_tops("run.pb.gz");
 }
