@@ -505,8 +505,8 @@ $(B)/examples/goroutine $(B)/examples/serial: $(B)/obj/examples/common.o
 $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_work.o $(http_a)
 
 $(B)/tests/caller_test: $(caller_objects)
-$(B)/tests/report_model_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain $(addprefix report/,arena facts graph measure \
-                                model output top))
+$(B)/tests/report_model_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain $(addprefix report/,arena facts filter graph \
+                                measure model names output top))
 
 # Whatever room a test's source is in, its program is build/tests/NAME_test.
 define test_room

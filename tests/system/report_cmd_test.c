@@ -1,41 +1,11 @@
 /* The command report: its forms against go tool pprof and against what the made profiles hold, and what it
  * says of files that are no profiles. */
 #include "tests/support/made_profiles.h"
-
-#include <arpa/inet.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "tests/support/report_run.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- Running both ---------------------------------------------------------------------------- */
-
-static char *report(int *status, const char *arguments)
-{
-    return test_command(status, "cd %s && %s/bin/counterpoint report %s", test_dir(), test_build_dir(),
-                        arguments);
-}
-
-/* Checks the exit status, and that the output contains a part. */
-static void check_report(const char *arguments, int expected, const char *part)
-{
-    int status;
-    char *text = report(&status, arguments);
-
-    CHECKF(status == expected, "report %s: status %d, not %d:\n%s", arguments, status, expected, text);
-    CHECKF(strstr(text, part) != NULL, "report %s:\n%s\nhas no \"%s\"", arguments, text, part);
-    free(text);
-}
-
-static void check_output(const char *arguments, const char *expected)
-{
-    char *text = report(NULL, arguments);
-
-    CHECKF(strcmp(text, expected) == 0, "report %s:\n%s\nand expected was:\n%s", arguments, text, expected);
-    free(text);
-}
 
 /* Checks that --top prints what go tool pprof -top prints about the files, line for line. */
 static void check_top(const char *options, const char *files)
@@ -43,8 +13,8 @@ static void check_top(const char *options, const char *files)
     char *expected =
         test_command(NULL, "cd %s && HOME=%s PPROF_TMPDIR=%s go tool pprof -top %s %s 2> /dev/null",
                      test_dir(), test_dir(), test_dir(), options, files);
-    char *text = test_command(NULL, "cd %s && %s/bin/counterpoint report --top %s %s", test_dir(),
-                              test_build_dir(), options, files);
+    char *text = test_command(NULL, "cd %s && %s/bin/counterpoint report --top %s %s 2> /dev/null",
+                              test_dir(), test_build_dir(), options, files);
 
     CHECKF(strcmp(text, expected) == 0, "%s %s:\n%s\nand of go tool pprof:\n%s", options, files, text,
            expected);
@@ -104,16 +74,6 @@ static void make_run(const char *name, uint32_t number, size_t n, int slow)
     make_cpu_profile(name, more, stacks);
     free(stacks);
 }
-
-static const char calls[] = "main;work;sort;swap 10 100000000\n"
-                            "main;work;sort 30 300000000\n"
-                            "main;work;sort+less 20 200000000\n"
-                            "main;work;sort+less+compare 5 50000000\n"
-                            "main;less 3 30000000\n"
-                            "main;work;parse 25 250000000\n"
-                            "main;work;parse;parse;parse 4 40000000\n"
-                            "main;[libc.so.6] 2 20000000\n"
-                            "main;idle 1 10000000\n";
 
 /* ---- --top ----------------------------------------------------------------------------------- */
 
@@ -202,6 +162,25 @@ CP_TEST(equal_mappings_and_samples_are_one)
     make_cpu_profile("difference", "", "main;a 5 50\nmain;a -2 -20\nmain;b 1 10\nmain;b -1 -10\n");
     check_tops("difference.pb.gz");
     check_report("difference.pb.gz", 0, "of 30ns total");
+}
+
+/* The label is on one of two samples. */
+CP_TEST(samples_are_chosen_by_their_labels)
+{
+    static const char *const strings[] = {"", "samples", "count",    "cpu", "nanoseconds", "/bin/program",
+                                          "", "thread",  "worker/12"};
+    char head[1000];
+
+    snprintf(head, sizeof head, "%s sample { location_id: 1 value: 7 value: 70 label { key: 7 str: 8 } }",
+             CPU_HEAD);
+    make_profile("labels", head, strings, ARRAY_SIZE(strings), "main 3 30\n");
+    check_top("-tagfocus=thread=work.*2", "labels.pb.gz");
+    check_top("-tagignore=thread=work -focus=main", "labels.pb.gz");
+    check_top("-tagfocus=other=work", "labels.pb.gz");
+    check_report("--tagfocus thread=work labels.pb.gz", 0, "accounting for 70ns, 70.00% of 100ns total");
+    check_report("--tagfocus thread=idle labels.pb.gz 2>&1", 0,
+                 "No sample is left by --tagfocus thread=idle.");
+    check_report("--tagfocus worker labels.pb.gz 2>&1", 2, "--tagfocus takes KEY=REGEX");
 }
 
 /* A type that is made of two of the type before, and so on, has gigabytes of a name. */
@@ -393,107 +372,6 @@ CP_TEST(markdown_tells_what_is_missing)
     free(text);
     make_cpu_profile("y", "", calls);
     check_report("--markdown y.pb.gz", 0, "The profile does not say what is missing.\n");
-}
-
-/* ---- perf record ----------------------------------------------------------------------------- */
-
-/* What perf script prints, by a program of that name. */
-static const char perf_text[] =
-    "#!/bin/sh\ncat << 'END'\n"
-    "my program    41  10.500000:    1000000 task-clock:u: \n"
-    "\t     55d0 void sort<int>(int*, int) (/opt/my program/prog)\n"
-    "\t     55a0 main (/opt/my program/prog)\n"
-    "\t        0 [unknown] ([unknown])\n"
-    "\n"
-    "my program    41  10.600000:    1000000 task-clock:u: \n"
-    "\t     55d0 void sort<int>(int*, int) (/opt/my program/prog)\n"
-    "\t     55a0 main (/opt/my program/prog)\n"
-    "\t        0 [unknown] ([unknown])\n"
-    "\n"
-    "my program    41  10.700000:          3 page-faults:u: \n"
-    "\t     77d0 [unknown] (/tmp/gone.so (deleted))\n"
-    "\n"
-    "other    50  10.750000:    2000000 task-clock:u:      55f0 idle (/opt/my program/prog)\n"
-    "END\n";
-
-CP_TEST(files_of_perf_record_are_read_by_perf_script)
-{
-    char *text, *path;
-
-    test_write_file("perf.data", "PERFILE2 and more");
-    test_write_file("perf", perf_text);
-    free(test_command(NULL, "chmod 755 %s/perf", test_dir()));
-    path = test_command(NULL, "printf %s:$PATH", test_dir());
-    setenv("PATH", path, 1);
-    free(path);
-    check_output("--collapsed perf.data", "<unknown>;main;void sort<int>(int*, int) 2000000\nidle 2000000\n");
-    check_output("--collapsed --event samples perf.data",
-                 "<unknown>;main;void sort<int>(int*, int) 2\n[gone.so] 1\nidle 1\n");
-    check_output("--collapsed --event page-faults:u perf.data", "[gone.so] 3\n");
-    check_report("perf.data", 0, "File: prog\nType: task-clock:u\nDuration: 250ms, Total samples = 4ms (");
-    check_report("--merge out.pb.gz perf.data", 0, "out.pb.gz");
-    text = test_command(NULL, "cd %s && HOME=%s go tool pprof -symbolize=none -tags out.pb.gz 2> /dev/null",
-                        test_dir(), test_dir());
-    CHECK_CONTAINS(text, "my program/41");
-    free(text);
-    test_write_file("perf", "#!/bin/sh\necho 'incompatible file format' >&2; exit 1\n");
-    check_report("perf.data 2>&1", 3, "perf script cannot read perf.data: incompatible file format.");
-    free(test_command(NULL, "rm %s/perf", test_dir()));
-    setenv("PATH", test_dir(), 1);
-    check_report("perf.data 2>&1", 3, "perf is not here. Its Debian package is linux-perf.");
-}
-
-/* ---- Servers --------------------------------------------------------------------------------- */
-
-/* Answers one request with the status line and the headers `head`, and with a file of the test's directory.
- * Returns the port. */
-static int serve_once(const char *head, const char *file)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char request[4096];
-
-    CHECK(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 1) == 0);
-    CHECK(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
-    if (fork() == 0) {
-        int connection = accept(listener, NULL, NULL);
-
-        if (read(connection, request, sizeof request) > 0 && chdir(test_dir()) == 0) {
-            dprintf(connection, "HTTP/1.0 %s\r\n\r\n", head);
-            dup2(connection, STDOUT_FILENO);
-            execlp("cat", "cat", file, NULL);
-        }
-        _exit(1);
-    }
-    close(listener);
-    return ntohs(address.sin_port);
-}
-
-CP_TEST(a_url_is_fetched)
-{
-    char arguments[100], *local, *remote;
-
-    make_cpu_profile("calls", "", calls);
-    test_write_file("said", "The period is too short: it is at least 100 us.\n");
-    local = report(NULL, "--top calls.pb.gz");
-    snprintf(arguments, sizeof arguments, "--top 127.0.0.1:%d/debug/pprof/profile",
-             serve_once("200 OK", "calls.pb.gz"));
-    remote = report(NULL, arguments);
-    CHECK_STR(local, remote);
-    snprintf(arguments, sizeof arguments, "--top http://127.0.0.1:%d 2>&1",
-             serve_once("400 Bad Request", "said"));
-    check_report(arguments, 3, "The server answers 400 to http://127.0.0.1:");
-    snprintf(arguments, sizeof arguments, "--top http://127.0.0.1:%d/ 2>&1",
-             serve_once("400 Bad Request", "said"));
-    check_report(arguments, 3, "/debug/pprof/profile: The period is too short: it is at least 100 us.\n");
-    check_report("http://127.0.0.1:1/x 2>&1", 3, "http://127.0.0.1:1/x cannot be fetched: curl: (7) ");
-    while (wait(NULL) > 0)
-        continue;
-    setenv("PATH", test_dir(), 1);
-    check_report("127.0.0.1:1 2>&1", 3, "the program curl is not here");
-    free(local);
-    free(remote);
 }
 
 /* ---- What is no profile ---------------------------------------------------------------------- */

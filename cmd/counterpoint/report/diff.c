@@ -18,7 +18,6 @@
 #include "facts.h"
 #include "graph.h"
 #include "measure.h"
-#include "names.h"
 #include "report.h"
 
 /* The chance that normally distributed noise exceeds 3 standard errors, in either direction. */
@@ -336,7 +335,7 @@ enum status print_diff(const struct view *view, FILE *out)
         status = complain(STATUS_USAGE, "%s has no values of %s (%s). Compare profiles of the same event.",
                           view->argument, type->name, type->unit);
     else
-        status = profile_filter(old, view->focus, view->ignore);
+        status = filters_apply(&view->filters, old);
     if (status == STATUS_OK)
         status = compare_profiles(view, old, old_type, out);
     profile_free(old);

@@ -135,9 +135,7 @@ void profile_demangle(struct profile *profile)
 
 /* ---- Expressions ----------------------------------------------------------------------------- */
 
-/* Makes a POSIX expression of one in Go's syntax, as far as both are alike: the groups that capture nothing
- * capture here. */
-static int compile(regex_t *to, const char *before, const char *text, const char *after)
+int expression_compile(regex_t *to, const char *before, const char *text, const char *after)
 {
     size_t size = strlen(before) + strlen(text) + strlen(after) + 1;
     char *posix = malloc(size), *at;
@@ -156,7 +154,7 @@ static int compile(regex_t *to, const char *before, const char *text, const char
     return result;
 }
 
-static bool is_match(const regex_t *expression, const char *text)
+bool expression_matches(const regex_t *expression, const char *text)
 {
     return regexec(expression, text, 0, NULL, 0) == 0;
 }
@@ -200,8 +198,8 @@ static bool is_dropped(const struct pruner *pruner, const struct profile_functio
     if (function == NULL || function->name[0] == '\0')
         return false;
     bare = bare_function(function->name);
-    is_so =
-        bare != NULL && is_match(&pruner->drop, bare) && !(pruner->has_keep && is_match(&pruner->keep, bare));
+    is_so = bare != NULL && expression_matches(&pruner->drop, bare) &&
+            !(pruner->has_keep && expression_matches(&pruner->keep, bare));
     free(bare);
     return is_so;
 }
@@ -245,10 +243,11 @@ void profile_prune(struct profile *profile)
 {
     struct pruner pruner = {.has_keep = profile->keep_frames[0] != '\0'};
 
-    if (profile->drop_frames[0] == '\0' || compile(&pruner.drop, "^(", profile->drop_frames, ")$") != 0)
+    if (profile->drop_frames[0] == '\0' ||
+        expression_compile(&pruner.drop, "^(", profile->drop_frames, ")$") != 0)
         return;
     if (pruner.has_keep)
-        pruner.has_keep = compile(&pruner.keep, "^(", profile->keep_frames, ")$") == 0;
+        pruner.has_keep = expression_compile(&pruner.keep, "^(", profile->keep_frames, ")$") == 0;
     pruner.of_location = arena_array(&profile->arena, profile->n_locations, sizeof *pruner.of_location);
     for (size_t i = 0; i < profile->n_locations; i++)
         pruner.of_location[i] = prune_location(&pruner, &profile->locations[i]);
@@ -257,65 +256,6 @@ void profile_prune(struct profile *profile)
     regfree(&pruner.drop);
     if (pruner.has_keep)
         regfree(&pruner.keep);
-}
-
-/* ---- Samples to leave out -------------------------------------------------------------------- */
-
-static bool has_match(const struct profile_location *location, const regex_t *expression)
-{
-    for (size_t i = 0; i < location->n_lines; i++) {
-        const struct profile_function *function = location->lines[i].function;
-
-        if (function != NULL &&
-            (is_match(expression, function->name) || is_match(expression, function->file)))
-            return true;
-    }
-    return location->mapping != NULL && is_match(expression, location->mapping->file);
-}
-
-static bool sample_has_match(const struct profile_sample *sample, const regex_t *expression)
-{
-    for (size_t i = 0; i < sample->n_locations; i++) {
-        if (has_match(sample->locations[i], expression))
-            return true;
-    }
-    return false;
-}
-
-static void keep_matches(struct profile *profile, const regex_t *expression, bool is_wanted)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < profile->n_samples; i++) {
-        if (sample_has_match(&profile->samples[i], expression) == is_wanted)
-            profile->samples[kept++] = profile->samples[i];
-    }
-    profile->n_samples = kept;
-}
-
-static enum status keep_expression(struct profile *profile, const char *text, bool is_wanted)
-{
-    regex_t expression;
-    char why[128];
-    int result;
-
-    if (text == NULL || text[0] == '\0')
-        return STATUS_OK;
-    result = compile(&expression, "", text, "");
-    if (result != 0) {
-        regerror(result, &expression, why, sizeof why);
-        return complain(STATUS_USAGE, "\"%s\" is no regular expression: %s.", text, why);
-    }
-    keep_matches(profile, &expression, is_wanted);
-    regfree(&expression);
-    return STATUS_OK;
-}
-
-enum status profile_filter(struct profile *profile, const char *focus, const char *ignore)
-{
-    enum status status = keep_expression(profile, focus, true);
-
-    return status == STATUS_OK ? keep_expression(profile, ignore, false) : status;
 }
 
 /* ---- Control characters ---------------------------------------------------------------------- */

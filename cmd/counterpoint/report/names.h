@@ -2,7 +2,8 @@
 #ifndef COUNTERPOINT_CMD_REPORT_NAMES_H
 #define COUNTERPOINT_CMD_REPORT_NAMES_H
 
-#include "cmd/counterpoint/commands.h"
+#include <regex.h>
+
 #include "model.h"
 
 /* Demangles names that are still the linker's, and removes parameters and template arguments from them, as
@@ -15,8 +16,9 @@ void profile_prune(struct profile *profile);
 /* Puts '?' in place of control characters, which could do something to a terminal. */
 void profile_make_printable(struct profile *profile);
 
-/* Keeps the samples with a function, file or module that matches focus, and none that matches ignore; NULL:
- * no condition. Returns STATUS_USAGE and says why if an expression is none. */
-enum status profile_filter(struct profile *profile, const char *focus, const char *ignore);
+/* Makes a POSIX expression of one in Go's syntax between two texts, as far as both syntaxes are alike: the
+ * groups that capture nothing capture here. Returns 0 or regcomp()'s error. */
+int expression_compile(regex_t *to, const char *before, const char *text, const char *after);
+bool expression_matches(const regex_t *expression, const char *text);
 
 #endif

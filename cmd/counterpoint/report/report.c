@@ -44,6 +44,9 @@ static const char help[] =
     "  --focus REGEX   keeps the samples that have a function, source file or module\n"
     "                  whose name matches the (POSIX extended) regular expression.\n"
     "  --ignore REGEX  leaves such samples out. Percentages are of all samples.\n"
+    "  --tagfocus KEY=REGEX, --tagignore KEY=REGEX\n"
+    "                  keep, and leave out, the samples that have a label KEY whose\n"
+    "                  text matches: --tagfocus thread=worker.\n"
     "  --cum           sorts by cumulative values.\n"
     "\n"
     "Exit status: 0 if there was something to show; 1 if the profile has no samples;\n"
@@ -75,7 +78,7 @@ struct request {
     const char *argument; /* of the form */
     const char *event;
     long node_count;
-    const char *focus, *ignore;
+    struct filters filters;
     bool by_cum, is_help;
     char **names;
     size_t n_names;
@@ -83,8 +86,9 @@ struct request {
 
 /* ---- The command line ------------------------------------------------------------------------ */
 
-/* What getopt_long_only() returns for each option; a form is FORM and its row. */
-enum { EVENT = 'e', NODE_COUNT = 'n', FOCUS = 'f', IGNORE = 'i', BY_CUM = 'c', HELP = 'h', FORM = 256 };
+/* What getopt_long_only() returns for each option: of a filter, FILTER and which one it is; of a form, FORM
+ * and its row. */
+enum { EVENT = 'e', NODE_COUNT = 'n', BY_CUM = 'c', HELP = 'h', FILTER = 256, FORM = FILTER + N_FILTERS };
 
 static const struct option named_options[] = {
     {"event", required_argument, NULL, EVENT},
@@ -92,8 +96,10 @@ static const struct option named_options[] = {
     {"sample_index", required_argument, NULL, EVENT},
     {"n", required_argument, NULL, NODE_COUNT},
     {"nodecount", required_argument, NULL, NODE_COUNT},
-    {"focus", required_argument, NULL, FOCUS},
-    {"ignore", required_argument, NULL, IGNORE},
+    {"focus", required_argument, NULL, FILTER + FILTER_FOCUS},
+    {"ignore", required_argument, NULL, FILTER + FILTER_IGNORE},
+    {"tagfocus", required_argument, NULL, FILTER + FILTER_TAG_FOCUS},
+    {"tagignore", required_argument, NULL, FILTER + FILTER_TAG_IGNORE},
     {"cum", no_argument, NULL, BY_CUM},
     {"help", no_argument, NULL, HELP},
 };
@@ -133,18 +139,17 @@ static enum status take_report_option(struct request *request, int option, const
 {
     if (option >= FORM)
         return take_form(request, &forms[option - FORM]);
+    if (option >= FILTER) {
+        if (optarg[0] != '\0')
+            request->filters.of[option - FILTER] = optarg;
+        return STATUS_OK;
+    }
     switch (option) {
     case EVENT:
         request->event = optarg;
         return STATUS_OK;
     case NODE_COUNT:
         return take_number(&request->node_count, optarg);
-    case FOCUS:
-        request->focus = optarg;
-        return STATUS_OK;
-    case IGNORE:
-        request->ignore = optarg;
-        return STATUS_OK;
     case BY_CUM:
         request->by_cum = true;
         return STATUS_OK;
@@ -231,7 +236,7 @@ static enum status show_profile(const struct request *request, struct profile *p
     if (profile->n_samples == 0)
         return refuse_empty(view);
     view->total = profile_total(profile, view->type);
-    status = profile_filter(profile, request->focus, request->ignore);
+    status = filters_apply(&request->filters, profile);
     return status == STATUS_OK ? print_view(request->form, view) : status;
 }
 
@@ -240,8 +245,7 @@ static enum status run_report(const struct request *request)
     struct source *sources = calloc(request->n_names, sizeof *sources);
     struct view view = {.argument = request->argument,
                         .node_count = request->node_count,
-                        .focus = request->focus,
-                        .ignore = request->ignore,
+                        .filters = request->filters,
                         .by_cum = request->by_cum,
                         .sources = sources,
                         .n_sources = request->n_names};

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "filter.h"
 #include "load.h"
 
 /* What the user wants to see. */
@@ -13,7 +14,7 @@ struct view {
     int64_t total;                /* of all samples, also those that filters have left out */
     const char *argument;         /* of the form's option: F of --callers F; NULL: none */
     long node_count;              /* the most rows; -1: the form's own number */
-    const char *focus, *ignore;   /* which samples were kept, and left out; NULL: all, and none */
+    struct filters filters;       /* which samples the profile has still */
     bool by_cum;                  /* sorts by cumulative values */
     const struct source *sources; /* what the profile was made of */
     size_t n_sources;

@@ -179,19 +179,20 @@ static void print_labels(const struct top *top)
         print_duration(top, profile->duration_ns);
 }
 
-/* Prints at most 80 bytes of an expression. */
+/* Prints at most 80 bytes of each filter. */
 static void print_filters(const struct top *top)
 {
-    const char *const names[] = {"focus", "ignore"}, *const values[] = {top->view->focus, top->view->ignore};
+    enum filter i;
 
-    if (values[0] != NULL || values[1] != NULL)
+    if (filters_any(&top->view->filters, &i))
         fputs("Active filters:\n", top->out);
-    for (size_t i = 0; i < 2; i++) {
-        int length = 80 - (int)strlen(names[i]) - 1;
+    for (; i < N_FILTERS; i++) {
+        const char *text = top->view->filters.of[i];
+        int length = 80 - (int)strlen(filter_name(i)) - 1;
 
-        if (values[i] != NULL)
-            fprintf(top->out, "   %s=%.*s%s\n", names[i], length, values[i],
-                    strlen(values[i]) > (size_t)length ? "…" : "");
+        if (text != NULL)
+            fprintf(top->out, "   %s=%.*s%s\n", filter_name(i), length, text,
+                    strlen(text) > (size_t)length ? "…" : "");
     }
 }
 
