@@ -17,6 +17,7 @@
 #include "real.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
+#include "runtime/cost.h"
 #include "settings.h"
 
 /* The thread that starts the session writes these fields before the scribe is there; the scribe ends it. */
@@ -226,6 +227,7 @@ __attribute__((constructor)) static void profile_from_the_start(void)
     tell_children();
     cp__sys_lift_descriptors();
     cp_symbol_use_jit(true);
+    cp__cost_take_over(process.settings.cost_ns);
     pthread_atfork(NULL, NULL, begin_in_child);
     atexit(finish_at_exit);
     cp__process_begin();

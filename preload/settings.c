@@ -75,6 +75,14 @@ static int take_seconds(struct cp__preload_settings *settings, struct cp_error *
                      CP__VARIABLE_SECONDS " must be a number of seconds above 0, and \"%s\" is not.", value);
 }
 
+/* The number is another process's, and not the user's: nobody is told of one that makes no sense. */
+static uint64_t told_cost(void)
+{
+    const char *value = getenv(CP__VARIABLE_COST);
+
+    return value == NULL || strspn(value, "0123456789") != strlen(value) ? 0 : strtoull(value, NULL, 10);
+}
+
 int cp__preload_settings(struct cp__preload_settings *settings, struct cp_error *err)
 {
     const char *events = getenv(CP__VARIABLE_EVENT);
@@ -90,6 +98,7 @@ int cp__preload_settings(struct cp__preload_settings *settings, struct cp_error 
     if (settings->program == NULL)
         return no_memory_to_profile(err);
     settings->is_first = first == NULL || settings->has_executed;
+    settings->cost_ns = told_cost();
     result = take_seconds(settings, err);
     if (result == 0 && settings->is_first)
         result = copy_variable(&settings->http, CP__VARIABLE_HTTP, err);

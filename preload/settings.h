@@ -26,6 +26,9 @@
 #define CP__VARIABLE_SECONDS "CP_CPUPROFILE_SECONDS"
 /* Where the first process serves the endpoint of counterpoint/http.h, such as "127.0.0.1:6060". */
 #define CP__VARIABLE_HTTP "CP_CPUPROFILE_HTTP"
+/* Internal, for processes that `counterpoint run` starts: what a sample costs on this machine, in ns, so that
+ * each of them need not measure it. A number that makes no sense is as none. */
+#define CP__VARIABLE_COST "CP_CPUPROFILE_COST"
 /* Set by the first process, for those that it starts: its id. */
 #define CP__VARIABLE_FIRST "CP_CPUPROFILE_FIRST"
 
@@ -38,6 +41,7 @@ struct cp__preload_settings {
     /* The program's name, copied because a program may write over its arguments; NULL in the command. */
     char *program;
     double seconds;    /* 0: to the end */
+    uint64_t cost_ns;  /* of a sample; 0: not told */
     char *http;        /* NULL: no endpoint */
     bool is_first;     /* whether the process is the one that was told, or what that one has executed since */
     bool has_executed; /* the latter: the file may be there, and is then not replaced */

@@ -65,6 +65,19 @@ void cp__cost_note(uint64_t ns)
         cp_store_relaxed(&known_ns, ns);
 }
 
+/* An interrupt alone takes longer than the one, and a machine on which a sample takes longer than the other
+ * has no use for samples. */
+#define LEAST_TAKEN_NS 200
+#define MOST_TAKEN_NS 1000000
+
+bool cp__cost_take_over(uint64_t ns)
+{
+    if (ns < LEAST_TAKEN_NS || ns > MOST_TAKEN_NS)
+        return false;
+    cp__cost_note(ns);
+    return true;
+}
+
 void cp__cost_set(uint64_t ns)
 {
     const uint64_t measured = cp_load_relaxed(&least_ns);

@@ -34,6 +34,9 @@ static inline bool cp__event_may_starve(enum cp_event_kind kind)
 uint32_t cp__cost_limit_from_handler(enum cp_event_kind kind);
 /* Notes a measured cost. */
 void cp__cost_note(uint64_t ns);
+/* Notes a cost that another process on this machine has measured just before, so that this process need not
+ * measure. Returns false, and notes nothing, if no sample of any machine costs that. */
+bool cp__cost_take_over(uint64_t ns);
 /* For tests: sets the cost to ns, in place of the measured one, until the next call. With 0, the cost is
  * measured when it is needed. Ends the process if ns is less than what this process has measured, or assumes:
  * periods would be taken that leave a thread no time. */

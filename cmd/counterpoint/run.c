@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -197,6 +198,16 @@ static enum status make_profiles_directory(struct run *run, const struct asked *
 
 /* ---- The program ----------------------------------------------------------------------------- */
 
+/* Measures once for all processes what a sample costs. */
+static int set_cost(void)
+{
+    const uint64_t ns = cp_sample_cost_ns(NULL);
+    char text[24];
+
+    snprintf(text, sizeof text, "%" PRIu64, ns);
+    return ns != 0 ? setenv(CP__VARIABLE_COST, text, 1) : unsetenv(CP__VARIABLE_COST);
+}
+
 static int set_environment(const struct run *run, const struct asked *asked, const char *library)
 {
     const char *others = getenv("LD_PRELOAD");
@@ -271,9 +282,11 @@ static enum status start_profiled_program(struct run *run, struct asked *asked, 
 /* Runs the program, and returns its exit status. */
 static enum status run_to_its_end(struct run *run, struct asked *asked, const char *path, const char *library)
 {
-    enum status result = start_profiled_program(run, asked, path, library);
+    enum status result = set_cost() != 0 ? no_memory_to_run() : STATUS_OK;
     int status;
 
+    if (result == STATUS_OK)
+        result = start_profiled_program(run, asked, path, library);
     if (result != STATUS_OK)
         return result;
     status = await_end(run);

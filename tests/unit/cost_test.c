@@ -6,6 +6,7 @@
 
 #include "runtime/cost.h"
 #include "runtime/engine/engines.h"
+#include "runtime/turn.h"
 
 /* The cost that the tests set; no real cost is near it. */
 #define COST_NS 1000000
@@ -22,6 +23,21 @@ SIM_TEST(the_least_cost_is_kept)
     CHECK_EQ(cp__cost_known(), 30);
     cp__cost_note(20);
     CHECK_EQ(cp__cost_known(), 20);
+}
+
+/* A process that `counterpoint run` starts does not measure again. */
+SIM_TEST(a_cost_that_is_told_is_not_measured)
+{
+    const uint32_t times = cp__cost_measured.times;
+
+    cp__cost_set(0);
+    CHECK(!cp__cost_take_over(0));
+    CHECK(!cp__cost_take_over(199));
+    CHECK(!cp__cost_take_over(1000001));
+    CHECK_EQ(cp__cost_known(), 0);
+    CHECK(cp__cost_take_over(7000));
+    CHECK_EQ(cp_sample_cost_ns(NULL), 7000);
+    CHECK_EQ(cp__cost_measured.times, times);
 }
 
 SIM_TEST(an_unknown_cost_opens_no_gate)
