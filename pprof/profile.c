@@ -118,6 +118,11 @@ void cp__profile_end(struct cp__profile *profile, int64_t ended_ns)
     profile->ended_ns = ended_ns;
 }
 
+void cp__profile_leave_names(struct cp__profile *profile, bool leave)
+{
+    profile->are_names_left = leave;
+}
+
 void cp__profile_free(struct cp__profile *p)
 {
     size_t i;

@@ -92,6 +92,7 @@ struct cp__profile_findings {
                          * close to the sample that nobody knows which one ran */
     int maps_unread;  /* why /proc/self/maps could not be read, as a negative errno; 0: it could */
     uint64_t unnamed; /* addresses without a name for lack of memory; the next call looks them up again */
+    uint64_t later;   /* addresses whose names are left for later; the same: see cp__profile_leave_names() */
     char kernel
         [256]; /* why kernel frames have no names, and what to do; "": they have names, or do not exist */
     struct cp__profile_missing missing[CP__MAX_MISSING]; /* the first of n_missing */
@@ -106,6 +107,11 @@ int cp__profile_resolve(struct cp__profile *profile, struct cp__profile_findings
 /* The same for profiles that can be taken again: also returns -ENOMEM if a name is missing for lack of
  * memory. */
 int cp__profile_resolve_all(struct cp__profile *profile, struct cp_error *err);
+
+/* Leaves names for later, or no longer: frames in files and in the kernel stay addresses, because to read the
+ * symbols may take more CPU time than a short process does itself. What only this process can know is looked
+ * up all the same. cp__naming_write() adds the names to the file: see naming.h. */
+void cp__profile_leave_names(struct cp__profile *profile, bool leave);
 
 /* Encodes the profile, as resolved last, and writes it gzipped to w by ops->write alone, with a fixed amount
  * of memory. May be called again: without new samples, resolving and encoding write the same bytes again.

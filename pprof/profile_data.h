@@ -56,6 +56,10 @@ struct cp__profile_stack {
 /* The key of the label that shows a stack's data address. */
 #define CP__ADDRESS_KEY "data_addr"
 
+/* The key of the label with the location of the recorded instruction, in a profile whose names are left for
+ * later: only names tell whether the instruction replaces the interrupted one. */
+#define CP__RECORDED_KEY "recorded_location"
+
 struct cp__label_set {
     struct cp_labels *labels; /* with a reference of the set's own */
     size_t first_string;      /* index in label_strings of key, value, key, value ...; set when resolved */
@@ -96,7 +100,8 @@ struct cp__profile {
 
     uint64_t staged[CP__STAGE_WORDS]; /* samples that are not folded in yet; see stage.c */
     size_t n_staged;
-    int64_t ended_ns; /* see cp__profile_end(); 0: not told */
+    int64_t ended_ns;    /* see cp__profile_end(); 0: not told */
+    bool are_names_left; /* see cp__profile_leave_names() */
 
     /* set by resolve.c: */
     struct cp__line *lines;
@@ -108,6 +113,7 @@ struct cp__profile {
     size_t n_label_strings, label_strings_capacity;
     size_t n_resolved_label_sets;
     uint32_t address_key;             /* number in strings; 0: no stack has an address */
+    uint32_t recorded_key;            /* the same for CP__RECORDED_KEY; 0: no stack has the label */
     struct cp__encoded_mapping *uses; /* one for each mapping */
     size_t uses_capacity;
     struct cp__strings strings; /* string 0 is "" */
@@ -168,6 +174,16 @@ static inline bool cp__stack_is_precise(const struct cp__profile *p, const struc
     ip = &p->frames[stack->ip - 1];
     return leaf->entry != 0 && leaf->entry == ip->entry;
 }
+
+/* Returns whether only the names that are left for later tell that. */
+static inline bool cp__stack_is_undecided(const struct cp__profile *p, const struct cp__profile_stack *stack)
+{
+    return p->are_names_left && stack->ip != 0 &&
+           !(p->frames[p->stack_frames[stack->first]].is_resolved && p->frames[stack->ip - 1].is_resolved);
+}
+
+/* Returns whether the mapping of a module lacks names that people miss. */
+bool cp__use_lacks_names(const struct cp__encoded_mapping *use);
 
 struct cp__symbol_line; /* pprof/symbol/symbol.h */
 

@@ -46,11 +46,12 @@ static size_t n_labels_of(const struct cp__profile *p, const struct cp__profile_
     return stack->labels == 0 ? 0 : cp_labels_count(p->label_sets[stack->labels - 1].labels);
 }
 
-static size_t tell_label(uint64_t *words, uint32_t key, uint32_t value)
+static size_t tell_label(uint64_t *words, uint32_t key, uint32_t value, uint64_t number)
 {
     words[0] = key;
     words[1] = value;
-    words[2] = words[3] = 0;
+    words[2] = number;
+    words[3] = 0;
     return 4;
 }
 
@@ -69,10 +70,12 @@ static size_t tell_sample(const void *what, size_t i, uint64_t *words)
     for (size_t j = 0; j < n_labels; j++) {
         const uint32_t *label = p->label_strings + p->label_sets[stack->labels - 1].first_string + 2 * j;
 
-        n += tell_label(words + n, label[0], label[1]);
+        n += tell_label(words + n, label[0], label[1], 0);
     }
     if (stack->address != 0)
-        n += tell_label(words + n, p->address_key, stack->address_string);
+        n += tell_label(words + n, p->address_key, stack->address_string, 0);
+    if (cp__stack_is_undecided(p, stack))
+        n += tell_label(words + n, p->recorded_key, 0, stack->ip); /* an id is a number plus 1 */
     return n;
 }
 
@@ -122,7 +125,7 @@ static size_t longest_tuple(const struct cp__profile *p)
     size_t most = 4, n;
 
     for (size_t i = 0; i < p->n_stacks; i++) {
-        n = 1 + p->stacks[i].depth + 4 * (n_labels_of(p, &p->stacks[i]) + 1);
+        n = 1 + p->stacks[i].depth + 4 * (n_labels_of(p, &p->stacks[i]) + 2);
         most = n > most ? n : most;
     }
     for (size_t i = 0; i < p->n_frames; i++) {

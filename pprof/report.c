@@ -3,8 +3,11 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "comments.h"
+#include "naming.h"
 #include "rate_linux.h"
 #include "runtime/base/fail.h"
 #include "runtime/switch_cost.h"
@@ -32,7 +35,7 @@ struct figure {
 /* The comments of one profile. report_test has nearly all of them in one. There is always room for the last
  * ones. */
 enum { MAX_COMMENTS = 64, N_LAST = 2 };
-struct comments {
+struct cp__comments {
     char text[MAX_COMMENTS][448];
     const char *list[MAX_COMMENTS];
     size_t n;
@@ -42,7 +45,8 @@ struct comments {
 };
 
 static void __attribute__((format(printf, 5, 6)))
-say(struct comments *comments, enum kind kind, const char *key, const char *sentence, const char *format, ...)
+say(struct cp__comments *comments, enum kind kind, const char *key, const char *sentence, const char *format,
+    ...)
 {
     const size_t n_limits = strlen(comments->limits);
     char *text, value[384];
@@ -64,7 +68,7 @@ say(struct comments *comments, enum kind kind, const char *key, const char *sent
     comments->list[comments->n++] = text;
 }
 
-static void say_figures(struct comments *comments, const struct figure *figures, size_t n)
+static void say_figures(struct cp__comments *comments, const struct figure *figures, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (figures[i].number != 0)
@@ -73,7 +77,7 @@ static void say_figures(struct comments *comments, const struct figure *figures,
 }
 
 /* Adds the event's encoding, if its name does not tell it. */
-static void say_encoding(struct comments *comments, const struct cp__part *part)
+static void say_encoding(struct cp__comments *comments, const struct cp__part *part)
 {
     static const char sentence[] = "the event, as perf_event_open was asked for it";
     const struct cp_event_encoding *encoding = &part->config.encoding;
@@ -96,7 +100,7 @@ static void say_encoding(struct comments *comments, const struct cp__part *part)
 }
 
 /* Adds what raised the samples, and why these are not traps. */
-static void say_engine(struct comments *comments, const struct cp__part *part,
+static void say_engine(struct cp__comments *comments, const struct cp__part *part,
                        const struct cp_slot_stats *stats)
 {
     if (part->event.kind == CP_EVENT_TIMER)
@@ -113,7 +117,7 @@ static void say_engine(struct comments *comments, const struct cp__part *part,
             stats->engine_reason);
 }
 
-static void say_event(struct comments *comments, const struct cp__part *part,
+static void say_event(struct cp__comments *comments, const struct cp__part *part,
                       const struct cp_slot_stats *stats)
 {
     const struct cp_cpu_profile_config *config = &part->config;
@@ -130,7 +134,7 @@ static void say_event(struct comments *comments, const struct cp__part *part,
     say_encoding(comments, part);
 }
 
-static void say_threads(struct comments *comments, const struct cp__part *part,
+static void say_threads(struct cp__comments *comments, const struct cp__part *part,
                         const struct cp_slot_stats *stats)
 {
     const struct figure figures[] = {
@@ -158,7 +162,7 @@ static void say_threads(struct comments *comments, const struct cp__part *part,
 }
 
 /* Adds how much of what should have been seen the samples stand for, and what they do not stand for. */
-static void say_coverage(struct comments *comments, const struct cp__part *part,
+static void say_coverage(struct cp__comments *comments, const struct cp__part *part,
                          const struct cp_slot_stats *stats)
 {
     const struct cp__coverage coverage = cp__coverage_of(part, stats);
@@ -195,7 +199,7 @@ static void say_coverage(struct comments *comments, const struct cp__part *part,
     }
 }
 
-static void say_rate(struct comments *comments, const struct cp__part *part,
+static void say_rate(struct cp__comments *comments, const struct cp__part *part,
                      const struct cp_slot_stats *stats)
 {
     const double period = (double)cp__part_period(part);
@@ -221,7 +225,7 @@ static void say_rate(struct comments *comments, const struct cp__part *part,
         say_coverage(comments, part, stats);
 }
 
-static void say_quality(struct comments *comments, const struct cp__part *part,
+static void say_quality(struct cp__comments *comments, const struct cp__part *part,
                         const struct cp_slot_stats *stats, const struct cp__profile_findings *findings)
 {
     const uint32_t asked = (uint32_t)part->config.precise_ip;
@@ -245,11 +249,15 @@ static void say_quality(struct comments *comments, const struct cp__part *part,
             "told which code was where, because /proc/self/maps could not be read; the linker does not know "
             "code that the program has made itself",
             "linker (%s)", strerror(-findings->maps_unread));
+}
+
+static void say_kernel(struct cp__comments *comments, const struct cp__profile_findings *findings)
+{
     if (findings->kernel[0] != '\0')
         say(comments, LIMIT, "kernel_names", findings->kernel, "none");
 }
 
-static void say_objects(struct comments *comments)
+static void say_objects(struct cp__comments *comments)
 {
     const char *first;
     const uint32_t n = cp__objects_refused(&first);
@@ -265,7 +273,7 @@ static void say_objects(struct comments *comments)
 }
 
 /* Adds the modules with functions that have no names, and how many more there are. */
-static void say_missing(struct comments *comments, const struct cp__profile_findings *findings)
+static void say_missing(struct cp__comments *comments, const struct cp__profile_findings *findings)
 {
     char sentence[160];
     size_t i;
@@ -280,8 +288,22 @@ static void say_missing(struct comments *comments, const struct cp__profile_find
             findings->n_missing - CP__MAX_MISSING);
 }
 
+/* Adds that names are left for later, and the boot of the kernel whose addresses the profile has. */
+static void say_later(struct cp__comments *comments, const struct cp__profile_findings *findings)
+{
+    char boot[CP__BOOT_ID];
+
+    if (findings->later == 0)
+        return;
+    cp__boot_id(boot);
+    say(comments, LIMIT, "names_later",
+        "is the boot of the machine; functions have no names yet, because the program has left that for "
+        "later: 'counterpoint report' shows them, and 'go tool pprof' if it finds the files",
+        "%s", boot);
+}
+
 /* Adds the warning of the session's start; if there was none, the warning of cp__rate_judge(). */
-static void say_warning(struct comments *comments, const struct cp_session *session, size_t i)
+static void say_warning(struct cp__comments *comments, const struct cp_session *session, size_t i)
 {
     const struct cp__part *part = &session->parts[i];
     char text[sizeof part->warning];
@@ -292,7 +314,7 @@ static void say_warning(struct comments *comments, const struct cp_session *sess
 }
 
 /* Adds why there are no samples: a shorter period would have brought some, or all threads slept. */
-static void say_empty(struct comments *comments, const struct cp__part *part,
+static void say_empty(struct cp__comments *comments, const struct cp__part *part,
                       const struct cp_slot_stats *stats)
 {
     const struct cp__yield yield = cp__part_yield(part, stats);
@@ -306,7 +328,7 @@ static void say_empty(struct comments *comments, const struct cp__part *part,
 
 /* Adds what the event cost at switches, if that is a hundredth of the CPU time or more. The cost is measured
  * only if it may be that much. */
-static void say_switches(struct comments *comments, const struct cp__part *part,
+static void say_switches(struct cp__comments *comments, const struct cp__part *part,
                          const struct cp_slot_stats *stats)
 {
     const double a_ns = stats->cpu_ns == 0 ? 0 : (double)stats->switches / (double)stats->cpu_ns;
@@ -330,8 +352,14 @@ static void say_switches(struct comments *comments, const struct cp__part *part,
     say(comments, FACT, "switch_cost", sentence, "%.1f", 100 * share);
 }
 
+#define UNNAMED                                                                                              \
+    "addresses have no names, because there was no memory to look them up; pprof tools can do it if they "   \
+    "find the program's files"
+#define ELSEWHERE                                                                                            \
+    "samples recorded an instruction of another function than the interrupted one, which is shown"
+
 /* Adds everything that was lost or came late. */
-static void say_losses(struct comments *comments, const struct cp_session *session, size_t i,
+static void say_losses(struct cp__comments *comments, const struct cp_session *session, size_t i,
                        const struct cp__profile_findings *findings)
 {
     const struct cp__part *part = &session->parts[i];
@@ -357,9 +385,7 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
         {LIMIT, "dropped", stats->dropped, "periods were lost, because a sample buffer was full"},
         {LIMIT, "lost", stats->lost, "records were lost, because a perf ring was full"},
         {LIMIT, "unfolded", part->unfolded, "periods were lost, because there was no memory to fold them in"},
-        {LIMIT, "unnamed", findings->unnamed,
-         "addresses have no names, because there was no memory to look them up; pprof tools can do it if "
-         "they find the program's files"},
+        {LIMIT, "unnamed", findings->unnamed, UNNAMED},
         {LIMIT, "late", are_many ? stats->late : 0,
          "periods have no callers, because the signal was blocked"},
         {FACT, "late", are_many ? 0 : stats->late, "periods have no callers, because the signal was blocked"},
@@ -372,8 +398,7 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
         {LIMIT, "code_replaced", findings->replaced,
          "samples have a frame in code that other code has taken the place of, within so short a time that "
          "nobody knows which one ran"},
-        {LIMIT, "elsewhere", findings->elsewhere,
-         "samples recorded an instruction of another function than the interrupted one, which is shown"},
+        {LIMIT, "elsewhere", findings->elsewhere, ELSEWHERE},
         {FACT, "folded", stats->overruns, "periods are counted with a later sample"},
         {FACT, "foreign", stats->foreign, "SIGPROFs and SIGTRAPs were sent by others"},
     };
@@ -382,7 +407,7 @@ static void say_losses(struct comments *comments, const struct cp_session *sessi
 }
 
 /* Adds how many comments were left out, and the list of limits. */
-static void say_last(struct comments *comments)
+static void say_last(struct cp__comments *comments)
 {
     comments->room = MAX_COMMENTS;
     if (comments->left_out > 0)
@@ -393,6 +418,77 @@ static void say_last(struct comments *comments)
         say(comments, FACT, "limits",
             "are the keys of the lines that tell what is missing, or is not as it was asked for", "%s",
             comments->limits);
+}
+
+/* ---- Names that were left for later ---------------------------------------------------------- */
+
+static bool has_key(const char *comment, const char *key)
+{
+    const size_t n = strlen(key);
+
+    return strncmp(comment, key, n) == 0 && comment[n] == ':';
+}
+
+bool cp__comment_is_later(const char *comment)
+{
+    return has_key(comment, "names_later");
+}
+
+/* Adds the keys of a comment "limits: KEY,KEY # ..." to the limits, without that of the comment that goes. */
+static void keep_limits(struct cp__comments *comments, const char *comment)
+{
+    char text[sizeof comments->limits], *rest, *key;
+    size_t n;
+
+    snprintf(text, sizeof text, "%s", comment + strlen("limits: "));
+    text[strcspn(text, " ")] = '\0';
+    for (rest = text; (key = strsep(&rest, ",")) != NULL;) {
+        n = strlen(comments->limits);
+        if (strcmp(key, "names_later") != 0 && strcmp(key, "none") != 0)
+            snprintf(comments->limits + n, sizeof comments->limits - n, "%s%s", n > 0 ? "," : "", key);
+    }
+}
+
+static void say_names(struct cp__comments *comments, const struct cp__profile_findings *findings)
+{
+    const struct figure figures[] = {{LIMIT, "elsewhere", findings->elsewhere, ELSEWHERE},
+                                     {LIMIT, "unnamed", findings->unnamed, UNNAMED}};
+
+    say_kernel(comments, findings);
+    say_missing(comments, findings);
+    say_figures(comments, figures, sizeof figures / sizeof figures[0]);
+}
+
+struct cp__comments *cp__comments_name(const char *const *known, size_t n,
+                                       const struct cp__profile_findings *findings)
+{
+    struct cp__comments *comments = calloc(1, sizeof *comments);
+
+    if (comments == NULL)
+        return NULL;
+    comments->room = MAX_COMMENTS - N_LAST;
+    for (size_t i = 0; i < n; i++)
+        if (has_key(known[i], "limits"))
+            keep_limits(comments, known[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (cp__comment_is_later(known[i])) {
+            say_names(comments, findings);
+        } else if (comments->n >= comments->room) {
+            comments->left_out++;
+        } else if (!has_key(known[i], "limits")) {
+            snprintf(comments->text[comments->n], sizeof comments->text[0], "%s", known[i]);
+            comments->list[comments->n] = comments->text[comments->n];
+            comments->n++;
+        }
+    }
+    say_last(comments);
+    return comments;
+}
+
+const char *const *cp__comments_list(const struct cp__comments *comments, size_t *n)
+{
+    *n = comments->n;
+    return comments->list;
 }
 
 /* ---- Writing --------------------------------------------------------------------------------- */
@@ -420,7 +516,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
 {
     struct cp__part *part = &session->parts[i];
     const struct cp_slot_stats *stats = &session->stats[i];
-    struct comments comments = {.n = 0, .room = MAX_COMMENTS - N_LAST, .limits = ""};
+    struct cp__comments comments = {.n = 0, .room = MAX_COMMENTS - N_LAST, .limits = ""};
     const bool time = cp__part_is_time(part);
     struct cp__profile_meta meta = {.sample_type = time ? "cpu" : part->event.name,
                                     .sample_unit = time ? "nanoseconds" : "count",
@@ -439,8 +535,10 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     say_rate(&comments, part, stats);
     say_empty(&comments, part, stats);
     say_quality(&comments, part, stats, &findings);
+    say_kernel(&comments, &findings);
     say_objects(&comments);
     say_missing(&comments, &findings);
+    say_later(&comments, &findings);
     say_warning(&comments, session, i);
     say_switches(&comments, part, stats);
     say_losses(&comments, session, i, &findings);

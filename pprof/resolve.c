@@ -171,6 +171,16 @@ static void leave_unnamed(struct batch *batch, size_t n)
     batch->profile->findings.unnamed += n;
 }
 
+/* Leaves the frames of one mapping addresses, for now. */
+static void leave_for_later(struct batch *batch, size_t n)
+{
+    struct cp__profile *p = batch->profile;
+
+    for (size_t i = 0; i < n; i++)
+        p->frames[batch->frames[i].frame].mapping = batch->frames[0].mapping + 1;
+    p->findings.later += n;
+}
+
 /* Looks up the frames of one mapping. Frames without names for lack of memory stay unresolved, and the next
  * call looks them up again. */
 static int resolve_batch(struct batch *batch, size_t n)
@@ -224,33 +234,44 @@ static int take_kernel_answer(void *context, size_t i, const char *name, const c
     return cp__frame_add_lines(batch->profile, frame, &line, 1);
 }
 
-/* Looks up the kernel's frames. If the kernel hides its symbols, the frames stay unresolved, and the next
- * call looks them up again. The kernel's list is read as a stream, which takes less memory than writing the
- * profile. */
-static int resolve_kernel(struct batch *batch, size_t n)
+/* Puts the frames that have no names into the kernel's mapping. */
+static int place_unnamed(struct batch *batch, size_t n, bool is_final)
 {
     struct cp__profile *p = batch->profile;
-    uint64_t *addresses = list_addresses(batch->frames, n);
     struct cp__frame *frame;
-    int result = -ENOMEM;
-    bool is_final;
-    size_t i;
+    int result = 0;
 
-    if (addresses != NULL)
-        result = cp__kernel_symbolise(p->kallsyms, addresses, n, take_kernel_answer, batch);
-    free(addresses);
-    if (result == -ENOMEM)
-        return result;
-    is_final = result == 0;
-    if (!is_final)
-        cp__kernel_explain(result, p->findings.kernel, sizeof p->findings.kernel);
-    for (i = 0, result = 0; i < n && result == 0; i++) {
+    for (size_t i = 0; i < n && result == 0; i++) {
         frame = &p->frames[batch->frames[i].frame];
         frame->is_resolved = is_final;
         if (frame->n_lines == 0)
             result = place_in_kernel(p, frame, "");
     }
     return result;
+}
+
+/* Looks up the kernel's frames. If the kernel hides its symbols, the frames stay unresolved, and the next
+ * call looks them up again. The kernel's list is read as a stream, which takes less memory than writing the
+ * profile. */
+static int resolve_kernel(struct batch *batch, size_t n)
+{
+    struct cp__profile *p = batch->profile;
+    uint64_t *addresses;
+    int result = -ENOMEM;
+
+    if (p->are_names_left) {
+        p->findings.later += n;
+        return place_unnamed(batch, n, false);
+    }
+    addresses = list_addresses(batch->frames, n);
+    if (addresses != NULL)
+        result = cp__kernel_symbolise(p->kallsyms, addresses, n, take_kernel_answer, batch);
+    free(addresses);
+    if (result == -ENOMEM)
+        return result;
+    if (result < 0)
+        cp__kernel_explain(result, p->findings.kernel, sizeof p->findings.kernel);
+    return place_unnamed(batch, n, result == 0);
 }
 
 /* ---- All frames -------------------------------------------------------------------------------- */
@@ -292,6 +313,19 @@ static int list_unresolved(struct cp__profile *p, struct unresolved *list, size_
     return 0;
 }
 
+static int resolve_mapping(struct batch *batch, size_t n)
+{
+    const struct cp__profile *p = batch->profile;
+    const uint32_t mapping = batch->frames[0].mapping;
+
+    if (mapping == KERNEL)
+        return resolve_kernel(batch, n);
+    if (!p->are_names_left || !cp__mapping_can_wait(&p->mappings.items[mapping]))
+        return resolve_batch(batch, n);
+    leave_for_later(batch, n);
+    return 0;
+}
+
 /* Looks up all unresolved frames, one mapping after the other. */
 static int resolve_frames(struct cp__profile *p)
 {
@@ -307,8 +341,7 @@ static int resolve_frames(struct cp__profile *p)
         for (end = first; end < n && list[end].mapping == list[first].mapping; end++)
             ;
         batch.frames = list + first;
-        result = batch.frames->mapping == KERNEL ? resolve_kernel(&batch, end - first)
-                                                 : resolve_batch(&batch, end - first);
+        result = resolve_mapping(&batch, end - first);
     }
     free(list);
     return result;
@@ -357,6 +390,15 @@ static int resolve_addresses(struct cp__profile *p)
     return 0;
 }
 
+/* Adds the key of the label of stacks whose leaf is decided later. */
+static int resolve_undecided(struct cp__profile *p)
+{
+    for (size_t i = 0; i < p->n_stacks; i++)
+        if (cp__stack_is_undecided(p, &p->stacks[i]))
+            return cp__strings_add(&p->strings, CP__RECORDED_KEY, &p->recorded_key);
+    return 0;
+}
+
 /* Numbers the mappings that the file needs: that of the program, which readers expect first, and those with
  * frames. */
 static int number_mappings(struct cp__profile *p)
@@ -395,7 +437,8 @@ static void count_elsewhere(struct cp__profile *p)
     size_t i;
 
     for (i = 0; i < p->n_stacks; i++)
-        if (p->stacks[i].ip != 0 && !cp__stack_is_precise(p, &p->stacks[i]))
+        if (p->stacks[i].ip != 0 && !cp__stack_is_precise(p, &p->stacks[i]) &&
+            !cp__stack_is_undecided(p, &p->stacks[i]))
             p->findings.elsewhere += p->stacks[i].weight;
 }
 
@@ -416,10 +459,10 @@ static void mark_unnamed_leaves(struct cp__profile *p)
     }
 }
 
-/* Returns whether the mapping lacks names. Distributions ship libraries without symbols, and each stack of a
+/* Distributions ship libraries without symbols, and each stack of a
  * program begins in a local function of the C library. So a mapping of such a library lacks names only if
  * samples were taken in a function without a name, not for callers. */
-static bool is_missing(const struct cp__encoded_mapping *use)
+bool cp__use_lacks_names(const struct cp__encoded_mapping *use)
 {
     return use->missing != CP__MISSING_NOTHING &&
            (use->missing != CP__MISSING_SYMBOLS || use->has_unnamed_leaf);
@@ -431,7 +474,7 @@ static bool is_told(const struct cp__profile *p, size_t i)
     size_t j;
 
     for (j = 0; j < i; j++)
-        if (is_missing(&p->uses[j]) && p->uses[j].missing == p->uses[i].missing &&
+        if (cp__use_lacks_names(&p->uses[j]) && p->uses[j].missing == p->uses[i].missing &&
             strcmp(p->mappings.items[j].file, p->mappings.items[i].file) == 0)
             return true;
     return false;
@@ -445,7 +488,7 @@ static void list_missing(struct cp__profile *p)
 
     mark_unnamed_leaves(p);
     for (i = 0; i < p->mappings.n; i++) {
-        if (!is_missing(&p->uses[i]) || is_told(p, i))
+        if (!cp__use_lacks_names(&p->uses[i]) || is_told(p, i))
             continue;
         if (findings->n_missing < CP__MAX_MISSING)
             findings->missing[findings->n_missing] = (struct cp__profile_missing){
@@ -460,7 +503,8 @@ int cp__profile_look_up(struct cp__profile *p)
 {
     p->findings = (struct cp__profile_findings){0};
     if (reserve_uses(p) < 0 || resolve_frames(p) < 0 || cp__profile_name_jit(p) < 0 ||
-        resolve_labels(p) < 0 || resolve_addresses(p) < 0 || number_mappings(p) < 0)
+        resolve_labels(p) < 0 || resolve_addresses(p) < 0 || resolve_undecided(p) < 0 ||
+        number_mappings(p) < 0)
         return -ENOMEM;
     count_elsewhere(p);
     list_missing(p);

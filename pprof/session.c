@@ -227,6 +227,14 @@ int cp_session_write_text(struct cp_session *session, size_t i, struct cp_writer
     return write_as(&(struct one){session, i, true}, w, err);
 }
 
+void cp__session_leave_names(struct cp_session *session, bool leave)
+{
+    cp__lock(&session->lock);
+    for (size_t i = 0; i < session->n; i++)
+        cp__profile_leave_names(session->parts[i].profile, leave);
+    cp__unlock(&session->lock);
+}
+
 bool cp__session_is_running(struct cp_session *session)
 {
     bool running;

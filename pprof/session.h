@@ -64,6 +64,8 @@ int cp__session_collect(struct cp_session *session);
 void cp__part_fold(void *part, const struct cp_sample *sample);
 /* Stores the figures of option i, whose slot has stopped, and reads all samples that they count. */
 void cp__session_read_up(struct cp_session *session, size_t i);
+/* Has the session's profiles leave names for later: see cp__profile_leave_names(). */
+void cp__session_leave_names(struct cp_session *session, bool leave);
 /* Returns whether the session runs; takes the session's lock. */
 bool cp__session_is_running(struct cp_session *session);
 /* Frees a session that does not run. */

@@ -14,6 +14,7 @@
 #include "atomic.h"
 #include "go_exit.h"
 #include "http.h"
+#include "pprof/session.h"
 #include "real.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
@@ -110,8 +111,10 @@ static int start_own_session(struct cp_error *err)
     for (size_t i = 0; i < settings->n; i++)
         options[i] = cp_option_event(cp__files_writer(i), settings->events[i], settings->periods[i]);
     result = cp_session_start(&process.session, options, settings->n, err);
-    if (result == 0)
+    if (result == 0) {
+        cp__session_leave_names(process.session, settings->are_names_left);
         return 0;
+    }
     for (size_t i = 0; i < settings->n; i++)
         cp__files_close(i, false);
     return result;

@@ -75,6 +75,17 @@ static int take_seconds(struct cp__preload_settings *settings, struct cp_error *
                      CP__VARIABLE_SECONDS " must be a number of seconds above 0, and \"%s\" is not.", value);
 }
 
+static int take_names(struct cp__preload_settings *settings, struct cp_error *err)
+{
+    const char *value = getenv(CP__VARIABLE_NAMES);
+
+    settings->are_names_left = value != NULL && strcmp(value, "later") == 0;
+    if (value == NULL || *value == '\0' || settings->are_names_left)
+        return 0;
+    return cp__error(err, -EINVAL, CP__VARIABLE_NAMES " must be \"later\" or not set, and it is \"%s\".",
+                     value);
+}
+
 /* The number is another process's, and not the user's: nobody is told of one that makes no sense. */
 static uint64_t told_cost(void)
 {
@@ -100,6 +111,8 @@ int cp__preload_settings(struct cp__preload_settings *settings, struct cp_error 
     settings->is_first = first == NULL || settings->has_executed;
     settings->cost_ns = told_cost();
     result = take_seconds(settings, err);
+    if (result == 0)
+        result = take_names(settings, err);
     if (result == 0 && settings->is_first)
         result = copy_variable(&settings->http, CP__VARIABLE_HTTP, err);
     if (result == 0)

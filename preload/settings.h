@@ -26,6 +26,10 @@
 #define CP__VARIABLE_SECONDS "CP_CPUPROFILE_SECONDS"
 /* Where the first process serves the endpoint of counterpoint/http.h, such as "127.0.0.1:6060". */
 #define CP__VARIABLE_HTTP "CP_CPUPROFILE_HTTP"
+/* "later": the profiles have addresses instead of names of code in files and in the kernel, because to read
+ * symbols may take more CPU time than a short process does itself. `counterpoint run`, which sets the
+ * variable, adds the names at its end, and `counterpoint report` shows them. */
+#define CP__VARIABLE_NAMES "CP_CPUPROFILE_NAMES"
 /* Internal, for processes that `counterpoint run` starts: what a sample costs on this machine, in ns, so that
  * each of them need not measure it. A number that makes no sense is as none. */
 #define CP__VARIABLE_COST "CP_CPUPROFILE_COST"
@@ -40,8 +44,9 @@ struct cp__preload_settings {
     size_t n;
     /* The program's name, copied because a program may write over its arguments; NULL in the command. */
     char *program;
-    double seconds;    /* 0: to the end */
-    uint64_t cost_ns;  /* of a sample; 0: not told */
+    double seconds;   /* 0: to the end */
+    uint64_t cost_ns; /* of a sample; 0: not told */
+    bool are_names_left;
     char *http;        /* NULL: no endpoint */
     bool is_first;     /* whether the process is the one that was told, or what that one has executed since */
     bool has_executed; /* the latter: the file may be there, and is then not replaced */

@@ -219,7 +219,7 @@ static int set_environment(const struct run *run, const struct asked *asked, con
         asprintf(&file, "%s/%%n.%%p.pb.gz", run->directory) < 0)
         return -1;
     result |= setenv("LD_PRELOAD", preload, 1) | setenv(CP__VARIABLE_FILE, file, 1) |
-              setenv(CP__VARIABLE_EVENT, asked->events, 1);
+              setenv(CP__VARIABLE_EVENT, asked->events, 1) | setenv(CP__VARIABLE_NAMES, "later", 1);
     result |= asked->seconds != NULL ? setenv(CP__VARIABLE_SECONDS, asked->seconds, 1)
                                      : unsetenv(CP__VARIABLE_SECONDS);
     result |= asked->http != NULL ? setenv(CP__VARIABLE_HTTP, asked->http, 1) : unsetenv(CP__VARIABLE_HTTP);

@@ -37,4 +37,10 @@ void run_show_progress(struct run *run);
  * or -1 if the program goes on. */
 void run_print_end(struct run *run, int status);
 
+/* ---- Names: run_names.c ---------------------------------------------------------------------- */
+
+/* Adds names to those of the profiles whose processes have left that for later, and replaces their files. If
+ * that fails, says so, and the file stays as it was. */
+void run_name_profiles(char *const *paths, size_t n);
+
 #endif

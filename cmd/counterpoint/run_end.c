@@ -272,6 +272,21 @@ static void print_event_end(const struct run *run, size_t i)
     forget_found(&found);
 }
 
+/* Adds the names that the processes have left for later, to the files of all events together. */
+static void name_found(const struct run *run)
+{
+    struct found all = {0}, found;
+
+    for (size_t i = 0; i < run->settings.n; i++) {
+        find_files(run, i, &found);
+        for (size_t f = 0; f < found.n; f++)
+            add_path(&all, run->directory, basename(found.paths[f]));
+        forget_found(&found);
+    }
+    run_name_profiles(all.paths, all.n);
+    forget_found(&all);
+}
+
 void run_print_end(struct run *run, int status)
 {
     if (run->is_progress_shown)
@@ -279,6 +294,7 @@ void run_print_end(struct run *run, int status)
     if (WIFSIGNALED(status))
         fprintf(stderr, "counterpoint: %s was ended by signal %d (%s).\n", run->program, WTERMSIG(status),
                 strsignal(WTERMSIG(status)));
+    name_found(run);
     for (size_t i = 0; i < run->settings.n; i++)
         print_event_end(run, i);
 }

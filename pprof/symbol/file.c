@@ -186,6 +186,16 @@ static bool is_file_same(int fd, const struct cp__mapping *mapping, enum way way
            are_numbers_doubtful(&status, mapping);
 }
 
+bool cp__mapping_can_wait(const struct cp__mapping *mapping)
+{
+    struct stat status;
+
+    return mapping->is_linked && !mapping->deleted && mapping->file[0] == '/' &&
+           stat(mapping->file, &status) == 0 && S_ISREG(status.st_mode) &&
+           (cp__mapping_is_of(mapping, &status) ||
+            (mapping->build_id != NULL && are_numbers_doubtful(&status, mapping)));
+}
+
 /* Returns whether the module is the mapped object. If the build id in memory is known, the file must have
  * the same one. */
 static bool is_object_same(Dwfl_Module *module, const struct cp__mapping *mapping)
@@ -232,7 +242,7 @@ static enum cp__missing explain(const struct cp__mapping *mapping, int error)
 {
     if (strcmp(mapping->file, "[vdso]") == 0) /* is in memory as a whole */
         return CP__MISSING_NOTHING;
-    if (mapping->inode == 0 && !mapping->is_linked)
+    if (mapping->inode == 0 && !mapping->is_linked && mapping->file[0] != '/')
         return CP__MISSING_FILE;
     if (strncmp(mapping->file, "/memfd:", 7) == 0)
         return CP__MISSING_MEMFD;

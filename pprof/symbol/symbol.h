@@ -67,6 +67,9 @@ const char *cp__missing_explain(enum cp__missing missing);
  */
 int cp__symbolise_telling(const struct cp__mapping *mapping, const uint64_t *addresses, size_t n,
                           cp__symbol_fn *fn, void *context, enum cp__missing *missing);
+/* Returns whether another process can look the mapping's addresses up as well, after this one's end: the
+ * linker has loaded the code, and its file has its name still. */
+bool cp__mapping_can_wait(const struct cp__mapping *mapping);
 /* The same for a caller to whom the reason does not matter. */
 int cp__symbolise(const struct cp__mapping *mapping, const uint64_t *addresses, size_t n, cp__symbol_fn *fn,
                   void *context);

@@ -11,6 +11,7 @@
 #include "names.h"
 #include "perf.h"
 #include "pprof.h"
+#include "pprof/naming.h"
 
 /* ---- One source ------------------------------------------------------------------------------ */
 
@@ -52,6 +53,41 @@ static enum status read_source(struct source *source)
                     result == -ENOENT ? " The command report takes the file of a profile, or its URL." : "");
 }
 
+/* Writes a source anew, with names; without memory for that it keeps its addresses. */
+static void name_source(struct cp__naming *naming, struct source *source)
+{
+    struct cp_memory memory = {0};
+
+    if (cp__naming_write(naming, source->data, source->size, cp_writer_memory(&memory), NULL) < 0) {
+        free(memory.data);
+        return;
+    }
+    free(source->data);
+    source->data = memory.data;
+    source->size = memory.size;
+}
+
+/* Adds names to those sources whose process has left that for later. What cannot be read is told by whoever
+ * parses it. */
+static void name_sources(struct source *sources, size_t n)
+{
+    struct cp__naming *naming;
+    bool *are_left = calloc(n + 1, sizeof *are_left), is_any = false;
+
+    if (are_left == NULL || cp__naming_new(&naming) < 0) {
+        free(are_left);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        is_any |= are_left[i] = cp__naming_add(naming, sources[i].data, sources[i].size, NULL) == 1;
+    if (is_any && cp__naming_look_up(naming, NULL) == 0)
+        for (size_t i = 0; i < n; i++)
+            if (are_left[i])
+                name_source(naming, &sources[i]);
+    cp__naming_free(naming);
+    free(are_left);
+}
+
 enum status sources_read(struct source *sources, char *const *names, size_t n)
 {
     enum status status = STATUS_OK;
@@ -65,6 +101,8 @@ enum status sources_read(struct source *sources, char *const *names, size_t n)
     }
     if (status != STATUS_OK)
         sources_free(sources, i);
+    else
+        name_sources(sources, n);
     return status;
 }
 

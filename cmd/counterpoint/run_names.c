@@ -1,0 +1,136 @@
+/* Adds names to the profiles of a run. See run.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "pprof/naming.h"
+#include "run.h"
+#include "runtime/base/fail.h"
+
+/* The file of a profile, as it was read. */
+struct read_file {
+    unsigned char *data;
+    size_t size;
+    struct stat status;
+};
+
+static int read_profile_file(struct read_file *file, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = 0;
+    int result = 0;
+
+    *file = (struct read_file){0};
+    if (fd < 0 || fstat(fd, &file->status) < 0)
+        result = -errno;
+    if (result == 0 && (file->data = malloc((size_t)file->status.st_size + 1)) == NULL)
+        result = -ENOMEM;
+    while (result == 0 && file->size < (size_t)file->status.st_size &&
+           (n = read(fd, file->data + file->size, (size_t)file->status.st_size - file->size)) > 0)
+        file->size += (size_t)n;
+    if (n < 0)
+        result = -errno;
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
+/* Gives the new file what the old one has, so that who could read the one can read the other. */
+static int take_rights(int fd, const struct stat *status)
+{
+    struct stat now;
+
+    if (fstat(fd, &now) < 0)
+        return -errno;
+    if ((now.st_uid != status->st_uid || now.st_gid != status->st_gid) &&
+        fchown(fd, status->st_uid, status->st_gid) < 0)
+        return -errno;
+    return fchmod(fd, status->st_mode & 07777) < 0 ? -errno : 0;
+}
+
+/* Writes the named profile beside the old one, and puts it in its place. */
+static int replace_file(struct cp__naming *naming, const struct read_file *file, const char *path,
+                        struct cp_error *err)
+{
+    char *beside;
+    int fd, result;
+
+    if (asprintf(&beside, "%s.XXXXXX", path) < 0)
+        return cp__error(err, -ENOMEM, "There is not enough memory.");
+    fd = mkostemp(beside, O_CLOEXEC);
+    result = fd < 0 ? -errno : take_rights(fd, &file->status);
+    if (result < 0)
+        cp__error(err, result, "No file can be written beside it: %s.", strerror(-result));
+    else
+        result = cp__naming_write(naming, file->data, file->size, cp_writer_fd(fd), err);
+    if (fd >= 0 && close(fd) < 0 && result == 0)
+        result = cp__error(err, -errno, "The file with names cannot be written: %s.", strerror(errno));
+    if (result == 0 && rename(beside, path) < 0)
+        result = cp__error(err, -errno, "The file with names cannot take its place: %s.", strerror(errno));
+    if (result < 0 && fd >= 0)
+        unlink(beside);
+    free(beside);
+    return result;
+}
+
+static void complain_of_names(const char *path, const struct cp_error *err)
+{
+    fprintf(stderr,
+            "counterpoint: %s has addresses instead of names, which 'counterpoint report' looks up. %s\n",
+            path, err->message);
+}
+
+/* Returns whether the profile has names to look up. */
+static bool add_unnamed_profile(struct cp__naming *naming, const char *path)
+{
+    struct read_file file;
+    struct cp_error err;
+    bool is_left = false;
+
+    if (read_profile_file(&file, path) == 0) /* whoever prints what the run has left says why not */
+        is_left = cp__naming_add(naming, file.data, file.size, &err) == 1;
+    free(file.data);
+    return is_left;
+}
+
+static void name_profile(struct cp__naming *naming, const char *path)
+{
+    struct read_file file;
+    struct cp_error err;
+    int result = read_profile_file(&file, path);
+
+    if (result < 0)
+        cp__error(&err, result, "It cannot be read: %s.", strerror(-result));
+    else
+        result = replace_file(naming, &file, path, &err);
+    if (result < 0)
+        complain_of_names(path, &err);
+    free(file.data);
+}
+
+void run_name_profiles(char *const *paths, size_t n)
+{
+    struct cp__naming *naming = NULL;
+    bool *are_left = calloc(n + 1, sizeof *are_left);
+    struct cp_error err = {0};
+    int result = are_left == NULL ? -ENOMEM : cp__naming_new(&naming);
+
+    if (result < 0)
+        cp__error(&err, result, "There is not enough memory.");
+    for (size_t i = 0; i < n && result == 0; i++)
+        are_left[i] = add_unnamed_profile(naming, paths[i]);
+    if (result == 0)
+        result = cp__naming_look_up(naming, &err);
+    for (size_t i = 0; i < n && result == 0; i++)
+        if (are_left[i])
+            name_profile(naming, paths[i]);
+    if (result < 0 && n > 0)
+        complain_of_names("Each of the profiles", &err);
+    cp__naming_free(naming);
+    free(are_left);
+}
