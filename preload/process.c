@@ -170,6 +170,15 @@ static bool is_worth_keeping(size_t i)
     return cp_session_stats(process.session, i, &stats) < 0 || stats.samples > 0 || process.settings.is_first;
 }
 
+/* Has the names looked up here if the process that would have done so has ended: this one is a daemon's. */
+static void take_names_back(void)
+{
+    const int namer = process.settings.namer;
+
+    if (namer != 0 && kill(namer, 0) < 0 && errno == ESRCH)
+        cp__session_leave_names(process.session, false);
+}
+
 void cp__process_end(void)
 {
     struct cp_error err;
@@ -178,6 +187,7 @@ void cp__process_end(void)
 
     for (size_t i = 0; i < process.settings.n; i++)
         is_any |= is_kept[i] = is_worth_keeping(i);
+    take_names_back();
     if (result == 0 && is_any)
         result = cp_session_stop(process.session, &err);
     if (result < 0)
@@ -231,6 +241,7 @@ __attribute__((constructor)) static void profile_from_the_start(void)
     cp__sys_lift_descriptors();
     cp_symbol_use_jit(true);
     cp__cost_take_over(process.settings.cost_ns);
+    cp__switch_costs_take_over(&process.settings.switch_costs);
     pthread_atfork(NULL, NULL, begin_in_child);
     atexit(finish_at_exit);
     cp__process_begin();

@@ -77,21 +77,31 @@ static int take_seconds(struct cp__preload_settings *settings, struct cp_error *
 
 static int take_names(struct cp__preload_settings *settings, struct cp_error *err)
 {
+    static const char later[] = "later";
     const char *value = getenv(CP__VARIABLE_NAMES);
+    const char *rest;
 
-    settings->are_names_left = value != NULL && strcmp(value, "later") == 0;
-    if (value == NULL || *value == '\0' || settings->are_names_left)
+    if (value == NULL || *value == '\0')
+        return 0;
+    rest = strncmp(value, later, strlen(later)) == 0 ? value + strlen(later) : value;
+    settings->are_names_left = rest > value;
+    if (settings->are_names_left && *rest == ':')
+        settings->namer = (int)strtol(rest + 1, NULL, 10);
+    if (settings->are_names_left && (*rest == '\0' || settings->namer > 0))
         return 0;
     return cp__error(err, -EINVAL, CP__VARIABLE_NAMES " must be \"later\" or not set, and it is \"%s\".",
                      value);
 }
 
-/* The number is another process's, and not the user's: nobody is told of one that makes no sense. */
-static uint64_t told_cost(void)
+/* The numbers are another process's, and not the user's: nobody is told of what makes no sense. */
+static void take_told_costs(struct cp__preload_settings *settings)
 {
+    struct cp__switch_costs *costs = &settings->switch_costs;
     const char *value = getenv(CP__VARIABLE_COST);
 
-    return value == NULL || strspn(value, "0123456789") != strlen(value) ? 0 : strtoull(value, NULL, 10);
+    if (value != NULL && strspn(value, "0123456789,") == strlen(value))
+        sscanf(value, CP__COST_SCAN, &settings->cost_ns, &costs->bare, &costs->soon, &costs->later,
+               &costs->other);
 }
 
 int cp__preload_settings(struct cp__preload_settings *settings, struct cp_error *err)
@@ -109,7 +119,7 @@ int cp__preload_settings(struct cp__preload_settings *settings, struct cp_error 
     if (settings->program == NULL)
         return no_memory_to_profile(err);
     settings->is_first = first == NULL || settings->has_executed;
-    settings->cost_ns = told_cost();
+    take_told_costs(settings);
     result = take_seconds(settings, err);
     if (result == 0)
         result = take_names(settings, err);

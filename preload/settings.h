@@ -7,11 +7,13 @@
 #ifndef COUNTERPOINT_PRELOAD_SETTINGS_H
 #define COUNTERPOINT_PRELOAD_SETTINGS_H
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "pprof.h"
+#include "runtime/switch_cost.h"
 
 /* The file for a profile. "%p" stands for the process's id, "%n" for the program's name, and "%%" for "%".
  * Without
@@ -27,12 +29,17 @@
 /* Where the first process serves the endpoint of counterpoint/http.h, such as "127.0.0.1:6060". */
 #define CP__VARIABLE_HTTP "CP_CPUPROFILE_HTTP"
 /* "later": the profiles have addresses instead of names of code in files and in the kernel, because to read
- * symbols may take more CPU time than a short process does itself. `counterpoint run`, which sets the
- * variable, adds the names at its end, and `counterpoint report` shows them. */
+ * symbols may take more CPU time than a short process does itself. "later:PID" does so if the process with
+ * that id is there when this one ends: `counterpoint run`, which sets the variable, adds the names at its
+ * end. `counterpoint report` shows them, too. */
 #define CP__VARIABLE_NAMES "CP_CPUPROFILE_NAMES"
-/* Internal, for processes that `counterpoint run` starts: what a sample costs on this machine, in ns, so that
- * each of them need not measure it. A number that makes no sense is as none. */
+/* Internal, for processes that `counterpoint run` starts: what a sample costs on this machine, in ns, and
+ * then, with commas between, the members of struct cp__switch_costs, so that none of them need measure that.
+ * Numbers that make no sense are as none. */
 #define CP__VARIABLE_COST "CP_CPUPROFILE_COST"
+#define CP__COST_FORMAT "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+/* The same for sscanf(). */
+#define CP__COST_SCAN "%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64
 /* Set by the first process, for those that it starts: its id. */
 #define CP__VARIABLE_FIRST "CP_CPUPROFILE_FIRST"
 
@@ -44,9 +51,11 @@ struct cp__preload_settings {
     size_t n;
     /* The program's name, copied because a program may write over its arguments; NULL in the command. */
     char *program;
-    double seconds;   /* 0: to the end */
-    uint64_t cost_ns; /* of a sample; 0: not told */
+    double seconds;                       /* 0: to the end */
+    uint64_t cost_ns;                     /* of a sample; 0: not told */
+    struct cp__switch_costs switch_costs; /* the same */
     bool are_names_left;
+    int namer;         /* the process that adds names; 0: whichever does */
     char *http;        /* NULL: no endpoint */
     bool is_first;     /* whether the process is the one that was told, or what that one has executed since */
     bool has_executed; /* the latter: the file may be there, and is then not replaced */

@@ -53,6 +53,28 @@ void cp__switch_costs_note(const struct cp__switch_costs *costs)
     set_known(&least);
 }
 
+void cp__switch_costs_tell(struct cp__switch_costs *costs)
+{
+    *costs = (struct cp__switch_costs){.bare = 0};
+    if (!cp__switch_costs_are_known())
+        return;
+    costs->bare = cp_load_relaxed(&known.bare);
+    costs->soon = cp_load_relaxed(&known.soon);
+    costs->later = cp_load_relaxed(&known.later);
+    costs->other = cp_load_relaxed(&known.other);
+}
+
+bool cp__switch_costs_take_over(const struct cp__switch_costs *costs)
+{
+    const uint64_t most = 50 * (uint64_t)CP__SWITCH_MOST_NS;
+
+    if (costs->bare == 0 || costs->bare > most || costs->soon > most || costs->later > most ||
+        costs->other > most)
+        return false;
+    cp__switch_costs_note(costs);
+    return true;
+}
+
 void cp__switch_costs_set(const struct cp__switch_costs *costs)
 {
     cp_store_relaxed(&is_set, 1u); /* relaxed: nothing else depends on it */

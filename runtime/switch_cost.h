@@ -32,6 +32,11 @@ struct cp__switch_costs {
 bool cp__switch_costs_are_known(void);
 /* Notes the costs, or what is less than before; NULL: they cannot be measured. One thread at a time. */
 void cp__switch_costs_note(const struct cp__switch_costs *costs);
+/* Stores the costs as they are known; all are 0 if they are not. */
+void cp__switch_costs_tell(struct cp__switch_costs *costs);
+/* Notes costs that another process on this machine has measured just before. Returns false, and notes
+ * nothing, if no switch costs that, or none was measured. */
+bool cp__switch_costs_take_over(const struct cp__switch_costs *costs);
 /* For tests: sets the costs, which are not measured any more. */
 void cp__switch_costs_set(const struct cp__switch_costs *costs);
 bool cp__switch_costs_are_set(void);

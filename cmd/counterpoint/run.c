@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -198,28 +197,32 @@ static enum status make_profiles_directory(struct run *run, const struct asked *
 
 /* ---- The program ----------------------------------------------------------------------------- */
 
-/* Measures once for all processes what a sample costs. */
+/* Measures once for all processes what samples and switches cost. */
 static int set_cost(void)
 {
     const uint64_t ns = cp_sample_cost_ns(NULL);
-    char text[24];
+    struct cp__switch_costs costs;
+    char text[120];
 
-    snprintf(text, sizeof text, "%" PRIu64, ns);
+    cp_switch_cost_ns(CP_EVENT_CLOCK, 1000000);
+    cp__switch_costs_tell(&costs);
+    snprintf(text, sizeof text, CP__COST_FORMAT, ns, costs.bare, costs.soon, costs.later, costs.other);
     return ns != 0 ? setenv(CP__VARIABLE_COST, text, 1) : unsetenv(CP__VARIABLE_COST);
 }
 
 static int set_environment(const struct run *run, const struct asked *asked, const char *library)
 {
     const char *others = getenv("LD_PRELOAD");
-    char *preload, *file;
+    char *preload, *file, names[24];
     int result = 0;
 
     if (asprintf(&preload, "%s%s%s", library, others == NULL || *others == '\0' ? "" : ":",
                  others == NULL ? "" : others) < 0 ||
         asprintf(&file, "%s/%%n.%%p.pb.gz", run->directory) < 0)
         return -1;
+    snprintf(names, sizeof names, "later:%d", (int)getppid());
     result |= setenv("LD_PRELOAD", preload, 1) | setenv(CP__VARIABLE_FILE, file, 1) |
-              setenv(CP__VARIABLE_EVENT, asked->events, 1) | setenv(CP__VARIABLE_NAMES, "later", 1);
+              setenv(CP__VARIABLE_EVENT, asked->events, 1) | setenv(CP__VARIABLE_NAMES, names, 1);
     result |= asked->seconds != NULL ? setenv(CP__VARIABLE_SECONDS, asked->seconds, 1)
                                      : unsetenv(CP__VARIABLE_SECONDS);
     result |= asked->http != NULL ? setenv(CP__VARIABLE_HTTP, asked->http, 1) : unsetenv(CP__VARIABLE_HTTP);

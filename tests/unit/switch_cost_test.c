@@ -411,3 +411,22 @@ SIM_TEST(what_a_thread_did_before_stops_nothing)
     run_windows_of(&profile, (const uint64_t[]){500, 104, 1, 1, 1});
     CHECK_EQ(profile.stats[0].ms_overloaded, 0);
 }
+
+/* ---- Costs of another process ---------------------------------------------------------------- */
+
+SIM_TEST(costs_that_are_told_are_not_measured)
+{
+    const struct cp__switch_costs none = {0}, senseless = {1, 2 * 1000 * US, 1, 1},
+                                  told = {900, 3000, 2000, 100};
+    struct cp__switch_costs now;
+    const int before = opened;
+
+    CHECK(!cp__switch_costs_take_over(&none));
+    CHECK(!cp__switch_costs_take_over(&senseless));
+    CHECK(!cp__switch_costs_are_known());
+    CHECK(cp__switch_costs_take_over(&told));
+    cp__switch_costs_tell(&now);
+    CHECK(memcmp(&now, &told, sizeof now) == 0);
+    CHECK_EQ(cp_switch_cost_ns(CP_EVENT_SOFTWARE, 1), 100);
+    CHECK_EQ(opened, before);
+}
