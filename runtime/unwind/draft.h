@@ -19,8 +19,9 @@ struct cp__draft {
     uint32_t room;
     struct cp__rule *rules; /* all different; the first one is rule 0 */
     uint32_t n_rules;
-    uint32_t *table; /* the rules by their hash: numbers plus 1; 0: free */
-    uint64_t budget; /* what may still be spent */
+    uint32_t *table;     /* the rules by their hash: numbers plus 1; 0: free */
+    uint32_t table_size; /* a power of 2; grows with the rules, so that few pages are touched */
+    uint64_t budget;     /* what may still be spent */
     uint32_t max_rows;
     bool is_over_budget;
     bool is_short_of_memory;

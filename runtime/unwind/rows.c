@@ -99,6 +99,7 @@ void cp__rows_after_fork(void)
 
 #define MAX_RULES 32768u
 #define TABLE_SIZE (2 * MAX_RULES)
+#define FIRST_TABLE_SIZE 2048u
 #define FIRST_ROWS 16384u
 
 /*
@@ -139,12 +140,27 @@ static uint32_t hash_of(const struct cp__rule *rule)
     return (uint32_t)(hash >> 40);
 }
 
+/* Makes the table of the rules twice as large. */
+static void grow_table(struct cp__draft *draft)
+{
+    draft->table_size *= 2;
+    memset(draft->table, 0, draft->table_size * sizeof *draft->table);
+    for (uint32_t i = 0; i < draft->n_rules; i++) {
+        uint32_t slot = hash_of(&draft->rules[i]) % draft->table_size;
+
+        while (draft->table[slot] != 0 && cp__draft_spend(draft, 1))
+            slot = (slot + 1) % draft->table_size;
+        draft->table[slot] = i + 1;
+    }
+}
+
 /* Returns the number of a rule. If there are too many rules, that is 0. */
 static uint32_t rule_number(struct cp__draft *draft, const struct cp__rule *rule)
 {
-    uint32_t slot = hash_of(rule) % TABLE_SIZE;
+    const uint32_t size = draft->table_size;
+    uint32_t slot = hash_of(rule) % size;
 
-    for (; draft->table[slot] != 0 && cp__draft_spend(draft, 1); slot = (slot + 1) % TABLE_SIZE) {
+    for (; draft->table[slot] != 0 && cp__draft_spend(draft, 1); slot = (slot + 1) % size) {
         if (memcmp(&draft->rules[draft->table[slot] - 1], rule, sizeof *rule) == 0)
             return draft->table[slot] - 1;
     }
@@ -152,6 +168,8 @@ static uint32_t rule_number(struct cp__draft *draft, const struct cp__rule *rule
         return 0;
     draft->rules[draft->n_rules] = *rule;
     draft->table[slot] = ++draft->n_rules;
+    if (2 * draft->n_rules >= size && size < TABLE_SIZE)
+        grow_table(draft);
     return draft->n_rules - 1;
 }
 
@@ -215,6 +233,7 @@ static bool open_draft(struct cp__draft *draft, size_t code)
 {
     draft->budget = BUDGET(code);
     draft->max_rows = MAX_ROWS(code);
+    draft->table_size = FIRST_TABLE_SIZE;
     draft->rules = cp__sys_map(MAX_RULES * sizeof *draft->rules);
     draft->table = cp__sys_map(TABLE_SIZE * sizeof *draft->table);
     if (draft->rules == NULL || draft->table == NULL)
@@ -259,7 +278,8 @@ static void renumber(struct cp__draft *draft)
     uint32_t *numbers = draft->table, *counts = draft->table + MAX_RULES;
     uint32_t next = 1;
 
-    memset(draft->table, 0, TABLE_SIZE * sizeof *draft->table);
+    memset(numbers, 0, draft->n_rules * sizeof *numbers);
+    memset(counts, 0, draft->n_rules * sizeof *counts);
     for (uint32_t i = 0; i < draft->n; i++)
         counts[draft->rows[i].rule]++;
     while (next < CP__RULE_IS_RARE && next < draft->n_rules) {
