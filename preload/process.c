@@ -74,14 +74,6 @@ void cp__process_attach_thread(void)
     cp__process_name_thread();
 }
 
-void cp__process_detach_thread(void)
-{
-    struct cp_m *m = cp_m_self();
-
-    if (m != NULL && cp__process_is_profiled_from_handler())
-        cp_m_detach(m);
-}
-
 /* ---- The start ------------------------------------------------------------------------------- */
 
 /* Has the children find the file, and know that they are none of them the first process. */
@@ -244,6 +236,7 @@ __attribute__((constructor)) static void profile_from_the_start(void)
     cp__switch_costs_take_over(&process.settings.switch_costs);
     pthread_atfork(NULL, NULL, begin_in_child);
     atexit(finish_at_exit);
+    cp__threads_begin();
     cp__process_begin();
     cp__deadly_install();
     cp__go_exit_install();

@@ -22,11 +22,10 @@ void cp__process_begin(void);
 /* Returns whether this process has a session that has not been ended, and is not a child of vfork() or of a
  * raw system call, which runs in its parent's memory or has a copy of it. */
 bool cp__process_is_profiled_from_handler(void);
-/* Makes the calling thread an M whose samples carry its name; and the reverse. Signals are blocked meanwhile:
- * a signal may end the process, and whoever writes the profile then must not wait for a lock of this thread.
- */
+/* Makes the calling thread an M whose samples carry its name, until the thread ends. Signals are blocked
+ * meanwhile: a signal may end the process, and whoever writes the profile then must not wait for a lock of
+ * this thread. */
 void cp__process_attach_thread(void);
-void cp__process_detach_thread(void);
 /* Sets the label of the calling thread, if it is an M. */
 void cp__process_name_thread(void);
 
@@ -72,7 +71,8 @@ const char *cp__files_path(size_t i);
 
 /* Installs the handler for the signals that would end the program without a word. */
 void cp__deadly_install(void);
-/* Of threads.c: in a child of a fork. */
+/* Of threads.c: in the thread that is there before the library, and in a child of a fork. */
+void cp__threads_begin(void);
 void cp__threads_forget(void);
 
 #endif

@@ -20,8 +20,8 @@ void cp__real_prepare(void);
 #define REAL(name) ((__typeof__(&name))cp__real_from_handler(&cp__real_functions[CP__REAL_##name], #name))
 
 #define CP__REAL_NAMES(x)                                                                                    \
-    x(pthread_create) x(thrd_create) x(pthread_exit) x(pthread_setname_np) x(sigaction) x(signal) x(execve)  \
-        x(execvpe) x(execveat) x(fexecve) x(_exit) x(quick_exit) x(close_range) x(prctl)
+    x(pthread_create) x(thrd_create) x(pthread_setname_np) x(sigaction) x(signal) x(execve) x(execvpe)       \
+        x(execveat) x(fexecve) x(_exit) x(quick_exit) x(close_range) x(prctl)
 
 #define CP__REAL_NUMBER(name) CP__REAL_##name,
 enum { CP__REAL_NAMES(CP__REAL_NUMBER) CP__REAL_COUNT };

@@ -3,6 +3,7 @@
  * after its last one, and its samples carry its name.
  */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,15 +16,43 @@
 #include "real.h"
 #include "runtime/base/os.h"
 
+/* ---- Threads that end ------------------------------------------------------------------------ */
+
 /* The program's threads that have not ended. The C library ends a process when its last thread has ended. It
  * counts the threads of this library, too, so this library counts those of the program. */
 static int32_t left = 1;
+
+/* Its destructor runs however a thread ends: by a return, pthread_exit(), thrd_exit(), or a cancellation, the
+ * thread of main() included. The value is the round of destructors that the C library is in. */
+static pthread_key_t ending;
+static bool has_key;
 
 static void one_has_ended(void)
 {
     if (cp_fetch_sub_acq_rel(&left, 1) ==
         1) /* acquire and release: pairs with itself, in the other threads */
         exit(0);
+}
+
+/* Runs in each round, and counts the thread in the last one, because the program's destructors may be
+ * behind this one. The core's detaches the thread in the first round. */
+static void end_thread(void *round)
+{
+    const uintptr_t next = (uintptr_t)round + 1;
+    int unused;
+
+    /* A thread that may be cancelled anywhere must not be cancelled in here. It has nothing else to do. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &unused);
+    if (next <= PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(ending, (void *)next) == 0)
+        return;
+    if (cp__process_is_profiled_from_handler())
+        one_has_ended();
+}
+
+static void await_end_of_this_thread(void)
+{
+    if (has_key)
+        pthread_setspecific(ending, (void *)1);
 }
 
 /* ---- Threads that begin ---------------------------------------------------------------------- */
@@ -35,25 +64,13 @@ struct beginning {
     void *arg;
 };
 
-/* Runs when the thread's function has returned, or the thread was ended by pthread_exit() or a cancellation.
- */
-static void end_thread(void *unused)
-{
-    uint64_t mask = cp__os_block_from_handler();
-
-    (void)unused;
-    cp__process_detach_thread();
-    cp__os_unblock_from_handler(mask);
-    if (cp__process_is_profiled_from_handler())
-        one_has_ended();
-}
-
 static struct beginning begin_thread(void *arg)
 {
     const struct beginning beginning = *(struct beginning *)arg;
     uint64_t mask = cp__os_block_from_handler();
 
     free(arg);
+    await_end_of_this_thread();
     cp__process_attach_thread();
     cp__os_unblock_from_handler(mask);
     return beginning;
@@ -62,23 +79,15 @@ static struct beginning begin_thread(void *arg)
 static void *run_thread(void *arg)
 {
     const struct beginning beginning = begin_thread(arg);
-    void *result;
 
-    pthread_cleanup_push(end_thread, NULL);
-    result = beginning.fn(beginning.arg);
-    pthread_cleanup_pop(1);
-    return result;
+    return beginning.fn(beginning.arg);
 }
 
 static int run_c11_thread(void *arg)
 {
     const struct beginning beginning = begin_thread(arg);
-    int result;
 
-    pthread_cleanup_push(end_thread, NULL);
-    result = beginning.c11_fn(beginning.arg);
-    pthread_cleanup_pop(1);
-    return result;
+    return beginning.c11_fn(beginning.arg);
 }
 
 static struct beginning *new_beginning(struct beginning what)
@@ -130,22 +139,19 @@ int thrd_create(thrd_t *thread, thrd_start_t fn, void *arg)
     return result;
 }
 
-/* ---- The thread of main() -------------------------------------------------------------------- */
+/* ---- The thread that is there before the library ---------------------------------------------- */
 
-/* The other threads end in end_thread(). */
-void pthread_exit(void *result)
+void cp__threads_begin(void)
 {
-    if (cp__os_tid() == getpid() && cp__process_is_profiled_from_handler()) {
-        end_thread(NULL);
-    }
-    REAL(pthread_exit)(result);
-    __builtin_unreachable();
+    has_key = pthread_key_create(&ending, end_thread) == 0;
+    await_end_of_this_thread();
 }
 
 /* A child of fork() has one thread. */
 void cp__threads_forget(void)
 {
     cp_store_relaxed(&left, 1); /* relaxed: this is the only thread */
+    await_end_of_this_thread();
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */

@@ -1,0 +1,149 @@
+/*
+ * A program that ends its threads and its processes in unusual ways, for run_hosts_test.c to run under
+ * `counterpoint run`. Its first argument says what it does. Prints only what it would print without a
+ * profiler, too.
+ */
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <threads.h>
+#include <time.h>
+#include <unistd.h>
+
+static pthread_t main_thread;
+static pthread_key_t key;
+
+static void say(const char *text)
+{
+    puts(text);
+    fflush(stdout);
+}
+
+static void say_cleanup(void *text)
+{
+    say(text);
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+static void *end_last(void *unused)
+{
+    (void)unused;
+    usleep(100000);
+    say("the other thread ends");
+    return NULL;
+}
+
+static void begin_other(void *(*fn)(void *))
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, fn, NULL) != 0)
+        exit(99);
+}
+
+static void thrd_exit_in_main(void)
+{
+    begin_other(end_last);
+    thrd_exit(0);
+}
+
+static void *cancel_main(void *unused)
+{
+    pthread_cancel(main_thread);
+    return end_last(unused);
+}
+
+static void cancelled_main(void)
+{
+    main_thread = pthread_self();
+    begin_other(cancel_main);
+    for (;;)
+        pause();
+}
+
+/* The last thread runs its handlers, and its destructors, before the process ends. */
+static void cleanup_of_the_last(void)
+{
+    static char text[] = "destructor";
+
+    pthread_key_create(&key, say_cleanup);
+    pthread_setspecific(key, text);
+    pthread_cleanup_push(say_cleanup, (char[]){"handler"});
+    pthread_exit(NULL);
+    pthread_cleanup_pop(0);
+}
+
+/* The thread that forks is the only one in the child, and ends there before another one. */
+static void *fork_here(void *unused)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        begin_other(end_last);
+        pthread_exit(NULL);
+    }
+    waitpid(pid, &status, 0);
+    printf("%d\n", status);
+    return unused;
+}
+
+static void fork_in_thread(void)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, fork_here, NULL);
+    pthread_join(thread, NULL);
+}
+
+static void *count_up(void *n)
+{
+    int unused;
+
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &unused);
+    for (volatile long i = 0; i < (long)n; i++)
+        ;
+    return NULL;
+}
+
+/* Some are cancelled while they end. */
+static void cancelled_anywhere(void)
+{
+    for (long i = 0; i < 1000; i++) {
+        pthread_t thread;
+
+        if (pthread_create(&thread, NULL, count_up, (void *)(i * 50)) != 0)
+            exit(99);
+        usleep((unsigned)i % 150);
+        pthread_cancel(thread);
+        pthread_join(thread, NULL);
+    }
+    pthread_exit(NULL);
+}
+
+/* ---- The program ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*fn)(void);
+} deeds[] = {
+    {"thrd_exit", thrd_exit_in_main},           {"cancelled-main", cancelled_main},
+    {"cleanup", cleanup_of_the_last},           {"fork-in-thread", fork_in_thread},
+    {"cancelled-anywhere", cancelled_anywhere},
+};
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < sizeof deeds / sizeof deeds[0]; i++) {
+        if (strcmp(deeds[i].name, argv[1]) == 0) {
+            deeds[i].fn();
+            return 0;
+        }
+    }
+    return 98;
+}

@@ -1,0 +1,65 @@
+/* `counterpoint run` with programs that end in unusual ways: tests/support/hosts_target.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/target_tools.h"
+
+/* Builds the program, once a process. */
+static void need_host(void)
+{
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("a sanitizer's library would have to be preloaded first");
+    test_need_events();
+    free(test_command(NULL, "cd %s && { [ -x host ] || gcc -D_GNU_SOURCE -O1 -g -pthread %s -o host; }",
+                      test_dir(), test_source("hosts_target.c")));
+}
+
+/* Runs the program bare and under `counterpoint run`, and checks that both print and return the same, that
+ * the latter does not hang, and that each process has left a profile. */
+static void check_host(const char *what)
+{
+    int bare_status, status;
+    char *bare, *out, *said;
+
+    need_host();
+    bare = test_command(&bare_status, "cd %s && ./host %s", test_dir(), what);
+    out = test_command(
+        &status,
+        "cd %s && timeout -k 5 60 %s/bin/counterpoint run -e taskClock:1000000 -o out -- ./host %s "
+        "2> said",
+        test_dir(), test_build_dir(), what);
+    said = test_command(NULL, "cat %s/said", test_dir());
+    CHECK_STR(out, bare);
+    CHECK_EQ(status, bare_status);
+    CHECK_EQ(bare_status < 98, 1);
+    CHECKF(strstr(said, "without a profile") == NULL && strstr(said, "taskClock: ") != NULL, "%s", said);
+    free(bare);
+    free(out);
+    free(said);
+}
+
+CP_TEST(the_thread_of_main_ends_by_thrd_exit)
+{
+    check_host("thrd_exit");
+}
+
+CP_TEST(the_thread_of_main_is_cancelled)
+{
+    check_host("cancelled-main");
+}
+
+CP_TEST(the_last_thread_runs_its_handlers_and_destructors)
+{
+    check_host("cleanup");
+}
+
+CP_TEST(a_thread_that_has_forked_ends_before_another_one_in_the_child)
+{
+    check_host("fork-in-thread");
+}
+
+CP_TEST(threads_that_are_cancelled_while_they_end)
+{
+    check_host("cancelled-anywhere");
+}
