@@ -126,6 +126,16 @@ static void cancelled_anywhere(void)
     pthread_exit(NULL);
 }
 
+/* ---- Processes ------------------------------------------------------------------------------- */
+
+static void become_daemon(void)
+{
+    if (daemon(0, 1) < 0)
+        exit(99);
+    usleep(50000);
+    say(getcwd((char[8]){""}, 8));
+}
+
 /* ---- The program ----------------------------------------------------------------------------- */
 
 static const struct {
@@ -134,7 +144,7 @@ static const struct {
 } deeds[] = {
     {"thrd_exit", thrd_exit_in_main},           {"cancelled-main", cancelled_main},
     {"cleanup", cleanup_of_the_last},           {"fork-in-thread", fork_in_thread},
-    {"cancelled-anywhere", cancelled_anywhere},
+    {"cancelled-anywhere", cancelled_anywhere}, {"daemon", become_daemon},
 };
 
 int main(int argc, char **argv)

@@ -63,3 +63,10 @@ CP_TEST(threads_that_are_cancelled_while_they_end)
 {
     check_host("cancelled-anywhere");
 }
+
+/* Both processes: the one that daemon() ends has no other file. */
+CP_TEST(a_process_that_daemon_ends)
+{
+    check_host("daemon");
+    free(test_command(NULL, "[ -s $(ls %s/out/host.*.pb.gz | head -n 1) ]", test_dir()));
+}
