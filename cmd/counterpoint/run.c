@@ -210,6 +210,20 @@ static int set_cost(void)
     return ns != 0 ? setenv(CP__VARIABLE_COST, text, 1) : unsetenv(CP__VARIABLE_COST);
 }
 
+/* Stores the pattern for the files in the folder, whose own %-signs stand for themselves. */
+static int make_pattern(char **pattern, const char *directory)
+{
+    size_t size;
+    FILE *out = open_memstream(pattern, &size);
+
+    if (out == NULL)
+        return -1;
+    for (; *directory != '\0'; directory++)
+        fputs(*directory == '%' ? "%%" : (char[]){*directory, '\0'}, out);
+    fputs("/%n.%p.pb.gz", out);
+    return fclose(out);
+}
+
 static int set_environment(const struct run *run, const struct asked *asked, const char *library)
 {
     const char *others = getenv("LD_PRELOAD");
@@ -218,7 +232,7 @@ static int set_environment(const struct run *run, const struct asked *asked, con
 
     if (asprintf(&preload, "%s%s%s", library, others == NULL || *others == '\0' ? "" : ":",
                  others == NULL ? "" : others) < 0 ||
-        asprintf(&file, "%s/%%n.%%p.pb.gz", run->directory) < 0)
+        make_pattern(&file, run->directory) < 0)
         return -1;
     snprintf(names, sizeof names, "later:%d", (int)getppid());
     result |= setenv("LD_PRELOAD", preload, 1) | setenv(CP__VARIABLE_FILE, file, 1) |

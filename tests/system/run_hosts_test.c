@@ -70,3 +70,14 @@ CP_TEST(a_process_that_daemon_ends)
     check_host("daemon");
     free(test_command(NULL, "[ -s $(ls %s/out/host.*.pb.gz | head -n 1) ]", test_dir()));
 }
+
+/* ---- The folder ------------------------------------------------------------------------------ */
+
+CP_TEST(a_folder_whose_name_has_percent_signs)
+{
+    need_host();
+    free(test_command(NULL,
+                      "cd %s && cp host 'a%%p %%n%%' && %s/bin/counterpoint run -e taskClock:1000000 -- "
+                      "'./a%%p %%n%%' cleanup 2>&1 && ls 'a%%p %%n%%'.*.profiles/'a%%p %%n%%'.*.pb.gz",
+                      test_dir(), test_build_dir()));
+}
