@@ -21,14 +21,15 @@
 
 static uint64_t process_ns; /* the process's CPU clock at the last pass; under the runtime lock */
 
-/* Returns how many Ms this pass may look at, and notes the process's CPU time for the next pass. */
+/* Returns how many Ms this pass may look at, and notes the process's CPU time for the next pass. In the child
+ * of a fork the clock begins anew, and so is behind that of the parent's last pass. */
 static uint64_t count_looks(void)
 {
     uint64_t now = cp__os_clock_ns_from_handler(CLOCK_PROCESS_CPUTIME_ID);
-    uint64_t looks = LEAST_LOOKS + (now - process_ns) / NS_A_LOOK;
+    uint64_t used = now > process_ns ? now - process_ns : 0;
 
     process_ns = now;
-    return looks;
+    return LEAST_LOOKS + used / NS_A_LOOK;
 }
 
 /* Brings m in line if m is behind, and checks what m's samples cost and whether its events count. */

@@ -1,4 +1,7 @@
 /* Which Ms a reader's pass looks at; that it misses none. */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "tests/support/burn.h"
 
 #include "runtime/base/os.h"
@@ -154,4 +157,37 @@ SIM_TEST(a_pass_looks_at_few_ms_of_an_idle_process)
     for (int i = 0; i < SLEEPERS; i++)
         join_worker(&workers[i]);
     stop_timer(slot);
+}
+
+/* The M has ended, and the reader has not read its sample. */
+static void pass_over_an_m_that_is_gone(void)
+{
+    struct worker self = {.body = NULL};
+    int slot;
+
+    attach(&self);
+    slot = start_timer();
+    append((struct cp__m *)self.m, slot);
+    cp_m_detach(self.m);
+    CHECK(cp__ms != NULL);
+    pass_once();
+    stop_timer(slot);
+}
+
+/* The child's CPU clock begins anew, behind that of the parent's last pass. */
+CP_TEST(a_pass_ends_in_the_child_of_a_fork)
+{
+    int status;
+    pid_t pid;
+
+    burn_a(20 * MS);
+    pass_once();
+    pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        pass_over_an_m_that_is_gone();
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
 }
