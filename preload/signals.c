@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "atomic.h"
 #include "deadly.h"
 #include "process.h"
 #include "real.h"
@@ -47,6 +48,15 @@ int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 
 /* ---- What the C library makes of sigaction() ------------------------------------------------- */
 
+/* Whether siginterrupt() wants calls to be interrupted by a handler that signal() installs later. Atomic */
+static uint32_t interrupts[NSIG];
+
+static int restart_flag(int number)
+{
+    /* relaxed: a flag by itself */
+    return number > 0 && number < NSIG && cp_load_relaxed(&interrupts[number]) != 0 ? 0 : SA_RESTART;
+}
+
 static sighandler_t set_handler(int number, sighandler_t handler, int flags)
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, old;
@@ -62,7 +72,7 @@ static sighandler_t set_handler(int number, sighandler_t handler, int flags)
 
 sighandler_t signal(int number, sighandler_t handler)
 {
-    return set_handler(number, handler, SA_RESTART);
+    return set_handler(number, handler, restart_flag(number));
 }
 
 sighandler_t bsd_signal(int number, sighandler_t handler);
@@ -72,12 +82,12 @@ sighandler_t __sysv_signal(int number, sighandler_t handler);
 
 sighandler_t bsd_signal(int number, sighandler_t handler)
 {
-    return set_handler(number, handler, SA_RESTART);
+    return set_handler(number, handler, restart_flag(number));
 }
 
 sighandler_t ssignal(int number, sighandler_t handler)
 {
-    return set_handler(number, handler, SA_RESTART);
+    return set_handler(number, handler, restart_flag(number));
 }
 
 sighandler_t sysv_signal(int number, sighandler_t handler)
@@ -88,4 +98,15 @@ sighandler_t sysv_signal(int number, sighandler_t handler)
 sighandler_t __sysv_signal(int number, sighandler_t handler)
 {
     return set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER));
+}
+
+int siginterrupt(int number, int interrupts_calls)
+{
+    struct sigaction action;
+
+    if (sigaction(number, NULL, &action) < 0)
+        return -1;
+    cp_store_relaxed(&interrupts[number], interrupts_calls != 0); /* relaxed: the same */
+    action.sa_flags = interrupts_calls != 0 ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
+    return sigaction(number, &action, NULL);
 }

@@ -3,7 +3,6 @@
  * `counterpoint run`. Its first argument says what it does. Prints only what it would print without a
  * profiler, too.
  */
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -136,6 +135,27 @@ static void become_daemon(void)
     say(getcwd((char[8]){""}, 8));
 }
 
+/* ---- Signals --------------------------------------------------------------------------------- */
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+/* A handler of signal() that interrupts the call. */
+static void interrupted_read(void)
+{
+    int ends[2];
+    char byte;
+
+    if (siginterrupt(SIGALRM, 1) < 0 || pipe(ends) < 0)
+        exit(99);
+    signal(SIGALRM, on_alarm);
+    alarm(1);
+    say(read(ends[0], &byte, 1) < 0 ? "interrupted" : "read");
+}
+
 /* ---- The program ----------------------------------------------------------------------------- */
 
 static const struct {
@@ -145,6 +165,7 @@ static const struct {
     {"thrd_exit", thrd_exit_in_main},           {"cancelled-main", cancelled_main},
     {"cleanup", cleanup_of_the_last},           {"fork-in-thread", fork_in_thread},
     {"cancelled-anywhere", cancelled_anywhere}, {"daemon", become_daemon},
+    {"siginterrupt", interrupted_read},
 };
 
 int main(int argc, char **argv)

@@ -71,6 +71,11 @@ CP_TEST(a_process_that_daemon_ends)
     free(test_command(NULL, "[ -s $(ls %s/out/host.*.pb.gz | head -n 1) ]", test_dir()));
 }
 
+CP_TEST(a_handler_that_is_to_interrupt_calls)
+{
+    check_host("siginterrupt");
+}
+
 /* ---- The folder ------------------------------------------------------------------------------ */
 
 CP_TEST(a_folder_whose_name_has_percent_signs)
