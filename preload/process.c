@@ -162,12 +162,14 @@ static bool is_worth_keeping(size_t i)
     return cp_session_stats(process.session, i, &stats) < 0 || stats.samples > 0 || process.settings.is_first;
 }
 
-/* Has the names looked up here if the process that would have done so has ended: this one is a daemon's. */
+/* Has the names looked up here if the process that would have done so has ended: this one is a daemon's. A
+ * process that has ended, but is still waited for, has no file of a program. */
 static void take_names_back(void)
 {
-    const int namer = process.settings.namer;
+    char path[40], target[2];
 
-    if (namer != 0 && kill(namer, 0) < 0 && errno == ESRCH)
+    snprintf(path, sizeof path, "/proc/%d/exe", process.settings.namer);
+    if (process.settings.namer != 0 && readlink(path, target, sizeof target) < 0 && errno == ENOENT)
         cp__session_leave_names(process.session, false);
 }
 

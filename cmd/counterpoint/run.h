@@ -40,7 +40,8 @@ void run_print_end(struct run *run, int status);
 /* ---- Names: run_names.c ---------------------------------------------------------------------- */
 
 /* Adds names to those of the profiles whose processes have left that for later, and replaces their files. If
- * that fails, says so, and the file stays as it was. */
-void run_name_profiles(char *const *paths, size_t n);
+ * that fails, says so, and the file stays as it was. Returns how many there were; 0 if one could not be
+ * named, so that nobody tries again. */
+size_t run_name_profiles(char *const *paths, size_t n);
 
 #endif

@@ -272,10 +272,11 @@ static void print_event_end(const struct run *run, size_t i)
     forget_found(&found);
 }
 
-/* Adds the names that the processes have left for later, to the files of all events together. */
-static void name_found(const struct run *run)
+/* Adds names to those files of all events that have none. Returns how many these were. */
+static size_t name_once(const struct run *run)
 {
     struct found all = {0}, found;
+    size_t n;
 
     for (size_t i = 0; i < run->settings.n; i++) {
         find_files(run, i, &found);
@@ -283,8 +284,18 @@ static void name_found(const struct run *run)
             add_path(&all, run->directory, basename(found.paths[f]));
         forget_found(&found);
     }
-    run_name_profiles(all.paths, all.n);
+    n = run_name_profiles(all.paths, all.n);
     forget_found(&all);
+    return n;
+}
+
+/* Adds the names that the processes have left for later. Others may end meanwhile. */
+static void name_found(const struct run *run)
+{
+    enum { MOST_ROUNDS = 5 };
+
+    for (int round = 0; round < MOST_ROUNDS && name_once(run) > 0; round++)
+        ;
 }
 
 void run_print_end(struct run *run, int status)

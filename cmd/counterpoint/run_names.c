@@ -98,7 +98,7 @@ static bool add_unnamed_profile(struct cp__naming *naming, const char *path)
     return is_left;
 }
 
-static void name_profile(struct cp__naming *naming, const char *path)
+static int name_profile(struct cp__naming *naming, const char *path)
 {
     struct read_file file;
     struct cp_error err;
@@ -111,26 +111,41 @@ static void name_profile(struct cp__naming *naming, const char *path)
     if (result < 0)
         complain_of_names(path, &err);
     free(file.data);
+    return result;
 }
 
-void run_name_profiles(char *const *paths, size_t n)
+/* Names the profiles that have names to look up. Returns how many there are, or 0 if one of them cannot be
+ * named. */
+static size_t name_each(struct cp__naming *naming, char *const *paths, size_t n, bool *are_left)
 {
+    struct cp_error err;
+    size_t n_left = 0;
+    bool is_good = true;
+
+    for (size_t i = 0; i < n; i++)
+        n_left += are_left[i] = add_unnamed_profile(naming, paths[i]);
+    if (n_left > 0 && cp__naming_look_up(naming, &err) < 0) {
+        complain_of_names("Each of the profiles", &err);
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (are_left[i] && name_profile(naming, paths[i]) < 0)
+            is_good = false;
+    return is_good ? n_left : 0;
+}
+
+size_t run_name_profiles(char *const *paths, size_t n)
+{
+    const struct cp_error no_memory = {.message = "There is not enough memory."};
     struct cp__naming *naming = NULL;
     bool *are_left = calloc(n + 1, sizeof *are_left);
-    struct cp_error err = {0};
-    int result = are_left == NULL ? -ENOMEM : cp__naming_new(&naming);
+    size_t n_left = 0;
 
-    if (result < 0)
-        cp__error(&err, result, "There is not enough memory.");
-    for (size_t i = 0; i < n && result == 0; i++)
-        are_left[i] = add_unnamed_profile(naming, paths[i]);
-    if (result == 0)
-        result = cp__naming_look_up(naming, &err);
-    for (size_t i = 0; i < n && result == 0; i++)
-        if (are_left[i])
-            name_profile(naming, paths[i]);
-    if (result < 0 && n > 0)
-        complain_of_names("Each of the profiles", &err);
+    if (are_left != NULL && cp__naming_new(&naming) == 0)
+        n_left = name_each(naming, paths, n, are_left);
+    else if (n > 0)
+        complain_of_names("Each of the profiles", &no_memory);
     cp__naming_free(naming);
     free(are_left);
+    return n_left;
 }
