@@ -8,8 +8,8 @@
 #include "process.h"
 #include "runtime/base/os.h"
 
-/* Those whose default action ends the process, less SIGKILL, which nobody can catch, and those of the core.
- */
+/* Those whose default action ends the process, less SIGKILL, which nobody can catch, those of the core, and
+ * the real-time signals, which all end the process. */
 static const int numbers[] = {SIGHUP,  SIGINT,  SIGQUIT,   SIGILL,  SIGABRT, SIGBUS,  SIGFPE,
                               SIGUSR1, SIGSEGV, SIGUSR2,   SIGPIPE, SIGALRM, SIGTERM, SIGSTKFLT,
                               SIGXCPU, SIGXFSZ, SIGVTALRM, SIGIO,   SIGPWR,  SIGSYS};
@@ -22,7 +22,7 @@ static const int numbers[] = {SIGHUP,  SIGINT,  SIGQUIT,   SIGILL,  SIGABRT, SIG
 /* The first process of a container, for which the kernel ignores such signals, has no handler of ours. */
 bool cp__deadly_takes(int number)
 {
-    bool takes = false;
+    bool takes = number >= SIGRTMIN && number <= SIGRTMAX;
 
     for (size_t i = 0; i < N_NUMBERS; i++)
         takes |= numbers[i] == number;
@@ -75,9 +75,9 @@ void cp__deadly_install(void)
 {
     struct sigaction found;
 
-    for (size_t i = 0; i < N_NUMBERS; i++) {
-        if (cp__deadly_takes(numbers[i]) && sigaction(numbers[i], NULL, &found) == 0 &&
+    for (int number = 1; number < NSIG; number++) {
+        if (cp__deadly_takes(number) && sigaction(number, NULL, &found) == 0 &&
             (found.sa_flags & SA_SIGINFO) == 0 && found.sa_handler == SIG_DFL)
-            sigaction(numbers[i], make_action(), NULL);
+            sigaction(number, make_action(), NULL);
     }
 }

@@ -156,6 +156,11 @@ static void interrupted_read(void)
     say(read(ends[0], &byte, 1) < 0 ? "interrupted" : "read");
 }
 
+static void real_time_signal(void)
+{
+    raise(SIGRTMIN + 3);
+}
+
 /* ---- The program ----------------------------------------------------------------------------- */
 
 static const struct {
@@ -165,7 +170,7 @@ static const struct {
     {"thrd_exit", thrd_exit_in_main},           {"cancelled-main", cancelled_main},
     {"cleanup", cleanup_of_the_last},           {"fork-in-thread", fork_in_thread},
     {"cancelled-anywhere", cancelled_anywhere}, {"daemon", become_daemon},
-    {"siginterrupt", interrupted_read},
+    {"siginterrupt", interrupted_read},         {"real-time", real_time_signal},
 };
 
 int main(int argc, char **argv)
