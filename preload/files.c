@@ -1,8 +1,8 @@
 /*
  * The files of this process's profiles. They are opened at the start, because a service may give up the right
  * to open them (a change of user, chroot), and have high descriptors, because a program may count on low ones
- * (a shell's "exec 3>FILE" replaces the file that has the number). What the program closes all the same is
- * opened again at the end.
+ * (a shell's "exec 3>FILE" replaces the file that has the number). What the program closes or removes all
+ * the same is opened again at the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +77,7 @@ static bool is_still_open(const struct profile_file *file)
     struct stat found;
 
     return file->fd >= 0 && fstat(file->fd, &found) == 0 && found.st_dev == file->device &&
-           found.st_ino == file->inode;
+           found.st_ino == file->inode && found.st_nlink > 0;
 }
 
 /* ---- Writing --------------------------------------------------------------------------------- */

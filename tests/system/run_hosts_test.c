@@ -91,3 +91,18 @@ CP_TEST(a_folder_whose_name_has_percent_signs)
                       "'./a%%p %%n%%' cleanup 2>&1 && ls 'a%%p %%n%%'.*.profiles/'a%%p %%n%%'.*.pb.gz",
                       test_dir(), test_build_dir()));
 }
+
+CP_TEST(a_folder_that_the_program_removes)
+{
+    int status;
+    char *said;
+
+    need_host();
+    said = test_command(&status,
+                        "cd %s && %s/bin/counterpoint run -e taskClock:1000000 -o gone -- sh -c 'rm -r gone; "
+                        "exit 3' 2>&1",
+                        test_dir(), test_build_dir());
+    CHECK_EQ(status, 3);
+    CHECK_CONTAINS(said, "could not be written to ");
+    free(said);
+}
