@@ -279,13 +279,20 @@ static int await_end(struct run *run)
     return status;
 }
 
+/* If whoever started this command ignores SIGCHLD, the kernel would keep no exit status for it. The program
+ * has SIGCHLD as the command had it. */
 static enum status start_profiled_program(struct run *run, struct asked *asked, const char *path,
                                           const char *library)
 {
+    const struct sigaction by_default = {.sa_handler = SIG_DFL};
+    struct sigaction before;
+
     run->started_s = cp__clock_s();
     clock_gettime(CLOCK_REALTIME_COARSE, &run->began); /* the clock of files */
+    sigaction(SIGCHLD, &by_default, &before);
     program_pid = run->pid = fork();
     if (run->pid == 0) {
+        sigaction(SIGCHLD, &before, NULL);
         if (set_environment(run, asked, library) == 0)
             execve(path, asked->argv, environ);
         _exit(complain(STATUS_USAGE, "\"%s\" cannot be run: %s.", path, strerror(errno)));

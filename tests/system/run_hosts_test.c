@@ -106,3 +106,19 @@ CP_TEST(a_folder_that_the_program_removes)
     CHECK_CONTAINS(said, "could not be written to ");
     free(said);
 }
+
+/* Whoever starts the command may have left SIGCHLD ignored, as some services do. */
+CP_TEST(the_exit_status_if_ended_children_are_ignored)
+{
+    int status;
+
+    need_host();
+    test_write_file("ignore.py", "import os, signal, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+                                 "os.execv(sys.argv[1], sys.argv[1:])\n");
+    free(
+        test_command(&status,
+                     "cd %s && python3 ignore.py %s/bin/counterpoint run -e taskClock:1000000 -- sh -c 'exit "
+                     "3' 2>&1",
+                     test_dir(), test_build_dir()));
+    CHECK_EQ(status, 3);
+}
