@@ -1,4 +1,5 @@
-/* The program's calls that end the process without exit()'s handlers. */
+/* The program's calls that end the process. What returns from main() comes to no function here, but to the
+ * handler of process.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -7,8 +8,25 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "atomic.h"
 #include "process.h"
 #include "real.h"
+#include "runtime/base/os.h"
+
+static uint32_t exiting_tid; /* the thread that has called exit() first; 0: none. Atomic */
+
+/* Another thread may be in exit(), and wait for its profile in the last handler. The C library has no handler
+ * left then, and would end the process at once. A handler may call exit(), too. */
+void exit(int status)
+{
+    uint32_t tid = 0;
+
+    if ((!cp_compare_exchange(&exiting_tid, &tid, (uint32_t)cp__os_tid()) && tid != (uint32_t)cp__os_tid()) ||
+        cp__scribe_is_asked_from_handler())
+        cp__scribe_finish_from_handler(CP__SCRIBE_WAIT_MS);
+    REAL(exit)(status);
+    __builtin_unreachable();
+}
 
 /* _Exit() is the same function in the C library. */
 void _exit(int status)

@@ -40,6 +40,8 @@ double cp__process_seconds(void);
 
 /* Starts the thread that ends the session of this process. Returns 0 or a negative errno value. */
 int cp__scribe_start(void);
+/* Returns whether a thread has asked the scribe to end the session. */
+bool cp__scribe_is_asked_from_handler(void);
 /* How long a process that ends waits for its profile. */
 #define CP__SCRIBE_WAIT_MS 30000
 /* Has the scribe end the session, and waits until it has, for wait_ms at most. Returns false if it has not.

@@ -21,7 +21,7 @@ void cp__real_prepare(void);
 
 #define CP__REAL_NAMES(x)                                                                                    \
     x(pthread_create) x(thrd_create) x(pthread_setname_np) x(sigaction) x(signal) x(execve) x(execvpe)       \
-        x(execveat) x(fexecve) x(_exit) x(quick_exit) x(close_range) x(prctl)
+        x(execveat) x(fexecve) x(exit) x(_exit) x(quick_exit) x(close_range) x(prctl)
 
 #define CP__REAL_NUMBER(name) CP__REAL_##name,
 enum { CP__REAL_NAMES(CP__REAL_NUMBER) CP__REAL_COUNT };

@@ -118,6 +118,11 @@ static bool finish_from_handler(int number, int wait_ms)
     return cp_load_acquire(&scribe.done) != 0; /* the same */
 }
 
+bool cp__scribe_is_asked_from_handler(void)
+{
+    return cp_load_relaxed(&scribe.wanted) != 0; /* relaxed: who waits for the profile acquires `done` */
+}
+
 bool cp__scribe_finish_from_handler(int wait_ms)
 {
     return finish_from_handler(0, wait_ms);

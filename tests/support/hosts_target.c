@@ -161,16 +161,34 @@ static void real_time_signal(void)
     raise(SIGRTMIN + 3);
 }
 
+static void *exit_here(void *unused)
+{
+    (void)unused;
+    exit(3);
+}
+
+/* Two threads do so at once. */
+static void exit_twice(void)
+{
+    begin_other(exit_here);
+    exit_here(NULL);
+}
+
 /* ---- The program ----------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
     void (*fn)(void);
 } deeds[] = {
-    {"thrd_exit", thrd_exit_in_main},           {"cancelled-main", cancelled_main},
-    {"cleanup", cleanup_of_the_last},           {"fork-in-thread", fork_in_thread},
-    {"cancelled-anywhere", cancelled_anywhere}, {"daemon", become_daemon},
-    {"siginterrupt", interrupted_read},         {"real-time", real_time_signal},
+    {"thrd_exit", thrd_exit_in_main},
+    {"cancelled-main", cancelled_main},
+    {"cleanup", cleanup_of_the_last},
+    {"fork-in-thread", fork_in_thread},
+    {"cancelled-anywhere", cancelled_anywhere},
+    {"daemon", become_daemon},
+    {"siginterrupt", interrupted_read},
+    {"real-time", real_time_signal},
+    {"exit-twice", exit_twice},
 };
 
 int main(int argc, char **argv)

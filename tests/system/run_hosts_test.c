@@ -81,6 +81,12 @@ CP_TEST(a_real_time_signal_that_ends_the_program)
     check_host("real-time");
 }
 
+CP_TEST(two_threads_that_call_exit)
+{
+    for (int i = 0; i < 5; i++)
+        check_host("exit-twice");
+}
+
 /* ---- The folder ------------------------------------------------------------------------------ */
 
 CP_TEST(a_folder_whose_name_has_percent_signs)
