@@ -18,6 +18,7 @@
 #include "real.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
+#include "runtime/base/thread.h"
 #include "runtime/cost.h"
 #include "settings.h"
 
@@ -63,15 +64,40 @@ void cp__process_name_thread(void)
     errno = saved_errno;
 }
 
-/* The mask that is restored is the program's: attaching has unblocked SIGTRAP, and that stays so. */
+/* Blocks the program's signals, and stores those that were not blocked before. The core's own two stay as
+ * they are: an attach unblocks SIGTRAP if the program has it blocked, and must not take this function for
+ * the program. */
+static void hold_signals(sigset_t *held)
+{
+    sigset_t wanted, before;
+
+    sigfillset(&wanted);
+    sigdelset(&wanted, SIGTRAP);
+    sigdelset(&wanted, SIGPROF);
+    pthread_sigmask(SIG_BLOCK, &wanted, &before);
+    sigemptyset(held);
+    for (int number = 1; number <= SIGRTMAX; number++) {
+        if (sigismember(&wanted, number) == 1 && sigismember(&before, number) == 0)
+            sigaddset(held, number);
+    }
+}
+
+static void let_signals_come(const sigset_t *held)
+{
+    pthread_sigmask(SIG_UNBLOCK, held, NULL);
+}
+
 void cp__process_attach_thread(void)
 {
     struct cp_m *m;
+    sigset_t held;
 
     if (!cp__process_is_profiled_from_handler())
         return;
+    hold_signals(&held);
     cp_m_attach(&m, NULL);
     cp__process_name_thread();
+    let_signals_come(&held);
 }
 
 /* ---- The start ------------------------------------------------------------------------------- */
@@ -129,25 +155,41 @@ static void serve_profiles(void)
         fprintf(stderr, "counterpoint: http://%s/debug/pprof/\n", cp_http_address(process.http));
 }
 
+static int start_profile(struct cp_error *err)
+{
+    int result = start_own_session(err);
+
+    if (result < 0)
+        return result;
+    cp_store_relaxed(&process.pid, (uint32_t)getpid()); /* relaxed: see above */
+    process.settings.has_executed = true; /* the next session, if exec fails, does not replace the file */
+    if (cp__scribe_start() < 0)
+        say_to_user("there is no thread to write the profile: this process will leave none.");
+    return 0;
+}
+
+static void *start_profile_here(void *err)
+{
+    return start_profile(err) < 0 ? err : NULL;
+}
+
 /* The calling thread is attached before the session starts, so that its first instruction after the start
- * counts. */
+ * counts. The session starts on a thread of the library's own, because the thread that has forked may have a
+ * small stack. */
 void cp__process_begin(void)
 {
     struct cp_error err = {0};
-    uint64_t mask = cp__os_block_from_handler();
     struct cp_m *m;
-    int result = cp_m_attach(&m, &err);
+    sigset_t held;
+    int result;
 
+    hold_signals(&held);
+    result = cp_m_attach(&m, &err);
     cp__process_name_thread();
-    if (result == 0)
-        result = start_own_session(&err);
-    if (result == 0)
-        cp_store_relaxed(&process.pid, (uint32_t)getpid()); /* relaxed: see above */
-    process.settings.has_executed = true; /* the next session, if exec fails, does not replace the file */
-    if (result == 0 && cp__scribe_start() < 0)
-        say_to_user("there is no thread to write the profile: this process will leave none.");
-    cp__os_unblock_from_handler(mask);
-    if (result < 0)
+    if (result == 0 && cp__thread_run(start_profile_here, &err) < 0)
+        say_to_user("there is no thread to start the profile: this process will leave none.");
+    let_signals_come(&held);
+    if (err.code < 0)
         say_to_user(err.message);
 }
 

@@ -75,6 +75,8 @@ const char *cp__files_path(size_t i);
 void cp__deadly_install(void);
 /* Of threads.c: in the thread that is there before the library, and in a child of a fork. */
 void cp__threads_begin(void);
+/* Returns whether all threads of the program's have ended, and the process would have ended with them. */
+bool cp__threads_have_ended(void);
 void cp__threads_forget(void);
 
 #endif

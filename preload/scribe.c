@@ -29,19 +29,29 @@ static struct {
 
 #define A_WHILE_MS 1000 /* in which a thread ends the process that has waited for its profile */
 
-/* Waits until the session is to be ended, or its time is over. */
-static void await_wish(double seconds)
+/* How often the scribe looks whether the program has threads still. A thread may end without having been
+ * counted: by a system call of its own, or if it is cancelled while the C library ends it. */
+#define LOOK_MS 500
+
+/* Waits until the session is to be ended, its time is over, or the program has no thread any more, by two
+ * looks in a row. Returns true in the last case. */
+static bool await_wish(double seconds)
 {
     const uint64_t end = cp__clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
+    unsigned looks = 0;
 
     while (cp_load_acquire(&scribe.wanted) == 0) { /* pairs with the release in ask_from_handler() */
         const uint64_t now = cp__clock_ns(CLOCK_MONOTONIC);
+        const bool is_soon = seconds > 0 && end - now < LOOK_MS * 1000000u;
 
         if (seconds > 0 && now >= end)
-            return;
-        cp__os_futex_wait(&scribe.wanted, 0,
-                          seconds > 0 && end - now < 60000000000u ? (int)((end - now) / 1000000) + 1 : 60000);
+            return false;
+        cp__os_futex_wait(&scribe.wanted, 0, is_soon ? (int)((end - now) / 1000000) + 1 : LOOK_MS);
+        looks = cp__threads_have_ended() ? looks + 1 : 0;
+        if (looks == 2)
+            return true;
     }
+    return false;
 }
 
 /* Ends the process as the signal would have without this library. */
@@ -57,9 +67,9 @@ static void die(int number)
 
 static void *scribe_work(void *unused)
 {
+    const bool is_left_alone = await_wish(cp__process_seconds());
     uint32_t number;
 
-    await_wish(cp__process_seconds());
     cp__process_end();
     cp_store_release(&scribe.done, 1u); /* pairs with the acquire in finish_from_handler() */
     cp__os_futex_wake_from_handler(&scribe.done);
@@ -68,6 +78,8 @@ static void *scribe_work(void *unused)
         usleep(A_WHILE_MS * 1000);
         die((int)number);
     }
+    if (is_left_alone)
+        exit(0); /* as the C library does with the last thread */
     return unused;
 }
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <threads.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@
 #include "process.h"
 #include "real.h"
 #include "runtime/base/os.h"
+#include "runtime/base/sys_linux.h"
+#include "runtime/base/thread.h"
 
 /* ---- Threads that end ------------------------------------------------------------------------ */
 
@@ -27,10 +30,63 @@ static int32_t left = 1;
 static pthread_key_t ending;
 static bool has_key;
 
+/* What /proc/self/task tells of the program's threads. */
+struct told {
+    pid_t self;
+    bool is_told; /* the system has told of some thread */
+    bool has_others;
+};
+
+static void look_at_thread(void *context, pid_t tid)
+{
+    struct told *told = context;
+
+    told->is_told = true;
+    told->has_others |= tid != told->self && tid != getpid() && !cp__own_threads_have(tid);
+}
+
+/* Looks for threads of the program's but for the calling one and that of main(). */
+static struct told look_for_others(void)
+{
+    struct told told = {.self = cp__os_tid()};
+
+    cp__os_each_thread(look_at_thread, &told);
+    return told;
+}
+
+/* Returns whether the thread of main() has ended: it stays as a zombie until the process has. */
+static bool has_main_ended(void)
+{
+    char text[256];
+    int fd = cp__sys_open_from_handler("/proc/self/stat");
+    long size = fd < 0 ? -1 : cp__sys_read_from_handler(fd, text, sizeof text - 1);
+    const char *end;
+
+    if (fd >= 0)
+        cp__sys_close_from_handler(fd);
+    if (size <= 0)
+        return false;
+    text[size] = '\0';
+    end = strrchr(text, ')');
+    return end != NULL && end[1] == ' ' && end[2] == 'Z';
+}
+
+bool cp__threads_have_ended(void)
+{
+    struct told told;
+
+    if (!has_main_ended())
+        return false;
+    told = look_for_others();
+    return told.is_told && !told.has_others;
+}
+
+/* The C library makes threads that are not counted (for SIGEV_THREAD). If one of them is the last one, or two
+ * threads end at once, cp__threads_have_ended() tells the scribe. */
 static void one_has_ended(void)
 {
-    if (cp_fetch_sub_acq_rel(&left, 1) ==
-        1) /* acquire and release: pairs with itself, in the other threads */
+    /* acquire and release: pairs with itself, in the other threads */
+    if (cp_fetch_sub_acq_rel(&left, 1) == 1 && !look_for_others().has_others)
         exit(0);
 }
 
@@ -67,12 +123,10 @@ struct beginning {
 static struct beginning begin_thread(void *arg)
 {
     const struct beginning beginning = *(struct beginning *)arg;
-    uint64_t mask = cp__os_block_from_handler();
 
     free(arg);
     await_end_of_this_thread();
     cp__process_attach_thread();
-    cp__os_unblock_from_handler(mask);
     return beginning;
 }
 

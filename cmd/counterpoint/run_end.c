@@ -219,16 +219,20 @@ static void print_hottest(const struct found *found)
 
 static void print_files(const struct run *run, const struct found *found)
 {
-    fprintf(stderr, found->n == 1 ? "  The profile is %s.\n" : "  The profiles are %s/*.pb.gz.\n",
-            found->n == 1 ? found->paths[0] : run->directory);
+    if (found->n == 1)
+        fprintf(stderr, "  The profile is %s.\n", found->paths[0]);
+    else if (found->n > 1)
+        fprintf(stderr, "  The profiles are %s/*.pb.gz.\n", run->directory);
+    else
+        fprintf(stderr, "  There is no profile in %s.\n", run->directory);
     if (found->waiting > 0)
         fprintf(stderr, "  %u more %s at the end of processes that still run.\n", found->waiting,
                 found->waiting == 1 ? "is written" : "are written");
     if (found->killed > 0)
         fprintf(stderr,
-                "  %u %s without a profile, the last one with the id %d: no program can write anything when "
-                "SIGKILL "
-                "ends it.\n",
+                "  %u %s without a profile, the last one with the id %d: by SIGKILL, or by a system call of "
+                "its own, "
+                "no library that is in the program notices the end.\n",
                 found->killed, found->killed == 1 ? "process ended" : "processes ended",
                 (int)found->killed_pid);
 }

@@ -113,6 +113,31 @@ static const char *interpreter_of(Elf *elf)
     return "";
 }
 
+/* Returns the name of a library that the program needs and that must be loaded before all others; NULL: none.
+ */
+static const char *sanitizer_of(Elf *elf)
+{
+    static const char *const names[] = {"libasan.so", "libtsan.so", "libmsan.so"};
+    GElf_Shdr header;
+    GElf_Dyn entry;
+
+    for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section)) != NULL;) {
+        Elf_Data *data = gelf_getshdr(section, &header) != NULL && header.sh_type == SHT_DYNAMIC
+                             ? elf_getdata(section, NULL)
+                             : NULL;
+
+        for (int i = 0; data != NULL && gelf_getdyn(data, i, &entry) != NULL; i++) {
+            const char *name =
+                entry.d_tag == DT_NEEDED ? elf_strptr(elf, header.sh_link, entry.d_un.d_val) : NULL;
+
+            for (size_t n = 0; name != NULL && n < sizeof names / sizeof names[0]; n++)
+                if (strncmp(name, names[n], strlen(names[n])) == 0)
+                    return name;
+        }
+    }
+    return NULL;
+}
+
 static int check_elf(const char *path, Elf *elf, struct cp_error *err)
 {
     GElf_Ehdr header;
@@ -134,6 +159,12 @@ static int check_elf(const char *path, Elf *elf, struct cp_error *err)
             "into it. Link it dynamically, or profile it from inside: a C program by linking "
             "libcounterpoint, a Go program by runtime/pprof.",
             path);
+    if (sanitizer_of(elf) != NULL)
+        return cp__error(
+            err, -ENOEXEC,
+            "\"%s\" is built with a sanitizer, whose library (%s) must be loaded before all others, so no "
+            "other library can be preloaded. Profile a build without the sanitizer.",
+            path, sanitizer_of(elf));
     if (strstr(linker, "/ld-linux") == NULL && strstr(linker, "/ld64") == NULL)
         return cp__error(
             err, -ENOEXEC,

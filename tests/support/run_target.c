@@ -114,6 +114,32 @@ static void in_children(void)
     wait_for(child);
 }
 
+/* A thread with the smallest stack forks. */
+static void *fork_on_small_stack(void *unused)
+{
+    pid_t child = fork();
+
+    (void)unused;
+    if (child == 0) {
+        work(WORK_MS);
+        _exit(8);
+    }
+    wait_for(child);
+    return NULL;
+}
+
+static void in_small_thread(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, (size_t)sysconf(_SC_THREAD_STACK_MIN));
+    pthread_create(&thread, &attributes, fork_on_small_stack, NULL);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
 /* What cannot be executed leaves the program as it was. */
 static void execute(char *self, const char *what)
 {
@@ -237,6 +263,8 @@ int main(int argc, char **argv)
         main_leaves_first();
     else if (strcmp(what, "children") == 0)
         in_children();
+    else if (strcmp(what, "small-thread") == 0)
+        in_small_thread();
     else if (strcmp(what, "execute") == 0)
         execute(argv[0], "return");
     else if (strcmp(what, "daemon") == 0)

@@ -110,6 +110,12 @@ CP_TEST(children_have_files_of_their_own)
     free(out);
 }
 
+/* The thread's child is sampled as any other: no signal stays blocked in it. */
+CP_TEST(a_thread_with_a_small_stack_forks)
+{
+    check_run("small-thread", 2, 80, "_start|main|clone3|start_thread|__clone");
+}
+
 CP_TEST(what_a_process_was_before_it_executes_a_program_is_kept)
 {
     check_run("execute", 3, 120, "_start|main");
@@ -216,6 +222,8 @@ CP_TEST(what_cannot_be_profiled_is_refused)
         "cp target rights && { chown 1 rights || true; } && chmod 4755 rights",
         test_dir()));
     check_run_refuses("./static", 2, "is linked statically");
+    free(test_command(NULL, "cd %s && gcc -fsanitize=address static.c -o sanitized", test_dir()));
+    check_run_refuses("./sanitized", 2, "is built with a sanitizer");
     check_run_refuses("-e cycle ./target", 2, "cycle");
     check_run_refuses("-e taskClock:0 ./target", 2, "taskClock");
     check_run_refuses("-p 1", 2, "cannot be profiled yet");
