@@ -230,7 +230,7 @@ static Dwfl_Module *report_file(Dwfl *dwfl, const struct cp__mapping *mapping, i
     dwfl_report_begin(dwfl);
     if (is_same && find_bias(fd, mapping, &bias))
         module = dwfl_report_elf(dwfl, mapping->file, mapping->file, fd, bias, true);
-    /* If only the build id tells files apart, a file whose segments are not the mapped ones is another one. */
+    /* If only the build id tells files apart, a file without the mapped segments is another one. */
     *missing = is_same && module == NULL && (mapping->inode != 0 || mapping->build_id == NULL)
                    ? CP__MISSING_FORMAT
                    : CP__MISSING_REPLACED;
