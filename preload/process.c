@@ -27,7 +27,8 @@ static struct {
     struct cp__preload_settings settings;
     struct cp_session *session;
     struct cp_http *http;
-    uint32_t pid; /* of the process whose session this is; 0: there is none. Atomic: handlers look */
+    uint32_t pid;   /* of the process whose session this is; 0: there is none. Atomic: handlers look */
+    uint32_t owner; /* of the process that has had one. Atomic: the same */
 } process;
 
 /* Only in the library for `counterpoint run --http`. */
@@ -45,6 +46,11 @@ bool cp__process_is_profiled_from_handler(void)
 {
     /* relaxed: this process has stored it before it had other threads, or at a fork */
     return cp_load_relaxed(&process.pid) == (uint32_t)getpid();
+}
+
+bool cp__process_has_handlers_from_handler(void)
+{
+    return cp_load_relaxed(&process.owner) == (uint32_t)getpid(); /* relaxed: the same */
 }
 
 double cp__process_seconds(void)
@@ -107,11 +113,17 @@ static void tell_children(void)
 {
     const char *file = process.settings.file;
     char directory[PATH_MAX], id[16], *path;
+    size_t size;
+    FILE *out;
 
     snprintf(id, sizeof id, "%d", (int)getpid());
     setenv(CP__VARIABLE_FIRST, id, 1);
     if (file[0] == '/' || getcwd(directory, sizeof directory) == NULL ||
-        asprintf(&path, "%s/%s", directory, file) < 0)
+        (out = open_memstream(&path, &size)) == NULL)
+        return;
+    cp__print_pattern_of(out, directory);
+    fprintf(out, "/%s", file);
+    if (fclose(out) != 0)
         return;
     setenv(CP__VARIABLE_FILE, path, 1);
     free(process.settings.file);
@@ -161,10 +173,11 @@ static int start_profile(struct cp_error *err)
 
     if (result < 0)
         return result;
-    cp_store_relaxed(&process.pid, (uint32_t)getpid()); /* relaxed: see above */
     process.settings.has_executed = true; /* the next session, if exec fails, does not replace the file */
     if (cp__scribe_start() < 0)
         say_to_user("there is no thread to write the profile: this process will leave none.");
+    cp_store_relaxed(&process.owner, (uint32_t)getpid()); /* relaxed: see above */
+    cp_store_relaxed(&process.pid, (uint32_t)getpid());   /* relaxed: see above */
     return 0;
 }
 
@@ -244,7 +257,8 @@ static void begin_in_child(void)
 {
     if (cp_load_relaxed(&process.pid) == 0) /* relaxed: see above */
         return;
-    cp_store_relaxed(&process.pid, 0u); /* relaxed: see above */
+    cp_store_relaxed(&process.pid, 0u);                   /* relaxed: see above */
+    cp_store_relaxed(&process.owner, (uint32_t)getpid()); /* relaxed: see above */
     cp_session_close(process.session);
     process.session = NULL;
     process.http =

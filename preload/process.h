@@ -22,6 +22,8 @@ void cp__process_begin(void);
 /* Returns whether this process has a session that has not been ended, and is not a child of vfork() or of a
  * raw system call, which runs in its parent's memory or has a copy of it. */
 bool cp__process_is_profiled_from_handler(void);
+/* Returns whether this process has had a session, and so has the library's handlers. */
+bool cp__process_has_handlers_from_handler(void);
 /* Makes the calling thread an M whose samples carry its name, until the thread ends. Signals are blocked
  * meanwhile: a signal may end the process, and whoever writes the profile then must not wait for a lock of
  * this thread. */

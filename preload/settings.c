@@ -154,6 +154,12 @@ static void print_name(FILE *out, const char *text)
         fputc(*text == '/' ? '_' : *text, out);
 }
 
+void cp__print_pattern_of(FILE *out, const char *path)
+{
+    for (; *path != '\0'; path++)
+        fputs(*path == '%' ? "%%" : (char[]){*path, '\0'}, out);
+}
+
 /* Prints the pattern with what its %-signs stand for. Returns whether the id of the process is among that. */
 static bool print_pattern(FILE *out, const char *pattern, size_t size, const char *program, int pid)
 {

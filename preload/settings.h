@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "pprof.h"
 #include "runtime/switch_cost.h"
@@ -79,5 +80,8 @@ const char *cp__best_event(void);
  * NULL: no memory. */
 char *cp__profile_path(const char *pattern, const char *program, int pid, bool is_first, const char *event,
                        unsigned again);
+
+/* Prints a path that stands for itself in such a pattern: a "%" becomes "%%". */
+void cp__print_pattern_of(FILE *out, const char *path);
 
 #endif

@@ -32,7 +32,7 @@ int sigaction(int number, const struct sigaction *action, struct sigaction *old)
     struct sigaction wanted;
     int result;
 
-    if (!cp__process_is_profiled_from_handler())
+    if (!cp__process_has_handlers_from_handler())
         return REAL(sigaction)(number, action, old);
     if (action != NULL) /* old may be the same */
         wanted = *action;

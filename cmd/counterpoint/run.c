@@ -218,8 +218,7 @@ static int make_pattern(char **pattern, const char *directory)
 
     if (out == NULL)
         return -1;
-    for (; *directory != '\0'; directory++)
-        fputs(*directory == '%' ? "%%" : (char[]){*directory, '\0'}, out);
+    cp__print_pattern_of(out, directory);
     fputs("/%n.%p.pb.gz", out);
     return fclose(out);
 }

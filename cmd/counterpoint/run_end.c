@@ -163,19 +163,28 @@ static uint64_t fact_number(const struct profile *profile, const char *key)
     return value == NULL ? 0 : strtoull(value, NULL, 10);
 }
 
-/* Prints the lines of one file that tell what is missing. A line that all programs have is left out: no
- * symbols. */
+/* Whether the first line stands for that already, or programs without symbols have it all. */
+static bool is_told_elsewhere(const char *key, size_t size)
+{
+    static const char *const keys[] = {"coverage", "symbols_missing", "symbols_missing_more", "none"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (strlen(keys[i]) == size && memcmp(keys[i], key, size) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Prints the lines of one file that tell what is missing: those that its line "limits" lists. */
 static void print_losses(void *unused, const struct profile *profile, const char *path)
 {
-    static const char *const keys[] = {"dropped",       "lost",      "throttled_ns", "unattached_ns",
-                                       "overloaded_ns", "unsampled", "incomplete",   "ms_refused"};
+    const char *key = profile_fact(profile, "limits");
 
     (void)unused;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        for (size_t c = 0; c < profile->n_comments; c++) {
-            const size_t size = strlen(keys[i]);
-
-            if (strncmp(profile->comments[c], keys[i], size) == 0 && profile->comments[c][size] == ':')
+    for (size_t size; key != NULL && (size = strcspn(key, ", ")) > 0;
+         key = key[size] == ',' ? key + size + 1 : NULL) {
+        for (size_t c = 0; c < profile->n_comments && !is_told_elsewhere(key, size); c++) {
+            if (strncmp(profile->comments[c], key, size) == 0 && profile->comments[c][size] == ':')
                 fprintf(stderr, "  %s: %s\n", basename(path), profile->comments[c]);
         }
     }

@@ -271,7 +271,10 @@ int main(int argc, char **argv)
         become_daemon();
     else if (strcmp(what, "handlers") == 0)
         with_handlers();
-    else if (strcmp(what, "descriptors") == 0)
+    else if (strcmp(what, "late-handlers") == 0) {
+        work(3 * WORK_MS);
+        with_handlers();
+    } else if (strcmp(what, "descriptors") == 0)
         with_descriptors();
     else if (strcmp(what, "signal") == 0)
         end_by_signal(argv[2]);

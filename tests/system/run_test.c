@@ -297,3 +297,18 @@ CP_TEST(a_profile_ends_after_its_seconds)
     CHECK_CONTAINS(out, "written");
     free(out);
 }
+
+/* The program sees its own handlers still, when its profile has ended. */
+CP_TEST(handlers_stay_the_programs_after_a_profile)
+{
+    char *bare, *out;
+
+    need_target();
+    bare = test_command(NULL, "cd %s && ./target late-handlers", test_dir());
+    out =
+        preloaded(NULL, "CP_CPUPROFILE=h.pb.gz CP_CPUPROFILE_EVENT=taskClock:1ms CP_CPUPROFILE_SECONDS=0.02",
+                  "late-handlers");
+    CHECK_STR(out, bare);
+    free(bare);
+    free(out);
+}
