@@ -242,7 +242,8 @@ CP_TEST(many_profiles_are_named_together)
         frames = naming->known->n_frames;
         objects = naming->objects.n;
     }
-    CHECK_EQ(objects, 3); /* the library, the C library, this program */
+    /* the library, this program, and the C library if no sanitizer has the place of its functions */
+    CHECK(objects == 3 || (objects == 2 && (TEST_ASAN || TEST_TSAN)));
     cp__naming_free(naming);
     name_all(left, 3, "/proc/kallsyms");
     for (size_t i = 0; i < 3; i++) {
