@@ -68,6 +68,12 @@ static void add_path(struct found *found, const char *directory, const char *nam
     found->n++;
 }
 
+/* Returns the event that the names of the i-th event's files have; NULL: they have none. */
+static const char *event_of_files(const struct run *run, size_t i)
+{
+    return run->settings.n > 1 ? run->settings.events[i] : NULL;
+}
+
 static bool is_of_run(const struct run *run, const struct stat *file)
 {
     return file->st_mtim.tv_sec > run->began.tv_sec ||
@@ -77,8 +83,6 @@ static bool is_of_run(const struct run *run, const struct stat *file)
 static void note_profile(const struct run *run, struct found *found, const char *name, pid_t pid,
                          const struct stat *file)
 {
-    char *path;
-
     if (file->st_size > 0) {
         add_path(found, run->directory, name);
     } else if (kill(pid, 0) == 0 || errno == EPERM) {
@@ -86,11 +90,25 @@ static void note_profile(const struct run *run, struct found *found, const char 
     } else {
         found->killed++;
         found->killed_pid = pid;
-        if (asprintf(&path, "%s/%s", run->directory, name) >= 0) {
-            unlink(path);
-            free(path);
-        }
     }
+}
+
+/* Removes the files of processes that have ended without writing them. */
+static void remove_empty_files(const struct run *run, size_t i)
+{
+    DIR *directory = opendir(run->directory);
+    struct dirent *entry;
+    struct stat file;
+
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        const pid_t pid = process_of(entry->d_name, event_of_files(run, i));
+
+        if (pid > 0 && fstatat(dirfd(directory), entry->d_name, &file, 0) == 0 && S_ISREG(file.st_mode) &&
+            is_of_run(run, &file) && file.st_size == 0 && kill(pid, 0) < 0 && errno == ESRCH)
+            unlinkat(dirfd(directory), entry->d_name, 0);
+    }
+    if (directory != NULL)
+        closedir(directory);
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -101,7 +119,7 @@ static int compare_paths(const void *a, const void *b)
 /* Looks for the files of the i-th event. */
 static void find_files(const struct run *run, size_t i, struct found *found)
 {
-    const char *event = run->settings.n > 1 ? run->settings.events[i] : NULL;
+    const char *event = event_of_files(run, i);
     DIR *directory = opendir(run->directory);
     struct dirent *entry;
     struct stat file;
@@ -282,6 +300,8 @@ static void print_event_end(const struct run *run, size_t i)
     if (found.n > 0)
         print_hottest(&found);
     print_files(run, &found);
+    if (found.killed > 0)
+        remove_empty_files(run, i);
     forget_found(&found);
 }
 

@@ -132,6 +132,20 @@ CP_TEST(a_signal_that_ends_the_program_leaves_a_profile)
     }
 }
 
+/* Nobody can catch it; the command says so, and leaves no empty file. */
+CP_TEST(a_program_that_sigkill_ends_is_told)
+{
+    char *said;
+
+    need_target();
+    check_runs_alike("./target signal 9");
+    said = test_command(NULL, "cat %s/said; find %s/out -name '*.gz'", test_dir(), test_dir());
+    CHECK_CONTAINS(said, "1 process ended without a profile");
+    CHECK_CONTAINS(said, "SIGKILL");
+    CHECKF(strstr(said, "pb.gz") == NULL, "%s", said);
+    free(said);
+}
+
 CP_TEST(a_stack_that_overflows_leaves_a_profile)
 {
     need_target();
