@@ -2,6 +2,7 @@
 #include "real.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -9,12 +10,21 @@
 
 void *cp__real_functions[CP__REAL_COUNT];
 
+/* Stands for a function that this C library does not have. */
+static int is_missing(void)
+{
+    errno = ENOSYS;
+    return -1;
+}
+
 void *cp__real_from_handler(void **known, const char *name)
 {
     void *function = cp_load_relaxed(known); /* relaxed: every thread finds the same function */
 
     if (function == NULL) {
         function = dlsym(RTLD_NEXT, name);
+        if (function == NULL)
+            function = (void *)is_missing;
         cp_store_relaxed(known, function);
     }
     return function;

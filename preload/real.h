@@ -10,7 +10,7 @@
 
 /* Returns the next function of that name after this library's. The dynamic linker is asked once for each
  * name: the first call is made by the constructor, because a handler of the program's may make a later one.
- * NULL: there is none. */
+ * If this C library has no such function, the result is one that fails with ENOSYS. */
 void *cp__real_from_handler(void **known, const char *name);
 
 /* Asks for all names. */
