@@ -279,6 +279,7 @@ static void finish_at_exit(void)
 __attribute__((constructor)) static void profile_from_the_start(void)
 {
     struct cp_error err;
+    sigset_t held;
 
     cp__real_prepare();
     if (cp__preload_settings(&process.settings, &err) < 0) {
@@ -295,8 +296,11 @@ __attribute__((constructor)) static void profile_from_the_start(void)
     pthread_atfork(NULL, NULL, begin_in_child);
     atexit(finish_at_exit);
     cp__threads_begin();
+    hold_signals(
+        &held); /* a signal that ends the process waits for the handler that has the profile written */
     cp__process_begin();
     cp__deadly_install();
+    let_signals_come(&held);
     cp__go_exit_install();
     serve_profiles();
 }

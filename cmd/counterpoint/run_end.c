@@ -250,8 +250,9 @@ static void print_files(const struct run *run, const struct found *found)
         fprintf(stderr, "  The profile is %s.\n", found->paths[0]);
     else if (found->n > 1)
         fprintf(stderr, "  The profiles are %s/*.pb.gz.\n", run->directory);
-    else
-        fprintf(stderr, "  There is no profile in %s.\n", run->directory);
+    else if (found->waiting == 0 && found->killed == 0)
+        fprintf(stderr, "  There is no profile in %s: the program ended before one could begin.\n",
+                run->directory);
     if (found->waiting > 0)
         fprintf(stderr, "  %u more %s at the end of processes that still run.\n", found->waiting,
                 found->waiting == 1 ? "is written" : "are written");
