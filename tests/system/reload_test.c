@@ -1,7 +1,10 @@
 /* Sessions of programs that replace code while they are sampled. */
 #include <dlfcn.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tests/support/patience.h"
 #include "tests/support/session_tools.h"
 
 /* Compiles libNAME.so, whose function NAME calls what it is given, and is at the same place in each. */
@@ -25,15 +28,48 @@ static void *load(const char *name, void (**call)(void (*)(long), long))
     return library;
 }
 
-/* Waits until the profile's thread has noted what is loaded, and knows its code: the first sample, whose
- * stack has no callers yet, wakes the thread. */
-static void burn_and_wait(void (*call)(void (*)(long), long))
+/* ---- The profile's thread -------------------------------------------------------------------- */
+
+static pthread_t program;
+static int is_held, waits;
+
+/* Plays futex(2). While the profile's thread is to be held, its first wait ends at once, and so a whole pass
+ * follows; it stays in the second one. */
+static long hold_in_wait(long number, const long arguments[6])
 {
-    call(burn_here, 1000000);
-    usleep(200000);
+    int n;
+
+    /* here and below: an acquire pairs with the release in hold_reader() and let_reader_go() */
+    if (number != SYS_futex || arguments[1] != FUTEX_WAIT_PRIVATE || cp_load_acquire(&is_held) == 0 ||
+        pthread_equal(pthread_self(), program))
+        return sim_hand_on(number, arguments);
+    n = cp_load_relaxed(&waits) + 1; /* relaxed: stored by this thread */
+    cp_store_release(&waits, n);     /* pairs with the acquire in hold_reader() */
+    while (n > 1 && cp_load_acquire(&is_held) != 0)
+        usleep(NAP_US);
+    return 0;
 }
 
-/* The profile's thread looks at both libraries only afterwards. */
+/* Returns when the profile's thread has noted what is loaded, knows its code, and looks at nothing more. */
+static void hold_reader(void)
+{
+    struct patience patience = {.looks = 0};
+
+    cp_store_release(&is_held, 1);
+    while (cp_load_acquire(&waits) < 2) { /* pairs with the release in hold_in_wait() */
+        CHECK(has_patience(&patience));
+        usleep(NAP_US);
+    }
+}
+
+static void let_reader_go(void)
+{
+    cp_store_release(&is_held, 0);
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+/* Between the two libraries, the profile's thread does not look. */
 SIM_TEST(what_ran_before_a_replacement_has_its_own_name)
 {
     struct cp_memory memory = {0};
@@ -46,23 +82,26 @@ SIM_TEST(what_ran_before_a_replacement_has_its_own_name)
     char *text;
 
     compile("first"), compile("second");
+    program = pthread_self();
+    sim_hook(hold_in_wait);
     attach();
     CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
     library = load("first", &first);
-    burn_and_wait(first);
+    hold_reader();
     first(burn_here, 50000000);
     dlclose(library);
     library = load("second", &second);
     if (first != second)
         SKIP("the linker puts the second library elsewhere");
     second(burn_here, 30000000);
+    let_reader_go();
     CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
     cp_session_close(session);
     dlclose(library);
     save(&memory, file_in_dir("reload.pb.gz"));
     text = pprof("-symbolize=none -peek burn_here", file_in_dir("reload.pb.gz"));
-    CHECK_CONTAINS(text, "50ms 61.73% |   first");
-    CHECK_CONTAINS(text, "30ms 37.04% |   second");
+    CHECK_CONTAINS(text, "50ms 62.50% |   first");
+    CHECK_CONTAINS(text, "30ms 37.50% |   second");
     free(text);
     text = pprof("-comments", file_in_dir("reload.pb.gz"));
     CHECK(strstr(text, "code_replaced") == NULL);
