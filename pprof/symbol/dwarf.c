@@ -35,16 +35,9 @@ static int visit_children(struct walk *walk, Dwarf_Die *parent, struct slice sli
  * none. */
 static size_t lower_bound(const struct walk *walk, struct slice slice, Dwarf_Addr limit)
 {
-    size_t middle;
+    const uint64_t *addresses = walk->addresses + slice.first;
 
-    while (slice.first < slice.end) {
-        middle = slice.first + (slice.end - slice.first) / 2;
-        if (walk->addresses[middle] - walk->bias < limit)
-            slice.first = middle + 1;
-        else
-            slice.end = middle;
-    }
-    return slice.first;
+    return slice.first + CP__COUNT_BEFORE(slice.end - slice.first, i, addresses[i] - walk->bias < limit);
 }
 
 /* Returns the part of the slice that lies in a range. Ranges at 0 belong to code that the linker has thrown

@@ -110,15 +110,8 @@ int cp__elf_symbols_read(struct cp__elf_symbols *symbols, Dwfl_Module *module)
 const char *cp__elf_symbols_find(const struct cp__elf_symbols *symbols, uint64_t address, uint64_t *start)
 {
     const struct cp__elf_symbol *s = symbols->items, *found = NULL;
-    size_t low = 0, high = symbols->n, middle;
+    size_t low = CP__COUNT_BEFORE(symbols->n, i, s[i].start <= address);
 
-    while (low < high) {
-        middle = low + (high - low) / 2;
-        if (s[middle].start <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
     while (low > 0 && s[low - 1].reach > address) {
         low--;
         /* a symbol with a size is better: one without may be a label inside a function */

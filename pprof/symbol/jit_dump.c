@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "jit.h"
+#include "runtime/base/table.h"
 
 enum { MAGIC = 0x4A695444, ARCH_TIMESTAMP = 1 };
 
@@ -206,17 +207,10 @@ static int compare_moved(const void *left, const void *right)
 static void take_loaded(struct cp__jit_search *search, const struct moved *moved, size_t n,
                         const struct cp__jit_hit *loaded)
 {
-    size_t low = 0, high = n, middle;
+    size_t first = CP__COUNT_BEFORE(n, i, moved[i].index < loaded->index);
 
-    while (low < high) {
-        middle = low + (high - low) / 2;
-        if (moved[middle].index < loaded->index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < n && moved[low].index == loaded->index; low++) {
-        struct cp__jit_hit *hit = &search->hits[moved[low].hit];
+    for (; first < n && moved[first].index == loaded->index; first++) {
+        struct cp__jit_hit *hit = &search->hits[moved[first].hit];
 
         hit->at = loaded->at;
         hit->origin = loaded->origin;

@@ -11,6 +11,7 @@
 
 #include "atomic.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/table.h"
 
 static int is_used; /* atomic */
 
@@ -100,19 +101,9 @@ static bool is_marker(const struct cp__mapping *mapping)
 bool cp__jit_find(const struct cp__jit_search *search, uint64_t start, uint64_t size, size_t *first,
                   size_t *end)
 {
-    size_t low = 0, high = search->n, middle;
-
-    while (low < high) {
-        middle = low + (high - low) / 2;
-        if (search->addresses[middle] < start)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    *first = low;
-    while (low < search->n && search->addresses[low] - start < size)
-        low++;
-    *end = low;
+    *first = CP__COUNT_BEFORE(search->n, i, search->addresses[i] < start);
+    for (*end = *first; *end < search->n && search->addresses[*end] - start < size;)
+        ++*end;
     return *end > *first;
 }
 

@@ -82,19 +82,10 @@ static bool parse_kernel_symbol(char *line, struct symbol *symbol)
     return true;
 }
 
-/* Returns the gap that an address lies in, by binary search. */
+/* Returns the gap that an address lies in. */
 static struct gap *find_gap(const struct search *search, uint64_t address)
 {
-    size_t low = 0, high = search->n, middle;
-
-    while (low < high) {
-        middle = low + (high - low) / 2;
-        if (search->addresses[middle] < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return &search->gaps[low];
+    return &search->gaps[CP__COUNT_BEFORE(search->n, i, search->addresses[i] < address)];
 }
 
 /* Adds a symbol to its gap. Of several symbols with one address, the first is kept, because the kernel lists

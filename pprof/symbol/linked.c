@@ -38,16 +38,7 @@ struct linking {
 /* Returns the number of the first mapping that ends behind an address. */
 static size_t find_from(const struct cp__mappings *mappings, uint64_t address)
 {
-    size_t low = 0, high = mappings->n, middle;
-
-    while (low < high) {
-        middle = low + (high - low) / 2;
-        if (mappings->items[middle].limit <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return CP__COUNT_BEFORE(mappings->n, i, mappings->items[i].limit <= address);
 }
 
 /* ---- Build ids ------------------------------------------------------------------------------- */

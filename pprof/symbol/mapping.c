@@ -50,17 +50,9 @@ void cp__mappings_free(struct cp__mappings *mappings)
 /* Returns the place of an address; places->n if it has none. */
 static size_t find_index(const struct cp__places *places, uint64_t address)
 {
-    size_t lo = 0, hi = places->n;
+    const size_t n = CP__COUNT_BEFORE(places->n, i, places->items[i].start <= address);
 
-    while (lo < hi) {
-        size_t middle = lo + (hi - lo) / 2;
-
-        if (places->items[middle].start <= address)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo > 0 && address < places->items[lo - 1].limit ? lo - 1 : places->n;
+    return n > 0 && address < places->items[n - 1].limit ? n - 1 : places->n;
 }
 
 /* Returns the number of the mapping that was at an address; "none" if there was none. */

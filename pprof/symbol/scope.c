@@ -155,17 +155,11 @@ void cp__dwarf_units_free(struct cp__dwarf *dwarf)
 int cp__dwarf_find_parent(struct cp__dwarf *dwarf, const Dwarf_Die *die, Dwarf_Die *parent)
 {
     const struct cp__dwarf_unit *index = index_of(dwarf, die);
-    size_t low = 0, high, middle;
+    size_t low;
 
     if (index == NULL)
         return -ENOMEM;
-    for (high = index->n; low < high;) {
-        middle = low + (high - low) / 2;
-        if ((uintptr_t)index->entries[middle].die.addr < (uintptr_t)die->addr)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    low = CP__COUNT_BEFORE(index->n, i, (uintptr_t)index->entries[i].die.addr < (uintptr_t)die->addr);
     if (low == index->n || index->entries[low].die.addr != die->addr || index->entries[low].parent == 0)
         return 0;
     *parent = index->entries[index->entries[low].parent - 1].die;
@@ -175,21 +169,15 @@ int cp__dwarf_find_parent(struct cp__dwarf *dwarf, const Dwarf_Die *die, Dwarf_D
 int cp__dwarf_find_copy(struct cp__dwarf *dwarf, const Dwarf_Die *die, Dwarf_Addr *entry)
 {
     const struct cp__dwarf_unit *index = index_of(dwarf, die);
-    size_t low = 0, high, middle;
     Dwarf_Die origin;
+    size_t low;
 
     *entry = 0;
     if (index == NULL)
         return -ENOMEM;
     if (!cp__dwarf_follow(die, DW_AT_abstract_origin, &origin))
         return 0;
-    for (high = index->n_copies; low < high;) {
-        middle = low + (high - low) / 2;
-        if ((uintptr_t)index->copies[middle].origin < (uintptr_t)origin.addr)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    low = CP__COUNT_BEFORE(index->n_copies, i, (uintptr_t)index->copies[i].origin < (uintptr_t)origin.addr);
     if (low < index->n_copies && index->copies[low].origin == origin.addr)
         *entry = index->copies[low].entry;
     return 0;

@@ -22,6 +22,21 @@
 /* Returns the array, moved if it had to grow; NULL if there is no memory, and then the array is unchanged. */
 void *cp__grown(void *array, size_t *capacity, size_t n, size_t element_size);
 
+/* Returns the number of elements, of n that are sorted, for which the expression is_before of their number i
+ * holds: it holds for the first ones, and for none after these. */
+#define CP__COUNT_BEFORE(n, i, is_before)                                                                    \
+    ({                                                                                                       \
+        size_t low_ = 0, high_ = (n), i;                                                                     \
+        while (low_ < high_) {                                                                               \
+            i = low_ + (high_ - low_) / 2;                                                                   \
+            if (is_before)                                                                                   \
+                low_ = i + 1;                                                                                \
+            else                                                                                             \
+                high_ = i;                                                                                   \
+        }                                                                                                    \
+        low_;                                                                                                \
+    })
+
 /* An index of numbered elements, with open addressing, at most three quarters full. The index stores only
  * hashes and numbers; a caller that looks an element up compares the elements. All zeros means empty. */
 struct cp__table {
