@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile_data.h"
 #include "runtime/base/fail.h"
 
 /* A profile that is being added to a merge. */
@@ -231,6 +232,15 @@ static int compare_labels(const void *x, const void *y)
     return 0;
 }
 
+/* Returns the number of a label: that of the recorded instruction's location is the one in the merge. */
+static uint64_t label_number(const struct addition *a, const Cp__Proto__Label *label)
+{
+    const bool is_location = strcmp(a->p->string_table[label->key], CP__RECORDED_KEY) == 0;
+    const uint32_t number = is_location ? number_of(&a->ids.locations, (uint64_t)label->num) : 0;
+
+    return number != 0 ? number : (uint64_t)label->num;
+}
+
 static void put_labels(struct addition *a, const Cp__Proto__Sample *sample)
 {
     const size_t first = a->n_words;
@@ -238,10 +248,27 @@ static void put_labels(struct addition *a, const Cp__Proto__Sample *sample)
     for (size_t i = 0; i < sample->n_label; i++) {
         put_word(a, a->strings[sample->label[i]->key]);
         put_word(a, a->strings[sample->label[i]->str]);
-        put_word(a, (uint64_t)sample->label[i]->num);
+        put_word(a, label_number(a, sample->label[i]));
         put_word(a, a->strings[sample->label[i]->num_unit]);
     }
     qsort(a->words + first, sample->n_label, 4 * sizeof *a->words, compare_labels);
+}
+
+/* Folds the locations of a sample: those of its stack, and that of the recorded instruction, which only its
+ * label has. */
+static int fold_sample_locations(struct addition *a, const Cp__Proto__Sample *sample)
+{
+    uint32_t location;
+    int result = 0;
+
+    for (size_t i = 0; i < sample->n_location_id && result == 0; i++)
+        if (cp__ids_find(&a->ids.locations, sample->location_id[i], &location))
+            result = fold_location(a, location);
+    for (size_t i = 0; i < sample->n_label && result == 0; i++)
+        if (strcmp(a->p->string_table[sample->label[i]->key], CP__RECORDED_KEY) == 0 &&
+            cp__ids_find(&a->ids.locations, (uint64_t)sample->label[i]->num, &location))
+            result = fold_location(a, location);
+    return result;
 }
 
 /* Finds the sample in the merge, or adds it with zeros as values. The values are added by add_samples(),
@@ -250,13 +277,9 @@ static int fold_sample(struct addition *a, size_t i)
 {
     struct cp_merge *m = a->m;
     const Cp__Proto__Sample *sample = a->p->sample[i];
-    uint32_t location;
-    int result = 0;
 
-    for (size_t j = 0; j < sample->n_location_id && result == 0; j++)
-        if (cp__ids_find(&a->ids.locations, sample->location_id[j], &location))
-            result = fold_location(a, location);
-    if (result < 0 || begin_tuple(a, 1 + sample->n_location_id + 4 * sample->n_label) < 0 ||
+    if (fold_sample_locations(a, sample) < 0 ||
+        begin_tuple(a, 1 + sample->n_location_id + 4 * sample->n_label) < 0 ||
         CP__RESERVE(m->values, m->values_capacity, m->n_values + a->p->n_sample_type) < 0)
         return -ENOMEM;
     put_word(a, sample->n_location_id);

@@ -5,17 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comments.h"
 #include "merge.h"
 
 #define MARK " # " /* between value and sentence of a comment */
-
-/* Returns the value of a comment "KEY: VALUE # sentence" with that key; NULL if the key is another one. */
-static const char *comment_value(const char *comment, const char *key)
-{
-    const size_t n = strlen(key);
-
-    return strncmp(comment, key, n) == 0 && strncmp(comment + n, ": ", 2) == 0 ? comment + n + 2 : NULL;
-}
 
 /* Returns the number of characters of a value. */
 static size_t value_length(const char *value)
@@ -44,14 +37,14 @@ static const struct {
 
 void cp__tally_add(struct cp__tally *tally, const char *comment)
 {
-    const char *value = comment_value(comment, "event");
+    const char *value = cp__comment_value(comment, "event");
 
     if (value != NULL) {
         snprintf(tally->event, sizeof tally->event, "%.*s", (int)value_length(value), value);
         tally->n++;
     }
     for (size_t i = 0; i < sizeof summed / sizeof summed[0]; i++) {
-        value = comment_value(comment, summed[i].key);
+        value = cp__comment_value(comment, summed[i].key);
         if (value != NULL)
             *(uint64_t *)(void *)((char *)tally + summed[i].at) += strtoull(value, NULL, 10);
     }
@@ -59,28 +52,13 @@ void cp__tally_add(struct cp__tally *tally, const char *comment)
 
 /* ---- The profiles' comments ------------------------------------------------------------------ */
 
-/* Finds the key "empty" in a list of n characters. Returns its place; NULL if the list has no such key. */
-static const char *find_empty(const char *keys, size_t n)
-{
-    const size_t length = strlen("empty");
-
-    for (const char *end = keys + n; keys != NULL && (size_t)(end - keys) >= length;) {
-        const char *comma = memchr(keys, ',', (size_t)(end - keys));
-
-        if ((size_t)((comma != NULL ? comma : end) - keys) == length && memcmp(keys, "empty", length) == 0)
-            return keys;
-        keys = comma != NULL ? comma + 1 : NULL;
-    }
-    return NULL;
-}
-
 const char *cp__tally_comment(const char *comment, char text[CP__TALLY_COMMENT])
 {
-    const char *keys = comment_value(comment, "limits"), *empty, *rest;
+    const char *keys = cp__comment_value(comment, "limits"), *empty, *rest;
 
-    if (comment_value(comment, "empty") != NULL)
+    if (cp__comment_value(comment, "empty") != NULL)
         return NULL;
-    empty = keys == NULL ? NULL : find_empty(keys, value_length(keys));
+    empty = keys == NULL ? NULL : cp__keys_find(keys, value_length(keys), "empty");
     if (empty == NULL || strlen(comment) >= CP__TALLY_COMMENT)
         return comment;
     rest = empty + strlen("empty");

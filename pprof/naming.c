@@ -48,19 +48,18 @@ bool cp__naming_wants(const Cp__Proto__Profile *p, const Cp__Proto__Location *lo
 
 bool cp__naming_is_left(const struct cp__naming *naming, const Cp__Proto__Profile *p, bool *is_kernel_same)
 {
-    const char *comment, *boot;
+    const char *boot;
+    bool is_left = false;
 
+    *is_kernel_same = strcmp(naming->boot, "unknown") != 0;
     for (size_t i = 0; i < p->n_comment; i++) {
-        comment = p->string_table[p->comment[i]];
-        if (!cp__comment_is_later(comment))
+        boot = cp__comment_later(p->string_table[p->comment[i]]);
+        if (boot == NULL)
             continue;
-        boot = comment + strcspn(comment, ":") + 1;
-        boot += strspn(boot, " ");
-        *is_kernel_same =
-            strncmp(boot, naming->boot, strlen(naming->boot)) == 0 && strcmp(naming->boot, "unknown") != 0;
-        return true;
+        *is_kernel_same &= strncmp(boot, naming->boot, strlen(naming->boot)) == 0;
+        is_left = true;
     }
-    return false;
+    return is_left;
 }
 
 /* ---- Objects --------------------------------------------------------------------------------- */

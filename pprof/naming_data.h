@@ -23,7 +23,7 @@ struct cp__naming {
 bool cp__naming_wants(const Cp__Proto__Profile *p, const Cp__Proto__Location *location,
                       const Cp__Proto__Mapping *mapping);
 /* Returns whether the profile's names are left for later, and stores whether the kernel's addresses are those
- * of the kernel that runs. */
+ * of the kernel that runs: a profile that was merged may be of several boots, and has a comment of each. */
 bool cp__naming_is_left(const struct cp__naming *naming, const Cp__Proto__Profile *p, bool *is_kernel_same);
 /* Stores the number of the object of a mapping. Returns 0 or -ENOMEM. */
 int cp__naming_object(struct cp__naming *naming, const Cp__Proto__Profile *p,

@@ -44,17 +44,24 @@ struct cp__comments {
     char limits[384]; /* the keys of all comments that are limits, separated by commas */
 };
 
+/* Adds a key to the list of limits, once. */
+static void add_limit(struct cp__comments *comments, const char *key)
+{
+    const size_t n = strlen(comments->limits);
+
+    if (cp__keys_find(comments->limits, n, key) == NULL)
+        snprintf(comments->limits + n, sizeof comments->limits - n, "%s%s", n > 0 ? "," : "", key);
+}
+
 static void __attribute__((format(printf, 5, 6)))
 say(struct cp__comments *comments, enum kind kind, const char *key, const char *sentence, const char *format,
     ...)
 {
-    const size_t n_limits = strlen(comments->limits);
     char *text, value[384];
     va_list arguments;
 
     if (kind == LIMIT)
-        snprintf(comments->limits + n_limits, sizeof comments->limits - n_limits, "%s%s",
-                 n_limits > 0 ? "," : "", key);
+        add_limit(comments, key);
     if (comments->n >= comments->room) {
         comments->left_out++;
         return;
@@ -422,31 +429,16 @@ static void say_last(struct cp__comments *comments)
 
 /* ---- Names that were left for later ---------------------------------------------------------- */
 
-static bool has_key(const char *comment, const char *key)
-{
-    const size_t n = strlen(key);
-
-    return strncmp(comment, key, n) == 0 && comment[n] == ':';
-}
-
-bool cp__comment_is_later(const char *comment)
-{
-    return has_key(comment, "names_later");
-}
-
 /* Adds the keys of a comment "limits: KEY,KEY # ..." to the limits, without that of the comment that goes. */
-static void keep_limits(struct cp__comments *comments, const char *comment)
+static void keep_limits(struct cp__comments *comments, const char *keys)
 {
     char text[sizeof comments->limits], *rest, *key;
-    size_t n;
 
-    snprintf(text, sizeof text, "%s", comment + strlen("limits: "));
+    snprintf(text, sizeof text, "%s", keys);
     text[strcspn(text, " ")] = '\0';
-    for (rest = text; (key = strsep(&rest, ",")) != NULL;) {
-        n = strlen(comments->limits);
+    for (rest = text; (key = strsep(&rest, ",")) != NULL;)
         if (strcmp(key, "names_later") != 0 && strcmp(key, "none") != 0)
-            snprintf(comments->limits + n, sizeof comments->limits - n, "%s%s", n > 0 ? "," : "", key);
-    }
+            add_limit(comments, key);
 }
 
 static void say_names(struct cp__comments *comments, const struct cp__profile_findings *findings)
@@ -463,19 +455,23 @@ struct cp__comments *cp__comments_name(const char *const *known, size_t n,
                                        const struct cp__profile_findings *findings)
 {
     struct cp__comments *comments = calloc(1, sizeof *comments);
+    const char *keys;
+    bool is_named = false;
 
     if (comments == NULL)
         return NULL;
     comments->room = MAX_COMMENTS - N_LAST;
-    for (size_t i = 0; i < n; i++)
-        if (has_key(known[i], "limits"))
-            keep_limits(comments, known[i]);
     for (size_t i = 0; i < n; i++) {
-        if (cp__comment_is_later(known[i])) {
-            say_names(comments, findings);
+        keys = cp__comment_value(known[i], "limits");
+        if (keys != NULL) {
+            keep_limits(comments, keys);
+        } else if (cp__comment_later(known[i]) != NULL) {
+            if (!is_named)
+                say_names(comments, findings);
+            is_named = true;
         } else if (comments->n >= comments->room) {
             comments->left_out++;
-        } else if (!has_key(known[i], "limits")) {
+        } else {
             snprintf(comments->text[comments->n], sizeof comments->text[0], "%s", known[i]);
             comments->list[comments->n] = comments->text[comments->n];
             comments->n++;

@@ -2,6 +2,7 @@
  * process would have written. */
 #include <dlfcn.h>
 
+#include "pprof/comments.h"
 #include "pprof/naming_data.h"
 #include "pprof/session.h"
 #include "tests/support/profile_tools.h"
@@ -147,14 +148,11 @@ static void check_same_report(const struct cp_memory *a, const struct cp_memory 
 
 static void check_same_profile(const struct cp_memory *named, const struct cp_memory *expected)
 {
-    static const char *const reports[] = {"-symbolize=none -top -nodecount=5000",
-                                          "-symbolize=none -top -lines -nodecount=5000",
-                                          "-symbolize=none -top -files",
-                                          "-symbolize=none -traces",
-                                          "-symbolize=none -tags",
-                                          "-symbolize=none -raw"};
+    static const char *const reports[] = {
+        "-symbolize=none -top -nodecount=5000", "-symbolize=none -top -lines -nodecount=5000",
+        "-symbolize=none -top -files", "-symbolize=none -traces", "-symbolize=none -tags"};
 
-    for (size_t i = 0; i < sizeof reports / sizeof reports[0] - 1; i++)
+    for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++)
         check_same_report(named, expected, reports[i]);
 }
 
@@ -285,6 +283,107 @@ CP_TEST(the_recorded_instruction_is_the_leaf_if_it_is_in_the_function)
     free(left.data);
     free(expected.data);
     cp__session_free(session);
+}
+
+/* ---- Merged profiles -------------------------------------------------------------------------- */
+
+static struct cp_memory merge_both(const struct cp_memory *a, const struct cp_memory *b)
+{
+    struct cp_merge *merge = cp_merge_new();
+    struct cp_memory memory = {0};
+
+    CHECK_EQ(cp_merge_add(merge, a->data, a->size, NULL), 0);
+    CHECK_EQ(cp_merge_add(merge, b->data, b->size, NULL), 0);
+    CHECK_EQ(cp_merge_write(merge, cp_writer_memory(&memory), NULL), 0);
+    cp_merge_free(merge);
+    return memory;
+}
+
+/* The locations of both profiles have other numbers in the merged one. */
+CP_TEST(recorded_instructions_of_merged_profiles_are_leaves)
+{
+    char *code = dlsym(load_library("gcc -O2 -g", "symbol_target.c", "merged.so"), "target_outer");
+    struct cp_memory left[2], expected[2], all_left, all_expected;
+
+    for (size_t i = 0; i < 2; i++) {
+        struct cp_session *session = stopped_session();
+        const uintptr_t frames[] = {(uintptr_t)code + 8, (uintptr_t)strtol + 1 + i};
+        const struct cp_sample sample = {
+            .weight = 1 + i, .depth = 2, .frames = frames, .ip = (uintptr_t)code + 12 + 4 * i};
+
+        CHECK_EQ(cp__profile_add(session->parts[0].profile, &sample), 0);
+        left[i] = write_session(session, true);
+        expected[i] = write_session(session, false);
+        cp__session_free(session);
+    }
+    all_left = merge_both(&left[0], &left[1]);
+    all_expected = merge_both(&expected[0], &expected[1]);
+    name_all(&all_left, 1, "/proc/kallsyms");
+    check_same_report(&all_left, &all_expected, "-symbolize=none -top -addresses");
+    check_same_report(&all_left, &all_expected, "-symbolize=none -tags");
+    for (size_t i = 0; i < 2; i++) {
+        free(left[i].data);
+        free(expected[i].data);
+    }
+    free(all_left.data);
+    free(all_expected.data);
+}
+
+/* Returns the profile as one of another boot. */
+static struct cp_memory of_another_boot(const struct cp_memory *profile)
+{
+    int result;
+    struct cp_memory memory = {0};
+    Cp__Proto__Profile *p = cp__merge_read(profile->data, profile->size, CP_MERGE_LIMIT, &result, NULL);
+
+    CHECK(p != NULL);
+    for (size_t i = 0; i < p->n_comment; i++)
+        if (cp__comment_later(p->string_table[p->comment[i]]) != NULL)
+            p->string_table[p->comment[i]][strlen("names_later: ")] = 'x';
+    memory.size = cp__proto__profile__get_packed_size(p);
+    memory.data = malloc(memory.size);
+    cp__proto__profile__pack(p, (uint8_t *)memory.data);
+    cp__proto__profile__free_unpacked(p, NULL);
+    return memory;
+}
+
+CP_TEST(the_kernel_is_not_asked_for_a_profile_of_two_boots)
+{
+    struct cp_session *session = stopped_session();
+    struct cp_memory left, other, both;
+    char *said;
+
+    add_samples_of(session->parts[0].profile, (void *)(uintptr_t)strtol, 40);
+    left = write_session(session, true);
+    other = of_another_boot(&left);
+    both = merge_both(&left, &other);
+    name_all(&both, 1, "/proc/kallsyms");
+    said = report_of(&both, "-comments");
+    CHECK_CONTAINS(said, "kernel_names: none # the profile is of another boot");
+    free(said);
+    check_shows(&both, "[kernel.kallsyms]");
+    check_shows(&both, "strtol");
+    free(left.data);
+    free(other.data);
+    free(both.data);
+    cp__session_free(session);
+}
+
+CP_TEST(what_the_names_lack_is_told_once)
+{
+    static const char *const known[] = {
+        "names_later: a # b", "names_later: c # d", "symbols_missing: [anon] # e",
+        "limits: symbols_missing,lost,names_later # f", "limits: dropped,lost,names_later # f"};
+    struct cp__profile_findings findings = {.missing = {{"x.so", "its file is gone"}}, .n_missing = 1};
+    struct cp__comments *comments = cp__comments_name(known, 5, &findings);
+    size_t n;
+    const char *const *list = cp__comments_list(comments, &n);
+
+    CHECK_EQ(n, 3);
+    CHECK_CONTAINS(list[0], "symbols_missing: x.so # ");
+    CHECK_STR(list[1], known[2]);
+    CHECK_CONTAINS(list[2], "limits: symbols_missing,lost,dropped # ");
+    free(comments);
 }
 
 /* ---- What cannot be named -------------------------------------------------------------------- */
