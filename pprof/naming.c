@@ -100,6 +100,8 @@ int cp__naming_object(struct cp__naming *naming, const Cp__Proto__Profile *p,
     uint32_t file_string, id_string;
     uint64_t words[5];
 
+    if (naming->is_object_lost)
+        return -ENOMEM;
     if (cp__strings_add(&naming->strings, file, &file_string) < 0 ||
         cp__strings_add(&naming->strings, p->string_table[mapping->build_id], &id_string) < 0)
         return -ENOMEM;
@@ -110,7 +112,8 @@ int cp__naming_object(struct cp__naming *naming, const Cp__Proto__Profile *p,
     words[4] = mapping->build_id == 0 && is_newer_than(file, p->time_nanos);
     if (cp__tuples_add(&naming->objects, words, 5, object) < 0)
         return -ENOMEM;
-    return *object < n ? 0 : add_mapped_object(naming, p, mapping);
+    naming->is_object_lost = *object == n && add_mapped_object(naming, p, mapping) < 0;
+    return naming->is_object_lost ? -ENOMEM : 0;
 }
 
 bool cp__naming_is_newer(const struct cp__naming *naming, uint32_t object)

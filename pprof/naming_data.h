@@ -15,6 +15,7 @@ struct cp__naming {
     struct cp__tuples addresses; /* number of the object plus 1, offset in it; or 0, address of the kernel */
     struct cp__strings strings;  /* files and build ids of the objects */
     size_t n_looked_up;          /* frames of "known" that were looked up */
+    bool is_object_lost; /* an object has no mapping for lack of memory; later ones would get its number */
     char boot[CP__BOOT_ID];
 };
 

@@ -386,6 +386,57 @@ CP_TEST(what_the_names_lack_is_told_once)
     free(comments);
 }
 
+/* ---- Memory ----------------------------------------------------------------------------------- */
+
+#if TEST_ASAN || TEST_TSAN
+CP_TEST(memory_ends_in_add)
+{
+    SKIP("A sanitizer has the allocator that this test takes the place of.");
+}
+#else
+#include "tests/support/failing_memory.h"
+
+/* Adds two profiles, of which the first one finds no memory at the call "first" of the allocator. Returns
+ * whether there were so many calls. */
+static bool add_without_memory(const struct cp_memory *profiles, unsigned first)
+{
+    struct cp__naming *naming;
+    bool has_failed;
+
+    CHECK_EQ(cp__naming_new(&naming), 0);
+    fail_calls(first, first);
+    cp__naming_add(naming, profiles[0].data, profiles[0].size, NULL);
+    has_failed = have_failed();
+    for (size_t i = 0; i < 2; i++)
+        if (cp__naming_add(naming, profiles[i].data, profiles[i].size, NULL) == 1)
+            CHECK_EQ(naming->known->mappings.n, naming->objects.n);
+    for (size_t i = 0; i < naming->known->n_frames; i++)
+        CHECK(naming->known->frames[i].place <= naming->known->mappings.n);
+    cp__naming_free(naming);
+    return has_failed;
+}
+
+CP_TEST(memory_ends_in_add)
+{
+    struct cp_memory profiles[2];
+    unsigned first = 1;
+
+    for (size_t i = 0; i < 2; i++) {
+        struct cp_session *session = stopped_session();
+
+        add_samples_of(session->parts[0].profile,
+                       i == 0 ? (void *)(uintptr_t)strtol : (void *)(uintptr_t)cp__naming_new, 8);
+        profiles[i] = write_session(session, true);
+        cp__session_free(session);
+    }
+    while (add_without_memory(profiles, first))
+        first++;
+    CHECK(first > 20);
+    for (size_t i = 0; i < 2; i++)
+        free(profiles[i].data);
+}
+#endif
+
 /* ---- What cannot be named -------------------------------------------------------------------- */
 
 /* Returns a profile without names of a library that has this file in the test's directory, with its build id
