@@ -393,22 +393,13 @@ static void subtract_header(struct addition *a)
 static int take_types(struct addition *a, char **types)
 {
     struct cp_merge *m = a->m;
-    const Cp__Proto__Profile *p = a->p;
-    uint64_t *strings;
 
     if (m->types != NULL)
         return 0;
-    strings = calloc(p->n_sample_type + 1, 2 * sizeof *strings);
-    if (strings == NULL)
+    m->type_strings = cp__merge_types(a->p, a->strings);
+    if (m->type_strings == NULL)
         return -ENOMEM;
-    for (size_t i = 0; i <= p->n_sample_type; i++) {
-        const Cp__Proto__ValueType *type = i < p->n_sample_type ? p->sample_type[i] : p->period_type;
-
-        strings[2 * i] = type == NULL ? 0 : a->strings[type->type];
-        strings[2 * i + 1] = type == NULL ? 0 : a->strings[type->unit];
-    }
-    m->type_strings = strings;
-    m->n_types = p->n_sample_type;
+    m->n_types = a->p->n_sample_type;
     m->types = *types;
     *types = NULL;
     return 0;

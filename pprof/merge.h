@@ -68,6 +68,10 @@ bool cp__tally_is_empty(const struct cp_merge *m, char comment[CP__TALLY_COMMENT
 Cp__Proto__Profile *cp__merge_read(const void *data, size_t size, size_t limit, int *result,
                                    struct cp_error *err);
 
+/* Returns the types and units of a profile's values, then those of its period, by the numbers that its
+ * strings have elsewhere. The caller frees them. NULL: no memory. */
+uint64_t *cp__merge_types(const Cp__Proto__Profile *p, const uint32_t *strings);
+
 /* The mappings, functions or locations of a profile, found by their ids. */
 struct cp__ids {
     uint64_t *ids;

@@ -119,6 +119,19 @@ static Cp__Proto__Profile *unpack(const void *data, size_t size, size_t limit, i
     return p;
 }
 
+uint64_t *cp__merge_types(const Cp__Proto__Profile *p, const uint32_t *strings)
+{
+    uint64_t *types = calloc(p->n_sample_type + 1, 2 * sizeof *types);
+
+    for (size_t i = 0; types != NULL && i <= p->n_sample_type; i++) {
+        const Cp__Proto__ValueType *type = i < p->n_sample_type ? p->sample_type[i] : p->period_type;
+
+        types[2 * i] = type == NULL ? 0 : strings[type->type];
+        types[2 * i + 1] = type == NULL ? 0 : strings[type->unit];
+    }
+    return types;
+}
+
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
 static uint32_t hash_id(uint64_t id)

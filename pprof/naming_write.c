@@ -52,9 +52,7 @@ static int reserve_renewal(struct renewal *r)
     r->functions_of = calloc(p->n_function + 1, sizeof *r->functions_of);
     r->known = calloc(r->naming->known->n_functions + 1, sizeof *r->known);
     r->locations = calloc(p->n_location + 1, sizeof *r->locations);
-    r->types = calloc(p->n_sample_type + 1, 2 * sizeof *r->types);
-    if (r->string_numbers == NULL || r->functions_of == NULL || r->known == NULL || r->locations == NULL ||
-        r->types == NULL)
+    if (r->string_numbers == NULL || r->functions_of == NULL || r->known == NULL || r->locations == NULL)
         return -ENOMEM;
     return cp__id_tables_fill(&r->ids, p);
 }
@@ -68,16 +66,10 @@ static int copy_strings(struct renewal *r)
     return result;
 }
 
-static void copy_types(struct renewal *r)
+static int copy_types(struct renewal *r)
 {
-    const Cp__Proto__Profile *p = r->p;
-
-    for (size_t i = 0; i <= p->n_sample_type; i++) {
-        const Cp__Proto__ValueType *type = i < p->n_sample_type ? p->sample_type[i] : p->period_type;
-
-        r->types[2 * i] = type == NULL ? 0 : renewed_string(r, type->type);
-        r->types[2 * i + 1] = type == NULL ? 0 : renewed_string(r, type->unit);
-    }
+    r->types = cp__merge_types(r->p, r->string_numbers);
+    return r->types == NULL ? -ENOMEM : 0;
 }
 
 static int copy_functions(struct renewal *r)
@@ -320,21 +312,12 @@ static void look_at_leaves(struct renewal *r)
 
 /* ---- Comments -------------------------------------------------------------------------------- */
 
-static bool is_told_before(const struct renewal *r, size_t i)
-{
-    for (size_t j = 0; j < i; j++)
-        if (cp__use_lacks_names(&r->mappings[j]) && r->mappings[j].missing == r->mappings[i].missing &&
-            r->mappings[j].file == r->mappings[i].file)
-            return true;
-    return false;
-}
-
 static void list_missing_names(struct renewal *r)
 {
     struct cp__profile_findings *findings = &r->findings;
 
     for (size_t i = 0; i < r->n_mappings; i++) {
-        if (!cp__use_lacks_names(&r->mappings[i]) || is_told_before(r, i))
+        if (!cp__uses_lack_names(r->mappings, i))
             continue;
         if (findings->n_missing < CP__MAX_MISSING)
             findings->missing[findings->n_missing] =
@@ -497,10 +480,9 @@ static int encode_renewal(const void *what, struct cp_writer *w)
 
 static int fill_renewal(struct renewal *r)
 {
-    if (reserve_renewal(r) < 0 || copy_strings(r) < 0 || copy_functions(r) < 0 || copy_mappings(r) < 0 ||
-        name_locations(r) < 0)
+    if (reserve_renewal(r) < 0 || copy_strings(r) < 0 || copy_types(r) < 0 || copy_functions(r) < 0 ||
+        copy_mappings(r) < 0 || name_locations(r) < 0)
         return -ENOMEM;
-    copy_types(r);
     number_renewed(r);
     look_at_leaves(r);
     list_missing_names(r);

@@ -182,8 +182,9 @@ static inline bool cp__stack_is_undecided(const struct cp__profile *p, const str
            !(p->frames[p->stack_frames[stack->first]].is_resolved && p->frames[stack->ip - 1].is_resolved);
 }
 
-/* Returns whether the mapping of a module lacks names that people miss. */
-bool cp__use_lacks_names(const struct cp__encoded_mapping *use);
+/* Returns whether the i-th mapping lacks names that people miss, as the first one of its module for its
+ * reason. */
+bool cp__uses_lack_names(const struct cp__encoded_mapping *uses, size_t i);
 
 struct cp__symbol_line; /* pprof/symbol/symbol.h */
 

@@ -459,25 +459,23 @@ static void mark_unnamed_leaves(struct cp__profile *p)
     }
 }
 
-/* Distributions ship libraries without symbols, and each stack of a
- * program begins in a local function of the C library. So a mapping of such a library lacks names only if
- * samples were taken in a function without a name, not for callers. */
-bool cp__use_lacks_names(const struct cp__encoded_mapping *use)
+/* Distributions ship libraries without symbols, and each stack of a program begins in a local function of the
+ * C library. So a mapping of such a library lacks names only if samples were taken in a function without a
+ * name, not for callers. */
+static bool lacks_names(const struct cp__encoded_mapping *use)
 {
     return use->missing != CP__MISSING_NOTHING &&
            (use->missing != CP__MISSING_SYMBOLS || use->has_unnamed_leaf);
 }
 
-/* Returns whether an earlier mapping of the same module lacks names for the same reason. */
-static bool is_told(const struct cp__profile *p, size_t i)
+bool cp__uses_lack_names(const struct cp__encoded_mapping *uses, size_t i)
 {
-    size_t j;
-
-    for (j = 0; j < i; j++)
-        if (cp__use_lacks_names(&p->uses[j]) && p->uses[j].missing == p->uses[i].missing &&
-            strcmp(p->mappings.items[j].file, p->mappings.items[i].file) == 0)
-            return true;
-    return false;
+    if (!lacks_names(&uses[i]))
+        return false;
+    for (size_t j = 0; j < i; j++)
+        if (lacks_names(&uses[j]) && uses[j].missing == uses[i].missing && uses[j].file == uses[i].file)
+            return false;
+    return true;
 }
 
 /* Lists modules with functions that have no names, once a module and reason. */
@@ -488,7 +486,7 @@ static void list_missing(struct cp__profile *p)
 
     mark_unnamed_leaves(p);
     for (i = 0; i < p->mappings.n; i++) {
-        if (!cp__use_lacks_names(&p->uses[i]) || is_told(p, i))
+        if (!cp__uses_lack_names(p->uses, i))
             continue;
         if (findings->n_missing < CP__MAX_MISSING)
             findings->missing[findings->n_missing] = (struct cp__profile_missing){
