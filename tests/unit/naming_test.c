@@ -329,8 +329,8 @@ CP_TEST(recorded_instructions_of_merged_profiles_are_leaves)
     free(all_expected.data);
 }
 
-/* Returns the profile as one of another boot. */
-static struct cp_memory of_another_boot(const struct cp_memory *profile)
+/* Returns the profile as one of that boot, if any, without gzip's checksum. */
+static struct cp_memory unzipped(const struct cp_memory *profile, const char *boot)
 {
     int result;
     struct cp_memory memory = {0};
@@ -339,7 +339,7 @@ static struct cp_memory of_another_boot(const struct cp_memory *profile)
     CHECK(p != NULL);
     for (size_t i = 0; i < p->n_comment; i++)
         if (cp__comment_later(p->string_table[p->comment[i]]) != NULL)
-            p->string_table[p->comment[i]][strlen("names_later: ")] = 'x';
+            memcpy(p->string_table[p->comment[i]] + strlen("names_later: "), boot, strlen(boot));
     memory.size = cp__proto__profile__get_packed_size(p);
     memory.data = malloc(memory.size);
     cp__proto__profile__pack(p, (uint8_t *)memory.data);
@@ -355,7 +355,7 @@ CP_TEST(the_kernel_is_not_asked_for_a_profile_of_two_boots)
 
     add_samples_of(session->parts[0].profile, (void *)(uintptr_t)strtol, 40);
     left = write_session(session, true);
-    other = of_another_boot(&left);
+    other = unzipped(&left, "x");
     both = merge_both(&left, &other);
     name_all(&both, 1, "/proc/kallsyms");
     said = report_of(&both, "-comments");
@@ -384,6 +384,53 @@ CP_TEST(what_the_names_lack_is_told_once)
     CHECK_STR(list[1], known[2]);
     CHECK_CONTAINS(list[2], "limits: symbols_missing,lost,dropped # ");
     free(comments);
+}
+
+/* ---- Damage ----------------------------------------------------------------------------------- */
+
+/* Names what may be another valid profile. Returns whether it was written. */
+static bool name_damaged(const struct cp_memory *profile)
+{
+    struct cp__naming *naming;
+    struct cp_memory named = {0};
+    int result;
+
+    CHECK_EQ(cp__naming_new(&naming), 0);
+    naming->known->kallsyms = "/dev/null";
+    result = cp__naming_add(naming, profile->data, profile->size, NULL);
+    CHECK_EQ(cp__naming_look_up(naming, NULL), 0);
+    if (result == 1)
+        CHECK_EQ(cp__naming_write(naming, profile->data, profile->size, cp_writer_memory(&named), NULL), 0);
+    cp__naming_free(naming);
+    free(named.data);
+    return result == 1;
+}
+
+CP_TEST(no_damage_does_harm)
+{
+    void *library = load_library("gcc -O2", "symbol_target.c", "damaged.so");
+    const uintptr_t code = (uintptr_t)dlsym(library, "target_outer");
+    const uintptr_t frames[] = {0xffffffff81000010, code + 8, code + 16};
+    const struct cp_sample samples[] = {{.weight = 1, .depth = 2, .frames = frames + 1, .ip = code + 12},
+                                        {.weight = 1, .depth = 3, .kernel_depth = 1, .frames = frames}};
+    struct cp_session *session = stopped_session();
+    struct cp_memory left, damaged;
+    unsigned written = 0, tried = 0;
+
+    for (size_t i = 0; i < 2; i++)
+        CHECK_EQ(cp__profile_add(session->parts[0].profile, &samples[i]), 0);
+    left = write_session(session, true);
+    damaged = unzipped(&left, "");
+    for (size_t i = 0; i < damaged.size; i += 11) {
+        damaged.data[i] ^= (unsigned char)(1u << i % 8);
+        written += name_damaged(&damaged);
+        tried++;
+        damaged.data[i] ^= (unsigned char)(1u << i % 8);
+    }
+    CHECKF(written > tried / 10 && written < tried, "%u of %u", written, tried);
+    free(left.data);
+    free(damaged.data);
+    cp__session_free(session);
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------- */
@@ -429,8 +476,8 @@ CP_TEST(memory_ends_in_add)
         profiles[i] = write_session(session, true);
         cp__session_free(session);
     }
-    while (add_without_memory(profiles, first))
-        first++;
+    for (; add_without_memory(profiles, first); first++)
+        ;
     CHECK(first > 20);
     for (size_t i = 0; i < 2; i++)
         free(profiles[i].data);
