@@ -573,7 +573,7 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(testing_a) $(lib_a)
 	@mkdir -p $(@D)
 	$(link)
 
-$(man)/.done: man/generate $(wildcard man/*.[1-9]) $(documented) $(wildcard cmd/counterpoint/*.c) debian/changelog
+$(man)/.done: man/generate $(wildcard man/*.[1-9]) $(documented) $(wildcard cmd/counterpoint/*.c cmd/counterpoint/*/*.c) debian/changelog
 	$(call say,MAN,$(@D))
 	$(Q)rm -rf $(@D) && mkdir -p $(@D)
 	$(Q)man/generate $(@D) $(VERSION) $(release_date) $(documented) && touch $@

@@ -89,11 +89,16 @@ CP_TEST(commands_have_pages_that_say_what_their_help_says)
     CHECK_CONTAINS(page, "EXIT STATUS\n");
     free(page);
     page = test_command(NULL,
-                        "for option in $(%s/bin/counterpoint events --help | grep -o '^  --[a-z]*')\n"
-                        "do man -M build/man 1 counterpoint-events | grep -qe \"$option\" || echo $option\n"
+                        "for command in $(%s/bin/counterpoint --help | sed -n 's/^  \\([a-z]*\\) .*/\\1/p')\n"
+                        "do echo $command\n"
+                        "    for option in $(%s/bin/counterpoint $command --help | grep -o '^  --[a-z]*')\n"
+                        "    do man -M build/man 1 counterpoint-$command | grep -qe \"$option\" ||"
+                        " echo \"lacks $option\"\n"
+                        "    done\n"
                         "done",
-                        test_build_dir());
-    CHECK_STR(page, "");
+                        test_build_dir(), test_build_dir());
+    CHECK_CONTAINS(page, "report\n");
+    CHECKF(strstr(page, "lacks") == NULL, "%s", page);
     free(page);
 }
 
