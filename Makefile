@@ -226,7 +226,7 @@ lacking = $(B)/tests/elsewhere/lacking
 # Debian's packages, of the default build: from a copy of the tree, without make's variables.
 deb = build/deb
 deb_source = $(deb)/counterpoint-$(VERSION)
-deb_sources = $(shell find Makefile abi arch cmake cmd debian docs http man pprof runtime testing -type f)
+deb_sources = $(shell find Makefile abi arch cmake cmd debian docs http man pprof preload runtime testing -type f)
 
 # ---- Flags ---------------------------------------------------------------------------------------
 

@@ -192,6 +192,21 @@ CP_TEST(packages_have_the_librarys_version)
     }
 }
 
+/* Each folder with sources of what is installed has objects of it. */
+CP_TEST(packages_are_made_anew_if_a_source_changes)
+{
+    need_packages();
+    char *text =
+        test_command(NULL,
+                     "make -pn build/deb/.done | grep '^build/deb/.done:' | tr ' ' '\\n' > %s/sources\n"
+                     "for room in $(ls build/obj | grep -vxE 'bench|examples|tests')\n"
+                     "do grep -q \"^$room/.*\\.c\" %s/sources && echo made || echo \"not of $room\"\n"
+                     "done | sort -u",
+                     test_dir(), test_dir());
+    CHECK_STR(text, "made\n");
+    free(text);
+}
+
 CP_TEST(packages_depend_on_what_they_are_linked_with)
 {
     need_packages();
