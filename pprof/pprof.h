@@ -188,11 +188,11 @@ int cp_session_stop(struct cp_session *session, struct cp_error *err);
 int cp_session_write(struct cp_session *session, size_t i, struct cp_writer w, struct cp_error *err);
 /* Stores the figures of option i so far; see cp_slots_stats() in runtime.h. */
 int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats *stats);
-/* Returns sentences that warn about option i, which are also in the profile's comments. While the session
- * runs: the period asks a clock for more samples than the kernel allows
- * (kernel.perf_event_max_sample_rate). Once its sampling has ended, also: why the profile is empty, as with a
- * period that is longer than what the threads had of the event, and which period to take. They are valid as
- * long as the session. Returns NULL if there is nothing to warn of, or no option i. */
+/* Returns sentences that warn about option i; the profile's comments say the same. Once the sampling has
+ * ended without a sample: why the profile is empty, as with a period that is longer than what the threads had
+ * of the event, and which period to take. Else: the period asks a clock for more samples than the kernel
+ * allows (kernel.perf_event_max_sample_rate). They are valid as long as the session. Returns NULL if there is
+ * nothing to warn of, or no option i. */
 const char *cp_session_warning(const struct cp_session *session, size_t i);
 /* Writes the profile as text for people: the stacks with the most samples first, in the form of
  * net/http/pprof with debug=1, which pprof tools can read, too (addresses and the memory map, without
@@ -276,8 +276,8 @@ int cp_symbol_each(const uintptr_t *addresses, size_t n, cp_symbol_each_fn *fn, 
  * are mapped by the process or in /tmp. Profiles and cp_symbol_each() then have these names. The files are
  * read when a profile is written or names are asked for. If code was replaced, the entry that was written
  * last counts, of a jitdump file with times the last one before the end of the profile. Off at first,
- * because /tmp is everybody's. A file is read only if it is a regular one of the effective user, which
- * others may not write, and not older than the process. The compiler must be told to write the file:
+ * because /tmp is everybody's. A file is read only if it is a regular one of the effective user, which not
+ * everybody may write, and not older than the process. The compiler must be told to write the file:
  * docs/embedding.md says how.
  */
 void cp_symbol_use_jit(bool use);
