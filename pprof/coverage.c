@@ -40,7 +40,7 @@ struct cp__yield cp__part_yield(const struct cp__part *part, const struct cp_slo
                               .period = cp__part_period(part),
                               .samples = stats->samples,
                               .lost = stats->unsampled + stats->dropped + stats->lost,
-                              .count = stats->count - stats->excluded_ns,
+                              .count = cp__yield_count(stats->count, stats->excluded_ns),
                               .threads = stats->ms,
                               .refused = stats->ms_refused,
                               .refused_errno = stats->refused_errno};

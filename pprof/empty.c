@@ -71,8 +71,10 @@ void cp__empty_warn(const struct cp__yield *yield, char text[CP__EMPTY_TEXT])
     else if (yield->threads == 0)
         why = error;
     else if (yield->count == 0 && yield->lost == 0)
-        why = yields_time(yield) ? "the threads that were sampled used no CPU time"
-                                 : "the event did not happen, or this machine does not count it";
+        why = yield->kind == CP_EVENT_TIMER ? "the threads that were sampled used no CPU time"
+              : yield->kind == CP_EVENT_CLOCK
+                  ? "the threads that were sampled used no CPU time in the modes that are sampled"
+                  : "the event did not happen, or this machine does not count it";
     else if (!cp__empty_by_period(yield, value, phrase))
         why = "samples were lost, as the comments of the profile say";
     snprintf(text, CP__EMPTY_TEXT, "The profile of %.60s is empty: %.220s.", yield->event, why);

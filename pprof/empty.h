@@ -11,11 +11,18 @@ struct cp__yield {
     uint64_t period;
     uint64_t samples;
     uint64_t lost;  /* periods that are known to be missing */
-    uint64_t count; /* events in the modes that are sampled; ns for the timer and clocks */
+    uint64_t count; /* events in the modes that are sampled; ns for the timer and clocks; cp__yield_count() */
     uint64_t threads;
     uint64_t refused;  /* threads for which the system refused the event */
     int refused_errno; /* a negative errno value; 0: unknown */
 };
+
+/* Returns what remains of a count without the part in modes that are not sampled. That part is known to a
+ * period, so it may be larger than the count. */
+static inline uint64_t cp__yield_count(uint64_t count, uint64_t excluded)
+{
+    return count > excluded ? count - excluded : 0;
+}
 
 /* The sizes of the texts below. */
 enum { CP__EMPTY_VALUE = 24, CP__EMPTY_TEXT = 320 };

@@ -87,7 +87,7 @@ static bool yield_of(const struct cp_merge *m, struct cp__yield *yield)
                                 .period = m->period > 0 ? (uint64_t)m->period : 0,
                                 .samples = tally->samples,
                                 .lost = tally->lost,
-                                .count = tally->count - tally->excluded,
+                                .count = cp__yield_count(tally->count, tally->excluded),
                                 .threads = tally->threads,
                                 .refused = tally->refused};
     if (yield->samples == 0) /* or the kind does not matter */

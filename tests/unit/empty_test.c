@@ -130,6 +130,10 @@ CP_TEST(other_reasons_are_told_too)
     yield.event = "timer";
     yield.threads = 1;
     check_sentence(&yield, "The profile of timer is empty: the threads that were sampled used no CPU time.");
+    yield.kind = CP_EVENT_CLOCK;
+    yield.event = "taskClock:u";
+    check_sentence(&yield, "The profile of taskClock:u is empty: the threads that were sampled used no CPU "
+                           "time in the modes that are sampled.");
 }
 
 /* ---- In a profile ---------------------------------------------------------------------------- */
@@ -161,7 +165,26 @@ CP_TEST(an_empty_profile_says_so)
     session->stats[0].count = 5000000;
     session->stats[0].excluded_ns = 4500000;
     check_contains(session, "\nempty: 100000 # 500000 ns of CPU time passed on 1 thread, ");
+    session->stats[0].excluded_ns = 5500000; /* the time in the kernel is known to a period */
+    CHECK_EQ(cp__part_yield(&session->parts[0], &session->stats[0]).count, 0);
     cp__session_free(session);
+}
+
+/* All of the time of two threads was the kernel's. */
+CP_TEST(a_merged_profile_counts_no_time_below_zero)
+{
+    struct cp__tally tally = {.n = 0};
+    struct cp_merge *merge = cp_merge_new();
+
+    cp__tally_add(&tally, "event: taskClock:u");
+    cp__tally_add(&tally, "threads: 2 # were sampled");
+    cp__tally_add(&tally, "count: 5000000 # ns");
+    cp__tally_add(&tally, "excluded_ns: 5500000 # ns");
+    merge->tally = tally;
+    merge->n_profiles = 1;
+    merge->period = 1000000;
+    CHECK_CONTAINS(cp_merge_warning(merge), "used no CPU time in the modes that are sampled");
+    cp_merge_free(merge);
 }
 
 /* Takes a profile of 500 page faults and 5 ms. */
