@@ -64,13 +64,14 @@ bool cp__naming_is_left(const struct cp__naming *naming, const Cp__Proto__Profil
 
 /* ---- Objects --------------------------------------------------------------------------------- */
 
-/* Returns whether a file was written after a time. */
+/* Returns whether a file was written, or put in its place, after a time. When it was written does not tell
+ * that alone: who unpacks or copies a file may keep that time. */
 static bool is_newer_than(const char *file, int64_t time_ns)
 {
     struct stat status;
 
     return stat(file, &status) == 0 &&
-           (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec > time_ns;
+           (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec > time_ns;
 }
 
 /* Adds a new object to the mappings, as one of a process of its own. */

@@ -29,8 +29,8 @@ bool cp__naming_is_left(const struct cp__naming *naming, const Cp__Proto__Profil
 /* Stores the number of the object of a mapping. Returns 0 or -ENOMEM. */
 int cp__naming_object(struct cp__naming *naming, const Cp__Proto__Profile *p,
                       const Cp__Proto__Mapping *mapping, uint32_t *object);
-/* Returns whether the object's file was written after the program that had it began, and nothing else tells
- * the files apart. */
+/* Returns whether the object's file was written, or put in its place, after the program that had it began,
+ * and nothing else tells the files apart. */
 bool cp__naming_is_newer(const struct cp__naming *naming, uint32_t object);
 /* Stores the number of the frame of an address. Returns 0 or -ENOMEM. */
 int cp__naming_frame(struct cp__naming *naming, const Cp__Proto__Location *location,

@@ -531,7 +531,7 @@ CP_TEST(a_file_that_is_another_one_now_is_not_read)
     check_unnamed(&left, replaced);
     left = profile_of_library("same_id.so", "none");
     free(test_command(NULL,
-                      "cd %s && cp same_id.so other.so && touch -d 'next year' other.so && "
+                      "cd %s && cp same_id.so other.so && touch -d 'last year' other.so && sleep 0.1 && "
                       "mv other.so same_id.so",
                       test_dir()));
     check_unnamed(&left, "same_id.so # has code without names, or without lines: another file has");
