@@ -47,9 +47,7 @@ static int copy_vdso(const struct cp__mapping *mapping)
     return fd;
 }
 
-/* Opens a file if it is a regular one: to open or read something else may wait, or have an effect. Returns
- * the descriptor, or a negative errno value. */
-static int open_regular(const char *path)
+int cp__open_regular(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat status;
@@ -72,13 +70,13 @@ static int open_way(const struct cp__mapping *mapping, enum way way)
     if (strcmp(mapping->file, "[vdso]") == 0)
         return way == IMAGE ? copy_vdso(mapping) : -ENOENT;
     if (way == EXE)
-        return mapping->main ? open_regular("/proc/self/exe") : -ENOENT;
+        return mapping->main ? cp__open_regular("/proc/self/exe") : -ENOENT;
     if (way == PATH)
-        return mapping->file[0] == '/' ? open_regular(mapping->file) : -ENOENT;
+        return mapping->file[0] == '/' ? cp__open_regular(mapping->file) : -ENOENT;
     if (way == IMAGE)
         return cp__image_open(mapping);
     snprintf(path, sizeof path, "/proc/self/map_files/%" PRIx64 "-%" PRIx64, mapping->start, mapping->limit);
-    return mapping->inode != 0 ? open_regular(path) : -ENOENT;
+    return mapping->inode != 0 ? cp__open_regular(path) : -ENOENT;
 }
 
 /* Returns whether the bytes of this process at an address are those of the file. Of long code, a part of the

@@ -15,6 +15,9 @@
 
 /* ---- file.c --------------------------------------------------------------------------- */
 
+/* Opens a file for reading if it is a regular one: to open or read something else may wait, or have an
+ * effect. Returns the descriptor, or a negative errno value: -ENOEXEC if it is another kind of file. */
+int cp__open_regular(const char *path);
 /* Opens the object of a mapping as the only module of a Dwfl, which the caller ends by dwfl_end(). Returns
  * NULL if the object cannot be read. Stores what is missing: nothing, or why the object, or all of it but the
  * part that is in memory, cannot be read. */

@@ -350,6 +350,16 @@ CP_TEST(why_there_are_no_instructions_is_said)
     check_list("--lines spin", " is in no segment of /");
 }
 
+/* A profile may name any file. To open a FIFO waits for a writer, and a device may have bytes without end. */
+CP_TEST(only_regular_files_are_read)
+{
+    make_profile(PIE, PIE_BASE);
+    free(test_command(NULL, "cd %s && rm prog.c && mkfifo prog.c", test_dir()));
+    check_list("--lines spin", "\n prog.c cannot be read: it is no regular file. Only the lines with values");
+    change_profile("s,'[^']*/prog','/dev/zero',");
+    check_list("--lines spin", " Instructions cannot be shown: /dev/zero is no regular file.\n");
+}
+
 /* Says that the program is for S/390, which the objdump of few machines knows. */
 CP_TEST(a_program_for_another_processor_is_told)
 {

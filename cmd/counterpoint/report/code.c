@@ -4,13 +4,13 @@
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "code_file.h"
 #include "pprof/symbol/debug_file.h"
+#include "pprof/symbol/part.h"
 #include "runtime/base/fail.h"
 
 /* ---- Opening --------------------------------------------------------------------------------- */
@@ -68,9 +68,11 @@ static int open_object(struct code *code, const struct profile_mapping *mapping,
 
     if (result < 0)
         return result;
-    fd = open(mapping->file, O_RDONLY | O_CLOEXEC);
+    fd = cp__open_regular(mapping->file);
+    if (fd == -ENOEXEC)
+        return cp__error(err, fd, "%.300s is no regular file.", mapping->file);
     if (fd < 0)
-        return cp__error(err, -errno, "%.300s cannot be read: %s.", mapping->file, strerror(errno));
+        return cp__error(err, fd, "%.300s cannot be read: %s.", mapping->file, strerror(-fd));
     code->dwfl = dwfl_begin(&callbacks);
     /* libdwfl closes the descriptor with the module, and not if there is no module */
     code->module =

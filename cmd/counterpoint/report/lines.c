@@ -10,6 +10,7 @@
 
 #include "measure.h"
 #include "output.h"
+#include "pprof/symbol/part.h"
 
 /* So many routines are shown if the user does not say how many. */
 #define DEFAULT_ROUTINES 10
@@ -217,7 +218,7 @@ static void print_source(const struct listing *listing, const struct routine *ro
     size_t size = 0;
     int64_t line = 1;
 
-    for (; line <= last + MARGIN && getline(&text, &size, source) > 0; line++) {
+    for (; line - MARGIN <= last && getline(&text, &size, source) > 0; line++) {
         while (values < end && values->line < line)
             values++;
         if (line >= first_line(routine))
@@ -239,7 +240,8 @@ static void print_bare_lines(const struct listing *listing, const struct routine
 static void print_lines_of(struct listing *listing, const struct routine *routine)
 {
     const char *file = routine->function->file;
-    FILE *source = file[0] != '\0' ? fopen(file, "re") : NULL;
+    const int fd = file[0] != '\0' ? cp__open_regular(file) : -ENOENT;
+    FILE *source = fd >= 0 ? fdopen(fd, "r") : NULL;
 
     print_routine_title(listing, "ROUTINE", routine->function->name,
                         file[0] != '\0' ? file : "an unknown file", routine->flat, routine->cum);
@@ -251,7 +253,7 @@ static void print_lines_of(struct listing *listing, const struct routine *routin
     } else {
         if (file[0] != '\0')
             fprintf(listing->out, " %s cannot be read: %s. Only the lines with values stand here.\n", file,
-                    strerror(errno));
+                    fd == -ENOEXEC ? "it is no regular file" : strerror(fd < 0 ? -fd : errno));
         print_bare_lines(listing, routine);
     }
     if (source != NULL)
