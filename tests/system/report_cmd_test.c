@@ -143,6 +143,38 @@ CP_TEST(names_and_frames_are_those_of_go_tool_pprof)
     check_tops("names.pb.gz");
 }
 
+/* Makes a profile with the stack main;work;page, and an expression for the frames to leave out. */
+static void make_dropping(const char *name, const char *dropped)
+{
+    const char *const strings[] = {"", "samples", "count", "cpu", "nanoseconds", "/bin/program", "", dropped};
+    char head[1000];
+
+    snprintf(head, sizeof head, "%s drop_frames: 7", CPU_HEAD);
+    make_profile(name, head, strings, ARRAY_SIZE(strings), "main;work;page 5 50\n");
+}
+
+/* A profile may be from anywhere. regcomp() crashes at the first expression, and would take all memory for
+ * the second one if that had more counts. */
+CP_TEST(expressions_of_a_profile_do_no_harm)
+{
+    enum { DEPTH = 200000 };
+    char *deep = malloc(2 * DEPTH + 10);
+
+    memset(deep, '(', DEPTH);
+    strcpy(deep + DEPTH, "work");
+    memset(deep + DEPTH + 4, ')', DEPTH);
+    deep[2 * DEPTH + 4] = '\0';
+    make_dropping("deep", deep);
+    check_output("--collapsed deep.pb.gz", "main;work;page 50\n");
+    make_dropping("count", "((work.{255}){100}|work)");
+    check_output("--collapsed count.pb.gz", "main;work;page 50\n");
+    make_dropping("reference", "(w)ork|\\\\1");
+    check_output("--collapsed reference.pb.gz", "main;work;page 50\n");
+    make_dropping("braces", "w\\\\{|work");
+    check_output("--collapsed braces.pb.gz", "main 50\n");
+    free(deep);
+}
+
 /* Two mappings of one size and build id are one, and samples of opposite signs cancel out, as they do when
  * go tool pprof merges profiles. */
 CP_TEST(equal_mappings_and_samples_are_one)
@@ -259,7 +291,9 @@ CP_TEST(callers_are_a_tree_from_the_function_up)
                                                         "        25 25.00%         25  │ main\n"
                                                         "         3  3.00%          3  └ main\n");
     check_report("--callers 'l[e]ss' tree.pb.gz", 0, "sort\n");
+    check_report("--callers '(?:l[e])ss' tree.pb.gz", 0, "sort\n");
     check_report("--callers absent tree.pb.gz 2>&1", 2, "no function \"absent\"");
+    check_report("--callers '(' tree.pb.gz 2>&1", 2, "\"(\" is no regular expression: ");
 }
 
 CP_TEST(collapsed_stacks_begin_at_the_root)

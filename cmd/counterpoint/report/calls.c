@@ -1,9 +1,9 @@
 /* Trees of calls for a terminal: from the outermost function down, and from a function up to its callers. */
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "measure.h"
+#include "names.h"
 #include "output.h"
 #include "report.h"
 #include "tree.h"
@@ -209,37 +209,40 @@ enum status print_tree(const struct view *view, FILE *out)
     return STATUS_OK;
 }
 
-/* Marks the functions of that name or, if there are none, those whose names match it as an expression.
- * Returns how many there are. */
-static size_t mark_functions(const struct graph *graph, const char *wanted, bool *is_marked)
+/* Marks the functions of that name or, if there are none, those whose names match it as an expression. */
+static enum status mark_functions(const struct graph *graph, const char *wanted, bool *is_marked)
 {
+    enum status status;
     regex_t expression;
     size_t n = 0;
 
     for (size_t i = 0; i < graph->n_nodes; i++)
         n += is_marked[i] = strcmp(graph->nodes[i].name, wanted) == 0;
-    if (n > 0 || regcomp(&expression, wanted, REG_EXTENDED | REG_NOSUB) != 0)
-        return n;
+    if (n > 0)
+        return STATUS_OK;
+    status = expression_read(&expression, wanted);
+    if (status != STATUS_OK)
+        return status;
     for (size_t i = 0; i < graph->n_nodes; i++)
-        n += is_marked[i] = regexec(&expression, graph->nodes[i].name, 0, NULL, 0) == 0;
+        n += is_marked[i] = expression_matches(&expression, graph->nodes[i].name);
     regfree(&expression);
-    return n;
+    return n > 0 ? STATUS_OK
+                 : complain(STATUS_USAGE,
+                            "The profile has no function \"%s\", and none whose name matches that as "
+                            "a regular expression. --top lists the functions.",
+                            wanted);
 }
 
 enum status print_callers(const struct view *view, FILE *out)
 {
     struct tree tree = {0};
-    enum status status = STATUS_OK;
+    enum status status;
     bool *is_marked;
 
     graph_init(&tree.graph, view->profile, view->type);
     is_marked = arena_array(&tree.graph.arena, tree.graph.n_nodes, sizeof *is_marked);
-    if (mark_functions(&tree.graph, view->argument, is_marked) == 0) {
-        status = complain(STATUS_USAGE,
-                          "The profile has no function \"%s\", and none whose name matches that as "
-                          "a regular expression. --top lists the functions.",
-                          view->argument);
-    } else {
+    status = mark_functions(&tree.graph, view->argument, is_marked);
+    if (status == STATUS_OK) {
         tree_of_callers(&tree, is_marked);
         print_tree_of(view, &tree, out);
     }

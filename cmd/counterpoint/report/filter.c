@@ -78,8 +78,6 @@ bool filters_any(const struct filters *filters, enum filter *first)
 static enum status read_condition(struct condition *condition, enum filter filter, const char *text)
 {
     const char *equals = strchr(text, '=');
-    char why[128];
-    int result;
 
     *condition = (struct condition){.key = filter_rows[filter].is_of_labels ? text : NULL};
     if (condition->key != NULL && equals == NULL)
@@ -89,11 +87,7 @@ static enum status read_condition(struct condition *condition, enum filter filte
         condition->key_length = (size_t)(equals - text);
         text = equals + 1;
     }
-    result = expression_compile(&condition->expression, "", text, "");
-    if (result == 0)
-        return STATUS_OK;
-    regerror(result, &condition->expression, why, sizeof why);
-    return complain(STATUS_USAGE, "\"%s\" is no regular expression: %s.", text, why);
+    return expression_read(&condition->expression, text);
 }
 
 static enum status apply_filter(struct profile *profile, enum filter filter, const char *text)

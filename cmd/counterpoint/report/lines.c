@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "measure.h"
+#include "names.h"
 #include "output.h"
 #include "pprof/symbol/part.h"
 
@@ -38,7 +38,7 @@ static void find_routines(struct listing *listing, const regex_t *expression)
     size_t n = 0;
 
     for (size_t i = 0; i < profile->n_functions; i++) {
-        if (regexec(expression, profile->functions[i].name, 0, NULL, 0) == 0)
+        if (expression_matches(expression, profile->functions[i].name))
             found[n++] = &profile->functions[i];
     }
     qsort(found, n, sizeof *found, compare_functions);
@@ -293,15 +293,11 @@ static void listing_free(struct listing *listing)
 enum status print_lines(const struct view *view, FILE *out)
 {
     struct listing listing = {.view = view, .out = out};
-    enum status status = STATUS_OK;
     regex_t expression;
-    char reason[200];
-    int result = regcomp(&expression, view->argument, REG_EXTENDED | REG_NOSUB);
+    enum status status = expression_read(&expression, view->argument);
 
-    if (result != 0) {
-        regerror(result, &expression, reason, sizeof reason);
-        return complain(STATUS_USAGE, "\"%s\" is no regular expression: %s.", view->argument, reason);
-    }
+    if (status != STATUS_OK)
+        return status;
     listing.opened = arena_array(&listing.arena, view->profile->n_mappings, sizeof *listing.opened);
     find_routines(&listing, &expression);
     regfree(&expression);

@@ -135,7 +135,9 @@ void profile_demangle(struct profile *profile)
 
 /* ---- Expressions ----------------------------------------------------------------------------- */
 
-int expression_compile(regex_t *to, const char *before, const char *text, const char *after)
+/* Makes a POSIX expression of one in Go's syntax between two texts, as far as both syntaxes are alike: the
+ * groups that capture nothing capture here. Returns 0 or regcomp()'s error. */
+static int expression_compile(regex_t *to, const char *before, const char *text, const char *after)
 {
     size_t size = strlen(before) + strlen(text) + strlen(after) + 1;
     char *posix = malloc(size), *at;
@@ -154,12 +156,47 @@ int expression_compile(regex_t *to, const char *before, const char *text, const 
     return result;
 }
 
+enum status expression_read(regex_t *to, const char *text)
+{
+    char why[128];
+    int result = expression_compile(to, "", text, "");
+
+    if (result == 0)
+        return STATUS_OK;
+    regerror(result, to, why, sizeof why);
+    return complain(STATUS_USAGE, "\"%s\" is no regular expression: %s.", text, why);
+}
+
 bool expression_matches(const regex_t *expression, const char *text)
 {
     return regexec(expression, text, 0, NULL, 0) == 0;
 }
 
 /* ---- Frames to leave out --------------------------------------------------------------------- */
+
+/* Returns whether an expression of a file may be compiled: regcomp() needs more of the stack for a longer
+ * expression, and gigabytes for a few counts such as {255}. A back-reference takes time without end. */
+static bool is_harmless(const char *expression)
+{
+    enum { LONGEST_EXPRESSION = 4 << 10 };
+
+    if (strlen(expression) > LONGEST_EXPRESSION)
+        return false;
+    for (const char *at = expression; *at != '\0'; at++) {
+        if (*at == '{' || (at[0] == '\\' && at[1] >= '0' && at[1] <= '9'))
+            return false;
+        at += at[0] == '\\' && at[1] != '\0';
+    }
+    return true;
+}
+
+/* Compiles an expression of a file, which is to match whole names. Returns false if there is none, or if it
+ * cannot be compiled. */
+static bool read_frames(regex_t *to, const char *expression)
+{
+    return expression[0] != '\0' && is_harmless(expression) &&
+           expression_compile(to, "^(", expression, ")$") == 0;
+}
 
 enum pruning { STAYS, IS_BOUNDARY, IS_PRUNED };
 
@@ -241,13 +278,11 @@ static void prune_sample(const struct pruner *pruner, const struct profile *prof
 
 void profile_prune(struct profile *profile)
 {
-    struct pruner pruner = {.has_keep = profile->keep_frames[0] != '\0'};
+    struct pruner pruner;
 
-    if (profile->drop_frames[0] == '\0' ||
-        expression_compile(&pruner.drop, "^(", profile->drop_frames, ")$") != 0)
+    if (!read_frames(&pruner.drop, profile->drop_frames))
         return;
-    if (pruner.has_keep)
-        pruner.has_keep = expression_compile(&pruner.keep, "^(", profile->keep_frames, ")$") == 0;
+    pruner.has_keep = read_frames(&pruner.keep, profile->keep_frames);
     pruner.of_location = arena_array(&profile->arena, profile->n_locations, sizeof *pruner.of_location);
     for (size_t i = 0; i < profile->n_locations; i++)
         pruner.of_location[i] = prune_location(&pruner, &profile->locations[i]);
