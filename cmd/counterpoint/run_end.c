@@ -11,8 +11,10 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "cmd/counterpoint/report/facts.h"
 #include "cmd/counterpoint/report/load.h"
 #include "cmd/counterpoint/report/model.h"
+#include "cmd/counterpoint/report/names.h"
 #include "run.h"
 #include "runtime/base/clock.h"
 
@@ -181,30 +183,27 @@ static uint64_t fact_number(const struct profile *profile, const char *key)
     return value == NULL ? 0 : strtoull(value, NULL, 10);
 }
 
-/* Whether the first line stands for that already, or programs without symbols have it all. */
-static bool is_told_elsewhere(const char *key, size_t size)
+/* Returns whether the first line stands for a comment already, or programs without symbols have it all. */
+static bool is_told_elsewhere(const char *comment)
 {
-    static const char *const keys[] = {"coverage", "symbols_missing", "symbols_missing_more", "none"};
+    static const char *const keys[] = {"coverage: ", "symbols_missing: ", "symbols_missing_more: "};
 
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (strlen(keys[i]) == size && memcmp(keys[i], key, size) == 0)
+        if (strncmp(comment, keys[i], strlen(keys[i])) == 0)
             return true;
     }
     return false;
 }
 
-/* Prints the lines of one file that tell what is missing: those that its line "limits" lists. */
+/* Prints the comments of one file that tell what is missing. */
 static void print_losses(void *unused, const struct profile *profile, const char *path)
 {
-    const char *key = profile_fact(profile, "limits");
-
     (void)unused;
-    for (size_t size; key != NULL && (size = strcspn(key, ", ")) > 0;
-         key = key[size] == ',' ? key + size + 1 : NULL) {
-        for (size_t c = 0; c < profile->n_comments && !is_told_elsewhere(key, size); c++) {
-            if (strncmp(profile->comments[c], key, size) == 0 && profile->comments[c][size] == ':')
-                fprintf(stderr, "  %s: %s\n", basename(path), profile->comments[c]);
-        }
+    for (size_t i = 0; i < profile->n_comments; i++) {
+        const char *comment = profile->comments[i];
+
+        if (profile_is_limit(profile, comment) && !is_told_elsewhere(comment))
+            fprintf(stderr, "  %s: %s\n", basename(path), comment);
     }
 }
 
@@ -229,18 +228,19 @@ static void print_hottest(const struct found *found)
 {
     struct hot hot[SHOWN_FUNCTIONS];
     struct source *sources = calloc(found->n, sizeof *sources);
-    struct profile *all;
-    size_t n;
+    struct profile *all = NULL;
+    size_t n = 0;
 
-    if (sources == NULL || sources_read(sources, found->paths, found->n) != STATUS_OK)
-        return;
-    if (sources_parse(sources, found->n, &all) != STATUS_OK)
-        return;
-    n = report_hottest(all, SHOWN_FUNCTIONS, hot);
+    if (sources != NULL && sources_read(sources, found->paths, found->n) == STATUS_OK) {
+        if (sources_parse(sources, found->n, &all) == STATUS_OK) {
+            profile_make_printable(all);
+            n = report_hottest(all, SHOWN_FUNCTIONS, hot);
+        }
+        sources_free(sources, found->n);
+    }
     for (size_t i = 0; i < n; i++)
         fprintf(stderr, "  %5.1f %%  %s\n", 100 * hot[i].share, hot[i].name);
     profile_free(all);
-    sources_free(sources, found->n);
     free(sources);
 }
 
@@ -276,6 +276,7 @@ static void each_profile(const struct found *found, void *context,
         if (sources_read(&source, &found->paths[f], 1) != STATUS_OK)
             continue;
         if (sources_parse(&source, 1, &profile) == STATUS_OK) {
+            profile_make_printable(profile);
             fn(context, profile, found->paths[f]);
             profile_free(profile);
         }

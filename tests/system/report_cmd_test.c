@@ -408,6 +408,33 @@ CP_TEST(markdown_tells_what_is_missing)
     check_report("--markdown y.pb.gz", 0, "The profile does not say what is missing.\n");
 }
 
+/* A merged profile has the limits of each of its parts. */
+CP_TEST(markdown_tells_what_is_missing_of_each_part)
+{
+    static const char *const strings[] = {"",
+                                          "samples",
+                                          "count",
+                                          "cpu\\n# bad",
+                                          "nano\\n# worse",
+                                          "/bin/program",
+                                          "",
+                                          "limits: none # nothing is known to be missing",
+                                          "limits: dropped # tell what is missing",
+                                          "dropped: 7 # periods were lost"};
+    char head[1000];
+    char *text;
+
+    snprintf(head, sizeof head, "%s comment: 7 comment: 8 comment: 9", CPU_HEAD);
+    make_profile("parts", head, strings, ARRAY_SIZE(strings), "main 2 20000000\n");
+    text = report(NULL, "--markdown parts.pb.gz");
+    CHECK_CONTAINS(text, "## What is missing\n\n- dropped: 7 # periods were lost\n\n");
+    CHECKF(strstr(text, "\n# bad") == NULL && strstr(text, "\n# worse") == NULL, "%s", text);
+    free(text);
+    snprintf(head, sizeof head, "%s comment: 7", CPU_HEAD);
+    make_profile("whole", head, strings, ARRAY_SIZE(strings), "main 2 20000000\n");
+    check_report("--markdown whole.pb.gz", 0, "## What is missing\n\n- nothing is known to be missing\n\n");
+}
+
 /* ---- What is no profile ---------------------------------------------------------------------- */
 
 CP_TEST(files_that_are_no_profiles_are_told)
@@ -480,6 +507,8 @@ static char *on_terminal(const char *environment, const char *arguments)
 
 CP_TEST(a_terminal_has_colours_and_a_pager)
 {
+    static const char *const evil[] = {
+        "", "samples", "count", "cpu\\033[33m", "cats\\033[34m", "/bin/program", "id\\033[32m"};
     char *text;
 
     make_run("run", 3, 2000, -1);
@@ -489,6 +518,12 @@ CP_TEST(a_terminal_has_colours_and_a_pager)
     text = on_terminal("TERM=xterm NO_COLOR=", "--top calls.pb.gz");
     CHECK_CONTAINS(text, "\033[1;31m");
     CHECK_CONTAINS(text, "bad?[31mname");
+    free(text);
+    make_profile("types", CPU_HEAD, evil, ARRAY_SIZE(evil), "main 9 90\n");
+    text = on_terminal("TERM=xterm NO_COLOR=1", "--top types.pb.gz");
+    CHECK_CONTAINS(text, "Build ID: id?[32m");
+    CHECK_CONTAINS(text, "Type: cpu?[33m");
+    CHECK_CONTAINS(text, "of 90cats?[34m total");
     free(text);
     text = on_terminal("TERM=xterm NO_COLOR=1", "--tree calls.pb.gz");
     CHECKF(strchr(text, '\033') == NULL, "%s", text);

@@ -117,6 +117,7 @@ CP_TEST(facts_are_the_comments_of_a_profile)
     CHECK(profile_cpu_ns(profile) == 7500);
     CHECK_STR(profile_fact(profile, "limits"), "none # all");
     CHECK(profile_fact(profile, "limit") == NULL);
+    CHECK(!profile_is_limit(profile, "cpu_ns: 7000 # ns"));
     CHECK(profile_sample_count(profile, 1) == 5); /* 3 by "samples", and 2 periods */
     profile_free(profile);
 }

@@ -17,6 +17,33 @@ const char *profile_fact(const struct profile *profile, const char *key)
     return NULL;
 }
 
+/* Returns whether a list "KEY,KEY # sentence" has the key. */
+static bool lists_key(const char *list, const char *key, size_t length)
+{
+    while (*list != '\0' && *list != '#') {
+        size_t n = strcspn(list, ", #");
+
+        if (n == length && strncmp(list, key, n) == 0)
+            return true;
+        list += n + strspn(list + n, ", ");
+    }
+    return false;
+}
+
+bool profile_is_limit(const struct profile *profile, const char *comment)
+{
+    const char *end = strstr(comment, ": ");
+
+    for (size_t i = 0; end != NULL && i < profile->n_comments; i++) {
+        const char *other = profile->comments[i];
+
+        if (strncmp(other, "limits: ", strlen("limits: ")) == 0 &&
+            lists_key(other + strlen("limits: "), comment, (size_t)(end - comment)))
+            return true;
+    }
+    return false;
+}
+
 bool profile_number(const struct profile *profile, const char *key, double *sum)
 {
     size_t length = strlen(key);

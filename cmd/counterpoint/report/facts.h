@@ -4,6 +4,10 @@
 
 #include "model.h"
 
+/* Returns whether a comment "KEY: VALUE" of the profile tells what is missing: if its key is in a list
+ * "limits: KEY,KEY". A merged profile has several such lists. */
+bool profile_is_limit(const struct profile *profile, const char *comment);
+
 /* Adds up the numbers of all comments "key: NUMBER": a merged profile has one for each of its parts. Returns
  * false if there is none. */
 bool profile_number(const struct profile *profile, const char *key, double *sum);

@@ -35,42 +35,52 @@ static void print_code(FILE *out, const char *text)
 }
 
 /* Writes text that is no code, without what begins markup. */
-static void print_words(FILE *out, const char *text, size_t length)
+static void print_words(FILE *out, const char *text)
 {
-    for (size_t i = 0; i < length; i++) {
-        if (strchr("\\`*_[]<>|", text[i]) != NULL)
+    for (; *text != '\0'; text++) {
+        if (strchr("\\`*_[]<>|", *text) != NULL)
             fputc('\\', out);
-        fputc((unsigned char)text[i] < ' ' ? ' ' : text[i], out);
+        fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
     }
+}
+
+static void print_measure(const struct summary *s, int64_t value, const char *unit)
+{
+    char text[MEASURE_SIZE];
+
+    print_words(s->out, measure_label(text, value, unit, "auto"));
 }
 
 static void print_value_cells(const struct summary *s, int64_t value)
 {
-    char text[MEASURE_SIZE], share[MEASURE_SIZE];
+    char share[MEASURE_SIZE];
     const char *percentage = measure_percentage(share, value, s->view->total);
 
-    fprintf(s->out, " %s | %s |", measure_label(text, value, s->unit, "auto"),
-            percentage + strspn(percentage, " "));
+    fputc(' ', s->out);
+    print_measure(s, value, s->unit);
+    fprintf(s->out, " | %s |", percentage + strspn(percentage, " "));
 }
 
 /* ---- What was sampled ------------------------------------------------------------------------ */
 
 static void print_fact_line(const struct summary *s, const char *name, const char *text)
 {
-    fprintf(s->out, "- %s: ", name);
-    print_words(s->out, text, strlen(text));
+    fprintf(s->out, "- %s", name);
+    print_words(s->out, text);
     fputc('\n', s->out);
 }
 
 static void print_distance(const struct summary *s)
 {
     const struct profile *profile = s->view->profile;
-    char text[MEASURE_SIZE];
 
-    if (profile->period > 0 && profile->period_type.name[0] != '\0')
-        fprintf(s->out, "- one sample for each: %s of %s\n",
-                measure_label(text, profile->period, profile->period_type.unit, "auto"),
-                profile->period_type.name);
+    if (profile->period <= 0 || profile->period_type.name[0] == '\0')
+        return;
+    fputs("- one sample for each: ", s->out);
+    print_measure(s, profile->period, profile->period_type.unit);
+    fputs(" of ", s->out);
+    print_words(s->out, profile->period_type.name);
+    fputc('\n', s->out);
 }
 
 static void print_times(const struct summary *s)
@@ -93,61 +103,47 @@ static void print_times(const struct summary *s)
 static void print_what(const struct summary *s)
 {
     const struct profile *profile = s->view->profile;
-    const struct value_type *type = &profile->types[s->view->type];
-    char text[MEASURE_SIZE];
 
     if (profile->n_mappings > 0 && profile->mappings[0].file[0] != '\0')
-        print_fact_line(s, "program", profile->mappings[0].file);
+        print_fact_line(s, "program: ", profile->mappings[0].file);
     if (profile->n_mappings > 0 && profile->mappings[0].build_id[0] != '\0')
-        print_fact_line(s, "build id", profile->mappings[0].build_id);
+        print_fact_line(s, "build id: ", profile->mappings[0].build_id);
     if (profile_fact(profile, "event") != NULL)
-        print_fact_line(s, "event", profile_fact(profile, "event"));
-    fprintf(s->out, "- values: %s, %s in all, of %.0f samples\n", type->name,
-            measure_label(text, s->view->total, s->unit, "auto"),
-            profile_sample_count(profile, s->view->type));
+        print_fact_line(s, "event: ", profile_fact(profile, "event"));
+    fputs("- values: ", s->out);
+    print_words(s->out, profile->types[s->view->type].name);
+    fputs(", ", s->out);
+    print_measure(s, s->view->total, s->unit);
+    fprintf(s->out, " in all, of %.0f samples\n", profile_sample_count(profile, s->view->type));
     print_distance(s);
     print_times(s);
 }
 
 /* ---- What is missing ------------------------------------------------------------------------- */
 
-/* Returns whether a comma-separated list of words, up to a space, has the key. */
-static bool lists_key(const char *list, const char *key, size_t length)
-{
-    while (*list != '\0' && *list != '#') {
-        size_t n = strcspn(list, ", #");
-
-        if (n == length && strncmp(list, key, n) == 0)
-            return true;
-        list += n + strspn(list + n, ", ");
-    }
-    return false;
-}
-
-/* Prints the comments whose keys the comment "limits" lists: each is "KEY: VALUE # sentence". */
+/* Prints the comments that tell what is missing: each is "KEY: VALUE # sentence". */
 static void print_limits(const struct summary *s)
 {
     const struct profile *profile = s->view->profile;
-    const char *limits = profile_fact(profile, "limits"), *coverage = profile_fact(profile, "coverage");
+    size_t n = 0;
 
     fputs("\n## What is missing\n\n", s->out);
-    if (limits == NULL) {
+    if (profile_fact(profile, "limits") == NULL) {
         fputs("The profile does not say what is missing.\n", s->out);
         return;
     }
-    if (coverage != NULL)
-        fprintf(s->out, "- coverage of the CPU time: %.*s %%\n", (int)strcspn(coverage, " #"), coverage);
-    if (strncmp(limits, "none", 4) == 0)
-        fputs("- nothing is known to be missing\n", s->out);
     for (size_t i = 0; i < profile->n_comments; i++) {
-        const char *comment = profile->comments[i], *colon = strstr(comment, ": ");
+        const char *comment = profile->comments[i], *coverage = comment + strlen("coverage: ");
+        const bool is_limit = profile_is_limit(profile, comment);
 
-        if (colon == NULL || !lists_key(limits, comment, (size_t)(colon - comment)))
-            continue;
-        fputs("- ", s->out);
-        print_words(s->out, comment, strlen(comment));
-        fputc('\n', s->out);
+        n += is_limit;
+        if (strncmp(comment, "coverage: ", strlen("coverage: ")) == 0)
+            fprintf(s->out, "- coverage of the CPU time: %.2f %%\n", strtod(coverage, NULL));
+        else if (is_limit)
+            print_fact_line(s, "", comment);
     }
+    if (n == 0)
+        fputs("- nothing is known to be missing\n", s->out);
 }
 
 /* ---- Functions ------------------------------------------------------------------------------- */
@@ -234,11 +230,12 @@ static void print_paths(const struct summary *s)
     qsort(paths, tree.n, sizeof *paths, by_flat);
     fputs("\n## Hottest paths\n\n", s->out);
     for (size_t i = 0; i < tree.n && i < most(s, N_PATHS) && paths[i].flat != 0; i++) {
-        char value[MEASURE_SIZE], share[MEASURE_SIZE];
+        char share[MEASURE_SIZE];
         const char *percentage = measure_percentage(share, paths[i].flat, s->view->total);
 
-        fprintf(s->out, "%zu. %s (%s): ", i + 1, measure_label(value, paths[i].flat, s->unit, "auto"),
-                percentage + strspn(percentage, " "));
+        fprintf(s->out, "%zu. ", i + 1);
+        print_measure(s, paths[i].flat, s->unit);
+        fprintf(s->out, " (%s): ", percentage + strspn(percentage, " "));
         print_steps(s, &tree, paths[i].node, steps);
     }
     tree_free(&tree);

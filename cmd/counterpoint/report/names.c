@@ -316,10 +316,20 @@ static const char *make_printable(struct arena *arena, const char *text)
 
 void profile_make_printable(struct profile *profile)
 {
-    for (size_t i = 0; i < profile->n_functions; i++)
-        profile->functions[i].name = make_printable(&profile->arena, profile->functions[i].name);
-    for (size_t i = 0; i < profile->n_mappings; i++)
-        profile->mappings[i].file = make_printable(&profile->arena, profile->mappings[i].file);
+    struct arena *arena = &profile->arena;
+
+    for (size_t i = 0; i < profile->n_types; i++) {
+        profile->types[i].name = make_printable(arena, profile->types[i].name);
+        profile->types[i].unit = make_printable(arena, profile->types[i].unit);
+    }
+    for (size_t i = 0; i < profile->n_functions; i++) {
+        profile->functions[i].name = make_printable(arena, profile->functions[i].name);
+        profile->functions[i].file = make_printable(arena, profile->functions[i].file);
+    }
+    for (size_t i = 0; i < profile->n_mappings; i++) {
+        profile->mappings[i].file = make_printable(arena, profile->mappings[i].file);
+        profile->mappings[i].build_id = make_printable(arena, profile->mappings[i].build_id);
+    }
     for (size_t i = 0; i < profile->n_comments; i++)
-        profile->comments[i] = make_printable(&profile->arena, profile->comments[i]);
+        profile->comments[i] = make_printable(arena, profile->comments[i]);
 }
