@@ -358,6 +358,8 @@ CP_TEST(several_files_are_merged_as_by_go_tool_pprof)
     check_report("--merge all.pb.gz one.pb.gz two.pb.gz three.pb.gz", 0,
                  "all.pb.gz has 3 profiles, merged.\n");
     check_top("", "all.pb.gz");
+    check_report("--merge some.pb.gz --ignore x one.pb.gz 2>&1; [ ! -e some.pb.gz ] || exit 9", 0,
+                 "--merge writes all samples, and cannot choose some: leave --ignore out.");
     check_report("--merge /absent/all.pb.gz one.pb.gz 2>&1", 3, "/absent/all.pb.gz");
 }
 

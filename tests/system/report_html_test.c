@@ -84,7 +84,8 @@ CP_TEST(a_page_that_cannot_be_written_is_told)
     free(said);
     said = run_report(&status, "--html page.html --focus serve first.pb.gz");
     CHECK_EQ(status, 2);
-    CHECK_CONTAINS(said, "counterpoint: The page of --html has all samples, and filters them itself: leave ");
+    CHECK_CONTAINS(said,
+                   "counterpoint: --html writes all samples, and cannot choose some: leave --focus out.");
     free(said);
     said = run_report(&status, "--html page.html page.html");
     CHECK(status != 0);

@@ -120,14 +120,9 @@ static int print_page(const struct view *view, FILE *out)
 enum status print_html(const struct view *view, FILE *out)
 {
     const bool is_file = strcmp(view->argument, "-") != 0;
-    enum filter filter;
     FILE *file;
     int result;
 
-    if (filters_any(&view->filters, &filter))
-        return complain(STATUS_USAGE,
-                        "The page of --html has all samples, and filters them itself: leave --%s out.",
-                        filter_name(filter));
     file = is_file ? fopen(view->argument, "we") : out;
     result = file != NULL ? print_page(view, file) : -errno;
     if (is_file && file != NULL && fclose(file) != 0 && result == 0)

@@ -58,16 +58,17 @@ static const struct form {
     const char *name;
     int has_argument;
     print_form *print;
+    bool has_all_samples; /* no filter can be given */
 } forms[] = {
-    {"top", no_argument, print_top},
-    {"tree", no_argument, print_tree},
-    {"callers", required_argument, print_callers},
-    {"collapsed", no_argument, print_collapsed},
-    {"markdown", no_argument, print_markdown},
-    {"diff", required_argument, print_diff},
-    {"merge", required_argument, print_merged},
-    {"html", required_argument, print_html},
-    {"lines", required_argument, print_lines},
+    {"top", no_argument, print_top, false},
+    {"tree", no_argument, print_tree, false},
+    {"callers", required_argument, print_callers, false},
+    {"collapsed", no_argument, print_collapsed, false},
+    {"markdown", no_argument, print_markdown, false},
+    {"diff", required_argument, print_diff, false},
+    {"merge", required_argument, print_merged, true},
+    {"html", required_argument, print_html, true},
+    {"lines", required_argument, print_lines, false},
 };
 
 #define N_FORMS (sizeof forms / sizeof forms[0])
@@ -181,6 +182,16 @@ static enum status parse_command_line(struct request *request, int argc, char **
     return status;
 }
 
+static enum status check_filters(const struct request *request)
+{
+    enum filter first;
+
+    if (!request->form->has_all_samples || !filters_any(&request->filters, &first))
+        return STATUS_OK;
+    return complain(STATUS_USAGE, "--%s writes all samples, and cannot choose some: leave --%s out.",
+                    request->form->name, filter_name(first));
+}
+
 /* ---- The command ----------------------------------------------------------------------------- */
 
 static enum status refuse_type(const struct profile *profile, const char *wanted)
@@ -281,5 +292,6 @@ enum status command_report(int argc, char **argv)
     if (request.n_names == 0)
         return complain(STATUS_USAGE, "The command report takes the file of a profile, or its URL: "
                                       "counterpoint report cpu.pb.gz.");
-    return run_report(&request);
+    status = check_filters(&request);
+    return status == STATUS_OK ? run_report(&request) : status;
 }
