@@ -2,30 +2,19 @@
  * says what calls lead to. perf annotate and go tool pprof run it, too, so people have it. libcapstone would
  * have to be linked, and knows the instructions of its own year only. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "code.h"
 #include "code_file.h"
+#include "program.h"
 #include "runtime/base/fail.h"
-
-extern char **environ;
 
 /* ---- Running objdump ------------------------------------------------------------------------- */
 
-struct objdump {
-    pid_t pid;
-    FILE *out;
-};
-
-/* Returns the objdump for the file's processor that Debian has beside that of this machine; NULL: there is
- * none. */
+/* Returns the objdump for the file's processor that Debian has beside that of this machine. */
 static const char *objdump_for(const struct code *code)
 {
     switch (code->header.e_machine) {
@@ -34,64 +23,30 @@ static const char *objdump_for(const struct code *code)
     case EM_AARCH64:
         return "aarch64-linux-gnu-objdump";
     default:
-        return NULL;
+        return "objdump";
     }
 }
 
-/* Starts a program with its output in a pipe. Returns 0 or a negative errno value. */
-static int start_program(struct objdump *objdump, const char *program, char *const *arguments)
-{
-    posix_spawn_file_actions_t actions;
-    int fds[2], result;
-
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return -errno;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
-    result = -posix_spawnp(&objdump->pid, program, &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(fds[1]);
-    objdump->out = result == 0 ? fdopen(fds[0], "r") : NULL;
-    if (objdump->out == NULL)
-        close(fds[0]);
-    return result;
-}
-
-static int start_objdump(struct objdump *objdump, const struct code *code, const struct code_symbol *symbol)
+/* Runs objdump for the instructions of a symbol. Returns what program_run() does. */
+static int run_objdump(struct printed *printed, const struct code *code, const struct code_symbol *symbol)
 {
     const char *programs[] = {objdump_for(code), "objdump"};
-    char start[64], end[64],
-        *arguments[] = {(char[]){"objdump"},
-                        (char[]){"-dwC"},
-                        (char[]){"--no-show-raw-insn"},
-                        start,
-                        end,
-                        (char[]){"--"},
-                        (char *)(uintptr_t)code->file,
-                        NULL};
-    int result = -ENOENT;
+    char start[64], end[64];
+    int status = PROGRAM_IS_ABSENT;
 
     unsetenv("DEBUGINFOD_URLS"); /* a report sends no requests, and what we show needs no debug information */
     snprintf(start, sizeof start, "--start-address=0x%" PRIx64, symbol->start);
     snprintf(end, sizeof end, "--stop-address=0x%" PRIx64, symbol->end);
-    for (size_t i = 0; i < sizeof programs / sizeof programs[0] && result == -ENOENT; i++) {
-        if (programs[i] != NULL)
-            result = start_program(objdump, programs[i], arguments);
+    *printed = (struct printed){0};
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0] && status == PROGRAM_IS_ABSENT; i++) {
+        const char *const arguments[] = {programs[i], "-dwC", "--no-show-raw-insn", start,
+                                         end,         "--",   code->file,           NULL};
+
+        program_free(printed);
+        *printed = (struct printed){0};
+        status = program_run(arguments, printed);
     }
-    return result;
-}
-
-/* Returns whether objdump says that it succeeded. */
-static bool end_objdump(struct objdump *objdump)
-{
-    int status = -1;
-
-    if (objdump->out != NULL)
-        fclose(objdump->out);
-    while (waitpid(objdump->pid, &status, 0) < 0 && errno == EINTR)
-        continue;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return status;
 }
 
 /* ---- Reading what it prints ------------------------------------------------------------------ */
@@ -101,7 +56,6 @@ static bool read_instruction(char *line, struct arena *arena, struct instruction
 {
     char *end, *text;
 
-    line[strcspn(line, "\n")] = '\0';
     errno = 0;
     instruction->address = strtoull(line, &end, 16);
     if (end == line || errno != 0 || end[0] != ':' || end[1] != '\t')
@@ -115,18 +69,17 @@ static bool read_instruction(char *line, struct arena *arena, struct instruction
     return true;
 }
 
-static size_t read_instructions(FILE *in, struct arena *arena, struct instruction **instructions)
+/* Changes the text. */
+static size_t read_instructions(char *text, struct arena *arena, struct instruction **instructions)
 {
     struct instruction *list = NULL;
-    char *line = NULL;
-    size_t size = 0, n = 0, room = 0;
+    size_t n = 0, room = 0;
 
-    while (in != NULL && getline(&line, &size, in) > 0) {
+    for (char *line; (line = strsep(&text, "\n")) != NULL;) {
         list = grow_array(list, n, &room, sizeof *list);
         list[n] = (struct instruction){0};
         n += (size_t)read_instruction(line, arena, &list[n]);
     }
-    free(line);
     *instructions = arena_array(arena, n, sizeof *list);
     if (n > 0)
         memcpy(*instructions, list, n * sizeof *list);
@@ -137,20 +90,20 @@ static size_t read_instructions(FILE *in, struct arena *arena, struct instructio
 int code_disassemble(const struct code *code, const struct code_symbol *symbol, struct arena *arena,
                      struct instruction **instructions, size_t *n, struct cp_error *err)
 {
-    struct objdump objdump;
-    int result = start_objdump(&objdump, code, symbol);
-    bool is_well;
+    struct printed printed;
+    int status = run_objdump(&printed, code, symbol), result = 0;
+    const char *said = last_line(printed.err);
 
-    if (result == -ENOENT)
-        return cp__error(err, result, "there is no program objdump, which disassembles: install binutils.");
-    if (result < 0)
-        return cp__error(err, result, "objdump cannot be run: %s.", strerror(-result));
-    *n = read_instructions(objdump.out, arena, instructions);
-    is_well = end_objdump(&objdump);
-    if (is_well && *n > 0)
-        return 0;
-    return cp__error(err, -ENOEXEC,
-                     "objdump has disassembled nothing of %.200s in %.200s. That file may be for "
-                     "another processor: binutils-multiarch knows others.",
-                     symbol->name, code->file);
+    *n = status == 0 ? read_instructions(printed.out, arena, instructions) : 0;
+    if (status == PROGRAM_IS_ABSENT)
+        result =
+            cp__error(err, -ENOENT, "there is no program objdump, which disassembles: install binutils.");
+    else if (*n == 0)
+        result =
+            cp__error(err, -ENOEXEC,
+                      "objdump has disassembled nothing of %.120s in %.120s: %.120s. That file may be for "
+                      "another processor: binutils-multiarch knows others.",
+                      symbol->name, code->file, *said != '\0' ? said : "it does not say why");
+    program_free(&printed);
+    return result;
 }
