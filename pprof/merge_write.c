@@ -11,25 +11,16 @@
  * comment says how many were left out. */
 enum { MAX_COMMENTS = 64 };
 
-static size_t copy_tuple(const struct cp__tuples *tuples, size_t i, uint64_t *words)
-{
-    size_t n;
-    const uint64_t *from = cp__tuples_get(tuples, i, &n);
-
-    memcpy(words, from, n * sizeof *words);
-    return n;
-}
-
 static size_t merged_function(const void *what, size_t i, uint64_t *words)
 {
-    return copy_tuple(&((const struct cp_merge *)what)->functions, i, words);
+    return cp__tuples_copy(&((const struct cp_merge *)what)->functions, i, 0, words);
 }
 
 /* Writes a location, with the address in the mapping turned into an address in the process. */
 static size_t merged_location(const void *what, size_t i, uint64_t *words)
 {
     const struct cp_merge *m = what;
-    const size_t n = copy_tuple(&m->locations, i, words);
+    const size_t n = cp__tuples_copy(&m->locations, i, 0, words);
 
     words[1] += words[0] == 0 ? 0 : m->mapping_data[words[0] - 1].start;
     return n;
@@ -37,7 +28,7 @@ static size_t merged_location(const void *what, size_t i, uint64_t *words)
 
 static size_t merged_sample(const void *what, size_t i, uint64_t *words)
 {
-    return copy_tuple(&((const struct cp_merge *)what)->samples, i, words);
+    return cp__tuples_copy(&((const struct cp_merge *)what)->samples, i, 0, words);
 }
 
 /* Returns the values of a sample, or NULL, which leaves it out, if all are zero. */
@@ -51,18 +42,6 @@ static const int64_t *merged_values(const void *what, size_t i, int64_t room[CP_
         if (values[j] != 0)
             return values;
     return NULL;
-}
-
-/* Returns the number of words of the longest tuple. */
-static size_t longest_of(const struct cp__tuples *tuples)
-{
-    size_t most = 4, n;
-
-    for (size_t i = 0; i < tuples->n; i++) {
-        cp__tuples_get(tuples, i, &n);
-        most = n > most ? n : most;
-    }
-    return most;
 }
 
 /* The comments that no profile has had. */
@@ -91,7 +70,6 @@ static size_t take_last(struct last *last, const struct cp_merge *m, size_t left
 static int encode_merge(const void *what, struct cp_writer *w)
 {
     const struct cp_merge *m = what;
-    const size_t n_sample = longest_of(&m->samples), n_location = longest_of(&m->locations);
     const size_t n_comments = m->comments.n < MAX_COMMENTS ? m->comments.n : MAX_COMMENTS;
     struct last last = {.n = 0};
     const struct cp__encoding encoding = {
@@ -103,7 +81,8 @@ static int encode_merge(const void *what, struct cp_writer *w)
         .n_functions = m->functions.n,
         .n_locations = m->locations.n,
         .n_samples = m->samples.n,
-        .max_words = n_sample > n_location ? n_sample : n_location,
+        .max_words = cp__tuples_longest(
+            &m->samples, cp__tuples_longest(&m->locations, cp__tuples_longest(&m->functions, 1))),
         .mappings = m->mapping_data,
         .n_mappings = m->mappings.n,
         .strings = &m->strings,

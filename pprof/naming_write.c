@@ -358,11 +358,7 @@ static int renew_comments(struct renewal *r)
 
 static size_t renewed_function(const void *what, size_t i, uint64_t *words)
 {
-    const struct renewal *r = what;
-    size_t n;
-
-    memcpy(words, cp__tuples_get(&r->functions, i, &n), 4 * sizeof *words);
-    return 4;
+    return cp__tuples_copy(&((const struct renewal *)what)->functions, i, 0, words);
 }
 
 static size_t renewed_location(const void *what, size_t i, uint64_t *words)

@@ -171,6 +171,26 @@ int cp__tuples_add(struct cp__tuples *tuples, const uint64_t *words, size_t n, u
     return 0;
 }
 
+size_t cp__tuples_copy(const struct cp__tuples *tuples, size_t number, size_t skipped, uint64_t *words)
+{
+    size_t n;
+    const uint64_t *from = cp__tuples_get(tuples, number, &n);
+
+    memcpy(words, from + skipped, (n - skipped) * sizeof *words);
+    return n - skipped;
+}
+
+size_t cp__tuples_longest(const struct cp__tuples *tuples, size_t least)
+{
+    size_t most = least, n;
+
+    for (size_t i = 0; i < tuples->n; i++) {
+        cp__tuples_get(tuples, i, &n);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 void cp__tuples_free(struct cp__tuples *tuples)
 {
     free(tuples->words);

@@ -122,6 +122,10 @@ struct cp__tuples {
 int cp__tuples_add(struct cp__tuples *tuples, const uint64_t *words, size_t n, uint32_t *number);
 /* Returns the words of a tuple; *n is their number. Valid until the next tuple is added. */
 const uint64_t *cp__tuples_get(const struct cp__tuples *tuples, size_t number, size_t *n);
+/* Copies the words of a tuple but the first `skipped` ones. Returns how many these are. */
+size_t cp__tuples_copy(const struct cp__tuples *tuples, size_t number, size_t skipped, uint64_t *words);
+/* Returns the number of words of the longest tuple, or `least` if that is more. */
+size_t cp__tuples_longest(const struct cp__tuples *tuples, size_t least);
 void cp__tuples_free(struct cp__tuples *tuples);
 
 #endif

@@ -37,7 +37,7 @@ struct converting {
     int error; /* the first one */
 };
 
-enum { SAMPLE_EVENT, SAMPLE_THREAD, SAMPLE_N, SAMPLE_FRAMES };
+enum { SAMPLE_EVENT, SAMPLE_THREAD, SAMPLE_N };
 
 /* ---- Tuples ---------------------------------------------------------------------------------- */
 
@@ -207,28 +207,19 @@ static void read_perf_text(struct converting *c, char *text)
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-static size_t tuple_words(const struct cp__tuples *tuples, size_t i, size_t skipped, uint64_t *words)
-{
-    size_t n;
-    const uint64_t *from = cp__tuples_get(tuples, i, &n);
-
-    memcpy(words, from + skipped, (n - skipped) * sizeof *words);
-    return n - skipped;
-}
-
 static size_t perf_function(const void *what, size_t i, uint64_t *words)
 {
-    return tuple_words(&((const struct converting *)what)->functions, i, 0, words);
+    return cp__tuples_copy(&((const struct converting *)what)->functions, i, 0, words);
 }
 
 static size_t perf_location(const void *what, size_t i, uint64_t *words)
 {
-    return tuple_words(&((const struct converting *)what)->locations, i, 0, words);
+    return cp__tuples_copy(&((const struct converting *)what)->locations, i, 0, words);
 }
 
 static size_t perf_sample(const void *what, size_t i, uint64_t *words)
 {
-    return tuple_words(&((const struct converting *)what)->samples, i, SAMPLE_N, words);
+    return cp__tuples_copy(&((const struct converting *)what)->samples, i, SAMPLE_N, words);
 }
 
 /* A sample has the values "samples", and those of its own event. */
@@ -309,17 +300,6 @@ static struct cp__encoded_mapping *list_modules(struct converting *c, struct are
     return mappings;
 }
 
-static size_t longest_perf_tuple(const struct cp__tuples *tuples)
-{
-    size_t most = 8, n;
-
-    for (size_t i = 0; i < tuples->n; i++) {
-        cp__tuples_get(tuples, i, &n);
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 static int write_perf_profile(struct converting *c, struct cp_memory *profile)
 {
     struct cp_writer writer = cp_writer_memory(profile);
@@ -334,7 +314,8 @@ static int write_perf_profile(struct converting *c, struct cp_memory *profile)
         .n_functions = c->functions.n,
         .n_locations = c->locations.n,
         .n_samples = c->samples.n,
-        .max_words = longest_perf_tuple(&c->samples),
+        .max_words = cp__tuples_longest(
+            &c->samples, cp__tuples_longest(&c->locations, cp__tuples_longest(&c->functions, 1))),
         .mappings = list_modules(c, &arena),
         .n_mappings = c->modules.n,
         .n_types = name_perf_types(c, types),
