@@ -270,6 +270,8 @@ CFLAGS_page = -Wa,-I,$(ui)
 CFLAGS_run_target = -DCP_MULTIARCH='"$(or $(machine_$(ARCH)),$(machine_$(host_arch)),none)"'
 CFLAGS_ui_test = -DCP_UI='"$(CURDIR)/http/ui"' -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 CFLAGS_report_html_test = -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
+# Profiles may have any values, and sums of them wrap around as Go's do.
+$(B)/obj/cmd/counterpoint/report/%.o: private cflags += -fwrapv
 
 # Not among the flags that everything is built anew for.
 compile = $(Q)$(cc) $(cflags) $(if $(WERROR),-Werror)

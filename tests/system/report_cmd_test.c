@@ -124,6 +124,17 @@ CP_TEST(top_scales_units_as_go_tool_pprof)
     }
 }
 
+/* A build that looks for undefined behaviour ends at sums that overflow, unless they may. */
+CP_TEST(sums_overflow_as_those_of_go_tool_pprof)
+{
+    make_cpu_profile("large", "",
+                     "main;a 1 9223372036854775807\nmain;b 1 9223372036854775807\nmain;b;a 1 5\n");
+    check_tops("large.pb.gz");
+    make_cpu_profile("least", "", "main;a 1 -9223372036854775808\nmain;b 1 4611686018427387904\n");
+    check_tops("least.pb.gz");
+    check_report("--tree large.pb.gz", 0, "main");
+}
+
 /* Names that the writer has left as the linker has them, and frames that it asks to leave out. */
 CP_TEST(names_and_frames_are_those_of_go_tool_pprof)
 {

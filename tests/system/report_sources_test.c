@@ -48,6 +48,11 @@ CP_TEST(files_of_perf_record_are_read_by_perf_script)
                         test_dir(), test_dir());
     CHECK_CONTAINS(text, "my program/41");
     free(text);
+    test_write_file("perf", "#!/bin/sh\nprintf 'a 1 1.0: 2 cycles: f0 f (/x)\n"
+                            "a 1 99999999999999.0: 9223372036854775807 cycles: f0 f (/x)\n'\n");
+    text = report(NULL, "--top --event samples perf.data");
+    CHECKF(strstr(text, "Duration") == NULL && strstr(text, "accounting for 2, ") != NULL, "%s", text);
+    free(text);
     test_write_file("perf", "#!/bin/sh\necho 'incompatible file format' >&2; exit 1\n");
     check_report("perf.data 2>&1", 3, "perf script cannot read perf.data: incompatible file format.");
     free(test_command(NULL, "rm %s/perf", test_dir()));

@@ -273,7 +273,7 @@ static int64_t default_event(const struct converting *c)
     return c->events.n > 0 ? (int64_t)c->events.words[0] : 0;
 }
 
-static int is_program_file(const char *file)
+static bool is_program_file(const char *file)
 {
     return file[0] == '/' && strstr(file, ".so") == NULL;
 }
@@ -300,6 +300,14 @@ static struct cp__encoded_mapping *list_modules(struct converting *c, struct are
     return mappings;
 }
 
+/* Returns 0 if the times are too far apart, as those of a damaged file are. */
+static int64_t perf_duration_ns(const struct converting *c)
+{
+    double ns = (c->last - c->first) * 1e9;
+
+    return ns < 0x1p63 ? (int64_t)ns : 0;
+}
+
 static int write_perf_profile(struct converting *c, struct cp_memory *profile)
 {
     struct cp_writer writer = cp_writer_memory(profile);
@@ -321,7 +329,7 @@ static int write_perf_profile(struct converting *c, struct cp_memory *profile)
         .n_types = name_perf_types(c, types),
         .types = types,
         .strings = &c->strings,
-        .duration_ns = (int64_t)((c->last - c->first) * 1e9),
+        .duration_ns = perf_duration_ns(c),
         .default_type = default_event(c),
     };
     int result = c->error != 0 ? c->error : cp__encode(&encoding, &writer);
