@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,12 +65,13 @@ static enum status no_memory_to_run(void)
 
 static enum status add_asked_event(struct asked *asked, const char *event)
 {
-    char *before = asked->events;
+    const char *before = asked->events;
+    char *events;
 
-    if (asprintf(&asked->events, "%s%s%s", before == NULL ? "" : before, before == NULL ? "" : ",", event) <
-        0)
+    if (asprintf(&events, "%s%s%s", before == NULL ? "" : before, before == NULL ? "" : ",", event) < 0)
         return no_memory_to_run();
-    free(before);
+    free(asked->events);
+    asked->events = events;
     return STATUS_OK;
 }
 
@@ -175,15 +175,10 @@ static enum status choose_events(struct run *run, struct asked *asked)
 
 /* ---- The folder ------------------------------------------------------------------------------ */
 
-/* Finds the folder's path from the root, because the program may change its own. */
-static enum status make_profiles_directory(struct run *run, const struct asked *asked)
+/* Makes the folder, unless it is there, and finds its path from the root, because the program may change its
+ * own folder. */
+static enum status make_output_directory(struct run *run, const char *path)
 {
-    char name[NAME_MAX], *path;
-
-    snprintf(name, sizeof name, "%.200s.%d.profiles", run->program, (int)getpid());
-    path = asked->directory != NULL ? strdup(asked->directory) : strdup(name);
-    if (path == NULL)
-        return no_memory_to_run();
     if (mkdir(path, 0777) < 0 && errno != EEXIST)
         return complain(STATUS_FAILURE, "The folder \"%s\" for the profiles cannot be made: %s.", path,
                         strerror(errno));
@@ -191,8 +186,21 @@ static enum status make_profiles_directory(struct run *run, const struct asked *
         return complain(STATUS_FAILURE, "The profiles cannot be written into \"%s\": %s.", path,
                         strerror(errno));
     run->directory = realpath(path, NULL);
-    run->made = path;
     return run->directory == NULL ? no_memory_to_run() : STATUS_OK;
+}
+
+/* The path ends in a slash, so that a file of that name is no folder. */
+static enum status make_profiles_directory(struct run *run, const struct asked *asked)
+{
+    char *path;
+    enum status status;
+
+    if ((asked->directory != NULL ? asprintf(&path, "%s/", asked->directory)
+                                  : asprintf(&path, "%.200s.%d.profiles/", run->program, (int)getpid())) < 0)
+        return no_memory_to_run();
+    status = make_output_directory(run, path);
+    free(path);
+    return status;
 }
 
 /* ---- The program ----------------------------------------------------------------------------- */
@@ -317,32 +325,37 @@ static enum status run_to_its_end(struct run *run, struct asked *asked, const ch
     return WIFSIGNALED(status) ? (enum status)(128 + WTERMSIG(status)) : (enum status)WEXITSTATUS(status);
 }
 
+/* Does what the command line says. The caller frees the paths. */
+static enum status run_asked(struct run *run, struct asked *asked, char **path, char **library)
+{
+    struct cp_error err;
+    enum status status;
+
+    if (run_find_program(path, asked->argv[0], &err) < 0 ||
+        run_find_preload(library, asked->http != NULL, &err) < 0)
+        return complain(STATUS_USAGE, "%s", err.message);
+    run->program = basename(*path);
+    status = choose_events(run, asked);
+    if (status == STATUS_OK)
+        status = make_profiles_directory(run, asked);
+    return status == STATUS_OK ? run_to_its_end(run, asked, *path, *library) : status;
+}
+
 enum status command_run(int argc, char **argv)
 {
     struct asked asked = {0};
     struct run run = {0};
-    struct cp_error err;
     char *path = NULL, *library = NULL;
     bool is_help = false;
     enum status status = parse(&asked, argc, argv, &is_help);
 
-    if (is_help) {
+    if (is_help)
         fputs(help, stdout);
-        return STATUS_OK;
-    }
-    if (status != STATUS_OK)
-        return status;
-    if (run_find_program(&path, asked.argv[0], &err) < 0 ||
-        run_find_preload(&library, asked.http != NULL, &err) < 0)
-        return complain(STATUS_USAGE, "%s", err.message);
-    run.program = basename(path);
-    status = choose_events(&run, &asked);
-    if (status == STATUS_OK)
-        status = make_profiles_directory(&run, &asked);
-    if (status == STATUS_OK)
-        status = run_to_its_end(&run, &asked, path, library);
+    else if (status == STATUS_OK)
+        status = run_asked(&run, &asked, &path, &library);
     free(path);
     free(library);
+    free(run.directory);
     free(asked.events);
     return status;
 }

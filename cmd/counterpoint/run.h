@@ -21,9 +21,8 @@ int run_find_preload(char **path, bool has_http, struct cp_error *err);
 
 /* One run. */
 struct run {
-    const char *directory; /* where the profiles go */
-    char *made;            /* the directory, if this run has made it; freed by whoever made it */
-    const char *program;   /* its name */
+    char *directory;     /* where the profiles go */
+    const char *program; /* its name */
     struct cp__preload_settings settings;
     pid_t pid;
     double started_s; /* by cp__clock_s() */

@@ -266,6 +266,7 @@ CP_TEST(what_cannot_be_profiled_is_refused)
     check_run_refuses("-p 1", 2, "cannot be profiled yet");
     check_run_refuses("--duration x ./target", 2, "--duration must be");
     check_run_refuses("-o /dev/null/x ./target", 3, "cannot be made");
+    check_run_refuses("-o target ./target", 3, "cannot be written into \"target/\": Not a directory.");
     check_run_refuses("nonexistent-program", 2, "There is no program");
     check_run_refuses("/", 2, "a folder");
     check_run_refuses("", 2, "Name the program");
