@@ -7,34 +7,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "commands.h"
+#include "cmd/counterpoint/report/load.h"
 #include "pprof/naming.h"
 #include "run.h"
 #include "runtime/base/fail.h"
 
 /* The file of a profile, as it was read. */
 struct read_file {
-    unsigned char *data;
-    size_t size;
+    struct source source;
     struct stat status;
 };
 
 static int read_profile_file(struct read_file *file, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = 0;
-    int result = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), result;
 
     *file = (struct read_file){0};
-    if (fd < 0 || fstat(fd, &file->status) < 0)
-        result = -errno;
-    if (result == 0 && (file->data = malloc((size_t)file->status.st_size + 1)) == NULL)
-        result = -ENOMEM;
-    while (result == 0 && file->size < (size_t)file->status.st_size &&
-           (n = read(fd, file->data + file->size, (size_t)file->status.st_size - file->size)) > 0)
-        file->size += (size_t)n;
-    if (n < 0)
-        result = -errno;
+    result = fd < 0 || fstat(fd, &file->status) < 0 ? -errno : read_whole(fd, &file->source);
     if (fd >= 0)
         close(fd);
     return result;
@@ -67,7 +56,7 @@ static int replace_file(struct cp__naming *naming, const struct read_file *file,
     if (result < 0)
         cp__error(err, result, "No file can be written beside it: %s.", strerror(-result));
     else
-        result = cp__naming_write(naming, file->data, file->size, cp_writer_fd(fd), err);
+        result = cp__naming_write(naming, file->source.data, file->source.size, cp_writer_fd(fd), err);
     if (fd >= 0 && close(fd) < 0 && result == 0)
         result = cp__error(err, -errno, "The file with names cannot be written: %s.", strerror(errno));
     if (result == 0 && rename(beside, path) < 0)
@@ -93,8 +82,8 @@ static bool add_unnamed_profile(struct cp__naming *naming, const char *path)
     bool is_left = false;
 
     if (read_profile_file(&file, path) == 0) /* whoever prints what the run has left says why not */
-        is_left = cp__naming_add(naming, file.data, file.size, &err) == 1;
-    free(file.data);
+        is_left = cp__naming_add(naming, file.source.data, file.source.size, &err) == 1;
+    free(file.source.data);
     return is_left;
 }
 
@@ -110,7 +99,7 @@ static int name_profile(struct cp__naming *naming, const char *path)
         result = replace_file(naming, &file, path, &err);
     if (result < 0)
         complain_of_names(path, &err);
-    free(file.data);
+    free(file.source.data);
     return result;
 }
 

@@ -15,8 +15,7 @@
 
 /* ---- One source ------------------------------------------------------------------------------ */
 
-/* Reads a descriptor to its end. Returns 0 or a negative errno value. */
-static int read_whole(int fd, struct source *source)
+int read_whole(int fd, struct source *source)
 {
     size_t room = 0;
     ssize_t n;

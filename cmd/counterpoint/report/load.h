@@ -12,6 +12,9 @@ struct source {
     size_t size;
 };
 
+/* Reads a descriptor to its end into source->data, which the caller frees also after an error. Returns 0 or a
+ * negative errno value. */
+int read_whole(int fd, struct source *source);
 /* Reads n sources. If one of them cannot be read, says why, and there is nothing to free. */
 enum status sources_read(struct source *sources, char *const *names, size_t n);
 void sources_free(struct source *sources, size_t n);
