@@ -49,21 +49,24 @@ static void read_header(const struct reading *r)
     }
 }
 
-/* Reads the comments, each once, as merging profiles does. */
-static void read_comments(const struct reading *r)
+/* Reads the comments, each once, as merging profiles does. Returns 0 or -ENOMEM. */
+static int read_comments(const struct reading *r)
 {
     struct profile *to = r->to;
+    struct cp__strings known = {0};
+    uint32_t number;
+    int result = 0;
 
     to->comments = arena_array(&to->arena, r->from->n_comment, sizeof *to->comments);
-    for (size_t i = 0; i < r->from->n_comment; i++) {
+    for (size_t i = 0; i < r->from->n_comment && result == 0; i++) {
         const char *comment = string_of(r, r->from->comment[i]);
-        bool is_new = true;
 
-        for (size_t j = 0; j < to->n_comments && is_new; j++)
-            is_new = strcmp(to->comments[j], comment) != 0;
-        if (is_new)
+        result = cp__strings_add(&known, comment, &number);
+        if (result == 0 && number == to->n_comments)
             to->comments[to->n_comments++] = comment;
     }
+    cp__strings_free(&known);
+    return result;
 }
 
 static void read_mappings(const struct reading *r)
@@ -173,56 +176,66 @@ static void read_samples(const struct reading *r)
 
 /* ---- Equal mappings -------------------------------------------------------------------------- */
 
-/* Returns whether both are one file's, by what go tool pprof tells mappings apart when it merges profiles. */
-static bool is_same_mapping(const struct profile_mapping *a, const struct profile_mapping *b)
-{
-    const char *of_a = a->build_id[0] != '\0' ? a->build_id : a->file;
-    const char *of_b = b->build_id[0] != '\0' ? b->build_id : b->file;
-
-    return (a->limit - a->start + 4095) / 4096 == (b->limit - b->start + 4095) / 4096 &&
-           a->offset == b->offset && strcmp(of_a, of_b) == 0;
-}
-
 /* The mappings that stand for others, in the order in which samples come to them. */
 struct unifying {
     const struct profile *profile;
+    struct cp__strings files;
+    struct cp__tuples known; /* by what go tool pprof tells mappings apart when it merges */
     const struct profile_mapping **firsts, **of; /* of: for each mapping, the one that stands for it */
-    size_t n;
 };
 
-static const struct profile_mapping *first_equal(struct unifying *u, const struct profile_mapping *mapping)
+/* Stores the mapping that stands for one. Returns 0 or -ENOMEM. */
+static int find_first(struct unifying *u, const struct profile_mapping *mapping,
+                      const struct profile_mapping **first)
 {
     const struct profile_mapping **of = &u->of[mapping - u->profile->mappings];
+    uint64_t words[3] = {(mapping->limit - mapping->start + 4095) / 4096, mapping->offset};
+    uint32_t file, number;
 
-    for (size_t i = 0; i < u->n && *of == NULL; i++) {
-        if (is_same_mapping(u->firsts[i], mapping))
-            *of = u->firsts[i];
+    if (*of == NULL) {
+        if (cp__strings_add(&u->files, mapping->build_id[0] != '\0' ? mapping->build_id : mapping->file,
+                            &file) < 0)
+            return -ENOMEM;
+        words[2] = file;
+        if (cp__tuples_add(&u->known, words, 3, &number) < 0)
+            return -ENOMEM;
+        if (u->firsts[number] == NULL)
+            u->firsts[number] = mapping;
+        *of = u->firsts[number];
     }
-    if (*of == NULL)
-        *of = u->firsts[u->n++] = mapping;
-    return *of;
+    *first = *of;
+    return 0;
 }
 
-/* Lets one of equal mappings stand for all: code without symbols is named by it. Addresses move to it. */
-static void unify_mappings(struct profile *profile)
+static int unify_location(struct unifying *u, struct profile_location *location)
+{
+    const struct profile_mapping *own = location->mapping;
+    int result = own != NULL ? find_first(u, own, &location->mapping) : 0;
+
+    if (result == 0 && own != NULL)
+        location->address += location->mapping->start - own->start;
+    return result;
+}
+
+/* Lets one of equal mappings stand for all: code without symbols is named by it. Addresses move to it.
+ * Returns 0 or -ENOMEM. */
+static int unify_mappings(struct profile *profile)
 {
     struct unifying u = {.profile = profile};
+    const struct profile_mapping *program;
+    int result = 0;
 
     u.firsts = arena_array(&profile->arena, profile->n_mappings, sizeof *u.firsts);
     u.of = arena_array(&profile->arena, profile->n_mappings, sizeof *u.of);
     if (profile->n_mappings > 0)
-        first_equal(&u, &profile->mappings[0]);
+        result = find_first(&u, &profile->mappings[0], &program);
     for (size_t i = 0; i < profile->n_samples; i++) {
-        for (size_t j = 0; j < profile->samples[i].n_locations; j++) {
-            struct profile_location *location = profile->samples[i].locations[j];
-            const struct profile_mapping *own = location->mapping;
-
-            if (own == NULL)
-                continue;
-            location->mapping = first_equal(&u, own);
-            location->address += location->mapping->start - own->start;
-        }
+        for (size_t j = 0; j < profile->samples[i].n_locations && result == 0; j++)
+            result = unify_location(&u, profile->samples[i].locations[j]);
     }
+    cp__strings_free(&u.files);
+    cp__tuples_free(&u.known);
+    return result;
 }
 
 /* ---- Reading a profile ----------------------------------------------------------------------- */
@@ -278,13 +291,14 @@ static int read_message(struct profile *to, const Cp__Proto__Profile *from)
 
     if (result == 0) {
         read_header(&r);
-        read_comments(&r);
         read_mappings(&r);
         read_functions(&r);
         read_locations(&r);
         read_samples(&r);
-        unify_mappings(to);
+        result = unify_mappings(to);
     }
+    if (result == 0)
+        result = read_comments(&r);
     cp__id_tables_free(&r.ids);
     return result;
 }
