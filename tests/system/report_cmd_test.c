@@ -546,6 +546,9 @@ CP_TEST(a_terminal_has_colours_and_a_pager)
     text = on_terminal("TERM=xterm PAGER='sed s/^/paged:/'", "--top run.pb.gz");
     CHECK_CONTAINS(text, "paged:");
     free(text);
+    text = on_terminal("-u LESS TERM=xterm PAGER='cat > pages; echo options: \\$LESS'", "--top run.pb.gz");
+    CHECK_CONTAINS(text, "options: FRX");
+    free(text);
     text = on_terminal("TERM=xterm PAGER='sed s/^/paged:/'", "--top calls.pb.gz");
     CHECKF(strstr(text, "paged:") == NULL, "%s", text);
     free(text);

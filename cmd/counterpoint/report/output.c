@@ -43,9 +43,11 @@ static int count_lines(const char *text, size_t size)
 static bool page(const char *text, size_t size)
 {
     const char *pager = getenv("PAGER");
-    FILE *pipe = popen(pager != NULL && pager[0] != '\0' ? pager : "less -FRX 2> /dev/null", "w");
+    FILE *pipe;
     int status;
 
+    setenv("LESS", "FRX", 0); /* $PAGER may be less, which without R shows colours as codes */
+    pipe = popen(pager != NULL && pager[0] != '\0' ? pager : "less -FRX 2> /dev/null", "w");
     if (pipe == NULL)
         return false;
     signal(SIGPIPE, SIG_IGN);
