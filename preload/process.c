@@ -97,6 +97,7 @@ void cp__process_attach_thread(void)
 {
     struct cp_m *m;
     sigset_t held;
+    int saved_errno = errno;
 
     if (!cp__process_is_profiled_from_handler())
         return;
@@ -104,6 +105,7 @@ void cp__process_attach_thread(void)
     cp_m_attach(&m, NULL);
     cp__process_name_thread();
     let_signals_come(&held);
+    errno = saved_errno;
 }
 
 /* ---- The start ------------------------------------------------------------------------------- */
@@ -194,7 +196,7 @@ void cp__process_begin(void)
     struct cp_error err = {0};
     struct cp_m *m;
     sigset_t held;
-    int result;
+    int result, saved_errno = errno;
 
     hold_signals(&held);
     result = cp_m_attach(&m, &err);
@@ -204,6 +206,7 @@ void cp__process_begin(void)
     let_signals_come(&held);
     if (err.code < 0)
         say_to_user(err.message);
+    errno = saved_errno;
 }
 
 /* ---- The end --------------------------------------------------------------------------------- */
@@ -274,9 +277,7 @@ static void finish_at_exit(void)
     cp__scribe_finish_from_handler(CP__SCRIBE_WAIT_MS);
 }
 
-/* Runs after the core's constructors: the Makefile links this room behind the core. So the core's handlers of
- * forks run before this one, too. */
-__attribute__((constructor)) static void profile_from_the_start(void)
+static void begin_with_program(void)
 {
     struct cp_error err;
     sigset_t held;
@@ -303,4 +304,14 @@ __attribute__((constructor)) static void profile_from_the_start(void)
     let_signals_come(&held);
     cp__go_exit_install();
     serve_profiles();
+}
+
+/* Runs after the core's constructors: the Makefile links this room behind the core. So the core's handlers of
+ * forks run before this one, too. A program may take for granted that errno is 0 in main(). */
+__attribute__((constructor)) static void profile_from_the_start(void)
+{
+    int saved_errno = errno;
+
+    begin_with_program();
+    errno = saved_errno;
 }

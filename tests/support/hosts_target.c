@@ -3,6 +3,7 @@
  * `counterpoint run`. Its first argument says what it does. Prints only what it would print without a
  * profiler, too.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -174,6 +175,31 @@ static void exit_twice(void)
     exit_here(NULL);
 }
 
+/* ---- errno ----------------------------------------------------------------------------------- */
+
+static int errno_in_main;
+
+/* What the program calls leaves errno as it was. */
+static void kept_errno(void)
+{
+    int status;
+    pid_t pid;
+
+    printf("%d\n", errno_in_main);
+    errno = EXDEV;
+    pid = fork();
+    if (pid == 0)
+        _exit(errno == EXDEV);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGPROF, SIG_DFL);
+    siginterrupt(SIGTRAP, 1);
+    pthread_setname_np(pthread_self(), "renamed");
+    closefrom(100);
+    say(errno == EXDEV ? "kept" : "changed");
+    waitpid(pid, &status, 0);
+    printf("%d\n", WEXITSTATUS(status));
+}
+
 /* ---- The program ----------------------------------------------------------------------------- */
 
 static const struct {
@@ -189,10 +215,12 @@ static const struct {
     {"siginterrupt", interrupted_read},
     {"real-time", real_time_signal},
     {"exit-twice", exit_twice},
+    {"errno", kept_errno},
 };
 
 int main(int argc, char **argv)
 {
+    errno_in_main = errno;
     for (size_t i = 0; argc > 1 && i < sizeof deeds / sizeof deeds[0]; i++) {
         if (strcmp(deeds[i].name, argv[1]) == 0) {
             deeds[i].fn();

@@ -87,6 +87,11 @@ CP_TEST(two_threads_that_call_exit)
         check_host("exit-twice");
 }
 
+CP_TEST(errno_is_what_it_would_be)
+{
+    check_host("errno");
+}
+
 /* ---- The folder ------------------------------------------------------------------------------ */
 
 CP_TEST(a_folder_whose_name_has_percent_signs)
