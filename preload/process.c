@@ -297,12 +297,13 @@ static void begin_with_program(void)
     pthread_atfork(NULL, NULL, begin_in_child);
     atexit(finish_at_exit);
     cp__threads_begin();
-    hold_signals(
-        &held); /* a signal that ends the process waits for the handler that has the profile written */
+    hold_signals(&held); /* one that ends the process waits for the handler that has the profile written */
     cp__process_begin();
-    cp__deadly_install();
+    if (cp__process_has_handlers_from_handler()) {
+        cp__deadly_install();
+        cp__go_exit_install();
+    }
     let_signals_come(&held);
-    cp__go_exit_install();
     serve_profiles();
 }
 

@@ -319,6 +319,20 @@ CP_TEST(a_wrong_environment_is_told_and_the_program_runs)
     free(test_command(NULL, "[ ! -e %s/y.pb.gz ]", test_dir()));
 }
 
+/* Python, for one, handles SIGINT only if it finds no handler of others. */
+CP_TEST(handlers_are_the_programs_without_a_profile)
+{
+    char *bare, *out;
+
+    need_target();
+    bare = test_command(NULL, "cd %s && ./target handlers", test_dir());
+    out = preloaded(NULL, "CP_CPUPROFILE=/nonexistent/y.pb.gz", "handlers");
+    CHECK_CONTAINS(out, "counterpoint: ");
+    CHECK_CONTAINS(out, bare);
+    free(bare);
+    free(out);
+}
+
 CP_TEST(a_profile_ends_after_its_seconds)
 {
     char *out;
