@@ -8,11 +8,11 @@
 #include "process.h"
 #include "runtime/base/os.h"
 
-/* Those whose default action ends the process, less SIGKILL, which nobody can catch, those of the core, and
- * the real-time signals, which all end the process. */
-static const int numbers[] = {SIGHUP,  SIGINT,  SIGQUIT,   SIGILL,  SIGABRT, SIGBUS,  SIGFPE,
-                              SIGUSR1, SIGSEGV, SIGUSR2,   SIGPIPE, SIGALRM, SIGTERM, SIGSTKFLT,
-                              SIGXCPU, SIGXFSZ, SIGVTALRM, SIGIO,   SIGPWR,  SIGSYS};
+/* Those whose default action ends the process, less SIGKILL, which nobody can catch, SIGPROF, which may be
+ * the core's and come late, and the real-time signals, which all end the process. */
+static const int numbers[] = {SIGHUP,    SIGINT,  SIGQUIT, SIGILL,    SIGTRAP, SIGABRT, SIGBUS,
+                              SIGFPE,    SIGUSR1, SIGSEGV, SIGUSR2,   SIGPIPE, SIGALRM, SIGTERM,
+                              SIGSTKFLT, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGIO,   SIGPWR,  SIGSYS};
 #define N_NUMBERS (sizeof numbers / sizeof numbers[0])
 
 /* How long a thread that got a signal from elsewhere waits. It may hold what the scribe needs: then it goes
@@ -51,19 +51,14 @@ static void on_deadly_from_handler(int number, siginfo_t *info, void *unused)
         end_by_default_from_handler(number);
 }
 
-static const struct sigaction *make_action(void)
+const struct sigaction *cp__deadly_action(void)
 {
-    static struct sigaction action;
+    static struct sigaction action; /* each call stores the same */
 
     action.sa_sigaction = on_deadly_from_handler;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
     memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
     return &action;
-}
-
-const struct sigaction *cp__deadly_action(void)
-{
-    return make_action();
 }
 
 bool cp__deadly_is(const struct sigaction *action)
@@ -76,8 +71,8 @@ void cp__deadly_install(void)
     struct sigaction found;
 
     for (int number = 1; number < NSIG; number++) {
-        if (cp__deadly_takes(number) && sigaction(number, NULL, &found) == 0 &&
+        if (cp__deadly_takes(number) && cp__deadly_exchange(number, NULL, &found) == 0 &&
             (found.sa_flags & SA_SIGINFO) == 0 && found.sa_handler == SIG_DFL)
-            sigaction(number, make_action(), NULL);
+            cp__deadly_exchange(number, &found, NULL);
     }
 }

@@ -27,23 +27,26 @@ static const struct sigaction *stand_in(int number, const struct sigaction *acti
                                                                                        : action;
 }
 
+int cp__deadly_exchange(int number, const struct sigaction *action, struct sigaction *old)
+{
+    const struct sigaction *stands = stand_in(number, action);
+    int result = is_of_core(number) ? cp__disposition_exchange(number, stands, old)
+                                    : REAL(sigaction)(number, stands, old);
+
+    if (result == 0 && old != NULL && cp__deadly_is(old))
+        *old = (struct sigaction){.sa_handler = SIG_DFL};
+    return result;
+}
+
 int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
     struct sigaction wanted;
-    int result;
 
     if (!cp__process_has_handlers_from_handler())
         return REAL(sigaction)(number, action, old);
     if (action != NULL) /* old may be the same */
         wanted = *action;
-    if (is_of_core(number)) {
-        result = cp__disposition_exchange(number, action != NULL ? &wanted : NULL, old);
-    } else {
-        result = REAL(sigaction)(number, stand_in(number, action != NULL ? &wanted : NULL), old);
-        if (result == 0 && old != NULL && cp__deadly_is(old))
-            *old = (struct sigaction){.sa_handler = SIG_DFL};
-    }
-    return result;
+    return cp__deadly_exchange(number, action != NULL ? &wanted : NULL, old);
 }
 
 /* ---- What the C library makes of sigaction() ------------------------------------------------- */
