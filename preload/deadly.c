@@ -2,11 +2,11 @@
 #include "deadly.h"
 
 #include <string.h>
-#include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "process.h"
-#include "runtime/base/os.h"
+#include "runtime/base/signals.h"
 
 /* Those whose default action ends the process, less SIGKILL, which nobody can catch, SIGPROF, which may be
  * the core's and come late, and the real-time signals, which all end the process. */
@@ -29,26 +29,18 @@ bool cp__deadly_takes(int number)
     return takes && getpid() != 1;
 }
 
-static void end_by_default_from_handler(int number)
-{
-    static const uint64_t defaults[8]; /* larger than the kernel's struct sigaction: SIG_DFL, no flags */
-
-    syscall(SYS_rt_sigaction, number, defaults, NULL, sizeof(uint64_t));
-    syscall(SYS_tgkill, getpid(), cp__os_tid(), number);
-}
-
 /* The signal is blocked until the handler returns, and a core file then shows the place that it interrupted.
- * An instruction that has raised a signal cannot go on. */
-static void on_deadly_from_handler(int number, siginfo_t *info, void *unused)
+ * An instruction that has raised a signal cannot go on. Of several signals the first one ends the process,
+ * even if the program has it blocked here, as another thread did not. */
+static void on_deadly_from_handler(int number, siginfo_t *info, void *ucontext)
 {
     const bool is_raised_here = info->si_code > 0 && info->si_code != SI_KERNEL;
+    const int first = cp__scribe_first_signal_from_handler(number);
 
-    (void)unused;
-    if (!cp__process_is_profiled_from_handler() ||
-        cp__scribe_finish_for_signal_from_handler(number,
-                                                  is_raised_here ? CP__SCRIBE_WAIT_MS : A_MOMENT_MS) ||
-        is_raised_here)
-        end_by_default_from_handler(number);
+    if (!cp__scribe_finish_from_handler(is_raised_here ? CP__SCRIBE_WAIT_MS : A_MOMENT_MS) && !is_raised_here)
+        return;
+    sigdelset(&((ucontext_t *)ucontext)->uc_sigmask, first);
+    cp__signal_take_default_from_handler(first);
 }
 
 const struct sigaction *cp__deadly_action(void)

@@ -8,7 +8,7 @@
  *     fork           cp__process_begin()                  the child has a session of its own
  *     exit           cp__scribe_finish_from_handler()     see ends.c
  *     exec           cp__scribe_finish_from_handler()     see exec.c; cp__process_begin() if it fails
- *     a signal       cp__scribe_finish_from_handler()     see deadly.c
+ *     a signal       cp__scribe_first_signal_from_handler(), and the same: see deadly.c
  */
 #ifndef COUNTERPOINT_PRELOAD_PROCESS_H
 #define COUNTERPOINT_PRELOAD_PROCESS_H
@@ -49,8 +49,9 @@ bool cp__scribe_is_asked_from_handler(void);
 /* Has the scribe end the session, and waits until it has, for wait_ms at most. Returns false if it has not.
  * Does nothing, and returns true, if this process has no session. */
 bool cp__scribe_finish_from_handler(int wait_ms);
-/* The same; the scribe ends the process by this signal if the caller does not do so soon. */
-bool cp__scribe_finish_for_signal_from_handler(int number, int wait_ms);
+/* Notes a signal that ends the process, and returns the one that was noted first. The scribe ends the process
+ * by that one if nobody does so soon after the session's end. */
+int cp__scribe_first_signal_from_handler(int number);
 
 /* ---- Files: files.c -------------------------------------------------------------------------- */
 

@@ -17,14 +17,15 @@
 #include "process.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/os.h"
+#include "runtime/base/signals.h"
 #include "runtime/base/thread.h"
 
 /* Each step is a store by one side that the other side waits for, with a release that pairs with the acquire
- * of whoever waits: wanted: whoever ends the process to await_wish(); done: scribe_work() to finish(). */
+ * of whoever waits: wanted: whoever ends the process to await_wish(); done: scribe_work() to whoever waits. */
 static struct {
     uint32_t wanted; /* 1: the session is to be ended */
     uint32_t done;   /* 1: it has been, or there is none */
-    uint32_t signal; /* what ends the process; 0: no signal */
+    uint32_t signal; /* what ends the process: the first one; 0: no signal */
 } scribe = {.done = 1};
 
 #define A_WHILE_MS 1000 /* in which a thread ends the process that has waited for its profile */
@@ -40,7 +41,8 @@ static bool await_wish(double seconds)
     const uint64_t end = cp__clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
     unsigned looks = 0;
 
-    while (cp_load_acquire(&scribe.wanted) == 0) { /* pairs with the release in ask_from_handler() */
+    /* acquire: pairs with the release in cp__scribe_finish_from_handler() */
+    while (cp_load_acquire(&scribe.wanted) == 0) {
         const uint64_t now = cp__clock_ns(CLOCK_MONOTONIC);
         const bool is_soon = seconds > 0 && end - now < LOOK_MS * 1000000u;
 
@@ -57,12 +59,10 @@ static bool await_wish(double seconds)
 /* Ends the process as the signal would have without this library. */
 static void die(int number)
 {
-    static const uint64_t defaults[8]; /* larger than the kernel's struct sigaction: SIG_DFL, no flags */
     const uint64_t bit = (uint64_t)1 << (number - 1);
 
-    syscall(SYS_rt_sigaction, number, defaults, NULL, sizeof(uint64_t));
+    cp__signal_take_default_from_handler(number);
     syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &bit, NULL, sizeof bit);
-    syscall(SYS_kill, getpid(), number);
 }
 
 static void *scribe_work(void *unused)
@@ -71,9 +71,9 @@ static void *scribe_work(void *unused)
     uint32_t number;
 
     cp__process_end();
-    cp_store_release(&scribe.done, 1u); /* pairs with the acquire in finish_from_handler() */
+    cp_store_release(&scribe.done, 1u); /* pairs with the acquires of whoever waits */
     cp__os_futex_wake_from_handler(&scribe.done);
-    number = cp_load_acquire(&scribe.signal); /* pairs with the release in ask_from_handler() */
+    number = cp_load_acquire(&scribe.signal); /* pairs with cp__scribe_first_signal_from_handler() */
     if (number != 0) {
         usleep(A_WHILE_MS * 1000);
         die((int)number);
@@ -104,21 +104,26 @@ int cp__scribe_start(void)
 
 /* ---- Whoever ends the process ---------------------------------------------------------------- */
 
-static void ask_from_handler(int number)
+/* A child of vfork() has its parent's memory, and a signal of its own. */
+int cp__scribe_first_signal_from_handler(int number)
 {
-    cp_store_release(&scribe.signal, (uint32_t)number); /* pairs with the acquire in scribe_work() */
-    cp_store_release(&scribe.wanted, 1u);               /* pairs with the acquire in await_wish() */
-    cp__os_futex_wake_from_handler(&scribe.wanted);
+    uint32_t first = 0;
+
+    if (!cp__process_has_handlers_from_handler())
+        return number;
+    /* pairs with itself, in other handlers, and with the acquire in scribe_work() */
+    return cp_compare_exchange(&scribe.signal, &first, (uint32_t)number) ? number : (int)first;
 }
 
-static bool finish_from_handler(int number, int wait_ms)
+bool cp__scribe_finish_from_handler(int wait_ms)
 {
     const uint64_t end = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + (uint64_t)wait_ms * 1000000;
     int saved_errno = errno;
 
     if (!cp__process_is_profiled_from_handler())
         return true;
-    ask_from_handler(number);
+    cp_store_release(&scribe.wanted, 1u); /* pairs with the acquire in await_wish() */
+    cp__os_futex_wake_from_handler(&scribe.wanted);
     while (cp_load_acquire(&scribe.done) == 0) { /* pairs with the release in scribe_work() */
         uint64_t now = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
 
@@ -133,14 +138,4 @@ static bool finish_from_handler(int number, int wait_ms)
 bool cp__scribe_is_asked_from_handler(void)
 {
     return cp_load_relaxed(&scribe.wanted) != 0; /* relaxed: who waits for the profile acquires `done` */
-}
-
-bool cp__scribe_finish_from_handler(int wait_ms)
-{
-    return finish_from_handler(0, wait_ms);
-}
-
-bool cp__scribe_finish_for_signal_from_handler(int number, int wait_ms)
-{
-    return finish_from_handler(number, wait_ms);
 }

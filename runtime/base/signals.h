@@ -35,6 +35,9 @@ bool cp__signal_is_deadly_from_handler(const siginfo_t *info);
  * the handler behind it. For a program whose calls come here (preload/). Under the runtime lock. Returns -1
  * with errno as sigaction() does. */
 int cp__signal_exchange(int signal, const struct sigaction *action, struct sigaction *old);
+/* Ends the process by the signal's default action, as soon as the calling thread does not block the signal:
+ * if that is so when a handler returns, a core file shows the place that the handler has interrupted. */
+void cp__signal_take_default_from_handler(int signal);
 /* Passes a signal that is not the profiler's to the handler that was there before. If there was none, SIGPROF
  * is ignored, and SIGTRAP does what it would have done without the library. */
 void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext);

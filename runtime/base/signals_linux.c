@@ -170,9 +170,7 @@ bool cp__signal_is_deadly_from_handler(const siginfo_t *info)
            (previous->sa_handler == SIG_IGN && info->si_code > 0 && info->si_code != CP__TRAP_PERF);
 }
 
-/* Ends the process by the signal's default action, as soon as the handler has returned: then the signal is
- * not blocked any more, and a core file shows the place. */
-static void take_default_from_handler(int signal)
+void cp__signal_take_default_from_handler(int signal)
 {
     /* Larger than the kernel's struct sigaction. Its zeroes stand for SIG_DFL, no flags and an empty mask. */
     static const uint64_t defaults[8];
@@ -205,7 +203,7 @@ void cp__signal_chain_from_handler(int signal, siginfo_t *info, void *ucontext)
     take_mask_from_handler(signal, previous, ucontext);
     if (previous->sa_handler == SIG_DFL || previous->sa_handler == SIG_IGN) {
         if (cp__signal_is_deadly_from_handler(info))
-            take_default_from_handler(signal);
+            cp__signal_take_default_from_handler(signal);
     } else if ((previous->sa_flags & SA_SIGINFO) == 0) {
         previous->sa_handler(signal);
     } else if (previous->sa_sigaction != ours) {

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +164,43 @@ static void real_time_signal(void)
     raise(SIGRTMIN + 3);
 }
 
+static atomic_int first_tid; /* 0: not there yet: pthread_create() blocks signals, too */
+
+/* Returns whether the first thread is in a handler that blocks SIGINT. */
+static bool has_first_begun(void)
+{
+    char path[64], line[256];
+    unsigned long long blocked = 0;
+    FILE *status;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)first_tid);
+    status = fopen(path, "r");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL)
+        sscanf(line, "SigBlk: %llx", &blocked);
+    if (status != NULL)
+        fclose(status);
+    return (blocked >> (SIGINT - 1) & 1) != 0;
+}
+
+/* Signals for the first thread, which ends by another one, and for this thread. */
+static void *signal_too(void *unused)
+{
+    while (first_tid == 0 || !has_first_begun())
+        ;
+    pthread_kill(main_thread, SIGINT);
+    raise(SIGHUP);
+    return unused;
+}
+
+/* The first of three signals ends the program. */
+static void three_signals(void)
+{
+    main_thread = pthread_self();
+    begin_other(signal_too);
+    first_tid = gettid();
+    raise(SIGTERM);
+}
+
 static void *exit_here(void *unused)
 {
     (void)unused;
@@ -214,6 +253,7 @@ static const struct {
     {"daemon", become_daemon},
     {"siginterrupt", interrupted_read},
     {"real-time", real_time_signal},
+    {"three-signals", three_signals},
     {"exit-twice", exit_twice},
     {"errno", kept_errno},
 };

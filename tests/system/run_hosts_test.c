@@ -81,6 +81,12 @@ CP_TEST(a_real_time_signal_that_ends_the_program)
     check_host("real-time");
 }
 
+CP_TEST(the_first_of_several_signals_ends_the_program)
+{
+    for (int i = 0; i < 5; i++)
+        check_host("three-signals");
+}
+
 CP_TEST(two_threads_that_call_exit)
 {
     for (int i = 0; i < 5; i++)
