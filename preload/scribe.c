@@ -21,7 +21,7 @@
 #include "runtime/base/thread.h"
 
 /* Each step is a store by one side that the other side waits for, with a release that pairs with the acquire
- * of whoever waits: wanted: whoever ends the process to await_wish(); done: scribe_work() to whoever waits. */
+ * of whoever waits: wanted: whoever ends the process to await_wish(); done: scribe_work() to all who wait. */
 static struct {
     uint32_t wanted; /* 1: the session is to be ended */
     uint32_t done;   /* 1: it has been, or there is none */
