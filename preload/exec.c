@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "atomic.h"
 #include "process.h"
 #include "real.h"
 #include "runtime.h"
@@ -22,13 +23,24 @@ extern char **environ;
 
 /* ---- Before and after ------------------------------------------------------------------------ */
 
-/* Ends the profile, if the program can be executed as far as can be seen. Returns whether it was ended. */
+/* How many threads are about to execute a program. Atomic. The last one that fails begins the next session:
+ * the kernel gives a process no thread while another thread is in execve(). */
+static uint32_t leaving;
+
+void cp__exec_forget(void)
+{
+    cp_store_relaxed(&leaving, 0u); /* relaxed: this is the only thread */
+}
+
+/* Ends the profile, if the program can be executed as far as can be seen. Returns whether that was tried.
+ * If another thread has ended the profile, and begins the next one, no trap of that may reach the program. */
 static bool leave_to_exec(bool can)
 {
-    if (!can || !cp__process_is_profiled_from_handler())
+    if (!can || !cp__process_has_handlers_from_handler())
         return false;
+    cp_fetch_add_acq_rel(&leaving, 1); /* pairs with the subtraction in come_back() */
     cp_before_exec();
-    cp__scribe_finish_from_handler(CP__SCRIBE_WAIT_MS);
+    cp__scribe_finish_for_exec_from_handler(CP__SCRIBE_WAIT_MS);
     return true;
 }
 
@@ -39,7 +51,9 @@ static int come_back(bool has_left)
 
     if (has_left) {
         cp_after_exec();
-        cp__process_begin();
+        /* pairs with itself, in the threads that have failed before */
+        if (cp_fetch_sub_acq_rel(&leaving, 1) == 1 && cp__scribe_lets_begin())
+            cp__process_begin();
     }
     errno = saved_errno;
     return -1;

@@ -16,6 +16,7 @@
 #include "http.h"
 #include "pprof/session.h"
 #include "real.h"
+#include "runtime/base/fail.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/base/thread.h"
@@ -44,13 +45,14 @@ static void say_to_user(const char *message)
 
 bool cp__process_is_profiled_from_handler(void)
 {
-    /* relaxed: this process has stored it before it had other threads, or at a fork */
-    return cp_load_relaxed(&process.pid) == (uint32_t)getpid();
+    /* acquire: pairs with the release in start_profile(), perhaps of another thread */
+    return cp_load_acquire(&process.pid) == (uint32_t)getpid();
 }
 
 bool cp__process_has_handlers_from_handler(void)
 {
-    return cp_load_relaxed(&process.owner) == (uint32_t)getpid(); /* relaxed: the same */
+    /* relaxed: this process has stored it before it had other threads, or at a fork */
+    return cp_load_relaxed(&process.owner) == (uint32_t)getpid();
 }
 
 double cp__process_seconds(void)
@@ -132,6 +134,12 @@ static void tell_children(void)
     process.settings.file = path;
 }
 
+static void close_empty_files(void)
+{
+    for (size_t i = 0; i < process.settings.n; i++)
+        cp__files_close(i, false);
+}
+
 static int start_own_session(struct cp_error *err)
 {
     struct cp_profiling_option options[CP_EV_MAX];
@@ -147,8 +155,7 @@ static int start_own_session(struct cp_error *err)
         cp__session_leave_names(process.session, settings->are_names_left);
         return 0;
     }
-    for (size_t i = 0; i < settings->n; i++)
-        cp__files_close(i, false);
+    close_empty_files();
     return result;
 }
 
@@ -175,11 +182,17 @@ static int start_profile(struct cp_error *err)
 
     if (result < 0)
         return result;
+    result = cp__scribe_start();
+    if (result < 0) {
+        cp_session_close(process.session);
+        process.session = NULL;
+        close_empty_files();
+        return cp__error(err, result, "There is no thread to write the profile: %s.", strerror(-result));
+    }
     process.settings.has_executed = true; /* the next session, if exec fails, does not replace the file */
-    if (cp__scribe_start() < 0)
-        say_to_user("there is no thread to write the profile: this process will leave none.");
     cp_store_relaxed(&process.owner, (uint32_t)getpid()); /* relaxed: see above */
-    cp_store_relaxed(&process.pid, (uint32_t)getpid());   /* relaxed: see above */
+    /* release: pairs with the acquire in cp__process_is_profiled_from_handler() */
+    cp_store_release(&process.pid, (uint32_t)getpid());
     return 0;
 }
 
@@ -268,6 +281,7 @@ static void begin_in_child(void)
         NULL; /* its threads are the parent's, and its sockets are closed when the child executes */
     cp__files_forget();
     cp__threads_forget();
+    cp__exec_forget();
     process.settings.is_first = process.settings.has_executed = false;
     cp__process_begin();
 }

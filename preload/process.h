@@ -7,8 +7,8 @@
  *     constructor    cp__process_begin()                  the program's start
  *     fork           cp__process_begin()                  the child has a session of its own
  *     exit           cp__scribe_finish_from_handler()     see ends.c
- *     exec           cp__scribe_finish_from_handler()     see exec.c; cp__process_begin() if it fails
- *     a signal       cp__scribe_first_signal_from_handler(), and the same: see deadly.c
+ *     exec           cp__scribe_finish_for_exec_from_handler(); cp__process_begin() if it fails: see exec.c
+ *     a signal       cp__scribe_first_signal_from_handler(), and as exit does: see deadly.c
  */
 #ifndef COUNTERPOINT_PRELOAD_PROCESS_H
 #define COUNTERPOINT_PRELOAD_PROCESS_H
@@ -49,6 +49,11 @@ bool cp__scribe_is_asked_from_handler(void);
 /* Has the scribe end the session, and waits until it has, for wait_ms at most. Returns false if it has not.
  * Does nothing, and returns true, if this process has no session. */
 bool cp__scribe_finish_from_handler(int wait_ms);
+/* The same for a thread that is to execute a program, which may fail. */
+bool cp__scribe_finish_for_exec_from_handler(int wait_ms);
+/* Returns whether the session has ended only so that a program be executed, and a new one may begin because
+ * that has failed. Returns true to one thread. */
+bool cp__scribe_lets_begin(void);
 /* Notes a signal that ends the process, and returns the one that was noted first. The scribe ends the process
  * by that one if nobody does so soon after the session's end. */
 int cp__scribe_first_signal_from_handler(int number);
@@ -81,5 +86,7 @@ void cp__threads_begin(void);
 /* Returns whether all threads of the program's have ended, and the process would have ended with them. */
 bool cp__threads_have_ended(void);
 void cp__threads_forget(void);
+/* Of exec.c: in a child of a fork. */
+void cp__exec_forget(void);
 
 #endif

@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,13 +19,19 @@
 #include "runtime/base/signals.h"
 #include "runtime/base/thread.h"
 
-/* Each step is a store by one side that the other side waits for, with a release that pairs with the acquire
- * of whoever waits: wanted: whoever ends the process to await_wish(); done: scribe_work() to all who wait. */
+/*
+ * Sessions are counted, because a thread that waits for the end of one may find the next: another thread has
+ * failed to execute a program. Each step is a store by one side that the other side waits for, with a release
+ * that pairs with the acquire of whoever waits: wanted: whoever ends the session to await_wish(); ended:
+ * scribe_work() to all who wait.
+ */
 static struct {
-    uint32_t wanted; /* 1: the session is to be ended */
-    uint32_t done;   /* 1: it has been, or there is none */
+    uint32_t wanted; /* how the session is to be ended: BY_EXEC or FOR_GOOD; 0: it goes on */
+    uint32_t begun;  /* how many sessions have begun; stored while there is none */
+    uint32_t ended;  /* how many of them have ended */
     uint32_t signal; /* what ends the process: the first one; 0: no signal */
-} scribe = {.done = 1};
+} scribe;
+enum { BY_EXEC = 1, FOR_GOOD };
 
 #define A_WHILE_MS 1000 /* in which a thread ends the process that has waited for its profile */
 
@@ -41,7 +46,7 @@ static bool await_wish(double seconds)
     const uint64_t end = cp__clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
     unsigned looks = 0;
 
-    /* acquire: pairs with the release in cp__scribe_finish_from_handler() */
+    /* acquire: pairs with the release in ask_from_handler() */
     while (cp_load_acquire(&scribe.wanted) == 0) {
         const uint64_t now = cp__clock_ns(CLOCK_MONOTONIC);
         const bool is_soon = seconds > 0 && end - now < LOOK_MS * 1000000u;
@@ -71,8 +76,8 @@ static void *scribe_work(void *unused)
     uint32_t number;
 
     cp__process_end();
-    cp_store_release(&scribe.done, 1u); /* pairs with the acquires of whoever waits */
-    cp__os_futex_wake_from_handler(&scribe.done);
+    cp_store_release(&scribe.ended, scribe.begun); /* pairs with the acquire in has_ended_from_handler() */
+    cp__os_futex_wake_from_handler(&scribe.ended);
     number = cp_load_acquire(&scribe.signal); /* pairs with cp__scribe_first_signal_from_handler() */
     if (number != 0) {
         usleep(A_WHILE_MS * 1000);
@@ -88,17 +93,22 @@ static void *run_scribe(void *unused)
     return cp__thread_own(scribe_work, unused);
 }
 
+/* In a child of a fork its parent's session has ended. */
 int cp__scribe_start(void)
 {
     pthread_t thread;
     int result;
 
-    memset(&scribe, 0, sizeof scribe);
+    /* relaxed: the store of the process's id releases them to those that ask */
+    cp_store_relaxed(&scribe.wanted, 0u);
+    cp_store_relaxed(&scribe.signal, 0u);
+    cp_store_relaxed(&scribe.ended, scribe.begun);
+    cp_store_relaxed(&scribe.begun, scribe.begun + 1);
     result = cp__thread_start(&thread, CP__DEEP_STACK, run_scribe, NULL);
     if (result == 0)
         pthread_detach(thread);
     else
-        scribe.done = 1;
+        cp_store_relaxed(&scribe.ended, scribe.begun); /* relaxed: the same */
     return result;
 }
 
@@ -115,27 +125,66 @@ int cp__scribe_first_signal_from_handler(int number)
     return cp_compare_exchange(&scribe.signal, &first, (uint32_t)number) ? number : (int)first;
 }
 
-bool cp__scribe_finish_from_handler(int wait_ms)
+/* Whoever is to execute a program takes nothing back from one that ends the process. */
+static void ask_from_handler(uint32_t how)
+{
+    uint32_t before = 0;
+
+    /* pairs with the acquire in await_wish(), both */
+    if (how == BY_EXEC)
+        cp_compare_exchange(&scribe.wanted, &before, how);
+    else
+        cp_store_release(&scribe.wanted, how);
+    cp__os_futex_wake_from_handler(&scribe.wanted);
+}
+
+/* Returns whether so many sessions have ended; *ended is how many have. */
+static bool has_ended_from_handler(uint32_t session, uint32_t *ended)
+{
+    *ended = cp_load_acquire(&scribe.ended); /* pairs with the release in scribe_work() */
+    return (int32_t)(*ended - session) >= 0;
+}
+
+static bool finish_from_handler(uint32_t how, int wait_ms)
 {
     const uint64_t end = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC) + (uint64_t)wait_ms * 1000000;
+    uint32_t session, ended;
     int saved_errno = errno;
 
     if (!cp__process_is_profiled_from_handler())
         return true;
-    cp_store_release(&scribe.wanted, 1u); /* pairs with the acquire in await_wish() */
-    cp__os_futex_wake_from_handler(&scribe.wanted);
-    while (cp_load_acquire(&scribe.done) == 0) { /* pairs with the release in scribe_work() */
+    session = cp_load_relaxed(&scribe.begun); /* relaxed: ordered by the acquire of the process's id */
+    ask_from_handler(how);
+    while (!has_ended_from_handler(session, &ended)) {
         uint64_t now = cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
 
         if (now >= end)
             break;
-        cp__os_futex_wait(&scribe.done, 0, (int)((end - now) / 1000000) + 1);
+        cp__os_futex_wait(&scribe.ended, ended, (int)((end - now) / 1000000) + 1);
     }
     errno = saved_errno;
-    return cp_load_acquire(&scribe.done) != 0; /* the same */
+    return has_ended_from_handler(session, &ended);
+}
+
+bool cp__scribe_finish_from_handler(int wait_ms)
+{
+    return finish_from_handler(FOR_GOOD, wait_ms);
+}
+
+bool cp__scribe_finish_for_exec_from_handler(int wait_ms)
+{
+    return finish_from_handler(BY_EXEC, wait_ms);
 }
 
 bool cp__scribe_is_asked_from_handler(void)
 {
-    return cp_load_relaxed(&scribe.wanted) != 0; /* relaxed: who waits for the profile acquires `done` */
+    return cp_load_relaxed(&scribe.wanted) != 0; /* relaxed: who waits for the profile acquires `ended` */
+}
+
+bool cp__scribe_lets_begin(void)
+{
+    uint32_t how = BY_EXEC, ended;
+
+    return has_ended_from_handler(cp_load_relaxed(&scribe.begun), &ended) && /* relaxed: see above */
+           cp_compare_exchange(&scribe.wanted, &how, 0); /* pairs with itself, in another thread */
 }

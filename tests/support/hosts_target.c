@@ -4,6 +4,7 @@
  * profiler, too.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -138,6 +139,32 @@ static void become_daemon(void)
     say(getcwd((char[8]){""}, 8));
 }
 
+static pthread_barrier_t barrier;
+
+/* The file is there, may be executed, and is no program. */
+static void *execute_no_program(void *unused)
+{
+    for (int i = 0; i < 20; i++) {
+        pthread_barrier_wait(&barrier);
+        execl("./no-program", "no-program", (char *)NULL);
+    }
+    return unused;
+}
+
+/* Two threads do so at once. */
+static void execute_twice(void)
+{
+    pthread_t thread;
+
+    close(open("no-program", O_WRONLY | O_CREAT | O_CLOEXEC, 0777));
+    pthread_barrier_init(&barrier, NULL, 2);
+    if (pthread_create(&thread, NULL, execute_no_program, NULL) != 0)
+        exit(99);
+    execute_no_program(NULL);
+    pthread_join(thread, NULL);
+    say(errno == ENOEXEC ? "no program" : "another error");
+}
+
 /* ---- Signals --------------------------------------------------------------------------------- */
 
 static void on_alarm(int number)
@@ -251,6 +278,7 @@ static const struct {
     {"fork-in-thread", fork_in_thread},
     {"cancelled-anywhere", cancelled_anywhere},
     {"daemon", become_daemon},
+    {"execute-twice", execute_twice},
     {"siginterrupt", interrupted_read},
     {"real-time", real_time_signal},
     {"three-signals", three_signals},

@@ -71,6 +71,12 @@ CP_TEST(a_process_that_daemon_ends)
     free(test_command(NULL, "[ -s $(ls %s/out/host.*.pb.gz | head -n 1) ]", test_dir()));
 }
 
+/* One of them begins the next profile. */
+CP_TEST(two_threads_that_fail_to_execute_a_program)
+{
+    check_host("execute-twice");
+}
+
 CP_TEST(a_handler_that_is_to_interrupt_calls)
 {
     check_host("siginterrupt");
