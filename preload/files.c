@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "atomic.h"
 #include "process.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/sys_linux.h"
@@ -107,14 +108,16 @@ struct cp_writer cp__files_writer(size_t i)
 void cp__files_close(size_t i, bool is_kept)
 {
     struct profile_file *file = &files[i];
+    char *path = file->path;
 
-    if (!is_kept && file->path != NULL && is_still_open(file))
-        unlink(file->path);
+    if (!is_kept && path != NULL && is_still_open(file))
+        unlink(path);
     if (is_still_open(file))
         close(file->fd);
     file->fd = -1;
-    free(file->path);
     file->path = NULL;
+    cp_fence_signal(); /* the child of a fork frees what it finds there */
+    free(path);
 }
 
 void cp__files_forget(void)

@@ -246,32 +246,33 @@ static void take_names_back(void)
 
 void cp__process_end(void)
 {
+    struct cp_session *session = process.session;
     struct cp_error err;
     bool is_kept[CP_EV_MAX], is_any = false;
-    int result = cp_session_halt(process.session, &err);
+    int result = cp_session_halt(session, &err);
 
     for (size_t i = 0; i < process.settings.n; i++)
         is_any |= is_kept[i] = is_worth_keeping(i);
     take_names_back();
     if (result == 0 && is_any)
-        result = cp_session_stop(process.session, &err);
+        result = cp_session_stop(session, &err);
     if (result < 0)
         fprintf(stderr, "counterpoint: the profile of process %d could not be written to %s. %s\n",
                 (int)getpid(), cp__files_path(0), err.message);
     for (size_t i = 0; i < process.settings.n; i++)
         cp__files_close(i, is_kept[i] && result == 0);
-    cp_session_close(process.session);
-    process.session = NULL;
+    process.session = NULL; /* first: the child of a fork closes what it finds here */
+    cp_session_close(session);
     cp_store_relaxed(&process.pid,
                      0u); /* relaxed: the caller of the scribe acquires what the scribe releases */
 }
 
 /* ---- The library is loaded ------------------------------------------------------------------- */
 
-/* A child of fork() has one thread, and no session. */
+/* A child of fork() has one thread, and no session. It begins one, also if its parent's is over. */
 static void begin_in_child(void)
 {
-    if (cp_load_relaxed(&process.pid) == 0) /* relaxed: see above */
+    if (cp_load_relaxed(&process.owner) == 0) /* relaxed: see above */
         return;
     cp_store_relaxed(&process.pid, 0u);                   /* relaxed: see above */
     cp_store_relaxed(&process.owner, (uint32_t)getpid()); /* relaxed: see above */

@@ -207,6 +207,21 @@ static void with_handlers(void)
     work(WORK_MS);
 }
 
+/* A child that begins when the file, which is that of the profile, has been written. */
+static void in_late_child(const char *file)
+{
+    struct stat found;
+
+    for (int i = 0; file != NULL && i < 1000 && (stat(file, &found) < 0 || found.st_size == 0); i++)
+        work(WORK_MS);
+    work(WORK_MS);
+    if (fork() == 0) {
+        with_handlers();
+        _exit(0);
+    }
+    wait(NULL);
+}
+
 #pragma GCC diagnostic ignored "-Winfinite-recursion"
 static void overflow(volatile char *before)
 {
@@ -274,7 +289,9 @@ int main(int argc, char **argv)
     else if (strcmp(what, "late-handlers") == 0) {
         work(3 * WORK_MS);
         with_handlers();
-    } else if (strcmp(what, "descriptors") == 0)
+    } else if (strcmp(what, "late-child") == 0)
+        in_late_child(argv[2]);
+    else if (strcmp(what, "descriptors") == 0)
         with_descriptors();
     else if (strcmp(what, "signal") == 0)
         end_by_signal(argv[2]);

@@ -364,3 +364,20 @@ CP_TEST(handlers_stay_the_programs_after_a_profile)
     free(bare);
     free(out);
 }
+
+/* Its seconds begin with it. */
+CP_TEST(a_child_that_begins_after_its_parents_profile)
+{
+    char *bare, *out;
+
+    need_target();
+    bare = test_command(NULL, "cd %s && ./target late-child", test_dir());
+    out = preloaded(NULL,
+                    "CP_CPUPROFILE=l.pb.gz CP_CPUPROFILE_EVENT=taskClock:1ms CP_CPUPROFILE_SECONDS=0.02 "
+                    "CP_CPUPROFILE_NAMES=later",
+                    "late-child l.pb.gz");
+    CHECK_STR(out, bare);
+    free(test_command(NULL, "[ -s %s/l.*.pb.gz ]", test_dir()));
+    free(bare);
+    free(out);
+}
