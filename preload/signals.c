@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -78,29 +79,35 @@ sighandler_t signal(int number, sighandler_t handler)
     return set_handler(number, handler, restart_flag(number));
 }
 
-sighandler_t bsd_signal(int number, sighandler_t handler);
-sighandler_t ssignal(int number, sighandler_t handler);
-sighandler_t sysv_signal(int number, sighandler_t handler);
-sighandler_t __sysv_signal(int number, sighandler_t handler);
+sighandler_t bsd_signal(int number, sighandler_t handler) __THROW __attribute__((alias("signal")));
+sighandler_t ssignal(int number, sighandler_t handler) __THROW __attribute__((alias("signal")));
 
-sighandler_t bsd_signal(int number, sighandler_t handler)
-{
-    return set_handler(number, handler, restart_flag(number));
-}
-
-sighandler_t ssignal(int number, sighandler_t handler)
-{
-    return set_handler(number, handler, restart_flag(number));
-}
-
-sighandler_t sysv_signal(int number, sighandler_t handler)
-{
-    return set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER));
-}
+sighandler_t sysv_signal(int number, sighandler_t handler) __THROW __attribute__((alias("__sysv_signal")));
 
 sighandler_t __sysv_signal(int number, sighandler_t handler)
 {
     return set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER));
+}
+
+/* Sets the handler and unblocks the signal, or blocks the signal alone. */
+sighandler_t sigset(int number, sighandler_t handler)
+{
+    const bool holds = handler == SIG_HOLD;
+    struct sigaction action = {.sa_handler = handler}, old;
+    sigset_t one, before;
+
+    sigemptyset(&one);
+    if (sigaddset(&one, number) < 0 || sigaction(number, holds ? NULL : &action, &old) < 0 ||
+        sigprocmask(holds ? SIG_BLOCK : SIG_UNBLOCK, &one, &before) < 0)
+        return SIG_ERR;
+    return sigismember(&before, number) == 1 ? SIG_HOLD : old.sa_handler;
+}
+
+int sigignore(int number)
+{
+    struct sigaction action = {.sa_handler = SIG_IGN};
+
+    return sigaction(number, &action, NULL);
 }
 
 int siginterrupt(int number, int interrupts_calls)

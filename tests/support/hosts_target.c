@@ -186,6 +186,31 @@ static void interrupted_read(void)
     say(read(ends[0], &byte, 1) < 0 ? "interrupted" : "read");
 }
 
+static volatile sig_atomic_t seen;
+
+static void on_trap(int number)
+{
+    seen = number;
+}
+
+/* The handlers of sigset(): no trap of others comes to them, and the default action leaves a profile. */
+static void old_sigset(void)
+{
+    const clock_t begin = clock();
+
+    say(sigset(SIGTRAP, on_trap) == SIG_DFL ? "default" : "another");
+    say(sigset(SIGTERM, on_alarm) == SIG_DFL ? "default" : "another");
+    while (clock() - begin < CLOCKS_PER_SEC / 20)
+        ;
+    printf("%d\n", seen);
+    say(sigset(SIGUSR1, SIG_HOLD) == SIG_DFL ? "default" : "another");
+    say(sigset(SIGUSR1, SIG_DFL) == SIG_HOLD ? "held" : "not held");
+    sigignore(SIGHUP);
+    say(sigset(SIGHUP, SIG_DFL) == SIG_IGN ? "ignored" : "another");
+    say(sigset(SIGTERM, SIG_DFL) == on_alarm ? "own" : "another");
+    raise(SIGTERM);
+}
+
 static void real_time_signal(void)
 {
     raise(SIGRTMIN + 3);
@@ -280,6 +305,7 @@ static const struct {
     {"daemon", become_daemon},
     {"execute-twice", execute_twice},
     {"siginterrupt", interrupted_read},
+    {"sigset", old_sigset},
     {"real-time", real_time_signal},
     {"three-signals", three_signals},
     {"exit-twice", exit_twice},

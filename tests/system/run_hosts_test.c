@@ -82,6 +82,11 @@ CP_TEST(a_handler_that_is_to_interrupt_calls)
     check_host("siginterrupt");
 }
 
+CP_TEST(handlers_that_sigset_sets)
+{
+    check_host("sigset");
+}
+
 CP_TEST(a_real_time_signal_that_ends_the_program)
 {
     check_host("real-time");
