@@ -11,7 +11,7 @@ bool cp__deadly_takes(int number);
 const struct sigaction *cp__deadly_action(void);
 /* Returns whether an action is that. */
 bool cp__deadly_is(const struct sigaction *action);
-/* Of signals.c: sets and returns the program's handler, as sigaction() does. action is not *old. */
+/* Of signals.c: sets and returns the program's handler, as sigaction() does. */
 int cp__deadly_exchange(int number, const struct sigaction *action, struct sigaction *old);
 
 #endif

@@ -21,33 +21,102 @@ static bool is_of_core(int number)
     return number == SIGTRAP || number == SIGPROF;
 }
 
-/* Turns what the program wants into what stands for it. */
-static const struct sigaction *stand_in(int number, const struct sigaction *action)
+/* ---- Handlers for one signal ------------------------------------------------------------------ */
+
+/* The program's handlers with SA_RESETHAND, behind one of this library's: the kernel would set the default
+ * action, and nobody would notice the next signal. */
+static struct once {
+    uintptr_t handler; /* 0: it has been called, or there is none. Atomic */
+    uint32_t has_info; /* whether it is one with SA_SIGINFO. Atomic */
+} once[NSIG];
+
+static struct once look_at_once_from_handler(int number)
 {
-    return action != NULL && action->sa_handler == SIG_DFL && cp__deadly_takes(number) ? cp__deadly_action()
-                                                                                       : action;
+    struct once found = {.handler = 0};
+
+    if (number > 0 && number < NSIG) {
+        found.handler = cp_load_relaxed(&once[number].handler); /* relaxed, both: see take_once() */
+        found.has_info = cp_load_relaxed(&once[number].has_info);
+    }
+    return found;
+}
+
+/* A child of vfork() has its parent's memory, and leaves the handler there. */
+static void call_once_from_handler(int number, siginfo_t *info, void *ucontext)
+{
+    const struct sigaction *next = cp__deadly_action();
+    struct once known = look_at_once_from_handler(number);
+
+    if (cp__process_has_handlers_from_handler())
+        known.handler = cp_exchange_acq_rel(&once[number].handler, 0); /* pairs with itself */
+    if (known.handler == 0) {
+        next->sa_sigaction(number, info, ucontext);
+        return;
+    }
+    REAL(sigaction)(number, next, NULL);
+    if (known.has_info != 0)
+        ((void (*)(int, siginfo_t *, void *))known.handler)(number, info, ucontext);
+    else
+        ((sighandler_t)known.handler)(number);
+}
+
+/* Turns a handler for one signal into what stands for it. */
+static void take_once(int number, struct sigaction *action)
+{
+    /* relaxed, both: the kernel calls what the thread has installed after that */
+    cp_store_relaxed(&once[number].has_info, (action->sa_flags & SA_SIGINFO) != 0);
+    cp_store_relaxed(&once[number].handler, (uintptr_t)action->sa_handler);
+    action->sa_flags = (action->sa_flags & ~(int)SA_RESETHAND) | SA_SIGINFO;
+    action->sa_sigaction = call_once_from_handler;
+}
+
+/* ---- sigaction() ------------------------------------------------------------------------------ */
+
+/* Turns what the program wants into what stands for it. */
+static struct sigaction stand_in(int number, const struct sigaction *action)
+{
+    struct sigaction stands = *action;
+
+    if (action->sa_handler == SIG_DFL && cp__deadly_takes(number))
+        stands = *cp__deadly_action();
+    else if ((action->sa_flags & (int)SA_RESETHAND) != 0 && action->sa_handler != SIG_IGN &&
+             cp__deadly_takes(number) && !is_of_core(number))
+        take_once(number, &stands);
+    return stands;
+}
+
+/* The reverse. known: the handler for one signal that was there. */
+static void show_wanted(struct sigaction *action, struct once known)
+{
+    if (cp__deadly_is(action)) {
+        *action = (struct sigaction){.sa_handler = SIG_DFL};
+    } else if ((action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == call_once_from_handler) {
+        action->sa_handler = (sighandler_t)known.handler;
+        action->sa_flags |= (int)SA_RESETHAND;
+        action->sa_flags &= known.has_info != 0 ? ~0 : ~SA_SIGINFO;
+    }
 }
 
 int cp__deadly_exchange(int number, const struct sigaction *action, struct sigaction *old)
 {
-    const struct sigaction *stands = stand_in(number, action);
-    int result = is_of_core(number) ? cp__disposition_exchange(number, stands, old)
-                                    : REAL(sigaction)(number, stands, old);
+    const struct once known = look_at_once_from_handler(number);
+    struct sigaction stands;
+    int result;
 
-    if (result == 0 && old != NULL && cp__deadly_is(old))
-        *old = (struct sigaction){.sa_handler = SIG_DFL};
+    if (action != NULL) /* *old may be the same */
+        stands = stand_in(number, action);
+    result = is_of_core(number) ? cp__disposition_exchange(number, action != NULL ? &stands : NULL, old)
+                                : REAL(sigaction)(number, action != NULL ? &stands : NULL, old);
+    if (result == 0 && old != NULL)
+        show_wanted(old, known);
     return result;
 }
 
 int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
-    struct sigaction wanted;
-
     if (!cp__process_has_handlers_from_handler())
         return REAL(sigaction)(number, action, old);
-    if (action != NULL) /* old may be the same */
-        wanted = *action;
-    return cp__deadly_exchange(number, action != NULL ? &wanted : NULL, old);
+    return cp__deadly_exchange(number, action, old);
 }
 
 /* ---- What the C library makes of sigaction() ------------------------------------------------- */

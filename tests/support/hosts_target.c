@@ -211,6 +211,31 @@ static void old_sigset(void)
     raise(SIGTERM);
 }
 
+static void on_one_signal(int number, siginfo_t *info, void *unused)
+{
+    (void)unused;
+    seen = number == info->si_signo;
+}
+
+/* The handlers are called once, and the program sees them until then. The second signal ends the program. */
+static void handlers_for_one_signal(void)
+{
+    struct sigaction action = {.sa_sigaction = on_one_signal, .sa_flags = SA_SIGINFO | (int)SA_RESETHAND};
+
+    say(sysv_signal(SIGUSR1, on_trap) == SIG_DFL ? "default" : "another");
+    say(sysv_signal(SIGUSR1, on_alarm) == on_trap ? "own" : "another");
+    raise(SIGUSR1);
+    sigaction(SIGUSR1, &action, &action);
+    say(action.sa_handler == SIG_DFL ? "default" : "another");
+    sigaction(SIGUSR1, NULL, &action);
+    say(action.sa_sigaction == on_one_signal ? "own" : "another");
+    printf("%x\n", (unsigned)action.sa_flags & (SA_SIGINFO | SA_RESETHAND | SA_NODEFER));
+    raise(SIGUSR1);
+    printf("%d\n", seen);
+    fflush(stdout);
+    raise(SIGUSR1);
+}
+
 static void real_time_signal(void)
 {
     raise(SIGRTMIN + 3);
@@ -306,6 +331,7 @@ static const struct {
     {"execute-twice", execute_twice},
     {"siginterrupt", interrupted_read},
     {"sigset", old_sigset},
+    {"one-signal", handlers_for_one_signal},
     {"real-time", real_time_signal},
     {"three-signals", three_signals},
     {"exit-twice", exit_twice},

@@ -87,6 +87,11 @@ CP_TEST(handlers_that_sigset_sets)
     check_host("sigset");
 }
 
+CP_TEST(handlers_for_one_signal)
+{
+    check_host("one-signal");
+}
+
 CP_TEST(a_real_time_signal_that_ends_the_program)
 {
     check_host("real-time");
