@@ -72,42 +72,54 @@ void cp__process_name_thread(void)
     errno = saved_errno;
 }
 
-/* Blocks the program's signals, and stores those that were not blocked before. The core's own two stay as
- * they are: an attach unblocks SIGTRAP if the program has it blocked, and must not take this function for
- * the program. */
-static void hold_signals(sigset_t *held)
+/* What the program's thread has while the library works on it: its signals that are blocked only for that,
+ * whether it may be cancelled, and its errno. */
+struct held {
+    sigset_t signals;
+    int cancel_state;
+    int error;
+};
+
+/* Blocks the program's signals. The core's own two stay as they are: an attach unblocks SIGTRAP if the
+ * program has it blocked, and must not take this function for the program. What the library calls may end a
+ * thread that another one has cancelled; the program's call, such as fork(), would not. */
+static void hold_thread(struct held *held)
 {
     sigset_t wanted, before;
 
+    held->error = errno;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held->cancel_state);
     sigfillset(&wanted);
     sigdelset(&wanted, SIGTRAP);
     sigdelset(&wanted, SIGPROF);
     pthread_sigmask(SIG_BLOCK, &wanted, &before);
-    sigemptyset(held);
+    sigemptyset(&held->signals);
     for (int number = 1; number <= SIGRTMAX; number++) {
         if (sigismember(&wanted, number) == 1 && sigismember(&before, number) == 0)
-            sigaddset(held, number);
+            sigaddset(&held->signals, number);
     }
 }
 
-static void let_signals_come(const sigset_t *held)
+static void let_thread_go(const struct held *held)
 {
-    pthread_sigmask(SIG_UNBLOCK, held, NULL);
+    int unused;
+
+    pthread_sigmask(SIG_UNBLOCK, &held->signals, NULL);
+    pthread_setcancelstate(held->cancel_state, &unused);
+    errno = held->error;
 }
 
 void cp__process_attach_thread(void)
 {
     struct cp_m *m;
-    sigset_t held;
-    int saved_errno = errno;
+    struct held held;
 
     if (!cp__process_is_profiled_from_handler())
         return;
-    hold_signals(&held);
+    hold_thread(&held);
     cp_m_attach(&m, NULL);
     cp__process_name_thread();
-    let_signals_come(&held);
-    errno = saved_errno;
+    let_thread_go(&held);
 }
 
 /* ---- The start ------------------------------------------------------------------------------- */
@@ -208,18 +220,17 @@ void cp__process_begin(void)
 {
     struct cp_error err = {0};
     struct cp_m *m;
-    sigset_t held;
-    int result, saved_errno = errno;
+    struct held held;
+    int result;
 
-    hold_signals(&held);
+    hold_thread(&held);
     result = cp_m_attach(&m, &err);
     cp__process_name_thread();
     if (result == 0 && cp__thread_run(start_profile_here, &err) < 0)
         say_to_user("there is no thread to start the profile: this process will leave none.");
-    let_signals_come(&held);
     if (err.code < 0)
         say_to_user(err.message);
-    errno = saved_errno;
+    let_thread_go(&held);
 }
 
 /* ---- The end --------------------------------------------------------------------------------- */
@@ -272,8 +283,11 @@ void cp__process_end(void)
 /* A child of fork() has one thread, and no session. It begins one, also if its parent's is over. */
 static void begin_in_child(void)
 {
+    struct held held;
+
     if (cp_load_relaxed(&process.owner) == 0) /* relaxed: see above */
         return;
+    hold_thread(&held);
     cp_store_relaxed(&process.pid, 0u);                   /* relaxed: see above */
     cp_store_relaxed(&process.owner, (uint32_t)getpid()); /* relaxed: see above */
     cp_session_close(process.session);
@@ -285,6 +299,7 @@ static void begin_in_child(void)
     cp__exec_forget();
     process.settings.is_first = process.settings.has_executed = false;
     cp__process_begin();
+    let_thread_go(&held);
 }
 
 static void finish_at_exit(void)
@@ -295,7 +310,7 @@ static void finish_at_exit(void)
 static void begin_with_program(void)
 {
     struct cp_error err;
-    sigset_t held;
+    struct held held;
 
     cp__real_prepare();
     if (cp__preload_settings(&process.settings, &err) < 0) {
@@ -312,13 +327,13 @@ static void begin_with_program(void)
     pthread_atfork(NULL, NULL, begin_in_child);
     atexit(finish_at_exit);
     cp__threads_begin();
-    hold_signals(&held); /* one that ends the process waits for the handler that has the profile written */
+    hold_thread(&held); /* a signal that ends the process waits for the handler of deadly.c */
     cp__process_begin();
     if (cp__process_has_handlers_from_handler()) {
         cp__deadly_install();
         cp__go_exit_install();
     }
-    let_signals_come(&held);
+    let_thread_go(&held);
     serve_profiles();
 }
 

@@ -129,6 +129,30 @@ static void cancelled_anywhere(void)
     pthread_exit(NULL);
 }
 
+/* fork() does not end a thread that is cancelled: neither here nor in the child, which ends by 7. */
+static void *fork_cancelled(void *unused)
+{
+    int status, state;
+    pid_t pid;
+
+    pthread_cancel(pthread_self());
+    pid = fork();
+    if (pid == 0)
+        _exit(7);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    waitpid(pid, &status, 0);
+    printf("%d\n", status);
+    return unused;
+}
+
+static void cancelled_fork(void)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, fork_cancelled, NULL);
+    pthread_join(thread, NULL);
+}
+
 /* ---- Processes ------------------------------------------------------------------------------- */
 
 static void become_daemon(void)
@@ -326,6 +350,7 @@ static const struct {
     {"cancelled-main", cancelled_main},
     {"cleanup", cleanup_of_the_last},
     {"fork-in-thread", fork_in_thread},
+    {"cancelled-fork", cancelled_fork},
     {"cancelled-anywhere", cancelled_anywhere},
     {"daemon", become_daemon},
     {"execute-twice", execute_twice},

@@ -59,6 +59,11 @@ CP_TEST(a_thread_that_has_forked_ends_before_another_one_in_the_child)
     check_host("fork-in-thread");
 }
 
+CP_TEST(a_thread_that_is_cancelled_forks)
+{
+    check_host("cancelled-fork");
+}
+
 CP_TEST(threads_that_are_cancelled_while_they_end)
 {
     check_host("cancelled-anywhere");
