@@ -21,6 +21,7 @@ void exit(int status)
 {
     uint32_t tid = 0;
 
+    /* pairs with itself, in another thread */
     if ((!cp_compare_exchange(&exiting_tid, &tid, (uint32_t)cp__os_tid()) && tid != (uint32_t)cp__os_tid()) ||
         cp__scribe_is_asked_from_handler())
         cp__scribe_finish_from_handler(CP__SCRIBE_WAIT_MS);

@@ -17,9 +17,9 @@
 #include "runtime/switch_cost.h"
 
 /* The file for a profile. "%p" stands for the process's id, "%n" for the program's name, and "%%" for "%".
- * Without
- * "%p", the first process has the file of that name, and its children have ".PID" in front of ".pb.gz". With
- * several events, each profile has ".EVENT" there, too. If the variable is not set, nothing is profiled. */
+ * Without "%p", the first process has the file of that name, and its children have ".PID" in front of
+ * ".pb.gz". With several events, each profile has ".EVENT" there, too. If the variable is not set, nothing is
+ * profiled. */
 #define CP__VARIABLE_FILE "CP_CPUPROFILE"
 /* Events with commas between, each with its period if it is not to have the event's preset:
  * "taskClock:1000000". Without the variable, the best event that this machine has: see cp__best_event(). */

@@ -210,12 +210,19 @@ void cp__threads_forget(void)
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
+/* A child of vfork() has its parent's memory, and its own name. */
+static void note_name(void)
+{
+    if (cp__process_has_handlers_from_handler())
+        cp__process_name_thread();
+}
+
 int pthread_setname_np(pthread_t thread, const char *name)
 {
     int result = REAL(pthread_setname_np)(thread, name);
 
     if (result == 0 && pthread_equal(thread, pthread_self()))
-        cp__process_name_thread();
+        note_name();
     return result;
 }
 
@@ -231,6 +238,6 @@ int prctl(int option, ...)
     va_end(list);
     result = REAL(prctl)(option, arguments[0], arguments[1], arguments[2], arguments[3]);
     if (option == PR_SET_NAME && result == 0)
-        cp__process_name_thread();
+        note_name();
     return result;
 }

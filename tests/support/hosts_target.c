@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <threads.h>
 #include <time.h>
@@ -154,6 +155,20 @@ static void cancelled_fork(void)
 }
 
 /* ---- Processes ------------------------------------------------------------------------------- */
+
+/* The name is the child's alone. */
+static void name_of_child(void)
+{
+    const clock_t begin = clock();
+
+    if (vfork() == 0) {
+        prctl(PR_SET_NAME, "vforked");
+        _exit(0);
+    }
+    wait(NULL);
+    while (clock() - begin < CLOCKS_PER_SEC / 20)
+        ;
+}
 
 static void become_daemon(void)
 {
@@ -352,6 +367,7 @@ static const struct {
     {"fork-in-thread", fork_in_thread},
     {"cancelled-fork", cancelled_fork},
     {"cancelled-anywhere", cancelled_anywhere},
+    {"vfork-name", name_of_child},
     {"daemon", become_daemon},
     {"execute-twice", execute_twice},
     {"siginterrupt", interrupted_read},

@@ -69,6 +69,18 @@ CP_TEST(threads_that_are_cancelled_while_they_end)
     check_host("cancelled-anywhere");
 }
 
+CP_TEST(the_name_of_a_child_of_vfork)
+{
+    char *out;
+
+    check_host("vfork-name");
+    out = test_command(NULL, "cd %s/out && PPROF_TMPDIR=. HOME=. go tool pprof -tags *.pb.gz 2> /dev/null",
+                       test_dir());
+    CHECK_CONTAINS(out, ": host");
+    CHECKF(strstr(out, "vforked") == NULL, "%s", out);
+    free(out);
+}
+
 /* Both processes: the one that daemon() ends has no other file. */
 CP_TEST(a_process_that_daemon_ends)
 {
