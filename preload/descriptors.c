@@ -1,7 +1,8 @@
 /* The program's calls that close descriptors that it does not know. They leave out those of the profile. */
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
-#include <sys/resource.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "process.h"
@@ -10,7 +11,7 @@
 
 static bool is_of_profile(unsigned fd)
 {
-    return cp__sys_is_lifted((int)fd) || cp__files_have((int)fd);
+    return (fd <= CP__SYS_LIFTED_MAX && cp__sys_is_lifted((int)fd)) || cp__files_have((int)fd);
 }
 
 /* Finds the first descriptor of the profile in [first, last]; returns last + 1 if there is none, which is 0
@@ -42,10 +43,29 @@ int close_range(unsigned first, unsigned last, int flags)
     return result;
 }
 
+/* Linux before 5.9, and some containers, have no close_range(). */
+static void close_each(int first)
+{
+    DIR *all = opendir("/proc/self/fd");
+    const struct dirent *entry;
+
+    while (all != NULL && (entry = readdir(all)) != NULL) {
+        const int fd = entry->d_name[0] == '.' ? -1 : atoi(entry->d_name);
+
+        if (fd >= first && fd != dirfd(all) && !is_of_profile((unsigned)fd))
+            close(fd);
+    }
+    if (all != NULL)
+        closedir(all);
+}
+
 void closefrom(int first)
 {
     int saved_errno = errno;
 
-    close_range(first < 0 ? 0 : (unsigned)first, UINT_MAX, 0);
+    if (first < 0)
+        first = 0;
+    if (close_range((unsigned)first, UINT_MAX, 0) < 0)
+        close_each(first);
     errno = saved_errno;
 }

@@ -5,14 +5,18 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <threads.h>
 #include <time.h>
@@ -168,6 +172,25 @@ static void name_of_child(void)
     wait(NULL);
     while (clock() - begin < CLOCKS_PER_SEC / 20)
         ;
+}
+
+/* As on a kernel that has no close_range(). */
+static void close_on_old_kernel(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = sizeof code / sizeof code[0], .filter = code};
+    const int fd = open("/dev/null", O_RDONLY);
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) < 0)
+        exit(99);
+    closefrom(3);
+    say(fcntl(fd, F_GETFD) < 0 ? "closed" : "open");
 }
 
 static void become_daemon(void)
@@ -367,6 +390,7 @@ static const struct {
     {"fork-in-thread", fork_in_thread},
     {"cancelled-fork", cancelled_fork},
     {"cancelled-anywhere", cancelled_anywhere},
+    {"old-kernel", close_on_old_kernel},
     {"vfork-name", name_of_child},
     {"daemon", become_daemon},
     {"execute-twice", execute_twice},

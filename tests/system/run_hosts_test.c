@@ -69,6 +69,11 @@ CP_TEST(threads_that_are_cancelled_while_they_end)
     check_host("cancelled-anywhere");
 }
 
+CP_TEST(a_kernel_that_closes_no_ranges)
+{
+    check_host("old-kernel");
+}
+
 CP_TEST(the_name_of_a_child_of_vfork)
 {
     char *out;
