@@ -26,7 +26,8 @@ int cp__naming_add(struct cp__naming *naming, const void *data, size_t size, str
 /* Looks up all addresses, by the code that looks up those of a session. Returns 0 or -ENOMEM. */
 int cp__naming_look_up(struct cp__naming *naming, struct cp_error *err);
 /* Writes an added profile anew, with names. Its comments tell what has none, and why: a file that is not the
- * one that ran is never read. Returns 0 or a negative errno value. */
+ * one that ran, by its build id or else by the time of its last change, is not read. Returns 0 or a negative
+ * errno value. */
 int cp__naming_write(struct cp__naming *naming, const void *data, size_t size, struct cp_writer w,
                      struct cp_error *err);
 void cp__naming_free(struct cp__naming *naming);
