@@ -55,6 +55,8 @@ CP_TEST(files_of_perf_record_are_read_by_perf_script)
     free(text);
     test_write_file("perf", "#!/bin/sh\necho 'incompatible file format' >&2; exit 1\n");
     check_report("perf.data 2>&1", 3, "perf script cannot read perf.data: incompatible file format.");
+    check_report("- < perf.data 2>&1", 3,
+                 "- is a file of perf record, which perf script reads from a file only");
     free(test_command(NULL, "rm %s/perf", test_dir()));
     setenv("PATH", test_dir(), 1);
     check_report("perf.data 2>&1", 3, "perf is not here. Its Debian package is linux-perf.");

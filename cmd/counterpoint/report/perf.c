@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fetch.h"
 #include "pprof/encode.h"
 #include "program.h"
 #include "runtime/base/table.h"
@@ -409,9 +410,15 @@ static enum status take_perf_text(struct source *source, char *text)
 enum status perf_to_pprof(struct source *source)
 {
     struct printed printed;
-    int status = run_perf_script(source->name, &printed);
     enum status result;
+    int status;
 
+    if (strcmp(source->name, "-") == 0 || is_url(source->name))
+        return complain(STATUS_FAILURE,
+                        "%s is a file of perf record, which perf script reads from a file only: save it, and "
+                        "name the file.",
+                        source->name);
+    status = run_perf_script(source->name, &printed);
     if (status == PROGRAM_IS_ABSENT)
         result = complain(STATUS_FAILURE,
                           "%s is a file of perf record, which perf script reads, and perf is not here. Its "
