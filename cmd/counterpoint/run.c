@@ -250,11 +250,13 @@ static int set_environment(const struct run *run, const struct asked *asked, con
     return result | unsetenv(CP__VARIABLE_FIRST);
 }
 
-static pid_t program_pid; /* for the handler of SIGTERM */
+/* For the handler of SIGTERM. 0: the program has ended, and its id may be that of another process. */
+static volatile pid_t program_pid;
 
 static void pass_on_from_handler(int number)
 {
-    kill(program_pid, number);
+    if (program_pid > 0)
+        kill(program_pid, number);
 }
 
 /* Ctrl-C and Ctrl-\ come to the program, too, which decides what they do. SIGTERM and SIGHUP come to this
@@ -283,6 +285,7 @@ static int await_end(struct run *run)
         if (sigtimedwait(&child, NULL, &second) < 0 && errno == EAGAIN)
             run_show_progress(run);
     }
+    program_pid = 0;
     return status;
 }
 
