@@ -402,6 +402,17 @@ SIM_TEST(ms_come_and_go_while_profiles_do)
 
 /* ---- Identity -------------------------------------------------------------------------------- */
 
+/* Waits until a slot has so many samples. */
+static void await_samples(int slot, uint64_t wanted)
+{
+    struct patience patience = {.looks = 0};
+
+    while (sampled(slot) < wanted) {
+        CHECK(has_patience(&patience));
+        usleep(NAP_US);
+    }
+}
+
 /*
  * The slot has one event after another. One thread sleeps at each stop and start, and so still has the config
  * before until its next scheduling point; the changes interrupt another one anywhere. If an M went on with an
@@ -433,6 +444,9 @@ SIM_TEST(a_slot_never_mixes_its_configs)
         CHECK_EQ(profile.slots[0], 0);
         run_puppet(&puppet, execute, 0);
         run_puppet(&puppet, burn_a, ns);
+        /* If the other thread's first signal came while its event is closed, its periods would be unheard. */
+        if (period > 1)
+            await_samples(profile.slots[0], ns / period + 1);
         if (stays_unread) {
             cp_slots_stop(profile.slots, 1);
             cp_slots_release(profile.slots, 1);
