@@ -38,9 +38,10 @@ int cp_http_start(struct cp_http **http, const char *address, const struct cp_ht
 const char *cp_http_address(const struct cp_http *http) __attribute__((weak));
 void cp_http_stop(struct cp_http *http) __attribute__((weak));
 
+/* Not by stdio's stream, which a thread of the program's may have locked for good. */
 static void say_to_user(const char *message)
 {
-    fprintf(stderr, "counterpoint: %s\n", message);
+    dprintf(STDERR_FILENO, "counterpoint: %s\n", message);
 }
 
 bool cp__process_is_profiled_from_handler(void)
@@ -185,7 +186,7 @@ static void serve_profiles(void)
     else if (cp_http_start(&process.http, process.settings.http, NULL, &err) < 0)
         say_to_user(err.message);
     else
-        fprintf(stderr, "counterpoint: http://%s/debug/pprof/\n", cp_http_address(process.http));
+        dprintf(STDERR_FILENO, "counterpoint: http://%s/debug/pprof/\n", cp_http_address(process.http));
 }
 
 static int start_profile(struct cp_error *err)
@@ -268,7 +269,7 @@ void cp__process_end(void)
     if (result == 0 && is_any)
         result = cp_session_stop(session, &err);
     if (result < 0)
-        fprintf(stderr, "counterpoint: the profile of process %d could not be written to %s. %s\n",
+        dprintf(STDERR_FILENO, "counterpoint: the profile of process %d could not be written to %s. %s\n",
                 (int)getpid(), cp__files_path(0), err.message);
     for (size_t i = 0; i < process.settings.n; i++)
         cp__files_close(i, is_kept[i] && result == 0);

@@ -213,6 +213,14 @@ static void *execute_no_program(void *unused)
     return unused;
 }
 
+/* The program ends with the lock of the stream held, and its profile cannot be written. */
+static void end_with_locked_stream(void)
+{
+    if (system("rm -r out") != 0)
+        exit(99);
+    flockfile(stderr);
+}
+
 /* Two threads do so at once. */
 static void execute_twice(void)
 {
@@ -393,6 +401,7 @@ static const struct {
     {"old-kernel", close_on_old_kernel},
     {"vfork-name", name_of_child},
     {"daemon", become_daemon},
+    {"locked-stream", end_with_locked_stream},
     {"execute-twice", execute_twice},
     {"siginterrupt", interrupted_read},
     {"sigset", old_sigset},

@@ -162,6 +162,21 @@ CP_TEST(a_folder_that_the_program_removes)
     free(said);
 }
 
+CP_TEST(what_is_said_does_not_wait_for_a_stream_of_the_program)
+{
+    char *said;
+    int status;
+
+    need_host();
+    said = test_command(&status,
+                        "cd %s && timeout -k 5 20 %s/bin/counterpoint run -e taskClock:1000000 -o out -- "
+                        "./host locked-stream 2>&1",
+                        test_dir(), test_build_dir());
+    CHECK_EQ(status, 0);
+    CHECK_CONTAINS(said, "could not be written to ");
+    free(said);
+}
+
 /* Whoever starts the command may have left SIGCHLD ignored, as some services do. */
 CP_TEST(the_exit_status_if_ended_children_are_ignored)
 {
