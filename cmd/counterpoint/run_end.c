@@ -293,7 +293,7 @@ static void print_event_end(const struct run *run, size_t i)
     each_profile(&found, &sums, add_facts);
     fprintf(stderr, "counterpoint: %s: %" PRIu64 " samples of %zu process%s", run->settings.events[i],
             sums.samples, found.n, found.n == 1 ? "" : "es");
-    if (sums.cpu_ns > 0)
+    if (sums.samples > 0 && sums.cpu_ns > 0)
         fprintf(stderr, ", which stand for %.1f %% of %.2f s of CPU time",
                 100 * sums.covered_ns / (double)sums.cpu_ns, (double)sums.cpu_ns / 1e9);
     fputs(".\n", stderr);
