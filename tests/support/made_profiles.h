@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test.h"
+#include "profile_text.h"
 
 /* A profile while it is made. */
 struct made {
@@ -95,7 +95,7 @@ static inline void make_profile(const char *name, const char *head, const char *
                                 size_t n_strings, const char *stacks)
 {
     struct made made = {.frames = calloc(1, 1), .names = calloc(1, 1)};
-    char *text = NULL, *file = NULL;
+    char *text = NULL;
     size_t size;
 
     made.text = open_memstream(&text, &size);
@@ -104,14 +104,8 @@ static inline void make_profile(const char *name, const char *head, const char *
     made_samples(&made, stacks);
     made_end(&made, strings, n_strings);
     fclose(made.text);
-    CHECK(asprintf(&file, "%s.txt", name) > 0);
-    test_write_file(file, text);
-    free(test_command(
-        NULL,
-        "file=$(dpkg -L golang-github-google-pprof-dev | grep '/profile\\.proto$') && "
-        "protoc --encode=perftools.profiles.Profile -I ${file%%/*} $file < %s/%s | gzip > %s/%s.pb.gz",
-        test_dir(), file, test_dir(), name));
-    free(file);
+    encode_profile(name, text);
+    free(test_command(NULL, "cd %s && gzip -nf -S .pb.gz %s", test_dir(), name));
     free(text);
     free(made.frames);
     free(made.names);

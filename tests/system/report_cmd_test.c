@@ -94,13 +94,11 @@ CP_TEST(top_has_the_lines_above_the_list)
     static const char *const strings[] = {"",    "samples",     "count",
                                           "cpu", "nanoseconds", "/a/b/program (deleted)",
                                           "",    "a comment",   "# a hidden one"};
-    char head[1000];
 
-    snprintf(head, sizeof head,
-             "%s comment: 7 comment: 8 comment: 7 time_nanos: 1700000000123456789 duration_nanos: 2500000000",
-             CPU_HEAD);
-    make_profile("head", head, strings, ARRAY_SIZE(strings),
-                 "main;hot 1000 10000000000\nmain;cold 1 10000000\n");
+    make_profile("head",
+                 CPU_HEAD "comment: 7 comment: 8 comment: 7 time_nanos: 1700000000123456789 "
+                          "duration_nanos: 2500000000",
+                 strings, ARRAY_SIZE(strings), "main;hot 1000 10000000000\nmain;cold 1 10000000\n");
     check_tops("head.pb.gz");
     setenv("TZ", "America/New_York", 1);
     check_top("", "head.pb.gz");
@@ -140,11 +138,9 @@ CP_TEST(names_and_frames_are_those_of_go_tool_pprof)
 {
     static const char *const strings[] = {"", "samples",        "count", "cpu", "nanoseconds", "/bin/program",
                                           "", "alloc|(?:new.*)"};
-    char head[1000];
 
-    snprintf(head, sizeof head, "%s drop_frames: 7", CPU_HEAD);
     make_profile(
-        "names", head, strings, ARRAY_SIZE(strings),
+        "names", CPU_HEAD "drop_frames: 7", strings, ARRAY_SIZE(strings),
         "main;_ZN3foo3barEi 10 100\nmain;_ZSt4sortIPiEvT_S1_ 9 90\nmain;std::vector<int>::size() 8 80\n"
         "main;_ZN4core3fmt5write17h0123456789abcdefE 7 70\n"
         "main;_ZN36_$LT$foo..Bar$u20$as$u20$core..Baz$GT$3run17h0123456789abcdefE 4 40\n"
@@ -192,14 +188,13 @@ CP_TEST(equal_mappings_and_samples_are_one)
 {
     static const char *const strings[] = {
         "", "samples", "count", "cpu", "nanoseconds", "/bin/program", "a1b2c3", "/bin/other"};
-    char head[1000];
 
-    snprintf(head, sizeof head,
-             "%s mapping { id: 2 memory_start: 4194304 memory_limit: 5238784 filename: 7 build_id: 6 } "
-             "location { id: 900 mapping_id: 2 address: 4194400 } "
-             "sample { location_id: 900 value: 1 value: 10 }",
-             CPU_HEAD);
-    make_profile("mappings", head, strings, ARRAY_SIZE(strings), "main 3 30\n");
+    make_profile("mappings",
+                 CPU_HEAD
+                 "mapping { id: 2 memory_start: 4194304 memory_limit: 5238784 filename: 7 build_id: 6 } "
+                 "location { id: 900 mapping_id: 2 address: 4194400 } "
+                 "sample { location_id: 900 value: 1 value: 10 }",
+                 strings, ARRAY_SIZE(strings), "main 3 30\n");
     check_tops("mappings.pb.gz");
     check_report("mappings.pb.gz", 0, "[program]");
     make_cpu_profile("difference", "", "main;a 5 50\nmain;a -2 -20\nmain;b 1 10\nmain;b -1 -10\n");
@@ -212,11 +207,9 @@ CP_TEST(samples_are_chosen_by_their_labels)
 {
     static const char *const strings[] = {"", "samples", "count",    "cpu", "nanoseconds", "/bin/program",
                                           "", "thread",  "worker/12"};
-    char head[1000];
 
-    snprintf(head, sizeof head, "%s sample { location_id: 1 value: 7 value: 70 label { key: 7 str: 8 } }",
-             CPU_HEAD);
-    make_profile("labels", head, strings, ARRAY_SIZE(strings), "main 3 30\n");
+    make_profile("labels", CPU_HEAD "sample { location_id: 1 value: 7 value: 70 label { key: 7 str: 8 } }",
+                 strings, ARRAY_SIZE(strings), "main 3 30\n");
     check_top("-tagfocus=thread=work.*2", "labels.pb.gz");
     check_top("-tagignore=thread=work -focus=main", "labels.pb.gz");
     check_top("-tagfocus=other=work", "labels.pb.gz");
@@ -401,11 +394,10 @@ CP_TEST(markdown_tells_what_is_missing)
                                           "coverage: 81.20 # percent",
                                           "dropped: 7 # periods were lost",
                                           "limits: coverage, dropped # tell what is missing"};
-    char head[1000];
     char *text;
 
-    snprintf(head, sizeof head, "%s comment: 7 comment: 8 comment: 9 comment: 10 comment: 11", CPU_HEAD);
-    make_profile("x", head, strings, ARRAY_SIZE(strings), "main;a|b`c 10 100000000\nmain 2 20000000\n");
+    make_profile("x", CPU_HEAD "comment: 7 comment: 8 comment: 9 comment: 10 comment: 11", strings,
+                 ARRAY_SIZE(strings), "main;a|b`c 10 100000000\nmain 2 20000000\n");
     text = report(NULL, "--markdown x.pb.gz");
     CHECK_CONTAINS(text, "# Profile `x.pb.gz`\n");
     CHECK_CONTAINS(text, "- event: timer\n");
