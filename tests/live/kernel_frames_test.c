@@ -56,12 +56,6 @@ static struct held sample_by(const struct cp_slot_request *request, void (*body)
     return held;
 }
 
-static void need_prompt_signals(void)
-{
-    if (TEST_TSAN)
-        SKIP("ThreadSanitizer delivers signals late: what they count means nothing");
-}
-
 /* ---- Chains ---------------------------------------------------------------------------------- */
 
 /* Touches pages for the first time, over and over, until there are enough samples. */
@@ -85,8 +79,11 @@ static void body_in_b_for_100_ms(struct worker *worker)
     burn_b(100 * MS);
 }
 
-static void map_pages(void)
+/* Maps the pages. Skips the test if what signals count means nothing. */
+static void need_pages(void)
 {
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer delivers signals late: what they count means nothing");
     pages_size = 256 * 4096;
     pages = mmap(NULL, pages_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages != MAP_FAILED);
@@ -109,8 +106,7 @@ CP_TEST(kernel_frames_stand_before_the_programs)
     struct profile profile;
     struct held held;
 
-    need_prompt_signals();
-    map_pages();
+    need_pages();
     held = sample_by(&made, body_fault, &profile);
     /* The machine decides how the time is divided between the faults and fault() itself. */
     CHECKF(held.with_kernel > 20 && held.kernel_from_a > 10, "%llu and %llu of %llu",
@@ -124,8 +120,7 @@ CP_TEST(without_them_the_programs_stand_alone)
     struct cp_slot_request user_chain = with_chain(false, true);
     struct profile profile;
 
-    need_prompt_signals();
-    map_pages();
+    need_pages();
     CHECK_EQ(sample_by(&plain, body_fault, &profile).with_kernel, 0);
     CHECK_EQ(sample_by(&user_chain, body_fault, &profile).with_kernel, 0);
 }
@@ -144,8 +139,7 @@ CP_TEST(the_suffix_uk_has_the_program_and_the_kernel)
     struct profile profile;
     struct held held;
 
-    need_prompt_signals();
-    map_pages();
+    need_pages();
     held = sample_by(&made, body_fault_and_b, &profile);
     CHECKF(held.kernel_from_a > 10 && held.b_alone > 10, "%llu and %llu of %llu",
            (unsigned long long)held.kernel_from_a, (unsigned long long)held.b_alone,
@@ -156,14 +150,12 @@ CP_TEST(the_suffix_uk_has_the_program_and_the_kernel)
 
 CP_TEST(user_mode_may_be_excluded)
 {
-    struct cp_slot_request made = kernel_request("taskClock", test_period(200000, 1));
+    struct cp_slot_request made = with_chain(true, false);
     struct profile profile;
     struct held held;
 
-    need_prompt_signals();
+    need_pages();
     made.config.is_user_excluded = true;
-    made.config.is_sample_callchain_included = made.config.is_callchain_kernel_included = true;
-    map_pages();
     held = sample_by(&made, body_fault, &profile);
     CHECK(held.samples > 0);
     CHECK_EQ(held.with_kernel, held.samples);
