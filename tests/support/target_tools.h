@@ -1,4 +1,5 @@
-/* Programs that profile themselves while a tool of others looks on: tests/support/tools_target.c. */
+/* Programs that profile themselves while a tool of others looks on, tests/support/tools_target.c, and those
+ * that know nothing of the library. */
 #ifndef COUNTERPOINT_TESTS_TARGET_TOOLS_H
 #define COUNTERPOINT_TESTS_TARGET_TOOLS_H
 
@@ -27,6 +28,17 @@ static inline void build_target(const char *flags, const char *needed, const cha
         "-lelf "
         "-lpfm -liberty -ldl -lrt -pthread -o target",
         test_dir(), test_source("tools_target.c"), flags, test_source("tools_target.c"), test_build_dir()));
+}
+
+/* Builds a program without the library, in the test's directory, once. Skips the test if the library cannot
+ * be preloaded, or the machine has no events. */
+static inline void build_stranger(const char *name, const char *source)
+{
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("a sanitizer's library would have to be preloaded first");
+    test_need_events();
+    free(test_command(NULL, "cd %s && { [ -x %s ] || gcc -D_GNU_SOURCE -O1 -g -pthread %s -o %s; }",
+                      test_dir(), name, test_source(source), name));
 }
 
 /* Has the program take two profiles of itself at a time. before is what stands before the command. Returns

@@ -5,14 +5,9 @@
 
 #include "tests/support/target_tools.h"
 
-/* Builds the program, once a process. */
 static void need_host(void)
 {
-    if (TEST_ASAN || TEST_TSAN)
-        SKIP("a sanitizer's library would have to be preloaded first");
-    test_need_events();
-    free(test_command(NULL, "cd %s && { [ -x host ] || gcc -D_GNU_SOURCE -O1 -g -pthread %s -o host; }",
-                      test_dir(), test_source("hosts_target.c")));
+    build_stranger("host", "hosts_target.c");
 }
 
 /* Runs the program bare and under `counterpoint run`, and checks that both print and return the same, that

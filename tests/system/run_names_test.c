@@ -6,14 +6,10 @@
 
 #include "tests/support/target_tools.h"
 
-/* Builds the program, of which each process leaves names for later, once a process. */
+/* Each process of the program leaves names for later. */
 static void need_named_target(void)
 {
-    if (TEST_ASAN || TEST_TSAN)
-        SKIP("a sanitizer's library would have to be preloaded first");
-    test_need_events();
-    free(test_command(NULL, "cd %s && { [ -x target ] || gcc -D_GNU_SOURCE -O1 -g -pthread %s -o target; }",
-                      test_dir(), test_source("run_target.c")));
+    build_stranger("target", "run_target.c");
 }
 
 #define HERE(command) here(NULL, command)

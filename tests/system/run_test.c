@@ -5,15 +5,10 @@
 
 #include "tests/support/target_tools.h"
 
-/* Builds the program, once a process. The command runs where it was built, because it finds its library
- * there. */
+/* The command runs where it was built, because it finds its library there. */
 static void need_target(void)
 {
-    if (TEST_ASAN || TEST_TSAN)
-        SKIP("a sanitizer's library would have to be preloaded first");
-    test_need_events();
-    free(test_command(NULL, "cd %s && { [ -x target ] || gcc -D_GNU_SOURCE -O1 -g -pthread %s -o target; }",
-                      test_dir(), test_source("run_target.c")));
+    build_stranger("target", "run_target.c");
 }
 
 /* Runs a command line, with the program and with it under `counterpoint run`, and checks that both print and
