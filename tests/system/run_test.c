@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tests/support/target_tools.h"
 
@@ -193,6 +194,7 @@ CP_TEST(the_files_have_the_programs_name_and_are_the_users_alone)
 {
     char *out;
 
+    umask(0);
     check_run("title", 2, 90, "_start|main");
     out = test_command(NULL, "cd %s/out && find . -type f -perm /022 && ls | grep -v '^target[.]' || true",
                        test_dir());
