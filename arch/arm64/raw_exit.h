@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ldr w0, [sp, #8]; mov x8, #SYS_exit_group; svc #0; ret */
-static const unsigned char cp__raw_exit_code[] = {0xe0, 0x0b, 0x40, 0xb9, 0xc8, 0x0b, 0x80, 0xd2,
+/* ldrsw x0, [sp, #8]; mov x8, #SYS_exit_group; svc #0; ret */
+static const unsigned char cp__raw_exit_code[] = {0xe0, 0x0b, 0x80, 0xb9, 0xc8, 0x0b, 0x80, 0xd2,
                                                   0x01, 0x00, 0x00, 0xd4, 0xc0, 0x03, 0x5f, 0xd6};
 
 /* ldr x16, .+8; br x16; .quad target */

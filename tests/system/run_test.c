@@ -208,14 +208,8 @@ CP_TEST(a_program_with_gos_runtime)
     int status;
 
     need_target();
-    test_write_file("go.go",
-                    "package main\n\n// static unsigned long sink; static __attribute__((noinline)) void "
-                    "work(void) { for (long i = 0; i < "
-                    "100000000; i++) sink += i ^ sink; }\nimport \"C\"\n\nfunc main() {\n\tdone := make(chan "
-                    "int)\n\tgo func() { C.work(); done <- 1 }()\n\tprintln(<-done)\n}\n");
-    free(test_command(&status,
-                      "cd %s && HOME=. GOCACHE=$PWD/cache GO111MODULE=off go build -o go-program go.go",
-                      test_dir()));
+    free(test_command(&status, "cd %s && HOME=. GOCACHE=$PWD/cache GO111MODULE=off go build -o go-program %s",
+                      test_dir(), test_source("go_target.go")));
     if (status != 0)
         SKIP("go builds no programs with cgo here");
     check_runs_alike("./go-program");
