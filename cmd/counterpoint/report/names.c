@@ -295,21 +295,26 @@ void profile_prune(struct profile *profile)
 
 /* ---- Control characters ---------------------------------------------------------------------- */
 
-static bool is_control(char c)
+/* Returns how many bytes of a control character the text begins with: of ASCII's, or of those that terminals
+ * know beside them, which have two bytes in UTF-8 (U+009B stands for an escape and a bracket). */
+static size_t control_size(const char *text)
 {
-    return (unsigned char)c < ' ' || c == 0x7f;
+    const unsigned char first = (unsigned char)text[0], second = first == 0xc2 ? (unsigned char)text[1] : 0;
+
+    return second >= 0x80 && second < 0xa0 ? 2 : first < ' ' || first == 0x7f;
 }
 
 static const char *make_printable(struct arena *arena, const char *text)
 {
     char *copied = NULL;
+    size_t size;
 
-    for (size_t i = 0; text[i] != '\0'; i++) {
-        if (!is_control(text[i]))
-            continue;
-        if (copied == NULL)
+    for (size_t i = 0; text[i] != '\0'; i += size > 0 ? size : 1) {
+        size = control_size(text + i);
+        if (size > 0 && copied == NULL)
             copied = arena_print(arena, "%s", text);
-        copied[i] = '?';
+        if (size > 0)
+            memset(copied + i, '?', size);
     }
     return copied != NULL ? copied : text;
 }
