@@ -27,7 +27,7 @@ struct printing {
 
 static bool is_shown(const struct printing *p, size_t node)
 {
-    return llabs(p->tree->nodes[node].cum) >= p->least && p->tree->nodes[node].cum != 0;
+    return measure_abs(p->tree->nodes[node].cum) >= p->least && p->tree->nodes[node].cum != 0;
 }
 
 /* Returns how many children of a node are shown. They are the first ones. */
@@ -65,7 +65,7 @@ static int64_t value_of_rank(const struct tree *tree, size_t n)
     int64_t *values = arena_array(&arena, tree->n, sizeof *values), value;
 
     for (size_t i = 1; i < tree->n; i++)
-        values[i - 1] = llabs(tree->nodes[i].cum);
+        values[i - 1] = measure_abs(tree->nodes[i].cum);
     qsort(values, tree->n - 1, sizeof *values, by_value);
     value = n < tree->n - 1 ? values[n - 1] : 0;
     arena_free(&arena);
@@ -99,7 +99,7 @@ static void print_line(const struct printing *p, size_t node)
 {
     const struct tree_node *n = &p->tree->nodes[node];
     char cum[MEASURE_SIZE], flat[MEASURE_SIZE], share[MEASURE_SIZE];
-    double heat = p->view->total != 0 ? (double)llabs(n->cum) / (double)p->view->total : 0;
+    double heat = p->view->total != 0 ? (double)measure_abs(n->cum) / (double)p->view->total : 0;
     const char *name = tree_name(p->tree, node);
     size_t taken = 30, columns = SIZE_MAX;
     int bytes;

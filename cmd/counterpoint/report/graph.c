@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd/counterpoint/commands.h"
+#include "measure.h"
 
 static void need(int result)
 {
@@ -190,7 +191,7 @@ int64_t profile_total(const struct profile *profile, size_t type)
 
     for (size_t i = 0; i < profile->n_samples; i++) {
         const struct profile_sample *sample = &profile->samples[i];
-        int64_t value = llabs(sample->values[type]);
+        int64_t value = measure_abs(sample->values[type]);
 
         total += value;
         for (size_t j = 0; j < sample->n_labels; j++) {

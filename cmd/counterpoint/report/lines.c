@@ -111,7 +111,7 @@ static int compare_lines(const void *a, const void *b)
 
 static int compare_sizes(int64_t a, int64_t b)
 {
-    return (llabs(a) < llabs(b)) - (llabs(a) > llabs(b));
+    return (measure_abs(a) < measure_abs(b)) - (measure_abs(a) > measure_abs(b));
 }
 
 static int compare_flat(const void *a, const void *b)

@@ -191,7 +191,7 @@ struct path {
 static int by_flat(const void *a, const void *b)
 {
     const struct path *x = a, *y = b;
-    int64_t u = llabs(x->flat), v = llabs(y->flat);
+    int64_t u = measure_abs(x->flat), v = measure_abs(y->flat);
 
     return u != v ? (u > v ? -1 : 1) : (x->node > y->node) - (x->node < y->node);
 }

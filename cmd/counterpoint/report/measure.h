@@ -6,6 +6,13 @@
 
 enum { MEASURE_SIZE = 160 };
 
+/* Returns a value without its sign. The least value stays negative, as in Go: C's llabs() has no result for
+ * it, and clang makes use of that. */
+static inline int64_t measure_abs(int64_t value)
+{
+    return value < 0 ? -value : value;
+}
+
 /* Converts a value from a unit to another; "minimum" and "auto" choose the largest unit in which the value is
  * at least 1. Returns the value, and the name of its unit in *unit: "" for counts and the like. *unit lives
  * as long as both arguments. */

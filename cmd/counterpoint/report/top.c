@@ -32,7 +32,7 @@ struct top {
 /* Returns a share of a value, cut off as Go does, without its sign. */
 static int64_t cutoff(int64_t total, double fraction)
 {
-    return llabs((int64_t)((double)total * fraction));
+    return measure_abs((int64_t)((double)total * fraction));
 }
 
 static int64_t flat_sum(const struct top *top)
@@ -58,11 +58,11 @@ static void drop_small(struct top *top)
     size_t kept = 0;
 
     for (size_t i = 0; i < before; i++)
-        kept += (size_t)(llabs(top->rows[i]->cum) >= top->node_cutoff);
+        kept += (size_t)(measure_abs(top->rows[i]->cum) >= top->node_cutoff);
     if (kept == before)
         return;
     for (size_t i = 0; i < top->graph.n_nodes; i++)
-        top->graph.nodes[i].is_kept = llabs(top->graph.nodes[i].cum) >= top->node_cutoff;
+        top->graph.nodes[i].is_kept = measure_abs(top->graph.nodes[i].cum) >= top->node_cutoff;
     top->n_dropped = before - kept;
     count_and_sort(top);
 }
@@ -85,7 +85,7 @@ static void mark_inlined(struct top *top)
         const struct graph_edge *edge = &top->graph.edges[i];
         struct graph_node *callee = &top->graph.nodes[edge->callee];
 
-        if (llabs(edge->weight) < top->edge_cutoff)
+        if (measure_abs(edge->weight) < top->edge_cutoff)
             continue;
         callee->is_inlined |= edge->is_inlined;
         callee->is_called |= !edge->is_inlined;
@@ -102,7 +102,7 @@ static void choose_top_unit(struct top *top)
     int64_t least = 0;
 
     for (size_t i = 0; i < top->n_rows; i++) {
-        int64_t value = llabs(top->rows[i]->flat != 0 ? top->rows[i]->flat : top->rows[i]->cum);
+        int64_t value = measure_abs(top->rows[i]->flat != 0 ? top->rows[i]->flat : top->rows[i]->cum);
 
         if (value > 0 && (least == 0 || value < least))
             least = value;

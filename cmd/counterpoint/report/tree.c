@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/counterpoint/commands.h"
+#include "measure.h"
 
 /* ---- Growing --------------------------------------------------------------------------------- */
 
@@ -80,7 +81,7 @@ static int by_place(const void *a, const void *b)
 {
     const struct placed *x = a, *y = b;
     const struct tree_node *m = &x->tree->nodes[x->old], *n = &y->tree->nodes[y->old];
-    int64_t u = llabs(m->cum), v = llabs(n->cum);
+    int64_t u = measure_abs(m->cum), v = measure_abs(n->cum);
 
     if (m->parent != n->parent)
         return m->parent < n->parent ? -1 : 1;
