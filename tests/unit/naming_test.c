@@ -285,6 +285,17 @@ CP_TEST(the_recorded_instruction_is_the_leaf_if_it_is_in_the_function)
     cp__session_free(session);
 }
 
+/* Checks that the program's function has its name, and the kernel's have none. */
+static void check_is_of_another_boot(const struct cp_memory *profile)
+{
+    char *said = report_of(profile, "-comments");
+
+    CHECK_CONTAINS(said, "kernel_names: none # the profile is of another boot");
+    free(said);
+    check_shows(profile, "[kernel.kallsyms]");
+    check_shows(profile, "strtol");
+}
+
 /* ---- Merged profiles -------------------------------------------------------------------------- */
 
 static struct cp_memory merge_both(const struct cp_memory *a, const struct cp_memory *b)
@@ -351,18 +362,13 @@ CP_TEST(the_kernel_is_not_asked_for_a_profile_of_two_boots)
 {
     struct cp_session *session = stopped_session();
     struct cp_memory left, other, both;
-    char *said;
 
     add_samples_of(session->parts[0].profile, (void *)(uintptr_t)strtol, 40);
     left = write_session(session, true);
     other = unzipped(&left, "x");
     both = merge_both(&left, &other);
     name_all(&both, 1, "/proc/kallsyms");
-    said = report_of(&both, "-comments");
-    CHECK_CONTAINS(said, "kernel_names: none # the profile is of another boot");
-    free(said);
-    check_shows(&both, "[kernel.kallsyms]");
-    check_shows(&both, "strtol");
+    check_is_of_another_boot(&both);
     free(left.data);
     free(other.data);
     free(both.data);
@@ -559,25 +565,15 @@ CP_TEST(what_only_the_process_can_know_is_not_left)
 CP_TEST(the_kernel_of_another_boot_is_not_asked)
 {
     struct cp_session *session = stopped_session();
-    struct cp__naming *naming;
-    struct cp_memory left, named = {0};
-    char *said;
+    struct cp_memory left, other;
 
     add_samples_of(session->parts[0].profile, (void *)(uintptr_t)strtol, 40);
     left = write_session(session, true);
-    CHECK_EQ(cp__naming_new(&naming), 0);
-    strcpy(naming->boot, "another");
-    CHECK_EQ(cp__naming_add(naming, left.data, left.size, NULL), 1);
-    CHECK_EQ(cp__naming_look_up(naming, NULL), 0);
-    CHECK_EQ(cp__naming_write(naming, left.data, left.size, cp_writer_memory(&named), NULL), 0);
-    cp__naming_free(naming);
-    said = report_of(&named, "-comments");
-    CHECK_CONTAINS(said, "kernel_names: none # the profile is of another boot");
-    free(said);
-    check_shows(&named, "[kernel.kallsyms]");
-    check_shows(&named, "strtol");
+    other = unzipped(&left, "x");
+    name_all(&other, 1, "/proc/kallsyms");
+    check_is_of_another_boot(&other);
     free(left.data);
-    free(named.data);
+    free(other.data);
     cp__session_free(session);
 }
 
