@@ -9,7 +9,7 @@
  *     spin.h        what a thread that spins tells the processor
  *     valgrind.h    whether valgrind runs the program
  *     raw_exit.h    the code by which Go's runtime ends a process, and a jump in its place (preload/)
- *     watch.h       what the processor's debug registers can watch
+ *     watchpoint.h  what the processor's debug registers can watch
  */
 #ifndef COUNTERPOINT_ARCH_H
 #define COUNTERPOINT_ARCH_H

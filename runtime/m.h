@@ -153,7 +153,7 @@ struct cp__m_stats {
     uint64_t disabled_ns;
 };
 
-/* What cp__watch_look() found when a slot last had new records. */
+/* What cp__ended_look() found when a slot last had new records. */
 struct cp__watched {
     uint64_t seq;
     uint64_t interrupts;

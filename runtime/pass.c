@@ -3,12 +3,12 @@
 
 #include <time.h>
 
+#include "ended.h"
 #include "outside.h"
 #include "overload.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
 #include "share.h"
-#include "watch.h"
 
 /*
  * A look at an M takes about 1 us. A pass may look at one M for each 100 us of CPU time that the process has
@@ -54,7 +54,7 @@ static void look_at_m(struct cp__m *m, bool may_open)
     if (cpu_ns == 0)
         return; /* the thread has just ended */
     cp__overload_look(m, cpu_ns);
-    cp__watch_look(m, cpu_ns);
+    cp__ended_look(m, cpu_ns);
     if (m != cp__m_current && may_open)
         cp__share_look(m, cpu_ns);
 }

@@ -484,7 +484,7 @@ inline look_at_all()
 /* A reader's pass. One that would change nothing is left out. */
 #define PASS_CHANGES (IS_THERE && life == LIVE && m_gen != gen && (handle != slot || late != PENDING))
 
-/* cp__watch_look(): reads the event's count, and renews its limit. */
+/* cp__ended_look(): reads the event's count, and renews its limit. */
 inline watch()
 {
 #ifdef NO_CLAIM

@@ -43,9 +43,9 @@
 #include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/cost.h"
+#include "runtime/ended.h"
 #include "runtime/overload.h"
 #include "runtime/perf/perf_linux.h"
-#include "runtime/watch.h"
 
 /* ---- On the M -------------------------------------------------------------------------------- */
 
@@ -439,12 +439,12 @@ void cp__limits_tell_end_from_handler(struct cp__m *m, int slot, bool is_outside
     const struct cp__perf_handle *handle = &cp__perf_of(m)->handles[slot];
     struct cp__count count;
 
-    if (cp__watch_missed_from_handler(m, slot, 0) < TOLD_FROM_NS)
+    if (cp__ended_missed_from_handler(m, slot, 0) < TOLD_FROM_NS)
         return;
     for (int i = 0; i < handle->n_events && limit_of(handle) != 0; i++) {
         if (!is_at_its_limit_from_handler(m, slot, i, is_outside, &count))
             continue;
-        cp__watch_tell_from_handler(
+        cp__ended_tell_from_handler(
             m, slot, TOLD_FROM_NS,
             &(struct cp__ending){count.time_enabled, is_disabled_from_handler(m, slot, i, &count)});
         return;

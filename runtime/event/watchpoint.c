@@ -9,7 +9,7 @@
 
 #include "rows.h"
 #include "runtime/base/fail.h"
-#include "watch.h"
+#include "watchpoint.h"
 
 static int refuse_form(const char *text, struct cp_error *err)
 {
@@ -57,7 +57,7 @@ static int check_watchpoint(const struct cp_event_encoding *watch, struct cp_err
         return cp__error(
             err, -EINVAL,
             "A watchpoint is for data or for code: x cannot stand beside r or w. Use two events.");
-    if (watch->bp_type == HW_BREAKPOINT_R && !CP__WATCHES_READS_ALONE)
+    if (watch->bp_type == HW_BREAKPOINT_R && !CP__WATCHPOINTS_READ_ALONE)
         return cp__error(err, -EINVAL,
                          "This processor cannot watch reads alone: its debug registers can watch writes (w), "
                          "reads and writes (rw) and execution (x). Use rw.");

@@ -1,6 +1,6 @@
 /* Watchpoints: mem:ADDRESS[/LEN][:rwx]. */
 #include "tests/support/event_tools.h"
-#include "watch.h"
+#include "watchpoint.h"
 
 CP_TEST(watchpoints_are_read)
 {
@@ -69,6 +69,6 @@ CP_TEST(bad_watchpoints_are_refused)
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
         refuse_name(bad[i].name, -EINVAL, bad[i].said);
-    if (!CP__WATCHES_READS_ALONE)
+    if (!CP__WATCHPOINTS_READ_ALONE)
         refuse_name("mem:0x1000:r", -EINVAL, "cannot watch reads alone");
 }

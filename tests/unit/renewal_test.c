@@ -9,10 +9,10 @@
 
 #include "runtime/base/os.h"
 #include "runtime/cost.h"
+#include "runtime/ended.h"
 #include "runtime/engine/engines.h"
 #include "runtime/engine/perf_m_linux.h"
 #include "runtime/perf/perf_linux.h"
-#include "runtime/watch.h"
 #include "tests/support/stub_syscall.h"
 #include "tests/support/test.h"
 
@@ -487,7 +487,7 @@ SIM_TEST(the_end_of_an_event_that_stands_anyway_is_told_at_the_close)
 static void pass(uint64_t ns)
 {
     SIM_RUN(ns);
-    cp__watch_look(&m, now());
+    cp__ended_look(&m, now());
 }
 
 /* The event has ended at 20 ms, and then again when it has counted for 10 ms more. */

@@ -4,7 +4,7 @@
  * limit: its samples leave the thread no time, or the thread blocks the signal. Then no record of the event
  * comes any more, although its thread runs, and a reader's passes notice that.
  */
-#include "watch.h"
+#include "ended.h"
 
 #include "engine.h"
 #include "runtime/base/os.h"
@@ -34,7 +34,7 @@ static bool is_silent(struct cp__m *m, int slot, uint64_t cpu_ns)
 
 /* The event's time and the CPU clock go alike, except that the time in which the kernel switched to and from
  * the thread is the thread's and not the event's. So what is told may be somewhat too much. */
-uint64_t cp__watch_missed_from_handler(const struct cp__m *m, int slot, uint64_t time_enabled)
+uint64_t cp__ended_missed_from_handler(const struct cp__m *m, int slot, uint64_t time_enabled)
 {
     const struct cp__m_stats *stats = &m->stats[slot];
     /* relaxed, all: written with the claim */
@@ -46,10 +46,10 @@ uint64_t cp__watch_missed_from_handler(const struct cp__m *m, int slot, uint64_t
     return passed > known ? passed - known : 1;
 }
 
-void cp__watch_tell_from_handler(struct cp__m *m, int slot, uint64_t least, const struct cp__ending *ending)
+void cp__ended_tell_from_handler(struct cp__m *m, int slot, uint64_t least, const struct cp__ending *ending)
 {
     struct cp__m_stats *stats = &m->stats[slot];
-    uint64_t missed = cp__watch_missed_from_handler(m, slot, ending->time_enabled);
+    uint64_t missed = cp__ended_missed_from_handler(m, slot, ending->time_enabled);
 
     if (missed < least)
         return;
@@ -74,7 +74,7 @@ static void look_closely(struct cp__m *m, int slot, uint64_t cpu_ns)
         cp_load_relaxed(&m->runs) % 2 != 0)            /* relaxed: a later look finds the same */
         return;
     if (handle->engine->has_ended(m, slot, &ending)) {
-        cp__watch_tell_from_handler(m, slot, 0, &ending);
+        cp__ended_tell_from_handler(m, slot, 0, &ending);
         watched->cpu_ns = cpu_ns;
         handle->engine->restart(m, slot);
     }
@@ -83,7 +83,7 @@ static void look_closely(struct cp__m *m, int slot, uint64_t cpu_ns)
     watched->looked_at = cp__os_clock_ns_from_handler(m->cpu_clock);
 }
 
-void cp__watch_look(struct cp__m *m, uint64_t cpu_ns)
+void cp__ended_look(struct cp__m *m, uint64_t cpu_ns)
 {
     /* relaxed, both: an event that has just been armed or disabled is looked at in a later pass */
     uint32_t counting = cp_load_relaxed(&m->armed) & ~cp_load_relaxed(&m->off);

@@ -1,9 +1,9 @@
 /* What the debug registers of x86-64 can watch. */
-#ifndef COUNTERPOINT_ARCH_WATCH_H
-#define COUNTERPOINT_ARCH_WATCH_H
+#ifndef COUNTERPOINT_ARCH_WATCHPOINT_H
+#define COUNTERPOINT_ARCH_WATCHPOINT_H
 
 /* Whether the debug registers can trap reads without trapping writes. If not, only writes can be watched
  * alone. */
-#define CP__WATCHES_READS_ALONE false
+#define CP__WATCHPOINTS_READ_ALONE false
 
 #endif
