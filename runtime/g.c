@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "label.h"
+#include "rounds.h"
 #include "runtime.h"
 
 static uint64_t next_g_id; /* shared, atomic */
@@ -18,6 +19,7 @@ void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g
     g->parent_id = parent == NULL ? 0 : parent->id;
     g->stack_lo = (uintptr_t)stack_lo;
     g->stack_hi = (uintptr_t)stack_hi;
+    g->rounds = g->counts = NULL;
     memset(g->reserved, 0, sizeof g->reserved);
     /* pairs with the acquire in cp_g_labels() */
     cp_store_release(&g->labels, parent == NULL ? NULL : cp_labels_ref(parent->labels));
@@ -27,6 +29,8 @@ void cp_g_fini(struct cp_g *g)
 {
     struct cp_labels *labels = g->labels;
 
+    if (g->rounds != NULL || g->counts != NULL)
+        cp__watch_calls_get()->end_g(g);
     cp_store_relaxed(&g->labels, NULL); /* relaxed: see let_finish() */
     cp_labels_unref(labels);
 }

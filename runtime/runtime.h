@@ -93,7 +93,9 @@ struct cp_g {
      * marks call chains that do not reach the end as incomplete. */
     uintptr_t stack_hi;
     struct cp_labels *labels;
-    void *reserved[4]; /* the library's; NULL at first */
+    void *rounds; /* the library's: the rounds of watches (watch.h) that the G has begun; NULL at first */
+    void *counts; /* the library's: what is counted for these rounds; NULL: nothing */
+    void *reserved[2]; /* the library's; NULL at first */
 };
 
 /* Gives g a new id, the bounds of its stack, and the labels and the id of its parent (NULL: none). */
@@ -109,6 +111,8 @@ struct cp_labels *cp_g_labels(struct cp_g *g);
 struct cp_m {
     struct cp_g *g;      /* the G that runs here; NULL: the thread itself */
     uint64_t generation; /* the value of cp_generation when this M last looked at the slots */
+    void *counts;        /* what is counted for the G that runs here, or for the thread; NULL: nothing */
+    void *own_counts;    /* the same for the thread itself, while it runs or not */
 };
 
 /* Changes whenever the contents of the slots change. Embedders only read it. */
@@ -150,25 +154,36 @@ struct cp_m *cp_m_self(void);
  * no M. */
 struct cp_g *cp_g_self(void);
 
-/* For cp_execute() only: looks at the slots and reconfigures the M's handles. */
+/* For cp_execute() only: the first looks at the slots and reconfigures the M's handles. The second one is all
+ * of cp_execute() if something is counted for a round of a watch in the G that ran, or in g. */
 void cp_execute_slow(struct cp_m *m);
+void cp_execute_counted(struct cp_m *m, struct cp_g *g);
 
-/*
- * The scheduling point, the proposal's execute(): m, which must be the calling thread's, is about to run g
- * (NULL: its own code). Call it on the M's stack, before the switch to g's stack. If nothing has changed, the
- * call costs a store, a load and two compares. If m is NULL, as on a thread that was never attached, the call
- * does nothing.
- */
-static inline void cp_execute(struct cp_m *m, struct cp_g *g)
+/* For cp_execute() only: all of it, if nothing is counted for watches. */
+static inline void cp_execute_uncounted(struct cp_m *m, struct cp_g *g)
 {
-    if (__builtin_expect(m == NULL, 0))
-        return;
     cp_store_relaxed(&m->g, g); /* relaxed: only this thread's signal handler reads it */
     cp_fence_signal();
     /* acquire: pairs with the release of the thread that changed the slots, so the slots' new contents are
      * visible. relaxed: that thread may bring the M in line, too, and an old value only costs a look. */
     if (__builtin_expect(cp_load_acquire(&cp_generation) != cp_load_relaxed(&m->generation), 0))
         cp_execute_slow(m);
+}
+
+/*
+ * The scheduling point, the proposal's execute(): m, which must be the calling thread's, is about to run g
+ * (NULL: its own code). Call it on the M's stack, before the switch to g's stack. If nothing has changed, the
+ * call costs a store, three loads and four compares. If m is NULL, as on a thread that was never attached,
+ * the call does nothing.
+ */
+static inline void cp_execute(struct cp_m *m, struct cp_g *g)
+{
+    if (__builtin_expect(m == NULL, 0))
+        return;
+    if (__builtin_expect(m->counts != NULL || (g != NULL ? g->counts : m->own_counts) != NULL, 0))
+        cp_execute_counted(m, g);
+    else
+        cp_execute_uncounted(m, g);
 }
 
 /* ---- Profiling, the proposal's calls --------------------------------------------------------- */
