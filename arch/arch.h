@@ -10,6 +10,7 @@
  *     valgrind.h    whether valgrind runs the program
  *     raw_exit.h    the code by which Go's runtime ends a process, and a jump in its place (preload/)
  *     watchpoint.h  what the processor's debug registers can watch
+ *     counters.h    which of its counters a program can read by an instruction
  */
 #ifndef COUNTERPOINT_ARCH_H
 #define COUNTERPOINT_ARCH_H
