@@ -13,6 +13,7 @@
 #include "outside.h"
 #include "prepare.h"
 #include "queue.h"
+#include "rounds.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/os.h"
@@ -234,10 +235,12 @@ void cp_m_detach(struct cp_m *head)
 {
     struct cp__m *m = (struct cp__m *)head;
     void *altstack = m->altstack;
-    uint64_t mask = cp__os_block_from_handler();
-    const uint64_t programs_mask = cp__os_mask_of_program(m->blocked_traps_with, mask);
-    uint64_t cpu_ns;
+    uint64_t cpu_ns, mask, programs_mask;
 
+    if (m->watch != NULL || m->self.rounds != NULL)
+        cp__watch_calls_get()->detach(head);
+    mask = cp__os_block_from_handler();
+    programs_mask = cp__os_mask_of_program(m->blocked_traps_with, mask);
     pthread_setspecific(exit_key, NULL);
     cp__configure_leave(m, mask);
     cpu_ns = cp__os_clock_ns_from_handler(m->cpu_clock);

@@ -225,6 +225,8 @@ struct cp__m {
     /* a thread of the library's own, which leaves the program's signals to other threads */
     bool is_of_library;
 
+    void *watch; /* what runtime/watch/ keeps for the M; NULL: nothing */
+
     /* Shared; the table above says who writes them. */
     uint32_t life;  /* enum cp__m_life */
     uint32_t claim; /* enum cp__m_claim */

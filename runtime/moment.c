@@ -20,10 +20,6 @@ void cp__moment_begin_from_handler(struct cp__moment *moment, const struct cp__r
 
 /* ---- The stack ------------------------------------------------------------------------------- */
 
-/* How many bytes the words of a G's entry may take above its first frame. They do not say that a chain is
- * whole: the first function must be told to have no caller there (unwind.h). */
-#define G_SLACK 512
-
 _Static_assert(CP__CHAIN_TRUNCATED == CP_SAMPLE_TRUNCATED && CP__CHAIN_INCOMPLETE == CP_SAMPLE_INCOMPLETE &&
                    CP__CHAIN_NEW_CODE == CP_SAMPLE_NEW_CODE && CP__CHAIN_FOREIGN == CP_SAMPLE_FOREIGN_SP,
                "a chain's flags are the sample's");
@@ -42,7 +38,7 @@ static void unwind_from_handler(struct cp__m *m, struct cp__moment *moment)
     if (g != NULL) {
         of_g.lo = g->stack_lo;
         of_g.hi = g->stack_hi;
-        of_g.slack = G_SLACK;
+        of_g.slack = CP__G_SLACK;
     }
     moment->depth = cp__unwind_from_handler(moment->regs, &of_g, &m->cache, moment->frames, CP_MAX_FRAMES,
                                             &moment->chain_flags, &reached);

@@ -5,6 +5,10 @@
 
 #include "m.h"
 
+/* How many bytes the words of a G's entry may take above its first frame. They do not say that a chain is
+ * whole: the first function must be told to have no caller there (unwind.h). */
+#define CP__G_SLACK 512
+
 /* Where the M was when the events of a moment happened. */
 enum cp__since {
     CP__SINCE_HERE,   /* where the M is now: the signals have been blocked for this moment only */

@@ -38,8 +38,6 @@ struct cp__watch_calls {
     void (*end_g)(struct cp_g *g);
     /* m, the calling thread's, is about to stop being an M. */
     void (*detach)(struct cp_m *m);
-    /* Closes the events of m, the calling thread's, before execve(). */
-    void (*before_exec)(struct cp_m *m);
 };
 /* NULL: no watch was ever opened. */
 extern const struct cp__watch_calls *cp__watch_calls;

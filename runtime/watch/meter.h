@@ -63,8 +63,9 @@ struct cp__meter_on_m {
 /* Opens a meter on the calling thread, unless it is open. Returns 0 or a negative errno value. */
 int cp__meter_open(struct cp__meter_on_m *on_m, const struct cp__meter *meter);
 void cp__meter_close(struct cp__meter_on_m *on_m);
-/* In the child of a fork: the events are the parent's. */
-void cp__meter_forget(struct cp__meter_on_m *on_m);
+/* In the child of a fork: the events are the parent's. The descriptors may be, too, if clone(2) has made the
+ * child. */
+void cp__meter_forget(struct cp__meter_on_m *on_m, bool has_descriptors);
 /* Reads a meter of the calling thread. If that fails, the value is the base's, and something was missed. */
 struct cp__reading cp__meter_read(struct cp__meter_on_m *on_m, const struct cp__meter *meter);
 /* Finds out whether the meter can be opened here, and explains if not. */

@@ -18,6 +18,7 @@
 #include "meter.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/base/os.h"
 #include "runtime/base/sys_linux.h"
 #include "runtime/perf/core_pmu_linux.h"
 #include "runtime/perf/perf_linux.h"
@@ -128,9 +129,9 @@ void cp__meter_close(struct cp__meter_on_m *on_m)
     on_m->seq = 0;
 }
 
-void cp__meter_forget(struct cp__meter_on_m *on_m)
+void cp__meter_forget(struct cp__meter_on_m *on_m, bool has_descriptors)
 {
-    for (unsigned i = 0; i < on_m->n; i++) /* the kernel does not map the pages in the child */
+    for (unsigned i = 0; i < on_m->n && has_descriptors; i++) /* the kernel maps no page in the child */
         cp__perf_close_from_handler(on_m->events[i].fd, on_m->events[i].id);
     on_m->n = 0;
     on_m->seq = 0;

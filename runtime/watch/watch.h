@@ -95,8 +95,8 @@ struct cp_watch_options {
  * with the system's.
  */
 int cp_watch_open(struct cp_watch **watch, const struct cp_watch_options *options, struct cp_error *err);
-/* Closes a watch; NULL: does nothing. No thread may use the watch any more, but rounds may be open: these are
- * lost. */
+/* Closes a watch; NULL: does nothing. No thread may use the watch any more, and all of its rounds must have
+ * ended. */
 void cp_watch_close(struct cp_watch *watch);
 
 /* ---- Rounds ---------------------------------------------------------------------------------- */
@@ -111,7 +111,8 @@ struct cp_watch_round {
     void *stack;
     uint32_t place;
     uint32_t row;
-    uint64_t reserved[4];
+    uint32_t forks[2];
+    uint64_t reserved[3];
 };
 
 /*
@@ -192,8 +193,8 @@ int cp_watch_key_end(struct cp_watch_keys *keys, uint64_t key);
 struct cp_watch_snapshot;
 
 /* Take a snapshot: of one watch, of one watch for keys, or of all watches in the order in which they were
- * opened. Rounds that end meanwhile are in the snapshot or not, each with all of its values. Return 0 or
- * -ENOMEM. */
+ * opened. A round that ends meanwhile may be in some of its watch's distributions and not yet in others.
+ * Return 0 or -ENOMEM. */
 int cp_watch_take(struct cp_watch_snapshot **snapshot, const struct cp_watch *watch, struct cp_error *err);
 int cp_watch_take_keys(struct cp_watch_snapshot **snapshot, const struct cp_watch_keys *keys,
                        struct cp_error *err);

@@ -1,0 +1,346 @@
+/*
+ * The hot path: a round's begin and end.
+ *
+ * Begin reads the watch's meters, then the time; end reads the time, then the meters in the same order. So
+ * each quantity counts as little as possible of the two calls, and each meter counts equally much of the
+ * readings of the others.
+ */
+#include "round.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "runtime/base/fork_gate.h"
+#include "sampled.h"
+
+/* ---- What is counted for a G ----------------------------------------------------------------- */
+
+/* Makes the places known that say whether something is counted for g, which runs on m. */
+static void set_counts(struct cp__m *m, struct cp_g *g, struct cp__watch_g *of_g)
+{
+    void *counts = of_g->used != 0 ? of_g : NULL;
+
+    g->counts = counts;
+    m->head.counts = counts;
+    if (g == &m->self)
+        m->head.own_counts = counts;
+}
+
+/* Begins to read a meter on the M for a G that runs there. If the M cannot open the meter, each reading says
+ * that something is missed. */
+static int start_meter(struct cp__watch_m *own, unsigned k)
+{
+    struct cp__meter_on_m *on_m = &own->meters[k];
+    int result = cp__meter_open(on_m, &cp__meters[k]);
+
+    on_m->base = cp__meter_read(on_m, &cp__meters[k]);
+    return result;
+}
+
+void cp__counts_start(struct cp__watch_m *own, struct cp__watch_g *counts)
+{
+    for (uint32_t used = counts->used; used != 0; used &= used - 1)
+        start_meter(own, (unsigned)__builtin_ctz(used));
+}
+
+void cp__counts_stop(struct cp__watch_m *own, struct cp__watch_g *counts)
+{
+    for (uint32_t used = counts->used; used != 0; used &= used - 1) {
+        const unsigned k = (unsigned)__builtin_ctz(used);
+        struct cp__meter_on_m *on_m = &own->meters[k];
+        const struct cp__reading now = cp__meter_read(on_m, &cp__meters[k]);
+
+        counts->total[k].value += now.value - on_m->base.value;
+        counts->total[k].missed += now.missed - on_m->base.missed;
+    }
+}
+
+/* Returns what a meter has counted for the G that runs here, and adds what it missed. */
+static uint64_t count_of(struct cp__watch_m *own, const struct cp__watch_g *of_g, unsigned k,
+                         uint64_t *missed)
+{
+    struct cp__meter_on_m *on_m = &own->meters[k];
+    const struct cp__reading now = cp__meter_read(on_m, &cp__meters[k]);
+
+    *missed += of_g->total[k].missed + now.missed - on_m->base.missed;
+    return of_g->total[k].value + now.value - on_m->base.value;
+}
+
+static void let_go_meters(struct cp__m *m, struct cp_g *g, struct cp__watch_g *of_g,
+                          const struct cp_watch *watch, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        const unsigned k = watch->meters[i];
+
+        if (--of_g->refs[k] == 0)
+            of_g->used &= ~(1u << k);
+    }
+    set_counts(m, g, of_g);
+}
+
+/* Counts the watch's meters for a G that runs here. Returns 0 or the error of the first that cannot be
+ * opened, and then counts none. */
+static int hold_meters(struct cp__m *m, struct cp_g *g, struct cp__watch_g *of_g,
+                       const struct cp_watch *watch)
+{
+    struct cp__watch_m *own = m->watch;
+
+    for (unsigned i = 0; i < watch->n_meters; i++) {
+        const unsigned k = watch->meters[i];
+
+        if (of_g->refs[k]++ == 0) {
+            int result = start_meter(own, k);
+
+            if (result < 0) {
+                of_g->refs[k]--;
+                let_go_meters(m, g, of_g, watch, i);
+                return result;
+            }
+            of_g->used |= 1u << k;
+        }
+    }
+    set_counts(m, g, of_g);
+    return 0;
+}
+
+/* ---- Rounds of a G --------------------------------------------------------------------------- */
+
+static struct cp_g *running_g(struct cp__m *m)
+{
+    return m->head.g != NULL ? m->head.g : &m->self;
+}
+
+static struct cp__watch_g *state_of(struct cp_g *g)
+{
+    if (__builtin_expect(g->rounds == NULL, 0))
+        g->rounds = calloc(1, sizeof(struct cp__watch_g));
+    return g->rounds;
+}
+
+/* Lets samples know of the round. Returns its place; CP__ROUNDS: there is none. */
+static uint32_t show_round(struct cp__rounds *rounds, unsigned watch)
+{
+    const uint32_t open =
+        cp_load_relaxed(&rounds->open); /* relaxed, all: this thread's handler alone reads */
+    const uint32_t place = (uint32_t)__builtin_ctz(~open);
+
+    if (place >= CP__ROUNDS)
+        return CP__ROUNDS;
+    cp_store_relaxed(&rounds->watches[place], (uint16_t)watch);
+    cp_store_relaxed(&rounds->ids[place], 0u);
+    cp_fence_signal();
+    cp_store_relaxed(&rounds->open, open | 1u << place);
+    return place;
+}
+
+/* Returns the id of the round; 0: no sample was taken in it. */
+static uint64_t hide_round(struct cp__rounds *rounds, uint32_t place)
+{
+    if (place >= CP__ROUNDS)
+        return 0;
+    cp_store_relaxed(&rounds->open, cp_load_relaxed(&rounds->open) & ~(1u << place)); /* relaxed: as above */
+    cp_fence_signal();
+    return cp_load_relaxed(&rounds->ids[place]);
+}
+
+static int refuse(struct cp_watch *watch, struct cp__shard *shard, int error)
+{
+    if (shard != NULL)
+        cp_add_single_writer(&shard->refused, 1);
+    else
+        cp_fetch_add_relaxed(&watch->refused, 1u); /* relaxed: a number of its own */
+    return error;
+}
+
+/* Begins a round of a G for which everything is there. */
+static void begin(struct cp__m *m, struct cp__watch_g *of_g, struct cp__shard *shard,
+                  struct cp_watch_round *round, const struct cp__registers *caller)
+{
+    struct cp_watch *watch = round->watch;
+
+    cp_add_single_writer(&shard->begun, 1);
+    round->row = cp__series_of(watch, shard, round->g->labels);
+    round->stack = watch->has_stacks ? cp__stacks_find(&shard->stacks, m, caller, round->row) : NULL;
+    round->forks[0] = of_g->forks[0];
+    round->forks[1] = of_g->forks[1];
+    round->missed = 0;
+    round->place = show_round(&of_g->rounds, watch->entry.number);
+    for (unsigned i = 0; i < watch->n_meters; i++)
+        round->began[1 + i] = count_of(m->watch, of_g, watch->meters[i], &round->missed);
+    round->began[0] = cp__watch_now();
+}
+
+__attribute__((noinline)) int cp_watch_begin(struct cp_watch *watch, struct cp_watch_round *round)
+{
+    const uintptr_t *frame = __builtin_frame_address(0);
+    const struct cp__registers caller = {
+        .pc = (uintptr_t)__builtin_return_address(0), .sp = (uintptr_t)(frame + 2), .fp = frame[0]};
+    struct cp__m *m = cp__m_current;
+    struct cp__shard *shard;
+    struct cp__watch_g *of_g;
+    int result;
+
+    round->watch = NULL;
+    if (watch == NULL)
+        return 0;
+    if (m == NULL)
+        return refuse(watch, NULL, -ESRCH);
+    if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
+        cp__rounds_after_raw_fork();
+    shard = cp__shard_of(m, watch);
+    round->g = running_g(m);
+    of_g = state_of(round->g);
+    if (shard == NULL || of_g == NULL)
+        return refuse(watch, shard, -ENOMEM);
+    if (watch->n_meters > 0) {
+        result = hold_meters(m, round->g, of_g, watch);
+        if (result < 0)
+            return refuse(watch, shard, result);
+    }
+    round->watch = watch;
+    begin(m, of_g, shard, round, &caller);
+    return 0;
+}
+
+/* ---- The end of a round ---------------------------------------------------------------------- */
+
+/* The G's forks since the begin tell the side. A G that was forked, and has forked since, is a child. */
+static enum cp_watch_side side_of(const struct cp_watch_round *round, const struct cp__watch_g *of_g)
+{
+    if (round->forks[1] != of_g->forks[1])
+        return CP_WATCH_CHILD;
+    return round->forks[0] != of_g->forks[0] ? CP_WATCH_PARENT : CP_WATCH_UNFORKED;
+}
+
+/* Makes the value of a quantity of what the meters have counted; counted[0] is the time. Returns false if
+ * there is none. */
+static bool value_of_measure(const struct cp__measure *measure, const uint64_t *counted, uint64_t *value)
+{
+    const uint64_t over = counted[1 + measure->meter], under = counted[1 + measure->per];
+
+    switch (measure->kind) {
+    case CP__MEASURE_TIME:
+        *value = counted[0];
+        return true;
+    case CP__MEASURE_METER:
+        *value = over;
+        return true;
+    default:
+        if (under != 0)
+            *value = (uint64_t)(((unsigned __int128)over * 1000000u + under / 2) / under);
+        return under != 0;
+    }
+}
+
+/* Adds the round's values to the distributions. Returns 0 or -ENOMEM. */
+static int record(struct cp__shard *shard, const struct cp_watch_round *round, enum cp_watch_side side,
+                  const uint64_t *counted, bool is_partial)
+{
+    const struct cp_watch *watch = round->watch;
+    struct cp__record *row = cp__record_of(watch, shard, round->row * CP__WATCH_SIDES + side);
+    uint64_t values[CP_WATCH_QUANTITIES] = {0};
+    const unsigned n = is_partial ? 1 : watch->n_quantities;
+    int result = row == NULL ? -ENOMEM : 0;
+
+    for (unsigned i = 0; i < n && row != NULL; i++) {
+        if (value_of_measure(&watch->measures[i], counted, &values[i]) &&
+            cp__histogram_record(&row->histograms[i], values[i]) < 0)
+            result = -ENOMEM;
+    }
+    if (round->stack != NULL)
+        cp__stack_add(round->stack, side, values, n);
+    return result;
+}
+
+/* Does what the end of a round and its drop have in common. */
+static struct cp__shard *leave(struct cp__m *m, struct cp__watch_g *of_g, struct cp_watch_round *round,
+                               uint64_t *id)
+{
+    const struct cp_watch *watch = round->watch;
+    struct cp__shard *shard = cp__shard_of(m, round->watch);
+
+    *id = hide_round(&of_g->rounds, round->place);
+    if (watch->n_meters > 0)
+        let_go_meters(m, round->g, of_g, watch, watch->n_meters);
+    round->watch = NULL;
+    return shard;
+}
+
+/* Returns the M on which the round can end; NULL, and why: there is none. */
+static struct cp__m *m_to_end_on(const struct cp_watch_round *round, int *why)
+{
+    struct cp__m *m = cp__m_current;
+
+    if (m == NULL)
+        *why = -ESRCH;
+    else if (running_g(m) != round->g)
+        *why = -EPERM;
+    else
+        return m;
+    return NULL;
+}
+
+/* Records a round that began in the G, and of which everything is known. */
+static int finish(struct cp__m *m, struct cp_watch_round *round, const uint64_t *counted, bool is_partial)
+{
+    struct cp__watch_g *of_g = round->g->rounds;
+    const struct cp_watch_round ended = *round;
+    uint64_t id;
+    struct cp__shard *shard = leave(m, of_g, round, &id);
+    int result;
+
+    if (shard == NULL) {
+        cp_fetch_add_relaxed(&ended.watch->refused, 1u); /* relaxed: a number of its own */
+        return -ENOMEM;
+    }
+    cp_add_single_writer(&shard->ended, 1);
+    if (is_partial)
+        cp_add_single_writer(&shard->partial, 1);
+    result = record(shard, &ended, side_of(&ended, of_g), counted, is_partial);
+    if (result < 0)
+        cp_add_single_writer(&shard->lost, 1);
+    if (__builtin_expect(id != 0, 0))
+        cp__sampled_ended((uint64_t)ended.watch->entry.number << CP__ROUND_ID_BITS | id, counted[0]);
+    return result;
+}
+
+int cp_watch_end(struct cp_watch_round *round)
+{
+    const struct cp_watch *watch = round->watch;
+    uint64_t counted[CP_WATCH_QUANTITIES], missed = 0;
+    struct cp__m *m;
+    int why = 0;
+
+    if (watch == NULL)
+        return 0;
+    counted[0] = cp__watch_now() - round->began[0];
+    m = m_to_end_on(round, &why);
+    if (m == NULL)
+        return why;
+    if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
+        cp__rounds_after_raw_fork();
+    for (unsigned i = 0; i < watch->n_meters; i++)
+        counted[1 + i] =
+            count_of(m->watch, round->g->rounds, watch->meters[i], &missed) - round->began[1 + i];
+    return finish(m, round, counted, missed != round->missed);
+}
+
+void cp_watch_drop(struct cp_watch_round *round)
+{
+    struct cp__shard *shard;
+    struct cp__m *m;
+    uint64_t id;
+    int why;
+
+    if (round->watch == NULL)
+        return;
+    m = m_to_end_on(round, &why);
+    if (m == NULL)
+        return;
+    shard = leave(m, round->g->rounds, round, &id);
+    if (shard == NULL)
+        return;
+    cp_add_single_writer(&shard->ended, 1);
+    cp_add_single_writer(&shard->dropped, 1);
+}

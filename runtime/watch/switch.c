@@ -1,0 +1,149 @@
+/* What the core calls: switches between Gs, the ends of Gs and of Ms, and forks. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "round.h"
+#include "runtime/base/fork_child.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/prepare.h"
+
+static struct cp__watch_m *of_m(struct cp_m *m)
+{
+    return ((struct cp__m *)m)->watch;
+}
+
+static void stop(struct cp_m *m, void *counts)
+{
+    if (!cp__is_raw_child_from_handler())
+        cp__counts_stop(of_m(m), counts);
+}
+
+/* A G may come to an M that has not counted anything yet. Without memory, the G's rounds are partial. */
+static void start(struct cp_m *head, void *counts)
+{
+    struct cp__m *m = (struct cp__m *)head;
+
+    if (m->watch == NULL)
+        m->watch = calloc(1, sizeof(struct cp__watch_m));
+    if (m->watch != NULL && !cp__is_raw_child_from_handler())
+        cp__counts_start(m->watch, counts);
+}
+
+static void end_g(struct cp_g *g)
+{
+    free(g->rounds);
+    g->rounds = g->counts = NULL;
+}
+
+static void detach(struct cp_m *head)
+{
+    struct cp__m *m = (struct cp__m *)head;
+    struct cp__watch_m *own = m->watch;
+    void *rounds = m->self.rounds;
+
+    m->head.counts = m->head.own_counts = m->self.counts = NULL;
+    cp_store_relaxed(&m->self.rounds, NULL); /* relaxed: this thread's handler alone reads */
+    cp_fence_signal();
+    free(rounds);
+    m->watch = NULL;
+    if (own == NULL)
+        return;
+    cp__shards_leave(own);
+    for (unsigned k = 0; k < CP__METERS; k++)
+        cp__meter_close(&own->meters[k]);
+    free(own);
+}
+
+static const struct cp__watch_calls calls = {.stop = stop, .start = start, .end_g = end_g, .detach = detach};
+
+/* ---- Forks ----------------------------------------------------------------------------------- */
+
+static struct cp__watch_g *forking_g(const struct cp__m *m)
+{
+    const struct cp_g *g = m == NULL ? NULL : m->head.g != NULL ? m->head.g : &m->self;
+
+    return g == NULL ? NULL : g->rounds;
+}
+
+/* What the G has counted so far is the parent's work, and the child's counts go on from there. */
+static void before_fork(void)
+{
+    struct cp__m *m = cp__m_current;
+
+    if (m != NULL && m->head.counts != NULL)
+        cp__counts_stop(m->watch, m->head.counts);
+}
+
+static void after_in_parent(void)
+{
+    struct cp__m *m = cp__m_current;
+    struct cp__watch_g *of_g = forking_g(m);
+
+    if (of_g != NULL)
+        of_g->forks[0]++;
+    if (m != NULL && m->head.counts != NULL)
+        cp__counts_start(m->watch, m->head.counts);
+}
+
+static void forget_meters(struct cp__watch_m *own, bool have_descriptors)
+{
+    for (unsigned k = 0; own != NULL && k < CP__METERS; k++)
+        cp__meter_forget(&own->meters[k], have_descriptors);
+}
+
+static void forget_all(struct cp__m *m, bool has_descriptors)
+{
+    struct cp__watch_g *of_g = forking_g(m);
+
+    cp__registry_forget();
+    cp__meters_forget();
+    if (of_g != NULL)
+        of_g->forks[1]++;
+    if (m != NULL)
+        forget_meters(m->watch, has_descriptors);
+}
+
+static void after_in_child(void)
+{
+    struct cp__m *m = cp__m_current;
+
+    cp__fork_child_resets();
+    forget_all(m, true);
+    cp__fork_child_has_reset();
+    if (m != NULL && m->head.counts != NULL)
+        cp__counts_start(m->watch, m->head.counts);
+}
+
+/* What was counted since the last switch is lost, so the G's rounds are partial. */
+void cp__rounds_after_raw_fork(void)
+{
+    static pid_t forgotten; /* which process has forgotten its parent's */
+    struct cp__m *m = cp__m_current;
+
+    if (forgotten == getpid())
+        return;
+    forgotten = getpid();
+    forget_all(m, false);
+    if (m->head.counts != NULL)
+        cp__counts_start(m->watch, m->head.counts);
+}
+
+/* ---- Once in a process ----------------------------------------------------------------------- */
+
+static void prepare(void)
+{
+    cp__prepare();
+    cp__watch_clock_prepare();
+    pthread_atfork(before_fork, after_in_parent, after_in_child);
+    cp__watch_calls_set(&calls);
+}
+
+void cp__rounds_prepare(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, prepare);
+}
