@@ -24,9 +24,10 @@ _Static_assert(CP__CHAIN_TRUNCATED == CP_SAMPLE_TRUNCATED && CP__CHAIN_INCOMPLET
                    CP__CHAIN_NEW_CODE == CP_SAMPLE_NEW_CODE && CP__CHAIN_FOREIGN == CP_SAMPLE_FOREIGN_SP,
                "a chain's flags are the sample's");
 
-/* Unwinds, and finds the G: the current one, or the one that stands for the thread while the M runs its
- * scheduler or switches. The stack to which the frames lead decides, so that a signal in the middle of a
- * switch never counts for the wrong G. If the stack is neither's, the current G counts. */
+/* Unwinds, and finds the G, and the rounds that are open in the G. The G is the current one, or the one that
+ * stands for the thread while the M runs its scheduler or switches. The stack to which the frames lead
+ * decides, so that a signal in the middle of a switch never counts for the wrong G. If the stack is
+ * neither's, the current G counts. */
 static void unwind_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
@@ -43,6 +44,7 @@ static void unwind_from_handler(struct cp__m *m, struct cp__moment *moment)
     moment->depth = cp__unwind_from_handler(moment->regs, &of_g, &m->cache, moment->frames, CP_MAX_FRAMES,
                                             &moment->chain_flags, &reached);
     moment->g = reached == &m->stack || g == NULL ? &m->self : g;
+    moment->n_rounds = cp__rounds_open_from_handler(moment->g, moment->rounds);
     moment->is_unwound = true;
 }
 
@@ -107,6 +109,18 @@ static struct cp_sample new_sample_from_handler(const struct cp_g *g, unsigned f
     return (struct cp_sample){.g_id = g->id, .labels = g->labels, .flags = flags};
 }
 
+/* Makes a sample with what is known of the moment's place, the frames excepted. */
+static struct cp_sample here_from_handler(struct cp__m *m, struct cp__moment *moment)
+{
+    struct cp_sample sample;
+
+    unwind_from_handler(m, moment);
+    sample = new_sample_from_handler(moment->g, moment->chain_flags);
+    sample.n_rounds = moment->n_rounds;
+    sample.rounds = moment->rounds;
+    return sample;
+}
+
 /* Makes a late sample without frames. The program has gone on since, so its callers are unknown, and its G
  * is known only if the record's stack is that of the G that runs now. A thread that closes the handle from
  * outside may not look at Gs: they may be gone by now, and so may the labels of the M's own. */
@@ -151,8 +165,7 @@ void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, 
         callers = &detail->where.pc;
         n = detail->is_late;
     } else {
-        unwind_from_handler(m, moment);
-        sample = new_sample_from_handler(moment->g, moment->chain_flags);
+        sample = here_from_handler(m, moment);
         callers = moment->frames;
         n = moment->depth;
     }
@@ -185,11 +198,13 @@ static void add_sample_from_handler(struct cp__m *m, struct cp__moment *moment, 
         sample = late_from_handler(m, moment, NULL);
         sample.flags |= flags;
     } else {
-        unwind_from_handler(m, moment);
-        sample = new_sample_from_handler(moment->g, moment->chain_flags | flags);
+        sample = here_from_handler(m, moment);
+        sample.flags |= flags;
         sample.depth = moment->depth;
         sample.frames = moment->frames;
     }
+    if ((flags & CP_SAMPLE_STALLED) != 0)
+        sample.n_rounds = 0; /* the program had no such time, so no round had it */
     sample.weight = weight;
     append_from_handler(m, moment, slot, &sample);
 }

@@ -4,6 +4,7 @@
 #define COUNTERPOINT_RUNTIME_MOMENT_H
 
 #include "m.h"
+#include "rounds.h"
 
 /* How many bytes the words of a G's entry may take above its first frame. They do not say that a chain is
  * whole: the first function must be told to have no caller there (unwind.h). */
@@ -40,6 +41,8 @@ struct cp__moment {
     const struct cp_g *g;
     unsigned chain_flags;
     unsigned depth;
+    unsigned n_rounds; /* as in struct cp_sample */
+    uint64_t rounds[CP__ROUNDS];
     uintptr_t frames[CP_MAX_FRAMES];
 };
 

@@ -1,5 +1,42 @@
-/* Where the core calls those who count for rounds of watches. */
+/* What samples tell of rounds of watches, and where the core calls those who count for these rounds. */
 #include "rounds.h"
+
+/* ---- Samples --------------------------------------------------------------------------------- */
+
+static uint64_t last_round; /* shared, atomic: the id that a round got last */
+
+/* Returns the id of the round in entry i, which gets an id if it has none. An id of 48 bits lasts for 89
+ * years of 100 000 rounds a second, all of them sampled. */
+static uint64_t id_from_handler(struct cp__rounds *rounds, unsigned i)
+{
+    uint64_t id = cp_load_relaxed(&rounds->ids[i]); /* relaxed: only this thread loads and stores it */
+
+    if (id != 0)
+        return id;
+    /* relaxed: an id says nothing of other memory */
+    id = (cp_fetch_add_relaxed(&last_round, (uint64_t)1) + 1) & (((uint64_t)1 << CP__ROUND_ID_BITS) - 1);
+    cp_store_relaxed(&rounds->ids[i], id);
+    return id;
+}
+
+unsigned cp__rounds_open_from_handler(const struct cp_g *g, uint64_t rounds[CP__ROUNDS])
+{
+    struct cp__rounds *of_g = cp_load_relaxed(&g->rounds); /* relaxed: stored by this thread */
+    uint32_t open;
+    unsigned n = 0;
+
+    if (of_g == NULL)
+        return 0;
+    for (open = cp_load_relaxed(&of_g->open); open != 0; open &= open - 1) { /* relaxed: the same */
+        const unsigned i = (unsigned)__builtin_ctz(open);
+        const uint64_t watch = cp_load_relaxed(&of_g->watches[i]); /* relaxed: the same */
+
+        rounds[n++] = watch << CP__ROUND_ID_BITS | id_from_handler(of_g, i);
+    }
+    return n;
+}
+
+/* ---- Switches -------------------------------------------------------------------------------- */
 
 const struct cp__watch_calls *cp__watch_calls;
 

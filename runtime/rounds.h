@@ -7,6 +7,7 @@
  * is filled again. Rounds beyond CP__ROUNDS are counted as any others, and samples do not tell of them.
  *
  * The handler gives a round an id when the first sample is taken in it. So only rounds with samples have ids.
+ * The end of a round clears the bit first and loads the id then, so that no sample is missed.
  */
 #ifndef COUNTERPOINT_RUNTIME_ROUNDS_H
 #define COUNTERPOINT_RUNTIME_ROUNDS_H
@@ -14,7 +15,7 @@
 #include "atomic.h"
 #include "runtime.h"
 
-#define CP__ROUNDS 8
+#define CP__ROUNDS CP_SAMPLE_ROUNDS
 
 struct cp__rounds {
     uint32_t open;
@@ -28,6 +29,10 @@ static inline unsigned cp__round_watch(uint64_t round)
 {
     return (unsigned)(round >> CP__ROUND_ID_BITS);
 }
+
+/* Stores the rounds that are open in g, in the order of their entries, and returns their number. g is what
+ * the calling M runs, or stands for the M itself. */
+unsigned cp__rounds_open_from_handler(const struct cp_g *g, uint64_t rounds[CP__ROUNDS]);
 
 /* What the core calls of runtime/watch/, which is above it. Set before any G has rounds. */
 struct cp__watch_calls {

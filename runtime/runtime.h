@@ -220,7 +220,13 @@ struct cp_sample {
     uint64_t time_ns; /* when the sample was taken, by CLOCK_MONOTONIC */
     int tid;          /* the id of the thread that was sampled, as gettid(2) returns it */
     int pid;          /* the id of its process */
+    /* The rounds of watches (watch.h) that were open in the G when the sample was taken, each a number that
+     * the process never uses again: cp_watch_round_name() tells the watch. At most CP_SAMPLE_ROUNDS of them,
+     * and none if the sample is late or stalled. */
+    unsigned n_rounds;
+    const uint64_t *rounds;
 };
+#define CP_SAMPLE_ROUNDS 8
 #define CP_SAMPLE_TRUNCATED 1u /* the stack had more frames than CP_MAX_FRAMES */
 /* frames may be missing: they lead to a stack that the M does not know, and not to its first function */
 #define CP_SAMPLE_FOREIGN_SP 2u

@@ -101,7 +101,7 @@ static uint64_t *make_room_from_handler(struct cp__samplebuf *buf, uint64_t size
 bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
                                        const struct cp_sample *sample, bool *wake)
 {
-    uint64_t size = CP__SAMPLE_HEADER_WORDS + sample->depth;
+    uint64_t size = CP__SAMPLE_HEADER_WORDS + sample->depth + sample->n_rounds;
     uint64_t *words = make_room_from_handler(buf, size, wake);
 
     if (words == NULL)
@@ -118,6 +118,8 @@ bool cp__samplebuf_append_from_handler(struct cp__samplebuf *buf, uint64_t seq,
     words[7] = sample->loads;
     for (unsigned i = 0; i < sample->depth; i++)
         words[CP__SAMPLE_HEADER_WORDS + i] = sample->frames[i];
+    for (unsigned i = 0; i < sample->n_rounds; i++)
+        words[CP__SAMPLE_HEADER_WORDS + sample->depth + i] = sample->rounds[i];
     cp_store_relaxed(&buf->head, buf->head + size); /* relaxed: told together with write */
     cp_store_release(&buf->write, words + size);    /* pairs with the acquire in cp__samplebuf_read() */
     return true;
@@ -135,17 +137,22 @@ bool cp__samplebuf_is_read_up(const struct cp__samplebuf *buf)
 
 static struct cp_sample sample_at(const uint64_t *words)
 {
+    const unsigned depth = words[0] & 0xffff;
+    const uint64_t *frames = &words[CP__SAMPLE_HEADER_WORDS];
+
     return (struct cp_sample){.size = sizeof(struct cp_sample),
                               .weight = words[2],
                               .g_id = words[3],
                               .labels = (struct cp_labels *)(uintptr_t)words[4],
                               .flags = words[0] >> 32 & 0xffff,
-                              .depth = words[0] & 0xffff,
+                              .depth = depth,
                               .kernel_depth = words[0] >> 16 & 0xffff,
                               .ip = words[5],
                               .addr = words[6],
                               .loads = words[7],
-                              .frames = (const uintptr_t *)&words[CP__SAMPLE_HEADER_WORDS]};
+                              .frames = (const uintptr_t *)frames,
+                              .n_rounds = (unsigned)(words[0] >> 48) - CP__SAMPLE_HEADER_WORDS - depth,
+                              .rounds = frames + depth};
 }
 
 /* Leaves the chunk of read behind, whose samples have all been read. */

@@ -6,9 +6,10 @@
  *
  *     [0] words in all << 48 | flags << 32 | number of kernel frames << 16 | number of frames
  *     [1] sequence number of the config it was taken under   [2] weight   [3] G id   [4] labels (a reference)
- *     [5] ip   [6] data address   [7] what was loaded   [8...] frames
+ *     [5] ip   [6] data address   [7] what was loaded   [8...] frames   then the rounds of watches
  *
- * Time, thread and process, which nobody tells, have no words.
+ * The words after the frames are the rounds, so their number has no place of its own, and a sample without
+ * rounds has no word for them. Time, thread and process, which nobody tells, have no words.
  *
  * The last word of a chunk is never a sample's. If a sample does not fit into the words before it, the M
  * takes a chunk out of the pool, stores 0 where the sample would have begun, links the new chunk to the old

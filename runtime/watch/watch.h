@@ -150,6 +150,10 @@ static inline void cp_watch_end_of(struct cp_watch_round *round)
         __attribute__((cleanup(cp_watch_end_of), unused));                                                   \
     (void)cp_watch_begin((to_watch), &CP_LABEL_NAME(cp_watch_scope_, __LINE__))
 
+/* Returns the name of the watch that a round of a sample (struct cp_sample) belongs to, also after the watch
+ * was closed; NULL if there never was such a watch. The string is never freed. */
+const char *cp_watch_round_name(uint64_t round);
+
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 /*
