@@ -27,6 +27,7 @@ enum cp__lock_rank {
     CP__RANK_LABELS,          /* runtime: who reads the labels of a running G */
     CP__RANK_CHUNKS,          /* runtime: the pool of the sample buffers' chunks */
     CP__RANK_OWN_THREADS,     /* runtime: the list of the library's own threads */
+    CP__RANK_SAMPLED,         /* watch: how long the rounds took in which samples were taken */
 };
 
 struct cp__lock {
