@@ -321,7 +321,7 @@ static void free_shard(const struct cp_watch *watch, struct cp__shard *shard)
         free(row);
     }
     forget_labels(shard);
-    cp__stacks_free(&shard->stacks);
+    cp__begins_free(&shard->stacks);
     free(shard->rows);
     free(shard);
 }
@@ -350,7 +350,7 @@ static void forget_shard(const struct cp_watch *watch, struct cp__shard *shard, 
     }
     shard->is_taken = is_own;
     shard->begun = shard->ended = shard->partial = shard->refused = shard->lost = shard->dropped = 0;
-    cp__stacks_forget(&shard->stacks);
+    cp__begins_forget(&shard->stacks);
 }
 
 void cp__watch_forget(void *context)

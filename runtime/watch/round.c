@@ -161,7 +161,7 @@ static void begin(struct cp__m *m, struct cp__watch_g *of_g, struct cp__shard *s
 
     cp_add_single_writer(&shard->begun, 1);
     round->row = cp__series_of(watch, shard, round->g->labels);
-    round->stack = watch->has_stacks ? cp__stacks_find(&shard->stacks, m, caller, round->row) : NULL;
+    round->stack = watch->has_stacks ? cp__begins_find(&shard->stacks, m, caller, round->row) : NULL;
     round->forks[0] = of_g->forks[0];
     round->forks[1] = of_g->forks[1];
     round->missed = 0;

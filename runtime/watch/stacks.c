@@ -59,7 +59,7 @@ static struct cp__stack_record *make_record(struct cp__stacks *stacks, const uin
     return record;
 }
 
-struct cp__stack_record *cp__stacks_find(struct cp__stacks *stacks, struct cp__m *m,
+struct cp__stack_record *cp__begins_find(struct cp__stacks *stacks, struct cp__m *m,
                                          const struct cp__registers *caller, uint32_t series)
 {
     uintptr_t frames[CP__WATCH_FRAMES];
@@ -143,7 +143,7 @@ int cp__watch_each_stack(const struct cp_watch *const_watch, cp__watch_stack_fn 
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
-void cp__stacks_free(struct cp__stacks *stacks)
+void cp__begins_free(struct cp__stacks *stacks)
 {
     struct cp__stack_record *next;
 
@@ -156,7 +156,7 @@ void cp__stacks_free(struct cp__stacks *stacks)
     free(stacks->cache);
 }
 
-void cp__stacks_forget(struct cp__stacks *stacks)
+void cp__begins_forget(struct cp__stacks *stacks)
 {
     /* acquire: pairs with the release in make_record() */
     for (struct cp__stack_record *record = cp_load_acquire(&stacks->linked); record != NULL;

@@ -44,14 +44,14 @@ struct cp__stacks {
 
 /* Returns the record of the stack from `caller` outwards, for rounds of a series; NULL: there is no memory
  * for it. m is the calling thread's. */
-struct cp__stack_record *cp__stacks_find(struct cp__stacks *stacks, struct cp__m *m,
+struct cp__stack_record *cp__begins_find(struct cp__stacks *stacks, struct cp__m *m,
                                          const struct cp__registers *caller, uint32_t series);
 /* Adds a round that has ended. */
 void cp__stack_add(struct cp__stack_record *record, enum cp_watch_side side, const uint64_t *values,
                    unsigned n);
-void cp__stacks_free(struct cp__stacks *stacks);
+void cp__begins_free(struct cp__stacks *stacks);
 /* In the child of a fork: forgets what the parent's rounds have added. */
-void cp__stacks_forget(struct cp__stacks *stacks);
+void cp__begins_forget(struct cp__stacks *stacks);
 
 /* What the rounds of a watch have in common that began with the same stack, the same labels and the same
  * side. */
