@@ -17,6 +17,13 @@
  * loaded relaxed in between; the fences of the writer pair with those of the reader, by the rule of
  * sequence locks. A block is stored with release when all of its counts are 0, and stays until the histogram
  * is freed.
+ *
+ * A writer that never rests would let no reader through. So a reader that has failed increments `readers`,
+ * and while that is not 0, the writer adds its values to the histogram `aside`, which it makes when it first
+ * needs one. The writer neither waits nor fences for that: it may see `readers` late, and then a reader only
+ * has to try again. Afterwards the writer adds to h itself again, and the reader reads `aside`, too. The
+ * values in `aside` stay there; whoever reads h adds them. If others read `aside` while some read h, `aside`
+ * has an `aside` of its own.
  */
 #ifndef COUNTERPOINT_RUNTIME_WATCH_HISTOGRAM_H
 #define COUNTERPOINT_RUNTIME_WATCH_HISTOGRAM_H
@@ -30,9 +37,11 @@
 struct cp__histogram {
     uint64_t changes;
     uint64_t count;
-    uint64_t sum[2];     /* the lower half, and the upper one */
-    uint64_t squares[2]; /* the sum of the values' squares; the same */
-    uint64_t min, max;   /* of no value: UINT64_MAX and 0 */
+    uint64_t sum[2];             /* the lower half, and the upper one */
+    uint64_t squares[2];         /* the sum of the values' squares; the same */
+    uint64_t min, max;           /* of no value: UINT64_MAX and 0 */
+    uint32_t readers;            /* those who read h and want the writer not to change it; readers write it */
+    struct cp__histogram *aside; /* of the same writer; NULL: not needed yet */
     uint64_t *blocks[CP__HISTOGRAM_BLOCKS];
 };
 
@@ -42,19 +51,25 @@ void cp__histogram_init(struct cp__histogram *h);
 void cp__histogram_fini(struct cp__histogram *h);
 /* Adds a value. Returns 0, or -ENOMEM, which leaves h unchanged. */
 int cp__histogram_record(struct cp__histogram *h, uint64_t value);
-/* Adds what `from` has, of which another thread may be the writer. The caller is the writer of `into`.
- * Returns 0, or -ENOMEM, which leaves `into` unchanged. */
+/* Adds what `from` has, of which another thread may be the writer. The caller is the writer of `into`, and
+ * may be that of `from`. A reader that gets nowhere, because the writer is off its CPU in the middle of a
+ * change, takes after 0.1 s what is there: this may lack a part of one value. Returns 0, or
+ * -ENOMEM, which leaves `into` unchanged. */
 int cp__histogram_merge(struct cp__histogram *into, const struct cp__histogram *from);
 /* In the child of a fork: makes h empty without freeing anything, whatever another thread was doing with it.
  */
 void cp__histogram_forget(struct cp__histogram *h);
 
-/* The calls below are for a histogram that has no writer meanwhile. */
+/* The calls below are for a histogram that has no writer meanwhile, and which no thread has read while it had
+ * one: those that cp__histogram_merge() has made. */
 double cp__histogram_sum(const struct cp__histogram *h);
-double cp__histogram_mean(const struct cp__histogram *h);  /* 0 if there is no value */
-double cp__histogram_sigma(const struct cp__histogram *h); /* of the values as a whole population; the same */
+double cp__histogram_mean(const struct cp__histogram *h); /* 0 if there is no value */
+/* Of the values as a whole population; the same. If the sum of squares has reached its maximum, sigma is that
+ * of the middles of the buckets. */
+double cp__histogram_sigma(const struct cp__histogram *h);
 /* Returns the value that `percent` % of the values do not exceed (nearest rank): the middle of its bucket,
- * but never below min and above max; 0 if there is no value. */
+ * but never below min and above max, which are the values of the first rank and of the last; 0 if there is no
+ * value. */
 uint64_t cp__histogram_percentile(const struct cp__histogram *h, double percent);
 /* Calls fn for each bucket that has values, in ascending order; low and high are both included. A result
  * other than 0 ends the list and is returned. */
