@@ -173,7 +173,9 @@ example_parts = common server_http server_work
 frameworks = cmocka check $(if $(findstring thread,$(SANITIZE)),,criterion)
 # Those that tests/demo runs.
 demos = goroutine serial
-example_names := $(filter-out $(example_parts) with_%,$(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c))))
+# A folder of examples/ has programs of one file each.
+example_names := $(filter-out $(example_parts) with_%,$(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c examples/*/*.c))))
+watch_examples := $(filter watch/%,$(example_names))
 # Of the processor's own code, where it is read: see arch/arch.h.
 caller_objects := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/unit/caller_$(ARCH).c))
 # Programs that tests run.
@@ -551,6 +553,7 @@ $(call needs,runner_end,$(B)/tests/idle_sample)
 $(call needs,runner_profile,$(B)/tests/profiled_sample)
 $(call needs,examples,$(demos:%=$(B)/examples/%) $(B)/examples/server)
 $(call needs,server,$(B)/examples/server)
+$(call needs,watch_examples,$(watch_examples:%=$(B)/examples/%))
 $(call needs,handler hosts sanitized tools,$(lib_a))
 $(call needs,install,$(preloads) $(lib_a) $(lib_so) $(side_a) $(side_so) $(program))
 $(call needs,man,$(program) $(man)/.done)
