@@ -168,7 +168,7 @@ static void begin(struct cp__m *m, struct cp__watch_g *of_g, struct cp__shard *s
     round->place = show_round(&of_g->rounds, watch->entry.number);
     for (unsigned i = 0; i < watch->n_meters; i++)
         round->began[1 + i] = count_of(m->watch, of_g, watch->meters[i], &round->missed);
-    round->began[0] = cp__watch_now();
+    round->began[0] = cp__watch_now_early();
 }
 
 __attribute__((noinline)) int cp_watch_begin(struct cp_watch *watch, struct cp_watch_round *round)
