@@ -15,7 +15,8 @@ struct cp__watch_quantity {
 
 /* The rounds of one watch that have the same labels and side: a histogram for each quantity. */
 struct cp__snapshot_series {
-    char **values; /* of the watch's keys, in their order */
+    char **values;           /* of the watch's keys, in their order */
+    struct cp_label *labels; /* the same with the keys; in the memory of values */
     enum cp_watch_side side;
     struct cp__histogram histograms[CP_WATCH_QUANTITIES];
 };
@@ -27,18 +28,22 @@ struct cp__snapshot_watch {
     char **keys; /* of labels */
     size_t n_keys;
     struct cp__snapshot_series *series;
-    size_t n_series;
-    struct cp_watch_state state; /* its member watch is not set */
+    size_t n_series, series_capacity;
+    size_t *sorted; /* the numbers of the series in the order of values, then of sides */
+    size_t sorted_capacity;
+    struct cp_watch_state state; /* its members size and watch are not set */
+    bool is_continued;           /* after merging: a watch before this one has the name, and the state */
 };
 
 struct cp_watch_snapshot {
     struct cp__snapshot_watch *watches;
-    size_t n;
+    size_t n, capacity;
 };
 
 /* Makes an empty snapshot; NULL: no memory. */
 struct cp_watch_snapshot *cp__snapshot_new(void);
-/* Appends a watch without series, with copies of the n_keys keys; NULL: no memory. */
+/* Appends a watch without quantities and series, with copies of the n_keys keys; NULL: no memory. The pointer
+ * is valid until the next call. */
 struct cp__snapshot_watch *cp__snapshot_add_watch(struct cp_watch_snapshot *snapshot, const char *name,
                                                   const char *const *keys, size_t n_keys);
 /* Returns the watch's series with these values, one for each of its keys, and that side. If there is none,

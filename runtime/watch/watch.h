@@ -204,8 +204,9 @@ int cp_watch_take_keys(struct cp_watch_snapshot **snapshot, const struct cp_watc
                        struct cp_error *err);
 int cp_watch_take_all(struct cp_watch_snapshot **snapshot, struct cp_error *err);
 /* Adds the distributions of `from` to those of `into` that have the same watch, labels, side and quantity,
- * and takes over the others. In whatever order snapshots are merged, the result is the same. Returns 0 or
- * -ENOMEM, which leaves `into` unchanged. */
+ * and takes over the others. In whatever order snapshots are merged, the result is the same: its watches are
+ * in the order of their names, and so are the quantities of a watch that has not the same list of them in all
+ * snapshots. Returns 0 or -ENOMEM, which leaves `into` unchanged. */
 int cp_watch_merge(struct cp_watch_snapshot *into, const struct cp_watch_snapshot *from,
                    struct cp_error *err);
 void cp_watch_snapshot_free(struct cp_watch_snapshot *snapshot); /* NULL: does nothing */
