@@ -254,9 +254,9 @@ struct cp_watch_state {
     const char *watch; /* the watch's name */
     uint64_t open;     /* rounds, or keys, that have begun and not ended */
     uint64_t partial;  /* rounds that are in the distribution of time alone: see above */
-    uint64_t refused;  /* begins that returned an error */
+    uint64_t refused;  /* begins that returned an error, and began nothing */
     uint64_t lost;     /* rounds without memory for their values; keys that a second begin has replaced */
-    uint64_t unknown;  /* moves and ends of keys that were not open */
+    uint64_t unknown;  /* moves and ends of keys that were not open, and moves to stages that are not there */
     uint64_t dropped;  /* rounds that cp_watch_drop() has ended */
 };
 typedef int cp_watch_state_fn(void *context, const struct cp_watch_state *state);
