@@ -38,13 +38,13 @@ static int start_meter(struct cp__watch_m *own, unsigned k)
     return result;
 }
 
-void cp__counts_start(struct cp__watch_m *own, struct cp__watch_g *counts)
+void cp__counting_start(struct cp__watch_m *own, struct cp__watch_g *counts)
 {
     for (uint32_t used = counts->used; used != 0; used &= used - 1)
         start_meter(own, (unsigned)__builtin_ctz(used));
 }
 
-void cp__counts_stop(struct cp__watch_m *own, struct cp__watch_g *counts)
+void cp__counting_stop(struct cp__watch_m *own, struct cp__watch_g *counts)
 {
     for (uint32_t used = counts->used; used != 0; used &= used - 1) {
         const unsigned k = (unsigned)__builtin_ctz(used);

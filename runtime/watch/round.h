@@ -9,8 +9,8 @@ void cp__rounds_prepare(void);
 
 /* Stop counting for a G that leaves the calling thread, and start counting for one that is about to run
  * there. */
-void cp__counts_stop(struct cp__watch_m *own, struct cp__watch_g *counts);
-void cp__counts_start(struct cp__watch_m *own, struct cp__watch_g *counts);
+void cp__counting_stop(struct cp__watch_m *own, struct cp__watch_g *counts);
+void cp__counting_start(struct cp__watch_m *own, struct cp__watch_g *counts);
 
 /* In a child whose fork handlers have not run, because it was made by a raw clone(2): does their work once.
  */

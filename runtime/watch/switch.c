@@ -18,7 +18,7 @@ static struct cp__watch_m *of_m(struct cp_m *m)
 static void stop(struct cp_m *m, void *counts)
 {
     if (!cp__is_raw_child_from_handler())
-        cp__counts_stop(of_m(m), counts);
+        cp__counting_stop(of_m(m), counts);
 }
 
 /* A G may come to an M that has not counted anything yet. Without memory, the G's rounds are partial. */
@@ -29,7 +29,7 @@ static void start(struct cp_m *head, void *counts)
     if (m->watch == NULL)
         m->watch = calloc(1, sizeof(struct cp__watch_m));
     if (m->watch != NULL && !cp__is_raw_child_from_handler())
-        cp__counts_start(m->watch, counts);
+        cp__counting_start(m->watch, counts);
 }
 
 static void end_g(struct cp_g *g)
@@ -74,7 +74,7 @@ static void before_fork(void)
     struct cp__m *m = cp__m_current;
 
     if (m != NULL && m->head.counts != NULL)
-        cp__counts_stop(m->watch, m->head.counts);
+        cp__counting_stop(m->watch, m->head.counts);
 }
 
 static void after_in_parent(void)
@@ -85,7 +85,7 @@ static void after_in_parent(void)
     if (of_g != NULL)
         of_g->forks[0]++;
     if (m != NULL && m->head.counts != NULL)
-        cp__counts_start(m->watch, m->head.counts);
+        cp__counting_start(m->watch, m->head.counts);
 }
 
 static void forget_meters(struct cp__watch_m *own, bool have_descriptors)
@@ -114,7 +114,7 @@ static void after_in_child(void)
     forget_all(m, true);
     cp__fork_child_has_reset();
     if (m != NULL && m->head.counts != NULL)
-        cp__counts_start(m->watch, m->head.counts);
+        cp__counting_start(m->watch, m->head.counts);
 }
 
 /* What was counted since the last switch is lost, so the G's rounds are partial. */
@@ -128,7 +128,7 @@ void cp__rounds_after_raw_fork(void)
     forgotten = getpid();
     forget_all(m, false);
     if (m->head.counts != NULL)
-        cp__counts_start(m->watch, m->head.counts);
+        cp__counting_start(m->watch, m->head.counts);
 }
 
 /* ---- Once in a process ----------------------------------------------------------------------- */
