@@ -368,6 +368,35 @@ CP_TEST(events_are_those_of_the_g_alone)
     cp_watch_close(watch);
 }
 
+CP_TEST(ratios_are_of_what_one_round_has_counted)
+{
+    static char memory[20 * 4096];
+    volatile char *pages = memory;
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch;
+    struct found twice;
+
+    test_need_events();
+    watch = open_watch("ratios", "pageFaults, minorFaults per pageFaults, pageFaults per cpuTime");
+    for (int i = 0; i < 20; i++) {
+        CP_WATCH(watch)
+        {
+            pages[i * 4096] = 1;
+        }
+    }
+    CP_WATCH(watch)
+    {
+    }
+    twice = find_row(watch, "minorFaults per pageFaults");
+    CHECK_EQ(twice.count, 20); /* nothing is a part of 0 faults */
+    CHECK(twice.min == 1 && twice.max == 1);
+    CHECK_EQ(find_row(watch, "pageFaults").count, 21);
+    CHECK_EQ(find_row(watch, "pageFaults per cpuTime").count, 21);
+    CHECK(find_row(watch, "pageFaults per cpuTime").max < 0.1); /* a fault takes more than 10 ns */
+    cp_watch_close(watch);
+    cp_m_detach(m);
+}
+
 /* A thread's own code stands still while its M runs Gs. */
 static void burn_as_g(void *arg)
 {

@@ -50,10 +50,17 @@ CP_TEST(both_sides_of_a_fork_are_told_apart)
     cp_m_detach(m);
 }
 
+enum { PAGES = 50 };
+
+static void touch(volatile char (*pages)[4096])
+{
+    for (int i = 0; i < PAGES; i++)
+        pages[i][0] = 1;
+}
+
 /* An event is opened anew in the child, and what it counts there goes on from what it had counted. */
 CP_TEST(a_child_counts_events_of_its_own)
 {
-    enum { PAGES = 50 };
     static volatile char before[PAGES][4096] __attribute__((aligned(4096)));
     static volatile char after[PAGES][4096] __attribute__((aligned(4096)));
     struct cp_m *m = attach_m();
@@ -64,14 +71,12 @@ CP_TEST(a_child_counts_events_of_its_own)
     test_need_events();
     watch = open_watch("fork", "pageFaults");
     CHECK_EQ(cp_watch_begin(watch, &round), 0);
-    for (int i = 0; i < PAGES; i++)
-        before[i][0] = 1;
+    touch(before);
     pid = fork();
     if (pid == 0) {
         struct found found;
 
-        for (int i = 0; i < PAGES; i++)
-            after[i][0] = 1;
+        touch(after);
         if (cp_watch_end(&round) != 0)
             _exit(2);
         found = find_row_of(watch, "pageFaults", NULL, CP_WATCH_CHILD);
