@@ -93,7 +93,7 @@ static void free_inherited(struct keys_shard *shard)
 
     if (inherited == NULL)
         return;
-    /* Pairs with the load in forget_shard(): a child's child does not see the table after it is freed. */
+    /* Pairs with the load in forget_key_shard(): a child's child does not see the table after it is freed. */
     cp_store_release(&shard->inherited, NULL);
     free(inherited);
 }
@@ -256,8 +256,8 @@ static void make_exact(struct cp_watch_keys *keys)
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 /* Begins a key that is not open. Returns -ENOSPC if the shard finds no place. Called with the lock held. */
-static int add_key(struct cp_watch_keys *keys, struct keys_shard *shard, uint64_t key,
-                   struct cp__key_entry **entry)
+static int add_open_key(struct cp_watch_keys *keys, struct keys_shard *shard, uint64_t key,
+                        struct cp__key_entry **entry)
 {
     if (!take_place(keys, shard))
         return -ENOSPC;
@@ -278,7 +278,7 @@ static int begin_key(struct cp_watch_keys *keys, uint64_t key, unsigned stage, b
     int result = -EINVAL;
 
     if (stage < count_stages(keys))
-        result = entry != NULL ? -EEXIST : add_key(keys, shard, key, &entry);
+        result = entry != NULL ? -EEXIST : add_open_key(keys, shard, key, &entry);
     if (result == -ENOSPC && !is_exact)
         result = -EAGAIN;
     else if (result == -EEXIST)
@@ -451,7 +451,7 @@ int cp_watch_take_keys(struct cp_watch_snapshot **snapshot, const struct cp_watc
 /* ---- In the child of a fork ------------------------------------------------------------------ */
 
 /* Makes a shard's lock anew, and the shard empty. */
-static void forget_shard(struct keys_shard *shard, size_t n_times)
+static void forget_key_shard(struct keys_shard *shard, size_t n_times)
 {
     /* Pairs with the release in grow_key_table() of key_table.c. */
     struct cp__key_table *table = cp_load_acquire(&shard->table);
@@ -471,7 +471,7 @@ void cp__watch_keys_forget(void *watch_for_keys)
     struct cp_watch_keys *keys = watch_for_keys;
 
     for (unsigned i = 0; i < SHARDS; i++)
-        forget_shard(&keys->shards[i], count_times(keys));
+        forget_key_shard(&keys->shards[i], count_times(keys));
     keys->left = keys->keys_max;
     keys->is_exact = false;
 }
