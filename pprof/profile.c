@@ -7,6 +7,7 @@
 
 #include "pprof/symbol/kernel.h"
 #include "profile_data.h"
+#include "rounds.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fail.h"
 
@@ -21,6 +22,7 @@ struct key {
     } frames[MAX_DEPTH];
     uint32_t depth;
     uint32_t labels;         /* number of the label set, plus 1 */
+    uint32_t rounds;         /* number of the set of rounds, plus 1 */
     struct cp__frame_key ip; /* the recorded instruction; address 0: none */
     uint64_t address;        /* the address of the data */
 };
@@ -130,6 +132,7 @@ void cp__profile_free(struct cp__profile *p)
     if (p == NULL)
         return;
     cp__stage_drop(p);
+    cp__profile_rounds_free(p);
     for (i = 0; i < p->n_label_sets; i++)
         cp_labels_unref(p->label_sets[i].labels);
     for (i = 0; i < p->n_names; i++)
@@ -283,8 +286,8 @@ static bool same_stack(const struct cp__profile *p, const struct cp__profile_sta
 {
     uint32_t i;
 
-    if (stack->depth != key->depth || stack->labels != key->labels || stack->address != key->address ||
-        (stack->ip == 0) != (key->ip.address == 0) ||
+    if (stack->depth != key->depth || stack->labels != key->labels || stack->rounds != key->rounds ||
+        stack->address != key->address || (stack->ip == 0) != (key->ip.address == 0) ||
         (stack->ip != 0 && !same_frame(&p->frames[stack->ip - 1], &key->ip)))
         return false;
     for (i = 0; i < key->depth; i++)
@@ -307,8 +310,11 @@ static int reserve_values(struct cp__profile *p)
 /* Adds a stack without weight. Its number is p->n_stacks before. */
 static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash)
 {
-    struct cp__profile_stack stack = {
-        .address = key->address, .first = p->n_stack_frames, .depth = key->depth, .labels = key->labels};
+    struct cp__profile_stack stack = {.address = key->address,
+                                      .first = p->n_stack_frames,
+                                      .depth = key->depth,
+                                      .labels = key->labels,
+                                      .rounds = key->rounds};
     uint32_t i;
 
     if (CP__RESERVE(p->stacks, p->stacks_capacity, p->n_stacks + 1) < 0 ||
@@ -328,7 +334,8 @@ static int add_stack(struct cp__profile *p, const struct key *key, uint32_t hash
 
 static uint32_t hash_stack(const struct key *key)
 {
-    uint64_t mixed = cp__hash_add(cp__hash_add(key->labels, key->ip.address), key->address);
+    const uint64_t sets = (uint64_t)key->rounds << 32 | key->labels;
+    uint64_t mixed = cp__hash_add(cp__hash_add(sets, key->ip.address), key->address);
 
     for (uint32_t i = 0; i < key->depth; i++)
         mixed = hash_frame(mixed, &key->frames[i]);
@@ -486,7 +493,8 @@ int cp__profile_add_of(struct cp__profile *p, uint32_t process, const struct cp_
         append_frames_of(p, &key, process, sample);
     else
         result = append_frames(p, &key, sample, &is_replaced);
-    if (result < 0 || append_flags(p, &key, sample) < 0 || (is_new && reserve_labels(p) < 0) ||
+    if (result < 0 || append_flags(p, &key, sample) < 0 ||
+        cp__profile_rounds_find(p, sample, &key.rounds) < 0 || (is_new && reserve_labels(p) < 0) ||
         fold_stack(p, &key, sample->weight, further) < 0)
         return -ENOMEM;
     if (is_new)

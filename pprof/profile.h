@@ -114,8 +114,9 @@ int cp__profile_resolve_all(struct cp__profile *profile, struct cp_error *err);
 void cp__profile_leave_names(struct cp__profile *profile, bool leave);
 
 /* Encodes the profile, as resolved last, and writes it gzipped to w by ops->write alone, with a fixed amount
- * of memory. May be called again: without new samples, resolving and encoding write the same bytes again.
- * Returns 0, the writer's error, or -ENOMEM; after an error nothing is lost. */
+ * of memory. May be called again: without new samples, and if no round with samples has ended since,
+ * resolving and encoding write the same bytes again. Returns 0, the writer's error, or -ENOMEM; after an
+ * error nothing is lost. */
 int cp__profile_encode(const struct cp__profile *profile, const struct cp__profile_meta *meta,
                        struct cp_writer *w);
 

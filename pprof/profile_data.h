@@ -40,8 +40,9 @@ struct cp__function {
     uint32_t start_line;
 };
 
-/* A distinct stack with distinct labels, a distinct instruction recorded by the processor and a distinct
- * data address; and the weight of its samples. Its further values are in struct cp__profile. */
+/* A distinct stack with distinct labels, distinct rounds of watches, a distinct instruction recorded by the
+ * processor and a distinct data address; and the weight of its samples. Its further values are in struct
+ * cp__profile. */
 struct cp__profile_stack {
     uint64_t weight;
     uint64_t address; /* address of the data that the sampled instruction accessed; 0: none */
@@ -50,6 +51,7 @@ struct cp__profile_stack {
     uint32_t labels; /* number in label_sets, plus 1; 0: none */
     uint32_t ip;     /* the instruction that the processor recorded, if it is not the leaf: number in frames,
                       * plus 1; 0: none */
+    uint32_t rounds; /* number in round_sets, plus 1; 0: none */
     uint32_t address_string; /* number of the address as text in strings; 0: not resolved yet, or none */
 };
 
@@ -63,6 +65,12 @@ struct cp__profile_stack {
 struct cp__label_set {
     struct cp_labels *labels; /* with a reference of the set's own */
     size_t first_string;      /* index in label_strings of key, value, key, value ...; set when resolved */
+};
+
+/* A watch with samples. Its members are numbers in strings; 0: the watch has no samples. */
+struct cp__profile_watch {
+    uint32_t name;
+    uint32_t key; /* of the label with the duration of a round */
 };
 
 /* Each distinct thing is stored once: in an array (items, n, capacity), with a table that finds the item by
@@ -89,6 +97,15 @@ struct cp__profile {
     struct cp__table label_table;
     uint32_t last_labels; /* number of the last sample's label set, plus 1 */
 
+    struct cp__tuples rounds;     /* of watches, a word each, as in struct cp_sample; see rounds.h */
+    struct cp__tuples round_sets; /* those that a stack has, by their numbers */
+    uint64_t *round_ns;           /* how long each of the rounds took; 0: it has not ended, or nobody knows */
+    size_t round_ns_capacity;
+    uint32_t *unended; /* the numbers of rounds whose duration is not known */
+    size_t n_unended, unended_capacity;
+    uint64_t untold;     /* weight of samples in rounds that are not told apart */
+    size_t next_unended; /* the place from which the next look goes on */
+
     struct cp__mappings mappings;
     int64_t noted_ns;  /* CLOCK_MONOTONIC when the mappings were last noted */
     size_t n_placed;   /* frames that were there then */
@@ -112,6 +129,10 @@ struct cp__profile {
     uint32_t *label_strings;
     size_t n_label_strings, label_strings_capacity;
     size_t n_resolved_label_sets;
+    struct cp__profile_watch *watches; /* by their numbers in the process */
+    size_t n_watches, watches_capacity;
+    size_t n_resolved_rounds;
+    uint32_t watch_key, ns_unit;      /* numbers in strings; 0: no stack has rounds */
     uint32_t address_key;             /* number in strings; 0: no stack has an address */
     uint32_t recorded_key;            /* the same for CP__RECORDED_KEY; 0: no stack has the label */
     struct cp__encoded_mapping *uses; /* one for each mapping */

@@ -1,6 +1,7 @@
 /* Describes a profile made of samples to the encoder; see encode.h. */
 #include "encode.h"
 #include "profile_data.h"
+#include "rounds.h"
 
 struct told {
     const struct cp__profile *profile;
@@ -46,13 +47,24 @@ static size_t n_labels_of(const struct cp__profile *p, const struct cp__profile_
     return stack->labels == 0 ? 0 : cp_labels_count(p->label_sets[stack->labels - 1].labels);
 }
 
-static size_t tell_label(uint64_t *words, uint32_t key, uint32_t value, uint64_t number)
+static size_t tell_label(uint64_t *words, uint32_t key, uint32_t value, uint64_t number, uint32_t unit)
 {
     words[0] = key;
     words[1] = value;
     words[2] = number;
-    words[3] = 0;
+    words[3] = unit;
     return 4;
+}
+
+static size_t tell_rounds(uint64_t *words, const struct cp__profile *p, uint32_t set)
+{
+    struct cp__round_label labels[CP__ROUND_LABELS];
+    const size_t n_labels = cp__profile_rounds_labels(p, set, labels);
+    size_t n = 0;
+
+    for (size_t i = 0; i < n_labels; i++)
+        n += tell_label(words + n, labels[i].key, labels[i].string, labels[i].number, labels[i].unit);
+    return n;
 }
 
 static size_t tell_sample(const void *what, size_t i, uint64_t *words)
@@ -70,12 +82,13 @@ static size_t tell_sample(const void *what, size_t i, uint64_t *words)
     for (size_t j = 0; j < n_labels; j++) {
         const uint32_t *label = p->label_strings + p->label_sets[stack->labels - 1].first_string + 2 * j;
 
-        n += tell_label(words + n, label[0], label[1], 0);
+        n += tell_label(words + n, label[0], label[1], 0, 0);
     }
+    n += tell_rounds(words + n, p, stack->rounds);
     if (stack->address != 0)
-        n += tell_label(words + n, p->address_key, stack->address_string, 0);
+        n += tell_label(words + n, p->address_key, stack->address_string, 0, 0);
     if (cp__stack_is_undecided(p, stack))
-        n += tell_label(words + n, p->recorded_key, 0, stack->ip); /* an id is a number plus 1 */
+        n += tell_label(words + n, p->recorded_key, 0, stack->ip, 0); /* an id is a number plus 1 */
     return n;
 }
 
@@ -125,7 +138,7 @@ static size_t longest_tuple(const struct cp__profile *p)
     size_t most = 4, n;
 
     for (size_t i = 0; i < p->n_stacks; i++) {
-        n = 1 + p->stacks[i].depth + 4 * (n_labels_of(p, &p->stacks[i]) + 2);
+        n = 1 + p->stacks[i].depth + 4 * (n_labels_of(p, &p->stacks[i]) + CP__ROUND_LABELS + 2);
         most = n > most ? n : most;
     }
     for (size_t i = 0; i < p->n_frames; i++) {

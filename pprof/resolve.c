@@ -9,6 +9,7 @@
 #include "pprof/symbol/kernel.h"
 #include "pprof/symbol/symbol.h"
 #include "profile_data.h"
+#include "rounds.h"
 
 /* ---- Lines and functions --------------------------------------------------------------------- */
 
@@ -501,8 +502,8 @@ int cp__profile_look_up(struct cp__profile *p)
 {
     p->findings = (struct cp__profile_findings){0};
     if (reserve_uses(p) < 0 || resolve_frames(p) < 0 || cp__profile_name_jit(p) < 0 ||
-        resolve_labels(p) < 0 || resolve_addresses(p) < 0 || resolve_undecided(p) < 0 ||
-        number_mappings(p) < 0)
+        resolve_labels(p) < 0 || cp__profile_rounds_resolve(p) < 0 || resolve_addresses(p) < 0 ||
+        resolve_undecided(p) < 0 || number_mappings(p) < 0)
         return -ENOMEM;
     count_elsewhere(p);
     list_missing(p);

@@ -5,6 +5,7 @@
  *     NAME profile: total SAMPLES
  *     SAMPLES @ 0xADDRESS 0xADDRESS ...
  *     # labels: {"key":"value"}
+ *     # watches: {"name of a watch":duration of its round in ns, or null}
  *     # values: VALUE TYPE/UNIT, VALUE TYPE/UNIT ...
  *     #	0xADDRESS	function+0xOFFSET	file:line
  *     #	0xADDRESS	[module]+0xOFFSET-IN-ITS-FILE
@@ -22,6 +23,7 @@
 #include <string.h>
 
 #include "profile_data.h"
+#include "rounds.h"
 #include "runtime/base/text.h"
 #include "writer.h"
 
@@ -127,6 +129,7 @@ static void print_stack(FILE *out, const struct cp__profile *p, const struct cp_
     fputc('\n', out);
     if (stack->labels != 0)
         cp__print_labels(out, p->label_sets[stack->labels - 1].labels);
+    cp__profile_rounds_print(out, p, stack->rounds);
     print_values(out, p, (size_t)(stack - p->stacks));
     for (i = 0; i < stack->depth; i++)
         print_profile_frame(out, p, frame_of(p, stack, i));

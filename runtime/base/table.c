@@ -148,7 +148,7 @@ const uint64_t *cp__tuples_get(const struct cp__tuples *tuples, size_t number, s
     return tuples->words + tuples->offsets[number];
 }
 
-int cp__tuples_add(struct cp__tuples *tuples, const uint64_t *words, size_t n, uint32_t *number)
+bool cp__tuples_find(const struct cp__tuples *tuples, const uint64_t *words, size_t n, uint32_t *number)
 {
     const uint32_t hash = hash_words(words, n);
     const uint64_t *other;
@@ -157,8 +157,15 @@ int cp__tuples_add(struct cp__tuples *tuples, const uint64_t *words, size_t n, u
     while (cp__table_next(&tuples->table, hash, &at, number)) {
         other = cp__tuples_get(tuples, *number, &n_other);
         if (n_other == n && memcmp(other, words, n * sizeof *words) == 0)
-            return 0;
+            return true;
     }
+    return false;
+}
+
+int cp__tuples_add(struct cp__tuples *tuples, const uint64_t *words, size_t n, uint32_t *number)
+{
+    if (cp__tuples_find(tuples, words, n, number))
+        return 0;
     if (CP__RESERVE(tuples->words, tuples->words_capacity, tuples->n_words + n) < 0 ||
         CP__RESERVE(tuples->offsets, tuples->capacity, tuples->n + 1) < 0 ||
         cp__table_reserve(&tuples->table, 1) < 0)
@@ -167,7 +174,7 @@ int cp__tuples_add(struct cp__tuples *tuples, const uint64_t *words, size_t n, u
     tuples->offsets[tuples->n] = tuples->n_words;
     tuples->n_words += n;
     *number = (uint32_t)tuples->n++;
-    cp__table_insert(&tuples->table, hash, *number);
+    cp__table_insert(&tuples->table, hash_words(words, n), *number);
     return 0;
 }
 

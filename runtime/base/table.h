@@ -118,6 +118,8 @@ struct cp__tuples {
     struct cp__table table;
 };
 
+/* Finds the number of a tuple; returns whether the tuple is there. */
+bool cp__tuples_find(const struct cp__tuples *tuples, const uint64_t *words, size_t n, uint32_t *number);
 /* Finds the number of a tuple, and adds the tuple if it is new. Returns 0, or -ENOMEM and changes nothing. */
 int cp__tuples_add(struct cp__tuples *tuples, const uint64_t *words, size_t n, uint32_t *number);
 /* Returns the words of a tuple; *n is their number. Valid until the next tuple is added. */

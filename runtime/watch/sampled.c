@@ -3,8 +3,10 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "registry.h"
 #include "runtime/base/fork_child.h"
 #include "runtime/base/lock.h"
+#include "runtime/rounds.h"
 
 static struct cp__lock table_lock = CP__LOCK_INIT(CP__RANK_SAMPLED);
 
@@ -52,6 +54,11 @@ uint64_t cp__sampled_overwritten(void)
     overwritten = table.overwritten;
     cp__unlock(&table_lock);
     return overwritten;
+}
+
+const char *cp_watch_round_name(uint64_t round)
+{
+    return cp__registry_name(cp__round_watch(round));
 }
 
 /* ---- In the child of a fork ------------------------------------------------------------------ */

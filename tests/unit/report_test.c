@@ -377,6 +377,10 @@ CP_TEST(all_comments_fit_at_once)
     CHECK_EQ(cp__profile_add(part->profile, &sample), 0);
     for (int i = 0; i < 10; i++)
         add_in_file(part->profile, i);
+    for (uint64_t i = 1; i < 10; i++) /* watches that were never opened have names, too */
+        CHECK_EQ(cp__profile_add(part->profile,
+                                 &(struct cp_sample){.n_rounds = 1, .rounds = &(uint64_t){i << 48 | i}}),
+                 0);
     set_switch_cost(10000);
     stats->switches = stats->cpu_ns / 10000;
     text = comments_of(session);
