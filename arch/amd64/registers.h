@@ -82,6 +82,16 @@ static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
     return saved;
 }
 
+/* Returns the registers at the place of the call, to walk from there. */
+static inline __attribute__((always_inline)) struct cp__registers cp__registers_here(void)
+{
+    struct cp__registers regs = {.lr = 0};
+
+    __asm__ volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2"
+                     : "=&r"(regs.pc), "=&r"(regs.sp), "=&r"(regs.fp));
+    return regs;
+}
+
 /* ---- Protection keys ------------------------------------------------------------------------- */
 
 /* Returns whether the kernel uses the processor's protection keys. */

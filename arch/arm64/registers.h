@@ -84,6 +84,16 @@ static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
     return x30;
 }
 
+/* Returns the registers at the place of the call, to walk from there. */
+static inline __attribute__((always_inline)) struct cp__registers cp__registers_here(void)
+{
+    struct cp__registers regs = {.lr = 0};
+
+    __asm__ volatile("adr %0, .\n\tmov %1, sp\n\tmov %2, x29"
+                     : "=&r"(regs.pc), "=&r"(regs.sp), "=&r"(regs.fp));
+    return regs;
+}
+
 /* ---- Protection keys ------------------------------------------------------------------------- */
 
 /* Linux 6.12 and later have protection keys on processors with FEAT_S1POE. This file does not support

@@ -105,6 +105,18 @@ static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
 #endif
 }
 
+/* Returns the registers at the place of the call, to walk from there. */
+static inline __attribute__((always_inline)) struct cp__registers cp__registers_here(void)
+{
+    struct cp__registers regs;
+    ucontext_t context;
+
+    getcontext(&context);
+    regs = cp__registers_from_handler(&context);
+    regs.machine = NULL;
+    return regs;
+}
+
 /* ---- Protection keys ------------------------------------------------------------------------- */
 
 /* This file supports no protection keys. */

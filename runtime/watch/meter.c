@@ -71,7 +71,8 @@ int cp__meter_take(const char *name, struct cp_error *err)
         cp__meters[result] = meter;
     }
     if (result >= 0)
-        cp__meters[result].refs++;
+        cp_store_relaxed(&cp__meters[result].refs,
+                         cp__meters[result].refs + 1); /* relaxed: see close_unused() */
     cp__unlock(&meters_lock);
     if (result < 0)
         return cp__error(err, result,
@@ -84,7 +85,7 @@ int cp__meter_take(const char *name, struct cp_error *err)
 void cp__meter_release(unsigned meter)
 {
     cp__lock(&meters_lock);
-    cp__meters[meter].refs--;
+    cp_store_relaxed(&cp__meters[meter].refs, cp__meters[meter].refs - 1); /* relaxed: see close_unused() */
     cp__unlock(&meters_lock);
 }
 

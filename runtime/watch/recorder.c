@@ -6,6 +6,16 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/label.h"
 
+/* Closes what no watch counts any more, because a counter that is open costs the kernel's switches. */
+static void close_unused(struct cp__watch_m *own)
+{
+    for (unsigned k = 0; k < CP__METERS; k++) {
+        /* relaxed: a meter that is taken again meanwhile gets another number, and is opened again */
+        if (own->meters[k].seq != 0 && cp_load_relaxed(&cp__meters[k].refs) == 0)
+            cp__meter_close(&own->meters[k]);
+    }
+}
+
 /* ---- Shards ---------------------------------------------------------------------------------- */
 
 /* Makes room in the M's index for one more number. */
@@ -56,6 +66,7 @@ struct cp__shard *cp__shard_make(struct cp__m *m, struct cp_watch *watch)
         shard = take_shard(watch);
         cp__unlock(&watch->lock);
         own->shards[watch->entry.number] = shard;
+        close_unused(own);
     }
     cp__fork_allow();
     return shard;

@@ -101,6 +101,7 @@ struct cp__watch_m {
 /* What it keeps for a G. The thread that runs the G owns it; see rounds.h for what its handler reads. */
 struct cp__watch_g {
     struct cp__rounds rounds; /* first: g->rounds points here */
+    uint64_t serial;          /* unique in the process: a later G may get this one's memory */
     uint32_t used;            /* a bit for each meter that an open round has */
     uint32_t refs[CP__METERS];
     uint32_t forks[2]; /* in which the G was the parent, and the child */

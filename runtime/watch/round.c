@@ -44,8 +44,19 @@ void cp__counting_start(struct cp__watch_m *own, struct cp__watch_g *counts)
         start_meter(own, (unsigned)__builtin_ctz(used));
 }
 
+/* An M without memory of its own has counted nothing. */
+static void miss_all(struct cp__watch_g *counts)
+{
+    for (uint32_t used = counts->used; used != 0; used &= used - 1)
+        counts->total[__builtin_ctz(used)].missed++;
+}
+
 void cp__counting_stop(struct cp__watch_m *own, struct cp__watch_g *counts)
 {
+    if (own == NULL) {
+        miss_all(counts);
+        return;
+    }
     for (uint32_t used = counts->used; used != 0; used &= used - 1) {
         const unsigned k = (unsigned)__builtin_ctz(used);
         struct cp__meter_on_m *on_m = &own->meters[k];
@@ -60,9 +71,15 @@ void cp__counting_stop(struct cp__watch_m *own, struct cp__watch_g *counts)
 static uint64_t count_of(struct cp__watch_m *own, const struct cp__watch_g *of_g, unsigned k,
                          uint64_t *missed)
 {
-    struct cp__meter_on_m *on_m = &own->meters[k];
-    const struct cp__reading now = cp__meter_read(on_m, &cp__meters[k]);
+    struct cp__meter_on_m *on_m;
+    struct cp__reading now;
 
+    if (__builtin_expect(own == NULL, 0)) {
+        *missed += of_g->total[k].missed + 1;
+        return of_g->total[k].value;
+    }
+    on_m = &own->meters[k];
+    now = cp__meter_read(on_m, &cp__meters[k]);
     *missed += of_g->total[k].missed + now.missed - on_m->base.missed;
     return of_g->total[k].value + now.value - on_m->base.value;
 }
@@ -111,11 +128,21 @@ static struct cp_g *running_g(struct cp__m *m)
     return m->head.g != NULL ? m->head.g : &m->self;
 }
 
+static __attribute__((noinline)) struct cp__watch_g *make_state(struct cp_g *g)
+{
+    static uint64_t serials; /* shared, atomic */
+    struct cp__watch_g *made = calloc(1, sizeof *made);
+
+    if (made != NULL)
+        made->serial = cp_fetch_add_relaxed(&serials, 1u) + 1; /* relaxed: only uniqueness counts */
+    cp_fence_signal();
+    cp_store_relaxed(&g->rounds, made); /* relaxed: this thread's handler alone reads */
+    return made;
+}
+
 static struct cp__watch_g *state_of(struct cp_g *g)
 {
-    if (__builtin_expect(g->rounds == NULL, 0))
-        g->rounds = calloc(1, sizeof(struct cp__watch_g));
-    return g->rounds;
+    return __builtin_expect(g->rounds != NULL, 1) ? g->rounds : make_state(g);
 }
 
 /* Lets samples know of the round. Returns its place; CP__ROUNDS: there is none. */
@@ -155,13 +182,14 @@ static int refuse(struct cp_watch *watch, struct cp__shard *shard, int error)
 
 /* Begins a round of a G for which everything is there. */
 static void begin(struct cp__m *m, struct cp__watch_g *of_g, struct cp__shard *shard,
-                  struct cp_watch_round *round, const struct cp__registers *caller)
+                  struct cp_watch_round *round, const struct cp__registers *here)
 {
     struct cp_watch *watch = round->watch;
 
     cp_add_single_writer(&shard->begun, 1);
     round->row = cp__series_of(watch, shard, round->g->labels);
-    round->stack = watch->has_stacks ? cp__begins_find(&shard->stacks, m, caller, round->row) : NULL;
+    round->stack = watch->has_stacks ? cp__begins_find(&shard->stacks, m, here, round->row) : NULL;
+    round->serial = of_g->serial;
     round->forks[0] = of_g->forks[0];
     round->forks[1] = of_g->forks[1];
     round->missed = 0;
@@ -173,9 +201,7 @@ static void begin(struct cp__m *m, struct cp__watch_g *of_g, struct cp__shard *s
 
 __attribute__((noinline)) int cp_watch_begin(struct cp_watch *watch, struct cp_watch_round *round)
 {
-    const uintptr_t *frame = __builtin_frame_address(0);
-    const struct cp__registers caller = {
-        .pc = (uintptr_t)__builtin_return_address(0), .sp = (uintptr_t)(frame + 2), .fp = frame[0]};
+    struct cp__registers here = {.pc = 0};
     struct cp__m *m = cp__m_current;
     struct cp__shard *shard;
     struct cp__watch_g *of_g;
@@ -198,8 +224,10 @@ __attribute__((noinline)) int cp_watch_begin(struct cp_watch *watch, struct cp_w
         if (result < 0)
             return refuse(watch, shard, result);
     }
+    if (watch->has_stacks)
+        here = cp__registers_here();
     round->watch = watch;
-    begin(m, of_g, shard, round, &caller);
+    begin(m, of_g, shard, round, &here);
     return 0;
 }
 
@@ -267,18 +295,21 @@ static struct cp__shard *leave(struct cp__m *m, struct cp__watch_g *of_g, struct
     return shard;
 }
 
-/* Returns the M on which the round can end; NULL, and why: there is none. */
+/* Returns the M on which the round can end; NULL, and why: there is none. The G that began the round may have
+ * ended, and another one have its memory. */
 static struct cp__m *m_to_end_on(const struct cp_watch_round *round, int *why)
 {
     struct cp__m *m = cp__m_current;
+    const struct cp__watch_g *of_g;
 
+    *why = -ESRCH;
     if (m == NULL)
-        *why = -ESRCH;
-    else if (running_g(m) != round->g)
-        *why = -EPERM;
-    else
-        return m;
-    return NULL;
+        return NULL;
+    *why = -EPERM;
+    if (running_g(m) != round->g)
+        return NULL;
+    of_g = round->g->rounds;
+    return of_g != NULL && of_g->serial == round->serial ? m : NULL;
 }
 
 /* Records a round that began in the G, and of which everything is known. */
@@ -310,11 +341,12 @@ int cp_watch_end(struct cp_watch_round *round)
     const struct cp_watch *watch = round->watch;
     uint64_t counted[CP_WATCH_QUANTITIES], missed = 0;
     struct cp__m *m;
-    int why = 0;
+    int why;
 
     if (watch == NULL)
         return 0;
-    counted[0] = cp__watch_now() - round->began[0];
+    counted[0] = cp__watch_now();
+    counted[0] = counted[0] > round->began[0] ? counted[0] - round->began[0] : 0;
     m = m_to_end_on(round, &why);
     if (m == NULL)
         return why;

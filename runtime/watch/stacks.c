@@ -9,8 +9,9 @@
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
-/* Walks as the signal handler does, with a cache of its own, because a signal may come meanwhile. */
-static unsigned walk(struct cp__stacks *stacks, struct cp__m *m, const struct cp__registers *caller,
+/* Walks as the signal handler does, with a cache of its own, because a signal may come meanwhile. The first
+ * frame is cp_watch_begin()'s. */
+static unsigned walk(struct cp__stacks *stacks, struct cp__m *m, const struct cp__registers *here,
                      uintptr_t *frames)
 {
     const struct cp_g *g = m->head.g;
@@ -24,8 +25,10 @@ static unsigned walk(struct cp__stacks *stacks, struct cp__m *m, const struct cp
         of_g.hi = g->stack_hi;
         of_g.slack = CP__G_SLACK;
     }
-    depth = cp__unwind_from_handler(caller, &of_g, stacks->cache, frames, CP__WATCH_FRAMES, &flags, NULL);
-    frames[0]--; /* the return address of the begin is behind the call */
+    depth = cp__unwind_from_handler(here, &of_g, stacks->cache, frames, CP__WATCH_FRAMES, &flags, NULL) - 1;
+    memmove(frames, frames + 1, depth * sizeof *frames);
+    if (depth > 0)
+        frames[0]--; /* the return address of the begin is behind the call */
     return depth;
 }
 
@@ -60,10 +63,10 @@ static struct cp__stack_record *make_record(struct cp__stacks *stacks, const uin
 }
 
 struct cp__stack_record *cp__begins_find(struct cp__stacks *stacks, struct cp__m *m,
-                                         const struct cp__registers *caller, uint32_t series)
+                                         const struct cp__registers *here, uint32_t series)
 {
     uintptr_t frames[CP__WATCH_FRAMES];
-    const unsigned depth = walk(stacks, m, caller, frames);
+    const unsigned depth = walk(stacks, m, here, frames);
     const uint32_t hash = hash_stack(frames, depth, series);
     struct cp__stack_record *record;
     uint32_t number;

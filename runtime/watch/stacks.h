@@ -42,10 +42,10 @@ struct cp__stacks {
     struct cp__unwind_cache *cache; /* NULL: none yet, or no memory */
 };
 
-/* Returns the record of the stack from `caller` outwards, for rounds of a series; NULL: there is no memory
- * for it. m is the calling thread's. */
+/* Returns the record of the stack from the caller of the place `here` outwards, for rounds of a series; NULL:
+ * there is no memory for it. m is the calling thread's. */
 struct cp__stack_record *cp__begins_find(struct cp__stacks *stacks, struct cp__m *m,
-                                         const struct cp__registers *caller, uint32_t series);
+                                         const struct cp__registers *here, uint32_t series);
 /* Adds a round that has ended. */
 void cp__stack_add(struct cp__stack_record *record, enum cp_watch_side side, const uint64_t *values,
                    unsigned n);

@@ -112,7 +112,8 @@ struct cp_watch_round {
     uint32_t place;
     uint32_t row;
     uint32_t forks[2];
-    uint64_t reserved[3];
+    uint64_t serial;
+    uint64_t reserved[2];
 };
 
 /*

@@ -1,0 +1,124 @@
+/* The stacks of begins: where they lead, and what rounds add to them. */
+#include "runtime/watch/recorder.h"
+#include "sched.h"
+#include "tests/support/stopwatch.h"
+
+struct seen {
+    unsigned n;
+    uint64_t rounds;
+    uint64_t ns;
+    uintptr_t leaves[8];
+    unsigned has_outer; /* how many have an address in outer() */
+};
+
+__attribute__((noinline)) static void inner(struct cp_watch *watch, int n)
+{
+    for (int i = 0; i < n; i++) {
+        CP_WATCH(watch)
+        {
+            __asm__ volatile("");
+        }
+    }
+    __asm__ volatile("");
+}
+
+__attribute__((noinline)) static void outer(struct cp_watch *watch, int n)
+{
+    inner(watch, n);
+    __asm__ volatile("");
+}
+
+static bool is_near(uintptr_t address, void (*fn)(struct cp_watch *, int))
+{
+    return address - (uintptr_t)fn < 1024;
+}
+
+static int note_stack(void *context, const struct cp__watch_stack *stack)
+{
+    struct seen *seen = context;
+
+    CHECK(stack->depth >= 2);
+    CHECK(seen->n < 8);
+    seen->leaves[seen->n++] = stack->frames[0];
+    seen->rounds += stack->rounds;
+    seen->ns += stack->values[0];
+    for (unsigned i = 0; i < stack->depth; i++) {
+        if (is_near(stack->frames[i], outer) && !is_near(stack->frames[i], inner)) {
+            seen->has_outer++;
+            break;
+        }
+    }
+    return 0;
+}
+
+static struct cp_watch *open_with_stacks(const char *labels)
+{
+    const struct cp_watch_options options = {
+        .size = sizeof options, .name = "stacks", .labels = labels, .has_stacks = true};
+
+    return open_watch_of(&options);
+}
+
+CP_TEST(rounds_are_added_to_the_stack_of_their_begin)
+{
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch = open_with_stacks(NULL);
+    struct seen seen = {.n = 0};
+
+    outer(watch, 5);
+    inner(watch, 2);
+    CHECK_EQ(cp__watch_each_stack(watch, note_stack, &seen), 0);
+    CHECK_EQ(seen.n, 2);
+    CHECK_EQ(seen.rounds, 7);
+    CHECK_EQ(seen.has_outer, 1);
+    CHECK(is_near(seen.leaves[0], inner) && is_near(seen.leaves[1], inner));
+    CHECK_EQ(seen.ns, find_row(watch, "time").sum);
+    cp_watch_close(watch);
+    cp_m_detach(m);
+}
+
+CP_TEST(stacks_are_told_apart_by_labels)
+{
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch = open_with_stacks("k");
+    struct seen seen = {.n = 0};
+
+    for (int i = 0; i < 4; i++) {
+        CP_LABEL_SCOPE("k", i % 2 == 0 ? "even" : "odd");
+        outer(watch, 1);
+    }
+    CHECK_EQ(cp__watch_each_stack(watch, note_stack, &seen), 0);
+    CHECK_EQ(seen.n, 2);
+    CHECK_EQ(seen.rounds, 4);
+    cp_watch_close(watch);
+    cp_m_detach(m);
+}
+
+static void in_g(void *watch)
+{
+    outer(watch, 3);
+    cp_yield();
+    outer(watch, 3);
+}
+
+CP_TEST(stacks_of_gs_end_with_the_g)
+{
+    const struct cp_sched_options options = {.size = sizeof options, .threads = 2};
+    struct cp_watch *watch = open_with_stacks(NULL);
+    struct seen seen = {.n = 0};
+
+    CHECK_EQ(cp_sched_run(&options, in_g, watch, NULL), 0);
+    CHECK_EQ(cp__watch_each_stack(watch, note_stack, &seen), 0);
+    CHECK_EQ(seen.rounds, 6);
+    CHECK_EQ(seen.has_outer, seen.n);
+    cp_watch_close(watch);
+}
+
+CP_TEST(a_watch_without_stacks_has_none)
+{
+    struct cp_watch *watch = open_watch("none", NULL);
+    struct seen seen = {.n = 0};
+
+    CHECK_EQ(cp__watch_each_stack(watch, note_stack, &seen), -EINVAL);
+    cp_watch_close(watch);
+}
