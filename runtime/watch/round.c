@@ -29,13 +29,12 @@ static void set_counts(struct cp__m *m, struct cp_g *g, struct cp__watch_g *of_g
 
 /* Begins to read a meter on the M for a G that runs there. If the M cannot open the meter, each reading says
  * that something is missed. */
-static int start_meter(struct cp__watch_m *own, unsigned k)
+static void start_meter(struct cp__watch_m *own, unsigned k)
 {
     struct cp__meter_on_m *on_m = &own->meters[k];
-    int result = cp__meter_open(on_m, &cp__meters[k]);
 
+    (void)cp__meter_open(on_m, &cp__meters[k]);
     on_m->base = cp__meter_read(on_m, &cp__meters[k]);
-    return result;
 }
 
 void cp__counting_start(struct cp__watch_m *own, struct cp__watch_g *counts)
@@ -96,29 +95,41 @@ static void let_go_meters(struct cp__m *m, struct cp_g *g, struct cp__watch_g *o
     set_counts(m, g, of_g);
 }
 
-/* Counts the watch's meters for a G that runs here. Returns 0 or the error of the first that cannot be
- * opened, and then counts none. */
+/* Opens the watch's meters for a G that runs here. Returns those that nothing was counted of until now, which
+ * have no base yet, or the error of the first that cannot be opened, and then holds none. */
 static int hold_meters(struct cp__m *m, struct cp_g *g, struct cp__watch_g *of_g,
                        const struct cp_watch *watch)
 {
     struct cp__watch_m *own = m->watch;
+    const uint32_t used = of_g->used;
 
     for (unsigned i = 0; i < watch->n_meters; i++) {
         const unsigned k = watch->meters[i];
+        int result = of_g->refs[k] == 0 ? cp__meter_open(&own->meters[k], &cp__meters[k]) : 0;
 
-        if (of_g->refs[k]++ == 0) {
-            int result = start_meter(own, k);
-
-            if (result < 0) {
-                of_g->refs[k]--;
-                let_go_meters(m, g, of_g, watch, i);
-                return result;
-            }
-            of_g->used |= 1u << k;
+        if (result < 0) {
+            let_go_meters(m, g, of_g, watch, i);
+            return result;
         }
+        of_g->refs[k]++;
+        of_g->used |= 1u << k;
     }
     set_counts(m, g, of_g);
-    return 0;
+    return (int)(of_g->used & ~used);
+}
+
+/* Returns what a meter has counted for the G until now. What a meter without a base reads is its base, so
+ * that no meter is read twice. */
+static uint64_t count_at_begin(struct cp__watch_m *own, const struct cp__watch_g *of_g, unsigned k,
+                               bool has_base, uint64_t *missed)
+{
+    struct cp__meter_on_m *on_m = &own->meters[k];
+
+    if (has_base)
+        return count_of(own, of_g, k, missed);
+    on_m->base = cp__meter_read(on_m, &cp__meters[k]);
+    *missed += of_g->total[k].missed;
+    return of_g->total[k].value;
 }
 
 /* ---- Rounds of a G --------------------------------------------------------------------------- */
@@ -180,9 +191,9 @@ static int refuse(struct cp_watch *watch, struct cp__shard *shard, int error)
     return error;
 }
 
-/* Begins a round of a G for which everything is there. */
+/* Begins a round of a G for which everything is there. without_base has a bit for each such meter. */
 static void begin(struct cp__m *m, struct cp__watch_g *of_g, struct cp__shard *shard,
-                  struct cp_watch_round *round, const struct cp__registers *here)
+                  struct cp_watch_round *round, const struct cp__registers *here, uint32_t without_base)
 {
     struct cp_watch *watch = round->watch;
 
@@ -194,8 +205,11 @@ static void begin(struct cp__m *m, struct cp__watch_g *of_g, struct cp__shard *s
     round->forks[1] = of_g->forks[1];
     round->missed = 0;
     round->place = show_round(&of_g->rounds, watch->entry.number);
-    for (unsigned i = 0; i < watch->n_meters; i++)
-        round->began[1 + i] = count_of(m->watch, of_g, watch->meters[i], &round->missed);
+    for (unsigned i = 0; i < watch->n_meters; i++) {
+        const bool has_base = (without_base >> watch->meters[i] & 1) == 0;
+
+        round->began[1 + i] = count_at_begin(m->watch, of_g, watch->meters[i], has_base, &round->missed);
+    }
     round->began[0] = cp__watch_now_early();
 }
 
@@ -205,7 +219,7 @@ __attribute__((noinline)) int cp_watch_begin(struct cp_watch *watch, struct cp_w
     struct cp__m *m = cp__m_current;
     struct cp__shard *shard;
     struct cp__watch_g *of_g;
-    int result;
+    int result = 0;
 
     round->watch = NULL;
     if (watch == NULL)
@@ -227,7 +241,7 @@ __attribute__((noinline)) int cp_watch_begin(struct cp_watch *watch, struct cp_w
     if (watch->has_stacks)
         here = cp__registers_here();
     round->watch = watch;
-    begin(m, of_g, shard, round, &here);
+    begin(m, of_g, shard, round, &here, (uint32_t)result);
     return 0;
 }
 
