@@ -1,0 +1,106 @@
+/* Watches whose events the program, or the system, takes away. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "tests/support/stopwatch.h"
+
+static bool is_event(int fd)
+{
+    static const char event[] = "anon_inode:[perf_event]";
+    char path[32], name[sizeof event];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return readlink(path, name, sizeof name) == sizeof event - 1 &&
+           memcmp(name, event, sizeof event - 1) == 0;
+}
+
+/* Returns how many descriptors of events the process has; with a descriptor, puts it in the place of each. */
+static int count_events(int replacement)
+{
+    int n = 0;
+
+    for (int fd = 3; fd < 1024; fd++) {
+        if (!is_event(fd))
+            continue;
+        n++;
+        if (replacement >= 0)
+            CHECK_EQ(dup2(replacement, fd), fd);
+    }
+    return n;
+}
+
+CP_TEST(a_round_whose_event_was_closed_is_partial)
+{
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch;
+    struct cp_watch_round round;
+    char byte = 0;
+    int ends[2];
+
+    test_need_events();
+    watch = open_watch("closed", "pageFaults");
+    CHECK_EQ(pipe(ends), 0);
+    CHECK_EQ(write(ends[1], "x", 1), 1);
+    CHECK_EQ(cp_watch_begin(watch, &round), 0);
+    CHECK(count_events(ends[0]) >= 1);
+    CHECK_EQ(cp_watch_end(&round), 0);
+    CHECK_EQ(state_of_watch(watch).partial, 1);
+    CHECK_EQ(find_row(watch, "time").count, 1);
+    CHECK_EQ(find_row(watch, "pageFaults").count, 0);
+    CHECK_EQ(read(ends[0], &byte, 1), 1); /* nobody has read what is the program's */
+    CHECK_EQ(byte, 'x');
+
+    CP_WATCH(watch)
+    {
+    } /* the event is opened again */
+    CHECK_EQ(state_of_watch(watch).partial, 1);
+    CHECK_EQ(find_row(watch, "pageFaults").count, 1);
+    cp_watch_close(watch);
+    cp_m_detach(m);
+}
+
+CP_TEST(a_begin_without_a_descriptor_is_refused)
+{
+    struct cp_m *m = attach_m();
+    struct rlimit limit, none;
+    struct cp_watch *watch;
+    struct cp_watch_round round;
+    int fd;
+
+    test_need_events();
+    watch = open_watch("refused", "pageFaults");
+    fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    close(fd);
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_cur = (rlim_t)fd, .rlim_max = (rlim_t)fd};
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    CHECK_EQ(cp_watch_begin(watch, &round), -EMFILE);
+    CHECK_EQ(cp_watch_end(&round), 0);
+    CHECK_EQ(state_of_watch(watch).refused, 1);
+    CHECK_EQ(state_of_watch(watch).open, 0);
+    cp_watch_close(watch);
+    cp_m_detach(m);
+}
+
+CP_TEST(events_are_closed_when_no_watch_counts_them)
+{
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch;
+
+    test_need_events();
+    for (int i = 0; i < 40; i++) { /* more than can be counted at once */
+        watch = open_watch("again", i % 2 == 0 ? "pageFaults,contextSwitches" : "minorFaults,cpuMigrations");
+        CP_WATCH(watch)
+        {
+        }
+        CHECK_EQ(count_events(-1), 2);
+        cp_watch_close(watch);
+    }
+    cp_m_detach(m);
+    CHECK_EQ(count_events(-1), 0);
+}
