@@ -9,11 +9,11 @@
 #include "comments.h"
 #include "naming.h"
 #include "rate_linux.h"
-#include "rounds.h"
 #include "runtime/base/fail.h"
 #include "runtime/switch_cost.h"
 #include "runtime/unwind/objects.h"
 #include "session.h"
+#include "watches.h"
 #include "writer.h"
 
 /* ---- Comments -------------------------------------------------------------------------------- */
@@ -360,50 +360,9 @@ static void say_switches(struct cp__comments *comments, const struct cp__part *p
     say(comments, FACT, "switch_cost", sentence, "%.1f", 100 * share);
 }
 
-/* Returns whether a name stands for itself in a regular expression, in a filter of go tool pprof, which has
- * "=" and ",", and between quotes of a shell. */
-static bool is_plain_name(const char *name)
+static void say_watch(void *context, const struct cp__watch_line *line)
 {
-    return name[strcspn(name, "\\^$.|?*+()[]{}=,'")] == '\0';
-}
-
-/* The watches that a profile tells one by one. */
-enum { MAX_WATCHES = 8 };
-struct told_watches {
-    struct cp__comments *comments;
-    size_t n;
-};
-
-/* Adds a watch whose rounds have samples, and how to see these samples alone. */
-static void say_watch(void *context, const struct cp__sampled_watch *watch)
-{
-    struct told_watches *told = context;
-    char sentence[320];
-    int n;
-
-    if (told->n++ >= MAX_WATCHES)
-        return;
-    n = snprintf(sentence, sizeof sentence,
-                 "%" PRIu64 " of its rounds have samples, of which %" PRIu64 " had ended", watch->rounds,
-                 watch->ended);
-    if (is_plain_name(watch->name))
-        snprintf(sentence + n, sizeof sentence - (size_t)n,
-                 ": go tool pprof -tagfocus='watch=^%s$', or '%s=10ms:' for those of 10 ms or more",
-                 watch->name, watch->name);
-    say(told->comments, FACT, "watch", sentence, "%s", watch->name);
-}
-
-static void say_watches(struct cp__comments *comments, const struct cp__profile *profile)
-{
-    struct told_watches told = {.comments = comments};
-
-    if (cp__profile_rounds_each(profile, say_watch, &told) == 0 && told.n > MAX_WATCHES)
-        say(comments, FACT, "watches_more", "further watches have samples in their rounds", "%zu",
-            told.n - MAX_WATCHES);
-    if (profile->untold != 0)
-        say(comments, LIMIT, "rounds_untold",
-            "samples have no duration of their round, because a profile tells 100000 rounds apart",
-            "%" PRIu64, profile->untold);
+    say(context, line->is_limit ? LIMIT : FACT, line->key, line->sentence, "%s", line->value);
 }
 
 #define UNNAMED                                                                                              \
@@ -583,7 +542,7 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
     say_missing(&comments, &findings);
     say_later(&comments, &findings);
     say_warning(&comments, session, i);
-    say_watches(&comments, part->profile);
+    cp__watch_lines(part->profile, say_watch, &comments);
     say_switches(&comments, part, stats);
     say_losses(&comments, session, i, &findings);
     say_last(&comments);

@@ -196,6 +196,8 @@ int cp__profile_rounds_each(const struct cp__profile *p, cp__sampled_watch_fn *f
         while (p->watches[first].name != name)
             first++;
         counts[first].name = cp__profile_string(p, name);
+        if (cp__round_watch(round_at(p, i)) > counts[first].number)
+            counts[first].number = cp__round_watch(round_at(p, i));
         counts[first].rounds += id_of(round_at(p, i)) != 0;
         counts[first].ended += p->round_ns[i] != 0;
     }

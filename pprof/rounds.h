@@ -36,6 +36,7 @@ void cp__profile_rounds_print(FILE *out, const struct cp__profile *p, uint32_t s
 /* A watch with samples. */
 struct cp__sampled_watch {
     const char *name;
+    unsigned number; /* the highest of this name */
     uint64_t rounds; /* how many of them have samples */
     uint64_t ended;  /* the part of them whose duration is known */
 };
