@@ -20,7 +20,7 @@ struct cp__encoded_mapping {
 };
 
 /* The most values of a sample that are not in memory as they are written. */
-enum { CP__MAX_VALUES = 8 };
+enum { CP__MAX_VALUES = 10 };
 
 /*
  * A profile to encode. Strings, functions and locations are numbered from 0. A part of the profile is a

@@ -261,6 +261,24 @@ enum cp_profile_form {
  * -EINVAL for CP_FORM_STATES. */
 int cp_thread_profile(struct cp_writer w, enum cp_profile_form form, struct cp_error *err);
 
+struct cp_watch; /* watch.h */
+
+/*
+ * Write the profile of where the rounds of a watch began, which must have been opened with has_stacks: of
+ * each distinct stack of begins, with the labels that the watch tells apart, how many rounds began there and
+ * have ended ("rounds"), their time ("time", in ns, which readers show first), and the sum of each further
+ * quantity. Ratios are left out, because they cannot be added up. Rounds in which their G has called fork()
+ * have the label "side": "parent" or "child". The second call finds the watch by its name.
+ *
+ * Return 0; the writer's error; -EINVAL for a watch without has_stacks, a watch for keys, and CP_FORM_STATES;
+ * -ENOENT for a name that no open watch has; -ENOMEM. Only the second call may run while another thread
+ * closes the watch.
+ */
+int cp_watch_write_profile(const struct cp_watch *watch, struct cp_writer w, enum cp_profile_form form,
+                           struct cp_error *err);
+int cp_watch_write_profile_of(const char *name, struct cp_writer w, enum cp_profile_form form,
+                              struct cp_error *err);
+
 /* Called with the linker's name of the function that contains addresses[i], which is mangled for C++ and
  * Rust; the name is valid during the call. */
 typedef int cp_symbol_each_fn(void *context, size_t i, const char *function);

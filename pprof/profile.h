@@ -20,7 +20,8 @@ struct cp__profile_meta {
     int64_t duration_ns;
     const char *const *comments;
     size_t n_comments;
-    bool is_text; /* print the profile by cp__profile_print() instead of encoding it */
+    bool shows_further; /* readers show the first further value if they are not told otherwise */
+    bool is_text;       /* print the profile by cp__profile_print() instead of encoding it */
 };
 
 /* What a value counts that a stack has beside its weight, such as "delay" in "nanoseconds". */
@@ -28,7 +29,7 @@ struct cp__value_type {
     const char *type;
     const char *unit;
 };
-enum { CP__MAX_FURTHER = 6 };
+enum { CP__MAX_FURTHER = 8 };
 
 /* Makes an empty profile. Returns 0 or -ENOMEM. */
 int cp__profile_new(struct cp__profile **profile);

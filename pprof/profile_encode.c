@@ -176,7 +176,7 @@ int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_met
         .time_ns = meta->time_ns,
         .duration_ns = meta->duration_ns,
         .period = clamp_value(meta->period),
-        .default_type = (int64_t)types[2],
+        .default_type = (int64_t)types[meta->shows_further ? 2 * MADE : 2],
     };
 
     return cp__encode(&encoding, w);

@@ -109,6 +109,12 @@ void *cp__registry_hold(unsigned number)
     return entry == NULL ? NULL : entry->watch;
 }
 
+const struct cp__watch_entry *cp__registry_hold_named(const char *name)
+{
+    cp__lock(&registry_lock);
+    return *find_place(name);
+}
+
 void cp__registry_let_go(void)
 {
     cp__unlock(&registry_lock);

@@ -25,6 +25,8 @@ void cp__registry_remove(struct cp__watch_entry *entry);
  * was closed. */
 void *cp__registry_hold(unsigned number);
 void cp__registry_let_go(void);
+/* The same for the watch with the name; NULL: no open watch has the name. */
+const struct cp__watch_entry *cp__registry_hold_named(const char *name);
 /* Returns the name of the watch with the number, which is never freed; NULL: there never was one. */
 const char *cp__registry_name(unsigned number);
 /* In the child of a fork: the watches stay, and what they have measured is the parent's. */
