@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "commands.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fail.h"
@@ -250,27 +250,6 @@ static int set_environment(const struct run *run, const struct asked *asked, con
     return result | unsetenv(CP__VARIABLE_FIRST);
 }
 
-/* For the handler of SIGTERM. 0: the program has ended, and its id may be that of another process. */
-static volatile pid_t program_pid;
-
-static void pass_on_from_handler(int number)
-{
-    if (program_pid > 0)
-        kill(program_pid, number);
-}
-
-/* Ctrl-C and Ctrl-\ come to the program, too, which decides what they do. SIGTERM and SIGHUP come to this
- * process alone. */
-static void prepare_signals(void)
-{
-    struct sigaction pass_on = {.sa_handler = pass_on_from_handler};
-
-    signal(SIGINT, SIG_IGN);
-    signal(SIGQUIT, SIG_IGN);
-    sigaction(SIGTERM, &pass_on, NULL);
-    sigaction(SIGHUP, &pass_on, NULL);
-}
-
 /* Waits for the program's end, and shows how it goes. Returns its status, as wait(2) does. */
 static int await_end(struct run *run)
 {
@@ -281,36 +260,35 @@ static int await_end(struct run *run)
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
-    while (waitpid(run->pid, &status, WNOHANG) == 0) {
+    while (!child_has_ended(run->pid, &status)) {
         if (sigtimedwait(&child, NULL, &second) < 0 && errno == EAGAIN)
             run_show_progress(run);
     }
-    program_pid = 0;
     return status;
 }
 
-/* If whoever started this command ignores SIGCHLD, the kernel would keep no exit status for it. The program
- * has SIGCHLD as the command had it. */
+/* What the program's environment is made of. */
+struct environment {
+    const struct run *run;
+    const struct asked *asked;
+    const char *library;
+};
+
+static int prepare_environment(const void *context)
+{
+    const struct environment *environment = context;
+
+    return set_environment(environment->run, environment->asked, environment->library);
+}
+
 static enum status start_profiled_program(struct run *run, struct asked *asked, const char *path,
                                           const char *library)
 {
-    const struct sigaction by_default = {.sa_handler = SIG_DFL};
-    struct sigaction before;
+    const struct environment environment = {.run = run, .asked = asked, .library = library};
 
     run->started_s = cp__clock_s();
     clock_gettime(CLOCK_REALTIME_COARSE, &run->began); /* the clock of files */
-    sigaction(SIGCHLD, &by_default, &before);
-    program_pid = run->pid = fork();
-    if (run->pid == 0) {
-        sigaction(SIGCHLD, &before, NULL);
-        if (set_environment(run, asked, library) == 0)
-            execve(path, asked->argv, environ);
-        _exit(complain(STATUS_USAGE, "\"%s\" cannot be run: %s.", path, strerror(errno)));
-    }
-    if (run->pid < 0)
-        return complain(STATUS_FAILURE, "There is no process for the program: %s.", strerror(errno));
-    prepare_signals();
-    return STATUS_OK;
+    return child_start(&run->pid, path, asked->argv, prepare_environment, &environment);
 }
 
 /* Runs the program, and returns its exit status. */
@@ -325,7 +303,7 @@ static enum status run_to_its_end(struct run *run, struct asked *asked, const ch
         return result;
     status = await_end(run);
     run_print_end(run, status);
-    return WIFSIGNALED(status) ? (enum status)(128 + WTERMSIG(status)) : (enum status)WEXITSTATUS(status);
+    return child_exit_status(status);
 }
 
 /* Does what the command line says. The caller frees the paths. */

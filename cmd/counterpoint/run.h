@@ -10,9 +10,10 @@
 
 /* ---- The program: run_target.c --------------------------------------------------------------- */
 
-/* Finds the program along PATH, as execvp() does, and stores the path, which the caller frees. Returns 0, or
- * a negative errno value and a sentence: the program is not there, or a library cannot be preloaded into it.
- */
+/* Find the program along PATH, as execvp() does, and store the path, which the caller frees. Return 0, or a
+ * negative errno value and a sentence: the program is not there or, for the second one, a library cannot be
+ * preloaded into it. */
+int run_find_path(char **path, const char *name, struct cp_error *err);
 int run_find_program(char **path, const char *name, struct cp_error *err);
 /* Finds the library to preload, beside this command. has_http: the one with the endpoint. */
 int run_find_preload(char **path, bool has_http, struct cp_error *err);

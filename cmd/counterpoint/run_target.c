@@ -233,9 +233,14 @@ static int check_program(const char *path, int depth, struct cp_error *err)
     return result;
 }
 
+int run_find_path(char **path, const char *name, struct cp_error *err)
+{
+    return strchr(name, '/') != NULL ? find_by_path(path, name, err) : find_along_path(path, name, err);
+}
+
 int run_find_program(char **path, const char *name, struct cp_error *err)
 {
-    int result = strchr(name, '/') != NULL ? find_by_path(path, name, err) : find_along_path(path, name, err);
+    int result = run_find_path(path, name, err);
 
     if (result == 0)
         result = check_program(*path, 0, err);
