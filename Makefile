@@ -168,7 +168,7 @@ ui_test = .cache/npm/ui-test
 
 program = $(B)/bin/counterpoint
 program_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(wildcard $(addprefix cmd/counterpoint/, \
-                     *.c report/*.c report/*.S))))))
+                     *.c report/*.c report/*.S watch/*.c))))))
 example_parts = common server_http server_work
 # Each shows the flags of testing/ with another's test framework. Only the tests build them. Criterion's own
 # process crashes under ThreadSanitizer, with or without a profile.

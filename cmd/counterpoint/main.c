@@ -15,6 +15,7 @@ static const struct {
     {"events", command_events, "the events that can be sampled, and whether they work here"},
     {"run", command_run, "profiles a program that knows nothing of it"},
     {"report", command_report, "what a profile says: hottest functions, calls, differences"},
+    {"watch", command_watch, "how long functions of a program take, without recompiling it"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

@@ -1,0 +1,186 @@
+/* counterpoint watch: how long functions take, of a program that knows nothing of it. See probes.h. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/counterpoint/commands.h"
+#include "cmd/counterpoint/run.h"
+#include "preload/settings.h"
+#include "session.h"
+
+static const char help[] =
+    "usage: counterpoint watch [OPTION]... --function NAME [--] PROGRAM [ARGUMENT]...\n"
+    "       counterpoint watch [OPTION]... --function NAME -p PID\n"
+    "\n"
+    "Measures how long functions take: from entry to return, in each thread of a program,\n"
+    "and in the processes that it starts. The program is not changed or recompiled; the\n"
+    "kernel puts probes at the functions (uprobes), and removes them at the end, however\n"
+    "this command ends. This takes root or CAP_PERFMON. While the program runs, a line on\n"
+    "the terminal shows how the distributions grow; at the end they are printed: count,\n"
+    "mean, standard deviation, percentiles.\n"
+    "\n"
+    "  --function NAME       a function, by the name that the linker or the source has for\n"
+    "                        it: parse, or json::parse, or json::parse(char const*). Give\n"
+    "                        LIBRARY:NAME for a function of a library, as in\n"
+    "                        libcrypto:SHA256_Update or ./plugin.so:init. Can be given up\n"
+    "                        to 32 times.\n"
+    "  -e EVENT[,EVENT]...   what is counted between entry and return, beside time:\n"
+    "                        cpuTime, and each event of 'counterpoint events' that can be\n"
+    "                        counted for a CPU. Up to seven.\n"
+    "  -p, --pid PID         watches a process that runs already, until it ends or Ctrl-C\n"
+    "  --duration SECONDS    watches so long; the program goes on\n"
+    "  -o FILE               writes the distributions to this file instead of stdout\n"
+    "  --json                prints them as JSON, with all buckets\n"
+    "\n"
+    "Each call takes 1 to 3 microseconds longer, most of it outside of what is measured;\n"
+    "other processes that run the same code are slowed down, too, and not measured. With -e,\n"
+    "each switch of the machine between threads is recorded. Functions in which a program\n"
+    "changes its stack (coroutines, green threads) must not be watched: the kernel ends a\n"
+    "program that returns on another stack than the probe has seen. Go programs are refused\n"
+    "for this reason. A function that is left by longjmp() or an exception, or is nested more\n"
+    "than 64 deep, has no return that can be measured, and is counted as dropped.\n"
+    "\n"
+    "Keys such as Ctrl-C go to the program. Exit status: that of the program, or 128 and the\n"
+    "number of the signal that ended it; with -p, 0; 1 if the machine or the user's rights do\n"
+    "not allow probes or an event; 2 if the usage is wrong or there is no such function; 3 if\n"
+    "there is no memory, or the output cannot be written.\n";
+
+static void free_request(struct watch_request *request)
+{
+    for (size_t i = 0; i < request->n_functions; i++)
+        watch_function_free(&request->functions[i]);
+    free(request->events);
+    free(request->path);
+    watch_files_free(&request->files);
+}
+
+/* ---- The command line ------------------------------------------------------------------------ */
+
+static enum status add_counted_event(struct watch_request *request, const char *event)
+{
+    const char *before = request->events;
+    char *events;
+
+    if (asprintf(&events, "%s%s%s", before == NULL ? "" : before, before == NULL ? "" : ",", event) < 0)
+        return complain(STATUS_FAILURE, "There is not enough memory.");
+    free(request->events);
+    request->events = events;
+    return STATUS_OK;
+}
+
+static enum status take_pid(struct watch_request *request, const char *text)
+{
+    char *end;
+    const long pid = strtol(text, &end, 10);
+
+    if (pid <= 0 || pid > INT32_MAX || *end != '\0')
+        return complain(STATUS_USAGE, "-p must be the number of a process, and \"%s\" is not.", text);
+    request->pid = (pid_t)pid;
+    request->is_attached = true;
+    return STATUS_OK;
+}
+
+static enum status take_watch_option(struct watch_request *request, int option)
+{
+    switch (option) {
+    case 'e':
+        return add_counted_event(request, optarg);
+    case 'f':
+        if (request->n_names == WATCH_FUNCTIONS)
+            return complain(STATUS_USAGE, "At most %d functions can be watched at once.", WATCH_FUNCTIONS);
+        request->names[request->n_names++] = optarg;
+        return STATUS_OK;
+    case 'o':
+        request->output = optarg;
+        return *optarg != '\0' ? STATUS_OK : complain(STATUS_USAGE, "-o must name a file.");
+    case 'p':
+        return take_pid(request, optarg);
+    case 'd':
+        request->seconds = cp__preload_seconds(optarg);
+        return request->seconds > 0
+                   ? STATUS_OK
+                   : complain(STATUS_USAGE,
+                              "--duration must be a number of seconds above 0, and \"%s\" is not.", optarg);
+    case 'j':
+        request->is_json = true;
+        return STATUS_OK;
+    default: /* getopt_long() has said what is wrong */
+        fputs("'counterpoint watch --help' describes the options.\n", stderr);
+        return STATUS_USAGE;
+    }
+}
+
+static enum status check_request(const struct watch_request *request)
+{
+    if (request->n_names == 0)
+        return complain(STATUS_USAGE, "Name a function to watch: counterpoint watch --function NAME ...");
+    if (request->is_attached && *request->argv != NULL)
+        return complain(STATUS_USAGE, "Give -p, or a program to run, but not both.");
+    if (!request->is_attached && *request->argv == NULL)
+        return complain(STATUS_USAGE,
+                        "Name the program to run, or a process by -p: counterpoint watch --function NAME "
+                        "PROGRAM [ARGUMENT]...");
+    return STATUS_OK;
+}
+
+/* Stores in *is_help whether help was asked for. */
+static enum status parse_watch(struct watch_request *request, int argc, char **argv, bool *is_help)
+{
+    static const struct option options[] = {
+        {"event", required_argument, NULL, 'e'},    {"function", required_argument, NULL, 'f'},
+        {"output", required_argument, NULL, 'o'},   {"pid", required_argument, NULL, 'p'},
+        {"duration", required_argument, NULL, 'd'}, {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},           {0}};
+    enum status status = STATUS_OK;
+    char name[] = "counterpoint watch";
+
+    argv[0] = name; /* for what getopt_long() says */
+    optind = 0;
+    for (int option;
+         status == STATUS_OK && (option = getopt_long(argc, argv, "+e:f:o:p:h", options, NULL)) != -1;) {
+        *is_help = option == 'h';
+        if (*is_help)
+            return STATUS_OK;
+        status = take_watch_option(request, option);
+    }
+    request->argv = argv + optind;
+    return status == STATUS_OK ? check_request(request) : status;
+}
+
+/* ---- The functions --------------------------------------------------------------------------- */
+
+static enum status find_functions(struct watch_request *request)
+{
+    struct cp_error err;
+    int result;
+
+    if (!request->is_attached && run_find_path(&request->path, request->argv[0], &err) < 0)
+        return complain(STATUS_USAGE, "%s", err.message);
+    result = request->is_attached ? watch_files_of_process(&request->files, request->pid, &err)
+                                  : watch_files_of_program(&request->files, request->path, &err);
+    for (size_t i = 0; i < request->n_names && result == 0; i++) {
+        result = watch_find_function(&request->functions[i], request->names[i], &request->files, &err);
+        request->n_functions += result == 0;
+    }
+    return result == 0 ? STATUS_OK
+                       : complain(result == -ENOMEM ? STATUS_FAILURE : STATUS_USAGE, "%s", err.message);
+}
+
+enum status command_watch(int argc, char **argv)
+{
+    struct watch_request request = {0};
+    bool is_help = false;
+    enum status status = parse_watch(&request, argc, argv, &is_help);
+
+    if (is_help)
+        fputs(help, stdout);
+    else if (status == STATUS_OK)
+        status = find_functions(&request);
+    if (!is_help && status == STATUS_OK)
+        status = watch_session(&request);
+    free_request(&request);
+    return status;
+}
