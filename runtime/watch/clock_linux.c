@@ -49,7 +49,7 @@ static bool kernel_takes_ticks(void)
     return strcmp(name, CP__TICKS_CLOCK "\n") == 0;
 }
 
-static void measure(void)
+static void measure_ticks(void)
 {
     struct cp__watch_clock clock = {.by_ticks = true};
     uint64_t ticks, ns;
@@ -70,5 +70,5 @@ void cp__watch_clock_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, measure);
+    pthread_once(&once, measure_ticks);
 }

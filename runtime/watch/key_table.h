@@ -7,7 +7,8 @@
  * be more than three quarters full, and does not shrink.
  *
  * A table is one block of memory, and a pointer leads to it. Growing replaces the pointer by one store, after
- * the new table is complete and before the old one is freed, so that the child of a fork finds one of the two.
+ * the new table is complete and before the old one is freed, so that the child of a fork finds one of the
+ * two.
  */
 #ifndef COUNTERPOINT_RUNTIME_WATCH_KEY_TABLE_H
 #define COUNTERPOINT_RUNTIME_WATCH_KEY_TABLE_H

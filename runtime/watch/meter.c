@@ -14,7 +14,7 @@ static struct cp__lock meters_lock = CP__LOCK_INIT(CP__RANK_METERS);
 static uint64_t last_seq; /* under the lock */
 
 /* Makes a meter of a name, without its place among the meters. */
-static int parse(struct cp__meter *meter, const char *name, struct cp_error *err)
+static int parse_meter(struct cp__meter *meter, const char *name, struct cp_error *err)
 {
     struct cp_event_spec spec = {.size = sizeof spec};
     int result;
@@ -41,7 +41,7 @@ static int parse(struct cp__meter *meter, const char *name, struct cp_error *err
 }
 
 /* Finds the place of a meter, or a free one. Under the lock. */
-static int find_place(const struct cp__meter *wanted)
+static int find_meter_place(const struct cp__meter *wanted)
 {
     int place = -ENOSPC;
 
@@ -60,12 +60,12 @@ static int find_place(const struct cp__meter *wanted)
 int cp__meter_take(const char *name, struct cp_error *err)
 {
     struct cp__meter meter;
-    int result = parse(&meter, name, err);
+    int result = parse_meter(&meter, name, err);
 
     if (result < 0)
         return result;
     cp__lock(&meters_lock);
-    result = find_place(&meter);
+    result = find_meter_place(&meter);
     if (result >= 0 && cp__meters[result].refs == 0) {
         meter.seq = ++last_seq;
         cp__meters[result] = meter;

@@ -35,7 +35,7 @@ static void *map_page(int fd)
 }
 
 /* Returns whether the event is of the PMU of a core, whose config1 has the bits of CP__PMC_CONFIG1. */
-static bool is_of_core(const struct perf_event_attr *attr)
+static bool is_of_core_pmu(const struct perf_event_attr *attr)
 {
     bool is =
         attr->type == PERF_TYPE_HARDWARE || attr->type == PERF_TYPE_HW_CACHE || attr->type == PERF_TYPE_RAW;
@@ -51,7 +51,7 @@ static int open_readable_from_handler(struct perf_event_attr *attr)
 {
     int fd = -EINVAL;
 
-    for (uint64_t bits = is_of_core(attr) ? CP__PMC_CONFIG1 : 0; bits != 0; bits &= bits - 1) {
+    for (uint64_t bits = is_of_core_pmu(attr) ? CP__PMC_CONFIG1 : 0; bits != 0; bits &= bits - 1) {
         struct perf_event_attr readable = *attr;
 
         readable.config1 |= bits;
@@ -63,7 +63,7 @@ static int open_readable_from_handler(struct perf_event_attr *attr)
 }
 
 /* Opens the event on one kind of core. */
-static int add_event_from_handler(void *context, struct perf_event_attr *attr)
+static int add_counting_from_handler(void *context, struct perf_event_attr *attr)
 {
     struct cp__meter_on_m *on_m = context;
     int fd = open_readable_from_handler(attr);
@@ -83,7 +83,7 @@ static int open_dummy(struct cp__meter_on_m *on_m)
     int result;
 
     attr.disabled = 0;
-    result = add_event_from_handler(on_m, &attr);
+    result = add_counting_from_handler(on_m, &attr);
     if (result == 0 && on_m->events[0].page == NULL) {
         cp__meter_close(on_m);
         return -ENOMEM;
@@ -96,7 +96,7 @@ static int open_event(struct cp__meter_on_m *on_m, const struct cp__meter *meter
     struct perf_event_attr attr = cp__perf_attr_from_handler(&meter->request.config);
 
     attr.disabled = 0;
-    return cp__core_pmus_add_from_handler(&attr, add_event_from_handler, on_m);
+    return cp__core_pmus_add_from_handler(&attr, add_counting_from_handler, on_m);
 }
 
 int cp__meter_open(struct cp__meter_on_m *on_m, const struct cp__meter *meter)
@@ -179,7 +179,7 @@ static inline bool read_page(const struct perf_event_mmap_page *page, struct cp_
 }
 
 /* Reads an event by a call. */
-static bool read_event(const struct cp__meter_on_m *on_m, unsigned i, struct cp__count *count)
+static bool read_by_call(const struct cp__meter_on_m *on_m, unsigned i, struct cp__count *count)
 {
     return cp__perf_is_event_from_handler(on_m->events[i].fd, on_m->events[i].id) &&
            cp__sys_read_from_handler(on_m->events[i].fd, count, sizeof *count) > 0;
@@ -206,7 +206,7 @@ static bool read_events(const struct cp__meter_on_m *on_m, const struct cp__mete
         struct cp__count one;
         const bool by_page = CP__HAS_PMC && on_m->n == 1 && on_m->events[i].page != NULL;
 
-        if (!(by_page && read_page(on_m->events[i].page, &one)) && !read_event(on_m, i, &one))
+        if (!(by_page && read_page(on_m->events[i].page, &one)) && !read_by_call(on_m, i, &one))
             return false;
         reading->value += is_clock(meter) ? one.time_running : one.value;
         running += one.time_running;

@@ -37,7 +37,7 @@ static int find_meter(struct cp_watch *watch, const char *name, struct cp_error 
     return (int)watch->n_meters++;
 }
 
-static const char *unit_of(const struct cp__meter *meter)
+static const char *unit_of_meter(const struct cp__meter *meter)
 {
     const struct cp_event_encoding *encoding = &meter->request.config.encoding;
 
@@ -50,7 +50,7 @@ static const char *unit_of(const struct cp__meter *meter)
                : "count";
 }
 
-static int add_event(struct cp_watch *watch, const char *name, struct cp_error *err)
+static int add_counted(struct cp_watch *watch, const char *name, struct cp_error *err)
 {
     struct cp__watch_quantity *quantity = &watch->quantities[watch->n_quantities];
     int meter = find_meter(watch, name, err);
@@ -58,7 +58,7 @@ static int add_event(struct cp_watch *watch, const char *name, struct cp_error *
     if (meter < 0)
         return meter;
     snprintf(quantity->name, sizeof quantity->name, "%s", cp__meters[watch->meters[meter]].name);
-    quantity->unit = unit_of(&cp__meters[watch->meters[meter]]);
+    quantity->unit = unit_of_meter(&cp__meters[watch->meters[meter]]);
     quantity->scale = 1;
     watch->measures[watch->n_quantities++] =
         (struct cp__measure){.kind = CP__MEASURE_METER, .meter = (unsigned)meter};
@@ -83,7 +83,7 @@ static int add_ratio(struct cp_watch *watch, const char *name, const char *over,
 }
 
 /* Takes the spaces off both ends of a name. */
-static char *trim(char *name)
+static char *trim_name(char *name)
 {
     size_t size;
 
@@ -98,7 +98,7 @@ static int add_quantity(struct cp_watch *watch, char *name, struct cp_error *err
     char over[CP_WATCH_NAME_MAX * 4];
     char *middle;
 
-    name = trim(name);
+    name = trim_name(name);
     if (watch->n_quantities == CP_WATCH_QUANTITIES)
         return cp__error(
             err, -EINVAL,
@@ -111,12 +111,12 @@ static int add_quantity(struct cp_watch *watch, char *name, struct cp_error *err
         return add_ratio(watch, name, "cycles", "instructions", err);
     middle = strstr(name, per);
     if (middle == NULL)
-        return add_event(watch, name, err);
+        return add_counted(watch, name, err);
     if ((size_t)(middle - name) >= sizeof over || strlen(name) >= sizeof watch->quantities[0].name)
         return cp__error(err, -EINVAL, "The name of a quantity has at most %zu bytes: \"%s\" has more.",
                          sizeof over - 1, name);
     snprintf(over, sizeof over, "%.*s", (int)(middle - name), name);
-    return add_ratio(watch, name, trim(over), trim(middle + strlen(per)), err);
+    return add_ratio(watch, name, trim_name(over), trim_name(middle + strlen(per)), err);
 }
 
 /* Returns whether the quantity that was added last is there twice. */
@@ -140,7 +140,8 @@ static int parse_list(struct cp_watch *watch, char *list, struct cp_error *err)
         result = add_quantity(watch, name, err);
         if (result == 0 && is_twice(watch))
             result = cp__error(err, -EINVAL, "A watch has each quantity once, and %s stands there twice%s.",
-                               trim(name), strcmp(trim(name), "time") == 0 ? "" : ", perhaps by two names");
+                               trim_name(name),
+                               strcmp(trim_name(name), "time") == 0 ? "" : ", perhaps by two names");
     }
     return result;
 }

@@ -106,7 +106,7 @@ void cp__shards_leave(struct cp__watch_m *own)
 
 /* ---- Series ---------------------------------------------------------------------------------- */
 
-static const char *value_of(const struct cp_labels *labels, const char *key)
+static const char *label_value(const struct cp_labels *labels, const char *key)
 {
     for (size_t i = 0; i < cp_labels_count(labels); i++) {
         if (strcmp(labels->items[i].key, key) == 0)
@@ -119,22 +119,22 @@ static bool has_values(const struct cp_watch *watch, const struct cp__watch_seri
                        const struct cp_labels *labels)
 {
     for (unsigned i = 0; i < watch->n_keys; i++) {
-        if (strcmp(series->values[i], value_of(labels, watch->keys[i])) != 0)
+        if (strcmp(series->values[i], label_value(labels, watch->keys[i])) != 0)
             return false;
     }
     return true;
 }
 
-static uint32_t hash_of(const struct cp_watch *watch, const struct cp_labels *labels)
+static uint32_t hash_values(const struct cp_watch *watch, const struct cp_labels *labels)
 {
     uint64_t hash = 0;
 
     for (unsigned i = 0; i < watch->n_keys; i++)
-        hash = cp__hash_add_string(hash, value_of(labels, watch->keys[i]));
+        hash = cp__hash_add_string(hash, label_value(labels, watch->keys[i]));
     return cp__hash_end(hash);
 }
 
-static void free_series(const struct cp_watch *watch, struct cp__watch_series *series)
+static void forget_series(const struct cp_watch *watch, struct cp__watch_series *series)
 {
     for (unsigned i = 0; series->values != NULL && i < watch->n_keys; i++)
         free(series->values[i]);
@@ -155,7 +155,7 @@ static int make_series(const struct cp_watch *watch, struct cp__watch_series *se
     for (unsigned i = 0; i < watch->n_keys && result == 0; i++) {
         struct cp_labels *old = series->labels;
 
-        series->values[i] = strdup(value != NULL ? value : value_of(labels, watch->keys[i]));
+        series->values[i] = strdup(value != NULL ? value : label_value(labels, watch->keys[i]));
         result = series->values[i] == NULL ? -ENOMEM : 0;
         if (result == 0 && series->values[i][0] != '\0') {
             result = cp__labels_with(old, watch->keys[i], series->values[i], &series->labels);
@@ -166,13 +166,13 @@ static int make_series(const struct cp_watch *watch, struct cp__watch_series *se
         }
     }
     if (result < 0)
-        free_series(watch, series);
+        forget_series(watch, series);
     return result;
 }
 
 /* Appends a series. Returns its number or -ENOMEM. Under the watch's lock. */
-static int64_t add_series(struct cp_watch *watch, const struct cp_labels *labels, const char *value,
-                          uint32_t hash)
+static int64_t append_series(struct cp_watch *watch, const struct cp_labels *labels, const char *value,
+                             uint32_t hash)
 {
     struct cp__watch_series made;
 
@@ -187,13 +187,13 @@ static int64_t add_series(struct cp_watch *watch, const struct cp_labels *labels
 
 int cp__series_begin(struct cp_watch *watch)
 {
-    return add_series(watch, NULL, watch->n_keys > 0 ? CP_WATCH_OTHERS : NULL, 0) < 0 ? -ENOMEM : 0;
+    return append_series(watch, NULL, watch->n_keys > 0 ? CP_WATCH_OTHERS : NULL, 0) < 0 ? -ENOMEM : 0;
 }
 
 /* Finds a series by its values, or makes it; the first one is for all others. Under the watch's lock. */
 static uint32_t look_up(struct cp_watch *watch, const struct cp_labels *labels)
 {
-    const uint32_t hash = hash_of(watch, labels);
+    const uint32_t hash = hash_values(watch, labels);
     uint32_t number;
     int64_t added;
 
@@ -203,7 +203,7 @@ static uint32_t look_up(struct cp_watch *watch, const struct cp_labels *labels)
     }
     if (watch->n_series > watch->labels_max)
         return 0;
-    added = add_series(watch, labels, NULL, hash);
+    added = append_series(watch, labels, NULL, hash);
     return added < 0 ? 0 : (uint32_t)added;
 }
 
@@ -346,7 +346,7 @@ void cp__watch_free_records(struct cp_watch *watch)
         free_shard(watch, shard);
     }
     for (size_t i = 0; i < watch->n_series; i++)
-        free_series(watch, &watch->series[i]);
+        forget_series(watch, &watch->series[i]);
     free(watch->series);
     cp__table_free(&watch->series_table);
 }

@@ -37,12 +37,12 @@ const char *cp__registry_name(unsigned number)
 {
     if (number == 0 || number > CP_WATCHES_MAX)
         return NULL;
-    return cp_load_acquire(&names[number]); /* pairs with the release in add() */
+    return cp_load_acquire(&names[number]); /* pairs with the release in append_entry() */
 }
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
-static struct cp__watch_entry **find_place(const char *name)
+static struct cp__watch_entry **find_named(const char *name)
 {
     struct cp__watch_entry **place = &entries;
 
@@ -51,9 +51,9 @@ static struct cp__watch_entry **find_place(const char *name)
     return place;
 }
 
-static int add(struct cp__watch_entry *entry, char *name, struct cp_error *err)
+static int append_entry(struct cp__watch_entry *entry, char *name, struct cp_error *err)
 {
-    if (*find_place(name) != NULL)
+    if (*find_named(name) != NULL)
         return cp__error(err, -EEXIST,
                          "There is a watch named \"%s\" already: close it, or take another name.", name);
     if (last_number == CP_WATCHES_MAX)
@@ -65,7 +65,7 @@ static int add(struct cp__watch_entry *entry, char *name, struct cp_error *err)
     entry->name = name;
     cp_store_release(&names[entry->number], name); /* pairs with the acquire in cp__registry_name() */
     entry->next = NULL;
-    cp_store_release(find_place(NULL), entry); /* pairs with the acquires in cp__registry_forget() */
+    cp_store_release(find_named(NULL), entry); /* pairs with the acquires in cp__registry_forget() */
     return 0;
 }
 
@@ -80,7 +80,7 @@ int cp__registry_add(struct cp__watch_entry *entry, struct cp_error *err)
     if (name == NULL)
         return cp__error(err, -ENOMEM, "There is no memory for a watch's name.");
     cp__lock(&registry_lock);
-    result = add(entry, name, err);
+    result = append_entry(entry, name, err);
     cp__unlock(&registry_lock);
     if (result < 0)
         free(name);
@@ -112,7 +112,7 @@ void *cp__registry_hold(unsigned number)
 const struct cp__watch_entry *cp__registry_hold_named(const char *name)
 {
     cp__lock(&registry_lock);
-    return *find_place(name);
+    return *find_named(name);
 }
 
 void cp__registry_let_go(void)
@@ -123,7 +123,7 @@ void cp__registry_let_go(void)
 /* ---- Snapshots ------------------------------------------------------------------------------- */
 
 /* Fills a snapshot with one entry, or with all if `only` is NULL. */
-static int fill(struct cp_watch_snapshot *snapshot, const struct cp__watch_entry *only)
+static int fill_snapshot(struct cp_watch_snapshot *snapshot, const struct cp__watch_entry *only)
 {
     int result = 0;
 
@@ -140,7 +140,7 @@ int cp__registry_take(struct cp_watch_snapshot **snapshot, const struct cp__watc
                       struct cp_error *err)
 {
     struct cp_watch_snapshot *taken = cp__snapshot_new();
-    int result = taken == NULL ? -ENOMEM : fill(taken, entry);
+    int result = taken == NULL ? -ENOMEM : fill_snapshot(taken, entry);
 
     if (result < 0) {
         cp_watch_snapshot_free(taken);
@@ -160,7 +160,7 @@ int cp_watch_take_all(struct cp_watch_snapshot **snapshot, struct cp_error *err)
 void cp__registry_forget(void)
 {
     cp__lock_reset(&registry_lock);
-    /* acquire, both: pair with the release in add() */
+    /* acquire, both: pair with the release in append_entry() */
     for (struct cp__watch_entry *entry = cp_load_acquire(&entries); entry != NULL;
          entry = cp_load_acquire(&entry->next))
         entry->forget(entry->watch);

@@ -151,7 +151,7 @@ static __attribute__((noinline)) struct cp__watch_g *make_state(struct cp_g *g)
     return made;
 }
 
-static struct cp__watch_g *state_of(struct cp_g *g)
+static struct cp__watch_g *rounds_of_g(struct cp_g *g)
 {
     return __builtin_expect(g->rounds != NULL, 1) ? g->rounds : make_state(g);
 }
@@ -192,8 +192,8 @@ static int refuse(struct cp_watch *watch, struct cp__shard *shard, int error)
 }
 
 /* Begins a round of a G for which everything is there. without_base has a bit for each such meter. */
-static void begin(struct cp__m *m, struct cp__watch_g *of_g, struct cp__shard *shard,
-                  struct cp_watch_round *round, const struct cp__registers *here, uint32_t without_base)
+static void start_round(struct cp__m *m, struct cp__watch_g *of_g, struct cp__shard *shard,
+                        struct cp_watch_round *round, const struct cp__registers *here, uint32_t without_base)
 {
     struct cp_watch *watch = round->watch;
 
@@ -230,7 +230,7 @@ __attribute__((noinline)) int cp_watch_begin(struct cp_watch *watch, struct cp_w
         cp__rounds_after_raw_fork();
     shard = cp__shard_of(m, watch);
     round->g = running_g(m);
-    of_g = state_of(round->g);
+    of_g = rounds_of_g(round->g);
     if (shard == NULL || of_g == NULL)
         return refuse(watch, shard, -ENOMEM);
     if (watch->n_meters > 0) {
@@ -241,7 +241,7 @@ __attribute__((noinline)) int cp_watch_begin(struct cp_watch *watch, struct cp_w
     if (watch->has_stacks)
         here = cp__registers_here();
     round->watch = watch;
-    begin(m, of_g, shard, round, &here, (uint32_t)result);
+    start_round(m, of_g, shard, round, &here, (uint32_t)result);
     return 0;
 }
 
@@ -276,8 +276,8 @@ static bool value_of_measure(const struct cp__measure *measure, const uint64_t *
 }
 
 /* Adds the round's values to the distributions. Returns 0 or -ENOMEM. */
-static int record(struct cp__shard *shard, const struct cp_watch_round *round, enum cp_watch_side side,
-                  const uint64_t *counted, bool is_partial)
+static int record_values(struct cp__shard *shard, const struct cp_watch_round *round, enum cp_watch_side side,
+                         const uint64_t *counted, bool is_partial)
 {
     const struct cp_watch *watch = round->watch;
     struct cp__record *row = cp__record_of(watch, shard, round->row * CP__WATCH_SIDES + side);
@@ -296,8 +296,8 @@ static int record(struct cp__shard *shard, const struct cp_watch_round *round, e
 }
 
 /* Does what the end of a round and its drop have in common. */
-static struct cp__shard *leave(struct cp__m *m, struct cp__watch_g *of_g, struct cp_watch_round *round,
-                               uint64_t *id)
+static struct cp__shard *leave_round(struct cp__m *m, struct cp__watch_g *of_g, struct cp_watch_round *round,
+                                     uint64_t *id)
 {
     const struct cp_watch *watch = round->watch;
     struct cp__shard *shard = cp__shard_of(m, round->watch);
@@ -332,7 +332,7 @@ static int finish(struct cp__m *m, struct cp_watch_round *round, const uint64_t 
     struct cp__watch_g *of_g = round->g->rounds;
     const struct cp_watch_round ended = *round;
     uint64_t id;
-    struct cp__shard *shard = leave(m, of_g, round, &id);
+    struct cp__shard *shard = leave_round(m, of_g, round, &id);
     int result;
 
     if (shard == NULL) {
@@ -342,7 +342,7 @@ static int finish(struct cp__m *m, struct cp_watch_round *round, const uint64_t 
     cp_add_single_writer(&shard->ended, 1);
     if (is_partial)
         cp_add_single_writer(&shard->partial, 1);
-    result = record(shard, &ended, side_of(&ended, of_g), counted, is_partial);
+    result = record_values(shard, &ended, side_of(&ended, of_g), counted, is_partial);
     if (result < 0)
         cp_add_single_writer(&shard->lost, 1);
     if (__builtin_expect(id != 0, 0))
@@ -384,7 +384,7 @@ void cp_watch_drop(struct cp_watch_round *round)
     m = m_to_end_on(round, &why);
     if (m == NULL)
         return;
-    shard = leave(m, round->g->rounds, round, &id);
+    shard = leave_round(m, round->g->rounds, round, &id);
     if (shard == NULL)
         return;
     cp_add_single_writer(&shard->ended, 1);

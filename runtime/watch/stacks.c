@@ -32,7 +32,7 @@ static unsigned walk(struct cp__stacks *stacks, struct cp__m *m, const struct cp
     return depth;
 }
 
-static uint32_t hash_stack(const uintptr_t *frames, unsigned depth, uint32_t series)
+static uint32_t hash_begin(const uintptr_t *frames, unsigned depth, uint32_t series)
 {
     uint64_t hash = series;
 
@@ -67,7 +67,7 @@ struct cp__stack_record *cp__begins_find(struct cp__stacks *stacks, struct cp__m
 {
     uintptr_t frames[CP__WATCH_FRAMES];
     const unsigned depth = walk(stacks, m, here, frames);
-    const uint32_t hash = hash_stack(frames, depth, series);
+    const uint32_t hash = hash_begin(frames, depth, series);
     struct cp__stack_record *record;
     uint32_t number;
 

@@ -69,7 +69,7 @@ static struct cp__watch_g *forking_g(const struct cp__m *m)
 }
 
 /* What the G has counted so far is the parent's work, and the child's counts go on from there. */
-static void before_fork(void)
+static void rounds_before_fork(void)
 {
     struct cp__m *m = cp__m_current;
 
@@ -77,7 +77,7 @@ static void before_fork(void)
         cp__counting_stop(m->watch, m->head.counts);
 }
 
-static void after_in_parent(void)
+static void rounds_of_parent(void)
 {
     struct cp__m *m = cp__m_current;
     struct cp__watch_g *of_g = forking_g(m);
@@ -106,7 +106,7 @@ static void forget_all(struct cp__m *m, bool has_descriptors)
         forget_meters(m->watch, has_descriptors);
 }
 
-static void after_in_child(void)
+static void rounds_of_child(void)
 {
     struct cp__m *m = cp__m_current;
 
@@ -133,11 +133,11 @@ void cp__rounds_after_raw_fork(void)
 
 /* ---- Once in a process ----------------------------------------------------------------------- */
 
-static void prepare(void)
+static void prepare_rounds(void)
 {
     cp__prepare();
     cp__watch_clock_prepare();
-    pthread_atfork(before_fork, after_in_parent, after_in_child);
+    pthread_atfork(rounds_before_fork, rounds_of_parent, rounds_of_child);
     cp__watch_calls_set(&calls);
 }
 
@@ -145,5 +145,5 @@ void cp__rounds_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, prepare);
+    pthread_once(&once, prepare_rounds);
 }

@@ -72,7 +72,7 @@ void watch_clear_progress(void)
 
 /* ---- At the end ------------------------------------------------------------------------------ */
 
-static void tell_rounds(uint64_t n, const char *name, const char *what)
+static void show_counted(uint64_t n, const char *name, const char *what)
 {
     if (n > 0)
         fprintf(stderr, "counterpoint: %s: %" PRIu64 " round%s %s.\n", name, n, n == 1 ? "" : "s", what);
@@ -84,13 +84,13 @@ static void tell_rounds_of(const struct cp__snapshot_watch *watch)
 
     if (watch->n_series == 0 && state->open + state->dropped + state->lost + state->unknown == 0)
         fprintf(stderr, "counterpoint: %s was not called.\n", watch->name);
-    tell_rounds(state->open, watch->name, "had not ended");
-    tell_rounds(
+    show_counted(state->open, watch->name, "had not ended");
+    show_counted(
         state->dropped, watch->name,
         "ended without a return that the kernel notices: by longjmp(), an exception, the end of the thread, "
         "or more than 64 deep");
-    tell_rounds(state->unknown, watch->name, "had begun before the watch, and are in no distribution");
-    tell_rounds(state->lost, watch->name, "are in no distribution, because records or memory were missing");
+    show_counted(state->unknown, watch->name, "had begun before the watch, and are in no distribution");
+    show_counted(state->lost, watch->name, "are in no distribution, because records or memory were missing");
 }
 
 void watch_tell_losses(struct watch_rounds *rounds, const struct watch_probes *probes)
