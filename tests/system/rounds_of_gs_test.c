@@ -177,6 +177,43 @@ CP_TEST(another_g_cannot_end_a_round)
     cp_watch_close(passed.watch);
 }
 
+static void begin_and_end_g(void *arg)
+{
+    struct passed *passed = arg;
+
+    CHECK_EQ(cp_watch_begin(passed->watch, &passed->round), 0);
+}
+
+static void end_of_a_later_g(void *arg)
+{
+    struct passed *passed = arg;
+
+    CP_WATCH(passed->watch)
+    {
+        CHECK_EQ(cp_watch_end(&passed->round), -EPERM);
+    }
+}
+
+static void begin_in_one_and_end_in_many(void *arg)
+{
+    cp_go(begin_and_end_g, arg);
+    cp_yield();
+    for (int i = 0; i < 10; i++) { /* one of them gets the memory of the first */
+        cp_go(end_of_a_later_g, arg);
+        cp_yield();
+    }
+}
+
+CP_TEST(a_later_g_cannot_end_a_round_of_an_ended_one)
+{
+    struct passed passed = {.watch = open_watch("ended", "cpuTime")};
+
+    run_gs(1, begin_in_one_and_end_in_many, &passed);
+    CHECK_EQ(find_row(passed.watch, "time").count, 10);
+    CHECK_EQ(state_of_watch(passed.watch).open, 1);
+    cp_watch_close(passed.watch);
+}
+
 /* ---- What is refused ------------------------------------------------------------------------- */
 
 static void check_refused(const struct cp_watch_options *options, int error, const char *sentence)
