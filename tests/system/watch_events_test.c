@@ -94,13 +94,34 @@ CP_TEST(events_are_closed_when_no_watch_counts_them)
 
     test_need_events();
     for (int i = 0; i < 40; i++) { /* more than can be counted at once */
-        watch = open_watch("again", i % 2 == 0 ? "pageFaults,contextSwitches" : "minorFaults,cpuMigrations");
+        watch = open_watch("again", "pageFaults,contextSwitches");
         CP_WATCH(watch)
         {
         }
         CHECK_EQ(count_events(-1), 2);
         cp_watch_close(watch);
+        watch = open_watch("without events", "cpuTime");
+        CP_WATCH(watch)
+        {
+        }
+        CHECK_EQ(count_events(-1), 0);
+        cp_watch_close(watch);
     }
     cp_m_detach(m);
+}
+
+CP_TEST(events_are_closed_with_their_m)
+{
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch;
+
+    test_need_events();
+    watch = open_watch("m", "pageFaults");
+    CP_WATCH(watch)
+    {
+    }
+    CHECK_EQ(count_events(-1), 1);
+    cp_m_detach(m);
     CHECK_EQ(count_events(-1), 0);
+    cp_watch_close(watch);
 }
