@@ -244,10 +244,12 @@ static void child(struct cp_watch_keys *keys, unsigned n)
 {
     pid_t pid;
 
+    alarm(10); /* a lock that nobody can release ends the child, and so the test */
     if (n % 2 == 0)
         use_in_child(keys);
     pid = fork();
     if (pid == 0) {
+        alarm(10);
         use_in_child(keys);
         cp_watch_keys_close(keys);
         _exit(0);
@@ -299,9 +301,13 @@ static void *pass_until_end(void *arg)
 CP_TEST(a_fork_finds_other_threads_in_their_calls)
 {
     enum { FORKS = 40 };
-    struct cp_watch_keys *keys = open_keys("item", "a,b,c", 0);
-    struct crew crew = start(4, pass_until_end, keys);
+    struct cp_watch_keys *keys;
+    struct crew crew;
 
+    if (TEST_ASAN)
+        SKIP("a child may find the lock of AddressSanitizer's allocator held for ever");
+    keys = open_keys("item", "a,b,c", 0);
+    crew = start(4, pass_until_end, keys);
     for (unsigned n = 0; n < FORKS; n++) {
         pid_t pid = fork();
 
