@@ -268,6 +268,7 @@ BENCH_http = -benchtime 15x
 BENCH_latency = -benchtime 9x
 BENCH_overhead = -benchtime 21x
 BENCH_listing = -benchtime 9x
+BENCH_keys = -benchtime 21x
 BENCH_memory = -benchtime 1x
 BENCH_scale = -benchtime 15x
 BENCH_watch = -benchtime 201x
