@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "names.h"
+#include "rounds.h"
 
 /* ---- What matches ---------------------------------------------------------------------------- */
 
@@ -55,10 +56,9 @@ static const struct {
     const char *name;
     bool is_of_labels, is_kept;
 } filter_rows[N_FILTERS] = {
-    [FILTER_FOCUS] = {"focus", false, true},
-    [FILTER_IGNORE] = {"ignore", false, false},
-    [FILTER_TAG_FOCUS] = {"tagfocus", true, true},
-    [FILTER_TAG_IGNORE] = {"tagignore", true, false},
+    [FILTER_WATCH] = {"watch", false, true},       [FILTER_SLOWEST] = {"slowest", false, true},
+    [FILTER_FOCUS] = {"focus", false, true},       [FILTER_IGNORE] = {"ignore", false, false},
+    [FILTER_TAG_FOCUS] = {"tagfocus", true, true}, [FILTER_TAG_IGNORE] = {"tagignore", true, false},
 };
 
 const char *filter_name(enum filter filter)
@@ -113,7 +113,11 @@ enum status filters_apply(const struct filters *filters, struct profile *profile
 {
     enum status status = STATUS_OK;
 
-    for (enum filter i = 0; i < N_FILTERS && status == STATUS_OK; i++) {
+    if (filters->of[FILTER_SLOWEST] != NULL)
+        status = rounds_keep_slowest(profile, filters->of[FILTER_WATCH], filters->of[FILTER_SLOWEST]);
+    else if (filters->of[FILTER_WATCH] != NULL)
+        status = rounds_keep_watch(profile, filters->of[FILTER_WATCH]);
+    for (enum filter i = FILTER_FOCUS; i < N_FILTERS && status == STATUS_OK; i++) {
         if (filters->of[i] != NULL)
             status = apply_filter(profile, i, filters->of[i]);
     }

@@ -47,6 +47,10 @@ static const char help[] =
     "  --tagfocus KEY=REGEX, --tagignore KEY=REGEX\n"
     "                  keep, and leave out, the samples that have a label KEY whose\n"
     "                  text matches: --tagfocus thread=worker.\n"
+    "  --watch NAME    keeps the samples that were taken in a round of the watch NAME\n"
+    "                  (counterpoint/watch.h).\n"
+    "  --slowest PERCENT\n"
+    "                  keeps those in the slowest rounds of the watch: --slowest 1%.\n"
     "  --cum           sorts by cumulative values.\n"
     "\n"
     "Exit status: 0 if there was something to show; 1 if the profile has no samples;\n"
@@ -101,6 +105,8 @@ static const struct option named_options[] = {
     {"ignore", required_argument, NULL, FILTER + FILTER_IGNORE},
     {"tagfocus", required_argument, NULL, FILTER + FILTER_TAG_FOCUS},
     {"tagignore", required_argument, NULL, FILTER + FILTER_TAG_IGNORE},
+    {"watch", required_argument, NULL, FILTER + FILTER_WATCH},
+    {"slowest", required_argument, NULL, FILTER + FILTER_SLOWEST},
     {"cum", no_argument, NULL, BY_CUM},
     {"help", no_argument, NULL, HELP},
 };
@@ -186,6 +192,8 @@ static enum status check_filters(const struct request *request)
 {
     enum filter first;
 
+    if (request->filters.of[FILTER_SLOWEST] != NULL && request->filters.of[FILTER_WATCH] == NULL)
+        return complain(STATUS_USAGE, "--slowest is about the rounds of a watch: give --watch NAME, too.");
     if (!request->form->has_all_samples || !filters_any(&request->filters, &first))
         return STATUS_OK;
     return complain(STATUS_USAGE, "--%s writes all samples, and cannot choose some: leave --%s out.",
