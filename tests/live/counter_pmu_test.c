@@ -6,6 +6,7 @@
 #include "sched.h"
 #include "tests/support/burn.h"
 #include "tests/support/counter_tools.h"
+#include "tests/support/instructions.h"
 #include "tests/support/refuse.h"
 #include "tests/support/resources.h"
 
@@ -117,26 +118,6 @@ CP_TEST(nobody_counts_what_the_kernel_does)
 }
 
 /* ---- The PMU's events ------------------------------------------------------------------------ */
-
-/* Runs n instructions; the call adds a few. */
-static void run_instructions(uint64_t n)
-{
-    uint64_t rounds = n / 2;
-
-#if defined(__x86_64__)
-    __asm__ volatile("1:\tdec %0\n\tjnz 1b" : "+r"(rounds) : : "cc");
-#elif defined(__aarch64__)
-    __asm__ volatile("1:\tsubs %0, %0, #1\n\tb.ne 1b" : "+r"(rounds) : : "cc");
-#else
-    (void)rounds;
-    SKIP("it is not known how this processor counts down");
-#endif
-}
-
-#define CHECK_NEAR(n, expected, part)                                                                        \
-    CHECKF((double)(n) >= (1 - (part)) * (double)(expected) &&                                               \
-               (double)(n) <= (1 + (part)) * (double)(expected),                                             \
-           "%llu instead of %llu", (unsigned long long)(n), (unsigned long long)(expected))
 
 /* Counts cycles and instructions together, as a benchmark does. */
 struct pair {
