@@ -108,12 +108,17 @@ static inline uintptr_t cp__code_address_from_handler(uintptr_t saved)
 /* Returns the registers at the place of the call, to walk from there. */
 static inline __attribute__((always_inline)) struct cp__registers cp__registers_here(void)
 {
-    struct cp__registers regs;
-    ucontext_t context;
+    struct cp__registers regs = {.lr = 0};
 
-    getcontext(&context);
-    regs = cp__registers_from_handler(&context);
-    regs.machine = NULL;
+#if defined(__x86_64__)
+    __asm__ volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2"
+                     : "=&r"(regs.pc), "=&r"(regs.sp), "=&r"(regs.fp));
+#elif defined(__aarch64__)
+    __asm__ volatile("adr %0, .\n\tmov %1, sp\n\tmov %2, x29"
+                     : "=&r"(regs.pc), "=&r"(regs.sp), "=&r"(regs.fp));
+#else
+#error "Say here how this processor's registers are read."
+#endif
     return regs;
 }
 

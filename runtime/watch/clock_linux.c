@@ -52,7 +52,7 @@ static bool kernel_takes_ticks(void)
 static void measure_ticks(void)
 {
     struct cp__watch_clock clock = {.by_ticks = true};
-    uint64_t ticks, ns;
+    uint64_t ticks = 0, ns = 0;
 
     if (!cp__ticks_are_steady() || !kernel_takes_ticks())
         return;
