@@ -67,7 +67,7 @@ CP_TEST(the_stages_of_each_key_add_up_to_its_whole)
             CHECK_EQ(cp_watch_key_move(keys, key, (key + i * i) % 3), 0);
         CHECK_EQ(cp_watch_key_end(keys, key), 0);
         after = take(keys);
-        CHECK(after.rows[0].sum > before.rows[0].sum);
+        CHECK(after.rows[0].sum >= before.rows[0].sum);
         CHECK(after.rows[0].sum - before.rows[0].sum == sum_of_stages(&after) - sum_of_stages(&before));
         before = after;
     }
