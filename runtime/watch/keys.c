@@ -34,6 +34,7 @@
 #include "registry.h"
 #include "round.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/fork_gate.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/sized.h"
 #include "stages.h"
@@ -104,6 +105,20 @@ static struct keys_shard *lock_shard(struct keys_shard *shard)
     cp__lock(&shard->lock);
     free_inherited(shard);
     return shard;
+}
+
+/* Forgets what the parent has measured if no fork handler has done so, because this process was made by
+ * _Fork() or a raw clone(2). */
+static void look_for_raw_fork(void)
+{
+    if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
+        cp__rounds_after_raw_fork();
+}
+
+static struct keys_shard *lock_shard_of(const struct cp_watch_keys *keys, uint64_t key)
+{
+    look_for_raw_fork();
+    return lock_shard(shard_of(keys, key));
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
@@ -273,7 +288,7 @@ static int add_open_key(struct cp_watch_keys *keys, struct keys_shard *shard, ui
 static int begin_key(struct cp_watch_keys *keys, uint64_t key, unsigned stage, bool is_exact)
 {
     uint64_t now = cp__watch_now();
-    struct keys_shard *shard = lock_shard(shard_of(keys, key));
+    struct keys_shard *shard = lock_shard_of(keys, key);
     struct cp__key_entry *entry = cp__key_find(shard->table, key);
     int result = -EINVAL;
 
@@ -354,7 +369,7 @@ int cp_watch_key_move(struct cp_watch_keys *keys, uint64_t key, unsigned stage)
     if (keys == NULL)
         return 0;
     now = cp__watch_now();
-    shard = lock_shard(shard_of(keys, key));
+    shard = lock_shard_of(keys, key);
     if (stage < count_stages(keys)) {
         entry = find_open(shard, key, &now);
         result = entry != NULL ? move_key(keys, shard, entry, stage, now) : -ENOENT;
@@ -392,7 +407,7 @@ int cp_watch_key_end(struct cp_watch_keys *keys, uint64_t key)
     if (keys == NULL)
         return 0;
     now = cp__watch_now();
-    shard = lock_shard(shard_of(keys, key));
+    shard = lock_shard_of(keys, key);
     entry = find_open(shard, key, &now);
     result = entry != NULL ? end_key(keys, shard, entry, now) : -ENOENT;
     cp__unlock(&shard->lock);
@@ -442,6 +457,7 @@ int cp__watch_keys_fill(const void *watch_for_keys, struct cp_watch_snapshot *sn
 int cp_watch_take_keys(struct cp_watch_snapshot **snapshot, const struct cp_watch_keys *keys,
                        struct cp_error *err)
 {
+    look_for_raw_fork();
     if (keys != NULL)
         return cp__registry_take(snapshot, &keys->entry, err);
     *snapshot = cp__snapshot_new();

@@ -127,7 +127,7 @@ void cp__rounds_after_raw_fork(void)
         return;
     forgotten = getpid();
     forget_all(m, false);
-    if (m->head.counts != NULL)
+    if (m != NULL && m->head.counts != NULL)
         cp__counting_start(m->watch, m->head.counts);
 }
 
