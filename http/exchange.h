@@ -110,6 +110,8 @@ cp__http_endpoint_fn cp__http_profile, cp__http_index, cp__http_style, cp__http_
     cp__http_metrics, cp__http_ui, cp__http_ui_events;
 /* goroutine and threadcreate, whose profile is a state of the program, or what changes in some seconds. */
 cp__http_endpoint_fn cp__http_snapshot;
+/* The same for where the rounds of a watch began. */
+cp__http_endpoint_fn cp__http_watch;
 
 /* ---- Which endpoint answers (handle.c) ------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 static const char *const none[] = {NULL};
 static const char *const of_profile[] = {"event", "period", "seconds", "debug", "engine", NULL};
 static const char *const of_snapshot[] = {"debug", "seconds", NULL};
+static const char *const of_watch[] = {"name", "debug", "seconds", NULL};
 
 enum trait {
     PLAIN = 0,
@@ -29,6 +30,7 @@ static const struct endpoint {
     {"/profile", cp__http_profile, of_profile, SLOW},
     {"/goroutine", cp__http_snapshot, of_snapshot, SLOW},
     {"/threadcreate", cp__http_snapshot, of_snapshot, SLOW},
+    {"/watch", cp__http_watch, of_watch, SLOW},
     {"/symbol", cp__http_symbol, NULL, POST | SLOW},
     {"/cmdline", cp__http_cmdline, none, PLAIN},
     {"/metrics", cp__http_metrics, none, PLAIN},

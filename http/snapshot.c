@@ -9,11 +9,17 @@
 #include "runtime/base/fail.h"
 #include "sched.h"
 #include "share.h"
+#include "watch.h"
 
 size_t cp__http_max_snapshot = 64 << 20; /* the limit of Go for the text of a goroutine profile */
 
-/* Writes the state as it is now: as a profile with debug 0, otherwise as text. */
-typedef int take_fn(struct cp_writer w, unsigned debug, struct cp_error *err);
+/* What a request asks for. */
+struct state {
+    const char *name; /* of the path */
+    /* Writes the state as it is now: as a profile with debug 0, otherwise as text. */
+    int (*take)(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err);
+    char watch[CP_WATCH_NAME_MAX + 1];
+};
 
 /* ---- One state ------------------------------------------------------------------------------- */
 
@@ -39,17 +45,18 @@ static ssize_t keep_snapshot(void *context, const void *data, size_t size)
 
 /* Takes a state when the request has the turn. Returns false if the request has been answered; *result is
  * what to return then. */
-static bool take_one(struct cp__exchange *exchange, take_fn *take, unsigned debug, struct snapshot *snapshot,
-                     int *result)
+static bool take_one(struct cp__exchange *exchange, const struct state *state, unsigned debug,
+                     struct snapshot *snapshot, int *result)
 {
     struct cp_error err;
 
     if (!cp__http_turn_or_refuse(exchange, result))
         return false;
-    *result = take(cp_writer_callback(keep_snapshot, snapshot), debug, &err);
+    *result = state->take(state, cp_writer_callback(keep_snapshot, snapshot), debug, &err);
     cp__http_turn_give();
     if (*result < 0)
-        *result = cp__http_refuse(exchange, cp__http_status_of(*result), "%s", err.message);
+        *result = cp__http_refuse(exchange, *result == -ENOENT ? 404 : cp__http_status_of(*result), "%s",
+                                  err.message);
     else if (snapshot->is_cut && debug == 0)
         *result = cp__http_refuse(exchange, 503, "The profile would be longer than %zu bytes.",
                                   cp__http_max_snapshot);
@@ -58,15 +65,15 @@ static bool take_one(struct cp__exchange *exchange, take_fn *take, unsigned debu
     return false;
 }
 
-static int send_state(struct cp__exchange *exchange, const char *name, take_fn *take, unsigned debug)
+static int send_state(struct cp__exchange *exchange, const struct state *state, unsigned debug)
 {
     static const char end[] = "\n(Only the beginning is shown, because the rest is too long.)\n";
     struct snapshot snapshot = {.is_cut = false};
     int result;
 
-    if (take_one(exchange, take, debug, &snapshot, &result)) {
+    if (take_one(exchange, state, debug, &snapshot, &result)) {
         if (debug == 0)
-            result = cp__http_reply_profile(exchange, name, &snapshot.data);
+            result = cp__http_reply_profile(exchange, state->name, &snapshot.data);
         else if (snapshot.is_cut && cp__http_append(&snapshot.data, end, sizeof end - 1) < 0)
             result = cp__http_refuse(exchange, 503, "There is not enough memory for the answer.");
         else
@@ -114,16 +121,15 @@ static int send_difference(struct cp__exchange *exchange, const char *name, cons
 }
 
 /* Takes a state, waits, takes a second state, and sends the difference. */
-static int send_delta(struct cp__exchange *exchange, const char *name, take_fn *take,
-                      unsigned long long seconds)
+static int send_delta(struct cp__exchange *exchange, const struct state *state, unsigned long long seconds)
 {
     struct snapshot then = {.is_cut = false}, now = {.is_cut = false};
     int result;
 
-    if (take_one(exchange, take, 0, &then, &result)) {
+    if (take_one(exchange, state, 0, &then, &result)) {
         result = cp__http_wait(exchange, seconds);
-        if (result == 0 && take_one(exchange, take, 0, &now, &result))
-            result = send_difference(exchange, name, &now.data, &then.data);
+        if (result == 0 && take_one(exchange, state, 0, &now, &result))
+            result = send_difference(exchange, state->name, &now.data, &then.data);
     }
     free(then.data.data);
     free(now.data.data);
@@ -131,7 +137,7 @@ static int send_delta(struct cp__exchange *exchange, const char *name, take_fn *
 }
 
 /* Does the same if a place for a delta is free. */
-static int send_delta_in_place(struct cp__exchange *exchange, const char *name, take_fn *take,
+static int send_delta_in_place(struct cp__exchange *exchange, const struct state *state,
                                unsigned long long seconds)
 {
     static const struct cp_http_header later = {"Retry-After", "10"};
@@ -141,25 +147,33 @@ static int send_delta_in_place(struct cp__exchange *exchange, const char *name, 
         return cp__http_refuse_with(
             exchange, 503, &later,
             "Too many requests record differences at this time. Ask again when one has ended.");
-    result = send_delta(exchange, name, take, seconds);
+    result = send_delta(exchange, state, seconds);
     cp__http_place_give(CP__PLACE_DELTA);
     return result;
 }
 
-static int take_gs(struct cp_writer w, unsigned debug, struct cp_error *err)
+/* ---- Which state ----------------------------------------------------------------------------- */
+
+static int take_gs(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err)
 {
+    (void)state;
     return cp_g_profile(w, (enum cp_profile_form)debug, cp__http_unwind, err);
 }
 
-static int take_threads(struct cp_writer w, unsigned debug, struct cp_error *err)
+static int take_threads(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err)
 {
+    (void)state;
     return cp_thread_profile(w, debug > 0 ? CP_FORM_TEXT : CP_FORM_PPROF, err);
 }
 
-int cp__http_snapshot(struct cp__exchange *exchange)
+static int take_watch(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err)
 {
-    const char *name = exchange->request->path + sizeof CP__HTTP_ROOT;
-    take_fn *take = strcmp(name, "goroutine") == 0 ? take_gs : take_threads;
+    return cp_watch_write_profile_of(state->watch, w, debug > 0 ? CP_FORM_TEXT : CP_FORM_PPROF, err);
+}
+
+/* Answers with the state, or with what changes in it. */
+static int answer_with(struct cp__exchange *exchange, const struct state *state)
+{
     const char *query = exchange->request->query;
     unsigned long long debug = 0, seconds = 0;
     struct cp_error err;
@@ -175,6 +189,29 @@ int cp__http_snapshot(struct cp__exchange *exchange)
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
     if (seconds != 0)
-        return send_delta_in_place(exchange, name, take, seconds);
-    return send_state(exchange, name, take, (unsigned)debug);
+        return send_delta_in_place(exchange, state, seconds);
+    return send_state(exchange, state, (unsigned)debug);
+}
+
+int cp__http_snapshot(struct cp__exchange *exchange)
+{
+    struct state state = {.name = exchange->request->path + sizeof CP__HTTP_ROOT};
+
+    state.take = strcmp(state.name, "goroutine") == 0 ? take_gs : take_threads;
+    return answer_with(exchange, &state);
+}
+
+int cp__http_watch(struct cp__exchange *exchange)
+{
+    struct state state = {.name = "watch", .take = take_watch};
+    struct cp_error err;
+    int result = cp__http_query(exchange->request->query, "name", state.watch, sizeof state.watch, &err);
+
+    if (result == 0)
+        result = cp__error(&err, -EINVAL,
+                           "Which watch? Ask for watch?name=NAME, with the name that the program has opened "
+                           "the watch with.");
+    if (result < 0)
+        return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
+    return answer_with(exchange, &state);
 }

@@ -201,6 +201,7 @@ CP_TEST(keys_that_mean_nothing_are_refused_everywhere, .timeout_s = 60 * TEST_SL
         {"/metrics?name=x", "this path takes no keys"},
         {"/goroutine?second=1", "has the unknown key \"second\". This path takes: debug, seconds.\n"},
         {"/threadcreate?debug=1&x=1", "This path takes: debug, seconds.\n"},
+        {"/watch?watch=x", "This path takes: name, debug, seconds.\n"},
         {"/ui/?x", "this path takes no keys"},
         {"/ui/events.json?x", "this path takes no keys"},
         {"/ui/page.js?x", "this path takes no keys"},
