@@ -18,10 +18,12 @@ void watch_function_free(struct watch_function *function)
 /* Returns the colon between a library and a name; NULL: there is none. Two colons belong to a C++ name. */
 static char *find_colon(char *text)
 {
-    for (char *at = text; (at = strchr(at, ':')) != NULL; at++) {
-        if (at[1] != ':')
+    size_t n;
+
+    for (char *at = text + strcspn(text, ":"); *at != '\0'; at += n + strcspn(at + n, ":")) {
+        n = strspn(at, ":");
+        if (n == 1)
             return at > text ? at : NULL;
-        at++;
     }
     return NULL;
 }

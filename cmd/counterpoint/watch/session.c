@@ -126,6 +126,21 @@ static void watch_until_end(struct session *session)
     watch_rounds_end(session->rounds);
 }
 
+/* SIGILL is what the kernel ends a program by that returns to a probe of which it knows nothing. */
+static void tell_signal(const struct session *session)
+{
+    const int number = WTERMSIG(session->status);
+
+    if (session->request->is_attached || !WIFSIGNALED(session->status))
+        return;
+    fprintf(stderr, "counterpoint: %s was ended by signal %d (%s).%s\n", basename(session->request->path),
+            number, strsignal(number),
+            number == SIGILL
+                ? " If it changes its stack in a watched function, as coroutines and green threads "
+                  "do, that is why: such a function cannot be watched."
+                : "");
+}
+
 static enum status print_session(struct session *session)
 {
     const struct watch_request *request = session->request;
@@ -133,10 +148,10 @@ static enum status print_session(struct session *session)
     int result;
 
     watch_clear_progress();
-    if (!request->is_attached && WIFSIGNALED(session->status))
-        fprintf(stderr, "counterpoint: %s was ended by signal %d (%s).\n", basename(request->path),
-                WTERMSIG(session->status), strsignal(WTERMSIG(session->status)));
+    tell_signal(session);
     watch_tell_losses(session->rounds, session->probes);
+    for (size_t i = 0; i < snapshot->n && !request->is_json; i++)
+        snapshot->watches[i].state = (struct cp_watch_state){0}; /* was told, in other words than a watch's */
     result = cp_watch_print(snapshot, request->is_json ? CP_WATCH_JSON : CP_WATCH_TEXT, session->out);
     if (session->out != stdout && fclose(session->out) != 0 && result == 0)
         result = -errno;
