@@ -58,7 +58,7 @@ unit_names := $(patsubst tests/unit/%_test.c,%,$(filter tests/unit/%,$(test_sour
 # Those that are linked with the endpoint's library, those that run the command, in which the endpoint's page is, and all that
 # build one of these.
 http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
-runs_program := cmd completion event_list run run_hosts run_names \
+runs_program := cmd completion event_list run run_hosts run_names watch_command \
                 $(patsubst tests/system/%_test.c,%,$(filter tests/system/report_%,$(test_sources)))
 http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) examples install man packages server
 
@@ -518,6 +518,7 @@ $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_w
 $(B)/tests/caller_test: $(caller_objects)
 $(B)/tests/report_model_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain $(addprefix report/,arena facts filter graph \
                                 measure model names output top))
+$(B)/tests/watch_rounds_test: $(B)/obj/cmd/counterpoint/watch/rounds.o
 
 # Whatever room a test's source is in, its program is build/tests/NAME_test.
 define test_room
