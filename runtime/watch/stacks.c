@@ -6,6 +6,7 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/moment.h"
 #include "runtime/unwind/cache.h"
+#include "runtime/unwind/code.h"
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
@@ -77,6 +78,8 @@ struct cp__stack_record *cp__begins_find(struct cp__stacks *stacks, struct cp__m
             memcmp(record->frames, frames, depth * sizeof *frames) == 0)
             return record;
     }
+    /* The stack may lead through code that was loaded since: the next walk then has its rows. */
+    cp__code_look();
     cp__fork_delay(); /* a fork's child must find the table whole */
     record = make_record(stacks, frames, depth, series, hash);
     cp__fork_allow();

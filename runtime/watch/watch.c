@@ -11,6 +11,7 @@
 #include "round.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/sized.h"
+#include "runtime/unwind/code.h"
 
 #define LABELS_MAX 1000u
 
@@ -95,6 +96,8 @@ int cp_watch_open(struct cp_watch **out, const struct cp_watch_options *options,
     if (result < 0)
         return result;
     cp__rounds_prepare();
+    if (own.has_stacks)
+        cp__code_update();
     watch = calloc(1, sizeof *watch);
     if (watch == NULL)
         return cp__error(err, -ENOMEM, "There is no memory for a watch (%zu bytes).", sizeof *watch);

@@ -1,4 +1,5 @@
 /* The stacks of begins: where they lead, and what rounds add to them. */
+#include "runtime/unwind/code.h"
 #include "runtime/watch/recorder.h"
 #include "sched.h"
 #include "tests/support/stopwatch.h"
@@ -113,6 +114,21 @@ CP_TEST(stacks_of_gs_end_with_the_g)
     CHECK_EQ(cp__watch_each_stack(watch, note_stack, &seen), 0);
     CHECK_EQ(seen.rounds, 6);
     CHECK(has_caller(&seen, called_from));
+    cp_watch_close(watch);
+}
+
+/* Without rows, a walk looks at the code of each function, and asks the kernel whether it can be read. */
+CP_TEST(stacks_are_walked_by_rows_without_a_profile)
+{
+    struct cp_watch *watch = open_watch("none", NULL);
+    struct cp__code_range range = {.rows = NULL};
+
+    CHECK(cp__code_find_from_handler((uintptr_t)inner, &range));
+    CHECK(range.rows == NULL);
+    cp_watch_close(watch);
+    watch = open_with_stacks(NULL);
+    CHECK(cp__code_find_from_handler((uintptr_t)inner, &range));
+    CHECK(range.rows != NULL);
     cp_watch_close(watch);
 }
 
