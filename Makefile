@@ -118,6 +118,13 @@ packages += $(if $(filter deps model,$(goals)),spin)
 packages += $(if $(filter deps bench,$(goals)),wrk curl)
 # This is what watches are compared with. The benchmark looks for it when it runs.
 packages += $(if $(filter deps bench,$(goals)),libpapi-dev)
+# Prometheus' promtool looks at metrics; without it, their tests are skipped. Of the package prometheus only this program is
+# taken, into a folder of its own: the service, which would start if the package were installed, is not wanted.
+tools = .cache/tools
+fetch_promtool = command -v promtool > /dev/null || [ -x $(tools)/promtool ] || { mkdir -p $(tools) && cd $(tools) && \
+                     apt-get download -qq prometheus 2> /dev/null && dpkg-deb --fsys-tarfile prometheus_*.deb | \
+                     tar -x --strip-components=3 ./usr/bin/promtool; rm -f prometheus_*.deb; }; \
+                 PATH=$$PATH:$(CURDIR)/$(tools) command -v promtool > /dev/null || echo "There is no promtool: tests that need it are skipped."
 # These make the emulated machine and what goes into it.
 packages += $(if $(filter deps test-vm,$(goals)),qemu-system-arm cpio)
 # These make Debian's packages, and lintian complains of what is wrong in them.
@@ -276,6 +283,9 @@ BENCH_watch = -benchtime 201x
 CFLAGS_ui_files = -Wa,-I,$(ui)
 CFLAGS_page = -Wa,-I,$(ui)
 CFLAGS_run_target = -DCP_MULTIARCH='"$(or $(machine_$(ARCH)),$(machine_$(host_arch)),none)"'
+# Where "make deps" puts promtool, for those who look at metrics.
+CFLAGS_watch_print_test = -DCP_TOOLS='"$(CURDIR)/$(tools)"'
+CFLAGS_http_watches_test = $(CFLAGS_watch_print_test)
 CFLAGS_ui_test = -DCP_UI='"$(CURDIR)/http/ui"' -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 CFLAGS_report_html_test = -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 # Profiles may have any values, and sums of them wrap around as Go's do.
@@ -380,6 +390,7 @@ deps:                           ## installs the Debian packages that are missing
 	$(if $(foreign),$$root dpkg --add-architecture $(foreign) &&) \
 	$$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive \
 	    apt-get install -qqy --no-install-recommends $$missing > /dev/null
+	$(if $(filter deps,$(goals)),@! command -v dpkg-deb > /dev/null || { $(fetch_promtool); })
 
 # ---- Rules ---------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ struct cp__snapshot_watch *cp__snapshot_add_watch(struct cp_watch_snapshot *snap
     return watch;
 }
 
-static void free_series(struct cp__snapshot_series *series)
+static void fini_series(struct cp__snapshot_series *series)
 {
     for (unsigned q = 0; q < CP_WATCH_QUANTITIES; q++)
         cp__histogram_fini(&series->histograms[q]);
@@ -62,7 +62,7 @@ void cp_watch_snapshot_free(struct cp_watch_snapshot *snapshot)
         struct cp__snapshot_watch *watch = &snapshot->watches[i];
 
         for (size_t j = 0; j < watch->n_series; j++)
-            free_series(&watch->series[j]);
+            fini_series(&watch->series[j]);
         free(watch->series);
         free(watch->sorted);
         free(watch->keys);

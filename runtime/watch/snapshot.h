@@ -25,7 +25,8 @@ struct cp__snapshot_watch {
     char name[CP_WATCH_NAME_MAX + 1];
     size_t n_quantities;
     struct cp__watch_quantity quantities[CP_WATCH_QUANTITIES];
-    char **keys; /* of labels */
+    bool is_keyed; /* a watch for keys: its state is about keys, and not about rounds */
+    char **keys;   /* of labels */
     size_t n_keys;
     struct cp__snapshot_series *series;
     size_t n_series, series_capacity;

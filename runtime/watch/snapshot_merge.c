@@ -78,6 +78,7 @@ static int add_target(struct cp_watch_snapshot *sum, const struct cp__snapshot_w
         if (cp__snapshot_add_watch(sum, like->name, const_strings(like->keys), like->n_keys) == NULL)
             return -ENOMEM;
         *target = (struct target){sum->n - 1, 0};
+        sum->watches[target->watch].is_keyed = like->is_keyed;
     }
     watch = &sum->watches[target->watch];
     if (q < like->n_quantities && target->quantity == watch->n_quantities)

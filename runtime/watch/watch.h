@@ -271,7 +271,7 @@ enum cp_watch_form {
     CP_WATCH_JSON = 1,       /* an object, with all buckets */
     CP_WATCH_PROMETHEUS = 2, /* histograms in the text format of Prometheus; time in seconds */
 };
-/* Prints the snapshot. Returns 0, -EINVAL for an unknown form, or the error of writing to out. */
+/* Prints the snapshot. Returns 0, -EINVAL for an unknown form, -ENOMEM, or the error of writing to out. */
 int cp_watch_print(const struct cp_watch_snapshot *snapshot, enum cp_watch_form form, FILE *out);
 
 #ifdef __cplusplus

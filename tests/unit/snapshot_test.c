@@ -4,51 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/watch/snapshot.h"
-#include "tests/support/test.h"
+#include "tests/support/made_watches.h"
 #if !TEST_ASAN && !TEST_TSAN
 #include "tests/support/failing_memory.h"
 #endif
 
-/* ---- Made snapshots -------------------------------------------------------------------------- */
-
-/* Adds a watch with quantities, whose names have spaces between them; keys likewise. */
-static struct cp__snapshot_watch *add_made(struct cp_watch_snapshot *snapshot, const char *name,
-                                           const char *quantities, const char *keys)
-{
-    char copy[2][200], *rest[2] = {copy[0], copy[1]}, *word;
-    const char *list[8];
-    struct cp__snapshot_watch *watch;
-    size_t n = 0;
-
-    snprintf(copy[0], sizeof copy[0], "%s", quantities);
-    snprintf(copy[1], sizeof copy[1], "%s", keys);
-    while ((word = strsep(&rest[1], " ")) != NULL) {
-        if (*word != '\0')
-            list[n++] = word;
-    }
-    watch = cp__snapshot_add_watch(snapshot, name, list, n);
-    CHECK(watch != NULL);
-    while ((word = strsep(&rest[0], " ")) != NULL && *word != '\0') {
-        struct cp__watch_quantity *quantity = &watch->quantities[watch->n_quantities++];
-
-        quantity->unit = strcmp(word, "time") == 0 ? "ns" : strcmp(word, "ipc") == 0 ? "ratio" : "count";
-        quantity->scale = strcmp(word, "ipc") == 0 ? 1e-6 : 1;
-        snprintf(quantity->name, sizeof quantity->name, "%s", word);
-    }
-    return watch;
-}
-
-/* Records a value of each quantity: the first has this one, and each further one 10 more. */
-static void record(struct cp__snapshot_watch *watch, const char *a, const char *b, enum cp_watch_side side,
-                   uint64_t value)
-{
-    struct cp__snapshot_series *series = cp__snapshot_series_of(watch, (const char *[]){a, b}, side);
-
-    CHECK(series != NULL);
-    for (unsigned q = 0; q < watch->n_quantities; q++)
-        CHECK_EQ(cp__histogram_record(&series->histograms[q], value + 10 * q), 0);
-}
+/* ---- What programs read ---------------------------------------------------------------------- */
 
 /* Prints a row, with everything that it has. */
 static int print_row(void *context, const struct cp_watch_row *row)
@@ -134,16 +95,16 @@ static int print_buckets(void *context, const struct cp_watch_row *row)
 CP_TEST(rows_stand_by_watch_labels_side_and_quantity)
 {
     struct cp_watch_snapshot *snapshot = cp__snapshot_new();
-    struct cp__snapshot_watch *watch = add_made(snapshot, "parse", "time ipc", "route user");
+    struct cp__snapshot_watch *watch = add_made(snapshot, "parse", "time,ipc", "route,user");
     int calls = 0;
 
-    record(watch, "b", "", CP_WATCH_UNFORKED, 100);
-    record(watch, "a", "z", CP_WATCH_CHILD, 1);
-    record(watch, "a", "z", CP_WATCH_UNFORKED, 2);
-    record(watch, "b", "", CP_WATCH_UNFORKED, 110);
+    record_round(watch, "b", "", CP_WATCH_UNFORKED, 100);
+    record_round(watch, "a", "z", CP_WATCH_CHILD, 1);
+    record_round(watch, "a", "z", CP_WATCH_UNFORKED, 2);
+    record_round(watch, "b", "", CP_WATCH_UNFORKED, 110);
     watch->state = (struct cp_watch_state){.open = 1, .partial = 2, .refused = 3, .lost = 4, .dropped = 6};
     watch = add_made(snapshot, "another", "time", "");
-    record(watch, NULL, NULL, CP_WATCH_PARENT, 7);
+    record_round(watch, NULL, NULL, CP_WATCH_PARENT, 7);
     check_text(snapshot, "parse{route=a,user=z}0 time/ns n=1 sum=2 2..2 mean=2 sigma=0 p50=2\n"
                          "parse{route=a,user=z}0 ipc/ratio n=1 sum=1.2e-05 1.2e-05..1.2e-05 mean=1.2e-05 "
                          "sigma=0 p50=1.2e-05\n"
@@ -167,14 +128,14 @@ CP_TEST(rows_stand_by_watch_labels_side_and_quantity)
 CP_TEST(buckets_are_in_the_unit)
 {
     struct cp_watch_snapshot *snapshot = cp__snapshot_new();
-    struct cp__snapshot_watch *watch = add_made(snapshot, "w", "time ipc", "");
+    struct cp__snapshot_watch *watch = add_made(snapshot, "w", "time,ipc", "");
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
 
-    record(watch, NULL, NULL, CP_WATCH_UNFORKED, 250);
-    record(watch, NULL, NULL, CP_WATCH_UNFORKED, 251);
-    record(watch, NULL, NULL, CP_WATCH_UNFORKED, 7);
+    record_round(watch, NULL, NULL, CP_WATCH_UNFORKED, 250);
+    record_round(watch, NULL, NULL, CP_WATCH_UNFORKED, 251);
+    record_round(watch, NULL, NULL, CP_WATCH_UNFORKED, 7);
     CHECK_EQ(cp_watch_each(snapshot, print_buckets, out), 0);
     fclose(out);
     CHECK_STR(text, "time: 7-7:1 250-251:2 ipc: 1.7e-05-1.7e-05:1 0.00026-0.000263:2 ");
@@ -185,7 +146,7 @@ CP_TEST(buckets_are_in_the_unit)
 CP_TEST(rows_without_rounds_are_zero)
 {
     struct cp_watch_snapshot *snapshot = cp__snapshot_new();
-    struct cp__snapshot_watch *watch = add_made(snapshot, "w", "time ipc", "");
+    struct cp__snapshot_watch *watch = add_made(snapshot, "w", "time,ipc", "");
 
     CHECK(cp__snapshot_series_of(watch, NULL, CP_WATCH_UNFORKED) != NULL);
     check_text(snapshot, "w{}0 time/ns n=0 sum=0 0..0 mean=0 sigma=0 p50=0\n"
@@ -203,7 +164,7 @@ CP_TEST(a_thousand_series_are_found_again)
 
     for (unsigned i = 0; i < 3000; i++) {
         snprintf(value, sizeof value, "%u", i * 7919 % 1000);
-        record(watch, value, NULL, i % 2 == 0 ? CP_WATCH_PARENT : CP_WATCH_UNFORKED, i);
+        record_round(watch, value, NULL, i % 2 == 0 ? CP_WATCH_PARENT : CP_WATCH_UNFORKED, i);
     }
     CHECK_EQ(watch->n_series, 1000);
     for (size_t i = 1; i < watch->n_series; i++)
@@ -217,20 +178,20 @@ CP_TEST(a_thousand_series_are_found_again)
 /* Returns one of four snapshots. Each has the watch "shared", with quantities and labels that differ. */
 static struct cp_watch_snapshot *made_snapshot(unsigned number)
 {
-    static const char *const quantities[] = {"time ipc cycles", "time cycles ipc", "time ipc cycles",
-                                             "time misses"};
+    static const char *const quantities[] = {"time,ipc,cycles", "time,cycles,ipc", "time,ipc,cycles",
+                                             "time,misses"};
     struct cp_watch_snapshot *snapshot = cp__snapshot_new();
     struct cp__snapshot_watch *watch;
     char name[20];
 
     snprintf(name, sizeof name, "own %u", 9 - number);
     watch = add_made(snapshot, name, "time", "");
-    record(watch, NULL, NULL, CP_WATCH_UNFORKED, number);
-    watch = add_made(snapshot, "shared", quantities[number], number == 1 ? "user route" : "route user");
+    record_round(watch, NULL, NULL, CP_WATCH_UNFORKED, number);
+    watch = add_made(snapshot, "shared", quantities[number], number == 1 ? "user,route" : "route,user");
     watch->state = (struct cp_watch_state){.open = number + 1, .lost = 10, .unknown = 1};
-    record(watch, "all", "same", CP_WATCH_UNFORKED, 1000 * (number + 1));
-    record(watch, "all", number % 2 == 0 ? "even" : "odd", CP_WATCH_UNFORKED, 1000000 * (number + 1));
-    record(watch, "all", "same", number == 2 ? CP_WATCH_CHILD : CP_WATCH_PARENT, 100);
+    record_round(watch, "all", "same", CP_WATCH_UNFORKED, 1000 * (number + 1));
+    record_round(watch, "all", number % 2 == 0 ? "even" : "odd", CP_WATCH_UNFORKED, 1000000 * (number + 1));
+    record_round(watch, "all", "same", number == 2 ? CP_WATCH_CHILD : CP_WATCH_PARENT, 100);
     add_made(snapshot, "empty", "", "")->state.refused = 1;
     return snapshot;
 }
@@ -247,12 +208,12 @@ CP_TEST(merging_adds_equal_rows_and_takes_over_the_others)
     struct cp_watch_snapshot *a = cp__snapshot_new(), *b = cp__snapshot_new();
     struct cp__snapshot_watch *watch = add_made(a, "w", "time", "key");
 
-    record(watch, "x", NULL, CP_WATCH_UNFORKED, 10);
-    record(watch, "y", NULL, CP_WATCH_UNFORKED, 20);
+    record_round(watch, "x", NULL, CP_WATCH_UNFORKED, 10);
+    record_round(watch, "y", NULL, CP_WATCH_UNFORKED, 20);
     watch->state.open = 2;
-    watch = add_made(b, "w", "time cycles", "key");
-    record(watch, "x", NULL, CP_WATCH_UNFORKED, 30);
-    record(watch, "x", NULL, CP_WATCH_CHILD, 40);
+    watch = add_made(b, "w", "time,cycles", "key");
+    record_round(watch, "x", NULL, CP_WATCH_UNFORKED, 30);
+    record_round(watch, "x", NULL, CP_WATCH_CHILD, 40);
     watch->state.open = 3;
     add_made(b, "v", "time", "");
     merge(a, b);
@@ -318,8 +279,8 @@ CP_TEST(more_quantities_than_a_watch_can_have_are_all_kept)
     struct cp_watch_snapshot *a = cp__snapshot_new(), *b = cp__snapshot_new();
     char *text;
 
-    record(add_made(a, "w", "time a b c d e f g", ""), NULL, NULL, CP_WATCH_UNFORKED, 1);
-    record(add_made(b, "w", "time h g", ""), NULL, NULL, CP_WATCH_UNFORKED, 2);
+    record_round(add_made(a, "w", "time,a,b,c,d,e,f,g", ""), NULL, NULL, CP_WATCH_UNFORKED, 1);
+    record_round(add_made(b, "w", "time,h,g", ""), NULL, NULL, CP_WATCH_UNFORKED, 2);
     merge(a, b);
     merge(a, b);
     text = text_of(a);
@@ -337,7 +298,7 @@ CP_TEST(a_snapshot_can_be_merged_with_itself)
 {
     struct cp_watch_snapshot *snapshot = cp__snapshot_new();
 
-    record(add_made(snapshot, "w", "time", ""), NULL, NULL, CP_WATCH_UNFORKED, 5);
+    record_round(add_made(snapshot, "w", "time", ""), NULL, NULL, CP_WATCH_UNFORKED, 5);
     merge(snapshot, snapshot);
     check_text(snapshot, "w{}0 time/ns n=2 sum=10 5..5 mean=5 sigma=0 p50=5\nw: 0 0 0 0 0 0\n");
     cp_watch_snapshot_free(snapshot);
