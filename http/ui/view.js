@@ -2,7 +2,7 @@
 import "./page.css";
 import { limitsOf } from "./comments.js";
 import { Graph } from "./graph.js";
-import { found, labelsOf, tableOf, total, treeOf, withLabels } from "./profile.js";
+import { boundsOf, found, labelsOf, tableOf, total, treeOf, withLabels } from "./profile.js";
 import { element, Table } from "./table.js";
 import { amount, share } from "./units.js";
 
@@ -63,31 +63,43 @@ function fillValues() {
   at("value").value = before !== "" && Number(before) < types.length ? before : types.length - 1;
 }
 
-function labelChoice(key, values, before) {
+// Makes a choice of "options", each a text to show and what it stands for: see withLabels() in profile.js. "key" is that of
+// labels, or of the durations of a watch's rounds.
+function labelChoice(title, key, options, before) {
   const label = document.createElement("label");
   const select = document.createElement("select");
 
-  select.dataset.key = key;
-  select.append(new Option("anything", ""), ...[...values].sort().map((v) => new Option(v, `=${v}`)));
-  select.value = before !== undefined && values.has(before) ? `=${before}` : "";
+  Object.assign(select.dataset, key);
+  select.append(new Option("anything", ""), ...options.map(([text, choice]) => new Option(text, JSON.stringify(choice))));
+  select.value = before.find((value) => options.some(([, choice]) => JSON.stringify(choice) === value)) ?? "";
   select.addEventListener("change", render);
-  label.append(`${key} `, select);
+  label.append(`${title} `, select);
   return label;
 }
 
+const choicesOfLabels = () =>
+  [...at("labels").querySelectorAll("select")].map((select) => select.value).filter((value) => value !== "");
+
 function wantedLabels() {
-  const selects = [...at("labels").querySelectorAll("select")].filter((s) => s.value !== "");
-  return new Map(selects.map((s) => [s.dataset.key, s.value.slice(1)]));
+  return choicesOfLabels().map((value) => JSON.parse(value));
 }
+
+const boundText = (percent, ns) => `slowest ${percent} %: ${amount(ns, "nanoseconds")} or longer`;
 
 // Fills the choices of labels, and keeps choices that are still possible.
 function fillLabels() {
-  const before = wantedLabels();
-  const labels = labelsOf([...shown().samples, ...(base()?.samples ?? [])]);
+  const before = choicesOfLabels();
+  const samples = [...shown().samples, ...(base()?.samples ?? [])];
+  const choices = [
+    ...[...labelsOf(samples)].map(([key, values]) =>
+      labelChoice(key, { key }, values.map((text) => [text, { key, text }]), before)),
+    ...[...boundsOf(samples)].map(([key, bounds]) => labelChoice(`rounds of ${key}`, { duration: key },
+      bounds.map(([percent, least]) => [boundText(percent, least), { key, least }]), before)),
+  ];
 
-  at("labels").hidden = labels.size === 0;
+  at("labels").hidden = choices.length === 0;
   at("labels").querySelectorAll("label").forEach((label) => label.remove());
-  at("labels").append(...[...labels].map(([key, values]) => labelChoice(key, values, before.get(key))));
+  at("labels").append(...choices);
 }
 
 function list(title, texts) {

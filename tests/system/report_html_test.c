@@ -7,18 +7,22 @@
 #include "tests/support/profile_text.h"
 #include "tests/support/test.h"
 
-/* cook_meals has 3/4 of 100 ms in the first profile. The second profile does not say how long it took. */
+/* cook_meals has 3/4 of 100 ms in the first profile. The second profile does not say how long it took. Both
+ * functions are in rounds of the watch "meal", and one also in the watch "oven". */
+#define COOK_LABELS                                                                                          \
+    "label { key: 11 str: 12 } label { key: 11 str: 13 } label { key: 12 num: 8500000 num_unit: 4 }"
+#define SERVE_LABELS "label { key: 11 str: 12 } label { key: 12 num: 2000 num_unit: 4 }"
 #define PROFILE(cook, serve, end)                                                                            \
     "sample_type { type: 1 unit: 2 } sample_type { type: 3 unit: 4 } sample_type { type: 10 unit: 4 }\n"     \
-    "sample { location_id: 2 location_id: 1 value: 15 value: " cook " value: 1 }\n"                          \
-    "sample { location_id: 3 location_id: 1 value: 5 value: " serve " value: 1 }\n"                          \
+    "sample { location_id: 2 location_id: 1 value: 15 value: " cook " value: 1 " COOK_LABELS "}\n"           \
+    "sample { location_id: 3 location_id: 1 value: 5 value: " serve " value: 1 " SERVE_LABELS "}\n"          \
     "location { id: 1 line { function_id: 1 } } location { id: 2 line { function_id: 2 } }\n"                \
     "location { id: 3 line { function_id: 3 } }\n"                                                           \
     "function { id: 1 name: 5 } function { id: 2 name: 6 } function { id: 3 name: 7 }\n"                     \
     "string_table: '' string_table: 'samples' string_table: 'count' string_table: 'cpu'\n"                   \
     "string_table: 'nanoseconds' string_table: 'main' string_table: 'cook_meals' string_table: 'serve'\n"    \
     "string_table: 'limits: dropped' string_table: 'dropped: 7 # samples were lost' string_table: 'wall'\n"  \
-    "comment: 8 comment: 9\n" end
+    "string_table: 'watch' string_table: 'meal' string_table: 'oven' comment: 8 comment: 9\n" end
 
 /* Of a name that is neither HTML nor UTF-8. */
 #define SECOND "a <b>&\"\001\377.pb"

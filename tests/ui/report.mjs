@@ -52,6 +52,22 @@ try {
   assert.equal(await page.locator("#found").textContent(), "25 ms, 25.0 %");
   await page.getByLabel("Search").fill("");
 
+  console.log("samples are chosen by watches, of which a sample may have several, and by the time of rounds");
+  const watch = page.locator('#labels select[data-key="watch"]');
+  const rounds = page.locator('#labels select[data-duration="meal"]');
+  assert.deepEqual(await texts('#labels select[data-key="watch"] option'), ["anything", "meal", "oven"]);
+  assert.equal(await page.locator("#labels select").count(), 2);
+  await watch.selectOption({ label: "oven" });
+  assert.equal(await label("all"), "all: 75 ms, 100.0 %");
+  await watch.selectOption({ label: "meal" });
+  assert.equal(await label("all"), "all: 100 ms, 100.0 %");
+  assert.deepEqual(await texts('#labels select[data-duration="meal"] option'), ["anything",
+    "slowest 50 %: 8.5 ms or longer", "slowest 10 %: 8.5 ms or longer", "slowest 1 %: 8.5 ms or longer"]);
+  await rounds.selectOption({ label: "slowest 10 %: 8.5 ms or longer" });
+  assert.equal(await label("all"), "all: 75 ms, 100.0 %");
+  await rounds.selectOption({ label: "anything" });
+  await watch.selectOption({ label: "anything" });
+
   console.log("the second profile, which says no time, can be compared with the first one");
   await page.locator("#shown").selectOption({ index: 1 });
   assert.equal(await label("cook_meals"), "cook_meals: 10 ms, 33.3 %");
