@@ -302,6 +302,7 @@ CP_TEST(what_makes_no_sense_is_refused)
     check_watch_refuses("--function work -e cycle ./target", 2, "cycle");
     check_watch_refuses("--function work -e timer ./target", 2, "timer cannot be counted");
     check_watch_refuses("--function work -e pageFaults,minorFaults,pageFaults ./target", 2, "named twice");
+    check_watch_refuses("--function work --function ./target:work ./target", 2, "are the same function");
     check_watch_refuses("--function work --duration x ./target", 2, "--duration must be");
     check_watch_refuses("--function work ./nowhere", 2, "cannot be run");
     check_watch_refuses("--function work -o /dev/null/x ./target main", 3, "cannot be written");
@@ -380,6 +381,16 @@ CP_TEST(functions_of_libraries_and_of_separate_debug_files_are_found)
     need_probes();
     watch_target("--function libc:usleep", "main", 3);
     CHECK_EQ(ask_row("libc:usleep", "unforked", "time", "count"), 5);
+    test_write_file("plugin.c", "int plugged(int n) { return n + 1; }\n");
+    test_write_file("loads.c", "#include <dlfcn.h>\n"
+                               "int main(void) { void *plugin = dlopen(\"./plugin.so\", RTLD_NOW);\n"
+                               "  return ((int (*)(int))dlsym(plugin, \"plugged\"))(4); }\n");
+    free(
+        test_command(NULL,
+                     "cd %s && gcc -shared -fPIC plugin.c -o plugin.so && gcc loads.c -o loads -ldl && " WATCH
+                     "--json -o json --function ./plugin.so:plugged ./loads; [ $? = 5 ]",
+                     test_dir(), test_build_dir()));
+    CHECK_EQ(ask_row("./plugin.so:plugged", "unforked", "time", "count"), 1);
     free(test_command(NULL,
                       "cd %s && objcopy --only-keep-debug target target.debug && "
                       "objcopy --strip-all --add-gnu-debuglink=target.debug target stripped",

@@ -9,6 +9,7 @@
 #include "cmd/counterpoint/commands.h"
 #include "cmd/counterpoint/run.h"
 #include "preload/settings.h"
+#include "runtime/base/fail.h"
 #include "session.h"
 
 static const char help[] =
@@ -156,6 +157,23 @@ static enum status parse_watch(struct watch_request *request, int argc, char **a
 
 /* ---- The functions --------------------------------------------------------------------------- */
 
+/* Finds the i-th function. Two names may mean one function, but would have the same rounds. */
+static int find_named(struct watch_request *request, size_t i, struct cp_error *err)
+{
+    struct watch_function *function = &request->functions[i];
+    int result = watch_find_function(function, request->names[i], &request->files, err);
+
+    if (result < 0)
+        return result;
+    request->n_functions++;
+    for (size_t other = 0; other < i; other++)
+        if (request->functions[other].offset == function->offset &&
+            strcmp(request->functions[other].path, function->path) == 0)
+            return cp__error(err, -EEXIST, "\"%.100s\" and \"%.100s\" are the same function. Name it once.",
+                             request->names[other], request->names[i]);
+    return 0;
+}
+
 static enum status find_functions(struct watch_request *request)
 {
     struct cp_error err;
@@ -165,10 +183,8 @@ static enum status find_functions(struct watch_request *request)
         return complain(STATUS_USAGE, "%s", err.message);
     result = request->is_attached ? watch_files_of_process(&request->files, request->pid, &err)
                                   : watch_files_of_program(&request->files, request->path, &err);
-    for (size_t i = 0; i < request->n_names && result == 0; i++) {
-        result = watch_find_function(&request->functions[i], request->names[i], &request->files, &err);
-        request->n_functions += result == 0;
-    }
+    for (size_t i = 0; i < request->n_names && result == 0; i++)
+        result = find_named(request, i, &err);
     return result == 0 ? STATUS_OK
                        : complain(result == -ENOMEM ? STATUS_FAILURE : STATUS_USAGE, "%s", err.message);
 }

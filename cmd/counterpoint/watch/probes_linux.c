@@ -491,9 +491,16 @@ void watch_probes_wait(const struct watch_probes *probes, int extra_fd, int ms)
 {
     const size_t n = probes->n_rings + 1;
     struct pollfd *fds = calloc(n, sizeof *fds);
+    bool has_failed = fds == NULL;
 
-    for (size_t i = 0; fds != NULL && i < n; i++)
+    for (size_t i = 0; !has_failed && i < n; i++)
         fds[i] = (struct pollfd){.fd = i == 0 ? extra_fd : probes->rings[i - 1].fds[0], .events = POLLIN};
-    poll(fds, fds == NULL ? 0 : n, ms);
+    if (!has_failed)
+        poll(fds, n, ms);
+    /* a group without its counters would never let this thread wait */
+    for (size_t i = 1; fds != NULL && i < n; i++)
+        has_failed = has_failed || (fds[i].revents & (POLLERR | POLLHUP)) != 0;
+    if (has_failed)
+        poll(NULL, 0, ms);
     free(fds);
 }
