@@ -6,6 +6,12 @@
 #include "rounds.h"
 #include "runtime.h"
 
+/* Programs have the struct in objects of their own: members may only take the place of the four words that
+ * were reserved in version 0.1. See abi/growth.abignore. */
+_Static_assert(sizeof(struct cp_g) == 4 * sizeof(void *) + 2 * sizeof(uint64_t) + 3 * sizeof(void *) &&
+                   offsetof(struct cp_g, rounds) == 2 * sizeof(uint64_t) + 3 * sizeof(void *),
+               "programs that have a G keep its size");
+
 static uint64_t next_g_id; /* shared, atomic */
 
 static uint64_t new_g_id(void)

@@ -10,7 +10,7 @@ struct name {
     size_t size;
 };
 
-static void append(struct name *name, const char *text)
+static void append_part(struct name *name, const char *text)
 {
     while (*text != '\0' && name->size < CP__PROMETHEUS_NAME_MAX - 1)
         name->text[name->size++] = *text++;
@@ -61,16 +61,16 @@ static void append_snake(struct name *name, const char *text, bool is_metric)
         }
         text = end;
         if (name->size > begin && !(is_metric && is_among(word, disliked)))
-            append(name, "_");
+            append_part(name, "_");
         else if (name->size == begin && is_metric && is_among(word, disliked))
-            append(name, "event");
-        append(name, word);
+            append_part(name, "event");
+        append_part(name, word);
     }
 }
 
 /* ---- Metrics --------------------------------------------------------------------------------- */
 
-static bool ends_in(const char *text, const char *end)
+static bool has_ending(const char *text, const char *end)
 {
     const size_t size = strlen(text), end_size = strlen(end);
 
@@ -86,7 +86,7 @@ static bool is_taken_metric(const char *name)
                                         "counterpoint_watch_rounds_open", NULL};
 
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        if (ends_in(name, ends[i]))
+        if (has_ending(name, ends[i]))
             return true;
     }
     return is_among(name, taken);
@@ -97,17 +97,17 @@ void cp__prometheus_metric(char text[CP__PROMETHEUS_NAME_MAX], const char *quant
     struct name name = {text, 0};
     size_t begin;
 
-    append(&name, "counterpoint_watch_");
+    append_part(&name, "counterpoint_watch_");
     begin = name.size;
     if (strcmp(quantity, "time") == 0 || strcmp(quantity, "cpuTime") == 0) {
-        append(&name, *quantity == 't' ? "time_seconds" : "cpu_seconds");
+        append_part(&name, *quantity == 't' ? "time_seconds" : "cpu_seconds");
         return;
     }
     append_snake(&name, quantity, true);
     if (name.size == begin)
-        append(&name, "event");
+        append_part(&name, "event");
     if (is_taken_metric(text))
-        append(&name, "_value");
+        append_part(&name, "_value");
 }
 
 /* ---- Labels ---------------------------------------------------------------------------------- */
@@ -130,11 +130,11 @@ void cp__prometheus_labels(char (*names)[CP__PROMETHEUS_NAME_MAX], char *const *
         struct name name = {names[i], 0};
         size_t size;
 
-        append(&name, "");
+        append_part(&name, "");
         append_snake(&name, keys[i], false);
         if (is_among(names[i], taken) || isdigit((unsigned char)names[i][0])) {
             name.size = 0;
-            append(&name, "label_");
+            append_part(&name, "label_");
             append_snake(&name, keys[i], false);
         }
         size = name.size < CP__PROMETHEUS_NAME_MAX - sizeof number ? name.size
@@ -142,7 +142,7 @@ void cp__prometheus_labels(char (*names)[CP__PROMETHEUS_NAME_MAX], char *const *
         for (unsigned again = 2; is_other_key(names[i], names, i); again++) {
             snprintf(number, sizeof number, "_%u", again);
             name.size = size;
-            append(&name, number);
+            append_part(&name, number);
         }
     }
 }

@@ -42,7 +42,7 @@ const char *cp__registry_name(unsigned number)
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
-static struct cp__watch_entry **find_named(const char *name)
+static struct cp__watch_entry **entry_named(const char *name)
 {
     struct cp__watch_entry **place = &entries;
 
@@ -53,7 +53,7 @@ static struct cp__watch_entry **find_named(const char *name)
 
 static int append_entry(struct cp__watch_entry *entry, char *name, struct cp_error *err)
 {
-    if (*find_named(name) != NULL)
+    if (*entry_named(name) != NULL)
         return cp__error(err, -EEXIST,
                          "There is a watch named \"%s\" already: close it, or take another name.", name);
     if (last_number == CP_WATCHES_MAX)
@@ -65,7 +65,7 @@ static int append_entry(struct cp__watch_entry *entry, char *name, struct cp_err
     entry->name = name;
     cp_store_release(&names[entry->number], name); /* pairs with the acquire in cp__registry_name() */
     entry->next = NULL;
-    cp_store_release(find_named(NULL), entry); /* pairs with the acquires in cp__registry_forget() */
+    cp_store_release(entry_named(NULL), entry); /* pairs with the acquires in cp__registry_forget() */
     return 0;
 }
 
@@ -112,7 +112,7 @@ void *cp__registry_hold(unsigned number)
 const struct cp__watch_entry *cp__registry_hold_named(const char *name)
 {
     cp__lock(&registry_lock);
-    return *find_named(name);
+    return *entry_named(name);
 }
 
 void cp__registry_let_go(void)

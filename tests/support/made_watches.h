@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "runtime/watch/snapshot.h"
-#include "tests/support/test.h"
+#include "test.h"
 
 /* Adds a watch with quantities, whose names have commas between them; keys likewise. Ratios are "ipc" and
  * those that have "per" in their names. */
