@@ -181,7 +181,7 @@ static void print_histogram(struct series_printer *s)
     fprintf(out, "} %" PRIu64 "\n", h->count);
 }
 
-static void print_member(const struct prometheus *p, const struct family_part *part)
+static void print_family_part(const struct prometheus *p, const struct family_part *part)
 {
     const struct cp__snapshot_watch *watch = &p->snapshot->watches[part->watch];
     const struct cp__watch_quantity *quantity = &watch->quantities[part->quantity];
@@ -273,7 +273,7 @@ int cp__watch_print_prometheus(const struct cp_watch_snapshot *snapshot, FILE *o
     for (size_t i = 0; i < p.n_parts && result == 0; i++) {
         if (i == 0 || strcmp(p.parts[i].name, p.parts[i - 1].name) != 0)
             print_family_head(&p, &p.parts[i]);
-        print_member(&p, &p.parts[i]);
+        print_family_part(&p, &p.parts[i]);
     }
     if (result == 0)
         print_states(&p);

@@ -36,7 +36,7 @@ static const struct scale times[] = {
 static const struct scale counts[] = {
     {999.95e9, 1e12, "T"}, {999.95e6, 1e9, "G"}, {999.95e3, 1e6, "M"}, {9999.5, 1e3, "k"}, {0, 1, ""}};
 
-static void print_scaled(FILE *out, double value, const char *unit)
+static void print_in_unit(FILE *out, double value, const char *unit)
 {
     const struct scale *scale = strcmp(unit, "ns") == 0 ? times : counts;
     double shown;
@@ -67,7 +67,7 @@ static void print_plain(FILE *out, const char *text)
 }
 
 /* A value that has a blank is in quotes. */
-static void print_label_cells(FILE *out, const struct cp_watch_row *row)
+static void print_text_labels(FILE *out, const struct cp_watch_row *row)
 {
     for (size_t i = 0; i < row->n_labels; i++) {
         const char *quote = strpbrk(row->labels[i].value, " \"") != NULL ? "\"" : "";
@@ -80,7 +80,7 @@ static void print_label_cells(FILE *out, const struct cp_watch_row *row)
     }
 }
 
-static double cell_of(const struct cp_watch_row *row, enum column column)
+static double value_of_column(const struct cp_watch_row *row, enum column column)
 {
     switch (column) {
     case MEAN:
@@ -103,7 +103,7 @@ static void print_cell(FILE *out, const struct cp_watch_row *row, enum column co
         print_plain(out, row->watch);
         break;
     case LABELS:
-        print_label_cells(out, row);
+        print_text_labels(out, row);
         break;
     case SIDE:
         fputs(cp__watch_side_name(row->side), out);
@@ -116,7 +116,7 @@ static void print_cell(FILE *out, const struct cp_watch_row *row, enum column co
         break;
     default:
         if (row->count > 0)
-            print_scaled(out, cell_of(row, column), row->unit);
+            print_in_unit(out, value_of_column(row, column), row->unit);
     }
 }
 

@@ -10,7 +10,7 @@ struct name {
     size_t size;
 };
 
-static void append_part(struct name *name, const char *text)
+static void append_to_name(struct name *name, const char *text)
 {
     while (*text != '\0' && name->size < CP__PROMETHEUS_NAME_MAX - 1)
         name->text[name->size++] = *text++;
@@ -61,10 +61,10 @@ static void append_snake(struct name *name, const char *text, bool is_metric)
         }
         text = end;
         if (name->size > begin && !(is_metric && is_among(word, disliked)))
-            append_part(name, "_");
+            append_to_name(name, "_");
         else if (name->size == begin && is_metric && is_among(word, disliked))
-            append_part(name, "event");
-        append_part(name, word);
+            append_to_name(name, "event");
+        append_to_name(name, word);
     }
 }
 
@@ -97,17 +97,17 @@ void cp__prometheus_metric(char text[CP__PROMETHEUS_NAME_MAX], const char *quant
     struct name name = {text, 0};
     size_t begin;
 
-    append_part(&name, "counterpoint_watch_");
+    append_to_name(&name, "counterpoint_watch_");
     begin = name.size;
     if (strcmp(quantity, "time") == 0 || strcmp(quantity, "cpuTime") == 0) {
-        append_part(&name, *quantity == 't' ? "time_seconds" : "cpu_seconds");
+        append_to_name(&name, *quantity == 't' ? "time_seconds" : "cpu_seconds");
         return;
     }
     append_snake(&name, quantity, true);
     if (name.size == begin)
-        append_part(&name, "event");
+        append_to_name(&name, "event");
     if (is_taken_metric(text))
-        append_part(&name, "_value");
+        append_to_name(&name, "_value");
 }
 
 /* ---- Labels ---------------------------------------------------------------------------------- */
@@ -130,11 +130,11 @@ void cp__prometheus_labels(char (*names)[CP__PROMETHEUS_NAME_MAX], char *const *
         struct name name = {names[i], 0};
         size_t size;
 
-        append_part(&name, "");
+        append_to_name(&name, "");
         append_snake(&name, keys[i], false);
         if (is_among(names[i], taken) || isdigit((unsigned char)names[i][0])) {
             name.size = 0;
-            append_part(&name, "label_");
+            append_to_name(&name, "label_");
             append_snake(&name, keys[i], false);
         }
         size = name.size < CP__PROMETHEUS_NAME_MAX - sizeof number ? name.size
@@ -142,7 +142,7 @@ void cp__prometheus_labels(char (*names)[CP__PROMETHEUS_NAME_MAX], char *const *
         for (unsigned again = 2; is_other_key(names[i], names, i); again++) {
             snprintf(number, sizeof number, "_%u", again);
             name.size = size;
-            append_part(&name, number);
+            append_to_name(&name, number);
         }
     }
 }
