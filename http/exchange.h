@@ -107,7 +107,7 @@ int cp__http_query_has_only(const char *query, const char *const *keys, struct c
  * returns. */
 typedef int cp__http_endpoint_fn(struct cp__exchange *exchange);
 cp__http_endpoint_fn cp__http_profile, cp__http_index, cp__http_style, cp__http_cmdline, cp__http_symbol,
-    cp__http_metrics, cp__http_ui, cp__http_ui_events;
+    cp__http_metrics, cp__http_watches, cp__http_ui, cp__http_ui_events;
 /* goroutine and threadcreate, whose profile is a state of the program, or what changes in some seconds. */
 cp__http_endpoint_fn cp__http_snapshot;
 /* The same for where the rounds of a watch began. */

@@ -10,6 +10,7 @@
 static const char *const none[] = {NULL};
 static const char *const of_profile[] = {"event", "period", "seconds", "debug", "engine", NULL};
 static const char *const of_snapshot[] = {"debug", "seconds", NULL};
+static const char *const of_watches[] = {"format", NULL};
 static const char *const of_watch[] = {"name", "debug", "seconds", NULL};
 
 enum trait {
@@ -33,6 +34,7 @@ static const struct endpoint {
     {"/watch", cp__http_watch, of_watch, SLOW},
     {"/symbol", cp__http_symbol, NULL, POST | SLOW},
     {"/cmdline", cp__http_cmdline, none, PLAIN},
+    {"/watches", cp__http_watches, of_watches, PLAIN},
     {"/metrics", cp__http_metrics, none, PLAIN},
     {"/ui/", cp__http_ui, none, PAGE},
     {"/ui/events.json", cp__http_ui_events, none, SLOW},
