@@ -441,6 +441,7 @@ int cp__watch_keys_fill(const void *watch_for_keys, struct cp_watch_snapshot *sn
 
     if (watch == NULL)
         return -ENOMEM;
+    watch->is_keyed = true;
     watch->n_quantities = 1;
     watch->quantities[0] = (struct cp__watch_quantity){.name = "time", .unit = "ns", .scale = 1};
     for (size_t i = 0; i < count_times(keys); i++) {

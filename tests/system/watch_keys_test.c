@@ -222,6 +222,31 @@ CP_TEST(as_many_keys_are_open_as_may_be)
         fill_up(limits[i]);
 }
 
+/* People are told of keys, and not of rounds. */
+CP_TEST(what_goes_wrong_is_printed)
+{
+    struct cp_watch_keys *keys = open_keys("item", NULL, 2);
+    struct cp_watch_snapshot *snapshot;
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    for (uint64_t key = 0; key < 3; key++)
+        cp_watch_key_begin(keys, key, 0);
+    cp_watch_key_begin(keys, 0, 0);
+    cp_watch_key_end(keys, 7);
+    CHECK_EQ(cp_watch_take_keys(&snapshot, keys, NULL), 0);
+    CHECK_EQ(cp_watch_print(snapshot, CP_WATCH_TEXT, out), 0);
+    fclose(out);
+    CHECK_CONTAINS(text, "item: 2 keys were open");
+    CHECK_CONTAINS(text, "item: 1 key was refused");
+    CHECK_CONTAINS(text, "item: 1 key was lost");
+    CHECK_CONTAINS(text, "item: 1 move or end was ignored");
+    free(text);
+    cp_watch_snapshot_free(snapshot);
+    cp_watch_keys_close(keys);
+}
+
 /* ---- Opening, closing and taking ------------------------------------------------------------- */
 
 CP_TEST(no_watch_measures_nothing)
