@@ -19,15 +19,12 @@ static uint64_t id_from_handler(struct cp__rounds *rounds, unsigned i)
     return id;
 }
 
-unsigned cp__rounds_open_from_handler(const struct cp_g *g, uint64_t rounds[CP__ROUNDS])
+unsigned cp__rounds_list_from_handler(struct cp__rounds *of_g, uint64_t rounds[CP__ROUNDS])
 {
-    struct cp__rounds *of_g = cp_load_relaxed(&g->rounds); /* relaxed: stored by this thread */
-    uint32_t open;
+    uint32_t open = cp_load_relaxed(&of_g->open); /* relaxed: stored by this thread */
     unsigned n = 0;
 
-    if (of_g == NULL)
-        return 0;
-    for (open = cp_load_relaxed(&of_g->open); open != 0; open &= open - 1) { /* relaxed: the same */
+    for (; open != 0; open &= open - 1) {
         const unsigned i = (unsigned)__builtin_ctz(open);
         const uint64_t watch = cp_load_relaxed(&of_g->watches[i]); /* relaxed: the same */
 

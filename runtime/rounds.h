@@ -30,9 +30,15 @@ static inline unsigned cp__round_watch(uint64_t round)
     return (unsigned)(round >> CP__ROUND_ID_BITS);
 }
 
+unsigned cp__rounds_list_from_handler(struct cp__rounds *of_g, uint64_t rounds[CP__ROUNDS]);
 /* Stores the rounds that are open in g, in the order of their entries, and returns their number. g is what
  * the calling M runs, or stands for the M itself. */
-unsigned cp__rounds_open_from_handler(const struct cp_g *g, uint64_t rounds[CP__ROUNDS]);
+static inline unsigned cp__rounds_open_from_handler(const struct cp_g *g, uint64_t rounds[CP__ROUNDS])
+{
+    struct cp__rounds *of_g = cp_load_relaxed(&g->rounds); /* relaxed: stored by this thread */
+
+    return of_g == NULL ? 0 : cp__rounds_list_from_handler(of_g, rounds);
+}
 
 /* What the core calls of runtime/watch/, which is above it. Set before any G has rounds. */
 struct cp__watch_calls {
