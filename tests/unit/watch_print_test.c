@@ -4,6 +4,9 @@
 #include <stdlib.h>
 
 #include "tests/support/made_watches.h"
+#if !TEST_ASAN && !TEST_TSAN
+#include "tests/support/failing_memory.h"
+#endif
 
 /* ---- Made snapshots -------------------------------------------------------------------------- */
 
@@ -322,3 +325,32 @@ CP_TEST(errors_of_writing_are_returned)
     CHECK_EQ(cp_watch_print(snapshot, (enum cp_watch_form)3, stdout), -EINVAL);
     cp_watch_snapshot_free(snapshot);
 }
+
+#if TEST_ASAN || TEST_TSAN
+CP_TEST(without_memory_nothing_is_printed)
+{
+    SKIP("A sanitizer has the allocator that this test takes the place of.");
+}
+#else
+CP_TEST(without_memory_nothing_is_printed)
+{
+    struct cp_watch_snapshot *snapshot = simple_snapshot();
+
+    for (int form = 0; form < 3; form++) {
+        char text[100] = "", buffer[100];
+        FILE *out = fmemopen(text, sizeof text, "w");
+        int result = -ENOMEM;
+
+        setvbuf(out, buffer, _IOFBF, sizeof buffer);
+        for (unsigned n = 1; result == -ENOMEM; n++) {
+            CHECK_STR(text, "");
+            fail_calls(n, UINT32_MAX);
+            result = cp_watch_print(snapshot, (enum cp_watch_form)form, out);
+            CHECK(have_failed() || result != -ENOMEM); /* qsort() does without memory, too */
+        }
+        CHECK(result != 0 && text[0] != '\0'); /* what there is to print is longer */
+        fclose(out);
+    }
+    cp_watch_snapshot_free(snapshot);
+}
+#endif
