@@ -28,6 +28,9 @@
  * Threads: a thread that begins and ends rounds must be an M (cp_m_attach()). The calls for keys, and those
  * that read, may be made from any thread.
  *
+ * Profiles: a sample that is taken in a round of a G tells the watch, and how long the round took, so that a
+ * profile can be cut to a watch and to its slow rounds (docs/embedding.md has the commands).
+ *
  * Signals: no call of this header may be made in a signal handler.
  *
  * Forks: the child has the watches of its parent, and their distributions begin empty. A round in which its G
