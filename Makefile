@@ -528,7 +528,7 @@ $(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_w
 
 $(B)/tests/caller_test: $(caller_objects)
 $(B)/tests/report_model_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain $(addprefix report/,arena facts filter graph \
-                                measure model names output top))
+                                measure model names rounds output top))
 $(B)/tests/watch_rounds_test: $(B)/obj/cmd/counterpoint/watch/rounds.o
 
 # Whatever room a test's source is in, its program is build/tests/NAME_test.
