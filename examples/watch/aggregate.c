@@ -17,18 +17,16 @@ static const char *const routes[ROUTES] = {"/", "/search", "/report"};
 
 static struct cp_watch *watch;
 static uintptr_t requests = 300; /* an interval */
-static volatile double result;
 
 static void serve(void *number)
 {
     uintptr_t request = (uintptr_t)number, route = request % 10 < 7 ? 0 : request % 10 < 9 ? 1 : 2;
-    double x = 1;
+    volatile double x = 1; /* the compiler cannot remove what is stored here */
 
     CP_LABEL_SCOPE("route", routes[route]); /* before the round, which has the labels of its begin */
     CP_WATCH_SCOPE(watch);
     for (uintptr_t i = 0; i < (uintptr_t)2000 << 2 * route; i++)
         x = x * 0.5 + 1 / (x + (double)i);
-    result = x;
 }
 
 static void run_interval(void *unused)
@@ -44,15 +42,15 @@ static int measure(struct cp_watch_snapshot **snapshot, struct cp_error *err)
     const struct cp_watch_options options = {
         .size = sizeof options, .name = "request", .quantities = "cpuTime", .labels = "route"};
     const struct cp_sched_options threads = {.size = sizeof threads, .threads = 2};
-    int result_of_call = cp_watch_open(&watch, &options, err);
+    int called = cp_watch_open(&watch, &options, err);
 
-    if (result_of_call < 0)
-        return result_of_call;
-    result_of_call = cp_sched_run(&threads, run_interval, NULL, err);
-    if (result_of_call == 0)
-        result_of_call = cp_watch_take(snapshot, watch, err);
+    if (called < 0)
+        return called;
+    called = cp_sched_run(&threads, run_interval, NULL, err);
+    if (called == 0)
+        called = cp_watch_take(snapshot, watch, err);
     cp_watch_close(watch); /* a snapshot outlives its watch */
-    return result_of_call;
+    return called;
 }
 
 int main(int argc, char **argv)

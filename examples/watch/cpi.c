@@ -15,15 +15,13 @@ enum { OTHERS = 8 };
 
 static struct cp_watch *watch;
 static unsigned long calls = 100; /* that are to be made still */
-static volatile double result;
 
 static void compute(unsigned steps)
 {
-    double x = 1;
+    volatile double x = 1; /* the compiler cannot remove what is stored here */
 
     for (unsigned i = 0; i < steps; i++)
         x = x * 0.5 + 1 / (x + i);
-    result = x;
 }
 
 static void routine(void)
