@@ -77,6 +77,14 @@ CP_TEST(bash_completes_commands_options_and_events)
     check_completion("counterpoint events LLC-load-m", "LLC-load-misses\n");
 }
 
+CP_TEST(bash_completes_functions_options_and_their_program)
+{
+    take_program(NULL);
+    check_completion("counterpoint watch --fu", "--function\n");
+    check_completion("counterpoint watch -e cpuTime,pageF", "cpuTime,pageFaults\n");
+    check_completion("counterpoint watch --function work --json counterpoint ev", "events\n");
+}
+
 CP_TEST(bash_completes_what_the_help_says_of_a_command)
 {
     take_program(stand_in);

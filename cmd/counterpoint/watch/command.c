@@ -19,7 +19,7 @@ static const char help[] =
     "Measures how long functions take, from entry to return, in all threads of a\n"
     "program and of the processes that it starts. The program is not changed or\n"
     "recompiled: the kernel puts probes (uprobes) at the functions, and removes them\n"
-    "however this command ends. That takes root or CAP_PERFMON. While the program\n"
+    "however this command ends. That takes root (CAP_SYS_ADMIN). While the program\n"
     "runs, a line on the terminal shows how the distributions grow, and at the end\n"
     "they are printed.\n"
     "\n"

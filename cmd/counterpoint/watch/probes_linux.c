@@ -115,15 +115,18 @@ static int open_probe(const struct watch_probes *probes, const struct watch_func
     return open_on_cpu(&attr, ring->cpu, ring->fds[0]);
 }
 
+/* function: NULL if nothing can be recorded on a CPU at all. */
 static int explain_probe(int code, const struct watch_function *function, struct cp_error *err)
 {
     if (code == -EACCES || code == -EPERM)
         return cp__error(
             err, code,
-            "The kernel lets only processes with CAP_PERFMON (before Linux 5.8: CAP_SYS_ADMIN) put probes at "
-            "functions, whatever kernel.perf_event_paranoid is (%s). Run this command as root, or give it "
-            "the right: sudo setcap cap_perfmon+ep FILE, with the path of this command; in a container, "
-            "start that with --cap-add PERFMON.",
+            "The kernel lets only processes with CAP_SYS_ADMIN put probes at functions, whatever "
+            "kernel.perf_event_paranoid is (%s; from Linux 5.8 to 2025, some kernels accept CAP_PERFMON). "
+            "Run "
+            "this command as root, with -p for a program that should not run as root. In a container, start "
+            "that "
+            "with --cap-add SYS_ADMIN; the right must be one of the host's.",
             strerror(-code));
     if (code == -EMFILE || code == -ENFILE)
         return cp__error(err, code,
