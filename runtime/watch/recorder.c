@@ -265,6 +265,13 @@ struct cp__record *cp__record_make(const struct cp_watch *watch, struct cp__shar
 
 /* ---- Snapshots ------------------------------------------------------------------------------- */
 
+/* A fork's child has the rows of its parent, without their rounds. */
+static bool is_empty_row(const struct cp__record *row)
+{
+    return cp_load_relaxed(&row->histograms[0].count) ==
+           0; /* relaxed: a round that has just ended may be left out */
+}
+
 static int add_row(const struct cp_watch *watch, const struct cp__record *row, struct cp__snapshot_watch *to)
 {
     const struct cp__watch_series *series = &watch->series[row->number / CP__WATCH_SIDES];
@@ -292,7 +299,7 @@ static int add_shard(const struct cp_watch *watch, const struct cp__shard *shard
     /* acquire: pairs with the release in cp__record_make() */
     for (const struct cp__record *row = cp_load_acquire(&shard->linked); row != NULL && result == 0;
          row = row->next)
-        result = add_row(watch, row, to);
+        result = is_empty_row(row) ? 0 : add_row(watch, row, to);
     return result;
 }
 
@@ -308,12 +315,14 @@ int cp__watch_fill(const void *context, struct cp_watch_snapshot *snapshot)
     to->n_quantities = watch->n_quantities;
     memcpy(to->quantities, watch->quantities, sizeof to->quantities);
     to->state.refused = cp_load_relaxed(&watch->refused); /* relaxed: a number of its own */
-    if (watch->n_keys == 0 && cp__snapshot_series_of(to, NULL, CP_WATCH_UNFORKED) == NULL)
-        return -ENOMEM;
     cp__lock(&watch->lock);
     for (const struct cp__shard *shard = watch->shards; shard != NULL && result == 0; shard = shard->next)
         result = add_shard(watch, shard, to);
     cp__unlock(&watch->lock);
+    /* A watch without rounds has a row that says so. */
+    if (result == 0 && watch->n_keys == 0 && to->n_series == 0 &&
+        cp__snapshot_series_of(to, NULL, CP_WATCH_UNFORKED) == NULL)
+        result = -ENOMEM;
     if (to->state.open > INT64_MAX)
         to->state.open = 0; /* a round was begun on one M and ended on another while the shards were read */
     return result;

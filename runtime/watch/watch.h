@@ -55,8 +55,9 @@ extern "C" {
 /* A watch. Lives from cp_watch_open() to cp_watch_close(). */
 struct cp_watch;
 
-/* How many quantities a watch can have, time included. */
-#define CP_WATCH_QUANTITIES CP_EV_MAX
+/* How many quantities a watch can have, time included. Programs have rounds on their stacks, so the number
+ * never changes. */
+#define CP_WATCH_QUANTITIES 8
 /* How many watches, those for keys included, a process can open in its life. */
 #define CP_WATCHES_MAX 4096
 /* How long a watch's name can be, in bytes. */
@@ -146,9 +147,12 @@ static inline void cp_watch_end_of(struct cp_watch_round *round)
 /* A round of the block or statement that follows, however the block is left: at its end, by break, return or
  * goto, or in C++ by an exception. */
 #define CP_WATCH(to_watch)                                                                                   \
-    for (struct cp_watch_round cp_watch_round_ __attribute__((cleanup(cp_watch_end_of))),                    \
-         *cp_watch_once_ = (cp_watch_begin((to_watch), &cp_watch_round_), &cp_watch_round_);                 \
-         cp_watch_once_ != NULL; cp_watch_once_ = NULL)
+    for (struct cp_watch_round CP_LABEL_NAME(cp_watch_round_, __LINE__)                                      \
+             __attribute__((cleanup(cp_watch_end_of))),                                                      \
+         *CP_LABEL_NAME(cp_watch_once_, __LINE__) =                                                          \
+             (cp_watch_begin((to_watch), &CP_LABEL_NAME(cp_watch_round_, __LINE__)),                         \
+              &CP_LABEL_NAME(cp_watch_round_, __LINE__));                                                    \
+         CP_LABEL_NAME(cp_watch_once_, __LINE__) != NULL; CP_LABEL_NAME(cp_watch_once_, __LINE__) = NULL)
 /* A round of the rest of the enclosing block. */
 #define CP_WATCH_SCOPE(to_watch)                                                                             \
     struct cp_watch_round CP_LABEL_NAME(cp_watch_scope_, __LINE__)                                           \
