@@ -259,20 +259,21 @@ static enum cp_watch_side side_of(const struct cp_watch_round *round, const stru
  * there is none. */
 static bool value_of_measure(const struct cp__measure *measure, const uint64_t *counted, uint64_t *value)
 {
-    const uint64_t over = counted[1 + measure->meter], under = counted[1 + measure->per];
+    uint64_t over, under;
 
-    switch (measure->kind) {
-    case CP__MEASURE_TIME:
+    if (measure->kind == CP__MEASURE_TIME) {
         *value = counted[0];
         return true;
-    case CP__MEASURE_METER:
+    }
+    over = counted[1 + measure->meter];
+    if (measure->kind == CP__MEASURE_METER) {
         *value = over;
         return true;
-    default:
-        if (under != 0)
-            *value = (uint64_t)(((unsigned __int128)over * 1000000u + under / 2) / under);
-        return under != 0;
     }
+    under = counted[1 + measure->per];
+    if (under != 0)
+        *value = (uint64_t)(((unsigned __int128)over * 1000000u + under / 2) / under);
+    return under != 0;
 }
 
 /* Adds the round's values to the distributions. Returns 0 or -ENOMEM. */
