@@ -27,17 +27,24 @@ static void write_time(char text[24], double ns)
 static void append_function(char *line, size_t size, const struct cp__snapshot_watch *watch)
 {
     struct cp__histogram all;
-    const size_t n = strlen(line);
+    size_t n = strlen(line);
     char middle[24], high[24], most[24];
 
     cp__histogram_init(&all);
     for (size_t i = 0; i < watch->n_series; i++)
         cp__histogram_merge(&all, &watch->series[i].histograms[0]);
-    write_time(middle, (double)cp__histogram_percentile(&all, 50));
-    write_time(high, (double)cp__histogram_percentile(&all, 99));
-    write_time(most, (double)(all.count == 0 ? 0 : all.max));
-    snprintf(line + n, size - n, "%s%s: %" PRIu64 " rounds, 50 %% %s, 99 %% %s, max %s", n == 0 ? "" : "; ",
-             watch->name, all.count, middle, high, most);
+    snprintf(line + n, size - n, "%s%s: ", n == 0 ? "" : "; ", watch->name);
+    if (all.count > 0) {
+        write_time(middle, (double)cp__histogram_percentile(&all, 50));
+        write_time(high, (double)cp__histogram_percentile(&all, 99));
+        write_time(most, (double)all.max);
+        n = strlen(line);
+        snprintf(line + n, size - n, "%" PRIu64 " rounds, 50 %% %s, 99 %% %s, max %s", all.count, middle,
+                 high, most);
+    } else {
+        n = strlen(line);
+        snprintf(line + n, size - n, "no round yet");
+    }
     cp__histogram_fini(&all);
 }
 
