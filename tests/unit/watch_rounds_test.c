@@ -240,6 +240,24 @@ CP_TEST(the_end_of_a_thread_and_another_program_drop_what_is_open)
     end_made(&made);
 }
 
+/* The kernel gives the thread the number of the first one, which has ended before. */
+CP_TEST(a_program_that_another_thread_executes_is_followed)
+{
+    struct made made = begin_made(0);
+
+    start(&made, PID, PID, PID, 101);
+    give(&made, (struct watch_record){.kind = WATCH_ENTRY, .tid = 101, .sp = 800});
+    give(&made, (struct watch_record){.kind = WATCH_EXIT});
+    give(&made, (struct watch_record){.kind = WATCH_EXEC});
+    check_state(&made, F, 0, 1, 0, 0);
+    enter(&made, F, 800, 10);
+    leave(&made, F, 800, 0);
+    watch_rounds_end(made.rounds);
+    check_times(&made, F, 1, 10);
+    check_state(&made, F, 0, 1, 0, 0);
+    end_made(&made);
+}
+
 CP_TEST(a_fork_ends_a_round_on_both_sides)
 {
     struct made made = begin_made(0);

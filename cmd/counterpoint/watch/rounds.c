@@ -262,6 +262,41 @@ static int follow_start(struct watch_rounds *rounds, const struct watch_record *
     return record->pid != record->parent_pid ? copy_entries(thread, parent) : 0;
 }
 
+struct thread_search {
+    pid_t pid;
+    struct watch_thread *found;
+};
+
+/* A twalk_r() action. */
+static void look_for_process(const void *node, VISIT which, void *context)
+{
+    struct watch_thread *const *thread = node;
+    struct thread_search *search = context;
+
+    if ((which == postorder || which == leaf) && (*thread)->pid == search->pid)
+        search->found = *thread;
+}
+
+static struct watch_thread *find_any_of_process(const struct watch_rounds *rounds, pid_t pid)
+{
+    struct thread_search search = {.pid = pid};
+
+    twalk_r(rounds->threads, look_for_process, &search);
+    return search.found;
+}
+
+/* Whatever thread executes a program, it is the only one from then on, and has the number of the process. */
+static int follow_exec(struct watch_rounds *rounds, const struct watch_record *record)
+{
+    bool is_followed = false;
+
+    for (struct watch_thread *thread; (thread = find_any_of_process(rounds, record->pid)) != NULL;) {
+        forget_thread(rounds, thread);
+        is_followed = true;
+    }
+    return is_followed && add_followed(rounds, record->pid, record->tid) == NULL ? -ENOMEM : 0;
+}
+
 /* A twalk_r() action: what the thread is in may have ended in a record that was lost. */
 static void distrust_thread(const void *node, VISIT which, void *unused)
 {
@@ -290,6 +325,8 @@ int watch_rounds_take(struct watch_rounds *rounds, const struct watch_record *re
     }
     if (record->kind == WATCH_FORK)
         return follow_start(rounds, record);
+    if (record->kind == WATCH_EXEC)
+        return follow_exec(rounds, record);
     thread = thread_of(rounds, record);
     share_out(rounds, thread, record);
     if (thread == NULL)
@@ -299,9 +336,6 @@ int watch_rounds_take(struct watch_rounds *rounds, const struct watch_record *re
         return begin_round(rounds, thread, record);
     case WATCH_RETURN:
         return end_round(rounds, thread, record);
-    case WATCH_EXEC:
-        drop_entries(rounds, thread, 0);
-        return 0;
     case WATCH_EXIT:
         forget_thread(rounds, thread);
         return 0;
