@@ -8,7 +8,7 @@
 static uint32_t is_done; /* atomic */
 
 /* Leaves its CPU in the middle. */
-static __attribute__((noinline, noipa)) void watched_loop(void)
+static __attribute__((noinline)) void watched_loop(void)
 {
     run_instructions(WATCHED_INSTRUCTIONS / 2);
     usleep(500);

@@ -337,7 +337,7 @@ static void give_counts(struct made *made, enum watch_kind kind, pid_t tid, uint
                                      .tid = tid,
                                      .cpu = cpu,
                                      .sp = kind == WATCH_RETURN ? 800 + sizeof(void *) : 800,
-                                     .has_counts = true,
+                                     .counted = 3,
                                      .counts = {instructions, faults}});
     made->now += 10;
 }
@@ -359,6 +359,20 @@ CP_TEST(counts_are_those_of_the_thread_and_not_of_its_cpus)
     end_made(&made);
 }
 
+/* The idle task leaves the CPU without a record. The first count is time, the second one of switches. */
+CP_TEST(time_begins_when_a_thread_gets_the_cpu)
+{
+    struct made made = begin_made(2);
+
+    give(&made, (struct watch_record){.kind = WATCH_ENTRY, .sp = 800, .counted = 1, .counts = {1000}});
+    give(&made, (struct watch_record){.kind = WATCH_SWITCH, .counted = 1, .switches = 2, .counts = {1100}});
+    give(&made, (struct watch_record){.kind = WATCH_RESUME, .counted = 1, .counts = {9000}});
+    give(&made, (struct watch_record){.kind = WATCH_RETURN, .sp = 808, .counted = 1, .counts = {9030}});
+    check_rounds(&made, F, CP_WATCH_UNFORKED, 1, 1, 130);
+    check_rounds(&made, F, CP_WATCH_UNFORKED, 2, 1, 1);
+    watch_rounds_free(made.rounds);
+}
+
 CP_TEST(a_childs_counts_begin_with_the_fork)
 {
     struct made made = begin_made(1);
@@ -366,8 +380,8 @@ CP_TEST(a_childs_counts_begin_with_the_fork)
     give_counts(&made, WATCH_ENTRY, PID, 0, 100, 0);
     give_counts(&made, WATCH_SWITCH, PID, 0, 400, 0);
     start(&made, PID, PID, 200, 200);
-    give(&made, (struct watch_record){
-                    .kind = WATCH_RETURN, .pid = 200, .sp = 800, .has_counts = true, .counts = {450}});
+    give(&made,
+         (struct watch_record){.kind = WATCH_RETURN, .pid = 200, .sp = 800, .counted = 1, .counts = {450}});
     check_rounds(&made, F, CP_WATCH_CHILD, 1, 1, 50);
     end_made(&made);
 }

@@ -17,7 +17,7 @@
 /* Where the value of a quantity comes from. */
 enum count_source {
     COUNT_TIME,     /* the records' times: while a thread runs, this is its CPU time */
-    COUNT_SWITCHES, /* the leader, which is that event */
+    COUNT_SWITCHES, /* the records of the thread's own switches */
     COUNT_EVENT,    /* an event of its own */
 };
 
@@ -162,17 +162,35 @@ int watch_counts_open(const struct watch_counts *counts, int cpu, int leader, in
     return n;
 }
 
-void watch_counts_take(const struct watch_counts *counts, uint64_t time, const uint64_t *values, size_t n,
-                       uint64_t to[WATCH_COUNTS])
+static uint32_t counts_from(const struct watch_counts *counts, enum count_source source)
 {
+    uint32_t bits = 0;
+
+    for (size_t i = 0; i < counts->n; i++)
+        bits |= (uint32_t)(counts->sources[i] == source) << i;
+    return bits;
+}
+
+void watch_counts_take_switch(const struct watch_counts *counts, struct watch_record *record)
+{
+    record->counted = counts_from(counts, COUNT_TIME);
+    for (size_t i = 0; i < counts->n; i++)
+        record->counts[i] = record->time;
+    if (record->kind == WATCH_SWITCH)
+        record->switches = counts_from(counts, COUNT_SWITCHES);
+}
+
+void watch_counts_take(const struct watch_counts *counts, const uint64_t *values, size_t n,
+                       struct watch_record *record)
+{
+    uint64_t *to = record->counts;
     size_t at = 1; /* the leader's value is the first one */
 
     for (size_t i = 0; i < counts->n; i++) {
         if (counts->sources[i] == COUNT_TIME)
-            to[i] = time;
-        else if (counts->sources[i] == COUNT_SWITCHES)
-            to[i] = n > 0 ? values[0] : 0;
-        else
+            to[i] = record->time;
+        else if (counts->sources[i] == COUNT_EVENT)
             to[i] = at < n ? values[at] : 0, at++;
     }
+    record->counted = counts_from(counts, COUNT_TIME) | counts_from(counts, COUNT_EVENT);
 }

@@ -8,7 +8,8 @@
  * on a CPU, whatever runs there, and whoever reads the records knows which threads are the program's. Each
  * CPU has one group of events with one ring: the leader, what is counted, and two probes for each function.
  * The leader's records are starts and ends of threads and, if anything is counted, each switch from one
- * thread to another. All records of a group have all counts.
+ * thread to another, as a sample with all counts, and as two records that have none: samples of the idle task
+ * are missing now and then (seen on Linux 6.18). All records of a group have all counts.
  *
  * The kernel removes the probes when the events are closed, and so also if this process is killed.
  */
@@ -37,9 +38,11 @@ const struct cp__watch_quantity *watch_counts_quantities(const struct watch_coun
 /* Opens what is to be counted on a CPU, in the group of a leader, and appends the descriptors to fds. Returns
  * how many there are, or a negative errno value and a sentence. */
 int watch_counts_open(const struct watch_counts *counts, int cpu, int leader, int *fds, struct cp_error *err);
-/* Makes the counts of a record from what the record has: the time, and the values of leader and events. */
-void watch_counts_take(const struct watch_counts *counts, uint64_t time, const uint64_t *values, size_t n,
-                       uint64_t to[WATCH_COUNTS]);
+/* Makes the counts of a record from its time and the values of leader and events. */
+void watch_counts_take(const struct watch_counts *counts, const uint64_t *values, size_t n,
+                       struct watch_record *record);
+/* The same for a record of a switch, SWITCH or RESUME, which has no values. */
+void watch_counts_take_switch(const struct watch_counts *counts, struct watch_record *record);
 
 /* ---- Probes: probes_linux.c ------------------------------------------------------------------ */
 

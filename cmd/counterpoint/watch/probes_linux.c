@@ -94,6 +94,7 @@ static int open_leader(const struct watch_probes *probes, int cpu)
     attr.type = PERF_TYPE_SOFTWARE;
     attr.config = is_counted ? PERF_COUNT_SW_CONTEXT_SWITCHES : PERF_COUNT_SW_DUMMY;
     attr.sample_period = is_counted;
+    attr.context_switch = is_counted;
     attr.pinned = is_counted;
     attr.disabled = 1;
     attr.task = 1;
@@ -355,15 +356,14 @@ static bool take_sample(const struct watch_probes *probes, const struct probe_ri
     to->pid = (pid_t)(uint32_t)thread;
     to->tid = (pid_t)(thread >> 32);
     to->time = cp__record_word_from_handler(from, 3);
-    to->has_counts = watch_counts_n(probes->counts) > 0;
-    if (to->has_counts) {
+    if (watch_counts_n(probes->counts) > 0) {
         const size_t n = cp__record_word_from_handler(from, at++);
         uint64_t values[1 + WATCH_COUNTS] = {0};
 
         for (size_t i = 0; i < n && i < probes->n_before; i++)
             values[i] = cp__record_word_from_handler(from, at + i);
         at += n;
-        watch_counts_take(probes->counts, to->time, values, probes->n_before, to->counts);
+        watch_counts_take(probes->counts, values, probes->n_before, to);
     }
     if (at + 1 < from->n_words && cp__record_word_from_handler(from, at) != PERF_SAMPLE_REGS_ABI_NONE)
         to->sp = cp__record_word_from_handler(from, at + 1);
@@ -371,7 +371,7 @@ static bool take_sample(const struct watch_probes *probes, const struct probe_ri
         event++;
     if (event < probes->n_before || to->time <= probes->began_at) {
         to->kind = WATCH_SWITCH; /* of a round, its counts alone are of use */
-        return to->has_counts;
+        return to->counted != 0;
     }
     event -= probes->n_before;
     to->kind = event % 2 == 0 ? WATCH_ENTRY : WATCH_RETURN;
@@ -392,6 +392,19 @@ static void take_task(const struct cp__record *from, struct watch_record *to)
     to->time = cp__record_word_from_handler(from, 3);
 }
 
+/* Makes one of a SWITCH_CPU_WIDE: the other thread, and then the thread itself. */
+static bool take_switch(const struct watch_probes *probes, const struct cp__record *from,
+                        struct watch_record *to)
+{
+    const uint64_t thread = cp__record_word_from_handler(from, 2);
+
+    to->kind = (from->misc & PERF_RECORD_MISC_SWITCH_OUT) != 0 ? WATCH_SWITCH : WATCH_RESUME;
+    to->pid = (pid_t)(uint32_t)thread;
+    to->tid = (pid_t)(thread >> 32);
+    watch_counts_take_switch(probes->counts, to);
+    return true;
+}
+
 /* Makes a record of the kernel's. Other records than samples end in thread, time and identifier. */
 static bool take_record(const struct watch_probes *probes, const struct probe_ring *ring,
                         const struct cp__record *from, struct watch_record *to)
@@ -407,6 +420,8 @@ static bool take_record(const struct watch_probes *probes, const struct probe_ri
     case PERF_RECORD_EXIT:
         take_task(from, to);
         return true;
+    case PERF_RECORD_SWITCH_CPU_WIDE:
+        return take_switch(probes, from, to);
     case PERF_RECORD_COMM:
         to->kind = WATCH_EXEC;
         to->pid = (pid_t)(uint32_t)thread;

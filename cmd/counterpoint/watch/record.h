@@ -14,7 +14,8 @@
 enum watch_kind {
     WATCH_ENTRY,  /* a thread is at the first instruction of the function */
     WATCH_RETURN, /* the function has returned */
-    WATCH_SWITCH, /* a thread leaves the CPU; only if something is counted */
+    WATCH_SWITCH, /* a thread leaves the CPU; the same and the next only if something is counted */
+    WATCH_RESUME, /* a thread gets the CPU: until then, what was counted is nobody's */
     WATCH_FORK,   /* a thread has started another one, or a process */
     WATCH_EXEC,   /* a process executes another program */
     WATCH_EXIT,   /* a thread has ended */
@@ -27,7 +28,8 @@ struct watch_record {
     uint32_t cpu;
     pid_t pid, tid;               /* FORK: of the new thread */
     pid_t parent_pid, parent_tid; /* FORK only */
-    bool has_counts;              /* ENTRY, RETURN and SWITCH, if something is counted */
+    uint32_t counted;             /* a bit for each of the counts that the record has */
+    uint32_t switches;            /* SWITCH: a bit for each count of switches, of which this is one */
     uint64_t time;                /* ns, by CLOCK_MONOTONIC */
     uint64_t sp;                  /* ENTRY and RETURN: the stack pointer */
     uint64_t until, lost;         /* LOSS only */

@@ -212,13 +212,17 @@ static void share_out(struct watch_rounds *rounds, struct watch_thread *thread,
 {
     uint64_t *before;
 
-    if (!record->has_counts || record->cpu >= rounds->n_cpus)
+    if (record->cpu >= rounds->n_cpus)
         return;
     before = rounds->cpus[record->cpu];
     for (size_t i = 0; i < rounds->n_counts; i++) {
+        if ((record->counted >> i & 1) != 0) {
+            if (thread != NULL)
+                thread->counts[i] += record->counts[i] - before[i];
+            before[i] = record->counts[i];
+        }
         if (thread != NULL)
-            thread->counts[i] += record->counts[i] - before[i];
-        before[i] = record->counts[i];
+            thread->counts[i] += record->switches >> i & 1;
     }
 }
 
@@ -328,7 +332,7 @@ int watch_rounds_take(struct watch_rounds *rounds, const struct watch_record *re
     if (record->kind == WATCH_EXEC)
         return follow_exec(rounds, record);
     thread = thread_of(rounds, record);
-    share_out(rounds, thread, record);
+    share_out(rounds, record->kind == WATCH_RESUME ? NULL : thread, record);
     if (thread == NULL)
         return 0;
     switch (record->kind) {

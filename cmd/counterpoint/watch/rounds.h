@@ -14,7 +14,8 @@
  *
  * The counts of a thread are the sum of what its CPUs count while it runs there. Between two records of a CPU
  * one thread runs: the thread of the second record, because each switch is a record of the thread that
- * leaves.
+ * leaves. The kernel has no such record of many of the times when its idle task leaves, so a record of the
+ * thread that comes says from when on time is that thread's.
  *
  * A thread that calls fork() in a round ends the round twice, in the parent and in the child: see enum
  * cp_watch_side. The child's counts begin with the fork.
