@@ -143,6 +143,14 @@ void cp__fork_mark_prepare(void)
     cp_store_relaxed(&cp__fork_mark, made); /* relaxed: pthread_once() orders the store before the first M */
 }
 
+/* The word behind the mark is 0 in every child, too. */
+bool cp__fork_mark_take(void)
+{
+    /* relaxed, both: of several callers, one gets 0 */
+    return cp__is_raw_child_from_handler() && cp_load_relaxed(page + 1) == 0 &&
+           cp_fetch_add_relaxed(page + 1, 1u) == 0;
+}
+
 /* ---- For the fork handlers ------------------------------------------------------------------- */
 
 /* The handler of another signal may fork before this fork has ended. Such an inner fork ends first, and

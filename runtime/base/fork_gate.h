@@ -20,6 +20,9 @@ static inline bool cp__is_raw_child_from_handler(void)
     return cp_load_relaxed(cp__fork_mark) == 0; /* relaxed: written before the first M, or by nobody */
 }
 
+/* Returns true once in each such child, to the first caller. */
+bool cp__fork_mark_take(void);
+
 /*
  * A thread calls cp__fork_delay() before, and cp__fork_allow() after, an action that would harm a child if a
  * fork came in the middle. Opening events is such an action: the child could not find their descriptors.

@@ -39,7 +39,7 @@ static void start_meter(struct cp__watch_m *own, unsigned k)
 
 void cp__counting_start(struct cp__watch_m *own, struct cp__watch_g *counts)
 {
-    for (uint32_t used = counts->used; used != 0; used &= used - 1)
+    for (uint32_t used = counts->used; used != 0 && own != NULL; used &= used - 1)
         start_meter(own, (unsigned)__builtin_ctz(used));
 }
 
@@ -385,6 +385,8 @@ void cp_watch_drop(struct cp_watch_round *round)
     m = m_to_end_on(round, &why);
     if (m == NULL)
         return;
+    if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
+        cp__rounds_after_raw_fork();
     shard = leave_round(m, round->g->rounds, round, &id);
     if (shard == NULL)
         return;

@@ -8,7 +8,7 @@
 void cp__rounds_prepare(void);
 
 /* Stop counting for a G that leaves the calling thread, and start counting for one that is about to run
- * there. */
+ * there. own is NULL if there was no memory for what the M counts: then the G's rounds are partial. */
 void cp__counting_stop(struct cp__watch_m *own, struct cp__watch_g *counts);
 void cp__counting_start(struct cp__watch_m *own, struct cp__watch_g *counts);
 

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "round.h"
@@ -15,77 +14,13 @@ static struct cp__watch_m *of_m(struct cp_m *m)
     return ((struct cp__m *)m)->watch;
 }
 
-static void stop(struct cp_m *m, void *counts)
-{
-    if (!cp__is_raw_child_from_handler())
-        cp__counting_stop(of_m(m), counts);
-}
-
-/* A G may come to an M that has not counted anything yet. Without memory, the G's rounds are partial. */
-static void start(struct cp_m *head, void *counts)
-{
-    struct cp__m *m = (struct cp__m *)head;
-
-    if (m->watch == NULL)
-        m->watch = calloc(1, sizeof(struct cp__watch_m));
-    if (m->watch != NULL && !cp__is_raw_child_from_handler())
-        cp__counting_start(m->watch, counts);
-}
-
-static void end_g(struct cp_g *g)
-{
-    free(g->rounds);
-    g->rounds = g->counts = NULL;
-}
-
-static void detach(struct cp_m *head)
-{
-    struct cp__m *m = (struct cp__m *)head;
-    struct cp__watch_m *own = m->watch;
-    void *rounds = m->self.rounds;
-
-    m->head.counts = m->head.own_counts = m->self.counts = NULL;
-    cp_store_relaxed(&m->self.rounds, NULL); /* relaxed: this thread's handler alone reads */
-    cp_fence_signal();
-    free(rounds);
-    m->watch = NULL;
-    if (own == NULL)
-        return;
-    cp__shards_leave(own);
-    for (unsigned k = 0; k < CP__METERS; k++)
-        cp__meter_close(&own->meters[k]);
-    free(own);
-}
-
-static const struct cp__watch_calls calls = {.stop = stop, .start = start, .end_g = end_g, .detach = detach};
-
-/* ---- Forks ----------------------------------------------------------------------------------- */
+/* ---- What a child forgets -------------------------------------------------------------------- */
 
 static struct cp__watch_g *forking_g(const struct cp__m *m)
 {
     const struct cp_g *g = m == NULL ? NULL : m->head.g != NULL ? m->head.g : &m->self;
 
     return g == NULL ? NULL : g->rounds;
-}
-
-/* What the G has counted so far is the parent's work, and the child's counts go on from there. */
-static void rounds_before_fork(void)
-{
-    struct cp__m *m = cp__m_current;
-
-    if (m != NULL && m->head.counts != NULL)
-        cp__counting_stop(m->watch, m->head.counts);
-}
-
-static void rounds_of_parent(void)
-{
-    struct cp__m *m = cp__m_current;
-    struct cp__watch_g *of_g = forking_g(m);
-
-    if (of_g != NULL)
-        of_g->forks[0]++;
-    if (m != NULL && m->head.counts != NULL)
-        cp__counting_start(m->watch, m->head.counts);
 }
 
 static void forget_meters(struct cp__watch_m *own, bool have_descriptors)
@@ -106,6 +41,93 @@ static void forget_all(struct cp__m *m, bool has_descriptors)
         forget_meters(m->watch, has_descriptors);
 }
 
+/* counts are what was counted here at the fork; NULL: nothing was. What was counted since the last switch is
+ * lost, so the G's rounds are partial. */
+static void after_raw_fork(struct cp__watch_g *counts)
+{
+    struct cp__m *m = cp__m_current;
+
+    if (!cp__fork_mark_take())
+        return;
+    forget_all(m, false);
+    if (counts == NULL)
+        return;
+    cp__counting_stop(NULL, counts);
+    cp__counting_start(m->watch, counts);
+}
+
+/* ---- For the core ---------------------------------------------------------------------------- */
+
+static void stop(struct cp_m *m, void *counts)
+{
+    if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
+        after_raw_fork(counts);
+    cp__counting_stop(of_m(m), counts);
+}
+
+/* A G may come to an M that has not counted anything yet. Without memory, the G's rounds are partial. */
+static void start(struct cp_m *head, void *counts)
+{
+    struct cp__m *m = (struct cp__m *)head;
+
+    if (m->watch == NULL)
+        m->watch = calloc(1, sizeof(struct cp__watch_m));
+    if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
+        after_raw_fork(NULL);
+    cp__counting_start(m->watch, counts);
+}
+
+static void end_g(struct cp_g *g)
+{
+    free(g->rounds);
+    g->rounds = g->counts = NULL;
+}
+
+static void detach(struct cp_m *head)
+{
+    struct cp__m *m = (struct cp__m *)head;
+    struct cp__watch_m *own = m->watch;
+    void *rounds = m->self.rounds;
+
+    if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
+        after_raw_fork(m->head.counts); /* the parent's events must not be closed */
+    m->head.counts = m->head.own_counts = m->self.counts = NULL;
+    cp_store_relaxed(&m->self.rounds, NULL); /* relaxed: this thread's handler alone reads */
+    cp_fence_signal();
+    free(rounds);
+    m->watch = NULL;
+    if (own == NULL)
+        return;
+    cp__shards_leave(own);
+    for (unsigned k = 0; k < CP__METERS; k++)
+        cp__meter_close(&own->meters[k]);
+    free(own);
+}
+
+static const struct cp__watch_calls calls = {.stop = stop, .start = start, .end_g = end_g, .detach = detach};
+
+/* ---- Forks ----------------------------------------------------------------------------------- */
+
+/* What the G has counted so far is the parent's work, and the child's counts go on from there. */
+static void rounds_before_fork(void)
+{
+    struct cp__m *m = cp__m_current;
+
+    if (m != NULL && m->head.counts != NULL)
+        stop(&m->head, m->head.counts);
+}
+
+static void rounds_of_parent(void)
+{
+    struct cp__m *m = cp__m_current;
+    struct cp__watch_g *of_g = forking_g(m);
+
+    if (of_g != NULL)
+        of_g->forks[0]++;
+    if (m != NULL && m->head.counts != NULL)
+        cp__counting_start(m->watch, m->head.counts);
+}
+
 static void rounds_of_child(void)
 {
     struct cp__m *m = cp__m_current;
@@ -117,18 +139,11 @@ static void rounds_of_child(void)
         cp__counting_start(m->watch, m->head.counts);
 }
 
-/* What was counted since the last switch is lost, so the G's rounds are partial. */
 void cp__rounds_after_raw_fork(void)
 {
-    static pid_t forgotten; /* which process has forgotten its parent's */
-    struct cp__m *m = cp__m_current;
+    const struct cp__m *m = cp__m_current;
 
-    if (forgotten == getpid())
-        return;
-    forgotten = getpid();
-    forget_all(m, false);
-    if (m != NULL && m->head.counts != NULL)
-        cp__counting_start(m->watch, m->head.counts);
+    after_raw_fork(m == NULL ? NULL : m->head.counts);
 }
 
 /* ---- Once in a process ----------------------------------------------------------------------- */

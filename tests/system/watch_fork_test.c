@@ -191,3 +191,76 @@ CP_TEST(a_child_of_clone_is_told_apart)
     cp_watch_close(watch);
     cp_m_detach(m);
 }
+
+/* What was counted since the begin is the parent's, and nobody knows how much it was. */
+CP_TEST(rounds_that_are_open_in_a_clone_are_partial_in_the_child)
+{
+    static volatile char before[PAGES][4096] __attribute__((aligned(4096)));
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch;
+    struct cp_watch_round outer, inner;
+    pid_t pid;
+
+    test_need_events();
+    watch = open_watch("clone", "pageFaults");
+    CHECK_EQ(cp_watch_begin(watch, &outer), 0);
+    touch(before);
+    CHECK_EQ(cp_watch_begin(watch, &inner), 0);
+    pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0) {
+        if (cp_watch_end(&inner) != 0 || cp_watch_end(&outer) != 0)
+            _exit(2);
+        if (state_of_watch(watch).partial != 2)
+            _exit(3);
+        _exit(find_row_of(watch, "pageFaults", NULL, CP_WATCH_CHILD).count == 0 ? 0 : 4);
+    }
+    CHECK_EQ(cp_watch_end(&inner), 0);
+    CHECK_EQ(cp_watch_end(&outer), 0);
+    CHECK_EQ(state_of_watch(watch).partial, 0);
+    wait_for(pid);
+    cp_watch_close(watch);
+    cp_m_detach(m);
+}
+
+/* A G of a child of clone(2) has a round while another one touches pages; returns how many faults the round
+ * has counted. */
+static double count_beside_a_neighbour(struct cp_m *m, struct cp_watch *watch)
+{
+    static volatile char pages[PAGES][4096] __attribute__((aligned(4096)));
+    static char stack[64];
+    struct cp_watch_round round;
+    struct cp_g counted, neighbour;
+    struct found found;
+
+    cp_g_init(&counted, stack, stack + sizeof stack, NULL);
+    cp_g_init(&neighbour, stack, stack + sizeof stack, NULL);
+    cp_execute(m, &counted);
+    if (cp_watch_begin(watch, &round) != 0)
+        _exit(2);
+    cp_execute(m, &neighbour);
+    touch(pages);
+    cp_execute(m, &counted);
+    if (cp_watch_end(&round) != 0)
+        _exit(3);
+    cp_execute(m, NULL);
+    found = find_row(watch, "pageFaults");
+    if (found.count != 1)
+        _exit(4);
+    return found.sum;
+}
+
+CP_TEST(gs_of_a_child_of_clone_count_nothing_of_their_neighbours)
+{
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch;
+    pid_t pid;
+
+    test_need_events();
+    watch = open_watch("clone", "pageFaults");
+    pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0)
+        _exit(count_beside_a_neighbour(m, watch) < PAGES ? 0 : 1);
+    wait_for(pid);
+    cp_watch_close(watch);
+    cp_m_detach(m);
+}
