@@ -26,6 +26,8 @@
  *               (cp__events_forget()).
  *   SIGPROF     is given back if the library's handler is installed, whatever a flag says. So is
  *               SIGTRAP: a trap that is pending in the parent does not come to the child.
+ *   watches     What an M keeps for them changes between cp__fork_delay() and cp__fork_allow(). The child
+ *               closes the events of all Ms, and frees the memory of the others with these.
  *   libpfm4     is refused with a message if another thread was just initialising it.
  *
  * Two things cannot be repaired in the child: the dynamic linker's lock, and a descriptor that another thread
@@ -51,6 +53,7 @@
 #include "label.h"
 #include "m.h"
 #include "queue.h"
+#include "rounds.h"
 #include "runtime/base/fork_child.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/loads.h"
@@ -63,10 +66,29 @@
 #include "slot.h"
 #include "turn.h"
 
+static void before(void)
+{
+    const struct cp__watch_calls *calls = cp__watch_calls_get();
+
+    cp__fork_begins();
+    if (calls != NULL)
+        calls->before_fork();
+}
+
+static void after_in_parent(void)
+{
+    const struct cp__watch_calls *calls = cp__watch_calls_get();
+
+    if (calls != NULL)
+        calls->after_fork_in_parent();
+    cp__fork_ended();
+}
+
 /* The library's signals stay blocked until cp__fork_ended(), so no signal interrupts the child before the
  * child has forgotten its parent's profile. */
 static void after_in_child(void)
 {
+    const struct cp__watch_calls *calls = cp__watch_calls_get();
     const struct cp__m *m = cp__m_current;
     const bool opened_traps = m != NULL && m->blocked_traps_with != 0;
 
@@ -83,6 +105,8 @@ static void after_in_child(void)
     cp__turn_forget();
     cp__ms_forget();
     cp__code_after_fork();
+    if (calls != NULL)
+        calls->after_fork_in_child();
     cp__fork_ended();
     if (opened_traps)
         cp__os_close_traps(); /* the child's thread is no M */
@@ -91,7 +115,7 @@ static void after_in_child(void)
 
 __attribute__((constructor)) static void register_handlers(void)
 {
-    pthread_atfork(cp__fork_begins, cp__fork_ended, after_in_child);
+    pthread_atfork(before, after_in_parent, after_in_child);
 }
 
 /* ---- Once in a process ----------------------------------------------------------------------- */

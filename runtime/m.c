@@ -6,6 +6,7 @@
 
 #include "altstack.h"
 #include "engine.h"
+#include "rounds.h"
 #include "runtime/base/os.h"
 
 struct cp__lock cp__runtime_lock = CP__LOCK_INIT(CP__RANK_RUNTIME);
@@ -85,8 +86,17 @@ void cp__m_link(struct cp__m *m)
     cp_store_release(&cp__ms, m); /* pairs with the acquire in cp__ms_forget() */
 }
 
+const struct cp__watch_calls *cp__watch_calls;
+
+void cp__watch_calls_set(const struct cp__watch_calls *calls)
+{
+    cp_store_release(&cp__watch_calls, calls); /* pairs with the acquire in cp__watch_calls_get() */
+}
+
 void cp__m_free(struct cp__m *m)
 {
+    if (m->watch != NULL || m->self.rounds != NULL)
+        cp__watch_calls_get()->free_m(&m->head);
     for (int slot = 0; slot < CP_EV_MAX; slot++)
         cp__samplebuf_free(&m->buffers[slot]);
     for (int i = 0; i < CP__ENGINES; i++)

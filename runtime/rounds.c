@@ -35,13 +35,6 @@ unsigned cp__rounds_list_from_handler(struct cp__rounds *of_g, uint64_t rounds[C
 
 /* ---- Switches -------------------------------------------------------------------------------- */
 
-const struct cp__watch_calls *cp__watch_calls;
-
-void cp__watch_calls_set(const struct cp__watch_calls *calls)
-{
-    cp_store_release(&cp__watch_calls, calls); /* pairs with the acquire in cp__watch_calls_get() */
-}
-
 /* Counts as little as possible of the switch itself: stops first, and starts last. */
 void cp_execute_counted(struct cp_m *m, struct cp_g *g)
 {

@@ -49,6 +49,13 @@ struct cp__watch_calls {
     void (*end_g)(struct cp_g *g);
     /* m, the calling thread's, is about to stop being an M. */
     void (*detach)(struct cp_m *m);
+    /* Frees what m has, whose thread is not in this child of a fork. */
+    void (*free_m)(struct cp_m *m);
+    /* The fork handlers of the core call these: last before the fork, first in the parent, and in the child
+     * when Ms have forgotten what they held. */
+    void (*before_fork)(void);
+    void (*after_fork_in_parent)(void);
+    void (*after_fork_in_child)(void);
 };
 /* NULL: no watch was ever opened. */
 extern const struct cp__watch_calls *cp__watch_calls;

@@ -63,6 +63,7 @@ void cp__counting_stop(struct cp__watch_m *own, struct cp__watch_g *counts)
 
         counts->total[k].value += now.value - on_m->base.value;
         counts->total[k].missed += now.missed - on_m->base.missed;
+        on_m->base = now; /* fork handlers may begin and end rounds before what is counted starts again */
     }
 }
 

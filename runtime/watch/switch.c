@@ -5,7 +5,6 @@
 
 #include "clock.h"
 #include "round.h"
-#include "runtime/base/fork_child.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/prepare.h"
 
@@ -70,8 +69,11 @@ static void start(struct cp_m *head, void *counts)
 {
     struct cp__m *m = (struct cp__m *)head;
 
-    if (m->watch == NULL)
+    if (m->watch == NULL) {
+        cp__fork_delay(); /* because a child looks at it */
         m->watch = calloc(1, sizeof(struct cp__watch_m));
+        cp__fork_allow();
+    }
     if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
         after_raw_fork(NULL);
     cp__counting_start(m->watch, counts);
@@ -94,17 +96,29 @@ static void detach(struct cp_m *head)
     m->head.counts = m->head.own_counts = m->self.counts = NULL;
     cp_store_relaxed(&m->self.rounds, NULL); /* relaxed: this thread's handler alone reads */
     cp_fence_signal();
+    cp__fork_delay(); /* a child must not free what is freed here */
     free(rounds);
     m->watch = NULL;
-    if (own == NULL)
-        return;
-    cp__shards_leave(own);
-    for (unsigned k = 0; k < CP__METERS; k++)
-        cp__meter_close(&own->meters[k]);
+    if (own != NULL) {
+        cp__shards_leave(own);
+        for (unsigned k = 0; k < CP__METERS; k++)
+            cp__meter_close(&own->meters[k]);
+    }
     free(own);
+    cp__fork_allow();
 }
 
-static const struct cp__watch_calls calls = {.stop = stop, .start = start, .end_g = end_g, .detach = detach};
+/* The fork handler has forgotten the meters, and the shards are the watches'. */
+static void free_m(struct cp_m *head)
+{
+    struct cp__m *m = (struct cp__m *)head;
+    struct cp__watch_m *own = m->watch;
+
+    free(m->self.rounds);
+    if (own != NULL)
+        free(own->shards);
+    free(own);
+}
 
 /* ---- Forks ----------------------------------------------------------------------------------- */
 
@@ -132,9 +146,13 @@ static void rounds_of_child(void)
 {
     struct cp__m *m = cp__m_current;
 
-    cp__fork_child_resets();
     forget_all(m, true);
-    cp__fork_child_has_reset();
+    /* acquire, both: pair with the releases in cp__m_link() and cp__m_free_if_done() */
+    for (struct cp__m *other = cp_load_acquire(&cp__ms); other != NULL;
+         other = cp_load_acquire(&other->next)) {
+        if (other != m)
+            forget_meters(other->watch, true);
+    }
     if (m != NULL && m->head.counts != NULL)
         cp__counting_start(m->watch, m->head.counts);
 }
@@ -148,11 +166,19 @@ void cp__rounds_after_raw_fork(void)
 
 /* ---- Once in a process ----------------------------------------------------------------------- */
 
+static const struct cp__watch_calls calls = {.stop = stop,
+                                             .start = start,
+                                             .end_g = end_g,
+                                             .detach = detach,
+                                             .free_m = free_m,
+                                             .before_fork = rounds_before_fork,
+                                             .after_fork_in_parent = rounds_of_parent,
+                                             .after_fork_in_child = rounds_of_child};
+
 static void prepare_rounds(void)
 {
     cp__prepare();
     cp__watch_clock_prepare();
-    pthread_atfork(rounds_before_fork, rounds_of_parent, rounds_of_child);
     cp__watch_calls_set(&calls);
 }
 
