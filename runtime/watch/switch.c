@@ -40,6 +40,13 @@ static void forget_all(struct cp__m *m, bool has_descriptors)
         forget_meters(m->watch, has_descriptors);
 }
 
+/* Returns what is counted for the G that runs here; NULL: nothing. In a program that was compiled when
+ * switches did not tell of it, m->head.counts may be those of a G that has ended. */
+static struct cp__watch_g *counts_here(const struct cp__m *m)
+{
+    return m == NULL ? NULL : m->head.g != NULL ? m->head.g->counts : m->self.counts;
+}
+
 /* counts are what was counted here at the fork; NULL: nothing was. What was counted since the last switch is
  * lost, so the G's rounds are partial. */
 static void after_raw_fork(struct cp__watch_g *counts)
@@ -89,10 +96,13 @@ static void detach(struct cp_m *head)
 {
     struct cp__m *m = (struct cp__m *)head;
     struct cp__watch_m *own = m->watch;
+    struct cp__watch_g *counts = counts_here(m);
     void *rounds = m->self.rounds;
 
     if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
-        after_raw_fork(m->head.counts); /* the parent's events must not be closed */
+        after_raw_fork(counts); /* the parent's events must not be closed */
+    if (counts != NULL)
+        cp__counting_stop(own, counts); /* the G may go on elsewhere */
     m->head.counts = m->head.own_counts = m->self.counts = NULL;
     cp_store_relaxed(&m->self.rounds, NULL); /* relaxed: this thread's handler alone reads */
     cp_fence_signal();
@@ -126,9 +136,10 @@ static void free_m(struct cp_m *head)
 static void rounds_before_fork(void)
 {
     struct cp__m *m = cp__m_current;
+    struct cp__watch_g *counts = counts_here(m);
 
-    if (m != NULL && m->head.counts != NULL)
-        stop(&m->head, m->head.counts);
+    if (counts != NULL)
+        stop(&m->head, counts);
 }
 
 static void rounds_of_parent(void)
@@ -138,8 +149,8 @@ static void rounds_of_parent(void)
 
     if (of_g != NULL)
         of_g->forks[0]++;
-    if (m != NULL && m->head.counts != NULL)
-        cp__counting_start(m->watch, m->head.counts);
+    if (counts_here(m) != NULL)
+        cp__counting_start(m->watch, counts_here(m));
 }
 
 static void rounds_of_child(void)
@@ -153,15 +164,13 @@ static void rounds_of_child(void)
         if (other != m)
             forget_meters(other->watch, true);
     }
-    if (m != NULL && m->head.counts != NULL)
-        cp__counting_start(m->watch, m->head.counts);
+    if (counts_here(m) != NULL)
+        cp__counting_start(m->watch, counts_here(m));
 }
 
 void cp__rounds_after_raw_fork(void)
 {
-    const struct cp__m *m = cp__m_current;
-
-    after_raw_fork(m == NULL ? NULL : m->head.counts);
+    after_raw_fork(counts_here(cp__m_current));
 }
 
 /* ---- Once in a process ----------------------------------------------------------------------- */
