@@ -17,6 +17,7 @@
 #include "counters.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/os.h"
+#include "runtime/base/sys_linux.h"
 
 enum { STACK_SIZE = 65536 };
 
@@ -30,9 +31,16 @@ static void fail(int signal)
 static int try_it(void *fn)
 {
     const struct sigaction action = {.sa_handler = fail};
+    sigset_t signals;
 
     sigaction(SIGILL, &action, NULL);
     sigaction(SIGSEGV, &action, NULL);
+    /* The kernel ends a process that blocks them without a handler's help, and writes a core: before Linux
+     * 5.16, that ends all processes that share the memory. */
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGILL);
+    sigaddset(&signals, SIGSEGV);
+    sigprocmask(SIG_UNBLOCK, &signals, NULL);
     ((void (*)(void))fn)();
     syscall(SYS_exit_group, 0);
     return 0;
@@ -40,19 +48,23 @@ static int try_it(void *fn)
 
 bool cp__survives(void (*fn)(void))
 {
-    static char stack[STACK_SIZE] __attribute__((aligned(16))); /* whoever opens a watch waits for its turn */
-    const uint64_t mask = cp__os_block_all_from_handler();
     const int saved_errno = errno;
+    char *stack = cp__sys_map(STACK_SIZE); /* other threads may try something, too */
+    uint64_t mask;
     int status = 1;
     pid_t pid;
 
-    pid = clone(try_it, stack + sizeof stack, CLONE_VM | CLONE_VFORK, (void *)fn);
+    if (stack == NULL)
+        return false;
+    mask = cp__os_block_all_from_handler();
+    pid = clone(try_it, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK, (void *)fn);
     if (pid > 0) {
         while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR) {
         }
     }
-    errno = saved_errno;
     cp__os_unblock_from_handler(mask);
+    cp__sys_munmap_from_handler(stack, STACK_SIZE);
+    errno = saved_errno;
     return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
