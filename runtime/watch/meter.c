@@ -40,6 +40,15 @@ static int parse_meter(struct cp__meter *meter, const char *name, struct cp_erro
     return result < 0 ? result : cp__meter_try(meter, err);
 }
 
+/* Puts a meter into a free place. Other threads may look at the references there: see close_unused(). */
+static void put_meter(struct cp__meter *place, const struct cp__meter *meter)
+{
+    place->seq = ++last_seq;
+    place->kind = meter->kind;
+    place->request = meter->request;
+    memcpy(place->name, meter->name, sizeof place->name);
+}
+
 /* Finds the place of a meter, or a free one. Under the lock. */
 static int find_meter_place(const struct cp__meter *wanted)
 {
@@ -66,10 +75,8 @@ int cp__meter_take(const char *name, struct cp_error *err)
         return result;
     cp__lock(&meters_lock);
     result = find_meter_place(&meter);
-    if (result >= 0 && cp__meters[result].refs == 0) {
-        meter.seq = ++last_seq;
-        cp__meters[result] = meter;
-    }
+    if (result >= 0 && cp__meters[result].refs == 0)
+        put_meter(&cp__meters[result], &meter);
     if (result >= 0)
         cp_store_relaxed(&cp__meters[result].refs,
                          cp__meters[result].refs + 1); /* relaxed: see close_unused() */
