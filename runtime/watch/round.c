@@ -256,6 +256,13 @@ static enum cp_watch_side side_of(const struct cp_watch_round *round, const stru
     return round->forks[0] != of_g->forks[0] ? CP_WATCH_PARENT : CP_WATCH_UNFORKED;
 }
 
+/* A child has forgotten the begins of the rounds that it has from its parent. */
+static void count_end(struct cp__shard *shard, enum cp_watch_side side)
+{
+    if (side != CP_WATCH_CHILD)
+        cp_add_single_writer(&shard->ended, 1);
+}
+
 /* Makes the value of a quantity of what the meters have counted; counted[0] is the time. Returns false if
  * there is none. */
 static bool value_of_measure(const struct cp__measure *measure, const uint64_t *counted, uint64_t *value)
@@ -333,6 +340,7 @@ static int finish(struct cp__m *m, struct cp_watch_round *round, const uint64_t 
 {
     struct cp__watch_g *of_g = round->g->rounds;
     const struct cp_watch_round ended = *round;
+    const enum cp_watch_side side = side_of(round, of_g);
     uint64_t id;
     struct cp__shard *shard = leave_round(m, of_g, round, &id);
     int result;
@@ -341,10 +349,10 @@ static int finish(struct cp__m *m, struct cp_watch_round *round, const uint64_t 
         cp_fetch_add_relaxed(&ended.watch->refused, 1u); /* relaxed: a number of its own */
         return -ENOMEM;
     }
-    cp_add_single_writer(&shard->ended, 1);
+    count_end(shard, side);
     if (is_partial)
         cp_add_single_writer(&shard->partial, 1);
-    result = record_values(shard, &ended, side_of(&ended, of_g), counted, is_partial);
+    result = record_values(shard, &ended, side, counted, is_partial);
     if (result < 0)
         cp_add_single_writer(&shard->lost, 1);
     if (__builtin_expect(id != 0, 0))
@@ -391,6 +399,6 @@ void cp_watch_drop(struct cp_watch_round *round)
     shard = leave_round(m, round->g->rounds, round, &id);
     if (shard == NULL)
         return;
-    cp_add_single_writer(&shard->ended, 1);
+    count_end(shard, side_of(round, round->g->rounds));
     cp_add_single_writer(&shard->dropped, 1);
 }

@@ -139,6 +139,35 @@ CP_TEST(rounds_of_other_threads_stay_in_the_parent)
     cp_m_detach(m);
 }
 
+/* The round that the fork splits has begun in the parent. */
+CP_TEST(a_child_tells_which_of_its_rounds_are_open)
+{
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch = open_watch("open", NULL);
+    struct cp_watch_round ended, dropped, begun;
+    pid_t pid;
+
+    CHECK_EQ(cp_watch_begin(watch, &ended), 0);
+    CHECK_EQ(cp_watch_begin(watch, &dropped), 0);
+    pid = fork();
+    if (pid == 0) {
+        CHECK_EQ(cp_watch_end(&ended), 0);
+        cp_watch_drop(&dropped);
+        CHECK_EQ(cp_watch_begin(watch, &begun), 0);
+        if (state_of_watch(watch).open != 1)
+            _exit(1);
+        CHECK_EQ(cp_watch_end(&begun), 0);
+        _exit(state_of_watch(watch).open == 0 && state_of_watch(watch).dropped == 1 ? 0 : 2);
+    }
+    CHECK_EQ(cp_watch_end(&ended), 0);
+    CHECK_EQ(state_of_watch(watch).open, 1);
+    cp_watch_drop(&dropped);
+    CHECK_EQ(state_of_watch(watch).open, 0);
+    wait_for(pid);
+    cp_watch_close(watch);
+    cp_m_detach(m);
+}
+
 /* A child of a child: the last fork decides. */
 CP_TEST(a_child_may_be_a_parent)
 {
