@@ -104,7 +104,8 @@ struct cp__watch_g {
     uint64_t serial;          /* unique in the process: a later G may get this one's memory */
     uint32_t used;            /* a bit for each meter that an open round has */
     uint32_t refs[CP__METERS];
-    uint32_t forks[2]; /* in which the G was the parent, and the child */
+    uint64_t seqs[CP__METERS]; /* which meter the G had in the place last */
+    uint32_t forks[2];         /* in which the G was the parent, and the child */
     struct cp__reading total[CP__METERS];
 };
 

@@ -96,14 +96,31 @@ static void let_go_meters(struct cp__m *m, struct cp_g *g, struct cp__watch_g *o
     set_counts(m, g, of_g);
 }
 
+/* Forgets what rounds that nobody can end any more, because longjmp() has left them, hold of a watch that was
+ * closed: its meters' places may have others now. */
+static void forget_closed(struct cp__watch_g *of_g, const struct cp_watch *watch)
+{
+    for (unsigned i = 0; i < watch->n_meters; i++) {
+        const unsigned k = watch->meters[i];
+
+        if (__builtin_expect(of_g->seqs[k] == cp__meters[k].seq, 1))
+            continue;
+        of_g->seqs[k] = cp__meters[k].seq;
+        of_g->refs[k] = 0;
+        of_g->used &= ~(1u << k);
+    }
+}
+
 /* Opens the watch's meters for a G that runs here. Returns those that nothing was counted of until now, which
  * have no base yet, or the error of the first that cannot be opened, and then holds none. */
 static int hold_meters(struct cp__m *m, struct cp_g *g, struct cp__watch_g *of_g,
                        const struct cp_watch *watch)
 {
     struct cp__watch_m *own = m->watch;
-    const uint32_t used = of_g->used;
+    uint32_t used;
 
+    forget_closed(of_g, watch);
+    used = of_g->used;
     for (unsigned i = 0; i < watch->n_meters; i++) {
         const unsigned k = watch->meters[i];
         int result = of_g->refs[k] == 0 ? cp__meter_open(&own->meters[k], &cp__meters[k]) : 0;

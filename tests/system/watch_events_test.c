@@ -1,6 +1,7 @@
 /* Watches whose events the program, or the system, takes away. */
 #include <errno.h>
 #include <fcntl.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -124,4 +125,30 @@ CP_TEST(events_are_closed_with_their_m)
     cp_m_detach(m);
     CHECK_EQ(count_events(-1), 0);
     cp_watch_close(watch);
+}
+
+/* Nobody can end the round that longjmp() has left. */
+CP_TEST(a_round_that_longjmp_has_left_harms_no_other_watch)
+{
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch;
+    jmp_buf place;
+
+    test_need_events();
+    watch = open_watch("left", "pageFaults");
+    if (setjmp(place) == 0) {
+        CP_WATCH(watch)
+        {
+            longjmp(place, 1);
+        }
+    }
+    cp_watch_close(watch);
+    watch = open_watch("others", "contextSwitches");
+    CP_WATCH(watch)
+    {
+    }
+    CHECK_EQ(state_of_watch(watch).partial, 0);
+    CHECK_EQ(find_row(watch, "contextSwitches").count, 1);
+    cp_watch_close(watch);
+    cp_m_detach(m);
 }
