@@ -49,7 +49,7 @@ struct cp__watch_calls {
     void (*end_g)(struct cp_g *g);
     /* m, the calling thread's, is about to stop being an M. */
     void (*detach)(struct cp_m *m);
-    /* Frees what m has, whose thread is not in this child of a fork. */
+    /* Frees what m has, whose thread is gone: it has ended without a detach, or is the parent's. */
     void (*free_m)(struct cp_m *m);
     /* The fork handlers of the core call these: last before the fork, first in the parent, and in the child
      * when Ms have forgotten what they held. */

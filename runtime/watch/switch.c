@@ -92,6 +92,12 @@ static void end_g(struct cp_g *g)
     g->rounds = g->counts = NULL;
 }
 
+static void close_meters(struct cp__watch_m *own)
+{
+    for (unsigned k = 0; k < CP__METERS; k++)
+        cp__meter_close(&own->meters[k]);
+}
+
 static void detach(struct cp_m *head)
 {
     struct cp__m *m = (struct cp__m *)head;
@@ -111,22 +117,23 @@ static void detach(struct cp_m *head)
     m->watch = NULL;
     if (own != NULL) {
         cp__shards_leave(own);
-        for (unsigned k = 0; k < CP__METERS; k++)
-            cp__meter_close(&own->meters[k]);
+        close_meters(own);
     }
     free(own);
     cp__fork_allow();
 }
 
-/* The fork handler has forgotten the meters, and the shards are the watches'. */
+/* In a child of a fork, the meters are forgotten. The shards are the watches'. */
 static void free_m(struct cp_m *head)
 {
     struct cp__m *m = (struct cp__m *)head;
     struct cp__watch_m *own = m->watch;
 
     free(m->self.rounds);
-    if (own != NULL)
+    if (own != NULL) {
+        close_meters(own);
         free(own->shards);
+    }
     free(own);
 }
 

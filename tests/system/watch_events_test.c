@@ -1,10 +1,12 @@
 /* Watches whose events the program, or the system, takes away. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tests/support/stopwatch.h"
@@ -151,4 +153,31 @@ CP_TEST(a_round_that_longjmp_has_left_harms_no_other_watch)
     CHECK_EQ(find_row(watch, "contextSwitches").count, 1);
     cp_watch_close(watch);
     cp_m_detach(m);
+}
+
+static void *vanish(void *watch)
+{
+    attach_m();
+    CP_WATCH(watch)
+    {
+    }
+    syscall(SYS_exit, 0);
+    return NULL;
+}
+
+/* The thread runs no code at its end. The next start of a profile finds that it is gone. */
+CP_TEST(events_of_a_thread_that_ends_by_a_system_call_are_closed)
+{
+    struct cp_watch *watch;
+    pthread_t thread;
+
+    test_need_events();
+    watch = open_watch("gone", "pageFaults");
+    CHECK_EQ(pthread_create(&thread, NULL, vanish, watch), 0);
+    pthread_join(thread, NULL);
+    CHECK_EQ(count_events(-1), 1);
+    CHECK_EQ(cp_set_cpu_profile_rate(100, NULL), 0);
+    CHECK_EQ(cp_set_cpu_profile_rate(0, NULL), 0);
+    CHECK_EQ(count_events(-1), 0);
+    cp_watch_close(watch);
 }
