@@ -267,6 +267,35 @@ CP_TEST(a_process_is_attached_to_and_left_as_it_was)
     }
 }
 
+/* The loop is in one call at a time. */
+static void check_end_of_loop(void)
+{
+    CHECK(ask_row("quick", "unforked", "time", "count") > 10);
+    CHECKF(ask_state("quick", "open") <= 1 && ask_state("quick", "unknown") <= 1 &&
+               ask_state("quick", "dropped") == 0,
+           "open %g, unknown %g, dropped %g", ask_state("quick", "open"), ask_state("quick", "unknown"),
+           ask_state("quick", "dropped"));
+}
+
+/* The loop makes many calls while the kernel removes the probes. */
+CP_TEST(calls_after_the_end_of_the_watch_are_not_told)
+{
+    int status;
+
+    need_probes();
+    free(attach_and_end("--duration 0.5 --json -o json", &status));
+    CHECK_EQ(status, 0);
+    check_end_of_loop();
+    free(test_command(&status,
+                      "cd %s && rm -f looped; " WATCH
+                      "--duration 0.5 --json -o json --function quick ./target "
+                      "loop > looped & until grep -q ready %s/looped; do sleep 0.01; done; sleep 1.5; "
+                      "kill -USR1 $(sed -n 's/^ready //p' %s/looped); wait $!",
+                      test_dir(), test_build_dir(), test_dir(), test_dir()));
+    CHECK_EQ(status, 0);
+    check_end_of_loop();
+}
+
 CP_TEST(a_process_that_ends_ends_the_watch)
 {
     int status;

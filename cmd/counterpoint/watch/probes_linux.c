@@ -52,6 +52,7 @@ struct watch_probes {
     struct watch_record *records; /* that were read and not given away */
     size_t n, capacity;
     uint64_t began_at; /* when the last CPU has begun */
+    uint64_t ended_at; /* when the first probe was about to be removed; UINT64_MAX: not yet */
     uint64_t read_at;  /* when the last reading began */
     bool have_failed;
 };
@@ -297,6 +298,7 @@ int watch_probes_open(struct watch_probes **out, const struct watch_function *fu
         return cp__error(err, -ENOMEM, "There is not enough memory for the probes.");
     probes->counts = counts;
     probes->n_functions = n;
+    probes->ended_at = UINT64_MAX;
     raise_file_limit();
     result = find_probe_pmu(probes, err);
     if (result == 0)
@@ -312,11 +314,14 @@ int watch_probes_open(struct watch_probes **out, const struct watch_function *fu
     return result;
 }
 
-/* A pinned group that has lost its counters ends: a read says so. */
+/* A pinned group that has lost its counters ends: a read says so. To remove a probe takes the kernel many ms,
+ * so entries are recorded after their returns are not; what is recorded after the beginning is no round. */
 void watch_probes_stop(struct watch_probes *probes)
 {
     uint64_t values[2 + WATCH_COUNTS + 2 * WATCH_FUNCTIONS];
 
+    if (probes->ended_at == UINT64_MAX)
+        probes->ended_at = (uint64_t)cp__clock_ns(CLOCK_MONOTONIC);
     for (size_t i = 0; i < probes->n_rings; i++) {
         struct probe_ring *ring = &probes->rings[i];
 
@@ -438,6 +443,13 @@ static bool take_record(const struct watch_probes *probes, const struct probe_ri
     }
 }
 
+/* Returns whether a record is of no interest because the watch had ended. A loss may be one of earlier
+ * records. */
+static bool is_record_late(const struct watch_probes *probes, const struct watch_record *record)
+{
+    return record->kind != WATCH_LOSS && record->time > probes->ended_at;
+}
+
 static int read_ring(struct watch_probes *probes, struct probe_ring *ring)
 {
     struct perf_event_mmap_page *page = ring->page;
@@ -452,7 +464,7 @@ static int read_ring(struct watch_probes *probes, struct probe_ring *ring)
     struct watch_record to;
 
     while (cp__record_next_from_handler(&records, &from)) {
-        if (!take_record(probes, ring, &from, &to))
+        if (!take_record(probes, ring, &from, &to) || is_record_late(probes, &to))
             continue;
         if (CP__RESERVE(probes->records, probes->capacity, probes->n + 1) < 0)
             return -ENOMEM;
