@@ -228,6 +228,33 @@ CP_TEST(a_program_that_the_kernel_ends_because_of_its_stacks_is_told_why)
     free(said);
 }
 
+static const char throws_far[] = "static __attribute__((noinline, noipa)) void leave(void) { throw 1; }\n"
+                                 "static __attribute__((noinline, noipa)) int stay(void)\n"
+                                 "{ try { leave(); } catch (int n) { return n; } return 0; }\n"
+                                 "int main() { return stay() + 6; }\n";
+
+/* Some system's search for a handler may know the return addresses that probes have changed. */
+CP_TEST(a_program_that_ends_because_an_exception_left_a_watched_function_is_told_why)
+{
+    char *said;
+    int status;
+
+    need_probes();
+    test_write_file("throws.cc", throws_far);
+    said =
+        test_command(&status, "cd %s && g++ -O1 throws.cc -o throws && " WATCH "--function 'stay()' ./throws",
+                     test_dir(), test_build_dir());
+    CHECKF(status == 7, "%d: %s", status, said);
+    free(said);
+    said = test_command(&status, "cd %s && " WATCH "--function 'leave()' ./throws", test_dir(),
+                        test_build_dir());
+    if (status == 7)
+        SKIP("this system does not mind");
+    CHECK_EQ(status, 128 + 6);
+    CHECK_CONTAINS(said, "If an exception (C++) or a panic (Rust) was leaving a watched function");
+    free(said);
+}
+
 /* Attaches to the loop, ends the command as `end` says, and lets the loop end. Returns what both said. */
 static char *attach_and_end(const char *end, int *status)
 {

@@ -126,7 +126,24 @@ static void watch_until_end(struct session *session)
     watch_rounds_end(session->rounds);
 }
 
-/* SIGILL is what the kernel ends a program by that returns to a probe of which it knows nothing. */
+/* Returns what a watch may have to do with a signal that has ended the program. SIGILL is what the kernel
+ * ends a program by that returns to a probe of which it knows nothing; and whoever looks for the handler of
+ * an exception finds no function at the return address that a probe has changed, and calls abort(). */
+static const char *explain_signal(int number)
+{
+    switch (number) {
+    case SIGILL:
+        return " If it changes its stack in a watched function, as coroutines and green threads do, that is "
+               "why: "
+               "such a function cannot be watched.";
+    case SIGABRT:
+        return " If an exception (C++) or a panic (Rust) was leaving a watched function, that is why: such a "
+               "function cannot be watched. Watch the one that catches it, or one that is called before.";
+    default:
+        return "";
+    }
+}
+
 static void tell_signal(const struct session *session)
 {
     const int number = WTERMSIG(session->status);
@@ -134,11 +151,7 @@ static void tell_signal(const struct session *session)
     if (session->request->is_attached || !WIFSIGNALED(session->status))
         return;
     fprintf(stderr, "counterpoint: %s was ended by signal %d (%s).%s\n", basename(session->request->path),
-            number, strsignal(number),
-            number == SIGILL
-                ? " If it changes its stack in a watched function, as coroutines and green threads "
-                  "do, that is why: such a function cannot be watched."
-                : "");
+            number, strsignal(number), explain_signal(number));
 }
 
 static enum status print_session(struct session *session)

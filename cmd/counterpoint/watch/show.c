@@ -92,10 +92,9 @@ static void tell_rounds_of(const struct cp__snapshot_watch *watch)
     if (watch->n_series == 0 && state->open + state->dropped + state->lost + state->unknown == 0)
         fprintf(stderr, "counterpoint: %s was not called.\n", watch->name);
     show_counted(state->open, watch->name, "had not ended");
-    show_counted(
-        state->dropped, watch->name,
-        "ended without a return that the kernel notices: by longjmp(), an exception, the end of the thread, "
-        "or more than 64 deep");
+    show_counted(state->dropped, watch->name,
+                 "ended without a return that the kernel notices: by longjmp(), the end of the thread, or "
+                 "more than 64 deep");
     show_counted(state->unknown, watch->name, "had begun before the watch, and are in no distribution");
     show_counted(state->lost, watch->name, "are in no distribution, because records or memory were missing");
 }
