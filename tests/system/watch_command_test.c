@@ -351,6 +351,7 @@ CP_TEST(what_makes_no_sense_is_refused)
 {
     need_probes();
     check_watch_refuses("./target main", 2, "Name a function to watch");
+    check_watch_refuses("-- ./target main --function work", 2, "before the program");
     check_watch_refuses("--function work", 2, "Name the program to run");
     check_watch_refuses("--function work -p 1 ./target", 2, "but not both");
     check_watch_refuses("--function work -p x", 2, "-p must be the number of a process");

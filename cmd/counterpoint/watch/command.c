@@ -17,7 +17,8 @@ static const char help[] =
     "       counterpoint watch [OPTION]... --function NAME -p PID\n"
     "\n"
     "Measures how long functions take, from entry to return, in all threads of a\n"
-    "program and of the processes that it starts. The program is not changed or\n"
+    "program and of the processes that it starts. Options stand before the program;\n"
+    "what stands behind it are its arguments. The program is not changed or\n"
     "recompiled: the kernel puts probes (uprobes) at the functions, and removes them\n"
     "however this command ends. That takes root (CAP_SYS_ADMIN). While the program\n"
     "runs, a line on the terminal shows how the distributions grow, and at the end\n"
@@ -119,10 +120,23 @@ static enum status take_watch_option(struct watch_request *request, int option)
     }
 }
 
+/* Returns whether the arguments of the program have this command's option. */
+static bool is_option_behind(char *const *argv)
+{
+    for (; *argv != NULL; argv++)
+        if (strncmp(*argv, "--function", strlen("--function")) == 0)
+            return true;
+    return false;
+}
+
 static enum status check_request(const struct watch_request *request)
 {
     if (request->n_names == 0)
-        return complain(STATUS_USAGE, "Name a function to watch: counterpoint watch --function NAME ...");
+        return complain(STATUS_USAGE,
+                        "Name a function to watch%s: counterpoint watch --function NAME -- PROGRAM.",
+                        is_option_behind(request->argv)
+                            ? " before the program, because what stands behind it are its arguments"
+                            : "");
     if (request->is_attached && *request->argv != NULL)
         return complain(STATUS_USAGE, "Give -p, or a program to run, but not both.");
     if (!request->is_attached && *request->argv == NULL)
