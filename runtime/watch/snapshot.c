@@ -34,7 +34,7 @@ static char **pack_strings(const char *const *strings, size_t n, size_t more)
 struct cp__snapshot_watch *cp__snapshot_add_watch(struct cp_watch_snapshot *snapshot, const char *name,
                                                   const char *const *keys, size_t n_keys)
 {
-    char **copies = pack_strings(keys, n_keys, 0);
+    char **copies = pack_strings(keys, n_keys, strlen(name) + 1);
     struct cp__snapshot_watch *watch;
 
     if (copies == NULL || CP__RESERVE(snapshot->watches, snapshot->capacity, snapshot->n + 1) < 0) {
@@ -42,8 +42,8 @@ struct cp__snapshot_watch *cp__snapshot_add_watch(struct cp_watch_snapshot *snap
         return NULL;
     }
     watch = &snapshot->watches[snapshot->n++];
-    *watch = (struct cp__snapshot_watch){.keys = copies, .n_keys = n_keys};
-    strncpy(watch->name, name, CP_WATCH_NAME_MAX);
+    *watch = (struct cp__snapshot_watch){
+        .name = strcpy((char *)(copies + n_keys), name), .keys = copies, .n_keys = n_keys};
     return watch;
 }
 

@@ -22,7 +22,7 @@ struct cp__snapshot_series {
 };
 
 struct cp__snapshot_watch {
-    char name[CP_WATCH_NAME_MAX + 1];
+    const char *name; /* in the memory of keys; that of a function may be longer than CP_WATCH_NAME_MAX */
     size_t n_quantities;
     struct cp__watch_quantity quantities[CP_WATCH_QUANTITIES];
     bool is_keyed; /* a watch for keys: its state is about keys, and not about rounds */

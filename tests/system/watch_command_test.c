@@ -433,6 +433,30 @@ CP_TEST(names_of_cplusplus_are_demangled_and_ambiguity_is_told)
     CHECK_EQ(ask_row("ns::type::f(int)", "unforked", "time", "count"), 1);
 }
 
+/* Names of C++ may be longer than those that a program can give its watches, and differ at their ends only. */
+CP_TEST(long_names_are_not_cut)
+{
+    static const char space[] =
+        "a_namespace_whose_name_alone_is_longer_than_that_of_a_watch_in_a_program_can_be";
+    char name[120];
+
+    need_probes();
+    free(test_command(
+        NULL,
+        "cd %s && printf 'namespace %s {\n"
+        "__attribute__((noinline, noipa)) int f() { return 1; }\n"
+        "__attribute__((noinline, noipa)) int g() { return 2; } }\n"
+        "int main() { return %s::f() + %s::g() + %s::g(); }' > long.cc && g++ -O1 long.cc -o long",
+        test_dir(), space, space, space, space));
+    free(test_command(NULL,
+                      "cd %s && " WATCH "--json -o json --function %s::f --function %s::g ./long; [ $? = 5 ]",
+                      test_dir(), test_build_dir(), space, space));
+    snprintf(name, sizeof name, "%s::f", space);
+    CHECK_EQ(ask_row(name, "unforked", "time", "count"), 1);
+    snprintf(name, sizeof name, "%s::g", space);
+    CHECK_EQ(ask_row(name, "unforked", "time", "count"), 2);
+}
+
 CP_TEST(functions_of_libraries_and_of_separate_debug_files_are_found)
 {
     need_probes();

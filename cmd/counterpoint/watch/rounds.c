@@ -353,11 +353,8 @@ int watch_rounds_take(struct watch_rounds *rounds, const struct watch_record *re
 static int add_function_to_watch(struct watch_rounds *rounds, const char *name,
                                  const struct cp__watch_quantity *counts, size_t n_counts)
 {
-    struct cp__snapshot_watch *watch;
-    char shown[CP_WATCH_NAME_MAX + 1];
+    struct cp__snapshot_watch *watch = cp__snapshot_add_watch(rounds->snapshot, name, NULL, 0);
 
-    snprintf(shown, sizeof shown, "%s", name);
-    watch = cp__snapshot_add_watch(rounds->snapshot, shown, NULL, 0);
     if (watch == NULL)
         return -ENOMEM;
     watch->quantities[0] = (struct cp__watch_quantity){.name = "time", .unit = "ns", .scale = 1};
