@@ -433,7 +433,8 @@ CP_TEST(names_of_cplusplus_are_demangled_and_ambiguity_is_told)
     CHECK_EQ(ask_row("ns::type::f(int)", "unforked", "time", "count"), 1);
 }
 
-/* Names of C++ may be longer than those that a program can give its watches, and differ at their ends only. */
+/* Names of C++ may be longer than those that a program can give its watches, and differ at their ends only.
+ */
 CP_TEST(long_names_are_not_cut)
 {
     static const char space[] =
