@@ -55,6 +55,7 @@ struct cp__meter_on_m {
         uint64_t id;
         void *page; /* struct perf_event_mmap_page; NULL: the system maps none */
     } events[CP__CORE_PMUS];
+    uint64_t missed;    /* ns for which the events had no counter */
     uint64_t failures;  /* readings that failed, and whatever else is missed for good */
     uint64_t page_lock; /* coreCycles: the page's lock at the last reading */
     struct cp__reading base;

@@ -114,6 +114,7 @@ int cp__meter_open(struct cp__meter_on_m *on_m, const struct cp__meter *meter)
     if (result < 0)
         return result;
     on_m->failures++; /* what was counted before is gone */
+    on_m->missed = 0;
     on_m->seq = meter->seq;
     return 0;
 }
@@ -194,15 +195,19 @@ static bool is_clock(const struct cp__meter *meter)
            (encoding->config == PERF_COUNT_SW_CPU_CLOCK || encoding->config == PERF_COUNT_SW_TASK_CLOCK);
 }
 
+/* If there are several events, what they miss is told if it is more ns than this: they are not read at one
+ * moment. */
+#define UNTOLD_NS 50000u
+
 /* Sums up the events on all kinds of cores. While the thread runs, all of them are enabled and one of them
- * runs. They are read one after the other, the time for which they were enabled first, so that what they
- * missed is never too much. */
-static bool read_events(const struct cp__meter_on_m *on_m, const struct cp__meter *meter,
+ * runs. The one that was opened last is read first, and tells for how long they were enabled: so what they
+ * missed is never too much. It only grows, whatever the readings take. */
+static bool read_events(struct cp__meter_on_m *on_m, const struct cp__meter *meter,
                         struct cp__reading *reading)
 {
     uint64_t enabled = 0, running = 0;
 
-    for (unsigned i = 0; i < on_m->n; i++) {
+    for (unsigned i = on_m->n; i-- > 0;) {
         struct cp__count one;
         const bool by_page = CP__HAS_PMC && on_m->n == 1 && on_m->events[i].page != NULL;
 
@@ -210,9 +215,11 @@ static bool read_events(const struct cp__meter_on_m *on_m, const struct cp__mete
             return false;
         reading->value += is_clock(meter) ? one.time_running : one.value;
         running += one.time_running;
-        enabled = i == 0 ? one.time_enabled : enabled;
+        enabled = i == on_m->n - 1 ? one.time_enabled : enabled;
     }
-    reading->missed = running < enabled ? enabled - running : 0;
+    if (enabled > running + on_m->missed + (on_m->n > 1 ? UNTOLD_NS : 0))
+        on_m->missed = enabled - running;
+    reading->missed = on_m->missed;
     return true;
 }
 
