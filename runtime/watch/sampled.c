@@ -64,7 +64,7 @@ const char *cp_watch_round_name(uint64_t round)
 /* ---- In the child of a fork ------------------------------------------------------------------ */
 
 /* The child has no samples of its parent's rounds. Another thread may have been about to change the table. */
-static void forget_sampled(void)
+void cp__sampled_forget(void)
 {
     cp__fork_child_resets();
     cp__lock_reset(&table_lock);
@@ -75,5 +75,5 @@ static void forget_sampled(void)
 
 __attribute__((constructor)) static void register_sampled(void)
 {
-    pthread_atfork(NULL, NULL, forget_sampled);
+    pthread_atfork(NULL, NULL, cp__sampled_forget);
 }

@@ -7,6 +7,7 @@
 #include "round.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/prepare.h"
+#include "sampled.h"
 
 static struct cp__watch_m *of_m(struct cp_m *m)
 {
@@ -56,6 +57,7 @@ static void after_raw_fork(struct cp__watch_g *counts)
     if (!cp__fork_mark_take())
         return;
     forget_all(m, false);
+    cp__sampled_forget();
     if (counts == NULL)
         return;
     cp__counting_stop(NULL, counts);

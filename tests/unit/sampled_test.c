@@ -1,10 +1,12 @@
 /* How long the rounds took in which samples were taken. */
+#include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/rounds.h"
 #include "runtime/watch/sampled.h"
-#include "tests/support/test.h"
+#include "tests/support/stopwatch.h"
 
 static uint64_t round_of(uint64_t watch, uint64_t id)
 {
@@ -65,4 +67,29 @@ CP_TEST(a_child_begins_without_rounds)
     CHECK_EQ(status, 0);
     CHECK(cp__sampled_find(round_of(1, 2 * CP__SAMPLED + 9), &ns));
     CHECK(!cp__sampled_find(round_of(1, 8), &ns));
+}
+
+/* No fork handler runs in a child of clone(2). Its first round makes it forget. */
+CP_TEST(a_child_of_clone_begins_with_an_empty_table_too)
+{
+    struct cp_m *m = attach_m();
+    struct cp_watch *watch = open_watch("clone", NULL);
+    uint64_t ns;
+    int status;
+    pid_t pid;
+
+    cp__sampled_ended(round_of(1, 7), 1000);
+    pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        CP_WATCH(watch)
+        {
+        }
+        _exit(cp__sampled_find(round_of(1, 7), &ns));
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    CHECK(cp__sampled_find(round_of(1, 7), &ns));
+    cp_watch_close(watch);
+    cp_m_detach(m);
 }
