@@ -314,7 +314,11 @@ int cp__watch_fill(const void *context, struct cp_watch_snapshot *snapshot)
         return -ENOMEM;
     to->n_quantities = watch->n_quantities;
     memcpy(to->quantities, watch->quantities, sizeof to->quantities);
-    to->state.refused = cp_load_relaxed(&watch->refused); /* relaxed: a number of its own */
+    /* relaxed, all: numbers of their own */
+    to->state.refused = cp_load_relaxed(&watch->refused);
+    to->state.lost = cp_load_relaxed(&watch->lost);
+    to->state.dropped = cp_load_relaxed(&watch->dropped);
+    to->state.open -= cp_load_relaxed(&watch->ended);
     cp__lock(&watch->lock);
     for (const struct cp__shard *shard = watch->shards; shard != NULL && result == 0; shard = shard->next)
         result = add_shard(watch, shard, to);
@@ -381,7 +385,7 @@ void cp__watch_forget(void *context)
         own != NULL && watch->entry.number < own->n_shards ? own->shards[watch->entry.number] : NULL;
 
     cp__lock_reset(&watch->lock);
-    watch->refused = 0;
+    watch->refused = watch->ended = watch->lost = watch->dropped = 0;
     for (struct cp__shard *shard = watch->shards; shard != NULL; shard = shard->next)
         forget_shard(watch, shard, shard == mine);
 }

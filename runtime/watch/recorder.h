@@ -57,7 +57,8 @@ struct cp_watch {
     struct cp__shard *shards;
 
     /* Shared, atomic. */
-    uint64_t refused; /* begins on threads that are no Ms, or without a shard */
+    uint64_t refused;              /* begins on threads that are no Ms, or without a shard */
+    uint64_t ended, lost, dropped; /* ends and drops without a shard */
 };
 
 /* Which side of a fork a row is about is part of its number. */

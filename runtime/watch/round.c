@@ -273,11 +273,16 @@ static enum cp_watch_side side_of(const struct cp_watch_round *round, const stru
     return round->forks[0] != of_g->forks[0] ? CP_WATCH_PARENT : CP_WATCH_UNFORKED;
 }
 
-/* A child has forgotten the begins of the rounds that it has from its parent. */
-static void count_end(struct cp__shard *shard, enum cp_watch_side side)
+/* A child has forgotten the begins of the rounds that it has from its parent. shard is NULL if there is no
+ * memory for it. */
+static void count_end(struct cp_watch *watch, struct cp__shard *shard, enum cp_watch_side side)
 {
-    if (side != CP_WATCH_CHILD)
+    if (side == CP_WATCH_CHILD)
+        return;
+    if (shard != NULL)
         cp_add_single_writer(&shard->ended, 1);
+    else
+        cp_fetch_add_relaxed(&watch->ended, 1u); /* relaxed: a number of its own */
 }
 
 /* Makes the value of a quantity of what the meters have counted; counted[0] is the time. Returns false if
@@ -362,11 +367,11 @@ static int finish(struct cp__m *m, struct cp_watch_round *round, const uint64_t 
     struct cp__shard *shard = leave_round(m, of_g, round, &id);
     int result;
 
+    count_end(ended.watch, shard, side);
     if (shard == NULL) {
-        cp_fetch_add_relaxed(&ended.watch->refused, 1u); /* relaxed: a number of its own */
+        cp_fetch_add_relaxed(&ended.watch->lost, 1u); /* relaxed: a number of its own */
         return -ENOMEM;
     }
-    count_end(shard, side);
     if (is_partial)
         cp_add_single_writer(&shard->partial, 1);
     result = record_values(shard, &ended, side, counted, is_partial);
@@ -401,6 +406,7 @@ int cp_watch_end(struct cp_watch_round *round)
 
 void cp_watch_drop(struct cp_watch_round *round)
 {
+    struct cp_watch *watch;
     struct cp__shard *shard;
     struct cp__m *m;
     uint64_t id;
@@ -413,9 +419,11 @@ void cp_watch_drop(struct cp_watch_round *round)
         return;
     if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
         cp__rounds_after_raw_fork();
+    watch = round->watch;
     shard = leave_round(m, round->g->rounds, round, &id);
-    if (shard == NULL)
-        return;
-    count_end(shard, side_of(round, round->g->rounds));
-    cp_add_single_writer(&shard->dropped, 1);
+    count_end(watch, shard, side_of(round, round->g->rounds));
+    if (shard != NULL)
+        cp_add_single_writer(&shard->dropped, 1);
+    else
+        cp_fetch_add_relaxed(&watch->dropped, 1u); /* relaxed: a number of its own */
 }
