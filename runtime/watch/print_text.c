@@ -229,9 +229,10 @@ static void print_text_state(FILE *out, const struct cp__snapshot_watch *watch)
                                      : "refused: the thread was not attached, an event could not be opened "
                                        "for it, or there was no memory");
     print_state_line(out, watch, state->lost, noun,
-                     watch->is_keyed ? "lost: another begin of the same key replaced them"
+                     watch->is_keyed ? "lost: the same key was begun again before its end"
                                      : "lost: there was no memory for their values");
-    print_state_line(out, watch, state->unknown, "move or end", "ignored: the key was not open");
+    print_state_line(out, watch, state->unknown, "call",
+                     "ignored: the key to move or to end was not open, or there is no such stage");
     print_state_line(out, watch, state->dropped, noun, "dropped by the program");
     if (watch->n_series == 0 && !watch->is_continued) {
         print_plain(out, watch->name);

@@ -77,7 +77,9 @@ struct cp_watch_options {
      *                      virtual machines without a PMU, too; a round in which the kernel switched the
      *                      thread off its CPU is partial
      *     ipc, cpi         instructions per cycle, and cycles per instruction
-     *     EVENT per EVENT  the same of any two events: "cacheMisses per instructions"
+     *     EVENT per EVENT  the same of any two events: "cacheMisses per instructions". A round that has
+     *                      none of what is divided by has no ratio, so the ratio's count can be below
+     *                      that of time
      *     EVENT            any event that can be counted, by its name for cp_event_parse()
      */
     const char *quantities;

@@ -101,7 +101,7 @@ CP_TEST(people_get_a_table)
         "parse: 4 rounds were lost: there was no memory for their values.\n"
         "parse: 5 rounds were dropped by the program.\n"
         "queue: 7 keys were open at that moment.\n"
-        "queue: 1 move or end was ignored: the key was not open.\n"
+        "queue: 1 call was ignored: the key to move or to end was not open, or there is no such stage.\n"
         "queue: no key has ended yet.\n");
     free(text);
     cp_watch_snapshot_free(snapshot);
