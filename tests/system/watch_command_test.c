@@ -365,6 +365,11 @@ CP_TEST(what_makes_no_sense_is_refused)
     check_watch_refuses("--function work -o /dev/null/x ./target main", 3, "cannot be written");
     check_watch_refuses("--function wrok ./target", 2, "Similar names are: work.");
     check_watch_refuses("--function nothing:work ./target", 2, "no library \"nothing\"");
+    check_watch_refuses("--function ./nothing:work ./target", 2,
+                        "\"./nothing\" cannot be read: No such file");
+    check_watch_refuses("--function work -e time ./target", 2, "The time is always measured");
+    free(test_command(NULL, "cd %s && strip -o symbolless target", test_dir()));
+    check_watch_refuses("--function work ./symbolless main", 2, "The file is stripped");
     check_watch_refuses("--function always_inlined ./target", 2, "has inlined all of its calls");
     check_watch_refuses("--function libc:memcpy ./target", 2, "only chooses a function");
     free(test_command(NULL, "cd %s && printf '#!/bin/sh\\nexec ./target main\\n' > script && chmod +x script",
@@ -403,12 +408,15 @@ CP_TEST(a_go_program_is_refused)
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-static const char two_files[] = "#include <unistd.h>\n"
-                                "namespace ns { struct type {\n"
-                                "  __attribute__((noinline, noipa)) int f(int x) { usleep(100); return x; }\n"
-                                "  __attribute__((noinline, noipa)) int f(long) const { return 2; }\n"
-                                "}; }\n"
-                                "int main() { ns::type t; return t.f(1) + t.f(2L); }\n";
+static const char two_files[] =
+    "#include <unistd.h>\n"
+    "namespace ns { struct type {\n"
+    "  __attribute__((noinline, noipa)) int f(int x) { usleep(100); return x; }\n"
+    "  __attribute__((noinline, noipa)) int f(long) const { return 2; }\n"
+    "};\n"
+    "static inline __attribute__((always_inline)) int gone(int x) { return x & 0; }\n"
+    "}\n"
+    "int main(int n, char **) { ns::type t; return t.f(1) + t.f(2L) + ns::gone(n); }\n";
 
 CP_TEST(names_of_cplusplus_are_demangled_and_ambiguity_is_told)
 {
@@ -427,6 +435,7 @@ CP_TEST(names_of_cplusplus_are_demangled_and_ambiguity_is_told)
                       test_dir(), test_build_dir(), choice));
     CHECK_EQ(ask_row(choice, "unforked", "time", "count"), 1);
     free(said);
+    check_watch_refuses("--function ns::gone ./names", 2, "has inlined all of its calls");
     free(test_command(NULL,
                       "cd %s && " WATCH "--json -o json --function 'ns::type::f(int)' ./names; [ $? = 3 ]",
                       test_dir(), test_build_dir()));

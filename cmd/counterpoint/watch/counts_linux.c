@@ -81,6 +81,8 @@ static int add_name_to_count(struct watch_counts *counts, const char *name, stru
     if (i == WATCH_COUNTS)
         return cp__error(err, -E2BIG, "At most %d events can be counted in the rounds of a function.",
                          WATCH_COUNTS);
+    if (strcmp(name, "time") == 0)
+        return cp__error(err, -EINVAL, "The time is always measured: leave \"time\" out.");
     counts->sources[i] = COUNT_TIME;
     if (strcmp(name, "cpuTime") == 0)
         snprintf(counts->quantities[i].name, sizeof counts->quantities[i].name, "%s", name);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "functions.h"
 #include "runtime/base/fail.h"
@@ -62,11 +63,12 @@ static int refuse_unknown(const struct watch_search *search, const char *where, 
                          "The function \"%.100s\" has no code of its own in %.150s: the compiler has inlined "
                          "all of its calls. Compile it with __attribute__((noinline)), or watch a caller.",
                          search->name, where);
-    return cp__error(err, -ENOENT, "There is no function \"%.100s\" in %.150s.%s%s", search->name, where,
-                     near,
-                     search->n_near > 0 ? "."
-                                        : " If the file is stripped, its functions have no names: install "
-                                          "its debug symbols.");
+    return cp__error(err, -ENOENT, "There is no function \"%.100s\" in %.150s.%s%s%s", search->name, where,
+                     search->is_stripped
+                         ? " The file is stripped, so most of its functions have no names: install its "
+                           "debug symbols."
+                         : "",
+                     near, search->n_near > 0 ? "." : "");
 }
 
 static int refuse_several(const struct watch_search *search, const char *asked, struct cp_error *err)
@@ -114,6 +116,9 @@ static int search_library(struct watch_search *search, struct watch_files *files
     const struct watch_file *file = watch_files_find(files, library);
     int result;
 
+    if (file == NULL && strchr(library, '/') != NULL)
+        return cp__error(err, -ENOENT, "\"%.200s\" cannot be read: %s.", library,
+                         strerror(access(library, R_OK) < 0 ? errno : ENOMEM));
     if (file == NULL)
         return cp__error(err, -ENOENT,
                          "The program has no library \"%.100s\". 'ldd PROGRAM' lists those that it needs; of "
@@ -127,6 +132,7 @@ static int search_library(struct watch_search *search, struct watch_files *files
 static int search_all(struct watch_search *search, struct watch_files *files, struct cp_error *err)
 {
     struct cp_error ignored;
+    bool is_stripped;
     int result;
 
     if (files->n == 0)
@@ -135,9 +141,11 @@ static int search_all(struct watch_search *search, struct watch_files *files, st
                          "one, too: --function FILE:%.100s.",
                          search->name, search->name);
     result = watch_search_file(search, &files->items[0], err);
+    is_stripped = search->is_stripped;
     if (result == 0 && search->n == 0)
         for (size_t i = 1; i < files->n; i++)
             watch_search_file(search, &files->items[i], &ignored); /* a damaged library is no error */
+    search->is_stripped = is_stripped;                             /* libraries mostly are */
     return result == 0 && search->n == 0
                ? refuse_unknown(search, files->n > 1 ? "the program and its libraries" : "the program", err)
                : result;

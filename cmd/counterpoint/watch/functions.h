@@ -70,6 +70,7 @@ struct watch_search {
     size_t n_near;
     char *near[WATCH_SHOWN];
     bool is_inlined;
+    bool is_stripped; /* the last file has no names but those for the dynamic linker */
 };
 
 /* Searches one file. Returns 0, or a negative errno value and a sentence: the file cannot be read. */

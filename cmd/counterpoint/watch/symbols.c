@@ -183,13 +183,38 @@ static int search_symbols(struct watch_search *search, Dwfl_Module *module, cons
     return result;
 }
 
+/* Returns whether a file has no symbols but those for the dynamic linker, and no separate debug file. */
+static bool is_module_stripped(Dwfl_Module *module)
+{
+    const char *debug_file = NULL;
+    GElf_Addr bias;
+    GElf_Shdr header;
+    Elf *elf = dwfl_module_getelf(module, &bias);
+
+    dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, &debug_file);
+    for (Elf_Scn *section = NULL; elf != NULL && (section = elf_nextscn(elf, section)) != NULL;)
+        if (gelf_getshdr(section, &header) != NULL && header.sh_type == SHT_SYMTAB)
+            return false;
+    return debug_file == NULL;
+}
+
+/* Returns whether a name without its namespaces and parameters is this part: the debug information of an
+ * inlined function mostly has no more of its name. */
+static bool is_last_part(const char *name, const char *part)
+{
+    const size_t size = strcspn(name, "("), n = strlen(part);
+
+    return size >= n && strncmp(name + size - n, part, n) == 0 &&
+           (size == n || (size > n + 2 && strncmp(name + size - n - 2, "::", 2) == 0));
+}
+
 /* A dwarf_getfuncs() callback: notes whether the function of that name is one whose copies are inlined. */
 static int look_for_inlined(Dwarf_Die *die, void *context)
 {
     struct watch_search *search = context;
     const char *name = dwarf_diename(die);
 
-    if (name != NULL && strcmp(name, search->name) == 0 && dwarf_func_inline(die))
+    if (name != NULL && is_last_part(search->name, name) && dwarf_func_inline(die))
         search->is_inlined = true;
     return search->is_inlined ? DWARF_CB_ABORT : DWARF_CB_OK;
 }
@@ -234,6 +259,7 @@ int watch_search_file(struct watch_search *search, const struct watch_file *file
         result = cp__error(err, -ENOEXEC, "\"%.300s\" is no ELF file: %s.", file->name, dwfl_errmsg(-1));
     } else {
         result = search_symbols(search, module, file);
+        search->is_stripped = is_module_stripped(module);
         if (result < 0)
             cp__error(err, result, "There is not enough memory to search \"%.300s\".", file->name);
         else if (search->n == 0)
