@@ -313,20 +313,24 @@ static void real_time_signal(void)
 
 static atomic_int first_tid; /* 0: not there yet: pthread_create() blocks signals, too */
 
-/* Returns whether the first thread is in a handler that blocks SIGINT. */
+/* Returns whether the first thread waits in a handler that blocks SIGINT: before, the handler may not have
+ * noted yet that its signal was the first. */
 static bool has_first_begun(void)
 {
     char path[64], line[256];
     unsigned long long blocked = 0;
+    char state = 'R';
     FILE *status;
 
     snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)first_tid);
     status = fopen(path, "r");
-    while (status != NULL && fgets(line, sizeof line, status) != NULL)
+    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+        sscanf(line, "State: %c", &state);
         sscanf(line, "SigBlk: %llx", &blocked);
+    }
     if (status != NULL)
         fclose(status);
-    return (blocked >> (SIGINT - 1) & 1) != 0;
+    return (blocked >> (SIGINT - 1) & 1) != 0 && state == 'S';
 }
 
 /* Signals for the first thread, which ends by another one, and for this thread. */
