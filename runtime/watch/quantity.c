@@ -105,6 +105,8 @@ static int add_quantity(struct cp_watch *watch, char *name, struct cp_error *err
             "A watch has at most %d quantities, time included, and %s is one more: open a second "
             "watch.",
             CP_WATCH_QUANTITIES, name);
+    if (strcmp(name, "time") == 0)
+        return cp__error(err, -EINVAL, "The time is always measured: leave \"time\" out.");
     if (strcmp(name, "ipc") == 0)
         return add_ratio(watch, name, "instructions", "cycles", err);
     if (strcmp(name, "cpi") == 0)

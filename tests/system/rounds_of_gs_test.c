@@ -245,6 +245,8 @@ CP_TEST(bad_watches_are_refused)
     check_refused(&o, -EINVAL, "noSuchEvent");
     o.quantities = "cpuTime, cpuTime";
     check_refused(&o, -EINVAL, "cpuTime stands there twice");
+    o.quantities = "time";
+    check_refused(&o, -EINVAL, "The time is always measured");
     o.quantities = "timer";
     check_refused(&o, -EINVAL, "cpuTime");
     o.quantities = "";
