@@ -16,7 +16,7 @@ static uintptr_t called_from; /* where the last call of inner() returned to */
 __attribute__((noinline)) static void inner(struct cp_watch *watch, int n)
 {
     called_from = (uintptr_t)__builtin_return_address(0);
-    for (int i = 0; i < n; i++) {
+    for (volatile int i = 0; i < n; i++) {
         CP_WATCH(watch)
         {
             __asm__ volatile("");
@@ -86,7 +86,7 @@ CP_TEST(stacks_are_told_apart_by_labels)
     struct cp_watch *watch = open_with_stacks("k");
     struct seen seen = {.n = 0};
 
-    for (int i = 0; i < 4; i++) {
+    for (volatile int i = 0; i < 4; i++) { /* volatile, here and above: one call, and not one for each i */
         CP_LABEL_SCOPE("k", i % 2 == 0 ? "even" : "odd");
         outer(watch, 1);
     }
