@@ -75,5 +75,7 @@ int main(int argc, char **argv)
         return 1;
     }
     cp_watch_print(snapshot, CP_WATCH_TEXT, stdout);
+    cp_watch_snapshot_free(snapshot);
+    cp_watch_keys_close(watch);
     return 0;
 }
