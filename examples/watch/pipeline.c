@@ -62,14 +62,15 @@ int main(int argc, char **argv)
     const struct cp_sched_options threads = {.size = sizeof threads, .threads = 2};
     struct cp_watch_snapshot *snapshot;
     struct cp_error err;
+    uint64_t *items;
 
     if (argc > 1)
         n_items = strtoull(argv[1], NULL, 10);
+    items = calloc(n_items, sizeof *items);
     on_their_way = cp_wait_group_new();
     for (int i = 0; i < STEPS; i++)
         queues[i] = cp_chan_new(sizeof(uint64_t *), ROOM);
-    if (cp_watch_keys_open(&watch, &options, &err) < 0 ||
-        cp_sched_run(&threads, run, calloc(n_items, sizeof(uint64_t)), &err) < 0 ||
+    if (cp_watch_keys_open(&watch, &options, &err) < 0 || cp_sched_run(&threads, run, items, &err) < 0 ||
         cp_watch_take_keys(&snapshot, watch, &err) < 0) {
         fprintf(stderr, "%s\n", err.message);
         return 1;
@@ -77,5 +78,6 @@ int main(int argc, char **argv)
     cp_watch_print(snapshot, CP_WATCH_TEXT, stdout);
     cp_watch_snapshot_free(snapshot);
     cp_watch_keys_close(watch);
+    free(items);
     return 0;
 }

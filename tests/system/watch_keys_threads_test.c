@@ -328,8 +328,8 @@ CP_TEST(a_fork_finds_other_threads_in_their_calls)
     struct cp_watch_keys *keys;
     struct crew crew;
 
-    if (TEST_ASAN)
-        SKIP("a child may find the lock of AddressSanitizer's allocator held for ever");
+    if (TEST_ASAN || TEST_TSAN)
+        SKIP("a child may find a lock of the sanitizer's held for ever");
     keys = open_keys("item", "a,b,c", 0);
     crew = start(4, pass_until_end, keys);
     for (unsigned n = 0; n < FORKS; n++) {
