@@ -64,6 +64,8 @@ CP_TEST(rounds_in_fork_handlers_count_what_they_should)
     struct found found;
     pid_t pid;
 
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer's own pages are faults, too");
     test_need_events();
     CHECK_EQ(pthread_atfork(prepare, NULL, child), 0);
     watch = open_watch("handlers", "pageFaults");
