@@ -88,7 +88,8 @@ static void check_crowd(const struct crowd *crowd)
         SKIP("others use the PMU, too");
     CHECK_EQ(found.count, 1);
     CHECKF(crowd->ms >= 2, "the G ran on %u Ms", crowd->ms);
-    CHECK(crowd->neighbours * NEIGHBOURS_SLICE > 2 * crowd->slices * SLICE);
+    /* many times the tolerance below, however the scheduler has shared the Ms out */
+    CHECK(crowd->neighbours * NEIGHBOURS_SLICE > crowd->slices * SLICE / 4);
     CHECK_NEAR(found.sum, crowd->slices * SLICE, TEST_TSAN || TEST_ASAN ? 0.1 : 0.005);
     check_cpi(crowd->watch);
 }

@@ -378,7 +378,8 @@ static struct crowd run_crowd(struct cp_watch *watch)
     madvise(crowd.pages, size, MADV_NOHUGEPAGE);
     run_gs(4, measured, &crowd);
     munmap(crowd.pages, size);
-    CHECKF(crowd.neighbours > 2 * crowd.burnt, "%llu ns", (unsigned long long)crowd.neighbours);
+    /* many times the tolerance, however the scheduler has shared the Ms out */
+    CHECKF(crowd.neighbours > crowd.burnt / 4, "%llu ns", (unsigned long long)crowd.neighbours);
     CHECKF(crowd.ms >= 2, "the G ran on %u Ms", crowd.ms);
     return crowd;
 }
