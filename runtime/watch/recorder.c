@@ -289,7 +289,8 @@ static int add_shard(const struct cp_watch *watch, const struct cp__shard *shard
 {
     int result = 0;
 
-    /* relaxed, all: numbers of their own. Those of rounds that have ended are read first. */
+    /* relaxed, all: numbers of their own. A round that has just ended may be seen to have ended and not to
+     * have begun: cp__watch_fill() allows for that. */
     to->state.open -= cp_load_relaxed(&shard->ended);
     to->state.open += cp_load_relaxed(&shard->begun);
     to->state.partial += cp_load_relaxed(&shard->partial);

@@ -1,10 +1,8 @@
 #include "sampled.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "registry.h"
-#include "runtime/base/fork_child.h"
 #include "runtime/base/lock.h"
 #include "runtime/rounds.h"
 
@@ -17,7 +15,6 @@ static struct {
         uint64_t ns;
     } places[CP__SAMPLED];
     uint64_t used; /* the places from here on are empty */
-    uint64_t overwritten;
 } table;
 
 void cp__sampled_ended(uint64_t round, uint64_t ns)
@@ -26,7 +23,6 @@ void cp__sampled_ended(uint64_t round, uint64_t ns)
     struct sampled_place *place = &table.places[i];
 
     cp__lock(&table_lock);
-    table.overwritten += place->round != 0 && place->round != round;
     *place = (struct sampled_place){.round = round, .ns = ns == 0 ? 1 : ns};
     if (i >= table.used)
         table.used = i + 1;
@@ -46,16 +42,6 @@ bool cp__sampled_find(uint64_t round, uint64_t *ns)
     return found;
 }
 
-uint64_t cp__sampled_overwritten(void)
-{
-    uint64_t overwritten;
-
-    cp__lock(&table_lock);
-    overwritten = table.overwritten;
-    cp__unlock(&table_lock);
-    return overwritten;
-}
-
 const char *cp_watch_round_name(uint64_t round)
 {
     return cp__registry_name(cp__round_watch(round));
@@ -66,14 +52,6 @@ const char *cp_watch_round_name(uint64_t round)
 /* The child has no samples of its parent's rounds. Another thread may have been about to change the table. */
 void cp__sampled_forget(void)
 {
-    cp__fork_child_resets();
     cp__lock_reset(&table_lock);
     memset(table.places, 0, table.used * sizeof table.places[0]);
-    table.overwritten = 0;
-    cp__fork_child_has_reset();
-}
-
-__attribute__((constructor)) static void register_sampled(void)
-{
-    pthread_atfork(NULL, NULL, cp__sampled_forget);
 }

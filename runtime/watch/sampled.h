@@ -22,9 +22,7 @@ void cp__sampled_ended(uint64_t round, uint64_t ns);
 /* Finds how long a round took, at least 1 ns; false: the round has not ended, or another round has its
  * place. */
 bool cp__sampled_find(uint64_t round, uint64_t *ns);
-/* Returns how many durations were overwritten by others, whether anybody had asked for them or not. */
-uint64_t cp__sampled_overwritten(void);
-/* In the child of a fork. A fork handler calls it, too. */
+/* In the child of a fork. */
 void cp__sampled_forget(void);
 
 #endif

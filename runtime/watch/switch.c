@@ -35,6 +35,7 @@ static void forget_all(struct cp__m *m, bool has_descriptors)
 
     cp__registry_forget();
     cp__meters_forget();
+    cp__sampled_forget();
     if (of_g != NULL)
         of_g->forks[1]++;
     if (m != NULL)
@@ -57,7 +58,6 @@ static void after_raw_fork(struct cp__watch_g *counts)
     if (!cp__fork_mark_take())
         return;
     forget_all(m, false);
-    cp__sampled_forget();
     if (counts == NULL)
         return;
     cp__counting_stop(NULL, counts);

@@ -250,7 +250,7 @@ CP_TEST(bad_watches_are_refused)
     o.quantities = "timer";
     check_refused(&o, -EINVAL, "cpuTime");
     o.quantities = "";
-    check_refused(&o, -EINVAL, "");
+    check_refused(&o, -EINVAL, "The event has no name.");
     o.quantities = NULL;
     o.labels = "a,,b";
     check_refused(&o, -EINVAL, "a comma too many");
