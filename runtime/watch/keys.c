@@ -29,7 +29,6 @@
 #include <stdlib.h>
 
 #include "atomic.h"
-#include "clock.h"
 #include "key_table.h"
 #include "registry.h"
 #include "round.h"
@@ -37,6 +36,7 @@
 #include "runtime/base/fork_gate.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/sized.h"
+#include "runtime/ticks.h"
 #include "stages.h"
 
 #define SHARD_BITS 6
@@ -287,7 +287,7 @@ static int add_open_key(struct cp_watch_keys *keys, struct keys_shard *shard, ui
  * -ENOSPC, and nothing has been counted. */
 static int begin_key(struct cp_watch_keys *keys, uint64_t key, unsigned stage, bool is_exact)
 {
-    uint64_t now = cp__watch_now();
+    uint64_t now = cp__stamp_now_ns();
     struct keys_shard *shard = lock_shard_of(keys, key);
     struct cp__key_entry *entry = cp__key_find(shard->table, key);
     int result = -EINVAL;
@@ -368,7 +368,7 @@ int cp_watch_key_move(struct cp_watch_keys *keys, uint64_t key, unsigned stage)
 
     if (keys == NULL)
         return 0;
-    now = cp__watch_now();
+    now = cp__stamp_now_ns();
     shard = lock_shard_of(keys, key);
     if (stage < count_stages(keys)) {
         entry = find_open(shard, key, &now);
@@ -406,7 +406,7 @@ int cp_watch_key_end(struct cp_watch_keys *keys, uint64_t key)
 
     if (keys == NULL)
         return 0;
-    now = cp__watch_now();
+    now = cp__stamp_now_ns();
     shard = lock_shard_of(keys, key);
     entry = find_open(shard, key, &now);
     result = entry != NULL ? end_key(keys, shard, entry, now) : -ENOENT;

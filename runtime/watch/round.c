@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "clock.h"
 #include "runtime/base/fork_gate.h"
+#include "runtime/ticks.h"
 #include "sampled.h"
 
 /* ---- What is counted for a G ----------------------------------------------------------------- */
@@ -228,7 +228,7 @@ static void start_round(struct cp__m *m, struct cp__watch_g *of_g, struct cp__sh
 
         round->began[1 + i] = count_at_begin(m->watch, of_g, watch->meters[i], has_base, &round->missed);
     }
-    round->began[0] = cp__watch_now_early();
+    round->began[0] = cp__stamp_now_ns_early();
 }
 
 __attribute__((noinline)) int cp_watch_begin(struct cp_watch *watch, struct cp_watch_round *round)
@@ -391,7 +391,7 @@ int cp_watch_end(struct cp_watch_round *round)
 
     if (watch == NULL)
         return 0;
-    counted[0] = cp__watch_now();
+    counted[0] = cp__stamp_now_ns();
     counted[0] = counted[0] > round->began[0] ? counted[0] - round->began[0] : 0;
     m = m_to_end_on(round, &why);
     if (m == NULL)

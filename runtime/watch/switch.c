@@ -3,10 +3,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "clock.h"
 #include "round.h"
 #include "runtime/base/fork_gate.h"
 #include "runtime/prepare.h"
+#include "runtime/ticks.h"
 #include "sampled.h"
 
 static struct cp__watch_m *of_m(struct cp_m *m)
@@ -196,7 +196,7 @@ static const struct cp__watch_calls calls = {.stop = stop,
 static void prepare_rounds(void)
 {
     cp__prepare();
-    cp__watch_clock_prepare();
+    cp__ticks_measure();
     cp__watch_calls_set(&calls);
 }
 

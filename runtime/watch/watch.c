@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "quantity.h"
 #include "round.h"
 #include "runtime/base/fail.h"

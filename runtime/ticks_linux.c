@@ -4,7 +4,7 @@
  * on at one rate: the kernel has looked. So their rate is measured once, and needs no correction but the
  * kernel's own small ones, which are below 500 millionths.
  */
-#include "clock.h"
+#include "ticks.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define MEASURED_NS 2000000u
 #define TRIALS 16
 
-struct cp__watch_clock cp__watch_clock;
+struct cp__ticks_clock cp__ticks_clock;
 
 /* Reads both clocks at one moment: the closest of some trials. */
 static void read_both(uint64_t *ticks, uint64_t *ns)
@@ -49,26 +49,40 @@ static bool kernel_takes_ticks(void)
     return strcmp(name, CP__TICKS_CLOCK "\n") == 0;
 }
 
-static void measure_ticks(void)
+static void decide_clock(void)
 {
-    struct cp__watch_clock clock = {.by_ticks = true};
-    uint64_t ticks = 0, ns = 0;
+    struct cp__ticks_clock clock = {.by_ticks = true};
 
     if (!cp__ticks_are_steady() || !kernel_takes_ticks())
         return;
     read_both(&clock.ticks, &clock.ns);
-    do {
-        read_both(&ticks, &ns);
-    } while (ns - clock.ns < MEASURED_NS);
-    if (ticks == clock.ticks)
-        return;
-    clock.ns_per_tick = (uint64_t)(((unsigned __int128)(ns - clock.ns) << 32) / (ticks - clock.ticks));
-    cp__watch_clock = clock;
+    cp__ticks_clock = clock;
 }
 
-void cp__watch_clock_prepare(void)
+void cp__ticks_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, measure_ticks);
+    pthread_once(&once, decide_clock);
+}
+
+static void measure_rate(void)
+{
+    struct cp__ticks_clock *clock = &cp__ticks_clock;
+    uint64_t ticks = 0, ns = 0;
+
+    if (!clock->by_ticks)
+        return;
+    do {
+        read_both(&ticks, &ns);
+    } while (ns - clock->ns < MEASURED_NS || ticks == clock->ticks);
+    clock->ns_per_tick = (uint64_t)(((unsigned __int128)(ns - clock->ns) << 32) / (ticks - clock->ticks));
+}
+
+void cp__ticks_measure(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    cp__ticks_prepare();
+    pthread_once(&once, measure_rate);
 }
