@@ -9,6 +9,7 @@
 #include "configure.h"
 #include "coverage.h"
 #include "disposition.h"
+#include "g_account.h"
 #include "m.h"
 #include "outside.h"
 #include "prepare.h"
@@ -20,6 +21,7 @@
 #include "runtime/perf/traps_linux.h"
 #include "slot.h"
 #include "stats.h"
+#include "ticks.h"
 
 static pthread_key_t exit_key; /* under the runtime lock until has_exit_key */
 static uint32_t has_exit_key;  /* atomic */
@@ -80,6 +82,7 @@ static struct cp__m *new_m(const void *frame_pointer, struct cp_error *err)
     m->cpu_clock = cp__os_thread_clock(m->tid);
     m->stack = cp__thread_stack();
     m->n_creators = cp__unwind_callers(frame_pointer, &m->stack, m->creators, CP__M_CREATORS);
+    m->attached_at = cp__stamp_early();
     m->self = (struct cp_g){.stack_lo = m->stack.lo, .stack_hi = m->stack.hi};
     m->random = (uint64_t)m->tid * 0x9e3779b97f4a7c15u ^ cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
     return m;
@@ -239,6 +242,10 @@ void cp_m_detach(struct cp_m *head)
 
     if (m->watch != NULL || m->self.rounds != NULL)
         cp__watch_calls_get()->detach(head);
+    if (m->self.account != NULL)
+        cp__account_free(m->self.account);
+    m->self.account = NULL;
+    cp__accounts_leave(m);
     mask = cp__os_block_from_handler();
     programs_mask = cp__os_mask_of_program(m->blocked_traps_with, mask);
     pthread_setspecific(exit_key, NULL);

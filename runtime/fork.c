@@ -28,6 +28,8 @@
  *               SIGTRAP: a trap that is pending in the parent does not come to the child.
  *   watches     What an M keeps for them changes between cp__fork_delay() and cp__fork_allow(). The child
  *               closes the events of all Ms, and frees the memory of the others with these.
+ *   accounts    Lists of free accounts change between cp__fork_delay() and cp__fork_allow(). Gs of the parent
+ *               keep their accounts, which begin anew.
  *   libpfm4     is refused with a message if another thread was just initialising it.
  *
  * Two things cannot be repaired in the child: the dynamic linker's lock, and a descriptor that another thread
@@ -49,6 +51,7 @@
 
 #include "chunk.h"
 #include "disposition.h"
+#include "g_account.h"
 #include "handler.h"
 #include "label.h"
 #include "m.h"
@@ -104,6 +107,7 @@ static void after_in_child(void)
     cp__disposition_forget();
     cp__turn_forget();
     cp__ms_forget();
+    cp__accounts_forget();
     cp__code_after_fork();
     if (calls != NULL)
         calls->after_fork_in_child();
@@ -132,6 +136,7 @@ static void prepare_once(void)
     cp__code_prepare();
     cp__switches_prepare();
     cp__fork_mark_prepare();
+    cp__accounts_prepare();
     cp__signals_use(cp__on_signal_from_handler);
     pthread_setcancelstate(cancel_state, NULL);
 }

@@ -2,9 +2,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "g_account.h"
 #include "label.h"
 #include "rounds.h"
 #include "runtime.h"
+#include "ticks.h"
 
 /* Programs have the struct in objects of their own: members may only take the place of the four words that
  * were reserved in version 0.1. See abi/growth.abignore. */
@@ -25,8 +27,10 @@ void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g
     g->parent_id = parent == NULL ? 0 : parent->id;
     g->stack_lo = (uintptr_t)stack_lo;
     g->stack_hi = (uintptr_t)stack_hi;
-    g->rounds = g->counts = NULL;
+    g->rounds = g->counts = g->account = NULL;
     memset(g->reserved, 0, sizeof g->reserved);
+    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
+        g->account = cp__account_new(g->id, cp__stamp_early());
     /* pairs with the acquire in cp_g_labels() */
     cp_store_release(&g->labels, parent == NULL ? NULL : cp_labels_ref(parent->labels));
 }
@@ -37,6 +41,9 @@ void cp_g_fini(struct cp_g *g)
 
     if (g->rounds != NULL || g->counts != NULL)
         cp__watch_calls_get()->end_g(g);
+    if (g->account != NULL)
+        cp__account_free(g->account);
+    g->account = NULL;
     cp_store_relaxed(&g->labels, NULL); /* relaxed: see let_finish() */
     cp_labels_unref(labels);
 }

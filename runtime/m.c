@@ -6,6 +6,7 @@
 
 #include "altstack.h"
 #include "engine.h"
+#include "g_account.h"
 #include "rounds.h"
 #include "runtime/base/os.h"
 
@@ -97,6 +98,7 @@ void cp__m_free(struct cp__m *m)
 {
     if (m->watch != NULL || m->self.rounds != NULL)
         cp__watch_calls_get()->free_m(&m->head);
+    cp__accounts_leave(m);
     for (int slot = 0; slot < CP_EV_MAX; slot++)
         cp__samplebuf_free(&m->buffers[slot]);
     for (int i = 0; i < CP__ENGINES; i++)

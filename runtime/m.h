@@ -225,7 +225,12 @@ struct cp__m {
     /* a thread of the library's own, which leaves the program's signals to other threads */
     bool is_of_library;
 
-    void *watch; /* what runtime/watch/ keeps for the M; NULL: nothing */
+    void *watch;                       /* what runtime/watch/ keeps for the M; NULL: nothing */
+    void *wait;                        /* the same of runtime/wait/ */
+    uint64_t attached_at;              /* a stamp */
+    unsigned n_waits;                  /* how many cp_wait_begin() have no cp_wait_end() yet */
+    struct cp__account *free_accounts; /* see account_pool.c */
+    unsigned n_free_accounts;
 
     /* Shared; the table above says who writes them. */
     uint32_t life;  /* enum cp__m_life */

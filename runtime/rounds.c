@@ -44,7 +44,10 @@ void cp_execute_counted(struct cp_m *m, struct cp_g *g)
     if (m->counts != NULL)
         calls->stop(m, m->counts);
     m->counts = NULL;
-    cp_execute_uncounted(m, g);
+    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
+        cp_execute_accounted(m, g);
+    else
+        cp_execute_uncounted(m, g);
     m->counts = to;
     if (to != NULL)
         calls->start(m, to);

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "account.h"
 #include "atomic.h"
 #include "error.h"
 #include "event.h"
@@ -93,9 +94,10 @@ struct cp_g {
      * marks call chains that do not reach the end as incomplete. */
     uintptr_t stack_hi;
     struct cp_labels *labels;
-    void *rounds; /* the library's: the rounds of watches (watch.h) that the G has begun; NULL at first */
-    void *counts; /* the library's: what is counted for these rounds; NULL: nothing */
-    void *reserved[2]; /* the library's; NULL at first */
+    void *rounds;  /* the library's: the rounds of watches (watch.h) that the G has begun; NULL at first */
+    void *counts;  /* the library's: what is counted for these rounds; NULL: nothing */
+    void *account; /* the library's: where the G's time goes (account.h); NULL: it is not kept */
+    void *reserved[1]; /* the library's; NULL at first */
 };
 
 /* Gives g a new id, the bounds of its stack, and the labels and the id of its parent (NULL: none). */
@@ -113,6 +115,8 @@ struct cp_m {
     uint64_t generation; /* the value of cp_generation when this M last looked at the slots */
     void *counts;        /* what is counted for the G that runs here, or for the thread; NULL: nothing */
     void *own_counts;    /* the same for the thread itself, while it runs or not */
+    uint64_t left_at;    /* the library's: when the M left a G; 0: cp_execute() reads the clock */
+    bool goes_on;        /* the library's: left_at is the time at which the M takes the next G */
 };
 
 /* Changes whenever the contents of the slots change. Embedders only read it. */
@@ -154,12 +158,16 @@ struct cp_m *cp_m_self(void);
  * no M. */
 struct cp_g *cp_g_self(void);
 
-/* For cp_execute() only: the first looks at the slots and reconfigures the M's handles. The second one is all
- * of cp_execute() if something is counted for a round of a watch in the G that ran, or in g. */
+/* For the calls below only. The first one looks at the slots and reconfigures the M's handles. The second one
+ * is all of cp_execute() if something is counted for a round of a watch in the G that ran, or in g; the third
+ * one if there are accounts. */
 void cp_execute_slow(struct cp_m *m);
 void cp_execute_counted(struct cp_m *m, struct cp_g *g);
+void cp_execute_accounted(struct cp_m *m, struct cp_g *g);
+void cp_g_park_accounted(struct cp_g *g, enum cp_wait_reason reason, const void *object);
+void cp_g_ready_accounted(struct cp_g *g);
 
-/* For cp_execute() only: all of it, if nothing is counted for watches. */
+/* For cp_execute() only: all of it, if nothing is counted for watches and there are no accounts. */
 static inline void cp_execute_uncounted(struct cp_m *m, struct cp_g *g)
 {
     cp_store_relaxed(&m->g, g); /* relaxed: only this thread's signal handler reads it */
@@ -170,11 +178,14 @@ static inline void cp_execute_uncounted(struct cp_m *m, struct cp_g *g)
         cp_execute_slow(m);
 }
 
+/* Not 0: there are accounts. Embedders need not look at it. */
+extern uint32_t cp_accounting;
+
 /*
  * The scheduling point, the proposal's execute(): m, which must be the calling thread's, is about to run g
- * (NULL: its own code). Call it on the M's stack, before the switch to g's stack. If nothing has changed, the
- * call costs a store, three loads and four compares. If m is NULL, as on a thread that was never attached,
- * the call does nothing.
+ * (NULL: its own code). Call it on the M's stack, before the switch to g's stack. If nothing has changed, and
+ * accounts are off, the call costs a store, four loads and five compares; an account costs the reading of a
+ * clock. If m is NULL, as on a thread that was never attached, the call does nothing.
  */
 static inline void cp_execute(struct cp_m *m, struct cp_g *g)
 {
@@ -182,8 +193,64 @@ static inline void cp_execute(struct cp_m *m, struct cp_g *g)
         return;
     if (__builtin_expect(m->counts != NULL || (g != NULL ? g->counts : m->own_counts) != NULL, 0))
         cp_execute_counted(m, g);
+    else if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: a switch may be seen late */
+        cp_execute_accounted(m, g);
     else
         cp_execute_uncounted(m, g);
+}
+
+/* cp_execute() for an M that has left another G by cp_execute(m, NULL) and has done nothing since but choose
+ * the next one: the clock is not read a second time, and the time for choosing is g's. */
+static inline void cp_execute_next(struct cp_m *m, struct cp_g *g)
+{
+    if (__builtin_expect(m == NULL, 0))
+        return;
+    m->goes_on = true;
+    cp_execute(m, g);
+}
+
+/*
+ * Tells that g, which the calling thread runs, is about to give its M up until somebody makes it ready, why,
+ * and for what: object is the address of the lock, the channel and so on, or another number that tells one
+ * from the other, or NULL. Call it on g's stack, in a function that returns only when g runs again: stacks of
+ * waits begin with that function. If the G does not wait after all, its next cp_g_park() counts.
+ */
+static inline __attribute__((always_inline)) void cp_g_park(struct cp_g *g, enum cp_wait_reason reason,
+                                                            const void *object)
+{
+    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
+        cp_g_park_accounted(g, reason, object);
+}
+
+/*
+ * Tells that the wait of g is over: g can run, and waits for an M from now on. The thread that takes g out of
+ * its wait calls this after g has left its M, and before another M can find g. On a G's or a thread's stack,
+ * which tells who has ended the wait. A G that yields is ready without it.
+ */
+static inline void cp_g_ready(struct cp_g *g)
+{
+    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
+        cp_g_ready_accounted(g);
+}
+
+/*
+ * Tell that the calling thread begins to wait without giving its M up, as in a system call or for a mutex of
+ * pthreads, and that the wait has ended. The wait is that of the G that runs here, or of the thread itself.
+ * Call both in one function: stacks of waits begin with it. Waits do not nest: the inner pair does nothing.
+ * On a thread that is no M, both do nothing. Neither changes errno.
+ */
+void cp_wait_begin_accounted(enum cp_wait_reason reason, const void *object);
+void cp_wait_end_accounted(void);
+static inline __attribute__((always_inline)) void cp_wait_begin(enum cp_wait_reason reason,
+                                                                const void *object)
+{
+    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
+        cp_wait_begin_accounted(reason, object);
+}
+static inline void cp_wait_end(void)
+{
+    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
+        cp_wait_end_accounted();
 }
 
 /* ---- Profiling, the proposal's calls --------------------------------------------------------- */

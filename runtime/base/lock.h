@@ -29,6 +29,7 @@ enum cp__lock_rank {
     CP__RANK_OWN_THREADS,     /* runtime: the list of the library's own threads */
     CP__RANK_SAMPLED,         /* watch: how long the rounds took in which samples were taken */
     CP__RANK_WATCH_KEYS,      /* watch: a shard of open keys; no thread takes two of them */
+    CP__RANK_ACCOUNTS,        /* runtime: the free accounts of Gs */
 };
 
 struct cp__lock {

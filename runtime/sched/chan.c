@@ -68,7 +68,7 @@ static void wake_waiter(struct cp__task *task)
 
 /* Appends self to list, releases the lock, and waits until another G or thread has taken w out of the
  * list. */
-static int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w, const char *waits_for)
+static int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w, enum cp_wait_reason reason)
 {
     w->task = cp__task_self();
     if (w->task == NULL) {
@@ -77,7 +77,7 @@ static int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w, co
     }
     append_waiter(list, w);
     cp__unlock(&chan->lock);
-    cp__task_await(waits_for);
+    cp__task_await(reason, chan);
     return w->result;
 }
 
@@ -148,7 +148,7 @@ int cp_chan_send(struct cp_chan *chan, const void *elem)
         return served(chan, receiver);
     }
     if (chan->count == chan->capacity)
-        return wait_in(chan, &chan->senders, &self, "channel send");
+        return wait_in(chan, &chan->senders, &self, CP_WAIT_CHANNEL_SEND);
     put_element(chan, elem);
     cp__unlock(&chan->lock);
     return 0;
@@ -170,7 +170,7 @@ int cp_chan_recv(struct cp_chan *chan, void *elem)
         cp__unlock(&chan->lock);
         return -EPIPE;
     } else {
-        return wait_in(chan, &chan->receivers, &self, "channel receive");
+        return wait_in(chan, &chan->receivers, &self, CP_WAIT_CHANNEL_RECEIVE);
     }
     if (sender != NULL)
         return served(chan, sender);

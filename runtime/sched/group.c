@@ -65,7 +65,7 @@ int cp_wait_group_wait(struct cp_wait_group *group)
     self.next = group->waiters;
     group->waiters = &self;
     cp__unlock(&group->lock);
-    cp__task_await("wait group");
+    cp__task_await(CP_WAIT_GROUP, group);
     return 0;
 }
 

@@ -59,8 +59,8 @@ struct cp__task {
     uint64_t parent_id;
     uintptr_t created_at;  /* the return address of cp_go() */
     void (*entry)(void *); /* fn */
-    const char *waits_for;
-    uint64_t waits_since; /* the M's seen_ns when the G began to wait */
+    uint32_t waits_for;    /* enum cp_wait_reason */
+    uint64_t waits_since;  /* the M's seen_ns when the G began to wait */
 
     /* Immutable. */
     char *stack_lo;
@@ -98,6 +98,7 @@ struct cp__worker {
     enum cp__after after;
     /* the time when the M last looked at the poller, or woke: so no G pays for reading a clock */
     uint64_t seen_ns;
+    bool goes_on;        /* since the last G left, the M has only looked for the next one */
     unsigned until_look; /* scheduling points until the M looks at the global queue before its own */
     unsigned until_give; /* yields until a G goes to the global queue */
     uint32_t random;
@@ -180,8 +181,9 @@ uint64_t cp__coarse_ns(void);
 
 /* Returns the task of the calling G; NULL on a thread that runs no G. */
 struct cp__task *cp__task_self(void);
-/* Makes the calling G wait for CP__WAKE_EVENT, which must come exactly once and may come before this call. */
-void cp__task_await(const char *waits_for);
+/* Makes the calling G wait for CP__WAKE_EVENT, which must come exactly once and may come before this call. The
+ * reason and the object are those of cp_g_park(). */
+void cp__task_await(enum cp_wait_reason reason, const void *object);
 /* Delivers a wake-up. Returns true if the task can run now; then the caller must put the task into a
  * queue. */
 bool cp__task_wake(struct cp__task *task, enum cp__wake bit);

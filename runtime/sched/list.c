@@ -61,7 +61,7 @@ static void describe_wait(const struct cp__task *task, struct cp_g_info *g)
         return;
     now = cp__coarse_ns();
     since = cp_load_relaxed(&task->waits_since); /* relaxed, both loads: the G does not run */
-    g->state = cp_load_relaxed(&task->waits_for);
+    g->state = cp_wait_reason_name((enum cp_wait_reason)cp_load_relaxed(&task->waits_for));
     g->waited_ns = now > since ? now - since : 0;
 }
 

@@ -57,7 +57,10 @@ bool cp__task_wake(struct cp__task *task, enum cp__wake bit)
     do {
         new = (old & awaits) != 0 ? old & ~awaits : old | bit;
     } while (!cp_compare_exchange(&task->state, &old, new));
-    return (old & awaits) != 0;
+    if ((old & awaits) == 0)
+        return false;
+    cp_g_ready(&task->g); /* the task is the caller's now */
+    return true;
 }
 
 /* Takes the permit of cp_ready(). Returns false if there is none. */
@@ -87,7 +90,10 @@ static bool suspend(struct cp__worker *w, struct cp__task *task, enum cp__wake b
     do {
         new = (old & bit) != 0 ? old & ~(uint32_t)bit : old | (uint32_t)bit << CP__AWAITS;
     } while (!cp_compare_exchange(&task->state, &old, new));
-    return (old & bit) == 0;
+    if ((old & bit) == 0)
+        return true;
+    cp_g_ready(&task->g);
+    return false;
 }
 
 void cp__task_enqueue(struct cp__task *task)
@@ -131,12 +137,19 @@ static void cp__task_entry(void *arg)
     abort();
 }
 
-void cp__task_await(const char *waits_for)
+/* Gives the M back until the G is woken. Other threads see the reason after the exchange in suspend(). */
+static void leave_to_wait(struct cp__task *task, enum cp__after after, enum cp_wait_reason reason,
+                          const void *object)
 {
-    struct cp__task *task = cp__task_self();
+    cp_store_relaxed(&task->waits_for, (uint32_t)reason); /* relaxed: see above */
+    cp_g_park(&task->g, reason, object);
+    leave(task, after);
+    __asm__ volatile(""); /* this frame stands while the G waits: no jump may replace the call */
+}
 
-    cp_store_relaxed(&task->waits_for, waits_for); /* relaxed: the exchange in suspend() follows */
-    leave(task, CP__AFTER_WAIT);
+void cp__task_await(enum cp_wait_reason reason, const void *object)
+{
+    leave_to_wait(cp__task_self(), CP__AFTER_WAIT, reason, object);
 }
 
 void cp_yield(void)
@@ -155,8 +168,7 @@ int cp_park(void)
         return -ESRCH;
     if (take_permit(task))
         return 0;
-    cp_store_relaxed(&task->waits_for, "park"); /* relaxed: as in cp__task_await() */
-    leave(task, CP__AFTER_PARK);
+    leave_to_wait(task, CP__AFTER_PARK, CP_WAIT_PARK, NULL);
     return 0;
 }
 
@@ -332,14 +344,19 @@ static void run_task(struct cp__worker *w, struct cp__task *task)
 {
     if (!claim_task(w, task)) {
         put_back(task);
+        w->goes_on = false;
         return;
     }
     w->current = task;
-    cp_execute(w->m, &task->g);
+    if (w->goes_on)
+        cp_execute_next(w->m, &task->g);
+    else
+        cp_execute(w->m, &task->g);
     cp__fiber_leave(&w->fiber, &task->fiber, false);
     cp__context_switch(&w->context, &task->context);
     cp__fiber_arrive(&w->fiber, NULL);
     cp_execute(w->m, NULL);
+    w->goes_on = true;
     /* pairs with the acquire in show_task(), list.c: the context is stored */
     cp_store_release(&task->running, 0u);
     w->current = NULL;
@@ -352,6 +369,7 @@ static unsigned poll_in_passing(struct cp__worker *w)
     /* relaxed: a hint; while an M sleeps in the poller, no other M has to look */
     if (cp_load_relaxed(&cp__sched.polling) != 0 || !cp__wait_is_needed())
         return 0;
+    w->goes_on = false;
     return cp__wait_poll(w, 0);
 }
 
@@ -400,8 +418,10 @@ static struct cp__task *next_task(struct cp__worker *w)
     do {
         struct cp__task *task = look(w);
 
-        if (task == NULL)
+        if (task == NULL) {
+            w->goes_on = false;
             task = cp__idle_search(w);
+        }
         if (task != NULL) {
             if (w->searching)
                 cp__idle_found(w);

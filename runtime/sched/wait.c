@@ -358,7 +358,7 @@ int cp_sleep(uint64_t ns)
     add_timer(&w, ns);
     cp__unlock(&waits.lock);
     cp__idle_need_poller(w.timer.when);
-    cp__task_await("sleep");
+    cp__task_await(CP_WAIT_SLEEP, NULL);
     return 0;
 }
 
@@ -390,6 +390,6 @@ int cp_wait_fd(int fd, uint32_t events, int64_t timeout_ns)
     if (result < 0)
         return result;
     cp__idle_need_poller(timeout_ns >= 0 ? w.timer.when : UINT64_MAX);
-    cp__task_await("descriptor");
+    cp__task_await(CP_WAIT_DESCRIPTOR, (const void *)(intptr_t)fd);
     return w.result;
 }

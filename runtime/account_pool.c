@@ -1,0 +1,204 @@
+/*
+ * The memory of accounts, which is the list of all Gs, too: accounts lie in slabs that are never unmapped, and
+ * one whose id is 0 is free. Each M keeps some free ones; the others are in a list under a lock.
+ */
+#include <stdlib.h>
+
+#include "g_account.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/base/lock.h"
+#include "ticks.h"
+
+#define SLAB_ACCOUNTS 64u
+/* An M that has twice as many free accounts returns half of them. */
+#define M_KEEPS 64u
+
+struct account_slab {
+    struct account_slab *next; /* immutable */
+    struct cp__account accounts[SLAB_ACCOUNTS];
+};
+
+static struct account_slab *slabs; /* each change is one store, with release */
+static struct {
+    struct cp__lock lock;
+    struct cp__account *free; /* under the lock */
+} pool = {.lock = CP__LOCK_INIT(CP__RANK_ACCOUNTS)};
+
+/* ---- Free accounts --------------------------------------------------------------------------- */
+
+/* Under the lock. */
+static bool add_slab(void)
+{
+    struct account_slab *slab = calloc(1, sizeof *slab);
+
+    if (slab == NULL)
+        return false;
+    for (unsigned i = 0; i < SLAB_ACCOUNTS; i++) {
+        slab->accounts[i].next = pool.free;
+        pool.free = &slab->accounts[i];
+    }
+    slab->next = slabs;
+    cp_store_release(&slabs, slab); /* pairs with the acquires of those who walk the list */
+    return true;
+}
+
+/* Takes up to n free accounts, linked; NULL: no memory. */
+static struct cp__account *take_free(unsigned n, unsigned *taken)
+{
+    struct cp__account *first, **link = &pool.free;
+
+    *taken = 0;
+    cp__fork_delay(); /* a child must find the list whole */
+    cp__lock(&pool.lock);
+    if (pool.free != NULL || add_slab()) {
+        for (; *taken < n && *link != NULL; ++*taken)
+            link = &(*link)->next;
+    }
+    first = *taken > 0 ? pool.free : NULL;
+    if (first != NULL) {
+        struct cp__account *rest = *link;
+
+        *link = NULL;
+        pool.free = rest;
+    }
+    cp__unlock(&pool.lock);
+    cp__fork_allow();
+    return first;
+}
+
+/* Returns accounts, linked from first to last. */
+static void give_free(struct cp__account *first, struct cp__account *last)
+{
+    cp__fork_delay(); /* as above */
+    cp__lock(&pool.lock);
+    last->next = pool.free;
+    pool.free = first;
+    cp__unlock(&pool.lock);
+    cp__fork_allow();
+}
+
+static struct cp__account *take_account(void)
+{
+    struct cp__m *m = cp__m_current;
+    struct cp__account *account;
+    unsigned taken;
+
+    if (m == NULL)
+        return take_free(1, &taken);
+    if (m->free_accounts == NULL) {
+        m->free_accounts = take_free(M_KEEPS, &taken);
+        m->n_free_accounts = taken;
+    }
+    account = m->free_accounts;
+    if (account != NULL) {
+        m->free_accounts = account->next;
+        m->n_free_accounts--;
+    }
+    return account;
+}
+
+/* Gives back all free accounts of m but `keep`. */
+static void give_back(struct cp__m *m, unsigned keep)
+{
+    struct cp__account **link = &m->free_accounts, *first, *last;
+
+    for (unsigned i = 0; i < keep && *link != NULL; i++)
+        link = &(*link)->next;
+    first = *link;
+    if (first == NULL)
+        return;
+    for (last = first; last->next != NULL;)
+        last = last->next;
+    *link = NULL;
+    m->n_free_accounts = keep;
+    give_free(first, last);
+}
+
+void cp__account_free(struct cp__account *account)
+{
+    struct cp__m *m = cp__m_current;
+
+    cp_store_release(&account->id, 0u); /* pairs with the acquire in cp__accounts_each() */
+    if (m == NULL) {
+        give_free(account, account);
+        return;
+    }
+    account->next = m->free_accounts;
+    m->free_accounts = account;
+    if (++m->n_free_accounts >= 2 * M_KEEPS)
+        give_back(m, M_KEEPS);
+}
+
+void cp__accounts_leave(struct cp__m *m)
+{
+    give_back(m, 0);
+}
+
+/* ---- Accounts -------------------------------------------------------------------------------- */
+
+/* Begins the account anew, in the state that it has. */
+static void begin_account(struct cp__account *account, uint64_t born)
+{
+    uint64_t *values = (uint64_t *)&account->values;
+
+    /* relaxed, all: the id, or the version, tells when they hold */
+    for (size_t i = 0; i < sizeof account->values / sizeof *values; i++)
+        cp_store_relaxed(&values[i], 0);
+    cp_store_relaxed(&account->born, born);
+    cp_store_relaxed(&account->since, born);
+}
+
+struct cp__account *cp__account_new(uint64_t id, uint64_t born)
+{
+    struct cp__account *account = take_account();
+
+    if (account == NULL)
+        return NULL;
+    begin_account(account, born);
+    cp_store_relaxed(&account->state, CP__G_RUNNABLE); /* relaxed, all: as above */
+    cp_store_relaxed(&account->reason, CP_WAIT_OTHER);
+    cp_store_relaxed(&account->object, NULL);
+    cp_store_relaxed(&account->parked.pc, 0);
+    account->parks = account->is_woken = false;
+    cp_store_release(&account->id, id); /* pairs with the acquire in cp__accounts_each() */
+    return account;
+}
+
+int cp__accounts_each(cp__account_each_fn *fn, void *context)
+{
+    struct cp__account_copy copy;
+    int result = 0;
+
+    /* acquire: pairs with the release in add_slab() */
+    for (struct account_slab *slab = cp_load_acquire(&slabs); slab != NULL && result == 0;
+         slab = slab->next) {
+        for (unsigned i = 0; i < SLAB_ACCOUNTS && result == 0; i++) {
+            /* acquire: pairs with the release in cp__account_new() */
+            if (cp_load_acquire(&slab->accounts[i].id) == 0)
+                continue;
+            cp__account_read(&slab->accounts[i], &copy);
+            if (copy.id != 0 && copy.state != CP__G_DORMANT)
+                result = fn(context, &copy);
+        }
+    }
+    return result;
+}
+
+/* The parent's Gs, and their times, are the parent's. What its other threads did is not known. */
+void cp__accounts_forget(void)
+{
+    const struct cp_g *running = cp__m_current == NULL ? NULL : cp__m_current->head.g;
+    const uint64_t now = cp__stamp_early();
+
+    cp__lock_reset(&pool.lock);
+    for (struct account_slab *slab = slabs; slab != NULL; slab = slab->next) {
+        for (unsigned i = 0; i < SLAB_ACCOUNTS; i++) {
+            struct cp__account *account = &slab->accounts[i];
+
+            account->version &= ~(uint64_t)1;
+            begin_account(account, now);
+            if (running == NULL || account != running->account)
+                account->state = CP__G_DORMANT;
+        }
+    }
+}

@@ -1,0 +1,282 @@
+/* The transitions of accounts: what cp_execute(), cp_g_park() and cp_g_ready() do to them. */
+#include "g_account.h"
+
+#include "runtime/base/fork_gate.h"
+#include "ticks.h"
+
+uint32_t cp_accounting;
+const struct cp__wait_calls *cp__wait_calls;
+
+/* ---- Changing an account --------------------------------------------------------------------- */
+
+/* Between the two, a reader reads again. */
+static void begin_change(struct cp__account *account)
+{
+    /* relaxed, both: one thread at a time changes the account */
+    cp_store_relaxed(&account->version, cp_load_relaxed(&account->version) + 1);
+    cp_fence_release(); /* pairs with the fence in cp__account_read() */
+}
+
+static void end_change(struct cp__account *account)
+{
+    /* release: pairs with the acquire in cp__account_read() */
+    cp_store_release(&account->version, cp_load_relaxed(&account->version) + 1);
+}
+
+/* Returns how long the state has lasted, and begins the next state. A stamp of another CPU may be some ns
+ * older than the last one. */
+static uint64_t begin_state(struct cp__account *account, enum cp__g_state state, uint64_t stamp)
+{
+    const uint64_t since = cp_load_relaxed(&account->since); /* relaxed: see begin_change() */
+    const uint64_t lasted = (int64_t)(stamp - since) > 0 ? stamp - since : 0;
+
+    cp_store_relaxed(&account->since, since + lasted); /* relaxed, both: between the two ends of a change */
+    cp_store_relaxed(&account->state, (uint32_t)state);
+    return lasted;
+}
+
+/* ---- Transitions ----------------------------------------------------------------------------- */
+
+static void leave_g(struct cp__account *account, uint64_t stamp)
+{
+    begin_change(account);
+    cp_add_single_writer(&account->values.running,
+                         begin_state(account, account->parks ? CP__G_WAITING : CP__G_RUNNABLE, stamp));
+    end_change(account);
+    account->parks = false;
+}
+
+/* Ends a wait; within a change. */
+static void end_wait(struct cp__account *account, enum cp__g_state next, uint64_t stamp)
+{
+    const uint64_t lasted = begin_state(account, next, stamp);
+
+    cp_add_single_writer(&account->values.waited[account->reason], lasted);
+    cp_add_single_writer(&account->values.waits[account->reason], 1);
+    account->last_waited = lasted;
+    account->is_woken = true;
+}
+
+/* The child of a fork runs a G of its parent's. */
+static void wake_dormant(struct cp__account *account, uint64_t stamp)
+{
+    begin_state(account, CP__G_RUNNABLE, stamp);
+    cp_store_relaxed(&account->born, account->since); /* relaxed: within a change */
+}
+
+/* Returns for how long the G was runnable before. */
+static uint64_t enter_g(struct cp__account *account, uint64_t stamp)
+{
+    uint64_t runnable;
+
+    begin_change(account);
+    if (account->state == CP__G_WAITING)
+        end_wait(account, CP__G_RUNNABLE, stamp);
+    else if (__builtin_expect(account->state == CP__G_DORMANT, 0))
+        wake_dormant(account, stamp);
+    runnable = begin_state(account, CP__G_RUNNING, stamp);
+    cp_add_single_writer(&account->values.runnable, runnable);
+    cp_add_single_writer(&account->values.switches, 1);
+    end_change(account);
+    return runnable;
+}
+
+/* A G that was made while there were no accounts gets one when it first runs with them. */
+static struct cp__account *account_of(struct cp_g *g, uint64_t stamp)
+{
+    if (__builtin_expect(g->account == NULL, 0))
+        g->account = cp__account_new(g->id, stamp);
+    return g->account;
+}
+
+/* Returns the stamp of the switch. */
+static uint64_t switch_stamp(struct cp_m *m)
+{
+    const uint64_t left_at = m->left_at;
+    const bool is_same = m->goes_on && left_at != 0;
+
+    m->left_at = 0;
+    m->goes_on = false;
+    return is_same ? left_at : cp__stamp_early();
+}
+
+/* g runs again, or is about to. */
+static void tell_entered(struct cp__m *m, struct cp_g *g, struct cp__account *account, uint64_t runnable)
+{
+    if (__builtin_expect((cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_EVENTS) != 0, 0)) {
+        /* acquire: pairs with the release of who sets the calls */
+        cp_load_acquire(&cp__wait_calls)->entered(m, g, account, runnable);
+    }
+    account->is_woken = false;
+}
+
+/* The M leaves what it runs, and is about to run g. */
+static void switch_accounts(struct cp_m *m, struct cp_g *g)
+{
+    struct cp_g *from = m->g;
+    struct cp__account *account;
+    uint64_t stamp, runnable;
+
+    if (from == g)
+        return;
+    stamp = switch_stamp(m);
+    if (from != NULL && from->account != NULL)
+        leave_g(from->account, stamp);
+    if (g == NULL) {
+        m->left_at = stamp;
+        return;
+    }
+    account = account_of(g, stamp);
+    if (account == NULL)
+        return;
+    runnable = enter_g(account, stamp);
+    tell_entered((struct cp__m *)m, g, account, runnable);
+}
+
+void cp_execute_accounted(struct cp_m *m, struct cp_g *g)
+{
+    switch_accounts(m, g);
+    cp_execute_uncounted(m, g);
+}
+
+/* ---- Told by runtimes ------------------------------------------------------------------------ */
+
+/* Says why the G waits or is about to, and where. */
+static void note_wait(struct cp__account *account, enum cp_wait_reason reason, const void *object,
+                      const uintptr_t *frame, uintptr_t pc, uintptr_t sp)
+{
+    begin_change(account);
+    /* relaxed, all: between the two ends of a change */
+    cp_store_relaxed(&account->reason, (unsigned)reason < CP_WAIT_REASONS ? (uint32_t)reason : CP_WAIT_OTHER);
+    cp_store_relaxed(&account->object, object);
+    cp_store_relaxed(&account->parked.pc, pc);
+    cp_store_relaxed(&account->parked.sp, sp);
+    cp_store_relaxed(&account->parked.fp, frame[0]);
+    end_change(account);
+}
+
+/* The caller's frame stands until the G runs again, and this one does not: the walk begins there. */
+__attribute__((noinline)) void cp_g_park_accounted(struct cp_g *g, enum cp_wait_reason reason,
+                                                   const void *object)
+{
+    struct cp__account *account = g->account;
+
+    if (account == NULL)
+        return;
+    note_wait(account, reason, object, __builtin_frame_address(0), (uintptr_t)__builtin_return_address(0),
+              (uintptr_t)__builtin_dwarf_cfa());
+    account->parks = true;
+}
+
+void cp_g_ready_accounted(struct cp_g *g)
+{
+    struct cp__account *account = g->account;
+    uint64_t stamp;
+
+    if (account == NULL || account->state != CP__G_WAITING)
+        return;
+    stamp = cp__stamp_early();
+    begin_change(account);
+    end_wait(account, CP__G_RUNNABLE, stamp);
+    end_change(account);
+    if (__builtin_expect((cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_EVENTS) != 0, 0)) {
+        /* acquire: pairs with the release of who sets the calls */
+        cp_load_acquire(&cp__wait_calls)->woken(g, account, stamp);
+    }
+}
+
+/* A thread's own account begins with its M. */
+static struct cp__account *account_here(struct cp__m *m)
+{
+    struct cp_g *g = m->head.g != NULL ? m->head.g : &m->self;
+
+    if (g == &m->self && g->account == NULL) {
+        struct cp__account *account = cp__account_new(CP__ACCOUNT_OF_M | (uint64_t)m->tid, m->attached_at);
+
+        if (account != NULL)
+            account->state = CP__G_RUNNING;
+        g->account = account;
+    }
+    return g->account;
+}
+
+__attribute__((noinline)) void cp_wait_begin_accounted(enum cp_wait_reason reason, const void *object)
+{
+    struct cp__m *m = cp__m_current;
+    struct cp__account *account;
+
+    if (m == NULL || m->n_waits++ > 0)
+        return;
+    account = account_here(m);
+    if (account == NULL)
+        return;
+    note_wait(account, reason, object, __builtin_frame_address(0), (uintptr_t)__builtin_return_address(0),
+              (uintptr_t)__builtin_dwarf_cfa());
+    account->parks = true;
+    leave_g(account, cp__stamp_early());
+}
+
+void cp_wait_end_accounted(void)
+{
+    struct cp__m *m = cp__m_current;
+    struct cp__account *account;
+
+    if (m == NULL || m->n_waits == 0 || --m->n_waits > 0)
+        return;
+    account = account_here(m);
+    if (account == NULL || account->state != CP__G_WAITING)
+        return;
+    begin_change(account);
+    end_wait(account, CP__G_RUNNING, cp__stamp());
+    end_change(account);
+    tell_entered(m, m->head.g != NULL ? m->head.g : &m->self, account, 0);
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+static void copy_values(const struct cp__account *account, struct cp__account_copy *copy)
+{
+    const uint64_t *from = (const uint64_t *)&account->values;
+    uint64_t *to = (uint64_t *)&copy->values;
+
+    /* relaxed, all: the version is read before and after them */
+    copy->id = cp_load_relaxed(&account->id);
+    copy->born = cp_load_relaxed(&account->born);
+    copy->since = cp_load_relaxed(&account->since);
+    copy->state = (enum cp__g_state)cp_load_relaxed(&account->state);
+    copy->reason = (enum cp_wait_reason)cp_load_relaxed(&account->reason);
+    copy->object = cp_load_relaxed(&account->object);
+    for (size_t i = 0; i < sizeof copy->values / sizeof *to; i++)
+        to[i] = cp_load_relaxed(&from[i]);
+}
+
+void cp__account_read(const struct cp__account *account, struct cp__account_copy *copy)
+{
+    uint64_t version;
+
+    do {
+        version = cp_load_acquire(&account->version); /* pairs with the release in end_change() */
+        copy_values(account, copy);
+        cp_fence_acquire(); /* pairs with the fence in begin_change() */
+    } while (version % 2 != 0 || cp_load_relaxed(&account->version) != version);
+}
+
+void cp__account_advance(struct cp__account_copy *copy, uint64_t stamp)
+{
+    const uint64_t lasted = (int64_t)(stamp - copy->since) > 0 ? stamp - copy->since : 0;
+
+    copy->since += lasted;
+    switch (copy->state) {
+    case CP__G_RUNNABLE:
+        copy->values.runnable += lasted;
+        break;
+    case CP__G_RUNNING:
+        copy->values.running += lasted;
+        break;
+    case CP__G_WAITING:
+        copy->values.waited[copy->reason] += lasted;
+        break;
+    case CP__G_DORMANT:
+        break;
+    }
+}

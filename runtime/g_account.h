@@ -1,0 +1,121 @@
+/*
+ * The accounts of Gs, as the core keeps them.
+ *
+ * A G's account is written by whoever has the G: the thread on which it runs or that is about to run it, and
+ * between cp_g_park() and the next cp_execute() of the G the thread that has taken it out of its wait
+ * (cp_g_ready()). The runtime's own locks and queues hand the G, and its account with it, from one to the
+ * next. Others read: version is odd while the account changes, and they read it before and after.
+ *
+ *   state       means                                 next       who changes it
+ *   RUNNABLE    no M runs the G, and it could run     RUNNING    cp_execute() to the G, on its M
+ *   RUNNING     an M runs it                          RUNNABLE   cp_execute() from the G
+ *                                                     WAITING    the same, after cp_g_park()
+ *   WAITING     it waits for account->reason          RUNNABLE   cp_g_ready()
+ *                                                     RUNNING    cp_execute() to it: nobody has told who made
+ *                                                                it ready
+ *   DORMANT     the parent of this process had the    RUNNING    cp_execute() to it, which begins it anew
+ *               G: nobody knows whether it is here
+ *
+ * All times are stamps (ticks.h).
+ */
+#ifndef COUNTERPOINT_RUNTIME_G_ACCOUNT_H
+#define COUNTERPOINT_RUNTIME_G_ACCOUNT_H
+
+#include "m.h"
+#include "runtime.h"
+
+/* In the id of the account that a thread has for itself. */
+#define CP__ACCOUNT_OF_M ((uint64_t)1 << 63)
+
+enum cp__g_state { CP__G_RUNNABLE, CP__G_RUNNING, CP__G_WAITING, CP__G_DORMANT };
+
+/* What adds up. */
+struct cp__account_values {
+    uint64_t running;
+    uint64_t runnable;
+    uint64_t switches;
+    uint64_t waited[CP_WAIT_REASONS];
+    uint64_t waits[CP_WAIT_REASONS];
+};
+
+struct cp__account {
+    /* Written by who has the G, read by others. */
+    uint64_t version;
+    uint64_t born;
+    uint64_t since;  /* when the state began */
+    uint32_t state;  /* enum cp__g_state */
+    uint32_t reason; /* enum cp_wait_reason: why the G waits, or waited last */
+    const void *object;
+    struct cp__account_values values; /* up to since */
+    /* Where cp_g_park() was called: the frames outside of it stand still until the G runs again. pc is 0
+     * while the G has not parked. */
+    struct {
+        uintptr_t pc, sp, fp;
+    } parked;
+
+    /* Of who has the G alone. */
+    bool parks;           /* cp_g_park() was called, and the G still runs */
+    bool is_woken;        /* a wait has ended since the G ran last: it was so long */
+    uint64_t last_waited; /* a stamp's difference */
+
+    /* Shared. */
+    uint64_t id;              /* the G's, or CP__ACCOUNT_OF_M and a thread's; 0: the account is free */
+    struct cp__account *next; /* the next free one */
+};
+
+/* ---- Once in a process ----------------------------------------------------------------------- */
+
+/* What cp_accounting has. */
+enum cp__accounting {
+    CP__ACCOUNTING_ON = 1,     /* there are accounts */
+    CP__ACCOUNTING_EVENTS = 2, /* cp__wait_calls are called, too */
+};
+
+/* Switches accounts on, unless the program has switched them off. Called by cp__prepare(). */
+void cp__accounts_prepare(void);
+/* Sets or clears a bit of enum cp__accounting. */
+void cp__accounting_set(enum cp__accounting bit, bool on);
+
+/* What the core calls of runtime/wait/, which is above it. */
+struct cp__wait_calls {
+    /* The calling thread has ended a wait of the account's G, by cp_g_ready() at that stamp. account->reason
+     * and object say what for, last_waited how long. */
+    void (*woken)(struct cp_g *g, struct cp__account *account, uint64_t stamp);
+    /* m, the calling thread's, is about to run g, after so long in which it was runnable. If is_woken, it has
+     * waited before that. */
+    void (*entered)(struct cp__m *m, struct cp_g *g, struct cp__account *account, uint64_t runnable);
+};
+/* Set before the first CP__ACCOUNTING_EVENTS. */
+extern const struct cp__wait_calls *cp__wait_calls;
+
+/* ---- Accounts -------------------------------------------------------------------------------- */
+
+/* Returns an account for a G, which was born at that stamp and is runnable since then; NULL: no memory. */
+struct cp__account *cp__account_new(uint64_t id, uint64_t born);
+/* Makes an account free again. */
+void cp__account_free(struct cp__account *account);
+/* m stops being an M: returns the free accounts that it keeps. */
+void cp__accounts_leave(struct cp__m *m);
+/* In the child of a fork: all accounts begin anew, most of them dormant. */
+void cp__accounts_forget(void);
+
+/* A copy of an account, of one moment. */
+struct cp__account_copy {
+    uint64_t id; /* the G's; 0: the account was free */
+    uint64_t born, since;
+    enum cp__g_state state;
+    enum cp_wait_reason reason;
+    const void *object;
+    struct cp__account_values values;
+};
+void cp__account_read(const struct cp__account *account, struct cp__account_copy *copy);
+/* Adds what has passed since the copy's state began, up to a stamp, to its values. */
+void cp__account_advance(struct cp__account_copy *copy, uint64_t stamp);
+/* Fills *to, apart from its size, with the values of so many Gs, in ns. Needs cp__ticks_measure(). */
+void cp__account_tell(const struct cp__account_values *values, uint64_t gs, struct cp_account *to);
+/* Passes to fn all accounts that are neither free nor dormant, each as it is at that moment. Accounts that come or go meanwhile
+ * may be left out. fn's result other than 0 ends the list and is returned. */
+typedef int cp__account_each_fn(void *context, const struct cp__account_copy *copy);
+int cp__accounts_each(cp__account_each_fn *fn, void *context);
+
+#endif
