@@ -66,8 +66,8 @@ struct cp_account {
 int cp_g_stats(const struct cp_g *g, struct cp_account *account);
 
 /* Switches accounts on or off for the whole process; they are on at first. While they are off, switches cost
- * what they cost without them, and times that pass are in no account: what a G does then counts as what it did
- * last. May be called at any time, from any thread. */
+ * what they cost without them, and times that pass are in no account: what a G does then counts as what it
+ * did last. May be called at any time, from any thread. */
 void cp_accounts_set(bool on);
 
 #ifdef __cplusplus

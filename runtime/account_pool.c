@@ -1,6 +1,6 @@
 /*
- * The memory of accounts, which is the list of all Gs, too: accounts lie in slabs that are never unmapped, and
- * one whose id is 0 is free. Each M keeps some free ones; the others are in a list under a lock.
+ * The memory of accounts, which is the list of all Gs, too: accounts lie in slabs that are never unmapped,
+ * and one whose id is 0 is free. Each M keeps some free ones; the others are in a list under a lock.
  */
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ static struct {
 /* ---- Free accounts --------------------------------------------------------------------------- */
 
 /* Under the lock. */
-static bool add_slab(void)
+static bool add_account_slab(void)
 {
     struct account_slab *slab = calloc(1, sizeof *slab);
 
@@ -43,14 +43,14 @@ static bool add_slab(void)
 }
 
 /* Takes up to n free accounts, linked; NULL: no memory. */
-static struct cp__account *take_free(unsigned n, unsigned *taken)
+static struct cp__account *take_free_accounts(unsigned n, unsigned *taken)
 {
     struct cp__account *first, **link = &pool.free;
 
     *taken = 0;
     cp__fork_delay(); /* a child must find the list whole */
     cp__lock(&pool.lock);
-    if (pool.free != NULL || add_slab()) {
+    if (pool.free != NULL || add_account_slab()) {
         for (; *taken < n && *link != NULL; ++*taken)
             link = &(*link)->next;
     }
@@ -84,9 +84,9 @@ static struct cp__account *take_account(void)
     unsigned taken;
 
     if (m == NULL)
-        return take_free(1, &taken);
+        return take_free_accounts(1, &taken);
     if (m->free_accounts == NULL) {
-        m->free_accounts = take_free(M_KEEPS, &taken);
+        m->free_accounts = take_free_accounts(M_KEEPS, &taken);
         m->n_free_accounts = taken;
     }
     account = m->free_accounts;
@@ -169,7 +169,7 @@ int cp__accounts_each(cp__account_each_fn *fn, void *context)
     struct cp__account_copy copy;
     int result = 0;
 
-    /* acquire: pairs with the release in add_slab() */
+    /* acquire: pairs with the release in add_account_slab() */
     for (struct account_slab *slab = cp_load_acquire(&slabs); slab != NULL && result == 0;
          slab = slab->next) {
         for (unsigned i = 0; i < SLAB_ACCOUNTS && result == 0; i++) {

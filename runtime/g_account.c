@@ -82,7 +82,7 @@ static uint64_t enter_g(struct cp__account *account, uint64_t stamp)
 }
 
 /* A G that was made while there were no accounts gets one when it first runs with them. */
-static struct cp__account *account_of(struct cp_g *g, uint64_t stamp)
+static struct cp__account *account_of_g(struct cp_g *g, uint64_t stamp)
 {
     if (__builtin_expect(g->account == NULL, 0))
         g->account = cp__account_new(g->id, stamp);
@@ -126,7 +126,7 @@ static void switch_accounts(struct cp_m *m, struct cp_g *g)
         m->left_at = stamp;
         return;
     }
-    account = account_of(g, stamp);
+    account = account_of_g(g, stamp);
     if (account == NULL)
         return;
     runnable = enter_g(account, stamp);

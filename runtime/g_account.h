@@ -113,8 +113,8 @@ void cp__account_read(const struct cp__account *account, struct cp__account_copy
 void cp__account_advance(struct cp__account_copy *copy, uint64_t stamp);
 /* Fills *to, apart from its size, with the values of so many Gs, in ns. Needs cp__ticks_measure(). */
 void cp__account_tell(const struct cp__account_values *values, uint64_t gs, struct cp_account *to);
-/* Passes to fn all accounts that are neither free nor dormant, each as it is at that moment. Accounts that come or go meanwhile
- * may be left out. fn's result other than 0 ends the list and is returned. */
+/* Passes to fn all accounts that are neither free nor dormant, each as it is at that moment. Accounts that
+ * come or go meanwhile may be left out. fn's result other than 0 ends the list and is returned. */
 typedef int cp__account_each_fn(void *context, const struct cp__account_copy *copy);
 int cp__accounts_each(cp__account_each_fn *fn, void *context);
 

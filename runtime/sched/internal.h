@@ -181,8 +181,8 @@ uint64_t cp__coarse_ns(void);
 
 /* Returns the task of the calling G; NULL on a thread that runs no G. */
 struct cp__task *cp__task_self(void);
-/* Makes the calling G wait for CP__WAKE_EVENT, which must come exactly once and may come before this call. The
- * reason and the object are those of cp_g_park(). */
+/* Makes the calling G wait for CP__WAKE_EVENT, which must come exactly once and may come before this call.
+ * The reason and the object are those of cp_g_park(). */
 void cp__task_await(enum cp_wait_reason reason, const void *object);
 /* Delivers a wake-up. Returns true if the task can run now; then the caller must put the task into a
  * queue. */

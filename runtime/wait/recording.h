@@ -28,14 +28,14 @@ enum cp__wait_event { CP__WAIT_EVENT_WAIT, CP__WAIT_EVENT_RUNNABLE, CP__WAIT_EVE
 
 struct cp__recording;
 
-/* Begins a recording with that period in ns, at least 1. Waits that have begun before and end after this call are
- * taken, too. Returns 0; -ENOMEM; -EBUSY: there are CP__RECORDINGS already; -EINVAL if the program has switched
- * accounts off, with a sentence. */
+/* Begins a recording with that period in ns, at least 1. Waits that have begun before and end after this call
+ * are taken, too. Returns 0; -ENOMEM; -EBUSY: there are CP__RECORDINGS already; -EINVAL if the program has
+ * switched accounts off, with a sentence. */
 int cp__recording_start(enum cp__wait_event event, uint64_t period, struct cp__recording **recording,
                         struct cp_error *err);
 
-/* What the waits of one stack, one label set, one reason and one object add up to, since the start. Valid during
- * the call only. */
+/* What the waits of one stack, one label set, one reason and one object add up to, since the start. Valid
+ * during the call only. */
 struct cp__waits {
     const uintptr_t *frames; /* innermost first: an address in the call, then return addresses */
     unsigned depth;
@@ -58,9 +58,9 @@ struct cp__recording_stats {
     uint64_t dropped_ns; /* what they would have stood for */
 };
 
-/* Passes to fn what has been added up since the start, and fills *stats. Two calls of fn may be about the same
- * stack, of two Ms. A result of fn other than 0 ends the list and is returned. fn must not use the recording.
- * Any thread, while the recording runs or after its stop. */
+/* Passes to fn what has been added up since the start, and fills *stats. Two calls of fn may be about the
+ * same stack, of two Ms. A result of fn other than 0 ends the list and is returned. fn must not use the
+ * recording. Any thread, while the recording runs or after its stop. */
 int cp__recording_each(struct cp__recording *recording, struct cp__recording_stats *stats, cp__waits_fn *fn,
                        void *context);
 
