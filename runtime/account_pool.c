@@ -1,6 +1,7 @@
 /*
- * The memory of accounts, which is the list of all Gs, too: accounts lie in slabs that are never unmapped,
- * and one whose id is 0 is free. Each M keeps some free ones; the others are in a list under a lock.
+ * Where accounts lie, and how others read them. The memory is the list of all Gs, too: accounts lie in slabs
+ * that are never unmapped, and one whose id is 0 is free. Each M keeps some free ones; the others are in a
+ * list under a lock.
  */
 #include <stdlib.h>
 
@@ -77,9 +78,8 @@ static void give_free(struct cp__account *first, struct cp__account *last)
     cp__fork_allow();
 }
 
-static struct cp__account *take_account(void)
+static struct cp__account *take_account(struct cp__m *m)
 {
-    struct cp__m *m = cp__m_current;
     struct cp__account *account;
     unsigned taken;
 
@@ -114,10 +114,8 @@ static void give_back(struct cp__m *m, unsigned keep)
     give_free(first, last);
 }
 
-void cp__account_free(struct cp__account *account)
+void cp__account_free(struct cp__m *m, struct cp__account *account)
 {
-    struct cp__m *m = cp__m_current;
-
     cp_store_release(&account->id, 0u); /* pairs with the acquire in cp__accounts_each() */
     if (m == NULL) {
         give_free(account, account);
@@ -148,9 +146,9 @@ static void begin_account(struct cp__account *account, uint64_t born)
     cp_store_relaxed(&account->since, born);
 }
 
-struct cp__account *cp__account_new(uint64_t id, uint64_t born)
+struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, uint64_t born)
 {
-    struct cp__account *account = take_account();
+    struct cp__account *account = take_account(m);
 
     if (account == NULL)
         return NULL;
@@ -162,6 +160,56 @@ struct cp__account *cp__account_new(uint64_t id, uint64_t born)
     account->parks = account->is_woken = false;
     cp_store_release(&account->id, id); /* pairs with the acquire in cp__accounts_each() */
     return account;
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+static void copy_values(const struct cp__account *account, struct cp__account_copy *copy)
+{
+    const uint64_t *from = (const uint64_t *)&account->values;
+    uint64_t *to = (uint64_t *)&copy->values;
+
+    /* relaxed, all: the version is read before and after them */
+    copy->id = cp_load_relaxed(&account->id);
+    copy->born = cp_load_relaxed(&account->born);
+    copy->since = cp_load_relaxed(&account->since);
+    copy->state = (enum cp__g_state)cp_load_relaxed(&account->state);
+    copy->reason = (enum cp_wait_reason)cp_load_relaxed(&account->reason);
+    copy->object = cp_load_relaxed(&account->object);
+    for (size_t i = 0; i < sizeof copy->values / sizeof *to; i++)
+        to[i] = cp_load_relaxed(&from[i]);
+}
+
+void cp__account_read(const struct cp__account *account, struct cp__account_copy *copy)
+{
+    uint64_t version;
+
+    do {
+        version = cp_load_acquire(
+            &account->version); /* pairs with the release in end_account_change(), g_account.c */
+        copy_values(account, copy);
+        cp_fence_acquire(); /* pairs with the fence in begin_account_change(), g_account.c */
+    } while (version % 2 != 0 || cp_load_relaxed(&account->version) != version);
+}
+
+void cp__account_advance(struct cp__account_copy *copy, uint64_t stamp)
+{
+    const uint64_t lasted = (int64_t)(stamp - copy->since) > 0 ? stamp - copy->since : 0;
+
+    copy->since += lasted;
+    switch (copy->state) {
+    case CP__G_RUNNABLE:
+        copy->values.runnable += lasted;
+        break;
+    case CP__G_RUNNING:
+        copy->values.running += lasted;
+        break;
+    case CP__G_WAITING:
+        copy->values.waited[copy->reason] += lasted;
+        break;
+    case CP__G_DORMANT:
+        break;
+    }
 }
 
 int cp__accounts_each(cp__account_each_fn *fn, void *context)
@@ -184,10 +232,12 @@ int cp__accounts_each(cp__account_each_fn *fn, void *context)
     return result;
 }
 
+/* ---- In the child of a fork ------------------------------------------------------------------ */
+
 /* The parent's Gs, and their times, are the parent's. What its other threads did is not known. */
-void cp__accounts_forget(void)
+void cp__accounts_forget(const struct cp__m *m)
 {
-    const struct cp_g *running = cp__m_current == NULL ? NULL : cp__m_current->head.g;
+    const struct cp_g *running = m == NULL ? NULL : m->head.g;
     const uint64_t now = cp__stamp_early();
 
     cp__lock_reset(&pool.lock);

@@ -243,7 +243,7 @@ void cp_m_detach(struct cp_m *head)
     if (m->watch != NULL || m->self.rounds != NULL)
         cp__watch_calls_get()->detach(head);
     if (m->self.account != NULL)
-        cp__account_free(m->self.account);
+        cp__account_free(m, m->self.account);
     m->self.account = NULL;
     cp__accounts_leave(m);
     mask = cp__os_block_from_handler();

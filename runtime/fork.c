@@ -107,7 +107,7 @@ static void after_in_child(void)
     cp__disposition_forget();
     cp__turn_forget();
     cp__ms_forget();
-    cp__accounts_forget();
+    cp__accounts_forget(m);
     cp__code_after_fork();
     if (calls != NULL)
         calls->after_fork_in_child();

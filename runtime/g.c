@@ -30,7 +30,7 @@ void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g
     g->rounds = g->counts = g->account = NULL;
     memset(g->reserved, 0, sizeof g->reserved);
     if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
-        g->account = cp__account_new(g->id, cp__stamp_early());
+        g->account = cp__account_new(cp__m_current, g->id, cp__stamp_early());
     /* pairs with the acquire in cp_g_labels() */
     cp_store_release(&g->labels, parent == NULL ? NULL : cp_labels_ref(parent->labels));
 }
@@ -42,7 +42,7 @@ void cp_g_fini(struct cp_g *g)
     if (g->rounds != NULL || g->counts != NULL)
         cp__watch_calls_get()->end_g(g);
     if (g->account != NULL)
-        cp__account_free(g->account);
+        cp__account_free(cp__m_current, g->account);
     g->account = NULL;
     cp_store_relaxed(&g->labels, NULL); /* relaxed: see let_finish() */
     cp_labels_unref(labels);

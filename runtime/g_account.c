@@ -10,14 +10,14 @@ const struct cp__wait_calls *cp__wait_calls;
 /* ---- Changing an account --------------------------------------------------------------------- */
 
 /* Between the two, a reader reads again. */
-static void begin_change(struct cp__account *account)
+static void begin_account_change(struct cp__account *account)
 {
     /* relaxed, both: one thread at a time changes the account */
     cp_store_relaxed(&account->version, cp_load_relaxed(&account->version) + 1);
     cp_fence_release(); /* pairs with the fence in cp__account_read() */
 }
 
-static void end_change(struct cp__account *account)
+static void end_account_change(struct cp__account *account)
 {
     /* release: pairs with the acquire in cp__account_read() */
     cp_store_release(&account->version, cp_load_relaxed(&account->version) + 1);
@@ -27,7 +27,7 @@ static void end_change(struct cp__account *account)
  * older than the last one. */
 static uint64_t begin_state(struct cp__account *account, enum cp__g_state state, uint64_t stamp)
 {
-    const uint64_t since = cp_load_relaxed(&account->since); /* relaxed: see begin_change() */
+    const uint64_t since = cp_load_relaxed(&account->since); /* relaxed: see begin_account_change() */
     const uint64_t lasted = (int64_t)(stamp - since) > 0 ? stamp - since : 0;
 
     cp_store_relaxed(&account->since, since + lasted); /* relaxed, both: between the two ends of a change */
@@ -39,10 +39,10 @@ static uint64_t begin_state(struct cp__account *account, enum cp__g_state state,
 
 static void leave_g(struct cp__account *account, uint64_t stamp)
 {
-    begin_change(account);
+    begin_account_change(account);
     cp_add_single_writer(&account->values.running,
                          begin_state(account, account->parks ? CP__G_WAITING : CP__G_RUNNABLE, stamp));
-    end_change(account);
+    end_account_change(account);
     account->parks = false;
 }
 
@@ -69,7 +69,7 @@ static uint64_t enter_g(struct cp__account *account, uint64_t stamp)
 {
     uint64_t runnable;
 
-    begin_change(account);
+    begin_account_change(account);
     if (account->state == CP__G_WAITING)
         end_wait(account, CP__G_RUNNABLE, stamp);
     else if (__builtin_expect(account->state == CP__G_DORMANT, 0))
@@ -77,15 +77,15 @@ static uint64_t enter_g(struct cp__account *account, uint64_t stamp)
     runnable = begin_state(account, CP__G_RUNNING, stamp);
     cp_add_single_writer(&account->values.runnable, runnable);
     cp_add_single_writer(&account->values.switches, 1);
-    end_change(account);
+    end_account_change(account);
     return runnable;
 }
 
 /* A G that was made while there were no accounts gets one when it first runs with them. */
-static struct cp__account *account_of_g(struct cp_g *g, uint64_t stamp)
+static struct cp__account *account_of_g(struct cp_m *m, struct cp_g *g, uint64_t stamp)
 {
     if (__builtin_expect(g->account == NULL, 0))
-        g->account = cp__account_new(g->id, stamp);
+        g->account = cp__account_new((struct cp__m *)m, g->id, stamp);
     return g->account;
 }
 
@@ -126,7 +126,7 @@ static void switch_accounts(struct cp_m *m, struct cp_g *g)
         m->left_at = stamp;
         return;
     }
-    account = account_of_g(g, stamp);
+    account = account_of_g(m, g, stamp);
     if (account == NULL)
         return;
     runnable = enter_g(account, stamp);
@@ -145,14 +145,14 @@ void cp_execute_accounted(struct cp_m *m, struct cp_g *g)
 static void note_wait(struct cp__account *account, enum cp_wait_reason reason, const void *object,
                       const uintptr_t *frame, uintptr_t pc, uintptr_t sp)
 {
-    begin_change(account);
+    begin_account_change(account);
     /* relaxed, all: between the two ends of a change */
     cp_store_relaxed(&account->reason, (unsigned)reason < CP_WAIT_REASONS ? (uint32_t)reason : CP_WAIT_OTHER);
     cp_store_relaxed(&account->object, object);
     cp_store_relaxed(&account->parked.pc, pc);
     cp_store_relaxed(&account->parked.sp, sp);
     cp_store_relaxed(&account->parked.fp, frame[0]);
-    end_change(account);
+    end_account_change(account);
 }
 
 /* The caller's frame stands until the G runs again, and this one does not: the walk begins there. */
@@ -176,9 +176,9 @@ void cp_g_ready_accounted(struct cp_g *g)
     if (account == NULL || account->state != CP__G_WAITING)
         return;
     stamp = cp__stamp_early();
-    begin_change(account);
+    begin_account_change(account);
     end_wait(account, CP__G_RUNNABLE, stamp);
-    end_change(account);
+    end_account_change(account);
     if (__builtin_expect((cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_EVENTS) != 0, 0)) {
         /* acquire: pairs with the release of who sets the calls */
         cp_load_acquire(&cp__wait_calls)->woken(g, account, stamp);
@@ -191,7 +191,7 @@ static struct cp__account *account_here(struct cp__m *m)
     struct cp_g *g = m->head.g != NULL ? m->head.g : &m->self;
 
     if (g == &m->self && g->account == NULL) {
-        struct cp__account *account = cp__account_new(CP__ACCOUNT_OF_M | (uint64_t)m->tid, m->attached_at);
+        struct cp__account *account = cp__account_new(m, CP__ACCOUNT_OF_M | (uint64_t)m->tid, m->attached_at);
 
         if (account != NULL)
             account->state = CP__G_RUNNING;
@@ -226,57 +226,8 @@ void cp_wait_end_accounted(void)
     account = account_here(m);
     if (account == NULL || account->state != CP__G_WAITING)
         return;
-    begin_change(account);
+    begin_account_change(account);
     end_wait(account, CP__G_RUNNING, cp__stamp());
-    end_change(account);
+    end_account_change(account);
     tell_entered(m, m->head.g != NULL ? m->head.g : &m->self, account, 0);
-}
-
-/* ---- Reading --------------------------------------------------------------------------------- */
-
-static void copy_values(const struct cp__account *account, struct cp__account_copy *copy)
-{
-    const uint64_t *from = (const uint64_t *)&account->values;
-    uint64_t *to = (uint64_t *)&copy->values;
-
-    /* relaxed, all: the version is read before and after them */
-    copy->id = cp_load_relaxed(&account->id);
-    copy->born = cp_load_relaxed(&account->born);
-    copy->since = cp_load_relaxed(&account->since);
-    copy->state = (enum cp__g_state)cp_load_relaxed(&account->state);
-    copy->reason = (enum cp_wait_reason)cp_load_relaxed(&account->reason);
-    copy->object = cp_load_relaxed(&account->object);
-    for (size_t i = 0; i < sizeof copy->values / sizeof *to; i++)
-        to[i] = cp_load_relaxed(&from[i]);
-}
-
-void cp__account_read(const struct cp__account *account, struct cp__account_copy *copy)
-{
-    uint64_t version;
-
-    do {
-        version = cp_load_acquire(&account->version); /* pairs with the release in end_change() */
-        copy_values(account, copy);
-        cp_fence_acquire(); /* pairs with the fence in begin_change() */
-    } while (version % 2 != 0 || cp_load_relaxed(&account->version) != version);
-}
-
-void cp__account_advance(struct cp__account_copy *copy, uint64_t stamp)
-{
-    const uint64_t lasted = (int64_t)(stamp - copy->since) > 0 ? stamp - copy->since : 0;
-
-    copy->since += lasted;
-    switch (copy->state) {
-    case CP__G_RUNNABLE:
-        copy->values.runnable += lasted;
-        break;
-    case CP__G_RUNNING:
-        copy->values.running += lasted;
-        break;
-    case CP__G_WAITING:
-        copy->values.waited[copy->reason] += lasted;
-        break;
-    case CP__G_DORMANT:
-        break;
-    }
 }

@@ -90,14 +90,16 @@ extern const struct cp__wait_calls *cp__wait_calls;
 
 /* ---- Accounts -------------------------------------------------------------------------------- */
 
-/* Returns an account for a G, which was born at that stamp and is runnable since then; NULL: no memory. */
-struct cp__account *cp__account_new(uint64_t id, uint64_t born);
+/* Returns an account for a G, which was born at that stamp and is runnable since then; NULL: no memory. m
+ * is the calling thread's, or NULL, also for the next one. */
+struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, uint64_t born);
 /* Makes an account free again. */
-void cp__account_free(struct cp__account *account);
+void cp__account_free(struct cp__m *m, struct cp__account *account);
 /* m stops being an M: returns the free accounts that it keeps. */
 void cp__accounts_leave(struct cp__m *m);
-/* In the child of a fork: all accounts begin anew, most of them dormant. */
-void cp__accounts_forget(void);
+/* In the child of a fork, whose only thread has m or is no M: all accounts begin anew, most of them dormant.
+ */
+void cp__accounts_forget(const struct cp__m *m);
 
 /* A copy of an account, of one moment. */
 struct cp__account_copy {
