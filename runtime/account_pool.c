@@ -157,7 +157,7 @@ struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, uint64_t born)
     cp_store_relaxed(&account->reason, CP_WAIT_OTHER);
     cp_store_relaxed(&account->object, NULL);
     cp_store_relaxed(&account->parked.pc, 0);
-    account->parks = account->is_woken = false;
+    account->has_told = account->parks = account->is_woken = false;
     cp_store_release(&account->id, id); /* pairs with the acquire in cp__accounts_each() */
     return account;
 }

@@ -42,8 +42,10 @@ static void leave_g(struct cp__account *account, uint64_t stamp)
     begin_account_change(account);
     cp_add_single_writer(&account->values.running,
                          begin_state(account, account->parks ? CP__G_WAITING : CP__G_RUNNABLE, stamp));
+    if (!account->has_told)
+        cp_store_relaxed(&account->parked.pc, 0); /* relaxed: within the change */
     end_account_change(account);
-    account->parks = false;
+    account->parks = account->has_told = false;
 }
 
 /* Ends a wait; within a change. */
@@ -141,18 +143,38 @@ void cp_execute_accounted(struct cp_m *m, struct cp_g *g)
 
 /* ---- Told by runtimes ------------------------------------------------------------------------ */
 
+/* The place of a call, as its callee sees it, on a stack that ends at `end`. */
+#define CALLED_FROM(end)                                                                                     \
+    (&(struct told_place){.pc = (uintptr_t)__builtin_return_address(0),                                      \
+                          .sp = (uintptr_t)__builtin_dwarf_cfa(),                                            \
+                          .fp = *(const uintptr_t *)__builtin_frame_address(0),                              \
+                          .hi = (end)})
+struct told_place {
+    uintptr_t pc, sp, fp, hi;
+};
+
+/* Within a change. */
+static void note_told_place(struct cp__account *account, const struct told_place *place)
+{
+    /* relaxed, all: between the two ends of a change */
+    cp_store_relaxed(&account->parked.pc, place->pc);
+    cp_store_relaxed(&account->parked.sp, place->sp);
+    cp_store_relaxed(&account->parked.fp, place->fp);
+    cp_store_relaxed(&account->parked.hi, place->hi);
+    account->has_told = true;
+}
+
 /* Says why the G waits or is about to, and where. */
 static void note_wait(struct cp__account *account, enum cp_wait_reason reason, const void *object,
-                      const uintptr_t *frame, uintptr_t pc, uintptr_t sp)
+                      const struct told_place *place)
 {
     begin_account_change(account);
-    /* relaxed, all: between the two ends of a change */
+    /* relaxed, both: between the two ends of a change */
     cp_store_relaxed(&account->reason, (unsigned)reason < CP_WAIT_REASONS ? (uint32_t)reason : CP_WAIT_OTHER);
     cp_store_relaxed(&account->object, object);
-    cp_store_relaxed(&account->parked.pc, pc);
-    cp_store_relaxed(&account->parked.sp, sp);
-    cp_store_relaxed(&account->parked.fp, frame[0]);
+    note_told_place(account, place);
     end_account_change(account);
+    account->parks = true;
 }
 
 /* The caller's frame stands until the G runs again, and this one does not: the walk begins there. */
@@ -163,9 +185,18 @@ __attribute__((noinline)) void cp_g_park_accounted(struct cp_g *g, enum cp_wait_
 
     if (account == NULL)
         return;
-    note_wait(account, reason, object, __builtin_frame_address(0), (uintptr_t)__builtin_return_address(0),
-              (uintptr_t)__builtin_dwarf_cfa());
-    account->parks = true;
+    note_wait(account, reason, object, CALLED_FROM(g->stack_hi));
+}
+
+__attribute__((noinline)) void cp_g_yield_accounted(struct cp_g *g)
+{
+    struct cp__account *account = g->account;
+
+    if (account == NULL)
+        return;
+    begin_account_change(account);
+    note_told_place(account, CALLED_FROM(g->stack_hi));
+    end_account_change(account);
 }
 
 void cp_g_ready_accounted(struct cp_g *g)
@@ -210,9 +241,8 @@ __attribute__((noinline)) void cp_wait_begin_accounted(enum cp_wait_reason reaso
     account = account_here(m);
     if (account == NULL)
         return;
-    note_wait(account, reason, object, __builtin_frame_address(0), (uintptr_t)__builtin_return_address(0),
-              (uintptr_t)__builtin_dwarf_cfa());
-    account->parks = true;
+    note_wait(account, reason, object,
+              CALLED_FROM(m->head.g != NULL ? m->head.g->stack_hi : m->self.stack_hi));
     leave_g(account, cp__stamp_early());
 }
 

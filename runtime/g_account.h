@@ -47,14 +47,15 @@ struct cp__account {
     uint32_t reason; /* enum cp_wait_reason: why the G waits, or waited last */
     const void *object;
     struct cp__account_values values; /* up to since */
-    /* Where cp_g_park() was called: the frames outside of it stand still until the G runs again. pc is 0
-     * while the G has not parked. */
+    /* Where the G has told that it gives its M up, on a stack that ends at hi: the frames from there on stand
+     * still until the G runs again. pc is 0 if the G has told nothing when it left its M last. */
     struct {
-        uintptr_t pc, sp, fp;
+        uintptr_t pc, sp, fp, hi;
     } parked;
 
     /* Of who has the G alone. */
-    bool parks;           /* cp_g_park() was called, and the G still runs */
+    bool has_told;        /* of a place, by one of the calls, and the G still runs */
+    bool parks;           /* the call was cp_g_park() */
     bool is_woken;        /* a wait has ended since the G ran last: it was so long */
     uint64_t last_waited; /* a stamp's difference */
 

@@ -165,6 +165,7 @@ void cp_execute_slow(struct cp_m *m);
 void cp_execute_counted(struct cp_m *m, struct cp_g *g);
 void cp_execute_accounted(struct cp_m *m, struct cp_g *g);
 void cp_g_park_accounted(struct cp_g *g, enum cp_wait_reason reason, const void *object);
+void cp_g_yield_accounted(struct cp_g *g);
 void cp_g_ready_accounted(struct cp_g *g);
 
 /* For cp_execute() only: all of it, if nothing is counted for watches and there are no accounts. */
@@ -220,6 +221,15 @@ static inline __attribute__((always_inline)) void cp_g_park(struct cp_g *g, enum
 {
     if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
         cp_g_park_accounted(g, reason, object);
+}
+
+/* Tells that g, which the calling thread runs, is about to give its M up and could go on at once. Without
+ * this call, nobody knows where g stands until it runs again. What cp_g_park() says of its caller holds here,
+ * too. */
+static inline __attribute__((always_inline)) void cp_g_yield(struct cp_g *g)
+{
+    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
+        cp_g_yield_accounted(g);
 }
 
 /*

@@ -156,8 +156,11 @@ void cp_yield(void)
 {
     struct cp__task *task = cp__task_self();
 
-    if (task != NULL)
-        leave(task, CP__AFTER_YIELD);
+    if (task == NULL)
+        return;
+    cp_g_yield(&task->g);
+    leave(task, CP__AFTER_YIELD);
+    __asm__ volatile(""); /* as in leave_to_wait() */
 }
 
 int cp_park(void)
