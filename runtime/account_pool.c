@@ -116,7 +116,9 @@ static void give_back(struct cp__m *m, unsigned keep)
 
 void cp__account_free(struct cp__m *m, struct cp__account *account)
 {
+    cp__account_begin_change(account);
     cp_store_release(&account->id, 0u); /* pairs with the acquire in cp__accounts_each() */
+    cp__account_end_change(account);
     if (m == NULL) {
         give_free(account, account);
         return;
@@ -146,19 +148,22 @@ static void begin_account(struct cp__account *account, uint64_t born)
     cp_store_relaxed(&account->since, born);
 }
 
-struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, uint64_t born)
+/* A reader that has found the account's last G may still be reading. */
+struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_state state, uint64_t born)
 {
     struct cp__account *account = take_account(m);
 
     if (account == NULL)
         return NULL;
+    cp__account_begin_change(account);
     begin_account(account, born);
-    cp_store_relaxed(&account->state, CP__G_RUNNABLE); /* relaxed, all: as above */
+    cp_store_relaxed(&account->state, (uint32_t)state); /* relaxed, all: as above */
     cp_store_relaxed(&account->reason, CP_WAIT_OTHER);
     cp_store_relaxed(&account->object, NULL);
     cp_store_relaxed(&account->parked.pc, 0);
     account->has_told = account->parks = account->is_woken = false;
     cp_store_release(&account->id, id); /* pairs with the acquire in cp__accounts_each() */
+    cp__account_end_change(account);
     return account;
 }
 
@@ -185,10 +190,9 @@ void cp__account_read(const struct cp__account *account, struct cp__account_copy
     uint64_t version;
 
     do {
-        version = cp_load_acquire(
-            &account->version); /* pairs with the release in end_account_change(), g_account.c */
+        version = cp_load_acquire(&account->version); /* pairs with the release in cp__account_end_change() */
         copy_values(account, copy);
-        cp_fence_acquire(); /* pairs with the fence in begin_account_change(), g_account.c */
+        cp_fence_acquire(); /* pairs with the fence in cp__account_begin_change() */
     } while (version % 2 != 0 || cp_load_relaxed(&account->version) != version);
 }
 

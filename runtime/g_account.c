@@ -9,25 +9,11 @@ const struct cp__wait_calls *cp__wait_calls;
 
 /* ---- Changing an account --------------------------------------------------------------------- */
 
-/* Between the two, a reader reads again. */
-static void begin_account_change(struct cp__account *account)
-{
-    /* relaxed, both: one thread at a time changes the account */
-    cp_store_relaxed(&account->version, cp_load_relaxed(&account->version) + 1);
-    cp_fence_release(); /* pairs with the fence in cp__account_read() */
-}
-
-static void end_account_change(struct cp__account *account)
-{
-    /* release: pairs with the acquire in cp__account_read() */
-    cp_store_release(&account->version, cp_load_relaxed(&account->version) + 1);
-}
-
 /* Returns how long the state has lasted, and begins the next state. A stamp of another CPU may be some ns
  * older than the last one. */
 static uint64_t begin_state(struct cp__account *account, enum cp__g_state state, uint64_t stamp)
 {
-    const uint64_t since = cp_load_relaxed(&account->since); /* relaxed: see begin_account_change() */
+    const uint64_t since = cp_load_relaxed(&account->since); /* relaxed: see cp__account_begin_change() */
     const uint64_t lasted = (int64_t)(stamp - since) > 0 ? stamp - since : 0;
 
     cp_store_relaxed(&account->since, since + lasted); /* relaxed, both: between the two ends of a change */
@@ -39,12 +25,12 @@ static uint64_t begin_state(struct cp__account *account, enum cp__g_state state,
 
 static void leave_g(struct cp__account *account, uint64_t stamp)
 {
-    begin_account_change(account);
+    cp__account_begin_change(account);
     cp_add_single_writer(&account->values.running,
                          begin_state(account, account->parks ? CP__G_WAITING : CP__G_RUNNABLE, stamp));
     if (!account->has_told)
         cp_store_relaxed(&account->parked.pc, 0); /* relaxed: within the change */
-    end_account_change(account);
+    cp__account_end_change(account);
     account->parks = account->has_told = false;
 }
 
@@ -71,7 +57,7 @@ static uint64_t enter_g(struct cp__account *account, uint64_t stamp)
 {
     uint64_t runnable;
 
-    begin_account_change(account);
+    cp__account_begin_change(account);
     if (account->state == CP__G_WAITING)
         end_wait(account, CP__G_RUNNABLE, stamp);
     else if (__builtin_expect(account->state == CP__G_DORMANT, 0))
@@ -79,7 +65,7 @@ static uint64_t enter_g(struct cp__account *account, uint64_t stamp)
     runnable = begin_state(account, CP__G_RUNNING, stamp);
     cp_add_single_writer(&account->values.runnable, runnable);
     cp_add_single_writer(&account->values.switches, 1);
-    end_account_change(account);
+    cp__account_end_change(account);
     return runnable;
 }
 
@@ -87,7 +73,7 @@ static uint64_t enter_g(struct cp__account *account, uint64_t stamp)
 static struct cp__account *account_of_g(struct cp_m *m, struct cp_g *g, uint64_t stamp)
 {
     if (__builtin_expect(g->account == NULL, 0))
-        g->account = cp__account_new((struct cp__m *)m, g->id, stamp);
+        g->account = cp__account_new((struct cp__m *)m, g->id, CP__G_RUNNABLE, stamp);
     return g->account;
 }
 
@@ -168,12 +154,12 @@ static void note_told_place(struct cp__account *account, const struct told_place
 static void note_wait(struct cp__account *account, enum cp_wait_reason reason, const void *object,
                       const struct told_place *place)
 {
-    begin_account_change(account);
+    cp__account_begin_change(account);
     /* relaxed, both: between the two ends of a change */
     cp_store_relaxed(&account->reason, (unsigned)reason < CP_WAIT_REASONS ? (uint32_t)reason : CP_WAIT_OTHER);
     cp_store_relaxed(&account->object, object);
     note_told_place(account, place);
-    end_account_change(account);
+    cp__account_end_change(account);
     account->parks = true;
 }
 
@@ -194,9 +180,9 @@ __attribute__((noinline)) void cp_g_yield_accounted(struct cp_g *g)
 
     if (account == NULL)
         return;
-    begin_account_change(account);
+    cp__account_begin_change(account);
     note_told_place(account, CALLED_FROM(g->stack_hi));
-    end_account_change(account);
+    cp__account_end_change(account);
 }
 
 void cp_g_ready_accounted(struct cp_g *g)
@@ -207,9 +193,9 @@ void cp_g_ready_accounted(struct cp_g *g)
     if (account == NULL || account->state != CP__G_WAITING)
         return;
     stamp = cp__stamp_early();
-    begin_account_change(account);
+    cp__account_begin_change(account);
     end_wait(account, CP__G_RUNNABLE, stamp);
-    end_account_change(account);
+    cp__account_end_change(account);
     if (__builtin_expect((cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_EVENTS) != 0, 0)) {
         /* acquire: pairs with the release of who sets the calls */
         cp_load_acquire(&cp__wait_calls)->woken(g, account, stamp);
@@ -221,13 +207,8 @@ static struct cp__account *account_here(struct cp__m *m)
 {
     struct cp_g *g = m->head.g != NULL ? m->head.g : &m->self;
 
-    if (g == &m->self && g->account == NULL) {
-        struct cp__account *account = cp__account_new(m, CP__ACCOUNT_OF_M | (uint64_t)m->tid, m->attached_at);
-
-        if (account != NULL)
-            account->state = CP__G_RUNNING;
-        g->account = account;
-    }
+    if (g == &m->self && g->account == NULL)
+        g->account = cp__account_new(m, CP__ACCOUNT_OF_M | (uint64_t)m->tid, CP__G_RUNNING, m->attached_at);
     return g->account;
 }
 
@@ -256,8 +237,8 @@ void cp_wait_end_accounted(void)
     account = account_here(m);
     if (account == NULL || account->state != CP__G_WAITING)
         return;
-    begin_account_change(account);
+    cp__account_begin_change(account);
     end_wait(account, CP__G_RUNNING, cp__stamp());
-    end_account_change(account);
+    cp__account_end_change(account);
     tell_entered(m, m->head.g != NULL ? m->head.g : &m->self, account, 0);
 }

@@ -91,9 +91,22 @@ extern const struct cp__wait_calls *cp__wait_calls;
 
 /* ---- Accounts -------------------------------------------------------------------------------- */
 
-/* Returns an account for a G, which was born at that stamp and is runnable since then; NULL: no memory. m
- * is the calling thread's, or NULL, also for the next one. */
-struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, uint64_t born);
+/* Between the two, a reader reads again. */
+static inline void cp__account_begin_change(struct cp__account *account)
+{
+    /* relaxed, both: one thread at a time changes the account */
+    cp_store_relaxed(&account->version, cp_load_relaxed(&account->version) + 1);
+    cp_fence_release(); /* pairs with the fence in cp__account_read() */
+}
+static inline void cp__account_end_change(struct cp__account *account)
+{
+    /* release: pairs with the acquire in cp__account_read() */
+    cp_store_release(&account->version, cp_load_relaxed(&account->version) + 1);
+}
+
+/* Returns an account that begins in that state, born at that stamp; NULL: no memory. m is the calling thread's,
+ * or NULL, also for the next one. */
+struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_state state, uint64_t born);
 /* Makes an account free again. */
 void cp__account_free(struct cp__m *m, struct cp__account *account);
 /* m stops being an M: returns the free accounts that it keeps. */
