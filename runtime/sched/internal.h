@@ -10,6 +10,7 @@
  *     wait.c            sleeping, and waiting for descriptors: the poller
  *     timer.c           the queue of deadlines
  *     chan.c, group.c   channels and wait groups
+ *     mutex.c           mutexes
  *
  * From cp_go() on, a task is in exactly one place: in the queue of an M, in the global queue, running on an
  * M, or waiting. A thread that takes the task out of one place owns the task until it is in the next place.

@@ -24,7 +24,7 @@
  *
  * Forks: the child has no scheduler. The G that called fork() continues there as a thread that is no G, and
  * when its function returns, the child exits with status 0. The child may start a scheduler of its own, but
- * must not use channels, wait groups and Gs of its parent.
+ * must not use channels, mutexes, wait groups and Gs of its parent.
  */
 #ifndef COUNTERPOINT_SCHED_H
 #define COUNTERPOINT_SCHED_H
@@ -151,6 +151,25 @@ void cp_wait_group_done(struct cp_wait_group *group);
  * waits. */
 int cp_wait_group_wait(struct cp_wait_group *group);
 void cp_wait_group_free(struct cp_wait_group *group);
+
+/* ---- Mutexes --------------------------------------------------------------------------------- */
+
+/*
+ * A lock that one G owns at a time, also while it waits or yields. Gs that wait for it get it in the order in
+ * which they came, each from the one before it, so none waits for ever; and a G that unlocks and locks again
+ * comes after those that wait. What was written before an unlock is visible after the next lock. Threads that
+ * are no Gs may lock and unlock, too, but get -EAGAIN if a G would wait.
+ */
+struct cp_mutex;
+/* Returns a mutex that nobody owns; NULL: no memory. */
+struct cp_mutex *cp_mutex_new(void);
+/* Makes the calling G the owner, and waits until it is; for ever, if it is the owner already. Returns 0. */
+int cp_mutex_lock(struct cp_mutex *mutex);
+/* Ends what cp_mutex_lock() began; another G or thread may do so for the owner. A G that has locked the mutex
+ * as the last one may free it. */
+void cp_mutex_unlock(struct cp_mutex *mutex);
+/* Frees the mutex, which nobody owns or waits for. NULL: does nothing. */
+void cp_mutex_free(struct cp_mutex *mutex);
 
 /* ---- Channels -------------------------------------------------------------------------------- */
 
