@@ -60,7 +60,8 @@ static struct waiter *take_first(struct list *list)
     return w;
 }
 
-static void wake_waiter(struct cp__task *task)
+/* Inlined, as are wait_in() and served(), so that stacks of waits begin with the call. */
+static inline __attribute__((always_inline)) void wake_waiter(struct cp__task *task)
 {
     if (cp__task_wake(task, CP__WAKE_EVENT))
         cp__task_enqueue(task);
@@ -68,7 +69,8 @@ static void wake_waiter(struct cp__task *task)
 
 /* Appends self to list, releases the lock, and waits until another G or thread has taken w out of the
  * list. */
-static int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w, enum cp_wait_reason reason)
+static inline __attribute__((always_inline)) int wait_in(struct cp_chan *chan, struct list *list,
+                                                         struct waiter *w, enum cp_wait_reason reason)
 {
     w->task = cp__task_self();
     if (w->task == NULL) {
@@ -82,7 +84,7 @@ static int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w, en
 }
 
 /* Releases the lock, and wakes w, which has received what it waited for. */
-static int served(struct cp_chan *chan, struct waiter *w)
+static inline __attribute__((always_inline)) int served(struct cp_chan *chan, struct waiter *w)
 {
     struct cp__task *task = w->task;
 

@@ -182,12 +182,49 @@ uint64_t cp__coarse_ns(void);
 
 /* Returns the task of the calling G; NULL on a thread that runs no G. */
 struct cp__task *cp__task_self(void);
+/* Gives the M back. The call returns when the G continues, possibly on another M; it never returns if the G
+ * ends. */
+void cp__task_leave(struct cp__task *task, enum cp__after after);
+
+/* What follows is inlined, so that stacks of waits, and of those who end them, begin with what the program
+ * has called. */
+
+/* Gives the M back until the G is woken. Other threads see the reason after the exchange in suspend(),
+ * sched.c. */
+static inline __attribute__((always_inline)) void
+cp__task_wait(struct cp__task *task, enum cp__after after, enum cp_wait_reason reason, const void *object)
+{
+    cp_store_relaxed(&task->waits_for, (uint32_t)reason); /* relaxed: see above */
+    cp_g_park(&task->g, reason, object);
+    cp__task_leave(task, after);
+    __asm__ volatile(""); /* this frame stands while the G waits: no jump may replace the call */
+}
+
 /* Makes the calling G wait for CP__WAKE_EVENT, which must come exactly once and may come before this call.
  * The reason and the object are those of cp_g_park(). */
-void cp__task_await(enum cp_wait_reason reason, const void *object);
+static inline __attribute__((always_inline)) void cp__task_await(enum cp_wait_reason reason,
+                                                                 const void *object)
+{
+    cp__task_wait(cp__task_self(), CP__AFTER_WAIT, reason, object);
+}
+
 /* Delivers a wake-up. Returns true if the task can run now; then the caller must put the task into a
  * queue. */
-bool cp__task_wake(struct cp__task *task, enum cp__wake bit);
+static inline __attribute__((always_inline)) bool cp__task_wake(struct cp__task *task, enum cp__wake bit)
+{
+    const uint32_t awaits = (uint32_t)bit << CP__AWAITS;
+    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: the exchange checks the value */
+
+    /* The exchange pairs with the exchanges in suspend() and take_permit(), sched.c. */
+    do {
+        new = (old & awaits) != 0 ? old & ~awaits : old | bit;
+    } while (!cp_compare_exchange(&task->state, &old, new));
+    if ((old & awaits) == 0)
+        return false;
+    cp_g_ready(&task->g); /* the task is the caller's now */
+    return true;
+}
+
 /* Puts a task that can run into a queue, and makes sure that an M finds the task. */
 void cp__task_enqueue(struct cp__task *task);
 

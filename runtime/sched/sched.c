@@ -48,21 +48,6 @@ struct cp_g *cp_sched_self(void)
 
 /* ---- Waiting and waking ---------------------------------------------------------------------- */
 
-bool cp__task_wake(struct cp__task *task, enum cp__wake bit)
-{
-    const uint32_t awaits = (uint32_t)bit << CP__AWAITS;
-    uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: the exchange checks the value */
-
-    /* The exchange pairs with the exchanges in suspend() and take_permit(). */
-    do {
-        new = (old & awaits) != 0 ? old & ~awaits : old | bit;
-    } while (!cp_compare_exchange(&task->state, &old, new));
-    if ((old & awaits) == 0)
-        return false;
-    cp_g_ready(&task->g); /* the task is the caller's now */
-    return true;
-}
-
 /* Takes the permit of cp_ready(). Returns false if there is none. */
 static bool take_permit(struct cp__task *task)
 {
@@ -109,9 +94,7 @@ void cp__task_enqueue(struct cp__task *task)
 
 /* ---- On a G's stack -------------------------------------------------------------------------- */
 
-/* Gives the M back. The call returns when the G continues, possibly on another M; it never returns if the G
- * ends. */
-static void leave(struct cp__task *task, enum cp__after after)
+void cp__task_leave(struct cp__task *task, enum cp__after after)
 {
     struct cp__worker *w = cp__worker_self();
 
@@ -133,23 +116,8 @@ static void cp__task_entry(void *arg)
     /* From here on the task is no G, but still counts as running: pairs with the acquire in
      * show_task(), list.c. */
     cp_store_release(&task->id, 0u);
-    leave(task, CP__AFTER_END);
+    cp__task_leave(task, CP__AFTER_END);
     abort();
-}
-
-/* Gives the M back until the G is woken. Other threads see the reason after the exchange in suspend(). */
-static void leave_to_wait(struct cp__task *task, enum cp__after after, enum cp_wait_reason reason,
-                          const void *object)
-{
-    cp_store_relaxed(&task->waits_for, (uint32_t)reason); /* relaxed: see above */
-    cp_g_park(&task->g, reason, object);
-    leave(task, after);
-    __asm__ volatile(""); /* this frame stands while the G waits: no jump may replace the call */
-}
-
-void cp__task_await(enum cp_wait_reason reason, const void *object)
-{
-    leave_to_wait(cp__task_self(), CP__AFTER_WAIT, reason, object);
 }
 
 void cp_yield(void)
@@ -159,8 +127,8 @@ void cp_yield(void)
     if (task == NULL)
         return;
     cp_g_yield(&task->g);
-    leave(task, CP__AFTER_YIELD);
-    __asm__ volatile(""); /* as in leave_to_wait() */
+    cp__task_leave(task, CP__AFTER_YIELD);
+    __asm__ volatile(""); /* as in cp__task_wait() */
 }
 
 int cp_park(void)
@@ -171,7 +139,7 @@ int cp_park(void)
         return -ESRCH;
     if (take_permit(task))
         return 0;
-    leave_to_wait(task, CP__AFTER_PARK, CP_WAIT_PARK, NULL);
+    cp__task_wait(task, CP__AFTER_PARK, CP_WAIT_PARK, NULL);
     return 0;
 }
 
