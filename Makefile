@@ -177,7 +177,7 @@ ui_test = .cache/npm/ui-test
 program = $(B)/bin/counterpoint
 program_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(wildcard $(addprefix cmd/counterpoint/, \
                      *.c report/*.c report/*.S watch/*.c))))))
-example_parts = common server_http server_work
+example_parts = common server_http server_waits server_work
 # Each shows the flags of testing/ with another's test framework. Only the tests build them. Criterion's own
 # process crashes under ThreadSanitizer, with or without a profile.
 frameworks = cmocka check $(if $(findstring thread,$(SANITIZE)),,criterion)
@@ -525,7 +525,7 @@ $(B)/examples/%: $(B)/obj/examples/%.o $(testing_a) $(lib_a)
 	$(link)
 
 $(B)/examples/goroutine $(B)/examples/serial: $(B)/obj/examples/common.o
-$(B)/examples/server: $(B)/obj/examples/server_http.o $(B)/obj/examples/server_work.o $(http_a)
+$(B)/examples/server: $(patsubst %,$(B)/obj/examples/server_%.o,http waits work) $(http_a)
 
 $(B)/tests/caller_test: $(caller_objects)
 $(B)/tests/report_model_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain $(addprefix report/,arena facts filter graph \

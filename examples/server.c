@@ -12,6 +12,7 @@
  * places (see runtime.h).
  */
 #include "server_http.h"
+#include "server_waits.h"
 #include "server_work.h"
 
 #include "http.h"
@@ -47,22 +48,16 @@ static struct {
 
 /* ---- Routes ---------------------------------------------------------------------------------- */
 
-static void sleep_ms(struct work *w, unsigned ms)
-{
-    cp_sleep((uint64_t)ms * NS_PER_MS);
-    w->size = (size_t)snprintf(w->text, sizeof(w->text), "slept\n");
-}
-
 static const struct route {
     const char *path;
     const char *parameter;
     unsigned usual, most; /* bounds of the parameter; the least value is 1 */
     void (*run)(struct work *w, unsigned n);
 } routes[] = {
-    {"/hash", "n", 100000, 100000000, work_hash},
-    {"/sort", "n", 2000, WORK_NUMBERS, work_sort},
-    {"/json", "n", 200, WORK_ITEMS, work_json},
-    {"/sleep", "ms", 10, 1000, sleep_ms},
+    {"/hash", "n", 100000, 100000000, work_hash}, {"/sort", "n", 2000, WORK_NUMBERS, work_sort},
+    {"/json", "n", 200, WORK_ITEMS, work_json},   {"/reserve", "ms", 5, 1000, wait_reserve},
+    {"/fetch", "ms", 5, 1000, wait_fetch},        {"/sleep", "ms", 10, 1000, wait_sleep},
+    {"/poll", "ms", 10, 1000, wait_poll},
 };
 enum { ROUTES = sizeof(routes) / sizeof(routes[0]) };
 
@@ -283,6 +278,10 @@ int main(int argc, char **argv)
     server.listener = http_listen(flags.listen);
     if (server.listener < 0)
         return 1;
+    if (!waits_start()) {
+        fprintf(stderr, "There is no memory.\n");
+        return 1;
+    }
 
     struct cp_sched_options options = {.size = sizeof(options), .threads = flags.threads};
     struct cp_http *http;
@@ -300,6 +299,7 @@ int main(int argc, char **argv)
 
     /* Profiling: a profile that is being taken ends here, without an answer. */
     cp_http_stop(http);
+    waits_end();
     close(server.listener);
     close(server.signals);
     return 0;
