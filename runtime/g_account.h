@@ -104,8 +104,8 @@ static inline void cp__account_end_change(struct cp__account *account)
     cp_store_release(&account->version, cp_load_relaxed(&account->version) + 1);
 }
 
-/* Returns an account that begins in that state, born at that stamp; NULL: no memory. m is the calling thread's,
- * or NULL, also for the next one. */
+/* Returns an account that begins in that state, born at that stamp; NULL: no memory. m is the calling
+ * thread's, or NULL, also for the next one. */
 struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_state state, uint64_t born);
 /* Makes an account free again. */
 void cp__account_free(struct cp__m *m, struct cp__account *account);
