@@ -246,6 +246,8 @@ void cp_m_detach(struct cp_m *head)
         cp__account_free(m, m->self.account);
     m->self.account = NULL;
     cp__accounts_leave(m);
+    if (m->wait != NULL)
+        cp__wait_calls_get()->detach(m);
     mask = cp__os_block_from_handler();
     programs_mask = cp__os_mask_of_program(m->blocked_traps_with, mask);
     pthread_setspecific(exit_key, NULL);

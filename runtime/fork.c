@@ -30,6 +30,8 @@
  *               closes the events of all Ms, and frees the memory of the others with these.
  *   accounts    Lists of free accounts change between cp__fork_delay() and cp__fork_allow(). Gs of the parent
  *               keep their accounts, which begin anew.
+ *   recordings  The tables of waits change their shape between cp__fork_delay() and cp__fork_allow(). The
+ *               child has no recording, and frees those of its parent's if it is told to.
  *   libpfm4     is refused with a message if another thread was just initialising it.
  *
  * Two things cannot be repaired in the child: the dynamic linker's lock, and a descriptor that another thread
@@ -92,6 +94,7 @@ static void after_in_parent(void)
 static void after_in_child(void)
 {
     const struct cp__watch_calls *calls = cp__watch_calls_get();
+    const struct cp__wait_calls *wait_calls = cp__wait_calls_get();
     const struct cp__m *m = cp__m_current;
     const bool opened_traps = m != NULL && m->blocked_traps_with != 0;
 
@@ -111,6 +114,8 @@ static void after_in_child(void)
     cp__code_after_fork();
     if (calls != NULL)
         calls->after_fork_in_child();
+    if (wait_calls != NULL)
+        wait_calls->after_fork_in_child();
     cp__fork_ended();
     if (opened_traps)
         cp__os_close_traps(); /* the child's thread is no M */

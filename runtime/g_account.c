@@ -5,7 +5,6 @@
 #include "ticks.h"
 
 uint32_t cp_accounting;
-const struct cp__wait_calls *cp__wait_calls;
 
 /* ---- Changing an account --------------------------------------------------------------------- */
 
@@ -91,10 +90,8 @@ static uint64_t switch_stamp(struct cp_m *m)
 /* g runs again, or is about to. */
 static void tell_entered(struct cp__m *m, struct cp_g *g, struct cp__account *account, uint64_t runnable)
 {
-    if (__builtin_expect((cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_EVENTS) != 0, 0)) {
-        /* acquire: pairs with the release of who sets the calls */
-        cp_load_acquire(&cp__wait_calls)->entered(m, g, account, runnable);
-    }
+    if (__builtin_expect((cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_EVENTS) != 0, 0))
+        cp__wait_calls_get()->entered(m, g, account, runnable);
     account->is_woken = false;
 }
 
@@ -185,7 +182,8 @@ __attribute__((noinline)) void cp_g_yield_accounted(struct cp_g *g)
     cp__account_end_change(account);
 }
 
-void cp_g_ready_accounted(struct cp_g *g)
+/* A function of its own, so that its caller's frame can be told from it. */
+__attribute__((noinline)) void cp_g_ready_accounted(struct cp_g *g)
 {
     struct cp__account *account = g->account;
     uint64_t stamp;
@@ -197,8 +195,11 @@ void cp_g_ready_accounted(struct cp_g *g)
     end_wait(account, CP__G_RUNNABLE, stamp);
     cp__account_end_change(account);
     if (__builtin_expect((cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_EVENTS) != 0, 0)) {
-        /* acquire: pairs with the release of who sets the calls */
-        cp_load_acquire(&cp__wait_calls)->woken(g, account, stamp);
+        const struct cp__registers caller = {.pc = (uintptr_t)__builtin_return_address(0),
+                                             .sp = (uintptr_t)__builtin_dwarf_cfa(),
+                                             .fp = *(const uintptr_t *)__builtin_frame_address(0)};
+
+        cp__wait_calls_get()->woken(g, account, stamp, &caller);
     }
 }
 

@@ -80,14 +80,27 @@ void cp__accounting_set(enum cp__accounting bit, bool on);
 /* What the core calls of runtime/wait/, which is above it. */
 struct cp__wait_calls {
     /* The calling thread has ended a wait of the account's G, by cp_g_ready() at that stamp. account->reason
-     * and object say what for, last_waited how long. */
-    void (*woken)(struct cp_g *g, struct cp__account *account, uint64_t stamp);
+     * and object say what for, last_waited how long. `caller` has the pc, sp and fp with which the caller of
+     * cp_g_ready() goes on. */
+    void (*woken)(struct cp_g *g, struct cp__account *account, uint64_t stamp,
+                  const struct cp__registers *caller);
     /* m, the calling thread's, is about to run g, after so long in which it was runnable. If is_woken, it has
      * waited before that. */
     void (*entered)(struct cp__m *m, struct cp_g *g, struct cp__account *account, uint64_t runnable);
+    /* The next two are called if m->wait is not NULL. m, the calling thread's, is about to stop being an
+     * M. */
+    void (*detach)(struct cp__m *m);
+    /* Frees m->wait. m's thread is gone, or has called detach(). */
+    void (*free_m)(struct cp__m *m);
+    /* In the child of a fork. */
+    void (*after_fork_in_child)(void);
 };
-/* Set before the first CP__ACCOUNTING_EVENTS. */
+/* Set before the first CP__ACCOUNTING_EVENTS, with release. */
 extern const struct cp__wait_calls *cp__wait_calls;
+static inline const struct cp__wait_calls *cp__wait_calls_get(void)
+{
+    return cp_load_acquire(&cp__wait_calls); /* pairs with the release of who sets the calls */
+}
 
 /* ---- Accounts -------------------------------------------------------------------------------- */
 

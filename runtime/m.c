@@ -88,6 +88,7 @@ void cp__m_link(struct cp__m *m)
 }
 
 const struct cp__watch_calls *cp__watch_calls;
+const struct cp__wait_calls *cp__wait_calls;
 
 void cp__watch_calls_set(const struct cp__watch_calls *calls)
 {
@@ -99,6 +100,8 @@ void cp__m_free(struct cp__m *m)
     if (m->watch != NULL || m->self.rounds != NULL)
         cp__watch_calls_get()->free_m(&m->head);
     cp__accounts_leave(m);
+    if (m->wait != NULL)
+        cp__wait_calls_get()->free_m(m);
     for (int slot = 0; slot < CP_EV_MAX; slot++)
         cp__samplebuf_free(&m->buffers[slot]);
     for (int i = 0; i < CP__ENGINES; i++)

@@ -237,10 +237,13 @@ static inline __attribute__((always_inline)) void cp_g_yield(struct cp_g *g)
  * its wait calls this after g has left its M, and before another M can find g. On a G's or a thread's stack,
  * which tells who has ended the wait. A G that yields is ready without it.
  */
-static inline void cp_g_ready(struct cp_g *g)
+static inline __attribute__((always_inline)) void cp_g_ready(struct cp_g *g)
 {
-    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
+    if (cp_load_relaxed(&cp_accounting) != 0) { /* relaxed: as in cp_execute() */
         cp_g_ready_accounted(g);
+        __asm__ volatile(
+            ""); /* no jump may replace the call: the caller's frame tells who has ended the wait */
+    }
 }
 
 /*

@@ -30,6 +30,7 @@ enum cp__lock_rank {
     CP__RANK_SAMPLED,         /* watch: how long the rounds took in which samples were taken */
     CP__RANK_WATCH_KEYS,      /* watch: a shard of open keys; no thread takes two of them */
     CP__RANK_ACCOUNTS,        /* runtime: the free accounts of Gs */
+    CP__RANK_RECORDINGS,      /* wait: which recordings of waits run, and what plain threads have ended */
 };
 
 struct cp__lock {

@@ -352,13 +352,20 @@ static unsigned what_lacks(const struct walk *walk, enum cp__step last, uintptr_
     return CP__CHAIN_INCOMPLETE | (last == CP__STEP_TAKEN ? CP__CHAIN_NEW_CODE : 0);
 }
 
+/* Goes on by the cache as far as it leads, as cp__cache_walk_from_handler() does. */
+static bool walk_by_cache(struct walk *walk, struct cp__chain *chain)
+{
+    return walk->cache != NULL && !walk->place.is_interrupted &&
+           cp__cache_walk_from_handler(walk->cache, &walk->place, walk->stack, chain);
+}
+
 /* Walks from the place to the callers, whose addresses become frames[1] and so on. Returns the number of
  * frames, and in *flags what the chain lacks. */
 static unsigned walk_out(struct walk *walk, uintptr_t *frames, unsigned max, unsigned *flags)
 {
     struct cp__chain chain = {.frames = frames, .n = 1, .max = max};
     enum cp__step taken = CP__STEP_TAKEN;
-    bool is_ahead = false;
+    bool is_ahead = walk_by_cache(walk, &chain);
 
     for (;;) {
         if (!is_ahead) {
@@ -374,22 +381,19 @@ static unsigned walk_out(struct walk *walk, uintptr_t *frames, unsigned max, uns
             return max;
         }
         frames[chain.n++] = walk->place.regs.pc;
-        is_ahead = walk->cache != NULL && !walk->place.is_interrupted &&
-                   cp__cache_walk_from_handler(walk->cache, &walk->place, walk->stack, &chain);
+        is_ahead = walk_by_cache(walk, &chain);
     }
     *flags = what_lacks(walk, taken, chain.top);
     return chain.n;
 }
 
-/* Walks from the interrupted code to its callers. The stack of the walk is that of the interrupted code. */
+/* Walks from the walk's place to its callers. The stack of the walk is that of the place. */
 static unsigned walk_from(struct walk *walk, const struct cp__registers *regs, uintptr_t *frames,
                           unsigned max, unsigned *flags)
 {
     struct cp__kept kept;
-    unsigned n;
+    unsigned n = walk_out(walk, frames, max, flags);
 
-    walk->place = (struct cp__walk_place){.regs = *regs, .is_interrupted = true};
-    n = walk_out(walk, frames, max, flags);
     if (!walk->wants_kept || regs->machine == NULL)
         return n;
     cp__kept_begin_from_handler(&kept, regs->machine);
@@ -403,27 +407,50 @@ static unsigned walk_from(struct walk *walk, const struct cp__registers *regs, u
     return n;
 }
 
+/* Begins to use the cache, if the table of code is not old: entries do not tell which object they are of. */
+static void use_cache(struct walk *walk, struct cp__unwind_cache *cache)
+{
+    if (cache == NULL || walk->is_old)
+        return;
+    cp__cache_begin_from_handler(cache, cp__code_version_from_handler());
+    walk->cache = cache;
+}
+
+static unsigned unwind(const struct cp__registers *regs, bool is_interrupted, struct cp__stack *stacks,
+                       struct cp__unwind_cache *cache, uintptr_t *frames, unsigned max, unsigned *flags,
+                       const struct cp__stack **reached)
+{
+    struct walk walk = {.place = {.regs = *regs, .is_interrupted = is_interrupted},
+                        .stacks = stacks,
+                        .is_old = cp__code_is_old_from_handler()};
+    unsigned n = 1;
+
+    frames[0] = regs->pc;
+    use_cache(&walk, cache);
+    if (!choose_stack(&walk, regs->sp))
+        *flags = CP__CHAIN_FOREIGN;
+    else if (!is_place_code(&walk))
+        *flags = walk.stack->is_open ? CP__CHAIN_FOREIGN : CP__CHAIN_INCOMPLETE | CP__CHAIN_NEW_CODE;
+    else
+        n = walk_from(&walk, regs, frames, max, flags);
+    if (reached != NULL)
+        *reached = walk.stack == &walk.open ? NULL : walk.stack;
+    return n;
+}
+
 unsigned cp__unwind_from_handler(const struct cp__registers *regs, struct cp__stack *stacks,
                                  struct cp__unwind_cache *cache, uintptr_t *frames, unsigned max,
                                  unsigned *flags, const struct cp__stack **reached)
 {
-    struct walk walk = {.stacks = stacks, .is_old = cp__code_is_old_from_handler()};
-    unsigned n = 1;
+    return unwind(regs, true, stacks, cache, frames, max, flags, reached);
+}
 
-    frames[0] = regs->pc;
-    if (!choose_stack(&walk, regs->sp)) {
-        *flags = CP__CHAIN_FOREIGN;
-    } else if (!is_code(regs->pc, walk.stack, &walk.range)) {
-        *flags = walk.stack->is_open ? CP__CHAIN_FOREIGN : CP__CHAIN_INCOMPLETE | CP__CHAIN_NEW_CODE;
-    } else {
-        if (cache != NULL && !walk.is_old) { /* entries do not tell which object they are of */
-            cp__cache_begin_from_handler(cache, cp__code_version_from_handler());
-            walk.cache = cache;
-        }
-        n = walk_from(&walk, regs, frames, max, flags);
-    }
-    if (reached != NULL)
-        *reached = walk.stack == &walk.open ? NULL : walk.stack;
+unsigned cp__unwind_call(const struct cp__registers *regs, struct cp__stack *stacks,
+                         struct cp__unwind_cache *cache, uintptr_t *frames, unsigned max, unsigned *flags)
+{
+    const unsigned n = unwind(regs, false, stacks, cache, frames, max, flags, NULL);
+
+    frames[0]--;
     return n;
 }
 

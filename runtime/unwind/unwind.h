@@ -70,6 +70,12 @@ unsigned cp__unwind_from_handler(const struct cp__registers *regs, struct cp__st
                                  struct cp__unwind_cache *cache, uintptr_t *frames, unsigned max,
                                  unsigned *flags, const struct cp__stack **reached);
 
+/* The same from a call that has not returned, whatever the thread runs meanwhile: regs are those with which
+ * the caller goes on. frames[0] is an address in the call. No register but pc, sp and fp is known, so the
+ * caller of a function whose rule needs another one is unknown. */
+unsigned cp__unwind_call(const struct cp__registers *regs, struct cp__stack *stacks,
+                         struct cp__unwind_cache *cache, uintptr_t *frames, unsigned max, unsigned *flags);
+
 /* Returns the stack of the list that sp is in; NULL: none. */
 struct cp__stack *cp__stack_find_from_handler(struct cp__stack *stacks, uintptr_t sp);
 
