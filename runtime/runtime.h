@@ -332,8 +332,9 @@ int cp_cpu_profile_read(enum cp_cpu_event event, cp_sample_fn *fn, void *context
 /* ---- Profiling, slots: what sessions stand on ------------------------------------------------ */
 
 /* Finds out whether the event can be sampled on the calling thread, with the config of
- * cp_cpu_profile_config_init(). Returns 0, or the error of cp_slots_start(). Nothing stays running.
- * err->reason has the reason of a refusal, in at most 33 characters. */
+ * cp_cpu_profile_config_init(). Returns 0, or the error of cp_slots_start(). Nothing stays running. Waits,
+ * which sessions record everywhere, can be. err->reason has the reason of a refusal, in at most 33
+ * characters. */
 int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err);
 
 /* Finds the engine that brings the samples of an event if its config has CP_ENGINE_AUTO: trap or signal. *why
@@ -356,8 +357,8 @@ uint64_t cp_sample_cost_ns(struct cp_error *err);
 /*
  * Returns by how many ns it takes longer that a thread loses its CPU and gets it again, if an event of that
  * kind and period (ns; of clocks only) is armed on the thread; 0 if that is not known, because the machine
- * has no clocks or no CPU was free for the measurement, and for the timer, which the kernel looks at when it
- * ticks. A clock that expires before the kernel's next tick
+ * has no clocks or no CPU was free for the measurement; for the timer, which the kernel looks at when it
+ * ticks; and for waits, of which the kernel knows nothing. A clock that expires before the kernel's next tick
  * makes the kernel set the CPU's timer at each switch, so it costs several times what others do. The first
  * call measures the costs, on threads of the library's own: that takes some 2 ms, and up to 0.3 s on a busy
  * machine. So does the first start of any event except the timer, in a process whose threads have been
@@ -371,7 +372,7 @@ uint64_t cp_switch_cost_ns(enum cp_event_kind kind, uint64_t period);
  * anything is armed, each event is opened on the calling thread, so that the call returns what the system
  * refuses:
  *
- *     -EINVAL                        a bad config
+ *     -EINVAL                        a bad config; or a wait, which a session records (pprof.h)
  *     -EBUSY                         no slot is free
  *     -ENOENT, -ENODEV, -EOPNOTSUPP  this machine has no such event
  *     -ENODATA                       the event opens but does not count here: a watched word was written, or

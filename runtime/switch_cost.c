@@ -109,8 +109,9 @@ uint64_t cp__switch_cost_known(enum cp_event_kind kind, uint64_t period)
     if (!cp__switch_costs_are_known())
         return 0;
     switch (kind) {
-    case CP_EVENT_TIMER:
-        return 0; /* the kernel looks at it at ticks, and at no switch */
+    case CP_EVENT_TIMER: /* the kernel looks at it at ticks, and at no switch */
+    case CP_EVENT_WAIT:  /* the kernel knows nothing of it */
+        return 0;
     case CP_EVENT_CLOCK:
         return cost_of_clock(period);
     default:

@@ -44,13 +44,13 @@ static const char help[] =
     "            engine, how samples come here, and engine_reason: see CP_ENGINE.\n"
     "            With NAME the object is one event. An event has: name, alias (perf's\n"
     "            name, or null), group, kind (timer, clock, software, hardware,\n"
-    "            tracepoint, watchpoint), description, period (the preset, or\n"
-    "            what follows NAME, or null),\n"
+    "            tracepoint, watchpoint, wait), description, period (the preset,\n"
+    "            or what follows NAME, or null),\n"
     "            period_unit (ns or events), modes (the modes that would count: user,\n"
     "            kernel, hypervisor), works (null: not tried) and, if the event does\n"
     "            not work, reason and message. With NAME also perf, precise_ip and\n"
     "            encoding (type, config, config1, config2, bp_type; null for the\n"
-    "            timer). Numbers of 64 bits are strings.\n"
+    "            timer and waits). Numbers of 64 bits are strings.\n"
     "\n"
     "  --names   prints the events' names alone, a line each, without trying the\n"
     "            events.\n"
@@ -74,9 +74,13 @@ struct events {
 const char *event_kind(const struct event *event)
 {
     static const char *const kinds[] = {
-        [CP_EVENT_TIMER] = "timer",           [CP_EVENT_CLOCK] = "clock",
-        [CP_EVENT_SOFTWARE] = "software",     [CP_EVENT_HARDWARE] = "hardware",
-        [CP_EVENT_TRACEPOINT] = "tracepoint", [CP_EVENT_WATCHPOINT] = "watchpoint",
+        [CP_EVENT_TIMER] = "timer",
+        [CP_EVENT_CLOCK] = "clock",
+        [CP_EVENT_SOFTWARE] = "software",
+        [CP_EVENT_HARDWARE] = "hardware",
+        [CP_EVENT_TRACEPOINT] = "tracepoint",
+        [CP_EVENT_WATCHPOINT] = "watchpoint",
+        [CP_EVENT_WAIT] = "wait",
     };
 
     return kinds[event->spec.kind];
@@ -95,7 +99,8 @@ const char *event_engine(const char **why)
 
 bool event_is_timed(const struct event *event)
 {
-    return event->spec.kind == CP_EVENT_TIMER || event->spec.kind == CP_EVENT_CLOCK;
+    return event->spec.kind == CP_EVENT_TIMER || event->spec.kind == CP_EVENT_CLOCK ||
+           event->spec.kind == CP_EVENT_WAIT;
 }
 
 /* Returns whether only a part of the event counts: the event also happens in the kernel, and the kernel does
@@ -317,9 +322,9 @@ static bool is_same(const struct cp_event_spec *a, const struct cp_event_spec *b
 {
     struct cp_event_encoding x = {0}, y = {0};
 
-    if (a->kind == CP_EVENT_TIMER || b->kind == CP_EVENT_TIMER)
-        return a->kind == b->kind;
-    return cp_event_encode(a, &x) == 0 && cp_event_encode(b, &y) == 0 && memcmp(&x, &y, sizeof x) == 0;
+    if (cp_event_encode(a, &x) < 0 || cp_event_encode(b, &y) < 0) /* perf_event_open(2) does not know it */
+        return a->event == b->event;
+    return memcmp(&x, &y, sizeof x) == 0;
 }
 
 /* Copies what the list says of the event, whichever of the event's names the user gave. */

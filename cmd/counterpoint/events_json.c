@@ -11,12 +11,13 @@ static void print_member(const char *name, const char *value)
     cp__json_string(stdout, value);
 }
 
-static void print_json_modes(const struct cp_cpu_profile_config *config)
+static void print_json_modes(const struct event *event)
 {
+    const struct cp_cpu_profile_config *config = &event->config;
     const char *comma = "";
 
     fputs(", \"modes\": [", stdout);
-    if (!config->is_user_excluded) {
+    if (!config->is_user_excluded && event->spec.kind != CP_EVENT_WAIT) {
         fputs("\"user\"", stdout);
         comma = ", ";
     }
@@ -46,7 +47,7 @@ static void print_event(const struct event *event)
     else
         fputs(", \"period\": null", stdout);
     print_member("period_unit", event_is_timed(event) ? "ns" : "events");
-    print_json_modes(&event->config);
+    print_json_modes(event);
     printf(", \"works\": %s", works[event->state]);
     if (event->state == EVENT_REFUSED) {
         print_member("reason", event_reason(event));

@@ -15,7 +15,7 @@ struct text {
     char text[80];
 };
 
-/* Returns "10 ms" or "1000000"; "-" if there is no preset. */
+/* Returns "10 ms", "10 us" or "1000000"; "-" if there is no preset. */
 static struct text period_of(const struct event *event)
 {
     uint64_t period = event->spec.preset_period;
@@ -27,6 +27,8 @@ static struct text period_of(const struct event *event)
         snprintf(text.text, sizeof text.text, "%" PRIu64, period);
     else if (period % 1000000 == 0)
         snprintf(text.text, sizeof text.text, "%" PRIu64 " ms", period / 1000000);
+    else if (period % 1000 == 0)
+        snprintf(text.text, sizeof text.text, "%" PRIu64 " us", period / 1000);
     else
         snprintf(text.text, sizeof text.text, "%" PRIu64 " ns", period);
     return text;
@@ -238,7 +240,9 @@ static void print_encoding(const struct event *event)
     int n;
 
     if (cp_event_encode(&event->spec, &encoding) < 0) {
-        print_field("encoding", "none: timer_create(2) on the thread's CPU clock");
+        print_field("encoding", event->spec.kind == CP_EVENT_TIMER
+                                    ? "none: timer_create(2) on the thread's CPU clock"
+                                    : "none: the runtime tells when Gs and threads wait");
         return;
     }
     n = snprintf(text, sizeof text, "type=%" PRIu32 " (%s) config=0x%" PRIx64, encoding.type,
@@ -283,7 +287,8 @@ void print_event_text(const struct event *event)
         print_field("counts", event->description);
     print_field("kind", event_kind(event));
     print_encoding(event);
-    print_text_modes(event);
+    if (event->spec.kind != CP_EVENT_WAIT)
+        print_text_modes(event);
     print_period(event);
     if (event_perf_spelling(event, spelling + length, sizeof spelling - length)) {
         length = strlen(spelling);

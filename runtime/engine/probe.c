@@ -16,7 +16,7 @@ int cp_event_probe(const struct cp_event_spec *spec, struct cp_error *err)
 
     if (result == 0)
         result = cp__spec_request(&own, &request, err);
-    if (result < 0)
+    if (result < 0 || own.kind == CP_EVENT_WAIT) /* the runtime tells of waits, on any machine */
         return result;
     cp__engines_prepare();
     cp__fork_delay(); /* because events are opened and closed again */

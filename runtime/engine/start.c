@@ -39,6 +39,19 @@ static int find_free(size_t n, int *found, struct cp_error *err)
         n, n == 1 ? "" : "s", i, CP_EV_MAX);
 }
 
+/* Refuses what the runtime tells of, because a slot samples what happens while a thread runs. */
+static int refuse_wait(const struct cp_slot_request *request, struct cp_error *err)
+{
+    if (cp__config_event(request->event, &request->config)->kind != CP_EVENT_WAIT)
+        return 0;
+    return cp__error(
+        err, -EINVAL,
+        "The event %s cannot be sampled by a slot, because what waits does not run. Record the event "
+        "by a session: cp_session_start() or cp_start_cpu_profile_with_config(), with "
+        "cp_option_event().",
+        cp__request_name(request).text);
+}
+
 /* Copies the requests, and checks them. */
 static int take_requests(struct cp_slot_request *to, const struct cp_slot_request *from, size_t n,
                          struct cp_error *err)
@@ -48,8 +61,11 @@ static int take_requests(struct cp_slot_request *to, const struct cp_slot_reques
     if (n == 0 || n > CP_EV_MAX)
         return cp__error(err, -EINVAL, "%zu events were given: a start takes 1 to %d.", n, CP_EV_MAX);
     result = cp__requests_take(to, from, n, err);
-    for (size_t i = 0; i < n && result == 0; i++)
+    for (size_t i = 0; i < n && result == 0; i++) {
         result = cp__request_check(&to[i], err);
+        if (result == 0)
+            result = refuse_wait(&to[i], err);
+    }
     return result;
 }
 

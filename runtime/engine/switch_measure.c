@@ -222,7 +222,7 @@ static void measure_switches(uint32_t times)
 
 uint64_t cp_switch_cost_ns(enum cp_event_kind kind, uint64_t period)
 {
-    if (kind != CP_EVENT_TIMER && !cp__switch_costs_are_known())
+    if (kind != CP_EVENT_TIMER && kind != CP_EVENT_WAIT && !cp__switch_costs_are_known())
         measure_switches(0);
     return cp__switch_cost_known(kind, period);
 }

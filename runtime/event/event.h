@@ -34,8 +34,13 @@ enum cp_cpu_event {
     /* with the engine signal, a sample interrupts the sleep that begins with the switch (EINTR) */
     CP_CPUPROF_SW_CONTEXT_SWITCHES = 11,
     CP_CPUPROF_SW_CPU_MIGRATIONS = 12,
-    CP_CPUPROF_NAMED = 13,      /* any other event that perf_event_open(2) knows, by its encoding */
-    CP_CPUPROF_EVENT_COUNT = 14 /* the number of events in this header; a later version has more */
+    CP_CPUPROF_NAMED = 13, /* any other event that perf_event_open(2) knows, by its encoding */
+    /* What Gs and threads wait for, as the runtime tells it (account.h). Sessions (pprof.h) record these
+     * events, and no slot samples them. */
+    CP_CPUPROF_WAIT = 14,       /* waits, with the stack of the G that waited */
+    CP_CPUPROF_RUNNABLE = 15,   /* times in which a G was ready to run and had no M */
+    CP_CPUPROF_LOCK = 16,       /* waits, with the stack of whoever ended them */
+    CP_CPUPROF_EVENT_COUNT = 17 /* the number of events in this header; a later version has more */
 };
 /* How many events run at once in one process, the proposal's EV_MAX. No event's number depends on it. */
 #define CP_EV_MAX 8
@@ -99,12 +104,13 @@ struct cp_cpu_profile_config {
 /* The kind of an event decides what its samples are worth and when the event can run. */
 enum cp_event_kind {
     CP_EVENT_TIMER = 0, /* a POSIX timer on each M's CPU clock; period in ns */
-    /* a clock of the kernel; period in ns. This kind and those below use perf_event_open(2). */
+    /* a clock of the kernel; period in ns. This kind and those below use perf_event_open(2), up to WAIT. */
     CP_EVENT_CLOCK = 1,
     CP_EVENT_SOFTWARE = 2,   /* a software event of the kernel; period in events, also for the kinds below */
     CP_EVENT_HARDWARE = 3,   /* a PMU event */
     CP_EVENT_TRACEPOINT = 4, /* a place in the kernel's code */
     CP_EVENT_WATCHPOINT = 5, /* an access to an address, noticed by the processor's debug registers */
+    CP_EVENT_WAIT = 6,       /* a wait that the runtime tells of; period in ns waited */
 };
 
 /* The modes that an event's suffix names. They replace the modes of the event's kind. */
@@ -129,6 +135,7 @@ struct cp_event_spec {
  * Finds the event for which a name stands, and fills *spec, whose size the caller has set:
  *
  *     timer, cycles, taskClock, majorFaults, ...  a name of this library's own, or perf's spelling of it
+ *     wait, runnable, lock                        what Gs and threads wait for
  *     rHEX                                        the processor's own event number
  *     LLC-load-misses, dTLB-stores, ...           a hardware cache event, in perf's spelling
  *     PMU/TERM[=N],.../                           terms of a PMU, as the kernel describes them
@@ -136,10 +143,11 @@ struct cp_event_spec {
  *     tracepoint:SYSTEM:NAME, SYSTEM:NAME         a place in the kernel's code, if tracefs can be read
  *     mem:ADDRESS[/LEN][:rwx]                     accesses to an address; by default rw of 4 bytes
  *
- * Every name except the timer's may end in a suffix of perf's modifiers: u, k and h say which modes count; p,
- * pp and ppp set precise_ip ("cycles:upp", "cpu/event=0x3c,inv/u"). spec->name is the same for all spellings
- * of an event. Returns 0; -EINVAL if the name makes no sense; -ENOENT if this machine knows no such name;
- * -EACCES if this user may not look the name up; -ENODEV if tracefs is not mounted; -ENAMETOOLONG.
+ * Every name except those of the timer and of waits may end in a suffix of perf's modifiers: u, k and h say
+ * which modes count; p, pp and ppp set precise_ip ("cycles:upp", "cpu/event=0x3c,inv/u"). spec->name is the
+ * same for all spellings of an event. Returns 0; -EINVAL if the name makes no sense; -ENOENT if this machine
+ * knows no such name; -EACCES if this user may not look the name up; -ENODEV if tracefs is not mounted;
+ * -ENAMETOOLONG.
  */
 int cp_event_parse(const char *name, struct cp_event_spec *spec, struct cp_error *err);
 
@@ -156,11 +164,13 @@ char *cp_event_next(char **list);
  * the name ends in none. The period stands last, after a suffix:
  *
  *     pageFaults:100, sched:sched_switch:1, taskClock:uk:100000, cpu/event=0x3c/u:1000, mem:0x601040:1
- *     taskClock:1ms       a clock's period, and the timer's, is in ns, or has one of the units ns, us, ms, s
+ *     taskClock:1ms, wait:10us
+ *                         the period of a clock, of the timer and of waits is in ns, or has one of the units
+ *                         ns, us, ms, s
  *
  * So a period is what follows the last colon, if that consists of decimal digits and a unit only; a
  * watchpoint's address, "mem:4096", is none. Everything else stays, for cp_event_parse() to read or refuse.
- * The function checks nothing else of the name, unless the period has a unit, which only a clock may have.
+ * The function checks nothing else of the name, unless the period has a unit, which only a time may have.
  * Returns 0; -EINVAL if the name ends in a colon, or the period is 0 or more than INT64_MAX; if there is a
  * unit, also what cp_event_parse() returns. On failure, name and *period are unchanged.
  */
@@ -179,6 +189,7 @@ typedef int cp_event_each_fn(void *context, const struct cp_event_info *info);
  * Calls fn for every event that can be enumerated, group by group:
  *
  *     presets              the events of enum cp_cpu_event
+ *     waits                what Gs and threads wait for
  *     software, hardware   the other events with names of this library's own
  *     cache                hardware cache events
  *     msr, armv8_pmuv3     a PMU's events, by the kernel's names
@@ -190,8 +201,8 @@ typedef int cp_event_each_fn(void *context, const struct cp_event_info *info);
  * list ends and the call returns that value.
  */
 int cp_event_each(cp_event_each_fn *fn, void *context);
-/* Tells what perf_event_open(2) is asked for, whatever the event's name is. Returns -EINVAL for the timer,
- * which is no event of perf_event_open(2). */
+/* Tells what perf_event_open(2) is asked for, whatever the event's name is. Returns -EINVAL for the timer and
+ * for waits, which are no events of perf_event_open(2). */
 int cp_event_encode(const struct cp_event_spec *spec, struct cp_event_encoding *encoding);
 
 /* Returns "trap" or "signal"; NULL for AUTO and for a number that is no engine's. The string is never

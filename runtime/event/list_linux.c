@@ -148,6 +148,7 @@ int cp_event_each(cp_event_each_fn *fn, void *context)
     struct cp__event_list list = {.fn = fn, .context = context};
 
     list_rows(&list, "presets", 0, CP_CPUPROF_NAMED, CP_EVENT_TIMER);
+    list_rows(&list, "waits", CP_CPUPROF_NAMED + 1, SIZE_MAX, CP_EVENT_WAIT);
     list_rows(&list, "software", CP_CPUPROF_NAMED + 1, SIZE_MAX, CP_EVENT_SOFTWARE);
     list_rows(&list, "hardware", CP_CPUPROF_NAMED + 1, SIZE_MAX, CP_EVENT_HARDWARE);
     list_caches(&list);

@@ -19,7 +19,7 @@ static int unknown(const char *name, int tracefs, struct cp_error *err)
     char pfm[96];
     size_t used = 0;
 
-    for (size_t i = 0; i < CP_CPUPROF_NAMED; i++) {
+    for (size_t i = 0; i < CP_CPUPROF_EVENT_COUNT; i++) {
         if (!cp__event_is_many(i))
             used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", cp__event_row(i)->name);
     }
@@ -58,6 +58,8 @@ static int parse_foreign(const char *name, const char *suffix, bool has_event, s
         return take_suffix(spec, rest, err);
     }
     result = cp__event_parse_pfm(name, &other, has_event ? NULL : err);
+    if (result < 0 && spec->kind == CP_EVENT_WAIT && suffix != NULL && strcspn(suffix, "0123456789") > 0)
+        return unknown(name, tracefs, err); /* a tracepoint has the name: "lock:contention_begin" */
     if (has_event && (result < 0 || other.encoding.type <= PERF_TYPE_HW_CACHE))
         return take_suffix(spec, suffix, err);
     if (result == 0)

@@ -8,7 +8,7 @@
 #include "runtime/base/fail.h"
 
 /*
- * The units of a clock's period. Counts have none: 100k would look like the suffix k, and the events of
+ * The units of a time. Counts have none: 100k would look like the suffix k, and the events of
  * libpfm4 have unit masks such as 4K_PAGE_FETCHES.
  */
 static const struct unit {
@@ -44,14 +44,14 @@ static int refuse_no_number(const char *name, struct cp_error *err)
                      name, n < 60 ? n : 60, name, n < 60 ? n : 60, name);
 }
 
-/* Checks that the period's unit is one of time only if the event is a clock. The name has no period any
- * more. */
+/* Checks that the period's unit is one of time only if the event is a clock or a wait. The name has no period
+ * any more. */
 static int check_unit(const char *name, const struct unit *unit, const char *text, struct cp_error *err)
 {
     struct cp_event_spec spec = {.size = sizeof spec};
     int result = unit->name[0] == '\0' ? 0 : cp_event_parse(name, &spec, err);
 
-    if (result < 0 || unit->name[0] == '\0' || spec.kind == CP_EVENT_TIMER || spec.kind == CP_EVENT_CLOCK)
+    if (result < 0 || unit->name[0] == '\0' || cp__event_kind_is_time(spec.kind))
         return result;
     return cp__error(
         err, -EINVAL,

@@ -22,7 +22,7 @@ static int check_config_period(const struct cp__event *row, const char *name, ui
                                struct cp_error *err)
 {
     char preset[48] = "";
-    const char *unit = row->kind == CP_EVENT_CLOCK || row->kind == CP_EVENT_TIMER ? " ns" : "";
+    const char *unit = cp__event_kind_is_time(row->kind) ? " ns" : "";
 
     if (period == 0 && row->preset_period != 0)
         return cp__error(err, -EINVAL,
@@ -166,14 +166,14 @@ int cp_cpu_profile_config_init(struct cp_cpu_profile_config *config, const struc
 }
 
 /* Returns the encoding by which perf_event_open(2) knows an event. raw is the number of a CP_CPUPROF_HW_RAW
- * event, and named the encoding of a CP_CPUPROF_NAMED event. perf_event_open(2) does not know the timer, so
- * the timer keeps named. */
+ * event, and named the encoding of a CP_CPUPROF_NAMED event. perf_event_open(2) does not know the timer and
+ * waits, so these keep named. */
 static struct cp_event_encoding encoding_of(enum cp_cpu_event event, uint64_t raw,
                                             const struct cp_event_encoding *named)
 {
     const struct cp__event *row = cp__event(event, named);
 
-    if (event == CP_CPUPROF_NAMED || row->kind == CP_EVENT_TIMER)
+    if (event == CP_CPUPROF_NAMED || !cp__event_kind_is_perf(row->kind))
         return *named;
     return (struct cp_event_encoding){.type = row->perf_type,
                                       .config = event == CP_CPUPROF_HW_RAW ? raw : row->perf_config};
@@ -185,7 +185,7 @@ int cp_event_encode(const struct cp_event_spec *spec, struct cp_event_encoding *
     int result = CP__TAKE(cp_event_spec, &own, spec, NULL);
     const struct cp__event *row = result < 0 ? NULL : cp__event(own.event, &own.encoding);
 
-    if (row == NULL || row->kind == CP_EVENT_TIMER)
+    if (row == NULL || !cp__event_kind_is_perf(row->kind))
         return result < 0 ? result : -EINVAL;
     *encoding = encoding_of(own.event, own.raw_event, &own.encoding);
     return 0;

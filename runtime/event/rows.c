@@ -18,6 +18,10 @@
  * have 100 Hz. The other PMU events have presets that give about 100 samples a second if the event is
  * frequent. Programs differ by orders of magnitude in how often they fault or switch, so these events have no
  * preset. Somebody who chooses a tracepoint or a watchpoint wants to see every occurrence.
+ *
+ * Waits of 10 us or more are all recorded, which is also the threshold of async-profiler's profiles of locks
+ * and the rate that is usual for Go's block profile: to record one with its stack takes less than a fiftieth
+ * of that. Shorter waits are recorded in proportion to their length.
  */
 #define HARDWARE(c, preset, ...)                                                                             \
     {                                                                                                        \
@@ -33,6 +37,12 @@
     {                                                                                                        \
         .kind = CP_EVENT_SOFTWARE, .perf_type = PERF_TYPE_SOFTWARE, .perf_config = PERF_COUNT_SW_##c,        \
         .min_period = 1, .kernel_mode = CP__KERNEL_##kernel, __VA_ARGS__                                     \
+    }
+
+#define WAITS(...)                                                                                           \
+    {                                                                                                        \
+        .kind = CP_EVENT_WAIT, .preset_period = 10000, .min_period = 1, .kernel_mode = CP__KERNEL_NEVER,     \
+        __VA_ARGS__                                                                                          \
     }
 
 static const struct cp__event rows[] = {
@@ -80,6 +90,10 @@ static const struct cp__event rows[] = {
                  .other = "migrations", .description = "times that the thread moved to another CPU"),
     [CP_CPUPROF_NAMED] =
         HARDWARE(MAX, 100000, .name = "named", .description = "any other event, by its encoding"),
+    [CP_CPUPROF_WAIT] = WAITS(.name = "wait", .description = "waits, by the stack that waited"),
+    [CP_CPUPROF_RUNNABLE] =
+        WAITS(.name = "runnable", .description = "times in which a G could run and had no thread"),
+    [CP_CPUPROF_LOCK] = WAITS(.name = "lock", .description = "waits, by the stack that ended them"),
     HARDWARE(BUS_CYCLES, 1000000, .name = "busCycles", .alias = "bus-cycles",
              .description = "cycles of the bus, which differ from the processor's"),
     HARDWARE(REF_CPU_CYCLES, 10000000, .name = "refCycles", .alias = "ref-cycles",

@@ -74,6 +74,18 @@ bool cp__event_may_count_kernel(void);
 /* Returns whether name is one of the row's spellings. */
 bool cp__event_is_called(const struct cp__event *row, const char *name);
 
+/* Returns whether the period of such events is in ns. */
+static inline bool cp__event_kind_is_time(enum cp_event_kind kind)
+{
+    return kind == CP_EVENT_TIMER || kind == CP_EVENT_CLOCK || kind == CP_EVENT_WAIT;
+}
+
+/* Returns whether perf_event_open(2) knows such events. */
+static inline bool cp__event_kind_is_perf(enum cp_event_kind kind)
+{
+    return kind != CP_EVENT_TIMER && kind != CP_EVENT_WAIT;
+}
+
 /* Returns whether row i stands for many events. */
 static inline bool cp__event_is_many(size_t i)
 {

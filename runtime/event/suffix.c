@@ -120,14 +120,29 @@ static int name_spec(struct cp_event_spec *spec, const char *base, const char *m
                      base, sizeof spec->name - 1);
 }
 
-int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const char *mark, const char *suffix,
-                          struct cp_error *err)
+/* Explains why an event that perf_event_open(2) does not know has no suffix. */
+static int refuse_suffix(const struct cp_event_spec *spec, const char *base, const char *suffix,
+                         struct cp_error *err)
 {
-    if (suffix != NULL && spec->kind == CP_EVENT_TIMER)
+    if (spec->kind == CP_EVENT_TIMER)
         return cp__error(err, -EINVAL,
                          "The timer cannot have the suffix \"%.40s\": the timer measures CPU time in all "
                          "modes. Use taskClock, which can have a suffix.",
                          suffix);
+    if (suffix[0] == '\0' || (suffix[0] >= '0' && suffix[0] <= '9'))
+        return refuse_letter(suffix, base, err);
+    return cp__error(
+        err, -EINVAL,
+        "The event %s cannot have the suffix \"%.40s\": a wait passes in no mode of the processor, "
+        "and its place is known. Remove the suffix; a period may follow the name: \"%s:10us\".",
+        base, suffix, base);
+}
+
+int cp__event_take_suffix(struct cp_event_spec *spec, const char *base, const char *mark, const char *suffix,
+                          struct cp_error *err)
+{
+    if (suffix != NULL && !cp__event_kind_is_perf(spec->kind))
+        return refuse_suffix(spec, base, suffix, err);
     if (suffix != NULL && suffix[0] == '\0')
         return refuse_letter(suffix, base, err);
     for (; suffix != NULL && *suffix != '\0'; suffix++) {

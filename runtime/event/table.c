@@ -21,7 +21,7 @@ void cp__event_take_row(struct cp_event_spec *spec, size_t i)
 {
     const struct cp__event *row = cp__event_row(i);
 
-    if (i > CP_CPUPROF_NAMED) {
+    if (i >= CP_CPUPROF_EVENT_COUNT) {
         cp__event_take_named(spec,
                              &(struct cp_event_encoding){.type = row->perf_type, .config = row->perf_config});
     } else {
@@ -37,7 +37,8 @@ bool cp__event_take_encoding(struct cp_event_spec *spec, uint32_t type, uint64_t
     const struct cp__event *row;
 
     for (size_t i = CP_CPUPROF_HW_CPU_CYCLES; (row = cp__event_row(i)) != NULL; i++) {
-        if (!cp__event_is_many(i) && row->perf_type == type && row->perf_config == config) {
+        if (!cp__event_is_many(i) && row->kind != CP_EVENT_WAIT && row->perf_type == type &&
+            row->perf_config == config) {
             cp__event_take_row(spec, i);
             return true;
         }

@@ -485,7 +485,7 @@ CP_TEST(json_tells_what_is_not_listed)
     char *names = query("", "[.groups[].name] | join(\" \")");
 
     CHECK_STR(groups, events);
-    CHECK_CONTAINS(names, "presets software hardware cache");
+    CHECK_CONTAINS(names, "presets waits software hardware cache");
     free(groups);
     free(events);
     free(names);

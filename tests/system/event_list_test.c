@@ -75,7 +75,9 @@ static void check_name(const char *name)
     CHECKF(cp_event_parse(spec.name, &again, &err) == 0, "%s is %s: %s", name, spec.name, err.message);
     CHECKF(again.event == spec.event && memcmp(&again.encoding, &spec.encoding, sizeof spec.encoding) == 0,
            "%s is %s", name, spec.name);
-    CHECKF(cp_event_encode(&spec, &encoding) == (spec.kind == CP_EVENT_TIMER ? -EINVAL : 0), "%s", name);
+    CHECKF(cp_event_encode(&spec, &encoding) ==
+               (spec.kind == CP_EVENT_TIMER || spec.kind == CP_EVENT_WAIT ? -EINVAL : 0),
+           "%s", name);
 }
 
 CP_TEST(every_listed_name_can_be_parsed)
@@ -86,6 +88,7 @@ CP_TEST(every_listed_name_can_be_parsed)
         check_name(list->names[i]);
     printf("%zu names\n", list->n);
     CHECK_EQ(count(list, "presets"), 12);
+    CHECK_EQ(count(list, "waits"), 3);
     CHECK(count(list, "cache") >= 20);
     CHECK(has(list, "timer") && has(list, "cycles") && has(list, "cpuMigrations"));
     CHECK(has(list, "minorFaults") && has(list, "LLC-load-misses"));

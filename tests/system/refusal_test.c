@@ -326,13 +326,31 @@ SIM_TEST(bad_configs_are_refused)
     check_bad(bad, "taskClock", "precision");
     bad = request("taskClock", PERIOD);
     bad.event = CP_CPUPROF_EVENT_COUNT;
-    check_bad(bad, "event", "13");
+    check_bad(bad, "event", "16");
     bad.event = (enum cp_cpu_event)77777;
     check_bad(bad, "event", "77777");
     bad.event = (enum cp_cpu_event) - 1;
     check_bad(bad, "event", "-1");
     CHECK_EQ(cp_set_cpu_profile_config((enum cp_cpu_event) - 1, &bad.config, NULL), -EINVAL);
     CHECK_EQ(cp_set_cpu_profile_config(CP_CPUPROF_EVENT_COUNT, NULL, NULL), -EINVAL);
+}
+
+/* What waits does not run, so no slot can sample it. A session records it. */
+SIM_TEST(waits_are_refused_by_slots)
+{
+    static const char *const names[] = {"wait", "runnable", "lock"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        struct cp_event_spec spec = {.size = sizeof spec};
+        const struct cp_slot_request asked = request(names[i], 10000);
+
+        check_bad(asked, names[i], "cp_session_start()");
+        CHECK_EQ(cp_event_parse(names[i], &spec, NULL), 0);
+        CHECK_EQ(cp_event_probe(&spec, NULL), 0);
+        CHECK_EQ(cp_switch_cost_ns(spec.kind, 10000), 0);
+        CHECK_EQ(cp_set_cpu_profile_config(spec.event, &asked.config, NULL), -EINVAL);
+        CHECK_EQ(cp_cpu_profile_read(spec.event, NULL, NULL), -ESRCH);
+    }
 }
 
 /* The event happens in kernel mode only. If that mode did not count, the profile would always be empty. */

@@ -47,8 +47,8 @@ static void refuse_unknown(const char *name, const char *shown)
     refuse_name(name, -EINVAL, quoted);
     CHECK_EQ(cp_event_parse(name, &spec, &err), -EINVAL);
     /* the message lists what to use instead */
-    for (enum cp_cpu_event event = 0; event < CP_CPUPROF_NAMED; event++) {
-        if (event != CP_CPUPROF_HW_RAW)
+    for (enum cp_cpu_event event = 0; event < CP_CPUPROF_EVENT_COUNT; event++) {
+        if (event != CP_CPUPROF_HW_RAW && event != CP_CPUPROF_NAMED)
             CHECK_CONTAINS(err.message, cp_event_name(event));
     }
     CHECK_CONTAINS(err.message, "rHEX");
@@ -210,6 +210,11 @@ CP_TEST(bad_suffixes_are_refused)
         {"cycles:b", "BPF"},
         {"timer:u", "The timer cannot have the suffix \"u\""},
         {"timer:ppp", "taskClock"},
+        {"wait:u", "The event wait cannot have the suffix \"u\""},
+        {"runnable:k", "The event runnable cannot have the suffix \"k\""},
+        {"lock:ppp", "\"lock:10us\""},
+        {"lock:", "ends in a colon"},
+        {"wait:100", "comes last"},
         {"contextSwitches:u", "happens in the kernel only"},
         {"cs:uh", "Add k to the suffix"},
         {"cgroup-switches:u", "happens in the kernel only"},

@@ -24,6 +24,9 @@ CP_TEST(periods_are_taken_off_names)
         {"cpuClock:250ns", "cpuClock", 250},
         {"timer:1s", "timer", 1000000000},
         {"timer:9223372036s", "timer", 9223372036000000000},
+        {"wait:10us", "wait", 10000},
+        {"runnable:1ms", "runnable", 1000000},
+        {"lock:1", "lock", 1},
         /* tracepoints, whose names may begin with a digit */
         {"sched:sched_switch:1", "sched:sched_switch", 1},
         {"tracepoint:sched:sched_switch:k:5", "tracepoint:sched:sched_switch:k", 5},

@@ -23,7 +23,9 @@ _Static_assert(CP_CPUPROF_SW_CPU_CLOCK == 9, "");
 _Static_assert(CP_CPUPROF_SW_PAGE_FAULTS == 10, "");
 _Static_assert(CP_CPUPROF_SW_CONTEXT_SWITCHES == 11, "");
 _Static_assert(CP_CPUPROF_SW_CPU_MIGRATIONS == 12 && CP_CPUPROF_NAMED == 13, "");
-_Static_assert(CP_CPUPROF_EVENT_COUNT == 14, "");
+_Static_assert(CP_CPUPROF_WAIT == 14 && CP_CPUPROF_RUNNABLE == 15 && CP_CPUPROF_LOCK == 16, "");
+_Static_assert(CP_CPUPROF_EVENT_COUNT == 17, "");
+_Static_assert(CP_EVENT_WATCHPOINT == 5 && CP_EVENT_WAIT == 6, "");
 _Static_assert(CP_CPUPROF_IP_ARBITRARY_SKID == 0 && CP_CPUPROF_IP_CONSTANT_SKID == 1 &&
                    CP_CPUPROF_IP_SUGGEST_NO_SKID == 2 && CP_CPUPROF_IP_NO_SKID == 3,
                "the kernel's precise_ip");
@@ -62,6 +64,9 @@ static const struct {
      PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 0},
     {"cpuMigrations", "cpu-migrations", CP_CPUPROF_SW_CPU_MIGRATIONS, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
      PERF_COUNT_SW_CPU_MIGRATIONS, 0},
+    {"wait", NULL, CP_CPUPROF_WAIT, CP_EVENT_WAIT, 0, 0, 10000},
+    {"runnable", NULL, CP_CPUPROF_RUNNABLE, CP_EVENT_WAIT, 0, 0, 10000},
+    {"lock", NULL, CP_CPUPROF_LOCK, CP_EVENT_WAIT, 0, 0, 10000},
     {"busCycles", "bus-cycles", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
      PERF_COUNT_HW_BUS_CYCLES, 1000000},
     {"refCycles", "ref-cycles", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
@@ -323,8 +328,11 @@ CP_TEST(bad_configs_are_refused)
     refuse_config(CP_CPUPROF_OS_TIMER, &config, "1 to 1000000");
     config.hz = 1000001;
     refuse_config(CP_CPUPROF_OS_TIMER, &config, "1 to 1000000");
-    refuse_config(CP_CPUPROF_EVENT_COUNT, &config, "13");
-    refuse_config((enum cp_cpu_event) - 1, &config, "0 to 13");
+    refuse_config(CP_CPUPROF_EVENT_COUNT, &config, "16");
+    refuse_config((enum cp_cpu_event) - 1, &config, "0 to 16");
+    config = config_of("wait", 0);
+    config.period = 0;
+    refuse_config(CP_CPUPROF_WAIT, &config, "10000 ns");
     CHECK_EQ(cp_cpu_profile_config_init(&config, &spec, 1000, &err), -EINVAL);
     check_message(&err);
 }
