@@ -18,15 +18,13 @@ struct cp__wait_running cp__wait_running = {.lock = CP__LOCK_INIT(CP__RANK_RECOR
 
 /* Where a hook is. */
 struct place {
-    struct cp__wait_m *own; /* NULL: on a thread that is no M, under the lock */
+    struct cp__m *m;      /* NULL: the thread is no M, and has the lock */
+    const struct cp_g *g; /* whose stack and labels count; NULL: the thread's own */
     uint64_t *random;
     struct cp__wait_chain *chain;
-    bool is_walked; /* whether the chain is that of this hook */
-
-    /* The registers to walk from, on these stacks. pc is 0: unknown. */
-    struct cp__registers regs;
-    struct cp__stack *stacks;
-    struct cp_labels *labels;
+    bool is_walked;                     /* whether the chain is that of this hook */
+    const struct cp__account *account;  /* the stack is that of the place where the account's G has parked; */
+    const struct cp__registers *caller; /* or, if this is not NULL, the one from there */
 };
 
 /* A wait that has ended, or a time in which a G was runnable. */
@@ -129,7 +127,43 @@ static struct cp__wait_sums *sums_of(struct cp__wait_m *own, struct cp__recordin
 
 /* ---- Taking ---------------------------------------------------------------------------------- */
 
-/* Walks, once in a hook. */
+/* Returns the registers from which to walk; their pc is 0 if nobody knows. */
+static struct cp__registers begin_of(const struct place *place)
+{
+    struct cp__registers regs = {.lr = 0};
+
+    if (place->caller != NULL)
+        regs = *place->caller;
+    else
+        regs = (struct cp__registers){.pc = place->account->parked.pc,
+                                      .sp = place->account->parked.sp,
+                                      .fp = place->account->parked.fp};
+    regs.pc = cp__code_address_from_handler(regs.pc);
+    return regs;
+}
+
+static unsigned walk_from_place(const struct place *place, struct cp__wait_chain *chain)
+{
+    const struct cp__registers regs = begin_of(place);
+    struct cp__stack of_g = {.slack = CP__G_SLACK}, *stacks = NULL;
+    struct cp__unwind_cache *cache = NULL;
+
+    chain->flags = CP_SAMPLE_INCOMPLETE;
+    if (regs.pc == 0)
+        return 0;
+    if (place->m != NULL) {
+        stacks = &place->m->stack;
+        cache = &((struct cp__wait_m *)place->m->wait)->cache;
+    }
+    if (place->g != NULL && place->g != &place->m->self) {
+        of_g.lo = place->g->stack_lo;
+        of_g.hi = place->g->stack_hi;
+        of_g.next = stacks;
+        stacks = &of_g;
+    }
+    return cp__unwind_call(&regs, stacks, cache, chain->frames, CP_MAX_FRAMES, &chain->flags);
+}
+
 static void walk_once(struct place *place)
 {
     struct cp__wait_chain *chain = place->chain;
@@ -138,13 +172,15 @@ static void walk_once(struct place *place)
         return;
     place->is_walked = true;
     chain->loads = cp__loads_from_handler();
-    chain->depth = 0;
-    chain->flags = CP_SAMPLE_INCOMPLETE;
-    if (place->regs.pc != 0)
-        chain->depth =
-            cp__unwind_call(&place->regs, place->stacks, place->own == NULL ? NULL : &place->own->cache,
-                            chain->frames, CP_MAX_FRAMES, &chain->flags);
+    chain->depth = walk_from_place(place, chain);
     chain->hash = cp__wait_hash_chain(chain);
+}
+
+static struct cp_labels *labels_at(const struct place *place)
+{
+    if (place->g != NULL)
+        return place->g->labels;
+    return place->m != NULL ? place->m->self.labels : NULL;
 }
 
 static __attribute__((noinline)) void record_ended(struct place *place, struct cp__recording *recording,
@@ -152,7 +188,7 @@ static __attribute__((noinline)) void record_ended(struct place *place, struct c
 {
     const int old_errno = errno;
     const struct cp__wait_taken taken = {.chain = place->chain,
-                                         .labels = place->labels,
+                                         .labels = labels_at(place),
                                          .reason = ended->reason,
                                          .object = ended->object,
                                          .parts = cp__wait_parts(ended->ns, recording->period),
@@ -162,7 +198,7 @@ static __attribute__((noinline)) void record_ended(struct place *place, struct c
     if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
         return; /* another thread of the parent may have the locks */
     walk_once(place);
-    sums = sums_of(place->own, recording);
+    sums = sums_of(place->m == NULL ? NULL : place->m->wait, recording);
     if (sums != NULL) {
         cp__wait_sums_add(sums, &taken);
     } else {
@@ -200,7 +236,6 @@ static void entered(struct cp__m *m, struct cp_g *g, struct cp__account *account
     const bool has_waited = account->is_woken && is_recorded(CP__WAIT_EVENT_WAIT);
     const bool was_runnable = runnable > 0 && is_recorded(CP__WAIT_EVENT_RUNNABLE);
     struct cp__wait_m *own = m->wait;
-    struct cp__stack of_g = {.lo = g->stack_lo, .hi = g->stack_hi, .slack = CP__G_SLACK, .next = &m->stack};
     struct place place;
 
     if (!has_waited && !was_runnable)
@@ -209,14 +244,7 @@ static void entered(struct cp__m *m, struct cp_g *g, struct cp__account *account
         return;
     if (!begin_hook(own))
         return;
-    place = (struct place){.own = own,
-                           .random = &own->random,
-                           .chain = &own->chain,
-                           .regs = {.pc = cp__code_address_from_handler(account->parked.pc),
-                                    .sp = account->parked.sp,
-                                    .fp = account->parked.fp},
-                           .stacks = g == &m->self ? &m->stack : &of_g,
-                           .labels = g->labels};
+    place = (struct place){.m = m, .g = g, .random = &own->random, .chain = &own->chain, .account = account};
     if (has_waited)
         tell_recordings(&place, &(struct ended){CP__WAIT_EVENT_WAIT, whole_ns(account->last_waited),
                                                 account->reason, account->object});
@@ -228,24 +256,15 @@ static void entered(struct cp__m *m, struct cp_g *g, struct cp__account *account
 
 static void woken_on_m(struct cp__m *m, const struct ended *ended, const struct cp__registers *caller)
 {
-    const struct cp_g *g = m->head.g;
     struct cp__wait_m *own = m->wait;
-    struct cp__stack of_g = {.next = &m->stack};
     struct place place;
 
     if (__builtin_expect(own == NULL, 0) && (own = make_own(m)) == NULL)
         return;
     if (!begin_hook(own))
         return;
-    if (g != NULL)
-        of_g =
-            (struct cp__stack){.lo = g->stack_lo, .hi = g->stack_hi, .slack = CP__G_SLACK, .next = &m->stack};
-    place = (struct place){.own = own,
-                           .random = &own->random,
-                           .chain = &own->chain,
-                           .regs = *caller,
-                           .stacks = &of_g,
-                           .labels = g != NULL ? g->labels : m->self.labels};
+    place = (struct place){
+        .m = m, .g = m->head.g, .random = &own->random, .chain = &own->chain, .caller = caller};
     tell_recordings(&place, ended);
     end_hook(own);
 }
@@ -254,7 +273,7 @@ static void woken_outside(const struct ended *ended, const struct cp__registers 
 {
     static struct cp__wait_chain chain; /* under the lock, both */
     static uint64_t random = 0x853c49e6748fea9bu;
-    struct place place = {.random = &random, .chain = &chain, .regs = *caller};
+    struct place place = {.random = &random, .chain = &chain, .caller = caller};
 
     cp__fork_delay(); /* a child must find the sums whole */
     cp__lock(&cp__wait_running.lock);
@@ -267,20 +286,19 @@ static void woken_outside(const struct ended *ended, const struct cp__registers 
 static void woken(struct cp_g *g, struct cp__account *account, uint64_t stamp,
                   const struct cp__registers *caller)
 {
-    struct ended ended = {.event = CP__WAIT_EVENT_LOCK, .reason = account->reason, .object = account->object};
-    struct cp__registers regs = *caller;
+    struct ended ended;
 
     (void)g;
     (void)stamp;
     if (!is_recorded(CP__WAIT_EVENT_LOCK) || account->reason == CP_WAIT_SLEEP ||
         account->reason == CP_WAIT_DESCRIPTOR)
         return;
-    ended.ns = whole_ns(account->last_waited);
-    regs.pc = cp__code_address_from_handler(regs.pc);
+    ended =
+        (struct ended){CP__WAIT_EVENT_LOCK, whole_ns(account->last_waited), account->reason, account->object};
     if (cp__m_current != NULL)
-        woken_on_m(cp__m_current, &ended, &regs);
+        woken_on_m(cp__m_current, &ended, caller);
     else if (!cp__is_raw_child_from_handler())
-        woken_outside(&ended, &regs);
+        woken_outside(&ended, caller);
 }
 
 /* ---- The end of Ms --------------------------------------------------------------------------- */
