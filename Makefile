@@ -265,6 +265,7 @@ LIBS_unwind_end_test = -lunwind
 LIBS_handler = -lunwind
 # The exact values that tests compare with.
 LIBS_histogram_test = -lm
+LIBS_wait_weight_test = -lm
 LIBS_counterpoint = -lm
 LIBS_report_model_test = -lm
 LIBS_with_cmocka = -lcmocka

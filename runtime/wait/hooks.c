@@ -12,7 +12,7 @@
 #include "runtime/ticks.h"
 #include "weight.h"
 
-enum { NAPS = 10000, NAP_NS = 100000 };
+enum { NAPS = 2000, NAP_NS = 100000 };
 
 struct cp__wait_running cp__wait_running = {.lock = CP__LOCK_INIT(CP__RANK_RECORDINGS)};
 
