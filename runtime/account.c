@@ -59,20 +59,6 @@ void cp_accounts_set(bool on)
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-void cp__account_tell(const struct cp__account_values *values, uint64_t gs, struct cp_account *to)
-{
-    to->gs = gs;
-    to->running_ns = cp__stamps_ns(values->running);
-    to->runnable_ns = cp__stamps_ns(values->runnable);
-    to->switches = values->switches;
-    for (unsigned i = 0; i < CP_WAIT_REASONS; i++) {
-        to->waited_ns[i] = cp__stamps_ns(values->waited[i]);
-        to->waits[i] = values->waits[i];
-        to->waiting_ns += to->waited_ns[i];
-    }
-    to->lifetime_ns = to->running_ns + to->runnable_ns + to->waiting_ns;
-}
-
 int cp_g_stats(const struct cp_g *g, struct cp_account *account)
 {
     struct cp_account read = {.size = sizeof read};

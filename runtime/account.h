@@ -65,6 +65,41 @@ struct cp_account {
  */
 int cp_g_stats(const struct cp_g *g, struct cp_account *account);
 
+/* ---- Sums ------------------------------------------------------------------------------------ */
+
+/* The accounts of one label set, as cp_accounts_each() reports them. Valid during the call only. */
+struct cp_accounts_info {
+    size_t size;              /* sizeof(struct cp_accounts_info) as the library was compiled */
+    struct cp_labels *labels; /* the set, which lives as long as the process; NULL: no labels */
+    /* true: labels is NULL, and the sum is that of all label sets that had no room: 10 000 sets have sums of
+     * their own, those that came first. */
+    bool is_rest;
+    /* What Gs did while they had these labels. sum->gs counts those that have the labels, and those that had
+     * them at their end. A thread that has waited by cp_wait_begin() counts as a G. */
+    const struct cp_account *sum;
+    uint64_t running; /* how many of the Gs that live run, are ready, and wait at this moment */
+    uint64_t runnable;
+    uint64_t waiting;
+    uint64_t ended; /* and how many have ended */
+};
+typedef int cp_accounts_fn(void *context, const struct cp_accounts_info *info);
+
+/*
+ * Calls fn for each label set that any G has had, in the order in which the sets came, and last for the rest,
+ * if there is one. What a G has done counts for the labels that it had at the time, also if it has ended
+ * since.
+ * Gs go on meanwhile: what a G did before its labels changed, or before its end, may be missing until the
+ * next call if the change or the end comes during this one. No time, and no number of switches or waits, is
+ * ever less than in an earlier call. A result of fn other than 0 ends the list and is returned. Returns
+ * -ENOMEM if there is no memory.
+ */
+int cp_accounts_each(cp_accounts_fn *fn, void *context);
+
+/* Fills *total with the sum over all label sets. Returns 0; -EINVAL if the size was never set; -ENOMEM. */
+int cp_accounts_total(struct cp_account *total);
+
+/* ---- The switch ------------------------------------------------------------------------------ */
+
 /* Switches accounts on or off for the whole process; they are on at first. While they are off, switches cost
  * what they cost without them, and times that pass are in no account: what a G does then counts as what it
  * did last. May be called at any time, from any thread. */

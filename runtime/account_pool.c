@@ -139,17 +139,21 @@ void cp__accounts_leave(struct cp__m *m)
 /* Begins the account anew, in the state that it has. */
 static void begin_account(struct cp__account *account, uint64_t born)
 {
-    uint64_t *values = (uint64_t *)&account->values;
+    uint64_t *values = (uint64_t *)&account->values, *summed = (uint64_t *)&account->summed;
 
     /* relaxed, all: the id, or the version, tells when they hold */
-    for (size_t i = 0; i < sizeof account->values / sizeof *values; i++)
+    for (size_t i = 0; i < sizeof account->values / sizeof *values; i++) {
         cp_store_relaxed(&values[i], 0);
+        cp_store_relaxed(&summed[i], 0);
+    }
+    account->unsummed = 0;
     cp_store_relaxed(&account->born, born);
     cp_store_relaxed(&account->since, born);
 }
 
 /* A reader that has found the account's last G may still be reading. */
-struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_state state, uint64_t born)
+struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_state state, uint64_t born,
+                                    struct cp__label_sum *sum)
 {
     struct cp__account *account = take_account(m);
 
@@ -161,6 +165,7 @@ struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_sta
     cp_store_relaxed(&account->reason, CP_WAIT_OTHER);
     cp_store_relaxed(&account->object, NULL);
     cp_store_relaxed(&account->parked.pc, 0);
+    cp_store_relaxed(&account->sum, sum);
     account->has_told = account->parks = account->is_woken = false;
     cp_store_release(&account->id, id); /* pairs with the acquire in cp__accounts_each() */
     cp__account_end_change(account);
@@ -171,8 +176,9 @@ struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_sta
 
 static void copy_values(const struct cp__account *account, struct cp__account_copy *copy)
 {
-    const uint64_t *from = (const uint64_t *)&account->values;
-    uint64_t *to = (uint64_t *)&copy->values;
+    const uint64_t *values = (const uint64_t *)&account->values;
+    const uint64_t *summed = (const uint64_t *)&account->summed;
+    uint64_t *to_values = (uint64_t *)&copy->values, *to_summed = (uint64_t *)&copy->summed;
 
     /* relaxed, all: the version is read before and after them */
     copy->id = cp_load_relaxed(&account->id);
@@ -181,8 +187,11 @@ static void copy_values(const struct cp__account *account, struct cp__account_co
     copy->state = (enum cp__g_state)cp_load_relaxed(&account->state);
     copy->reason = (enum cp_wait_reason)cp_load_relaxed(&account->reason);
     copy->object = cp_load_relaxed(&account->object);
-    for (size_t i = 0; i < sizeof copy->values / sizeof *to; i++)
-        to[i] = cp_load_relaxed(&from[i]);
+    copy->sum = cp_load_relaxed(&account->sum);
+    for (size_t i = 0; i < sizeof copy->values / sizeof *values; i++) {
+        to_values[i] = cp_load_relaxed(&values[i]);
+        to_summed[i] = cp_load_relaxed(&summed[i]);
+    }
 }
 
 void cp__account_read(const struct cp__account *account, struct cp__account_copy *copy)
@@ -214,6 +223,20 @@ void cp__account_advance(struct cp__account_copy *copy, uint64_t stamp)
     case CP__G_DORMANT:
         break;
     }
+}
+
+void cp__account_tell(const struct cp__account_values *values, uint64_t gs, struct cp_account *to)
+{
+    to->gs = gs;
+    to->running_ns = cp__stamps_ns(values->running);
+    to->runnable_ns = cp__stamps_ns(values->runnable);
+    to->switches = values->switches;
+    for (unsigned i = 0; i < CP_WAIT_REASONS; i++) {
+        to->waited_ns[i] = cp__stamps_ns(values->waited[i]);
+        to->waits[i] = values->waits[i];
+        to->waiting_ns += to->waited_ns[i];
+    }
+    to->lifetime_ns = to->running_ns + to->runnable_ns + to->waiting_ns;
 }
 
 int cp__accounts_each(cp__account_each_fn *fn, void *context)

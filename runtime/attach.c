@@ -10,6 +10,7 @@
 #include "coverage.h"
 #include "disposition.h"
 #include "g_account.h"
+#include "label_sum.h"
 #include "m.h"
 #include "outside.h"
 #include "prepare.h"
@@ -243,7 +244,7 @@ void cp_m_detach(struct cp_m *head)
     if (m->watch != NULL || m->self.rounds != NULL)
         cp__watch_calls_get()->detach(head);
     if (m->self.account != NULL)
-        cp__account_free(m, m->self.account);
+        cp__account_close(m, m->self.account);
     m->self.account = NULL;
     cp__accounts_leave(m);
     if (m->wait != NULL)

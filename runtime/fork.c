@@ -29,7 +29,7 @@
  *   watches     What an M keeps for them changes between cp__fork_delay() and cp__fork_allow(). The child
  *               closes the events of all Ms, and frees the memory of the others with these.
  *   accounts    Lists of free accounts change between cp__fork_delay() and cp__fork_allow(). Gs of the parent
- *               keep their accounts, which begin anew.
+ *               keep their accounts, which begin anew, as sums by label set do.
  *   recordings  The tables of waits change their shape between cp__fork_delay() and cp__fork_allow(). The
  *               child has no recording, and frees those of its parent's if it is told to.
  *   libpfm4     is refused with a message if another thread was just initialising it.
@@ -56,6 +56,7 @@
 #include "g_account.h"
 #include "handler.h"
 #include "label.h"
+#include "label_sum.h"
 #include "m.h"
 #include "queue.h"
 #include "rounds.h"
@@ -111,6 +112,7 @@ static void after_in_child(void)
     cp__turn_forget();
     cp__ms_forget();
     cp__accounts_forget(m);
+    cp__label_sums_forget();
     cp__code_after_fork();
     if (calls != NULL)
         calls->after_fork_in_child();

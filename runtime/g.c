@@ -4,6 +4,7 @@
 
 #include "g_account.h"
 #include "label.h"
+#include "label_sum.h"
 #include "rounds.h"
 #include "runtime.h"
 #include "ticks.h"
@@ -30,7 +31,8 @@ void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g
     g->rounds = g->counts = g->account = NULL;
     memset(g->reserved, 0, sizeof g->reserved);
     if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
-        g->account = cp__account_new(cp__m_current, g->id, CP__G_RUNNABLE, cp__stamp_early());
+        g->account = cp__account_new(cp__m_current, g->id, CP__G_RUNNABLE, cp__stamp_early(),
+                                     cp__label_sum_of(parent == NULL ? NULL : parent->labels));
     /* pairs with the acquire in cp_g_labels() */
     cp_store_release(&g->labels, parent == NULL ? NULL : cp_labels_ref(parent->labels));
 }
@@ -42,7 +44,7 @@ void cp_g_fini(struct cp_g *g)
     if (g->rounds != NULL || g->counts != NULL)
         cp__watch_calls_get()->end_g(g);
     if (g->account != NULL)
-        cp__account_free(cp__m_current, g->account);
+        cp__account_close(cp__m_current, g->account);
     g->account = NULL;
     cp_store_relaxed(&g->labels, NULL); /* relaxed: see let_finish() */
     cp_labels_unref(labels);
@@ -56,6 +58,8 @@ static void replace_labels(struct cp_g *g, struct cp_labels *labels)
 {
     struct cp_labels *old = g->labels;
 
+    if (g->account != NULL)
+        cp__account_relabel(cp__m_current, g->account, labels);
     cp_store_release(&g->labels, labels); /* pairs with the acquire in cp_g_labels() */
     cp_fence_signal();
     cp_labels_unref(old);

@@ -1,7 +1,7 @@
 /* The transitions of accounts: what cp_execute(), cp_g_park() and cp_g_ready() do to them. */
 #include "g_account.h"
 
-#include "runtime/base/fork_gate.h"
+#include "label_sum.h"
 #include "ticks.h"
 
 uint32_t cp_accounting;
@@ -40,6 +40,7 @@ static void end_wait(struct cp__account *account, enum cp__g_state next, uint64_
 
     cp_add_single_writer(&account->values.waited[account->reason], lasted);
     cp_add_single_writer(&account->values.waits[account->reason], 1);
+    account->unsummed |= 1u << account->reason;
     account->last_waited = lasted;
     account->is_woken = true;
 }
@@ -72,7 +73,8 @@ static uint64_t enter_g(struct cp__account *account, uint64_t stamp)
 static struct cp__account *account_of_g(struct cp_m *m, struct cp_g *g, uint64_t stamp)
 {
     if (__builtin_expect(g->account == NULL, 0))
-        g->account = cp__account_new((struct cp__m *)m, g->id, CP__G_RUNNABLE, stamp);
+        g->account =
+            cp__account_new((struct cp__m *)m, g->id, CP__G_RUNNABLE, stamp, cp__label_sum_of(g->labels));
     return g->account;
 }
 
@@ -209,7 +211,8 @@ static struct cp__account *account_here(struct cp__m *m)
     struct cp_g *g = m->head.g != NULL ? m->head.g : &m->self;
 
     if (g == &m->self && g->account == NULL)
-        g->account = cp__account_new(m, CP__ACCOUNT_OF_M | (uint64_t)m->tid, CP__G_RUNNING, m->attached_at);
+        g->account = cp__account_new(m, CP__ACCOUNT_OF_M | (uint64_t)m->tid, CP__G_RUNNING, m->attached_at,
+                                     cp__label_sum_of(g->labels));
     return g->account;
 }
 

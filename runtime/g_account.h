@@ -47,6 +47,8 @@ struct cp__account {
     uint32_t reason; /* enum cp_wait_reason: why the G waits, or waited last */
     const void *object;
     struct cp__account_values values; /* up to since */
+    struct cp__label_sum *sum;        /* of the G's labels; NULL: the G has ended (label_sum.h) */
+    struct cp__account_values summed; /* what of the values is in sums, up to any moment */
     /* Where the G has told that it gives its M up, on a stack that ends at hi: the frames from there on stand
      * still until the G runs again. pc is 0 if the G has told nothing when it left its M last. */
     struct {
@@ -58,6 +60,7 @@ struct cp__account {
     bool parks;           /* the call was cp_g_park() */
     bool is_woken;        /* a wait has ended since the G ran last: it was so long */
     uint64_t last_waited; /* a stamp's difference */
+    uint32_t unsummed;    /* a bit for each reason of which a wait has ended since it was summed */
 
     /* Shared. */
     uint64_t id;              /* the G's, or CP__ACCOUNT_OF_M and a thread's; 0: the account is free */
@@ -117,9 +120,10 @@ static inline void cp__account_end_change(struct cp__account *account)
     cp_store_release(&account->version, cp_load_relaxed(&account->version) + 1);
 }
 
-/* Returns an account that begins in that state, born at that stamp; NULL: no memory. m is the calling
- * thread's, or NULL, also for the next one. */
-struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_state state, uint64_t born);
+/* Returns an account that begins in that state, born at that stamp, and adds to that sum; NULL: no memory. m
+ * is the calling thread's, or NULL, also for the next one. */
+struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_state state, uint64_t born,
+                                    struct cp__label_sum *sum);
 /* Makes an account free again. */
 void cp__account_free(struct cp__m *m, struct cp__account *account);
 /* m stops being an M: returns the free accounts that it keeps. */
@@ -136,6 +140,8 @@ struct cp__account_copy {
     enum cp_wait_reason reason;
     const void *object;
     struct cp__account_values values;
+    struct cp__label_sum *sum;
+    struct cp__account_values summed;
 };
 void cp__account_read(const struct cp__account *account, struct cp__account_copy *copy);
 /* Adds what has passed since the copy's state began, up to a stamp, to its values. */

@@ -141,6 +141,7 @@ int cp__labels_with(const struct cp_labels *old, const char *key, const char *va
         return -ENOMEM;
     set->refs = 1;
     set->count = 0;
+    set->sum = NULL;
     strings = (char *)&set->items[count];
     for (i = 0; i < n && strcmp(old->items[i].key, key) < 0; i++)
         append_label(set, &strings, &old->items[i]);

@@ -8,7 +8,8 @@
 struct cp_labels {
     uint64_t refs;
     size_t count;
-    struct cp_label items[]; /* in order of key; the strings follow */
+    struct cp__label_sum *sum; /* atomic; NULL: cp__label_sum_of() has not looked for it */
+    struct cp_label items[];   /* in order of key; the strings follow */
 };
 
 /* Takes one more reference in the handler of an M whose current G has one, so the number of references cannot

@@ -29,6 +29,8 @@ enum cp__lock_rank {
     CP__RANK_OWN_THREADS,     /* runtime: the list of the library's own threads */
     CP__RANK_SAMPLED,         /* watch: how long the rounds took in which samples were taken */
     CP__RANK_WATCH_KEYS,      /* watch: a shard of open keys; no thread takes two of them */
+    CP__RANK_LABEL_SUMS_READ, /* runtime: who reads the sums of accounts */
+    CP__RANK_LABEL_SUMS,      /* runtime: which label sets have sums */
     CP__RANK_ACCOUNTS,        /* runtime: the free accounts of Gs */
     CP__RANK_RECORDINGS,      /* wait: which recordings of waits run, and what plain threads have ended */
 };

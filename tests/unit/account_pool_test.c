@@ -11,12 +11,12 @@ enum { LIVES = 50000 };
 /* A reader that has begun with the account's last G reads again. */
 CP_TEST(an_account_that_begins_anew_has_another_version)
 {
-    struct cp__account *account = cp__account_new(NULL, 1, CP__G_RUNNABLE, 1);
+    struct cp__account *account = cp__account_new(NULL, 1, CP__G_RUNNABLE, 1, NULL);
     const uint64_t version = account->version;
 
     cp__account_free(NULL, account);
     CHECK(account->version != version);
-    CHECK(cp__account_new(NULL, 2, CP__G_RUNNING, 2) == account);
+    CHECK(cp__account_new(NULL, 2, CP__G_RUNNING, 2, NULL) == account);
     CHECK(account->version >= version + 4);
     CHECK_EQ(account->version % 2, 0);
 }
@@ -29,7 +29,7 @@ static void *live_and_end(void *arg)
     (void)arg;
     for (uint64_t id = 1; id <= LIVES; id++) {
         struct cp__account *account =
-            cp__account_new(NULL, id, id % 2 == 0 ? CP__G_RUNNING : CP__G_RUNNABLE, MARK(id));
+            cp__account_new(NULL, id, id % 2 == 0 ? CP__G_RUNNING : CP__G_RUNNABLE, MARK(id), NULL);
 
         CHECK(account != NULL);
         cp__account_free(NULL, account);
