@@ -136,17 +136,26 @@ void cp__accounts_leave(struct cp__m *m)
 
 /* ---- Accounts -------------------------------------------------------------------------------- */
 
+static void begin_values(struct cp__account_values *values, uint32_t reasons)
+{
+    /* relaxed, all: the id, or the version, tells when they hold */
+    cp_store_relaxed(&values->running, 0);
+    cp_store_relaxed(&values->runnable, 0);
+    cp_store_relaxed(&values->switches, 0);
+    for (; reasons != 0; reasons &= reasons - 1) {
+        const unsigned i = (unsigned)__builtin_ctz(reasons);
+
+        cp_store_relaxed(&values->waited[i], 0);
+        cp_store_relaxed(&values->waits[i], 0);
+    }
+}
+
 /* Begins the account anew, in the state that it has. */
 static void begin_account(struct cp__account *account, uint64_t born)
 {
-    uint64_t *values = (uint64_t *)&account->values, *summed = (uint64_t *)&account->summed;
-
-    /* relaxed, all: the id, or the version, tells when they hold */
-    for (size_t i = 0; i < sizeof account->values / sizeof *values; i++) {
-        cp_store_relaxed(&values[i], 0);
-        cp_store_relaxed(&summed[i], 0);
-    }
-    account->unsummed = 0;
+    begin_values(&account->values, account->waited_for);
+    begin_values(&account->summed, account->waited_for);
+    account->waited_for = account->unsummed = 0;
     cp_store_relaxed(&account->born, born);
     cp_store_relaxed(&account->since, born);
 }
@@ -273,6 +282,7 @@ void cp__accounts_forget(const struct cp__m *m)
             struct cp__account *account = &slab->accounts[i];
 
             account->version &= ~(uint64_t)1;
+            account->waited_for = (1u << CP_WAIT_REASONS) - 1; /* a change may have been half done */
             begin_account(account, now);
             if (running == NULL || account != running->account)
                 account->state = CP__G_DORMANT;

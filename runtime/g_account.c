@@ -41,6 +41,7 @@ static void end_wait(struct cp__account *account, enum cp__g_state next, uint64_
     cp_add_single_writer(&account->values.waited[account->reason], lasted);
     cp_add_single_writer(&account->values.waits[account->reason], 1);
     account->unsummed |= 1u << account->reason;
+    account->waited_for |= 1u << account->reason;
     account->last_waited = lasted;
     account->is_woken = true;
 }

@@ -61,6 +61,7 @@ struct cp__account {
     bool is_woken;        /* a wait has ended since the G ran last: it was so long */
     uint64_t last_waited; /* a stamp's difference */
     uint32_t unsummed;    /* a bit for each reason of which a wait has ended since it was summed */
+    uint32_t waited_for;  /* a bit for each reason of which the account has values that are not 0 */
 
     /* Shared. */
     uint64_t id;              /* the G's, or CP__ACCOUNT_OF_M and a thread's; 0: the account is free */

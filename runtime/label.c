@@ -125,7 +125,7 @@ int cp__labels_with(const struct cp_labels *old, const char *key, const char *va
     size_t bytes = value != NULL ? strings_size(&added) : 0;
     struct cp_labels *set;
     char *strings;
-    size_t i;
+    size_t words, i;
 
     for (i = 0; i < n; i++) {
         if (strcmp(old->items[i].key, key) != 0) {
@@ -136,13 +136,16 @@ int cp__labels_with(const struct cp_labels *old, const char *key, const char *va
     *out = NULL;
     if (count == 0)
         return 0;
-    set = malloc(sizeof *set + count * sizeof set->items[0] + bytes);
+    words = (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+    set = malloc(sizeof *set + count * sizeof set->items[0] + words * sizeof(uint64_t));
     if (set == NULL)
         return -ENOMEM;
     set->refs = 1;
     set->count = 0;
     set->sum = NULL;
+    set->words = words;
     strings = (char *)&set->items[count];
+    ((uint64_t *)(void *)strings)[words - 1] = 0;
     for (i = 0; i < n && strcmp(old->items[i].key, key) < 0; i++)
         append_label(set, &strings, &old->items[i]);
     if (value != NULL)

@@ -8,8 +8,9 @@
 struct cp_labels {
     uint64_t refs;
     size_t count;
+    size_t words; /* the size of the strings in words of 8 bytes, the last filled up with zeros */
     struct cp__label_sum *sum; /* atomic; NULL: cp__label_sum_of() has not looked for it */
-    struct cp_label items[];   /* in order of key; the strings follow */
+    struct cp_label items[];   /* in order of key; the strings follow: equal sets have equal words */
 };
 
 /* Takes one more reference in the handler of an M whose current G has one, so the number of references cannot

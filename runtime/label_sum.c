@@ -26,27 +26,25 @@ static struct {
 
 /* ---- Which sums there are -------------------------------------------------------------------- */
 
+static const uint64_t *strings_of(const struct cp_labels *labels)
+{
+    return (const uint64_t *)(const void *)&labels->items[labels->count];
+}
+
 static uint32_t hash_label_set(const struct cp_labels *labels)
 {
-    uint64_t hash = labels->count;
+    const uint64_t *words = strings_of(labels);
+    uint64_t hash = 0;
 
-    for (size_t i = 0; i < labels->count; i++) {
-        hash = cp__hash_add_string(hash, labels->items[i].key);
-        hash = cp__hash_add_string(hash, labels->items[i].value);
-    }
+    for (size_t i = 0; i < labels->words; i++)
+        hash = cp__hash_add(hash, words[i]);
     return cp__hash_end(hash);
 }
 
 static bool are_same_labels(const struct cp_labels *a, const struct cp_labels *b)
 {
-    if (a->count != b->count)
-        return false;
-    for (size_t i = 0; i < a->count; i++) {
-        if (strcmp(a->items[i].key, b->items[i].key) != 0 ||
-            strcmp(a->items[i].value, b->items[i].value) != 0)
-            return false;
-    }
-    return true;
+    return a->count == b->count && a->words == b->words &&
+           memcmp(strings_of(a), strings_of(b), a->words * sizeof(uint64_t)) == 0;
 }
 
 /* Returns the slot that has the sum of these labels, or is free for it. */
@@ -165,6 +163,7 @@ static void take_change(struct cp__account *account, uint64_t stamp, struct chan
     change->switches = take_growth(values->switches, &summed->switches);
     change->reasons = account->unsummed | (waits ? 1u << account->reason : 0);
     account->unsummed = 0;
+    account->waited_for |= change->reasons;
     for (uint32_t left = change->reasons; left != 0; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctz(left);
         const uint64_t now = waits && i == account->reason ? lasted : 0;
@@ -199,10 +198,10 @@ static void add_change(struct cp__label_sum *sum, const struct cp__m *m, const s
 }
 
 /* Sums what is not summed yet; the account adds to `to` from now on. */
-static void move_account(struct cp__m *m, struct cp__account *account, struct cp__label_sum *to)
+static void move_account(struct cp__m *m, struct cp__account *account, uint64_t stamp,
+                         struct cp__label_sum *to)
 {
     struct cp__label_sum *from = account->sum;
-    const uint64_t stamp = cp__stamp_early();
     struct change change;
 
     cp__account_begin_change(account);
@@ -218,14 +217,17 @@ void cp__account_relabel(struct cp__m *m, struct cp__account *account, struct cp
     struct cp__label_sum *to = cp__label_sum_of(labels);
 
     if (to != account->sum)
-        move_account(m, account, to);
+        move_account(m, account, cp__stamp_early(), to);
 }
 
 void cp__account_close(struct cp__m *m, struct cp__account *account)
 {
     struct cp__label_sum *sum = account->sum;
+    const bool has_just_left =
+        m != NULL && m->head.left_at == account->since && account->state == CP__G_RUNNABLE;
 
-    move_account(m, account, NULL);
+    /* A G that has left this M, which has run nothing since, has ended then. */
+    move_account(m, account, has_just_left ? account->since : cp__stamp_early(), NULL);
     if (sum != NULL && account->state != CP__G_DORMANT)
         cp_fetch_add_relaxed(&cp__label_sum_part(sum, m)->ended, 1); /* relaxed: a count of its own */
     cp__account_free(m, account);
