@@ -104,8 +104,8 @@ test_packages = golang-github-google-pprof-dev golang-golang-x-tools-dev perl pr
 test_packages += man-db bash-completion
 # Without these, tests are skipped: dwz makes debug information smaller, programs profile themselves under valgrind and
 # with jemalloc, mandoc complains of more than man does, zsh and fish complete command lines, and cmake finds
-# what is installed, as pkg-config does.
-test_packages += $(if $(filter deps,$(goals)),dwz valgrind libjemalloc2 mandoc zsh fish cmake)
+# what is installed, as pkg-config does. Boost.Fiber and State Threads are runtimes that the library is embedded in.
+test_packages += $(if $(filter deps,$(goals)),dwz valgrind libjemalloc2 mandoc zsh fish cmake libboost-fiber-dev libst-dev)
 test_packages += $(if $(cross),,libcmocka-dev check libcriterion-dev libjpeg62-turbo-dev) libbz2-dev
 test_packages += $(if $(or $(filter deps,$(goals)),$(if $(T_programs),,$(filter test,$(goals))), \
                    $(filter ui report_html,$(goal_programs))),chromium)
@@ -183,8 +183,8 @@ example_parts = common server_http server_waits server_work
 frameworks = cmocka check $(if $(findstring thread,$(SANITIZE)),,criterion)
 # Those that tests/demo runs.
 demos = goroutine serial
-# A folder of examples/ has programs of one file each.
-example_names := $(filter-out $(example_parts) with_%,$(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c examples/*/*.c))))
+# A folder of examples/ has programs of one file each. What is in embed/ needs other runtimes: a test builds it.
+example_names := $(filter-out $(example_parts) with_% embed/%,$(patsubst examples/%.c,%,$(sort $(wildcard examples/*.c examples/*/*.c))))
 watch_examples := $(filter watch/%,$(example_names))
 # Of the processor's own code, where it is read: see arch/arch.h.
 caller_objects := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/unit/caller_$(ARCH).c))

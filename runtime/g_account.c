@@ -163,15 +163,24 @@ static void note_wait(struct cp__account *account, enum cp_wait_reason reason, c
     account->parks = true;
 }
 
+void cp_g_park_accounted_at(struct cp_g *g, enum cp_wait_reason reason, const void *object, uintptr_t pc,
+                            uintptr_t sp, uintptr_t fp)
+{
+    struct cp__account *account = g->account;
+
+    if (account != NULL)
+        note_wait(account, reason, object,
+                  &(struct told_place){.pc = pc, .sp = sp, .fp = fp, .hi = g->stack_hi});
+}
+
 /* The caller's frame stands until the G runs again, and this one does not: the walk begins there. */
 __attribute__((noinline)) void cp_g_park_accounted(struct cp_g *g, enum cp_wait_reason reason,
                                                    const void *object)
 {
     struct cp__account *account = g->account;
 
-    if (account == NULL)
-        return;
-    note_wait(account, reason, object, CALLED_FROM(g->stack_hi));
+    if (account != NULL)
+        note_wait(account, reason, object, CALLED_FROM(g->stack_hi));
 }
 
 __attribute__((noinline)) void cp_g_yield_accounted(struct cp_g *g)

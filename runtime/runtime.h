@@ -166,6 +166,8 @@ void cp_execute_counted(struct cp_m *m, struct cp_g *g);
 void cp_execute_accounted(struct cp_m *m, struct cp_g *g);
 void cp_g_park_accounted(struct cp_g *g, enum cp_wait_reason reason, const void *object);
 void cp_g_yield_accounted(struct cp_g *g);
+void cp_g_park_accounted_at(struct cp_g *g, enum cp_wait_reason reason, const void *object, uintptr_t pc,
+                            uintptr_t sp, uintptr_t fp);
 void cp_g_ready_accounted(struct cp_g *g);
 
 /* For cp_execute() only: all of it, if nothing is counted for watches and there are no accounts. */
@@ -230,6 +232,19 @@ static inline __attribute__((always_inline)) void cp_g_yield(struct cp_g *g)
 {
     if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
         cp_g_yield_accounted(g);
+}
+
+/*
+ * Does what cp_g_park() does, from a function that the runtime calls on g's stack just before g gives its M
+ * up, and that returns before: a hook of a runtime that is not to be changed. Stacks of waits begin with the
+ * hook's caller, which returns only when g runs again.
+ */
+static inline __attribute__((always_inline)) void
+cp_g_park_in_hook(struct cp_g *g, enum cp_wait_reason reason, const void *object)
+{
+    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
+        cp_g_park_accounted_at(g, reason, object, (uintptr_t)__builtin_return_address(0),
+                               (uintptr_t)__builtin_dwarf_cfa(), *(uintptr_t *)__builtin_frame_address(0));
 }
 
 /*
