@@ -241,18 +241,52 @@ __attribute__((noinline)) void cp_wait_begin_accounted(enum cp_wait_reason reaso
     leave_g(account, cp__stamp_early());
 }
 
-void cp_wait_end_accounted(void)
+/* What was no wait, because it was too short, has run; within a change. */
+static void go_on_running(struct cp__account *account)
 {
-    struct cp__m *m = cp__m_current;
-    struct cp__account *account;
+    cp_store_relaxed(&account->state, CP__G_RUNNING); /* relaxed: see cp__account_begin_change() */
+}
 
-    if (m == NULL || m->n_waits == 0 || --m->n_waits > 0)
-        return;
-    account = account_here(m);
+static bool is_shorter(const struct cp__account *account, uint64_t stamp, uint64_t least_ns)
+{
+    const uint64_t since = cp_load_relaxed(&account->since); /* relaxed: see cp__account_begin_change() */
+
+    return least_ns > 0 && ((int64_t)(stamp - since) <= 0 || cp__stamps_ns(stamp - since) < least_ns);
+}
+
+static void end_outermost_wait(struct cp__m *m, uint64_t least_ns)
+{
+    struct cp__account *account = account_here(m);
+    const uint64_t stamp = cp__stamp();
+    bool is_short;
+
     if (account == NULL || account->state != CP__G_WAITING)
         return;
+    is_short = is_shorter(account, stamp, least_ns);
     cp__account_begin_change(account);
-    end_wait(account, CP__G_RUNNING, cp__stamp());
+    if (is_short)
+        go_on_running(account);
+    else
+        end_wait(account, CP__G_RUNNING, stamp);
     cp__account_end_change(account);
-    tell_entered(m, m->head.g != NULL ? m->head.g : &m->self, account, 0);
+    if (!is_short)
+        tell_entered(m, m->head.g != NULL ? m->head.g : &m->self, account, 0);
+}
+
+/* The wait is over last of all: what a handler of the program's tells meanwhile is an inner pair. */
+void cp__wait_end_if(uint64_t least_ns)
+{
+    struct cp__m *m = cp__m_current;
+
+    if (m == NULL || m->n_waits == 0)
+        return;
+    if (m->n_waits == 1)
+        end_outermost_wait(m, least_ns);
+    cp_fence_signal();
+    m->n_waits--;
+}
+
+void cp_wait_end_accounted(void)
+{
+    cp__wait_end_if(0);
 }

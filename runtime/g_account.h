@@ -106,6 +106,11 @@ static inline const struct cp__wait_calls *cp__wait_calls_get(void)
     return cp_load_acquire(&cp__wait_calls); /* pairs with the release of who sets the calls */
 }
 
+/* cp_wait_end(), whatever cp_accounting is: each cp_wait_begin_accounted() needs one. What has lasted less
+ * than least_ns was no wait, and the time counts as running; UINT64_MAX: whatever it has lasted. Needs
+ * cp__ticks_measure() if least_ns is not 0. */
+void cp__wait_end_if(uint64_t least_ns);
+
 /* ---- Accounts -------------------------------------------------------------------------------- */
 
 /* Between the two, a reader reads again. */
