@@ -201,8 +201,11 @@ bench_names := $(patsubst bench/%.c,%,$(sort $(wildcard bench/*.c)))
 preload_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard preload/*.c)))
 preload_so = $(B)/lib/libcounterpoint-preload.so
 preload_http_so = $(B)/lib/libcounterpoint-preload-http.so
+# What it preloads, too, if waits are to be profiled: nothing but the program's calls that wait.
+preload_waits_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard preload/waits/*.c)))
+preload_waits_so = $(B)/lib/libcounterpoint-preload-waits.so
 # A sanitizer's library would have to be preloaded first.
-preloads = $(if $(SANITIZE),,$(preload_so) $(preload_http_so))
+preloads = $(if $(SANITIZE),,$(preload_so) $(preload_http_so) $(preload_waits_so))
 
 lib_a = $(B)/lib/libcounterpoint.a
 lib_so = $(B)/lib/libcounterpoint.so
@@ -222,7 +225,7 @@ test_programs = $(tests) $(samples) $(framework_examples)
 benches := $(addprefix $(B)/bench/,$(bench_names))
 # The simulated kernel, which every test program can play.
 sim_objects := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard tests/support/sim/*.c)))
-objects := $(lib_objects) $(preload_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/support/test.o \
+objects := $(lib_objects) $(preload_objects) $(preload_waits_objects) $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects) $(B)/obj/tests/support/test.o \
            $(sim_objects) $(caller_objects) \
            $(patsubst %,$(B)/obj/examples/%.o,$(example_parts)) \
            $(B)/obj/tests/support/watch.o $(sample_names:%=$(B)/obj/tests/support/%.o) $(sample_parts:%=$(B)/obj/tests/support/%.o) \
@@ -500,6 +503,15 @@ $(preload_so): $(preload_objects) $(lib_a) preload/preload.map
 	$(call preload)
 $(preload_http_so): $(preload_objects) $(lib_a) $(http_a) preload/preload.map
 	$(call preload,$(http_libs))
+
+# A thread that is cancelled in such a call unwinds its stack through ours. Checked variants of the calls are among those
+# that are defined there, and must not take the place of others.
+$(preload_waits_objects): private cflags += -fexceptions -U_FORTIFY_SOURCE
+$(preload_waits_so): $(preload_waits_objects) preload/waits/waits.map
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(cc) $(ldflags) -shared -Wl,-soname,$(@F) -Wl,--version-script=preload/waits/waits.map -Wl,-z,now,-z,nodelete \
+	    -o $@ $(filter %.o,$^)
 
 # Whoever may use no event at all, skips the tests that ask for one, and no test asks for more samples than a thread has
 # time for: see tests/support/test.c.

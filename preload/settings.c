@@ -62,6 +62,18 @@ int cp__preload_take_events(struct cp__preload_settings *settings, const char *l
     return result;
 }
 
+bool cp__preload_records_waits(const struct cp__preload_settings *settings)
+{
+    static const char *const names[] = {"wait", "runnable", "lock"};
+    bool records = false;
+
+    for (size_t i = 0; i < settings->n; i++) {
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+            records |= strcmp(settings->events[i], names[k]) == 0;
+    }
+    return records;
+}
+
 static int take_seconds(struct cp__preload_settings *settings, struct cp_error *err)
 {
     const char *value = getenv(CP__VARIABLE_SECONDS);

@@ -3,6 +3,9 @@
  * and `counterpoint run` writes.
  *
  *     LD_PRELOAD=…/libcounterpoint-preload.so CP_CPUPROFILE=/tmp/%n.%p.pb.gz PROGRAM
+ *
+ * With …/libcounterpoint-preload-waits.so behind it, separated by a colon, the program's waits are told,
+ * too.
  */
 #ifndef COUNTERPOINT_PRELOAD_SETTINGS_H
 #define COUNTERPOINT_PRELOAD_SETTINGS_H
@@ -68,6 +71,8 @@ int cp__preload_settings(struct cp__preload_settings *settings, struct cp_error 
 /* Splits a list of events with their periods into settings->events; checks that each of them has a name that
  * means something, and that there are not too many. */
 int cp__preload_take_events(struct cp__preload_settings *settings, const char *list, struct cp_error *err);
+/* Returns whether one of the events is about what the program's threads wait for. */
+bool cp__preload_records_waits(const struct cp__preload_settings *settings);
 /* Parses a number of seconds above 0; 0 if the text is none. */
 double cp__preload_seconds(const char *text);
 

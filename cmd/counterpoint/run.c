@@ -306,6 +306,17 @@ static enum status run_to_its_end(struct run *run, struct asked *asked, const ch
     return child_exit_status(status);
 }
 
+/* Has the program's waits told, too, if that is asked for, or may be by the endpoint. */
+static enum status add_waits(const struct run *run, const struct asked *asked, char **libraries)
+{
+    struct cp_error err;
+
+    if ((asked->http != NULL || cp__preload_records_waits(&run->settings)) &&
+        run_add_preload_of_waits(libraries, &err) < 0)
+        return complain(STATUS_USAGE, "%s", err.message);
+    return STATUS_OK;
+}
+
 /* Does what the command line says. The caller frees the paths. */
 static enum status run_asked(struct run *run, struct asked *asked, char **path, char **library)
 {
@@ -317,6 +328,8 @@ static enum status run_asked(struct run *run, struct asked *asked, char **path, 
         return complain(STATUS_USAGE, "%s", err.message);
     run->program = basename(*path);
     status = choose_events(run, asked);
+    if (status == STATUS_OK)
+        status = add_waits(run, asked, library);
     if (status == STATUS_OK)
         status = make_profiles_directory(run, asked);
     return status == STATUS_OK ? run_to_its_end(run, asked, *path, *library) : status;

@@ -17,6 +17,8 @@ int run_find_path(char **path, const char *name, struct cp_error *err);
 int run_find_program(char **path, const char *name, struct cp_error *err);
 /* Finds the library to preload, beside this command. has_http: the one with the endpoint. */
 int run_find_preload(char **path, bool has_http, struct cp_error *err);
+/* Adds the library of waits to such a list of one path, with a colon between. */
+int run_add_preload_of_waits(char **list, struct cp_error *err);
 
 /* ---- While it runs, and after: run_end.c ----------------------------------------------------- */
 

@@ -249,12 +249,11 @@ int run_find_program(char **path, const char *name, struct cp_error *err)
 
 /* ---- The library ----------------------------------------------------------------------------- */
 
-int run_find_preload(char **path, bool has_http, struct cp_error *err)
+static int find_library(char **path, const char *name, struct cp_error *err)
 {
     /* as the packages have it, as `make install` does, and as the build does */
     static const char *const folders[] = {"../lib/" CP_MULTIARCH "/counterpoint", "../lib/counterpoint",
                                           "../lib64/counterpoint", "../lib"};
-    const char *name = has_http ? "libcounterpoint-preload-http.so" : "libcounterpoint-preload.so";
     char own[PATH_MAX] = "", candidate[PATH_MAX + 100];
     ssize_t size = readlink("/proc/self/exe", own, sizeof own - 1);
 
@@ -277,4 +276,26 @@ int run_find_preload(char **path, bool has_http, struct cp_error *err)
         "The library %s is not there: it belongs into \"%s/../lib/counterpoint/\". Install Counterpoint "
         "anew, or build it with 'make'.",
         name, own);
+}
+
+int run_find_preload(char **path, bool has_http, struct cp_error *err)
+{
+    return find_library(path, has_http ? "libcounterpoint-preload-http.so" : "libcounterpoint-preload.so",
+                        err);
+}
+
+int run_add_preload_of_waits(char **list, struct cp_error *err)
+{
+    char *library, *both;
+    int result = find_library(&library, "libcounterpoint-preload-waits.so", err);
+
+    if (result < 0)
+        return result;
+    result = asprintf(&both, "%s:%s", *list, library);
+    free(library);
+    if (result < 0)
+        return cp__error(err, -ENOMEM, "There is not enough memory to run the program.");
+    free(*list);
+    *list = both;
+    return 0;
 }

@@ -1,0 +1,23 @@
+/*
+ * What the preloaded library has for the second one, the library of waits (preload/waits/), which tells where
+ * the program's threads wait. `counterpoint run` preloads both if waits are to be profiled, and the first one
+ * alone otherwise: then the program's calls that wait come to no function of ours.
+ */
+#ifndef COUNTERPOINT_PRELOAD_WAITS_H
+#define COUNTERPOINT_PRELOAD_WAITS_H
+
+#include <stdint.h>
+
+#include "runtime.h"
+
+/* Immutable. */
+struct cp__wait_tellers {
+    const uint32_t *accounting; /* cp_accounting of this copy of the core */
+    void (*begin)(enum cp_wait_reason reason, const void *object); /* cp_wait_begin_accounted() */
+    void (*end)(uint64_t least_ns);                                /* cp__wait_end_if() */
+    uintptr_t code, code_end; /* the library's own: its calls are not the program's */
+};
+/* In the library of waits a weak one: without the first library, nothing is told. */
+extern const struct cp__wait_tellers cp__preload_wait_tellers;
+
+#endif
