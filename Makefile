@@ -487,8 +487,9 @@ $(B)/lib/libcounterpoint-$(1).so: $(call side_objects,$(1)) $(addprefix $(B)/obj
 endef
 $(foreach s,$(sides),$(eval $(call side,$(s))))
 
-# The library's own calls of these are not the program's: see preload/real.h.
-preload_wrapped = sigaction pthread_create
+# The library's own calls of these are not the program's, or may not go to the program's allocator: see preload/real.h and
+# preload/heap.h.
+preload_wrapped = sigaction pthread_create malloc calloc realloc free
 # The core stands first, so that its constructor and its handlers of forks run before those of preload/. Only what
 # preload.map lists is exported: a program may have the library itself, or zlib's symbols, for its own use.
 define preload

@@ -13,6 +13,7 @@
 
 #include "atomic.h"
 #include "go_exit.h"
+#include "heap.h"
 #include "http.h"
 #include "pprof/session.h"
 #include "real.h"
@@ -22,6 +23,7 @@
 #include "runtime/base/thread.h"
 #include "runtime/cost.h"
 #include "settings.h"
+#include "waits.h"
 
 /* The thread that starts the session writes these fields before the scribe is there; the scribe ends it. */
 static struct {
@@ -101,6 +103,19 @@ static void hold_thread(struct held *held)
     }
 }
 
+/* Makes the calling thread an M; it is held. */
+static int attach_held_thread(struct cp_error *err)
+{
+    struct cp_m *m;
+    int result = cp_m_attach(&m, err);
+
+    cp__process_name_thread();
+    if (result == 0 && (process.settings.http != NULL || cp__preload_records_waits(&process.settings)))
+        cp__waits_prepare_thread();
+    cp__heap_settle();
+    return result;
+}
+
 static void let_thread_go(const struct held *held)
 {
     int unused;
@@ -112,14 +127,12 @@ static void let_thread_go(const struct held *held)
 
 void cp__process_attach_thread(void)
 {
-    struct cp_m *m;
     struct held held;
 
     if (!cp__process_is_profiled_from_handler())
         return;
     hold_thread(&held);
-    cp_m_attach(&m, NULL);
-    cp__process_name_thread();
+    attach_held_thread(NULL);
     let_thread_go(&held);
 }
 
@@ -220,13 +233,11 @@ static void *start_profile_here(void *err)
 void cp__process_begin(void)
 {
     struct cp_error err = {0};
-    struct cp_m *m;
     struct held held;
     int result;
 
     hold_thread(&held);
-    result = cp_m_attach(&m, &err);
-    cp__process_name_thread();
+    result = attach_held_thread(&err);
     if (result == 0 && cp__thread_run(start_profile_here, &err) < 0)
         say_to_user("there is no thread to start the profile: this process will leave none.");
     if (err.code < 0)
@@ -295,6 +306,7 @@ static void begin_in_child(void)
     process.session = NULL;
     process.http =
         NULL; /* its threads are the parent's, and its sockets are closed when the child executes */
+    cp__heap_forget();
     cp__files_forget();
     cp__threads_forget();
     cp__exec_forget();

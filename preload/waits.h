@@ -20,4 +20,8 @@ struct cp__wait_tellers {
 /* In the library of waits a weak one: without the first library, nothing is told. */
 extern const struct cp__wait_tellers cp__preload_wait_tellers;
 
+/* Gives the calling thread, which is an M, what it needs to tell that a wait begins: the program may
+ * wait in its allocator, and heap.h is for the ends of waits. */
+void cp__waits_prepare_thread(void);
+
 #endif

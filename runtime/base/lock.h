@@ -33,6 +33,7 @@ enum cp__lock_rank {
     CP__RANK_LABEL_SUMS,      /* runtime: which label sets have sums */
     CP__RANK_ACCOUNTS,        /* runtime: the free accounts of Gs */
     CP__RANK_RECORDINGS,      /* wait: which recordings of waits run, and what plain threads have ended */
+    CP__RANK_HEAP,            /* preload: the memory of what is recorded at the ends of waits */
 };
 
 struct cp__lock {
