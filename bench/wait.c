@@ -2,8 +2,8 @@
  * What recordings of waits cost a switch.
  *
  * Wait: a G parks, another G takes its M and makes the first one ready, and the M takes that again; nothing
- * happens between these. All four calls are made on one stack, which has ten frames, so that no switch of stacks is
- * measured. Each iteration makes two loops: with accounts alone, and with what runs beside them.
+ * happens between these. All four calls are made on one stack, which has ten frames, so that no switch of
+ * stacks is measured. Each iteration makes two loops: with accounts alone, and with what runs beside them.
  *
  *     ns/wait   the four calls; median of the iterations
  *     ns-more   the same, less the loop with accounts alone just before; quartiles

@@ -26,27 +26,6 @@ static struct {
 
 /* ---- Which sums there are -------------------------------------------------------------------- */
 
-static const uint64_t *strings_of(const struct cp_labels *labels)
-{
-    return (const uint64_t *)(const void *)&labels->items[labels->count];
-}
-
-static uint32_t hash_label_set(const struct cp_labels *labels)
-{
-    const uint64_t *words = strings_of(labels);
-    uint64_t hash = 0;
-
-    for (size_t i = 0; i < labels->words; i++)
-        hash = cp__hash_add(hash, words[i]);
-    return cp__hash_end(hash);
-}
-
-static bool are_same_labels(const struct cp_labels *a, const struct cp_labels *b)
-{
-    return a->count == b->count && a->words == b->words &&
-           memcmp(strings_of(a), strings_of(b), a->words * sizeof(uint64_t)) == 0;
-}
-
 /* Returns the slot that has the sum of these labels, or is free for it. */
 static struct cp__label_sum **slot_of(const struct cp_labels *labels, uint32_t hash)
 {
@@ -55,7 +34,7 @@ static struct cp__label_sum **slot_of(const struct cp_labels *labels, uint32_t h
 
     /* acquire: pairs with the release in add_sum() */
     while ((sum = cp_load_acquire(&slots[at])) != NULL &&
-           (sum->hash != hash || !are_same_labels(sum->labels, labels)))
+           (sum->hash != hash || !cp__labels_are_same(sum->labels, labels)))
         at = (at + 1) % SLOTS;
     return &slots[at];
 }
@@ -110,7 +89,7 @@ static struct cp__label_sum *add_sum(const struct cp_labels *labels, uint32_t ha
 
 struct cp__label_sum *cp__label_sum_find(struct cp_labels *labels)
 {
-    const uint32_t hash = hash_label_set(labels);
+    const uint32_t hash = cp__labels_hash(labels);
     struct cp__label_sum *sum = cp_load_acquire(slot_of(labels, hash)); /* as in slot_of() */
 
     if (sum == NULL) {

@@ -61,8 +61,8 @@ struct cp__wait_m {
 
 extern const struct cp__wait_calls cp__wait_hooks;
 
-/* Waits until no hook uses what has been taken out of cp__wait_running, for some tenths of a second at most. Returns false
- * if it may still be used. Not under the lock. */
+/* Waits until no hook uses what has been taken out of cp__wait_running, for some tenths of a second at most.
+ * Returns false if it may still be used. Not under the lock. */
 bool cp__wait_hooks_are_out(void);
 
 #endif

@@ -8,29 +8,6 @@
 
 /* ---- Labels ---------------------------------------------------------------------------------- */
 
-static uint64_t hash_of_set(const struct cp_labels *labels)
-{
-    uint64_t hash = 0;
-
-    for (size_t i = 0; i < labels->count; i++) {
-        hash = cp__hash_add_string(hash, labels->items[i].key);
-        hash = cp__hash_add_string(hash, labels->items[i].value);
-    }
-    return hash;
-}
-
-static bool are_same_labels(const struct cp_labels *a, const struct cp_labels *b)
-{
-    if (a->count != b->count)
-        return false;
-    for (size_t i = 0; i < a->count; i++) {
-        if (strcmp(a->items[i].key, b->items[i].key) != 0 ||
-            strcmp(a->items[i].value, b->items[i].value) != 0)
-            return false;
-    }
-    return true;
-}
-
 static struct cp_labels *append_labels(struct cp__wait_sums *sums, struct cp_labels *labels, uint32_t hash)
 {
     struct cp_labels *added = NULL;
@@ -49,11 +26,11 @@ static struct cp_labels *append_labels(struct cp__wait_sums *sums, struct cp_lab
 /* Returns the set that stands for those with the same keys and values; NULL: no room. */
 static struct cp_labels *labels_by_contents(struct cp__wait_sums *sums, struct cp_labels *labels)
 {
-    const uint32_t hash = cp__hash_end(hash_of_set(labels));
+    const uint32_t hash = cp__labels_hash(labels);
     uint32_t number;
 
     for (size_t at = hash; cp__table_next(&sums->labels_table, hash, &at, &number);) {
-        if (are_same_labels(sums->labels[number], labels))
+        if (cp__labels_are_same(sums->labels[number], labels))
             return sums->labels[number];
     }
     return append_labels(sums, labels, hash);
