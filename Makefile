@@ -265,6 +265,7 @@ testing_libs = -ldw -lelf -lz -liberty
 LIBS_context_test = -lunwind
 LIBS_unwind_test = -lunwind
 LIBS_unwind_end_test = -lunwind
+LIBS_recording_stack_test = -lunwind
 LIBS_handler = -lunwind
 # The exact values that tests compare with.
 LIBS_histogram_test = -lm
@@ -292,6 +293,8 @@ CFLAGS_run_target = -DCP_MULTIARCH='"$(or $(machine_$(ARCH)),$(machine_$(host_ar
 # Where "make deps" puts promtool, for those who look at metrics.
 CFLAGS_watch_print_test = -DCP_TOOLS='"$(CURDIR)/$(tools)"'
 CFLAGS_http_watches_test = $(CFLAGS_watch_print_test)
+# Stacks of waits lead through code without frame pointers.
+CFLAGS_recording_stack_test = -fomit-frame-pointer
 CFLAGS_ui_test = -DCP_UI='"$(CURDIR)/http/ui"' -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 CFLAGS_report_html_test = -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 # Profiles may have any values, and sums of them wrap around as Go's do.

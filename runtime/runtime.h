@@ -275,10 +275,12 @@ static inline __attribute__((always_inline)) void cp_wait_begin(enum cp_wait_rea
     if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
         cp_wait_begin_accounted(reason, object);
 }
-static inline void cp_wait_end(void)
+static inline __attribute__((always_inline)) void cp_wait_end(void)
 {
-    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
+    if (cp_load_relaxed(&cp_accounting) != 0) { /* relaxed: as in cp_execute() */
         cp_wait_end_accounted();
+        __asm__ volatile(""); /* as in cp_g_ready(): the frame that cp_wait_begin() noted is still there */
+    }
 }
 
 /* ---- Profiling, the proposal's calls --------------------------------------------------------- */
