@@ -67,6 +67,13 @@ __attribute__((noinline)) static void by_sleep(void)
     __asm__ volatile("");
 }
 
+__attribute__((noinline)) static void by_yield(void)
+{
+    note_callers();
+    cp_yield();
+    __asm__ volatile("");
+}
+
 __attribute__((noinline)) static void in_place(void)
 {
     note_callers();
@@ -145,7 +152,7 @@ static int check_stack(void *context, const struct cp__waits *waits)
     const unsigned place = place_of_frame(waits, expected.frames[0]);
     unsigned same = 0;
 
-    if (waits->reason != *(const enum cp_wait_reason *)context)
+    if (waits->reason != *(const enum cp_wait_reason *)context || waits->depth == 0) /* before its begin */
         return 0;
     CHECK_EQ(waits->flags, 0);
     CHECK(place > 0 && place < 6 && place < waits->depth);
@@ -220,6 +227,22 @@ CP_TEST(stacks_of_runnable_gs_are_exact)
 
     run(1, wait_and_wake, (void *)(uintptr_t)by_park);
     check_recorded(recording, CP_WAIT_PARK);
+}
+
+static void yields(void *way)
+{
+    static unsigned others;
+
+    go(add_one, &others); /* runs meanwhile: otherwise the G would not be without its M */
+    wait_by((void (*)(void))(uintptr_t)way);
+}
+
+CP_TEST(stacks_of_gs_that_yield_are_exact)
+{
+    struct cp__recording *recording = start_recording(CP__WAIT_EVENT_RUNNABLE, 1);
+
+    run(1, yields, (void *)(uintptr_t)by_yield);
+    check_recorded(recording, CP_WAIT_OTHER);
 }
 
 /* ---- Those that end waits -------------------------------------------------------------------- */
