@@ -4,6 +4,13 @@
 
 #include "profile.h"
 
+/* A comment. Valid during the call that receives it. */
+struct cp__comment_line {
+    bool is_limit;
+    const char *key, *value, *sentence;
+};
+typedef void cp__comment_line_fn(void *context, const struct cp__comment_line *line);
+
 /* Makes the comments of a profile whose names were left for later, and have been looked up since: those that
  * it had, with what was found in place of the first one that says so. The caller frees them; NULL: no
  * memory. */

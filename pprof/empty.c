@@ -33,6 +33,22 @@ static uint64_t better_period(const struct cp__yield *yield)
     return better < yield->period ? better : 0;
 }
 
+/* Waits have no threads, and no count besides what was recorded. */
+static bool are_waits_short(const struct cp__yield *yield, char value[CP__EMPTY_VALUE],
+                            char phrase[CP__EMPTY_TEXT])
+{
+    if (yield->samples != 0 || yield->lost != 0 || yield->refused != 0)
+        return false;
+    snprintf(value, CP__EMPTY_VALUE, "longer");
+    snprintf(
+        phrase, CP__EMPTY_TEXT,
+        "nothing that the runtime tells of waited as long as the period of %" PRIu64
+        " ns, and shorter waits are recorded in proportion to their length; take a shorter period, or let "
+        "the program run for longer",
+        yield->period);
+    return true;
+}
+
 bool cp__empty_by_period(const struct cp__yield *yield, char value[CP__EMPTY_VALUE],
                          char phrase[CP__EMPTY_TEXT])
 {
@@ -40,6 +56,8 @@ bool cp__empty_by_period(const struct cp__yield *yield, char value[CP__EMPTY_VAL
     const bool is_time = yields_time(yield);
     char advice[80] = "let the program run for longer";
 
+    if (yield->kind == CP_EVENT_WAIT)
+        return are_waits_short(yield, value, phrase);
     if (yield->samples != 0 || yield->lost != 0 || yield->count == 0 || n == 0 ||
         yield->count / n >= yield->period)
         return false;
@@ -60,11 +78,16 @@ void cp__empty_warn(const struct cp__yield *yield, char text[CP__EMPTY_TEXT])
 {
     char value[CP__EMPTY_VALUE], phrase[CP__EMPTY_TEXT];
     const char *why = phrase, *error = "the system refused the event";
+    const char *lost = "samples were lost, as the comments of the profile say";
 
     text[0] = '\0';
     if (yield->samples != 0)
         return;
-    if (yield->threads == 0 && yield->refused == 0)
+    if (yield->kind == CP_EVENT_WAIT && yield->refused != 0)
+        why = "the program had switched accounts off, by cp_accounts_set()";
+    else if (yield->kind == CP_EVENT_WAIT)
+        why = cp__empty_by_period(yield, value, phrase) ? phrase : lost;
+    else if (yield->threads == 0 && yield->refused == 0)
         why = "no thread that had called cp_m_attach() ran";
     else if (yield->threads == 0 && yield->refused_errno != 0)
         snprintf(phrase, sizeof phrase, "%s (%s)", error, strerror(-yield->refused_errno));
@@ -76,6 +99,6 @@ void cp__empty_warn(const struct cp__yield *yield, char text[CP__EMPTY_TEXT])
                   ? "the threads that were sampled used no CPU time in the modes that are sampled"
                   : "the event did not happen, or this machine does not count it";
     else if (!cp__empty_by_period(yield, value, phrase))
-        why = "samples were lost, as the comments of the profile say";
+        why = lost;
     snprintf(text, CP__EMPTY_TEXT, "The profile of %.60s is empty: %.220s.", yield->event, why);
 }

@@ -1,5 +1,11 @@
 #include "pprof.h"
 
+/* Members take the place of reserved words: three followed the engine. */
+_Static_assert(sizeof(struct cp_profiling_option) == offsetof(struct cp_profiling_option, flags) + 24 &&
+                   offsetof(struct cp_profiling_option, flags) ==
+                       offsetof(struct cp_profiling_option, engine) + 8,
+               "programs and this library agree on the size");
+
 struct cp_profiling_option cp_os_timer(struct cp_writer w)
 {
     return cp_option_event(w, "timer", 0);

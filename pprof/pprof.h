@@ -95,8 +95,12 @@ struct cp_profiling_option {
     uint64_t period;
     const struct cp_cpu_profile_config *config; /* set by cp_option_config(); NULL: period counts */
     enum cp_engine engine;                      /* AUTO: the config's; not for the timer */
-    uint64_t reserved[3];
+    uint64_t flags;                             /* a set of CP_OPTION_ bits */
+    uint64_t reserved[2];
 };
+/* For waits: the profile has the types of Go's block and mutex profiles, "contentions" instead of "waits",
+ * and the period 1. */
+#define CP_OPTION_CONTENTIONS 1u
 
 /* Samples by the CPU timer of each M, 100 per second of CPU time. */
 struct cp_profiling_option cp_os_timer(struct cp_writer w);

@@ -506,11 +506,17 @@ int cp__profile_add_of(struct cp__profile *p, uint32_t process, const struct cp_
 
 int cp__profile_add_named(struct cp__profile *p, const char *frame, uint64_t weight)
 {
+    return cp__profile_add_named_values(p, frame, weight, NULL);
+}
+
+int cp__profile_add_named_values(struct cp__profile *p, const char *frame, uint64_t weight,
+                                 const uint64_t *further)
+{
     struct key key = {.depth = 0};
 
     if (append_name(p, &key, frame) < 0)
         return -ENOMEM;
-    return fold_stack(p, &key, weight, NULL);
+    return fold_stack(p, &key, weight, further);
 }
 
 /* ---- Resolving ------------------------------------------------------------------------------- */

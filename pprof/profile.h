@@ -10,6 +10,13 @@
 struct cp__profile;
 struct cp__frame; /* profile_data.h */
 
+/* What a value counts that a stack has beside its weight, such as "delay" in "nanoseconds". */
+struct cp__value_type {
+    const char *type;
+    const char *unit;
+};
+enum { CP__MAX_FURTHER = 8 };
+
 /* What a profile's file says besides the samples. */
 struct cp__profile_meta {
     bool is_count; /* leave out the first sample type, "samples", because sample_type counts the same */
@@ -20,16 +27,15 @@ struct cp__profile_meta {
     int64_t duration_ns;
     const char *const *comments;
     size_t n_comments;
+    /* What the period counts, if it does not count what the second value does. That value is the weight then,
+     * as it is with a period of 1. */
+    const struct cp__value_type *period_type;
     bool shows_further; /* readers show the first further value if they are not told otherwise */
     bool is_text;       /* print the profile by cp__profile_print() instead of encoding it */
+    /* Print the profile of waits, whose further value is the time waited, as Go prints its own under that
+     * heading, "contention" or "mutex". NULL: as CPU profiles are printed. */
+    const char *contention;
 };
-
-/* What a value counts that a stack has beside its weight, such as "delay" in "nanoseconds". */
-struct cp__value_type {
-    const char *type;
-    const char *unit;
-};
-enum { CP__MAX_FURTHER = 8 };
 
 /* Makes an empty profile. Returns 0 or -ENOMEM. */
 int cp__profile_new(struct cp__profile **profile);
@@ -72,6 +78,8 @@ uint64_t cp__profile_settle(struct cp__profile *profile);
 /* Adds weight to a sample of a single frame that has a name and no address, such as "[dropped: sample buffer
  * full]". Names must not have (...) or <...>, which readers take for C++ and cut out. */
 int cp__profile_add_named(struct cp__profile *profile, const char *frame, uint64_t weight);
+int cp__profile_add_named_values(struct cp__profile *profile, const char *frame, uint64_t weight,
+                                 const uint64_t *further);
 
 /* Returns the frame that cp__profile_add() made for an address of this process (for a return address, the
  * address minus 1); NULL if there is none. */

@@ -101,20 +101,23 @@ static const int64_t *tell_values(const void *what, size_t i, int64_t room[CP__M
     const struct told *told = what;
     const struct cp__profile *p = told->profile;
     const uint64_t weight = p->stacks[i].weight;
+    const uint64_t factor = told->meta->period_type == NULL ? told->meta->period : 1;
     uint64_t product;
 
     room[0] = clamp_value(weight);
-    room[1] = __builtin_mul_overflow(weight, told->meta->period, &product) ? INT64_MAX : clamp_value(product);
+    room[1] = __builtin_mul_overflow(weight, factor, &product) ? INT64_MAX : clamp_value(product);
     for (size_t j = 0; j < p->n_further; j++)
         room[MADE + j] = clamp_value(cp__stack_values(p, i)[j]);
     return room + told->meta->is_count;
 }
 
-/* Lists the names of the values' types and units, numbered from "first". Types are the numbers of the two
- * names of each value, and at last of the period's. Returns how many values there are. */
+/* Lists the names of the types and units of the values, and of the period if it has its own, numbered from
+ * "first". Types are the numbers of the two names of each value, and at last of the period's. Returns how
+ * many values there are. */
 static size_t list_types(const struct told *told, uint64_t first, const char **names, uint64_t *types)
 {
     const struct cp__profile *p = told->profile;
+    const struct cp__value_type *period = told->meta->period_type;
     const size_t n = MADE + p->n_further;
 
     names[0] = "samples";
@@ -125,10 +128,14 @@ static size_t list_types(const struct told *told, uint64_t first, const char **n
         names[2 * (MADE + i)] = p->further[i].type;
         names[2 * (MADE + i) + 1] = p->further[i].unit;
     }
+    if (period != NULL) {
+        names[2 * n] = period->type;
+        names[2 * n + 1] = period->unit;
+    }
     for (size_t i = 0; i < 2 * n; i++)
         types[i] = first + i;
-    types[2 * n] = types[2];
-    types[2 * n + 1] = types[3];
+    types[2 * n] = period != NULL ? first + 2 * n : types[2];
+    types[2 * n + 1] = period != NULL ? first + 2 * n + 1 : types[3];
     return n;
 }
 
@@ -151,7 +158,7 @@ static size_t longest_tuple(const struct cp__profile *p)
 int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_meta *meta, struct cp_writer *w)
 {
     const struct told told = {p, meta};
-    const char *names[2 * CP__MAX_VALUES];
+    const char *names[2 * (CP__MAX_VALUES + 1)];
     uint64_t types[2 * (CP__MAX_VALUES + 1)];
     const size_t n_values = list_types(&told, p->strings.n, names, types);
     const struct cp__encoding encoding = {
@@ -168,7 +175,7 @@ int cp__profile_encode(const struct cp__profile *p, const struct cp__profile_met
         .n_mappings = p->mappings.n,
         .strings = &p->strings,
         .names = names,
-        .n_names = 2 * n_values,
+        .n_names = 2 * (n_values + (meta->period_type != NULL)),
         .comments = meta->comments,
         .n_comments = meta->n_comments,
         .types = types + 2 * meta->is_count,

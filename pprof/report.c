@@ -13,6 +13,7 @@
 #include "runtime/switch_cost.h"
 #include "runtime/unwind/objects.h"
 #include "session.h"
+#include "waits.h"
 #include "watches.h"
 #include "writer.h"
 
@@ -360,7 +361,7 @@ static void say_switches(struct cp__comments *comments, const struct cp__part *p
     say(comments, FACT, "switch_cost", sentence, "%.1f", 100 * share);
 }
 
-static void say_watch(void *context, const struct cp__watch_line *line)
+static void say_line(void *context, const struct cp__comment_line *line)
 {
     say(context, line->is_limit ? LIMIT : FACT, line->key, line->sentence, "%s", line->value);
 }
@@ -378,6 +379,7 @@ static void say_losses(struct cp__comments *comments, const struct cp_session *s
     const struct cp__part *part = &session->parts[i];
     const struct cp_slot_stats *stats = &session->stats[i];
     const bool is_throttled = stats->throttled != 0, are_many = stats->late > stats->samples / 100;
+    const bool is_wait = cp__part_is_wait(part);
     const struct figure figures[] = {
         {LIMIT, "throttled", stats->throttled, "times the kernel throttled the event"},
         {LIMIT, "throttled_ns", stats->throttled_ns,
@@ -395,9 +397,14 @@ static void say_losses(struct cp__comments *comments, const struct cp_session *s
         {LIMIT, "stalled_ns", stats->stalled * cp__part_period(part),
          "ns of CPU time passed in gaps of more than 2 ms, while the host ran something else; they are not "
          "in the profile"},
-        {LIMIT, "dropped", stats->dropped, "periods were lost, because a sample buffer was full"},
+        {LIMIT, "dropped", stats->dropped,
+         is_wait ? "waits were lost, because there was no room to record them"
+                 : "periods were lost, because a sample buffer was full"},
+        {LIMIT, "dropped_ns", part->dropped_ns, "ns of waiting were these"},
         {LIMIT, "lost", stats->lost, "records were lost, because a perf ring was full"},
-        {LIMIT, "unfolded", part->unfolded, "periods were lost, because there was no memory to fold them in"},
+        {LIMIT, "unfolded", part->unfolded,
+         is_wait ? "waits were lost, because there was no memory to fold them in"
+                 : "periods were lost, because there was no memory to fold them in"},
         {LIMIT, "unnamed", findings->unnamed, UNNAMED},
         {LIMIT, "late", are_many ? stats->late : 0,
          "periods have no callers, because the signal was blocked"},
@@ -513,11 +520,45 @@ int cp__report_to(const struct cp__profile *profile, const struct cp__profile_me
     return cp__write_attempt(w, write_resolved, &(struct resolved){profile, meta}, err);
 }
 
+/* Adds how a part was measured that a slot has sampled. */
+static void say_sampled(struct cp__comments *comments, const struct cp_session *session, size_t i)
+{
+    const struct cp__part *part = &session->parts[i];
+    const struct cp_slot_stats *stats = &session->stats[i];
+
+    say_event(comments, part, stats);
+    say_threads(comments, part, stats);
+    say_rate(comments, part, stats);
+}
+
+/* Adds all comments. */
+static void say_everything(struct cp__comments *comments, const struct cp_session *session, size_t i,
+                           const struct cp__profile_findings *findings)
+{
+    const struct cp__part *part = &session->parts[i];
+    const struct cp_slot_stats *stats = &session->stats[i];
+
+    if (cp__part_is_wait(part))
+        cp__waits_lines(part, stats, say_line, comments);
+    else
+        say_sampled(comments, session, i);
+    say_empty(comments, part, stats);
+    say_quality(comments, part, stats, findings);
+    say_kernel(comments, findings);
+    say_objects(comments);
+    say_missing(comments, findings);
+    say_later(comments, findings);
+    say_warning(comments, session, i);
+    cp__watch_lines(part->profile, say_line, comments);
+    say_switches(comments, part, stats);
+    say_losses(comments, session, i, findings);
+    say_last(comments);
+}
+
 int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, bool is_text,
                      struct cp_error *err)
 {
     struct cp__part *part = &session->parts[i];
-    const struct cp_slot_stats *stats = &session->stats[i];
     struct cp__comments comments = {.n = 0, .room = MAX_COMMENTS - N_LAST, .limits = ""};
     const bool time = cp__part_is_time(part);
     struct cp__profile_meta meta = {.sample_type = time ? "cpu" : part->event.name,
@@ -532,20 +573,9 @@ int cp__report_write(struct cp_session *session, size_t i, struct cp_writer *w, 
 
     if (result < 0)
         return result;
-    say_event(&comments, part, stats);
-    say_threads(&comments, part, stats);
-    say_rate(&comments, part, stats);
-    say_empty(&comments, part, stats);
-    say_quality(&comments, part, stats, &findings);
-    say_kernel(&comments, &findings);
-    say_objects(&comments);
-    say_missing(&comments, &findings);
-    say_later(&comments, &findings);
-    say_warning(&comments, session, i);
-    cp__watch_lines(part->profile, say_watch, &comments);
-    say_switches(&comments, part, stats);
-    say_losses(&comments, session, i, &findings);
-    say_last(&comments);
+    if (cp__part_is_wait(part))
+        cp__waits_set_types(&meta, part->event.event, part->is_contention);
+    say_everything(&comments, session, i, &findings);
     meta.n_comments = comments.n;
     return cp__report_to(part->profile, &meta, w, err);
 }

@@ -11,6 +11,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/sized.h"
 #include "runtime/base/thread.h"
+#include "waits.h"
 #include "writer.h"
 
 #define READ_INTERVAL_MS 50
@@ -27,12 +28,15 @@ void cp__part_fold(void *context, const struct cp_sample *sample)
     part->unfolded += cp__profile_stage(part->profile, sample);
 }
 
+/* A part without a slot only looks whether the linker has loaded or unloaded objects: the stacks of waits are
+ * read at the end. */
 static void read_all_slots(struct cp_session *session)
 {
     for (size_t i = 0; i < session->n; i++) {
         struct cp__part *part = &session->parts[i];
 
-        cp_slots_read(session->slots[i], cp__part_fold, part);
+        if (!cp__part_is_wait(part))
+            cp_slots_read(part->slot, cp__part_fold, part);
         part->unfolded += cp__profile_settle(part->profile);
     }
 }
@@ -67,6 +71,18 @@ int cp__session_collect(struct cp_session *session)
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
+void cp__session_stop_slots(const struct cp_session *session)
+{
+    if (session->n_slots > 0)
+        cp_slots_stop(session->slots, session->n_slots);
+}
+
+void cp__session_release_slots(const struct cp_session *session)
+{
+    if (session->n_slots > 0)
+        cp_slots_release(session->slots, session->n_slots);
+}
+
 /* Reads until all samples that the figures count have been read. Samples may come after the profile-writer
  * thread has ended, because an M that slept at the stop may record its last samples when it wakes. */
 void cp__session_read_up(struct cp_session *session, size_t i)
@@ -75,10 +91,10 @@ void cp__session_read_up(struct cp_session *session, size_t i)
 
     session->stats[i].size = sizeof session->stats[i];
     for (int tries = 0; tries < 10; tries++) {
-        cp_slots_stats(session->slots[i], &session->stats[i]);
+        cp_slots_stats(part->slot, &session->stats[i]);
         if (part->read >= session->stats[i].samples)
             return;
-        cp_slots_read(session->slots[i], cp__part_fold, part);
+        cp_slots_read(part->slot, cp__part_fold, part);
         part->unfolded += cp__profile_settle(part->profile);
     }
 }
@@ -92,26 +108,35 @@ static void judge_part(struct cp__part *part, const struct cp_slot_stats *stats)
     cp_store_release(&part->has_ended, 1); /* pairs with the acquire in cp_session_warning() */
 }
 
-/* Stops the slots and the profile-writer thread, and stores the final figures. Called with the session's
- * lock held. */
+/* Reads what a part has left, and adds what was lost to its profile. */
+static void end_part(struct cp_session *session, size_t i)
+{
+    struct cp__part *part = &session->parts[i];
+
+    if (cp__part_is_wait(part))
+        cp__waits_read_up(session, i);
+    else
+        cp__session_read_up(session, i);
+    cp__profile_end(part->profile, session->started_ns + session->duration_ns);
+    if (!cp__part_is_wait(part) && cp__report_losses(part, &session->stats[i]) < 0)
+        part->unfolded++; /* so that a comment at least says that something is missing */
+    judge_part(part, &session->stats[i]);
+}
+
+/* Stops the slots, the recordings and the profile-writer thread, and stores the final figures. Called with
+ * the session's lock held. */
 static void halt(struct cp_session *session)
 {
-    cp_slots_stop(session->slots, session->n);
+    cp__waits_stop(session);
+    cp__session_stop_slots(session);
     session->duration_ns = cp__clock_ns(CLOCK_MONOTONIC) - session->started_ns;
     cp_store_release(&session->stopping, 1); /* pairs with the acquire in read_until_stop() */
     cp_slots_wake();
     pthread_join(session->thread, NULL);
-    for (size_t i = 0; i < session->n; i++) {
-        struct cp__part *part = &session->parts[i];
-
-        cp__session_read_up(session, i);
-        cp__profile_end(part->profile, session->started_ns + session->duration_ns);
-        if (cp__report_losses(part, &session->stats[i]) < 0)
-            part->unfolded++; /* so that a comment at least says that something is missing */
-        judge_part(part, &session->stats[i]);
-    }
+    for (size_t i = 0; i < session->n; i++)
+        end_part(session, i);
     session->rate_limit = cp__rate_limit();
-    cp_slots_release(session->slots, session->n);
+    cp__session_release_slots(session);
     session->running = false;
 }
 
@@ -245,6 +270,17 @@ bool cp__session_is_running(struct cp_session *session)
     return running;
 }
 
+/* Stores the figures of a part of a session that runs. */
+static int running_stats(const struct cp__part *part, struct cp_slot_stats *stats)
+{
+    struct cp_slot_stats recorded;
+
+    if (!cp__part_is_wait(part))
+        return cp_slots_stats(part->slot, stats);
+    cp__waits_stats(part, &recorded);
+    return CP__GIVE(cp_slot_stats, stats, &recorded, NULL);
+}
+
 int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats *stats)
 {
     int result;
@@ -255,7 +291,7 @@ int cp_session_stats(struct cp_session *session, size_t i, struct cp_slot_stats 
         return -ECHILD; /* a thread of the parent may have held the lock at the fork */
     cp__lock(&session->lock);
     if (session->running)
-        result = cp_slots_stats(session->slots[i], stats);
+        result = running_stats(&session->parts[i], stats);
     else
         result = CP__GIVE(cp_slot_stats, stats, &session->stats[i], NULL);
     cp__unlock(&session->lock);

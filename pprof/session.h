@@ -14,17 +14,24 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/lock.h"
 
+struct cp__recording; /* runtime/wait/recording.h */
+
 /* One option of a session. Owned by the profile-writer thread while there is one, else by the session's lock.
  */
 struct cp__part {
     struct cp_event_spec event;
     struct cp_cpu_profile_config config;
-    char warning[320]; /* "": none */
+    bool is_contention; /* the profile has the names of Go's */
+    int slot;           /* of a part that a slot samples */
+    char warning[320];  /* "": none */
     struct cp_writer writer;
     struct cp__profile *profile;
-    uint64_t read;     /* periods that came with samples */
-    uint64_t unfolded; /* periods whose samples found no memory */
-    bool opened;       /* the writer is open */
+    struct cp__recording *recording; /* of a part whose event is a wait, until the session halts */
+    uint64_t dropped_ns;             /* of its waits that were lost */
+    bool has_no_accounts;            /* at the halt, nobody told of waits */
+    uint64_t read;                   /* periods that came with samples */
+    uint64_t unfolded;               /* periods whose samples found no memory */
+    bool opened;                     /* the writer is open */
     bool written;
     int result; /* result of the last attempt to write */
     struct cp_error error;
@@ -39,6 +46,7 @@ struct cp_session {
     pid_t pid;
     bool is_default; /* the session is the default session, or was */
     size_t n;
+    size_t n_slots; /* parts that are sampled by slots; the others are recorded */
     int slots[CP_EV_MAX];
     int64_t time_ns;    /* CLOCK_REALTIME at the start */
     int64_t started_ns; /* monotonic */
@@ -57,6 +65,9 @@ struct cp_session {
     struct cp__part parts[CP_EV_MAX];
 };
 
+/* Stop and release the session's slots, if there are any. */
+void cp__session_stop_slots(const struct cp_session *session);
+void cp__session_release_slots(const struct cp_session *session);
 /* Starts the profile-writer thread. */
 int cp__session_collect(struct cp_session *session);
 /* A cp_sample_fn: stages a sample for a part's profile, or only counts the sample if it is the time of a
@@ -73,6 +84,11 @@ void cp__session_free(struct cp_session *session);
 /* Makes the session no longer the default session, if it is. */
 void cp__default_forget(const struct cp_session *session);
 
+/* Returns whether the part is recorded, because its event is a wait: see waits.h. */
+static inline bool cp__part_is_wait(const struct cp__part *part)
+{
+    return part->event.kind == CP_EVENT_WAIT;
+}
 /* Returns whether the part's event is the timer or a clock. */
 bool cp__part_is_time(const struct cp__part *part);
 /* Returns whether the event happens so regularly while a thread runs that the time without the event tells

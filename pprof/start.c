@@ -9,6 +9,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/sized.h"
 #include "session.h"
+#include "waits.h"
 #include "writer.h"
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
@@ -46,6 +47,21 @@ static int take_config(struct cp__part *part, const struct cp_cpu_profile_config
     return result;
 }
 
+static int take_flags(struct cp__part *part, uint64_t flags, struct cp_error *err)
+{
+    part->is_contention = (flags & CP_OPTION_CONTENTIONS) != 0;
+    if ((flags & ~(uint64_t)CP_OPTION_CONTENTIONS) != 0)
+        return cp__error(err, -EINVAL, "The option for %s has flags that this library does not know: %#llx.",
+                         part->event.name, (unsigned long long)flags);
+    if (part->is_contention && !cp__part_is_wait(part))
+        return cp__error(
+            err, -EINVAL,
+            "The profile of %s cannot have the types of Go's profiles of contentions, because the "
+            "event is no wait. Leave CP_OPTION_CONTENTIONS out.",
+            part->event.name);
+    return 0;
+}
+
 /* Fills a part from an option. */
 static int take_option(struct cp__part *part, const struct cp_profiling_option *option, struct cp_error *err)
 {
@@ -67,6 +83,8 @@ static int take_option(struct cp__part *part, const struct cp_profiling_option *
         result = take_config(part, option->config, err);
     if (option->engine != CP_ENGINE_AUTO)
         part->config.engine = option->engine;
+    if (result == 0)
+        result = take_flags(part, option->flags, err);
     return result;
 }
 
@@ -111,25 +129,54 @@ static int open_part(struct cp__part *part, struct cp_error *err)
     if (result < 0)
         return result;
     part->opened = true;
-    if (cp__profile_new(&part->profile) < 0)
+    if ((cp__part_is_wait(part) ? cp__waits_new_profile : cp__profile_new)(&part->profile) < 0)
         return cp__error(err, -ENOMEM, "There is not enough memory to build a profile.");
     return 0;
 }
 
-/* Starts the slots of all parts, and the profile-writer thread. */
-static int arm_parts(struct cp_session *session, struct cp_error *err)
+/* Starts the slots of the parts that are sampled. */
+static int start_session_slots(struct cp_session *session, struct cp_error *err)
 {
     struct cp_slot_request requests[CP_EV_MAX];
+    int result;
+
+    for (size_t i = 0; i < session->n; i++) {
+        const struct cp__part *part = &session->parts[i];
+
+        if (!cp__part_is_wait(part))
+            requests[session->n_slots++] = (struct cp_slot_request){
+                .event = part->event.event, .config = part->config, .name = part->event.name};
+    }
+    if (session->n_slots == 0)
+        return 0;
+    result = cp_slots_start(requests, session->n_slots, session->slots, err);
+    for (size_t i = 0, n = 0; i < session->n && result == 0; i++)
+        if (!cp__part_is_wait(&session->parts[i]))
+            session->parts[i].slot = session->slots[n++];
+    return result;
+}
+
+/* Starts the recordings of waits, and the slots; all or none. */
+static int start_sampling(struct cp_session *session, struct cp_error *err)
+{
+    int result = cp__waits_start(session, err);
+
+    if (result == 0)
+        result = start_session_slots(session, err);
+    for (size_t i = 0; i < session->n && result < 0; i++)
+        cp__waits_drop(&session->parts[i]);
+    return result;
+}
+
+/* Starts what samples, and the profile-writer thread. */
+static int arm_parts(struct cp_session *session, struct cp_error *err)
+{
     const uint64_t limit = cp__rate_limit();
     int result;
 
-    for (size_t i = 0; i < session->n; i++)
-        requests[i] = (struct cp_slot_request){.event = session->parts[i].event.event,
-                                               .config = session->parts[i].config,
-                                               .name = session->parts[i].event.name};
     session->time_ns = cp__clock_ns(CLOCK_REALTIME);
     session->started_ns = cp__clock_ns(CLOCK_MONOTONIC);
-    result = cp_slots_start(requests, session->n, session->slots, err);
+    result = start_sampling(session, err);
     if (result < 0)
         return result;
     for (size_t i = 0; i < session->n; i++)
@@ -137,8 +184,8 @@ static int arm_parts(struct cp_session *session, struct cp_error *err)
             session->parts[i].profile); /* without memory, the first sample tries again */
     result = cp__session_collect(session);
     if (result < 0) {
-        cp_slots_stop(session->slots, session->n);
-        cp_slots_release(session->slots, session->n);
+        cp__session_stop_slots(session);
+        cp__session_release_slots(session);
         return cp__error(err, result, "The profile-writer thread could not be started: %s.",
                          strerror(-result));
     }
@@ -174,9 +221,10 @@ void cp__session_free(struct cp_session *session)
             part->writer.created = false; /* only the parent may remove the file */
         if (part->opened && part->writer.ops->close != NULL)
             part->writer.ops->close(&part->writer);
-        if (session->pid ==
-            getpid()) /* a thread of the parent may have been changing a profile at the fork */
+        if (session->pid == getpid()) { /* a thread of the parent may have been changing it at the fork */
+            cp__waits_drop(part);
             cp__profile_free(part->profile);
+        }
     }
     free(session);
 }

@@ -12,6 +12,14 @@
  *
  *     --- Memory map: ---
  *
+ * Profiles of waits have the form of Go's own, with the time waited in ns before the number of waits:
+ *
+ *     --- contention:
+ *     cycles/second=1000000000
+ *     # comments
+ *     NS WAITS @ 0xADDRESS 0xADDRESS ...
+ *     # labels, and the frames as above
+ *
  * Readers take each address for a return address, so each printed address is the instruction's plus 1.
  * Readers skip lines that begin with "#", and know no samples without an address; so a frame that is only a
  * name appears in such lines alone, and so does one of another process, which the memory map does not have.
@@ -110,8 +118,18 @@ static void print_values(FILE *out, const struct cp__profile *p, size_t i)
         fputc('\n', out);
 }
 
+/* Prints the number of a stack's line, or its two numbers. */
+static void print_weight(FILE *out, const struct cp__profile *p, const struct cp__profile_stack *stack,
+                         const struct cp__profile_meta *meta)
+{
+    if (meta->contention != NULL)
+        fprintf(out, "%" PRIu64 " ", cp__stack_values(p, (size_t)(stack - p->stacks))[0]);
+    fprintf(out, "%" PRIu64, stack->weight);
+}
+
 /* Prints a stack with its weight, its addresses, its labels, its further values and its frames. */
-static void print_stack(FILE *out, const struct cp__profile *p, const struct cp__profile_stack *stack)
+static void print_stack(FILE *out, const struct cp__profile *p, const struct cp__profile_stack *stack,
+                        const struct cp__profile_meta *meta)
 {
     bool has_address = false;
     uint32_t i;
@@ -119,18 +137,23 @@ static void print_stack(FILE *out, const struct cp__profile *p, const struct cp_
     for (i = 0; i < stack->depth; i++) {
         if (frame_of(p, stack, i)->name != 0 || cp__frame_process(p, frame_of(p, stack, i)) != 0)
             continue;
-        if (!has_address)
-            fprintf(out, "%" PRIu64 " @", stack->weight);
+        if (!has_address) {
+            print_weight(out, p, stack, meta);
+            fputs(" @", out);
+        }
         fprintf(out, " %#" PRIx64, frame_of(p, stack, i)->address + 1);
         has_address = true;
     }
-    if (!has_address)
-        fprintf(out, "# %" PRIu64, stack->weight);
+    if (!has_address) {
+        fputs("# ", out);
+        print_weight(out, p, stack, meta);
+    }
     fputc('\n', out);
     if (stack->labels != 0)
         cp__print_labels(out, p->label_sets[stack->labels - 1].labels);
     cp__profile_rounds_print(out, p, stack->rounds);
-    print_values(out, p, (size_t)(stack - p->stacks));
+    if (meta->contention == NULL)
+        print_values(out, p, (size_t)(stack - p->stacks));
     for (i = 0; i < stack->depth; i++)
         print_profile_frame(out, p, frame_of(p, stack, i));
     fputc('\n', out);
@@ -138,15 +161,26 @@ static void print_stack(FILE *out, const struct cp__profile *p, const struct cp_
 
 /* ---- The whole text -------------------------------------------------------------------------- */
 
-/* Sorts by weight, the heaviest stack first. */
+/* A stack, and what the stacks are sorted by. */
+struct sorted {
+    const struct cp__profile_stack *stack;
+    uint64_t by;
+};
+
+/* The heaviest stack comes first. */
 static int compare_stacks(const void *left, const void *right)
 {
-    const struct cp__profile_stack *a = *(const struct cp__profile_stack *const *)left;
-    const struct cp__profile_stack *b = *(const struct cp__profile_stack *const *)right;
+    const struct sorted *a = left, *b = right;
 
-    if (a->weight != b->weight)
-        return a->weight < b->weight ? 1 : -1;
-    return a < b ? -1 : a > b;
+    if (a->by != b->by)
+        return a->by < b->by ? 1 : -1;
+    return a->stack < b->stack ? -1 : a->stack > b->stack;
+}
+
+static void print_comments(FILE *out, const struct cp__profile_meta *meta)
+{
+    for (size_t i = 0; i < meta->n_comments; i++)
+        fprintf(out, "# %s\n", meta->comments[i]);
 }
 
 static void print_head(FILE *out, const struct cp__profile *p, const struct cp__profile_meta *meta)
@@ -155,8 +189,12 @@ static void print_head(FILE *out, const struct cp__profile *p, const struct cp__
     uint64_t total = 0;
     size_t i;
 
-    for (i = 0; i < meta->n_comments; i++)
-        fprintf(out, "# %s\n", meta->comments[i]);
+    if (meta->contention != NULL) {
+        fprintf(out, "--- %s:\ncycles/second=1000000000\n", meta->contention);
+        print_comments(out, meta);
+        return;
+    }
+    print_comments(out, meta);
     if (meta->period > 1)
         fprintf(out, "# a sample stands for %" PRIu64 " %s\n", meta->period, is_time ? "ns" : "events");
     for (i = 0; i < p->n_stacks; i++)
@@ -188,17 +226,18 @@ static int print_profile(const void *what, FILE *out)
 {
     const struct text *text = what;
     const struct cp__profile *p = text->profile;
-    const struct cp__profile_stack **sorted = malloc((p->n_stacks + 1) * sizeof *sorted);
+    struct sorted *sorted = malloc((p->n_stacks + 1) * sizeof *sorted);
     size_t i;
 
     if (sorted == NULL)
         return -ENOMEM;
     for (i = 0; i < p->n_stacks; i++)
-        sorted[i] = &p->stacks[i];
+        sorted[i] = (struct sorted){&p->stacks[i], text->meta->contention != NULL ? cp__stack_values(p, i)[0]
+                                                                                  : p->stacks[i].weight};
     qsort(sorted, p->n_stacks, sizeof(*sorted), compare_stacks);
     print_head(out, p, text->meta);
     for (i = 0; i < p->n_stacks; i++)
-        print_stack(out, p, sorted[i]);
+        print_stack(out, p, sorted[i].stack, text->meta);
     print_map(out, p);
     free(sorted);
     return 0;

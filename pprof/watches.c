@@ -12,7 +12,7 @@
 enum { MAX_WATCHES = 8 };
 
 struct told_watches {
-    cp__watch_line_fn *fn;
+    cp__comment_line_fn *fn;
     void *context;
     size_t n;
 };
@@ -82,7 +82,7 @@ static void tell_slowest(const struct told_watches *told, const struct cp__sampl
 {
     char value[CP_WATCH_NAME_MAX + 32], sentence[256];
     const uint64_t ns = slowest_ns(watch->number);
-    const struct cp__watch_line line = {.key = "watch_slowest", .value = value, .sentence = sentence};
+    const struct cp__comment_line line = {.key = "watch_slowest", .value = value, .sentence = sentence};
     int n;
 
     if (ns == 0)
@@ -100,7 +100,7 @@ static void tell_watch(void *context, const struct cp__sampled_watch *watch)
 {
     struct told_watches *told = context;
     char sentence[256];
-    const struct cp__watch_line line = {.key = "watch", .value = watch->name, .sentence = sentence};
+    const struct cp__comment_line line = {.key = "watch", .value = watch->name, .sentence = sentence};
     int n;
 
     if (told->n++ >= MAX_WATCHES)
@@ -115,10 +115,10 @@ static void tell_watch(void *context, const struct cp__sampled_watch *watch)
     tell_slowest(told, watch);
 }
 
-static void tell_number(const struct told_watches *told, const struct cp__watch_line *line, uint64_t number)
+static void tell_number(const struct told_watches *told, const struct cp__comment_line *line, uint64_t number)
 {
     char value[24];
-    struct cp__watch_line told_line = *line;
+    struct cp__comment_line told_line = *line;
 
     snprintf(value, sizeof value, "%" PRIu64, number);
     told_line.value = value;
@@ -126,12 +126,12 @@ static void tell_number(const struct told_watches *told, const struct cp__watch_
         told->fn(told->context, &told_line);
 }
 
-void cp__watch_lines(const struct cp__profile *profile, cp__watch_line_fn *fn, void *context)
+void cp__watch_lines(const struct cp__profile *profile, cp__comment_line_fn *fn, void *context)
 {
     struct told_watches told = {.fn = fn, .context = context};
-    const struct cp__watch_line more = {.key = "watches_more",
-                                        .sentence = "further watches have samples in their rounds"};
-    const struct cp__watch_line untold = {
+    const struct cp__comment_line more = {.key = "watches_more",
+                                          .sentence = "further watches have samples in their rounds"};
+    const struct cp__comment_line untold = {
         .key = "rounds_untold",
         .is_limit = true,
         .sentence = "samples have no duration of their round, because a profile tells 100000 rounds apart"};

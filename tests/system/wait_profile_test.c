@@ -1,0 +1,308 @@
+/* Profiles of what Gs wait for, read by go tool pprof and protoc. */
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sched.h"
+#include "tests/support/session_tools.h"
+
+/* ---- Gs that wait for each other ------------------------------------------------------------- */
+
+/* On one M, each of the waiter's parks is a wait, because the other G has yielded to it before. */
+enum { PARKS = 30 };
+static struct cp_g *waiter;
+
+__attribute__((noinline)) static void wait_here(void)
+{
+    CHECK_EQ(cp_park(), 0);
+    __asm__ volatile("");
+}
+
+__attribute__((noinline)) static void release_here(void)
+{
+    cp_ready(waiter);
+    __asm__ volatile("");
+}
+
+static void wait_often(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(cp_label_set("role", "waiter"), 0);
+    waiter = cp_sched_self();
+    for (int i = 0; i < PARKS; i++)
+        wait_here();
+}
+
+static void release_often(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(cp_label_set("role", "releaser"), 0);
+    for (int i = 0; i < PARKS; i++) {
+        cp_yield();
+        release_here();
+    }
+}
+
+static void play(void *arg)
+{
+    CHECK_EQ(cp_go(wait_often, NULL), 0);
+    CHECK_EQ(cp_go(release_often, NULL), 0);
+    (void)arg;
+}
+
+static void play_on_one_m(void)
+{
+    const struct cp_sched_options options = {.size = sizeof options, .threads = 1};
+    struct cp_error err = {0};
+
+    CHECKF(cp_sched_run(&options, play, NULL, &err) == 0, "%s", err.message);
+}
+
+/* ---- A session ------------------------------------------------------------------------------- */
+
+/* Records what play_on_one_m() does, and writes the profile to a file of the test's directory. */
+static const char *record_to(const char *file, struct cp_profiling_option option)
+{
+    const char *path = file_in_dir(file);
+    struct cp_session *session;
+    struct cp_error err = {0};
+
+    option.writer = cp_writer_path(path);
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    play_on_one_m();
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    cp_session_close(session);
+    return path;
+}
+
+static const char *record_event(const char *event, uint64_t period)
+{
+    return record_to("waits.pb.gz", cp_option_event(cp_writer_path(""), event, period));
+}
+
+static void check_pprof(const char *path, const char *arguments, const char *const *parts)
+{
+    char *text = pprof(arguments, path);
+
+    for (; *parts != NULL; parts++)
+        CHECK_CONTAINS(text, *parts);
+    free(text);
+}
+#define CHECK_PPROF(path, arguments, ...)                                                                    \
+    check_pprof((path), (arguments), (const char *const[]){__VA_ARGS__, NULL})
+
+/* With a period of 1 ns, each wait is recorded, so that the numbers are exact. */
+CP_TEST(waits_are_counted_where_they_waited)
+{
+    const char *path = record_event("wait", 1);
+
+    CHECK_PPROF(path, "-raw", "PeriodType: delay nanoseconds\n", "Period: 1\n",
+                "waits/count delay/nanoseconds[dflt]\n");
+    CHECK_PPROF(path, "-symbolize=none -top -cum -sample_index=waits -focus=wait_here",
+                "Showing nodes accounting for 30, 100% of 30 total", " wait_here\n", " wait_often\n");
+    CHECK_PPROF(path, "-tags -sample_index=waits", " 30.0 (  100%): park\n", " 30.0 (  100%): waiter\n");
+    CHECK_PPROF(path, "-comments", "event: wait\n", "engine: runtime # ", "period: 1 # ns", "samples: 30 # ",
+                "limits: none");
+}
+
+CP_TEST(locks_are_counted_where_they_were_released)
+{
+    const char *path = record_event("lock", 1);
+
+    CHECK_PPROF(path, "-raw", "PeriodType: delay nanoseconds\n",
+                "contentions/count delay/nanoseconds[dflt]\n");
+    CHECK_PPROF(path, "-symbolize=none -top -cum -sample_index=contentions -focus=release_here",
+                "Showing nodes accounting for 30, 100% of 30 total", " release_here\n", " release_often\n");
+    CHECK_PPROF(path, "-tags -sample_index=contentions", " 30.0 (  100%): park\n",
+                " 30.0 (  100%): releaser\n");
+}
+
+CP_TEST(delays_are_counted_where_the_g_could_run)
+{
+    const char *path = record_event("runnable", 1);
+
+    CHECK_PPROF(path, "-raw", "delays/count delay/nanoseconds[dflt]\n");
+    CHECK_PPROF(path, "-symbolize=none -top -cum -sample_index=delays -focus=wait_here", " wait_here\n",
+                " wait_often\n");
+}
+
+/* The names and the period of what net/http/pprof calls block. */
+CP_TEST(types_can_be_those_of_go)
+{
+    struct cp_profiling_option option = cp_option_event(cp_writer_path(""), "wait", 1);
+    const char *path;
+
+    option.flags = CP_OPTION_CONTENTIONS;
+    path = record_to("go.pb.gz", option);
+    CHECK_PPROF(path, "-raw", "PeriodType: contentions count\n", "Period: 1\n",
+                "contentions/count delay/nanoseconds[dflt]\n");
+    CHECK_PPROF(path, "-symbolize=none -top -sample_index=contentions", "of 30 total");
+}
+
+/* ---- Beside others --------------------------------------------------------------------------- */
+
+/* A slot samples one event, and recordings have the others; a second session has its own. */
+CP_TEST(sessions_record_and_sample_at_once)
+{
+    struct cp_memory memory[4] = {{0}};
+    const struct cp_profiling_option options[] = {cp_option_event(cp_writer_memory(&memory[0]), "wait", 1),
+                                                  cp_option_event(cp_writer_memory(&memory[1]), "timer", 0),
+                                                  cp_option_event(cp_writer_memory(&memory[2]), "lock", 1)};
+    const struct cp_profiling_option other = cp_option_event(cp_writer_memory(&memory[3]), "wait", 1);
+    struct cp_slot_stats stats = {.size = sizeof stats};
+    struct cp_session *session, *second;
+    struct cp_error err = {0};
+
+    CHECKF(cp_session_start(&session, options, 3, &err) == 0, "%s", err.message);
+    play_on_one_m();
+    CHECKF(cp_session_start(&second, &other, 1, &err) == 0, "%s", err.message);
+    play_on_one_m();
+    CHECK_EQ(cp_session_stats(session, 0, &stats), 0);
+    CHECK_EQ(stats.samples, 2 * PARKS);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    CHECKF(cp_session_stop(second, &err) == 0, "%s", err.message);
+    CHECK_EQ(cp_session_stats(session, 0, &stats), 0);
+    CHECK_EQ(stats.samples, 2 * PARKS);
+    CHECK_EQ(cp_session_stats(session, 1, &stats), 0);
+    CHECK(stats.cpu_ns > 0);
+    CHECK_EQ(cp_session_stats(second, 0, &stats), 0);
+    CHECK_EQ(stats.samples, PARKS);
+    cp_session_close(session);
+    cp_session_close(second);
+    for (size_t i = 0; i < 4; i++) {
+        CHECK(memory[i].size > 0);
+        free(memory[i].data);
+    }
+}
+
+/* What happened before the start and after the halt is in no profile. */
+CP_TEST(a_halted_session_records_no_more)
+{
+    struct cp_memory memory = {0};
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "wait", 1);
+    struct cp_session *session;
+    struct cp_error err = {0};
+
+    play_on_one_m();
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    play_on_one_m();
+    CHECKF(cp_session_halt(session, &err) == 0, "%s", err.message);
+    play_on_one_m();
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    save(&memory, file_in_dir("halted.pb.gz"));
+    CHECK_PPROF(file_in_dir("halted.pb.gz"), "-symbolize=none -top -sample_index=waits", "of 30 total");
+    cp_session_close(session);
+    free(memory.data);
+}
+
+/* Go's own form, with the time in ns before the number. Readers of the old form read it, too. */
+CP_TEST(the_text_is_that_of_go)
+{
+    const char *path = file_in_dir("waits.txt");
+    struct cp_memory memory = {0}, text = {0};
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "wait", 1);
+    struct cp_session *session;
+    struct cp_error err = {0};
+
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    play_on_one_m();
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    CHECKF(cp_session_write_text(session, 0, cp_writer_memory(&text), &err) == 0, "%s", err.message);
+    save(&text, path);
+    CHECK_PPROF(path, "-symbolize=none -raw", "contentions/count delay/nanoseconds");
+    text.data[text.size - 1] = '\0';
+    CHECK(strncmp((char *)text.data, "--- contention:\ncycles/second=1000000000\n# event: wait\n", 55) == 0);
+    CHECK_CONTAINS((char *)text.data, " 30 @ 0x");
+    CHECK_CONTAINS((char *)text.data, "# labels: {\"reason\":\"park\", \"role\":\"waiter\"}\n");
+    CHECK_CONTAINS((char *)text.data, "\twait_here+0x");
+    cp_session_close(session);
+    free(memory.data);
+    free(text.data);
+}
+
+/* ---- Nothing to tell ------------------------------------------------------------------------- */
+
+CP_TEST(an_empty_profile_says_why)
+{
+    struct cp_memory memory = {0};
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "runnable", 0);
+    struct cp_session *session;
+    struct cp_error err = {0};
+
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    CHECK(cp_session_warning(session, 0) == NULL);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    CHECK_CONTAINS(cp_session_warning(session, 0), "The profile of runnable is empty: nothing ");
+    CHECK_CONTAINS(cp_session_warning(session, 0), "the period of 10000 ns");
+    save(&memory, file_in_dir("empty.pb.gz"));
+    CHECK_PPROF(file_in_dir("empty.pb.gz"), "-comments", "empty: longer # nothing ", "limits: empty # ");
+    cp_session_close(session);
+    free(memory.data);
+}
+
+CP_TEST(without_accounts_a_session_is_refused_or_says_so)
+{
+    struct cp_memory memory = {0};
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "wait", 0);
+    struct state before;
+    struct cp_session *session;
+    struct cp_error err = {0};
+
+    attach();
+    cp_accounts_set(false);
+    before = state_now();
+    check_refused(cp_session_start(&session, &option, 1, &err), -EINVAL, &err, "ccounts", &before);
+    CHECK_EQ(memory.size, 0);
+    cp_accounts_set(true);
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    cp_accounts_set(false);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    CHECK_CONTAINS(cp_session_warning(session, 0), "had switched accounts off");
+    cp_session_close(session);
+    free(memory.data);
+}
+
+CP_TEST(bad_options_of_waits_are_refused)
+{
+    struct cp_cpu_profile_config config = {.size = sizeof config};
+    struct cp_memory memory = {0};
+    struct cp_profiling_option bad[] = {
+        cp_option_event(cp_writer_memory(&memory), "wait:u", 0),
+        cp_option_event(cp_writer_memory(&memory), "wait", UINT64_MAX),
+        cp_option_config(cp_writer_memory(&memory), "lock", &config),
+        cp_option_event(cp_writer_memory(&memory), "wait", 1),
+        cp_option_event(cp_writer_memory(&memory), "timer", 0),
+    };
+    static const char *const said[] = {"suffix", "too large", "period of 0", "does not know: 0x2",
+                                       "is no wait"};
+    struct cp_session *session;
+    struct cp_error err = {0};
+    struct state before;
+
+    attach();
+    before = state_now();
+    bad[3].flags = CP_OPTION_CONTENTIONS << 1;
+    bad[4].flags = CP_OPTION_CONTENTIONS;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        check_refused(cp_session_start(&session, &bad[i], 1, &err), -EINVAL, &err, said[i], &before);
+    CHECK_EQ(memory.size, 0);
+}
+
+/* The recording of the other part has ended, too: there is room for as many as there were. */
+CP_TEST(a_refused_event_ends_the_recordings)
+{
+    const struct cp_cpu_profile_config bad = {.size = sizeof bad}; /* without a rate */
+    struct cp_memory memory[2] = {{0}};
+    const struct cp_profiling_option options[] = {
+        cp_option_event(cp_writer_memory(&memory[0]), "wait", 1),
+        cp_option_config(cp_writer_memory(&memory[1]), "timer", &bad),
+    };
+    struct cp_session *session;
+    struct cp_error err = {0};
+
+    for (int i = 0; i < 20; i++)
+        CHECK_EQ(cp_session_start(&session, options, 2, &err), -EINVAL);
+    CHECKF(cp_session_start(&session, options, 1, &err) == 0, "%s", err.message);
+    cp_session_close(session);
+    CHECK_EQ(memory[0].size, 0);
+}
