@@ -40,19 +40,31 @@ static bool is_frequent_kind(const struct cp__rule *rule)
     return is_in_frame(rule->return_value, rule->cfa / (int32_t)WORD);
 }
 
-void cp__cache_note_from_handler(struct cp__unwind_cache *cache, uintptr_t pc, const struct cp__rule *rule)
+static void put_step(struct cp__unwind_cache *cache, const struct cp__cached_step *entry)
 {
-    struct cp__cached_step *places = cp__cache_places(cache, pc);
+    struct cp__cached_step *places = cp__cache_places(cache, entry->pc);
 
-    if (!is_frequent_kind(rule) || cp__cache_has(cache, pc))
+    if (cp__cache_has(cache, entry->pc))
         return;
     places[1] = places[0];
-    places[0] =
-        (struct cp__cached_step){.pc = pc,
-                                 .cfa = (int16_t)(rule->cfa / WORD),
-                                 .return_place = (int16_t)(rule->return_value / WORD),
-                                 .fp_place = (int16_t)(rule->fp_how == CP__AT ? rule->fp_value / WORD : 0),
-                                 .cfa_is_by_fp = rule->cfa_from == CP__FP_NUMBER};
+    places[0] = *entry;
+}
+
+void cp__cache_note_from_handler(struct cp__unwind_cache *cache, uintptr_t pc, const struct cp__rule *rule)
+{
+    if (!is_frequent_kind(rule))
+        return;
+    put_step(cache, &(struct cp__cached_step){
+                        .pc = pc,
+                        .cfa = (int16_t)(rule->cfa / WORD),
+                        .return_place = (int16_t)(rule->return_value / WORD),
+                        .fp_place = (int16_t)(rule->fp_how == CP__AT ? rule->fp_value / WORD : 0),
+                        .cfa_is_by_fp = rule->cfa_from == CP__FP_NUMBER});
+}
+
+void cp__cache_note_end_from_handler(struct cp__unwind_cache *cache, uintptr_t pc)
+{
+    put_step(cache, &(struct cp__cached_step){.pc = pc});
 }
 
 /* Takes the step of an entry. Returns false, and leaves the place unchanged, if the stack does not allow
@@ -88,6 +100,9 @@ bool cp__cache_walk_from_handler(struct cp__unwind_cache *cache, struct cp__walk
     while (cp__is_step_of(step, place.pc) && place.sp < end) {
         const uintptr_t top = place.sp;
 
+        chain->ends = step->cfa == 0;
+        if (chain->ends)
+            break;
         if (!take_step(step, &place, hi))
             break;
         chain->top = top;

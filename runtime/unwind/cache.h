@@ -4,8 +4,9 @@
  * Most functions on a stack are the same in the next sample. A look-up of their rows takes about 30 ns a
  * frame, an entry here about a tenth of that. An entry holds a rule of the most frequent kind: the CFA is the
  * stack or frame pointer plus a number, and the return address and the frame pointer are saved at known
- * distances from it. An address has two places in the cache, and a new entry replaces the older one. With one
- * place, every other stack of 24 frames would have two addresses that replace each other in every sample.
+ * distances from it; or it says that the chain ends there. An address has two places in the cache, and a new
+ * entry replaces the older one. With one place, every other stack of 24 frames would have two addresses that
+ * replace each other in every sample.
  *
  * The cache belongs to one M's handler. All entries are of one version of the table of code (code.h): if
  * another version has been published, the first walk after that empties the cache. So an address of an object
@@ -21,7 +22,7 @@
 struct cp__cached_step {
     uintptr_t pc; /* 0: none */
     /* All distances are in words. */
-    int16_t cfa;          /* from the stack or frame pointer */
+    int16_t cfa;          /* from the stack or frame pointer; 0: the function has no caller */
     int16_t return_place; /* from the CFA, like the next */
     int16_t fp_place;     /* 0: the frame pointer is the caller's already */
     bool cfa_is_by_fp;
@@ -36,6 +37,9 @@ struct cp__unwind_cache {
 void cp__cache_begin_from_handler(struct cp__unwind_cache *cache, uint64_t version);
 /* Notes that the rule leads on from the return address pc, if the cache holds rules of that kind. */
 void cp__cache_note_from_handler(struct cp__unwind_cache *cache, uintptr_t pc, const struct cp__rule *rule);
+
+/* Notes that the function has no caller to which it could return at pc. */
+void cp__cache_note_end_from_handler(struct cp__unwind_cache *cache, uintptr_t pc);
 
 /* Returns the first of the two places of an address. */
 static inline struct cp__cached_step *cp__cache_places(struct cp__unwind_cache *cache, uintptr_t pc)
@@ -68,6 +72,7 @@ struct cp__chain {
     unsigned n;
     unsigned max;
     uintptr_t top; /* the stack pointer before the last step */
+    bool ends;     /* by the cache, the place that the walk has come to has no caller */
 };
 
 /* Walks from a place behind a call by the entries for it and for its callers, as far as they lead and the

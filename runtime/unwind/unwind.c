@@ -259,6 +259,8 @@ static enum cp__step step_by_rule(struct walk *walk, const struct cp__rule *rule
         step = CP__STEP_TAKEN;
     else if (step == CP__STEP_TAKEN && is_call && walk->cache != NULL)
         cp__cache_note_from_handler(walk->cache, pc, rule);
+    else if (step == CP__STEP_ENDS && is_call && walk->cache != NULL && rule->flags == 0)
+        cp__cache_note_end_from_handler(walk->cache, pc);
     if (!is_call && cp__switches_hold_from_handler(pc) && is_switch_doubtful(walk, pc, step)) {
         walk->place = from;
         walk->stack = stack;
@@ -372,7 +374,7 @@ static unsigned walk_out(struct walk *walk, uintptr_t *frames, unsigned max, uns
             chain.top = walk->place.regs.sp;
             if (cp__has_left_first(walk->stack, chain.top))
                 break;
-            taken = take_step(walk);
+            taken = chain.ends ? CP__STEP_ENDS : take_step(walk);
         }
         if (taken != CP__STEP_TAKEN || !is_place_code(walk))
             break;

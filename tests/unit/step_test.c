@@ -173,6 +173,29 @@ CP_TEST(the_cache_walks_as_far_as_stack_and_room_go)
     CHECK(!is_ahead);
 }
 
+CP_TEST(the_cache_knows_where_chains_end)
+{
+    static struct cp__unwind_cache cache;
+    const struct cp__stack stack = {.lo = (uintptr_t)words, .hi = (uintptr_t)(words + 64)};
+    struct cp__rule rule = usual;
+    uintptr_t frames[4];
+    struct cp__chain chain = {.frames = frames, .max = 4};
+    struct cp__walk_place from = {.regs = {.pc = 0x2005, .sp = (uintptr_t)words}};
+
+    rule.cfa = 16;
+    words[1] = 0x2006;
+    cp__cache_note_from_handler(&cache, 0x2005, &rule);
+    CHECK(cp__cache_walk_from_handler(&cache, &from, &stack, &chain));
+    CHECK(!chain.ends);
+    from = (struct cp__walk_place){.regs = {.pc = 0x2005, .sp = (uintptr_t)words}};
+    cp__cache_note_end_from_handler(&cache, 0x2006);
+    CHECK(!cp__cache_walk_from_handler(&cache, &from, &stack, &chain));
+    CHECK(chain.ends);
+    CHECK_EQ(chain.n, 1);
+    CHECK_EQ(frames[0], 0x2006);
+    CHECK_EQ(from.regs.sp, (uintptr_t)(words + 2));
+}
+
 /* Addresses of the same place: the two last ones are there. */
 CP_TEST(the_cache_has_two_addresses_of_one_place)
 {
