@@ -28,6 +28,9 @@ static const struct advice {
     {"majorFaults", 1, "Who waits for pages from the disk."},
     {"contextSwitches", 100, "Who blocks, or is pushed off its CPU."},
     {"cpuMigrations", 1, "Who is moved between CPUs."},
+    {"wait", 0, "Where the program waits, and what for."},
+    {"runnable", 0, "Who could run and has no thread: too few of them, or code that keeps its thread."},
+    {"lock", 0, "Who makes others wait: code that holds a lock, or is late with a message."},
 };
 
 /* Returns the advice for an event, or NULL. */
@@ -44,8 +47,8 @@ static const struct advice *find_advice(const char *event)
  * left to "counterpoint events". */
 static bool is_event_listed(const struct cp_event_info *info)
 {
-    return strcmp(info->group, "presets") == 0 || strcmp(info->group, "software") == 0 ||
-           strcmp(info->group, "cache") == 0;
+    return strcmp(info->group, "presets") == 0 || strcmp(info->group, "waits") == 0 ||
+           strcmp(info->group, "software") == 0 || strcmp(info->group, "cache") == 0;
 }
 
 /* The context of take_event(). */
@@ -221,7 +224,8 @@ static int take_listed_event(void *context, const struct cp_event_info *info)
         .info = info,
         .use = advice != NULL ? advice->use : "",
         .period = advised_period(walk->exchange, advice, &spec),
-        .is_time = spec.kind == CP_EVENT_TIMER || spec.kind == CP_EVENT_CLOCK,
+        .is_time = spec.kind == CP_EVENT_TIMER || spec.kind == CP_EVENT_CLOCK || spec.kind == CP_EVENT_WAIT,
+        .is_wait = spec.kind == CP_EVENT_WAIT,
         .max_rate = max_rate_of(&spec),
     };
     if (result != 0)

@@ -18,6 +18,7 @@ struct cp__http_event {
     const char *use;     /* what the event is good for; "": the description says everything */
     uint64_t period;     /* a sensible period that the kernel does not throttle */
     bool is_time;        /* the period is in nanoseconds */
+    bool is_wait;        /* the period is of waiting, not of CPU time */
     uint64_t max_rate;   /* samples per second above which the kernel throttles a clock; 0: no limit known */
     const char *refusal; /* why the event does not work here; NULL: the event works */
 };

@@ -10,6 +10,7 @@
 static const char *const none[] = {NULL};
 static const char *const of_profile[] = {"event", "period", "seconds", "debug", "engine", NULL};
 static const char *const of_snapshot[] = {"debug", "seconds", NULL};
+static const char *const of_contention[] = {"debug", "seconds", "period", NULL};
 static const char *const of_watches[] = {"format", NULL};
 static const char *const of_watch[] = {"name", "debug", "seconds", NULL};
 
@@ -31,6 +32,8 @@ static const struct endpoint {
     {"/profile", cp__http_profile, of_profile, SLOW},
     {"/goroutine", cp__http_snapshot, of_snapshot, SLOW},
     {"/threadcreate", cp__http_snapshot, of_snapshot, SLOW},
+    {"/block", cp__http_contention, of_contention, SLOW},
+    {"/mutex", cp__http_contention, of_contention, SLOW},
     {"/watch", cp__http_watch, of_watch, SLOW},
     {"/symbol", cp__http_symbol, NULL, POST | SLOW},
     {"/cmdline", cp__http_cmdline, none, PLAIN},

@@ -18,6 +18,8 @@
  *     goroutine     where all Gs of the scheduler are (sched.h); debug=1: as text; debug=2: each G with its
  *                   state; seconds=N: what changes in that time
  *     threadcreate  which threads are Ms, with the stacks that attached them; debug=1 and seconds=N as above
+ *     block, mutex  ?seconds=N&period=P: where the program waits, and who makes others wait, recorded for N
+ *                   seconds; without seconds, since cp_contention_start(), debug=1: as text
  *     watch         ?name=NAME: where the rounds of a watch began (cp_watch_write_profile()); debug=1 and
  *                   seconds=N as above
  *     symbol        names of addresses, as pprof tools ask for them (GET ?0xADDR+0xADDR, or POST)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "events.h"
+#include "profile.h"
 #include "runtime/base/fail.h"
 #include "share.h"
 
@@ -16,6 +17,8 @@ struct order {
     unsigned long long seconds;
     unsigned long long debug;
     enum cp_engine engine;
+    uint64_t flags;   /* of the option */
+    const char *file; /* the name under which the browser saves the profile */
 };
 
 /* ---- The query ------------------------------------------------------------------------------- */
@@ -101,7 +104,7 @@ static int read_order(const struct cp__exchange *exchange, struct order *order, 
     unsigned max = cp__http_max_seconds(exchange);
     int result;
 
-    *order = (struct order){.seconds = max < 30 ? max : 30};
+    *order = (struct order){.seconds = max < 30 ? max : 30, .file = "profile"};
     result = cp__http_query_number(query, "seconds", 1, max, &order->seconds, err);
     if (result >= 0)
         result = cp__http_query_number(query, "period", 1, UINT64_MAX, &order->period, err);
@@ -120,7 +123,7 @@ static int send(struct cp__exchange *exchange, const struct order *order, const 
 {
     if (order->debug > 0)
         return cp__http_reply_body(exchange, cp__http_text, profile->data, profile->size);
-    return cp__http_reply_profile(exchange, "profile", profile);
+    return cp__http_reply_profile(exchange, order->file, profile);
 }
 
 /* Stops the session, which writes the profile. If text is wanted, the text is written to the memory, and not
@@ -165,6 +168,7 @@ static int record(const struct cp__exchange *exchange, const struct order *order
     int result;
 
     option.engine = order->engine;
+    option.flags = order->flags;
     result = cp_session_start(&session, &option, 1, err);
     if (result < 0)
         return result;
@@ -203,16 +207,37 @@ static int record_in_place(struct cp__exchange *exchange, const struct order *or
     return send(exchange, order, profile);
 }
 
-int cp__http_profile(struct cp__exchange *exchange)
+/* Records and answers as the order says. */
+static int answer_order(struct cp__exchange *exchange, const struct order *order)
 {
     struct cp_memory profile = {.data = NULL};
+    int result = record_in_place(exchange, order, &profile);
+
+    free(profile.data);
+    return result;
+}
+
+int cp__http_profile(struct cp__exchange *exchange)
+{
     struct order order;
     struct cp_error err;
     int result = read_order(exchange, &order, &err);
 
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
-    result = record_in_place(exchange, &order, &profile);
-    free(profile.data);
-    return result;
+    return answer_order(exchange, &order);
+}
+
+int cp__http_record_contentions(struct cp__exchange *exchange, const char *event, uint64_t period,
+                                unsigned long long seconds, const char *file)
+{
+    struct order order = {.period = period, .seconds = seconds, .flags = CP_OPTION_CONTENTIONS, .file = file};
+    struct cp_error err;
+    int result;
+
+    order.spec.size = sizeof order.spec;
+    result = cp_event_parse(event, &order.spec, &err);
+    if (result < 0)
+        return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
+    return answer_order(exchange, &order);
 }

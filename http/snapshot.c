@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "goroutine.h"
+#include "profile.h"
 #include "runtime/base/fail.h"
 #include "sched.h"
 #include "share.h"
@@ -19,6 +20,7 @@ struct state {
     /* Writes the state as it is now: as a profile with debug 0, otherwise as text. */
     int (*take)(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err);
     char watch[CP_WATCH_NAME_MAX + 1];
+    enum cp_contention contention;
 };
 
 /* ---- One state ------------------------------------------------------------------------------- */
@@ -43,6 +45,12 @@ static ssize_t keep_snapshot(void *context, const void *data, size_t size)
     return (ssize_t)size;
 }
 
+/* Returns whether a state could not be taken because the program does not have it. */
+static bool is_absent(int result)
+{
+    return result == -ENOENT || result == -ESRCH;
+}
+
 /* Takes a state when the request has the turn. Returns false if the request has been answered; *result is
  * what to return then. */
 static bool take_one(struct cp__exchange *exchange, const struct state *state, unsigned debug,
@@ -55,7 +63,7 @@ static bool take_one(struct cp__exchange *exchange, const struct state *state, u
     *result = state->take(state, cp_writer_callback(keep_snapshot, snapshot), debug, &err);
     cp__http_turn_give();
     if (*result < 0)
-        *result = cp__http_refuse(exchange, *result == -ENOENT ? 404 : cp__http_status_of(*result), "%s",
+        *result = cp__http_refuse(exchange, is_absent(*result) ? 404 : cp__http_status_of(*result), "%s",
                                   err.message);
     else if (snapshot->is_cut && debug == 0)
         *result = cp__http_refuse(exchange, 503, "The profile would be longer than %zu bytes.",
@@ -171,26 +179,45 @@ static int take_watch(const struct state *state, struct cp_writer w, unsigned de
     return cp_watch_write_profile_of(state->watch, w, debug > 0 ? CP_FORM_TEXT : CP_FORM_PPROF, err);
 }
 
+static int take_contention(const struct state *state, struct cp_writer w, unsigned debug,
+                           struct cp_error *err)
+{
+    return cp_contention_profile(state->contention, w, debug > 0 ? CP_FORM_TEXT : CP_FORM_PPROF, err);
+}
+
+/* What every query for a state may have. */
+struct asked {
+    unsigned long long debug, seconds;
+};
+
+static int read_asked(const struct cp__exchange *exchange, struct asked *asked, struct cp_error *err)
+{
+    const char *query = exchange->request->query;
+    int result = cp__http_query_number(query, "debug", 0, 2, &asked->debug, err);
+
+    if (result >= 0)
+        result =
+            cp__http_query_number(query, "seconds", 1, cp__http_max_seconds(exchange), &asked->seconds, err);
+    if (result >= 0 && asked->seconds != 0 && asked->debug != 0)
+        result = cp__error(err, -EINVAL,
+                           "With \"seconds\" the answer is a profile, but debug=%llu asks for text. "
+                           "Leave out one of the two.",
+                           asked->debug);
+    return result;
+}
+
 /* Answers with the state, or with what changes in it. */
 static int answer_with(struct cp__exchange *exchange, const struct state *state)
 {
-    const char *query = exchange->request->query;
-    unsigned long long debug = 0, seconds = 0;
+    struct asked asked = {0};
     struct cp_error err;
-    int result = cp__http_query_number(query, "debug", 0, 2, &debug, &err);
+    int result = read_asked(exchange, &asked, &err);
 
-    if (result >= 0)
-        result = cp__http_query_number(query, "seconds", 1, cp__http_max_seconds(exchange), &seconds, &err);
-    if (result >= 0 && seconds != 0 && debug != 0)
-        result = cp__error(&err, -EINVAL,
-                           "With \"seconds\" the answer is a profile, but debug=%llu asks for text. "
-                           "Leave out one of the two.",
-                           debug);
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
-    if (seconds != 0)
-        return send_delta_in_place(exchange, state, seconds);
-    return send_state(exchange, state, (unsigned)debug);
+    if (asked.seconds != 0)
+        return send_delta_in_place(exchange, state, asked.seconds);
+    return send_state(exchange, state, (unsigned)asked.debug);
 }
 
 int cp__http_snapshot(struct cp__exchange *exchange)
@@ -214,4 +241,29 @@ int cp__http_watch(struct cp__exchange *exchange)
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
     return answer_with(exchange, &state);
+}
+
+/* What changes in some seconds is recorded for that time, so that it needs no recording of the program's. */
+int cp__http_contention(struct cp__exchange *exchange)
+{
+    struct state state = {.name = exchange->request->path + sizeof CP__HTTP_ROOT, .take = take_contention};
+    const bool is_mutex = strcmp(state.name, "mutex") == 0;
+    struct asked asked = {0};
+    unsigned long long period = 0;
+    struct cp_error err;
+    int result = read_asked(exchange, &asked, &err);
+
+    if (result >= 0)
+        result = cp__http_query_number(exchange->request->query, "period", 1, INT64_MAX, &period, &err);
+    if (result >= 0 && period != 0 && asked.seconds == 0)
+        result = cp__error(&err, -EINVAL,
+                           "A period is for what is recorded from now on: give \"seconds\", too, or leave "
+                           "\"period\" out.");
+    if (result < 0)
+        return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
+    if (asked.seconds != 0)
+        return cp__http_record_contentions(exchange, is_mutex ? "lock" : "wait", period, asked.seconds,
+                                           is_mutex ? "mutex-delta" : "block-delta");
+    state.contention = is_mutex ? CP_CONTENTION_MUTEX : CP_CONTENTION_BLOCK;
+    return send_state(exchange, &state, (unsigned)asked.debug);
 }

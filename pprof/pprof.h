@@ -283,6 +283,26 @@ int cp_watch_write_profile(const struct cp_watch *watch, struct cp_writer w, enu
 int cp_watch_write_profile_of(const char *name, struct cp_writer w, enum cp_profile_form form,
                               struct cp_error *err);
 
+/*
+ * The block and mutex profiles of the process, as net/http/pprof has them: where Gs and threads have waited
+ * (the event wait), and who has made others wait (the event lock), since the start of a recording that
+ * belongs to no session. What is recorded can be written at any time, while it goes on.
+ */
+enum cp_contention { CP_CONTENTION_BLOCK = 0, CP_CONTENTION_MUTEX = 1 };
+
+/* Begins to record, and forgets what was recorded before. All that waits for as long as the period, in ns, is
+ * recorded, and what waits for a shorter time in proportion; 0: 10000 ns. A second start with the same period
+ * changes nothing. Returns 0; -EBUSY if it is recorded with another period, or too many waits are recorded at
+ * once; -EINVAL if the program has switched accounts off (account.h), or for a period beyond INT64_MAX;
+ * -ENOMEM. In the child of a fork nothing is recorded. */
+int cp_contention_start(enum cp_contention which, uint64_t period, struct cp_error *err);
+/* Ends the recording. What was recorded can still be written. */
+void cp_contention_stop(enum cp_contention which);
+/* Writes what was recorded since the start, with the types of Go's profiles: contentions, and delay in ns.
+ * Returns 0; the writer's error; -ESRCH if nothing was ever recorded; -EINVAL for CP_FORM_STATES; -ENOMEM. */
+int cp_contention_profile(enum cp_contention which, struct cp_writer w, enum cp_profile_form form,
+                          struct cp_error *err);
+
 /* Called with the linker's name of the function that contains addresses[i], which is mangled for C++ and
  * Rust; the name is valid during the call. */
 typedef int cp_symbol_each_fn(void *context, size_t i, const char *function);

@@ -165,12 +165,12 @@ void cp__waits_stats(const struct cp__part *part, struct cp_slot_stats *stats)
     *stats = figures_of(&recorded);
 }
 
-void cp__waits_read_up(struct cp_session *session, size_t i)
+void cp__waits_read(struct cp__recording *recording, struct cp_session *session, size_t i)
 {
     struct cp__part *part = &session->parts[i];
     struct cp__waits_folded folded;
 
-    cp__waits_fold(part->recording, part->profile, &folded);
+    cp__waits_fold(recording, part->profile, &folded);
     session->stats[i] = figures_of(&folded.stats);
     session->stats[i].truncated = folded.truncated;
     session->stats[i].incomplete = folded.incomplete;
@@ -178,7 +178,12 @@ void cp__waits_read_up(struct cp_session *session, size_t i)
     part->dropped_ns = folded.stats.dropped_ns;
     /* relaxed: a switch at the same time may be seen or not */
     part->has_no_accounts = (cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_ON) == 0;
-    cp__waits_drop(part);
+}
+
+void cp__waits_read_up(struct cp_session *session, size_t i)
+{
+    cp__waits_read(session->parts[i].recording, session, i);
+    cp__waits_drop(&session->parts[i]);
 }
 
 /* ---- Comments -------------------------------------------------------------------------------- */

@@ -33,8 +33,11 @@ void cp__waits_set_types(struct cp__profile_meta *meta, enum cp_cpu_event event,
 int cp__waits_start(struct cp_session *session, struct cp_error *err);
 /* Ends them. What was recorded stays. */
 void cp__waits_stop(const struct cp_session *session);
-/* Reads the recording of a stopped part into its profile, and stores the part's figures. */
+/* Reads the recording of a stopped part into its profile, stores the part's figures, and frees the
+ * recording. */
 void cp__waits_read_up(struct cp_session *session, size_t i);
+/* The same for any recording, which goes on if it runs. */
+void cp__waits_read(struct cp__recording *recording, struct cp_session *session, size_t i);
 /* Fills the figures of a part whose recording runs. */
 void cp__waits_stats(const struct cp__part *part, struct cp_slot_stats *stats);
 /* Ends and frees the part's recording, if there is one. */

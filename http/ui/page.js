@@ -12,12 +12,14 @@ let running = null; // the AbortController of the running recording
 const chosen = () => known.events.find((e) => e.name === at("event").value);
 
 // Returns a sentence about the chosen period.
-function aboutPeriod({ isTime, maxRate }) {
+function aboutPeriod({ isTime, isWait, maxRate }) {
   const period = at("period").valueAsNumber;
   const rate = 1e9 / period;
 
   if (!(period >= 1))
     return ""; // no period is given, or an impossible one
+  if (isWait)
+    return `Each wait of ${amount(period, "nanoseconds")} or more is recorded, and shorter ones in proportion.`;
   if (isTime && maxRate !== 0 && rate > maxRate)
     return `A sample every ${amount(period, "nanoseconds")} is ${number(rate)} a second for each thread, and the kernel `
       + `stops at ${number(maxRate)} (kernel.perf_event_max_sample_rate): take ${number(Math.ceil(1e9 / maxRate))} ns or more.`;

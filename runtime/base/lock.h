@@ -16,6 +16,7 @@
 enum cp__lock_rank {
     CP__RANK_DEFAULT_SESSION, /* pprof: which session is the default one */
     CP__RANK_SESSION,         /* pprof: one session's state */
+    CP__RANK_CONTENTIONS,     /* pprof: the recordings of the block and mutex profiles */
     CP__RANK_CONFIGS,         /* runtime: which slot each event of cp_set_cpu_profile_config() has */
     CP__RANK_SCHED_LIST,      /* sched: the list of all Gs, and the end of a stack that a lister reads */
     CP__RANK_SCHED,           /* sched: each lock of the scheduler; no thread takes two of them */
